@@ -1,1 +1,64 @@
-//! placeholder
+//! The timers of one processor: a 4-ary min-heap whose timers are stopped and moved in constant time.
+//!
+//! A timer is a due time and a value. It lives in a *slot* (`slab.rs`), and an *entry* (`entries.rs`: due time,
+//! sequence number, slot) stands for it in the heap's array. The array is never searched: a stop empties the
+//! slot and leaves its entry behind, a move to a later time is noted in the slot alone. Such entries are
+//! corrected when they come to the front, or all at once when they are too many.
+//!
+//! What an entry is worth is told by its timer, which keeps the number of the entry that stands for it:
+//!
+//! | the slot of the entry | the entry is | when it comes to the front |
+//! | --- | --- | --- |
+//! | holds a timer with this number, not moved since | *true* | it is the earliest timer |
+//! | holds a timer with this number, moved to a later time | *early* | it is filed again under the later time |
+//! | holds a timer with another number, or none | *dead* | it is thrown away |
+//!
+//! Invariants:
+//! 1. Each timer has one entry that is true or early, and no entry stands behind its timer's due time.
+//!    So the front of the array is a lower bound of all due times.
+//! 2. Sequence numbers are never used twice. So no dead entry comes to life when its slot is used again.
+//! 3. There are no more dead entries than timers or, with fewer timers than that, than 64. So memory and depth follow the number of timers.
+//! 4. No timer, no entry. So `next_due` of an empty heap is `None`.
+//!
+//! Whoever stops or moves the timer at the front cleans up behind it, [`CLEAN_BATCH`] entries at most; the rest
+//! waits for the next call. The obvious thing, to clean until the front is true, was rejected: with 100,000
+//! connections that push their deadlines ahead at every read, all entries but the front are early, and then one
+//! `reset` files all of them again (11 ms, with the processor's timers locked). [`Heap::clean`] does just that
+//! for a caller who is about to sleep and wants to be woken only by a timer that is due.
+//!
+//! The crate has no clock, lock, thread, unsafe code or `std`: the caller brings the time and the lock.
+//!
+//! ```
+//! use core::time::Duration;
+//! use gmp_timers::{Heap, Nanos};
+//!
+//! let start = Nanos::from_nanos(0);
+//! let mut timers = Heap::new();
+//! let tea = timers.insert(start.saturating_add(Duration::from_secs(180)), "tea");
+//! let egg = timers.insert(start.saturating_add(Duration::from_secs(300)), "egg");
+//!
+//! assert!(timers.reset(egg, start.saturating_add(Duration::from_secs(240))));
+//! assert_eq!(timers.remove(tea), Some("tea"));
+//! assert_eq!(timers.remove(tea), None);
+//!
+//! let due = timers.next_due().unwrap();
+//! assert_eq!(due.saturating_since(start), Duration::from_secs(240));
+//! assert_eq!(timers.pop_due(start), None);
+//! assert_eq!(timers.pop_due(due), Some((due, "egg")));
+//! assert!(timers.is_empty());
+//! ```
+
+#![no_std]
+#![forbid(unsafe_code)]
+
+extern crate alloc;
+
+mod clean;
+mod entries;
+mod heap;
+mod nanos;
+mod slab;
+
+pub use clean::CLEAN_BATCH;
+pub use heap::{Drain, Handle, Heap};
+pub use nanos::Nanos;

@@ -1,0 +1,399 @@
+//! pollDesc's one-slot semaphore: how an event and the goroutine that waits for it meet, and never miss each
+//! other.
+//!
+//! A descriptor has one slot for each direction. A slot holds at most one event and at most one waiting
+//! owner; the owner is whoever holds that direction's turn. Here are only the transitions, as functions of a
+//! snapshot; the runtime owns the atomic word and applies them in a compare-and-exchange loop.
+//!
+//! ```text
+//!               block: Take · clear · settle
+//!    ┌────────────────────────────────────────────────┐
+//!    ▼                 unblock(Ready)                 │
+//! ┌─────┐ ────────────────────────────────────────► ┌─┴─────┐
+//! │     │                                           │       │
+//! │     │  block: Announce  ┌──────┐ unblock(Ready) │       │
+//! │ Nil │ ────────────────► │ Wait │ ─────────────► │ Ready │
+//! │     │ ◄──────────────── └──┬───┘                │       │
+//! │     │   unblock(Look)      │ commit(t)          │       │
+//! │     │   settle · leave     ▼                    │       │
+//! │     │                 ┌──────────┐              │       │
+//! │     │ ◄────────────── │ Token(t) │ ───────────► │       │
+//! └─────┘ unblock(Look),  └──────────┘              └───────┘
+//!         wakes t · leave(t)           unblock(Ready), wakes t
+//! ```
+//! Wait: the owner still runs. Token: it is parked. Without an arrow, the word is exchanged by the same
+//! value.
+//!
+//! | state    | `block`    | `commit(t)`  | `unblock(Ready)` | `unblock(Look)` | `settle` | `leave(t)`     | `clear` |
+//! | -------- | ---------- | ------------ | ---------------- | --------------- | -------- | -------------- | ------- |
+//! | Nil      | Wait       | call off     | Ready            | Nil             | Look     | Nil, woken     | –       |
+//! | Ready    | Nil, taken | call off     | Ready            | Ready           | Ready    | Ready, kept    | Nil     |
+//! | Wait     | busy       | Token(t)     | Ready            | Nil             | Look     | Nil            | panics  |
+//! | Token(t) | busy       | panics       | Ready, wake t    | Nil, wake t     | panics   | Nil            | panics  |
+//!
+//! Who calls what:
+//! - The owner, before its system call: `clear`. After `EAGAIN`, or instead of a system call that cannot
+//!   succeed: `block`; on Announce it looks at close, deadline and cancel, and then parks (or takes Wait back
+//!   with `settle`).
+//! - The M that parked it, in the commit hook, after the save: `commit`.
+//! - The poller, for each event: `unblock(Cause::Ready)`. Close and a changed deadline:
+//!   `unblock(Cause::Look)`.
+//! - The owner, woken through the slot or called off: `settle`. An owner that claimed its own wait, or was
+//!   woken by something that is not in the slot, asks with `leave`.
+//!
+//! Close against park: C1 mark closed · C2 exchange the slot by `unblock(Look)`. W1 exchange Nil by Wait · W2
+//! read the mark · W3 commit. One of C2 and W1 comes first in the slot's order. If C2 does, W1 reads what C2
+//! wrote and W2 sees the mark; if W1 does, C2 meets Wait or Token, and the commit fails or the owner is
+//! woken. Hence invariant 2.
+//!
+//! Invariants:
+//! 1. Only the owner moves a slot to Wait, Token or out of Ready; anyone may `unblock`.
+//! 2. Every `unblock` exchanges the word by a read-modify-write, also where the value stays the same: what
+//!    the caller wrote before (closed, deadline, sticky readiness) is then seen by the owner's next exchange.
+//!    Go spares the store and rests on its atomics being sequentially consistent; with acquire and release
+//!    alone that loses a close, or the end of file that came with an event on a slot already Ready.
+//! 3. All exchanges are AcqRel, and their failures Acquire. A first look may be Relaxed: a stale Nil leaves
+//!    Ready in the slot, which costs one more system call; anything else is corrected by the exchange.
+//! 4. Ready outlives a wait that was given up (`leave`), and is consumed (`block`, `settle`, `clear`) only by
+//!    an owner that makes the system call afterwards, its deadline passed or not: an edge is reported once.
+//! 5. A ticket is in the slot from `commit` to the one transition that takes it out; whoever does that, and
+//!    nobody else, may wake through it, once. Whether its owner still waits is for the claim word to say.
+
+use std::fmt;
+
+/// Which parked owner a slot names: 62 bits that only the runtime understands.
+///
+/// It should carry a wait number, so that a late wake through an old ticket is told apart.
+#[derive(Copy, Clone, Eq, PartialEq, Hash)]
+pub struct Ticket(u64);
+
+impl Ticket {
+    /// The largest value a ticket can carry.
+    pub const MAX: u64 = u64::MAX >> TAG_BITS;
+
+    /// Makes a ticket from a value of 62 bits.
+    ///
+    /// # Panics
+    /// If `value` is larger than [`Ticket::MAX`].
+    #[inline]
+    #[track_caller]
+    pub const fn new(value: u64) -> Self {
+        assert!(value <= Self::MAX, "Ticket::new: the value has more than 62 bits");
+        Self(value)
+    }
+
+    /// The value it was made from.
+    #[inline]
+    pub const fn get(self) -> u64 {
+        self.0
+    }
+}
+
+impl fmt::Debug for Ticket {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Ticket({})", self.0)
+    }
+}
+
+const TAG_BITS: u32 = 2;
+const TAG: u64 = (1 << TAG_BITS) - 1;
+const NIL: u64 = 0;
+const READY: u64 = 1;
+const WAIT: u64 = 2;
+const TOKEN: u64 = 3;
+
+/// A snapshot of one direction's slot.
+#[doc(alias = "pollDesc")]
+#[derive(Copy, Clone, Eq, PartialEq)]
+pub struct Slot(u64);
+
+#[derive(Copy, Clone, Eq, PartialEq)]
+enum State {
+    Nil,
+    Ready,
+    Wait,
+    Token(Ticket),
+}
+
+/// Why somebody calls [`Slot::unblock`].
+#[derive(Copy, Clone, Eq, PartialEq, Debug)]
+pub enum Cause {
+    /// The descriptor became ready (Go's `ioready = true`).
+    Ready,
+    /// Something that is not readiness changed, the owner is to look again: close, a deadline set or moved.
+    Look,
+}
+
+/// What [`Slot::block`] found.
+#[must_use]
+#[derive(Copy, Clone, Eq, PartialEq, Debug)]
+pub enum Block {
+    /// An event was there. Exchange the word by this one, then make the system call.
+    Take(Slot),
+    /// Nothing was there. Exchange the word by this one, look at close and deadline, then park.
+    Announce(Slot),
+    /// Somebody waits here already: the caller does not hold the turn.
+    Busy,
+}
+
+/// What [`Slot::commit`] found.
+#[must_use]
+#[derive(Copy, Clone, Eq, PartialEq, Debug)]
+pub enum Commit {
+    /// Exchange the word by this one; once that succeeded the owner is parked and may be woken at any moment.
+    Park(Slot),
+    /// An event came, or someone wants the owner to look: the park is called off, the owner runs on and
+    /// settles.
+    CallOff,
+}
+
+/// What [`Slot::unblock`] has to do. In both cases the word is exchanged, even if it keeps its value
+/// (invariant 2).
+#[must_use]
+#[derive(Copy, Clone, Eq, PartialEq, Debug)]
+pub enum Unblock {
+    /// Exchange the word by this one. Nobody is parked.
+    Store(Slot),
+    /// Exchange the word by this one, then claim and ready the owner behind the ticket.
+    Wake(Slot, Ticket),
+}
+
+/// What [`Slot::settle`] found.
+#[must_use]
+#[derive(Copy, Clone, Eq, PartialEq, Debug)]
+pub enum Settle {
+    /// An event came, and is now consumed: make the system call.
+    Ready,
+    /// No event: look at close, deadline and cancel before waiting again.
+    Look,
+}
+
+/// What [`Slot::leave`] found.
+#[must_use]
+#[derive(Copy, Clone, Eq, PartialEq, Debug)]
+pub enum Leave {
+    /// The wait still stands. Exchange the word by this one, and it does no longer.
+    Withdraw(Slot),
+    /// An event took the wait out; it stays in the slot for whoever makes the next system call.
+    Kept,
+    /// A [`Cause::Look`] took the wait out; the slot is empty.
+    Gone,
+}
+
+impl Slot {
+    /// No event, nobody waits: what a slot starts as.
+    pub const NIL: Slot = Slot(NIL);
+    const READY: Slot = Slot(READY);
+    const WAIT: Slot = Slot(WAIT);
+
+    /// The snapshot that the word `bits` holds.
+    ///
+    /// # Panics
+    /// If no slot can have these bits.
+    #[inline]
+    #[track_caller]
+    pub fn from_bits(bits: u64) -> Self {
+        assert!(bits <= TOKEN || bits & TAG == TOKEN, "Slot::from_bits: corrupted pollDesc ({bits:#x})");
+        Self(bits)
+    }
+
+    /// The word that holds this snapshot.
+    #[inline]
+    pub const fn to_bits(self) -> u64 {
+        self.0
+    }
+
+    #[inline]
+    const fn state(self) -> State {
+        match self.0 & TAG {
+            NIL => State::Nil,
+            READY => State::Ready,
+            WAIT => State::Wait,
+            _ => State::Token(Ticket(self.0 >> TAG_BITS)),
+        }
+    }
+
+    /// The owner is about to wait: takes an event that is already there, or announces the wait.
+    #[doc(alias = "netpollblock")]
+    #[inline]
+    pub fn block(self) -> Block {
+        match self.state() {
+            State::Nil => Block::Announce(Self::WAIT),
+            State::Ready => Block::Take(Self::NIL),
+            State::Wait | State::Token(_) => Block::Busy,
+        }
+    }
+
+    /// The announced owner is saved: puts its ticket where events find it, unless one came in between.
+    ///
+    /// # Panics
+    /// If another ticket is in the slot: two owners share one turn.
+    #[doc(alias = "netpollblockcommit")]
+    #[inline]
+    #[track_caller]
+    pub fn commit(self, ticket: Ticket) -> Commit {
+        match self.state() {
+            State::Wait => Commit::Park(Self(ticket.0 << TAG_BITS | TOKEN)),
+            State::Nil | State::Ready => Commit::CallOff,
+            State::Token(_) => panic!("commit: an owner is parked here already ({self:?}, {ticket:?})"),
+        }
+    }
+
+    /// An event, or a reason to look again, arrives. Anyone may call it.
+    #[doc(alias = "netpollunblock")]
+    #[inline]
+    pub fn unblock(self, cause: Cause) -> Unblock {
+        let after = match (cause, self.state()) {
+            // An event that nobody has consumed is not forgotten because someone has to look.
+            (Cause::Ready, _) | (Cause::Look, State::Ready) => Self::READY,
+            (Cause::Look, _) => Self::NIL,
+        };
+        match self.state() {
+            State::Token(ticket) => Unblock::Wake(after, ticket),
+            State::Nil | State::Ready | State::Wait => Unblock::Store(after),
+        }
+    }
+
+    /// The owner runs again, woken through the slot or called off. The word after it is always [`Slot::NIL`],
+    /// so the caller may swap that in and settle what it got.
+    ///
+    /// # Panics
+    /// If a ticket is still in the slot: whoever woke the owner did not take it out. Such an owner calls
+    /// [`leave`](Self::leave).
+    #[inline]
+    #[track_caller]
+    pub fn settle(self) -> Settle {
+        match self.state() {
+            State::Ready => Settle::Ready,
+            State::Nil | State::Wait => Settle::Look,
+            State::Token(_) => panic!("settle: the owner runs, and its ticket is still here ({self:?})"),
+        }
+    }
+
+    /// The owner gives up its wait without a system call to follow (timeout, cancel, shutdown): an event that
+    /// came meanwhile stays.
+    ///
+    /// # Panics
+    /// If the ticket in the slot is not `ticket`: two owners share one turn.
+    #[inline]
+    #[track_caller]
+    pub fn leave(self, ticket: Ticket) -> Leave {
+        match self.state() {
+            State::Nil => Leave::Gone,
+            State::Ready => Leave::Kept,
+            State::Wait => Leave::Withdraw(Self::NIL),
+            State::Token(found) => {
+                assert!(found == ticket, "leave: another owner is parked here ({self:?}, {ticket:?})");
+                Leave::Withdraw(Self::NIL)
+            }
+        }
+    }
+
+    /// The owner is about to make its system call: an event that came before says nothing that the call will
+    /// not find out. `None`: nothing to empty, no exchange needed. Never called after the system call, it
+    /// would empty out an event that the call has not seen.
+    ///
+    /// # Panics
+    /// If somebody waits here: the caller does not hold the turn.
+    #[doc(alias = "netpollreset")]
+    #[inline]
+    #[track_caller]
+    pub fn clear(self) -> Option<Slot> {
+        match self.state() {
+            State::Nil => None,
+            State::Ready => Some(Self::NIL),
+            State::Wait | State::Token(_) => panic!("clear: an owner waits here ({self:?})"),
+        }
+    }
+}
+
+impl fmt::Debug for Slot {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.state() {
+            State::Nil => f.write_str("Nil"),
+            State::Ready => f.write_str("Ready"),
+            State::Wait => f.write_str("Wait"),
+            State::Token(ticket) => write!(f, "Token({})", ticket.0),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::panic::catch_unwind;
+
+    const T: Ticket = Ticket::new(7);
+    const TOKEN_T: Slot = Slot(7 << TAG_BITS | TOKEN);
+    const ALL: [Slot; 4] = [Slot::NIL, Slot::READY, Slot::WAIT, TOKEN_T];
+
+    /// `expected` stands in the order of `ALL`; `None` means that the transition panics there.
+    fn row<R: PartialEq + fmt::Debug>(transition: fn(Slot) -> R, expected: [Option<R>; 4]) {
+        for (slot, expected) in ALL.into_iter().zip(expected) {
+            assert_eq!(catch_unwind(|| transition(slot)).ok(), expected, "from {slot:?}");
+        }
+    }
+
+    #[test]
+    fn block_takes_an_event_or_announces_the_wait() {
+        let (announce, take) = (Block::Announce(Slot::WAIT), Block::Take(Slot::NIL));
+        row(Slot::block, [announce, take, Block::Busy, Block::Busy].map(Some));
+    }
+
+    #[test]
+    fn commit_parks_only_what_is_still_announced() {
+        let (off, park) = (Some(Commit::CallOff), Some(Commit::Park(TOKEN_T)));
+        row(|slot| slot.commit(T), [off, off, park, None]);
+    }
+
+    #[test]
+    fn an_event_always_leaves_ready_and_wakes_only_a_parked_owner() {
+        let (store, wake) = (Unblock::Store(Slot::READY), Unblock::Wake(Slot::READY, T));
+        row(|slot| slot.unblock(Cause::Ready), [store, store, store, wake].map(Some));
+    }
+
+    #[test]
+    fn a_look_takes_every_wait_out_and_forgets_no_event() {
+        let (nil, kept) = (Unblock::Store(Slot::NIL), Unblock::Store(Slot::READY));
+        row(|slot| slot.unblock(Cause::Look), [nil, kept, nil, Unblock::Wake(Slot::NIL, T)].map(Some));
+    }
+
+    #[test]
+    fn settle_tells_an_event_from_a_look() {
+        row(Slot::settle, [Some(Settle::Look), Some(Settle::Ready), Some(Settle::Look), None]);
+    }
+
+    #[test]
+    fn leave_withdraws_the_own_wait_and_keeps_an_event() {
+        let withdraw = Leave::Withdraw(Slot::NIL);
+        row(|slot| slot.leave(T), [Leave::Gone, Leave::Kept, withdraw, withdraw].map(Some));
+        let [gone, kept, withdraw] = [Leave::Gone, Leave::Kept, withdraw].map(Some);
+        row(|slot| slot.leave(Ticket::new(8)), [gone, kept, withdraw, None]);
+    }
+
+    #[test]
+    fn clear_empties_what_only_an_owner_may_empty() {
+        row(Slot::clear, [Some(None), Some(Some(Slot::NIL)), None, None]);
+    }
+
+    #[test]
+    fn the_word_holds_every_state_and_the_widest_ticket() {
+        for slot in ALL {
+            assert_eq!(Slot::from_bits(slot.to_bits()), slot);
+        }
+        for value in [0, 1, Ticket::MAX] {
+            let Commit::Park(slot) = Slot::WAIT.commit(Ticket::new(value)) else { panic!("not parked") };
+            let back = Slot::from_bits(slot.to_bits()).unblock(Cause::Ready);
+            assert_eq!(back, Unblock::Wake(Slot::READY, Ticket::new(value)));
+        }
+        assert!(catch_unwind(|| Ticket::new(Ticket::MAX + 1)).is_err());
+        for bits in [4, 5, 6, u64::MAX - 1] {
+            assert!(catch_unwind(|| Slot::from_bits(bits)).is_err(), "{bits} is no slot");
+        }
+    }
+
+    #[test]
+    fn debug_prints_the_state() {
+        assert_eq!(format!("{ALL:?} {T:?}"), "[Nil, Ready, Wait, Token(7)] Ticket(7)");
+    }
+}

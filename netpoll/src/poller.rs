@@ -1,0 +1,388 @@
+//! The kernel's side: one epoll descriptor that many threads share through `&self`.
+//!
+//! mio creates the epoll descriptor, registers, deregisters and wakes. The wait is ours: `Poll::poll` needs
+//! `&mut` and rounds up to milliseconds, so a busy P could not look while another M waits, and timers would
+//! be late.
+//!
+//! What mio 1.2 does underneath, checked in its source:
+//! - `register` with READABLE and WRITABLE gives `EPOLLIN | EPOLLRDHUP | EPOLLOUT | EPOLLET`. The kernel adds
+//!   `EPOLLERR` and `EPOLLHUP` by itself, and reports a descriptor that is ready already at the next wait.
+//! - `Waker` is an eventfd, registered READABLE and edge-triggered. `wake` adds one to it, and nobody drains
+//!   it except `wake` itself just before the counter would overflow. So each wake is an edge, and several
+//!   wakes before a wait are one. Both descriptors are close-on-exec.
+//!
+//! **A look may swallow a wake.** An edge is reported once, to whichever wait comes first. When a wait with
+//! [`Timeout::Zero`] returns [`Woken::Yes`] while another thread is blocked in a wait, the blocked one sleeps
+//! on; the caller of the look must then [`wake`](Poller::wake) again.
+//!
+//! | timeout   | [`WaitCall::EpollPwait2`]        | [`WaitCall::Ppoll`]                              |
+//! | --------- | -------------------------------- | ------------------------------------------------ |
+//! | `Zero`    | `epoll_pwait2`, zero             | `epoll_wait`, zero                               |
+//! | `After`   | `epoll_pwait2`, in nanoseconds   | `ppoll` on the epoll descriptor, in nanoseconds, then `epoll_wait`, zero |
+//! | `Forever` | `epoll_pwait2`, no timeout       | `epoll_wait`, no timeout                         |
+//!
+//! Put aside for kernels before 5.11: a timerfd in the same epoll. It costs as many system calls and one
+//! descriptor more, a look can swallow its edge, and a second wait would set the first one's time. `ppoll`
+//! keeps no state.
+
+use std::fmt;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::ptr;
+use std::time::Duration;
+
+use crate::event::{Event, Key, Readiness};
+use crate::refused::refused;
+
+#[cfg(not(all(target_os = "linux", target_pointer_width = "64")))]
+compile_error!("gmp-netpoll needs 64-bit Linux: it waits by epoll, and keeps 64 bits in mio's token");
+
+/// The waker's key. Its index belongs to no descriptor ([`Key::index`]).
+const WAKER: Key = Key { index: u32::MAX, generation: u32::MAX };
+
+/// epoll's bits and ours.
+const BITS: [(i32, Readiness); 5] = [
+    (libc::EPOLLIN, Readiness::READABLE),
+    (libc::EPOLLOUT, Readiness::WRITABLE),
+    (libc::EPOLLRDHUP, Readiness::READ_HUP),
+    (libc::EPOLLHUP, Readiness::HUP),
+    (libc::EPOLLERR, Readiness::ERROR),
+];
+
+/// How long a wait may last.
+#[derive(Copy, Clone, Eq, PartialEq, Debug)]
+pub enum Timeout {
+    /// Only look.
+    Zero,
+    /// Not longer than about this; with nothing to report, not shorter either, unless a signal comes.
+    After(Duration),
+    /// Until there is something to report.
+    Forever,
+}
+
+/// Whether a [`wake`](Poller::wake) was among what a wait reported.
+#[must_use]
+#[derive(Copy, Clone, Eq, PartialEq, Debug)]
+pub enum Woken {
+    /// It was. This wait has used it up.
+    Yes,
+    /// It was not.
+    No,
+}
+
+/// Which system call a [`Poller`] waits by.
+#[derive(Copy, Clone, Eq, PartialEq, Debug)]
+pub enum WaitCall {
+    /// `epoll_pwait2(2)`, Linux 5.11.
+    EpollPwait2,
+    /// `ppoll(2)` and `epoll_wait(2)`, any Linux.
+    Ppoll,
+}
+
+/// Waits for many descriptors at once; every method takes `&self`, and any number of threads may wait.
+pub struct Poller {
+    poll: mio::Poll,
+    waker: mio::Waker,
+    call: WaitCall,
+}
+
+impl Poller {
+    /// Creates a poller that waits by the best call this kernel has.
+    ///
+    /// # Errors
+    /// When the process or the system has no descriptors left; a poller needs two.
+    #[doc(alias = "netpollinit")]
+    pub fn new() -> io::Result<Self> {
+        let mut poller = Self::with_wait_call(WaitCall::EpollPwait2)?;
+        let mut events = Events::with_capacity(1);
+        match poller.pwait2(&mut events, Timeout::Zero) {
+            Ok(()) => {}
+            // Too old a kernel, or a sandbox that refuses what it does not know.
+            Err(err) if matches!(err.raw_os_error(), Some(libc::ENOSYS | libc::EPERM)) => {
+                poller.call = WaitCall::Ppoll;
+            }
+            Err(err) => return Err(refused("try epoll_pwait2", err)),
+        }
+        Ok(poller)
+    }
+
+    /// Creates a poller that waits by `call`, whether the kernel has it or not. [`new`](Self::new) chooses by
+    /// itself; this is for comparing the two, and for testing the second on a kernel that has the first.
+    ///
+    /// # Errors
+    /// As for [`new`](Self::new).
+    pub fn with_wait_call(call: WaitCall) -> io::Result<Self> {
+        let poll = mio::Poll::new().map_err(|err| refused("create an epoll descriptor", err))?;
+        let waker = mio::Waker::new(poll.registry(), token(WAKER))
+            .map_err(|err| refused("create the eventfd that ends a wait", err))?;
+        Ok(Self { poll, waker, call })
+    }
+
+    /// The call that it waits by.
+    pub fn wait_call(&self) -> WaitCall {
+        self.call
+    }
+
+    /// Reports what happens to `fd`, in both directions, under `key`: each change once (edge-triggered). What
+    /// is ready already is reported first.
+    ///
+    /// # Panics
+    /// If `key.index` is [`u32::MAX`].
+    ///
+    /// # Errors
+    /// When `fd` is registered here already, is of a kind that epoll cannot watch (a regular file), or the
+    /// user's limit of watched descriptors is reached.
+    #[doc(alias = "netpollopen")]
+    #[track_caller]
+    pub fn add(&self, fd: BorrowedFd<'_>, key: Key) -> io::Result<()> {
+        assert!(key.index != WAKER.index, "Poller::add: index {} is the poller's own", key.index);
+        let both = mio::Interest::READABLE | mio::Interest::WRITABLE;
+        let fd = fd.as_raw_fd();
+        let mut source = mio::unix::SourceFd(&fd);
+        let registered = self.poll.registry().register(&mut source, token(key), both);
+        registered.map_err(|err| refused(&format!("register descriptor {fd} with epoll"), err))
+    }
+
+    /// Reports nothing more about `fd`, except what another wait has fetched before: those events are stale,
+    /// tell them by their generation. Remove a descriptor before closing it, a duplicate would keep the
+    /// registration alive.
+    ///
+    /// # Errors
+    /// When `fd` is not registered here.
+    #[doc(alias = "netpollclose")]
+    pub fn remove(&self, fd: BorrowedFd<'_>) -> io::Result<()> {
+        let fd = fd.as_raw_fd();
+        let removed = self.poll.registry().deregister(&mut mio::unix::SourceFd(&fd));
+        removed.map_err(|err| refused(&format!("deregister descriptor {fd} from epoll"), err))
+    }
+
+    /// Waits until there is something to report, or the time is over; `events` then holds the report alone.
+    /// Blocks the thread.
+    ///
+    /// A signal ends a wait with [`Timeout::After`] early and with nothing to report; the others wait on.
+    /// With [`WaitCall::Ppoll`] a look from another thread may do the same, when it takes the events away.
+    ///
+    /// # Errors
+    /// Only when the kernel does not have the call of [`with_wait_call`](Self::with_wait_call).
+    #[doc(alias = "netpoll")]
+    pub fn wait(&self, events: &mut Events, timeout: Timeout) -> io::Result<Woken> {
+        loop {
+            events.raw.clear();
+            let waited = match self.call {
+                WaitCall::EpollPwait2 => self.pwait2(events, timeout),
+                WaitCall::Ppoll => self.ppoll(events, timeout),
+            };
+            match (waited, timeout) {
+                (Ok(()), _) => return Ok(events.take_waker()),
+                (Err(err), _) if err.kind() != io::ErrorKind::Interrupted => {
+                    return Err(refused("wait for epoll's events", err));
+                }
+                (Err(_), Timeout::After(_)) => return Ok(Woken::No),
+                (Err(_), Timeout::Zero | Timeout::Forever) => {}
+            }
+        }
+    }
+
+    /// Ends one wait: a blocked one, or else the next. Blocks nothing, and costs a system call. Wakes before
+    /// that wait count once.
+    ///
+    /// # Errors
+    /// None that Linux is known to return.
+    #[doc(alias = "netpollBreak")]
+    pub fn wake(&self) -> io::Result<()> {
+        self.waker.wake().map_err(|err| refused("write to the eventfd that ends a wait", err))
+    }
+
+    fn pwait2(&self, events: &mut Events, timeout: Timeout) -> io::Result<()> {
+        let spec = match timeout {
+            Timeout::Zero => Some(timespec(Duration::ZERO)),
+            Timeout::After(dur) => Some(timespec(dur)),
+            Timeout::Forever => None,
+        };
+        let spec = spec.as_ref().map_or(ptr::null(), ptr::from_ref);
+        events.fill_by(|buffer, room| {
+            let (no_mask, mask_size) = (ptr::null::<libc::sigset_t>(), 0_usize);
+            // SAFETY: `fill_by` gives a buffer of `room` entries that is ours alone; `spec` is null or points
+            // to the local above; a null mask leaves the signals alone; the epoll descriptor lives as long as
+            // `self.poll`.
+            let filled = unsafe {
+                let epoll = self.poll.as_raw_fd();
+                libc::syscall(libc::SYS_epoll_pwait2, epoll, buffer, room, spec, no_mask, mask_size)
+            };
+            // At most `room`, or -1.
+            filled as libc::c_int
+        })
+    }
+
+    fn ppoll(&self, events: &mut Events, timeout: Timeout) -> io::Result<()> {
+        let millis = match timeout {
+            Timeout::Zero => 0,
+            Timeout::Forever => -1,
+            Timeout::After(dur) => {
+                let mut epoll = libc::pollfd { fd: self.poll.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+                let spec = timespec(dur);
+                // SAFETY: both pointers are to locals, of which there is one as said; a null mask leaves the
+                // signals alone.
+                match unsafe { libc::ppoll(&mut epoll, 1, &spec, ptr::null()) } {
+                    0 => return Ok(()),
+                    1.. => 0,
+                    _ => return Err(io::Error::last_os_error()),
+                }
+            }
+        };
+        events.fill_by(|buffer, room| {
+            // SAFETY: `fill_by` gives a buffer of `room` entries that is ours alone; the epoll descriptor
+            // lives as long as `self.poll`.
+            unsafe { libc::epoll_wait(self.poll.as_raw_fd(), buffer, room, millis) }
+        })
+    }
+}
+
+impl AsFd for Poller {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.poll.registry().as_fd()
+    }
+}
+
+impl fmt::Debug for Poller {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Poller").field("epoll", &self.poll.as_raw_fd()).field("call", &self.call).finish()
+    }
+}
+
+/// The buffer that a wait fills; made once and used for every wait of its thread.
+pub struct Events {
+    raw: Vec<libc::epoll_event>,
+}
+
+impl Events {
+    /// A buffer for `capacity` events. What does not fit is reported by the next wait, in turn.
+    ///
+    /// # Panics
+    /// If `capacity` is zero, or more than the kernel takes.
+    #[track_caller]
+    pub fn with_capacity(capacity: usize) -> Self {
+        let most = i32::MAX as usize / size_of::<libc::epoll_event>();
+        assert!((1..=most).contains(&capacity), "Events::with_capacity: {capacity} is not in 1..={most}");
+        Self { raw: Vec::with_capacity(capacity) }
+    }
+
+    /// What the last wait reported, without the waker's event.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = Event> {
+        self.raw.iter().map(|raw| {
+            let happened = raw.events as i32;
+            let seen = BITS.iter().filter(|(epoll, _)| happened & epoll != 0);
+            let readiness = seen.fold(Readiness::EMPTY, |all, (_, one)| all | *one);
+            Event { key: Key::from_bits(raw.u64), readiness }
+        })
+    }
+
+    /// Whether the last wait reported nothing, the waker's event aside.
+    pub fn is_empty(&self) -> bool {
+        self.raw.is_empty()
+    }
+
+    /// Replaces the report by the first of `pending` that fit.
+    pub(crate) fn refill(&mut self, pending: &mut std::collections::VecDeque<Event>) {
+        self.raw.clear();
+        let fitting = pending.len().min(self.raw.capacity());
+        self.raw.extend(pending.drain(..fitting).map(|event| {
+            let happened = BITS.iter().filter(|(_, one)| event.readiness.contains(*one));
+            let events = happened.fold(0, |all, (epoll, _)| all | *epoll) as u32;
+            libc::epoll_event { events, u64: event.key.to_bits() }
+        }));
+    }
+
+    /// `wait` gets the empty buffer and its room, and returns how many entries it has filled, or -1 with
+    /// `errno` set.
+    fn fill_by(
+        &mut self,
+        wait: impl FnOnce(*mut libc::epoll_event, libc::c_int) -> libc::c_int,
+    ) -> io::Result<()> {
+        let room = self.raw.capacity() as libc::c_int;
+        match wait(self.raw.as_mut_ptr(), room) {
+            filled @ 0.. => {
+                assert!(filled <= room, "Events::fill_by: {filled} events in a buffer of {room}");
+                // SAFETY: the kernel has written that many entries, and they fit (asserted).
+                unsafe { self.raw.set_len(filled as usize) };
+                Ok(())
+            }
+            _ => Err(io::Error::last_os_error()),
+        }
+    }
+
+    fn take_waker(&mut self) -> Woken {
+        match self.raw.iter().position(|raw| raw.u64 == WAKER.to_bits()) {
+            Some(at) => {
+                self.raw.remove(at);
+                Woken::Yes
+            }
+            None => Woken::No,
+        }
+    }
+}
+
+impl fmt::Debug for Events {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.iter()).finish()
+    }
+}
+
+fn token(key: Key) -> mio::Token {
+    mio::Token(key.to_bits() as usize)
+}
+
+fn timespec(dur: Duration) -> libc::timespec {
+    let tv_sec = libc::time_t::try_from(dur.as_secs()).unwrap_or(libc::time_t::MAX);
+    libc::timespec { tv_sec, tv_nsec: dur.subsec_nanos().into() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::VecDeque;
+
+    #[test]
+    fn threads_may_share_a_poller() {
+        fn shared<T: Send + Sync>() {}
+        shared::<Poller>();
+    }
+
+    /// Fails by a bit that one direction of the table drops or mixes up.
+    #[test]
+    fn every_readiness_has_its_own_bit_of_epoll() {
+        let all = (0..32).map(|bits| Event {
+            key: Key { index: u32::from(bits), generation: 5 },
+            readiness: Readiness::from_bits(bits),
+        });
+        let mut pending: VecDeque<Event> = all.clone().collect();
+        let mut events = Events::with_capacity(32);
+        events.refill(&mut pending);
+        assert!(events.iter().eq(all), "{events:?}");
+    }
+
+    #[test]
+    fn the_wakers_event_is_told_apart_and_taken_out() {
+        let mut events = Events::with_capacity(3);
+        let event = |index| Event { key: Key { index, generation: 0 }, readiness: Readiness::READABLE };
+        let waker = Event { key: WAKER, ..event(0) };
+        events.refill(&mut VecDeque::from([event(1), waker, event(2)]));
+        assert_eq!(events.take_waker(), Woken::Yes);
+        assert!(events.iter().eq([event(1), event(2)]), "{events:?}");
+        assert_eq!(events.take_waker(), Woken::No);
+    }
+
+    #[test]
+    fn the_longest_timeout_is_one_the_kernel_takes() {
+        let longest = timespec(Duration::MAX);
+        assert_eq!((longest.tv_sec, longest.tv_nsec), (libc::time_t::MAX, 999_999_999));
+        assert_eq!(timespec(Duration::from_nanos(1_000_000_001)).tv_nsec, 1);
+    }
+
+    #[test]
+    #[should_panic(expected = "is the poller's own")]
+    fn the_wakers_index_is_refused() {
+        let poller = Poller::new().expect("a poller");
+        _ = poller.add(poller.as_fd(), Key { index: u32::MAX, generation: 0 });
+    }
+}

@@ -1,0 +1,388 @@
+//! G, a goroutine: its word, its stack, what it runs and who joins it; and the pool that Gs come from.
+//!
+//! ```text
+//!   pool ──▶ load the task ──▶ run queue ──▶ M: stack, run ──▶ outcome ──▶ M: stack back, done ──▶ pool
+//!                 │                                              ▲
+//!                 └────────────── JoinHandle ────────────────────┘ join: takes the outcome
+//! ```
+//!
+//! Two parties hold a G: the runtime (`LIVE`) until its M has taken the stack back, and the handle (`HANDLE`)
+//! until it is joined or dropped. Both bits and `OUTCOME` lie in `life`:
+//!
+//! | who | does | and then |
+//! | --- | --- | --- |
+//! | the goroutine, as its last act | sets OUTCOME | drops the outcome itself when HANDLE is gone |
+//! | the handle, dropped | clears HANDLE | drops the outcome when OUTCOME is set; frees the G when LIVE is gone |
+//! | the M, after the last switch | marks the joiner done, clears LIVE | frees the G when HANDLE is gone |
+//!
+//! So the outcome, which may run the user's `drop`, is dropped by the goroutine or by the handle's owner, never
+//! inside the scheduler; and the G is freed by the later of the two.
+//!
+//! Invariants:
+//! 1. `next` belongs to the list in which the G stands, under that list's lock.
+//! 2. `stack` and `m` belong to the M that won `StatusWord::run`, until it stores a new status.
+//! 3. A G's memory is never returned while its pool lives; the pool lives until it is closed *and* every G came
+//!    back. A goroutine that shutdown leaves parked keeps its G, and with it the pool.
+
+use crate::host::Host;
+use crate::prim::{AcqRel, Acquire, Arc, AtomicU32, Mutex, Relaxed, UnsafeCell, Weak, capacity};
+use crate::runq::GList;
+use crate::sched::Sched;
+use crate::sched::park::WaitReason;
+use crate::status::{Status, StatusWord};
+use crate::task::{Failure, Task};
+use crate::waiter::Waiter;
+use std::cell::Cell;
+use std::ops::Deref;
+use std::panic::Location;
+use std::ptr::NonNull;
+
+const HANDLE: u32 = 1;
+const LIVE: u32 = 2;
+const OUTCOME: u32 = 4;
+
+/// Who waits for the end of a goroutine.
+pub(crate) enum Joiner<H: Host> {
+    /// Nobody yet.
+    Nobody,
+    /// The owner of the handle.
+    Waiting(Waiter<H>),
+    /// The goroutine has ended, or its runtime has.
+    Done(End),
+}
+
+/// Why a goroutine will do nothing more.
+#[derive(Copy, Clone, Debug, Eq, PartialEq)]
+pub(crate) enum End {
+    /// It ran to its end; the outcome says which.
+    Ended,
+    /// Its runtime ended first and left it where it was.
+    Left,
+}
+
+/// What was asked for when the goroutine was spawned.
+pub(crate) struct Birth {
+    pub(crate) name: Option<Arc<str>>,
+    pub(crate) stack_size: usize,
+    pub(crate) site: &'static Location<'static>,
+}
+
+/// A goroutine.
+#[repr(align(128))]
+pub(crate) struct G<H: Host> {
+    pub(crate) word: StatusWord,
+    next: UnsafeCell<Option<GRef<H>>>,
+    /// The stack, from the first run to the end. loom proves of this cell that no G runs on two Ms, and that none
+    /// is resumed before it was saved.
+    pub(crate) stack: UnsafeCell<Option<H::Stack>>,
+    pub(crate) reason: Cell<WaitReason>,
+    pub(crate) task: Task,
+    life: AtomicU32,
+    joiner: Mutex<Joiner<H>>,
+    pool: Cell<Option<NonNull<GPool<H>>>>,
+    id: Cell<u64>,
+    birth: UnsafeCell<Option<Birth>>,
+}
+
+// SAFETY: every field is an atomic, a lock, or has one owner at a time by the invariants of the module's header.
+unsafe impl<H: Host> Send for G<H> {}
+// SAFETY: as above.
+unsafe impl<H: Host> Sync for G<H> {}
+
+/// A pointer to a G. Copies are free; the memory stays a G as long as the pool lives (invariant 3), and whoever
+/// holds a GRef holds a party's bit, stands under a queue's lock, or has claimed the G's wait.
+pub(crate) struct GRef<H: Host>(NonNull<G<H>>);
+
+impl<H: Host> Clone for GRef<H> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+impl<H: Host> Copy for GRef<H> {}
+impl<H: Host> PartialEq for GRef<H> {
+    fn eq(&self, other: &Self) -> bool {
+        self.0 == other.0
+    }
+}
+// SAFETY: a GRef is a shared reference to a G, which is Sync.
+unsafe impl<H: Host> Send for GRef<H> {}
+// SAFETY: as above.
+unsafe impl<H: Host> Sync for GRef<H> {}
+
+impl<H: Host> Deref for GRef<H> {
+    type Target = G<H>;
+    #[inline(always)]
+    fn deref(&self) -> &G<H> {
+        // SAFETY: the type's contract.
+        unsafe { self.0.as_ref() }
+    }
+}
+
+impl<H: Host> std::fmt::Debug for GRef<H> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "G{}", self.id.get())
+    }
+}
+
+impl<H: Host> GRef<H> {
+    pub(crate) fn to_raw(self) -> *mut G<H> {
+        self.0.as_ptr()
+    }
+
+    /// # Safety
+    /// `raw` came from `to_raw`, and the type's contract holds again.
+    pub(crate) unsafe fn from_raw(raw: *mut G<H>) -> Self {
+        // SAFETY: by this function's contract.
+        GRef(unsafe { NonNull::new_unchecked(raw) })
+    }
+}
+
+impl<H: Host> G<H> {
+    fn new() -> Self {
+        G {
+            word: StatusWord::new(Status::Idle),
+            next: UnsafeCell::new(None),
+            stack: UnsafeCell::new(None),
+            reason: Cell::new(WaitReason::None),
+            task: Task::new(),
+            life: AtomicU32::new(0),
+            joiner: Mutex::new(Joiner::Nobody),
+            pool: Cell::new(None),
+            id: Cell::new(0),
+            birth: UnsafeCell::new(None),
+        }
+    }
+
+    pub(crate) fn next(&self) -> Option<GRef<H>> {
+        // SAFETY: invariant 1.
+        self.next.with(|next| unsafe { *next })
+    }
+
+    pub(crate) fn set_next(&self, g: Option<GRef<H>>) {
+        // SAFETY: invariant 1.
+        self.next.with_mut(|next| unsafe { *next = g });
+    }
+
+    pub(crate) fn id(&self) -> u64 {
+        self.id.get()
+    }
+
+    /// What was asked for at the spawn.
+    pub(crate) fn with_birth<R>(&self, f: impl FnOnce(&Birth) -> R) -> R {
+        // SAFETY: written before the G was queued and after it came back to the pool, never between.
+        self.birth.with(|birth| f(unsafe { (*birth).as_ref() }.expect("with_birth: the G holds no goroutine")))
+    }
+
+    fn pool(&self) -> &GPool<H> {
+        let pool = self.pool.get().expect("pool: the G was never taken from one");
+        // SAFETY: invariant 3: this G is out, so its pool lives.
+        unsafe { pool.as_ref() }
+    }
+
+    /// The scheduler whose goroutine this is.
+    pub(crate) fn home(&self) -> &Weak<Sched<H>> {
+        &self.pool().sched
+    }
+
+    pub(crate) fn joiner(&self) -> &Mutex<Joiner<H>> {
+        &self.joiner
+    }
+}
+
+/// Runs on the goroutine's own stack, from its first instruction to its last: the frame below the user's.
+pub(crate) fn root<H: Host>(g: GRef<H>) {
+    // SAFETY: the spawner loaded the task, and a goroutine runs once.
+    if let Err(payload) = H::catch(|| unsafe { g.task.run() }) {
+        // SAFETY: `run` unwound, so the space is empty, and it is this goroutine's.
+        unsafe { g.task.fail(Failure::Panic(payload)) };
+    }
+    // AcqRel: the outcome is published to the handle; a handle that is gone is seen.
+    if g.life.fetch_or(OUTCOME, AcqRel) & HANDLE == 0 {
+        // SAFETY: the handle is gone, and with it every other right to the outcome.
+        drop_quietly::<H>(|| unsafe { g.task.forget() });
+    }
+}
+
+/// Drops what nobody asked for. A panic of a user's `drop` ends here: it was printed by the hook, and there is
+/// nobody to hand it to.
+fn drop_quietly<H: Host>(forget: impl FnOnce()) {
+    if let Err(payload) = H::catch(forget) {
+        // The payload's own drop may panic again: leak it instead.
+        std::mem::forget(payload);
+    }
+}
+
+/// The M's part of a goroutine's end, after its last switch: tells the joiner and lets the G go.
+/// The stack has been taken back, and the word is Idle.
+pub(crate) fn finish<H: Host>(g: GRef<H>) {
+    mark_done(g, End::Ended);
+    if g.life.fetch_and(!LIVE, AcqRel) & HANDLE == 0 {
+        release(g);
+    }
+}
+
+/// Tells the joiner, once.
+pub(crate) fn mark_done<H: Host>(g: GRef<H>, end: End) {
+    let joiner = {
+        let mut joiner = g.joiner.lock();
+        match *joiner {
+            Joiner::Done(_) => return,
+            _ => std::mem::replace(&mut *joiner, Joiner::Done(end)),
+        }
+    };
+    if let Joiner::Waiting(waiter) = joiner {
+        crate::prim::unless(crate::prim::Mutant::JoinNoWake, || {
+            waiter.wake();
+        });
+    }
+}
+
+/// The end of a goroutine that never ran: its closure is dropped here, on the calling thread.
+pub(crate) fn abandon<H: Host>(g: GRef<H>) {
+    // SAFETY: the caller took the G from a queue, or never queued it; it did not run.
+    drop_quietly::<H>(|| unsafe { g.task.discard() });
+    // SAFETY: the closure is gone, the space is empty.
+    unsafe { g.task.fail(Failure::Shutdown) };
+    if g.life.fetch_or(OUTCOME, AcqRel) & HANDLE == 0 {
+        // SAFETY: as in `root`.
+        unsafe { g.task.forget() };
+    }
+    g.word.abandon();
+    finish(g);
+}
+
+/// The handle's party goes; the outcome was taken by it, or not.
+pub(crate) fn drop_handle<H: Host>(g: GRef<H>, taken: bool) {
+    let life = g.life.load(Relaxed);
+    debug_assert!(life & HANDLE != 0, "drop_handle: dropped twice");
+    // AcqRel: see the outcome, and publish that it was taken.
+    let old = g.life.fetch_and(!HANDLE, AcqRel);
+    if old & OUTCOME != 0 && !taken {
+        // SAFETY: OUTCOME is set and HANDLE was ours: the right to the outcome is this caller's.
+        let forget = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| unsafe { g.task.forget() }));
+        if old & LIVE == 0 {
+            release(g);
+        }
+        if let Err(payload) = forget {
+            std::panic::resume_unwind(payload);
+        }
+    } else if old & LIVE == 0 {
+        release(g);
+    }
+}
+
+/// Gives a G without parties back to its pool.
+fn release<H: Host>(g: GRef<H>) {
+    // SAFETY: both parties are gone: nobody else reads the birth.
+    let birth = g.birth.with_mut(|birth| unsafe { (*birth).take() });
+    drop(birth);
+    *g.joiner.lock() = Joiner::Nobody;
+    let pool = g.pool.get().expect("release: the G was never taken from a pool");
+    // SAFETY: invariant 3. The pool may be gone when `put` returns.
+    unsafe { GPool::put(pool, g) };
+}
+
+struct Stock<H: Host> {
+    chunks: Vec<Box<[G<H>]>>,
+    free: GList<H>,
+    out: usize,
+    closed: bool,
+}
+
+/// Where the Gs of one runtime come from and go to. Memory grows by chunks and is kept, as Go keeps its `allgs`.
+pub(crate) struct GPool<H: Host> {
+    /// The runtime whose goroutines these are. Weak: a G that was left behind must not keep threads and
+    /// descriptors alive, only the memory that a late waker looks at.
+    sched: Weak<Sched<H>>,
+    stock: Mutex<Stock<H>>,
+}
+
+impl<H: Host> GPool<H> {
+    pub(crate) fn new(sched: Weak<Sched<H>>) -> NonNull<Self> {
+        let stock = Stock { chunks: Vec::new(), free: GList::new(), out: 0, closed: false };
+        let pool = Box::new(GPool { sched, stock: Mutex::new(stock) });
+        NonNull::from(Box::leak(pool))
+    }
+
+    pub(crate) fn sched(&self) -> &Weak<Sched<H>> {
+        &self.sched
+    }
+
+    /// Takes a G and makes it a goroutine-to-be with both parties alive.
+    ///
+    /// # Safety
+    /// The pool is not closed yet.
+    pub(crate) unsafe fn get(this: NonNull<Self>, id: u64, birth: Birth) -> GRef<H> {
+        // SAFETY: by this function's contract.
+        let pool = unsafe { this.as_ref() };
+        let mut stock = pool.stock.lock();
+        if stock.free.is_empty() {
+            let chunk: Box<[G<H>]> = (0..capacity::G_CHUNK).map(|_| G::new()).collect();
+            for g in &chunk {
+                g.pool.set(Some(this));
+                stock.free.push(GRef(NonNull::from(g)));
+            }
+            stock.chunks.push(chunk);
+        }
+        let g = stock.free.pop().expect("get: a chunk has at least one G");
+        stock.out += 1;
+        drop(stock);
+        g.id.set(id);
+        g.life.store(HANDLE | LIVE, Relaxed);
+        g.reason.set(WaitReason::None);
+        // SAFETY: the G is out of the pool and known to nobody else.
+        g.birth.with_mut(|slot| unsafe { *slot = Some(birth) });
+        g
+    }
+
+    /// # Safety
+    /// `g` came from `this` and has no party left.
+    unsafe fn put(this: NonNull<Self>, g: GRef<H>) {
+        // SAFETY: invariant 3: `g` is still out.
+        let pool = unsafe { this.as_ref() };
+        let mut stock = pool.stock.lock();
+        stock.free.push(g);
+        stock.out -= 1;
+        let last = stock.closed && stock.out == 0;
+        drop(stock);
+        if last {
+            // SAFETY: closed and all back: no GRef and no other pointer to the pool is left.
+            drop(unsafe { Box::from_raw(this.as_ptr()) });
+        }
+    }
+
+    /// The runtime has ended. The memory goes with the last G.
+    ///
+    /// # Safety
+    /// Called once; no `get` follows.
+    pub(crate) unsafe fn close(this: NonNull<Self>) {
+        // SAFETY: not closed yet, so it lives.
+        let mut stock = unsafe { this.as_ref() }.stock.lock();
+        stock.closed = true;
+        let last = stock.out == 0;
+        drop(stock);
+        if last {
+            // SAFETY: as in `put`.
+            drop(unsafe { Box::from_raw(this.as_ptr()) });
+        }
+    }
+
+    /// Calls `f` for each goroutine that has not ended.
+    ///
+    /// # Safety
+    /// The pool is not closed yet.
+    pub(crate) unsafe fn for_each_live(this: NonNull<Self>, mut f: impl FnMut(GRef<H>)) {
+        // SAFETY: by this function's contract.
+        let stock = unsafe { this.as_ref() }.stock.lock();
+        let live: Vec<GRef<H>> = stock
+            .chunks
+            .iter()
+            .flat_map(|chunk| chunk.iter())
+            .filter(|g| g.life.load(Acquire) & LIVE != 0)
+            .map(|g| GRef(NonNull::from(g)))
+            .collect();
+        drop(stock);
+        live.into_iter().for_each(&mut f);
+    }
+}
+

@@ -1,0 +1,363 @@
+//! Goroutines as the user sees them: [`go`], [`JoinHandle`], [`Builder`], [`yield_now`], [`current`].
+
+use crate::g::{self, Birth, End, GRef, Joiner};
+use crate::host::{Active, Host};
+use crate::m::Window;
+use crate::prim::{Arc, Mutant, mutated};
+use crate::sched::Sched;
+use crate::sched::park::{Commit, WaitReason, Yield};
+use crate::status::Woke;
+use crate::task::Failure;
+use crate::waiter::Wait;
+use std::any::Any;
+use std::fmt;
+use std::io;
+use std::marker::PhantomData;
+use std::mem::ManuallyDrop;
+use std::panic::Location;
+use std::ptr::NonNull;
+
+/// Starts a goroutine in the runtime of the calling one. Go's `go f()`. Does not block.
+///
+/// The goroutine is queued, and starts when an M comes to it. It lives on when the [`JoinHandle`] is dropped, and
+/// ends at the latest with its runtime: `f` is dropped unrun when that has begun to end.
+///
+/// ```
+/// // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
+/// let sum = unsafe {
+///     gmp::run(|| {
+///         let halves = [gmp::go(|| (0..50).sum::<u32>()), gmp::go(|| (50..100).sum::<u32>())];
+///         halves.map(|half| half.join().unwrap()).iter().sum::<u32>()
+///     })
+/// };
+/// assert_eq!(sum, 4950);
+/// ```
+///
+/// # Panics
+/// Outside of a goroutine. [`Runtime::go`](crate::Runtime::go) starts one from there.
+#[track_caller]
+pub fn go<F, T>(f: F) -> JoinHandle<T>
+where
+    F: FnOnce() -> T + Send + 'static,
+    T: Send + 'static,
+{
+    let sched = here("go");
+    spawn(sched, Birth { name: None, stack_size: sched.config.stack_size, site: Location::caller() }, f)
+}
+
+/// The scheduler of the calling goroutine.
+#[track_caller]
+fn here<'a>(call: &str) -> &'a Sched<Active> {
+    match NonNull::new(Active::current().cast_mut()) {
+        // SAFETY: the current M lives as long as its thread, its scheduler with it, and a goroutine never
+        // changes its scheduler.
+        Some(m) => unsafe { NonNull::from(m.as_ref().sched()).as_ref() },
+        None => panic!("{call}: not called on a goroutine; from a thread use Runtime::go"),
+    }
+}
+
+/// Starts a goroutine of `sched`.
+pub(crate) fn spawn<F, T>(sched: &Sched<Active>, birth: Birth, f: F) -> JoinHandle<T>
+where
+    F: FnOnce() -> T + Send + 'static,
+    T: Send + 'static,
+{
+    // SAFETY: `f` borrows nothing that ends.
+    unsafe { spawn_unchecked(sched, birth, f) }
+}
+
+/// # Safety
+/// What `f` and `T` borrow outlives the goroutine and its handle.
+pub(crate) unsafe fn spawn_unchecked<F, T>(sched: &Sched<Active>, birth: Birth, f: F) -> JoinHandle<T>
+where
+    F: FnOnce() -> T + Send,
+    T: Send,
+{
+    // SAFETY: by this function's contract.
+    let g = unsafe { sched.spawn(birth, f) };
+    JoinHandle { g, value: PhantomData }
+}
+
+/// The right to wait for a goroutine's end and to take its value.
+///
+/// Dropping it detaches the goroutine: it runs on, and its value is dropped when it ends.
+#[must_use = "join it, or drop it explicitly to detach the goroutine"]
+pub struct JoinHandle<T> {
+    g: GRef<Active>,
+    value: PhantomData<fn() -> T>,
+}
+
+// SAFETY: the handle gives a `T` made on another thread to whoever joins.
+unsafe impl<T: Send> Send for JoinHandle<T> {}
+// SAFETY: through a shared reference nothing of `T` can be reached.
+unsafe impl<T: Send> Sync for JoinHandle<T> {}
+
+impl<T> JoinHandle<T> {
+    /// Waits until the goroutine has ended, and gives its value. Blocks the goroutine, or, called on a plain
+    /// thread, the thread. After it the goroutine is gone: it counts in no [`num_goroutines`](crate::num_goroutines).
+    ///
+    /// # Errors
+    /// A [`JoinError`] when the goroutine panicked, or its runtime ended first.
+    ///
+    /// ```
+    /// // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
+    /// unsafe {
+    ///     gmp::run(|| {
+    ///         let failing = gmp::go(|| -> u32 { std::panic::resume_unwind(Box::new("no")) });
+    ///         let error = failing.join().unwrap_err();
+    ///         assert!(error.is_panic());
+    ///         assert_eq!(error.into_panic().downcast_ref(), Some(&"no"));
+    ///     })
+    /// }
+    /// ```
+    pub fn join(self) -> Result<T, JoinError> {
+        let end = self.wait();
+        let this = ManuallyDrop::new(self);
+        let outcome = match end {
+            // SAFETY: the goroutine has ended and left an `Outcome<T>`; the handle's right to it is used here,
+            // once, and `drop_handle` is told so.
+            End::Ended => unsafe { this.g.task.outcome::<T>() },
+            End::Left => {
+                g::drop_handle(this.g, false);
+                return Err(JoinError(Failure::Shutdown));
+            }
+        };
+        g::drop_handle(this.g, true);
+        outcome.map_err(JoinError)
+    }
+
+    fn wait(&self) -> End {
+        if let Joiner::Done(end) = *self.g.joiner().lock() {
+            return end;
+        }
+        let wait = Wait::begin();
+        let mut joiner = self.g.joiner().lock();
+        // It may have ended since the look above; from here on the lock keeps it from ending unseen.
+        if let Joiner::Done(end) = *joiner
+            && !mutated(Mutant::JoinNoRecheck)
+        {
+            drop(joiner);
+            wait.abandon();
+            return end;
+        }
+        *joiner = Joiner::Waiting(wait.waiter());
+        let woke = wait.park(WaitReason::Join, move || {
+            drop(joiner);
+            Commit::Park
+        });
+        debug_assert_eq!(woke, Woke::Readied);
+        match *self.g.joiner().lock() {
+            Joiner::Done(end) => end,
+            _ => unreachable!("wait: woken before the goroutine ended"),
+        }
+    }
+
+    /// Whether `join` would return at once. Does not block.
+    pub fn is_finished(&self) -> bool {
+        matches!(*self.g.joiner().lock(), Joiner::Done(_))
+    }
+
+    /// The goroutine's number, unique within its runtime.
+    pub fn id(&self) -> GoroutineId {
+        GoroutineId(self.g.id())
+    }
+}
+
+impl<T> Drop for JoinHandle<T> {
+    fn drop(&mut self) {
+        g::drop_handle(self.g, false);
+    }
+}
+
+impl<T> fmt::Debug for JoinHandle<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("JoinHandle").field("id", &self.g.id()).finish_non_exhaustive()
+    }
+}
+
+/// Why a goroutine has no value.
+pub struct JoinError(Failure);
+
+// SAFETY: a `&JoinError` only tells which kind it is; the panic's payload comes out by value alone.
+unsafe impl Sync for JoinError {}
+
+impl JoinError {
+    /// It panicked.
+    pub fn is_panic(&self) -> bool {
+        matches!(self.0, Failure::Panic(_))
+    }
+
+    /// Its runtime ended before it did: it never started, or was left where it was parked.
+    pub fn is_shutdown(&self) -> bool {
+        matches!(self.0, Failure::Shutdown)
+    }
+
+    /// The panic's payload, for [`std::panic::resume_unwind`].
+    ///
+    /// # Panics
+    /// If the goroutine did not panic.
+    #[track_caller]
+    pub fn into_panic(self) -> Box<dyn Any + Send> {
+        match self.0 {
+            Failure::Panic(payload) => payload,
+            Failure::Shutdown => panic!("into_panic: the goroutine did not panic, its runtime ended"),
+        }
+    }
+
+    fn message(&self) -> Option<&str> {
+        let Failure::Panic(payload) = &self.0 else { return None };
+        payload.downcast_ref::<&str>().copied().or_else(|| payload.downcast_ref::<String>().map(String::as_str))
+    }
+}
+
+impl fmt::Display for JoinError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (&self.0, self.message()) {
+            (Failure::Shutdown, _) => f.write_str("the runtime ended before the goroutine did"),
+            (Failure::Panic(_), Some(message)) => write!(f, "the goroutine panicked: {message}"),
+            (Failure::Panic(_), None) => f.write_str("the goroutine panicked"),
+        }
+    }
+}
+
+impl fmt::Debug for JoinError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "JoinError({self})")
+    }
+}
+
+impl std::error::Error for JoinError {}
+
+/// A goroutine with a name, or with a stack of its own size.
+///
+/// ```
+/// // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
+/// let name = unsafe {
+///     gmp::run(|| {
+///         let parser = gmp::Builder::new().name("parser").stack_size(1 << 20);
+///         let named = parser.go(|| gmp::current().and_then(|g| g.name().map(str::to_owned)))?;
+///         Ok::<_, std::io::Error>(named.join().unwrap())
+///     })
+/// };
+/// assert_eq!(name.unwrap().as_deref(), Some("parser"));
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct Builder {
+    name: Option<Arc<str>>,
+    stack_size: Option<usize>,
+}
+
+impl Builder {
+    /// Without a name, with the runtime's stack size.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// The name, for panic messages and dumps.
+    pub fn name(mut self, name: impl AsRef<str>) -> Self {
+        self.name = Some(name.as_ref().into());
+        self
+    }
+
+    /// Bytes of stack, rounded up to a power of two; at least 16 KiB, at most 64 MiB.
+    pub fn stack_size(mut self, bytes: usize) -> Self {
+        self.stack_size = Some(bytes);
+        self
+    }
+
+    /// Starts the goroutine, as [`go`] does.
+    ///
+    /// # Errors
+    /// `InvalidInput` when the stack size is out of range.
+    ///
+    /// # Panics
+    /// Outside of a goroutine.
+    #[track_caller]
+    pub fn go<F, T>(self, f: F) -> io::Result<JoinHandle<T>>
+    where
+        F: FnOnce() -> T + Send + 'static,
+        T: Send + 'static,
+    {
+        let sched = here("Builder::go");
+        let stack_size = match self.stack_size {
+            Some(bytes) => crate::runtime::check_stack_size(bytes)?,
+            None => sched.config.stack_size,
+        };
+        let birth = Birth { name: self.name, stack_size, site: Location::caller() };
+        Ok(spawn(sched, birth, f))
+    }
+}
+
+/// Lets other goroutines run first: the calling one goes to the end of the queue. On a plain thread it is
+/// [`std::thread::yield_now`].
+#[doc(alias = "Gosched")]
+pub fn yield_now() {
+    match Window::<Active>::enter() {
+        Some(window) => window.suspend(Yield::Requeue),
+        None => std::thread::yield_now(),
+    }
+}
+
+/// A goroutine's number. Unique within a runtime, never used again.
+#[derive(Copy, Clone, Debug, Eq, PartialEq, Ord, PartialOrd, Hash)]
+pub struct GoroutineId(u64);
+
+impl GoroutineId {
+    /// The number itself.
+    pub fn get(self) -> u64 {
+        self.0
+    }
+}
+
+impl fmt::Display for GoroutineId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// The calling goroutine, as [`current`] tells it.
+#[derive(Clone, Debug)]
+pub struct Goroutine {
+    id: GoroutineId,
+    name: Option<Arc<str>>,
+}
+
+impl Goroutine {
+    /// Its number.
+    pub fn id(&self) -> GoroutineId {
+        self.id
+    }
+
+    /// Its name, if it was given one.
+    pub fn name(&self) -> Option<&str> {
+        self.name.as_deref()
+    }
+}
+
+/// The calling goroutine; `None` on a plain thread.
+pub fn current() -> Option<Goroutine> {
+    let m = NonNull::new(Active::current().cast_mut())?;
+    // SAFETY: the current M lives as long as its thread.
+    let g = unsafe { m.as_ref() }.g()?;
+    Some(Goroutine { id: GoroutineId(g.id()), name: g.with_birth(|birth| birth.name.clone()) })
+}
+
+/// How many goroutines the calling one's runtime has, itself included; 0 outside of a runtime.
+pub fn num_goroutines() -> usize {
+    match NonNull::new(Active::current().cast_mut()) {
+        // SAFETY: the current M lives as long as its thread.
+        Some(m) => unsafe { m.as_ref() }.sched().num_goroutines(),
+        None => 0,
+    }
+}
+
+/// How many Ps the calling goroutine's runtime has: how many goroutines may run at the same time. 0 outside of a
+/// runtime.
+#[doc(alias = "GOMAXPROCS")]
+pub fn procs() -> usize {
+    match NonNull::new(Active::current().cast_mut()) {
+        // SAFETY: the current M lives as long as its thread.
+        Some(m) => unsafe { m.as_ref() }.sched().procs(),
+        None => 0,
+    }
+}

@@ -1,0 +1,92 @@
+//! The M of the calling thread: the one thread-local of the runtime, read by value.
+//!
+//! A compiler may keep the *address* of a thread-local in a register, and a goroutine that parks may wake on
+//! another thread, where that address is another thread's. So no address is ever computed in Rust: on x86-64 the
+//! variable is defined in assembly and read by one volatile instruction; elsewhere it is behind functions that
+//! are never inlined.
+//!
+//! The access is `initial-exec`: it works in executables and in libraries that are loaded at start; for
+//! executables the linker turns it into a load relative to `fs`.
+
+#[cfg(target_arch = "x86_64")]
+mod imp {
+    use core::arch::{asm, global_asm};
+
+    // Hidden: each library that contains this crate has its own; the version keeps two of its versions apart.
+    global_asm!(
+        ".pushsection .tbss.gmp_0_1_current_m,\"awT\",@nobits",
+        ".hidden gmp_0_1_current_m",
+        ".globl gmp_0_1_current_m",
+        ".type gmp_0_1_current_m,@object",
+        ".size gmp_0_1_current_m,8",
+        ".p2align 3",
+        "gmp_0_1_current_m:",
+        ".zero 8",
+        ".popsection",
+    );
+
+    #[inline(always)]
+    pub(crate) fn get() -> *const () {
+        let m: *const ();
+        // SAFETY: reads eight bytes of this thread's own variable. Neither `pure` nor `nomem`: a second read is
+        // another read, since a park may lie between.
+        unsafe {
+            asm!(
+                "mov {m}, qword ptr [rip + gmp_0_1_current_m@gottpoff]",
+                "mov {m}, qword ptr fs:[{m}]",
+                m = out(reg) m,
+                options(nostack, preserves_flags, readonly),
+            );
+        }
+        m
+    }
+
+    pub(crate) fn set(m: *const ()) {
+        // SAFETY: writes eight bytes of this thread's own variable.
+        unsafe {
+            asm!(
+                "mov {at}, qword ptr [rip + gmp_0_1_current_m@gottpoff]",
+                "mov qword ptr fs:[{at}], {m}",
+                at = out(reg) _,
+                m = in(reg) m,
+                options(nostack, preserves_flags),
+            );
+        }
+    }
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+mod imp {
+    use std::cell::Cell;
+
+    thread_local! {
+        static CURRENT: Cell<*const ()> = const { Cell::new(std::ptr::null()) };
+    }
+
+    #[inline(never)]
+    pub(crate) fn get() -> *const () {
+        std::hint::black_box(CURRENT.get())
+    }
+
+    #[inline(never)]
+    pub(crate) fn set(m: *const ()) {
+        CURRENT.set(std::hint::black_box(m));
+    }
+}
+
+pub(crate) use imp::{get, set};
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn each_thread_has_its_own() {
+        let here = 1_u8;
+        super::set((&raw const here).cast());
+        std::thread::scope(|s| {
+            s.spawn(|| assert!(super::get().is_null()));
+        });
+        assert_eq!(super::get(), (&raw const here).cast());
+        super::set(std::ptr::null());
+        assert!(super::get().is_null());
+    }
+}

@@ -1,0 +1,311 @@
+//! The switch over the crate `generator`: for architectures that `switch.rs` does not speak, and on x86-64 to
+//! cross-check it.
+//!
+//! The interface is the same. These differences all come from that crate:
+//! - Each stack is a mapping of its own, split by its guard page (which comes on top of the size), made by
+//!   `Coro::new` and unmapped by `retire`. So it ends near `vm.max_map_count` / 2 goroutines.
+//! - It panics when the kernel refuses a stack; `Coro::new` catches that (the hook has printed it by then).
+//! - Its handlers for SIGSEGV and SIGBUS are installed by the first `Coro::new`, and its panic hook goes around the
+//!   user's at the first resume in the process.
+//! - An overflow leaves the goroutine without unwinding it and comes out of `resume` as a panic, which aborts here.
+//! - To drop a suspended generator is to resume it with a panic, on whatever thread drops it. So a Coro keeps it in
+//!   `ManuallyDrop`, and only `retire` drops one.
+//! - Its look-up of the current context reads a thread-local, the address of which a compiler may keep across the
+//!   switch: `suspend` reaches it through one `#[inline(never)]` function, which returns after every switch.
+
+use std::cell::Cell;
+use std::io;
+use std::mem::ManuallyDrop;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::process;
+use std::ptr;
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::Relaxed;
+
+use ::generator::{Gn, LocalGenerator, Scope};
+
+/// The smallest stack; requests below it are rounded up.
+pub(crate) const MIN_STACK: usize = 16 << 10;
+/// The biggest stack; requests above it are an error.
+pub(crate) const MAX_STACK: usize = 64 << 20;
+
+/// By this a goroutine yields and receives words. It lies on its own stack.
+type Yielder = Scope<'static, 'static, usize, usize>;
+
+/// The goroutine that an M runs now; one for each M.
+#[derive(Debug)]
+pub(crate) struct Home {
+    /// Where that goroutine's yielder is to be found.
+    link: Cell<*const Cell<*mut Yielder>>,
+}
+
+impl Home {
+    pub(crate) const fn new() -> Home {
+        Home { link: Cell::new(ptr::null()) }
+    }
+}
+
+/// How a goroutine ends: the home of the M on which it does, and the word of its last resume.
+#[derive(Debug)]
+#[repr(C)]
+pub(crate) struct End {
+    pub(crate) home: *const Home,
+    pub(crate) word: usize,
+}
+
+/// Runs on the new stack at the first resume, with that resume's word. A panic that reaches its edge aborts the
+/// process, as in every `extern` function.
+pub(crate) type Entry = unsafe extern "C" fn(word: usize) -> End;
+
+/// The stacks of one runtime: a count, the crate maps them itself.
+#[derive(Debug)]
+pub(crate) struct StackPool {
+    in_use: AtomicUsize,
+    max_bytes: usize,
+}
+
+impl StackPool {
+    /// `max_bytes` limits the stacks that are out at a time.
+    pub(crate) fn new(max_bytes: Option<usize>) -> StackPool {
+        StackPool { in_use: AtomicUsize::new(0), max_bytes: max_bytes.unwrap_or(usize::MAX) }
+    }
+
+    fn charge(&self, size: usize) -> io::Result<()> {
+        let max = self.max_bytes;
+        let fits = |used| if size > max - used { None } else { Some(used + size) };
+        // Relaxed: a count, it orders nothing.
+        self.in_use.fetch_update(Relaxed, Relaxed, fits).map(drop).map_err(|used| {
+            let text = format!("a stack of {size} bytes: {used} are in use, the runtime's limit is {max}");
+            io::Error::new(io::ErrorKind::QuotaExceeded, text)
+        })
+    }
+}
+
+/// A goroutine's stack and the point at which it goes on.
+///
+/// Dropping one that is suspended frees nothing, by design: its frames may be referred to from elsewhere. Its
+/// stack is leaked, and counts as in use in its pool.
+#[derive(Debug)]
+#[must_use = "dropping a Coro leaks its stack: retire it"]
+pub(crate) struct Coro {
+    generator: ManuallyDrop<LocalGenerator<'static, usize, usize>>,
+    /// A Box that `retire` frees. The goroutine writes it before its entry begins; null before.
+    link: *mut Cell<*mut Yielder>,
+    size: usize,
+}
+
+// SAFETY: the crate keeps all of a suspended generator on its own stack, handles included, so they move
+// together. Whether the frames on it may move is the contract under which a runtime is started.
+unsafe impl Send for Coro {}
+
+impl Coro {
+    /// Makes a stack of `size` bytes; `entry` runs on it at the first resume.
+    ///
+    /// Errors: `InvalidInput` above MAX_STACK, `QuotaExceeded` at the pool's limit, `OutOfMemory` with the
+    /// crate's text when the kernel refuses.
+    pub(crate) fn new(pool: &StackPool, size: usize, entry: Entry) -> io::Result<Coro> {
+        if size > MAX_STACK {
+            let text = format!("a stack of {size} bytes: the biggest is {MAX_STACK}");
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
+        }
+        let size = size.max(MIN_STACK).next_power_of_two();
+        pool.charge(size)?;
+        let link: *mut Cell<*mut Yielder> = Box::into_raw(Box::new(Cell::new(ptr::null_mut())));
+        let body = move |mut scope: Scope<'_, '_, usize, usize>| {
+            // SAFETY: only `retire` frees this cell, after the generator has ended.
+            unsafe { (*link).set((&raw mut scope).cast()) };
+            let word = scope.get_yield().expect("Coro::resume sends a word each time");
+            // SAFETY: this is the first resume, on the stack that was made for this entry.
+            unsafe { entry(word).word }
+        };
+        // The crate counts in words; an odd number of them would touch the whole stack.
+        let words = size / size_of::<usize>();
+        match catch_unwind(AssertUnwindSafe(|| Gn::<usize>::new_scoped_opt_local(words, body))) {
+            Ok(generator) => Ok(Coro { generator: ManuallyDrop::new(generator), link, size }),
+            Err(payload) => {
+                // SAFETY: made above, and the body that knew it is gone.
+                drop(unsafe { Box::from_raw(link) });
+                pool.in_use.fetch_sub(size, Relaxed);
+                let text = payload.downcast_ref::<String>().map_or("refused", String::as_str);
+                let text = format!("a stack of {size} bytes: {text}");
+                Err(io::Error::new(io::ErrorKind::OutOfMemory, text))
+            }
+        }
+    }
+
+    /// Runs the goroutine until it suspends or its entry returns, and gives the word of either.
+    ///
+    /// # Safety
+    /// The entry has not returned yet. `home` is the calling M's own, and nothing else is resumed with it meanwhile.
+    #[inline(always)]
+    pub(crate) unsafe fn resume(&mut self, home: &Home, word: usize) -> usize {
+        home.link.set(self.link);
+        match catch_unwind(AssertUnwindSafe(|| self.generator.raw_send(Some(word)))) {
+            Ok(answer) => answer.expect("Coro::resume: its entry has returned"),
+            // The crate's handler has said so on stderr; there are frames on that stack that were not unwound.
+            Err(_overflow) => process::abort(),
+        }
+    }
+
+    /// Gives the stack back: the entry has returned, or never began.
+    pub(crate) fn retire(mut self, pool: &StackPool) {
+        // SAFETY: `new` made the cell, it is freed below.
+        let never_began = unsafe { (*self.link).get().is_null() };
+        assert!(self.generator.is_done() || never_began, "Coro::retire: it is suspended");
+        // SAFETY: `self` is not used after this; the frames that could read the cell are gone, see the
+        // assertion.
+        drop(unsafe { Box::from_raw(self.link) });
+        // SAFETY: `self` is not used after this.
+        let generator = unsafe { ManuallyDrop::take(&mut self.generator) };
+        // A stack that was used to its last word without an overflow makes the crate panic here, after the
+        // hook's message; the memory goes back all the same.
+        let _ = catch_unwind(AssertUnwindSafe(|| drop(generator)));
+        pool.in_use.fetch_sub(self.size, Relaxed);
+    }
+}
+
+/// Goes back to the M that resumed this goroutine, whose `resume` returns `word`. Returns the word of the next
+/// resume, possibly on another thread.
+///
+/// # Safety
+/// Called on a goroutine's stack; `home` is the one of the M that runs it now, and is not used after the
+/// switch: that M may be gone by then. What the frames here keep across the call may be used on another thread.
+#[inline(never)]
+pub(crate) unsafe fn suspend(home: *const Home, word: usize) -> usize {
+    // SAFETY: the caller's M waits in `resume`, which stored the link; the body stored the yielder, which lives
+    // as long as the entry runs, and only the goroutine itself uses it.
+    let yielder = unsafe { &mut *(*(*home).link.get()).get() };
+    yielder.yield_(word).expect("Coro::resume sends a word each time")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::hint::black_box;
+    use std::os::unix::process::ExitStatusExt;
+    use std::panic;
+    use std::process::{Command, Output};
+    use std::thread;
+
+    /// In these tests the word of every resume is the address of the M's home.
+    fn resume_from(coro: &mut Coro, home: &Home) -> usize {
+        // SAFETY: the tests resume each Coro to its end and no further, one at a time for a home.
+        unsafe { coro.resume(home, ptr::from_ref(home).addr()) }
+    }
+
+    /// Suspends with `word`, and gives the home of the next resume.
+    fn leave(home: usize, word: usize) -> usize {
+        // SAFETY: `home` is the word of the latest resume.
+        unsafe { suspend(home as *const Home, word) }
+    }
+
+    fn end(home: usize, word: usize) -> End {
+        End { home: home as *const Home, word }
+    }
+
+    /// Runs one of these tests alone, in a process that knows by the variable that it is the child.
+    fn in_child(test: &str) -> Output {
+        let path = format!("{}::{test}", module_path!().split_once("::").unwrap().1);
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command.args([&path, "--exact", "--nocapture"]).env("GMP_TEST_CHILD", "1").output().unwrap()
+    }
+
+    fn is_child() -> bool {
+        std::env::var_os("GMP_TEST_CHILD").is_some()
+    }
+
+    /// Fails by a wrong word or sum, or a panic that is not caught: something of a suspended goroutine stayed
+    /// with its thread.
+    #[test]
+    fn a_goroutine_resumed_on_100_threads_keeps_its_words_its_floats_and_its_unwinding() {
+        extern "C" fn wander(mut home: usize) -> End {
+            let mut sum = black_box(0.25);
+            for i in 0..100 {
+                let caught = panic::catch_unwind(|| {
+                    let home = leave(home, i);
+                    panic::resume_unwind(Box::new(home))
+                });
+                home = *caught.unwrap_err().downcast().unwrap();
+                sum += i as f64;
+            }
+            end(home, (sum * 4.0) as usize)
+        }
+        let pool = StackPool::new(None);
+        let mut coro = Coro::new(&pool, 64 << 10, wander).unwrap();
+        for i in 0..=100 {
+            let run = || resume_from(&mut coro, &Home::new());
+            let word = thread::scope(|scope| scope.spawn(run).join().unwrap());
+            assert_eq!(word, if i < 100 { i } else { 4950 * 4 + 1 });
+        }
+        coro.retire(&pool);
+        assert_eq!(pool.in_use.load(Relaxed), 0);
+    }
+
+    extern "C" fn park_once(home: usize) -> End {
+        let value = black_box(Cell::new(7));
+        let home = leave(home, ptr::from_ref(&value).addr());
+        end(home, value.get())
+    }
+
+    /// Fails by a fault, a panic on this thread, or a stack that no longer counts.
+    #[test]
+    fn a_suspended_coro_that_is_dropped_leaks_its_stack() {
+        let pool = StackPool::new(Some(64 << 10));
+        let mut coro = Coro::new(&pool, 64 << 10, park_once).unwrap();
+        let value = resume_from(&mut coro, &Home::new()) as *const usize;
+        drop(coro);
+        // SAFETY: the frame of `park_once` was leaked with its stack.
+        assert_eq!(unsafe { value.read_volatile() }, 7);
+        assert_eq!(Coro::new(&pool, 0, park_once).unwrap_err().kind(), io::ErrorKind::QuotaExceeded);
+    }
+
+    /// Fails if a stack that never ran cannot go back, or one with frames in use can.
+    #[test]
+    #[should_panic(expected = "Coro::retire: it is suspended")]
+    fn only_a_suspended_coro_cannot_be_retired() {
+        let pool = StackPool::new(None);
+        Coro::new(&pool, 0, park_once).unwrap().retire(&pool);
+        let mut coro = Coro::new(&pool, 0, park_once).unwrap();
+        resume_from(&mut coro, &Home::new());
+        coro.retire(&pool);
+    }
+
+    /// Fails by an abort: the crate panics where the kernel refuses.
+    #[test]
+    fn a_stack_that_the_kernel_refuses_is_an_error() {
+        if !is_child() {
+            let output = in_child("a_stack_that_the_kernel_refuses_is_an_error");
+            assert!(output.status.success(), "{output:?}");
+            return;
+        }
+        let limit = libc::rlimit { rlim_cur: 8 << 20, rlim_max: 8 << 20 };
+        // SAFETY: it reads the struct that we pass.
+        assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_STACK, &limit) }, 0);
+        let pool = StackPool::new(None);
+        let error = Coro::new(&pool, MAX_STACK, park_once).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::OutOfMemory);
+        assert!(error.to_string().starts_with("a stack of 67108864 bytes: failed to alloc"), "{error}");
+        assert_eq!(pool.in_use.load(Relaxed), 0);
+    }
+
+    /// Fails by another end of the child: a hang, or a panic in its scheduler.
+    #[test]
+    fn an_overflow_aborts() {
+        #[inline(never)]
+        fn exhaust(depth: usize) -> usize {
+            let frame = black_box([depth; 64]);
+            if black_box(false) { 0 } else { exhaust(depth + 1) + frame[depth % 64] }
+        }
+        extern "C" fn overflow(home: usize) -> End {
+            end(home, exhaust(0))
+        }
+        if is_child() {
+            let mut coro = Coro::new(&StackPool::new(None), 64 << 10, overflow).unwrap();
+            resume_from(&mut coro, &Home::new());
+            return;
+        }
+        let output = in_child("an_overflow_aborts");
+        assert_eq!(output.status.signal(), Some(libc::SIGABRT), "{output:?}");
+        assert!(String::from_utf8_lossy(&output.stderr).contains("has overflowed its stack"), "{output:?}");
+    }
+}

@@ -1,0 +1,30 @@
+//! The panic hook says which goroutine panicked.
+//!
+//! std's hook names the thread, which tells nothing here. Before the hook that was installed when the first
+//! runtime was built, ours prints one line with the goroutine's id, name and spawn site. A hook that the program
+//! installs later replaces it, and may ask `gmp::current()`.
+
+use crate::host::{Active, Host};
+use std::ptr::NonNull;
+use std::sync::Once;
+
+pub(crate) fn install() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        let previous = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |info| {
+            announce();
+            previous(info);
+        }));
+    });
+}
+
+fn announce() {
+    let Some(m) = NonNull::new(Active::current().cast_mut()) else { return };
+    // SAFETY: the current M lives as long as its thread.
+    let Some(g) = (unsafe { m.as_ref() }).g() else { return };
+    g.with_birth(|birth| {
+        let name = birth.name.as_deref().unwrap_or("<unnamed>");
+        eprintln!("goroutine {} '{name}' (spawned at {}):", g.id(), birth.site);
+    });
+}

@@ -1,0 +1,235 @@
+//! pollDesc: where a parked goroutine and the poller's events for one descriptor meet.
+//!
+//! One per descriptor and runtime. Each direction has one slot, whose states and transitions are
+//! `gmp_netpoll::Slot`; here are the atomic word, the loops around it, and who the ticket in it stands for:
+//!
+//! ```text
+//!   owner (holds the direction's turn)            poller
+//!   O1 Nil → Wait                                 E1 word → Ready; a ticket was there?
+//!   O2 owner, number := who waits                 E2   read owner, number … before the exchange
+//!   O3 saved; commit hook: Wait → Token(ticket)   E3   claim (owner, number), ready
+//! ```
+//! The ticket is drawn anew for each park on this slot. E2 reads `owner` and `number` before E1's exchange; when
+//! the exchange holds, the slot still had the same ticket, so that nobody had written them since. A claim under a
+//! number that is over fails and touches nothing but the owner's word, which stays mapped (`g.rs`, invariant 3).
+//!
+//! `seen` keeps what can't be seen twice: a peer that has closed, or an error. As long as nothing of it was
+//! seen, a read that filled less than its buffer has drained the socket, and the next one may wait for an event
+//! before it asks the kernel.
+//!
+//! Checked by `tests/loom_polldesc.rs`.
+
+use crate::g::{G, GRef};
+use crate::host::Host;
+use crate::prim::{
+    AcqRel, Acquire, AtomicPtr, AtomicU32, AtomicU64, Mutant, Relaxed, Release, mutated, order,
+};
+use crate::runq::GList;
+use crate::sched::park::{Commit, WaitReason};
+use crate::status::{Then, WaitNumber, Woke};
+use crate::waiter::Wait;
+use gmp_netpoll::{Block, Cause, Commit as SlotCommit, Readiness, Settle, Slot, Ticket, Unblock};
+
+/// What a goroutine waits for.
+#[derive(Copy, Clone, Debug, Eq, PartialEq)]
+pub(crate) enum Direction {
+    /// Data, a connection to accept, the end of the stream.
+    Read,
+    /// Room to write, the end of connecting.
+    Write,
+}
+
+/// How a wait on a descriptor ended.
+#[derive(Copy, Clone, Debug, Eq, PartialEq)]
+#[must_use]
+pub(crate) enum Waited {
+    /// An event came: make the system call.
+    Ready,
+    /// Something else changed: look at it before waiting again.
+    Look,
+}
+
+struct Side<H: Host> {
+    slot: AtomicU64,
+    owner: AtomicPtr<G<H>>,
+    number: AtomicU64,
+    ticket: AtomicU64,
+}
+
+impl<H: Host> Side<H> {
+    fn new() -> Self {
+        Side {
+            slot: AtomicU64::new(Slot::NIL.to_bits()),
+            owner: AtomicPtr::new(std::ptr::null_mut()),
+            number: AtomicU64::new(0),
+            ticket: AtomicU64::new(0),
+        }
+    }
+
+    fn load(&self) -> Slot {
+        // Relaxed: a first look; the exchange that follows corrects it.
+        Slot::from_bits(self.slot.load(Relaxed))
+    }
+
+    /// Exchanges the word; on failure tells what is there now.
+    fn exchange(&self, from: Slot, to: Slot) -> Result<(), Slot> {
+        // AcqRel: what either side wrote before is seen by the other after.
+        match self.slot.compare_exchange(from.to_bits(), to.to_bits(), AcqRel, Acquire) {
+            Ok(_) => Ok(()),
+            Err(now) => Err(Slot::from_bits(now)),
+        }
+    }
+
+    /// Empties the slot before a system call that will see what the event said.
+    fn clear(&self) {
+        let mut seen = self.load();
+        while let Some(empty) = seen.clear() {
+            match self.exchange(seen, empty) {
+                Ok(()) => return,
+                Err(now) => seen = now,
+            }
+        }
+    }
+
+    fn wait(&self, wait: Wait<H>, reason: WaitReason) -> Waited {
+        let Wait::G(window, number) = &wait else { unreachable!("wait: called on a plain thread") };
+        let (g, number) = (window.g(), *number);
+        // O1
+        let mut seen = self.load();
+        loop {
+            let (next, taken) = match seen.block() {
+                Block::Take(next) => (next, true),
+                Block::Announce(next) => (next, false),
+                Block::Busy => panic!("wait: the caller does not hold the turn ({seen:?})"),
+            };
+            match self.exchange(seen, next) {
+                Ok(()) if taken => {
+                    wait.abandon();
+                    return Waited::Ready;
+                }
+                Ok(()) => break,
+                Err(now) => seen = now,
+            }
+        }
+        // O2. Relaxed: O3's exchange publishes all three.
+        let ticket = (self.ticket.load(Relaxed) + 1) & Ticket::MAX;
+        self.ticket.store(ticket, Relaxed);
+        self.owner.store(g.to_raw(), Relaxed);
+        self.number.store(number.to_bits(), Relaxed);
+        let woke = wait.park(reason, || self.commit(Ticket::new(ticket)));
+        debug_assert_ne!(woke, Woke::Pending);
+        // AcqRel: see what the one who woke us wrote.
+        match Slot::from_bits(self.slot.swap(Slot::NIL.to_bits(), AcqRel)).settle() {
+            Settle::Ready => Waited::Ready,
+            Settle::Look => Waited::Look,
+        }
+    }
+
+    /// O3, on the M, after the save.
+    fn commit(&self, ticket: Ticket) -> Commit {
+        let mut seen = self.load();
+        loop {
+            let next = match seen.commit(ticket) {
+                SlotCommit::Park(next) => next,
+                SlotCommit::CallOff if mutated(Mutant::PollCommitIgnored) => return Commit::Park,
+                SlotCommit::CallOff => return Commit::Refuse,
+            };
+            // Release: who waits, written in O2, is published to E2.
+            let release = order(Mutant::PollCommitRelaxed, Release);
+            match self.slot.compare_exchange(seen.to_bits(), next.to_bits(), release, Relaxed) {
+                Ok(_) => return Commit::Park,
+                Err(now) => seen = Slot::from_bits(now),
+            }
+        }
+    }
+
+    /// E1 to E3. The owner, if it is the caller's to queue.
+    fn unblock(&self, cause: Cause) -> Option<GRef<H>> {
+        // Acquire: pairs with O3, for E2.
+        let mut seen = Slot::from_bits(self.slot.load(order(Mutant::PollUnblockRelaxed, Acquire)));
+        loop {
+            let (next, wake) = match seen.unblock(cause) {
+                Unblock::Store(next) => (next, false),
+                Unblock::Wake(next, _) => (next, true),
+            };
+            // E2. Relaxed: ordered by the load that found the ticket, and validated by the exchange.
+            let owner = self.owner.load(Relaxed);
+            let number = WaitNumber::from_bits(self.number.load(Relaxed));
+            match self.exchange(seen, next) {
+                Ok(()) if wake => {
+                    // SAFETY: `owner` was stored by the goroutine whose ticket we have just taken out. It belongs
+                    // to this poller's runtime, whose pool lives while its M runs this.
+                    let g = unsafe { GRef::from_raw(owner) };
+                    return (g.word.claim(number) && g.word.ready() == Then::Queue).then_some(g);
+                }
+                Ok(()) => return None,
+                Err(now) => seen = now,
+            }
+        }
+    }
+}
+
+/// One descriptor in one runtime's poller.
+#[doc(alias = "pollDesc")]
+pub(crate) struct PollDesc<H: Host> {
+    read: Side<H>,
+    write: Side<H>,
+    seen: AtomicU32,
+}
+
+impl<H: Host> PollDesc<H> {
+    pub(crate) fn new() -> Self {
+        PollDesc { read: Side::new(), write: Side::new(), seen: AtomicU32::new(0) }
+    }
+
+    fn side(&self, direction: Direction) -> &Side<H> {
+        match direction {
+            Direction::Read => &self.read,
+            Direction::Write => &self.write,
+        }
+    }
+
+    /// Before a system call in this direction: an event that came until now says nothing that it won't see.
+    pub(crate) fn clear(&self, direction: Direction) {
+        self.side(direction).clear();
+    }
+
+    /// Whether a short read means that nothing is left: nothing was seen that would not be reported again.
+    pub(crate) fn may_trust_a_short_read(&self) -> bool {
+        // Acquire: an event is in `seen` before it is in the slot.
+        self.seen.load(Acquire) == 0
+    }
+
+    /// Parks the calling goroutine, the holder of this direction's turn, until an event comes.
+    pub(crate) fn wait(&self, wait: Wait<H>, direction: Direction) -> Waited {
+        let reason = match direction {
+            Direction::Read => WaitReason::IoRead,
+            Direction::Write => WaitReason::IoWrite,
+        };
+        self.side(direction).wait(wait, reason)
+    }
+
+    /// An event: wakes who waits for it.
+    pub(crate) fn unblock(&self, readiness: Readiness, found: &mut GList<H>) {
+        let sticky = readiness.sticky();
+        if sticky != Readiness::EMPTY {
+            // Release: before the slot's exchange, so that an owner woken by this event sees it.
+            self.seen.fetch_or(u32::from(sticky.to_bits()), Release);
+        }
+        for (wakes, side) in [(readiness.wakes_reader(), &self.read), (readiness.wakes_writer(), &self.write)] {
+            if wakes && let Some(g) = side.unblock(Cause::Ready) {
+                found.push(g);
+            }
+        }
+    }
+
+    /// Something that is not readiness has changed, both sides are to look: close.
+    #[cfg(gmp_loom)]
+    pub(crate) fn look(&self, found: &mut GList<H>) {
+        for side in [&self.read, &self.write] {
+            if let Some(g) = side.unblock(Cause::Look) {
+                found.push(g);
+            }
+        }
+    }
+}

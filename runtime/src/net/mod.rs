@@ -1,0 +1,39 @@
+//! Sockets with std's names and signatures that park the goroutine, not the thread.
+//!
+//! Every operation works from goroutines of any runtime and from plain threads, which block as with std.
+//! Several of them may use one socket through `&self`: each direction serves one at a time, in the order in
+//! which they came, so that a `write_all` in two goroutines interleaves its pieces but never loses its place.
+//!
+//! ```
+//! use gmp::net::{TcpListener, TcpStream};
+//! use std::io::{Read, Write};
+//!
+//! // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
+//! let answer = unsafe {
+//!     gmp::run(|| -> std::io::Result<String> {
+//!         let listener = TcpListener::bind("127.0.0.1:0")?;
+//!         let addr = listener.local_addr()?;
+//!         let server = gmp::go(move || -> std::io::Result<()> {
+//!             let (mut stream, _) = listener.accept()?;
+//!             let mut buf = [0; 5];
+//!             stream.read_exact(&mut buf)?;
+//!             stream.write_all(&buf)
+//!         });
+//!         let mut stream = TcpStream::connect(addr)?;
+//!         stream.write_all(b"hello")?;
+//!         let mut echo = String::new();
+//!         stream.read_to_string(&mut echo)?;
+//!         server.join().expect("the server does not panic")?;
+//!         Ok(echo)
+//!     })
+//! };
+//! assert_eq!(answer.unwrap(), "hello");
+//! ```
+
+pub(crate) mod desc;
+mod socket;
+mod sys;
+mod tcp;
+pub(crate) mod turn;
+
+pub use tcp::{Incoming, TcpListener, TcpStream};

@@ -1,0 +1,97 @@
+//! The few system calls that std does not offer in the form that a non-blocking socket needs.
+
+use std::io;
+use std::mem::MaybeUninit;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+
+/// -1 means that `errno` says why not.
+fn check(result: libc::c_int) -> io::Result<libc::c_int> {
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
+}
+
+/// Accepts a connection as a descriptor that is non-blocking and closed on exec, in one system call.
+pub(super) fn accept(listener: BorrowedFd<'_>) -> io::Result<(OwnedFd, SocketAddr)> {
+    let mut storage = MaybeUninit::<libc::sockaddr_storage>::zeroed();
+    let mut len = size_of::<libc::sockaddr_storage>() as libc::socklen_t;
+    let flags = libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
+    // SAFETY: the storage is as long as `len` says, and both live through the call.
+    let fd = unsafe {
+        libc::accept4(listener.as_raw_fd(), storage.as_mut_ptr().cast(), &raw mut len, flags)
+    };
+    let fd = check(fd)?;
+    // SAFETY: the kernel has just made it, for us.
+    let fd = unsafe { OwnedFd::from_raw_fd(fd) };
+    // SAFETY: zeroed and then filled by the kernel; all bit patterns are valid.
+    Ok((fd, to_addr(unsafe { storage.assume_init_ref() })?))
+}
+
+/// Begins to connect. The outcome comes as writability.
+pub(super) fn begin_connect(addr: &SocketAddr) -> io::Result<OwnedFd> {
+    let family = match addr {
+        SocketAddr::V4(_) => libc::AF_INET,
+        SocketAddr::V6(_) => libc::AF_INET6,
+    };
+    // SAFETY: no pointers.
+    let fd = check(unsafe {
+        libc::socket(family, libc::SOCK_STREAM | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC, 0)
+    })?;
+    // SAFETY: as in `accept`.
+    let fd = unsafe { OwnedFd::from_raw_fd(fd) };
+    match connect(fd.as_raw_fd(), addr) {
+        Ok(()) => Ok(fd),
+        // EINTR begins it as well: it goes on in the background.
+        Err(begun) if matches!(begun.raw_os_error(), Some(libc::EINPROGRESS | libc::EINTR)) => Ok(fd),
+        Err(refused) => Err(refused),
+    }
+}
+
+fn connect(fd: RawFd, addr: &SocketAddr) -> io::Result<()> {
+    let result = match addr {
+        SocketAddr::V4(v4) => {
+            let raw = libc::sockaddr_in {
+                sin_family: libc::AF_INET as libc::sa_family_t,
+                sin_port: v4.port().to_be(),
+                sin_addr: libc::in_addr { s_addr: u32::from_ne_bytes(v4.ip().octets()) },
+                sin_zero: [0; 8],
+            };
+            // SAFETY: the address has the length that is given, and lives through the call.
+            unsafe { libc::connect(fd, (&raw const raw).cast(), size_of_val(&raw) as libc::socklen_t) }
+        }
+        SocketAddr::V6(v6) => {
+            let raw = libc::sockaddr_in6 {
+                sin6_family: libc::AF_INET6 as libc::sa_family_t,
+                sin6_port: v6.port().to_be(),
+                sin6_flowinfo: v6.flowinfo(),
+                sin6_addr: libc::in6_addr { s6_addr: v6.ip().octets() },
+                sin6_scope_id: v6.scope_id(),
+            };
+            // SAFETY: as above.
+            unsafe { libc::connect(fd, (&raw const raw).cast(), size_of_val(&raw) as libc::socklen_t) }
+        }
+    };
+    check(result).map(drop)
+}
+
+fn to_addr(storage: &libc::sockaddr_storage) -> io::Result<SocketAddr> {
+    let at: *const libc::sockaddr_storage = storage;
+    match i32::from(storage.ss_family) {
+        libc::AF_INET => {
+            // SAFETY: the family says that it is one, and the storage is large and aligned enough for any.
+            let raw = unsafe { &*at.cast::<libc::sockaddr_in>() };
+            let ip = Ipv4Addr::from(raw.sin_addr.s_addr.to_ne_bytes());
+            Ok(SocketAddr::V4(SocketAddrV4::new(ip, u16::from_be(raw.sin_port))))
+        }
+        libc::AF_INET6 => {
+            // SAFETY: as above.
+            let raw = unsafe { &*at.cast::<libc::sockaddr_in6>() };
+            let ip = Ipv6Addr::from(raw.sin6_addr.s6_addr);
+            let port = u16::from_be(raw.sin6_port);
+            Ok(SocketAddr::V6(SocketAddrV6::new(ip, port, raw.sin6_flowinfo, raw.sin6_scope_id)))
+        }
+        family => Err(io::Error::new(
+            io::ErrorKind::InvalidData,
+            format!("accept: the peer's address is of family {family}, neither IPv4 nor IPv6"),
+        )),
+    }
+}

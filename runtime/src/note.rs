@@ -1,0 +1,76 @@
+//! A note: one thread sleeps on it until one wake (Go's `note`).
+//!
+//! ```text
+//!   sleeper:  N1 word != 0?  · N2 sleep on the word while it is 0 · N1 again
+//!   waker:    W1 word := 1 (Release) · W2 wake whoever sleeps on the word
+//! ```
+//! The kernel compares the word with 0 and goes to sleep in one step, so a W1 before N2 makes N2 return at once,
+//! and a W1 after it is followed by the W2 that ends it. `clear` is the sleeper's own, between two uses.
+//!
+//! Waking is one-shot: a second `wake` before the next `clear` is a broken invariant and panics.
+//! The protocol is here; only "sleep while the word is 0" and "wake" are the host's.
+//!
+//! Checked by `tests/loom_note.rs`.
+
+use crate::host::{Host, Sleep};
+use crate::prim::{Acquire, AtomicU32, Mutant, Relaxed, Release, mutated, order};
+use gmp_timers::Nanos;
+
+const CLEAR: u32 = 0;
+const WOKEN: u32 = 1;
+
+/// Where one thread sleeps until one wake.
+pub(crate) struct Note<H: Host> {
+    word: AtomicU32,
+    bed: H::Bed,
+}
+
+impl<H: Host> Note<H> {
+    pub(crate) fn new() -> Self {
+        Note { word: AtomicU32::new(CLEAR), bed: H::Bed::default() }
+    }
+
+    /// Makes the note ready for its next use. Only the sleeper calls it, awake.
+    pub(crate) fn clear(&self) {
+        // Relaxed: whoever wakes next learns of the sleeper through a lock that is taken after this.
+        self.word.store(CLEAR, Relaxed);
+    }
+
+    /// Blocks the thread until `wake` was called.
+    pub(crate) fn sleep(&self) {
+        // Acquire: what the waker wrote before it woke us.
+        while self.word.load(Acquire) == CLEAR {
+            H::sleep(&self.bed, &self.word, CLEAR, None);
+        }
+    }
+
+    /// Blocks the thread until `wake` was called or `until` has come; false when nobody woke it.
+    pub(crate) fn sleep_until(&self, host: &H, until: Nanos) -> bool {
+        loop {
+            if self.word.load(Acquire) != CLEAR {
+                return true;
+            }
+            let now = host.now();
+            if now >= until {
+                return false;
+            }
+            let left = until.saturating_since(now);
+            if let Sleep::TimesOutAtOnce = H::sleep(&self.bed, &self.word, CLEAR, Some(left)) {
+                return self.word.load(Acquire) != CLEAR;
+            }
+        }
+    }
+
+    /// Ends the sleep, now or when it begins.
+    pub(crate) fn wake(&self) {
+        if mutated(Mutant::NoteWakeBeforeStore) {
+            H::wake(&self.bed, &self.word);
+        }
+        // Release: the sleeper sees what was written before the wake.
+        let old = self.word.swap(WOKEN, order(Mutant::NoteWakeRelaxed, Release));
+        assert!(old == CLEAR, "wake: the note was woken twice");
+        if !mutated(Mutant::NoteWakeBeforeStore) {
+            H::wake(&self.bed, &self.word);
+        }
+    }
+}

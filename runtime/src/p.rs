@@ -1,0 +1,141 @@
+//! P, the right to run goroutines: a token with a number and a hand-off word.
+//!
+//! A P is idle, held by one M, or about to be taken from an M that does not come back to the runtime. The word
+//! holds a generation and one of three states:
+//!
+//! | state | meaning |
+//! | --- | --- |
+//! | Idle | the holder of this generation keeps the P, or nobody has it |
+//! | Requested | a retaker has asked for it and looks whether the holder is inside the runtime |
+//! | Taken | the holder of this generation has lost it |
+//!
+//! Whoever gives a P up, in any way, moves the word to (generation + 1, Idle) before another can see that P;
+//! whoever acquires it keeps that value and remembers it. An M that was away for long therefore finds another
+//! generation than its own and knows that the P is lost, however often the P has changed hands since.
+//!
+//! The M's side of the protocol is [`Window`](crate::m::Window); its order of events stands there.
+
+use crate::prim::{AcqRel, AtomicU64, Ghost, Relaxed};
+
+const STATE: u64 = 0b11;
+const IDLE: u64 = 0;
+const REQUESTED: u64 = 1;
+const STEP: u64 = 4;
+
+/// The value of the word that an M remembers when it acquires a P: its generation, Idle.
+#[derive(Copy, Clone, Debug, Eq, PartialEq)]
+pub(crate) struct Tenure(u64);
+
+/// What the word says to the M that enters the runtime.
+#[derive(Debug, Eq, PartialEq)]
+#[must_use]
+pub(crate) enum Entry {
+    /// The P is still its own.
+    In,
+    /// The P was taken away.
+    Lost,
+}
+
+/// Who may have the P: see the module's header.
+#[derive(Debug)]
+pub(crate) struct HandoffWord(AtomicU64);
+
+impl HandoffWord {
+    pub(crate) fn new() -> Self {
+        HandoffWord(AtomicU64::new(IDLE))
+    }
+
+    /// What the acquirer of the P remembers. The lock under which it found the P idle orders the load.
+    pub(crate) fn tenure(&self) -> Tenure {
+        let word = self.0.load(Relaxed);
+        debug_assert!(word & STATE == IDLE, "tenure: the P is being taken ({word:#x})");
+        Tenure(word)
+    }
+
+    /// One load in the common case. Relaxed: the barriers on both sides order it, not the load
+    /// (`Window::enter`, `Retake`).
+    #[inline(always)]
+    pub(crate) fn is_held(&self, tenure: Tenure) -> bool {
+        self.0.load(Relaxed) == tenure.0
+    }
+
+    /// The rest of an entry that did not find the word as the M had left it.
+    #[cold]
+    pub(crate) fn enter(&self, tenure: Tenure) -> Entry {
+        loop {
+            let word = self.0.load(Relaxed);
+            if word == tenure.0 {
+                return Entry::In;
+            }
+            if word != tenure.0 | REQUESTED {
+                return Entry::Lost;
+            }
+            // AcqRel: a retaker that reads Idle again sees that we are inside.
+            if self.0.compare_exchange(word, tenure.0, AcqRel, Relaxed).is_ok() {
+                return Entry::In;
+            }
+        }
+    }
+
+    /// The P changes hands, or becomes idle: nobody's old tenure counts any more.
+    pub(crate) fn give_up(&self) {
+        let word = self.0.load(Relaxed);
+        // A swap and not a store: a retaker's CAS may come at the same time, and one of the two has to see the
+        // other.
+        self.0.swap((word & !STATE) + STEP, AcqRel);
+    }
+
+    /// The retaker's steps, for those who hold the word's other end.
+    #[cfg(gmp_loom)]
+    pub(crate) fn retaker(&self) -> &AtomicU64 {
+        &self.0
+    }
+}
+
+/// The right to run goroutines.
+pub(crate) struct P {
+    pub(crate) id: u32,
+    pub(crate) handoff: HandoffWord,
+    /// Written by each owner on each of its operations: exactly one owner at a time.
+    pub(crate) owner: Ghost,
+}
+
+impl P {
+    pub(crate) fn new(id: u32) -> Self {
+        P { id, handoff: HandoffWord::new(), owner: Ghost::new() }
+    }
+}
+
+impl std::fmt::Debug for P {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "P{}", self.id)
+    }
+}
+
+#[cfg(all(test, not(gmp_loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_holder_finds_its_p_lost_however_often_it_has_changed_hands() {
+        let word = HandoffWord::new();
+        let first = word.tenure();
+        assert!(word.is_held(first));
+        word.give_up();
+        assert!(!word.is_held(first));
+        assert_eq!(word.enter(first), Entry::Lost);
+        word.give_up();
+        assert_eq!(word.enter(first), Entry::Lost);
+        assert_eq!(word.enter(word.tenure()), Entry::In);
+    }
+
+    #[test]
+    fn a_holder_that_enters_in_time_withdraws_the_request() {
+        let word = HandoffWord::new();
+        let held = word.tenure();
+        word.0.store(held.0 | REQUESTED, Relaxed);
+        assert!(!word.is_held(held));
+        assert_eq!(word.enter(held), Entry::In);
+        assert!(word.is_held(held));
+    }
+}

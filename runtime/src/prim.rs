@@ -1,0 +1,205 @@
+//! The facade: every atomic, fence, lock and shared cell of the runtime comes from here.
+//!
+//! Natively these are std's atomics, parking_lot's mutex and crossbeam-utils' padding; under the cfg
+//! `gmp_loom` they are loom's, and loom then explores the very code that ships. Nothing in `sched/`, in `g`,
+//! `m`, `p`, `note`, `runq` or `waiter` names `std::sync` or a clock; `tests/facade.rs` reads the files and
+//! says so. With `host.rs` and `model.rs` this is one of the three files that know the cfg.
+//!
+//! Two hooks live in shipped code so that loom can be shown to see what it must see. Outside `gmp_loom` both
+//! are constants:
+//!
+//! * [`unless`]`(Mutant::X, || ..)` runs the statement, except in a model where the mutant `X` is switched on;
+//! * [`order`]`(Mutant::X, Release)` is the ordering, weakened to `Relaxed` where `X` is on.
+//!
+//! A [`Ghost`] is state of the proof alone: a zero-sized nothing natively, a checked cell under loom.
+
+pub(crate) use std::sync::atomic::Ordering::{self, AcqRel, Acquire, Relaxed, Release};
+/// std's `Arc` in both builds: it carries handles, and no protocol relies on its ordering.
+pub(crate) use std::sync::{Arc, Weak};
+
+pub(crate) use crossbeam_utils::CachePadded;
+
+#[cfg(not(gmp_loom))]
+pub(crate) use native::*;
+
+#[cfg(gmp_loom)]
+pub(crate) use model::*;
+
+/// What may be switched off or weakened in a model, by name. Each is a line of shipped code that a protocol
+/// needs, and loom must fail when it is gone; `tests/mutants.rs` holds it to that.
+#[derive(Copy, Clone, Debug, Eq, PartialEq)]
+#[non_exhaustive]
+pub enum Mutant {
+    /// `Note::wake` publishes its word without Release.
+    NoteWakeRelaxed,
+    /// `Note::wake` wakes before it stores the word.
+    NoteWakeBeforeStore,
+    /// `execute` runs the commit hook before the status is Waiting.
+    ParkStatusAfterCommit,
+    /// A park stores its status without Release.
+    ParkStatusRelaxed,
+    /// `StatusWord::claim` compares no wait number.
+    ClaimAnyWait,
+    /// `StatusWord::ready` drops a ready that meets an owner who is still awake.
+    ReadyDropsAwake,
+    /// A second park of the same wait overwrites a ready that came meanwhile.
+    ParkAgainBlind,
+    /// A ready that meets the scan bit leaves no mark.
+    ReadyIgnoresScan,
+    /// A pollDesc's park goes on although its commit failed.
+    PollCommitIgnored,
+    /// pollDesc: the commit publishes the waiter without Release.
+    PollCommitRelaxed,
+    /// pollDesc: the slot is emptied after the system call instead of before it.
+    PollClearLate,
+    /// pollDesc: an unblock without Acquire reads who waits.
+    PollUnblockRelaxed,
+    /// A goroutine's end does not look for the one who joins it.
+    JoinNoWake,
+    /// `join` looks whether its goroutine is done only before it queues itself.
+    JoinNoRecheck,
+    /// A submission queues its goroutine and wakes nobody.
+    SubmitNoWake,
+    /// A submission looks for an idle P before it queues its goroutine.
+    SubmitWakeFirst,
+    /// An M goes idle without a last look at the queue under the lock.
+    IdleNoRecheck,
+    /// A submission that finds only the blocked poller does not break its wait.
+    SubmitNoBreak,
+    /// A timer that is now the earliest does not break the poller's wait.
+    TimerNoBreak,
+    /// A look of a busy M that swallowed a break does not pass it on.
+    SwallowedBreakKept,
+    /// What the poller found is dropped when no P is idle.
+    PollResultsDropped,
+    /// The waiter that was queued first in a turn is not handed it.
+    TurnNoHandOver,
+}
+
+#[cfg(not(gmp_loom))]
+mod native {
+    use super::{Mutant, Ordering};
+    pub(crate) use parking_lot::{Mutex, MutexGuard};
+    pub(crate) use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64};
+
+    /// std's cell with loom's interface: access through closures, so that loom can see where one ends.
+    #[derive(Debug)]
+    pub(crate) struct UnsafeCell<T>(std::cell::UnsafeCell<T>);
+
+    impl<T> UnsafeCell<T> {
+        pub(crate) const fn new(value: T) -> Self {
+            Self(std::cell::UnsafeCell::new(value))
+        }
+        /// Shared access. The pointer is good for reads as long as nobody holds `with_mut`.
+        #[inline(always)]
+        pub(crate) fn with<R>(&self, f: impl FnOnce(*const T) -> R) -> R {
+            f(self.0.get())
+        }
+        /// Exclusive access. The caller guarantees that it is.
+        #[inline(always)]
+        pub(crate) fn with_mut<R>(&self, f: impl FnOnce(*mut T) -> R) -> R {
+            f(self.0.get())
+        }
+    }
+
+    #[inline(always)]
+    pub(crate) fn unless(_: Mutant, f: impl FnOnce()) {
+        f();
+    }
+
+    #[inline(always)]
+    pub(crate) const fn mutated(_: Mutant) -> bool {
+        false
+    }
+
+    #[inline(always)]
+    pub(crate) const fn order(_: Mutant, ordering: Ordering) -> Ordering {
+        ordering
+    }
+
+    /// Keeps the compiler from moving the entry of a window past the look at the hand-off word.
+    /// The machine may still do it: the retaker's `membarrier` answers for that.
+    #[inline(always)]
+    pub(crate) fn light_barrier() {
+        std::sync::atomic::compiler_fence(Ordering::SeqCst);
+    }
+
+    #[derive(Debug)]
+    pub(crate) struct Ghost;
+
+    impl Ghost {
+        pub(crate) const fn new() -> Self {
+            Ghost
+        }
+        #[inline(always)]
+        pub(crate) fn touch(&self) {}
+    }
+}
+
+#[cfg(gmp_loom)]
+mod model {
+    use super::{Mutant, Ordering};
+    pub(crate) use loom::cell::UnsafeCell;
+    pub(crate) use loom::sync::MutexGuard;
+    pub(crate) use loom::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64};
+
+    /// loom's mutex with parking_lot's interface: no poisoning.
+    #[derive(Debug)]
+    pub(crate) struct Mutex<T>(loom::sync::Mutex<T>);
+
+    impl<T> Mutex<T> {
+        pub(crate) fn new(value: T) -> Self {
+            Self(loom::sync::Mutex::new(value))
+        }
+        pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
+            match self.0.lock() {
+                Ok(guard) => guard,
+                Err(poisoned) => poisoned.into_inner(),
+            }
+        }
+    }
+
+    /// The mutant of this process, named in the environment as its variant is spelt.
+    fn chosen() -> Option<&'static str> {
+        static CHOSEN: std::sync::OnceLock<Option<String>> = std::sync::OnceLock::new();
+        CHOSEN.get_or_init(|| std::env::var("GMP_MUTANT").ok()).as_deref()
+    }
+
+    pub(crate) fn mutated(mutant: Mutant) -> bool {
+        chosen().is_some_and(|name| name == format!("{mutant:?}"))
+    }
+
+    pub(crate) fn unless(mutant: Mutant, f: impl FnOnce()) {
+        if !mutated(mutant) {
+            f();
+        }
+    }
+
+    pub(crate) fn order(mutant: Mutant, ordering: Ordering) -> Ordering {
+        if mutated(mutant) { Ordering::Relaxed } else { ordering }
+    }
+
+    /// loom has no `membarrier`: both sides of the hand-off fence.
+    pub(crate) fn light_barrier() {
+        loom::sync::atomic::fence(Ordering::SeqCst);
+    }
+
+    #[derive(Debug)]
+    pub(crate) struct Ghost(UnsafeCell<()>);
+
+    impl Ghost {
+        pub(crate) fn new() -> Self {
+            Ghost(UnsafeCell::new(()))
+        }
+        /// An exclusive access: loom fails the execution where two are not ordered.
+        pub(crate) fn touch(&self) {
+            self.0.with_mut(|_| ());
+        }
+    }
+}
+
+/// Sizes that a model must shrink to reach what lies behind them.
+pub(crate) mod capacity {
+    /// Gs that a pool makes at a time.
+    pub(crate) const G_CHUNK: usize = if cfg!(gmp_loom) { 1 } else { 64 };
+}

@@ -1,0 +1,25 @@
+//! Coming back to the runtime without a P.
+
+use crate::g::GRef;
+use crate::host::Host;
+use crate::m::M;
+use crate::sched::Sched;
+
+impl<H: Host> Sched<H> {
+    /// The M that runs `g` has lost its P: takes an idle one, or queues `g` for the Ms that have one. True: `g`
+    /// goes on at once.
+    #[doc(alias = "exitsyscall0")]
+    pub(crate) fn exitsyscall(&self, m: &M<H>, g: GRef<H>) -> bool {
+        let mut central = self.central.lock();
+        // One critical section: between a look at the idle Ps and the put, the last P could go idle and leave the
+        // queue to nobody.
+        if let Some(p) = central.idle_ps.pop() {
+            drop(central);
+            m.acquire(p);
+            return true;
+        }
+        g.word.requeue();
+        central.runq.push(g);
+        false
+    }
+}

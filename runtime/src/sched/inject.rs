@@ -1,0 +1,43 @@
+//! Work from outside of an M: new goroutines, wherever they are made.
+
+use crate::g::{self, Birth, GPool, GRef};
+use crate::host::Host;
+use crate::prim::{Arc, Relaxed};
+use crate::sched::{Sched, Stage};
+
+impl<H: Host> Sched<H> {
+    /// Makes a goroutine of `f` and queues it. When the runtime ends already, `f` is dropped here, and whoever
+    /// joins the goroutine hears so.
+    ///
+    /// # Safety
+    /// What `f` borrows outlives the goroutine.
+    #[doc(alias = "newproc")]
+    pub(crate) unsafe fn spawn<F: FnOnce() -> T, T>(&self, birth: Birth, f: F) -> GRef<H> {
+        // Relaxed: a number, ordered by nothing.
+        let id = self.next_id.fetch_add(1, Relaxed);
+        // SAFETY: the pool is closed when the scheduler is dropped.
+        let g = unsafe { GPool::get(self.pool, id, birth) };
+        // SAFETY: `g` is fresh from the pool; the borrows are this function's contract.
+        unsafe { g.task.load(f) };
+        g.word.spawn();
+        self.one_more();
+        let mut central = self.central.lock();
+        if central.stage == Stage::Stopping {
+            drop(central);
+            self.one_less();
+            g::abandon(g);
+            return g;
+        }
+        central.runq.push(g);
+        let wake = self.wakep(&mut central);
+        drop(central);
+        self.start_woken(wake);
+        g
+    }
+
+    /// A counted handle to this scheduler; `None` while its last one goes.
+    pub(crate) fn arc(&self) -> Option<Arc<Self>> {
+        // SAFETY: the pool lives as long as the scheduler.
+        unsafe { self.pool.as_ref() }.sched().upgrade()
+    }
+}

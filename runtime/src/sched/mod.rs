@@ -1,0 +1,184 @@
+//! The scheduler: one value, everything that a runtime is, above the line.
+//!
+//! | file | concept | Go |
+//! | --- | --- | --- |
+//! | `schedule` | an M's loop; finding the next goroutine; running it | `schedule`, `findRunnable`, `execute`, `mstart` |
+//! | `park` | how a goroutine leaves its M, and the commit hook | `gopark`, `mcall`, `goexit0` |
+//! | `wake` | making a goroutine runnable | `ready`, `goready`, `wakep` |
+//! | `inject` | work from outside of an M | `newproc`, `injectglist`, `globrunqput` |
+//! | `idle` | idle Ps, idle Ms, starting and stopping them | `pidleput`, `startm`, `stopm`, `mput` |
+//! | `poll` | the poller: who waits in it, breaking the wait | `netpoll`, `netpollBreak` |
+//! | `timers` | who sleeps until when | `runtime/time.go` |
+//! | `blocking` | coming back without a P | `exitsyscall0` |
+//! | `stop` | the end of a runtime | – |
+//!
+//! **Lock order**, outermost first: a socket's turn or registration · a joiner · `central` · the timers, the
+//! poller's table, the pool of Gs. No lock is held while a goroutine's stack is switched, except those that the
+//! commit hook releases.
+//!
+//! In this form all run queues are one, and everything that decides who sleeps lies under one lock, `central`:
+//! then "nothing to do, so sleep" and "something to do, so wake" can't miss each other, because each is one
+//! critical section (`idle`, `wake`).
+
+mod blocking;
+mod idle;
+mod inject;
+pub(crate) mod park;
+pub(crate) mod poll;
+mod schedule;
+mod stop;
+mod timers;
+pub(crate) mod wake;
+
+use crate::g::GPool;
+use crate::host::Host;
+use crate::m::M;
+use crate::note::Note;
+use crate::p::P;
+use crate::prim::{Arc, AtomicU64, CachePadded, Mutex, Relaxed};
+use crate::runq::GList;
+use crate::sched::poll::{PollTable, Poller};
+use crate::sched::timers::Timers;
+use std::io;
+use std::ptr::NonNull;
+
+pub use stop::Report;
+
+/// What the builder has settled.
+#[derive(Clone, Debug)]
+pub(crate) struct Config {
+    /// How many Ps there are.
+    pub(crate) procs: u32,
+    /// Bytes of stack of a goroutine that asks for no size of its own.
+    pub(crate) stack_size: usize,
+    /// The most threads that the runtime may have.
+    pub(crate) max_threads: u32,
+    /// What its threads are called, followed by their number.
+    pub(crate) thread_name: String,
+}
+
+/// Whether new work is taken.
+#[derive(Copy, Clone, Debug, Eq, PartialEq)]
+pub(crate) enum Stage {
+    /// It is.
+    Running,
+    /// The runtime ends: Ms leave as soon as they look for work.
+    Stopping,
+}
+
+/// What lies under the scheduler's lock.
+pub(crate) struct Central<H: Host> {
+    runq: GList<H>,
+    /// Goroutines that wait for a stack to come back.
+    stackless: GList<H>,
+    idle_ps: Vec<NonNull<P>>,
+    idle_ms: Vec<NonNull<M<H>>>,
+    poller: Poller,
+    stage: Stage,
+    /// Every M that was ever made. They stay until the scheduler goes: a retaker may read them.
+    ms: Vec<Box<M<H>>>,
+    threads: Vec<H::Thread>,
+    /// Ms whose threads have not left.
+    alive: u32,
+    /// An M could not be started, and this was said.
+    warned: bool,
+}
+
+// SAFETY: the pointers name Ps and Ms of the same scheduler, which outlive it and are Sync.
+unsafe impl<H: Host> Send for Central<H> {}
+
+/// A runtime.
+pub(crate) struct Sched<H: Host> {
+    pub(crate) host: H,
+    pub(crate) config: Config,
+    central: Mutex<Central<H>>,
+    ps: Box<[CachePadded<P>]>,
+    pool: NonNull<GPool<H>>,
+    timers: Timers<H>,
+    pub(crate) descs: PollTable<H>,
+    next_id: AtomicU64,
+    /// Stacks that are in use or being asked for.
+    stacks_out: AtomicU64,
+    live: AtomicU64,
+    /// The last M that leaves wakes whoever waits for the runtime's end.
+    all_left: Note<H>,
+}
+
+// SAFETY: `pool` is made for sharing; the rest is Sync by itself.
+unsafe impl<H: Host> Send for Sched<H> {}
+// SAFETY: as above.
+unsafe impl<H: Host> Sync for Sched<H> {}
+
+impl<H: Host> Sched<H> {
+    /// Makes a runtime and starts its first M.
+    ///
+    /// # Errors
+    /// The host's, when it refuses the thread.
+    pub(crate) fn start(host: H, config: Config) -> io::Result<Arc<Self>> {
+        let sched = Arc::new_cyclic(|weak| {
+            let ps: Box<[_]> = (0..config.procs).map(|id| CachePadded::new(P::new(id))).collect();
+            // The P with the lowest number is taken first.
+            let idle_ps = ps.iter().rev().map(|p| NonNull::from(&**p)).collect();
+            Sched {
+                host,
+                config,
+                central: Mutex::new(Central {
+                    runq: GList::new(),
+                    stackless: GList::new(),
+                    idle_ps,
+                    idle_ms: Vec::new(),
+                    poller: Poller::Nobody,
+                    stage: Stage::Running,
+                    ms: Vec::new(),
+                    threads: Vec::new(),
+                    alive: 0,
+                    warned: false,
+                }),
+                ps,
+                pool: GPool::new(weak.clone()),
+                timers: Timers::new(),
+                descs: PollTable::new(),
+                next_id: AtomicU64::new(1),
+                stacks_out: AtomicU64::new(0),
+                live: AtomicU64::new(0),
+                all_left: Note::new(),
+            }
+        });
+        sched.start_first()?;
+        Ok(sched)
+    }
+
+    /// How many goroutines have not ended.
+    pub(crate) fn num_goroutines(&self) -> usize {
+        // Relaxed: a count, ordered by nothing.
+        self.live.load(Relaxed) as usize
+    }
+
+    pub(crate) fn procs(&self) -> usize {
+        self.ps.len()
+    }
+
+    fn one_more(&self) {
+        self.live.fetch_add(1, Relaxed);
+    }
+
+    fn one_less(&self) {
+        self.live.fetch_sub(1, Relaxed);
+    }
+
+    /// The calling M, if it is one of this scheduler's.
+    fn current_m(&self) -> Option<&M<H>> {
+        let m = NonNull::new(H::current().cast_mut())?;
+        // SAFETY: the current M lives as long as its thread.
+        let m = unsafe { m.as_ref() };
+        std::ptr::eq(m.sched(), self).then_some(m)
+    }
+}
+
+impl<H: Host> Drop for Sched<H> {
+    fn drop(&mut self) {
+        self.leave_goroutines();
+        // SAFETY: once, and nobody can spawn any more.
+        unsafe { GPool::close(self.pool) };
+    }
+}

@@ -1,0 +1,530 @@
+//! The word of one who may run and wait: status, scan bit, claim and wait number in one atomic.
+//!
+//! ```text
+//!            spawn            run               park
+//!    Idle ─────────▶ Runnable ───▶ Running ──────────────▶ Waiting
+//!      ▲                ▲  ▲          │ │ ▲                  │  │
+//!      │                │  └── yield ─┘ │ └──── call_off ────┘  │
+//!      │                └───────────────┼── ready, nudge ───────┘
+//!      └────────────── finish ──────────┘
+//! ```
+//!
+//! A *wait* has a number and is open to be claimed by exactly one: a counterpart, a timer, the poller, a close,
+//! its own owner. In order:
+//!
+//! 1. the owner opens the wait: `begin_wait` gives the number under which it stands in queues;
+//! 2. the M saves the owner's context, stores Waiting (`park`), and only then publishes (the commit hook);
+//! 3. somebody wins `claim`, one CAS from (number, open) to (number, claimed); all later ones fail;
+//! 4. the same somebody calls `ready`, and the owner runs again. An owner that is awake at that moment, because
+//!    it was nudged to look again, finds the ready when it parks the second time, and goes on.
+//!
+//! Because status and claim share the word, the one who claims knows whether the owner sleeps, and a late ready
+//! can't wake a later wait: it would need the old number.
+//!
+//! The **scan bit** holds a Waiting or Runnable G where it is (Go's `_Gscan`): a dump reads its stack meanwhile.
+//! Whoever would queue or run a held G sets `OWED` instead; the holder, clearing the bit, then queues it.
+//!
+//! Invariants:
+//! 1. Only the owner (or the M that runs it) writes the status of a Running word. Others write it with a CAS
+//!    that names the wait's number, and fail on a word without an open wait.
+//! 2. Runnable → Running is won by one M, which alone touches the G's stack until it stores a new status.
+//! 3. A wait number is never used twice, not even by the next goroutine in the same G.
+//! 4. `CLAIMED` is set at most once a wait, and exactly one `ready` follows it.
+//!
+//! Checked by `tests/loom_park.rs`; the truth table of all transitions stands in the tests below.
+
+use crate::prim::{AcqRel, Acquire, AtomicU64, Mutant, Ordering, Relaxed, Release, mutated, order};
+
+const STATUS: u64 = 0b111;
+const SCAN: u64 = 1 << 3;
+const OWED: u64 = 1 << 4;
+const OPEN: u64 = 1 << 5;
+const CLAIMED: u64 = 1 << 6;
+const READY: u64 = 1 << 7;
+const NUMBER: u32 = 8;
+
+/// What a G is doing. Go's names without the underscore.
+#[derive(Copy, Clone, Debug, Eq, PartialEq)]
+pub(crate) enum Status {
+    /// In the pool: it holds no goroutine.
+    Idle = 0,
+    /// In a run queue, or on its way into one.
+    Runnable = 1,
+    /// On an M.
+    Running = 2,
+    /// Parked; somebody will ready it.
+    Waiting = 3,
+}
+
+/// The number of one wait. Never used twice by the same word.
+#[derive(Copy, Clone, Debug, Eq, PartialEq)]
+pub(crate) struct WaitNumber(u64);
+
+impl WaitNumber {
+    /// For a queue record made of atomics (pollDesc's).
+    pub(crate) fn to_bits(self) -> u64 {
+        self.0
+    }
+    pub(crate) fn from_bits(bits: u64) -> Self {
+        WaitNumber(bits)
+    }
+}
+
+/// What was in the word at one moment.
+#[derive(Copy, Clone, Eq, PartialEq)]
+struct Word(u64);
+
+impl Word {
+    fn status(self) -> Status {
+        match self.0 & STATUS {
+            0 => Status::Idle,
+            1 => Status::Runnable,
+            2 => Status::Running,
+            3 => Status::Waiting,
+            other => unreachable!("status: no such status ({other})"),
+        }
+    }
+    fn has(self, bits: u64) -> bool {
+        self.0 & bits == bits
+    }
+    fn number(self) -> WaitNumber {
+        WaitNumber(self.0 >> NUMBER)
+    }
+    /// Open and not yet claimed under `number`.
+    fn open(self, number: WaitNumber) -> bool {
+        self.has(OPEN) && !self.has(CLAIMED) && (self.number() == number || mutated(Mutant::ClaimAnyWait))
+    }
+    fn with_status(self, status: Status) -> Word {
+        Word(self.0 & !STATUS | status as u64)
+    }
+    fn set(self, bits: u64) -> Word {
+        Word(self.0 | bits)
+    }
+    fn clear(self, bits: u64) -> Word {
+        Word(self.0 & !bits)
+    }
+}
+
+impl std::fmt::Debug for Word {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{:?} wait {}", self.status(), self.number().0)?;
+        for (bit, name) in
+            [(SCAN, "scan"), (OWED, "owed"), (OPEN, "open"), (CLAIMED, "claimed"), (READY, "ready")]
+        {
+            if self.has(bit) {
+                write!(f, " {name}")?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What came of `run`.
+#[derive(Debug, Eq, PartialEq)]
+#[must_use]
+pub(crate) enum Run {
+    /// This M alone runs the G now.
+    Go,
+    /// A dump holds it; the holder queues it again.
+    Held,
+}
+
+/// What came of a `ready`, of a `nudge`, or of the end of a hold.
+#[derive(Debug, Eq, PartialEq)]
+#[must_use]
+pub(crate) enum Then {
+    /// The word is Runnable now, and the caller is the one who queues its G.
+    Queue,
+    /// Nothing to do: the owner is awake, or somebody else queues it.
+    Leave,
+}
+
+/// What came of parking once more in the same wait.
+#[derive(Debug, Eq, PartialEq)]
+#[must_use]
+pub(crate) enum Park {
+    /// The word is Waiting.
+    Parked,
+    /// A ready came while the owner was awake; it goes on.
+    Readied,
+}
+
+/// What came of calling a park off.
+#[derive(Debug, Eq, PartialEq)]
+#[must_use]
+pub(crate) enum CallOff {
+    /// Running again: the M resumes it at once.
+    Resume,
+    /// Somebody else has readied it, or holds it: the M takes other work.
+    Gone,
+}
+
+/// How a wait stands, as its awake owner sees it.
+#[derive(Copy, Clone, Debug, Eq, PartialEq)]
+#[must_use]
+pub(crate) enum Woke {
+    /// Claimed and readied by another. The wait is over.
+    Readied,
+    /// Nobody has claimed it: called off, or nudged to look again. The owner claims it itself or parks again.
+    Look,
+    /// Claimed, and the ready is still to come: the owner has to park again.
+    Pending,
+}
+
+/// The word itself. See the module's header.
+#[derive(Debug)]
+pub(crate) struct StatusWord(AtomicU64);
+
+impl StatusWord {
+    pub(crate) fn new(status: Status) -> Self {
+        StatusWord(AtomicU64::new(status as u64))
+    }
+
+    fn load(&self, ordering: Ordering) -> Word {
+        Word(self.0.load(ordering))
+    }
+
+    /// Changes the word by `step` until the CAS holds; `step` returns the new word and the answer.
+    fn update<T>(&self, ordering: Ordering, mut step: impl FnMut(Word) -> (Option<Word>, T)) -> T {
+        let mut seen = self.load(Relaxed);
+        loop {
+            let (next, answer) = step(seen);
+            let Some(next) = next else { return answer };
+            // A failed exchange publishes nothing and only reads: Acquire, so that the next look is no older.
+            match self.0.compare_exchange_weak(seen.0, next.0, ordering, Acquire) {
+                Ok(_) => return answer,
+                Err(now) => seen = Word(now),
+            }
+        }
+    }
+
+    pub(crate) fn status(&self) -> Status {
+        self.load(Acquire).status()
+    }
+
+    /// Idle → Runnable, by the one who took the G from its pool.
+    pub(crate) fn spawn(&self) {
+        let word = self.load(Relaxed);
+        assert!(word.status() == Status::Idle, "spawn: the G is in use ({word:?})");
+        // Relaxed: the run queue publishes the G.
+        self.0.store(word.with_status(Status::Runnable).0, Relaxed);
+    }
+
+    /// Runnable → Running, by the M that took the G from a queue.
+    #[inline]
+    pub(crate) fn run(&self) -> Run {
+        // Acquire: what the last M saved, released by its `park` or `requeue`, is seen by this one.
+        self.update(Acquire, |word| {
+            assert!(word.status() == Status::Runnable, "run: the G is not runnable ({word:?})");
+            if word.has(SCAN) {
+                (Some(word.set(OWED)), Run::Held)
+            } else {
+                (Some(word.with_status(Status::Running)), Run::Go)
+            }
+        })
+    }
+
+    /// Running → Runnable, by the M, after the save. The caller queues the G.
+    #[inline]
+    pub(crate) fn requeue(&self) {
+        let word = self.load(Relaxed);
+        assert!(word.status() == Status::Running, "requeue: the G is not running ({word:?})");
+        // Release: publishes the saved context to the next `run`.
+        self.0.store(word.with_status(Status::Runnable).0, Release);
+    }
+
+    /// Running → Idle, by the M, after the last save.
+    pub(crate) fn finish(&self) {
+        let word = self.load(Relaxed);
+        assert!(word.status() == Status::Running, "finish: the G is not running ({word:?})");
+        self.0.store(word.with_status(Status::Idle).clear(OPEN | CLAIMED | READY).0, Release);
+    }
+
+    /// Runnable → Idle: the goroutine never ran and never will.
+    pub(crate) fn abandon(&self) {
+        let word = self.load(Relaxed);
+        assert!(word.status() == Status::Runnable, "abandon: the G is not runnable ({word:?})");
+        self.0.store(word.with_status(Status::Idle).clear(OPEN | CLAIMED | READY).0, Release);
+    }
+
+    /// Opens the owner's next wait.
+    #[inline]
+    pub(crate) fn begin_wait(&self) -> WaitNumber {
+        let word = self.load(Relaxed);
+        debug_assert!(word.status() == Status::Running, "begin_wait: not running ({word:?})");
+        debug_assert!(
+            !word.has(OPEN) || word.has(READY),
+            "begin_wait: the last wait is still open ({word:?})"
+        );
+        let number = WaitNumber((word.number().0 + 1) & (u64::MAX >> NUMBER));
+        // Relaxed: a queue's lock, or the commit's Release, publishes the number together with the record.
+        self.0.store(number.0 << NUMBER | OPEN | Status::Running as u64, Relaxed);
+        number
+    }
+
+    /// Running → Waiting, by the M, after the save and before the commit hook: the first park of this wait, when
+    /// nobody else knows its number yet. A plain store is enough.
+    #[inline]
+    pub(crate) fn park(&self, number: WaitNumber) {
+        // Release: publishes the saved context. The claimer's CAS reads it.
+        let release = order(Mutant::ParkStatusRelaxed, Release);
+        self.0.store(number.0 << NUMBER | OPEN | Status::Waiting as u64, release);
+    }
+
+    /// Running → Waiting in a wait that others know already, unless its ready has come.
+    pub(crate) fn park_again(&self, number: WaitNumber) -> Park {
+        if mutated(Mutant::ParkAgainBlind) {
+            self.park(number);
+            return Park::Parked;
+        }
+        self.update(AcqRel, |word| {
+            assert!(
+                word.status() == Status::Running && word.number() == number,
+                "park_again: not the owner's wait ({word:?})"
+            );
+            if word.has(READY) {
+                (None, Park::Readied)
+            } else {
+                (Some(word.with_status(Status::Waiting)), Park::Parked)
+            }
+        })
+    }
+
+    /// Waiting → Running, by the M whose commit hook refused, if nobody was faster.
+    pub(crate) fn call_off(&self, number: WaitNumber) -> CallOff {
+        self.update(AcqRel, |word| {
+            if word.status() != Status::Waiting || word.number() != number {
+                (None, CallOff::Gone)
+            } else if word.has(SCAN) {
+                (Some(word.set(OWED)), CallOff::Gone)
+            } else {
+                (Some(word.with_status(Status::Running)), CallOff::Resume)
+            }
+        })
+    }
+
+    /// (number, open) → (number, claimed): true for the one who may now wake the owner, and has to.
+    #[inline]
+    pub(crate) fn claim(&self, number: WaitNumber) -> bool {
+        // Acquire: what the owner wrote before it parked. Release: the owner, finding itself claimed, sees what
+        // the claimer knew.
+        self.update(AcqRel, |word| {
+            if word.open(number) { (Some(word.set(CLAIMED)), true) } else { (None, false) }
+        })
+    }
+
+    /// Says to the owner of a claimed wait that it may go on.
+    #[inline]
+    pub(crate) fn ready(&self) -> Then {
+        // Release: what the claimer handed over is seen by the owner.
+        self.update(AcqRel, |word| {
+            assert!(
+                word.has(CLAIMED) && !word.has(READY),
+                "ready: the wait was not claimed, or readied twice ({word:?})"
+            );
+            match word.status() {
+                Status::Waiting if !word.has(SCAN) => {
+                    (Some(word.with_status(Status::Runnable).set(READY)), Then::Queue)
+                }
+                Status::Waiting if mutated(Mutant::ReadyIgnoresScan) => {
+                    (Some(word.set(READY)), Then::Leave)
+                }
+                Status::Waiting => (Some(word.set(READY | OWED)), Then::Leave),
+                _ if mutated(Mutant::ReadyDropsAwake) => (None, Then::Leave),
+                _ => (Some(word.set(READY)), Then::Leave),
+            }
+        })
+    }
+
+    /// Wakes the owner to look again; its wait stays open and keeps its place in all queues.
+    /// Does nothing to an owner that is awake or already claimed.
+    pub(crate) fn nudge(&self) -> Then {
+        self.update(AcqRel, |word| {
+            if word.status() != Status::Waiting || !word.has(OPEN) || word.has(CLAIMED) {
+                (None, Then::Leave)
+            } else if word.has(SCAN) {
+                (Some(word.set(OWED)), Then::Leave)
+            } else {
+                (Some(word.with_status(Status::Runnable)), Then::Queue)
+            }
+        })
+    }
+
+    /// How the wait stands, for its awake owner.
+    pub(crate) fn woke(&self, number: WaitNumber) -> Woke {
+        // Acquire: pairs with `ready`.
+        let word = self.load(Acquire);
+        debug_assert!(word.number() == number, "woke: not the owner's wait ({word:?})");
+        if word.has(READY) {
+            Woke::Readied
+        } else if word.has(CLAIMED) {
+            Woke::Pending
+        } else {
+            Woke::Look
+        }
+    }
+
+    /// Ends the owner's own wait, which it has claimed itself while awake: there is nobody to ready.
+    pub(crate) fn settle(&self, number: WaitNumber) {
+        let word = self.load(Relaxed);
+        debug_assert!(word.number() == number && word.has(CLAIMED), "settle: not claimed ({word:?})");
+        self.0.store(word.set(READY).0, Relaxed);
+    }
+
+    /// Sets the scan bit on a Waiting or Runnable word. True: the caller holds it until `unhold`.
+    pub(crate) fn hold(&self) -> bool {
+        self.update(AcqRel, |word| match word.status() {
+            Status::Waiting | Status::Runnable if !word.has(SCAN) => (Some(word.set(SCAN)), true),
+            _ => (None, false),
+        })
+    }
+
+    /// Clears the scan bit, and takes over what was owed meanwhile.
+    pub(crate) fn unhold(&self) -> Then {
+        self.update(AcqRel, |word| {
+            assert!(word.has(SCAN), "unhold: not held ({word:?})");
+            let free = word.clear(SCAN | OWED);
+            if word.has(OWED) {
+                (Some(free.with_status(Status::Runnable)), Then::Queue)
+            } else {
+                (Some(free), Then::Leave)
+            }
+        })
+    }
+}
+
+#[cfg(all(test, not(gmp_loom)))]
+mod tests {
+    use super::*;
+
+    fn running() -> StatusWord {
+        let word = StatusWord::new(Status::Idle);
+        word.spawn();
+        assert_eq!(word.run(), Run::Go);
+        word
+    }
+
+    fn waiting() -> (StatusWord, WaitNumber) {
+        let word = running();
+        let number = word.begin_wait();
+        word.park(number);
+        (word, number)
+    }
+
+    /// Fails if two claims of one wait both win, or a claim under an old number does.
+    #[test]
+    fn a_wait_is_claimed_once_and_only_under_its_own_number() {
+        let (word, first) = waiting();
+        assert!(word.claim(first));
+        assert!(!word.claim(first));
+        assert_eq!(word.ready(), Then::Queue);
+        assert_eq!(word.run(), Run::Go);
+        assert_eq!(word.woke(first), Woke::Readied);
+        let second = word.begin_wait();
+        word.park(second);
+        assert!(!word.claim(first));
+        assert!(word.claim(second));
+    }
+
+    /// Fails if a ready that meets an awake owner is lost.
+    #[test]
+    fn a_ready_that_meets_an_owner_looking_again_keeps_it_awake() {
+        let (word, number) = waiting();
+        assert_eq!(word.nudge(), Then::Queue);
+        assert_eq!(word.run(), Run::Go);
+        assert_eq!(word.woke(number), Woke::Look);
+        assert!(word.claim(number));
+        assert_eq!(word.woke(number), Woke::Pending);
+        assert_eq!(word.ready(), Then::Leave);
+        assert_eq!(word.park_again(number), Park::Readied);
+    }
+
+    #[test]
+    fn an_owner_that_looked_in_vain_parks_again_in_the_same_wait() {
+        let (word, number) = waiting();
+        assert_eq!(word.nudge(), Then::Queue);
+        assert_eq!(word.nudge(), Then::Leave);
+        assert_eq!(word.run(), Run::Go);
+        assert_eq!(word.park_again(number), Park::Parked);
+        assert!(word.claim(number));
+        assert_eq!(word.nudge(), Then::Leave, "a claimed wait is not nudged");
+        assert_eq!(word.ready(), Then::Queue);
+    }
+
+    #[test]
+    fn a_commit_that_refuses_resumes_the_owner_unless_somebody_was_faster() {
+        let (word, number) = waiting();
+        assert_eq!(word.call_off(number), CallOff::Resume);
+        assert_eq!(word.woke(number), Woke::Look);
+        let (word, number) = waiting();
+        assert_eq!(word.nudge(), Then::Queue);
+        assert_eq!(word.call_off(number), CallOff::Gone);
+    }
+
+    /// Fails if a held G is queued twice or never.
+    #[test]
+    fn whoever_ends_a_hold_queues_what_was_readied_meanwhile() {
+        for nudged in [false, true] {
+            let (word, number) = waiting();
+            assert!(word.hold());
+            assert!(!word.hold(), "one holder at a time");
+            if nudged {
+                assert_eq!(word.nudge(), Then::Leave);
+            } else {
+                assert!(word.claim(number));
+                assert_eq!(word.ready(), Then::Leave);
+            }
+            assert_eq!(word.status(), Status::Waiting);
+            assert_eq!(word.unhold(), Then::Queue);
+            assert_eq!(word.run(), Run::Go);
+            assert_eq!(word.woke(number), if nudged { Woke::Look } else { Woke::Readied });
+        }
+    }
+
+    #[test]
+    fn a_held_runnable_g_is_left_by_the_m_that_takes_it() {
+        let word = StatusWord::new(Status::Idle);
+        word.spawn();
+        assert!(word.hold());
+        assert_eq!(word.run(), Run::Held);
+        assert_eq!(word.unhold(), Then::Queue);
+        assert_eq!(word.run(), Run::Go);
+        assert!(!word.hold(), "a running G is not held");
+    }
+
+    #[test]
+    fn a_hold_that_nothing_met_leaves_no_trace() {
+        let (word, number) = waiting();
+        assert!(word.hold());
+        assert_eq!(word.unhold(), Then::Leave);
+        assert!(word.claim(number));
+        assert_eq!(word.ready(), Then::Queue);
+    }
+
+    /// Fails if the next goroutine in a recycled G can be claimed through a record of the last one.
+    #[test]
+    fn a_recycled_word_does_not_answer_to_old_numbers() {
+        let (word, old) = waiting();
+        assert!(word.claim(old));
+        assert_eq!(word.ready(), Then::Queue);
+        assert_eq!(word.run(), Run::Go);
+        word.finish();
+        word.spawn();
+        assert_eq!(word.run(), Run::Go);
+        assert!(!word.claim(old));
+        let fresh = word.begin_wait();
+        word.park(fresh);
+        assert!(!word.claim(old));
+        assert!(word.claim(fresh));
+    }
+
+    #[test]
+    fn an_owner_may_claim_its_own_wait() {
+        let (word, number) = waiting();
+        assert_eq!(word.nudge(), Then::Queue);
+        assert_eq!(word.run(), Run::Go);
+        assert!(word.claim(number));
+        word.settle(number);
+        assert_ne!(word.begin_wait(), number);
+    }
+}

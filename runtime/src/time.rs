@@ -1,0 +1,54 @@
+//! Waiting for a time: [`sleep`], [`sleep_until`].
+
+use crate::host::{Active, Host};
+use crate::waiter::Wait;
+use std::ptr::NonNull;
+use std::time::{Duration, Instant};
+
+/// Parks the calling goroutine for at least `dur`; its thread goes on running other goroutines. A plain thread
+/// sleeps. A zero duration returns at once.
+///
+/// The wait is as exact as the machine allows: its threads run with a timer slack of one nanosecond, and the
+/// kernel is asked in nanoseconds. A duration beyond the clock's 584 years waits until then.
+///
+/// ```
+/// use std::time::{Duration, Instant};
+/// // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
+/// unsafe {
+///     gmp::run(|| {
+///         let start = Instant::now();
+///         gmp::time::sleep(Duration::from_millis(2));
+///         assert!(start.elapsed() >= Duration::from_millis(2));
+///     })
+/// }
+/// ```
+pub fn sleep(dur: Duration) {
+    if dur.is_zero() {
+        return;
+    }
+    match NonNull::new(Active::current().cast_mut()) {
+        None => std::thread::sleep(dur),
+        Some(m) => {
+            // SAFETY: the current M lives as long as its thread, its scheduler with it, and a goroutine never
+            // changes its scheduler.
+            let sched = unsafe { NonNull::from(m.as_ref().sched()).as_ref() };
+            sched.sleep_until(Wait::begin(), sched.host.now().saturating_add(dur));
+        }
+    }
+}
+
+/// Parks the calling goroutine until `deadline`; its thread goes on running other goroutines. A plain thread
+/// sleeps. A time that has passed returns at once.
+pub fn sleep_until(deadline: Instant) {
+    if deadline <= Instant::now() {
+        return;
+    }
+    match NonNull::new(Active::current().cast_mut()) {
+        None => std::thread::sleep(deadline.saturating_duration_since(Instant::now())),
+        Some(m) => {
+            // SAFETY: as in `sleep`.
+            let sched = unsafe { NonNull::from(m.as_ref().sched()).as_ref() };
+            sched.sleep_until(Wait::begin(), sched.host.nanos(deadline));
+        }
+    }
+}
