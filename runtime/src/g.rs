@@ -170,7 +170,8 @@ impl<H: Host> G<H> {
     /// What was asked for at the spawn.
     pub(crate) fn with_birth<R>(&self, f: impl FnOnce(&Birth) -> R) -> R {
         // SAFETY: written before the G was queued and after it came back to the pool, never between.
-        self.birth.with(|birth| f(unsafe { (*birth).as_ref() }.expect("with_birth: the G holds no goroutine")))
+        self.birth
+            .with(|birth| f(unsafe { (*birth).as_ref() }.expect("with_birth: the G holds no goroutine")))
     }
 
     fn pool(&self) -> &GPool<H> {
@@ -385,4 +386,3 @@ impl<H: Host> GPool<H> {
         live.into_iter().for_each(&mut f);
     }
 }
-

@@ -206,7 +206,10 @@ impl JoinError {
 
     fn message(&self) -> Option<&str> {
         let Failure::Panic(payload) = &self.0 else { return None };
-        payload.downcast_ref::<&str>().copied().or_else(|| payload.downcast_ref::<String>().map(String::as_str))
+        payload
+            .downcast_ref::<&str>()
+            .copied()
+            .or_else(|| payload.downcast_ref::<String>().map(String::as_str))
     }
 }
 

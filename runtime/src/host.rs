@@ -24,10 +24,10 @@ pub(crate) type Active = crate::native::Native;
 #[cfg(gmp_loom)]
 pub(crate) type Active = crate::model::ModelHost;
 
-#[cfg(not(gmp_loom))]
-pub(crate) use crate::native::{MAX_STACK, MIN_STACK};
 #[cfg(gmp_loom)]
 pub(crate) use crate::model::{MAX_STACK, MIN_STACK};
+#[cfg(not(gmp_loom))]
+pub(crate) use crate::native::{MAX_STACK, MIN_STACK};
 
 /// The world of one runtime.
 pub(crate) fn active() -> io::Result<Active> {
@@ -55,15 +55,6 @@ pub(crate) enum Broken {
     No,
 }
 
-/// Whether a timed sleep takes time.
-#[derive(Copy, Clone, Debug, Eq, PartialEq)]
-pub(crate) enum Sleep {
-    /// The thread slept, or found no reason to.
-    Slept,
-    /// Time stands still in this host: a timed sleep is over at once.
-    TimesOutAtOnce,
-}
-
 /// What the scheduler asks of the world below it.
 pub(crate) trait Host: Sized + Send + Sync + 'static {
     /// A goroutine's stack with its suspended context.
@@ -85,7 +76,7 @@ pub(crate) trait Host: Sized + Send + Sync + 'static {
     /// Waits for the end of a thread whose body is about to return.
     fn join(thread: Self::Thread);
     /// Sleeps while `*word == expected`, at most for `limit`. May return early.
-    fn sleep(bed: &Self::Bed, word: &AtomicU32, expected: u32, limit: Option<Duration>) -> Sleep;
+    fn sleep(bed: &Self::Bed, word: &AtomicU32, expected: u32, limit: Option<Duration>);
     /// Ends the sleep on `word`.
     fn wake(bed: &Self::Bed, word: &AtomicU32);
 
@@ -136,4 +127,7 @@ pub(crate) trait Stack<H: Host>: Send {
     /// The caller won `StatusWord::run`, so that nobody else resumes or reads this stack; the goroutine has not
     /// ended.
     unsafe fn resume(&mut self, m: &M<H>) -> Yield<H>;
+
+    /// How many bytes of a suspended stack are in use, where the host knows.
+    fn depth(&self) -> Option<usize>;
 }

@@ -61,6 +61,9 @@ compile_error!("the model can't run on the `generator` backend: loom's own threa
 mod g;
 mod goroutine;
 mod host;
+#[cfg(gmp_loom)]
+#[doc(hidden)]
+pub mod internals;
 mod m;
 pub mod migration;
 #[cfg(gmp_loom)]

@@ -21,7 +21,7 @@ use crate::g::GRef;
 use crate::host::Host;
 use crate::note::Note;
 use crate::p::{Entry, P, Tenure};
-use crate::prim::{AtomicU32, Relaxed, Release, UnsafeCell, light_barrier};
+use crate::prim::{AtomicU32, Mutant, Relaxed, Release, UnsafeCell, light_barrier, order, unless};
 use crate::sched::Sched;
 use crate::sched::park::Yield;
 use std::cell::Cell;
@@ -138,7 +138,7 @@ impl<H: Host> M<H> {
     #[inline(always)]
     pub(crate) fn leave(&self) {
         // Release: a retaker that reads Outside sees all that was done to the P inside.
-        self.in_runtime.store(OUTSIDE, Release);
+        self.in_runtime.store(OUTSIDE, order(Mutant::HandoffLeaveRelaxed, Release));
     }
 
     /// E1 to E3; false when the P may be lost.
@@ -147,7 +147,7 @@ impl<H: Host> M<H> {
         debug_assert!(self.in_runtime.load(Relaxed) == OUTSIDE, "enter: windows do not nest");
         // Relaxed: E2 orders it before E3.
         self.in_runtime.store(INSIDE, Relaxed);
-        light_barrier();
+        unless(Mutant::HandoffNoLightBarrier, light_barrier);
         match (self.p.get(), self.tenure.get()) {
             // SAFETY: as in `p`.
             (Some(p), Some(tenure)) => unsafe { p.as_ref() }.handoff.is_held(tenure),
@@ -170,10 +170,11 @@ impl<H: Host> M<H> {
         self.tenure.set(None);
     }
 
-    /// Whether the M is inside the runtime, for a retaker.
+    /// R3, for a retaker.
     #[cfg(gmp_loom)]
-    pub(crate) fn in_runtime(&self) -> &AtomicU32 {
-        &self.in_runtime
+    pub(crate) fn is_inside(&self) -> bool {
+        // Acquire: pairs with `leave`. Outside means that all which was done inside is seen.
+        self.in_runtime.load(order(Mutant::HandoffLookRelaxed, crate::prim::Acquire)) == INSIDE
     }
 }
 

@@ -12,7 +12,7 @@
 //!
 //! Checked by `tests/loom_note.rs`.
 
-use crate::host::{Host, Sleep};
+use crate::host::Host;
 use crate::prim::{Acquire, AtomicU32, Mutant, Relaxed, Release, mutated, order};
 use gmp_timers::Nanos;
 
@@ -54,10 +54,7 @@ impl<H: Host> Note<H> {
             if now >= until {
                 return false;
             }
-            let left = until.saturating_since(now);
-            if let Sleep::TimesOutAtOnce = H::sleep(&self.bed, &self.word, CLEAR, Some(left)) {
-                return self.word.load(Acquire) != CLEAR;
-            }
+            H::sleep(&self.bed, &self.word, CLEAR, Some(until.saturating_since(now)));
         }
     }
 

@@ -15,11 +15,15 @@
 //!
 //! The M's side of the protocol is [`Window`](crate::m::Window); its order of events stands there.
 
-use crate::prim::{AcqRel, AtomicU64, Ghost, Relaxed};
+use crate::prim::{AcqRel, AtomicU64, Ghost, Mutant, Relaxed, mutated};
+#[cfg(gmp_loom)]
+use crate::prim::{heavy_barrier, unless};
 
 const STATE: u64 = 0b11;
 const IDLE: u64 = 0;
 const REQUESTED: u64 = 1;
+#[cfg(gmp_loom)]
+const TAKEN: u64 = 2;
 const STEP: u64 = 4;
 
 /// The value of the word that an M remembers when it acquires a P: its generation, Idle.
@@ -70,7 +74,10 @@ impl HandoffWord {
             if word != tenure.0 | REQUESTED {
                 return Entry::Lost;
             }
-            // AcqRel: a retaker that reads Idle again sees that we are inside.
+            if mutated(Mutant::HandoffEnterBlind) {
+                return Entry::In;
+            }
+            // AcqRel: a retaker whose exchange fails for this one sees that we are inside.
             if self.0.compare_exchange(word, tenure.0, AcqRel, Relaxed).is_ok() {
                 return Entry::In;
             }
@@ -82,13 +89,38 @@ impl HandoffWord {
         let word = self.0.load(Relaxed);
         // A swap and not a store: a retaker's CAS may come at the same time, and one of the two has to see the
         // other.
-        self.0.swap((word & !STATE) + STEP, AcqRel);
+        let step = if mutated(Mutant::HandoffSameGeneration) { 0 } else { STEP };
+        self.0.swap((word & !STATE) + step, AcqRel);
+    }
+}
+
+/// What a retaker has judged: the word as it was when the holder seemed to be away.
+#[cfg(gmp_loom)]
+#[derive(Copy, Clone, Debug)]
+pub(crate) struct Judged(u64);
+
+/// The retaker's side. It has no caller in the shipped runtime yet; it stands here because the holder's side is
+/// right only against it, and loom has to see both.
+#[cfg(gmp_loom)]
+impl HandoffWord {
+    pub(crate) fn judge(&self) -> Judged {
+        Judged(self.0.load(Relaxed) & !STATE)
     }
 
-    /// The retaker's steps, for those who hold the word's other end.
-    #[cfg(gmp_loom)]
-    pub(crate) fn retaker(&self) -> &AtomicU64 {
-        &self.0
+    /// R1 to R3 of `m.rs`. True: the P is the retaker's, who calls `give_up` before it hands it on.
+    pub(crate) fn retake(&self, judged: Judged, is_inside: impl FnOnce() -> bool) -> bool {
+        let idle = judged.0;
+        // R1. AcqRel: the next steps come after it. Under the generation that was judged: another tenure is
+        // another judgement.
+        if self.0.compare_exchange(idle, idle | REQUESTED, AcqRel, Relaxed).is_err() {
+            return false;
+        }
+        // R2
+        unless(Mutant::HandoffNoHeavyBarrier, heavy_barrier);
+        // R3. A failed exchange means that the holder has come back, or has given the P up.
+        let next = if is_inside() && !mutated(Mutant::HandoffBlind) { idle } else { idle | TAKEN };
+        let held = self.0.compare_exchange(idle | REQUESTED, next, AcqRel, Relaxed).is_ok();
+        held && next != idle
     }
 }
 

@@ -38,22 +38,28 @@ pub enum Mutant {
     ParkStatusAfterCommit,
     /// A park stores its status without Release.
     ParkStatusRelaxed,
+    /// `execute`, meeting a held G, leaves it to the holder without Release.
+    RunHeldWithoutRelease,
     /// `StatusWord::claim` compares no wait number.
     ClaimAnyWait,
-    /// `StatusWord::ready` drops a ready that meets an owner who is still awake.
-    ReadyDropsAwake,
-    /// A second park of the same wait overwrites a ready that came meanwhile.
-    ParkAgainBlind,
     /// A ready that meets the scan bit leaves no mark.
     ReadyIgnoresScan,
     /// A pollDesc's park goes on although its commit failed.
     PollCommitIgnored,
     /// pollDesc: the commit publishes the waiter without Release.
     PollCommitRelaxed,
-    /// pollDesc: the slot is emptied after the system call instead of before it.
-    PollClearLate,
+    /// A socket empties the event slot after its system call instead of before it.
+    SocketClearsLate,
+    /// A drained read empties the event slot instead of waiting for what comes into it.
+    SocketDrainedClears,
+    /// A short read counts as drained although the peer's end was seen.
+    SocketTrustsAfterHup,
+    /// pollDesc: an event sets its sticky part after it has woken the owner.
+    PollSeenLate,
     /// pollDesc: an unblock without Acquire reads who waits.
     PollUnblockRelaxed,
+    /// pollDesc: an unblock that would not change the slot does not write it.
+    PollLookSparesTheExchange,
     /// A goroutine's end does not look for the one who joins it.
     JoinNoWake,
     /// `join` looks whether its goroutine is done only before it queues itself.
@@ -62,7 +68,7 @@ pub enum Mutant {
     SubmitNoWake,
     /// A submission looks for an idle P before it queues its goroutine.
     SubmitWakeFirst,
-    /// An M goes idle without a last look at the queue under the lock.
+    /// The lock is let go between the last look at the queue and the place among the idle.
     IdleNoRecheck,
     /// A submission that finds only the blocked poller does not break its wait.
     SubmitNoBreak,
@@ -72,6 +78,20 @@ pub enum Mutant {
     SwallowedBreakKept,
     /// What the poller found is dropped when no P is idle.
     PollResultsDropped,
+    /// An M enters the runtime without E2.
+    HandoffNoLightBarrier,
+    /// A retaker goes on without R2.
+    HandoffNoHeavyBarrier,
+    /// A retaker takes the P although the M is inside.
+    HandoffBlind,
+    /// An M that finds its P requested goes in without taking the request back.
+    HandoffEnterBlind,
+    /// A P that is given up keeps its generation.
+    HandoffSameGeneration,
+    /// An M leaves the runtime without Release.
+    HandoffLeaveRelaxed,
+    /// A retaker looks without Acquire whether the M is inside.
+    HandoffLookRelaxed,
     /// The waiter that was queued first in a turn is not handed it.
     TurnNoHandOver,
 }
@@ -181,6 +201,11 @@ mod model {
 
     /// loom has no `membarrier`: both sides of the hand-off fence.
     pub(crate) fn light_barrier() {
+        loom::sync::atomic::fence(Ordering::SeqCst);
+    }
+
+    /// The retaker's side of it.
+    pub(crate) fn heavy_barrier() {
         loom::sync::atomic::fence(Ordering::SeqCst);
     }
 

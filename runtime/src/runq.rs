@@ -11,12 +11,11 @@ use crate::host::Host;
 pub(crate) struct GList<H: Host> {
     head: Option<GRef<H>>,
     tail: Option<GRef<H>>,
-    len: usize,
 }
 
 impl<H: Host> GList<H> {
     pub(crate) const fn new() -> Self {
-        GList { head: None, tail: None, len: 0 }
+        GList { head: None, tail: None }
     }
 
     pub(crate) fn one(g: GRef<H>) -> Self {
@@ -29,10 +28,6 @@ impl<H: Host> GList<H> {
         self.head.is_none()
     }
 
-    pub(crate) fn len(&self) -> usize {
-        self.len
-    }
-
     /// Appends a G that stands in no list.
     pub(crate) fn push(&mut self, g: GRef<H>) {
         g.set_next(None);
@@ -41,7 +36,6 @@ impl<H: Host> GList<H> {
             None => self.head = Some(g),
         }
         self.tail = Some(g);
-        self.len += 1;
     }
 
     /// Takes the G that has waited longest.
@@ -51,7 +45,6 @@ impl<H: Host> GList<H> {
         if self.head.is_none() {
             self.tail = None;
         }
-        self.len -= 1;
         Some(g)
     }
 
@@ -63,7 +56,6 @@ impl<H: Host> GList<H> {
             (None, head) => self.head = head,
         }
         self.tail = other.tail;
-        self.len += other.len;
         *other = Self::new();
     }
 }

@@ -114,6 +114,11 @@ impl Runtime {
         }
     }
 
+    #[cfg(gmp_loom)]
+    pub(crate) fn sched(&self) -> Arc<Sched<Active>> {
+        Arc::clone(&self.sched)
+    }
+
     /// How many Ps it has.
     pub fn procs(&self) -> usize {
         self.sched.procs()
@@ -122,6 +127,23 @@ impl Runtime {
     /// How many goroutines have not ended.
     pub fn num_goroutines(&self) -> usize {
         self.sched.num_goroutines()
+    }
+
+    /// What all its goroutines are doing, as text: number, name, what each waits for, where it was spawned.
+    /// Works from any thread, also while every goroutine is stuck. Running ones are only counted.
+    ///
+    /// ```
+    /// // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
+    /// let runtime = unsafe { gmp::Runtime::builder().build()? };
+    /// runtime.run(|| {
+    ///     let _sleeper = gmp::go(|| gmp::time::sleep(std::time::Duration::from_secs(60)));
+    ///     gmp::yield_now();
+    /// });
+    /// println!("{}", runtime.dump());
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn dump(&self) -> String {
+        self.sched.dump()
     }
 
     /// Ends the runtime. Blocks the calling thread until its threads are gone, at most for `limit`. True when
@@ -239,7 +261,9 @@ fn default_procs() -> io::Result<usize> {
         Err(std::env::VarError::NotPresent) => {
             Ok(std::thread::available_parallelism().map_or(1, usize::from).min(MAX_PROCS))
         }
-        Err(std::env::VarError::NotUnicode(text)) => Err(invalid(format!("GMPMAXPROCS: {text:?} is no number"))),
+        Err(std::env::VarError::NotUnicode(text)) => {
+            Err(invalid(format!("GMPMAXPROCS: {text:?} is no number")))
+        }
         Ok(text) => match text.trim().parse() {
             Ok(procs) => in_range("GMPMAXPROCS", procs, 1, MAX_PROCS),
             Err(_) => Err(invalid(format!("GMPMAXPROCS: {text:?} is no number"))),

@@ -5,7 +5,7 @@
 //!    Idle ─────────▶ Runnable ───▶ Running ──────────────▶ Waiting
 //!      ▲                ▲  ▲          │ │ ▲                  │  │
 //!      │                │  └── yield ─┘ │ └──── call_off ────┘  │
-//!      │                └───────────────┼── ready, nudge ───────┘
+//!      │                └───────────────┼── ready ──────────────┘
 //!      └────────────── finish ──────────┘
 //! ```
 //!
@@ -15,8 +15,7 @@
 //! 1. the owner opens the wait: `begin_wait` gives the number under which it stands in queues;
 //! 2. the M saves the owner's context, stores Waiting (`park`), and only then publishes (the commit hook);
 //! 3. somebody wins `claim`, one CAS from (number, open) to (number, claimed); all later ones fail;
-//! 4. the same somebody calls `ready`, and the owner runs again. An owner that is awake at that moment, because
-//!    it was nudged to look again, finds the ready when it parks the second time, and goes on.
+//! 4. the same somebody calls `ready`, and the owner runs again.
 //!
 //! Because status and claim share the word, the one who claims knows whether the owner sleeps, and a late ready
 //! can't wake a later wait: it would need the old number.
@@ -129,7 +128,7 @@ pub(crate) enum Run {
     Held,
 }
 
-/// What came of a `ready`, of a `nudge`, or of the end of a hold.
+/// What came of a `ready`, or of the end of a hold.
 #[derive(Debug, Eq, PartialEq)]
 #[must_use]
 pub(crate) enum Then {
@@ -137,16 +136,6 @@ pub(crate) enum Then {
     Queue,
     /// Nothing to do: the owner is awake, or somebody else queues it.
     Leave,
-}
-
-/// What came of parking once more in the same wait.
-#[derive(Debug, Eq, PartialEq)]
-#[must_use]
-pub(crate) enum Park {
-    /// The word is Waiting.
-    Parked,
-    /// A ready came while the owner was awake; it goes on.
-    Readied,
 }
 
 /// What came of calling a park off.
@@ -159,16 +148,14 @@ pub(crate) enum CallOff {
     Gone,
 }
 
-/// How a wait stands, as its awake owner sees it.
+/// How a wait ended, as its owner finds it.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 #[must_use]
 pub(crate) enum Woke {
-    /// Claimed and readied by another. The wait is over.
+    /// Claimed and readied by another.
     Readied,
-    /// Nobody has claimed it: called off, or nudged to look again. The owner claims it itself or parks again.
-    Look,
-    /// Claimed, and the ready is still to come: the owner has to park again.
-    Pending,
+    /// Nobody knew of it: the commit hook refused.
+    Refused,
 }
 
 /// The word itself. See the module's header.
@@ -198,10 +185,6 @@ impl StatusWord {
         }
     }
 
-    pub(crate) fn status(&self) -> Status {
-        self.load(Acquire).status()
-    }
-
     /// Idle → Runnable, by the one who took the G from its pool.
     pub(crate) fn spawn(&self) {
         let word = self.load(Relaxed);
@@ -213,8 +196,10 @@ impl StatusWord {
     /// Runnable → Running, by the M that took the G from a queue.
     #[inline]
     pub(crate) fn run(&self) -> Run {
-        // Acquire: what the last M saved, released by its `park` or `requeue`, is seen by this one.
-        self.update(Acquire, |word| {
+        // Acquire: what the last M saved, released by its `park` or `requeue`, is seen by this one. Release: a
+        // holder that finds itself owed queues the G after us, and must see that we have taken it out.
+        let ordering = if mutated(Mutant::RunHeldWithoutRelease) { Acquire } else { AcqRel };
+        self.update(ordering, |word| {
             assert!(word.status() == Status::Runnable, "run: the G is not runnable ({word:?})");
             if word.has(SCAN) {
                 (Some(word.set(OWED)), Run::Held)
@@ -271,25 +256,6 @@ impl StatusWord {
         self.0.store(number.0 << NUMBER | OPEN | Status::Waiting as u64, release);
     }
 
-    /// Running → Waiting in a wait that others know already, unless its ready has come.
-    pub(crate) fn park_again(&self, number: WaitNumber) -> Park {
-        if mutated(Mutant::ParkAgainBlind) {
-            self.park(number);
-            return Park::Parked;
-        }
-        self.update(AcqRel, |word| {
-            assert!(
-                word.status() == Status::Running && word.number() == number,
-                "park_again: not the owner's wait ({word:?})"
-            );
-            if word.has(READY) {
-                (None, Park::Readied)
-            } else {
-                (Some(word.with_status(Status::Waiting)), Park::Parked)
-            }
-        })
-    }
-
     /// Waiting → Running, by the M whose commit hook refused, if nobody was faster.
     pub(crate) fn call_off(&self, number: WaitNumber) -> CallOff {
         self.update(AcqRel, |word| {
@@ -308,9 +274,12 @@ impl StatusWord {
     pub(crate) fn claim(&self, number: WaitNumber) -> bool {
         // Acquire: what the owner wrote before it parked. Release: the owner, finding itself claimed, sees what
         // the claimer knew.
-        self.update(AcqRel, |word| {
-            if word.open(number) { (Some(word.set(CLAIMED)), true) } else { (None, false) }
-        })
+        self.update(
+            AcqRel,
+            |word| {
+                if word.open(number) { (Some(word.set(CLAIMED)), true) } else { (None, false) }
+            },
+        )
     }
 
     /// Says to the owner of a claimed wait that it may go on.
@@ -326,56 +295,36 @@ impl StatusWord {
                 Status::Waiting if !word.has(SCAN) => {
                     (Some(word.with_status(Status::Runnable).set(READY)), Then::Queue)
                 }
-                Status::Waiting if mutated(Mutant::ReadyIgnoresScan) => {
-                    (Some(word.set(READY)), Then::Leave)
-                }
+                Status::Waiting if mutated(Mutant::ReadyIgnoresScan) => (Some(word.set(READY)), Then::Leave),
                 Status::Waiting => (Some(word.set(READY | OWED)), Then::Leave),
-                _ if mutated(Mutant::ReadyDropsAwake) => (None, Then::Leave),
+                // A plain thread, which runs also while it sleeps.
                 _ => (Some(word.set(READY)), Then::Leave),
             }
         })
     }
 
-    /// Wakes the owner to look again; its wait stays open and keeps its place in all queues.
-    /// Does nothing to an owner that is awake or already claimed.
-    pub(crate) fn nudge(&self) -> Then {
-        self.update(AcqRel, |word| {
-            if word.status() != Status::Waiting || !word.has(OPEN) || word.has(CLAIMED) {
-                (None, Then::Leave)
-            } else if word.has(SCAN) {
-                (Some(word.set(OWED)), Then::Leave)
-            } else {
-                (Some(word.with_status(Status::Runnable)), Then::Queue)
-            }
-        })
-    }
-
-    /// How the wait stands, for its awake owner.
-    pub(crate) fn woke(&self, number: WaitNumber) -> Woke {
+    /// Ends a wait, for the owner that runs again.
+    pub(crate) fn end_wait(&self, number: WaitNumber) -> Woke {
         // Acquire: pairs with `ready`.
         let word = self.load(Acquire);
-        debug_assert!(word.number() == number, "woke: not the owner's wait ({word:?})");
+        debug_assert!(word.number() == number, "end_wait: not the owner's wait ({word:?})");
         if word.has(READY) {
-            Woke::Readied
-        } else if word.has(CLAIMED) {
-            Woke::Pending
-        } else {
-            Woke::Look
+            return Woke::Readied;
         }
+        assert!(!word.has(CLAIMED), "end_wait: the wait is claimed, and the owner runs ({word:?})");
+        // Nobody knows the number, so nobody else writes the word of a running owner (invariant 1).
+        self.0.store(word.clear(OPEN).0, Relaxed);
+        Woke::Refused
     }
 
-    /// Ends the owner's own wait, which it has claimed itself while awake: there is nobody to ready.
-    pub(crate) fn settle(&self, number: WaitNumber) {
-        let word = self.load(Relaxed);
-        debug_assert!(word.number() == number && word.has(CLAIMED), "settle: not claimed ({word:?})");
-        self.0.store(word.set(READY).0, Relaxed);
-    }
-
-    /// Sets the scan bit on a Waiting or Runnable word. True: the caller holds it until `unhold`.
-    pub(crate) fn hold(&self) -> bool {
+    /// Sets the scan bit on a Waiting or Runnable word, and tells which. The caller holds it until `unhold`.
+    pub(crate) fn hold(&self) -> Option<Status> {
+        // Acquire: what the M has saved, released by `park` or `requeue`.
         self.update(AcqRel, |word| match word.status() {
-            Status::Waiting | Status::Runnable if !word.has(SCAN) => (Some(word.set(SCAN)), true),
-            _ => (None, false),
+            status @ (Status::Waiting | Status::Runnable) if !word.has(SCAN) => {
+                (Some(word.set(SCAN)), Some(status))
+            }
+            _ => (None, None),
         })
     }
 
@@ -419,83 +368,62 @@ mod tests {
         assert!(!word.claim(first));
         assert_eq!(word.ready(), Then::Queue);
         assert_eq!(word.run(), Run::Go);
-        assert_eq!(word.woke(first), Woke::Readied);
+        assert_eq!(word.end_wait(first), Woke::Readied);
         let second = word.begin_wait();
         word.park(second);
         assert!(!word.claim(first));
         assert!(word.claim(second));
     }
 
-    /// Fails if a ready that meets an awake owner is lost.
     #[test]
-    fn a_ready_that_meets_an_owner_looking_again_keeps_it_awake() {
-        let (word, number) = waiting();
-        assert_eq!(word.nudge(), Then::Queue);
-        assert_eq!(word.run(), Run::Go);
-        assert_eq!(word.woke(number), Woke::Look);
-        assert!(word.claim(number));
-        assert_eq!(word.woke(number), Woke::Pending);
-        assert_eq!(word.ready(), Then::Leave);
-        assert_eq!(word.park_again(number), Park::Readied);
-    }
-
-    #[test]
-    fn an_owner_that_looked_in_vain_parks_again_in_the_same_wait() {
-        let (word, number) = waiting();
-        assert_eq!(word.nudge(), Then::Queue);
-        assert_eq!(word.nudge(), Then::Leave);
-        assert_eq!(word.run(), Run::Go);
-        assert_eq!(word.park_again(number), Park::Parked);
-        assert!(word.claim(number));
-        assert_eq!(word.nudge(), Then::Leave, "a claimed wait is not nudged");
-        assert_eq!(word.ready(), Then::Queue);
-    }
-
-    #[test]
-    fn a_commit_that_refuses_resumes_the_owner_unless_somebody_was_faster() {
+    fn a_commit_that_refuses_resumes_the_owner() {
         let (word, number) = waiting();
         assert_eq!(word.call_off(number), CallOff::Resume);
-        assert_eq!(word.woke(number), Woke::Look);
+        assert_eq!(word.end_wait(number), Woke::Refused);
+        assert!(!word.claim(number), "the wait is over");
+        assert_ne!(word.begin_wait(), number);
+    }
+
+    /// Fails if a G that is held when its commit is refused is lost.
+    #[test]
+    fn a_refused_commit_that_meets_a_hold_leaves_the_owner_to_the_holder() {
         let (word, number) = waiting();
-        assert_eq!(word.nudge(), Then::Queue);
+        assert_eq!(word.hold(), Some(Status::Waiting));
         assert_eq!(word.call_off(number), CallOff::Gone);
+        assert_eq!(word.unhold(), Then::Queue);
+        assert_eq!(word.run(), Run::Go);
+        assert_eq!(word.end_wait(number), Woke::Refused);
     }
 
     /// Fails if a held G is queued twice or never.
     #[test]
     fn whoever_ends_a_hold_queues_what_was_readied_meanwhile() {
-        for nudged in [false, true] {
-            let (word, number) = waiting();
-            assert!(word.hold());
-            assert!(!word.hold(), "one holder at a time");
-            if nudged {
-                assert_eq!(word.nudge(), Then::Leave);
-            } else {
-                assert!(word.claim(number));
-                assert_eq!(word.ready(), Then::Leave);
-            }
-            assert_eq!(word.status(), Status::Waiting);
-            assert_eq!(word.unhold(), Then::Queue);
-            assert_eq!(word.run(), Run::Go);
-            assert_eq!(word.woke(number), if nudged { Woke::Look } else { Woke::Readied });
-        }
+        let (word, number) = waiting();
+        assert_eq!(word.hold(), Some(Status::Waiting));
+        assert_eq!(word.hold(), None, "one holder at a time");
+        assert!(word.claim(number));
+        assert_eq!(word.ready(), Then::Leave);
+        assert_eq!(word.load(Acquire).status(), Status::Waiting);
+        assert_eq!(word.unhold(), Then::Queue);
+        assert_eq!(word.run(), Run::Go);
+        assert_eq!(word.end_wait(number), Woke::Readied);
     }
 
     #[test]
     fn a_held_runnable_g_is_left_by_the_m_that_takes_it() {
         let word = StatusWord::new(Status::Idle);
         word.spawn();
-        assert!(word.hold());
+        assert_eq!(word.hold(), Some(Status::Runnable));
         assert_eq!(word.run(), Run::Held);
         assert_eq!(word.unhold(), Then::Queue);
         assert_eq!(word.run(), Run::Go);
-        assert!(!word.hold(), "a running G is not held");
+        assert_eq!(word.hold(), None, "a running G is not held");
     }
 
     #[test]
     fn a_hold_that_nothing_met_leaves_no_trace() {
         let (word, number) = waiting();
-        assert!(word.hold());
+        assert_eq!(word.hold(), Some(Status::Waiting));
         assert_eq!(word.unhold(), Then::Leave);
         assert!(word.claim(number));
         assert_eq!(word.ready(), Then::Queue);
@@ -516,15 +444,5 @@ mod tests {
         word.park(fresh);
         assert!(!word.claim(old));
         assert!(word.claim(fresh));
-    }
-
-    #[test]
-    fn an_owner_may_claim_its_own_wait() {
-        let (word, number) = waiting();
-        assert_eq!(word.nudge(), Then::Queue);
-        assert_eq!(word.run(), Run::Go);
-        assert!(word.claim(number));
-        word.settle(number);
-        assert_ne!(word.begin_wait(), number);
     }
 }

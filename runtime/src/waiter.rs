@@ -54,6 +54,15 @@ pub(crate) enum Waiter<H: Host> {
     Thread(Arc<Parker<H>>, WaitNumber),
 }
 
+impl<H: Host> Clone for Waiter<H> {
+    fn clone(&self) -> Self {
+        match self {
+            Waiter::G(g, number) => Waiter::G(*g, *number),
+            Waiter::Thread(parker, number) => Waiter::Thread(Arc::clone(parker), *number),
+        }
+    }
+}
+
 impl<H: Host> Waiter<H> {
     /// True for the one who wins the right, and the duty, to call `ready`.
     #[must_use]
@@ -128,7 +137,7 @@ impl<H: Host> Wait<H> {
                     Commit::Park => parker.note.sleep(),
                     Commit::Refuse => {}
                 }
-                parker.word.woke(number)
+                parker.word.end_wait(number)
             }
         }
     }
@@ -137,9 +146,8 @@ impl<H: Host> Wait<H> {
     pub(crate) fn abandon(self) {
         match self {
             Wait::G(window, number) => {
-                let won = window.g().word.claim(number);
-                debug_assert!(won, "abandon: somebody knew the wait");
-                window.g().word.settle(number);
+                let woke = window.g().word.end_wait(number);
+                debug_assert_eq!(woke, Woke::Refused, "abandon: somebody knew the wait");
             }
             Wait::Thread(..) => {}
         }

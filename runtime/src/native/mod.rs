@@ -8,16 +8,16 @@ mod current;
 mod hook;
 mod thread;
 
+#[cfg(not(any(feature = "generator", not(target_arch = "x86_64"))))]
+mod stack;
 #[cfg(any(feature = "generator", not(target_arch = "x86_64")))]
 #[path = "generator.rs"]
 mod switch;
 #[cfg(not(any(feature = "generator", not(target_arch = "x86_64"))))]
-mod stack;
-#[cfg(not(any(feature = "generator", not(target_arch = "x86_64"))))]
 mod switch;
 
 use crate::g::{self, GRef};
-use crate::host::{Broken, Host, PollWait, Sleep, Stack};
+use crate::host::{Broken, Host, PollWait, Stack};
 use crate::m::{M, Window};
 use crate::prim::AtomicU32;
 use crate::sched::park::Yield;
@@ -31,10 +31,10 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
 use switch::{Coro, End, Home};
 
-#[cfg(any(feature = "generator", not(target_arch = "x86_64")))]
-pub(crate) use switch::{MAX_STACK, MIN_STACK, StackPool};
 #[cfg(not(any(feature = "generator", not(target_arch = "x86_64"))))]
 pub(crate) use stack::{MAX_STACK, MIN_STACK, StackPool};
+#[cfg(any(feature = "generator", not(target_arch = "x86_64")))]
+pub(crate) use switch::{MAX_STACK, MIN_STACK, StackPool};
 
 /// Descriptors that one look at the poller reports at most.
 const EVENTS: usize = 128;
@@ -91,9 +91,8 @@ impl Host for Native {
         let _ended = thread.join();
     }
 
-    fn sleep((): &(), word: &AtomicU32, expected: u32, limit: Option<Duration>) -> Sleep {
+    fn sleep((): &(), word: &AtomicU32, expected: u32, limit: Option<Duration>) {
         thread::futex_wait(word, expected, limit);
-        Sleep::Slept
     }
 
     fn wake((): &(), word: &AtomicU32) {
@@ -198,6 +197,10 @@ impl Stack<Native> for NativeStack {
         }
         // SAFETY: `suspend` left a `Yield` there, on the stack that has just been saved, and does not touch it.
         unsafe { std::ptr::with_exposed_provenance::<Yield<Native>>(said).read() }
+    }
+
+    fn depth(&self) -> Option<usize> {
+        self.coro.depth()
     }
 }
 

@@ -147,6 +147,11 @@ impl Coro {
         answer
     }
 
+    /// Bytes of the stack in use while it is suspended.
+    pub(crate) fn depth(&self) -> Option<usize> {
+        (self.stack.top().addr()).checked_sub(self.sp.0.addr())
+    }
+
     /// Gives the stack back: the entry has returned, or never began.
     pub(crate) fn retire(self, pool: &StackPool) {
         let idle = self.sp.0.is_null() || self.sp == Coro::fresh(&self.stack);

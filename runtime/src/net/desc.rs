@@ -22,7 +22,7 @@
 use crate::g::{G, GRef};
 use crate::host::Host;
 use crate::prim::{
-    AcqRel, Acquire, AtomicPtr, AtomicU32, AtomicU64, Mutant, Relaxed, Release, mutated, order,
+    AcqRel, Acquire, AtomicPtr, AtomicU32, AtomicU64, Mutant, Relaxed, Release, mutated, order, unless,
 };
 use crate::runq::GList;
 use crate::sched::park::{Commit, WaitReason};
@@ -91,7 +91,7 @@ impl<H: Host> Side<H> {
         }
     }
 
-    fn wait(&self, wait: Wait<H>, reason: WaitReason) -> Waited {
+    fn wait(&self, wait: Wait<H>, reason: WaitReason, changed: impl FnOnce() -> bool) -> Waited {
         let Wait::G(window, number) = &wait else { unreachable!("wait: called on a plain thread") };
         let (g, number) = (window.g(), *number);
         // O1
@@ -111,13 +111,18 @@ impl<H: Host> Side<H> {
                 Err(now) => seen = now,
             }
         }
+        // After the announcement: a change before it is seen here, one after it finds the announcement.
+        if changed() {
+            let _seen = self.slot.swap(Slot::NIL.to_bits(), AcqRel);
+            wait.abandon();
+            return Waited::Look;
+        }
         // O2. Relaxed: O3's exchange publishes all three.
         let ticket = (self.ticket.load(Relaxed) + 1) & Ticket::MAX;
         self.ticket.store(ticket, Relaxed);
         self.owner.store(g.to_raw(), Relaxed);
         self.number.store(number.to_bits(), Relaxed);
-        let woke = wait.park(reason, || self.commit(Ticket::new(ticket)));
-        debug_assert_ne!(woke, Woke::Pending);
+        let (Woke::Readied | Woke::Refused) = wait.park(reason, || self.commit(Ticket::new(ticket)));
         // AcqRel: see what the one who woke us wrote.
         match Slot::from_bits(self.slot.swap(Slot::NIL.to_bits(), AcqRel)).settle() {
             Settle::Ready => Waited::Ready,
@@ -149,6 +154,10 @@ impl<H: Host> Side<H> {
         let mut seen = Slot::from_bits(self.slot.load(order(Mutant::PollUnblockRelaxed, Acquire)));
         loop {
             let (next, wake) = match seen.unblock(cause) {
+                Unblock::Store(next) if next == seen && mutated(Mutant::PollLookSparesTheExchange) => {
+                    return None;
+                }
+                // Also where the value stays: what the caller wrote before is then seen by the owner's exchange.
                 Unblock::Store(next) => (next, false),
                 Unblock::Wake(next, _) => (next, true),
             };
@@ -157,6 +166,7 @@ impl<H: Host> Side<H> {
             let number = WaitNumber::from_bits(self.number.load(Relaxed));
             match self.exchange(seen, next) {
                 Ok(()) if wake => {
+                    assert!(!owner.is_null(), "unblock: a ticket without an owner");
                     // SAFETY: `owner` was stored by the goroutine whose ticket we have just taken out. It belongs
                     // to this poller's runtime, whose pool lives while its M runs this.
                     let g = unsafe { GRef::from_raw(owner) };
@@ -197,29 +207,47 @@ impl<H: Host> PollDesc<H> {
     /// Whether a short read means that nothing is left: nothing was seen that would not be reported again.
     pub(crate) fn may_trust_a_short_read(&self) -> bool {
         // Acquire: an event is in `seen` before it is in the slot.
-        self.seen.load(Acquire) == 0
+        self.seen.load(Acquire) == 0 || mutated(Mutant::SocketTrustsAfterHup)
     }
 
     /// Parks the calling goroutine, the holder of this direction's turn, until an event comes.
     pub(crate) fn wait(&self, wait: Wait<H>, direction: Direction) -> Waited {
+        self.wait_unless(wait, direction, || false)
+    }
+
+    /// As `wait`; does not park when `changed` says so once the wait is announced.
+    pub(crate) fn wait_unless(
+        &self,
+        wait: Wait<H>,
+        direction: Direction,
+        changed: impl FnOnce() -> bool,
+    ) -> Waited {
         let reason = match direction {
             Direction::Read => WaitReason::IoRead,
             Direction::Write => WaitReason::IoWrite,
         };
-        self.side(direction).wait(wait, reason)
+        self.side(direction).wait(wait, reason, changed)
     }
 
     /// An event: wakes who waits for it.
     pub(crate) fn unblock(&self, readiness: Readiness, found: &mut GList<H>) {
+        unless(Mutant::PollSeenLate, || self.see(readiness));
+        for (wakes, side) in [(readiness.wakes_reader(), &self.read), (readiness.wakes_writer(), &self.write)]
+        {
+            if wakes && let Some(g) = side.unblock(Cause::Ready) {
+                found.push(g);
+            }
+        }
+        if mutated(Mutant::PollSeenLate) {
+            self.see(readiness);
+        }
+    }
+
+    fn see(&self, readiness: Readiness) {
         let sticky = readiness.sticky();
         if sticky != Readiness::EMPTY {
             // Release: before the slot's exchange, so that an owner woken by this event sees it.
             self.seen.fetch_or(u32::from(sticky.to_bits()), Release);
-        }
-        for (wakes, side) in [(readiness.wakes_reader(), &self.read), (readiness.wakes_writer(), &self.write)] {
-            if wakes && let Some(g) = side.unblock(Cause::Ready) {
-                found.push(g);
-            }
         }
     }
 

@@ -31,7 +31,7 @@
 //! ```
 
 pub(crate) mod desc;
-mod socket;
+pub(crate) mod socket;
 mod sys;
 mod tcp;
 pub(crate) mod turn;

@@ -13,7 +13,9 @@
 use crate::host::{Active, Host};
 use crate::net::desc::{Direction, PollDesc, Waited};
 use crate::net::turn::Turn;
-use crate::prim::{Acquire, Arc, AtomicBool, AtomicPtr, Mutex, Relaxed, Release, Weak};
+use crate::prim::{
+    Acquire, Arc, AtomicBool, AtomicPtr, Mutant, Mutex, Relaxed, Release, Weak, mutated, unless,
+};
 use crate::sched::Sched;
 use crate::waiter::Wait;
 use gmp_netpoll::Key;
@@ -148,15 +150,24 @@ impl<S: AsFd> Socket<S> {
         loop {
             match (sched, desc) {
                 (Some(_), Some(desc)) if wait_first && desc.may_trust_a_short_read() => {
+                    if mutated(Mutant::SocketDrainedClears) {
+                        desc.clear(direction);
+                    }
                     let (Waited::Ready | Waited::Look) = desc.wait(Wait::begin(), direction);
                 }
-                (Some(_), Some(desc)) => desc.clear(direction),
+                (Some(_), Some(desc)) => unless(Mutant::SocketClearsLate, || desc.clear(direction)),
                 (None, _) if wait_first => self.poll(direction)?,
                 _ => {}
             }
             wait_first = false;
             lane.drained.store(false, Relaxed);
-            match call() {
+            let called = call();
+            if mutated(Mutant::SocketClearsLate)
+                && let Some(desc) = desc
+            {
+                desc.clear(direction);
+            }
+            match called {
                 Ok(done) => {
                     if kind == ShortRead::Drained && short(&done) {
                         lane.drained.store(true, Relaxed);

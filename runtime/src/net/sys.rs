@@ -16,9 +16,7 @@ pub(super) fn accept(listener: BorrowedFd<'_>) -> io::Result<(OwnedFd, SocketAdd
     let mut len = size_of::<libc::sockaddr_storage>() as libc::socklen_t;
     let flags = libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
     // SAFETY: the storage is as long as `len` says, and both live through the call.
-    let fd = unsafe {
-        libc::accept4(listener.as_raw_fd(), storage.as_mut_ptr().cast(), &raw mut len, flags)
-    };
+    let fd = unsafe { libc::accept4(listener.as_raw_fd(), storage.as_mut_ptr().cast(), &raw mut len, flags) };
     let fd = check(fd)?;
     // SAFETY: the kernel has just made it, for us.
     let fd = unsafe { OwnedFd::from_raw_fd(fd) };

@@ -23,3 +23,21 @@ impl<H: Host> Sched<H> {
         false
     }
 }
+
+/// The other end: what a retaker does with a P that it has taken.
+#[cfg(gmp_loom)]
+impl<H: Host> Sched<H> {
+    /// Makes the P idle, and has somebody take it when there is work.
+    #[doc(alias = "handoffp")]
+    pub(crate) fn hand_off(&self, p: std::ptr::NonNull<crate::p::P>) {
+        // SAFETY: Ps live as long as their scheduler.
+        let there = unsafe { p.as_ref() };
+        there.owner.touch();
+        there.handoff.give_up();
+        let mut central = self.central.lock();
+        central.idle_ps.push(p);
+        let wake = if central.runq.is_empty() { None } else { self.wakep(&mut central) };
+        drop(central);
+        self.start_woken(wake);
+    }
+}

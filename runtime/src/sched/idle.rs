@@ -99,8 +99,8 @@ impl<H: Host> Sched<H> {
             central.idle_ps.extend(p);
             return Ok(());
         }
-        let id = central.ms.len() as u32;
-        let m = Box::new(M::new(id, self));
+        let m = Box::new(M::new(central.ms.len() as u32, self));
+        let name = format!("{}{}", self.config.thread_name, m.id);
         m.give(p);
         let raw = Handed(NonNull::from(&*m));
         let there = raw.0;
@@ -109,7 +109,6 @@ impl<H: Host> Sched<H> {
         central.alive += 2;
         drop(central);
 
-        let name = format!("{}{id}", self.config.thread_name);
         let started = self.host.start(&name, move || {
             let raw = raw;
             // SAFETY: Ms live as long as their scheduler, which `this` holds.

@@ -3,7 +3,7 @@
 use crate::g::{self, Birth, GPool, GRef};
 use crate::host::Host;
 use crate::prim::{Arc, Relaxed};
-use crate::sched::{Sched, Stage};
+use crate::sched::Sched;
 
 impl<H: Host> Sched<H> {
     /// Makes a goroutine of `f` and queues it. When the runtime ends already, `f` is dropped here, and whoever
@@ -21,17 +21,10 @@ impl<H: Host> Sched<H> {
         unsafe { g.task.load(f) };
         g.word.spawn();
         self.one_more();
-        let mut central = self.central.lock();
-        if central.stage == Stage::Stopping {
-            drop(central);
+        if !self.submit_new(g) {
             self.one_less();
             g::abandon(g);
-            return g;
         }
-        central.runq.push(g);
-        let wake = self.wakep(&mut central);
-        drop(central);
-        self.start_woken(wake);
         g
     }
 

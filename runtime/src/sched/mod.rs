@@ -10,6 +10,7 @@
 //! | `poll` | the poller: who waits in it, breaking the wait | `netpoll`, `netpollBreak` |
 //! | `timers` | who sleeps until when | `runtime/time.go` |
 //! | `blocking` | coming back without a P | `exitsyscall0` |
+//! | `dump` | what all goroutines are doing | `traceback`, `_Gscan` |
 //! | `stop` | the end of a runtime | – |
 //!
 //! **Lock order**, outermost first: a socket's turn or registration · a joiner · `central` · the timers, the
@@ -21,6 +22,7 @@
 //! critical section (`idle`, `wake`).
 
 mod blocking;
+mod dump;
 mod idle;
 mod inject;
 pub(crate) mod park;

@@ -41,6 +41,22 @@ pub(crate) enum WaitReason {
     Model,
 }
 
+impl WaitReason {
+    /// For dumps.
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            WaitReason::None => "running",
+            WaitReason::Join => "join",
+            WaitReason::Sleep => "sleep",
+            WaitReason::IoRead => "IO wait, read",
+            WaitReason::IoWrite => "IO wait, write",
+            WaitReason::IoTurn => "IO wait, turn",
+            #[cfg(gmp_loom)]
+            WaitReason::Model => "model",
+        }
+    }
+}
+
 /// The commit hook's answer.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub(crate) enum Commit {
@@ -103,7 +119,7 @@ pub(crate) fn gopark<H: Host>(
     g.reason.set(reason);
     let commit = ManuallyDrop::new(commit);
     window.suspend(Yield::Park(number, Hook::new(&commit)));
-    g.word.woke(number)
+    g.word.end_wait(number)
 }
 
 impl<H: Host> Sched<H> {

@@ -86,7 +86,8 @@ impl<H: Host> Sched<H> {
     }
 
     fn poll(&self, m: &M<H>, wait: PollWait, found: &mut GList<H>) -> Broken {
-        let polled = self.host.poll(&m.local, wait, |key, readiness| self.descs.unblock(key, readiness, found));
+        let polled =
+            self.host.poll(&m.local, wait, |key, readiness| self.descs.unblock(key, readiness, found));
         match polled {
             Ok(broken) => broken,
             // Not refused by a full machine, which has no say in a wait: the descriptor is gone or not ours.
@@ -151,7 +152,7 @@ impl<H: Host> PollTable<H> {
     }
 
     /// Wakes who waits for what has happened; those who become runnable go to `found`.
-    fn unblock(&self, key: Key, readiness: Readiness, found: &mut GList<H>) {
+    pub(crate) fn unblock(&self, key: Key, readiness: Readiness, found: &mut GList<H>) {
         let entries = self.0.lock();
         if let Some(entry) = entries.all.get(key.index as usize)
             && entry.generation == key.generation

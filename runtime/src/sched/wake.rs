@@ -16,10 +16,10 @@ use crate::g::GRef;
 use crate::host::Host;
 use crate::m::M;
 use crate::p::P;
-use crate::prim::{Mutant, mutated};
+use crate::prim::{Mutant, MutexGuard, mutated, unless};
 use crate::runq::GList;
 use crate::sched::poll::Poller;
-use crate::sched::{Central, Sched};
+use crate::sched::{Central, Sched, Stage};
 use crate::status::Then;
 use std::ptr::NonNull;
 
@@ -58,26 +58,36 @@ pub(crate) fn goready<H: Host>(g: GRef<H>) {
 }
 
 impl<H: Host> Sched<H> {
-    /// S1 to S5.
-    pub(crate) fn submit(&self, mut list: GList<H>) {
-        if list.is_empty() {
-            return;
+    /// S1 to S5, for goroutines that have run before.
+    pub(crate) fn submit(&self, list: GList<H>) {
+        if !list.is_empty() {
+            let central = self.central.lock();
+            self.queue(central, list);
         }
-        let mut central = self.central.lock();
-        let early = if mutated(Mutant::SubmitWakeFirst) {
-            let wake = self.wakep(&mut central);
+    }
+
+    /// S1 to S5, for a new goroutine. False: the runtime ends and takes no more.
+    #[must_use]
+    pub(crate) fn submit_new(&self, g: GRef<H>) -> bool {
+        let central = self.central.lock();
+        if central.stage == Stage::Stopping {
+            return false;
+        }
+        self.queue(central, GList::one(g));
+        true
+    }
+
+    fn queue<'a>(&'a self, mut central: MutexGuard<'a, Central<H>>, mut list: GList<H>) {
+        let mut wake = None;
+        if mutated(Mutant::SubmitWakeFirst) {
+            wake = self.wakep(&mut central);
             drop(central);
             central = self.central.lock();
-            wake
-        } else {
-            None
-        };
+        }
         central.runq.append(&mut list);
-        let wake = if mutated(Mutant::SubmitNoWake) || mutated(Mutant::SubmitWakeFirst) {
-            early
-        } else {
-            self.wakep(&mut central)
-        };
+        if !mutated(Mutant::SubmitNoWake) && !mutated(Mutant::SubmitWakeFirst) {
+            wake = self.wakep(&mut central);
+        }
         drop(central);
         self.start_woken(wake);
     }
@@ -90,10 +100,18 @@ impl<H: Host> Sched<H> {
             unsafe { m.as_ref() }.give(Some(p));
             return Some(Wake::M(m));
         }
-        if let Poller::Blocked { .. } = central.poller {
-            central.idle_ps.push(p);
-            central.poller = Poller::Broken;
-            return Some(Wake::Poller);
+        match central.poller {
+            Poller::Blocked { .. } => {
+                central.idle_ps.push(p);
+                central.poller = Poller::Broken;
+                return Some(Wake::Poller);
+            }
+            // It is on its way, and takes the only P.
+            Poller::Broken if central.idle_ps.is_empty() => {
+                central.idle_ps.push(p);
+                return None;
+            }
+            Poller::Broken | Poller::Nobody => {}
         }
         if central.ms.len() < self.config.max_threads as usize {
             return Some(Wake::New(p));
@@ -109,7 +127,7 @@ impl<H: Host> Sched<H> {
             // SAFETY: Ms live as long as their scheduler; this one was taken out of the idle list.
             Some(Wake::M(m)) => unsafe { m.as_ref() }.note.wake(),
             Some(Wake::Poller) => {
-                crate::prim::unless(Mutant::SubmitNoBreak, || self.host.break_poll());
+                unless(Mutant::SubmitNoBreak, || self.host.break_poll());
             }
             Some(Wake::New(p)) => self.startm(p),
         }

@@ -1,0 +1,213 @@
+//! The one door to private parts, for the models. Present under the cfg `gmp_loom` only.
+//!
+//! Each type here is a thin cover of the shipped one of the same name.
+
+use crate::host::{Active, Host};
+use crate::m::{M, Window};
+use crate::net::desc::{Direction, PollDesc as Desc, Waited};
+use crate::net::socket::{ShortRead, Socket as Sock};
+use crate::net::turn::{Holder, Turn as Line};
+use crate::p::{Judged, P};
+use crate::prim::Arc;
+use crate::runq::GList;
+use crate::sched::Sched;
+use crate::sched::park::WaitReason;
+use crate::waiter::Wait;
+use gmp_netpoll::Readiness;
+use std::fs::File;
+use std::io;
+use std::ptr::NonNull;
+
+/// `note.rs`.
+pub struct Note(crate::note::Note<Active>);
+
+impl Default for Note {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Note {
+    /// Not woken.
+    pub fn new() -> Self {
+        Note(crate::note::Note::new())
+    }
+    /// Blocks the thread until the wake.
+    pub fn sleep(&self) {
+        self.0.sleep();
+    }
+    /// Ends the sleep.
+    pub fn wake(&self) {
+        self.0.wake();
+    }
+    /// Between two uses.
+    pub fn clear(&self) {
+        self.0.clear();
+    }
+}
+
+/// `net/desc.rs`, the reading side.
+pub struct PollDesc(Desc<Active>);
+
+impl Default for PollDesc {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl PollDesc {
+    /// No event.
+    pub fn new() -> Self {
+        PollDesc(Desc::new())
+    }
+    /// Parks the calling goroutine until an event, or a look; true for an event.
+    pub fn wait(&self) -> bool {
+        self.0.wait(Wait::begin(), Direction::Read) == Waited::Ready
+    }
+    /// As `wait`, for an owner that looks once more between its announcement and its park.
+    pub fn wait_unless(&self, closed: impl FnOnce() -> bool) -> bool {
+        self.0.wait_unless(Wait::begin(), Direction::Read, closed) == Waited::Ready
+    }
+    /// The poller's part, on a thread of the model's own.
+    pub fn event(&self, runtime: &Handle, readiness: Readiness) {
+        let mut found = GList::new();
+        self.0.unblock(readiness, &mut found);
+        runtime.0.submit(found);
+    }
+    /// What close does.
+    pub fn look(&self, runtime: &Handle) {
+        let mut found = GList::new();
+        self.0.look(&mut found);
+        runtime.0.submit(found);
+    }
+}
+
+/// `net/turn.rs`.
+pub struct Turn(Line<Active>);
+
+impl Default for Turn {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Turn {
+    /// Free.
+    pub fn new() -> Self {
+        Turn(Line::new())
+    }
+    /// Blocks the caller until it has the turn; dropping what it gives hands it on.
+    pub fn take(&self) -> impl Drop + '_ {
+        let holder: Holder<'_, Active> = self.0.take();
+        holder
+    }
+}
+
+/// `net/socket.rs`, over a kernel that the model plays.
+pub struct Socket(Sock<File>);
+
+impl Socket {
+    /// Watched from the first wait on.
+    ///
+    /// # Panics
+    /// If `/dev/null` can't be opened.
+    pub fn new() -> Self {
+        Socket(Sock::new(File::open("/dev/null").expect("a descriptor to stand for the socket")))
+    }
+    /// A stream's read of at most `len` bytes, by `call`.
+    ///
+    /// # Errors
+    /// Those of `call`, except `WouldBlock`.
+    pub fn read(&self, len: usize, mut call: impl FnMut() -> io::Result<usize>) -> io::Result<usize> {
+        self.0.run_read(ShortRead::Drained, len, |_| call())
+    }
+}
+
+impl Default for Socket {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// A runtime's scheduler, for what the model's own threads do to it.
+#[derive(Clone)]
+pub struct Handle(Arc<Sched<Active>>);
+
+impl Handle {
+    /// The scheduler of a runtime.
+    pub fn of(runtime: &crate::Runtime) -> Self {
+        Handle(runtime.sched())
+    }
+    /// Plays the kernel: an event of the one descriptor that is watched.
+    pub fn post(&self, readiness: Readiness) {
+        self.0.host.post(readiness);
+    }
+    /// Plays the kernel and the M that comes back from the poller: the event, if it is watched, is delivered by
+    /// the calling thread.
+    pub fn deliver(&self, readiness: Readiness) {
+        let mut found = GList::new();
+        for key in self.0.host.happen(readiness) {
+            self.0.descs.unblock(key, readiness, &mut found);
+        }
+        self.0.submit(found);
+    }
+    /// A look at the poller that does not wait, as a busy M takes it now and then. Called on a goroutine.
+    pub fn look_at_poller(&self) {
+        let m = NonNull::new(Active::current().cast_mut()).expect("look_at_poller: on a goroutine");
+        // SAFETY: the current M lives as long as its thread.
+        self.0.look_at_poller(unsafe { m.as_ref() });
+    }
+    /// Reads all goroutines, as `Runtime::dump`.
+    pub fn dump(&self) -> String {
+        self.0.dump()
+    }
+}
+
+/// An M and the P that it holds, for a thread that plays the retaker.
+pub struct Held {
+    sched: Arc<Sched<Active>>,
+    m: NonNull<M<Active>>,
+    p: NonNull<P>,
+    judged: Judged,
+}
+
+// SAFETY: Ms and Ps are Sync, and live as long as their scheduler.
+unsafe impl Send for Held {}
+
+impl Held {
+    /// The calling goroutine's.
+    ///
+    /// # Panics
+    /// On a plain thread.
+    pub fn current() -> Self {
+        let m = NonNull::new(Active::current().cast_mut()).expect("current: on a goroutine");
+        // SAFETY: the current M lives as long as its thread.
+        let there = unsafe { m.as_ref() };
+        let p = NonNull::from(there.p().expect("current: its M holds a P"));
+        let sched = there.sched().arc().expect("current: its runtime is alive");
+        // SAFETY: Ps live as long as their scheduler.
+        Held { sched, m, p, judged: unsafe { p.as_ref() }.handoff.judge() }
+    }
+
+    /// R1 to R3 of `m.rs`; true: the P was taken, and is idle now.
+    pub fn retake(self) -> bool {
+        // SAFETY: `sched` keeps both.
+        let (m, p) = unsafe { (self.m.as_ref(), self.p.as_ref()) };
+        let taken = p.handoff.retake(self.judged, || m.is_inside());
+        if taken {
+            self.sched.hand_off(self.p);
+        }
+        taken
+    }
+}
+
+/// A runtime call that only enters and leaves. Called on a goroutine.
+pub fn touch_window() {
+    drop(Window::<Active>::enter().expect("touch_window: on a goroutine"));
+}
+
+/// A wait of the calling goroutine that nothing ends but the end of its runtime.
+pub fn park_for_ever() {
+    let wait = Wait::<Active>::begin();
+    let _never = wait.park(WaitReason::Model, || crate::sched::park::Commit::Park);
+}

@@ -1,0 +1,493 @@
+//! The host of the models: loom's threads under the shipped scheduler. Present under the cfg `gmp_loom` only.
+//!
+//! Everything above the line is the code that ships; goroutines run on real stacks, switched by the real
+//! assembly, inside loom's threads. Only the world is played:
+//!
+//! * a thread is a loom thread; the M of a thread is a `loom::thread_local!`, set when the M starts;
+//! * a note's bed is a mutex and a condition variable; a timed sleep lasts until it is ended;
+//! * the poller is a list of posted events and one break, which whoever looks first takes, as in the kernel. A
+//!   wait of less than [`LONG`] is over at once, and the clock has then moved on by it; a longer one lasts until
+//!   something is posted. So a break that is missing is a deadlock.
+//!
+//! A panic in a goroutine is a failed model: loom reports a deadlock, or two accesses that nothing orders, by a
+//! panic wherever it finds them. It is carried to the M and goes on there.
+//!
+//! What no model sees: real thread-locals (all Ms share one OS thread), the panic count of a thread, time.
+//!
+//! # A model of your own
+//!
+//! ```ignore
+//! use gmp::model::Model;
+//!
+//! #[test]
+//! fn both_goroutines_are_joined() {
+//!     Model::new().check("both_goroutines_are_joined", || {
+//!         // SAFETY: the goroutines keep nothing of a thread.
+//!         let runtime = unsafe { gmp::Runtime::builder().procs(1).max_threads(1).build().unwrap() };
+//!         let one = runtime.go(|| 1);
+//!         assert_eq!(runtime.run(|| gmp::go(|| 2).join().unwrap()), 2);
+//!         assert_eq!(one.join().unwrap(), 1);
+//!         loom::stop_exploring();
+//!     });
+//! }
+//! ```
+//! Run it with `cargo loom`; `tests/loom_user.rs` is the whole file. loom has five threads: the model's own, and up
+//! to four more for Ms and for those that the model starts.
+
+use crate::g::{self, GRef};
+use crate::host::{Broken, Host, PollWait, Stack};
+use crate::m::{M, Window};
+use crate::prim::AtomicU32;
+use crate::sched::park::{Commit, WaitReason, Yield};
+use crate::status::Woke;
+use crate::waiter;
+use gmp_netpoll::{Key, Readiness};
+use gmp_timers::Nanos;
+use loom::sync::{Condvar, Mutex};
+use std::any::Any;
+use std::cell::Cell;
+use std::io;
+use std::mem::ManuallyDrop;
+use std::os::fd::RawFd;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::{Once, OnceLock};
+use std::time::{Duration, Instant};
+use switch::{Coro, End, Home};
+
+pub use crate::prim::Mutant;
+pub(crate) use stack::{MAX_STACK, MIN_STACK};
+
+#[path = "native/stack.rs"]
+mod stack;
+#[path = "native/switch.rs"]
+mod switch;
+
+/// From this length on a timed wait in the poller lasts until it is ended.
+pub const LONG: Duration = Duration::from_secs(1000);
+
+/// One model: how far loom explores it, and what is known of it afterwards.
+#[derive(Clone, Debug)]
+pub struct Model {
+    preemptions: Option<usize>,
+    max_branches: usize,
+}
+
+impl Default for Model {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Model {
+    /// Two preemptions; three when the environment has `GMP_LOOM_FULL`.
+    pub fn new() -> Self {
+        let preemptions = if std::env::var_os("GMP_LOOM_FULL").is_some() { 3 } else { 2 };
+        Model { preemptions: Some(preemptions), max_branches: 20_000 }
+    }
+
+    /// Explores all schedules with at most so many preemptions.
+    pub fn preemptions(mut self, bound: usize) -> Self {
+        self.preemptions = Some(bound);
+        self
+    }
+
+    /// Explores all schedules.
+    pub fn unbounded(mut self) -> Self {
+        self.preemptions = None;
+        self
+    }
+
+    /// Runs `f` in every schedule within the bounds, prints how many there were, and returns that.
+    ///
+    /// # Panics
+    /// In the first schedule in which `f`, or anything that it started, panics, blocks for ever, or makes two
+    /// accesses that nothing orders. The events of that schedule are printed before.
+    pub fn check(&self, name: &str, f: impl Fn() + Send + Sync + 'static) -> usize {
+        static HOOK: Once = Once::new();
+        HOOK.call_once(|| {
+            let previous = std::panic::take_hook();
+            std::panic::set_hook(Box::new(move |info| {
+                schedule::print();
+                previous(info);
+            }));
+        });
+        let start = Instant::now();
+        let mut builder = loom::model::Builder::new();
+        builder.preemption_bound = self.preemptions;
+        builder.max_branches = self.max_branches;
+        // Either would end the search early and call it a success.
+        builder.max_duration = None;
+        builder.max_permutations = None;
+        schedule::reset();
+        builder.check(move || {
+            schedule::begin();
+            f();
+        });
+        let executions = schedule::reset();
+        let bound = self.preemptions.map_or("unbounded".to_owned(), |bound| format!("bound {bound}"));
+        println!("model {name}: {executions} executions, {bound}, {:.2} s", start.elapsed().as_secs_f64());
+        executions
+    }
+}
+
+/// What happened in the execution that loom runs now, for the report of the one that fails. All threads of a
+/// model share one OS thread, so it lies in a thread-local of std's.
+mod schedule {
+    use crate::host::Host;
+    use std::cell::RefCell;
+    use std::fmt::Write;
+    use std::ptr::NonNull;
+
+    #[derive(Default)]
+    struct Log {
+        execution: usize,
+        events: String,
+    }
+
+    thread_local! {
+        static LOG: RefCell<Log> = RefCell::default();
+    }
+
+    /// Between two models. How many executions there were.
+    pub(super) fn reset() -> usize {
+        LOG.take().execution
+    }
+
+    pub(super) fn begin() {
+        LOG.with_borrow_mut(|log| {
+            log.execution += 1;
+            log.events.clear();
+        });
+    }
+
+    pub(super) fn add(what: std::fmt::Arguments<'_>) {
+        let m = NonNull::new(super::ModelHost::current().cast_mut());
+        LOG.with_borrow_mut(|log| {
+            let _infallible = match m {
+                // SAFETY: the current M lives as long as its thread.
+                Some(m) => writeln!(log.events, "  M{}: {what}", unsafe { m.as_ref() }.id),
+                None => writeln!(log.events, "  {:?}: {what}", loom::thread::current().id()),
+            };
+        });
+    }
+
+    pub(super) fn print() {
+        let log = LOG.take();
+        if !log.events.is_empty() {
+            eprintln!("the schedule of execution {}:\n{}", log.execution, log.events);
+        }
+    }
+}
+
+/// A goroutine or thread in one of its waits, as [`park`] hands it out.
+#[derive(Clone)]
+pub struct Waiter(waiter::Waiter<ModelHost>);
+
+impl Waiter {
+    /// True for the one who wins the right, and the duty, to call [`ready`](Self::ready). False, and without any
+    /// effect, when another was first or the wait is over.
+    #[must_use]
+    pub fn claim(&self) -> bool {
+        self.0.claim()
+    }
+
+    /// Lets the owner go on. Only after a won claim.
+    pub fn ready(self) {
+        self.0.ready();
+    }
+
+    /// Claims and readies; false when another was first.
+    pub fn wake(self) -> bool {
+        self.0.wake()
+    }
+}
+
+/// How [`park`] ended.
+#[derive(Copy, Clone, Debug, Eq, PartialEq)]
+pub enum Parked {
+    /// Somebody has claimed the wait and readied it.
+    Readied,
+    /// `publish` refused, and nobody knew of the wait.
+    Refused,
+}
+
+/// Parks the calling goroutine, or thread, as every blocking operation of gmp does: `publish` puts the [`Waiter`]
+/// where others find it, most often by unlocking a queue; it runs on the M, when the caller's context is saved.
+/// With `false` it calls the park off.
+pub fn park(publish: impl FnOnce(Waiter) -> bool) -> Parked {
+    let wait = waiter::Wait::<ModelHost>::begin();
+    let waiter = Waiter(wait.waiter());
+    let commit = || if publish(waiter) { Commit::Park } else { Commit::Refuse };
+    match wait.park(WaitReason::Model, commit) {
+        Woke::Readied => Parked::Readied,
+        Woke::Refused => Parked::Refused,
+    }
+}
+
+/// Adds a line to the schedule that is printed when this execution fails.
+pub fn note(what: &str) {
+    schedule::add(format_args!("{what}"));
+}
+
+#[derive(Debug, Default)]
+struct World {
+    broken: bool,
+    /// The descriptors that the poller watches; a model has one at most.
+    watched: Vec<Key>,
+    /// All that was ever posted for it.
+    level: Readiness,
+    events: Vec<(Key, Readiness)>,
+    now: Nanos,
+}
+
+/// The world of one runtime in a model.
+#[derive(Debug)]
+pub struct ModelHost {
+    world: Mutex<World>,
+    happened: Condvar,
+}
+
+/// Where the sleeper of a note lies.
+#[derive(Debug)]
+pub struct Bed {
+    lock: Mutex<()>,
+    woken: Condvar,
+}
+
+impl Default for Bed {
+    fn default() -> Self {
+        Bed { lock: Mutex::new(()), woken: Condvar::new() }
+    }
+}
+
+/// What an M keeps.
+pub struct Local {
+    home: Home,
+    panic: Cell<Option<Box<dyn Any + Send>>>,
+}
+
+impl Default for Local {
+    fn default() -> Self {
+        Local { home: Home::new(), panic: Cell::new(None) }
+    }
+}
+
+loom::thread_local! {
+    static CURRENT: Cell<*const ()> = Cell::new(std::ptr::null());
+}
+
+/// Stacks outlive the executions, so that each execution finds the ones of the last.
+fn stacks() -> &'static stack::StackPool {
+    static STACKS: OnceLock<stack::StackPool> = OnceLock::new();
+    STACKS.get_or_init(|| stack::StackPool::new(None))
+}
+
+impl ModelHost {
+    pub(crate) fn new() -> io::Result<Self> {
+        Ok(ModelHost { world: Mutex::new(World::default()), happened: Condvar::new() })
+    }
+
+    fn world(&self) -> loom::sync::MutexGuard<'_, World> {
+        self.world.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+
+    /// Plays the kernel: something has happened to the descriptor. Gives the keys under which it is watched.
+    pub(crate) fn happen(&self, readiness: Readiness) -> Vec<Key> {
+        schedule::add(format_args!("the kernel has {readiness:?}"));
+        let mut world = self.world();
+        world.level |= readiness;
+        world.watched.clone()
+    }
+
+    /// The same, for the poller to find.
+    pub(crate) fn post(&self, readiness: Readiness) {
+        schedule::add(format_args!("the kernel posts {readiness:?}"));
+        let mut world = self.world();
+        world.level |= readiness;
+        let posted: Vec<_> = world.watched.iter().map(|&key| (key, readiness)).collect();
+        world.events.extend(posted);
+        self.happened.notify_all();
+    }
+}
+
+impl Host for ModelHost {
+    type Stack = ModelStack;
+    type Bed = Bed;
+    type Local = Local;
+    type Thread = loom::thread::JoinHandle<()>;
+
+    fn now(&self) -> Nanos {
+        self.world().now
+    }
+
+    fn nanos(&self, _at: Instant) -> Nanos {
+        panic!("nanos: a model has no wall clock; use durations")
+    }
+
+    fn start(&self, name: &str, body: impl FnOnce() + Send + 'static) -> io::Result<Self::Thread> {
+        schedule::add(format_args!("starts {name}"));
+        Ok(loom::thread::spawn(body))
+    }
+
+    fn join(thread: Self::Thread) {
+        if let Err(payload) = thread.join() {
+            resume_unwind(payload);
+        }
+    }
+
+    fn sleep(bed: &Bed, word: &AtomicU32, expected: u32, _limit: Option<Duration>) {
+        let mut guard = bed.lock.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        while word.load(crate::prim::Acquire) == expected {
+            schedule::add(format_args!("sleeps on a note"));
+            guard = bed.woken.wait(guard).unwrap_or_else(std::sync::PoisonError::into_inner);
+        }
+    }
+
+    fn wake(bed: &Bed, _word: &AtomicU32) {
+        schedule::add(format_args!("wakes whoever sleeps on a note"));
+        let _held = bed.lock.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        bed.woken.notify_all();
+    }
+
+    fn current() -> *const M<Self> {
+        CURRENT.try_with(Cell::get).map_or(std::ptr::null(), <*const ()>::cast)
+    }
+
+    fn set_current(m: *const M<Self>) {
+        CURRENT.with(|current| current.set(m.cast()));
+    }
+
+    fn catch(f: impl FnOnce()) -> std::thread::Result<()> {
+        let Err(payload) = catch_unwind(AssertUnwindSafe(f)) else { return Ok(()) };
+        // SAFETY: the current M lives as long as its thread.
+        match unsafe { Self::current().as_ref() } {
+            None => resume_unwind(payload),
+            Some(m) => {
+                m.local.panic.set(Some(payload));
+                // SAFETY: a goroutine calls this on its own stack, and is never resumed.
+                unsafe { switch::suspend(&raw const m.local.home, PANIC) };
+                unreachable!("catch: a goroutine whose model has failed was resumed")
+            }
+        }
+    }
+
+    fn fatal(why: &str) -> ! {
+        panic!("fatal error: {why}")
+    }
+
+    fn poll(
+        &self,
+        _local: &Local,
+        wait: PollWait,
+        mut found: impl FnMut(Key, Readiness),
+    ) -> io::Result<Broken> {
+        let mut world = self.world();
+        let blocks = match wait {
+            PollWait::Never => false,
+            PollWait::For(limit) => limit >= LONG,
+            PollWait::Forever => true,
+        };
+        schedule::add(format_args!("looks at the poller, {wait:?}"));
+        while blocks && !world.broken && world.events.is_empty() {
+            world = self.happened.wait(world).unwrap_or_else(std::sync::PoisonError::into_inner);
+        }
+        if let PollWait::For(limit) = wait
+            && !blocks
+        {
+            world.now = world.now.saturating_add(limit);
+        }
+        let broken = std::mem::take(&mut world.broken);
+        let events = std::mem::take(&mut world.events);
+        drop(world);
+        schedule::add(format_args!("comes back from the poller: broken {broken}, events {events:?}"));
+        events.into_iter().for_each(|(key, readiness)| found(key, readiness));
+        Ok(if broken { Broken::Yes } else { Broken::No })
+    }
+
+    fn break_poll(&self) {
+        schedule::add(format_args!("breaks the poller's wait"));
+        self.world().broken = true;
+        self.happened.notify_all();
+    }
+
+    fn watch(&self, _fd: RawFd, key: Key) -> io::Result<()> {
+        let mut world = self.world();
+        world.watched.push(key);
+        // The kernel reports at once what is so already.
+        let level = world.level | Readiness::WRITABLE;
+        world.events.push((key, level));
+        self.happened.notify_all();
+        Ok(())
+    }
+
+    fn unwatch(&self, _fd: RawFd) -> io::Result<()> {
+        self.world().watched.clear();
+        Ok(())
+    }
+
+    fn new_stack(&self, size: usize, g: GRef<Self>) -> io::Result<ModelStack> {
+        Ok(ModelStack { coro: Coro::new(stacks(), size, entry)?, g, started: false })
+    }
+
+    fn retire(&self, stack: ModelStack) {
+        stack.coro.retire(stacks());
+    }
+
+    unsafe fn suspend(m: &M<Self>, what: Yield<Self>) {
+        let what = ManuallyDrop::new(what);
+        // SAFETY: as in the native host.
+        unsafe { switch::suspend(&raw const m.local.home, (&raw const what).expose_provenance()) };
+    }
+}
+
+/// The words that are no pointer to a `Yield`.
+const EXIT: usize = 0;
+const PANIC: usize = 1;
+
+/// A real stack.
+pub struct ModelStack {
+    coro: Coro,
+    g: GRef<ModelHost>,
+    started: bool,
+}
+
+// SAFETY: a suspended stack belongs to whoever holds this value.
+unsafe impl Send for ModelStack {}
+
+impl Stack<ModelHost> for ModelStack {
+    unsafe fn resume(&mut self, m: &M<ModelHost>) -> Yield<ModelHost> {
+        schedule::add(format_args!("resumes {:?}", self.g));
+        let word =
+            if std::mem::replace(&mut self.started, true) { 0 } else { self.g.to_raw().expose_provenance() };
+        // SAFETY: the caller won the right to run this goroutine, which has not ended, on `m`.
+        match unsafe { self.coro.resume(&m.local.home, word) } {
+            EXIT => {
+                schedule::add(format_args!("{:?} has ended", self.g));
+                Yield::Exit
+            }
+            PANIC => {
+                let payload = m.local.panic.take().expect("resume: a panic has a payload");
+                resume_unwind(payload)
+            }
+            said => {
+                schedule::add(format_args!("{:?} is saved", self.g));
+                // SAFETY: `suspend` left a `Yield` there, and does not touch it.
+                unsafe { std::ptr::with_exposed_provenance::<Yield<ModelHost>>(said).read() }
+            }
+        }
+    }
+
+    fn depth(&self) -> Option<usize> {
+        self.coro.depth()
+    }
+}
+
+unsafe extern "C" fn entry(word: usize) -> End {
+    // SAFETY: `resume` passed the goroutine, whose M holds it.
+    let g = unsafe { GRef::<ModelHost>::from_raw(std::ptr::with_exposed_provenance_mut(word)) };
+    g::root(g);
+    let window = Window::<ModelHost>::enter().expect("entry: a goroutine runs on an M");
+    let home = &raw const window.m().local.home;
+    std::mem::forget(window);
+    End { home, word: EXIT }
+}

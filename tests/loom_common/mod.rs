@@ -1,0 +1,71 @@
+//! Runs mutants: the same model in a child process, with one line of the shipped code switched off.
+
+use gmp::model::Mutant;
+use std::io::Read;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// A mutated model that is still running after this long has not been caught.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Asserts that loom fails the model `test` of this file for each mutant, and prints how.
+///
+/// Fails if a mutant's child passes all executions, or is not through in time: the model would not notice that
+/// line missing.
+pub fn assert_caught(pairs: &[(Mutant, &str)]) {
+    let survivors: Vec<String> =
+        pairs.iter().filter_map(|&(mutant, test)| caught(mutant, test).err()).collect();
+    assert!(survivors.is_empty(), "not caught:\n{}", survivors.join("\n"));
+}
+
+fn caught(mutant: Mutant, test: &str) -> Result<(), String> {
+    let start = Instant::now();
+    let mut child = Command::new(std::env::current_exe().expect("this test's own path"))
+        .args(["--exact", test, "--nocapture"])
+        .env("GMP_MUTANT", format!("{mutant:?}"))
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("start a child process");
+    let mut stderr = child.stderr.take().expect("the pipe that was asked for");
+    let reader = std::thread::spawn(move || {
+        let mut text = Vec::new();
+        let _read = stderr.read_to_end(&mut text);
+        String::from_utf8_lossy(&text).into_owned()
+    });
+    let status = loop {
+        if let Some(status) = child.try_wait().expect("wait for the child") {
+            break Some(status);
+        }
+        if start.elapsed() > PATIENCE {
+            child.kill().expect("end the child");
+            child.wait().expect("wait for the child");
+            break None;
+        }
+        std::thread::sleep(Duration::from_millis(2));
+    };
+    let text = reader.join().expect("read what the child said");
+    let took = start.elapsed().as_secs_f64();
+    match status {
+        None => Err(format!("{mutant:?}: {test} was not through after {took:.0} s")),
+        Some(status) if status.success() => Err(format!("{mutant:?}: {test} passes without it")),
+        Some(_) => match reason(&text) {
+            Some(why) => {
+                println!("mutant {mutant:?}: caught by {test} in {took:.2} s, {why}");
+                Ok(())
+            }
+            None => Err(format!("{mutant:?}: {test} failed without saying why:\n{text}")),
+        },
+    }
+}
+
+/// The line of a failure that says what loom, or an assertion, has found.
+fn reason(text: &str) -> Option<String> {
+    const SIGNS: [&str; 4] = ["deadlock", "Causality violation", "assertion", "panicked at"];
+    let sign = SIGNS.iter().find(|sign| text.contains(*sign))?;
+    if *sign != "panicked at" {
+        return Some((*sign).to_owned());
+    }
+    let mut lines = text.lines().skip_while(|line| !line.contains("panicked at"));
+    lines.nth(1).map(|line| format!("\"{line}\""))
+}

@@ -1,0 +1,108 @@
+//! pollDesc: an event and the goroutine that waits for it do not miss each other; nor do a close and it.
+#![cfg(gmp_loom)]
+
+mod loom_common;
+
+use gmp::internals::{Handle, PollDesc};
+use gmp::model::{Model, Mutant};
+use gmp_netpoll::Readiness;
+use std::sync::Arc;
+
+fn runtime() -> gmp::Runtime {
+    // SAFETY: the goroutines keep nothing of a thread.
+    unsafe { gmp::Runtime::builder().procs(1).max_threads(1).build() }.unwrap()
+}
+
+/// Fails by deadlock when the event is lost between the look at the slot and the park.
+#[test]
+fn an_event_ends_the_wait_whenever_it_comes() {
+    Model::new().check("event_vs_wait", || {
+        let runtime = runtime();
+        let desc = Arc::new(PollDesc::new());
+        let reader = runtime.go({
+            let desc = Arc::clone(&desc);
+            move || assert!(desc.wait())
+        });
+        desc.event(&Handle::of(&runtime), Readiness::READABLE);
+        reader.join().unwrap();
+        loom::stop_exploring();
+    });
+}
+
+/// Two waits on one slot, so that the second ticket stands where the first one stood.
+#[test]
+fn each_of_two_events_ends_one_wait() {
+    Model::new().check("two_events", || {
+        let runtime = runtime();
+        let (desc, handle) = (Arc::new(PollDesc::new()), Handle::of(&runtime));
+        let reader = runtime.go({
+            let desc = Arc::clone(&desc);
+            move || assert!(desc.wait())
+        });
+        desc.event(&handle, Readiness::READABLE);
+        reader.join().unwrap();
+        let next = runtime.go({
+            let desc = Arc::clone(&desc);
+            move || assert!(desc.wait())
+        });
+        desc.event(&handle, Readiness::READABLE);
+        next.join().unwrap();
+        loom::stop_exploring();
+    });
+}
+
+/// Two pollers with one event each, as the blocking M and one that looks may be: one wake, and a Ready that stays.
+#[test]
+fn two_events_at_once_wake_the_owner_once() {
+    Model::new().check("two_pollers", || {
+        let runtime = runtime();
+        let (desc, handle) = (Arc::new(PollDesc::new()), Handle::of(&runtime));
+        let reader = runtime.go({
+            let desc = Arc::clone(&desc);
+            move || assert!(desc.wait())
+        });
+        let other = loom::thread::spawn({
+            let (desc, handle) = (Arc::clone(&desc), handle.clone());
+            move || desc.event(&handle, Readiness::READABLE)
+        });
+        desc.event(&handle, Readiness::READABLE);
+        other.join().unwrap();
+        reader.join().unwrap();
+        loom::stop_exploring();
+    });
+}
+
+/// A close marks, then looks; the owner announces itself, then reads the mark. Fails by deadlock when the owner
+/// sleeps through it.
+#[test]
+fn a_close_wakes_the_owner_or_is_seen_before_it_parks() {
+    use loom::sync::atomic::{AtomicBool, Ordering};
+    Model::new().check("close_vs_wait", || {
+        let runtime = runtime();
+        let (desc, handle) = (Arc::new(PollDesc::new()), Handle::of(&runtime));
+        let closed = Arc::new(AtomicBool::new(false));
+        let reader = runtime.go({
+            let (desc, closed) = (Arc::clone(&desc), Arc::clone(&closed));
+            move || {
+                while !closed.load(Ordering::Relaxed) {
+                    // Without an event: each end of the wait is a look.
+                    assert!(!desc.wait_unless(|| closed.load(Ordering::Relaxed)));
+                }
+            }
+        });
+        closed.store(true, Ordering::Relaxed);
+        desc.look(&handle);
+        reader.join().unwrap();
+        loom::stop_exploring();
+    });
+}
+
+#[test]
+fn mutants() {
+    loom_common::assert_caught(&[
+        (Mutant::PollCommitIgnored, "an_event_ends_the_wait_whenever_it_comes"),
+        (Mutant::PollCommitRelaxed, "an_event_ends_the_wait_whenever_it_comes"),
+        (Mutant::PollUnblockRelaxed, "two_events_at_once_wake_the_owner_once"),
+        (Mutant::PollLookSparesTheExchange, "a_close_wakes_the_owner_or_is_seen_before_it_parks"),
+    ]);
+}

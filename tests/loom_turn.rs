@@ -1,0 +1,67 @@
+//! A socket's turn: one at a time, in order, and nobody who stands in line is forgotten.
+#![cfg(gmp_loom)]
+
+mod loom_common;
+
+use gmp::internals::Turn;
+use gmp::model::{Model, Mutant};
+use loom::cell::UnsafeCell;
+use std::sync::Arc;
+
+struct Shared {
+    turn: Turn,
+    count: UnsafeCell<u32>,
+}
+
+// SAFETY: the turn orders the accesses to `count`; loom checks that it does.
+unsafe impl Send for Shared {}
+// SAFETY: as above.
+unsafe impl Sync for Shared {}
+
+impl Shared {
+    fn new() -> Arc<Self> {
+        Arc::new(Shared { turn: Turn::new(), count: UnsafeCell::new(0) })
+    }
+    fn count(&self) {
+        let _turn = self.turn.take();
+        // SAFETY: in the turn.
+        self.count.with_mut(|count| unsafe { *count += 1 });
+    }
+}
+
+/// Fails by deadlock when a hand-over is lost, by a causality violation when two have the turn at once.
+#[test]
+fn threads_take_turns() {
+    Model::new().preemptions(4).check("turn_threads", || {
+        let shared = Shared::new();
+        let other = loom::thread::spawn({
+            let shared = Arc::clone(&shared);
+            move || shared.count()
+        });
+        shared.count();
+        other.join().unwrap();
+        // SAFETY: everybody has ended.
+        assert_eq!(shared.count.with(|count| unsafe { *count }), 2);
+    });
+}
+
+#[test]
+fn a_goroutine_and_a_thread_take_turns() {
+    Model::new().check("turn_mixed", || {
+        // SAFETY: the goroutines keep nothing of a thread.
+        let runtime = unsafe { gmp::Runtime::builder().procs(1).max_threads(1).build() }.unwrap();
+        let shared = Shared::new();
+        let goroutine = runtime.go({
+            let shared = Arc::clone(&shared);
+            move || shared.count()
+        });
+        shared.count();
+        goroutine.join().unwrap();
+        loom::stop_exploring();
+    });
+}
+
+#[test]
+fn mutants() {
+    loom_common::assert_caught(&[(Mutant::TurnNoHandOver, "threads_take_turns")]);
+}
