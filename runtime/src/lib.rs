@@ -55,6 +55,8 @@ compile_error!(
 );
 #[cfg(not(target_pointer_width = "64"))]
 compile_error!("gmp needs 64-bit pointers: a goroutine's stack is a range of a large address space.");
+#[cfg(all(feature = "loom-suite", not(gmp_loom)))]
+compile_error!("the cfg gmp_loom is missing: run `cargo loom` without a RUSTFLAGS in the environment.");
 #[cfg(all(feature = "generator", gmp_loom))]
 compile_error!("the model can't run on the `generator` backend: loom's own threads are generators.");
 
@@ -86,3 +88,8 @@ pub use goroutine::{
     Builder, Goroutine, GoroutineId, JoinError, JoinHandle, current, go, num_goroutines, procs, yield_now,
 };
 pub use runtime::{Report, Runtime, RuntimeBuilder, run};
+
+/// The README's program, compiled.
+#[cfg(doctest)]
+#[doc = include_str!("../../README.md")]
+struct Readme;

@@ -81,8 +81,10 @@ pub enum Mutant {
     /// An M enters the runtime without E2.
     HandoffNoLightBarrier,
     /// A retaker goes on without R2.
+    #[cfg(gmp_loom)]
     HandoffNoHeavyBarrier,
     /// A retaker takes the P although the M is inside.
+    #[cfg(gmp_loom)]
     HandoffBlind,
     /// An M that finds its P requested goes in without taking the request back.
     HandoffEnterBlind,
@@ -91,6 +93,7 @@ pub enum Mutant {
     /// An M leaves the runtime without Release.
     HandoffLeaveRelaxed,
     /// A retaker looks without Acquire whether the M is inside.
+    #[cfg(gmp_loom)]
     HandoffLookRelaxed,
     /// The waiter that was queued first in a turn is not handed it.
     TurnNoHandOver,

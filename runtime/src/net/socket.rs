@@ -54,7 +54,8 @@ impl Lane {
 
 /// A descriptor with what it takes to wait for it.
 pub(crate) struct Socket<S: AsFd> {
-    inner: S,
+    /// `None` only after `into_inner`.
+    inner: Option<S>,
     read: Lane,
     write: Lane,
     /// A list that only grows, one entry for each runtime, freed with the socket.
@@ -69,7 +70,7 @@ unsafe impl<S: AsFd + Sync> Sync for Socket<S> {}
 
 impl<S: AsFd + fmt::Debug> fmt::Debug for Socket<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.inner.fmt(f)
+        self.get().fmt(f)
     }
 }
 
@@ -77,7 +78,7 @@ impl<S: AsFd> Socket<S> {
     /// Takes a descriptor that is in non-blocking mode already.
     pub(crate) fn new(inner: S) -> Self {
         Socket {
-            inner,
+            inner: Some(inner),
             read: Lane::new(),
             write: Lane::new(),
             registrations: AtomicPtr::new(std::ptr::null_mut()),
@@ -86,25 +87,17 @@ impl<S: AsFd> Socket<S> {
     }
 
     pub(crate) fn get(&self) -> &S {
-        &self.inner
+        self.inner.as_ref().expect("get: a socket has its descriptor until into_inner")
     }
 
     fn fd(&self) -> RawFd {
-        self.inner.as_fd().as_raw_fd()
+        self.get().as_fd().as_raw_fd()
     }
 
     /// Gives the descriptor back, no longer watched by any poller.
-    pub(crate) fn into_inner(self) -> S {
+    pub(crate) fn into_inner(mut self) -> S {
         self.deregister();
-        let this = std::mem::ManuallyDrop::new(self);
-        let this: *const Self = &*this;
-        // SAFETY: `this` is never dropped, so each field is moved out of it once; the list is empty.
-        unsafe {
-            drop(std::ptr::read(&raw const (*this).read));
-            drop(std::ptr::read(&raw const (*this).write));
-            drop(std::ptr::read(&raw const (*this).registering));
-            std::ptr::read(&raw const (*this).inner)
-        }
+        self.inner.take().expect("into_inner: taken once")
     }
 
     /// Makes the system call `call` in the direction's turn, and waits as often as it would block.
@@ -113,7 +106,7 @@ impl<S: AsFd> Socket<S> {
         direction: Direction,
         mut call: impl FnMut(&S) -> io::Result<R>,
     ) -> io::Result<R> {
-        self.operate(direction, ShortRead::Unknown, || call(&self.inner), |_| false)
+        self.operate(direction, ShortRead::Unknown, || call(self.get()), |_| false)
     }
 
     /// As `run`, for a read into `len` bytes.
@@ -128,7 +121,7 @@ impl<S: AsFd> Socket<S> {
             return Ok(0);
         }
         // Zero is the end of the stream, and stays one.
-        self.operate(Direction::Read, kind, || call(&self.inner), |&got| got > 0 && got < len)
+        self.operate(Direction::Read, kind, || call(self.get()), |&got| got > 0 && got < len)
     }
 
     fn operate<R>(
@@ -280,7 +273,7 @@ impl<S: AsFd> Drop for Socket<S> {
 
 impl<S: AsFd> AsFd for Socket<S> {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.inner.as_fd()
+        self.get().as_fd()
     }
 }
 

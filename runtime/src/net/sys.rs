@@ -24,6 +24,13 @@ pub(super) fn accept(listener: BorrowedFd<'_>) -> io::Result<(OwnedFd, SocketAdd
     Ok((fd, to_addr(unsafe { storage.assume_init_ref() })?))
 }
 
+/// std listens with a queue of 128 connections, which a burst overflows: each connection that is dropped there
+/// tries again only after a second. The kernel cuts this down to `net.core.somaxconn`, as it does for Go.
+pub(super) fn lengthen_queue(listener: BorrowedFd<'_>) -> io::Result<()> {
+    // SAFETY: no pointers.
+    check(unsafe { libc::listen(listener.as_raw_fd(), libc::c_int::MAX) }).map(drop)
+}
+
 /// Begins to connect. The outcome comes as writability.
 pub(super) fn begin_connect(addr: &SocketAddr) -> io::Result<OwnedFd> {
     let family = match addr {

@@ -15,12 +15,14 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd, RawF
 pub struct TcpListener(Socket<net::TcpListener>);
 
 impl TcpListener {
-    /// Listens on the first of `addr`'s addresses that can be bound. Resolving a name blocks the thread.
+    /// Listens on the first of `addr`'s addresses that can be bound, with as long a queue of connections as the
+    /// system allows. Resolving a name blocks the thread.
     ///
     /// # Errors
     /// The last address's, when none can be bound.
     pub fn bind<A: ToSocketAddrs>(addr: A) -> io::Result<Self> {
         let listener = net::TcpListener::bind(addr)?;
+        sys::lengthen_queue(listener.as_fd())?;
         listener.set_nonblocking(true)?;
         Ok(TcpListener(Socket::new(listener)))
     }

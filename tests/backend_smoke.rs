@@ -1,0 +1,49 @@
+//! One program that goes through everything a stack has to bear, for whichever way of switching was built:
+//! `cargo test --features gmp/generator --test backend_smoke` runs it over the `generator` crate.
+#![cfg(not(gmp_loom))]
+
+use std::io::{Read, Write};
+use std::time::Duration;
+
+/// Deep frames, a sleep in the middle, values that must survive it.
+fn climb(depth: u32) -> f64 {
+    let here = f64::from(depth).sqrt();
+    if depth == 0 {
+        gmp::time::sleep(Duration::from_millis(1));
+        return 0.0;
+    }
+    climb(depth - 1) + here
+}
+
+#[test]
+fn goroutines_sleep_yield_panic_join_and_use_sockets() {
+    for procs in [1, 4] {
+        // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
+        let runtime = unsafe { gmp::Runtime::builder().procs(procs).build() }.unwrap();
+        runtime.run(|| {
+            let expected: f64 = (0..=40).map(|n| f64::from(n).sqrt()).sum();
+            let climbers: Vec<_> = (0..200).map(|_| gmp::go(|| climb(40))).collect();
+            let failing = gmp::go(|| {
+                gmp::yield_now();
+                std::panic::resume_unwind(Box::new("as asked"));
+            });
+            let listener = gmp::net::TcpListener::bind("127.0.0.1:0").unwrap();
+            let addr = listener.local_addr().unwrap();
+            let server = gmp::go(move || {
+                let (mut stream, _) = listener.accept().unwrap();
+                let mut text = String::new();
+                stream.read_to_string(&mut text).unwrap();
+                text
+            });
+            let mut stream = gmp::net::TcpStream::connect(addr).unwrap();
+            stream.write_all(b"through the poller").unwrap();
+            drop(stream);
+            assert_eq!(server.join().unwrap(), "through the poller");
+            assert_eq!(failing.join().unwrap_err().into_panic().downcast_ref(), Some(&"as asked"));
+            for climber in climbers {
+                assert!((climber.join().unwrap() - expected).abs() < 1e-9);
+            }
+        });
+        assert!(runtime.shutdown_timeout(Duration::from_secs(5)));
+    }
+}

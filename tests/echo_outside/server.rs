@@ -1,0 +1,232 @@
+//! The server example as a child process, and what can be seen of it from outside.
+
+use crate::clients::connect;
+use std::ffi::OsStr;
+use std::fs;
+use std::io::{BufRead, BufReader, ErrorKind, Read};
+use std::net::{SocketAddr, TcpStream};
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::Once;
+use std::sync::mpsc::{self, Receiver};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// What any one thing may take on the slowest machine. A test that hangs fails after it.
+pub const LIMIT: Duration = Duration::from_secs(30);
+/// Descriptors that the largest test needs, in this process and in the server.
+const DESCRIPTORS: u64 = 2048;
+
+/// An example of this package, built into the directory above the one of this test.
+pub fn example(name: &str) -> Command {
+    let test = std::env::current_exe().expect("a test knows its path");
+    let path: PathBuf =
+        test.parent().and_then(|deps| deps.parent()).expect("in deps/").join("examples").join(name);
+    assert!(
+        path.exists(),
+        "{} is not there: `cargo test` builds it, `cargo test --test echo_outside` alone does not; \
+         `cargo build --example {name}` does",
+        path.display()
+    );
+    Command::new(path)
+}
+
+/// Runs `command` to its end: its status, stdout and stderr.
+pub fn output(command: &mut Command) -> (Option<i32>, String, String) {
+    let name = command.get_program().to_owned();
+    let mut child = Guard(match command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn() {
+        Ok(child) => child,
+        Err(refused) if refused.kind() == ErrorKind::NotFound => panic!("{name:?} is needed for this test"),
+        Err(refused) => panic!("cannot start {name:?}: {refused}"),
+    });
+    let [out, err] = [whole(child.0.stdout.take()), whole(child.0.stderr.take())];
+    let status = child.wait();
+    let text = |of: Receiver<String>| of.recv_timeout(LIMIT).expect("a pipe ends with its process");
+    (status.code(), text(out), text(err))
+}
+
+fn whole(pipe: Option<impl Read + Send + 'static>) -> Receiver<String> {
+    let (text, texts) = mpsc::channel();
+    let mut pipe = pipe.expect("piped");
+    thread::spawn(move || {
+        let mut all = String::new();
+        let _nobody_waits = pipe.read_to_string(&mut all).map(|_| text.send(all));
+    });
+    texts
+}
+
+fn lines(pipe: Option<impl Read + Send + 'static>) -> Receiver<String> {
+    let (line, lines) = mpsc::channel();
+    let pipe = BufReader::new(pipe.expect("piped"));
+    thread::spawn(move || pipe.lines().map_while(Result::ok).try_for_each(|text| line.send(text)));
+    lines
+}
+
+/// A child process that does not outlive its test.
+struct Guard(Child);
+
+impl Guard {
+    fn wait(&mut self) -> ExitStatus {
+        let start = Instant::now();
+        loop {
+            match self.0.try_wait().expect("it is our child") {
+                Some(status) => return status,
+                None if start.elapsed() > LIMIT => panic!("process {} does not end", self.0.id()),
+                None => thread::sleep(Duration::from_millis(2)),
+            }
+        }
+    }
+}
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        let _it_has_ended_already = self.0.kill();
+        let _reaped = self.0.wait();
+    }
+}
+
+/// What the server says at its end.
+#[derive(Debug, PartialEq)]
+pub struct Totals {
+    pub connections: u64,
+    pub messages: u64,
+    pub bytes: u64,
+}
+
+/// What the kernel says about the server.
+#[derive(Copy, Clone, Debug)]
+pub struct Activity {
+    /// Hundredths of a second on a processor.
+    pub ticks: u64,
+    /// How often one of its threads went to sleep.
+    pub sleeps: u64,
+}
+
+/// The server, listening on a free port of its own.
+pub struct Server {
+    child: Guard,
+    addr: SocketAddr,
+    stdout: Receiver<String>,
+    stderr: Receiver<String>,
+}
+
+impl Server {
+    /// With this many Ps.
+    pub fn start(procs: usize) -> Self {
+        Self::start_with(procs, &[] as &[&str], None)
+    }
+
+    /// And with more arguments, and at most this many descriptors.
+    pub fn start_with(procs: usize, args: &[impl AsRef<OsStr>], descriptors: Option<u64>) -> Self {
+        allow_descriptors();
+        let mut command = example("echo_server");
+        command.args(["--listen", "127.0.0.1:0"]).args(args).env("GMPMAXPROCS", procs.to_string());
+        if let Some(most) = descriptors {
+            let limit = libc::rlimit { rlim_cur: most, rlim_max: most };
+            // SAFETY: between fork and exec the closure makes one system call, and reads errno if it failed.
+            unsafe {
+                command.pre_exec(move || match libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) {
+                    0 => Ok(()),
+                    _ => Err(std::io::Error::last_os_error()),
+                })
+            };
+        }
+        let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
+        let mut child = Guard(child.expect("the example starts"));
+        let (stdout, stderr) = (lines(child.0.stdout.take()), lines(child.0.stderr.take()));
+        let first = stdout.recv_timeout(LIMIT).expect("the server says where it listens");
+        let addr = first.split([' ', ',']).find_map(|word| word.parse().ok());
+        let addr = addr.unwrap_or_else(|| panic!("no address in {first:?}"));
+        Server { child, addr, stdout, stderr }
+    }
+
+    pub fn addr(&self) -> SocketAddr {
+        self.addr
+    }
+
+    pub fn connect(&self) -> TcpStream {
+        connect(self.addr)
+    }
+
+    /// The next line on its stderr.
+    pub fn complaint(&self) -> String {
+        self.stderr.recv_timeout(LIMIT).expect("the server says something on stderr")
+    }
+
+    fn proc(&self, file: &str) -> PathBuf {
+        PathBuf::from(format!("/proc/{}/{file}", self.child.0.id()))
+    }
+
+    /// How many descriptors it has open.
+    pub fn descriptors(&self) -> usize {
+        fs::read_dir(self.proc("fd")).expect("it runs").count()
+    }
+
+    pub fn activity(&self) -> Activity {
+        let stat = fs::read_to_string(self.proc("stat")).expect("it runs");
+        // The second field is a name in parentheses; utime and stime are the 14th and the 15th.
+        let (_, after_name) = stat.rsplit_once(") ").expect("a name in parentheses");
+        let ticks =
+            after_name.split(' ').skip(11).take(2).map(|ticks| ticks.parse::<u64>().expect("a number")).sum();
+        let sleeps = fs::read_dir(self.proc("task"))
+            .expect("it runs")
+            .filter_map(|task| fs::read_to_string(task.ok()?.path().join("status")).ok())
+            .filter_map(|status| {
+                status.split_once("\nvoluntary_ctxt_switches:")?.1.lines().next()?.trim().parse::<u64>().ok()
+            })
+            .sum();
+        Activity { ticks, sleeps }
+    }
+
+    pub fn signal(&self, signal: libc::c_int) {
+        // SAFETY: our own child, not reaped yet.
+        assert_eq!(unsafe { libc::kill(self.child.0.id() as libc::pid_t, signal) }, 0, "it runs");
+    }
+
+    /// Ends it by SIGINT.
+    pub fn stop(self) -> Totals {
+        self.signal(libc::SIGINT);
+        self.end()
+    }
+
+    /// Waits for its end, which is to be a good one.
+    pub fn end(mut self) -> Totals {
+        let status = self.child.wait();
+        let complaints: Vec<_> = self.stderr.iter().collect();
+        assert_eq!(status.code(), Some(0), "it ended with {status}, and said {complaints:?}");
+        let line = self.stdout.iter().find(|line| line.starts_with("served")).expect("it tells its totals");
+        let mut numbers = line.split(' ').filter_map(|word| word.replace(',', "").parse().ok());
+        let mut next = || numbers.next().unwrap_or_else(|| panic!("three numbers in {line:?}"));
+        Totals { connections: next(), messages: next(), bytes: next() }
+    }
+}
+
+/// Raises this process's limit of descriptors, which its children inherit.
+fn allow_descriptors() {
+    static DONE: Once = Once::new();
+    DONE.call_once(|| {
+        let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+        // SAFETY: one valid `rlimit`, read and written.
+        unsafe {
+            assert_eq!(libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit), 0);
+            limit.rlim_cur = limit.rlim_cur.max(DESCRIPTORS.min(limit.rlim_max));
+            assert_eq!(libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit), 0);
+        }
+        assert!(
+            limit.rlim_cur >= DESCRIPTORS,
+            "{DESCRIPTORS} descriptors are needed, `ulimit -Hn` allows {}",
+            limit.rlim_max
+        );
+    });
+}
+
+/// Looks again and again until `done`, which nothing tells of by itself.
+#[track_caller]
+pub fn eventually(what: &str, mut done: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !done() {
+        assert!(start.elapsed() < LIMIT, "not within {LIMIT:?}: {what}");
+        thread::sleep(Duration::from_millis(2));
+    }
+}
