@@ -65,6 +65,8 @@ pub(crate) trait Host: Sized + Send + Sync + 'static {
     type Local: Default;
     /// A started thread.
     type Thread: Send;
+    /// Whether a runtime has a monitor.
+    const MONITORED: bool;
 
     /// The monotonic clock.
     fn now(&self) -> Nanos;

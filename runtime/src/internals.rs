@@ -155,7 +155,7 @@ impl Handle {
     pub fn look_at_poller(&self) {
         let m = NonNull::new(Active::current().cast_mut()).expect("look_at_poller: on a goroutine");
         // SAFETY: the current M lives as long as its thread.
-        self.0.look_at_poller(unsafe { m.as_ref() });
+        self.0.look_at_poller(&unsafe { m.as_ref() }.local);
     }
     /// Reads all goroutines, as `Runtime::dump`.
     pub fn dump(&self) -> String {

@@ -72,6 +72,7 @@ impl Host for Native {
     type Bed = ();
     type Local = Local;
     type Thread = std::thread::JoinHandle<()>;
+    const MONITORED: bool = true;
 
     #[inline]
     fn now(&self) -> Nanos {

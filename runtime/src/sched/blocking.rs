@@ -13,7 +13,7 @@ impl<H: Host> Sched<H> {
         let mut central = self.central.lock();
         // One critical section: between a look at the idle Ps and the put, the last P could go idle and leave the
         // queue to nobody.
-        if let Some(p) = central.idle_ps.pop() {
+        if let Some(p) = central.take_idle_p(&self.monitor_note) {
             drop(central);
             m.acquire(p);
             return true;

@@ -45,7 +45,7 @@ impl<H: Host> Sched<H> {
         if central.stage == Stage::Stopping {
             return false;
         }
-        if let Some(p) = central.idle_ps.pop() {
+        if let Some(p) = central.take_idle_p(&self.monitor_note) {
             drop(central);
             m.acquire(p);
             return true;
@@ -95,6 +95,8 @@ impl<H: Host> Sched<H> {
     fn spawn_m(&self, p: Option<NonNull<P>>) -> io::Result<()> {
         let this = self.arc().expect("spawn_m: whoever starts an M holds its scheduler");
         let mut central = self.central.lock();
+        // `wakep` has kept a place for an M that it asked for.
+        central.asked_for -= u32::from(p.is_some());
         if central.stage == Stage::Stopping {
             central.idle_ps.extend(p);
             return Ok(());

@@ -11,6 +11,7 @@
 //! | `timers` | who sleeps until when | `runtime/time.go` |
 //! | `blocking` | coming back without a P | `exitsyscall0` |
 //! | `dump` | what all goroutines are doing | `traceback`, `_Gscan` |
+//! | `sysmon` | the monitor, backstop of the poller | `sysmon` |
 //! | `stop` | the end of a runtime | – |
 //!
 //! **Lock order**, outermost first: a socket's turn or registration · a joiner · `central` · the timers, the
@@ -29,6 +30,7 @@ pub(crate) mod park;
 pub(crate) mod poll;
 mod schedule;
 mod stop;
+mod sysmon;
 mod timers;
 pub(crate) mod wake;
 
@@ -40,9 +42,11 @@ use crate::p::P;
 use crate::prim::{Arc, AtomicU64, CachePadded, Mutex, Relaxed};
 use crate::runq::GList;
 use crate::sched::poll::{PollTable, Poller};
+use crate::sched::sysmon::Monitor;
 use crate::sched::timers::Timers;
 use std::io;
 use std::ptr::NonNull;
+use std::time::Duration;
 
 pub use stop::Report;
 
@@ -80,8 +84,11 @@ pub(crate) struct Central<H: Host> {
     /// Every M that was ever made. They stay until the scheduler goes: a retaker may read them.
     ms: Vec<Box<M<H>>>,
     threads: Vec<H::Thread>,
-    /// Ms whose threads have not left.
+    /// Threads that have not left, and starts that are under way.
     alive: u32,
+    /// Ms that a `Wake` is on its way to start.
+    asked_for: u32,
+    monitor: Monitor,
     /// An M could not be started, and this was said.
     warned: bool,
 }
@@ -102,6 +109,9 @@ pub(crate) struct Sched<H: Host> {
     /// Stacks that are in use or being asked for.
     stacks_out: AtomicU64,
     live: AtomicU64,
+    /// Counts the looks at the poller, for the monitor.
+    polls: AtomicU64,
+    monitor_note: Note<H>,
     /// The last M that leaves wakes whoever waits for the runtime's end.
     all_left: Note<H>,
 }
@@ -134,6 +144,8 @@ impl<H: Host> Sched<H> {
                     ms: Vec::new(),
                     threads: Vec::new(),
                     alive: 0,
+                    asked_for: 0,
+                    monitor: Monitor::Looking,
                     warned: false,
                 }),
                 ps,
@@ -143,10 +155,15 @@ impl<H: Host> Sched<H> {
                 next_id: AtomicU64::new(1),
                 stacks_out: AtomicU64::new(0),
                 live: AtomicU64::new(0),
+                polls: AtomicU64::new(0),
+                monitor_note: Note::new(),
                 all_left: Note::new(),
             }
         });
-        sched.start_first()?;
+        if let Err(refused) = sched.start_first().and_then(|()| sched.start_monitor()) {
+            sched.stop(Duration::ZERO);
+            return Err(refused);
+        }
         Ok(sched)
     }
 

@@ -18,7 +18,7 @@
 use crate::host::{Broken, Host, PollWait};
 use crate::m::M;
 use crate::net::desc::PollDesc;
-use crate::prim::{Arc, Mutant, Mutex, MutexGuard, mutated, unless};
+use crate::prim::{Arc, Mutant, Mutex, MutexGuard, Relaxed, mutated, unless};
 use crate::runq::GList;
 use crate::sched::{Central, Sched};
 use gmp_netpoll::{Key, Readiness};
@@ -53,30 +53,26 @@ impl<H: Host> Sched<H> {
             },
         };
         let mut found = GList::new();
-        let _: Broken = self.poll(m, wait, &mut found);
+        let _ended_it: Broken = self.poll(&m.local, wait, &mut found);
 
         let mut central = self.central.lock();
         central.poller = Poller::Nobody;
         if !(mutated(Mutant::PollResultsDropped) && central.idle_ps.is_empty()) {
             central.runq.append(&mut found);
         }
-        match central.idle_ps.pop() {
-            Some(p) => {
-                drop(central);
-                m.acquire(p);
-            }
-            None => {
-                // All Ps are held, and their Ms look at the queue before they sleep. `stopm` waits for one.
-                drop(central);
-            }
+        let p = central.take_idle_p(&self.monitor_note);
+        drop(central);
+        // Without one, all Ps are held, and their Ms look at the queue before they sleep. `stopm` waits for one.
+        if let Some(p) = p {
+            m.acquire(p);
         }
     }
 
-    /// Looks at the poller without waiting, and queues what it found.
-    pub(crate) fn look_at_poller(&self, m: &M<H>) {
+    /// Looks at the poller without waiting, and queues what it found. For a busy M, and for the monitor.
+    pub(crate) fn look_at_poller(&self, local: &H::Local) {
         let mut found = GList::new();
-        let broken = self.poll(m, PollWait::Never, &mut found);
-        if broken == Broken::Yes {
+        if self.poll(local, PollWait::Never, &mut found) == Broken::Yes {
+            // It was meant for the one who waits, if there is one.
             let waiting = self.central.lock().poller != Poller::Nobody;
             if waiting {
                 unless(Mutant::SwallowedBreakKept, || self.host.break_poll());
@@ -85,9 +81,10 @@ impl<H: Host> Sched<H> {
         self.submit(found);
     }
 
-    fn poll(&self, m: &M<H>, wait: PollWait, found: &mut GList<H>) -> Broken {
-        let polled =
-            self.host.poll(&m.local, wait, |key, readiness| self.descs.unblock(key, readiness, found));
+    fn poll(&self, local: &H::Local, wait: PollWait, found: &mut GList<H>) -> Broken {
+        let polled = self.host.poll(local, wait, |key, readiness| self.descs.unblock(key, readiness, found));
+        // Relaxed: a hint for the monitor; two that count at once may count as one.
+        self.polls.store(self.polls.load(Relaxed).wrapping_add(1), Relaxed);
         match polled {
             Ok(broken) => broken,
             // Not refused by a full machine, which has no say in a wait: the descriptor is gone or not ours.

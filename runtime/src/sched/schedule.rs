@@ -35,7 +35,7 @@ impl<H: Host> Sched<H> {
             }
             m.touch_p();
             if m.next_tick().is_multiple_of(LOOK_EVERY) {
-                self.look_at_poller(m);
+                self.look_at_poller(&m.local);
             }
             self.run_timers();
 

@@ -67,6 +67,7 @@ impl<H: Host> Sched<H> {
         if blocked {
             central.poller = Poller::Broken;
         }
+        central.call_monitor(&self.monitor_note);
         drop(central);
         for m in idle {
             // SAFETY: Ms live as long as their scheduler; these were taken out of the idle list.

@@ -94,7 +94,7 @@ impl<H: Host> Sched<H> {
 
     /// S3: finds a P that may run the work and somebody to bring it, if there is one.
     pub(crate) fn wakep(&self, central: &mut Central<H>) -> Option<Wake<H>> {
-        let p = central.idle_ps.pop()?;
+        let p = central.take_idle_p(&self.monitor_note)?;
         if let Some(m) = central.idle_ms.pop() {
             // SAFETY: Ms live as long as their scheduler.
             unsafe { m.as_ref() }.give(Some(p));
@@ -113,7 +113,8 @@ impl<H: Host> Sched<H> {
             }
             Poller::Broken | Poller::Nobody => {}
         }
-        if central.ms.len() < self.config.max_threads as usize {
+        if central.ms.len() as u32 + central.asked_for < self.config.max_threads {
+            central.asked_for += 1;
             return Some(Wake::New(p));
         }
         central.idle_ps.push(p);

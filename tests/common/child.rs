@@ -1,0 +1,30 @@
+//! A test that needs a process of its own: it calls itself there.
+
+use std::process::{Command, Output};
+
+const CHILD: &str = "GMP_TEST_CHILD";
+
+/// Whether this is the process in which the test is to do its work.
+pub fn is_child() -> bool {
+    std::env::var_os(CHILD).is_some()
+}
+
+/// Runs the test of this name alone in a child process, with these variables in its environment.
+pub fn run(test: &str, env: &[(&str, &str)]) -> Output {
+    let mut command = Command::new(std::env::current_exe().expect("the test binary has a path"));
+    command.args([test, "--exact", "--nocapture"]).env(CHILD, "1").env_remove("GMPMAXPROCS");
+    command.envs(env.iter().copied()).output().expect("the test binary starts")
+}
+
+/// As `run`, for a child that must pass.
+#[track_caller]
+pub fn passes(test: &str, env: &[(&str, &str)]) -> String {
+    let output = run(test, env);
+    let [stdout, stderr] = [&output.stdout, &output.stderr].map(|bytes| String::from_utf8_lossy(bytes));
+    assert!(
+        output.status.success() && stdout.contains("1 passed"),
+        "{test} in a child: {}\n{stdout}\n{stderr}",
+        output.status
+    );
+    stderr.into_owned()
+}
