@@ -42,10 +42,31 @@ fn a_handle_dropped_at_the_end_leaves_the_value_to_one_party() {
     });
 }
 
+/// The handle goes on one thread while the goroutine ends, and the G may at once be another goroutine's, made by a
+/// second thread. Only the bits of its life order the three. Fails by a causality violation.
+#[test]
+fn a_handle_that_goes_at_the_end_leaves_the_g_alone() {
+    Model::new().check("drop_vs_reuse", || {
+        // SAFETY: the goroutines keep nothing of a thread.
+        let runtime = unsafe { gmp::Runtime::builder().procs(1).max_threads(1).build() }.unwrap();
+        let first = runtime.go(|| 1);
+        let other = loom::thread::spawn(move || drop(first));
+        // One M and one queue: the first has ended when this one has, and the next may get its G.
+        runtime.run(|| ());
+        assert_eq!(runtime.go(|| 2).join().unwrap(), 2);
+        other.join().unwrap();
+        loom::stop_exploring();
+    });
+}
+
 #[test]
 fn mutants() {
     loom_common::assert_caught(&[
         (Mutant::JoinNoWake, "a_thread_hears_of_the_end"),
         (Mutant::JoinNoRecheck, "a_thread_hears_of_the_end"),
+        (Mutant::OutcomeRelaxed, "a_handle_that_goes_at_the_end_leaves_the_g_alone"),
+        (Mutant::HandleRelaxed, "a_handle_that_goes_at_the_end_leaves_the_g_alone"),
+        (Mutant::HandleGoesFirst, "a_handle_that_goes_at_the_end_leaves_the_g_alone"),
+        (Mutant::LiveRelaxed, "a_handle_that_goes_at_the_end_leaves_the_g_alone"),
     ]);
 }

@@ -46,5 +46,9 @@ fn a_sleep_ends_by_its_wake_and_sees_what_came_before() {
 #[test]
 fn mutants() {
     let model = "a_sleep_ends_by_its_wake_and_sees_what_came_before";
-    loom_common::assert_caught(&[(Mutant::NoteWakeRelaxed, model), (Mutant::NoteWakeBeforeStore, model)]);
+    loom_common::assert_caught(&[
+        (Mutant::NoteWakeRelaxed, model),
+        (Mutant::NoteWakeBeforeStore, model),
+        (Mutant::NoteSleepRelaxed, model),
+    ]);
 }

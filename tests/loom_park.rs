@@ -110,6 +110,22 @@ fn a_dump_holds_a_g_without_losing_its_ready() {
     });
 }
 
+/// Fails by a causality violation when a dump reads a goroutine that is still being made.
+#[test]
+fn a_dump_reads_no_half_made_g() {
+    Model::new().check("dump_vs_spawn", || {
+        let runtime = runtime();
+        let dumper = loom::thread::spawn({
+            let handle = Handle::of(&runtime);
+            move || drop(handle.dump())
+        });
+        let spawned = runtime.go(|| ());
+        dumper.join().unwrap();
+        spawned.join().unwrap();
+        loom::stop_exploring();
+    });
+}
+
 /// Fails by an assertion when a refused park leaves its wait open, or does not return.
 #[test]
 fn a_refused_park_goes_on_at_once() {
@@ -141,6 +157,7 @@ fn mutants() {
         (Mutant::ParkStatusAfterCommit, "a_ready_right_after_the_commit_is_not_lost"),
         (Mutant::ParkStatusRelaxed, "a_dump_holds_a_g_without_losing_its_ready"),
         (Mutant::ClaimAnyWait, "of_two_readiers_one_wins_and_the_late_one_touches_no_later_wait"),
+        (Mutant::SpawnRelaxed, "a_dump_reads_no_half_made_g"),
         (Mutant::RunHeldWithoutRelease, "a_dump_holds_a_g_without_losing_its_ready"),
         (Mutant::ReadyIgnoresScan, "a_dump_holds_a_g_without_losing_its_ready"),
     ]);

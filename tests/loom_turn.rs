@@ -61,7 +61,36 @@ fn a_goroutine_and_a_thread_take_turns() {
     });
 }
 
+/// A goroutine is left parked in its turn while a thread stands in line, or is about to. Fails by deadlock when the
+/// turn goes with it.
+#[test]
+fn a_turn_that_its_runtime_leaves_behind_is_given_up() {
+    Model::new().check("turn_left_behind", || {
+        // SAFETY: the goroutines keep nothing of a thread.
+        let runtime = unsafe { gmp::Runtime::builder().procs(1).max_threads(1).build() }.unwrap();
+        let shared = Shared::new();
+        drop(runtime.go({
+            let shared = Arc::clone(&shared);
+            move || {
+                let _turn = shared.turn.take();
+                gmp::internals::park_for_ever();
+            }
+        }));
+        let other = loom::thread::spawn({
+            let shared = Arc::clone(&shared);
+            move || shared.count()
+        });
+        runtime.shutdown(std::time::Duration::from_secs(1));
+        other.join().unwrap();
+        loom::stop_exploring();
+    });
+}
+
 #[test]
 fn mutants() {
-    loom_common::assert_caught(&[(Mutant::TurnNoHandOver, "threads_take_turns")]);
+    loom_common::assert_caught(&[
+        (Mutant::TurnNoHandOver, "threads_take_turns"),
+        (Mutant::TurnTakeRelaxed, "threads_take_turns"),
+        (Mutant::TurnLeftBehind, "a_turn_that_its_runtime_leaves_behind_is_given_up"),
+    ]);
 }

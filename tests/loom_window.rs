@@ -26,6 +26,44 @@ fn a_p_has_one_owner_while_it_is_retaken() {
     });
 }
 
+/// The retaker judges the P while nobody has it, and an M acquires it meanwhile: the request comes too late.
+#[test]
+fn a_p_judged_idle_is_not_taken_from_its_next_owner() {
+    Model::new().preemptions(1).check("retake_vs_acquire", || {
+        // SAFETY: the goroutines keep nothing of a thread.
+        let runtime = unsafe { gmp::Runtime::builder().procs(1).max_threads(2).build() }.unwrap();
+        let mut held = runtime.run(Held::current);
+        let retaker = loom::thread::spawn(move || {
+            held.judge_again();
+            held.retake()
+        });
+        runtime.run(|| {
+            gmp::internals::touch_window();
+            gmp::internals::touch_window();
+        });
+        retaker.join().unwrap();
+        loom::stop_exploring();
+    });
+}
+
+/// Fails by deadlock when a goroutine that comes back without a P is queued where nobody looks.
+#[test]
+fn a_goroutine_that_lost_its_p_is_run() {
+    Model::new().preemptions(1).check("return_vs_idle", || {
+        // SAFETY: the goroutines keep nothing of a thread.
+        let runtime = unsafe { gmp::Runtime::builder().procs(1).max_threads(2).build() }.unwrap();
+        runtime.run(|| {
+            let held = Held::current();
+            // Work for the M that the P is handed to.
+            drop(gmp::go(|| ()));
+            // The goroutine waits for the retaker on its M, outside of the runtime.
+            loom::thread::spawn(move || held.retake()).join().unwrap();
+            gmp::internals::touch_window();
+        });
+        loom::stop_exploring();
+    });
+}
+
 #[test]
 fn mutants() {
     let model = "a_p_has_one_owner_while_it_is_retaken";

@@ -57,8 +57,10 @@ impl Readiness {
     pub const HUP: Self = Self(1 << 3);
     /// An error waits to be fetched, a reset for one (`EPOLLERR`).
     pub const ERROR: Self = Self(1 << 4);
+    /// Urgent data has come (`EPOLLPRI`): a read stops at its mark, however much lies behind it.
+    pub const URGENT: Self = Self(1 << 5);
     /// What stays true of a descriptor once it was seen.
-    pub const STICKY: Self = Self(Self::READ_HUP.0 | Self::HUP.0 | Self::ERROR.0);
+    pub const STICKY: Self = Self(Self::READ_HUP.0 | Self::HUP.0 | Self::ERROR.0 | Self::URGENT.0);
 
     /// The set as a number, for an atomic of its owner.
     #[inline]
@@ -128,7 +130,7 @@ impl BitOrAssign for Readiness {
 
 impl fmt::Debug for Readiness {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        const NAMES: [&str; 5] = ["READABLE", "WRITABLE", "READ_HUP", "HUP", "ERROR"];
+        const NAMES: [&str; 6] = ["READABLE", "WRITABLE", "READ_HUP", "HUP", "ERROR", "URGENT"];
         let names = NAMES.iter().enumerate().filter(|(bit, _)| self.0 & 1 << bit != 0);
         let mut parts = names.map(|(_, name)| *name).peekable();
         if parts.peek().is_none() {
@@ -180,6 +182,7 @@ mod tests {
             (R::READ_HUP, true, false, false),
             (R::HUP, true, true, false),
             (R::ERROR, true, true, false),
+            (R::READABLE | R::URGENT, true, false, false),
             (R::READABLE | R::WRITABLE, true, true, true),
             (R::READABLE | R::READ_HUP, true, false, false),
         ];
@@ -195,9 +198,9 @@ mod tests {
         for bits in 0..=u8::MAX {
             let all = Readiness::from_bits(bits);
             let kept = all.sticky();
-            assert_eq!(kept.to_bits(), bits & 0b11100);
+            assert_eq!(kept.to_bits(), bits & 0b111100);
             assert!(all.contains(kept) && !kept.intersects(Readiness::READABLE | Readiness::WRITABLE));
-            assert_eq!(all.to_bits(), bits & 0b11111);
+            assert_eq!(all.to_bits(), bits & 0b111111);
         }
     }
 

@@ -5,8 +5,8 @@
 //! be late.
 //!
 //! What mio 1.2 does underneath, checked in its source:
-//! - `register` with READABLE and WRITABLE gives `EPOLLIN | EPOLLRDHUP | EPOLLOUT | EPOLLET`. The kernel adds
-//!   `EPOLLERR` and `EPOLLHUP` by itself, and reports a descriptor that is ready already at the next wait.
+//! - `register` with READABLE, WRITABLE and PRIORITY gives `EPOLLIN | EPOLLRDHUP | EPOLLOUT | EPOLLPRI | EPOLLET`.
+//!   The kernel adds `EPOLLERR` and `EPOLLHUP` by itself, and reports a descriptor that is ready already at the next wait.
 //! - `Waker` is an eventfd, registered READABLE and edge-triggered. `wake` adds one to it, and nobody drains
 //!   it except `wake` itself just before the counter would overflow. So each wake is an edge, and several
 //!   wakes before a wait are one. Both descriptors are close-on-exec.
@@ -41,12 +41,13 @@ compile_error!("gmp-netpoll needs 64-bit Linux: it waits by epoll, and keeps 64 
 const WAKER: Key = Key { index: u32::MAX, generation: u32::MAX };
 
 /// epoll's bits and ours.
-const BITS: [(i32, Readiness); 5] = [
+const BITS: [(i32, Readiness); 6] = [
     (libc::EPOLLIN, Readiness::READABLE),
     (libc::EPOLLOUT, Readiness::WRITABLE),
     (libc::EPOLLRDHUP, Readiness::READ_HUP),
     (libc::EPOLLHUP, Readiness::HUP),
     (libc::EPOLLERR, Readiness::ERROR),
+    (libc::EPOLLPRI, Readiness::URGENT),
 ];
 
 /// How long a wait may last.
@@ -136,10 +137,10 @@ impl Poller {
     #[track_caller]
     pub fn add(&self, fd: BorrowedFd<'_>, key: Key) -> io::Result<()> {
         assert!(key.index != WAKER.index, "Poller::add: index {} is the poller's own", key.index);
-        let both = mio::Interest::READABLE | mio::Interest::WRITABLE;
+        let all = mio::Interest::READABLE | mio::Interest::WRITABLE | mio::Interest::PRIORITY;
         let fd = fd.as_raw_fd();
         let mut source = mio::unix::SourceFd(&fd);
-        let registered = self.poll.registry().register(&mut source, token(key), both);
+        let registered = self.poll.registry().register(&mut source, token(key), all);
         registered.map_err(|err| refused(&format!("register descriptor {fd} with epoll"), err))
     }
 

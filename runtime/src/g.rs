@@ -12,7 +12,7 @@
 //! | who | does | and then |
 //! | --- | --- | --- |
 //! | the goroutine, as its last act | sets OUTCOME | drops the outcome itself when HANDLE is gone |
-//! | the handle, dropped | clears HANDLE | drops the outcome when OUTCOME is set; frees the G when LIVE is gone |
+//! | the handle, dropped | drops the outcome when OUTCOME is set, then clears HANDLE | frees the G when LIVE is gone |
 //! | the M, after the last switch | marks the joiner done, clears LIVE | frees the G when HANDLE is gone |
 //!
 //! So the outcome, which may run the user's `drop`, is dropped by the goroutine or by the handle's owner, never
@@ -25,7 +25,11 @@
 //!    back. A goroutine that shutdown leaves parked keeps its G, and with it the pool.
 
 use crate::host::Host;
-use crate::prim::{AcqRel, Acquire, Arc, AtomicU32, Mutex, Relaxed, UnsafeCell, Weak, capacity};
+use crate::net::turn::Turn;
+use crate::prim::{
+    AcqRel, Acquire, Arc, AtomicPtr, AtomicU32, Mutant, Mutex, Release, UnsafeCell, Weak, capacity, mutated,
+    order, unless,
+};
 use crate::runq::GList;
 use crate::sched::Sched;
 use crate::sched::park::WaitReason;
@@ -34,7 +38,7 @@ use crate::task::{Failure, Task};
 use crate::waiter::Waiter;
 use std::cell::Cell;
 use std::ops::Deref;
-use std::panic::Location;
+use std::panic::{AssertUnwindSafe, Location, catch_unwind, resume_unwind};
 use std::ptr::NonNull;
 
 const HANDLE: u32 = 1;
@@ -80,6 +84,9 @@ pub(crate) struct G<H: Host> {
     life: AtomicU32,
     joiner: Mutex<Joiner<H>>,
     pool: Cell<Option<NonNull<GPool<H>>>>,
+    /// The turn that it holds, null for none: when the runtime ends first, somebody else has to give it up.
+    /// Written by the goroutine, or by whoever hands the turn over with the goroutine's wait claimed.
+    pub(crate) turn: AtomicPtr<Turn<H>>,
     id: Cell<u64>,
     birth: UnsafeCell<Option<Birth>>,
 }
@@ -148,6 +155,7 @@ impl<H: Host> G<H> {
             life: AtomicU32::new(0),
             joiner: Mutex::new(Joiner::Nobody),
             pool: Cell::new(None),
+            turn: AtomicPtr::new(std::ptr::null_mut()),
             id: Cell::new(0),
             birth: UnsafeCell::new(None),
         }
@@ -198,7 +206,7 @@ pub(crate) fn root<H: Host>(g: GRef<H>) {
         unsafe { g.task.fail(Failure::Panic(payload)) };
     }
     // AcqRel: the outcome is published to the handle; a handle that is gone is seen.
-    if g.life.fetch_or(OUTCOME, AcqRel) & HANDLE == 0 {
+    if g.life.fetch_or(OUTCOME, order(Mutant::OutcomeRelaxed, AcqRel)) & HANDLE == 0 {
         // SAFETY: the handle is gone, and with it every other right to the outcome.
         drop_quietly::<H>(|| unsafe { g.task.forget() });
     }
@@ -217,7 +225,8 @@ fn drop_quietly<H: Host>(forget: impl FnOnce()) {
 /// The stack has been taken back, and the word is Idle.
 pub(crate) fn finish<H: Host>(g: GRef<H>) {
     mark_done(g, End::Ended);
-    if g.life.fetch_and(!LIVE, AcqRel) & HANDLE == 0 {
+    // AcqRel: the later of the two parties, who frees the G, sees all that the other did with it.
+    if g.life.fetch_and(!LIVE, order(Mutant::LiveRelaxed, AcqRel)) & HANDLE == 0 {
         release(g);
     }
 }
@@ -232,14 +241,14 @@ pub(crate) fn mark_done<H: Host>(g: GRef<H>, end: End) {
         }
     };
     if let Joiner::Waiting(waiter) = joiner {
-        crate::prim::unless(crate::prim::Mutant::JoinNoWake, || {
+        unless(Mutant::JoinNoWake, || {
             waiter.wake();
         });
     }
 }
 
 /// The end of a goroutine that never ran: its closure is dropped here, on the calling thread.
-pub(crate) fn abandon<H: Host>(g: GRef<H>) {
+pub(crate) fn drop_unrun<H: Host>(g: GRef<H>) {
     // SAFETY: the caller took the G from a queue, or never queued it; it did not run.
     drop_quietly::<H>(|| unsafe { g.task.discard() });
     // SAFETY: the closure is gone, the space is empty.
@@ -248,27 +257,44 @@ pub(crate) fn abandon<H: Host>(g: GRef<H>) {
         // SAFETY: as in `root`.
         unsafe { g.task.forget() };
     }
-    g.word.abandon();
+    g.word.discard();
     finish(g);
 }
 
 /// The handle's party goes; the outcome was taken by it, or not.
+///
+/// An outcome that is there is dropped before the bit is cleared: after it the M may free the G, and the next
+/// goroutine move in.
 pub(crate) fn drop_handle<H: Host>(g: GRef<H>, taken: bool) {
-    let life = g.life.load(Relaxed);
-    debug_assert!(life & HANDLE != 0, "drop_handle: dropped twice");
-    // AcqRel: see the outcome, and publish that it was taken.
-    let old = g.life.fetch_and(!HANDLE, AcqRel);
-    if old & OUTCOME != 0 && !taken {
-        // SAFETY: OUTCOME is set and HANDLE was ours: the right to the outcome is this caller's.
-        let forget = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| unsafe { g.task.forget() }));
-        if old & LIVE == 0 {
-            release(g);
+    // AcqRel: see the outcome, and let the one who frees the G see that it is gone.
+    let release_order = order(Mutant::HandleRelaxed, AcqRel);
+    let mut life = g.life.load(Acquire);
+    let mut dropped = Ok(());
+    loop {
+        debug_assert!(life & HANDLE != 0, "drop_handle: dropped twice");
+        if life & OUTCOME != 0 && !mutated(Mutant::HandleGoesFirst) {
+            if !taken {
+                // SAFETY: OUTCOME is set and HANDLE still ours: the right to the outcome is this caller's.
+                dropped = catch_unwind(AssertUnwindSafe(|| unsafe { g.task.forget() }));
+            }
+            life = g.life.fetch_and(!HANDLE, release_order);
+            break;
         }
-        if let Err(payload) = forget {
-            std::panic::resume_unwind(payload);
+        // Without an outcome: whoever sets OUTCOME later finds the handle gone.
+        match g.life.compare_exchange(life, life & !HANDLE, release_order, Acquire) {
+            Ok(_) => break,
+            Err(now) => life = now,
         }
-    } else if old & LIVE == 0 {
+    }
+    if mutated(Mutant::HandleGoesFirst) && life & OUTCOME != 0 && !taken {
+        // SAFETY: none, which is the mutant.
+        unsafe { g.task.forget() };
+    }
+    if life & LIVE == 0 {
         release(g);
+    }
+    if let Err(payload) = dropped {
+        resume_unwind(payload);
     }
 }
 
@@ -284,10 +310,19 @@ fn release<H: Host>(g: GRef<H>) {
 }
 
 struct Stock<H: Host> {
-    chunks: Vec<Box<[G<H>]>>,
+    chunks: Vec<NonNull<[G<H>]>>,
     free: GList<H>,
     out: usize,
     closed: bool,
+}
+
+impl<H: Host> Drop for Stock<H> {
+    fn drop(&mut self) {
+        for chunk in self.chunks.drain(..) {
+            // SAFETY: each came from a box, and no G of it is out when the pool goes.
+            drop(unsafe { Box::from_raw(chunk.as_ptr()) });
+        }
+    }
 }
 
 /// Where the Gs of one runtime come from and go to. Memory grows by chunks and is kept, as Go keeps its `allgs`.
@@ -319,7 +354,9 @@ impl<H: Host> GPool<H> {
         let mut stock = pool.stock.lock();
         if stock.free.is_empty() {
             let chunk: Box<[G<H>]> = (0..capacity::G_CHUNK).map(|_| G::new()).collect();
-            for g in &chunk {
+            let chunk = NonNull::from(Box::leak(chunk));
+            // SAFETY: nobody else knows the chunk yet.
+            for g in unsafe { chunk.as_ref() } {
                 g.pool.set(Some(this));
                 stock.free.push(GRef(NonNull::from(g)));
             }
@@ -329,10 +366,13 @@ impl<H: Host> GPool<H> {
         stock.out += 1;
         drop(stock);
         g.id.set(id);
-        g.life.store(HANDLE | LIVE, Relaxed);
         g.reason.set(WaitReason::None);
+        // A late `mark_done` of a runtime that ends may have found the G here.
+        *g.joiner.lock() = Joiner::Nobody;
         // SAFETY: the G is out of the pool and known to nobody else.
         g.birth.with_mut(|slot| unsafe { *slot = Some(birth) });
+        // Release: whoever goes through the live Gs finds a whole one.
+        g.life.store(HANDLE | LIVE, order(Mutant::SpawnRelaxed, Release));
         g
     }
 
@@ -378,7 +418,8 @@ impl<H: Host> GPool<H> {
         let live: Vec<GRef<H>> = stock
             .chunks
             .iter()
-            .flat_map(|chunk| chunk.iter())
+            // SAFETY: chunks live as long as the pool.
+            .flat_map(|chunk| unsafe { chunk.as_ref() })
             .filter(|g| g.life.load(Acquire) & LIVE != 0)
             .map(|g| GRef(NonNull::from(g)))
             .collect();

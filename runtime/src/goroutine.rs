@@ -1,8 +1,8 @@
 //! Goroutines as the user sees them: [`go`], [`JoinHandle`], [`Builder`], [`yield_now`], [`current`].
 
 use crate::g::{self, Birth, End, GRef, Joiner};
-use crate::host::{Active, Host};
-use crate::m::Window;
+use crate::host::Active;
+use crate::m::{M, Window};
 use crate::prim::{Arc, Mutant, mutated};
 use crate::sched::Sched;
 use crate::sched::park::{Commit, WaitReason, Yield};
@@ -15,7 +15,6 @@ use std::io;
 use std::marker::PhantomData;
 use std::mem::ManuallyDrop;
 use std::panic::Location;
-use std::ptr::NonNull;
 
 /// Starts a goroutine in the runtime of the calling one. Go's `go f()`. Does not block.
 ///
@@ -48,10 +47,8 @@ where
 /// The scheduler of the calling goroutine.
 #[track_caller]
 fn here<'a>(call: &str) -> &'a Sched<Active> {
-    match NonNull::new(Active::current().cast_mut()) {
-        // SAFETY: the current M lives as long as its thread, its scheduler with it, and a goroutine never
-        // changes its scheduler.
-        Some(m) => unsafe { NonNull::from(m.as_ref().sched()).as_ref() },
+    match Sched::current() {
+        Some(sched) => sched,
         None => panic!("{call}: not called on a goroutine; from a thread use Runtime::go"),
     }
 }
@@ -137,7 +134,7 @@ impl<T> JoinHandle<T> {
             && !mutated(Mutant::JoinNoRecheck)
         {
             drop(joiner);
-            wait.abandon();
+            wait.withdraw();
             return end;
         }
         *joiner = Joiner::Waiting(wait.waiter());
@@ -339,28 +336,18 @@ impl Goroutine {
 
 /// The calling goroutine; `None` on a plain thread.
 pub fn current() -> Option<Goroutine> {
-    let m = NonNull::new(Active::current().cast_mut())?;
-    // SAFETY: the current M lives as long as its thread.
-    let g = unsafe { m.as_ref() }.g()?;
+    let g = M::<Active>::current()?.g()?;
     Some(Goroutine { id: GoroutineId(g.id()), name: g.with_birth(|birth| birth.name.clone()) })
 }
 
 /// How many goroutines the calling one's runtime has, itself included; 0 outside of a runtime.
 pub fn num_goroutines() -> usize {
-    match NonNull::new(Active::current().cast_mut()) {
-        // SAFETY: the current M lives as long as its thread.
-        Some(m) => unsafe { m.as_ref() }.sched().num_goroutines(),
-        None => 0,
-    }
+    Sched::<Active>::current().map_or(0, Sched::num_goroutines)
 }
 
 /// How many Ps the calling goroutine's runtime has: how many goroutines may run at the same time. 0 outside of a
 /// runtime.
 #[doc(alias = "GOMAXPROCS")]
 pub fn procs() -> usize {
-    match NonNull::new(Active::current().cast_mut()) {
-        // SAFETY: the current M lives as long as its thread.
-        Some(m) => unsafe { m.as_ref() }.sched().procs(),
-        None => 0,
-    }
+    Sched::<Active>::current().map_or(0, Sched::procs)
 }

@@ -92,6 +92,8 @@ pub(crate) trait Host: Sized + Send + Sync + 'static {
 
     /// Runs a goroutine's code and stops a panic at its edge.
     fn catch(f: impl FnOnce()) -> std::thread::Result<()>;
+    /// Tells the operator, once and in one line. Never fails: there may be nobody to hear it.
+    fn warn(what: &str);
     /// Ends the process: it can't go on.
     fn fatal(why: &str) -> !;
 
@@ -118,7 +120,7 @@ pub(crate) trait Host: Sized + Send + Sync + 'static {
     ///
     /// # Safety
     /// The caller is a goroutine that runs on `m`, its current M.
-    unsafe fn suspend(m: &M<Self>, what: Yield<Self>);
+    unsafe fn suspend(m: &M<Self>, what: Yield);
 }
 
 /// A goroutine's stack with its suspended context.
@@ -128,7 +130,7 @@ pub(crate) trait Stack<H: Host>: Send {
     /// # Safety
     /// The caller won `StatusWord::run`, so that nobody else resumes or reads this stack; the goroutine has not
     /// ended.
-    unsafe fn resume(&mut self, m: &M<H>) -> Yield<H>;
+    unsafe fn resume(&mut self, m: &M<H>) -> Yield;
 
     /// How many bytes of a suspended stack are in use, where the host knows.
     fn depth(&self) -> Option<usize>;

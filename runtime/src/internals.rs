@@ -2,7 +2,7 @@
 //!
 //! Each type here is a thin cover of the shipped one of the same name.
 
-use crate::host::{Active, Host};
+use crate::host::Active;
 use crate::m::{M, Window};
 use crate::net::desc::{Direction, PollDesc as Desc, Waited};
 use crate::net::socket::{ShortRead, Socket as Sock};
@@ -153,9 +153,8 @@ impl Handle {
     }
     /// A look at the poller that does not wait, as a busy M takes it now and then. Called on a goroutine.
     pub fn look_at_poller(&self) {
-        let m = NonNull::new(Active::current().cast_mut()).expect("look_at_poller: on a goroutine");
-        // SAFETY: the current M lives as long as its thread.
-        self.0.look_at_poller(&unsafe { m.as_ref() }.local);
+        let m = M::<Active>::current().expect("look_at_poller: on a goroutine");
+        self.0.look_at_poller(&m.local);
     }
     /// Reads all goroutines, as `Runtime::dump`.
     pub fn dump(&self) -> String {
@@ -180,13 +179,16 @@ impl Held {
     /// # Panics
     /// On a plain thread.
     pub fn current() -> Self {
-        let m = NonNull::new(Active::current().cast_mut()).expect("current: on a goroutine");
-        // SAFETY: the current M lives as long as its thread.
-        let there = unsafe { m.as_ref() };
-        let p = NonNull::from(there.p().expect("current: its M holds a P"));
-        let sched = there.sched().arc().expect("current: its runtime is alive");
-        // SAFETY: Ps live as long as their scheduler.
-        Held { sched, m, p, judged: unsafe { p.as_ref() }.handoff.judge() }
+        let m = M::<Active>::current().expect("current: on a goroutine");
+        let p = m.p().expect("current: its M holds a P");
+        let sched = m.sched().arc().expect("current: its runtime is alive");
+        Held { sched, m: NonNull::from(m), p: NonNull::from(p), judged: p.handoff.judge() }
+    }
+
+    /// Judges the P anew, whoever has it by now, or nobody.
+    pub fn judge_again(&mut self) {
+        // SAFETY: `sched` keeps it.
+        self.judged = unsafe { self.p.as_ref() }.handoff.judge();
     }
 
     /// R1 to R3 of `m.rs`; true: the P was taken, and is idle now.

@@ -69,8 +69,17 @@ impl<H: Host> M<H> {
         }
     }
 
-    pub(crate) fn sched(&self) -> &Sched<H> {
-        // SAFETY: the thread of this M keeps its scheduler alive.
+    /// The M of the calling thread; `None` where no goroutine runs. It is the caller's only until its next park:
+    /// read what is needed and let go.
+    #[inline(always)]
+    pub(crate) fn current<'a>() -> Option<&'a M<H>> {
+        // SAFETY: an M lives as long as its scheduler, which the thread of a current M keeps alive, and so does the
+        // runtime of a running goroutine.
+        unsafe { H::current().as_ref() }
+    }
+
+    pub(crate) fn sched<'a>(&self) -> &'a Sched<H> {
+        // SAFETY: as in `current`.
         unsafe { self.sched.as_ref() }
     }
 
@@ -101,7 +110,7 @@ impl<H: Host> M<H> {
         assert!(self.p.get().is_none(), "acquire: the M already holds a P");
         // SAFETY: as in `p`.
         let word = &unsafe { p.as_ref() }.handoff;
-        self.tenure.set(Some(word.tenure()));
+        self.tenure.set(Some(word.take_up()));
         self.p.set(Some(p));
         self.touch_p();
     }
@@ -188,31 +197,28 @@ impl<H: Host> Window<H> {
     /// lost its P meanwhile.
     #[inline(always)]
     pub(crate) fn enter() -> Option<Self> {
-        let m = NonNull::new(H::current().cast_mut())?;
-        // SAFETY: the current M lives as long as its thread.
-        if unsafe { m.as_ref() }.enter() { Some(Window::inside(m)) } else { Some(Self::reenter(m)) }
-    }
-
-    fn inside(m: NonNull<M<H>>) -> Self {
-        let window = Window { m };
-        window.m().touch_p();
-        window
+        let m = M::current()?;
+        let m = if m.enter() { m } else { Self::reenter(m) };
+        m.touch_p();
+        Some(Window { m: NonNull::from(m) })
     }
 
     #[cold]
     #[inline(never)]
-    fn reenter(m: NonNull<M<H>>) -> Self {
-        // SAFETY: as in `enter`.
-        let away = unsafe { m.as_ref() };
-        match away.settle() {
-            Entry::In => Window::inside(m),
-            Entry::Lost => {
-                away.lose_p();
-                // SAFETY: this goroutine runs on `away`, and its window is open.
-                unsafe { H::suspend(away, Yield::Return) };
-                // The M that resumed us held a P and left; enter again, as a fresh call.
-                let Some(window) = Self::enter() else { unreachable!("reenter: a goroutine runs on an M") };
-                window
+    fn reenter<'a>(mut m: &'a M<H>) -> &'a M<H> {
+        loop {
+            match m.settle() {
+                Entry::In => return m,
+                Entry::Lost => {
+                    m.lose_p();
+                    // SAFETY: this goroutine runs on `m`, and is inside the runtime.
+                    unsafe { H::suspend(m, Yield::Return) };
+                }
+            }
+            // The M that resumed us held a P, and left the runtime for it: enter as a fresh call.
+            m = M::current().expect("reenter: a goroutine runs on an M");
+            if m.enter() {
+                return m;
             }
         }
     }
@@ -229,7 +235,7 @@ impl<H: Host> Window<H> {
 
     /// Turns the window into a switch away from the goroutine, which returns outside of any window.
     #[inline(always)]
-    pub(crate) fn suspend(self, what: Yield<H>) {
+    pub(crate) fn suspend(self, what: Yield) {
         let m = self.m;
         std::mem::forget(self);
         // SAFETY: a window is opened by the goroutine that runs on its M.

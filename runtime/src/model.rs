@@ -217,7 +217,7 @@ pub enum Parked {
 pub fn park(publish: impl FnOnce(Waiter) -> bool) -> Parked {
     let wait = waiter::Wait::<ModelHost>::begin();
     let waiter = Waiter(wait.waiter());
-    let commit = || if publish(waiter) { Commit::Park } else { Commit::Refuse };
+    let commit = move || if publish(waiter) { Commit::Park } else { Commit::Refuse };
     match wait.park(WaitReason::Model, commit) {
         Woke::Readied => Parked::Readied,
         Woke::Refused => Parked::Refused,
@@ -373,6 +373,10 @@ impl Host for ModelHost {
         }
     }
 
+    fn warn(what: &str) {
+        schedule::add(format_args!("warns: {what}"));
+    }
+
     fn fatal(why: &str) -> ! {
         panic!("fatal error: {why}")
     }
@@ -435,7 +439,7 @@ impl Host for ModelHost {
         stack.coro.retire(stacks());
     }
 
-    unsafe fn suspend(m: &M<Self>, what: Yield<Self>) {
+    unsafe fn suspend(m: &M<Self>, what: Yield) {
         let what = ManuallyDrop::new(what);
         // SAFETY: as in the native host.
         unsafe { switch::suspend(&raw const m.local.home, (&raw const what).expose_provenance()) };
@@ -457,7 +461,7 @@ pub struct ModelStack {
 unsafe impl Send for ModelStack {}
 
 impl Stack<ModelHost> for ModelStack {
-    unsafe fn resume(&mut self, m: &M<ModelHost>) -> Yield<ModelHost> {
+    unsafe fn resume(&mut self, m: &M<ModelHost>) -> Yield {
         schedule::add(format_args!("resumes {:?}", self.g));
         let word =
             if std::mem::replace(&mut self.started, true) { 0 } else { self.g.to_raw().expose_provenance() };
@@ -474,7 +478,7 @@ impl Stack<ModelHost> for ModelStack {
             said => {
                 schedule::add(format_args!("{:?} is saved", self.g));
                 // SAFETY: `suspend` left a `Yield` there, and does not touch it.
-                unsafe { std::ptr::with_exposed_provenance::<Yield<ModelHost>>(said).read() }
+                unsafe { std::ptr::with_exposed_provenance::<Yield>(said).read() }
             }
         }
     }

@@ -39,7 +39,7 @@ impl<H: Host> Note<H> {
     /// Blocks the thread until `wake` was called.
     pub(crate) fn sleep(&self) {
         // Acquire: what the waker wrote before it woke us.
-        while self.word.load(Acquire) == CLEAR {
+        while self.word.load(order(Mutant::NoteSleepRelaxed, Acquire)) == CLEAR {
             H::sleep(&self.bed, &self.word, CLEAR, None);
         }
     }

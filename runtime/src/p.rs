@@ -10,8 +10,9 @@
 //! | Taken | the holder of this generation has lost it |
 //!
 //! Whoever gives a P up, in any way, moves the word to (generation + 1, Idle) before another can see that P;
-//! whoever acquires it keeps that value and remembers it. An M that was away for long therefore finds another
-//! generation than its own and knows that the P is lost, however often the P has changed hands since.
+//! whoever acquires it moves it on once more, and remembers that value. An M that was away for long therefore finds
+//! another generation than its own and knows that the P is lost, however often the P has changed hands since; and a
+//! retaker that judged an idle P finds that it has been acquired.
 //!
 //! The M's side of the protocol is [`Window`](crate::m::Window); its order of events stands there.
 
@@ -49,11 +50,14 @@ impl HandoffWord {
         HandoffWord(AtomicU64::new(IDLE))
     }
 
-    /// What the acquirer of the P remembers. The lock under which it found the P idle orders the load.
-    pub(crate) fn tenure(&self) -> Tenure {
+    /// The P is acquired: what the acquirer remembers. A generation of its own, so that a retaker who judged the P
+    /// while it was idle asks in vain.
+    pub(crate) fn take_up(&self) -> Tenure {
         let word = self.0.load(Relaxed);
-        debug_assert!(word & STATE == IDLE, "tenure: the P is being taken ({word:#x})");
-        Tenure(word)
+        let fresh = (word & !STATE) + STEP;
+        // A swap and not a store, as in `give_up`.
+        self.0.swap(fresh, AcqRel);
+        Tenure(fresh)
     }
 
     /// One load in the common case. Relaxed: the barriers on both sides order it, not the load
@@ -151,20 +155,20 @@ mod tests {
     #[test]
     fn a_holder_finds_its_p_lost_however_often_it_has_changed_hands() {
         let word = HandoffWord::new();
-        let first = word.tenure();
+        let first = word.take_up();
         assert!(word.is_held(first));
         word.give_up();
         assert!(!word.is_held(first));
         assert_eq!(word.enter(first), Entry::Lost);
-        word.give_up();
+        let second = word.take_up();
         assert_eq!(word.enter(first), Entry::Lost);
-        assert_eq!(word.enter(word.tenure()), Entry::In);
+        assert_eq!(word.enter(second), Entry::In);
     }
 
     #[test]
     fn a_holder_that_enters_in_time_withdraws_the_request() {
         let word = HandoffWord::new();
-        let held = word.tenure();
+        let held = word.take_up();
         word.0.store(held.0 | REQUESTED, Relaxed);
         assert!(!word.is_held(held));
         assert_eq!(word.enter(held), Entry::In);

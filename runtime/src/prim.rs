@@ -32,6 +32,8 @@ pub(crate) use model::*;
 pub enum Mutant {
     /// `Note::wake` publishes its word without Release.
     NoteWakeRelaxed,
+    /// `Note::sleep` reads its word without Acquire.
+    NoteSleepRelaxed,
     /// `Note::wake` wakes before it stores the word.
     NoteWakeBeforeStore,
     /// `execute` runs the commit hook before the status is Waiting.
@@ -40,6 +42,8 @@ pub enum Mutant {
     ParkStatusRelaxed,
     /// `execute`, meeting a held G, leaves it to the holder without Release.
     RunHeldWithoutRelease,
+    /// A G becomes live without Release.
+    SpawnRelaxed,
     /// `StatusWord::claim` compares no wait number.
     ClaimAnyWait,
     /// A ready that meets the scan bit leaves no mark.
@@ -64,6 +68,14 @@ pub enum Mutant {
     JoinNoWake,
     /// `join` looks whether its goroutine is done only before it queues itself.
     JoinNoRecheck,
+    /// A goroutine publishes its outcome without Release.
+    OutcomeRelaxed,
+    /// A handle goes without Release.
+    HandleRelaxed,
+    /// A handle goes before it has dropped the outcome.
+    HandleGoesFirst,
+    /// An M lets a goroutine go that has ended without Release.
+    LiveRelaxed,
     /// A submission queues its goroutine and wakes nobody.
     SubmitNoWake,
     /// A submission looks for an idle P before it queues its goroutine.
@@ -95,6 +107,10 @@ pub enum Mutant {
     /// A retaker looks without Acquire whether the M is inside.
     #[cfg(gmp_loom)]
     HandoffLookRelaxed,
+    /// The turn of a goroutine that its runtime leaves behind stays with it.
+    TurnLeftBehind,
+    /// A turn is taken without Acquire.
+    TurnTakeRelaxed,
     /// The waiter that was queued first in a turn is not handed it.
     TurnNoHandOver,
 }

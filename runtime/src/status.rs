@@ -189,7 +189,7 @@ impl StatusWord {
     pub(crate) fn spawn(&self) {
         let word = self.load(Relaxed);
         assert!(word.status() == Status::Idle, "spawn: the G is in use ({word:?})");
-        // Relaxed: the run queue publishes the G.
+        // Relaxed: the run queue publishes the G, and before that its life does, to a dump.
         self.0.store(word.with_status(Status::Runnable).0, Relaxed);
     }
 
@@ -226,9 +226,9 @@ impl StatusWord {
     }
 
     /// Runnable → Idle: the goroutine never ran and never will.
-    pub(crate) fn abandon(&self) {
+    pub(crate) fn discard(&self) {
         let word = self.load(Relaxed);
-        assert!(word.status() == Status::Runnable, "abandon: the G is not runnable ({word:?})");
+        assert!(word.status() == Status::Runnable, "discard: the G is not runnable ({word:?})");
         self.0.store(word.with_status(Status::Idle).clear(OPEN | CLAIMED | READY).0, Release);
     }
 
@@ -280,6 +280,16 @@ impl StatusWord {
                 if word.open(number) { (Some(word.set(CLAIMED)), true) } else { (None, false) }
             },
         )
+    }
+
+    /// The end of the runtime: a parked owner's wait is claimed, whatever its number, and never readied. True:
+    /// the goroutine is on no M, and none will run it again.
+    pub(crate) fn seize(&self) -> bool {
+        self.update(AcqRel, |word| match word.status() {
+            Status::Waiting => (Some(word.set(CLAIMED)), true),
+            Status::Runnable => (None, true),
+            _ => (None, false),
+        })
     }
 
     /// Says to the owner of a claimed wait that it may go on.

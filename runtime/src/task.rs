@@ -7,8 +7,9 @@
 //! follows from the goroutine's life (`g.rs`): the spawner until the G is queued, the goroutine while it runs,
 //! then whoever holds the right to the outcome.
 
+use crate::prim::UnsafeCell;
 use std::any::Any;
-use std::cell::{Cell, UnsafeCell};
+use std::cell::Cell;
 use std::mem::MaybeUninit;
 
 /// Bytes of the inline space.
@@ -92,27 +93,29 @@ impl Task {
     /// # Safety
     /// The caller owns the space, and it is empty.
     unsafe fn put<V>(&self, value: V) {
-        let space = self.space.get();
-        if Self::fits::<V>() {
-            // SAFETY: the caller owns the space; size and alignment were checked.
-            unsafe { space.cast::<V>().write(value) };
-        } else {
-            // SAFETY: as above, and a thin pointer fits.
-            unsafe { space.cast::<*mut V>().write(Box::into_raw(Box::new(value))) };
-        }
+        self.space.with_mut(|space| {
+            if Self::fits::<V>() {
+                // SAFETY: the caller owns the space; size and alignment were checked.
+                unsafe { space.cast::<V>().write(value) };
+            } else {
+                // SAFETY: as above, and a thin pointer fits.
+                unsafe { space.cast::<*mut V>().write(Box::into_raw(Box::new(value))) };
+            }
+        });
     }
 
     /// # Safety
     /// The caller owns the space, and `put::<V>` filled it.
     unsafe fn take<V>(&self) -> V {
-        let space = self.space.get();
-        if Self::fits::<V>() {
-            // SAFETY: `put` stored a `V` here; the caller does not read it again.
-            unsafe { space.cast::<V>().read() }
-        } else {
-            // SAFETY: `put` stored the pointer of a box here, which is owned again from now on.
-            unsafe { *Box::from_raw(space.cast::<*mut V>().read()) }
-        }
+        self.space.with_mut(|space| {
+            if Self::fits::<V>() {
+                // SAFETY: `put` stored a `V` here; the caller does not read it again.
+                unsafe { space.cast::<V>().read() }
+            } else {
+                // SAFETY: `put` stored the pointer of a box here, which is owned again from now on.
+                unsafe { *Box::from_raw(space.cast::<*mut V>().read()) }
+            }
+        })
     }
 
     /// Stores the closure that the goroutine will run.

@@ -1,8 +1,8 @@
 //! Waiting for a time: [`sleep`], [`sleep_until`].
 
 use crate::host::{Active, Host};
+use crate::sched::Sched;
 use crate::waiter::Wait;
-use std::ptr::NonNull;
 use std::time::{Duration, Instant};
 
 /// Parks the calling goroutine for at least `dur`; its thread goes on running other goroutines. A plain thread
@@ -26,14 +26,9 @@ pub fn sleep(dur: Duration) {
     if dur.is_zero() {
         return;
     }
-    match NonNull::new(Active::current().cast_mut()) {
+    match Sched::<Active>::current() {
         None => std::thread::sleep(dur),
-        Some(m) => {
-            // SAFETY: the current M lives as long as its thread, its scheduler with it, and a goroutine never
-            // changes its scheduler.
-            let sched = unsafe { NonNull::from(m.as_ref().sched()).as_ref() };
-            sched.sleep_until(Wait::begin(), sched.host.now().saturating_add(dur));
-        }
+        Some(sched) => sched.sleep_until(Wait::begin(), sched.host.now().saturating_add(dur)),
     }
 }
 
@@ -43,12 +38,8 @@ pub fn sleep_until(deadline: Instant) {
     if deadline <= Instant::now() {
         return;
     }
-    match NonNull::new(Active::current().cast_mut()) {
+    match Sched::<Active>::current() {
         None => std::thread::sleep(deadline.saturating_duration_since(Instant::now())),
-        Some(m) => {
-            // SAFETY: as in `sleep`.
-            let sched = unsafe { NonNull::from(m.as_ref().sched()).as_ref() };
-            sched.sleep_until(Wait::begin(), sched.host.nanos(deadline));
-        }
+        Some(sched) => sched.sleep_until(Wait::begin(), sched.host.nanos(deadline)),
     }
 }

@@ -50,7 +50,7 @@ impl<H: Host> Parker<H> {
 pub(crate) enum Waiter<H: Host> {
     /// A goroutine.
     G(GRef<H>, WaitNumber),
-    /// A thread outside of any runtime, or an M that must not give its goroutine up.
+    /// A thread outside of any runtime.
     Thread(Arc<Parker<H>>, WaitNumber),
 }
 
@@ -143,11 +143,11 @@ impl<H: Host> Wait<H> {
     }
 
     /// Gives the wait up before it was published.
-    pub(crate) fn abandon(self) {
+    pub(crate) fn withdraw(self) {
         match self {
             Wait::G(window, number) => {
                 let woke = window.g().word.end_wait(number);
-                debug_assert_eq!(woke, Woke::Refused, "abandon: somebody knew the wait");
+                debug_assert_eq!(woke, Woke::Refused, "withdraw: somebody knew the wait");
             }
             Wait::Thread(..) => {}
         }

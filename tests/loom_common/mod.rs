@@ -23,6 +23,8 @@ fn caught(mutant: Mutant, test: &str) -> Result<(), String> {
     let mut child = Command::new(std::env::current_exe().expect("this test's own path"))
         .args(["--exact", test, "--nocapture"])
         .env("GMP_MUTANT", format!("{mutant:?}"))
+        // Three preemptions: some need them, and the others fail as soon.
+        .env("GMP_LOOM_FULL", "1")
         .stdout(Stdio::null())
         .stderr(Stdio::piped())
         .spawn()

@@ -4,12 +4,16 @@
 //! runtime was built, ours prints one line with the goroutine's id, name and spawn site. A hook that the program
 //! installs later replaces it, and may ask `gmp::current()`.
 
-use crate::host::{Active, Host};
-use std::ptr::NonNull;
+use crate::host::Active;
+use crate::m::M;
 use std::sync::Once;
 
 pub(crate) fn install() {
     static ONCE: Once = Once::new();
+    // The hook can't be changed on a thread that panics; the next runtime tries again.
+    if std::thread::panicking() {
+        return;
+    }
     ONCE.call_once(|| {
         let previous = std::panic::take_hook();
         std::panic::set_hook(Box::new(move |info| {
@@ -20,11 +24,9 @@ pub(crate) fn install() {
 }
 
 fn announce() {
-    let Some(m) = NonNull::new(Active::current().cast_mut()) else { return };
-    // SAFETY: the current M lives as long as its thread.
-    let Some(g) = (unsafe { m.as_ref() }).g() else { return };
+    let Some(g) = M::<Active>::current().and_then(M::g) else { return };
     g.with_birth(|birth| {
         let name = birth.name.as_deref().unwrap_or("<unnamed>");
-        eprintln!("goroutine {} '{name}' (spawned at {}):", g.id(), birth.site);
+        super::say(format_args!("goroutine {} '{name}' (spawned at {}):", g.id(), birth.site));
     });
 }

@@ -24,7 +24,7 @@ use crate::sched::park::Yield;
 use gmp_netpoll::{Events, Key, Poller, Readiness, Timeout, Woken};
 use gmp_timers::Nanos;
 use std::cell::RefCell;
-use std::io;
+use std::io::{self, Write};
 use std::mem::ManuallyDrop;
 use std::os::fd::{BorrowedFd, RawFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -35,6 +35,11 @@ use switch::{Coro, End, Home};
 pub(crate) use stack::{MAX_STACK, MIN_STACK, StackPool};
 #[cfg(any(feature = "generator", not(target_arch = "x86_64")))]
 pub(crate) use switch::{MAX_STACK, MIN_STACK, StackPool};
+
+/// Writes a line to standard error, if anybody reads it. `eprintln!` would panic where nobody does.
+fn say(what: std::fmt::Arguments<'_>) {
+    let _nobody_listens = writeln!(io::stderr(), "{what}");
+}
 
 /// Descriptors that one look at the poller reports at most.
 const EVENTS: usize = 128;
@@ -113,8 +118,12 @@ impl Host for Native {
         catch_unwind(AssertUnwindSafe(f))
     }
 
+    fn warn(what: &str) {
+        say(format_args!("gmp: {what}"));
+    }
+
     fn fatal(why: &str) -> ! {
-        eprintln!("fatal error: {why}");
+        say(format_args!("fatal error: {why}"));
         std::process::abort()
     }
 
@@ -164,7 +173,7 @@ impl Host for Native {
     }
 
     #[inline(always)]
-    unsafe fn suspend(m: &M<Self>, what: Yield<Self>) {
+    unsafe fn suspend(m: &M<Self>, what: Yield) {
         let what = ManuallyDrop::new(what);
         let home: *const Home = &raw const m.local.home;
         // SAFETY: the caller runs on `m`. The M reads `what` once, before anybody can resume this goroutine, and
@@ -186,7 +195,7 @@ unsafe impl Send for NativeStack {}
 
 impl Stack<Native> for NativeStack {
     #[inline(always)]
-    unsafe fn resume(&mut self, m: &M<Native>) -> Yield<Native> {
+    unsafe fn resume(&mut self, m: &M<Native>) -> Yield {
         let word = match self.first.take() {
             Some(g) => g.to_raw().expose_provenance(),
             None => 0,
@@ -197,7 +206,7 @@ impl Stack<Native> for NativeStack {
             return Yield::Exit;
         }
         // SAFETY: `suspend` left a `Yield` there, on the stack that has just been saved, and does not touch it.
-        unsafe { std::ptr::with_exposed_provenance::<Yield<Native>>(said).read() }
+        unsafe { std::ptr::with_exposed_provenance::<Yield>(said).read() }
     }
 
     fn depth(&self) -> Option<usize> {

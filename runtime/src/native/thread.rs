@@ -16,7 +16,7 @@ pub(crate) fn start(
         // SAFETY: no pointers. A refusal leaves the default.
         unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1) };
         if catch_unwind(AssertUnwindSafe(body)).is_err() {
-            eprintln!("fatal error: the scheduler panicked");
+            super::say(format_args!("fatal error: the scheduler panicked"));
             std::process::abort();
         }
     })

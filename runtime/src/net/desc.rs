@@ -13,8 +13,8 @@
 //! the exchange holds, the slot still had the same ticket, so that nobody had written them since. A claim under a
 //! number that is over fails and touches nothing but the owner's word, which stays mapped (`g.rs`, invariant 3).
 //!
-//! `seen` keeps what can't be seen twice: a peer that has closed, or an error. As long as nothing of it was
-//! seen, a read that filled less than its buffer has drained the socket, and the next one may wait for an event
+//! `seen` keeps what can't be seen twice: a peer that has closed, an error, urgent data, at whose mark a read stops
+//! short. As long as nothing of it was seen, a read that filled less than its buffer has drained the socket, and the next one may wait for an event
 //! before it asks the kernel.
 //!
 //! Checked by `tests/loom_polldesc.rs`.
@@ -104,7 +104,7 @@ impl<H: Host> Side<H> {
             };
             match self.exchange(seen, next) {
                 Ok(()) if taken => {
-                    wait.abandon();
+                    wait.withdraw();
                     return Waited::Ready;
                 }
                 Ok(()) => break,
@@ -114,7 +114,7 @@ impl<H: Host> Side<H> {
         // After the announcement: a change before it is seen here, one after it finds the announcement.
         if changed() {
             let _seen = self.slot.swap(Slot::NIL.to_bits(), AcqRel);
-            wait.abandon();
+            wait.withdraw();
             return Waited::Look;
         }
         // O2. Relaxed: O3's exchange publishes all three.
@@ -122,7 +122,7 @@ impl<H: Host> Side<H> {
         self.ticket.store(ticket, Relaxed);
         self.owner.store(g.to_raw(), Relaxed);
         self.number.store(number.to_bits(), Relaxed);
-        let (Woke::Readied | Woke::Refused) = wait.park(reason, || self.commit(Ticket::new(ticket)));
+        let (Woke::Readied | Woke::Refused) = wait.park(reason, move || self.commit(Ticket::new(ticket)));
         // AcqRel: see what the one who woke us wrote.
         match Slot::from_bits(self.slot.swap(Slot::NIL.to_bits(), AcqRel)).settle() {
             Settle::Ready => Waited::Ready,
@@ -207,7 +207,8 @@ impl<H: Host> PollDesc<H> {
     /// Whether a short read means that nothing is left: nothing was seen that would not be reported again.
     pub(crate) fn may_trust_a_short_read(&self) -> bool {
         // Acquire: an event is in `seen` before it is in the slot.
-        self.seen.load(Acquire) == 0 || mutated(Mutant::SocketTrustsAfterHup)
+        let seen = Readiness::from_bits(self.seen.load(Acquire) as u8);
+        seen.short_read_drains() || mutated(Mutant::SocketTrustsAfterHup)
     }
 
     /// Parks the calling goroutine, the holder of this direction's turn, until an event comes.

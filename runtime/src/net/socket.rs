@@ -22,7 +22,6 @@ use gmp_netpoll::Key;
 use std::fmt;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
-use std::ptr::NonNull;
 
 /// Whether a short read of this kind of socket says that it is empty.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
@@ -136,7 +135,7 @@ impl<S: AsFd> Socket<S> {
             Direction::Write => &self.write,
         };
         let _turn = lane.turn.take();
-        let sched = current_sched();
+        let sched = Sched::current();
         let mut desc = sched.and_then(|sched| self.registered(sched));
         // Relaxed, here and below: the turn orders its holders.
         let mut wait_first = lane.drained.load(Relaxed);
@@ -204,7 +203,7 @@ impl<S: AsFd> Socket<S> {
     /// Waits until a connection that was begun has an outcome.
     pub(crate) fn wait_connected(&self) -> io::Result<()> {
         let _turn = self.write.turn.take();
-        match current_sched() {
+        match Sched::current() {
             Some(sched) => {
                 let desc = self.register(sched)?;
                 let (Waited::Ready | Waited::Look) = desc.wait(Wait::begin(), Direction::Write);
@@ -275,12 +274,4 @@ impl<S: AsFd> AsFd for Socket<S> {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.get().as_fd()
     }
-}
-
-/// The scheduler of the calling goroutine. It lives as long as the goroutine runs.
-fn current_sched<'a>() -> Option<&'a Sched<Active>> {
-    let m = NonNull::new(Active::current().cast_mut())?;
-    // SAFETY: the current M lives as long as its thread, and its scheduler with it; a goroutine never changes
-    // its scheduler, whichever M it runs on.
-    Some(unsafe { NonNull::from(m.as_ref().sched()).as_ref() })
 }

@@ -8,10 +8,15 @@
 //! stands in line; the holder, whose exchange Held → Free then fails, locks the queue too and hands the turn to
 //! the first in line. The word never becomes Free while somebody stands in line, so nobody overtakes.
 //!
+//! A goroutine notes the turn that it holds in its G. When its runtime ends and leaves it parked in the middle of an
+//! operation, the turn is given up for it, so that the socket lives on for others.
+//!
 //! Checked by `tests/loom_turn.rs`.
 
+use crate::g::GRef;
 use crate::host::Host;
-use crate::prim::{Acquire, AtomicU32, Mutant, Mutex, Relaxed, Release, mutated};
+use crate::m::M;
+use crate::prim::{AcqRel, Acquire, AtomicU32, Mutant, Mutex, Relaxed, Release, mutated, order};
 use crate::sched::park::{Commit, WaitReason};
 use crate::waiter::{Wait, Waiter};
 use std::collections::VecDeque;
@@ -27,7 +32,11 @@ pub(crate) struct Turn<H: Host> {
 }
 
 /// The caller has the turn; dropping it hands it on.
-pub(crate) struct Holder<'a, H: Host>(&'a Turn<H>);
+pub(crate) struct Holder<'a, H: Host> {
+    turn: &'a Turn<H>,
+    /// The goroutine that holds it, if it is one.
+    g: Option<GRef<H>>,
+}
 
 impl<H: Host> Turn<H> {
     pub(crate) fn new() -> Self {
@@ -36,15 +45,25 @@ impl<H: Host> Turn<H> {
 
     /// Blocks the calling goroutine or thread until it has the turn.
     pub(crate) fn take(&self) -> Holder<'_, H> {
+        let g = M::current().and_then(M::g);
         // Acquire: what the last holder did in this direction.
-        if self.word.compare_exchange(FREE, HELD, Acquire, Relaxed).is_err() {
-            self.stand_in_line();
+        let acquire = order(Mutant::TurnTakeRelaxed, Acquire);
+        let taken = self.word.compare_exchange(FREE, HELD, acquire, Relaxed).is_ok() || self.stand_in_line();
+        if taken && let Some(g) = g {
+            self.belongs_to(g);
         }
-        Holder(self)
+        Holder { turn: self, g }
     }
 
+    /// Notes whose turn it is, for the end of the runtime.
+    fn belongs_to(&self, g: GRef<H>) {
+        // Relaxed: read with the goroutine's wait claimed, or by itself.
+        g.turn.store((&raw const *self).cast_mut(), Relaxed);
+    }
+
+    /// True: the turn was free after all. False: it was handed over, and is noted.
     #[cold]
-    fn stand_in_line(&self) {
+    fn stand_in_line(&self) -> bool {
         let wait = Wait::begin();
         let mut line = self.line.lock();
         loop {
@@ -54,8 +73,8 @@ impl<H: Host> Turn<H> {
                 Err(_) => {
                     if self.word.compare_exchange(FREE, HELD, Acquire, Relaxed).is_ok() {
                         drop(line);
-                        wait.abandon();
-                        return;
+                        wait.withdraw();
+                        return true;
                     }
                 }
             }
@@ -65,6 +84,7 @@ impl<H: Host> Turn<H> {
             drop(line);
             Commit::Park
         });
+        false
     }
 
     #[cold]
@@ -78,6 +98,9 @@ impl<H: Host> Turn<H> {
                 None => break None,
             }
         };
+        if let Some(Waiter::G(g, _)) = &next {
+            self.belongs_to(*g);
+        }
         // Release: see `take`. With somebody claimed the turn is not free in between.
         self.word.store(
             match (&next, line.is_empty()) {
@@ -92,13 +115,36 @@ impl<H: Host> Turn<H> {
             next.ready();
         }
     }
+
+    fn pass(&self) {
+        // Release: the next holder sees what was done in this direction.
+        if self.word.compare_exchange(HELD, FREE, Release, Relaxed).is_err() {
+            self.hand_over();
+        }
+    }
+
+    /// Gives up what a goroutine holds that will not run again. Its wait is claimed, or it stands in no queue that
+    /// anybody takes from.
+    pub(crate) fn give_up_of(g: GRef<H>) {
+        if mutated(Mutant::TurnLeftBehind) {
+            return;
+        }
+        // AcqRel: of several who find the goroutine left, one gives its turn up.
+        let held = g.turn.swap(std::ptr::null_mut(), AcqRel);
+        // SAFETY: the turn lies in a socket that the goroutine borrows, and it is left in the middle of that
+        // borrow, which therefore never ends.
+        if let Some(turn) = unsafe { held.as_ref() } {
+            turn.pass();
+        }
+    }
 }
 
 impl<H: Host> Drop for Holder<'_, H> {
     fn drop(&mut self) {
-        // Release: the next holder sees what was done in this direction.
-        if self.0.word.compare_exchange(HELD, FREE, Release, Relaxed).is_err() {
-            self.0.hand_over();
+        if let Some(g) = self.g {
+            // Relaxed: this goroutine runs, so nobody else looks.
+            g.turn.store(std::ptr::null_mut(), Relaxed);
         }
+        self.turn.pass();
     }
 }

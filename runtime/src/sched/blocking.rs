@@ -11,8 +11,7 @@ impl<H: Host> Sched<H> {
     #[doc(alias = "exitsyscall0")]
     pub(crate) fn exitsyscall(&self, m: &M<H>, g: GRef<H>) -> bool {
         let mut central = self.central.lock();
-        // One critical section: between a look at the idle Ps and the put, the last P could go idle and leave the
-        // queue to nobody.
+        // Should the last P go idle after the put, this M finds it: it looks again before it sleeps (`stopm`).
         if let Some(p) = central.take_idle_p(&self.monitor_note) {
             drop(central);
             m.acquire(p);

@@ -14,6 +14,7 @@ use crate::host::Host;
 use crate::m::M;
 use crate::p::P;
 use crate::prim::{Mutant, MutexGuard, Relaxed, mutated};
+use crate::runq::GList;
 use crate::sched::poll::Poller;
 use crate::sched::{Central, Sched, Stage};
 use std::io;
@@ -39,7 +40,8 @@ impl<H: Host> Sched<H> {
         }
     }
 
-    /// Waits for a P. False: the runtime ends.
+    /// Gets a P for an M without one: an idle one at once (Go's `acquirep`), else it sleeps until one is left for it.
+    /// False: the runtime ends.
     pub(crate) fn stopm(&self, m: &M<H>) -> bool {
         let mut central = self.central.lock();
         if central.stage == Stage::Stopping {
@@ -76,11 +78,11 @@ impl<H: Host> Sched<H> {
             let count = central.ms.len();
             drop(central);
             if first {
-                eprintln!(
-                    "gmp: cannot start thread {} of at most {}: {refused}; going on with those that run",
-                    count + 1,
-                    self.config.max_threads
-                );
+                let most = self.config.max_threads;
+                H::warn(&format!(
+                    "cannot start thread {} of at most {most}: {refused}; going on with those that run",
+                    count + 1
+                ));
             }
         }
     }
@@ -104,9 +106,9 @@ impl<H: Host> Sched<H> {
         let m = Box::new(M::new(central.ms.len() as u32, self));
         let name = format!("{}{}", self.config.thread_name, m.id);
         m.give(p);
-        let raw = Handed(NonNull::from(&*m));
-        let there = raw.0;
-        central.ms.push(m);
+        let there = NonNull::from(Box::leak(m));
+        let raw = Handed(there);
+        central.ms.push(there);
         // Once for the M, and once for this start: the runtime does not end before the thread is on the list.
         central.alive += 2;
         drop(central);
@@ -122,37 +124,47 @@ impl<H: Host> Sched<H> {
                 Ok(())
             }
             Err(refused) => {
-                // Nobody has seen it.
-                self.central.lock().ms.retain(|m| NonNull::from(&**m) != there);
-                self.mexit();
+                self.central.lock().ms.retain(|&m| m != there);
+                // SAFETY: nobody has seen it: not the thread that was refused, and it is off the list.
+                drop(unsafe { Box::from_raw(there.as_ptr()) });
+                self.thread_left();
                 Err(refused)
             }
         };
-        self.mexit();
+        self.thread_left();
         result
     }
 }
 
 impl<H: Host> Sched<H> {
-    /// `g` has to wait for a stack to come back. When none is out, none ever will, and the process ends.
-    pub(crate) fn wait_for_stack(&self, g: GRef<H>, refused: &io::Error) {
-        let mut central = self.central.lock();
-        // Relaxed: written under this lock where it falls, and it only rises for an attempt like this one's.
-        let out = self.stacks_out.fetch_sub(1, Relaxed) - 1;
-        if out == 0 {
-            drop(central);
-            H::fatal(&format!("no stack for the first goroutine: {refused}"));
-        }
+    /// `g` got no stack. It tries again when one came back since `returned` was read, or waits until one does.
+    /// When none is out none ever will, and the process ends.
+    pub(crate) fn wait_for_stack(&self, g: GRef<H>, returned: u64, refused: &io::Error) {
         g.word.requeue();
-        central.stackless.push(g);
+        let mut central = self.central.lock();
+        // Relaxed, here and below: both counts change under this lock where that matters. `out` rises without it,
+        // for an attempt like this one, which then comes here too.
+        let out = self.stacks.out.fetch_sub(1, Relaxed) - 1;
+        if self.stacks.returned.load(Relaxed) != returned {
+            central.runq.push(g);
+        } else if out > 0 {
+            central.stackless.push(g);
+        } else {
+            drop(central);
+            H::fatal(&format!("no stack for a goroutine, and none in use that could come back: {refused}"));
+        }
     }
 
-    /// A stack came back: the goroutine that waits longest for one may try again.
+    /// A stack came back: those who wait for one may try again, all of them, since sizes differ.
     pub(crate) fn stack_came_back(&self) {
         let mut central = self.central.lock();
-        self.stacks_out.fetch_sub(1, Relaxed);
-        let Some(g) = central.stackless.pop() else { return };
-        central.runq.push(g);
+        self.stacks.out.fetch_sub(1, Relaxed);
+        self.stacks.returned.fetch_add(1, Relaxed);
+        if central.stackless.is_empty() {
+            return;
+        }
+        let mut waiting = std::mem::replace(&mut central.stackless, GList::new());
+        central.runq.append(&mut waiting);
         let wake = self.wakep(&mut central);
         drop(central);
         self.start_woken(wake);

@@ -20,10 +20,11 @@ impl<H: Host> Sched<H> {
         // SAFETY: `g` is fresh from the pool; the borrows are this function's contract.
         unsafe { g.task.load(f) };
         g.word.spawn();
-        self.one_more();
+        // Relaxed: a count, ordered by nothing.
+        self.live.fetch_add(1, Relaxed);
         if !self.submit_new(g) {
-            self.one_less();
-            g::abandon(g);
+            self.live.fetch_sub(1, Relaxed);
+            g::drop_unrun(g);
         }
         g
     }

@@ -82,7 +82,7 @@ pub(crate) struct Central<H: Host> {
     poller: Poller,
     stage: Stage,
     /// Every M that was ever made. They stay until the scheduler goes: a retaker may read them.
-    ms: Vec<Box<M<H>>>,
+    ms: Vec<NonNull<M<H>>>,
     threads: Vec<H::Thread>,
     /// Threads that have not left, and starts that are under way.
     alive: u32,
@@ -96,6 +96,14 @@ pub(crate) struct Central<H: Host> {
 // SAFETY: the pointers name Ps and Ms of the same scheduler, which outlive it and are Sync.
 unsafe impl<H: Host> Send for Central<H> {}
 
+/// What is known of the goroutines' stacks.
+struct Stacks {
+    /// In use, or being asked for.
+    out: AtomicU64,
+    /// How many came back, ever.
+    returned: AtomicU64,
+}
+
 /// A runtime.
 pub(crate) struct Sched<H: Host> {
     pub(crate) host: H,
@@ -106,8 +114,7 @@ pub(crate) struct Sched<H: Host> {
     timers: Timers<H>,
     pub(crate) descs: PollTable<H>,
     next_id: AtomicU64,
-    /// Stacks that are in use or being asked for.
-    stacks_out: AtomicU64,
+    stacks: Stacks,
     live: AtomicU64,
     /// Counts the looks at the poller, for the monitor.
     polls: AtomicU64,
@@ -153,7 +160,7 @@ impl<H: Host> Sched<H> {
                 timers: Timers::new(),
                 descs: PollTable::new(),
                 next_id: AtomicU64::new(1),
-                stacks_out: AtomicU64::new(0),
+                stacks: Stacks { out: AtomicU64::new(0), returned: AtomicU64::new(0) },
                 live: AtomicU64::new(0),
                 polls: AtomicU64::new(0),
                 monitor_note: Note::new(),
@@ -177,20 +184,10 @@ impl<H: Host> Sched<H> {
         self.ps.len()
     }
 
-    fn one_more(&self) {
-        self.live.fetch_add(1, Relaxed);
-    }
-
-    fn one_less(&self) {
-        self.live.fetch_sub(1, Relaxed);
-    }
-
-    /// The calling M, if it is one of this scheduler's.
-    fn current_m(&self) -> Option<&M<H>> {
-        let m = NonNull::new(H::current().cast_mut())?;
-        // SAFETY: the current M lives as long as its thread.
-        let m = unsafe { m.as_ref() };
-        std::ptr::eq(m.sched(), self).then_some(m)
+    /// The scheduler of the calling goroutine, which lives as long as the goroutine runs; `None` on other threads.
+    pub(crate) fn current<'a>() -> Option<&'a Self> {
+        // A goroutine may change its M, never its scheduler.
+        M::current().map(M::sched)
     }
 }
 
@@ -199,5 +196,9 @@ impl<H: Host> Drop for Sched<H> {
         self.leave_goroutines();
         // SAFETY: once, and nobody can spawn any more.
         unsafe { GPool::close(self.pool) };
+        for m in std::mem::take(&mut self.central.lock().ms) {
+            // SAFETY: each came from a box, and its thread, which held this scheduler, has left.
+            drop(unsafe { Box::from_raw(m.as_ptr()) });
+        }
     }
 }

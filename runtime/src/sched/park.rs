@@ -16,7 +16,7 @@
 use crate::g::{self, GRef};
 use crate::host::Host;
 use crate::m::{M, Window};
-use crate::prim::{Mutant, mutated};
+use crate::prim::{Mutant, Relaxed, mutated};
 use crate::sched::Sched;
 use crate::status::{CallOff, WaitNumber, Woke};
 use std::mem::ManuallyDrop;
@@ -94,7 +94,7 @@ impl Hook {
 }
 
 /// What a goroutine says to the M it leaves.
-pub(crate) enum Yield<H: Host> {
+pub(crate) enum Yield {
     /// Sleep until readied.
     Park(WaitNumber, Hook),
     /// Run others first.
@@ -103,9 +103,6 @@ pub(crate) enum Yield<H: Host> {
     Return,
     /// The end. The stack is not needed any more.
     Exit,
-    /// Never made: `H` is part of the type so that a host can't hand it to another's M.
-    #[expect(dead_code, reason = "carries the type parameter")]
-    Never(std::convert::Infallible, std::marker::PhantomData<fn(H)>),
 }
 
 /// Parks the calling goroutine until its wait is readied, or `commit` refuses.
@@ -140,14 +137,14 @@ impl<H: Host> Sched<H> {
     }
 
     /// The end of a goroutine, on its M.
-    pub(crate) fn exit(&self, m: &M<H>, g: GRef<H>) {
+    pub(crate) fn goexit0(&self, m: &M<H>, g: GRef<H>) {
         m.set_g(None);
         // SAFETY: this M ran the goroutine, and its status is still Running.
         let stack = g.stack.with_mut(|stack| unsafe { (*stack).take() });
         self.host.retire(stack.expect("exit: the goroutine has no stack"));
         self.stack_came_back();
         g.word.finish();
-        self.one_less();
+        self.live.fetch_sub(1, Relaxed);
         g::finish(g);
     }
 }

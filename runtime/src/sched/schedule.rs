@@ -23,7 +23,7 @@ impl<H: Host> Sched<H> {
             self.execute(m, g);
         }
         H::set_current(std::ptr::null());
-        self.mexit();
+        self.thread_left();
     }
 
     /// The next goroutine for this M, which sleeps until there is one. `None`: the runtime ends, and the M has
@@ -91,10 +91,9 @@ impl<H: Host> Sched<H> {
                     }
                 }
                 Yield::Exit => {
-                    self.exit(m, g);
+                    self.goexit0(m, g);
                     break;
                 }
-                Yield::Never(never, _) => match never {},
             }
         }
         m.set_g(None);
@@ -107,8 +106,9 @@ impl<H: Host> Sched<H> {
         if g.stack.with(|stack| unsafe { (*stack).is_some() }) {
             return true;
         }
-        // Relaxed: see `wait_for_stack`.
-        self.stacks_out.fetch_add(1, Relaxed);
+        // Relaxed: see `wait_for_stack`. A stale count means one attempt more.
+        let returned = self.stacks.returned.load(Relaxed);
+        self.stacks.out.fetch_add(1, Relaxed);
         let size = g.with_birth(|birth| birth.stack_size);
         match self.host.new_stack(size, g) {
             Ok(fresh) => {
@@ -117,7 +117,7 @@ impl<H: Host> Sched<H> {
                 true
             }
             Err(refused) => {
-                self.wait_for_stack(g, &refused);
+                self.wait_for_stack(g, returned, &refused);
                 false
             }
         }

@@ -3,12 +3,16 @@
 //! 1. The stage becomes Stopping; idle Ms and the poller are woken, every M leaves when it next looks for work.
 //! 2. The caller waits for the last M, for a limited time. A goroutine that does not come back to the runtime
 //!    keeps its M; it is left behind, with everything that it refers to.
-//! 3. Goroutines that never ran are dropped. Those that are parked, or were runnable, stay where they are: their
-//!    stacks, and all that lies on them, are leaked, because others may still refer to it. They are counted.
-//! 4. Whoever joins one of them hears that the runtime ended.
+//! 3. Whoever joins one of the goroutines that have not ended hears that the runtime ended.
+//! 4. Those that never ran are dropped. Those that are parked, or were runnable, stay where they are: their stacks,
+//!    and all that lies on them, are leaked, because others may still refer to it. They are counted. Their waits
+//!    are claimed, so that nobody hands them anything, and the turns they hold go to the next in line.
 
-use crate::g::{self, End, GPool};
+use crate::g::{self, End, GPool, GRef};
 use crate::host::Host;
+use crate::m::M;
+use crate::net::turn::Turn;
+use crate::prim::Relaxed;
 use crate::runq::GList;
 use crate::sched::poll::Poller;
 use crate::sched::{Sched, Stage};
@@ -43,7 +47,7 @@ impl<H: Host> Sched<H> {
     pub(crate) fn stop(&self, limit: Duration) -> Report {
         let until = self.host.now().saturating_add(limit);
         self.begin_stop();
-        let all = if self.current_m().is_some() {
+        let all = if M::<H>::current().is_some_and(|m| std::ptr::eq(m.sched(), self)) {
             // A goroutine of its own can't wait for the M that runs it.
             false
         } else if self.central.lock().alive == 0 {
@@ -80,8 +84,8 @@ impl<H: Host> Sched<H> {
         }
     }
 
-    /// An M's thread leaves, or was never started.
-    pub(crate) fn mexit(&self) {
+    /// A thread leaves, or a start of one is over.
+    pub(crate) fn thread_left(&self) {
         let mut central = self.central.lock();
         central.alive -= 1;
         let last = central.alive == 0 && central.stage == Stage::Stopping;
@@ -101,21 +105,24 @@ impl<H: Host> Sched<H> {
             queued.append(&mut central.stackless);
             queued
         };
+        // First of all whoever waits for one of them is told: a closure that is dropped below may be one that waits.
+        // SAFETY: the pool is closed when the scheduler is dropped.
+        unsafe { GPool::for_each_live(self.pool, |g| self.leave(g)) };
         while let Some(g) = queued.pop() {
             // SAFETY: it stood in a queue, so no M runs it, and this caller has taken it out.
             if g.stack.with(|stack| unsafe { (*stack).is_none() }) {
-                self.one_less();
-                g::abandon(g);
+                self.live.fetch_sub(1, Relaxed);
+                g::drop_unrun(g);
             }
         }
-        let mut left = 0;
-        // SAFETY: the pool is closed when the scheduler is dropped.
-        unsafe {
-            GPool::for_each_live(self.pool, |g| {
-                left += 1;
-                g::mark_done(g, End::Left);
-            });
+        self.num_goroutines()
+    }
+
+    /// `g` will not run again, unless it runs now: nobody is to wait for it, or to count on it.
+    pub(crate) fn leave(&self, g: GRef<H>) {
+        g::mark_done(g, End::Left);
+        if g.word.seize() {
+            Turn::give_up_of(g);
         }
-        left
     }
 }

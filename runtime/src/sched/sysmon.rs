@@ -80,7 +80,7 @@ impl<H: Host> Sched<H> {
                 Ok(())
             }
             Err(refused) => {
-                self.mexit();
+                self.thread_left();
                 Err(refused)
             }
         }
@@ -104,7 +104,7 @@ impl<H: Host> Sched<H> {
             }
             let _woken = self.monitor_note.sleep_until(&self.host, self.host.now().saturating_add(LOOK));
         }
-        self.mexit();
+        self.thread_left();
     }
 
     fn duty(&self, idle_looks: &mut u32, unpolled: bool) -> Duty<H> {

@@ -14,7 +14,7 @@
 
 use crate::g::GRef;
 use crate::host::Host;
-use crate::prim::{Acquire, AtomicU64, Mutex, Release};
+use crate::prim::{AtomicU64, Mutex, Relaxed};
 use crate::runq::GList;
 use crate::sched::Sched;
 use crate::sched::park::{Commit, WaitReason};
@@ -31,7 +31,8 @@ struct Sleeper<H: Host> {
 /// The timers of a runtime.
 pub(crate) struct Timers<H: Host> {
     heap: Mutex<Heap<Sleeper<H>>>,
-    /// The earliest time in the heap, `u64::MAX` for none. Written under the lock.
+    /// The earliest time in the heap, `u64::MAX` for none. Written under the lock; Relaxed, because it is a hint: an
+    /// M that reads an old one finds the timer at its next turn, or in the heap before it sleeps.
     earliest: AtomicU64,
 }
 
@@ -57,15 +58,14 @@ impl<H: Host> Timers<H> {
     }
 
     fn publish(&self, heap: &Heap<Sleeper<H>>) {
-        // Release: pairs with `due_by`'s Acquire, which then finds the timer in the heap.
-        self.earliest.store(heap.next_due().map_or(NONE, Nanos::as_nanos), Release);
+        self.earliest.store(heap.next_due().map_or(NONE, Nanos::as_nanos), Relaxed);
     }
 }
 
 impl<H: Host> Sched<H> {
     /// Readies all whose time has come.
     pub(crate) fn run_timers(&self) {
-        let earliest = self.timers.earliest.load(Acquire);
+        let earliest = self.timers.earliest.load(Relaxed);
         if earliest == NONE {
             return;
         }
@@ -90,7 +90,7 @@ impl<H: Host> Sched<H> {
     pub(crate) fn sleep_until(&self, wait: Wait<H>, due: Nanos) {
         let Wait::G(window, number) = &wait else { unreachable!("sleep_until: called on a plain thread") };
         let sleeper = Sleeper { g: window.g(), wait: *number };
-        let woke = wait.park(WaitReason::Sleep, || {
+        let woke = wait.park(WaitReason::Sleep, move || {
             // In the heap only now: the timer may fire at once, and must find the goroutine saved.
             if self.timers.insert(due, sleeper) {
                 self.wake_poller_before(due);

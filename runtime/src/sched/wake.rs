@@ -15,6 +15,7 @@
 use crate::g::GRef;
 use crate::host::Host;
 use crate::m::M;
+use crate::net::turn::Turn;
 use crate::p::P;
 use crate::prim::{Mutant, MutexGuard, mutated, unless};
 use crate::runq::GList;
@@ -39,30 +40,39 @@ pub(crate) enum Wake<H: Host> {
 pub(crate) fn goready<H: Host>(g: GRef<H>) {
     // From here on the goroutine may run and end, and its runtime with it: hold the scheduler, unless this
     // thread is one of its own Ms.
-    let m = NonNull::new(H::current().cast_mut());
-    // SAFETY: the current M lives as long as its thread.
-    if let Some(m) = m.map(|m| unsafe { m.as_ref() })
+    if let Some(m) = M::<H>::current()
         && std::ptr::eq(m.sched(), g.home().as_ptr())
     {
         if g.word.ready() == Then::Queue {
             m.sched().submit(GList::one(g));
         }
-    } else {
-        let sched = g.home().upgrade();
-        if g.word.ready() == Then::Queue
-            && let Some(sched) = sched
-        {
-            sched.submit(GList::one(g));
+        return;
+    }
+    let sched = g.home().upgrade();
+    if g.word.ready() == Then::Queue {
+        match sched {
+            Some(sched) => sched.submit(GList::one(g)),
+            // Its runtime is over, and it was left; nobody but us knows what we have just handed it.
+            None => Turn::give_up_of(g),
         }
     }
 }
 
 impl<H: Host> Sched<H> {
     /// S1 to S5, for goroutines that have run before.
-    pub(crate) fn submit(&self, list: GList<H>) {
-        if !list.is_empty() {
-            let central = self.central.lock();
+    pub(crate) fn submit(&self, mut list: GList<H>) {
+        if list.is_empty() {
+            return;
+        }
+        let central = self.central.lock();
+        if central.stage == Stage::Running {
             self.queue(central, list);
+        } else {
+            // No M takes them any more.
+            drop(central);
+            while let Some(g) = list.pop() {
+                self.leave(g);
+            }
         }
     }
 
