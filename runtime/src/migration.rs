@@ -55,8 +55,8 @@
 //!
 //! # What may park
 //!
-//! [`yield_now`](crate::yield_now), [`JoinHandle::join`](crate::JoinHandle::join), [`Runtime::run`](crate::Runtime::run)
-//! and the drop of a `Runtime`, everything in [`time`](crate::time), and the operations of [`net`](crate::net) that
+//! [`yield_now`](crate::yield_now), [`JoinHandle::join`](crate::JoinHandle::join), [`Runtime::run`](crate::Runtime::run),
+//! everything in [`time`](crate::time), and the operations of [`net`](crate::net) that
 //! wait. [`go`](crate::go), [`current`](crate::current), dropping a `JoinHandle` and making sockets without
 //! connecting them never park.
 //!
@@ -68,8 +68,10 @@
 //! * `std::thread::scope` with a park inside: its threads unpark the thread that opened the scope, which is not
 //!   the one that the goroutine has gone on on.
 //! * Printing a value whose `Display` parks: standard output is locked by the thread.
-//! * `std::thread::panicking` counts per thread: a destructor that parks while its goroutine unwinds may go on on
-//!   a thread that is not panicking.
+//! * `std::thread::panicking` counts per thread. A destructor that parks while its goroutine unwinds may go on on
+//!   another thread, and both counts are wrong from then on: unrelated goroutines on the first thread see
+//!   `panicking()`, and std's locks that they let go are not, or wrongly, poisoned. Do not park in a destructor that
+//!   may run while its goroutine panics.
 //!
 //! Dynamic libraries (`cdylib`, `dylib`) are not promised at all: there the compiler computes addresses of
 //! thread-locals more eagerly.

@@ -52,8 +52,9 @@ where
 
 /// A runtime: its Ps, its threads, its goroutines. Several may live in one process.
 ///
-/// Dropping it ends it, as [`shutdown_timeout`](Self::shutdown_timeout) with three seconds of patience; on one of
-/// its own goroutines it only begins to end, and `drop` does not wait.
+/// Dropping it ends it, as [`shutdown_timeout`](Self::shutdown_timeout) with three seconds of patience, and blocks the
+/// thread, also when a goroutine of another runtime does it. On one of its own goroutines it only begins to end, and
+/// `drop` does not wait; whoever joins a goroutine of it hears of the end then, though it may run on for a while.
 ///
 /// ```
 /// // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
@@ -149,10 +150,11 @@ impl Runtime {
     /// Ends the runtime. Blocks the calling thread until its threads are gone, at most for `limit`. True when
     /// every goroutine had ended and every thread is gone.
     ///
-    /// Goroutines that run come to an end at their next call that parks or yields. Those that never ran are
-    /// dropped. Those that are parked stay as they are: their stacks are leaked, and what lies on them is not
-    /// dropped. Whoever joins one of them gets an error that [`is_shutdown`](crate::JoinError::is_shutdown).
-    /// [`shutdown`](Self::shutdown) tells how many there were.
+    /// A goroutine that runs is left at its next call that parks or yields; one that makes none keeps its thread. Those
+    /// that never ran are dropped. Those that are parked, or left, stay as they are: their stacks are leaked, what
+    /// lies on them is not dropped, and sockets that they were using go on for others. Whoever joins one of them gets
+    /// an error that [`is_shutdown`](crate::JoinError::is_shutdown). [`shutdown`](Self::shutdown) tells how many there
+    /// were.
     pub fn shutdown_timeout(self, limit: Duration) -> bool {
         self.shutdown(limit).is_clean()
     }

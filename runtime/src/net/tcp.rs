@@ -163,7 +163,7 @@ impl TcpStream {
     }
 
     /// A second handle to the same connection. It has turns of its own: operations through both are ordered by
-    /// the kernel alone.
+    /// the kernel alone. To share a stream between goroutines an `Arc` and `Read for &TcpStream` are enough.
     ///
     /// # Errors
     /// When the table of descriptors is full.
@@ -323,7 +323,8 @@ macro_rules! socket_traits {
         }
 
         impl From<$name> for $std {
-            /// Puts the socket back into blocking mode.
+            /// Puts the socket back into blocking mode. That is the mode of the connection, not of the handle: a
+            /// `try_clone` that goroutines still use would block their threads.
             ///
             /// # Panics
             /// As the way in.
