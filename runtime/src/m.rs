@@ -205,7 +205,7 @@ impl<H: Host> Window<H> {
 
     #[cold]
     #[inline(never)]
-    fn reenter<'a>(mut m: &'a M<H>) -> &'a M<H> {
+    fn reenter(mut m: &M<H>) -> &M<H> {
         loop {
             match m.settle() {
                 Entry::In => return m,
