@@ -199,29 +199,37 @@ fn closures_and_values_are_dropped_once_whoever_has_them_last() {
     });
 }
 
-/// Fails by a leak or a second drop: the handle goes at the very moment at which the goroutine ends.
+/// Fails by a leak or a second drop: the handle goes at the very moment at which the goroutine ends, and others
+/// start new ones in the same place.
 #[test]
 fn a_value_is_dropped_once_when_its_handle_goes_at_the_end() {
     everywhere(|rt| {
         let drops = Arc::new(AtomicUsize::new(0));
-        for round in 0..3000 {
-            let started = Arc::new(AtomicBool::new(false));
-            let probe = Probe(Arc::clone(&drops));
-            let handle = rt.go({
-                let started = Arc::clone(&started);
-                move || {
-                    started.store(true, SeqCst);
-                    probe
-                }
-            });
-            until(|| started.load(SeqCst));
-            for _ in 0..round % 50 {
-                std::hint::spin_loop();
+        thread::scope(|s| {
+            for _ in 0..3 {
+                s.spawn(|| {
+                    for round in 0..2000 {
+                        let started = Arc::new(AtomicBool::new(false));
+                        let probe = Probe(Arc::clone(&drops));
+                        let handle = rt.go({
+                            let started = Arc::clone(&started);
+                            move || {
+                                started.store(true, SeqCst);
+                                probe
+                            }
+                        });
+                        until(|| started.load(SeqCst));
+                        for _ in 0..round % 50 {
+                            std::hint::spin_loop();
+                        }
+                        drop(handle);
+                        assert_eq!(rt.go(move || round).join().unwrap(), round);
+                    }
+                });
             }
-            drop(handle);
-        }
-        until(|| drops.load(SeqCst) >= 3000 && rt.num_goroutines() == 0);
-        assert_eq!(drops.load(SeqCst), 3000);
+        });
+        until(|| drops.load(SeqCst) >= 6000 && rt.num_goroutines() == 0);
+        assert_eq!(drops.load(SeqCst), 6000);
     });
 }
 

@@ -1,4 +1,4 @@
-//! G, a goroutine: its word, its stack, what it runs and who joins it; and the pool that Gs come from.
+//! G, a goroutine: its word, its stack, what it runs and who joins it.
 //!
 //! ```text
 //!   pool ──▶ load the task ──▶ run queue ──▶ M: stack, run ──▶ outcome ──▶ M: stack back, done ──▶ pool
@@ -22,15 +22,15 @@
 //! 1. `next` belongs to the list in which the G stands, under that list's lock.
 //! 2. `stack` and `m` belong to the M that won `StatusWord::run`, until it stores a new status.
 //! 3. A G's memory is never returned while its pool lives; the pool lives until it is closed *and* every G came
-//!    back. A goroutine that shutdown leaves parked keeps its G, and with it the pool.
+//!    back (`gpool.rs`). A goroutine that shutdown leaves parked keeps its G, and with it the pool.
 
+use crate::gpool::GPool;
 use crate::host::Host;
 use crate::net::turn::Turn;
 use crate::prim::{
-    AcqRel, Acquire, Arc, AtomicPtr, AtomicU32, Mutant, Mutex, Release, UnsafeCell, Weak, capacity, mutated,
-    order, unless,
+    AcqRel, Acquire, Arc, AtomicPtr, AtomicU32, Mutant, Mutex, Release, UnsafeCell, Weak, mutated, order,
+    unless,
 };
-use crate::runq::GList;
 use crate::sched::Sched;
 use crate::sched::park::WaitReason;
 use crate::status::{Status, StatusWord};
@@ -132,6 +132,10 @@ impl<H: Host> std::fmt::Debug for GRef<H> {
 }
 
 impl<H: Host> GRef<H> {
+    pub(crate) fn new(g: &G<H>) -> Self {
+        GRef(NonNull::from(g))
+    }
+
     pub(crate) fn to_raw(self) -> *mut G<H> {
         self.0.as_ptr()
     }
@@ -145,7 +149,7 @@ impl<H: Host> GRef<H> {
 }
 
 impl<H: Host> G<H> {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         G {
             word: StatusWord::new(Status::Idle),
             next: UnsafeCell::new(None),
@@ -159,6 +163,29 @@ impl<H: Host> G<H> {
             id: Cell::new(0),
             birth: UnsafeCell::new(None),
         }
+    }
+
+    /// Says which pool's memory this is; once.
+    pub(crate) fn belongs_to(&self, pool: NonNull<GPool<H>>) {
+        self.pool.set(Some(pool));
+    }
+
+    /// A G out of its pool becomes a goroutine-to-be, with both parties alive.
+    pub(crate) fn begin(&self, id: u64, birth: Birth) {
+        self.id.set(id);
+        self.reason.set(WaitReason::None);
+        // A late `mark_done` of a runtime that ends may have found the G in the pool.
+        *self.joiner.lock() = Joiner::Nobody;
+        // SAFETY: the G is out of the pool and known to nobody else.
+        self.birth.with_mut(|slot| unsafe { *slot = Some(birth) });
+        // Release: whoever goes through the live Gs finds a whole one.
+        self.life.store(HANDLE | LIVE, order(Mutant::SpawnRelaxed, Release));
+    }
+
+    /// Whether it has begun and not ended.
+    pub(crate) fn is_live(&self) -> bool {
+        // Acquire: pairs with `begin`.
+        self.life.load(Acquire) & LIVE != 0
     }
 
     pub(crate) fn next(&self) -> Option<GRef<H>> {
@@ -190,7 +217,7 @@ impl<H: Host> G<H> {
 
     /// The scheduler whose goroutine this is.
     pub(crate) fn home(&self) -> &Weak<Sched<H>> {
-        &self.pool().sched
+        self.pool().sched()
     }
 
     pub(crate) fn joiner(&self) -> &Mutex<Joiner<H>> {
@@ -307,123 +334,4 @@ fn release<H: Host>(g: GRef<H>) {
     let pool = g.pool.get().expect("release: the G was never taken from a pool");
     // SAFETY: invariant 3. The pool may be gone when `put` returns.
     unsafe { GPool::put(pool, g) };
-}
-
-struct Stock<H: Host> {
-    chunks: Vec<NonNull<[G<H>]>>,
-    free: GList<H>,
-    out: usize,
-    closed: bool,
-}
-
-impl<H: Host> Drop for Stock<H> {
-    fn drop(&mut self) {
-        for chunk in self.chunks.drain(..) {
-            // SAFETY: each came from a box, and no G of it is out when the pool goes.
-            drop(unsafe { Box::from_raw(chunk.as_ptr()) });
-        }
-    }
-}
-
-/// Where the Gs of one runtime come from and go to. Memory grows by chunks and is kept, as Go keeps its `allgs`.
-pub(crate) struct GPool<H: Host> {
-    /// The runtime whose goroutines these are. Weak: a G that was left behind must not keep threads and
-    /// descriptors alive, only the memory that a late waker looks at.
-    sched: Weak<Sched<H>>,
-    stock: Mutex<Stock<H>>,
-}
-
-impl<H: Host> GPool<H> {
-    pub(crate) fn new(sched: Weak<Sched<H>>) -> NonNull<Self> {
-        let stock = Stock { chunks: Vec::new(), free: GList::new(), out: 0, closed: false };
-        let pool = Box::new(GPool { sched, stock: Mutex::new(stock) });
-        NonNull::from(Box::leak(pool))
-    }
-
-    pub(crate) fn sched(&self) -> &Weak<Sched<H>> {
-        &self.sched
-    }
-
-    /// Takes a G and makes it a goroutine-to-be with both parties alive.
-    ///
-    /// # Safety
-    /// The pool is not closed yet.
-    pub(crate) unsafe fn get(this: NonNull<Self>, id: u64, birth: Birth) -> GRef<H> {
-        // SAFETY: by this function's contract.
-        let pool = unsafe { this.as_ref() };
-        let mut stock = pool.stock.lock();
-        if stock.free.is_empty() {
-            let chunk: Box<[G<H>]> = (0..capacity::G_CHUNK).map(|_| G::new()).collect();
-            let chunk = NonNull::from(Box::leak(chunk));
-            // SAFETY: nobody else knows the chunk yet.
-            for g in unsafe { chunk.as_ref() } {
-                g.pool.set(Some(this));
-                stock.free.push(GRef(NonNull::from(g)));
-            }
-            stock.chunks.push(chunk);
-        }
-        let g = stock.free.pop().expect("get: a chunk has at least one G");
-        stock.out += 1;
-        drop(stock);
-        g.id.set(id);
-        g.reason.set(WaitReason::None);
-        // A late `mark_done` of a runtime that ends may have found the G here.
-        *g.joiner.lock() = Joiner::Nobody;
-        // SAFETY: the G is out of the pool and known to nobody else.
-        g.birth.with_mut(|slot| unsafe { *slot = Some(birth) });
-        // Release: whoever goes through the live Gs finds a whole one.
-        g.life.store(HANDLE | LIVE, order(Mutant::SpawnRelaxed, Release));
-        g
-    }
-
-    /// # Safety
-    /// `g` came from `this` and has no party left.
-    unsafe fn put(this: NonNull<Self>, g: GRef<H>) {
-        // SAFETY: invariant 3: `g` is still out.
-        let pool = unsafe { this.as_ref() };
-        let mut stock = pool.stock.lock();
-        stock.free.push(g);
-        stock.out -= 1;
-        let last = stock.closed && stock.out == 0;
-        drop(stock);
-        if last {
-            // SAFETY: closed and all back: no GRef and no other pointer to the pool is left.
-            drop(unsafe { Box::from_raw(this.as_ptr()) });
-        }
-    }
-
-    /// The runtime has ended. The memory goes with the last G.
-    ///
-    /// # Safety
-    /// Called once; no `get` follows.
-    pub(crate) unsafe fn close(this: NonNull<Self>) {
-        // SAFETY: not closed yet, so it lives.
-        let mut stock = unsafe { this.as_ref() }.stock.lock();
-        stock.closed = true;
-        let last = stock.out == 0;
-        drop(stock);
-        if last {
-            // SAFETY: as in `put`.
-            drop(unsafe { Box::from_raw(this.as_ptr()) });
-        }
-    }
-
-    /// Calls `f` for each goroutine that has not ended.
-    ///
-    /// # Safety
-    /// The pool is not closed yet.
-    pub(crate) unsafe fn for_each_live(this: NonNull<Self>, mut f: impl FnMut(GRef<H>)) {
-        // SAFETY: by this function's contract.
-        let stock = unsafe { this.as_ref() }.stock.lock();
-        let live: Vec<GRef<H>> = stock
-            .chunks
-            .iter()
-            // SAFETY: chunks live as long as the pool.
-            .flat_map(|chunk| unsafe { chunk.as_ref() })
-            .filter(|g| g.life.load(Acquire) & LIVE != 0)
-            .map(|g| GRef(NonNull::from(g)))
-            .collect();
-        drop(stock);
-        live.into_iter().for_each(&mut f);
-    }
 }

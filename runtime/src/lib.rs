@@ -34,7 +34,7 @@
 //! | --- | --- |
 //! | `g`, `_Grunnable` …, `casgstatus`, `_Gscan` | `g.rs`, `status.rs` |
 //! | `m`, `p`, `note` | `m.rs`, `p.rs`, `note.rs` |
-//! | `gfget`, `gfput`, `allgs` | `g.rs` (`GPool`) |
+//! | `gfget`, `gfput`, `allgs` | `gpool.rs` |
 //! | `schedule`, `findRunnable`, `execute`, `mstart` | `sched/schedule.rs` |
 //! | `gopark`, `unlockf`, `goexit0`, `Gosched` | `sched/park.rs` |
 //! | `ready`, `goready`, `wakep` | `sched/wake.rs` |
@@ -44,6 +44,7 @@
 //! | `pollDesc`, `netpollblock`, `netpollunblock` | `net/desc.rs`, `gmp_netpoll::Slot` |
 //! | `fdMutex` | `net/turn.rs` |
 //! | `timers`, `timeSleep` | `sched/timers.rs`, the crate `gmp-timers` |
+//! | `sysmon` | `sched/sysmon.rs` |
 //! | `exitsyscall` | `sched/blocking.rs`, `m.rs` (`Window`) |
 //! | `gogo`, `mcall` | `native/switch.rs` |
 //! | `stackalloc`, `stackfree` | `native/stack.rs` |
@@ -62,6 +63,7 @@ compile_error!("the model can't run on the `generator` backend: loom's own threa
 
 mod g;
 mod goroutine;
+mod gpool;
 mod host;
 #[cfg(gmp_loom)]
 #[doc(hidden)]

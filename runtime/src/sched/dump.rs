@@ -6,7 +6,8 @@
 //!
 //! Checked by `tests/loom_park.rs`.
 
-use crate::g::{GPool, GRef};
+use crate::g::GRef;
+use crate::gpool::GPool;
 use crate::host::{Host, Stack};
 use crate::prim::Arc;
 use crate::runq::GList;

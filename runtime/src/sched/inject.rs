@@ -1,6 +1,7 @@
 //! Work from outside of an M: new goroutines, wherever they are made.
 
-use crate::g::{self, Birth, GPool, GRef};
+use crate::g::{self, Birth, GRef};
+use crate::gpool::GPool;
 use crate::host::Host;
 use crate::prim::{Arc, Relaxed};
 use crate::sched::Sched;

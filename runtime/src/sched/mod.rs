@@ -34,7 +34,7 @@ mod sysmon;
 mod timers;
 pub(crate) mod wake;
 
-use crate::g::GPool;
+use crate::gpool::GPool;
 use crate::host::Host;
 use crate::m::M;
 use crate::note::Note;

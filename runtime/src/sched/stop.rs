@@ -8,7 +8,8 @@
 //!    and all that lies on them, are leaked, because others may still refer to it. They are counted. Their waits
 //!    are claimed, so that nobody hands them anything, and the turns they hold go to the next in line.
 
-use crate::g::{self, End, GPool, GRef};
+use crate::g::{self, End, GRef};
+use crate::gpool::GPool;
 use crate::host::Host;
 use crate::m::M;
 use crate::net::turn::Turn;
