@@ -126,6 +126,30 @@ fn a_dump_reads_no_half_made_g() {
     });
 }
 
+/// Fails by a causality violation when a G goes on, its park refused, while a dump reads its stack.
+#[test]
+fn a_refused_park_waits_for_a_dump() {
+    Model::new().check("dump_vs_refusal", || {
+        let runtime = runtime();
+        let refused = runtime.go(|| park(|_| false));
+        drop(Handle::of(&runtime).dump());
+        assert_eq!(refused.join().unwrap(), Parked::Refused);
+        loom::stop_exploring();
+    });
+}
+
+/// Fails by a causality violation when a dump reads the stack of a goroutine that yields before it is saved.
+#[test]
+fn a_dump_reads_a_yielding_g_only_when_it_is_saved() {
+    Model::new().check("dump_vs_yield", || {
+        let runtime = runtime();
+        let yields = runtime.go(gmp::yield_now);
+        drop(Handle::of(&runtime).dump());
+        yields.join().unwrap();
+        loom::stop_exploring();
+    });
+}
+
 /// Fails by an assertion when a refused park leaves its wait open, or does not return.
 #[test]
 fn a_refused_park_goes_on_at_once() {
@@ -158,6 +182,8 @@ fn mutants() {
         (Mutant::ParkStatusRelaxed, "a_dump_holds_a_g_without_losing_its_ready"),
         (Mutant::ClaimAnyWait, "of_two_readiers_one_wins_and_the_late_one_touches_no_later_wait"),
         (Mutant::SpawnRelaxed, "a_dump_reads_no_half_made_g"),
+        (Mutant::CallOffIgnoresScan, "a_refused_park_waits_for_a_dump"),
+        (Mutant::RequeueRelaxed, "a_dump_reads_a_yielding_g_only_when_it_is_saved"),
         (Mutant::RunHeldWithoutRelease, "a_dump_holds_a_g_without_losing_its_ready"),
         (Mutant::ReadyIgnoresScan, "a_dump_holds_a_g_without_losing_its_ready"),
     ]);

@@ -76,6 +76,19 @@ fn a_submitted_goroutine_runs_while_its_submitter_keeps_its_p() {
     });
 }
 
+/// One submission of two goroutines wakes one M. The one that it takes first keeps its M until the other has run:
+/// fails by deadlock when whoever takes the first wakes nobody for the second.
+#[test]
+fn whoever_takes_work_and_leaves_some_wakes_the_next() {
+    Model::new().preemptions(1).check("taker_wakes", || {
+        let runtime = runtime(2, 2);
+        let flag = Arc::new(Flag::default());
+        let waits = Arc::clone(&flag);
+        gmp::internals::Handle::of(&runtime).submit_two(move || waits.wait_on_thread(), move || flag.raise());
+        drop(runtime);
+    });
+}
+
 /// Fails by deadlock when the end of a runtime and an M that goes idle miss each other.
 #[test]
 fn a_runtime_ends_while_its_m_goes_idle() {
@@ -101,6 +114,7 @@ fn a_runtime_ends_with_a_parked_goroutine_whose_joiner_is_told() {
 #[test]
 fn mutants() {
     loom_common::assert_caught(&[
+        (Mutant::TakerWakesNobody, "whoever_takes_work_and_leaves_some_wakes_the_next"),
         (Mutant::SubmitNoWake, "work_from_a_thread_is_run_while_the_only_m_goes_idle"),
         (Mutant::SubmitWakeFirst, "work_from_a_thread_is_run_while_the_only_m_goes_idle"),
         (Mutant::IdleNoRecheck, "work_from_a_thread_is_run_while_the_only_m_goes_idle"),

@@ -45,6 +45,22 @@ fn threads_take_turns() {
     });
 }
 
+/// Fails by deadlock when the second in line is forgotten while the first is handed the turn.
+#[test]
+fn two_in_line_both_get_their_turn() {
+    Model::new().check("turn_three", || {
+        let shared = Shared::new();
+        let others = [(); 2].map(|()| {
+            let shared = Arc::clone(&shared);
+            loom::thread::spawn(move || shared.count())
+        });
+        shared.count();
+        for other in others {
+            other.join().unwrap();
+        }
+    });
+}
+
 #[test]
 fn a_goroutine_and_a_thread_take_turns() {
     Model::new().check("turn_mixed", || {
@@ -90,6 +106,7 @@ fn a_turn_that_its_runtime_leaves_behind_is_given_up() {
 fn mutants() {
     loom_common::assert_caught(&[
         (Mutant::TurnNoHandOver, "threads_take_turns"),
+        (Mutant::TurnForgetsTheRest, "two_in_line_both_get_their_turn"),
         (Mutant::TurnTakeRelaxed, "threads_take_turns"),
         (Mutant::TurnLeftBehind, "a_turn_that_its_runtime_leaves_behind_is_given_up"),
     ]);

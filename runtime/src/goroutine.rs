@@ -21,6 +21,9 @@ use std::panic::Location;
 /// The goroutine is queued, and starts when an M comes to it. It lives on when the [`JoinHandle`] is dropped, and
 /// ends at the latest with its runtime: `f` is dropped unrun when that has begun to end.
 ///
+/// Its stack does not grow: 64 KiB by default, of which the lowest page is a guard. An overflow meets that page and
+/// ends the process by SIGSEGV, without a message. [`Builder::stack_size`] asks for more.
+///
 /// ```
 /// // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
 /// let sum = unsafe {
@@ -71,14 +74,12 @@ where
     T: Send,
 {
     // SAFETY: by this function's contract.
-    let g = unsafe { sched.spawn(birth, f) };
-    JoinHandle { g, value: PhantomData }
+    JoinHandle::of(unsafe { sched.spawn(birth, f) })
 }
 
 /// The right to wait for a goroutine's end and to take its value.
 ///
 /// Dropping it detaches the goroutine: it runs on, and its value is dropped when it ends.
-#[must_use = "join it, or drop it explicitly to detach the goroutine"]
 pub struct JoinHandle<T> {
     g: GRef<Active>,
     value: PhantomData<fn() -> T>,
@@ -90,6 +91,11 @@ unsafe impl<T: Send> Send for JoinHandle<T> {}
 unsafe impl<T: Send> Sync for JoinHandle<T> {}
 
 impl<T> JoinHandle<T> {
+    /// The handle's party of a goroutine that was just made, whose value is a `T`.
+    pub(crate) fn of(g: GRef<Active>) -> Self {
+        JoinHandle { g, value: PhantomData }
+    }
+
     /// Waits until the goroutine has ended, and gives its value. Blocks the goroutine, or, called on a plain
     /// thread, the thread. After it the goroutine is gone: it counts in no [`num_goroutines`](crate::num_goroutines).
     ///
@@ -259,7 +265,8 @@ impl Builder {
         self
     }
 
-    /// Bytes of stack, rounded up to a power of two; at least 16 KiB, at most 64 MiB.
+    /// Bytes of stack, rounded up to a power of two; at least 16 KiB, at most 64 MiB. The lowest page is a guard;
+    /// memory is used as it is touched. A stack does not grow: an overflow ends the process by SIGSEGV.
     pub fn stack_size(mut self, bytes: usize) -> Self {
         self.stack_size = Some(bytes);
         self

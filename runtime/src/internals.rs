@@ -2,6 +2,8 @@
 //!
 //! Each type here is a thin cover of the shipped one of the same name.
 
+use crate::g::Birth;
+use crate::goroutine::JoinHandle;
 use crate::host::Active;
 use crate::m::{M, Window};
 use crate::net::desc::{Direction, PollDesc as Desc, Waited};
@@ -16,6 +18,7 @@ use crate::waiter::Wait;
 use gmp_netpoll::Readiness;
 use std::fs::File;
 use std::io;
+use std::panic::Location;
 use std::ptr::NonNull;
 
 /// `note.rs`.
@@ -150,6 +153,19 @@ impl Handle {
             self.0.descs.unblock(key, readiness, &mut found);
         }
         self.0.submit(found);
+    }
+    /// Two new goroutines in one submission, as one look at the poller may find two. Waits until both have ended.
+    pub fn submit_two(&self, first: impl FnOnce() + Send + 'static, second: impl FnOnce() + Send + 'static) {
+        let (mut list, birth) =
+            (GList::new(), || Birth { name: None, stack_size: 1 << 16, site: Location::caller() });
+        // SAFETY: both closures are 'static.
+        let both = unsafe { [self.0.make(birth(), first), self.0.make(birth(), second)] };
+        both.iter().for_each(|&g| list.push(g));
+        self.0.submit(list);
+        for g in both {
+            // The handle's party of each is this caller's.
+            JoinHandle::<()>::of(g).join().expect("a model's goroutine does not panic");
+        }
     }
     /// A look at the poller that does not wait, as a busy M takes it now and then. Called on a goroutine.
     pub fn look_at_poller(&self) {

@@ -28,6 +28,20 @@
 //! Starting a runtime is `unsafe`, once per program; everything else is safe to call. What is promised in return
 //! stands in [`migration`].
 //!
+//! # Blocking calls
+//!
+//! What blocks the *goroutine* here parks it, and its thread runs others. What blocks the *thread*, `std::fs`, a lock
+//! of std, a loop that never yields, keeps its P meanwhile: with as many of them as there are Ps nobody else runs.
+//! Until the runtime hands such Ps on by itself, give that work to a second runtime and join it, which parks:
+//!
+//! ```
+//! // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
+//! let (files, main) = unsafe { (gmp::Runtime::builder().build()?, gmp::Runtime::builder().build()?) };
+//! let text = main.run(|| files.go(|| std::fs::read_to_string("/proc/self/comm")).join());
+//! assert!(text.unwrap().is_ok());
+//! # Ok::<(), std::io::Error>(())
+//! ```
+//!
 //! # From Go's names to files
 //!
 //! | Go | here |

@@ -3,13 +3,15 @@
 //! Natively these are std's atomics, parking_lot's mutex and crossbeam-utils' padding; under the cfg
 //! `gmp_loom` they are loom's, and loom then explores the very code that ships. Nothing in `sched/`, in `g`,
 //! `m`, `p`, `note`, `runq` or `waiter` names `std::sync` or a clock; `tests/facade.rs` reads the files and
-//! says so. With `host.rs` and `model.rs` this is one of the three files that know the cfg.
+//! says so. With `host.rs` and `model.rs` this is one of the three files that choose by the cfg; a few others hold
+//! an item that only the models have.
 //!
-//! Two hooks live in shipped code so that loom can be shown to see what it must see. Outside `gmp_loom` both
-//! are constants:
+//! Three hooks live in shipped code so that loom can be shown to see what it must see. Outside `gmp_loom` they are
+//! constants:
 //!
 //! * [`unless`]`(Mutant::X, || ..)` runs the statement, except in a model where the mutant `X` is switched on;
-//! * [`order`]`(Mutant::X, Release)` is the ordering, weakened to `Relaxed` where `X` is on.
+//! * [`order`]`(Mutant::X, Release)` is the ordering, weakened to `Relaxed` where `X` is on;
+//! * [`mutated`]`(Mutant::X)` is false, and true where `X` is on.
 //!
 //! A [`Ghost`] is state of the proof alone: a zero-sized nothing natively, a checked cell under loom.
 
@@ -26,7 +28,7 @@ pub(crate) use native::*;
 pub(crate) use model::*;
 
 /// What may be switched off or weakened in a model, by name. Each is a line of shipped code that a protocol
-/// needs, and loom must fail when it is gone; `tests/mutants.rs` holds it to that.
+/// needs, and loom must fail when it is gone; the lists in `tests/loom_*.rs` hold it to that.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub enum Mutant {
@@ -40,6 +42,10 @@ pub enum Mutant {
     ParkStatusAfterCommit,
     /// A park stores its status without Release.
     ParkStatusRelaxed,
+    /// A commit hook that refuses resumes a G that a dump holds.
+    CallOffIgnoresScan,
+    /// A yield makes its G runnable without Release.
+    RequeueRelaxed,
     /// `execute`, meeting a held G, leaves it to the holder without Release.
     RunHeldWithoutRelease,
     /// A G becomes live without Release.
@@ -78,6 +84,8 @@ pub enum Mutant {
     LiveRelaxed,
     /// A submission queues its goroutine and wakes nobody.
     SubmitNoWake,
+    /// An M that takes work and leaves some wakes nobody.
+    TakerWakesNobody,
     /// A submission looks for an idle P before it queues its goroutine.
     SubmitWakeFirst,
     /// The lock is let go between the last look at the queue and the place among the idle.
@@ -107,6 +115,8 @@ pub enum Mutant {
     /// A retaker looks without Acquire whether the M is inside.
     #[cfg(gmp_loom)]
     HandoffLookRelaxed,
+    /// A turn that is handed over forgets those who stand behind.
+    TurnForgetsTheRest,
     /// The turn of a goroutine that its runtime leaves behind stays with it.
     TurnLeftBehind,
     /// A turn is taken without Acquire.

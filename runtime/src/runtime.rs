@@ -22,7 +22,8 @@ const MAX_PROCS: usize = 1024;
 const PATIENCE: Duration = Duration::from_secs(3);
 
 /// Runs `f` as the main goroutine of a new runtime with all defaults, and returns its value when it returns.
-/// Blocks the calling thread. The other goroutines end with it: see [`Runtime::shutdown_timeout`].
+/// Blocks the calling thread. The other goroutines end with it: see [`Runtime::shutdown_timeout`]; for one that does
+/// not park it waits three seconds.
 ///
 /// ```
 /// // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
@@ -35,8 +36,8 @@ const PATIENCE: Duration = Duration::from_secs(3);
 /// call that may park it, and no code that runs in it may rely on the opposite.
 ///
 /// # Panics
-/// With the panic of `f`; and when the machine refuses what a runtime needs: [`RuntimeBuilder::build`] gives that as
-/// an error.
+/// With the panic of `f`; when the machine refuses what a runtime needs, or `GMPMAXPROCS` is no number within 1 to
+/// 1024: [`RuntimeBuilder::build`] gives that as an error.
 #[track_caller]
 pub unsafe fn run<F, T>(f: F) -> T
 where
@@ -202,7 +203,8 @@ impl RuntimeBuilder {
         self
     }
 
-    /// Bytes of stack of a goroutine that asks for no size of its own, 16 KiB to 64 MiB. Default: 64 KiB.
+    /// Bytes of stack of a goroutine that asks for no size of its own, 16 KiB to 64 MiB, rounded up to a power of two.
+    /// Default: 64 KiB. See [`Builder::stack_size`](crate::Builder::stack_size).
     pub fn stack_size(mut self, bytes: usize) -> Self {
         self.stack_size = Some(bytes);
         self

@@ -214,8 +214,8 @@ impl StatusWord {
     pub(crate) fn requeue(&self) {
         let word = self.load(Relaxed);
         assert!(word.status() == Status::Running, "requeue: the G is not running ({word:?})");
-        // Release: publishes the saved context to the next `run`.
-        self.0.store(word.with_status(Status::Runnable).0, Release);
+        // Release: publishes the saved context to the next `run`, and to a dump.
+        self.0.store(word.with_status(Status::Runnable).0, order(Mutant::RequeueRelaxed, Release));
     }
 
     /// Running → Idle, by the M, after the last save.
@@ -261,7 +261,7 @@ impl StatusWord {
         self.update(AcqRel, |word| {
             if word.status() != Status::Waiting || word.number() != number {
                 (None, CallOff::Gone)
-            } else if word.has(SCAN) {
+            } else if word.has(SCAN) && !mutated(Mutant::CallOffIgnoresScan) {
                 (Some(word.set(OWED)), CallOff::Gone)
             } else {
                 (Some(word.with_status(Status::Running)), CallOff::Resume)

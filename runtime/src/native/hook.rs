@@ -26,7 +26,7 @@ pub(crate) fn install() {
 fn announce() {
     let Some(g) = M::<Active>::current().and_then(M::g) else { return };
     g.with_birth(|birth| {
-        let name = birth.name.as_deref().unwrap_or("<unnamed>");
-        super::say(format_args!("goroutine {} '{name}' (spawned at {}):", g.id(), birth.site));
+        let name = birth.name.as_deref().map(|name| format!(" '{name}'")).unwrap_or_default();
+        super::say(format_args!("goroutine {}{name} (spawned at {}):", g.id(), birth.site));
     });
 }

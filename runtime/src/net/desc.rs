@@ -14,8 +14,8 @@
 //! number that is over fails and touches nothing but the owner's word, which stays mapped (`g.rs`, invariant 3).
 //!
 //! `seen` keeps what can't be seen twice: a peer that has closed, an error, urgent data, at whose mark a read stops
-//! short. As long as nothing of it was seen, a read that filled less than its buffer has drained the socket, and the next one may wait for an event
-//! before it asks the kernel.
+//! short. As long as nothing of it was seen, a read that filled less than its buffer has drained the socket, and the
+//! next one may wait for an event before it asks the kernel.
 //!
 //! Checked by `tests/loom_polldesc.rs`.
 

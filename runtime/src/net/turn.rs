@@ -104,7 +104,8 @@ impl<H: Host> Turn<H> {
         // Release: see `take`. With somebody claimed the turn is not free in between.
         self.word.store(
             match (&next, line.is_empty()) {
-                (Some(_), false) => QUEUED,
+                (Some(_), false) if !mutated(Mutant::TurnForgetsTheRest) => QUEUED,
+                (Some(_), false) => HELD,
                 (Some(_), true) => HELD,
                 (None, _) => FREE,
             },

@@ -14,6 +14,20 @@ impl<H: Host> Sched<H> {
     /// What `f` borrows outlives the goroutine.
     #[doc(alias = "newproc")]
     pub(crate) unsafe fn spawn<F: FnOnce() -> T, T>(&self, birth: Birth, f: F) -> GRef<H> {
+        // SAFETY: by this function's contract.
+        let g = unsafe { self.make(birth, f) };
+        if !self.submit_new(g) {
+            self.live.fetch_sub(1, Relaxed);
+            g::drop_unrun(g);
+        }
+        g
+    }
+
+    /// Makes a goroutine of `f`, runnable and in no queue yet.
+    ///
+    /// # Safety
+    /// As `spawn`.
+    pub(crate) unsafe fn make<F: FnOnce() -> T, T>(&self, birth: Birth, f: F) -> GRef<H> {
         // Relaxed: a number, ordered by nothing.
         let id = self.next_id.fetch_add(1, Relaxed);
         // SAFETY: the pool is closed when the scheduler is dropped.
@@ -23,10 +37,6 @@ impl<H: Host> Sched<H> {
         g.word.spawn();
         // Relaxed: a count, ordered by nothing.
         self.live.fetch_add(1, Relaxed);
-        if !self.submit_new(g) {
-            self.live.fetch_sub(1, Relaxed);
-            g::drop_unrun(g);
-        }
         g
     }
 

@@ -3,7 +3,7 @@
 use crate::g::GRef;
 use crate::host::{Host, Stack};
 use crate::m::M;
-use crate::prim::Relaxed;
+use crate::prim::{Mutant, Relaxed, mutated};
 use crate::sched::park::Yield;
 use crate::sched::{Sched, Stage};
 use crate::status::Run;
@@ -47,7 +47,8 @@ impl<H: Host> Sched<H> {
             }
             if let Some(g) = central.runq.pop() {
                 // One wake at a time: whoever takes work and leaves some wakes the next.
-                let wake = if central.runq.is_empty() { None } else { self.wakep(&mut central) };
+                let none_left = central.runq.is_empty() || mutated(Mutant::TakerWakesNobody);
+                let wake = if none_left { None } else { self.wakep(&mut central) };
                 drop(central);
                 self.start_woken(wake);
                 return Some(g);

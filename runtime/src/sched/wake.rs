@@ -7,6 +7,10 @@
 //! The two critical sections have an order. If S comes first, I2 finds the G. If I does, S3 finds the P, and one
 //! of: an idle M, the M that blocks in the poller, the right to start a new M.
 //!
+//! S3 may find nobody: no P is idle, or the poller's M is on its way back to the only one, or there may be no more
+//! threads. Then too somebody comes: an M that is neither among the idle ones nor in the poller looks at the queue,
+//! under the lock, before it sleeps.
+//!
 //! One P is woken for one submission. An M that takes a G and leaves others in the queue wakes the next one, so a
 //! burst spreads without the submitter paying for it.
 //!
