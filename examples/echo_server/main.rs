@@ -5,32 +5,28 @@
 //! starts the server on a free port, drives it for three seconds from 64 connections of its own (`load.rs`), and
 //! looks at every byte that comes back:
 //!
-//! 64 connections to 127.0.0.1:40603, each sends 64 bytes and waits for them to come back
-//!   1.0 s  268,082 requests/s
-//!   2.0 s  260,309 requests/s
-//!   3.0 s  240,245 requests/s
-//! 768,797 requests in 3.00s, every byte right
-//! 256,151 requests/s
-//! latency  p50 232.4µs  p99 391.2µs  p99.9 4.4ms  max 22.9ms
+//! 64 connections to 127.0.0.1:43217, each sends 64 bytes and waits for them to come back
+//!   1.0 s  245,325 requests/s
+//!   2.0 s  258,495 requests/s
+//!   3.0 s  254,732 requests/s
+//! 758,644 requests in 3.00s, every byte right
+//! 252,776 requests/s
+//! latency  p50 238.6µs  p99 337.9µs  p99.9 4.3ms  max 16.3ms
 //!
-//!    3.3µs ┊▏                                              0.09 %
-//!     10µs │█                                              1.34 %
-//!     11µs │█                                              1.26 %
-//!     12µs ┊▎                                              0.22 %
-//!    200µs │█████████▏                                    12.35 %
-//!    220µs │████████████████████████████████████████████  60.10 %  p50
-//!    240µs │███████████▍                                  15.43 %
-//!    270µs │████                                           5.42 %
-//!    300µs │█▍                                             1.75 %
-//!    330µs │▋                                              0.70 %
-//!    360µs │▍                                              0.37 %
-//!    390µs │▎                                              0.22 %  p99
-//!    430µs │▏                                              0.12 %
-//!    470µs ┊▎                                              0.33 %
-//!    3.9ms │▎                                              0.19 %
-//!    4.3ms ┊▏                                              0.12 %  p99.9
+//!     10µs │▍                                              0.44 %
+//!     11µs │███▏                                           4.17 %
+//!     12µs ┊▎                                              0.24 %
+//!    220µs │████████████████████████████████████████████  59.66 %  p50
+//!    240µs │██████████████▌                               19.53 %
+//!    270µs │████████▉                                     11.95 %
+//!    300µs │██▏                                            2.82 %
+//!    330µs │▍                                              0.48 %  p99
+//!    360µs │▏                                              0.17 %
+//!    390µs ┊▎                                              0.21 %
+//!    3.9ms │▎                                              0.26 %  p99.9
+//!    4.3ms ┊▏                                              0.06 %
 //!
-//! procs 2, threads 3, CPU time 3.26s (user 582.52ms, system 2.68s)
+//! procs 2, threads 4, CPU time 3.40s (user 615.64ms, system 2.79s)
 //!
 //! cargo run --release --example echo_server
 //!

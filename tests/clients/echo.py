@@ -50,4 +50,6 @@ def main(address, connections, rounds, size):
 
 
 if __name__ == "__main__":
+    if len(sys.argv) != 5:
+        sys.exit(__doc__)
     sys.exit(main(sys.argv[1], *map(int, sys.argv[2:])))
