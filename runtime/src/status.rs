@@ -28,9 +28,10 @@
 //!    that names the wait's number, and fail on a word without an open wait.
 //! 2. Runnable → Running is won by one M, which alone touches the G's stack until it stores a new status.
 //! 3. A wait number is never used twice, not even by the next goroutine in the same G.
-//! 4. `CLAIMED` is set at most once a wait, and exactly one `ready` follows it.
+//! 4. `CLAIMED` is set at most once a wait, and exactly one `ready` follows it; none after `seize`, by which a runtime
+//!    that ends claims what it leaves behind.
 //!
-//! Checked by `tests/loom_park.rs`; the truth table of all transitions stands in the tests below.
+//! Checked by `tests/loom_park.rs`; the tests below go through the transitions one by one.
 
 use crate::prim::{AcqRel, Acquire, AtomicU64, Mutant, Ordering, Relaxed, Release, mutated, order};
 
