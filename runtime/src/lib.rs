@@ -96,6 +96,7 @@ mod runq;
 mod runtime;
 mod sched;
 mod status;
+pub mod sync;
 mod task;
 pub mod time;
 mod waiter;

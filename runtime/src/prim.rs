@@ -115,6 +115,8 @@ pub enum Mutant {
     /// A retaker looks without Acquire whether the M is inside.
     #[cfg(gmp_loom)]
     HandoffLookRelaxed,
+    /// A notification that nobody waits for leaves no permit.
+    EventLeavesNoPermit,
     /// A turn that is handed over forgets those who stand behind.
     TurnForgetsTheRest,
     /// The turn of a goroutine that its runtime leaves behind stays with it.
@@ -195,6 +197,12 @@ mod model {
     /// loom's mutex with parking_lot's interface: no poisoning.
     #[derive(Debug)]
     pub(crate) struct Mutex<T>(loom::sync::Mutex<T>);
+
+    impl<T: Default> Default for Mutex<T> {
+        fn default() -> Self {
+            Self::new(T::default())
+        }
+    }
 
     impl<T> Mutex<T> {
         pub(crate) fn new(value: T) -> Self {

@@ -36,6 +36,8 @@ pub(crate) enum WaitReason {
     IoWrite,
     /// Another goroutine or thread is reading or writing the same socket.
     IoTurn,
+    /// `sync::Event`.
+    Event,
     /// A user's own wait, through `gmp::model`.
     #[cfg(gmp_loom)]
     Model,
@@ -51,6 +53,7 @@ impl WaitReason {
             WaitReason::IoRead => "IO wait, read",
             WaitReason::IoWrite => "IO wait, write",
             WaitReason::IoTurn => "IO wait, turn",
+            WaitReason::Event => "event",
             #[cfg(gmp_loom)]
             WaitReason::Model => "model",
         }

@@ -1,0 +1,35 @@
+//! `sync::Event`: a notification meets the one who waits, or leaves a permit.
+#![cfg(gmp_loom)]
+
+mod loom_common;
+
+use gmp::model::{Model, Mutant};
+use gmp::sync::Event;
+use std::sync::Arc;
+
+/// Fails by deadlock when a notification is lost between the look at the permit and the place in the queue.
+#[test]
+fn a_notification_while_somebody_begins_to_wait_is_not_lost() {
+    Model::new().check("event", || {
+        // SAFETY: the goroutines keep nothing of a thread.
+        let runtime = unsafe { gmp::Runtime::builder().procs(1).max_threads(1).build() }.unwrap();
+        let (there, back) = (Arc::new(Event::new()), Arc::new(Event::new()));
+        let waiter = runtime.go({
+            let (there, back) = (Arc::clone(&there), Arc::clone(&back));
+            move || {
+                there.wait();
+                back.notify_one();
+            }
+        });
+        there.notify_one();
+        back.wait();
+        waiter.join().unwrap();
+        loom::stop_exploring();
+    });
+}
+
+#[test]
+fn mutants() {
+    let model = "a_notification_while_somebody_begins_to_wait_is_not_lost";
+    loom_common::assert_caught(&[(Mutant::EventLeavesNoPermit, model)]);
+}
