@@ -22,14 +22,17 @@ const BEHIND_THE_FACADE: [&str; 12] = [
 ];
 
 /// The files that loom runs as they are: a folder, or a file.
-const CHECKED: [&str; 12] = [
+const CHECKED: [&str; 15] = [
     "sched/",
     "g.rs",
+    "glist.rs",
     "gpool.rs",
+    "handoff.rs",
     "m.rs",
     "p.rs",
     "note.rs",
     "runq.rs",
+    "runq/head.rs",
     "status.rs",
     "sync.rs",
     "waiter.rs",
@@ -42,12 +45,12 @@ const CHOOSING: [&str; 3] = ["prim.rs", "host.rs", "model.rs"];
 
 /// The files that add something to the model's build and choose nothing, and what it is.
 const ADDING: [(&str, &str); 7] = [
+    ("handoff.rs", "the retaker's steps"),
     ("lib.rs", "which modules there are"),
     ("m.rs", "the retaker's look"),
     ("net/desc.rs", "a close"),
-    ("p.rs", "the retaker's steps"),
     ("runtime.rs", "a runtime without a first M"),
-    ("sched/blocking.rs", "the retaker"),
+    ("sched/mod.rs", "whether nobody runs anything"),
     ("sched/park.rs", "the wait reason of a model"),
 ];
 

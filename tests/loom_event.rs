@@ -3,7 +3,7 @@
 
 mod loom_common;
 
-use gmp::model::{Model, Mutant};
+use gmp::model::{Model, Mutant, at_rest, done};
 use gmp::sync::Event;
 use std::sync::Arc;
 
@@ -11,8 +11,7 @@ use std::sync::Arc;
 #[test]
 fn a_notification_while_somebody_begins_to_wait_is_not_lost() {
     Model::new().check("event", || {
-        // SAFETY: the goroutines keep nothing of a thread.
-        let runtime = unsafe { gmp::Runtime::builder().procs(1).max_threads(1).build() }.unwrap();
+        let runtime = at_rest::<1>();
         let (there, back) = (Arc::new(Event::new()), Arc::new(Event::new()));
         let waiter = runtime.go({
             let (there, back) = (Arc::clone(&there), Arc::clone(&back));
@@ -24,7 +23,7 @@ fn a_notification_while_somebody_begins_to_wait_is_not_lost() {
         there.notify_one();
         back.wait();
         waiter.join().unwrap();
-        loom::stop_exploring();
+        done();
     });
 }
 

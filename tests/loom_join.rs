@@ -3,27 +3,26 @@
 
 mod loom_common;
 
-use gmp::model::{Model, Mutant};
+use gmp::model::{Model, Mutant, at_rest, done, runtime, together_with_us};
 
 /// Fails by deadlock when the end comes between the joiner's look and its place as the joiner.
 #[test]
 fn a_thread_hears_of_the_end() {
     Model::new().check("join_from_thread", || {
-        // SAFETY: the goroutines keep nothing of a thread.
-        let runtime = unsafe { gmp::Runtime::builder().procs(1).max_threads(1).build() }.unwrap();
+        let runtime = at_rest::<1>();
         let one = runtime.go(|| 1);
         assert_eq!(one.join().unwrap(), 1);
-        loom::stop_exploring();
+        done();
     });
 }
 
 #[test]
 fn a_goroutine_hears_of_the_end() {
-    Model::new().check("join_from_goroutine", || {
-        // SAFETY: the goroutines keep nothing of a thread.
-        let runtime = unsafe { gmp::Runtime::builder().procs(2).max_threads(2).build() }.unwrap();
+    // Two Ms, of which one has to be woken: more preemptions take a minute.
+    Model::new().preemptions(1).check("join_from_goroutine", || {
+        let runtime = at_rest::<2>();
         assert_eq!(runtime.run(|| gmp::go(|| 1).join().unwrap()), 1);
-        loom::stop_exploring();
+        done();
     });
 }
 
@@ -32,8 +31,7 @@ fn a_goroutine_hears_of_the_end() {
 fn a_handle_dropped_at_the_end_leaves_the_value_to_one_party() {
     use loom::sync::Arc;
     Model::new().check("detach_vs_end", || {
-        // SAFETY: the goroutines keep nothing of a thread.
-        let runtime = unsafe { gmp::Runtime::builder().procs(1).max_threads(1).build() }.unwrap();
+        let runtime = at_rest::<1>();
         let value = Arc::new(());
         let inside = Arc::clone(&value);
         drop(runtime.go(move || inside));
@@ -42,20 +40,34 @@ fn a_handle_dropped_at_the_end_leaves_the_value_to_one_party() {
     });
 }
 
-/// The handle goes on one thread while the goroutine ends, and the G may at once be another goroutine's, made by a
-/// second thread. Only the bits of its life order the three. Fails by a causality violation.
+/// A handle goes while its goroutine ends, and the next goroutine of the same M makes a third one, which may get the
+/// G. Only the bits of its life order what the handle's owner did against that. Fails by a causality violation.
 #[test]
 fn a_handle_that_goes_at_the_end_leaves_the_g_alone() {
     Model::new().check("drop_vs_reuse", || {
-        // SAFETY: the goroutines keep nothing of a thread.
-        let runtime = unsafe { gmp::Runtime::builder().procs(1).max_threads(1).build() }.unwrap();
-        let first = runtime.go(|| 1);
-        let other = loom::thread::spawn(move || drop(first));
-        // One M and one queue: the first has ended when this one has, and the next may get its G.
-        runtime.run(|| ());
-        assert_eq!(runtime.go(|| 2).join().unwrap(), 2);
-        other.join().unwrap();
-        loom::stop_exploring();
+        let runtime = runtime(1, 1);
+        let next = runtime.go(|| {
+            // The other one first.
+            gmp::yield_now();
+            drop(gmp::go(|| ()));
+            done();
+        });
+        let [first] = together_with_us(&runtime, [Box::new(|| ())]);
+        drop(first);
+        next.join().unwrap();
+    });
+}
+
+/// The other way round: the handle's owner is the one who makes the next.
+#[test]
+fn a_goroutine_that_ends_as_its_handle_goes_leaves_the_g_alone() {
+    Model::new().check("end_vs_reuse", || {
+        let runtime = runtime(1, 1);
+        let [first] = together_with_us(&runtime, [Box::new(|| ())]);
+        drop(first);
+        let next = runtime.go(|| ());
+        done();
+        next.join().unwrap();
     });
 }
 
@@ -67,6 +79,7 @@ fn mutants() {
         (Mutant::OutcomeRelaxed, "a_handle_that_goes_at_the_end_leaves_the_g_alone"),
         (Mutant::HandleRelaxed, "a_handle_that_goes_at_the_end_leaves_the_g_alone"),
         (Mutant::HandleGoesFirst, "a_handle_that_goes_at_the_end_leaves_the_g_alone"),
+        (Mutant::HandleLooksRelaxed, "a_handle_that_goes_at_the_end_leaves_the_g_alone"),
         (Mutant::LiveRelaxed, "a_handle_that_goes_at_the_end_leaves_the_g_alone"),
     ]);
 }

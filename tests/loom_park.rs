@@ -4,35 +4,50 @@
 mod loom_common;
 
 use gmp::internals::Handle;
-use gmp::model::{Model, Mutant, Parked, Waiter, park};
-use loom::sync::Mutex;
+use gmp::model::{Flag, Model, Mutant, Parked, Waiter, at_rest, done, park, runtime, together};
+use loom::cell::UnsafeCell;
+use loom::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use loom::sync::{Condvar, Mutex};
 use std::sync::Arc;
 
-type Slot = Mutex<Option<Waiter>>;
+/// What is handed over between a claim and its ready.
+struct Given(UnsafeCell<u32>);
 
-fn runtime() -> gmp::Runtime {
-    // SAFETY: the goroutines keep nothing of a thread.
-    unsafe { gmp::Runtime::builder().procs(1).max_threads(1).build() }.unwrap()
-}
+// SAFETY: claim and ready order the accesses; loom checks that they do.
+unsafe impl Send for Given {}
+// SAFETY: as above.
+unsafe impl Sync for Given {}
 
-/// Parks in `slot`, as a channel would: queued under its lock, which the commit hook lets go.
-fn wait_in(slot: &Slot) {
-    let mut guard = slot.lock().unwrap();
-    let parked = park(move |waiter| {
-        *guard = Some(waiter);
-        drop(guard);
-        true
-    });
-    assert_eq!(parked, Parked::Readied);
-}
+/// Where one waits, and one other finds it.
+#[derive(Clone)]
+struct Place(Arc<(Mutex<Option<Waiter>>, Condvar)>);
 
-/// What a waker does that finds the slot empty: try again later.
-fn take_from(slot: &Slot) -> Waiter {
-    loop {
-        if let Some(waiter) = slot.lock().unwrap().take() {
-            return waiter;
+impl Place {
+    fn new() -> Self {
+        Place(Arc::new((Mutex::new(None), Condvar::new())))
+    }
+
+    /// Parks here, as in a channel: queued under its lock, which the commit hook lets go.
+    fn wait(&self) {
+        let mut place = self.0.0.lock().unwrap();
+        let parked = park(|waiter| {
+            *place = Some(waiter);
+            drop(place);
+            self.0.1.notify_all();
+            true
+        });
+        assert_eq!(parked, Parked::Readied);
+    }
+
+    /// Whoever waits here, once somebody does.
+    fn waiter(&self) -> Waiter {
+        let mut place = self.0.0.lock().unwrap();
+        loop {
+            match place.take() {
+                Some(waiter) => return waiter,
+                None => place = self.0.1.wait(place).unwrap(),
+            }
         }
-        loom::thread::yield_now();
     }
 }
 
@@ -40,73 +55,132 @@ fn take_from(slot: &Slot) -> Waiter {
 #[test]
 fn a_ready_right_after_the_commit_is_not_lost() {
     Model::new().check("park_vs_ready", || {
-        let runtime = runtime();
-        let slot = Arc::new(Slot::new(None));
+        let runtime = at_rest::<1>();
+        let place = Place::new();
         let parker = runtime.go({
-            let slot = Arc::clone(&slot);
-            move || wait_in(&slot)
+            let place = place.clone();
+            move || place.wait()
         });
-        assert!(take_from(&slot).wake());
+        assert!(place.waiter().wake());
         parker.join().unwrap();
-        loom::stop_exploring();
+        done();
     });
 }
 
-/// Fails when both win, when the late one wakes the next wait, or by deadlock when neither does.
+/// Two claim the first of a goroutine's waits, and one of them its second, at once. Fails when both win, when the late
+/// one wakes the next wait, or by deadlock when neither does.
 #[test]
 fn of_two_readiers_one_wins_and_the_late_one_touches_no_later_wait() {
     Model::new().check("two_readiers", || {
-        let runtime = runtime();
-        let (slot, won) = (Arc::new(Slot::new(None)), Arc::new(loom::sync::atomic::AtomicU32::new(0)));
+        let runtime = runtime(1, 1);
+        let waits = [Place::new(), Place::new()];
         let parker = runtime.go({
-            let slot = Arc::clone(&slot);
-            move || {
-                wait_in(&slot);
-                wait_in(&slot);
-            }
+            let waits = waits.clone();
+            move || waits.iter().for_each(Place::wait)
         });
-        let first = take_from(&slot);
-        let rival = loom::thread::spawn({
-            let (first, won) = (first.clone(), Arc::clone(&won));
-            move || {
-                if first.claim() {
-                    won.fetch_add(1, loom::sync::atomic::Ordering::Relaxed);
-                    first.ready();
+        let first = waits[0].waiter();
+        let won = Arc::new(AtomicU32::new(0));
+        let claim = {
+            let won = Arc::clone(&won);
+            move |waiter: Waiter| {
+                if waiter.wake() {
+                    won.fetch_add(1, Relaxed);
                 }
             }
+        };
+        let rival = loom::thread::spawn({
+            let (first, claim) = (first.clone(), claim.clone());
+            move || claim(first)
         });
-        if first.claim() {
-            won.fetch_add(1, loom::sync::atomic::Ordering::Relaxed);
-            first.ready();
-        }
+        loom::explore();
+        claim(first);
         // The second wait is claimed by nobody but us.
-        assert!(take_from(&slot).wake(), "the second wait was claimed under the first one's number");
+        assert!(waits[1].waiter().wake(), "the second wait was claimed under the first one's number");
         rival.join().unwrap();
-        assert_eq!(won.load(loom::sync::atomic::Ordering::Relaxed), 1);
+        assert_eq!(won.load(Relaxed), 1);
+        done();
         parker.join().unwrap();
-        loom::stop_exploring();
     });
 }
 
-/// Fails by deadlock when a hold swallows a ready, by a causality violation when the holder reads a stack that is
-/// not saved, or that is in use.
+/// A ready meets a hold. Fails by deadlock when the hold swallows it, by a causality violation when the goroutine does
+/// not see what it was woken with.
 #[test]
 fn a_dump_holds_a_g_without_losing_its_ready() {
-    Model::new().check("dump_vs_ready", || {
-        let runtime = runtime();
-        let slot = Arc::new(Slot::new(None));
+    Model::new().preemptions(2).check("dump_vs_ready", || {
+        let runtime = runtime(1, 1);
+        let place = Place::new();
+        let given = Arc::new(Given(UnsafeCell::new(0)));
         let parker = runtime.go({
-            let slot = Arc::clone(&slot);
-            move || wait_in(&slot)
+            let (place, given) = (place.clone(), Arc::clone(&given));
+            move || {
+                place.wait();
+                // SAFETY: after the ready.
+                assert_eq!(given.0.with(|given| unsafe { *given }), 1);
+            }
         });
+        let waiter = place.waiter();
         let dumper = loom::thread::spawn({
             let handle = Handle::of(&runtime);
             move || drop(handle.dump())
         });
-        assert!(take_from(&slot).wake());
+        loom::explore();
+        assert!(waiter.claim());
+        // SAFETY: before the ready.
+        given.0.with_mut(|given| unsafe { *given = 1 });
+        waiter.ready();
         parker.join().unwrap();
         dumper.join().unwrap();
-        loom::stop_exploring();
+        done();
+    });
+}
+
+/// A goroutine parks, and goes on, while it is dumped. Fails by a causality violation when the dump reads a stack that
+/// is not saved, or that is in use.
+#[test]
+fn a_dump_reads_a_g_that_parks_only_when_it_is_saved() {
+    Model::new().check("dump_vs_park", || {
+        let runtime = runtime(1, 1);
+        let place = Place::new();
+        let begins = Flag::default();
+        let parker = runtime.go({
+            let (place, begins) = (place.clone(), begins.clone());
+            move || {
+                loom::explore();
+                begins.raise();
+                place.wait();
+            }
+        });
+        begins.wait_on_thread();
+        drop(Handle::of(&runtime).dump());
+        assert!(place.waiter().wake());
+        done();
+        parker.join().unwrap();
+    });
+}
+
+/// An M takes a goroutine from the global queue and finds it held by a dump, which has to queue it then. Fails by a
+/// causality violation when it may be queued while it is still being taken out, by deadlock when it is lost.
+#[test]
+fn a_g_that_is_held_when_its_turn_comes_is_run() {
+    Model::new().check("dump_vs_run", || {
+        let runtime = runtime(1, 1);
+        // An M that is woken passes a fence, which hides what is missing; one that is at work does not.
+        let (there, go_on) = (Flag::default(), Flag::default());
+        drop(runtime.go({
+            let (there, go_on) = (there.clone(), go_on.clone());
+            move || {
+                there.raise();
+                go_on.wait_on_thread();
+            }
+        }));
+        there.wait_on_thread();
+        let queued = runtime.go(|| ());
+        loom::explore();
+        go_on.raise();
+        drop(Handle::of(&runtime).dump());
+        queued.join().unwrap();
+        done();
     });
 }
 
@@ -114,7 +188,7 @@ fn a_dump_holds_a_g_without_losing_its_ready() {
 #[test]
 fn a_dump_reads_no_half_made_g() {
     Model::new().check("dump_vs_spawn", || {
-        let runtime = runtime();
+        let runtime = at_rest::<1>();
         let dumper = loom::thread::spawn({
             let handle = Handle::of(&runtime);
             move || drop(handle.dump())
@@ -122,7 +196,7 @@ fn a_dump_reads_no_half_made_g() {
         let spawned = runtime.go(|| ());
         dumper.join().unwrap();
         spawned.join().unwrap();
-        loom::stop_exploring();
+        done();
     });
 }
 
@@ -130,11 +204,46 @@ fn a_dump_reads_no_half_made_g() {
 #[test]
 fn a_refused_park_waits_for_a_dump() {
     Model::new().check("dump_vs_refusal", || {
-        let runtime = runtime();
+        let runtime = at_rest::<1>();
         let refused = runtime.go(|| park(|_| false));
         drop(Handle::of(&runtime).dump());
         assert_eq!(refused.join().unwrap(), Parked::Refused);
-        loom::stop_exploring();
+        done();
+    });
+}
+
+/// The same with a second M, which runs the goroutine once the dump has let it go, while the first has other work. The
+/// first has read the hook, which lay on the goroutine's stack, by then.
+#[test]
+fn a_refused_park_that_a_dump_has_queued_is_over_on_the_first_m() {
+    Model::new().preemptions(2).check("dump_vs_refusal_elsewhere", || {
+        let runtime = runtime(2, 2);
+        let (begins, free, ended) = (Flag::default(), Flag::default(), Flag::default());
+        let [refused, _elsewhere] = together(
+            &runtime,
+            [
+                Box::new({
+                    let (begins, ended) = (begins.clone(), ended.clone());
+                    move || {
+                        loom::stop_exploring();
+                        drop(gmp::go(move || ended.wait_on_thread()));
+                        loom::explore();
+                        begins.raise();
+                        assert_eq!(park(|_| false), Parked::Refused);
+                    }
+                }),
+                Box::new({
+                    let free = free.clone();
+                    move || free.wait_on_thread()
+                }),
+            ],
+        );
+        begins.wait_on_thread();
+        drop(Handle::of(&runtime).dump());
+        free.raise();
+        refused.join().unwrap();
+        done();
+        ended.raise();
     });
 }
 
@@ -142,11 +251,11 @@ fn a_refused_park_waits_for_a_dump() {
 #[test]
 fn a_dump_reads_a_yielding_g_only_when_it_is_saved() {
     Model::new().check("dump_vs_yield", || {
-        let runtime = runtime();
+        let runtime = at_rest::<1>();
         let yields = runtime.go(gmp::yield_now);
         drop(Handle::of(&runtime).dump());
         yields.join().unwrap();
-        loom::stop_exploring();
+        done();
     });
 }
 
@@ -154,10 +263,10 @@ fn a_dump_reads_a_yielding_g_only_when_it_is_saved() {
 #[test]
 fn a_refused_park_goes_on_at_once() {
     Model::new().check("refused_park", || {
-        let runtime = runtime();
+        let runtime = at_rest::<1>();
         assert_eq!(runtime.run(|| park(|_| false)), Parked::Refused);
         assert_eq!(park(|_| false), Parked::Refused);
-        loom::stop_exploring();
+        done();
     });
 }
 
@@ -165,12 +274,12 @@ fn a_refused_park_goes_on_at_once() {
 #[test]
 fn a_plain_thread_parks_and_is_readied() {
     Model::new().unbounded().check("thread_park", || {
-        let slot = Arc::new(Slot::new(None));
+        let place = Place::new();
         let waker = loom::thread::spawn({
-            let slot = Arc::clone(&slot);
-            move || assert!(take_from(&slot).wake())
+            let place = place.clone();
+            move || assert!(place.waiter().wake())
         });
-        wait_in(&slot);
+        place.wait();
         waker.join().unwrap();
     });
 }
@@ -179,12 +288,20 @@ fn a_plain_thread_parks_and_is_readied() {
 fn mutants() {
     loom_common::assert_caught(&[
         (Mutant::ParkStatusAfterCommit, "a_ready_right_after_the_commit_is_not_lost"),
-        (Mutant::ParkStatusRelaxed, "a_dump_holds_a_g_without_losing_its_ready"),
+        (Mutant::ParkStatusRelaxed, "a_dump_reads_a_g_that_parks_only_when_it_is_saved"),
         (Mutant::ClaimAnyWait, "of_two_readiers_one_wins_and_the_late_one_touches_no_later_wait"),
         (Mutant::SpawnRelaxed, "a_dump_reads_no_half_made_g"),
         (Mutant::CallOffIgnoresScan, "a_refused_park_waits_for_a_dump"),
+        (Mutant::CallOffWithoutAcquire, "a_refused_park_waits_for_a_dump"),
+        (Mutant::CallOffWithoutRelease, "a_refused_park_that_a_dump_has_queued_is_over_on_the_first_m"),
+        (Mutant::ReadyRelaxed, "a_dump_holds_a_g_without_losing_its_ready"),
+        (Mutant::HoldRelaxed, "a_dump_reads_a_g_that_parks_only_when_it_is_saved"),
+        (Mutant::RunWithoutAcquire, "a_dump_reads_a_yielding_g_only_when_it_is_saved"),
+        (Mutant::UnholdWithoutAcquire, "a_g_that_is_held_when_its_turn_comes_is_run"),
+        (Mutant::UnholdWithoutRelease, "a_dump_reads_a_yielding_g_only_when_it_is_saved"),
+        (Mutant::LiveLooksRelaxed, "a_dump_reads_no_half_made_g"),
         (Mutant::RequeueRelaxed, "a_dump_reads_a_yielding_g_only_when_it_is_saved"),
-        (Mutant::RunHeldWithoutRelease, "a_dump_holds_a_g_without_losing_its_ready"),
+        (Mutant::RunHeldWithoutRelease, "a_g_that_is_held_when_its_turn_comes_is_run"),
         (Mutant::ReadyIgnoresScan, "a_dump_holds_a_g_without_losing_its_ready"),
     ]);
 }

@@ -4,64 +4,108 @@
 
 mod loom_common;
 
+use gmp::go;
 use gmp::internals::{Handle, Socket};
-use gmp::model::{LONG, Model, Mutant};
+use gmp::model::{Flag, LONG, Model, Mutant, done, fall_asleep, runtime, together};
 use gmp::time::sleep;
 use gmp_netpoll::Readiness;
-use loom::sync::Mutex;
-use std::sync::Arc;
 use std::time::Duration;
 
-fn runtime(procs: usize, threads: usize) -> gmp::Runtime {
-    // SAFETY: the goroutines keep nothing of a thread.
-    unsafe { gmp::Runtime::builder().procs(procs).max_threads(threads).build() }.unwrap()
+/// One M goes into the poller while a goroutine of the other goes to sleep and leaves its M to a goroutine that stays
+/// until the sleeper runs again. The clock moves only with the poller: fails by deadlock when the poller sleeps past
+/// the timer.
+#[test]
+fn a_timer_is_seen_by_the_m_that_goes_into_the_poller() {
+    Model::new().check("timer_vs_poller", || {
+        let runtime = runtime(2, 2);
+        let [sleeper, _goes_idle] = together(
+            &runtime,
+            [
+                Box::new(|| {
+                    let awake = Flag::default();
+                    let waits = awake.clone();
+                    drop(go(move || waits.wait_on_thread()));
+                    sleep(Duration::from_millis(1));
+                    awake.raise();
+                    done();
+                }),
+                Box::new(|| ()),
+            ],
+        );
+        sleeper.join().unwrap();
+    });
 }
 
-/// One M waits in the poller until a time far away when another goroutine begins a short sleep. The clock moves
-/// only with the poller, so fails by deadlock when the poller sleeps past it.
+/// The same with nobody else to run: whichever of the two Ms waits in the poller, it is not past the timer.
+#[test]
+fn a_timer_ends_the_wait_of_whoever_polls() {
+    Model::new().preemptions(1).check("timer_vs_two_pollers", || {
+        let runtime = runtime(2, 2);
+        let [sleeper, _goes_idle] = together(
+            &runtime,
+            [
+                Box::new(|| {
+                    sleep(Duration::from_millis(1));
+                    done();
+                }),
+                Box::new(|| ()),
+            ],
+        );
+        sleeper.join().unwrap();
+    });
+}
+
+/// One M waits in the poller until a time far away when another goroutine begins a short sleep.
 #[test]
 fn an_earlier_timer_breaks_the_wait() {
-    Model::new().check("timer_vs_poll", || {
+    Model::new().check("earlier_timer", || {
         let runtime = runtime(2, 2);
         drop(runtime.go(|| sleep(4 * LONG)));
-        runtime.go(|| sleep(Duration::from_millis(1))).join().unwrap();
-        loom::stop_exploring();
+        fall_asleep::<2>(&runtime);
+        loom::explore();
+        runtime
+            .go(|| {
+                sleep(Duration::from_millis(1));
+                done();
+            })
+            .join()
+            .unwrap();
     });
 }
 
 /// A goroutine's M looks at the poller, as a busy M does now and then, while the other M blocks in it and a
-/// submission breaks its wait. Fails by deadlock when the look keeps the break to itself: the submitter's M is
-/// occupied until the submitted goroutine has run.
+/// submission breaks its wait. Fails by deadlock when the look keeps the break to itself: the looking goroutine
+/// stays until the submitted one has run.
 #[test]
 fn a_swallowed_break_is_passed_on() {
     Model::new().check("swallowed_break", || {
         let runtime = runtime(2, 2);
         let handle = Handle::of(&runtime);
-        runtime.run(move || {
-            let done = Arc::new((Mutex::new(false), loom::sync::Condvar::new()));
-            let raised = Arc::clone(&done);
-            let other = gmp::go(move || {
-                *raised.0.lock().unwrap() = true;
-                raised.1.notify_all();
-            });
-            handle.look_at_poller();
-            let mut set = done.0.lock().unwrap();
-            while !*set {
-                set = done.1.wait(set).unwrap();
-            }
-            drop(set);
-            other.join().unwrap();
-        });
-        loom::stop_exploring();
+        let [looks, _goes_idle] = together(
+            &runtime,
+            [
+                Box::new(move || {
+                    let ran = Flag::default();
+                    let raised = ran.clone();
+                    drop(go(move || raised.raise()));
+                    handle.look_at_poller();
+                    ran.wait_on_thread();
+                    done();
+                }),
+                Box::new(|| ()),
+            ],
+        );
+        looks.join().unwrap();
     });
 }
 
-/// An event comes while the poller's M has no P to come back to: every P is taken by then. Fails by deadlock when
-/// what it found is dropped.
+/// A goroutine gives the only P away, an event comes for the M that then waits in the poller, and the first M takes the
+/// P back before that one can. Fails by deadlock when what the poller found is dropped.
 #[test]
 fn what_the_poller_found_is_kept_when_no_p_is_idle() {
     Model::new().check("poll_without_p", || {
         let runtime = runtime(1, 2);
+        let handle = Handle::of(&runtime);
         let reader = runtime.go(|| {
             let mut calls = 0;
             let got = Socket::new().read(8, || {
@@ -70,19 +114,62 @@ fn what_the_poller_found_is_kept_when_no_p_is_idle() {
             });
             assert_eq!(got.unwrap(), 1);
         });
-        Handle::of(&runtime).post(Readiness::READABLE);
-        let busy = runtime.go(gmp::yield_now);
+        let poster = runtime.go(move || {
+            loom::explore();
+            gmp::blocking(|| handle.post(Readiness::READABLE));
+        });
+        poster.join().unwrap();
         reader.join().unwrap();
-        busy.join().unwrap();
-        loom::stop_exploring();
+        done();
+    });
+}
+
+/// A submission breaks the wait of the only M, with a P for it, while an event ends that wait. Fails by deadlock when
+/// the M that comes back by the event leaves the P where it is, or when the event is lost.
+#[test]
+fn a_gift_and_an_event_at_once_both_arrive() {
+    Model::new().preemptions(2).check("gift_vs_event", || {
+        let runtime = runtime(1, 1);
+        let handle = Handle::of(&runtime);
+        let reader = runtime.go(|| {
+            let mut calls = 0;
+            let got = Socket::new().read(8, || {
+                calls += 1;
+                if calls == 1 { Err(std::io::ErrorKind::WouldBlock.into()) } else { Ok(1) }
+            });
+            assert_eq!(got.unwrap(), 1);
+        });
+        while !handle.somebody_polls() {
+            loom::thread::yield_now();
+        }
+        let work = handle.make(|| ());
+        let poster = loom::thread::spawn({
+            let handle = handle.clone();
+            move || handle.post(Readiness::READABLE)
+        });
+        loom::explore();
+        for one in handle.inject([work]) {
+            one.join().unwrap();
+        }
+        reader.join().unwrap();
+        done();
+        poster.join().unwrap();
     });
 }
 
 #[test]
 fn mutants() {
+    const SEEN: &str = "a_timer_is_seen_by_the_m_that_goes_into_the_poller";
+    const ANYBODY: &str = "a_timer_ends_the_wait_of_whoever_polls";
     loom_common::assert_caught(&[
-        (Mutant::TimerNoBreak, "an_earlier_timer_breaks_the_wait"),
+        (Mutant::TimerNoBreak, ANYBODY),
+        (Mutant::TimerNoFence, ANYBODY),
+        (Mutant::IdleNoFence, SEEN),
+        (Mutant::PollerSkipsTimers, SEEN),
+        (Mutant::PollerSaysNothing, ANYBODY),
+        (Mutant::PollerRunsNoTimers, ANYBODY),
         (Mutant::SwallowedBreakKept, "a_swallowed_break_is_passed_on"),
+        (Mutant::GiftOnlyByBreak, "a_gift_and_an_event_at_once_both_arrive"),
         (Mutant::PollResultsDropped, "what_the_poller_found_is_kept_when_no_p_is_idle"),
     ]);
 }

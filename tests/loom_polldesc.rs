@@ -4,20 +4,15 @@
 mod loom_common;
 
 use gmp::internals::{Handle, PollDesc};
-use gmp::model::{Model, Mutant};
+use gmp::model::{Model, Mutant, at_rest, done};
 use gmp_netpoll::Readiness;
 use std::sync::Arc;
-
-fn runtime() -> gmp::Runtime {
-    // SAFETY: the goroutines keep nothing of a thread.
-    unsafe { gmp::Runtime::builder().procs(1).max_threads(1).build() }.unwrap()
-}
 
 /// Fails by deadlock when the event is lost between the look at the slot and the park.
 #[test]
 fn an_event_ends_the_wait_whenever_it_comes() {
     Model::new().check("event_vs_wait", || {
-        let runtime = runtime();
+        let runtime = at_rest::<1>();
         let desc = Arc::new(PollDesc::new());
         let reader = runtime.go({
             let desc = Arc::clone(&desc);
@@ -25,7 +20,7 @@ fn an_event_ends_the_wait_whenever_it_comes() {
         });
         desc.event(&Handle::of(&runtime), Readiness::READABLE);
         reader.join().unwrap();
-        loom::stop_exploring();
+        done();
     });
 }
 
@@ -33,7 +28,7 @@ fn an_event_ends_the_wait_whenever_it_comes() {
 #[test]
 fn each_of_two_events_ends_one_wait() {
     Model::new().check("two_events", || {
-        let runtime = runtime();
+        let runtime = at_rest::<1>();
         let (desc, handle) = (Arc::new(PollDesc::new()), Handle::of(&runtime));
         let reader = runtime.go({
             let desc = Arc::clone(&desc);
@@ -47,7 +42,7 @@ fn each_of_two_events_ends_one_wait() {
         });
         desc.event(&handle, Readiness::READABLE);
         next.join().unwrap();
-        loom::stop_exploring();
+        done();
     });
 }
 
@@ -55,7 +50,7 @@ fn each_of_two_events_ends_one_wait() {
 #[test]
 fn two_events_at_once_wake_the_owner_once() {
     Model::new().check("two_pollers", || {
-        let runtime = runtime();
+        let runtime = at_rest::<1>();
         let (desc, handle) = (Arc::new(PollDesc::new()), Handle::of(&runtime));
         let reader = runtime.go({
             let desc = Arc::clone(&desc);
@@ -68,7 +63,7 @@ fn two_events_at_once_wake_the_owner_once() {
         desc.event(&handle, Readiness::READABLE);
         other.join().unwrap();
         reader.join().unwrap();
-        loom::stop_exploring();
+        done();
     });
 }
 
@@ -78,7 +73,7 @@ fn two_events_at_once_wake_the_owner_once() {
 fn a_close_wakes_the_owner_or_is_seen_before_it_parks() {
     use loom::sync::atomic::{AtomicBool, Ordering};
     Model::new().check("close_vs_wait", || {
-        let runtime = runtime();
+        let runtime = at_rest::<1>();
         let (desc, handle) = (Arc::new(PollDesc::new()), Handle::of(&runtime));
         let closed = Arc::new(AtomicBool::new(false));
         let reader = runtime.go({
@@ -93,7 +88,7 @@ fn a_close_wakes_the_owner_or_is_seen_before_it_parks() {
         closed.store(true, Ordering::Relaxed);
         desc.look(&handle);
         reader.join().unwrap();
-        loom::stop_exploring();
+        done();
     });
 }
 

@@ -5,7 +5,7 @@
 mod loom_common;
 
 use gmp::internals::{Handle, Socket};
-use gmp::model::{Model, Mutant, note};
+use gmp::model::{Model, Mutant, at_rest, done, note};
 use gmp_netpoll::Readiness;
 use loom::sync::Mutex;
 use std::io;
@@ -63,8 +63,7 @@ fn exchange(
     send: impl Fn(&Mutex<Kernel>, &Handle) + Send + Sync + 'static,
 ) {
     Model::new().check(name, move || {
-        // SAFETY: the goroutines keep nothing of a thread.
-        let runtime = unsafe { gmp::Runtime::builder().procs(1).max_threads(1).build() }.unwrap();
+        let runtime = at_rest::<1>();
         let kernel = Arc::new(Mutex::new(Kernel::default()));
         let reader = runtime.go({
             let kernel = Arc::clone(&kernel);
@@ -76,7 +75,7 @@ fn exchange(
         }
         send(&kernel, &Handle::of(&runtime));
         assert_eq!(reader.join().unwrap(), 2);
-        loom::stop_exploring();
+        done();
     });
 }
 
@@ -96,8 +95,7 @@ fn a_second_piece_arrives_after_a_short_read() {
 #[test]
 fn an_event_right_after_a_short_read_is_kept() {
     Model::new().check("event_after_read", || {
-        // SAFETY: the goroutines keep nothing of a thread.
-        let runtime = unsafe { gmp::Runtime::builder().procs(1).max_threads(1).build() }.unwrap();
+        let runtime = at_rest::<1>();
         let handle = Handle::of(&runtime);
         let total = runtime.run(move || {
             let (socket, mut kernel, mut calls) = (Socket::new(), Kernel::default(), 0);
@@ -116,7 +114,7 @@ fn an_event_right_after_a_short_read_is_kept() {
             read().unwrap() + read().unwrap()
         });
         assert_eq!(total, 2);
-        loom::stop_exploring();
+        done();
     });
 }
 
@@ -146,6 +144,7 @@ fn mutants() {
         (Mutant::SocketClearsLate, "an_event_right_after_a_short_read_is_kept"),
         (Mutant::SocketDrainedClears, "an_event_right_after_a_short_read_is_kept"),
         (Mutant::SocketTrustsAfterHup, "data_and_the_end_in_one_event_arrive"),
+        (Mutant::PollSettleRelaxed, "data_and_the_end_in_one_event_arrive"),
         (Mutant::PollSeenLate, "data_and_the_end_in_one_event_arrive"),
     ]);
 }

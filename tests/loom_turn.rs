@@ -4,7 +4,7 @@
 mod loom_common;
 
 use gmp::internals::Turn;
-use gmp::model::{Model, Mutant};
+use gmp::model::{Model, Mutant, at_rest, done};
 use loom::cell::UnsafeCell;
 use std::sync::Arc;
 
@@ -64,8 +64,7 @@ fn two_in_line_both_get_their_turn() {
 #[test]
 fn a_goroutine_and_a_thread_take_turns() {
     Model::new().check("turn_mixed", || {
-        // SAFETY: the goroutines keep nothing of a thread.
-        let runtime = unsafe { gmp::Runtime::builder().procs(1).max_threads(1).build() }.unwrap();
+        let runtime = at_rest::<1>();
         let shared = Shared::new();
         let goroutine = runtime.go({
             let shared = Arc::clone(&shared);
@@ -73,7 +72,7 @@ fn a_goroutine_and_a_thread_take_turns() {
         });
         shared.count();
         goroutine.join().unwrap();
-        loom::stop_exploring();
+        done();
     });
 }
 
@@ -82,8 +81,7 @@ fn a_goroutine_and_a_thread_take_turns() {
 #[test]
 fn a_turn_that_its_runtime_leaves_behind_is_given_up() {
     Model::new().check("turn_left_behind", || {
-        // SAFETY: the goroutines keep nothing of a thread.
-        let runtime = unsafe { gmp::Runtime::builder().procs(1).max_threads(1).build() }.unwrap();
+        let runtime = at_rest::<1>();
         let shared = Shared::new();
         drop(runtime.go({
             let shared = Arc::clone(&shared);
@@ -98,7 +96,7 @@ fn a_turn_that_its_runtime_leaves_behind_is_given_up() {
         });
         runtime.shutdown(std::time::Duration::from_secs(1));
         other.join().unwrap();
-        loom::stop_exploring();
+        done();
     });
 }
 
@@ -107,6 +105,8 @@ fn mutants() {
     loom_common::assert_caught(&[
         (Mutant::TurnNoHandOver, "threads_take_turns"),
         (Mutant::TurnForgetsTheRest, "two_in_line_both_get_their_turn"),
+        (Mutant::TurnPassRelaxed, "threads_take_turns"),
+        (Mutant::TurnLateTakeRelaxed, "threads_take_turns"),
         (Mutant::TurnTakeRelaxed, "threads_take_turns"),
         (Mutant::TurnLeftBehind, "a_turn_that_its_runtime_leaves_behind_is_given_up"),
     ]);

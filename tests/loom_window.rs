@@ -3,14 +3,14 @@
 
 mod loom_common;
 
-use gmp::internals::Held;
-use gmp::model::{Model, Mutant};
+use gmp::internals::{Handle, Held};
+use gmp::model::{Flag, Model, Mutant, done, runtime};
 
 /// A goroutine enters and leaves the runtime while a retaker judges its M to be away. Whoever owns the P touches
 /// its ghost: fails by a causality violation when two do and nothing orders them, by deadlock when the P is lost.
 #[test]
 fn a_p_has_one_owner_while_it_is_retaken() {
-    Model::new().check("retake_vs_enter", || {
+    Model::new().with_retaker().check("retake_vs_enter", || {
         // SAFETY: the goroutines keep nothing of a thread.
         let runtime = unsafe { gmp::Runtime::builder().procs(1).max_threads(2).build() }.unwrap();
         let retaker = runtime.run(|| {
@@ -22,14 +22,14 @@ fn a_p_has_one_owner_while_it_is_retaken() {
             retaker
         });
         retaker.join().unwrap();
-        loom::stop_exploring();
+        done();
     });
 }
 
 /// The retaker judges the P while nobody has it, and an M acquires it meanwhile: the request comes too late.
 #[test]
 fn a_p_judged_idle_is_not_taken_from_its_next_owner() {
-    Model::new().preemptions(1).check("retake_vs_acquire", || {
+    Model::new().with_retaker().preemptions(1).check("retake_vs_acquire", || {
         // SAFETY: the goroutines keep nothing of a thread.
         let runtime = unsafe { gmp::Runtime::builder().procs(1).max_threads(2).build() }.unwrap();
         let mut held = runtime.run(Held::current);
@@ -42,14 +42,14 @@ fn a_p_judged_idle_is_not_taken_from_its_next_owner() {
             gmp::internals::touch_window();
         });
         retaker.join().unwrap();
-        loom::stop_exploring();
+        done();
     });
 }
 
 /// Fails by deadlock when a goroutine that comes back without a P is queued where nobody looks.
 #[test]
 fn a_goroutine_that_lost_its_p_is_run() {
-    Model::new().preemptions(1).check("return_vs_idle", || {
+    Model::new().with_retaker().preemptions(1).check("return_vs_idle", || {
         // SAFETY: the goroutines keep nothing of a thread.
         let runtime = unsafe { gmp::Runtime::builder().procs(1).max_threads(2).build() }.unwrap();
         runtime.run(|| {
@@ -60,7 +60,148 @@ fn a_goroutine_that_lost_its_p_is_run() {
             loom::thread::spawn(move || held.retake()).join().unwrap();
             gmp::internals::touch_window();
         });
-        loom::stop_exploring();
+        done();
+    });
+}
+
+/// A goroutine gives its P away for the second time; in the first an M took it, found nothing, and went into the
+/// poller. So nobody has to be sent there, and the P goes idle if its queue is empty. Fails by deadlock when it does
+/// although a goroutine stands there.
+#[test]
+fn the_queue_of_a_p_that_is_given_away_is_served() {
+    Model::new().check("give_away", || {
+        let runtime = runtime(1, 2);
+        let handle = Handle::of(&runtime);
+        let gives = runtime.go(move || {
+            gmp::blocking(|| {
+                while !handle.somebody_polls() {
+                    loom::thread::yield_now();
+                }
+            });
+            let ran = Flag::default();
+            let raised = ran.clone();
+            drop(gmp::go(move || raised.raise()));
+            loom::explore();
+            gmp::blocking(|| ran.wait_on_thread());
+            done();
+        });
+        gives.join().unwrap();
+    });
+}
+
+/// A goroutine comes back from a blocking call while the M that has its P goes idle. Fails by deadlock when it is queued
+/// where nobody looks any more.
+#[test]
+fn a_goroutine_that_comes_back_is_run_while_its_p_goes_idle() {
+    Model::new().check("come_back", || {
+        let runtime = runtime(1, 2);
+        let (away, there, go_on) = (Flag::default(), Flag::default(), Flag::default());
+        let comes_back = runtime.go({
+            let (away, there, go_on) = (away.clone(), there.clone(), go_on.clone());
+            move || {
+                gmp::blocking(|| {
+                    away.raise();
+                    there.wait_on_thread();
+                    loom::explore();
+                    go_on.raise();
+                });
+                done();
+            }
+        });
+        let _last = runtime.go(move || {
+            away.wait_on_thread();
+            there.raise();
+            go_on.wait_on_thread();
+        });
+        comes_back.join().unwrap();
+    });
+}
+
+/// A goroutine without a P makes another one: it goes into the global queue, and is run.
+#[test]
+fn a_goroutine_without_a_p_submits_as_a_thread() {
+    Model::new().check("submit_without_p", || {
+        let runtime = runtime(1, 2);
+        let gives = runtime.go(|| {
+            loom::explore();
+            gmp::blocking(|| {
+                let ran = Flag::default();
+                let raised = ran.clone();
+                drop(gmp::go(move || raised.raise()));
+                ran.wait_on_thread();
+            });
+            done();
+        });
+        gives.join().unwrap();
+    });
+}
+
+/// A goroutine gives the only P away, for which there is no work, while another one comes back and takes it. Fails by an
+/// assertion of the census when the P may be taken before it is counted as idle.
+#[test]
+fn a_p_that_is_given_away_is_counted_before_it_is_taken() {
+    Model::new().preemptions(2).check("give_away_vs_come_back", || {
+        let runtime = runtime(1, 3);
+        let handle = Handle::of(&runtime);
+        let (away, back) = (Flag::default(), Flag::default());
+        let comes_back = runtime.go({
+            let (away, back) = (away.clone(), back.clone());
+            move || {
+                gmp::blocking(|| {
+                    away.raise();
+                    back.wait_on_thread();
+                });
+            }
+        });
+        let gives = runtime.go(move || {
+            gmp::blocking(|| {
+                away.wait_on_thread();
+                while !handle.somebody_polls() {
+                    loom::thread::yield_now();
+                }
+            });
+            loom::explore();
+            back.raise();
+            gmp::blocking(|| ());
+        });
+        comes_back.join().unwrap();
+        gives.join().unwrap();
+        done();
+    });
+}
+
+/// A goroutine gives its P away, for which there is no work, while one on the other P submits and finds no P idle.
+/// Fails by deadlock when the giver does not look once more after the P has become idle.
+#[test]
+fn a_p_that_is_given_away_is_offered_to_what_was_submitted_meanwhile() {
+    Model::new().preemptions(2).check("give_away_vs_submit", || {
+        let runtime = runtime(2, 3);
+        let handle = Handle::of(&runtime);
+        let (there, go_on, ran) = (Flag::default(), Flag::default(), Flag::default());
+        let submits = runtime.go({
+            let (there, go_on, ran) = (there.clone(), go_on.clone(), ran.clone());
+            move || {
+                there.raise();
+                go_on.wait_on_thread();
+                let raised = ran.clone();
+                drop(gmp::go(move || raised.raise()));
+                ran.wait_on_thread();
+                done();
+            }
+        });
+        let _gives = runtime.go(move || {
+            gmp::blocking(|| {
+                // A third M is sent there, as nobody else is.
+                while !handle.somebody_polls() {
+                    loom::thread::yield_now();
+                }
+                there.wait_on_thread();
+            });
+            loom::explore();
+            go_on.raise();
+            gmp::blocking(|| ran.wait_on_thread());
+        });
+        submits.join().unwrap();
     });
 }
 
@@ -68,6 +209,11 @@ fn a_goroutine_that_lost_its_p_is_run() {
 fn mutants() {
     let model = "a_p_has_one_owner_while_it_is_retaken";
     loom_common::assert_caught(&[
+        (Mutant::HandOffSkipsQueue, "the_queue_of_a_p_that_is_given_away_is_served"),
+        (Mutant::HandOffCountsLate, "a_p_that_is_given_away_is_counted_before_it_is_taken"),
+        (Mutant::HandOffNoFence, "a_p_that_is_given_away_is_offered_to_what_was_submitted_meanwhile"),
+        (Mutant::HandOffNoRecheck, "a_p_that_is_given_away_is_offered_to_what_was_submitted_meanwhile"),
+        (Mutant::ExitInTwoSections, "a_goroutine_that_comes_back_is_run_while_its_p_goes_idle"),
         (Mutant::HandoffNoLightBarrier, model),
         (Mutant::HandoffNoHeavyBarrier, model),
         (Mutant::HandoffBlind, model),

@@ -224,6 +224,12 @@ impl Slot {
         }
     }
 
+    /// Whether an owner has announced itself, or waits.
+    #[inline]
+    pub fn is_awaited(self) -> bool {
+        matches!(self.state(), State::Wait | State::Token(_))
+    }
+
     /// The announced owner is saved: puts its ticket where events find it, unless one came in between.
     ///
     /// # Panics

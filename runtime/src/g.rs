@@ -24,12 +24,13 @@
 //! 3. A G's memory is never returned while its pool lives; the pool lives until it is closed *and* every G came
 //!    back (`gpool.rs`). A goroutine that shutdown leaves parked keeps its G, and with it the pool.
 
+use crate::glist::GList;
 use crate::gpool::GPool;
 use crate::host::Host;
+use crate::m::M;
 use crate::net::turn::Turn;
 use crate::prim::{
-    AcqRel, Acquire, Arc, AtomicPtr, AtomicU32, Mutant, Mutex, Release, UnsafeCell, Weak, mutated, order,
-    unless,
+    Acquire, Arc, AtomicPtr, AtomicU32, Mutant, Mutex, Release, UnsafeCell, Weak, mutated, order, unless,
 };
 use crate::sched::Sched;
 use crate::sched::park::WaitReason;
@@ -185,7 +186,7 @@ impl<H: Host> G<H> {
     /// Whether it has begun and not ended.
     pub(crate) fn is_live(&self) -> bool {
         // Acquire: pairs with `begin`.
-        self.life.load(Acquire) & LIVE != 0
+        self.life.load(order(Mutant::LiveLooksRelaxed, Acquire)) & LIVE != 0
     }
 
     pub(crate) fn next(&self) -> Option<GRef<H>> {
@@ -232,8 +233,8 @@ pub(crate) fn root<H: Host>(g: GRef<H>) {
         // SAFETY: `run` unwound, so the space is empty, and it is this goroutine's.
         unsafe { g.task.fail(Failure::Panic(payload)) };
     }
-    // AcqRel: the outcome is published to the handle; a handle that is gone is seen.
-    if g.life.fetch_or(OUTCOME, order(Mutant::OutcomeRelaxed, AcqRel)) & HANDLE == 0 {
+    // Release: the outcome is published to the handle. Of a handle that is gone nothing has to be seen.
+    if g.life.fetch_or(OUTCOME, order(Mutant::OutcomeRelaxed, Release)) & HANDLE == 0 {
         // SAFETY: the handle is gone, and with it every other right to the outcome.
         drop_quietly::<H>(|| unsafe { g.task.forget() });
     }
@@ -252,8 +253,9 @@ fn drop_quietly<H: Host>(forget: impl FnOnce()) {
 /// The stack has been taken back, and the word is Idle.
 pub(crate) fn finish<H: Host>(g: GRef<H>) {
     mark_done(g, End::Ended);
-    // AcqRel: the later of the two parties, who frees the G, sees all that the other did with it.
-    if g.life.fetch_and(!LIVE, order(Mutant::LiveRelaxed, AcqRel)) & HANDLE == 0 {
+    // Acquire: what the handle's owner did with the G comes before its next goroutine. The other way round, what was done
+    // here, the joiner's lock orders: `mark_done` was the last to take it, and who frees the G takes it first.
+    if g.life.fetch_and(!LIVE, order(Mutant::LiveRelaxed, Acquire)) & HANDLE == 0 {
         release(g);
     }
 }
@@ -280,7 +282,8 @@ pub(crate) fn drop_unrun<H: Host>(g: GRef<H>) {
     drop_quietly::<H>(|| unsafe { g.task.discard() });
     // SAFETY: the closure is gone, the space is empty.
     unsafe { g.task.fail(Failure::Shutdown) };
-    if g.life.fetch_or(OUTCOME, AcqRel) & HANDLE == 0 {
+    // Release: as in `root`.
+    if g.life.fetch_or(OUTCOME, Release) & HANDLE == 0 {
         // SAFETY: as in `root`.
         unsafe { g.task.forget() };
     }
@@ -293,9 +296,10 @@ pub(crate) fn drop_unrun<H: Host>(g: GRef<H>) {
 /// An outcome that is there is dropped before the bit is cleared: after it the M may free the G, and the next
 /// goroutine move in.
 pub(crate) fn drop_handle<H: Host>(g: GRef<H>, taken: bool) {
-    // AcqRel: see the outcome, and let the one who frees the G see that it is gone.
-    let release_order = order(Mutant::HandleRelaxed, AcqRel);
-    let mut life = g.life.load(Acquire);
+    // Release: the outcome is gone before the M frees the G. Acquire: see the outcome; with it all that the goroutine did.
+    let release_order = order(Mutant::HandleRelaxed, Release);
+    let look = order(Mutant::HandleLooksRelaxed, Acquire);
+    let mut life = g.life.load(look);
     let mut dropped = Ok(());
     loop {
         debug_assert!(life & HANDLE != 0, "drop_handle: dropped twice");
@@ -308,7 +312,7 @@ pub(crate) fn drop_handle<H: Host>(g: GRef<H>, taken: bool) {
             break;
         }
         // Without an outcome: whoever sets OUTCOME later finds the handle gone.
-        match g.life.compare_exchange(life, life & !HANDLE, release_order, Acquire) {
+        match g.life.compare_exchange(life, life & !HANDLE, release_order, look) {
             Ok(_) => break,
             Err(now) => life = now,
         }
@@ -330,8 +334,12 @@ fn release<H: Host>(g: GRef<H>) {
     // SAFETY: both parties are gone: nobody else reads the birth.
     let birth = g.birth.with_mut(|birth| unsafe { (*birth).take() });
     drop(birth);
-    *g.joiner.lock() = Joiner::Nobody;
     let pool = g.pool.get().expect("release: the G was never taken from a pool");
-    // SAFETY: invariant 3. The pool may be gone when `put` returns.
-    unsafe { GPool::put(pool, g) };
+    let here = M::current().filter(|m| std::ptr::eq(m.sched(), g.home().as_ptr())).and_then(M::look_in);
+    match here {
+        // SAFETY: invariant 3.
+        Some(inside) => unsafe { inside.p.free_gs.put(pool, g) },
+        // SAFETY: as above. The pool may be gone when `put` returns.
+        None => unsafe { GPool::put(pool, GList::one(g)) },
+    }
 }

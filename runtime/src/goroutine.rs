@@ -305,6 +305,38 @@ pub fn yield_now() {
     }
 }
 
+/// Runs `f`, which blocks the thread, and lets the other goroutines go on meanwhile: the calling one gives its P away,
+/// runs `f` on its own thread, and takes a P again after it, for which it may park. On a plain thread, and inside
+/// another `blocking`, it just calls `f`. `f` needs to be neither `Send` nor `'static`.
+///
+/// For a file, a name look-up, a lock of std, a long computation: whatever takes longer than the some 10 µs that it
+/// costs to wake another thread for the P. `f` may do everything that a goroutine may; where it parks it takes a P
+/// first, and keeps it. What never parks goes on without one: goroutines that `f` starts or wakes go through the global
+/// queue.
+///
+/// At [`max_threads`](crate::RuntimeBuilder::max_threads) there may be nobody to take the P: then an `f` that waits for
+/// another goroutine waits for ever. As `blocking` may park on its return, [`migration`](crate::migration)'s contract
+/// holds for what `f` gives back. After a panic in `f` the goroutine goes on without a P until its next call that parks.
+///
+/// # Panics
+/// When `f` does.
+///
+/// ```
+/// // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
+/// let text = unsafe { gmp::run(|| gmp::blocking(|| std::fs::read_to_string("/proc/self/comm"))) };
+/// assert!(text.is_ok());
+/// ```
+#[doc(alias = "entersyscall")]
+pub fn blocking<R>(f: impl FnOnce() -> R) -> R {
+    let Some(window) = Window::<Active>::enter_with_p() else { return f() };
+    window.m().sched().entersyscallblock(&window);
+    drop(window);
+    let value = f();
+    // Takes a P, and may park for it.
+    drop(Window::<Active>::enter());
+    value
+}
+
 /// A goroutine's number. Unique within a runtime, never used again.
 #[derive(Copy, Clone, Debug, Eq, PartialEq, Ord, PartialOrd, Hash)]
 pub struct GoroutineId(u64);

@@ -4,10 +4,10 @@
 //! outlives its runtime as long as one of its Gs is out: one that was left behind, or one whose handle somebody
 //! still has. Whoever brings the last one back frees it.
 
-use crate::g::{Birth, G, GRef};
+use crate::g::{G, GRef};
+use crate::glist::GList;
 use crate::host::Host;
-use crate::prim::{Mutex, Weak, capacity};
-use crate::runq::GList;
+use crate::prim::{Mutex, UnsafeCell, Weak, capacity};
 use crate::sched::Sched;
 use std::ptr::NonNull;
 
@@ -46,15 +46,25 @@ impl<H: Host> GPool<H> {
         &self.sched
     }
 
-    /// Takes a G and makes it a goroutine-to-be with both parties alive.
+    /// Takes a G that holds no goroutine.
     ///
     /// # Safety
     /// The pool is not closed yet.
-    pub(crate) unsafe fn get(this: NonNull<Self>, id: u64, birth: Birth) -> GRef<H> {
+    pub(crate) unsafe fn get(this: NonNull<Self>) -> GRef<H> {
+        // SAFETY: by this function's contract.
+        let mut one = unsafe { Self::get_batch(this, 1) };
+        one.pop().expect("get: a batch of one is one")
+    }
+
+    /// Takes so many.
+    ///
+    /// # Safety
+    /// As `get`.
+    unsafe fn get_batch(this: NonNull<Self>, count: usize) -> GList<H> {
         // SAFETY: by this function's contract.
         let pool = unsafe { this.as_ref() };
         let mut stock = pool.stock.lock();
-        if stock.free.is_empty() {
+        while stock.free.len() < count {
             let chunk: Box<[G<H>]> = (0..capacity::G_CHUNK).map(|_| G::new()).collect();
             let chunk = NonNull::from(Box::leak(chunk));
             // SAFETY: nobody else knows the chunk yet.
@@ -64,21 +74,18 @@ impl<H: Host> GPool<H> {
             }
             stock.chunks.push(chunk);
         }
-        let g = stock.free.pop().expect("get: a chunk has at least one G");
-        stock.out += 1;
-        drop(stock);
-        g.begin(id, birth);
-        g
+        stock.out += count;
+        stock.free.take(count)
     }
 
     /// # Safety
-    /// `g` came from `this` and has no party left.
-    pub(crate) unsafe fn put(this: NonNull<Self>, g: GRef<H>) {
-        // SAFETY: invariant 3: `g` is still out.
+    /// All in `gs` came from `this` and have no party left.
+    pub(crate) unsafe fn put(this: NonNull<Self>, mut gs: GList<H>) {
+        // SAFETY: invariant 3: these are still out.
         let pool = unsafe { this.as_ref() };
         let mut stock = pool.stock.lock();
-        stock.free.push(g);
-        stock.out -= 1;
+        stock.out -= gs.len();
+        stock.free.append(&mut gs);
         let last = stock.closed && stock.out == 0;
         drop(stock);
         if last {
@@ -120,5 +127,61 @@ impl<H: Host> GPool<H> {
             .collect();
         drop(stock);
         live.into_iter().for_each(&mut f);
+    }
+}
+
+/// The Gs that a P keeps at hand, so that a goroutine's birth and end take no lock (Go's `p.gFree`). The P's owner's.
+pub(crate) struct FreeGs<H: Host>(UnsafeCell<GList<H>>);
+
+impl<H: Host> FreeGs<H> {
+    pub(crate) fn new() -> Self {
+        FreeGs(UnsafeCell::new(GList::new()))
+    }
+
+    /// Owner: takes a G that holds no goroutine.
+    ///
+    /// # Safety
+    /// As [`GPool::get`].
+    #[inline]
+    pub(crate) unsafe fn get(&self, pool: NonNull<GPool<H>>) -> GRef<H> {
+        self.0.with_mut(|free| {
+            // SAFETY: the owner's call (p.rs, invariant 3).
+            let free = unsafe { &mut *free };
+            if free.is_empty() {
+                // SAFETY: by this function's contract.
+                *free = unsafe { GPool::get_batch(pool, capacity::G_BATCH) };
+            }
+            free.pop().expect("get: a batch has at least one G")
+        })
+    }
+
+    /// Owner: gives a G without parties back.
+    ///
+    /// # Safety
+    /// As [`GPool::put`].
+    #[inline]
+    pub(crate) unsafe fn put(&self, pool: NonNull<GPool<H>>, g: GRef<H>) {
+        self.0.with_mut(|free| {
+            // SAFETY: the owner's call (p.rs, invariant 3).
+            let free = unsafe { &mut *free };
+            free.push_front(g);
+            if free.len() >= 2 * capacity::G_BATCH {
+                // Those that were used last stay: they are in this core's cache.
+                let stay = free.take(capacity::G_BATCH);
+                // SAFETY: by this function's contract.
+                unsafe { GPool::put(pool, std::mem::replace(free, stay)) };
+            }
+        });
+    }
+
+    /// Gives all back, at the end.
+    ///
+    /// # Safety
+    /// As [`GPool::put`], and nobody owns the P any more.
+    pub(crate) unsafe fn empty(&self, pool: NonNull<GPool<H>>) {
+        self.0.with_mut(|free| {
+            // SAFETY: by this function's contract.
+            unsafe { GPool::put(pool, std::mem::replace(&mut *free, GList::new())) };
+        });
     }
 }

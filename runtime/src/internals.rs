@@ -2,16 +2,18 @@
 //!
 //! Each type here is a thin cover of the shipped one of the same name.
 
-use crate::g::Birth;
+use crate::g::{Birth, G, GRef};
+use crate::glist::GList;
 use crate::goroutine::JoinHandle;
+use crate::handoff::Judged;
 use crate::host::Active;
 use crate::m::{M, Window};
 use crate::net::desc::{Direction, PollDesc as Desc, Waited};
 use crate::net::socket::{ShortRead, Socket as Sock};
 use crate::net::turn::{Holder, Turn as Line};
-use crate::p::{Judged, P};
+use crate::p::P;
 use crate::prim::Arc;
-use crate::runq::GList;
+use crate::runq::{Runq as Queue, StealNext};
 use crate::sched::Sched;
 use crate::sched::park::WaitReason;
 use crate::waiter::Wait;
@@ -49,6 +51,83 @@ impl Note {
     }
 }
 
+/// Gs that only stand in queues, told by their numbers.
+#[derive(Clone)]
+pub struct Gs(Arc<[G<Active>]>);
+
+impl Gs {
+    /// So many.
+    pub fn new(count: usize) -> Self {
+        Gs((0..count).map(|_| G::new()).collect())
+    }
+    fn put(&self, number: usize) -> GRef<Active> {
+        let g = GRef::new(&self.0[number]);
+        // An exclusive access, here and in `took`: loom fails the execution where the two are not ordered.
+        g.set_next(None);
+        g
+    }
+    fn took(&self, g: GRef<Active>) -> usize {
+        g.set_next(None);
+        self.0.iter().position(|it| GRef::new(it) == g).expect("took: one of these Gs")
+    }
+    fn all(&self, mut list: GList<Active>) -> Vec<usize> {
+        std::iter::from_fn(|| list.pop()).map(|g| self.took(g)).collect()
+    }
+}
+
+/// `runq.rs`. Only the model's owner of the queue calls what is the owner's.
+pub struct Runq {
+    queue: Queue<Active>,
+    gs: Gs,
+}
+
+impl Runq {
+    /// Empty, and its positions wrap after two Gs.
+    pub fn new(gs: &Gs) -> Self {
+        Runq { queue: Queue::starting_at(u32::MAX - 1), gs: gs.clone() }
+    }
+    /// Owner. What does not fit is returned.
+    #[must_use]
+    pub fn push_next(&self, number: usize) -> Vec<usize> {
+        self.gs.all(self.queue.push_next(self.gs.put(number)))
+    }
+    /// Owner. What does not fit is returned.
+    #[must_use]
+    pub fn push(&self, number: usize) -> Vec<usize> {
+        self.gs.all(self.queue.push(self.gs.put(number)))
+    }
+    /// Owner. What does not fit is returned.
+    #[must_use]
+    pub fn push_batch(&self, numbers: &[usize]) -> Vec<usize> {
+        let mut list = GList::new();
+        numbers.iter().for_each(|&number| list.push(self.gs.put(number)));
+        self.queue.push_batch(&mut list);
+        self.gs.all(list)
+    }
+    /// Owner.
+    pub fn pop_next(&self) -> Option<usize> {
+        self.queue.pop_next().map(|g| self.gs.took(g))
+    }
+    /// Owner.
+    pub fn pop(&self) -> Option<usize> {
+        self.queue.pop().map(|g| self.gs.took(g))
+    }
+    /// Anybody.
+    pub fn is_empty(&self) -> bool {
+        self.queue.is_empty()
+    }
+    /// Owner of `self`. With runnext, when the ring has nothing.
+    pub fn steal_from(&self, victim: &Self) -> Option<usize> {
+        self.queue.steal_from(&victim.queue, StealNext::Yes).map(|g| self.gs.took(g))
+    }
+    /// Anybody.
+    pub fn drain(&self) -> Vec<usize> {
+        let mut list = GList::new();
+        self.queue.drain_into(&mut list);
+        self.gs.all(list)
+    }
+}
+
 /// `net/desc.rs`, the reading side.
 pub struct PollDesc(Desc<Active>);
 
@@ -75,13 +154,13 @@ impl PollDesc {
     pub fn event(&self, runtime: &Handle, readiness: Readiness) {
         let mut found = GList::new();
         self.0.unblock(readiness, &mut found);
-        runtime.0.submit(found);
+        runtime.0.inject(found);
     }
     /// What close does.
     pub fn look(&self, runtime: &Handle) {
         let mut found = GList::new();
         self.0.look(&mut found);
-        runtime.0.submit(found);
+        runtime.0.inject(found);
     }
 }
 
@@ -152,25 +231,32 @@ impl Handle {
         for key in self.0.host.happen(readiness) {
             self.0.descs.unblock(key, readiness, &mut found);
         }
-        self.0.submit(found);
+        self.0.inject(found);
     }
-    /// Two new goroutines in one submission, as one look at the poller may find two. Waits until both have ended.
-    pub fn submit_two(&self, first: impl FnOnce() + Send + 'static, second: impl FnOnce() + Send + 'static) {
-        let (mut list, birth) =
-            (GList::new(), || Birth { name: None, stack_size: 1 << 16, site: Location::caller() });
-        // SAFETY: both closures are 'static.
-        let both = unsafe { [self.0.make(birth(), first), self.0.make(birth(), second)] };
-        both.iter().for_each(|&g| list.push(g));
-        self.0.submit(list);
-        for g in both {
-            // The handle's party of each is this caller's.
-            JoinHandle::<()>::of(g).join().expect("a model's goroutine does not panic");
-        }
+    /// A goroutine that is made and not queued yet.
+    #[track_caller]
+    pub fn make(&self, f: impl FnOnce() + Send + 'static) -> Made {
+        let birth = Birth { name: None, stack_size: 1 << 16, site: Location::caller() };
+        // SAFETY: the closure is 'static.
+        let g = unsafe { self.0.make(birth, f) };
+        Made { g, handle: JoinHandle::of(g) }
+    }
+    /// Queues them in one submission, as one look at the poller may find several. Gives their handles.
+    pub fn inject<const N: usize>(&self, made: [Made; N]) -> [JoinHandle<()>; N] {
+        let mut list = GList::new();
+        made.iter().for_each(|made| list.push(made.g));
+        self.0.inject(list);
+        made.map(|made| made.handle)
+    }
+    /// Whether an M waits in the poller.
+    pub fn somebody_polls(&self) -> bool {
+        self.0.host.somebody_polls()
     }
     /// A look at the poller that does not wait, as a busy M takes it now and then. Called on a goroutine.
     pub fn look_at_poller(&self) {
         let m = M::<Active>::current().expect("look_at_poller: on a goroutine");
-        self.0.look_at_poller(&m.local);
+        let found = self.0.look_at_poller(&m.local);
+        self.0.inject(found);
     }
     /// Reads all goroutines, as `Runtime::dump`.
     pub fn dump(&self) -> String {
@@ -178,11 +264,17 @@ impl Handle {
     }
 }
 
+/// A goroutine between its making and its submission.
+pub struct Made {
+    g: GRef<Active>,
+    handle: JoinHandle<()>,
+}
+
 /// An M and the P that it holds, for a thread that plays the retaker.
 pub struct Held {
     sched: Arc<Sched<Active>>,
     m: NonNull<M<Active>>,
-    p: NonNull<P>,
+    p: NonNull<P<Active>>,
     judged: Judged,
 }
 
@@ -213,7 +305,9 @@ impl Held {
         let (m, p) = unsafe { (self.m.as_ref(), self.p.as_ref()) };
         let taken = p.handoff.retake(self.judged, || m.is_inside());
         if taken {
-            self.sched.hand_off(self.p);
+            p.owner.touch();
+            p.handoff.give_up();
+            self.sched.handoffp(self.p);
         }
         taken
     }

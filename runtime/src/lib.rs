@@ -32,14 +32,12 @@
 //!
 //! What blocks the *goroutine* here parks it, and its thread runs others. What blocks the *thread*, `std::fs`, a lock
 //! of std, a loop that never yields, keeps its P meanwhile: with as many of them as there are Ps nobody else runs.
-//! Until the runtime hands such Ps on by itself, give that work to a second runtime and join it, which parks:
+//! [`blocking`] gives the P away for as long as such a call takes:
 //!
 //! ```
 //! // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
-//! let (files, main) = unsafe { (gmp::Runtime::builder().build()?, gmp::Runtime::builder().build()?) };
-//! let text = main.run(|| files.go(|| std::fs::read_to_string("/proc/self/comm")).join());
-//! assert!(text.unwrap().is_ok());
-//! # Ok::<(), std::io::Error>(())
+//! let text = unsafe { gmp::run(|| gmp::blocking(|| std::fs::read_to_string("/proc/self/comm"))) };
+//! assert!(text.is_ok());
 //! ```
 //!
 //! # From Go's names to files
@@ -48,21 +46,34 @@
 //! | --- | --- |
 //! | `g`, `_Grunnable` …, `casgstatus`, `_Gscan` | `g.rs`, `status.rs` |
 //! | `m`, `p`, `note` | `m.rs`, `p.rs`, `note.rs` |
-//! | `gfget`, `gfput`, `allgs` | `gpool.rs` |
-//! | `schedule`, `findRunnable`, `execute`, `mstart` | `sched/schedule.rs` |
-//! | `gopark`, `unlockf`, `goexit0`, `Gosched` | `sched/park.rs` |
-//! | `ready`, `goready`, `wakep` | `sched/wake.rs` |
-//! | `newproc`, `globrunqput` | `sched/inject.rs`, `runq.rs` |
-//! | `startm`, `stopm`, `newm`, `pidleput`, `pidleget`, `mput`, `mget` | `sched/idle.rs` |
-//! | `netpoll`, `netpollBreak`, `netpollopen` | `sched/poll.rs`, the crate `gmp-netpoll` |
+//! | `getg`, `acquirem`, `releasem` | `native/current.rs`, `m.rs` (`Window`, `Inside`) |
+//! | `acquirep`, `releasep`, `wirep`, `_Pidle`, `_Prunning` | `m.rs`, `p.rs` |
+//! | `runqput`, `runqputbatch`, `runqget`, `runqgrab`, `runqsteal`, `runqempty`, `runnext` | `runq.rs` |
+//! | `gList`, `gQueue` | `glist.rs` |
+//! | `gfget`, `gfput`, `malg`, `allgs`, `p.gFree` | `gpool.rs` |
+//! | `goidcache`, `schedtick` | `p.rs` |
+//! | `schedule`, `findRunnable`, `execute`, `mstart`, `gosched_m` | `sched/schedule.rs` |
+//! | `gopark`, `park_m`, `unlockf`, `goexit0`, `Gosched`, `mcall` | `sched/park.rs`, `goroutine.rs` |
+//! | `ready`, `goready`, `wakep`, `startm`, `injectglist` | `sched/wake.rs` |
+//! | `resetspinning`, `becomeSpinning`, `checkRunqsNoP`, the "delicate dance" | `sched/spin.rs` |
+//! | `sched.nmspinning`, `sched.npidle` | `sched/census.rs`; `needspinning`: not needed, see `sched/wake.rs` |
+//! | `stealWork`, `cheaprand` | `sched/steal.rs`, `m.rs` |
+//! | `newproc`, `newproc1`, `globrunqput`, `globrunqputbatch`, `globrunqget` | `sched/inject.rs` |
+//! | `pidleput`, `pidleget`, `mput`, `mget`, `stopm`, `idlepMask`, `timerpMask`, `pMask` | `sched/idle.rs`, `sched/mask.rs` |
+//! | `newm`, `newosproc`, `allm`, `mexit` | `sched/newm.rs`, `native/thread.rs`, `sched/stop.rs` |
+//! | `handoffp`, `entersyscallblock`, `exitsyscall`, `exitsyscall0` | `sched/blocking.rs` |
+//! | `retake`, `preemptone` | `handoff.rs`: the word is there, its retaker only in the model yet |
+//! | `netpoll`, `netpollBreak`, `netpollopen`, `sched.lastpoll`, `sched.pollUntil` | `sched/poll.rs`, the crate `gmp-netpoll` |
 //! | `pollDesc`, `netpollblock`, `netpollunblock` | `net/desc.rs`, `gmp_netpoll::Slot` |
 //! | `fdMutex` | `net/turn.rs` |
-//! | `timers`, `timeSleep` | `sched/timers.rs`, the crate `gmp-timers` |
+//! | `timers`, `timeSleep`, `checkTimers`, `timeSleepUntil`, `wakeNetPoller` | `sched/timers.rs`, `sched/poll.rs`, the crate `gmp-timers` |
 //! | `sysmon` | `sched/sysmon.rs` |
-//! | `exitsyscall` | `sched/blocking.rs`, `m.rs` (`Window`) |
-//! | `gogo`, `mcall` | `native/switch.rs` |
-//! | `stackalloc`, `stackfree` | `native/stack.rs` |
-//! | `getg` | `native/current.rs` |
+//! | `traceback`, `gcount` | `sched/dump.rs`, `sched/mod.rs` |
+//! | `gogo`, `mcall`, `systemstack` | `native/switch.rs` |
+//! | `stackalloc`, `stackfree`, `stackpool` | `native/stack.rs`, `sched/stacks.rs` |
+//!
+//! Not here, as it belongs to Go's garbage collector, compiler or tracer: `stopTheWorld`, write barriers, `gcController`,
+//! stack growth, `trace*`.
 
 #[cfg(not(target_os = "linux"))]
 compile_error!(
@@ -76,8 +87,10 @@ compile_error!("the cfg gmp_loom is missing: run `cargo loom` without a RUSTFLAG
 compile_error!("the model can't run on the `generator` backend: loom's own threads are generators.");
 
 mod g;
+mod glist;
 mod goroutine;
 mod gpool;
+mod handoff;
 mod host;
 #[cfg(gmp_loom)]
 #[doc(hidden)]
@@ -102,7 +115,8 @@ pub mod time;
 mod waiter;
 
 pub use goroutine::{
-    Builder, Goroutine, GoroutineId, JoinError, JoinHandle, current, go, num_goroutines, procs, yield_now,
+    Builder, Goroutine, GoroutineId, JoinError, JoinHandle, blocking, current, go, num_goroutines, procs,
+    yield_now,
 };
 pub use runtime::{Report, Runtime, RuntimeBuilder, run};
 

@@ -18,10 +18,14 @@
 //! Checked by `tests/loom_window.rs`.
 
 use crate::g::GRef;
+use crate::handoff::{Entry, Tenure};
 use crate::host::Host;
 use crate::note::Note;
-use crate::p::{Entry, P, Tenure};
-use crate::prim::{AtomicU32, Mutant, Relaxed, Release, UnsafeCell, light_barrier, order, unless};
+use crate::p::P;
+use crate::prim::{
+    Acquire, AtomicI64, AtomicU32, Mutant, Relaxed, Release, UnsafeCell, light_barrier, mutated, order,
+    unless,
+};
 use crate::sched::Sched;
 use crate::sched::park::Yield;
 use std::cell::Cell;
@@ -36,18 +40,42 @@ pub(crate) struct M<H: Host> {
     in_runtime: AtomicU32,
     pub(crate) id: u32,
     sched: NonNull<Sched<H>>,
-    p: Cell<Option<NonNull<P>>>,
+    p: Cell<Option<NonNull<P<H>>>>,
+    /// The P that was given up or lost last: its queue and its data may still be in this core's cache.
+    last_p: Cell<Option<NonNull<P<H>>>>,
     tenure: Cell<Option<Tenure>>,
     g: Cell<Option<GRef<H>>>,
-    /// Where the thread sleeps while it has nothing to do, and the P that whoever wakes it has left for it,
-    /// written before the note's wake and read after its sleep.
+    /// Whether it counts in `nmspinning`.
+    pub(crate) spinning: Cell<bool>,
+    /// State of `random`.
+    dice: Cell<u32>,
+    /// Goroutines that were made on this M, less those that ended on it.
+    live: AtomicI64,
+    /// Stacks that goroutines got on this M, less those that came back on it.
+    stacks: AtomicI64,
+    /// Where the thread sleeps while it has nothing to do, and what whoever wakes it has left for it: written before
+    /// the note's wake, or the poller's break, and read after its sleep.
     pub(crate) note: Note<H>,
-    given: UnsafeCell<Option<NonNull<P>>>,
-    tick: Cell<u32>,
+    gift: UnsafeCell<Option<Gift<H>>>,
     pub(crate) local: H::Local,
 }
 
-// SAFETY: `in_runtime` and `note` are made for sharing; `given` is ordered by the note; the cells belong to the
+/// What an M is woken, or started, with.
+pub(crate) struct Gift<H: Host> {
+    pub(crate) p: NonNull<P<H>>,
+    pub(crate) spinning: Spinning,
+}
+
+/// Whether whoever made a `Gift` has counted its receiver in `nmspinning`.
+#[derive(Copy, Clone, Debug, Eq, PartialEq)]
+pub(crate) enum Spinning {
+    /// It is to look for work, and to take itself out of the count.
+    Yes,
+    /// There is work in the P's own queue.
+    No,
+}
+
+// SAFETY: `in_runtime` and `note` are made for sharing; `gift` is ordered by the note, or the scheduler's lock; the cells belong to the
 // M's own thread.
 unsafe impl<H: Host> Send for M<H> {}
 // SAFETY: as above.
@@ -60,11 +88,16 @@ impl<H: Host> M<H> {
             id,
             sched: NonNull::from(sched),
             p: Cell::new(None),
+            last_p: Cell::new(None),
             tenure: Cell::new(None),
             g: Cell::new(None),
+            spinning: Cell::new(false),
+            // Odd, so never zero, and different for each M.
+            dice: Cell::new(id.wrapping_mul(0x9e37_79b9) | 1),
+            live: AtomicI64::new(0),
+            stacks: AtomicI64::new(0),
             note: Note::new(),
-            given: UnsafeCell::new(None),
-            tick: Cell::new(0),
+            gift: UnsafeCell::new(None),
             local: H::Local::default(),
         }
     }
@@ -83,11 +116,40 @@ impl<H: Host> M<H> {
         unsafe { self.sched.as_ref() }
     }
 
-    /// Counts the M's turns at the run queue.
-    pub(crate) fn next_tick(&self) -> u32 {
-        let tick = self.tick.get().wrapping_add(1);
-        self.tick.set(tick);
-        tick
+    /// A number without a pattern, for the order in which victims are visited (Marsaglia's xorshift).
+    #[doc(alias = "cheaprand")]
+    pub(crate) fn random(&self) -> u32 {
+        let mut x = self.dice.get();
+        x ^= x << 13;
+        x ^= x >> 17;
+        x ^= x << 5;
+        self.dice.set(x);
+        x
+    }
+
+    /// The M's own: counts goroutines that begin and end on it.
+    #[inline]
+    pub(crate) fn count_live(&self, by: i64) {
+        // Relaxed: one writer. Who was told of a goroutine's beginning or end sees it counted.
+        self.live.store(self.live.load(Relaxed) + by, Relaxed);
+    }
+
+    /// Its part of the goroutines; negative when others' ended here.
+    pub(crate) fn live(&self) -> i64 {
+        self.live.load(Relaxed)
+    }
+
+    /// The M's own: counts stacks that goroutines got on it and gave back.
+    #[inline]
+    pub(crate) fn count_stacks(&self, by: i64) {
+        // Release: pairs with `stacks`. One writer, which reads what it wrote itself.
+        self.stacks.store(self.stacks.load(Relaxed) + by, Release);
+    }
+
+    /// Its part of the stacks in use; negative when others' goroutines ended here.
+    pub(crate) fn stacks(&self) -> i64 {
+        // Acquire: pairs with `count_stacks`; see `Sched::no_stack_is_out`.
+        self.stacks.load(Acquire)
     }
 
     /// The goroutine that this M runs.
@@ -100,13 +162,20 @@ impl<H: Host> M<H> {
     }
 
     /// The P that this M holds, or held when it last looked.
-    pub(crate) fn p(&self) -> Option<&P> {
-        // SAFETY: Ps live as long as their scheduler.
+    #[inline(always)]
+    pub(crate) fn p<'a>(&self) -> Option<&'a P<H>> {
+        // SAFETY: Ps live as long as their scheduler, which outlives the use of its Ms.
         self.p.get().map(|p| unsafe { p.as_ref() })
     }
 
+    /// The P that this M held last.
+    pub(crate) fn last_p(&self) -> Option<NonNull<P<H>>> {
+        self.last_p.get()
+    }
+
     /// Makes `p`, which the caller took out of the idle list or was given, this M's own.
-    pub(crate) fn acquire(&self, p: NonNull<P>) {
+    #[doc(alias = "acquirep")]
+    pub(crate) fn acquire(&self, p: NonNull<P<H>>) {
         assert!(self.p.get().is_none(), "acquire: the M already holds a P");
         // SAFETY: as in `p`.
         let word = &unsafe { p.as_ref() }.handoff;
@@ -116,31 +185,39 @@ impl<H: Host> M<H> {
     }
 
     /// Gives the P up. The caller puts it where others find it, after this.
-    pub(crate) fn release(&self) -> NonNull<P> {
+    #[doc(alias = "releasep")]
+    pub(crate) fn release(&self) -> NonNull<P<H>> {
         self.touch_p();
         let p = self.p.take().expect("release: the M holds no P");
+        self.last_p.set(Some(p));
         // SAFETY: as in `p`.
         unsafe { p.as_ref() }.handoff.give_up();
         p
     }
 
     /// One operation of the P's owner, for the ghost.
+    #[inline(always)]
     pub(crate) fn touch_p(&self) {
         if let Some(p) = self.p() {
             p.owner.touch();
         }
     }
 
-    /// Leaves a P for an M that sleeps, or is about to, on its note. The caller wakes it after this.
-    pub(crate) fn give(&self, p: Option<NonNull<P>>) {
-        // SAFETY: the caller took this M out of the idle list, and the M reads it only after the wake.
-        self.given.with_mut(|given| unsafe { *given = p });
+    /// Leaves a gift for an M that stands by or was not started yet; nothing, when the runtime ends. The caller
+    /// wakes it after this.
+    pub(crate) fn give(&self, gift: Option<Gift<H>>) {
+        // SAFETY: the caller took this M out of those that stand by, and the M reads it only after the wake.
+        self.gift.with_mut(|slot| unsafe { *slot = gift });
     }
 
-    /// What was left by whoever woke this M.
-    pub(crate) fn take_given(&self) -> Option<NonNull<P>> {
-        // SAFETY: the note's wake came after `give`, and its sleep before this.
-        self.given.with_mut(|given| unsafe { (*given).take() })
+    /// Takes what was left by whoever woke this M, and is its owner from here on.
+    pub(crate) fn take_gift(&self) {
+        // SAFETY: the note's wake, or the scheduler's lock, came after `give` and before this.
+        if let Some(gift) = self.gift.with_mut(|slot| unsafe { (*slot).take() }) {
+            self.acquire(gift.p);
+            let spinning = gift.spinning == Spinning::Yes && !mutated(Mutant::StartForgetsSpinning);
+            self.spinning.set(spinning);
+        }
     }
 
     /// The goroutine side begins: `execute`, just before a resume.
@@ -174,16 +251,55 @@ impl<H: Host> M<H> {
     }
 
     /// Forgets a P that was taken away.
-    pub(crate) fn lose_p(&self) {
-        self.p.set(None);
+    fn lose_p(&self) {
+        if let Some(p) = self.p.take() {
+            self.last_p.set(Some(p));
+        }
         self.tenure.set(None);
+    }
+
+    /// The M of the calling thread, if it is one of `sched`.
+    #[inline]
+    pub(crate) fn current_of<'a>(sched: &Sched<H>) -> Option<&'a M<H>> {
+        Self::current().filter(|m| std::ptr::eq(m.sched.as_ptr(), sched))
+    }
+
+    /// Enters for a call that never parks. `None`: the M holds no P, and the call goes on as a plain thread's
+    /// would. On the M's own stack, and inside a window, it is inside already.
+    #[inline]
+    pub(crate) fn look_in(&self) -> Option<Inside<'_, H>> {
+        if self.in_runtime.load(Relaxed) == INSIDE {
+            return self.p().map(|p| Inside { m: self, p, leave: false });
+        }
+        if !self.enter() && self.settle() == Entry::Lost {
+            self.lose_p();
+            self.leave();
+            return None;
+        }
+        self.p().map(|p| Inside { m: self, p, leave: true })
     }
 
     /// R3, for a retaker.
     #[cfg(gmp_loom)]
     pub(crate) fn is_inside(&self) -> bool {
         // Acquire: pairs with `leave`. Outside means that all which was done inside is seen.
-        self.in_runtime.load(order(Mutant::HandoffLookRelaxed, crate::prim::Acquire)) == INSIDE
+        self.in_runtime.load(order(Mutant::HandoffLookRelaxed, Acquire)) == INSIDE
+    }
+}
+
+/// The calling thread is inside the runtime, its M holds `p`, and no call that parks follows. Dropping it leaves.
+pub(crate) struct Inside<'a, H: Host> {
+    m: &'a M<H>,
+    pub(crate) p: &'a P<H>,
+    leave: bool,
+}
+
+impl<H: Host> Drop for Inside<'_, H> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        if self.leave {
+            self.m.leave();
+        }
     }
 }
 
@@ -201,6 +317,15 @@ impl<H: Host> Window<H> {
         let m = if m.enter() { m } else { Self::reenter(m) };
         m.touch_p();
         Some(Window { m: NonNull::from(m) })
+    }
+
+    /// Enters from a goroutine whose M holds a P; `None` otherwise. Never parks.
+    pub(crate) fn enter_with_p() -> Option<Self> {
+        let inside = M::current()?.look_in()?;
+        debug_assert!(inside.leave, "enter_with_p: called inside the runtime");
+        let m = NonNull::from(inside.m);
+        std::mem::forget(inside);
+        Some(Window { m })
     }
 
     #[cold]
@@ -226,6 +351,11 @@ impl<H: Host> Window<H> {
     pub(crate) fn m(&self) -> &M<H> {
         // SAFETY: the goroutine does not leave its M while the window is open.
         unsafe { self.m.as_ref() }
+    }
+
+    /// The P that its M holds.
+    pub(crate) fn p<'a>(&self) -> &'a P<H> {
+        self.m().p().expect("p: a window is open only with a P")
     }
 
     /// The goroutine whose window this is.

@@ -56,8 +56,9 @@
 //! # What may park
 //!
 //! [`yield_now`](crate::yield_now), [`JoinHandle::join`](crate::JoinHandle::join), [`Runtime::run`](crate::Runtime::run),
-//! everything in [`time`](crate::time), and the operations of [`net`](crate::net) that
-//! wait. [`go`](crate::go), [`current`](crate::current), dropping a `JoinHandle` and making sockets without
+//! the return of [`blocking`](crate::blocking), [`Event::wait`](crate::sync::Event::wait), everything in
+//! [`time`](crate::time), and the operations of [`net`](crate::net) that wait. [`go`](crate::go),
+//! [`current`](crate::current), the notifications of an `Event`, dropping a `JoinHandle` and making sockets without
 //! connecting them never park.
 //!
 //! # std's own thread-locals

@@ -16,23 +16,50 @@
 //!
 //! # A model of your own
 //!
+//! A model is a test that loom runs once for each schedule that matters. It fails in the first one in which anything
+//! panics, all threads wait for ever, or two accesses to a `loom::cell::UnsafeCell` are ordered by nothing; the events
+//! of that schedule are printed before the panic's message.
+//!
 //! ```ignore
-//! use gmp::model::Model;
+//! use gmp::model::{Model, at_rest, done};
 //!
 //! #[test]
-//! fn both_goroutines_are_joined() {
-//!     Model::new().check("both_goroutines_are_joined", || {
-//!         // SAFETY: the goroutines keep nothing of a thread.
-//!         let runtime = unsafe { gmp::Runtime::builder().procs(1).max_threads(1).build().unwrap() };
-//!         let one = runtime.go(|| 1);
-//!         assert_eq!(runtime.run(|| gmp::go(|| 2).join().unwrap()), 2);
-//!         assert_eq!(one.join().unwrap(), 1);
-//!         loom::stop_exploring();
+//! fn what_a_goroutine_returns_is_joined() {
+//!     Model::new().check("what_a_goroutine_returns_is_joined", || {
+//!         let runtime = at_rest::<1>();
+//!         assert_eq!(runtime.go(|| 1).join().unwrap(), 1);
+//!         done();
 //!     });
 //! }
 //! ```
-//! Run it with `cargo loom`; `tests/loom_user.rs` is the whole file. loom has five threads: the model's own, and up
-//! to four more for Ms and for those that the model starts.
+//! **Running it.** The file begins with `#![cfg(gmp_loom)]`, and the build sets that cfg: here by `cargo loom`, an alias
+//! in `.cargo/config.toml`; elsewhere by `RUSTFLAGS="--cfg gmp_loom" cargo test --release`, with a target directory of
+//! its own and loom among the dev-dependencies. `tests/loom_user.rs` is a whole example: a mailbox, and how the
+//! wake-up that a wrong version of it loses is shown to be found.
+//!
+//! **What a model may use.** All of gmp: [`go`](crate::go), [`JoinHandle::join`](crate::JoinHandle::join),
+//! [`yield_now`](crate::yield_now), [`blocking`](crate::blocking), `sync`, `time::sleep`. What is to be checked is built
+//! from loom's atomics, cells, `Mutex` and `Condvar`, and from [`park`] and [`Waiter`]: std's are invisible to loom, and
+//! a thread that blocks in one blocks the whole model. A condition is waited for in a `Condvar` or a [`Flag`], never in a
+//! loop that does not yield. Schedules must depend on loom alone: no clock, no addresses, no randomness, no hash map.
+//!
+//! **Its size.** loom has five threads: the model's own, and up to four more for Ms and for those that the model
+//! starts. `procs(1).max_threads(1)` is the smallest runtime. Two threads that race over some twenty steps are a few
+//! hundred executions; a third multiplies that by a hundred. [`Model::check`] prints the number; a sudden fall means
+//! that the model has gone blind.
+//!
+//! **The stage.** The search begins where it matters: [`at_rest`] gives a runtime whose Ms sleep; [`runtime`] one whose
+//! way there is not searched, until `loom::explore()`; [`together`] and [`together_with_us`] have goroutines begin at one
+//! moment; [`done`] ends the search when the property has held, so that the end of the runtime costs nothing. The
+//! bound counts preemptions, and whoever runs first when the search begins needs none: let it be the one who is to
+//! be early. loom tries another order of two steps where it sees that they touch the same thing, and remembers one earlier
+//! access of each thing only; a reader that comes first may hide behind the writer's own look. When a mutant that must
+//! be found is not, begin with the other thread.
+//!
+//! **What it can't see.** Above: real thread-locals, time. Memory that is not in a loom cell: a race on it passes. That a
+//! store and a later load change places on the machine, unless both sides have a `fence(SeqCst)`: loom shows its absence,
+//! but takes SeqCst *accesses* for AcqRel. A load that is satisfied before an earlier one. So show of each line that a
+//! protocol needs that the model fails without it.
 
 use crate::g::{self, GRef};
 use crate::host::{Broken, Host, PollWait, Stack};
@@ -56,9 +83,11 @@ use switch::{Coro, End, Home};
 
 pub use crate::prim::Mutant;
 pub(crate) use stack::{MAX_STACK, MIN_STACK};
+pub use stage::{Body, Flag, at_rest, done, fall_asleep, runtime, together, together_with_us};
 
 #[path = "native/stack.rs"]
 mod stack;
+mod stage;
 #[path = "native/switch.rs"]
 mod switch;
 
@@ -70,6 +99,16 @@ pub const LONG: Duration = Duration::from_secs(1000);
 pub struct Model {
     preemptions: Option<usize>,
     max_branches: usize,
+    retaker: bool,
+}
+
+thread_local! {
+    /// Whether the model that this OS thread explores has a retaker.
+    static RETAKER: Cell<bool> = const { Cell::new(false) };
+}
+
+pub(crate) fn has_retaker() -> bool {
+    RETAKER.get()
 }
 
 impl Default for Model {
@@ -82,7 +121,7 @@ impl Model {
     /// Two preemptions; three when the environment has `GMP_LOOM_FULL`.
     pub fn new() -> Self {
         let preemptions = if std::env::var_os("GMP_LOOM_FULL").is_some() { 3 } else { 2 };
-        Model { preemptions: Some(preemptions), max_branches: 20_000 }
+        Model { preemptions: Some(preemptions), max_branches: 20_000, retaker: false }
     }
 
     /// Explores all schedules with at most so many preemptions.
@@ -94,6 +133,12 @@ impl Model {
     /// Explores all schedules.
     pub fn unbounded(mut self) -> Self {
         self.preemptions = None;
+        self
+    }
+
+    /// A thread of the model plays a retaker, which takes Ps away from running goroutines.
+    pub fn with_retaker(mut self) -> Self {
+        self.retaker = true;
         self
     }
 
@@ -119,6 +164,7 @@ impl Model {
         builder.max_duration = None;
         builder.max_permutations = None;
         schedule::reset();
+        RETAKER.set(self.retaker);
         builder.check(move || {
             schedule::begin();
             f();
@@ -224,6 +270,11 @@ pub fn park(publish: impl FnOnce(Waiter) -> bool) -> Parked {
     }
 }
 
+/// Adds what the scheduler says of itself.
+pub(crate) fn note_event(what: std::fmt::Arguments<'_>) {
+    schedule::add(what);
+}
+
 /// Adds a line to the schedule that is printed when this execution fails.
 pub fn note(what: &str) {
     schedule::add(format_args!("{what}"));
@@ -232,6 +283,8 @@ pub fn note(what: &str) {
 #[derive(Debug, Default)]
 struct World {
     broken: bool,
+    /// Threads that block in the poller.
+    polling: usize,
     /// The descriptors that the poller watches; a model has one at most.
     watched: Vec<Key>,
     /// All that was ever posted for it.
@@ -289,6 +342,11 @@ impl ModelHost {
 
     fn world(&self) -> loom::sync::MutexGuard<'_, World> {
         self.world.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+
+    /// Whether a thread blocks in the poller.
+    pub(crate) fn somebody_polls(&self) -> bool {
+        self.world().polling > 0
     }
 
     /// Plays the kernel: something has happened to the descriptor. Gives the keys under which it is watched.
@@ -395,7 +453,9 @@ impl Host for ModelHost {
         };
         schedule::add(format_args!("looks at the poller, {wait:?}"));
         while blocks && !world.broken && world.events.is_empty() {
+            world.polling += 1;
             world = self.happened.wait(world).unwrap_or_else(std::sync::PoisonError::into_inner);
+            world.polling -= 1;
         }
         if let PollWait::For(limit) = wait
             && !blocks

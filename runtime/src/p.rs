@@ -1,177 +1,109 @@
-//! P, the right to run goroutines: a token with a number and a hand-off word.
+//! P, the right to run goroutines: a token, and all that whoever holds it may touch without a lock.
 //!
-//! A P is idle, held by one M, or about to be taken from an M that does not come back to the runtime. The word
-//! holds a generation and one of three states:
+//! ```text
+//!                 acquirep                      (the M parks its goroutine and takes the next: no change)
+//!      ┌──────┐ ────────────▶ ┌──────┐
+//!      │ idle │               │ held │ ◀── an M that waits for it, or is being started, finds it in its gift
+//!      └──────┘ ◀──────────── └──────┘
+//!                 releasep        │ the M does not come back to the runtime: a retaker takes it (`handoff.rs`)
+//!                                 └──────▶ handed to another M, or idle
+//! ```
 //!
-//! | state | meaning |
-//! | --- | --- |
-//! | Idle | the holder of this generation keeps the P, or nobody has it |
-//! | Requested | a retaker has asked for it and looks whether the holder is inside the runtime |
-//! | Taken | the holder of this generation has lost it |
-//!
-//! Whoever gives a P up, in any way, moves the word to (generation + 1, Idle) before another can see that P;
-//! whoever acquires it moves it on once more, and remembers that value. An M that was away for long therefore finds
-//! another generation than its own and knows that the P is lost, however often the P has changed hands since; and a
-//! retaker that judged an idle P finds that it has been acquired.
-//!
-//! The M's side of the protocol is [`Window`](crate::m::Window); its order of events stands there.
+//! Invariants:
+//! 1. A P is in the idle list, or held by one M, or on its way to one inside a `Gift`.
+//! 2. An idle P has an empty run queue. It may have timers: whoever waits in the poller waits for those too.
+//! 3. The methods and fields marked *owner* are for the M that holds the P, between entering the runtime and
+//!    leaving it (`m.rs`). loom checks it: each touches the ghost.
 
-use crate::prim::{AcqRel, AtomicU64, Ghost, Mutant, Relaxed, mutated};
-#[cfg(gmp_loom)]
-use crate::prim::{heavy_barrier, unless};
+use crate::gpool::FreeGs;
+use crate::handoff::HandoffWord;
+use crate::host::Host;
+use crate::prim::{AtomicU64, Ghost, Relaxed, capacity};
+use crate::runq::Runq;
+use crate::sched::timers::Timers;
+use std::cell::Cell;
 
-const STATE: u64 = 0b11;
-const IDLE: u64 = 0;
-const REQUESTED: u64 = 1;
-#[cfg(gmp_loom)]
-const TAKEN: u64 = 2;
-const STEP: u64 = 4;
-
-/// The value of the word that an M remembers when it acquires a P: its generation, Idle.
-#[derive(Copy, Clone, Debug, Eq, PartialEq)]
-pub(crate) struct Tenure(u64);
-
-/// What the word says to the M that enters the runtime.
-#[derive(Debug, Eq, PartialEq)]
-#[must_use]
-pub(crate) enum Entry {
-    /// The P is still its own.
-    In,
-    /// The P was taken away.
-    Lost,
-}
-
-/// Who may have the P: see the module's header.
-#[derive(Debug)]
-pub(crate) struct HandoffWord(AtomicU64);
-
-impl HandoffWord {
-    pub(crate) fn new() -> Self {
-        HandoffWord(AtomicU64::new(IDLE))
-    }
-
-    /// The P is acquired: what the acquirer remembers. A generation of its own, so that a retaker who judged the P
-    /// while it was idle asks in vain.
-    pub(crate) fn take_up(&self) -> Tenure {
-        let word = self.0.load(Relaxed);
-        let fresh = (word & !STATE) + STEP;
-        // A swap and not a store, as in `give_up`.
-        self.0.swap(fresh, AcqRel);
-        Tenure(fresh)
-    }
-
-    /// One load in the common case. Relaxed: the barriers on both sides order it, not the load
-    /// (`Window::enter`, `Retake`).
-    #[inline(always)]
-    pub(crate) fn is_held(&self, tenure: Tenure) -> bool {
-        self.0.load(Relaxed) == tenure.0
-    }
-
-    /// The rest of an entry that did not find the word as the M had left it.
-    #[cold]
-    pub(crate) fn enter(&self, tenure: Tenure) -> Entry {
-        loop {
-            let word = self.0.load(Relaxed);
-            if word == tenure.0 {
-                return Entry::In;
-            }
-            if word != tenure.0 | REQUESTED {
-                return Entry::Lost;
-            }
-            if mutated(Mutant::HandoffEnterBlind) {
-                return Entry::In;
-            }
-            // AcqRel: a retaker whose exchange fails for this one sees that we are inside.
-            if self.0.compare_exchange(word, tenure.0, AcqRel, Relaxed).is_ok() {
-                return Entry::In;
-            }
-        }
-    }
-
-    /// The P changes hands, or becomes idle: nobody's old tenure counts any more.
-    pub(crate) fn give_up(&self) {
-        let word = self.0.load(Relaxed);
-        // A swap and not a store: a retaker's CAS may come at the same time, and one of the two has to see the
-        // other.
-        let step = if mutated(Mutant::HandoffSameGeneration) { 0 } else { STEP };
-        self.0.swap((word & !STATE) + step, AcqRel);
-    }
-}
-
-/// What a retaker has judged: the word as it was when the holder seemed to be away.
-#[cfg(gmp_loom)]
-#[derive(Copy, Clone, Debug)]
-pub(crate) struct Judged(u64);
-
-/// The retaker's side. It has no caller in the shipped runtime yet; it stands here because the holder's side is
-/// right only against it, and loom has to see both.
-#[cfg(gmp_loom)]
-impl HandoffWord {
-    pub(crate) fn judge(&self) -> Judged {
-        Judged(self.0.load(Relaxed) & !STATE)
-    }
-
-    /// R1 to R3 of `m.rs`. True: the P is the retaker's, who calls `give_up` before it hands it on.
-    pub(crate) fn retake(&self, judged: Judged, is_inside: impl FnOnce() -> bool) -> bool {
-        let idle = judged.0;
-        // R1. AcqRel: the next steps come after it. Under the generation that was judged: another tenure is
-        // another judgement.
-        if self.0.compare_exchange(idle, idle | REQUESTED, AcqRel, Relaxed).is_err() {
-            return false;
-        }
-        // R2
-        unless(Mutant::HandoffNoHeavyBarrier, heavy_barrier);
-        // R3. A failed exchange means that the holder has come back, or has given the P up.
-        let next = if is_inside() && !mutated(Mutant::HandoffBlind) { idle } else { idle | TAKEN };
-        let held = self.0.compare_exchange(idle | REQUESTED, next, AcqRel, Relaxed).is_ok();
-        held && next != idle
-    }
-}
+/// Numbers of goroutines that a P draws at a time. Go's number.
+const ID_BATCH: u32 = 16;
 
 /// The right to run goroutines.
-pub(crate) struct P {
+pub(crate) struct P<H: Host> {
     pub(crate) id: u32,
     pub(crate) handoff: HandoffWord,
+    pub(crate) runq: Runq<H>,
+    pub(crate) timers: Timers<H>,
     /// Written by each owner on each of its operations: exactly one owner at a time.
     pub(crate) owner: Ghost,
+    /// Owner: Gs without a goroutine.
+    pub(crate) free_gs: FreeGs<H>,
+    /// Owner: the next number of a goroutine, and how many are left of the last batch.
+    ids: Cell<(u64, u32)>,
+    /// Owner: how many goroutines were run.
+    tick: Cell<u32>,
+    /// Owner: how many of them, in a row, came from `runnext`.
+    inherited: Cell<u32>,
 }
 
-impl P {
+// SAFETY: the cells belong to the owner (invariant 3); the rest is Sync by itself.
+unsafe impl<H: Host> Send for P<H> {}
+// SAFETY: as above.
+unsafe impl<H: Host> Sync for P<H> {}
+
+impl<H: Host> P<H> {
     pub(crate) fn new(id: u32) -> Self {
-        P { id, handoff: HandoffWord::new(), owner: Ghost::new() }
+        P {
+            id,
+            handoff: HandoffWord::new(),
+            runq: Runq::new(),
+            timers: Timers::new(),
+            owner: Ghost::new(),
+            free_gs: FreeGs::new(),
+            ids: Cell::new((0, 0)),
+            tick: Cell::new(0),
+            inherited: Cell::new(0),
+        }
+    }
+
+    /// Owner: a number for a new goroutine, from a batch of the runtime's (Go's `goidcache`).
+    #[inline]
+    pub(crate) fn next_id(&self, source: &AtomicU64) -> u64 {
+        let (next, left) = match self.ids.get() {
+            // Relaxed: a number, ordered by nothing.
+            (_, 0) => (source.fetch_add(u64::from(ID_BATCH), Relaxed), ID_BATCH),
+            some => some,
+        };
+        self.ids.set((next + 1, left - 1));
+        next
+    }
+
+    /// Owner: counts the goroutines that are run (Go's `schedtick`).
+    #[inline]
+    pub(crate) fn next_tick(&self) -> u32 {
+        self.owner.touch();
+        let tick = self.tick.get().wrapping_add(1);
+        self.tick.set(tick);
+        tick
+    }
+
+    /// Owner: a goroutine from `runnext` is to be run within the slice of the last one. False: the slice has ended
+    /// ([`capacity::SLICE`]), and a new one begins with whoever is first in the queue.
+    #[inline]
+    pub(crate) fn inherit_slice(&self) -> bool {
+        let inherited = self.inherited.get() + 1;
+        let goes_on = inherited < capacity::SLICE;
+        self.inherited.set(if goes_on { inherited } else { 0 });
+        goes_on
+    }
+
+    /// Owner: a goroutine from anywhere else is to be run.
+    #[inline]
+    pub(crate) fn begin_slice(&self) {
+        self.inherited.set(0);
     }
 }
 
-impl std::fmt::Debug for P {
+impl<H: Host> std::fmt::Debug for P<H> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "P{}", self.id)
-    }
-}
-
-#[cfg(all(test, not(gmp_loom)))]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_holder_finds_its_p_lost_however_often_it_has_changed_hands() {
-        let word = HandoffWord::new();
-        let first = word.take_up();
-        assert!(word.is_held(first));
-        word.give_up();
-        assert!(!word.is_held(first));
-        assert_eq!(word.enter(first), Entry::Lost);
-        let second = word.take_up();
-        assert_eq!(word.enter(first), Entry::Lost);
-        assert_eq!(word.enter(second), Entry::In);
-    }
-
-    #[test]
-    fn a_holder_that_enters_in_time_withdraws_the_request() {
-        let word = HandoffWord::new();
-        let held = word.take_up();
-        word.0.store(held.0 | REQUESTED, Relaxed);
-        assert!(!word.is_held(held));
-        assert_eq!(word.enter(held), Entry::In);
-        assert!(word.is_held(held));
     }
 }

@@ -48,6 +48,42 @@ pub enum Mutant {
     RequeueRelaxed,
     /// `execute`, meeting a held G, leaves it to the holder without Release.
     RunHeldWithoutRelease,
+    /// `StatusWord::run` is no Acquire.
+    RunWithoutAcquire,
+    /// `StatusWord::call_off` is no Acquire.
+    CallOffWithoutAcquire,
+    /// `StatusWord::call_off` is no Release.
+    CallOffWithoutRelease,
+    /// `StatusWord::ready` is no Release.
+    ReadyRelaxed,
+    /// A dump holds a G without Acquire.
+    HoldRelaxed,
+    /// A dump lets a G go without Acquire.
+    UnholdWithoutAcquire,
+    /// A dump lets a G go without Release.
+    UnholdWithoutRelease,
+    /// A dump looks without Acquire whether a G is live.
+    LiveLooksRelaxed,
+    /// A handle that goes looks without Acquire whether there is an outcome.
+    HandleLooksRelaxed,
+    /// An M that makes idle the P that it gives away looks at the queues without a fence.
+    HandOffNoFence,
+    /// A P that is given away and idle is counted after the lock.
+    HandOffCountsLate,
+    /// An M that makes idle the P that it gives away does not look at the queues.
+    HandOffNoRecheck,
+    /// A goroutine that comes back looks for an idle P in one critical section and is queued in another.
+    ExitInTwoSections,
+    /// The M in the poller does not say so.
+    PollerSaysNothing,
+    /// The M that waited for a timer does not run it.
+    PollerRunsNoTimers,
+    /// pollDesc: the owner takes its event without Acquire.
+    PollSettleRelaxed,
+    /// A turn is passed on without Release.
+    TurnPassRelaxed,
+    /// A turn that has become free meanwhile is taken without Acquire.
+    TurnLateTakeRelaxed,
     /// A G becomes live without Release.
     SpawnRelaxed,
     /// `StatusWord::claim` compares no wait number.
@@ -84,18 +120,16 @@ pub enum Mutant {
     LiveRelaxed,
     /// A submission queues its goroutine and wakes nobody.
     SubmitNoWake,
-    /// An M that takes work and leaves some wakes nobody.
-    TakerWakesNobody,
     /// A submission looks for an idle P before it queues its goroutine.
     SubmitWakeFirst,
-    /// The lock is let go between the last look at the queue and the place among the idle.
-    IdleNoRecheck,
     /// A submission that finds only the blocked poller does not break its wait.
     SubmitNoBreak,
     /// A timer that is now the earliest does not break the poller's wait.
     TimerNoBreak,
     /// A look of a busy M that swallowed a break does not pass it on.
     SwallowedBreakKept,
+    /// An M that comes back from the poller by an event looks for no P that was left for it.
+    GiftOnlyByBreak,
     /// What the poller found is dropped when no P is idle.
     PollResultsDropped,
     /// An M enters the runtime without E2.
@@ -121,17 +155,99 @@ pub enum Mutant {
     TurnForgetsTheRest,
     /// The turn of a goroutine that its runtime leaves behind stays with it.
     TurnLeftBehind,
+    /// A submission reads the census without the fence S2.
+    SubmitNoFence,
+    /// An M that gives up looks at the queues without the fence I2.
+    IdleNoFence,
+    /// An M that gives up does not look again.
+    IdleNoRecheck,
+    /// An M that gives up looks again before it has given up.
+    IdleLooksFirst,
+    /// Only an M that spun looks again.
+    IdleOnlySpinnersLook,
+    /// An M gives up although the global queue is not empty.
+    IdleSkipsGlobal,
+    /// An M that sees work after giving up searches without being counted.
+    RecheckDoesNotSpin,
+    /// An M that stops spinning because it found work wakes nobody.
+    SpinnerWakesNobody,
+    /// A submission that found no idle P after all leaves the count of spinning Ms after the lock.
+    WakepUndoesLate,
+    /// An M that sees work after giving up takes a P although it was given one.
+    CallOffTakesAnyP,
+    /// A P for which no M was found stays in the count of spinning Ms.
+    TakeBackLeaksSpinning,
+    /// An M that gives up changes the census after the lock.
+    CensusAfterTheLock,
+    /// An M gives up although the runtime ends.
+    IdleIgnoresTheEnd,
+    /// A submission that found no idle P after all stays in the count of spinning Ms.
+    WakepLeaksSpinning,
+    /// An M that is started to spin does not know that it counts.
+    StartForgetsSpinning,
+    /// The end of a runtime looks at the queues without a fence.
+    StopNoFence,
+    /// What the poller or the timers made runnable wakes nobody.
+    InjectWakesNobody,
+    /// The mask of idle Ps is read before the P is given up.
+    MaskReadEarly,
+    /// A new timer looks at the poller without a fence.
+    TimerNoFence,
+    /// The poller's M does not look at the timers before it waits.
+    PollerSkipsTimers,
+    /// A P that is handed off is idle although its queue is not empty.
+    HandOffSkipsQueue,
     /// A turn is taken without Acquire.
     TurnTakeRelaxed,
     /// The waiter that was queued first in a turn is not handed it.
     TurnNoHandOver,
+    /// A ring's tail moves on without Release.
+    RingTailStoreRelaxed,
+    /// A thief reads the tail without Acquire.
+    RingTailLoadRelaxed,
+    /// A thief reads the tail before the heads.
+    RingTailReadFirst,
+    /// A thief reads the heads without Acquire.
+    RingHeadLoadRelaxed,
+    /// `Runq::pop` stores the heads instead of exchanging them.
+    RingHeadStore,
+    /// `Runq::pop` moves the heads without Release.
+    RingPopRelaxed,
+    /// The owner looks without Acquire whether a slot is free.
+    RingPushHeadRelaxed,
+    /// The owner of a full ring takes half of it without Release.
+    RingSpillRelaxed,
+    /// An owner that takes a G moves the thief's head although a thief copies.
+    RingClaimForgotten,
+    /// A thief claims without Release.
+    RingClaimRelaxed,
+    /// A thief gives its claim back without Release.
+    RingReleaseRelaxed,
+    /// `Runq::push_next` publishes its G without Release.
+    RunnextPutRelaxed,
+    /// `Runq::pop_next` stores null instead of exchanging.
+    RunnextTakenByStore,
+    /// `Runq::pop_next` takes without Release.
+    RunnextPopRelaxed,
+    /// A thief takes runnext without Acquire.
+    RunnextStealRelaxed,
+    /// A thief leaves runnext alone.
+    RunnextNeverStolen,
+    /// `Runq::is_empty` looks at the ring only.
+    EmptyIgnoresRunnext,
+    /// `Runq::is_empty` reads the tail before runnext, and not again after it.
+    EmptyTailReadFirst,
+    /// `Runq::is_empty` reads the heads without Acquire.
+    EmptyHeadRelaxed,
+    /// `Runq::is_empty` reads runnext without Acquire.
+    EmptyNextRelaxed,
 }
 
 #[cfg(not(gmp_loom))]
 mod native {
     use super::{Mutant, Ordering};
-    pub(crate) use parking_lot::{Mutex, MutexGuard};
-    pub(crate) use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64};
+    pub(crate) use parking_lot::Mutex;
+    pub(crate) use std::sync::atomic::{AtomicBool, AtomicI64, AtomicPtr, AtomicU32, AtomicU64, fence};
 
     /// std's cell with loom's interface: access through closures, so that loom can see where one ends.
     #[derive(Debug)]
@@ -175,6 +291,37 @@ mod native {
         std::sync::atomic::compiler_fence(Ordering::SeqCst);
     }
 
+    /// A full fence for one whose last store was a read-modify-write: on x86 that was one already.
+    #[inline(always)]
+    pub(crate) fn fence_after_exchange() {
+        #[cfg(target_arch = "x86_64")]
+        std::sync::atomic::compiler_fence(Ordering::SeqCst);
+        #[cfg(not(target_arch = "x86_64"))]
+        fence(Ordering::SeqCst);
+    }
+
+    /// Whether what the caller looks at stays as it is for 3 µs, as long as a G that was just put is given to its owner
+    /// (Go sleeps for that long, and then takes it in any case).
+    pub(crate) fn holds_still(as_it_was: impl Fn() -> bool) -> bool {
+        let start = std::time::Instant::now();
+        while as_it_was() {
+            if start.elapsed() >= std::time::Duration::from_micros(3) {
+                return true;
+            }
+            std::hint::spin_loop();
+        }
+        false
+    }
+
+    /// One round of waiting for another thread that needs a few more instructions, unless the kernel has preempted it.
+    pub(crate) fn relax() {
+        std::thread::yield_now();
+    }
+
+    /// One event of the schedule, for the report of a model that fails.
+    #[inline(always)]
+    pub(crate) fn event(_: std::fmt::Arguments<'_>) {}
+
     #[derive(Debug)]
     pub(crate) struct Ghost;
 
@@ -191,8 +338,8 @@ mod native {
 mod model {
     use super::{Mutant, Ordering};
     pub(crate) use loom::cell::UnsafeCell;
-    pub(crate) use loom::sync::MutexGuard;
-    pub(crate) use loom::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64};
+    use loom::sync::MutexGuard;
+    pub(crate) use loom::sync::atomic::{AtomicBool, AtomicI64, AtomicPtr, AtomicU32, AtomicU64, fence};
 
     /// loom's mutex with parking_lot's interface: no poisoning.
     #[derive(Debug)]
@@ -236,14 +383,37 @@ mod model {
         if mutated(mutant) { Ordering::Relaxed } else { ordering }
     }
 
-    /// loom has no `membarrier`: both sides of the hand-off fence.
+    /// loom has no `membarrier`: both sides of the hand-off fence. Only where there is a retaker: else the fence, which
+    /// is none for the machine, would hide that others are missing.
     pub(crate) fn light_barrier() {
-        loom::sync::atomic::fence(Ordering::SeqCst);
+        if crate::model::has_retaker() {
+            loom::sync::atomic::fence(Ordering::SeqCst);
+        }
     }
 
     /// The retaker's side of it.
     pub(crate) fn heavy_barrier() {
         loom::sync::atomic::fence(Ordering::SeqCst);
+    }
+
+    /// A full fence: loom has no exchange that is one.
+    pub(crate) fn fence_after_exchange() {
+        loom::sync::atomic::fence(Ordering::SeqCst);
+    }
+
+    /// In a model the other thread may run between any two steps anyway.
+    pub(crate) fn holds_still(_as_it_was: impl Fn() -> bool) -> bool {
+        true
+    }
+
+    /// Lets the thread that is waited for run.
+    pub(crate) fn relax() {
+        loom::thread::yield_now();
+    }
+
+    /// One event of the schedule, for the report of a model that fails.
+    pub(crate) fn event(what: std::fmt::Arguments<'_>) {
+        crate::model::note_event(what);
     }
 
     #[derive(Debug)]
@@ -264,4 +434,15 @@ mod model {
 pub(crate) mod capacity {
     /// Gs that a pool makes at a time.
     pub(crate) const G_CHUNK: usize = if cfg!(gmp_loom) { 1 } else { 64 };
+    /// Gs that a P takes from the pool, and gives back to it, at a time.
+    pub(crate) const G_BATCH: usize = if cfg!(gmp_loom) { 1 } else { 32 };
+    /// Gs that the ring of a P holds, a power of two. Go's number.
+    pub(crate) const RUNQ: u32 = if cfg!(gmp_loom) { 4 } else { 256 };
+    /// How often a spinning M visits the other Ps before it gives up. Go's number.
+    pub(crate) const STEAL_ROUNDS: u32 = if cfg!(gmp_loom) { 1 } else { 4 };
+    /// Whether a spinning M begins its rounds anywhere. A model's schedule is to depend on loom alone.
+    pub(crate) const RANDOM_VICTIMS: bool = !cfg!(gmp_loom);
+    /// So many goroutines in a row may come from `runnext`. Two that wake each other then share a P with the others
+    /// in the proportion of this number to one round of the queue.
+    pub(crate) const SLICE: u32 = if cfg!(gmp_loom) { 2 } else { 16 };
 }

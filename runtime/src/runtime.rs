@@ -210,8 +210,9 @@ impl RuntimeBuilder {
         self
     }
 
-    /// The most threads that the runtime makes, at least one. Default: 10,000. At the limit it goes on with
-    /// those that it has.
+    /// The most threads that run goroutines, at least one; the monitor is one more. Default: 10,000. At
+    /// the limit the runtime goes on with those that it has: a goroutine in [`blocking`](crate::blocking) then may keep
+    /// others waiting.
     pub fn max_threads(mut self, threads: usize) -> Self {
         self.max_threads = Some(threads);
         self

@@ -159,6 +159,17 @@ pub(crate) enum Woke {
     Refused,
 }
 
+/// AcqRel, less what a mutant takes away.
+fn both(no_acquire: Mutant, no_release: Mutant) -> Ordering {
+    if mutated(no_acquire) {
+        Release
+    } else if mutated(no_release) {
+        Acquire
+    } else {
+        AcqRel
+    }
+}
+
 /// The word itself. See the module's header.
 #[derive(Debug)]
 pub(crate) struct StatusWord(AtomicU64);
@@ -178,8 +189,8 @@ impl StatusWord {
         loop {
             let (next, answer) = step(seen);
             let Some(next) = next else { return answer };
-            // A failed exchange publishes nothing and only reads: Acquire, so that the next look is no older.
-            match self.0.compare_exchange_weak(seen.0, next.0, ordering, Acquire) {
+            // Relaxed: a failed exchange is followed by another, or by an answer that rests on nothing but the word.
+            match self.0.compare_exchange_weak(seen.0, next.0, ordering, Relaxed) {
                 Ok(_) => return answer,
                 Err(now) => seen = Word(now),
             }
@@ -197,10 +208,9 @@ impl StatusWord {
     /// Runnable → Running, by the M that took the G from a queue.
     #[inline]
     pub(crate) fn run(&self) -> Run {
-        // Acquire: what the last M saved, released by its `park` or `requeue`, is seen by this one. Release: a
-        // holder that finds itself owed queues the G after us, and must see that we have taken it out.
-        let ordering = if mutated(Mutant::RunHeldWithoutRelease) { Acquire } else { AcqRel };
-        self.update(ordering, |word| {
+        // Acquire: a holder has read the stack before its `unhold`. Release: a holder that finds itself owed queues the
+        // G after us, and must see that we have taken it out.
+        self.update(both(Mutant::RunWithoutAcquire, Mutant::RunHeldWithoutRelease), |word| {
             assert!(word.status() == Status::Runnable, "run: the G is not runnable ({word:?})");
             if word.has(SCAN) {
                 (Some(word.set(OWED)), Run::Held)
@@ -223,14 +233,16 @@ impl StatusWord {
     pub(crate) fn finish(&self) {
         let word = self.load(Relaxed);
         assert!(word.status() == Status::Running, "finish: the G is not running ({word:?})");
-        self.0.store(word.with_status(Status::Idle).clear(OPEN | CLAIMED | READY).0, Release);
+        // Relaxed: the G goes through `life` (`g.rs`) to whoever has it next.
+        self.0.store(word.with_status(Status::Idle).clear(OPEN | CLAIMED | READY).0, Relaxed);
     }
 
     /// Runnable → Idle: the goroutine never ran and never will.
     pub(crate) fn discard(&self) {
         let word = self.load(Relaxed);
         assert!(word.status() == Status::Runnable, "discard: the G is not runnable ({word:?})");
-        self.0.store(word.with_status(Status::Idle).clear(OPEN | CLAIMED | READY).0, Release);
+        // Relaxed: as in `finish`.
+        self.0.store(word.with_status(Status::Idle).clear(OPEN | CLAIMED | READY).0, Relaxed);
     }
 
     /// Opens the owner's next wait.
@@ -252,15 +264,18 @@ impl StatusWord {
     /// nobody else knows its number yet. A plain store is enough.
     #[inline]
     pub(crate) fn park(&self, number: WaitNumber) {
-        // Release: publishes the saved context. The claimer's CAS reads it.
+        // Release: publishes the saved context to a dump. For the claimer, the commit publishes it with the record.
         let release = order(Mutant::ParkStatusRelaxed, Release);
         self.0.store(number.0 << NUMBER | OPEN | Status::Waiting as u64, release);
     }
 
     /// Waiting → Running, by the M whose commit hook refused, if nobody was faster.
     pub(crate) fn call_off(&self, number: WaitNumber) -> CallOff {
-        self.update(AcqRel, |word| {
-            if word.status() != Status::Waiting || word.number() != number {
+        // Acquire: a holder has read the stack. Release: a holder that is owed has the G run, and the hook, which
+        // lay on its stack, was read before.
+        self.update(both(Mutant::CallOffWithoutAcquire, Mutant::CallOffWithoutRelease), |word| {
+            // Claimed before anybody knew the wait: its runtime ends, and has seized it.
+            if word.status() != Status::Waiting || word.number() != number || word.has(CLAIMED) {
                 (None, CallOff::Gone)
             } else if word.has(SCAN) && !mutated(Mutant::CallOffIgnoresScan) {
                 (Some(word.set(OWED)), CallOff::Gone)
@@ -273,10 +288,10 @@ impl StatusWord {
     /// (number, open) → (number, claimed): true for the one who may now wake the owner, and has to.
     #[inline]
     pub(crate) fn claim(&self, number: WaitNumber) -> bool {
-        // Acquire: what the owner wrote before it parked. Release: the owner, finding itself claimed, sees what
-        // the claimer knew.
+        // Relaxed: it decides who, and orders nothing. What the owner wrote before it parked came with the record, from
+        // the queue in which the claimer found it; what the claimer knows goes to the owner with `ready`.
         self.update(
-            AcqRel,
+            Relaxed,
             |word| {
                 if word.open(number) { (Some(word.set(CLAIMED)), true) } else { (None, false) }
             },
@@ -284,11 +299,11 @@ impl StatusWord {
     }
 
     /// The end of the runtime: a parked owner's wait is claimed, whatever its number, and never readied. True:
-    /// the goroutine is on no M, and none will run it again.
+    /// the goroutine is parked, and none will run it again.
     pub(crate) fn seize(&self) -> bool {
-        self.update(AcqRel, |word| match word.status() {
-            Status::Waiting => (Some(word.set(CLAIMED)), true),
-            Status::Runnable => (None, true),
+        // Acquire: which turn it holds, written before it parked.
+        self.update(Acquire, |word| match word.status() {
+            Status::Waiting if !word.has(CLAIMED) => (Some(word.set(CLAIMED)), true),
             _ => (None, false),
         })
     }
@@ -296,8 +311,9 @@ impl StatusWord {
     /// Says to the owner of a claimed wait that it may go on.
     #[inline]
     pub(crate) fn ready(&self) -> Then {
-        // Release: what the claimer handed over is seen by the owner.
-        self.update(AcqRel, |word| {
+        // Release: to the holder that is owed, and from it to the owner: what the claimer handed over. Where nobody
+        // holds the G, the queue into which the caller puts it publishes that, or the note of a thread.
+        self.update(order(Mutant::ReadyRelaxed, Release), |word| {
             assert!(
                 word.has(CLAIMED) && !word.has(READY),
                 "ready: the wait was not claimed, or readied twice ({word:?})"
@@ -316,8 +332,8 @@ impl StatusWord {
 
     /// Ends a wait, for the owner that runs again.
     pub(crate) fn end_wait(&self, number: WaitNumber) -> Woke {
-        // Acquire: pairs with `ready`.
-        let word = self.load(Acquire);
+        // Relaxed: the owner runs, so what `ready` published came with the queue, or the note.
+        let word = self.load(Relaxed);
         debug_assert!(word.number() == number, "end_wait: not the owner's wait ({word:?})");
         if word.has(READY) {
             return Woke::Readied;
@@ -331,7 +347,7 @@ impl StatusWord {
     /// Sets the scan bit on a Waiting or Runnable word, and tells which. The caller holds it until `unhold`.
     pub(crate) fn hold(&self) -> Option<Status> {
         // Acquire: what the M has saved, released by `park` or `requeue`.
-        self.update(AcqRel, |word| match word.status() {
+        self.update(order(Mutant::HoldRelaxed, Acquire), |word| match word.status() {
             status @ (Status::Waiting | Status::Runnable) if !word.has(SCAN) => {
                 (Some(word.set(SCAN)), Some(status))
             }
@@ -341,7 +357,8 @@ impl StatusWord {
 
     /// Clears the scan bit, and takes over what was owed meanwhile.
     pub(crate) fn unhold(&self) -> Then {
-        self.update(AcqRel, |word| {
+        // Release: the stack was read before the next M runs on it. Acquire: whoever owes us has let go of the G.
+        self.update(both(Mutant::UnholdWithoutAcquire, Mutant::UnholdWithoutRelease), |word| {
             assert!(word.has(SCAN), "unhold: not held ({word:?})");
             let free = word.clear(SCAN | OWED);
             if word.has(OWED) {

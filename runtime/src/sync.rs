@@ -18,8 +18,9 @@ struct State {
 /// Something happens, and whoever waits for it goes on: the blocking form of a condition without a lock.
 ///
 /// [`notify_one`](Self::notify_one) wakes the one who has waited longest. When nobody waits it leaves one permit,
-/// which the next [`wait`](Self::wait) takes instead of blocking; more than one permit are one. Goroutines and plain
-/// threads may be mixed on both sides.
+/// which the next [`wait`](Self::wait) takes instead of blocking; more than one permit are one. What came before a
+/// notification is seen after the wait that it ends; no wait ends without one. Goroutines and plain threads may be mixed
+/// on both sides. A notification that was given to a goroutine whose runtime then ends goes with it.
 ///
 /// ```
 /// use gmp::{go, sync::Event};
@@ -90,7 +91,7 @@ impl Event {
         }
     }
 
-    /// Wakes all who wait now. Leaves no permit. Does not block.
+    /// Wakes all who wait now, and nobody who comes later: leaves no permit. Does not block.
     pub fn notify_all(&self) {
         let waiters = std::mem::take(&mut self.state.lock().waiters);
         for waiter in waiters {

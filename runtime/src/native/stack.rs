@@ -99,6 +99,17 @@ impl StackMem {
     pub(crate) fn top(&self) -> *mut u8 {
         self.top.as_ptr()
     }
+
+    /// Where its first frame begins: up to 1,920 bytes below the top, aligned to a cache line pair.
+    ///
+    /// Slots lie a power of two apart. If all stacks began at their tops, those of parked goroutines would share a
+    /// few sets of each cache; a thousand goroutines that take turns ran a quarter slower.
+    pub(crate) fn start(&self) -> *mut u8 {
+        const COLOURS: usize = 16;
+        const APART: usize = 128;
+        let slot = self.top.addr().get() / self.class.bytes();
+        self.top().wrapping_sub(slot % COLOURS * APART)
+    }
 }
 
 #[derive(Debug)]

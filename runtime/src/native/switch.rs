@@ -102,8 +102,8 @@ impl Coro {
         let stack = pool.take(size)?;
         let sp = Coro::fresh(&stack);
         let words = [trampoline as *const () as usize, entry as usize, 0, 0, 0];
-        // SAFETY: `take` gave us this stack alone, and its smallest size holds FRESH words below the top, which
-        // is page-aligned.
+        // SAFETY: `take` gave us this stack alone, and its smallest size holds FRESH words below the start, which is
+        // aligned to a cache line.
         unsafe { sp.0.cast::<[usize; FRESH]>().write(words) };
         Ok(Coro { sp, stack })
     }
@@ -162,7 +162,7 @@ impl Coro {
 
     /// The stack pointer of a coroutine that has not run yet; a suspended one lies lower.
     fn fresh(stack: &StackMem) -> Sp {
-        Sp(stack.top().cast::<usize>().wrapping_sub(FRESH))
+        Sp(stack.start().cast::<usize>().wrapping_sub(FRESH))
     }
 }
 

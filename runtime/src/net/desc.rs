@@ -20,11 +20,12 @@
 //! Checked by `tests/loom_polldesc.rs`.
 
 use crate::g::{G, GRef};
+use crate::glist::GList;
 use crate::host::Host;
+use crate::m::M;
 use crate::prim::{
     AcqRel, Acquire, AtomicPtr, AtomicU32, AtomicU64, Mutant, Relaxed, Release, mutated, order, unless,
 };
-use crate::runq::GList;
 use crate::sched::park::{Commit, WaitReason};
 use crate::status::{Then, WaitNumber, Woke};
 use crate::waiter::Wait;
@@ -83,12 +84,25 @@ impl<H: Host> Side<H> {
     /// Empties the slot before a system call that will see what the event said.
     fn clear(&self) {
         let mut seen = self.load();
+        if seen.is_awaited() {
+            seen = self.forget_left(seen);
+        }
         while let Some(empty) = seen.clear() {
             match self.exchange(seen, empty) {
                 Ok(()) => return,
                 Err(now) => seen = now,
             }
         }
+    }
+
+    /// The caller has the turn, and somebody else's ticket stands in the slot: of a goroutine that was parked when
+    /// their runtime began to end. Its turn was passed on, and nobody can claim its wait any more.
+    #[cold]
+    fn forget_left(&self, seen: Slot) -> Slot {
+        let ends = M::<H>::current().is_some_and(|m| m.sched().is_stopping());
+        assert!(ends, "wait: the caller does not hold the turn ({seen:?})");
+        let _changed = self.exchange(seen, Slot::NIL);
+        self.load()
     }
 
     fn wait(&self, wait: Wait<H>, reason: WaitReason, changed: impl FnOnce() -> bool) -> Waited {
@@ -100,7 +114,10 @@ impl<H: Host> Side<H> {
             let (next, taken) = match seen.block() {
                 Block::Take(next) => (next, true),
                 Block::Announce(next) => (next, false),
-                Block::Busy => panic!("wait: the caller does not hold the turn ({seen:?})"),
+                Block::Busy => {
+                    seen = self.forget_left(seen);
+                    continue;
+                }
             };
             match self.exchange(seen, next) {
                 Ok(()) if taken => {
@@ -124,7 +141,8 @@ impl<H: Host> Side<H> {
         self.number.store(number.to_bits(), Relaxed);
         let (Woke::Readied | Woke::Refused) = wait.park(reason, move || self.commit(Ticket::new(ticket)));
         // AcqRel: see what the one who woke us wrote.
-        match Slot::from_bits(self.slot.swap(Slot::NIL.to_bits(), AcqRel)).settle() {
+        let settles = order(Mutant::PollSettleRelaxed, AcqRel);
+        match Slot::from_bits(self.slot.swap(Slot::NIL.to_bits(), settles)).settle() {
             Settle::Ready => Waited::Ready,
             Settle::Look => Waited::Look,
         }

@@ -71,7 +71,8 @@ impl<H: Host> Turn<H> {
             match self.word.compare_exchange(HELD, QUEUED, Relaxed, Relaxed) {
                 Ok(_) | Err(QUEUED) => break,
                 Err(_) => {
-                    if self.word.compare_exchange(FREE, HELD, Acquire, Relaxed).is_ok() {
+                    let acquire = order(Mutant::TurnLateTakeRelaxed, Acquire);
+                    if self.word.compare_exchange(FREE, HELD, acquire, Relaxed).is_ok() {
                         drop(line);
                         wait.withdraw();
                         return true;
@@ -119,7 +120,7 @@ impl<H: Host> Turn<H> {
 
     fn pass(&self) {
         // Release: the next holder sees what was done in this direction.
-        if self.word.compare_exchange(HELD, FREE, Release, Relaxed).is_err() {
+        if self.word.compare_exchange(HELD, FREE, order(Mutant::TurnPassRelaxed, Release), Relaxed).is_err() {
             self.hand_over();
         }
     }

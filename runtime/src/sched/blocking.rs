@@ -1,42 +1,90 @@
-//! Coming back to the runtime without a P.
+//! Giving a P away and coming back without one: a goroutine goes on, on its thread, while another M has its P.
+//!
+//! ```text
+//!                 entersyscallblock                            exitsyscall (its next call that may park)
+//!   with a P ─────────────────────────▶ without one ───────────────────────▶ with the P it had, or an idle one
+//!                 or a retaker          │                                └──▶ none is idle: the global queue; the M
+//!                                       │                                     stands by
+//!                                       └ calls that never park go on, as from a plain thread
+//! ```
+//! A P that is given away goes to another M when there is work in its queue or in the global one, and when nobody is
+//! in the poller; else it is idle, and as everybody who makes a P idle its giver looks once more (I1 to I3 of
+//! `wake.rs`).
+//!
+//! Coming back, the look for an idle P and the put into the global queue are one critical section: who gives a P up
+//! after it finds the goroutine there.
+//!
+//! Checked by `tests/loom_window.rs`.
 
 use crate::g::GRef;
 use crate::host::Host;
-use crate::m::M;
+use crate::m::{M, Spinning, Window};
+use crate::p::P;
+use crate::prim::{Mutant, Ordering, event, fence, mutated, unless};
 use crate::sched::Sched;
+use crate::sched::poll::Poller;
+use std::ptr::NonNull;
 
 impl<H: Host> Sched<H> {
-    /// The M that runs `g` has lost its P: takes an idle one, or queues `g` for the Ms that have one. True: `g`
-    /// goes on at once.
+    /// The calling goroutine goes on without a P.
+    pub(crate) fn entersyscallblock(&self, window: &Window<H>) {
+        let p = window.m().release();
+        event(format_args!("{:?} gives its P away", window.g()));
+        self.handoffp(p);
+    }
+
+    /// Has somebody take a P that the caller has given up, or taken from its M; or makes it idle.
+    pub(crate) fn handoffp(&self, p: NonNull<P<H>>) {
+        // SAFETY: Ps live as long as their scheduler.
+        let queue = &unsafe { p.as_ref() }.runq;
+        let mut central = self.central.lock();
+        let works = !queue.is_empty() && !mutated(Mutant::HandOffSkipsQueue) || !central.globq.is_empty();
+        if (works || central.poller == Poller::Nobody) && !self.is_stopping() {
+            let spinning = if works { Spinning::No } else { Spinning::Yes };
+            if spinning == Spinning::Yes {
+                self.census.begin_spinning();
+            }
+            let wake = self.startm(&mut central, p, spinning);
+            drop(central);
+            self.start_woken(wake);
+            return;
+        }
+        if self.is_stopping() {
+            queue.drain_into(&mut central.globq);
+            self.publish_len(&central);
+        }
+        self.pidleput(&mut central, p);
+        // In the lock: whoever takes the P is to find it counted.
+        unless(Mutant::HandOffCountsLate, || self.census.give_up(false));
+        drop(central);
+        if mutated(Mutant::HandOffCountsLate) {
+            self.census.give_up(false);
+        }
+        // I2, as in `go_idle`.
+        unless(Mutant::HandOffNoFence, || fence(Ordering::SeqCst));
+        if self.work_somewhere(&self.idle_mask) && !mutated(Mutant::HandOffNoRecheck) {
+            self.wakep();
+        }
+    }
+
+    /// The M that runs `g` has lost its P, or has given it away: takes the one that it had, or another idle one, or
+    /// queues `g` for the Ms that have one. True: `g` goes on at once.
     #[doc(alias = "exitsyscall0")]
     pub(crate) fn exitsyscall(&self, m: &M<H>, g: GRef<H>) -> bool {
         let mut central = self.central.lock();
-        // Should the last P go idle after the put, this M finds it: it looks again before it sleeps (`stopm`).
-        if let Some(p) = central.take_idle_p(&self.monitor_note) {
+        if let Some(p) = self.pidleget_or(&mut central, m.last_p()) {
             drop(central);
             m.acquire(p);
             return true;
         }
+        if mutated(Mutant::ExitInTwoSections) {
+            drop(central);
+            central = self.central.lock();
+        }
+        event(format_args!("queues {g:?}, which comes back without a P"));
         g.word.requeue();
-        central.runq.push(g);
+        central.globq.push(g);
+        self.publish_len(&central);
         false
-    }
-}
-
-/// The other end: what a retaker does with a P that it has taken.
-#[cfg(gmp_loom)]
-impl<H: Host> Sched<H> {
-    /// Makes the P idle, and has somebody take it when there is work.
-    #[doc(alias = "handoffp")]
-    pub(crate) fn hand_off(&self, p: std::ptr::NonNull<crate::p::P>) {
-        // SAFETY: Ps live as long as their scheduler.
-        let there = unsafe { p.as_ref() };
-        there.owner.touch();
-        there.handoff.give_up();
-        let mut central = self.central.lock();
-        central.idle_ps.push(p);
-        let wake = if central.runq.is_empty() { None } else { self.wakep(&mut central) };
-        drop(central);
-        self.start_woken(wake);
     }
 }

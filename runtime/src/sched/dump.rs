@@ -10,7 +10,6 @@ use crate::g::GRef;
 use crate::gpool::GPool;
 use crate::host::{Host, Stack};
 use crate::prim::Arc;
-use crate::runq::GList;
 use crate::sched::Sched;
 use crate::sched::park::WaitReason;
 use crate::status::{Status, Then};
@@ -68,7 +67,7 @@ impl<H: Host> Sched<H> {
             depth,
         });
         if g.word.unhold() == Then::Queue {
-            self.submit(GList::one(g));
+            self.submit(g);
         }
         Some(seen)
     }

@@ -1,10 +1,17 @@
-//! Work from outside of an M: new goroutines, wherever they are made.
+//! New goroutines, and the global queue: work from outside of an M, and what does not fit into a P's ring.
+//!
+//! The queue lies under the lock; its length is read without it, as a hint. An M that takes a goroutine out of the
+//! global queue may have put another into its own ring just before, and who finds the one gone has to find the other:
+//! so before an M sleeps it looks at the queue itself, under the lock (I1), and at the rings after that.
 
-use crate::g::{self, Birth, GRef};
+use crate::g::{Birth, GRef};
+use crate::glist::GList;
 use crate::gpool::GPool;
 use crate::host::Host;
-use crate::prim::{Arc, Relaxed};
-use crate::sched::Sched;
+use crate::m::M;
+use crate::p::P;
+use crate::prim::{Arc, Relaxed, capacity, event};
+use crate::sched::{Central, Sched};
 
 impl<H: Host> Sched<H> {
     /// Makes a goroutine of `f` and queues it. When the runtime ends already, `f` is dropped here, and whoever
@@ -16,9 +23,9 @@ impl<H: Host> Sched<H> {
     pub(crate) unsafe fn spawn<F: FnOnce() -> T, T>(&self, birth: Birth, f: F) -> GRef<H> {
         // SAFETY: by this function's contract.
         let g = unsafe { self.make(birth, f) };
-        if !self.submit_new(g) {
-            self.live.fetch_sub(1, Relaxed);
-            g::drop_unrun(g);
+        self.submit(g);
+        if self.is_stopping() {
+            self.drop_set_aside();
         }
         g
     }
@@ -28,16 +35,74 @@ impl<H: Host> Sched<H> {
     /// # Safety
     /// As `spawn`.
     pub(crate) unsafe fn make<F: FnOnce() -> T, T>(&self, birth: Birth, f: F) -> GRef<H> {
-        // Relaxed: a number, ordered by nothing.
-        let id = self.next_id.fetch_add(1, Relaxed);
-        // SAFETY: the pool is closed when the scheduler is dropped.
-        let g = unsafe { GPool::get(self.pool, id, birth) };
+        let m = M::current_of(self);
+        let (id, g) = match m.and_then(M::look_in) {
+            Some(inside) => {
+                inside.p.owner.touch();
+                // SAFETY: the pool is closed when the scheduler is dropped.
+                (inside.p.next_id(&self.next_id), unsafe { inside.p.free_gs.get(self.pool) })
+            }
+            // Relaxed: a number, ordered by nothing.
+            // SAFETY: as above.
+            None => (self.next_id.fetch_add(1, Relaxed), unsafe { GPool::get(self.pool) }),
+        };
+        g.begin(id, birth);
         // SAFETY: `g` is fresh from the pool; the borrows are this function's contract.
         unsafe { g.task.load(f) };
         g.word.spawn();
-        // Relaxed: a count, ordered by nothing.
-        self.live.fetch_add(1, Relaxed);
+        match m {
+            Some(m) => m.count_live(1),
+            // Relaxed: a count, ordered by nothing.
+            None => {
+                self.live.fetch_add(1, Relaxed);
+            }
+        }
         g
+    }
+
+    /// S1 of a submission: the end of the global queue. The caller wakes.
+    #[inline]
+    #[doc(alias = "globrunqputbatch")]
+    pub(crate) fn globrunqput(&self, list: GList<H>) {
+        if !list.is_empty() {
+            self.put_global(list);
+        }
+    }
+
+    #[cold]
+    fn put_global(&self, mut list: GList<H>) {
+        let mut central = self.central.lock();
+        event(format_args!("queues {list:?} globally"));
+        central.globq.append(&mut list);
+        self.publish_len(&central);
+    }
+
+    /// How many stand in the global queue: exact under the lock. Relaxed, as a hint.
+    #[inline]
+    pub(crate) fn globrunq_len(&self) -> usize {
+        self.globq_len.load(Relaxed) as usize
+    }
+
+    pub(crate) fn publish_len(&self, central: &Central<H>) {
+        self.globq_len.store(central.globq.len() as u64, Relaxed);
+    }
+
+    /// The first of the global queue, and its share of the rest into the queue of `p`: as if each P came once.
+    #[doc(alias = "globrunqgetbatch")]
+    pub(crate) fn globrunqget(&self, p: &P<H>) -> Option<GRef<H>> {
+        if self.globrunq_len() == 0 {
+            return None;
+        }
+        p.owner.touch();
+        let mut central = self.central.lock();
+        let share = central.globq.len() / self.ps.len() + 1;
+        let mut batch = central.globq.take(share.min(capacity::RUNQ as usize / 2));
+        let first = batch.pop();
+        p.runq.push_batch(&mut batch);
+        // What did not fit; a thief may keep a part of the ring for a moment.
+        central.globq.prepend(&mut batch);
+        self.publish_len(&central);
+        first
     }
 
     /// A counted handle to this scheduler; `None` while its last one goes.

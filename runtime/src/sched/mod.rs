@@ -2,48 +2,61 @@
 //!
 //! | file | concept | Go |
 //! | --- | --- | --- |
-//! | `schedule` | an M's loop; finding the next goroutine; running it | `schedule`, `findRunnable`, `execute`, `mstart` |
+//! | `schedule` | an M's loop; finding the next goroutine; running it | `schedule`, `findRunnable`, `execute`, `mstart`, `runqget` |
+//! | `wake` | making a goroutine runnable; why no wake-up is lost | `ready`, `goready`, `wakep`, `startm`, `injectglist` |
+//! | `spin` | who looks for work, and the look after giving up | `resetspinning`, `becomeSpinning`, `checkRunqsNoP` |
+//! | `census` | nmspinning and npidle in one word | `sched.nmspinning`, `sched.npidle` |
+//! | `steal` | work of other Ps | `stealWork`, `runqsteal` |
+//! | `inject` | new goroutines; the global queue | `newproc`, `globrunqput`, `globrunqgetbatch` |
+//! | `idle`, `mask` | idle Ps, Ms that stand by | `pidleput`, `pidleget`, `mput`, `stopm`, `idlepMask`, `timerpMask` |
+//! | `newm` | starting threads | `newm` |
 //! | `park` | how a goroutine leaves its M, and the commit hook | `gopark`, `mcall`, `goexit0` |
-//! | `wake` | making a goroutine runnable | `ready`, `goready`, `wakep` |
-//! | `inject` | work from outside of an M | `newproc`, `injectglist`, `globrunqput` |
-//! | `idle` | idle Ps, idle Ms, starting and stopping them | `pidleput`, `startm`, `stopm`, `mput` |
-//! | `poll` | the poller: who waits in it, breaking the wait | `netpoll`, `netpollBreak` |
+//! | `poll` | the poller: who waits in it, breaking the wait | `netpoll`, `netpollBreak`, `wakeNetPoller` |
 //! | `timers` | who sleeps until when | `runtime/time.go` |
-//! | `blocking` | coming back without a P | `exitsyscall0` |
+//! | `blocking` | giving a P away, and coming back without one | `handoffp`, `entersyscallblock`, `exitsyscall0` |
+//! | `stacks` | waiting for a stack | – |
 //! | `dump` | what all goroutines are doing | `traceback`, `_Gscan` |
 //! | `sysmon` | the monitor, backstop of the poller | `sysmon` |
 //! | `stop` | the end of a runtime | – |
 //!
-//! **Lock order**, outermost first: a socket's turn or registration · a joiner · `central` · the timers, the
+//! **Lock order**, outermost first: a socket's turn or registration · a joiner · `central` · a P's timers, the
 //! poller's table, the pool of Gs. No lock is held while a goroutine's stack is switched, except those that the
 //! commit hook releases.
 //!
-//! In this form all run queues are one, and everything that decides who sleeps lies under one lock, `central`:
-//! then "nothing to do, so sleep" and "something to do, so wake" can't miss each other, because each is one
-//! critical section (`idle`, `wake`).
+//! A goroutine that one readies on an M is queued at that M's P without a lock; the census and two fences see to it that
+//! an M which goes idle and a submission can't miss each other (`wake`). Who is idle, who stands by and who waits in
+//! the poller changes under one lock, `central`.
 
 mod blocking;
+mod census;
 mod dump;
 mod idle;
 mod inject;
+mod mask;
+mod newm;
 pub(crate) mod park;
 pub(crate) mod poll;
 mod schedule;
+mod spin;
+mod stacks;
+mod steal;
 mod stop;
 mod sysmon;
-mod timers;
+pub(crate) mod timers;
 pub(crate) mod wake;
 
+use crate::glist::GList;
 use crate::gpool::GPool;
 use crate::host::Host;
 use crate::m::M;
 use crate::note::Note;
 use crate::p::P;
-use crate::prim::{Arc, AtomicU64, CachePadded, Mutex, Relaxed};
-use crate::runq::GList;
-use crate::sched::poll::{PollTable, Poller};
+use crate::prim::{Arc, AtomicBool, AtomicI64, AtomicU64, CachePadded, Mutex, Relaxed};
+use crate::sched::census::Census;
+use crate::sched::mask::Mask;
+use crate::sched::poll::{NOBODY, PollTable, Poller};
+use crate::sched::stacks::Stacks;
 use crate::sched::sysmon::Monitor;
-use crate::sched::timers::Timers;
 use std::io;
 use std::ptr::NonNull;
 use std::time::Duration;
@@ -63,24 +76,17 @@ pub(crate) struct Config {
     pub(crate) thread_name: String,
 }
 
-/// Whether new work is taken.
-#[derive(Copy, Clone, Debug, Eq, PartialEq)]
-pub(crate) enum Stage {
-    /// It is.
-    Running,
-    /// The runtime ends: Ms leave as soon as they look for work.
-    Stopping,
-}
-
 /// What lies under the scheduler's lock.
 pub(crate) struct Central<H: Host> {
-    runq: GList<H>,
+    /// The global run queue.
+    globq: GList<H>,
     /// Goroutines that wait for a stack to come back.
     stackless: GList<H>,
-    idle_ps: Vec<NonNull<P>>,
+    /// Goroutines that nobody will run, as the runtime ends.
+    aside: GList<H>,
+    idle_ps: Vec<NonNull<P<H>>>,
     idle_ms: Vec<NonNull<M<H>>>,
-    poller: Poller,
-    stage: Stage,
+    poller: Poller<H>,
     /// Every M that was ever made. They stay until the scheduler goes: a retaker may read them.
     ms: Vec<NonNull<M<H>>>,
     threads: Vec<H::Thread>,
@@ -96,26 +102,28 @@ pub(crate) struct Central<H: Host> {
 // SAFETY: the pointers name Ps and Ms of the same scheduler, which outlive it and are Sync.
 unsafe impl<H: Host> Send for Central<H> {}
 
-/// What is known of the goroutines' stacks.
-struct Stacks {
-    /// In use, or being asked for.
-    out: AtomicU64,
-    /// How many came back, ever.
-    returned: AtomicU64,
-}
-
 /// A runtime.
 pub(crate) struct Sched<H: Host> {
     pub(crate) host: H,
     pub(crate) config: Config,
     central: Mutex<Central<H>>,
-    ps: Box<[CachePadded<P>]>,
+    /// Read at each submission, written when an M begins or ends to spin or sleep.
+    census: CachePadded<Census>,
+    /// The runtime ends: no M takes work any more. Set once, under the lock.
+    stopping: AtomicBool,
+    /// How long the M in the poller waits; see `poll`.
+    poll_until: AtomicU64,
+    /// How many stand in the global queue; see `inject`.
+    globq_len: AtomicU64,
+    idle_mask: Mask,
+    timer_mask: Mask,
+    ps: Box<[CachePadded<P<H>>]>,
     pool: NonNull<GPool<H>>,
-    timers: Timers<H>,
     pub(crate) descs: PollTable<H>,
     next_id: AtomicU64,
     stacks: Stacks,
-    live: AtomicU64,
+    /// Goroutines made, less those dropped, by threads that are no M; the others count at their Ms.
+    live: AtomicI64,
     /// Counts the looks at the poller, for the monitor.
     polls: AtomicU64,
     monitor_note: Note<H>,
@@ -135,19 +143,20 @@ impl<H: Host> Sched<H> {
     /// The host's, when it refuses the thread.
     pub(crate) fn start(host: H, config: Config) -> io::Result<Arc<Self>> {
         let sched = Arc::new_cyclic(|weak| {
-            let ps: Box<[_]> = (0..config.procs).map(|id| CachePadded::new(P::new(id))).collect();
+            let procs = config.procs;
+            let ps: Box<[_]> = (0..procs).map(|id| CachePadded::new(P::new(id))).collect();
             // The P with the lowest number is taken first.
             let idle_ps = ps.iter().rev().map(|p| NonNull::from(&**p)).collect();
             Sched {
                 host,
                 config,
                 central: Mutex::new(Central {
-                    runq: GList::new(),
+                    globq: GList::new(),
                     stackless: GList::new(),
+                    aside: GList::new(),
                     idle_ps,
                     idle_ms: Vec::new(),
                     poller: Poller::Nobody,
-                    stage: Stage::Running,
                     ms: Vec::new(),
                     threads: Vec::new(),
                     alive: 0,
@@ -155,13 +164,18 @@ impl<H: Host> Sched<H> {
                     monitor: Monitor::Looking,
                     warned: false,
                 }),
+                census: CachePadded::new(Census::new(procs)),
+                stopping: AtomicBool::new(false),
+                poll_until: AtomicU64::new(NOBODY),
+                globq_len: AtomicU64::new(0),
+                idle_mask: Mask::new(0, procs),
+                timer_mask: Mask::new(procs, procs),
                 ps,
                 pool: GPool::new(weak.clone()),
-                timers: Timers::new(),
                 descs: PollTable::new(),
                 next_id: AtomicU64::new(1),
-                stacks: Stacks { out: AtomicU64::new(0), returned: AtomicU64::new(0) },
-                live: AtomicU64::new(0),
+                stacks: Stacks::new(),
+                live: AtomicI64::new(0),
                 polls: AtomicU64::new(0),
                 monitor_note: Note::new(),
                 all_left: Note::new(),
@@ -176,12 +190,27 @@ impl<H: Host> Sched<H> {
 
     /// How many goroutines have not ended.
     pub(crate) fn num_goroutines(&self) -> usize {
-        // Relaxed: a count, ordered by nothing.
-        self.live.load(Relaxed) as usize
+        let central = self.central.lock();
+        // SAFETY: Ms live as long as their scheduler.
+        let counted: i64 = central.ms.iter().map(|m| unsafe { m.as_ref() }.live()).sum();
+        // Relaxed: a sum, exact for what the caller was told of. Others begin and end while it is taken.
+        (self.live.load(Relaxed) + counted).max(0) as usize
+    }
+
+    /// Whether the runtime ends. Exact under the lock; Relaxed elsewhere, ordered by S2 of `wake` where that matters.
+    #[inline]
+    pub(crate) fn is_stopping(&self) -> bool {
+        self.stopping.load(Relaxed)
     }
 
     pub(crate) fn procs(&self) -> usize {
         self.ps.len()
+    }
+
+    /// For models: nobody runs or looks for anything.
+    #[cfg(gmp_loom)]
+    pub(crate) fn procs_are_idle(&self) -> bool {
+        self.central.lock().idle_ps.len() == self.ps.len()
     }
 
     /// The scheduler of the calling goroutine, which lives as long as the goroutine runs; `None` on other threads.
@@ -194,6 +223,8 @@ impl<H: Host> Sched<H> {
 impl<H: Host> Drop for Sched<H> {
     fn drop(&mut self) {
         self.leave_goroutines();
+        // SAFETY: the pool is closed only below.
+        self.ps.iter().for_each(|p| unsafe { p.free_gs.empty(self.pool) });
         // SAFETY: once, and nobody can spawn any more.
         unsafe { GPool::close(self.pool) };
         for m in std::mem::take(&mut self.central.lock().ms) {

@@ -16,7 +16,7 @@
 use crate::g::{self, GRef};
 use crate::host::Host;
 use crate::m::{M, Window};
-use crate::prim::{Mutant, Relaxed, mutated};
+use crate::prim::{Mutant, mutated};
 use crate::sched::Sched;
 use crate::status::{CallOff, WaitNumber, Woke};
 use std::mem::ManuallyDrop;
@@ -135,7 +135,11 @@ impl<H: Host> Sched<H> {
         // SAFETY: `g` has just been saved by its suspend, and this is the only call.
         match unsafe { hook.call() } {
             Commit::Park => false,
-            Commit::Refuse => g.word.call_off(number) == CallOff::Resume,
+            Commit::Refuse => {
+                // For loom: until here the M read the hook, which lay on the goroutine's stack.
+                g.stack.with(|_| ());
+                g.word.call_off(number) == CallOff::Resume
+            }
         }
     }
 
@@ -144,10 +148,9 @@ impl<H: Host> Sched<H> {
         m.set_g(None);
         // SAFETY: this M ran the goroutine, and its status is still Running.
         let stack = g.stack.with_mut(|stack| unsafe { (*stack).take() });
-        self.host.retire(stack.expect("exit: the goroutine has no stack"));
-        self.stack_came_back();
+        self.retire_stack(m, stack.expect("exit: the goroutine has no stack"));
         g.word.finish();
-        self.live.fetch_sub(1, Relaxed);
+        m.count_live(-1);
         g::finish(g);
     }
 }

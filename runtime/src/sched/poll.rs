@@ -1,50 +1,99 @@
 //! The poller: who waits in it, what it finds, and how its wait is broken.
 //!
-//! At most one M blocks in the poller, without a P; others only look. Its wait ends by a descriptor, by the time
-//! of the earliest timer, or by a *break*. A break is sent, at most one at a time, by whoever finds the poller
-//! `Blocked` under the scheduler's lock and has work for it, or a timer that is due before its wait would end:
+//! At most one M blocks in the poller, without a P; busy Ms, and the monitor, only look. Its wait ends by a descriptor,
+//! by the time of the earliest timer, or by a *break*:
 //!
 //! ```text
-//!   Nobody ──(an M goes idle)──▶ Blocked{until} ──(a break is sent)──▶ Broken
-//!      ▲                              │                                  │
-//!      └──────────────── the M comes back, for any reason ───────────────┘
+//!   Nobody ──(an M stands by)──▶ Blocked(m) ──(a break is sent: work, with a gift; an earlier timer)──▶ Broken(m)
+//!      ▲                            │                                                                     │
+//!      └───────────────── m comes back, for any reason ─────────────────────────────────────────────────┘
 //! ```
-//! The break is an edge in the kernel, and whoever looks first gets it. A busy M whose look gets it while
-//! somebody still blocks passes it on. A break that comes after its M has left ends the next wait at once, which
-//! costs one turn.
+//! The state changes under the scheduler's lock, so one break is sent at most. It is an edge in the kernel, and
+//! whoever looks first gets it. A busy M whose look gets it while somebody is in the poller sends it again.
+//!
+//! `poll_until` tells without the lock how long the wait is to last:
+//!
+//! ```text
+//!   sleeper: T1 insert the timer · T2 fence · T3 poll_until later than it?  break (under the lock)
+//!   poller:  B1 poll_until := for ever · B2 fence · B3 look at every heap · poll_until := the earliest
+//! ```
+//! One of the fences comes first: B3 sees the timer, or T3 sees B1. B2 is the fence I2 of `wake.rs`.
 //!
 //! Checked by `tests/loom_poll.rs`.
 
+use crate::glist::GList;
 use crate::host::{Broken, Host, PollWait};
 use crate::m::M;
 use crate::net::desc::PollDesc;
-use crate::prim::{Arc, Mutant, Mutex, MutexGuard, Relaxed, mutated, unless};
-use crate::runq::GList;
+use crate::prim::{Arc, AtomicU64, Mutant, Mutex, Ordering, Relaxed, fence, mutated, unless};
 use crate::sched::{Central, Sched};
 use gmp_netpoll::{Key, Readiness};
 use gmp_timers::Nanos;
+use std::ptr::NonNull;
 
-/// Who waits in the poller.
-#[derive(Copy, Clone, Debug, Eq, PartialEq)]
-pub(crate) enum Poller {
-    /// Nobody.
+/// `poll_until` while nobody waits: no timer is earlier.
+pub(crate) const NOBODY: u64 = 0;
+/// `poll_until` while the wait has no end of its own.
+const FOREVER: u64 = u64::MAX;
+
+/// Who is in the poller.
+#[derive(Debug)]
+pub(crate) enum Poller<H: Host> {
+    /// No M.
     Nobody,
-    /// An M, until this time or for ever.
-    Blocked {
-        /// When its wait ends by itself.
-        until: Option<Nanos>,
-    },
+    /// An M that waits, or is about to.
+    Blocked(NonNull<M<H>>),
     /// An M that will come back soon: its wait was broken.
-    Broken,
+    Broken(NonNull<M<H>>),
+}
+
+impl<H: Host> Clone for Poller<H> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+impl<H: Host> Copy for Poller<H> {}
+impl<H: Host> PartialEq for Poller<H> {
+    fn eq(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Poller::Nobody, Poller::Nobody) => true,
+            (Poller::Blocked(a), Poller::Blocked(b)) | (Poller::Broken(a), Poller::Broken(b)) => a == b,
+            _ => false,
+        }
+    }
 }
 
 impl<H: Host> Sched<H> {
-    /// Blocks in the poller, without a P, until there is something to do.
-    pub(crate) fn block_in_poller(&self, m: &M<H>, mut central: MutexGuard<'_, Central<H>>) {
-        let until = self.timers.next_due();
-        central.poller = Poller::Blocked { until };
-        drop(central);
+    /// B1: `m` is the one who waits from here on. Under the lock.
+    pub(crate) fn enter_poller(&self, m: &M<H>, central: &mut Central<H>) {
+        central.poller = Poller::Blocked(NonNull::from(m));
+        unless(Mutant::PollerSaysNothing, || {
+            self.poll_until.swap(FOREVER, Relaxed);
+        });
+    }
 
+    /// The M that waits is called off, before it has begun. Under the lock.
+    pub(crate) fn leave_poller(&self, central: &mut Central<H>) {
+        central.poller = Poller::Nobody;
+        self.poll_until.swap(NOBODY, Relaxed);
+    }
+
+    /// The M that waits is to come back; the caller breaks its wait after the lock. Under the lock.
+    pub(crate) fn expel_poller(&self, central: &mut Central<H>) {
+        if let Poller::Blocked(m) = central.poller {
+            central.poller = Poller::Broken(m);
+            self.poll_until.swap(NOBODY, Relaxed);
+        }
+    }
+
+    /// Waits until there is something to do. `m` has entered the poller and passed B2. It comes back with a P, or
+    /// without one when all are held; what it found is queued.
+    pub(crate) fn block_in_poller(&self, m: &M<H>) {
+        let until = if mutated(Mutant::PollerSkipsTimers) { None } else { self.earliest_timer() };
+        if let Some(until) = until {
+            // Fails when the wait was broken already.
+            let _broken = self.poll_until.compare_exchange(FOREVER, until.as_nanos(), Relaxed, Relaxed);
+        }
         let wait = match until {
             None => PollWait::Forever,
             Some(due) => match due.saturating_since(self.host.now()) {
@@ -53,23 +102,35 @@ impl<H: Host> Sched<H> {
             },
         };
         let mut found = GList::new();
-        let _ended_it: Broken = self.poll(&m.local, wait, &mut found);
+        let ended_it = self.poll(&m.local, wait, &mut found);
 
         let mut central = self.central.lock();
-        central.poller = Poller::Nobody;
-        if !(mutated(Mutant::PollResultsDropped) && central.idle_ps.is_empty()) {
-            central.runq.append(&mut found);
+        // The state tells, not the end of the wait: an event may have come at the same moment. The break then ends the
+        // next wait, which is none.
+        let was_broken = matches!(central.poller, Poller::Broken(_))
+            && (ended_it == Broken::Yes || !mutated(Mutant::GiftOnlyByBreak));
+        self.leave_poller(&mut central);
+        if was_broken {
+            m.take_gift();
         }
-        let p = central.take_idle_p(&self.monitor_note);
-        drop(central);
-        // Without one, all Ps are held, and their Ms look at the queue before they sleep. `stopm` waits for one.
-        if let Some(p) = p {
+        if m.p().is_none()
+            && let Some(p) = self.pidleget_or(&mut central, m.last_p())
+        {
             m.acquire(p);
+        }
+        drop(central);
+        if mutated(Mutant::PollResultsDropped) && m.p().is_none() {
+            return;
+        }
+        self.submit_found(m, found);
+        if until.is_some() && !mutated(Mutant::PollerRunsNoTimers) {
+            self.run_all_timers(m);
         }
     }
 
-    /// Looks at the poller without waiting, and queues what it found. For a busy M, and for the monitor.
-    pub(crate) fn look_at_poller(&self, local: &H::Local) {
+    /// Looks at the poller without waiting. For a busy M and the monitor, who queue what was found.
+    #[must_use]
+    pub(crate) fn look_at_poller(&self, local: &H::Local) -> GList<H> {
         let mut found = GList::new();
         if self.poll(local, PollWait::Never, &mut found) == Broken::Yes {
             // It was meant for the one who waits, if there is one.
@@ -78,7 +139,13 @@ impl<H: Host> Sched<H> {
                 unless(Mutant::SwallowedBreakKept, || self.host.break_poll());
             }
         }
-        self.submit(found);
+        found
+    }
+
+    /// Whether a look may find what nobody else is there to find: no M waits, and a descriptor is watched. A hint.
+    #[inline]
+    pub(crate) fn nobody_polls(&self) -> bool {
+        self.descs.watches_any() && self.poll_until.load(Relaxed) == NOBODY
     }
 
     fn poll(&self, local: &H::Local, wait: PollWait, found: &mut GList<H>) -> Broken {
@@ -92,13 +159,17 @@ impl<H: Host> Sched<H> {
         }
     }
 
-    /// A timer has become the earliest: makes sure that the poller does not sleep past it.
+    /// T2 and T3: a timer was inserted. Makes sure that the poller does not sleep past it.
+    #[doc(alias = "wakeNetPoller")]
     pub(crate) fn wake_poller_before(&self, due: Nanos) {
+        // SeqCst: a store to a heap's `earliest`, then a load from here; partner: I2 in `go_idle`.
+        unless(Mutant::TimerNoFence, || fence(Ordering::SeqCst));
+        if due.as_nanos() >= self.poll_until.load(Relaxed) {
+            return;
+        }
         let mut central = self.central.lock();
-        if let Poller::Blocked { until } = central.poller
-            && until.is_none_or(|until| due < until)
-        {
-            central.poller = Poller::Broken;
+        if matches!(central.poller, Poller::Blocked(_)) {
+            self.expel_poller(&mut central);
             drop(central);
             unless(Mutant::TimerNoBreak, || self.host.break_poll());
         }
@@ -117,40 +188,55 @@ struct Entries<H: Host> {
 
 /// The descriptors that a runtime's poller watches, by the index that the kernel hands back. The generation tells
 /// an event of a descriptor that is gone from one of its successor.
-pub(crate) struct PollTable<H: Host>(Mutex<Entries<H>>);
+pub(crate) struct PollTable<H: Host> {
+    entries: Mutex<Entries<H>>,
+    /// How many there are: a hint, read without the lock.
+    watched: AtomicU64,
+}
 
 impl<H: Host> PollTable<H> {
     pub(crate) fn new() -> Self {
-        PollTable(Mutex::new(Entries { all: Vec::new(), free: Vec::new() }))
+        PollTable {
+            entries: Mutex::new(Entries { all: Vec::new(), free: Vec::new() }),
+            watched: AtomicU64::new(0),
+        }
+    }
+
+    /// Whether there is a descriptor. Relaxed: an M that misses a new one meets it in its next look, or its wait.
+    #[inline]
+    fn watches_any(&self) -> bool {
+        self.watched.load(Relaxed) > 0
     }
 
     /// Makes room for a descriptor, under the key that the poller is to report.
     pub(crate) fn insert(&self, desc: Arc<PollDesc<H>>) -> Key {
-        let mut entries = self.0.lock();
+        let mut entries = self.entries.lock();
         let index = entries.free.pop().unwrap_or_else(|| {
             entries.all.push(Entry { generation: 0, desc: None });
             (entries.all.len() - 1) as u32
         });
         let entry = &mut entries.all[index as usize];
         entry.desc = Some(desc);
+        self.watched.fetch_add(1, Relaxed);
         Key { index, generation: entry.generation }
     }
 
     /// Ends that. Events that are still on their way find another generation.
     pub(crate) fn remove(&self, key: Key) {
-        let mut entries = self.0.lock();
+        let mut entries = self.entries.lock();
         let entry = &mut entries.all[key.index as usize];
         assert!(entry.generation == key.generation, "remove: the descriptor is gone already ({key:?})");
         entry.generation = entry.generation.wrapping_add(1);
         let gone = entry.desc.take();
         entries.free.push(key.index);
+        self.watched.fetch_sub(1, Relaxed);
         drop(entries);
         drop(gone);
     }
 
     /// Wakes who waits for what has happened; those who become runnable go to `found`.
     pub(crate) fn unblock(&self, key: Key, readiness: Readiness, found: &mut GList<H>) {
-        let entries = self.0.lock();
+        let entries = self.entries.lock();
         if let Some(entry) = entries.all.get(key.index as usize)
             && entry.generation == key.generation
             && let Some(desc) = &entry.desc

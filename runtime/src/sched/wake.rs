@@ -1,42 +1,45 @@
-//! Making a goroutine runnable, and having somebody run it.
+//! Making a goroutine runnable, and having somebody run it: why no wake-up is lost.
 //!
 //! ```text
-//!   submitter:  S1 lock · S2 queue the G · S3 an idle P?  take it and an M to wake · S4 unlock · S5 wake
-//!   idle M:     I1 lock · I2 the queue is empty · I3 put the P back, stand among the idle Ms · I4 unlock · sleep
+//!   submitter:     S1 queue the G · S2 fence · S3 nobody spins and a P is idle?  claim to spin, wake an M with that P
+//!   M going idle:  I1 its P is idle, it does not spin, it stands by · I2 fence · I3 look at every queue: found?  back
 //! ```
-//! The two critical sections have an order. If S comes first, I2 finds the G. If I does, S3 finds the P, and one
-//! of: an idle M, the M that blocks in the poller, the right to start a new M.
+//! One of the fences comes first. If S2 does, I3 sees the G. If I2 does, S3 sees an idle P and, unless somebody
+//! else spins, wakes an M. Whoever spins goes through I1 to I3 itself, or finds work and then, having left the
+//! spinning ones, does S2 and S3 once more (`spin.rs`): so the G that a submitter left to it is found by it, or by the
+//! one that it wakes, or by the next. If no P is idle every P is held, and each holder goes through I1 to I3 before it
+//! sleeps.
 //!
-//! S3 may find nobody: no P is idle, or the poller's M is on its way back to the only one, or there may be no more
-//! threads. Then too somebody comes: an M that is neither among the idle ones nor in the poller looks at the queue,
-//! under the lock, before it sleeps.
+//! I1 is one critical section of the lock: then whoever takes the idle P finds an M to bring it. Go lets an M stand by
+//! only after its last look; a submission in between starts a thread. Go's `needspinning` is not needed here,
+//! because *every* M looks again, not only those that spun, and so a submission that finds all Ps busy takes no lock.
 //!
-//! One P is woken for one submission. An M that takes a G and leaves others in the queue wakes the next one, so a
-//! burst spreads without the submitter paying for it.
+//! One M is woken for many submissions: as long as it spins, others leave theirs to it. Once it has found work and
+//! others still find idle Ps it wakes the next. A burst of goroutines costs its submitter one futex call.
 //!
 //! Checked by `tests/loom_submit_vs_idle.rs`.
 
 use crate::g::GRef;
+use crate::glist::GList;
 use crate::host::Host;
-use crate::m::M;
+use crate::m::{Gift, M, Spinning};
 use crate::net::turn::Turn;
 use crate::p::P;
-use crate::prim::{Mutant, MutexGuard, mutated, unless};
-use crate::runq::GList;
+use crate::prim::{Mutant, Ordering, event, fence, fence_after_exchange, mutated, relax, unless};
 use crate::sched::poll::Poller;
-use crate::sched::{Central, Sched, Stage};
+use crate::sched::{Central, Sched};
 use crate::status::Then;
 use std::ptr::NonNull;
 
-/// Whom a submission has decided to wake, under the lock; to be started after it.
+/// Whom to start, decided under the lock and done after it.
 #[must_use]
 pub(crate) enum Wake<H: Host> {
-    /// An idle M, with the P that was left for it.
+    /// An M that sleeps on its note.
     M(NonNull<M<H>>),
-    /// The M that blocks in the poller. It takes a P when it comes back.
+    /// The M that waits in the poller.
     Poller,
-    /// A new M, for this P.
-    New(NonNull<P>),
+    /// A new M.
+    New(Gift<H>),
 }
 
 /// Makes a goroutine runnable whose wait the caller has claimed. Any thread may call it.
@@ -48,14 +51,14 @@ pub(crate) fn goready<H: Host>(g: GRef<H>) {
         && std::ptr::eq(m.sched(), g.home().as_ptr())
     {
         if g.word.ready() == Then::Queue {
-            m.sched().submit(GList::one(g));
+            m.sched().submit(g);
         }
         return;
     }
     let sched = g.home().upgrade();
     if g.word.ready() == Then::Queue {
         match sched {
-            Some(sched) => sched.submit(GList::one(g)),
+            Some(sched) => sched.submit(g),
             // Its runtime is over, and it was left; nobody but us knows what we have just handed it.
             None => Turn::give_up_of(g),
         }
@@ -63,88 +66,153 @@ pub(crate) fn goready<H: Host>(g: GRef<H>) {
 }
 
 impl<H: Host> Sched<H> {
-    /// S1 to S5, for goroutines that have run before.
-    pub(crate) fn submit(&self, mut list: GList<H>) {
-        if list.is_empty() {
+    /// S1 to S3: the next goroutine of the calling M's P, or the last of the global queue.
+    #[inline]
+    pub(crate) fn submit(&self, g: GRef<H>) {
+        if mutated(Mutant::SubmitWakeFirst) {
+            self.wakep();
+        }
+        let Some(inside) = M::current_of(self).and_then(M::look_in) else {
+            return self.inject(GList::one(g));
+        };
+        inside.p.owner.touch();
+        event(format_args!("queues {g:?} as the next of {:?}", inside.p));
+        let overflow = inside.p.runq.push_next(g);
+        drop(inside);
+        self.globrunqput(overflow);
+        if !mutated(Mutant::SubmitWakeFirst) {
+            self.wakep_beside_own();
+        }
+    }
+
+    /// S1 to S3 for several at once, on a thread that is no M or holds no P.
+    #[doc(alias = "injectglist")]
+    pub(crate) fn inject(&self, list: GList<H>) {
+        if !list.is_empty() {
+            self.globrunqput(list);
+            unless(Mutant::InjectWakesNobody, || self.wakep());
+        }
+    }
+
+    /// S1 to S3 for what an M has found on its own stack, in the poller or among the timers. It takes the first
+    /// itself, at once, so a single one in an empty queue needs nobody to be woken.
+    #[doc(alias = "injectglist")]
+    pub(crate) fn submit_found(&self, m: &M<H>, mut list: GList<H>) {
+        let Some(p) = m.p() else { return self.inject(list) };
+        p.owner.touch();
+        let takes_it = list.is_empty() || list.len() == 1 && p.runq.is_empty();
+        p.runq.push_batch(&mut list);
+        self.globrunqput(list);
+        if !takes_it {
+            unless(Mutant::InjectWakesNobody, || self.wakep());
+        }
+    }
+
+    /// As `wakep`, after a submission to the caller's own P by an exchange: when that P is the only one none is idle, and
+    /// S2 is needed only for whoever ends the runtime.
+    #[inline]
+    fn wakep_beside_own(&self) {
+        if self.ps.len() == 1 {
+            unless(Mutant::SubmitNoFence, fence_after_exchange);
+            self.tell_if_stopping();
+        } else {
+            self.wakep();
+        }
+    }
+
+    /// S2 and S3: has somebody come, if nobody looks for work and a P is idle. After each submission, and when one
+    /// that spun has found work.
+    #[inline]
+    pub(crate) fn wakep(&self) {
+        if mutated(Mutant::SubmitNoWake) {
             return;
         }
-        let central = self.central.lock();
-        if central.stage == Stage::Running {
-            self.queue(central, list);
-        } else {
-            // No M takes them any more.
-            drop(central);
-            while let Some(g) = list.pop() {
-                self.leave(g);
+        // S2. SeqCst: a store to a queue, then loads from here; partners: I2 in `go_idle` and in `handoffp`.
+        unless(Mutant::SubmitNoFence, || fence(Ordering::SeqCst));
+        if self.census.lacks_a_spinner() {
+            self.wake_one();
+        }
+        self.tell_if_stopping();
+    }
+
+    #[inline]
+    fn tell_if_stopping(&self) {
+        if self.is_stopping() {
+            self.set_queued_aside();
+        }
+    }
+
+    #[cold]
+    fn wake_one(&self) {
+        if !self.census.claim_spinning() {
+            return;
+        }
+        let mut central = self.central.lock();
+        let wake = match self.pidleget(&mut central) {
+            Some(p) => self.startm(&mut central, p, Spinning::Yes),
+            // The undo is under the lock: who leaves its P idle after it finds nobody spinning any more.
+            None => {
+                if mutated(Mutant::WakepUndoesLate) {
+                    drop(central);
+                    relax();
+                    return self.census.end_spinning();
+                }
+                unless(Mutant::WakepLeaksSpinning, || self.census.end_spinning());
+                None
             }
-        }
-    }
-
-    /// S1 to S5, for a new goroutine. False: the runtime ends and takes no more.
-    #[must_use]
-    pub(crate) fn submit_new(&self, g: GRef<H>) -> bool {
-        let central = self.central.lock();
-        if central.stage == Stage::Stopping {
-            return false;
-        }
-        self.queue(central, GList::one(g));
-        true
-    }
-
-    fn queue<'a>(&'a self, mut central: MutexGuard<'a, Central<H>>, mut list: GList<H>) {
-        let mut wake = None;
-        if mutated(Mutant::SubmitWakeFirst) {
-            wake = self.wakep(&mut central);
-            drop(central);
-            central = self.central.lock();
-        }
-        central.runq.append(&mut list);
-        if !mutated(Mutant::SubmitNoWake) && !mutated(Mutant::SubmitWakeFirst) {
-            wake = self.wakep(&mut central);
-        }
+        };
         drop(central);
         self.start_woken(wake);
     }
 
-    /// S3: finds a P that may run the work and somebody to bring it, if there is one.
-    pub(crate) fn wakep(&self, central: &mut Central<H>) -> Option<Wake<H>> {
-        let p = central.take_idle_p(&self.monitor_note)?;
+    /// Chooses an M for `p`: one that sleeps, else the one in the poller, else a new one. `None` when there may be no
+    /// more threads; then `p` is idle again, and all Ms are at work and look at the queues before they sleep.
+    pub(crate) fn startm(
+        &self,
+        central: &mut Central<H>,
+        p: NonNull<P<H>>,
+        spinning: Spinning,
+    ) -> Option<Wake<H>> {
+        let gift = Gift { p, spinning };
         if let Some(m) = central.idle_ms.pop() {
             // SAFETY: Ms live as long as their scheduler.
-            unsafe { m.as_ref() }.give(Some(p));
+            unsafe { m.as_ref() }.give(Some(gift));
             return Some(Wake::M(m));
         }
-        match central.poller {
-            Poller::Blocked { .. } => {
-                central.idle_ps.push(p);
-                central.poller = Poller::Broken;
-                return Some(Wake::Poller);
-            }
-            // It is on its way, and takes the only P.
-            Poller::Broken if central.idle_ps.is_empty() => {
-                central.idle_ps.push(p);
-                return None;
-            }
-            Poller::Broken | Poller::Nobody => {}
+        if let Poller::Blocked(m) = central.poller {
+            self.expel_poller(central);
+            // SAFETY: as above.
+            unsafe { m.as_ref() }.give(Some(gift));
+            return Some(Wake::Poller);
         }
         if central.ms.len() as u32 + central.asked_for < self.config.max_threads {
             central.asked_for += 1;
-            return Some(Wake::New(p));
+            return Some(Wake::New(gift));
         }
-        central.idle_ps.push(p);
+        self.take_back(central, gift);
         None
     }
 
-    /// S5.
+    /// A gift found no taker: its P is idle, and what stands in its queue goes to the global one.
+    pub(crate) fn take_back(&self, central: &mut Central<H>, gift: Gift<H>) {
+        if gift.spinning == Spinning::Yes && !mutated(Mutant::TakeBackLeaksSpinning) {
+            self.census.end_spinning();
+        }
+        // SAFETY: Ps live as long as their scheduler.
+        unsafe { gift.p.as_ref() }.runq.drain_into(&mut central.globq);
+        self.publish_len(central);
+        self.pidleput(central, gift.p);
+        self.census.p_returned();
+    }
+
+    /// Does what was decided under the lock.
     pub(crate) fn start_woken(&self, wake: Option<Wake<H>>) {
         match wake {
             None => {}
             // SAFETY: Ms live as long as their scheduler; this one was taken out of the idle list.
             Some(Wake::M(m)) => unsafe { m.as_ref() }.note.wake(),
-            Some(Wake::Poller) => {
-                unless(Mutant::SubmitNoBreak, || self.host.break_poll());
-            }
-            Some(Wake::New(p)) => self.startm(p),
+            Some(Wake::Poller) => unless(Mutant::SubmitNoBreak, || self.host.break_poll()),
+            Some(Wake::New(gift)) => self.newm(gift),
         }
     }
 }

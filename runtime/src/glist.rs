@@ -1,0 +1,107 @@
+//! A list of goroutines: intrusive and FIFO, through `G::next` (Go's `gQueue`).
+//!
+//! A G stands in at most one list at a time, so that neither queueing nor moving allocates. The list has no lock
+//! of its own: the global run queue lives under the scheduler's, a batch that the poller found is on its M's
+//! stack.
+
+use crate::g::GRef;
+use crate::host::Host;
+
+/// A FIFO list of goroutines, owned by whoever may write it.
+pub(crate) struct GList<H: Host> {
+    head: Option<GRef<H>>,
+    tail: Option<GRef<H>>,
+    len: usize,
+}
+
+impl<H: Host> GList<H> {
+    pub(crate) const fn new() -> Self {
+        GList { head: None, tail: None, len: 0 }
+    }
+
+    pub(crate) fn one(g: GRef<H>) -> Self {
+        let mut list = Self::new();
+        list.push(g);
+        list
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.head.is_none()
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Appends a G that stands in no list.
+    pub(crate) fn push(&mut self, g: GRef<H>) {
+        g.set_next(None);
+        match self.tail {
+            Some(tail) => tail.set_next(Some(g)),
+            None => self.head = Some(g),
+        }
+        self.tail = Some(g);
+        self.len += 1;
+    }
+
+    /// Puts a G that stands in no list before the others.
+    pub(crate) fn push_front(&mut self, g: GRef<H>) {
+        g.set_next(self.head);
+        self.head = Some(g);
+        if self.tail.is_none() {
+            self.tail = Some(g);
+        }
+        self.len += 1;
+    }
+
+    /// Takes the G that has waited longest.
+    pub(crate) fn pop(&mut self) -> Option<GRef<H>> {
+        let g = self.head?;
+        self.head = g.next();
+        if self.head.is_none() {
+            self.tail = None;
+        }
+        self.len -= 1;
+        Some(g)
+    }
+
+    /// Cuts the first `most` off, in order.
+    pub(crate) fn take(&mut self, most: usize) -> Self {
+        if self.len <= most {
+            return std::mem::replace(self, Self::new());
+        }
+        let Some(mut last) = self.head.filter(|_| most > 0) else { return Self::new() };
+        for _ in 1..most {
+            last = last.next().expect("take: the list is longer than that");
+        }
+        let taken = GList { head: self.head, tail: Some(last), len: most };
+        self.head = last.next();
+        self.len -= most;
+        last.set_next(None);
+        taken
+    }
+
+    /// Moves all of `other` behind what is here.
+    pub(crate) fn append(&mut self, other: &mut Self) {
+        match (self.tail, other.head) {
+            (_, None) => return,
+            (Some(tail), head) => tail.set_next(head),
+            (None, head) => self.head = head,
+        }
+        self.tail = other.tail;
+        self.len += other.len;
+        *other = Self::new();
+    }
+
+    /// Moves all of `other` before what is here.
+    pub(crate) fn prepend(&mut self, other: &mut Self) {
+        other.append(self);
+        std::mem::swap(self, other);
+    }
+}
+
+impl<H: Host> std::fmt::Debug for GList<H> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} goroutines", self.len)
+    }
+}

@@ -1,0 +1,157 @@
+//! The hand-off word of a P: who has it, told without a lock.
+//!
+//! A P is idle, held by one M, or about to be taken from an M that does not come back to the runtime. The word
+//! holds a generation and one of three states:
+//!
+//! | state | meaning |
+//! | --- | --- |
+//! | Idle | the holder of this generation keeps the P, or nobody has it |
+//! | Requested | a retaker has asked for it and looks whether the holder is inside the runtime |
+//! | Taken | the holder of this generation has lost it |
+//!
+//! Whoever gives a P up, in any way, moves the word to (generation + 1, Idle) before another can see that P;
+//! whoever acquires it moves it on once more, and remembers that value. An M that was away for long therefore finds
+//! another generation than its own and knows that the P is lost, however often the P has changed hands since; and a
+//! retaker that judged an idle P finds that it has been acquired.
+//!
+//! The M's side of the protocol is [`Window`](crate::m::Window); its order of events stands there.
+
+use crate::prim::{AcqRel, AtomicU64, Mutant, Relaxed, mutated};
+#[cfg(gmp_loom)]
+use crate::prim::{heavy_barrier, unless};
+
+const STATE: u64 = 0b11;
+const IDLE: u64 = 0;
+const REQUESTED: u64 = 1;
+#[cfg(gmp_loom)]
+const TAKEN: u64 = 2;
+const STEP: u64 = 4;
+
+/// The value of the word that an M remembers when it acquires a P: its generation, Idle.
+#[derive(Copy, Clone, Debug, Eq, PartialEq)]
+pub(crate) struct Tenure(u64);
+
+/// What the word says to the M that enters the runtime.
+#[derive(Debug, Eq, PartialEq)]
+#[must_use]
+pub(crate) enum Entry {
+    /// The P is still its own.
+    In,
+    /// The P was taken away.
+    Lost,
+}
+
+/// Who may have the P: see the module's header.
+#[derive(Debug)]
+pub(crate) struct HandoffWord(AtomicU64);
+
+impl HandoffWord {
+    pub(crate) fn new() -> Self {
+        HandoffWord(AtomicU64::new(IDLE))
+    }
+
+    /// The P is acquired: what the acquirer remembers. A generation of its own, so that a retaker who judged the P
+    /// while it was idle asks in vain.
+    pub(crate) fn take_up(&self) -> Tenure {
+        let word = self.0.load(Relaxed);
+        let fresh = (word & !STATE) + STEP;
+        // A swap and not a store, as in `give_up`.
+        self.0.swap(fresh, AcqRel);
+        Tenure(fresh)
+    }
+
+    /// One load in the common case. Relaxed: the barriers on both sides order it, not the load
+    /// (`Window::enter`, `Retake`).
+    #[inline(always)]
+    pub(crate) fn is_held(&self, tenure: Tenure) -> bool {
+        self.0.load(Relaxed) == tenure.0
+    }
+
+    /// The rest of an entry that did not find the word as the M had left it.
+    #[cold]
+    pub(crate) fn enter(&self, tenure: Tenure) -> Entry {
+        loop {
+            let word = self.0.load(Relaxed);
+            if word == tenure.0 {
+                return Entry::In;
+            }
+            if word != tenure.0 | REQUESTED {
+                return Entry::Lost;
+            }
+            if mutated(Mutant::HandoffEnterBlind) {
+                return Entry::In;
+            }
+            // AcqRel: a retaker whose exchange fails for this one sees that we are inside.
+            if self.0.compare_exchange(word, tenure.0, AcqRel, Relaxed).is_ok() {
+                return Entry::In;
+            }
+        }
+    }
+
+    /// The P changes hands, or becomes idle: nobody's old tenure counts any more.
+    pub(crate) fn give_up(&self) {
+        let word = self.0.load(Relaxed);
+        // A swap and not a store: a retaker's CAS may come at the same time, and one of the two has to see the
+        // other.
+        let step = if mutated(Mutant::HandoffSameGeneration) { 0 } else { STEP };
+        self.0.swap((word & !STATE) + step, AcqRel);
+    }
+}
+
+/// What a retaker has judged: the word as it was when the holder seemed to be away.
+#[cfg(gmp_loom)]
+#[derive(Copy, Clone, Debug)]
+pub(crate) struct Judged(u64);
+
+/// The retaker's side. It has no caller in the shipped runtime yet; it stands here because the holder's side is
+/// right only against it, and loom has to see both.
+#[cfg(gmp_loom)]
+impl HandoffWord {
+    pub(crate) fn judge(&self) -> Judged {
+        Judged(self.0.load(Relaxed) & !STATE)
+    }
+
+    /// R1 to R3 of `m.rs`. True: the P is the retaker's, who calls `give_up` before it hands it on.
+    pub(crate) fn retake(&self, judged: Judged, is_inside: impl FnOnce() -> bool) -> bool {
+        let idle = judged.0;
+        // R1. AcqRel: the next steps come after it. Under the generation that was judged: another tenure is
+        // another judgement.
+        if self.0.compare_exchange(idle, idle | REQUESTED, AcqRel, Relaxed).is_err() {
+            return false;
+        }
+        // R2
+        unless(Mutant::HandoffNoHeavyBarrier, heavy_barrier);
+        // R3. A failed exchange means that the holder has come back, or has given the P up.
+        let next = if is_inside() && !mutated(Mutant::HandoffBlind) { idle } else { idle | TAKEN };
+        let held = self.0.compare_exchange(idle | REQUESTED, next, AcqRel, Relaxed).is_ok();
+        held && next != idle
+    }
+}
+
+#[cfg(all(test, not(gmp_loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_holder_finds_its_p_lost_however_often_it_has_changed_hands() {
+        let word = HandoffWord::new();
+        let first = word.take_up();
+        assert!(word.is_held(first));
+        word.give_up();
+        assert!(!word.is_held(first));
+        assert_eq!(word.enter(first), Entry::Lost);
+        let second = word.take_up();
+        assert_eq!(word.enter(first), Entry::Lost);
+        assert_eq!(word.enter(second), Entry::In);
+    }
+
+    #[test]
+    fn a_holder_that_enters_in_time_withdraws_the_request() {
+        let word = HandoffWord::new();
+        let held = word.take_up();
+        word.0.store(held.0 | REQUESTED, Relaxed);
+        assert!(!word.is_held(held));
+        assert_eq!(word.enter(held), Entry::In);
+        assert!(word.is_held(held));
+    }
+}

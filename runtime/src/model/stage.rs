@@ -1,0 +1,139 @@
+//! Where loom's search begins: a runtime at rest, or goroutines that occupy an M each and go on together.
+//!
+//! loom's search grows with each step that it has to weigh. How a runtime starts is the subject of few models; the
+//! others let it come to the point in question unexplored, and search from there.
+
+use crate::{JoinHandle, Runtime};
+use loom::sync::{Condvar, Mutex};
+use std::sync::Arc;
+
+/// A runtime with so many Ps, and at most so many threads. loom's search pauses here, until `loom::explore`.
+///
+/// # Panics
+/// When the numbers are out of range.
+pub fn runtime(procs: usize, threads: usize) -> Runtime {
+    loom::stop_exploring();
+    // SAFETY: the goroutines keep nothing of a thread.
+    unsafe { Runtime::builder().procs(procs).max_threads(threads).build() }.expect("a model's runtime starts")
+}
+
+/// A runtime that has been at work, and whose Ms all sleep. loom's search goes on from here.
+pub fn at_rest<const N: usize>() -> Runtime {
+    let runtime = runtime(N, N);
+    fall_asleep::<N>(&runtime);
+    loom::explore();
+    runtime
+}
+
+/// Says once that something has happened. A thread waits for it, so a goroutine keeps its M and its P meanwhile.
+#[derive(Clone, Default)]
+pub struct Flag(Arc<(Mutex<bool>, Condvar)>);
+
+impl Flag {
+    /// It has happened.
+    pub fn raise(&self) {
+        *self.0.0.lock().expect("no panic under a model's lock") = true;
+        self.0.1.notify_all();
+    }
+
+    /// Blocks the thread until it has.
+    pub fn wait_on_thread(&self) {
+        let mut raised = self.0.0.lock().expect("no panic under a model's lock");
+        while !*raised {
+            raised = self.0.1.wait(raised).expect("no panic under a model's lock");
+        }
+    }
+}
+
+/// What a goroutine does once all are at work.
+pub type Body = Box<dyn FnOnce() + Send>;
+
+/// Starts a goroutine for each body, each on an M of its own. They begin when all Ms are at work, and loom's search
+/// begins with them: how the runtime came to this point is other models' subject. The caller only joins them.
+pub fn together<const N: usize>(runtime: &Runtime, bodies: [Body; N]) -> [JoinHandle<()>; N] {
+    gather(runtime, bodies, &Arc::default(), N, loom::explore)
+}
+
+/// The same, and the caller goes on at the same moment. It is the one that runs first in the first schedule: what
+/// needs it to be interrupted costs a preemption, what needs the others to be late does not.
+pub fn together_with_us<const N: usize>(runtime: &Runtime, bodies: [Body; N]) -> [JoinHandle<()>; N] {
+    let meeting = Arc::new(Meeting::default());
+    let handles = gather(runtime, bodies, &meeting, N + 1, || ());
+    meeting.join_last(N + 1);
+    handles
+}
+
+fn gather<const N: usize>(
+    runtime: &Runtime,
+    bodies: [Body; N],
+    meeting: &Arc<Meeting>,
+    size: usize,
+    then: fn(),
+) -> [JoinHandle<()>; N] {
+    bodies.map(|body| {
+        let meeting = Arc::clone(meeting);
+        runtime.go(move || {
+            meeting.join(size, then);
+            body();
+        })
+    })
+}
+
+/// Has the Ms of the runtime, which are to be `N`, started, and waits until they sleep; before loom's search begins.
+///
+/// # Panics
+/// When a goroutine of the model panics.
+pub fn fall_asleep<const N: usize>(runtime: &Runtime) {
+    let bodies: [Body; N] = std::array::from_fn(|_| -> Body { Box::new(|| ()) });
+    for handle in gather(runtime, bodies, &Arc::default(), N, || ()) {
+        handle.join().expect("it only meets the others");
+    }
+    while !is_asleep(runtime) {
+        loom::thread::yield_now();
+    }
+}
+
+/// All Ms stand by, and one of them is in the poller.
+fn is_asleep(runtime: &Runtime) -> bool {
+    let sched = runtime.sched();
+    sched.host.somebody_polls() && sched.procs_are_idle()
+}
+
+/// Where threads wait for each other.
+#[derive(Default)]
+struct Meeting {
+    arrived: Mutex<usize>,
+    one_more: Condvar,
+    complete: Condvar,
+}
+
+impl Meeting {
+    fn join(&self, size: usize, then: fn()) {
+        let mut arrived = self.arrived.lock().expect("no panic under a model's lock");
+        *arrived += 1;
+        self.one_more.notify_all();
+        if *arrived == size {
+            then();
+            self.complete.notify_all();
+        }
+        while *arrived < size {
+            arrived = self.complete.wait(arrived).expect("no panic under a model's lock");
+        }
+    }
+
+    /// Waits until all others are there. loom's search begins with the caller.
+    fn join_last(&self, size: usize) {
+        let mut arrived = self.arrived.lock().expect("no panic under a model's lock");
+        while *arrived < size - 1 {
+            arrived = self.one_more.wait(arrived).expect("no panic under a model's lock");
+        }
+        *arrived = size;
+        loom::explore();
+        self.complete.notify_all();
+    }
+}
+
+/// The property has held. Not the end of the runtime, which has a model of its own.
+pub fn done() {
+    loom::stop_exploring();
+}

@@ -1,0 +1,50 @@
+//! The two heads of a ring.
+
+use crate::prim::{Mutant, mutated};
+
+/// Both heads in one word, so that one exchange moves both.
+#[derive(Copy, Clone)]
+pub(super) struct Head(pub(super) u64);
+
+impl Head {
+    pub(super) fn new(steal: u32, real: u32) -> Self {
+        Head(u64::from(steal) << 32 | u64::from(real))
+    }
+
+    /// Where the slots begin that the owner may not write.
+    pub(super) fn steal(self) -> u32 {
+        (self.0 >> 32) as u32
+    }
+
+    /// Where the Gs begin that can be taken.
+    pub(super) fn real(self) -> u32 {
+        self.0 as u32
+    }
+
+    pub(super) fn has_thief(self) -> bool {
+        self.steal() != self.real()
+    }
+
+    /// The owner has taken `n`. A thief's claim stays as it is.
+    pub(super) fn taken(self, n: u32) -> Self {
+        let real = self.real().wrapping_add(n);
+        let keep = self.has_thief() && !mutated(Mutant::RingClaimForgotten);
+        Head::new(if keep { self.steal() } else { real }, real)
+    }
+
+    /// A thief comes in for `n`.
+    pub(super) fn claimed(self, n: u32) -> Self {
+        Head::new(self.steal(), self.real().wrapping_add(n))
+    }
+
+    /// It goes out.
+    pub(super) fn released(self) -> Self {
+        Head::new(self.real(), self.real())
+    }
+}
+
+impl std::fmt::Debug for Head {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "steal {}, real {}", self.steal(), self.real())
+    }
+}

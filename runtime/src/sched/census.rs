@@ -1,0 +1,151 @@
+//! How many Ms spin and how many Ps are idle, in one word: what a submitter reads instead of taking the lock.
+//!
+//! An M *spins* while it holds a P and looks for work; it counts in `nmspinning` from before its first look until
+//! it has found some or has given its P up. Go keeps `nmspinning` and `npidle` in two words; here one load shows
+//! both as they were at one moment, and "my P is idle, and I do not spin any more" is one step.
+//!
+//! Every change is a read-modify-write, Relaxed: what orders it against the queues are the fences S2 and I2 of `wake.rs`,
+//! or the scheduler's lock.
+
+use crate::prim::{AtomicU64, Relaxed};
+
+const SPINNING: u64 = 1;
+const IDLE: u64 = 1 << 24;
+const COUNT: u64 = IDLE - 1;
+
+/// The word as it was at one moment.
+#[derive(Copy, Clone, Eq, PartialEq)]
+pub(crate) struct Seen(u64);
+
+impl Seen {
+    /// Ms that look for work.
+    pub(crate) fn nmspinning(self) -> u64 {
+        self.0 & COUNT
+    }
+
+    /// Ps that nobody has.
+    pub(crate) fn npidle(self) -> u64 {
+        self.0 >> 24 & COUNT
+    }
+
+    /// Nobody looks for work, and a P could run some.
+    #[inline]
+    fn lacks_a_spinner(self) -> bool {
+        self.nmspinning() == 0 && self.npidle() > 0
+    }
+}
+
+impl std::fmt::Debug for Seen {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} spinning, {} idle", self.nmspinning(), self.npidle())
+    }
+}
+
+/// The word itself.
+#[derive(Debug)]
+pub(crate) struct Census(AtomicU64);
+
+impl Census {
+    /// So many Ps are idle, and there is no M.
+    pub(crate) fn new(npidle: u32) -> Self {
+        Census(AtomicU64::new(u64::from(npidle) * IDLE))
+    }
+
+    /// What it holds now.
+    #[inline]
+    pub(crate) fn look(&self) -> Seen {
+        Seen(self.0.load(Relaxed))
+    }
+
+    /// S3 of `wake.rs`: nobody looks for work, and a P could run some.
+    #[inline]
+    pub(crate) fn lacks_a_spinner(&self) -> bool {
+        self.look().lacks_a_spinner()
+    }
+
+    /// I1 of `wake.rs`: the caller has put its P among the idle ones, and does not spin any more.
+    pub(crate) fn give_up(&self, spun: bool) {
+        // The sum wraps: one idle more, one spinning less.
+        self.0.fetch_add(IDLE.wrapping_sub(if spun { SPINNING } else { 0 }), Relaxed);
+    }
+
+    /// A P was taken out of the idle ones, under the scheduler's lock.
+    pub(crate) fn p_taken(&self) {
+        let before = Seen(self.0.fetch_sub(IDLE, Relaxed));
+        debug_assert!(before.npidle() > 0, "p_taken: no P was idle ({before:?})");
+    }
+
+    /// A P was put back by one who did not run on it, under the scheduler's lock.
+    pub(crate) fn p_returned(&self) {
+        self.0.fetch_add(IDLE, Relaxed);
+    }
+
+    /// Makes the caller, or whom it is about to wake, the only one who spins. False when somebody does already.
+    pub(crate) fn claim_spinning(&self) -> bool {
+        let mut seen = self.look();
+        while seen.lacks_a_spinner() {
+            match self.0.compare_exchange_weak(seen.0, seen.0 + SPINNING, Relaxed, Relaxed) {
+                Ok(_) => return true,
+                Err(now) => seen = Seen(now),
+            }
+        }
+        false
+    }
+
+    /// One more spins.
+    pub(crate) fn begin_spinning(&self) {
+        self.0.fetch_add(SPINNING, Relaxed);
+    }
+
+    /// One less does: it has found work, or was claimed in vain.
+    pub(crate) fn end_spinning(&self) {
+        let before = Seen(self.0.fetch_sub(SPINNING, Relaxed));
+        debug_assert!(before.nmspinning() > 0, "end_spinning: nobody was spinning ({before:?})");
+    }
+
+    /// At most half of the Ps that are not idle have an M that spins: more would look at each other.
+    pub(crate) fn may_spin(&self, procs: usize) -> bool {
+        let seen = self.look();
+        2 * seen.nmspinning() < procs as u64 - seen.npidle()
+    }
+}
+
+#[cfg(all(test, not(gmp_loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn giving_up_is_one_step() {
+        let census = Census::new(2);
+        census.p_taken();
+        census.begin_spinning();
+        assert_eq!((census.look().nmspinning(), census.look().npidle()), (1, 1));
+        assert!(!census.lacks_a_spinner(), "somebody spins");
+        census.give_up(true);
+        assert_eq!((census.look().nmspinning(), census.look().npidle()), (0, 2));
+        assert!(census.lacks_a_spinner());
+    }
+
+    #[test]
+    fn one_submitter_claims() {
+        let census = Census::new(1);
+        assert!(census.claim_spinning());
+        assert!(!census.claim_spinning());
+        census.end_spinning();
+        census.p_taken();
+        assert!(!census.claim_spinning(), "no P is idle");
+    }
+
+    #[test]
+    fn at_most_half_of_the_busy_spin() {
+        let census = Census::new(4);
+        for _ in 0..3 {
+            census.p_taken();
+        }
+        assert!(census.may_spin(4));
+        census.begin_spinning();
+        assert!(census.may_spin(4));
+        census.begin_spinning();
+        assert!(!census.may_spin(4));
+    }
+}
