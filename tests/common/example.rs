@@ -1,0 +1,81 @@
+//! An example as a child process: where it is, and what it says until it ends.
+
+use std::io::{ErrorKind, Read};
+use std::path::PathBuf;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::mpsc::{self, Receiver};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// What any one thing may take on the slowest machine. A test that hangs fails after it.
+pub const LIMIT: Duration = Duration::from_secs(30);
+
+/// An example of this package, built into the directory above the one of this test.
+pub fn example(name: &str) -> Command {
+    let test = std::env::current_exe().expect("a test knows its path");
+    let path: PathBuf =
+        test.parent().and_then(|deps| deps.parent()).expect("in deps/").join("examples").join(name);
+    assert!(
+        path.exists(),
+        "{} is not there: `cargo test` builds it, with `--test` or `--tests` it does not; \
+         `cargo build --example {name}` does",
+        path.display()
+    );
+    Command::new(path)
+}
+
+/// Runs `command` to its end: its status, stdout and stderr.
+pub fn output(command: &mut Command) -> (Option<i32>, String, String) {
+    let name = command.get_program().to_owned();
+    let mut child = Guard(match command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn() {
+        Ok(child) => child,
+        Err(refused) if refused.kind() == ErrorKind::NotFound => panic!("{name:?} is needed for this test"),
+        Err(refused) => panic!("cannot start {name:?}: {refused}"),
+    });
+    let [out, err] = [whole(child.0.stdout.take()), whole(child.0.stderr.take())];
+    let status = child.wait();
+    let text = |of: Receiver<String>| of.recv_timeout(LIMIT).expect("a pipe ends with its process");
+    (status.code(), text(out), text(err))
+}
+
+/// Runs an example that is to fail: its one line on stderr.
+#[track_caller]
+pub fn refusal(name: &str, args: &[&str], expected: i32) -> String {
+    let (status, stdout, stderr) = output(example(name).args(args));
+    assert_eq!((status, stderr.lines().count()), (Some(expected), 1), "{args:?}: {stdout}{stderr}");
+    stderr
+}
+
+fn whole(pipe: Option<impl Read + Send + 'static>) -> Receiver<String> {
+    let (text, texts) = mpsc::channel();
+    let mut pipe = pipe.expect("piped");
+    thread::spawn(move || {
+        let mut all = String::new();
+        let _nobody_waits = pipe.read_to_string(&mut all).map(|_| text.send(all));
+    });
+    texts
+}
+
+/// A child process that does not outlive its test.
+pub struct Guard(pub Child);
+
+impl Guard {
+    /// Waits for its end, at most for `LIMIT`.
+    pub fn wait(&mut self) -> ExitStatus {
+        let start = Instant::now();
+        loop {
+            match self.0.try_wait().expect("it is our child") {
+                Some(status) => return status,
+                None if start.elapsed() > LIMIT => panic!("process {} does not end", self.0.id()),
+                None => thread::sleep(Duration::from_millis(2)),
+            }
+        }
+    }
+}
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        let _it_has_ended_already = self.0.kill();
+        let _reaped = self.0.wait();
+    }
+}

@@ -1,0 +1,72 @@
+//! A runtime with so many Ps, and an end for what hangs.
+
+use gmp::Runtime;
+use std::io::Write;
+use std::panic::Location;
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::thread;
+use std::time::Duration;
+
+/// The numbers of Ps at which each property is to hold.
+pub const PROCS: [usize; 4] = [1, 2, 4, 8];
+
+/// No property takes a tenth of it, on a machine that others use too.
+const LIMIT: Duration = Duration::from_secs(60);
+/// What hangs may keep the lock that whoever tells of it needs.
+const LAST_WORDS: Duration = Duration::from_secs(5);
+
+/// How many times as long as usual the tests of races are to run, from the environment's `GMP_STRESS`.
+pub fn effort() -> u32 {
+    std::env::var("GMP_STRESS").map_or(1, |text| text.parse().expect("GMP_STRESS is a number"))
+}
+
+/// A runtime with `procs` Ps.
+pub fn runtime(procs: usize) -> Runtime {
+    // SAFETY: no goroutine of these tests keeps a thread-bound value across a blocking call.
+    unsafe { Runtime::builder().procs(procs).build() }.expect("a runtime starts")
+}
+
+/// Runs `f`; ends the process with a message when it does not come back.
+#[track_caller]
+pub fn watched<T>(procs: usize, f: impl FnOnce() -> T) -> T {
+    watched_telling(procs, String::new, f)
+}
+
+/// As `watched`, and the message ends with what `tell` says then, if it can still say something.
+#[track_caller]
+pub fn watched_telling<T>(
+    procs: usize,
+    tell: impl FnOnce() -> String + Send + 'static,
+    f: impl FnOnce() -> T,
+) -> T {
+    let at = Location::caller();
+    let name = thread::current().name().unwrap_or("a test").to_owned();
+    let limit = LIMIT * effort().max(1);
+    let text = format!("\n{name} at {at}, procs = {procs}: no end after {limit:?}\n");
+    let (alive, ended) = channel::<()>();
+    let watchdog = thread::spawn(move || {
+        if ended.recv_timeout(limit) == Err(RecvTimeoutError::Timeout) {
+            // Past the capture of the test's output, which dies with the process.
+            let say = |text: &str| std::io::stderr().write_all(text.as_bytes());
+            let _written = say(&text);
+            let (told, hear) = channel();
+            thread::spawn(move || told.send(tell()));
+            let _written =
+                say(&hear.recv_timeout(LAST_WORDS).unwrap_or_else(|_| "it does not say why".into()));
+            std::process::abort();
+        }
+    });
+    // Dropped by an unwind as well.
+    let alive = alive;
+    let value = f();
+    drop(alive);
+    watchdog.join().expect("the watchdog does not panic");
+    value
+}
+
+/// Waits for what others do, and gives them the core meanwhile. On goroutines and threads.
+pub fn until(mut reached: impl FnMut() -> bool) {
+    while !reached() {
+        gmp::yield_now();
+    }
+}

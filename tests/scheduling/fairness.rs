@@ -1,0 +1,226 @@
+//! Whoever is runnable runs: nobody waits behind those who wake each other, yield, or keep a P.
+
+use crate::common::{runtime, until, watched};
+use crate::measure::{alone, median, percentile, spin_for};
+use gmp::net::{TcpListener, TcpStream};
+use gmp::sync::Event;
+use gmp::time::sleep;
+use gmp::{Runtime, go, yield_now};
+use std::io::{Read, Write};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering::SeqCst};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::{Duration, Instant};
+
+const MS: Duration = Duration::from_millis(1);
+
+/// Counts its turns until it is told to stop.
+#[derive(Default)]
+struct Turns {
+    stop: AtomicBool,
+    counts: Mutex<Vec<(&'static str, Arc<AtomicUsize>)>>,
+}
+
+impl Turns {
+    /// A new count, and whether to go on after one more.
+    fn counter(self: &Arc<Self>, of: &'static str) -> impl Fn() -> bool + Send + 'static {
+        let (this, count) = (Arc::clone(self), Arc::new(AtomicUsize::new(0)));
+        self.counts.lock().unwrap().push((of, Arc::clone(&count)));
+        move || {
+            count.fetch_add(1, SeqCst);
+            !this.stop.load(SeqCst)
+        }
+    }
+}
+
+/// Two goroutines, each of which readies the other and waits, until they are told to stop.
+fn ping_pong(rt: &Runtime, turns: &Arc<Turns>) {
+    let events = Arc::new([Event::new(), Event::new()]);
+    for me in [0, 1] {
+        let (events, next) = (Arc::clone(&events), turns.counter("ping-pong"));
+        drop(rt.go(move || {
+            // The first one begins.
+            if me == 1 {
+                events[me].wait();
+            }
+            while next() {
+                events[1 - me].notify_one();
+                events[me].wait();
+            }
+            // The other may wait for the last time.
+            events[1 - me].notify_one();
+        }));
+    }
+}
+
+/// Fails by a count of turns near zero, or by a submission that starts only after the end: those who wake each other
+/// hand their P to and fro, and nobody else gets it.
+#[test]
+fn pairs_that_wake_each_other_starve_nobody() {
+    const YIELDING: usize = 26;
+    let _alone = alone();
+    for (procs, pairs) in [(1, 1), (1, 2), (2, 1), (2, 2)] {
+        watched(procs, || {
+            let (rt, turns) = (runtime(procs), Arc::new(Turns::default()));
+            (0..pairs).for_each(|_| ping_pong(&rt, &turns));
+            for _ in 0..YIELDING {
+                let next = turns.counter("yield");
+                drop(rt.go(move || {
+                    while next() {
+                        yield_now();
+                    }
+                }));
+            }
+            let next = turns.counter("sleep");
+            drop(rt.go(move || {
+                while next() {
+                    sleep(MS);
+                }
+            }));
+            let waits = thread::scope(|s| {
+                let submitter = s.spawn(|| {
+                    let mut waits = Vec::new();
+                    while !turns.stop.load(SeqCst) {
+                        let submitted = Instant::now();
+                        waits.push(rt.go(move || submitted.elapsed()).join().unwrap());
+                        thread::sleep(MS);
+                    }
+                    waits
+                });
+                thread::sleep(Duration::from_secs(1));
+                turns.stop.store(true, SeqCst);
+                submitter.join().unwrap()
+            });
+            let counts: Vec<_> =
+                turns.counts.lock().unwrap().iter().map(|(of, count)| (*of, count.load(SeqCst))).collect();
+            let least = |of| counts.iter().filter(|(what, _)| *what == of).map(|(_, count)| *count).min();
+            let longest = waits.iter().max().expect("one was submitted");
+            println!(
+                "procs = {procs}, {pairs} pairs: at least {:?} ping-pongs, {:?} yields, {:?} sleeps; {} submitted, {longest:?}",
+                least("ping-pong"),
+                least("yield"),
+                least("sleep"),
+                waits.len(),
+            );
+            assert!(least("yield") >= Some(100) && least("ping-pong") >= Some(100), "{counts:?}");
+            assert!(least("sleep") >= Some(20), "{counts:?}");
+            assert!(waits.len() >= 20 && *longest < 600 * MS, "{} submitted, {longest:?}", waits.len());
+            until(|| rt.num_goroutines() == 0);
+        });
+    }
+}
+
+/// Fails by one count running away: a yield goes on with the caller, or to the head of the queue.
+#[test]
+fn goroutines_that_yield_take_turns() {
+    let _alone = alone();
+    watched(1, || {
+        let rt = runtime(1);
+        let counts = Arc::new([AtomicU32::new(0), AtomicU32::new(0)]);
+        rt.run(|| {
+            let taking_turns = [0, 1].map(|me| {
+                let counts = Arc::clone(&counts);
+                go(move || {
+                    // Both have begun.
+                    counts[me].fetch_add(1, SeqCst);
+                    until(|| counts[1 - me].load(SeqCst) > 0);
+                    for _ in 0..1000 {
+                        let [mine, other] = [me, 1 - me].map(|one| counts[one].load(SeqCst));
+                        assert!(other >= 1000 || mine.abs_diff(other) <= 10, "{mine} and {other}");
+                        counts[me].fetch_add(1, SeqCst);
+                        yield_now();
+                    }
+                })
+            });
+            taking_turns.into_iter().for_each(|one| one.join().unwrap());
+        });
+    });
+}
+
+/// By how much things came late, by kind.
+type Delays = Arc<Mutex<Vec<(&'static str, Duration)>>>;
+
+/// What goes on beside a goroutine that keeps its P until `over`.
+fn others(rt: &Runtime, over: &Arc<AtomicBool>, delays: &Delays) {
+    let late = |of| {
+        let delays = Arc::clone(delays);
+        move |by| delays.lock().unwrap().push((of, by))
+    };
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let mut near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    let mut far = listener.accept().unwrap().0;
+    near.set_nodelay(true).and(far.set_nodelay(true)).unwrap();
+    drop(rt.go(move || {
+        let mut byte = [0];
+        while far.read(&mut byte).unwrap() == 1 {
+            far.write_all(&byte).unwrap();
+        }
+    }));
+    let (end, socket, timer, new) = (Arc::clone(over), late("socket"), late("timer"), late("new goroutine"));
+    drop(rt.go(move || {
+        while !end.load(SeqCst) {
+            let start = Instant::now();
+            near.write_all(&[1]).unwrap();
+            near.read_exact(&mut [0]).unwrap();
+            socket(start.elapsed());
+            let start = Instant::now();
+            sleep(MS);
+            timer(start.elapsed() - MS);
+            let start = Instant::now();
+            new(go(move || start.elapsed()).join().unwrap());
+        }
+    }));
+}
+
+/// Fails by a delay as long as the goroutine spins: sockets, timers or goroutines of its P wait for it.
+#[test]
+fn one_that_keeps_its_p_delays_nobody_else() {
+    const SPINS: Duration = Duration::from_millis(300);
+    let _alone = alone();
+    let delays = Delays::default();
+    for round in 0..5 {
+        watched(2, || {
+            let (rt, over) = (runtime(2), Arc::new(AtomicBool::new(false)));
+            others(&rt, &over, &delays);
+            // The spinner begins at another moment each time.
+            thread::sleep(round * 2 * MS);
+            let (call, ended) = (Arc::new(Event::new()), Arc::clone(&over));
+            let kept = Arc::clone(&delays);
+            let called = Arc::clone(&call);
+            let readied = rt.go(move || {
+                called.wait();
+                Instant::now()
+            });
+            let spinner = rt.go(move || {
+                // All of it stands in the queue of the P that it keeps.
+                let start = Instant::now();
+                let children: Vec<_> = (0..10).map(|_| go(move || start.elapsed())).collect();
+                call.notify_one();
+                spin_for(SPINS);
+                ended.store(true, SeqCst);
+                for child in children {
+                    kept.lock().unwrap().push(("child", child.join().unwrap()));
+                }
+                start
+            });
+            let mut outside = Vec::new();
+            while !over.load(SeqCst) {
+                let start = Instant::now();
+                outside.push(("submission", rt.go(move || start.elapsed()).join().unwrap()));
+                thread::sleep(MS);
+            }
+            delays.lock().unwrap().extend(outside);
+            let start = spinner.join().unwrap();
+            delays.lock().unwrap().push(("readied", readied.join().unwrap() - start));
+            until(|| rt.num_goroutines() == 0);
+        });
+    }
+    let delays = delays.lock().unwrap();
+    for of in ["socket", "timer", "new goroutine", "submission", "child", "readied"] {
+        let these: Vec<_> = delays.iter().filter(|(what, _)| *what == of).map(|(_, delay)| *delay).collect();
+        // One round in five may have met somebody else's work.
+        let (usual, most, worst) = (median(&these), percentile(&these, 75), percentile(&these, 100));
+        println!("{of}: {} times, median {usual:?}, p75 {most:?}, worst {worst:?}", these.len());
+        assert!(usual < 10 * MS && most < 25 * MS, "{of}: median {usual:?}, p75 {most:?}, worst {worst:?}");
+    }
+}

@@ -1,0 +1,112 @@
+//! What is measured, and how it is judged on a machine that others use too: by quantiles.
+
+use std::collections::HashSet;
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
+
+/// The process belongs to the caller until it drops this. What waits here costs nothing meanwhile.
+pub fn alone() -> MutexGuard<'static, ()> {
+    static PROCESS: Mutex<()> = Mutex::new(());
+    // A test that has failed leaves nothing here.
+    PROCESS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[inline(never)]
+pub fn thread_id() -> i32 {
+    // SAFETY: gettid has no preconditions.
+    unsafe { libc::gettid() }
+}
+
+/// How often a thread of the process has gone to sleep.
+pub fn sleeps() -> i64 {
+    let mut usage = std::mem::MaybeUninit::<libc::rusage>::uninit();
+    // SAFETY: it fills the struct, of plain numbers.
+    unsafe {
+        assert_eq!(libc::getrusage(libc::RUSAGE_SELF, usage.as_mut_ptr()), 0);
+        usage.assume_init().ru_nvcsw
+    }
+}
+
+/// The value below which so many of a hundred lie.
+pub fn percentile<T: Copy + Ord>(values: &[T], percent: usize) -> T {
+    let mut sorted = values.to_vec();
+    sorted.sort_unstable();
+    sorted[(sorted.len() * percent / 100).min(sorted.len() - 1)]
+}
+
+pub fn median<T: Copy + Ord>(values: &[T]) -> T {
+    percentile(values, 50)
+}
+
+/// Keeps the thread, as code that computes does.
+pub fn spin_for(time: Duration) {
+    let start = Instant::now();
+    while start.elapsed() < time {
+        std::hint::spin_loop();
+    }
+}
+
+/// Some who are to run at the same moment, each on a thread of its own.
+pub struct Meeting {
+    size: usize,
+    waiting: AtomicUsize,
+    begun: OnceLock<Instant>,
+    arrived: AtomicUsize,
+    arrivals: Mutex<Vec<(i32, Duration)>>,
+}
+
+impl Meeting {
+    /// What the slowest machine needs to run so many threads.
+    const PATIENCE: Duration = Duration::from_secs(5);
+
+    pub fn of(size: usize) -> Arc<Self> {
+        let arrivals = Mutex::new(Vec::with_capacity(size));
+        let [waiting, arrived] = [(); 2].map(|()| AtomicUsize::new(0));
+        Arc::new(Meeting { size, waiting, begun: OnceLock::new(), arrived, arrivals })
+    }
+
+    /// Says that the caller is about to wait for the beginning.
+    pub fn announce(&self) {
+        self.waiting.fetch_add(1, SeqCst);
+    }
+
+    /// Whether all but the one who begins have said so.
+    pub fn is_awaited(&self) -> bool {
+        self.waiting.load(SeqCst) == self.size - 1
+    }
+
+    pub fn begin(&self) {
+        self.begin_at(Instant::now());
+    }
+
+    /// Nobody comes before.
+    pub fn begin_at(&self, time: Instant) {
+        self.begun.set(time).expect("a meeting begins once");
+    }
+
+    pub fn has_begun(&self) -> bool {
+        self.begun.get().is_some()
+    }
+
+    /// Comes, and keeps the thread until all are there.
+    pub fn attend(&self) {
+        let begun = self.begun.get().expect("it has begun");
+        let arrival = (thread_id(), begun.elapsed());
+        self.arrivals.lock().unwrap().push(arrival);
+        self.arrived.fetch_add(1, SeqCst);
+        while self.arrived.load(SeqCst) < self.size && begun.elapsed() < Self::PATIENCE {
+            std::hint::spin_loop();
+        }
+    }
+
+    /// How long each but the first took to come. Fails when they had to share threads.
+    #[track_caller]
+    pub fn waits(&self) -> Vec<Duration> {
+        let mut arrivals = self.arrivals.lock().unwrap().clone();
+        arrivals.sort_by_key(|(_, after)| *after);
+        let threads = HashSet::<i32>::from_iter(arrivals.iter().map(|(thread, _)| *thread));
+        assert_eq!(threads.len(), self.size, "threads that ran at the same time: {arrivals:?}");
+        arrivals.iter().skip(1).map(|(_, after)| *after).collect()
+    }
+}

@@ -1,0 +1,160 @@
+//! Sleeps: as exact as the kernel's own, in order, and never early.
+
+use crate::common::{runtime, watched};
+use crate::measure::{alone, median, percentile, spin_for};
+use gmp::go;
+use gmp::time::{sleep, sleep_until};
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::{Duration, Instant};
+
+const MS: Duration = Duration::from_millis(1);
+
+/// By how much a hundred sleeps are too long. Fails when one is too short.
+fn oversleeps(dur: Duration, sleep: impl Fn(Duration)) -> Vec<Duration> {
+    let once = |_| {
+        let start = Instant::now();
+        sleep(dur);
+        start.elapsed().checked_sub(dur).expect("a sleep ended early")
+    };
+    (0..100).map(once).collect()
+}
+
+/// The kernel's own sleep of a thread.
+fn clock_nanosleep(dur: Duration) {
+    let time = libc::timespec { tv_sec: 0, tv_nsec: dur.as_nanos() as libc::c_long };
+    // SAFETY: one valid time, and nothing to be told of what is left.
+    let refused =
+        unsafe { libc::clock_nanosleep(libc::CLOCK_MONOTONIC, 0, &raw const time, std::ptr::null_mut()) };
+    assert_eq!(refused, 0);
+}
+
+/// The sleeps of a thread with no slack of its own.
+fn oversleeps_of_a_thread(dur: Duration) -> Vec<Duration> {
+    let exact = move || {
+        // SAFETY: it sets a number of this thread.
+        assert_eq!(unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1) }, 0);
+        oversleeps(dur, clock_nanosleep)
+    };
+    thread::spawn(exact).join().unwrap()
+}
+
+/// Fails by an early end, or by times rounded up to the kernel's ticks, or to a slack.
+#[test]
+fn a_sleep_is_as_exact_as_a_threads() {
+    let _alone = alone();
+    for procs in [1, 2, 4] {
+        watched(procs, || {
+            let rt = runtime(procs);
+            for dur in [50, 200, 1000].map(Duration::from_micros) {
+                let before = oversleeps_of_a_thread(dur);
+                let ours = rt.run(|| oversleeps(dur, sleep));
+                let after = oversleeps_of_a_thread(dur);
+                let kernel = median(&before).max(median(&after));
+                println!(
+                    "procs = {procs}, {dur:?}: late by {:?}, p99 {:?}; a thread {kernel:?}",
+                    median(&ours),
+                    percentile(&ours, 99)
+                );
+                // Aimed at: 15 µs more than the kernel's.
+                let bound = kernel + Duration::from_micros(100);
+                assert!(median(&ours) <= bound, "{dur:?}: late by {:?}, a thread {kernel:?}", median(&ours));
+            }
+        });
+    }
+}
+
+/// Fails by lateness: the M in the poller waits for the long sleep, and nobody tells it of the short one.
+#[test]
+fn a_short_sleep_is_short_while_an_m_waits_for_a_long_one() {
+    /// In it the M that has nothing to do comes to wait in the poller.
+    const SETTLES: Duration = Duration::from_millis(15);
+    let _alone = alone();
+    for procs in [2, 4] {
+        for busy in [false, true] {
+            let late = watched(procs, || {
+                let rt = runtime(procs);
+                drop(rt.go(|| sleep(Duration::from_secs(3600))));
+                let round = |_| {
+                    rt.run(|| {
+                        spin_for(SETTLES);
+                        let over = Arc::new(AtomicBool::new(!busy));
+                        let stop = Arc::clone(&over);
+                        // It takes the P when the sleeper leaves it.
+                        let keeps = go(move || {
+                            while !stop.load(SeqCst) {
+                                std::hint::spin_loop();
+                            }
+                        });
+                        let start = Instant::now();
+                        sleep(MS);
+                        let slept = start.elapsed();
+                        over.store(true, SeqCst);
+                        keeps.join().unwrap();
+                        slept.checked_sub(MS).expect("a sleep ended early")
+                    })
+                };
+                (0..25).map(round).collect::<Vec<_>>()
+            });
+            println!(
+                "procs = {procs}, busy = {busy}: late by {:?}, worst {:?}",
+                median(&late),
+                late.iter().max()
+            );
+            assert!(median(&late) < 4 * MS, "busy = {busy}: late by {:?}", median(&late));
+        }
+    }
+}
+
+const SLEEPERS: u64 = 1000;
+
+/// The due times of many sleepers in the order in which they woke; `None` when not all had begun to sleep before the
+/// first was due, `lead` after the beginning.
+fn sleeps_in_order_of_waking(lead: Duration) -> Option<Vec<Instant>> {
+    let woken = Arc::new(Mutex::new(Vec::new()));
+    let in_time = runtime(1).run(|| {
+        let start = Instant::now() + lead;
+        let sleepers: Vec<_> = (0..SLEEPERS)
+            .map(|number| {
+                let woken = Arc::clone(&woken);
+                // Anything within 80 ms.
+                let scattered = number.wrapping_mul(0x9E37_79B9_7F4A_7C15) % 80_000_000;
+                let due = start + Duration::from_nanos(scattered);
+                go(move || {
+                    let begun = Instant::now();
+                    sleep_until(due);
+                    assert!(Instant::now() >= due, "a sleep ended early");
+                    woken.lock().unwrap().push(due);
+                    begun < start
+                })
+            })
+            .collect();
+        let in_time: Vec<_> = sleepers.into_iter().map(|sleeper| sleeper.join().unwrap()).collect();
+        in_time.into_iter().all(|in_time| in_time)
+    });
+    let woken = std::mem::take(&mut *woken.lock().unwrap());
+    assert_eq!(woken.len(), SLEEPERS as usize);
+    in_time.then_some(woken)
+}
+
+/// Fails by a hang, by an early end, or by disorder: the heap gives a later one out first. One P, so that there is an
+/// order; those who are due at the same look may change places.
+#[test]
+fn sleepers_with_random_times_all_wake_in_their_order() {
+    const TOLERANCE: Duration = Duration::from_micros(200);
+    let _alone = alone();
+    watched(1, || {
+        let mut leads = (0..).map(|attempt| 30 * MS * 2_u32.pow(attempt));
+        let woken = leads.find_map(sleeps_in_order_of_waking).expect("it is tried again and again");
+        // Whom somebody passed who is due that much later.
+        let mut latest = woken[0];
+        let passed = woken.iter().filter(|due| {
+            latest = latest.max(**due);
+            latest - **due > TOLERANCE
+        });
+        let passed = passed.count();
+        println!("{passed} of {SLEEPERS} woke after somebody who was due {TOLERANCE:?} later");
+        assert!(passed <= SLEEPERS as usize / 20, "{passed} woke after somebody who was due later");
+    });
+}

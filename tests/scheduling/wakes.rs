@@ -1,0 +1,86 @@
+//! What a scheduling decision costs in threads that are woken.
+//!
+//! A thread that is woken has slept, and to sleep is to give the core up by itself: the kernel counts that.
+
+use crate::common::{runtime, until, watched};
+use crate::measure::{alone, median, sleeps};
+use gmp::sync::Event;
+use gmp::{go, yield_now};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::thread;
+
+/// Fails by a count: yields find an idle P and wake an M, which finds nothing. One that yields leaves a core to the M
+/// that it wakes; two leave none on a small machine, but their goroutines may be taken from each other.
+#[test]
+fn a_yield_alone_wakes_nobody() {
+    const YIELDS: usize = 1_000_000;
+    let _alone = alone();
+    for (procs, yielding) in [(1, 1), (2, 1), (4, 1), (1, 2), (2, 2), (4, 2)] {
+        let slept = watched(procs, || {
+            runtime(procs).run(|| {
+                let begun = Arc::new(AtomicUsize::new(0));
+                let goroutines: Vec<_> = (0..yielding)
+                    .map(|_| {
+                        let begun = Arc::clone(&begun);
+                        go(move || {
+                            begun.fetch_add(1, SeqCst);
+                            until(|| begun.load(SeqCst) > yielding);
+                            (0..YIELDS).for_each(|_| yield_now());
+                        })
+                    })
+                    .collect();
+                until(|| begun.load(SeqCst) == yielding);
+                let before = sleeps();
+                begun.fetch_add(1, SeqCst);
+                goroutines.into_iter().for_each(|one| one.join().unwrap());
+                sleeps() - before
+            })
+        });
+        println!("procs = {procs}: {slept} sleeps in {yielding} * {YIELDS} yields");
+        assert!(slept <= YIELDS as i64 / 2000, "procs = {procs}, {yielding} yielding: {slept} sleeps");
+    }
+}
+
+/// Fails by a count: each ready wakes a thread of its own, although those that are awake will get to it; or several
+/// threads.
+#[test]
+fn a_burst_of_readies_wakes_few_threads() {
+    const BURST: usize = 1000;
+    let _alone = alone();
+    let cores = thread::available_parallelism().unwrap().get();
+    for procs in [1, 2, 4] {
+        let slept = watched(procs, || {
+            runtime(procs).run(|| {
+                let round = |_| {
+                    let [parking, left] = [(); 2].map(|()| Arc::new(AtomicUsize::new(BURST)));
+                    let over = Arc::new(Event::new());
+                    let waiting = (0..BURST).map(|_| {
+                        let (parking, left) = (Arc::clone(&parking), Arc::clone(&left));
+                        let (over, call) = (Arc::clone(&over), Arc::new(Event::new()));
+                        let called = Arc::clone(&call);
+                        drop(go(move || {
+                            parking.fetch_sub(1, SeqCst);
+                            called.wait();
+                            if left.fetch_sub(1, SeqCst) == 1 {
+                                over.notify_one();
+                            }
+                        }));
+                        call
+                    });
+                    let calls: Vec<_> = waiting.collect();
+                    until(|| parking.load(SeqCst) == 0);
+                    let before = sleeps();
+                    calls.iter().for_each(|call| call.notify_one());
+                    over.wait();
+                    sleeps() - before
+                };
+                (0..15).map(round).collect::<Vec<_>>()
+            })
+        });
+        println!("procs = {procs}: {slept:?} sleeps in a burst of {BURST}");
+        // Where the woken one takes the waker's core, each ready meets a runtime that is asleep again.
+        let most = if procs <= cores { BURST / 5 } else { BURST + BURST / 5 };
+        assert!(median(&slept) <= most as i64, "procs = {procs}: {slept:?}");
+    }
+}

@@ -1,0 +1,17 @@
+#![cfg(not(gmp_loom))]
+//! Races, many times over: whoever waits is woken, and what was started runs or is dropped, once.
+//!
+//! `GMP_STRESS=20 cargo test --release --test stress` runs twenty times as many rounds; the default is 1, which is
+//! about a million for each of the races between Ps, and a tenth of it in a debug build.
+
+#[path = "../common/child.rs"]
+mod child;
+#[path = "../common/watch.rs"]
+mod common;
+mod idle;
+mod runtimes;
+mod sockets;
+mod spawns;
+mod support;
+mod timers;
+mod wakes;
