@@ -1,6 +1,6 @@
 //! Clients made of std's sockets and threads.
 
-use crate::server::LIMIT;
+use crate::example::LIMIT;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::os::fd::AsRawFd;

@@ -1,14 +1,17 @@
 //! The echo server as the world sees it: another process, with clients that are not ours.
 //!
-//! Every test ends within `LIMIT` for each of its steps. What is checked of a connection is checked by content that
+//! Every test ends within `example::LIMIT` for each of its steps. What is checked of a connection is checked by content that
 //! depends on the connection and the message.
 #![cfg(not(gmp_loom))]
 
 mod clients;
+#[path = "../common/example.rs"]
+mod example;
 mod server;
 
 use clients::{content, converse, exchange, expect, expect_end, fill, reset, send_with_end};
-use server::{Server, Totals, eventually, example, output};
+use example::{example, output, refusal};
+use server::{Server, Totals, eventually};
 use std::io::Write;
 use std::net::{Shutdown, TcpListener};
 use std::process::Command;
@@ -242,14 +245,6 @@ fn a_full_table_of_descriptors_delays_new_connections_only() {
         exchange(&server.connect(), 40, 0, 64);
         server.stop();
     }
-}
-
-/// Runs an example that is to fail: its one line on stderr.
-#[track_caller]
-fn refusal(name: &str, args: &[&str], expected: i32) -> String {
-    let (status, stdout, stderr) = output(example(name).args(args));
-    assert_eq!((status, stderr.lines().count()), (Some(expected), 1), "{args:?}: {stdout}{stderr}");
-    stderr
 }
 
 /// Fails by another status, by silence, or by a panic's many lines.

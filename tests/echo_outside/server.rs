@@ -1,89 +1,27 @@
 //! The server example as a child process, and what can be seen of it from outside.
 
 use crate::clients::connect;
+use crate::example::{Guard, LIMIT, example};
 use std::ffi::OsStr;
 use std::fs;
-use std::io::{BufRead, BufReader, ErrorKind, Read};
+use std::io::{BufRead, BufReader, Read};
 use std::net::{SocketAddr, TcpStream};
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::Stdio;
 use std::sync::Once;
 use std::sync::mpsc::{self, Receiver};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// What any one thing may take on the slowest machine. A test that hangs fails after it.
-pub const LIMIT: Duration = Duration::from_secs(30);
 /// Descriptors that the largest test needs, in this process and in the server.
 const DESCRIPTORS: u64 = 2048;
-
-/// An example of this package, built into the directory above the one of this test.
-pub fn example(name: &str) -> Command {
-    let test = std::env::current_exe().expect("a test knows its path");
-    let path: PathBuf =
-        test.parent().and_then(|deps| deps.parent()).expect("in deps/").join("examples").join(name);
-    assert!(
-        path.exists(),
-        "{} is not there: `cargo test` builds it, `cargo test --test echo_outside` alone does not; \
-         `cargo build --example {name}` does",
-        path.display()
-    );
-    Command::new(path)
-}
-
-/// Runs `command` to its end: its status, stdout and stderr.
-pub fn output(command: &mut Command) -> (Option<i32>, String, String) {
-    let name = command.get_program().to_owned();
-    let mut child = Guard(match command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn() {
-        Ok(child) => child,
-        Err(refused) if refused.kind() == ErrorKind::NotFound => panic!("{name:?} is needed for this test"),
-        Err(refused) => panic!("cannot start {name:?}: {refused}"),
-    });
-    let [out, err] = [whole(child.0.stdout.take()), whole(child.0.stderr.take())];
-    let status = child.wait();
-    let text = |of: Receiver<String>| of.recv_timeout(LIMIT).expect("a pipe ends with its process");
-    (status.code(), text(out), text(err))
-}
-
-fn whole(pipe: Option<impl Read + Send + 'static>) -> Receiver<String> {
-    let (text, texts) = mpsc::channel();
-    let mut pipe = pipe.expect("piped");
-    thread::spawn(move || {
-        let mut all = String::new();
-        let _nobody_waits = pipe.read_to_string(&mut all).map(|_| text.send(all));
-    });
-    texts
-}
 
 fn lines(pipe: Option<impl Read + Send + 'static>) -> Receiver<String> {
     let (line, lines) = mpsc::channel();
     let pipe = BufReader::new(pipe.expect("piped"));
     thread::spawn(move || pipe.lines().map_while(Result::ok).try_for_each(|text| line.send(text)));
     lines
-}
-
-/// A child process that does not outlive its test.
-struct Guard(Child);
-
-impl Guard {
-    fn wait(&mut self) -> ExitStatus {
-        let start = Instant::now();
-        loop {
-            match self.0.try_wait().expect("it is our child") {
-                Some(status) => return status,
-                None if start.elapsed() > LIMIT => panic!("process {} does not end", self.0.id()),
-                None => thread::sleep(Duration::from_millis(2)),
-            }
-        }
-    }
-}
-
-impl Drop for Guard {
-    fn drop(&mut self) {
-        let _it_has_ended_already = self.0.kill();
-        let _reaped = self.0.wait();
-    }
 }
 
 /// What the server says at its end.
