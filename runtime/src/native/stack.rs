@@ -11,7 +11,8 @@
 //! the next 64 slots · T4 map a slab.
 //!
 //! A stack's *size* is that of its slot: a power of two from 16 KiB to 64 MiB, to which a request is rounded
-//! up. One page of it is the guard, so a goroutine of 64 KiB has 60 KiB to use. Only pages that it touches take
+//! up. One page of it is the guard, and stacks begin up to 1,920 bytes below
+//! their tops (`start`), so a goroutine of 64 KiB has 58 to 60 KiB to use. Only pages that it touches take
 //! memory, and a slab is `MAP_NORESERVE`: it takes address space.
 //!
 //! Guards: `MADV_GUARD_INSTALL` (Linux 6.13) marks page-table entries: no mapping is split, so their number is

@@ -8,7 +8,7 @@
 //!
 //! ```text
 //!            never ran                suspended
-//!   top - 8  | 0                  |   | 0                       |   top: end of the slot, page-aligned
+//!   top - 8  | 0                  |   | 0                       |   top: here `StackMem::start`
 //!   top - 16 | 0                  |   | 0                       |   where a caller's address would lie
 //!   top - 24 | rbp: 0             |   | return into trampoline  |
 //!   top - 32 | rbx: the entry     |   | frame of the entry      |
@@ -147,7 +147,7 @@ impl Coro {
         answer
     }
 
-    /// Bytes of the stack in use while it is suspended.
+    /// Bytes of the stack in use while it is suspended, with those above its start.
     pub(crate) fn depth(&self) -> Option<usize> {
         (self.stack.top().addr()).checked_sub(self.sp.0.addr())
     }
