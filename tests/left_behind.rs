@@ -4,12 +4,13 @@
 mod common;
 
 use common::{PROCS, everywhere, runtime, until, watched};
+use gmp::go;
 use gmp::net::{TcpListener, TcpStream};
 use gmp::time::sleep;
 use std::io::{Read, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Fails by a hang: the goroutine that was left in `accept` keeps the turn, and nobody accepts any more.
 #[test]
@@ -170,4 +171,24 @@ fn a_panic_is_survived_when_nobody_reads_standard_error() {
         .unwrap();
     drop(child.stderr.take());
     assert!(child.wait().unwrap().success());
+}
+
+/// Fails by a stack overflow when each joiner that is told tells the next, by time when the end is quadratic.
+#[test]
+fn a_long_chain_of_joiners_is_told_without_recursion() {
+    watched(2, || {
+        let rt = runtime(2);
+        rt.run(|| {
+            let mut last = go(|| gmp::sync::Event::new().wait());
+            for _ in 0..20_000 {
+                let before = last;
+                last = go(move || assert!(before.join().is_err()));
+            }
+            (0..50).for_each(|_| gmp::yield_now());
+        });
+        let start = Instant::now();
+        let report = rt.shutdown(Duration::from_secs(20));
+        assert!(report.goroutines_left() > 0 && report.threads_left() == 0, "{report:?}");
+        assert!(start.elapsed() < Duration::from_secs(5), "the end took {:?}", start.elapsed());
+    });
 }
