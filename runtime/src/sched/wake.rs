@@ -113,6 +113,7 @@ impl<H: Host> Sched<H> {
     #[inline]
     fn wakep_beside_own(&self) {
         if self.ps.len() == 1 {
+            // Partner: the fence of `begin_stop`. The exchange is `push_next`'s.
             unless(Mutant::SubmitNoFence, fence_after_exchange);
             self.tell_if_stopping();
         } else {
@@ -127,7 +128,8 @@ impl<H: Host> Sched<H> {
         if mutated(Mutant::SubmitNoWake) {
             return;
         }
-        // S2. SeqCst: a store to a queue, then loads from here; partners: I2 in `go_idle` and in `handoffp`.
+        // S2. SeqCst: a store to a queue, then loads from here and of `stopping`; partners: I2 in `go_idle` and in
+        // `handoffp`, and the fence of `begin_stop`.
         unless(Mutant::SubmitNoFence, || fence(Ordering::SeqCst));
         if self.census.lacks_a_spinner() {
             self.wake_one();
