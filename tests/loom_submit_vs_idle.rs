@@ -378,6 +378,7 @@ fn mutants() {
         (Mutant::IdleOnlySpinnersLook, UNSPUN),
         (Mutant::RecheckDoesNotSpin, UNSPUN),
         (Mutant::StopNoFence, "a_goroutine_made_while_the_runtime_ends_is_not_forgotten"),
+        (Mutant::SubmitNoFence, "a_goroutine_made_while_the_runtime_ends_is_not_forgotten"),
         (Mutant::MaskReadEarly, "work_of_a_p_that_was_idle_is_seen"),
     ]);
 }
