@@ -7,13 +7,14 @@
 //! The kernel compares the word with 0 and goes to sleep in one step, so a W1 before N2 makes N2 return at once,
 //! and a W1 after it is followed by the W2 that ends it. `clear` is the sleeper's own, between two uses.
 //!
-//! Waking is one-shot: a second `wake` before the next `clear` is a broken invariant and panics.
+//! Waking is one-shot: a second `wake` before the next `clear` is a broken invariant and panics. A plain thread's note is
+//! an alarm clock instead: any number of `alarm`s, each seen by one `doze` at least, which takes what has come until then.
 //! The protocol is here; only "sleep while the word is 0" and "wake" are the host's.
 //!
 //! Checked by `tests/loom_note.rs`.
 
 use crate::host::Host;
-use crate::prim::{Acquire, AtomicU32, Mutant, Relaxed, Release, mutated, order};
+use crate::prim::{AcqRel, Acquire, AtomicU32, Mutant, Relaxed, Release, mutated, order};
 use gmp_timers::Nanos;
 
 const CLEAR: u32 = 0;
@@ -45,12 +46,12 @@ impl<H: Host> Note<H> {
     }
 
     /// Blocks the thread until `wake` was called or `until` has come; false when nobody woke it.
-    pub(crate) fn sleep_until(&self, host: &H, until: Nanos) -> bool {
+    pub(crate) fn sleep_until(&self, until: Nanos) -> bool {
         loop {
             if self.word.load(Acquire) != CLEAR {
                 return true;
             }
-            let now = host.now();
+            let now = H::now();
             if now >= until {
                 return false;
             }
@@ -69,5 +70,26 @@ impl<H: Host> Note<H> {
         if !mutated(Mutant::NoteWakeBeforeStore) {
             H::wake(&self.bed, &self.word);
         }
+    }
+
+    /// Ends a `doze`, now or when it begins. May be called again before that, and by many.
+    pub(crate) fn alarm(&self) {
+        // AcqRel: a chain of alarms hands on to the sleeper what each of them wrote before.
+        if self.word.swap(WOKEN, order(Mutant::AlarmRelaxed, AcqRel)) == CLEAR {
+            H::wake(&self.bed, &self.word);
+        }
+    }
+
+    /// Blocks the thread until an `alarm`, and takes it; at most until `until`, and then false.
+    pub(crate) fn doze(&self, until: Option<Nanos>) -> bool {
+        // Acquire: what was written before the alarm.
+        while self.word.swap(CLEAR, order(Mutant::DozeRelaxed, Acquire)) == CLEAR {
+            let left = until.map(|until| until.saturating_since(H::now()));
+            if left.is_some_and(|left| left.is_zero()) {
+                return false;
+            }
+            H::sleep(&self.bed, &self.word, CLEAR, left);
+        }
+        true
     }
 }

@@ -20,12 +20,22 @@
 //! Because status and claim share the word, the one who claims knows whether the owner sleeps, and a late ready
 //! can't wake a later wait: it would need the old number.
 //!
+//! A *nudge* has the owner look again and claims nothing: a deadline was moved, a context is done. The owner wakes with
+//! its wait open and in all its queues; it sleeps on (`park_again`, which refuses when a ready or another nudge came
+//! meanwhile), or claims the wait itself, by the same CAS as everybody.
+//!
+//! ```text
+//!   Waiting ── nudge ──▶ Runnable ── run ──▶ Running: looks ── park_again ──▶ Waiting
+//!                                                      └───── claim: mine? leave : somebody readies it
+//! ```
+//!
 //! The **scan bit** holds a Waiting or Runnable G where it is (Go's `_Gscan`): a dump reads its stack meanwhile.
 //! Whoever would queue or run a held G sets `OWED` instead; the holder, clearing the bit, then queues it.
 //!
 //! Invariants:
 //! 1. Only the owner (or the M that runs it) writes the status of a Running word. Others write it with a CAS
-//!    that names the wait's number, and fail on a word without an open wait.
+//!    that names the wait's number, and fail on a word without an open wait. So the owner may store while nobody knows
+//!    the number, and once the wait is claimed and readied; in between it exchanges.
 //! 2. Runnable → Running is won by one M, which alone touches the G's stack until it stores a new status.
 //! 3. A wait number is never used twice, not even by the next goroutine in the same G.
 //! 4. `CLAIMED` is set at most once a wait, and exactly one `ready` follows it; none after `seize`, by which a runtime
@@ -41,7 +51,14 @@ const OWED: u64 = 1 << 4;
 const OPEN: u64 = 1 << 5;
 const CLAIMED: u64 = 1 << 6;
 const READY: u64 = 1 << 7;
-const NUMBER: u32 = 8;
+const LOOK: u64 = 1 << 8;
+const REFUSED: u64 = 1 << 9;
+const KNOWN: u64 = 1 << 10;
+const SAVED: u64 = 1 << 11;
+const NUMBER: u32 = 12;
+
+/// What a wait leaves in the word.
+const OF_A_WAIT: u64 = OPEN | CLAIMED | READY | LOOK | REFUSED | KNOWN | SAVED;
 
 /// What a G is doing. Go's names without the underscore.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
@@ -108,9 +125,17 @@ impl Word {
 impl std::fmt::Debug for Word {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{:?} wait {}", self.status(), self.number().0)?;
-        for (bit, name) in
-            [(SCAN, "scan"), (OWED, "owed"), (OPEN, "open"), (CLAIMED, "claimed"), (READY, "ready")]
-        {
+        for (bit, name) in [
+            (SCAN, "scan"),
+            (OWED, "owed"),
+            (OPEN, "open"),
+            (CLAIMED, "claimed"),
+            (READY, "ready"),
+            (LOOK, "look"),
+            (REFUSED, "refused"),
+            (KNOWN, "known"),
+            (SAVED, "saved"),
+        ] {
             if self.has(bit) {
                 write!(f, " {name}")?;
             }
@@ -149,14 +174,28 @@ pub(crate) enum CallOff {
     Gone,
 }
 
-/// How a wait ended, as its owner finds it.
+/// Whether an owner that wanted to sleep on does.
+#[derive(Debug, Eq, PartialEq)]
+#[must_use]
+pub(crate) enum Again {
+    /// It is Waiting.
+    Asleep,
+    /// Something came meanwhile: the M resumes it at once.
+    Awake,
+}
+
+/// Why an owner runs again.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 #[must_use]
-pub(crate) enum Woke {
-    /// Claimed and readied by another.
+pub(crate) enum Why {
+    /// Claimed and readied by another: the wait is over.
     Readied,
-    /// Nobody knew of it: the commit hook refused.
+    /// The commit hook refused. The wait is open.
     Refused,
+    /// It was nudged. The wait is open.
+    Look,
+    /// Nothing has happened (a thread that was woken for nothing). The wait is open.
+    Nothing,
 }
 
 /// AcqRel, less what a mutant takes away.
@@ -226,7 +265,13 @@ impl StatusWord {
         let word = self.load(Relaxed);
         assert!(word.status() == Status::Running, "requeue: the G is not running ({word:?})");
         // Release: publishes the saved context to the next `run`, and to a dump.
-        self.0.store(word.with_status(Status::Runnable).0, order(Mutant::RequeueRelaxed, Release));
+        let release = order(Mutant::RequeueRelaxed, Release);
+        if word.has(OPEN) && !word.has(READY) {
+            // It came back without a P in the middle of a wait, and others know the number.
+            self.update(release, |word| (Some(word.with_status(Status::Runnable)), ()));
+        } else {
+            self.0.store(word.with_status(Status::Runnable).0, release);
+        }
     }
 
     /// Running → Idle, by the M, after the last save.
@@ -234,7 +279,7 @@ impl StatusWord {
         let word = self.load(Relaxed);
         assert!(word.status() == Status::Running, "finish: the G is not running ({word:?})");
         // Relaxed: the G goes through `life` (`g.rs`) to whoever has it next.
-        self.0.store(word.with_status(Status::Idle).clear(OPEN | CLAIMED | READY).0, Relaxed);
+        self.0.store(word.with_status(Status::Idle).clear(OF_A_WAIT).0, Relaxed);
     }
 
     /// Runnable → Idle: the goroutine never ran and never will.
@@ -242,7 +287,7 @@ impl StatusWord {
         let word = self.load(Relaxed);
         assert!(word.status() == Status::Runnable, "discard: the G is not runnable ({word:?})");
         // Relaxed: as in `finish`.
-        self.0.store(word.with_status(Status::Idle).clear(OPEN | CLAIMED | READY).0, Relaxed);
+        self.0.store(word.with_status(Status::Idle).clear(OF_A_WAIT).0, Relaxed);
     }
 
     /// Opens the owner's next wait.
@@ -266,7 +311,7 @@ impl StatusWord {
     pub(crate) fn park(&self, number: WaitNumber) {
         // Release: publishes the saved context to a dump. For the claimer, the commit publishes it with the record.
         let release = order(Mutant::ParkStatusRelaxed, Release);
-        self.0.store(number.0 << NUMBER | OPEN | Status::Waiting as u64, release);
+        self.0.store(number.0 << NUMBER | OPEN | SAVED | Status::Waiting as u64, release);
     }
 
     /// Waiting → Running, by the M whose commit hook refused, if nobody was faster.
@@ -274,15 +319,134 @@ impl StatusWord {
         // Acquire: a holder has read the stack. Release: a holder that is owed has the G run, and the hook, which
         // lay on its stack, was read before.
         self.update(both(Mutant::CallOffWithoutAcquire, Mutant::CallOffWithoutRelease), |word| {
-            // Claimed before anybody knew the wait: its runtime ends, and has seized it.
-            if word.status() != Status::Waiting || word.number() != number || word.has(CLAIMED) {
-                (None, CallOff::Gone)
-            } else if word.has(SCAN) && !mutated(Mutant::CallOffIgnoresScan) {
-                (Some(word.set(OWED)), CallOff::Gone)
+            // Claimed before anybody knew the wait: by its timer, which readies it, or because its runtime ends.
+            if !word.open(number) {
+                return (None, CallOff::Gone);
+            }
+            let refused = word.set(REFUSED);
+            if word.has(SCAN) && !mutated(Mutant::CallOffIgnoresScan) {
+                (Some(refused.set(OWED)), CallOff::Gone)
             } else {
-                (Some(word.with_status(Status::Running)), CallOff::Resume)
+                (Some(refused.with_status(Status::Running)), CallOff::Resume)
             }
         })
+    }
+
+    /// Running → Waiting, by the M, after the save, in a wait that others know; not when something has come meanwhile.
+    pub(crate) fn park_again(&self, number: WaitNumber) -> Again {
+        // Release: as in `park`, and to the M that runs the owner next. What came meanwhile, `why` acquires.
+        self.update(order(Mutant::ParkAgainRelaxed, Release), |word| {
+            debug_assert!(word.number() == number && word.has(OPEN), "park_again: not its wait ({word:?})");
+            // Not `REFUSED`: an owner that waits for whoever has claimed a refused wait sleeps like any other.
+            let anything = word.0 & (READY | LOOK) != 0;
+            if anything && !mutated(Mutant::ParkAgainBlind) {
+                (None, Again::Awake)
+            } else {
+                (Some(word.with_status(Status::Waiting)), Again::Asleep)
+            }
+        })
+    }
+
+    /// Whether the owner is parked, and nobody has claimed, nudged or refused its wait.
+    pub(crate) fn is_asleep(&self) -> bool {
+        // Acquire: pairs with `park`: why it waits.
+        let word = self.load(Acquire);
+        word.status() == Status::Waiting
+            && word.has(OPEN)
+            && word.0 & (OWED | CLAIMED | READY | LOOK | REFUSED) == 0
+    }
+
+    /// Has the owner of a published wait look again.
+    pub(crate) fn nudge(&self, number: WaitNumber) -> Then {
+        // Release: what the owner is to see. Acquire: as in `ready`.
+        self.update(both(Mutant::NudgeWithoutAcquire, Mutant::NudgeRelaxed), |word| {
+            if word.open(number) { Self::nudged(word) } else { (None, Then::Leave) }
+        })
+    }
+
+    /// The commit hook is over: from here on whoever knows the owner may nudge it. Does what a nudge that came too early
+    /// has left to do, or the caller, who saw at K1 that there was one.
+    pub(crate) fn make_known(&self, number: WaitNumber, nudged: bool) -> Then {
+        // Release: the hook has written where the owner's timer stands, and whoever nudges the owner has it run. Acquire: as
+        // in `ready`.
+        self.update(AcqRel, |word| {
+            if !word.open(number) {
+                return (None, Then::Leave);
+            }
+            let known = word.set(KNOWN);
+            if nudged || word.has(LOOK) { Self::nudged(known) } else { (Some(known), Then::Leave) }
+        })
+    }
+
+    /// Has the owner look again, in whichever wait it is. One that has not saved itself yet is not told, and looks at
+    /// what the caller has written when it has: both fence in between (`interrupt.rs`).
+    pub(crate) fn nudge_any(&self) -> Then {
+        // Acquire: as in `ready`. No Release: the caller's fence comes before.
+        self.update(Acquire, |word| {
+            // Refused: it is about to close the wait, and may do that with a store.
+            if !word.has(OPEN | SAVED) || word.has(CLAIMED) || word.has(REFUSED) {
+                (None, Then::Leave)
+            } else if word.has(KNOWN) {
+                Self::nudged(word)
+            } else if mutated(Mutant::EarlyNudgeLost)
+                || mutated(Mutant::EarlyNudgeToSleepersOnly) && word.status() != Status::Waiting
+            {
+                (None, Then::Leave)
+            } else {
+                // Its hook may still write to its stack. `make_known` comes after that. It may be awake all the same: a
+                // nudge by number does not wait for the hook.
+                (Some(word.set(LOOK)), Then::Leave)
+            }
+        })
+    }
+
+    fn nudged(word: Word) -> (Option<Word>, Then) {
+        let looks = word.set(LOOK);
+        match word.status() {
+            Status::Waiting if !word.has(SCAN) => (Some(looks.with_status(Status::Runnable)), Then::Queue),
+            Status::Waiting if mutated(Mutant::NudgeIgnoresScan) => (Some(looks), Then::Leave),
+            Status::Waiting => (Some(looks.set(OWED)), Then::Leave),
+            // Awake: it finds the mark before it sleeps on.
+            _ => (Some(looks), Then::Leave),
+        }
+    }
+
+    /// Why the owner runs again; takes a nudge.
+    #[inline]
+    pub(crate) fn why(&self, number: WaitNumber) -> Why {
+        // Acquire: what `ready` published. Most often that came with a queue, or the note; not to an owner that was awake.
+        let word = self.load(order(Mutant::WhyRelaxed, Acquire));
+        debug_assert!(word.number() == number, "why: not the owner's wait ({word:?})");
+        if word.has(READY) { Why::Readied } else { self.look(word) }
+    }
+
+    #[cold]
+    fn look(&self, mut word: Word) -> Why {
+        loop {
+            if word.has(READY) {
+                return Why::Readied;
+            }
+            if word.has(REFUSED) {
+                return Why::Refused;
+            }
+            if !word.has(LOOK) {
+                return Why::Nothing;
+            }
+            // Acquire: what the one who nudged has written; or, having failed, what was published by then.
+            let acquire = order(Mutant::LookRelaxed, Acquire);
+            match self.0.compare_exchange(word.0, word.clear(LOOK).0, acquire, acquire) {
+                Ok(_) => return Why::Look,
+                Err(now) => word = Word(now),
+            }
+        }
+    }
+
+    /// Ends a wait that nobody has claimed and nobody will: it was not published, or its owner has claimed it.
+    pub(crate) fn close_wait(&self, number: WaitNumber) {
+        let word = self.load(Relaxed);
+        debug_assert!(word.number() == number && !word.has(READY), "close_wait: not its wait ({word:?})");
+        // Relaxed: nobody else writes the word of a running owner now (invariant 1).
+        self.0.store(word.clear(OF_A_WAIT).0, Relaxed);
     }
 
     /// (number, open) → (number, claimed): true for the one who may now wake the owner, and has to.
@@ -298,6 +462,12 @@ impl StatusWord {
         )
     }
 
+    /// Whether a claim would win now.
+    pub(crate) fn is_open(&self, number: WaitNumber) -> bool {
+        // Relaxed: a guess, which a claim proves.
+        self.load(Relaxed).open(number)
+    }
+
     /// The end of the runtime: a parked owner's wait is claimed, whatever its number, and never readied. True:
     /// the goroutine is parked, and none will run it again.
     pub(crate) fn seize(&self) -> bool {
@@ -308,12 +478,23 @@ impl StatusWord {
         })
     }
 
+    /// The same for an owner that was taken out of a queue for good, where a nudge, or the loss of its P, had brought it in
+    /// the middle of a wait.
+    pub(crate) fn seize_queued(&self) {
+        // Relaxed: the queue has published the rest.
+        self.update(Relaxed, |word| match word.status() {
+            Status::Runnable if word.has(OPEN) && !word.has(CLAIMED) => (Some(word.set(CLAIMED)), ()),
+            _ => (None, ()),
+        });
+    }
+
     /// Says to the owner of a claimed wait that it may go on.
     #[inline]
     pub(crate) fn ready(&self) -> Then {
         // Release: to the holder that is owed, and from it to the owner: what the claimer handed over. Where nobody
-        // holds the G, the queue into which the caller puts it publishes that, or the note of a thread.
-        self.update(order(Mutant::ReadyRelaxed, Release), |word| {
+        // holds the G, the queue into which the caller puts it publishes that, or the note of a thread. Acquire: an owner that
+        // was nudged has been in a queue since the caller learned of it; who took it out there is through with its links.
+        self.update(both(Mutant::ReadyWithoutAcquire, Mutant::ReadyRelaxed), |word| {
             assert!(
                 word.has(CLAIMED) && !word.has(READY),
                 "ready: the wait was not claimed, or readied twice ({word:?})"
@@ -328,20 +509,6 @@ impl StatusWord {
                 _ => (Some(word.set(READY)), Then::Leave),
             }
         })
-    }
-
-    /// Ends a wait, for the owner that runs again.
-    pub(crate) fn end_wait(&self, number: WaitNumber) -> Woke {
-        // Relaxed: the owner runs, so what `ready` published came with the queue, or the note.
-        let word = self.load(Relaxed);
-        debug_assert!(word.number() == number, "end_wait: not the owner's wait ({word:?})");
-        if word.has(READY) {
-            return Woke::Readied;
-        }
-        assert!(!word.has(CLAIMED), "end_wait: the wait is claimed, and the owner runs ({word:?})");
-        // Nobody knows the number, so nobody else writes the word of a running owner (invariant 1).
-        self.0.store(word.clear(OPEN).0, Relaxed);
-        Woke::Refused
     }
 
     /// Sets the scan bit on a Waiting or Runnable word, and tells which. The caller holds it until `unhold`.
@@ -371,106 +538,4 @@ impl StatusWord {
 }
 
 #[cfg(all(test, not(gmp_loom)))]
-mod tests {
-    use super::*;
-
-    fn running() -> StatusWord {
-        let word = StatusWord::new(Status::Idle);
-        word.spawn();
-        assert_eq!(word.run(), Run::Go);
-        word
-    }
-
-    fn waiting() -> (StatusWord, WaitNumber) {
-        let word = running();
-        let number = word.begin_wait();
-        word.park(number);
-        (word, number)
-    }
-
-    /// Fails if two claims of one wait both win, or a claim under an old number does.
-    #[test]
-    fn a_wait_is_claimed_once_and_only_under_its_own_number() {
-        let (word, first) = waiting();
-        assert!(word.claim(first));
-        assert!(!word.claim(first));
-        assert_eq!(word.ready(), Then::Queue);
-        assert_eq!(word.run(), Run::Go);
-        assert_eq!(word.end_wait(first), Woke::Readied);
-        let second = word.begin_wait();
-        word.park(second);
-        assert!(!word.claim(first));
-        assert!(word.claim(second));
-    }
-
-    #[test]
-    fn a_commit_that_refuses_resumes_the_owner() {
-        let (word, number) = waiting();
-        assert_eq!(word.call_off(number), CallOff::Resume);
-        assert_eq!(word.end_wait(number), Woke::Refused);
-        assert!(!word.claim(number), "the wait is over");
-        assert_ne!(word.begin_wait(), number);
-    }
-
-    /// Fails if a G that is held when its commit is refused is lost.
-    #[test]
-    fn a_refused_commit_that_meets_a_hold_leaves_the_owner_to_the_holder() {
-        let (word, number) = waiting();
-        assert_eq!(word.hold(), Some(Status::Waiting));
-        assert_eq!(word.call_off(number), CallOff::Gone);
-        assert_eq!(word.unhold(), Then::Queue);
-        assert_eq!(word.run(), Run::Go);
-        assert_eq!(word.end_wait(number), Woke::Refused);
-    }
-
-    /// Fails if a held G is queued twice or never.
-    #[test]
-    fn whoever_ends_a_hold_queues_what_was_readied_meanwhile() {
-        let (word, number) = waiting();
-        assert_eq!(word.hold(), Some(Status::Waiting));
-        assert_eq!(word.hold(), None, "one holder at a time");
-        assert!(word.claim(number));
-        assert_eq!(word.ready(), Then::Leave);
-        assert_eq!(word.load(Acquire).status(), Status::Waiting);
-        assert_eq!(word.unhold(), Then::Queue);
-        assert_eq!(word.run(), Run::Go);
-        assert_eq!(word.end_wait(number), Woke::Readied);
-    }
-
-    #[test]
-    fn a_held_runnable_g_is_left_by_the_m_that_takes_it() {
-        let word = StatusWord::new(Status::Idle);
-        word.spawn();
-        assert_eq!(word.hold(), Some(Status::Runnable));
-        assert_eq!(word.run(), Run::Held);
-        assert_eq!(word.unhold(), Then::Queue);
-        assert_eq!(word.run(), Run::Go);
-        assert_eq!(word.hold(), None, "a running G is not held");
-    }
-
-    #[test]
-    fn a_hold_that_nothing_met_leaves_no_trace() {
-        let (word, number) = waiting();
-        assert_eq!(word.hold(), Some(Status::Waiting));
-        assert_eq!(word.unhold(), Then::Leave);
-        assert!(word.claim(number));
-        assert_eq!(word.ready(), Then::Queue);
-    }
-
-    /// Fails if the next goroutine in a recycled G can be claimed through a record of the last one.
-    #[test]
-    fn a_recycled_word_does_not_answer_to_old_numbers() {
-        let (word, old) = waiting();
-        assert!(word.claim(old));
-        assert_eq!(word.ready(), Then::Queue);
-        assert_eq!(word.run(), Run::Go);
-        word.finish();
-        word.spawn();
-        assert_eq!(word.run(), Run::Go);
-        assert!(!word.claim(old));
-        let fresh = word.begin_wait();
-        word.park(fresh);
-        assert!(!word.claim(old));
-        assert!(word.claim(fresh));
-    }
-}
+mod tests;

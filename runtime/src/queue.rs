@@ -1,0 +1,202 @@
+//! A queue of waiters, first come first served, whose records lie on their owners' stacks.
+//!
+//! The list is doubly linked, so that a record leaves from anywhere in constant time. It lies under the lock of what is
+//! waited for; a record's links, and whether it stands in the list, are touched under that lock alone. A record stays
+//! valid while it stands in a queue: its owner takes it out, or finds under the lock that somebody has, before its frame
+//! goes. The stack of a goroutine that is left behind with a record in a queue is never freed.
+
+use crate::prim::UnsafeCell;
+use std::ptr::NonNull;
+
+struct Links<T> {
+    prev: Option<NonNull<Node<T>>>,
+    next: Option<NonNull<Node<T>>>,
+    queued: bool,
+}
+
+/// A record, with its links.
+pub(crate) struct Node<T> {
+    links: UnsafeCell<Links<T>>,
+    pub(crate) value: T,
+}
+
+impl<T> Node<T> {
+    pub(crate) fn new(value: T) -> Self {
+        Node { links: UnsafeCell::new(Links { prev: None, next: None, queued: false }), value }
+    }
+
+    /// # Safety
+    /// The caller holds the lock of the queue, or the node stands in none and is the caller's.
+    unsafe fn links<R>(this: NonNull<Self>, f: impl FnOnce(&mut Links<T>) -> R) -> R {
+        // SAFETY: a node that stands in a queue is valid; the lock makes the access exclusive.
+        unsafe { this.as_ref() }.links.with_mut(|links| f(unsafe { &mut *links }))
+    }
+}
+
+/// The queue. Whoever has it mutably holds its lock.
+pub(crate) struct Queue<T> {
+    head: Option<NonNull<Node<T>>>,
+    tail: Option<NonNull<Node<T>>>,
+}
+
+// SAFETY: the records are reached under the queue's lock only; what they hold goes from thread to thread with it.
+unsafe impl<T: Send> Send for Queue<T> {}
+
+impl<T> Queue<T> {
+    pub(crate) const fn new() -> Self {
+        Queue { head: None, tail: None }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.head.is_none()
+    }
+
+    /// The one who has waited longest. Valid while the queue's lock is held.
+    pub(crate) fn front(&self) -> Option<NonNull<Node<T>>> {
+        self.head
+    }
+
+    /// # Safety
+    /// The node stands in no queue, and stays where it is until it was taken out of this one.
+    pub(crate) unsafe fn push_back(&mut self, node: NonNull<Node<T>>) {
+        let last = self.tail.replace(node);
+        // SAFETY: the caller holds the lock, and hands the node over.
+        unsafe {
+            Node::links(node, |links| {
+                debug_assert!(!links.queued, "push_back: the node stands in a queue");
+                *links = Links { prev: last, next: None, queued: true };
+            });
+            match last {
+                Some(last) => Node::links(last, |links| links.next = Some(node)),
+                None => self.head = Some(node),
+            }
+        }
+    }
+
+    /// # Safety
+    /// As `push_back`.
+    pub(crate) unsafe fn push_front(&mut self, node: NonNull<Node<T>>) {
+        // SAFETY: by this function's contract; the head stands in this queue.
+        unsafe { self.insert_before(node, self.head) };
+    }
+
+    /// Before `next`, which stands in this queue; at the end without one.
+    ///
+    /// # Safety
+    /// As `push_back`.
+    pub(crate) unsafe fn insert_before(&mut self, node: NonNull<Node<T>>, next: Option<NonNull<Node<T>>>) {
+        let Some(next) = next else {
+            // SAFETY: by this function's contract.
+            return unsafe { self.push_back(node) };
+        };
+        // SAFETY: as in `push_back`; `next` and its neighbour stand in this queue.
+        unsafe {
+            let prev = Node::links(next, |links| links.prev.replace(node));
+            Node::links(node, |links| {
+                debug_assert!(!links.queued, "insert_before: the node stands in a queue");
+                *links = Links { prev, next: Some(next), queued: true };
+            });
+            match prev {
+                Some(prev) => Node::links(prev, |links| links.next = Some(node)),
+                None => self.head = Some(node),
+            }
+        }
+    }
+
+    /// Takes the node out. False: somebody has done so before.
+    ///
+    /// # Safety
+    /// The node is valid, and stands in this queue or in none.
+    pub(crate) unsafe fn remove(&mut self, node: NonNull<Node<T>>) -> bool {
+        // SAFETY: the caller holds the lock; the neighbours stand in this queue, and so are valid.
+        unsafe {
+            let (prev, next, queued) = Node::links(node, |links| {
+                (links.prev.take(), links.next.take(), std::mem::take(&mut links.queued))
+            });
+            if !queued {
+                return false;
+            }
+            match prev {
+                Some(prev) => Node::links(prev, |links| links.next = next),
+                None => self.head = next,
+            }
+            match next {
+                Some(next) => Node::links(next, |links| links.prev = prev),
+                None => self.tail = prev,
+            }
+        }
+        true
+    }
+
+    /// Whether the node stands in this queue. The caller's own node, or one that stands in the queue.
+    pub(crate) fn contains(&self, node: NonNull<Node<T>>) -> bool {
+        // SAFETY: the caller holds the lock, and keeps the node.
+        unsafe { Node::links(node, |links| links.queued) }
+    }
+
+    /// Takes out the one who has waited longest. Valid as long as its owner does not know: until it was claimed and readied,
+    /// or, where the claim failed, while the queue's lock is held.
+    pub(crate) fn pop_front(&mut self) -> Option<NonNull<Node<T>>> {
+        let first = self.head?;
+        // SAFETY: the head stands in this queue.
+        unsafe { self.remove(first) };
+        Some(first)
+    }
+
+    /// The one behind `node`, which stands in this queue.
+    pub(crate) fn next(&self, node: NonNull<Node<T>>) -> Option<NonNull<Node<T>>> {
+        // SAFETY: it stands in this queue, whose lock is held.
+        unsafe { Node::links(node, |links| links.next) }
+    }
+
+    /// Those that stand in the queue, in order. Valid while its lock is held.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = NonNull<Node<T>>> {
+        let mut at = self.head;
+        std::iter::from_fn(move || {
+            let node = at?;
+            at = self.next(node);
+            Some(node)
+        })
+    }
+}
+
+#[cfg(all(test, not(gmp_loom)))]
+mod tests {
+    use super::*;
+
+    fn values(queue: &Queue<u32>) -> Vec<u32> {
+        // SAFETY: the nodes of these tests outlive their queue.
+        queue.iter().map(|node| unsafe { node.as_ref() }.value).collect()
+    }
+
+    /// Fails if a link is lost where a node leaves at the front, at the end, in the middle, or as the last one.
+    #[test]
+    fn nodes_leave_from_anywhere_and_the_others_keep_their_order() {
+        let nodes: Vec<_> = (0..4).map(Node::new).collect();
+        let at = |index: usize| NonNull::from(&nodes[index]);
+        let mut queue = Queue::new();
+        // SAFETY: the nodes outlive the queue and do not move.
+        unsafe {
+            for index in 0..4 {
+                queue.push_back(at(index));
+            }
+            assert!(queue.remove(at(1)));
+            assert!(!queue.remove(at(1)), "it is out already");
+            assert_eq!(values(&queue), [0, 2, 3]);
+            assert!(queue.remove(at(3)));
+            assert!(queue.remove(at(0)));
+            assert_eq!(values(&queue), [2]);
+            queue.insert_before(at(3), Some(at(2)));
+            queue.insert_before(at(0), Some(at(2)));
+            assert_eq!(values(&queue), [3, 0, 2]);
+            assert_eq!(queue.pop_front(), Some(at(3)));
+            assert!(queue.remove(at(0)));
+            assert_eq!(queue.pop_front(), Some(at(2)));
+            assert_eq!(queue.pop_front(), None);
+            assert!(queue.is_empty());
+            queue.insert_before(at(0), None);
+            queue.push_back(at(1));
+            assert_eq!(values(&queue), [0, 1]);
+        }
+    }
+}
