@@ -1,0 +1,96 @@
+//! Where messages wait that nobody has asked for yet: a ring of fixed size, or one that grows and shrinks.
+
+use std::collections::VecDeque;
+
+/// Below this nothing is given back.
+const KEEP: usize = 64;
+
+/// First in, first out. Under the channel's lock.
+pub(crate) struct Buffer<T> {
+    ring: VecDeque<T>,
+    grows: bool,
+}
+
+impl<T> Buffer<T> {
+    /// Room for `capacity` messages, made at once.
+    #[track_caller]
+    pub(crate) fn fixed(capacity: usize) -> Self {
+        let mut ring = VecDeque::new();
+        if ring.try_reserve_exact(capacity).is_err() {
+            panic!("bounded: no memory for a buffer of {capacity} messages of {} bytes", size_of::<T>());
+        }
+        Buffer { ring, grows: false }
+    }
+
+    /// Room as needed.
+    pub(crate) fn growing() -> Self {
+        Buffer { ring: VecDeque::new(), grows: true }
+    }
+
+    #[inline]
+    pub(crate) fn push(&mut self, message: T) {
+        self.ring.push_back(message);
+    }
+
+    /// Moves the first one into `slot`, if there is one.
+    ///
+    /// # Safety
+    /// The slot is good for it.
+    #[inline]
+    pub(crate) unsafe fn pop(&mut self, slot: *mut T) {
+        if let Some(message) = self.ring.pop_front() {
+            // SAFETY: by this function's contract.
+            unsafe { slot.write(message) };
+        }
+        // Halved when an eighth is in use: what a burst has taken is given back, at a constant cost for each message.
+        if self.grows && self.ring.capacity() > KEEP && self.ring.len() < self.ring.capacity() / 8 {
+            self.shrink();
+        }
+    }
+
+    #[cold]
+    fn shrink(&mut self) {
+        self.ring.shrink_to((self.ring.capacity() / 2).max(KEEP));
+    }
+}
+
+#[cfg(all(test, not(gmp_loom)))]
+mod tests {
+    use super::*;
+
+    fn pop<T>(buffer: &mut Buffer<T>) -> Option<T> {
+        let mut slot = std::mem::MaybeUninit::uninit();
+        let there = !buffer.ring.is_empty();
+        // SAFETY: the slot is good for a `T`, and holds one if there was one.
+        unsafe {
+            buffer.pop(slot.as_mut_ptr());
+            there.then(|| slot.assume_init())
+        }
+    }
+
+    /// Fails if a burst keeps its memory, or the order is lost when it is given back.
+    #[test]
+    fn a_burst_gives_its_memory_back() {
+        let mut buffer = Buffer::growing();
+        (0..100_000).for_each(|number| buffer.push(number));
+        assert!(buffer.ring.capacity() >= 100_000);
+        assert!((0..100_000).all(|number| pop(&mut buffer) == Some(number)));
+        assert_eq!(pop(&mut buffer), None);
+        assert!(buffer.ring.capacity() <= 2 * KEEP, "{} are kept", buffer.ring.capacity());
+    }
+
+    #[test]
+    fn a_fixed_buffer_has_its_memory_from_the_start() {
+        let mut buffer = Buffer::fixed(1000);
+        let before = buffer.ring.capacity();
+        (0..1000).for_each(|number| buffer.push(number));
+        while pop(&mut buffer).is_some() {}
+        assert_eq!(buffer.ring.capacity(), before);
+    }
+
+    #[test]
+    #[should_panic(expected = "bounded: no memory for a buffer of 9223372036854775807 messages of 8 bytes")]
+    fn a_buffer_that_cannot_be_is_refused_with_a_text() {
+        drop(Buffer::<u64>::fixed(isize::MAX as usize));
+    }
+}

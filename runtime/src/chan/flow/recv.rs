@@ -1,0 +1,196 @@
+//! Receiving: a look, and a wait whose record keeps its place while its owner looks again.
+
+use crate::chan::flow::{Chan, Ended, Patience, Taken, earlier, has_passed, keep_promise};
+use crate::chan::state::{Deal, Record, RecordPtr, Seat, State, Woken};
+use crate::host::Active;
+use crate::prim::{Mutant, MutexGuard, mutated};
+use crate::sched::park::{Commit, WaitReason};
+use crate::waiter::{How, Wait, Woke};
+use gmp_timers::Nanos;
+use std::ptr::NonNull;
+
+impl<T> Chan<T> {
+    /// Receives into `slot`. Waits at most until `limit`.
+    ///
+    /// # Safety
+    /// `slot` is good for a `T`.
+    pub(crate) unsafe fn recv(&self, slot: *mut T, limit: Option<Nanos>) -> Ended {
+        let mut woken = Woken::new();
+        let mut state = self.lock();
+        // SAFETY: by this function's contract.
+        match unsafe { self.take(&mut state, slot, &mut woken) } {
+            Taken::Done => {
+                drop(state);
+                woken.ready();
+                Ended::Done
+            }
+            Taken::Closed => Ended::Closed,
+            // SAFETY: as above.
+            taken => unsafe { self.recv_waiting(state, taken, slot, limit) },
+        }
+    }
+
+    /// # Safety
+    /// As `recv`.
+    unsafe fn recv_waiting<'a>(
+        &'a self,
+        mut state: MutexGuard<'a, State>,
+        mut taken: Taken,
+        slot: *mut T,
+        limit: Option<Nanos>,
+    ) -> Ended {
+        let (mut early, mut woken) = (None::<Wait<Active>>, Woken::new());
+        let mut record = None;
+        // Whether `record` stands in the queue and keeps its place.
+        let mut queued = false;
+        loop {
+            let node = record.as_ref().map(NonNull::from);
+            let kept = node.filter(|_| queued);
+            match taken {
+                Taken::Done | Taken::Closed => {
+                    Self::leave(&mut state, kept);
+                    drop(state);
+                    woken.ready();
+                    let _never_published = early.map(Wait::withdraw);
+                    return if taken == Taken::Done { Ended::Done } else { Ended::Closed };
+                }
+                Taken::Promise(sender) => {
+                    drop(state);
+                    let _never_published = early.take().map(Wait::withdraw);
+                    // SAFETY: `take` claimed it; the slot is the caller's.
+                    let came = unsafe { keep_promise(sender, slot.cast(), Patience::Parks, kept) };
+                    if came {
+                        Self::leave(&mut self.lock(), kept);
+                        return Ended::Done;
+                    }
+                }
+                Taken::Nothing => {
+                    let Some(mut wait) = early.take().or_else(Wait::try_begin) else {
+                        drop(state);
+                        early = Some(Wait::begin());
+                        state = self.lock();
+                        // SAFETY: by this function's contract.
+                        taken = unsafe { self.take_again(&mut state, kept, slot, &mut woken) };
+                        continue;
+                    };
+                    if has_passed(limit) {
+                        Self::leave(&mut state, kept);
+                        drop(state);
+                        wait.withdraw();
+                        return Ended::TimedOut;
+                    }
+                    let it = record.get_or_insert_with(|| Record::new(wait.waiter(), slot.cast()));
+                    let node = NonNull::from(&*it);
+                    it.value.renew(wait.waiter());
+                    if mutated(Mutant::ChanRecvQueuesLate) {
+                        drop(state);
+                        state = self.lock();
+                    }
+                    if !queued {
+                        // SAFETY: it is taken out before this function returns.
+                        unsafe {
+                            state.give_place(node);
+                            state.receivers.push_back(node);
+                        }
+                    }
+                    state.tell_send_watchers(&mut woken);
+                    let mut how = How::new(WaitReason::ChanReceive).until(earlier(limit, state.due()));
+                    how.looks = state.tick.is_some();
+                    let told = std::mem::replace(&mut woken, Woken::new());
+                    let mut woke = wait.park(how, move || {
+                        drop(state);
+                        told.ready();
+                        Commit::Park
+                    });
+                    while woke == Woke::Look {
+                        // The channel tells another time now.
+                        how = how.until(earlier(limit, self.lock().due()));
+                        woke = wait.park_again(how);
+                    }
+                    // SAFETY: the wait is over.
+                    match unsafe { node.as_ref() }.value.deal() {
+                        Deal::Done => return Ended::Done,
+                        Deal::Closed => return Ended::Closed,
+                        Deal::Withdrawn => queued = true,
+                        _ => {
+                            // SAFETY: it stands there, or in none.
+                            unsafe { self.lock().receivers.remove(node) };
+                            queued = false;
+                            if let Woke::Interrupted(why) = woke {
+                                why.throw::<Active>();
+                            }
+                        }
+                    }
+                }
+            }
+            let kept = record.as_ref().map(NonNull::from).filter(|_| queued);
+            state = self.lock();
+            // SAFETY: by this function's contract.
+            taken = unsafe { self.take_again(&mut state, kept, slot, &mut woken) };
+        }
+    }
+
+    /// Takes a record that keeps its place out of the queue, if it stands there.
+    fn leave(state: &mut State, kept: Option<RecordPtr>) {
+        if let Some(node) = kept {
+            // SAFETY: it is the caller's, and stands there or in none.
+            unsafe { state.receivers.remove(node) };
+        }
+    }
+
+    /// As `take`, for one whose record may have been served meanwhile.
+    ///
+    /// # Safety
+    /// As `take`; the record is the caller's.
+    unsafe fn take_again(
+        &self,
+        state: &mut State,
+        kept: Option<RecordPtr>,
+        slot: *mut T,
+        woken: &mut Woken,
+    ) -> Taken {
+        let Some(node) = kept else {
+            // SAFETY: by this function's contract.
+            return unsafe { self.take(state, slot, woken) };
+        };
+        // SAFETY: as above, in the lock.
+        let it = unsafe { &node.as_ref().value };
+        if it.seat() == Seat::Served && !mutated(Mutant::ReturnedIgnoresItsSlot) {
+            return Taken::Done;
+        }
+        // Nobody serves it while it takes, nor while it waits for what a sender has promised.
+        it.set_seat(Seat::Held);
+        // SAFETY: as above.
+        let taken = unsafe { self.take(state, slot, woken) };
+        if taken == Taken::Nothing {
+            it.set_seat(Seat::Returned);
+        }
+        taken
+    }
+
+    /// As `recv`, without waiting; except for a message that was promised.
+    ///
+    /// # Safety
+    /// As `recv`.
+    pub(crate) unsafe fn try_recv(&self, slot: *mut T) -> Ended {
+        loop {
+            let mut woken = Woken::new();
+            let mut state = self.lock();
+            // SAFETY: by this function's contract.
+            let taken = unsafe { self.take(&mut state, slot, &mut woken) };
+            drop(state);
+            woken.ready();
+            match taken {
+                Taken::Done => return Ended::Done,
+                Taken::Closed => return Ended::Closed,
+                Taken::Nothing => return Ended::TimedOut,
+                // SAFETY: `take` claimed it; the slot is the caller's.
+                Taken::Promise(sender) => unsafe {
+                    if keep_promise(sender, slot.cast(), Patience::Thread, None) {
+                        return Ended::Done;
+                    }
+                },
+            }
+        }
+    }
+}

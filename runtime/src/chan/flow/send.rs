@@ -1,0 +1,142 @@
+//! Sending: a look, and a wait.
+
+use crate::chan::flow::{Chan, Ended, has_passed};
+use crate::chan::state::{Deal, Message, Offer, Record, State, Woken};
+use crate::host::Active;
+use crate::prim::{Mutant, MutexGuard, mutated};
+use crate::sched::park::{Commit, WaitReason};
+use crate::waiter::{How, Wait, Woke};
+use gmp_timers::Nanos;
+use std::ptr::NonNull;
+
+impl<T> Chan<T> {
+    /// Sends the message in `slot`, which is moved out if this is Done, and only then.
+    ///
+    /// # Safety
+    /// A `T` lies in `slot`.
+    pub(crate) unsafe fn send(&self, slot: *mut T, limit: Option<Nanos>) -> Ended {
+        let mut state = self.lock();
+        // SAFETY: by this function's contract.
+        match unsafe { self.put(&mut state, slot) } {
+            Some((ended, woken)) => {
+                drop(state);
+                woken.ready();
+                ended
+            }
+            // SAFETY: as above.
+            None => unsafe { self.send_waiting(state, slot, limit) },
+        }
+    }
+
+    /// As `send`, without waiting.
+    ///
+    /// # Safety
+    /// As `send`.
+    pub(crate) unsafe fn try_send(&self, slot: *mut T) -> Ended {
+        let mut state = self.lock();
+        // SAFETY: by this function's contract.
+        let put = unsafe { self.put(&mut state, slot) };
+        drop(state);
+        let Some((ended, woken)) = put else { return Ended::TimedOut };
+        woken.ready();
+        ended
+    }
+
+    /// # Safety
+    /// As `send`.
+    #[inline]
+    unsafe fn put(&self, state: &mut State, slot: *mut T) -> Option<(Ended, Woken)> {
+        let mut woken = Woken::new();
+        match state.offer(Message::Here) {
+            // SAFETY: claimed just now; the message by this function's contract.
+            Offer::Receiver(receiver) => unsafe { self.hand(receiver, slot, &mut woken) },
+            Offer::Room => {
+                // SAFETY: as above.
+                unsafe { self.push(state, slot) };
+                state.tell_receive_watchers(&mut woken);
+            }
+            Offer::Closed => return Some((Ended::Closed, woken)),
+            Offer::Full => return None,
+        }
+        Some((Ended::Done, woken))
+    }
+
+    /// # Safety
+    /// As `send`.
+    unsafe fn send_waiting<'a>(
+        &'a self,
+        mut state: MutexGuard<'a, State>,
+        slot: *mut T,
+        limit: Option<Nanos>,
+    ) -> Ended {
+        let mut early = None::<Wait<Active>>;
+        loop {
+            let Some(mut wait) = early.take().or_else(Wait::try_begin) else {
+                drop(state);
+                early = Some(Wait::begin());
+                state = self.lock();
+                // SAFETY: by this function's contract.
+                if let Some((ended, woken)) = unsafe { self.put(&mut state, slot) } {
+                    drop(state);
+                    woken.ready();
+                    let _never_published = early.map(Wait::withdraw);
+                    return ended;
+                }
+                continue;
+            };
+            if has_passed(limit) {
+                drop(state);
+                wait.withdraw();
+                return Ended::TimedOut;
+            }
+            let record = Record::new(wait.waiter(), slot.cast());
+            let node = NonNull::from(&record);
+            if mutated(Mutant::ChanSendQueuesLate) {
+                drop(state);
+                state = self.lock();
+            }
+            // SAFETY: it is taken out before this frame goes.
+            unsafe {
+                state.give_place(node);
+                state.senders.push_back(node);
+            }
+            let mut woken = Woken::new();
+            state.tell_receive_watchers(&mut woken);
+            let woke = wait.park(How::new(WaitReason::ChanSend).until(limit), move || {
+                drop(state);
+                woken.ready();
+                Commit::Park
+            });
+            match record.value.deal() {
+                Deal::Done => return Ended::Done,
+                Deal::Closed => return Ended::Closed,
+                _ => {}
+            }
+            state = self.lock();
+            // SAFETY: it stands there, or in none.
+            unsafe { state.senders.remove(node) };
+            if let Woke::Interrupted(why) = woke {
+                drop(state);
+                // The message was not moved, and goes with the unwinding.
+                let _message = Abandoned(slot);
+                why.throw::<Active>();
+            }
+            // SAFETY: by this function's contract.
+            if let Some((ended, woken)) = unsafe { self.put(&mut state, slot) } {
+                drop(state);
+                woken.ready();
+                return ended;
+            }
+        }
+    }
+}
+
+/// A message that its sender will not send.
+pub(crate) struct Abandoned<T>(pub(crate) *mut T);
+
+impl<T> Drop for Abandoned<T> {
+    fn drop(&mut self) {
+        // SAFETY: it lies in the sender's slot, and nobody has moved it.
+        unsafe { self.0.drop_in_place() };
+    }
+}

@@ -1,0 +1,84 @@
+//! Messages as iterators.
+
+use crate::chan::Receiver;
+use std::fmt;
+
+/// Receives until the channel is closed and drained; made by [`Receiver::iter`]. Each `next` blocks the goroutine.
+pub struct Iter<'a, T> {
+    receiver: &'a Receiver<T>,
+}
+
+/// Receives what is there; made by [`Receiver::try_iter`]. Ends as soon as no message is there.
+pub struct TryIter<'a, T> {
+    receiver: &'a Receiver<T>,
+}
+
+/// As [`Iter`], and keeps the receiver; made by `into_iter`.
+pub struct IntoIter<T> {
+    receiver: Receiver<T>,
+}
+
+impl<T> Receiver<T> {
+    /// Receives until the channel is closed and drained. Each `next` blocks the goroutine, as [`recv`](Self::recv).
+    pub fn iter(&self) -> Iter<'_, T> {
+        Iter { receiver: self }
+    }
+
+    /// Receives what is there, without blocking.
+    pub fn try_iter(&self) -> TryIter<'_, T> {
+        TryIter { receiver: self }
+    }
+}
+
+impl<T> Iterator for Iter<'_, T> {
+    type Item = T;
+    fn next(&mut self) -> Option<T> {
+        self.receiver.recv().ok()
+    }
+}
+
+impl<T> Iterator for TryIter<'_, T> {
+    type Item = T;
+    fn next(&mut self) -> Option<T> {
+        self.receiver.try_recv().ok()
+    }
+}
+
+impl<T> Iterator for IntoIter<T> {
+    type Item = T;
+    fn next(&mut self) -> Option<T> {
+        self.receiver.recv().ok()
+    }
+}
+
+impl<T> std::iter::FusedIterator for Iter<'_, T> {}
+impl<T> std::iter::FusedIterator for IntoIter<T> {}
+
+impl<'a, T> IntoIterator for &'a Receiver<T> {
+    type Item = T;
+    type IntoIter = Iter<'a, T>;
+    fn into_iter(self) -> Iter<'a, T> {
+        self.iter()
+    }
+}
+
+impl<T> IntoIterator for Receiver<T> {
+    type Item = T;
+    type IntoIter = IntoIter<T>;
+    fn into_iter(self) -> IntoIter<T> {
+        IntoIter { receiver: self }
+    }
+}
+
+macro_rules! debug {
+    ($name:ty, $text:literal, $($generics:tt)*) => {
+        impl<$($generics)*> fmt::Debug for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.pad($text)
+            }
+        }
+    };
+}
+debug!(Iter<'_, T>, "Iter { .. }", T);
+debug!(TryIter<'_, T>, "TryIter { .. }", T);
+debug!(IntoIter<T>, "IntoIter { .. }", T);

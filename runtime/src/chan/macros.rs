@@ -1,0 +1,265 @@
+//! `select!` and `select_biased!`: what they expand to, and the functions that they call.
+//!
+//! An expansion binds the channels, in the order in which they stand; runs the select, with the arms in an array of its own
+//! that is gone before any arm's code runs; and goes to the chosen arm, where the message is evaluated or received. The
+//! code of an arm stands in the caller's function as it is, so that `return`, `break` and `?` in it mean what they say.
+
+/// Waits until one of several channel operations is ready, and does it. Go's `select`, in crossbeam-channel's syntax.
+///
+/// ```text
+/// select! {
+///     recv(receiver) -> result => code,           // result: Result<T, RecvError>
+///     send(sender, message) -> result => code,    // result: Result<(), SendError<T>>
+///     default => code,                            // nothing is ready; or `default(timeout)`
+/// }
+/// ```
+/// Blocks the goroutine until an arm is ready, chooses one among those that are, each with the same probability, does its
+/// operation, and goes on with its code, whose value is that of the whole. With `default` it does not block (except as
+/// [`Receiver::try_recv`](crate::chan::Receiver::try_recv) does), with `default(timeout)` for that long at most. An
+/// operation on a closed channel is ready: it fails. `-> result` may be left out.
+///
+/// * All arms are looked at in one snapshot: no channel changes while the others are asked.
+/// * Channels are evaluated once, on entry, in their order; a message only when its arm was chosen. If that panics, nothing
+///   was sent, and a receiver that was chosen goes on waiting in its place.
+/// * While a message is evaluated whoever is to get it waits for it, and for nothing else; a goroutine that is left behind by
+///   its runtime in the middle of that leaves it waiting.
+/// * A channel may stand in several arms, also for both of its directions.
+/// * [`never`](crate::chan::never) and [`never_sender`](crate::chan::never_sender) switch an arm off.
+///
+/// # Panics
+/// Without any arm.
+///
+/// ```
+/// use gmp::{chan, select};
+/// use std::time::Duration;
+///
+/// // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
+/// unsafe {
+///     gmp::run(|| {
+///         let (numbers, from) = chan::bounded(0);
+///         let (stop, stopped) = chan::bounded::<()>(0);
+///         let source = gmp::go(move || {
+///             let mut next = 0;
+///             loop {
+///                 select! {
+///                     send(numbers, next) -> sent => match sent {
+///                         Ok(()) => next += 1,
+///                         Err(_) => return next,
+///                     },
+///                     recv(stopped) -> _ => return next,
+///                 }
+///             }
+///         });
+///         assert_eq!(from.iter().take(3).collect::<Vec<_>>(), [0, 1, 2]);
+///         select! {
+///             recv(chan::never::<u32>()) -> _ => unreachable!(),
+///             default(Duration::from_millis(1)) => drop(stop),
+///         }
+///         assert_eq!(source.join().unwrap(), 3);
+///     })
+/// }
+/// ```
+#[macro_export]
+macro_rules! select {
+    ($($arms:tt)*) => { $crate::__select!(@parse false; [] []; $($arms)*) };
+}
+
+/// As [`select!`](crate::select); of several arms that are ready it chooses the first one.
+///
+/// ```
+/// let (sender, receiver) = gmp::chan::unbounded();
+/// let (urgent, alarms) = gmp::chan::unbounded();
+/// sender.send("work").unwrap();
+/// urgent.send("fire").unwrap();
+/// let first = gmp::select_biased! {
+///     recv(alarms) -> alarm => alarm.unwrap(),
+///     recv(receiver) -> message => message.unwrap(),
+/// };
+/// assert_eq!(first, "fire");
+/// ```
+#[macro_export]
+macro_rules! select_biased {
+    ($($arms:tt)*) => { $crate::__select!(@parse true; [] []; $($arms)*) };
+}
+
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __select {
+    // The head of an arm: (recv (channel) () (pattern)), (send (channel) (message) (pattern)), (default ..).
+    (@parse $biased:tt; $arms:tt $default:tt; recv($chan:expr $(,)?) -> $result:pat => $($rest:tt)+) => {
+        $crate::__select!(@body $biased; $arms $default (recv ($chan) () ($result)); $($rest)+)
+    };
+    (@parse $biased:tt; $arms:tt $default:tt; recv($chan:expr $(,)?) => $($rest:tt)+) => {
+        $crate::__select!(@body $biased; $arms $default (recv ($chan) () (_)); $($rest)+)
+    };
+    (@parse $biased:tt; $arms:tt $default:tt; send($chan:expr, $message:expr $(,)?) -> $result:pat => $($rest:tt)+) => {
+        $crate::__select!(@body $biased; $arms $default (send ($chan) ($message) ($result)); $($rest)+)
+    };
+    (@parse $biased:tt; $arms:tt $default:tt; send($chan:expr, $message:expr $(,)?) => $($rest:tt)+) => {
+        $crate::__select!(@body $biased; $arms $default (send ($chan) ($message) (_)); $($rest)+)
+    };
+    (@parse $biased:tt; $arms:tt []; default($($timeout:expr)? $(,)?) => $($rest:tt)+) => {
+        $crate::__select!(@body $biased; $arms [] (default ($($timeout)?)); $($rest)+)
+    };
+    (@parse $biased:tt; $arms:tt []; default => $($rest:tt)+) => {
+        $crate::__select!(@body $biased; $arms [] (default ()); $($rest)+)
+    };
+    (@parse $biased:tt; $arms:tt [$($default:tt)+]; default $($rest:tt)+) => {
+        ::core::compile_error!("select!: there is more than one `default`")
+    };
+    (@parse $biased:tt; [$($arm:tt)*] $default:tt;) => {
+        $crate::__select!(@bind $biased; [] $default; $($arm)*)
+    };
+    (@parse $biased:tt; $arms:tt $default:tt; $($rest:tt)+) => {
+        ::core::compile_error!(::core::concat!(
+            "select!: expected `recv(channel) -> result => code`, `send(channel, message) -> result => code`, ",
+            "`default => code` or `default(timeout) => code`, found `", ::core::stringify!($($rest)+), "`"
+        ))
+    };
+
+    // Its code: a block, or an expression and a comma, or the last one.
+    (@body $biased:tt; $arms:tt $default:tt $head:tt; $code:block, $($rest:tt)*) => {
+        $crate::__select!(@add $biased; $arms $default $head ($code); $($rest)*)
+    };
+    (@body $biased:tt; $arms:tt $default:tt $head:tt; $code:block $($rest:tt)*) => {
+        $crate::__select!(@add $biased; $arms $default $head ($code); $($rest)*)
+    };
+    (@body $biased:tt; $arms:tt $default:tt $head:tt; $code:expr, $($rest:tt)*) => {
+        $crate::__select!(@add $biased; $arms $default $head ($code); $($rest)*)
+    };
+    (@body $biased:tt; $arms:tt $default:tt $head:tt; $code:expr) => {
+        $crate::__select!(@add $biased; $arms $default $head ($code);)
+    };
+
+    (@body $biased:tt; $arms:tt $default:tt $head:tt; $($rest:tt)*) => {
+        ::core::compile_error!(::core::concat!(
+            "select!: expected `code`, or `-> result => code`, found `", ::core::stringify!($($rest)*), "`"
+        ))
+    };
+
+    (@add $biased:tt; $arms:tt [] (default $timeout:tt) $code:tt; $($rest:tt)*) => {
+        $crate::__select!(@parse $biased; $arms [$timeout $code]; $($rest)*)
+    };
+    (@add $biased:tt; [$($arm:tt)*] $default:tt ($kind:ident $chan:tt $message:tt $result:tt) $code:tt; $($rest:tt)*) => {
+        $crate::__select!(
+            @parse $biased; [$($arm)* ($kind $chan $message $result $code)] $default; $($rest)*
+        )
+    };
+
+    // Each channel is evaluated once, in its place.
+    (@bind $biased:tt; [$($bound:tt)*] $default:tt; (recv ($chan:expr) $message:tt $result:tt $code:tt) $($rest:tt)*) => {
+        match &$chan {
+            chan => {
+                let chan: &$crate::chan::Receiver<_> = chan;
+                $crate::__select!(@bind $biased; [$($bound)* (recv chan $message $result $code)] $default; $($rest)*)
+            }
+        }
+    };
+    (@bind $biased:tt; [$($bound:tt)*] $default:tt; (send ($chan:expr) $message:tt $result:tt $code:tt) $($rest:tt)*) => {
+        match &$chan {
+            chan => {
+                let chan: &$crate::chan::Sender<_> = chan;
+                $crate::__select!(@bind $biased; [$($bound)* (send chan $message $result $code)] $default; $($rest)*)
+            }
+        }
+    };
+    (@bind $biased:tt; [$(($kind:ident $chan:ident $message:tt $result:tt $code:tt))*] [];) => {{
+        let chosen = $crate::chan::internal::select(&mut [$($crate::chan::internal::$kind($chan)),*], $biased);
+        let index = chosen.index();
+        $crate::__select!(@go chosen index (0); $(($kind $chan $message $result $code))*)
+    }};
+    (@bind $biased:tt; [$(($kind:ident $chan:ident $message:tt $result:tt $code:tt))*] [() ($default:expr)];) => {{
+        // Bound first: the array, which borrows the channels, is gone before an arm's code runs.
+        let chosen = $crate::chan::internal::try_select(&mut [$($crate::chan::internal::$kind($chan)),*], $biased);
+        $crate::__select!(@or chosen ($default); $(($kind $chan $message $result $code))*)
+    }};
+    (@bind $biased:tt; [$(($kind:ident $chan:ident $message:tt $result:tt $code:tt))*] [($timeout:expr) ($default:expr)];) => {{
+        let chosen = $crate::chan::internal::select_timeout(
+            &mut [$($crate::chan::internal::$kind($chan)),*], $biased, $timeout
+        );
+        $crate::__select!(@or chosen ($default); $(($kind $chan $message $result $code))*)
+    }};
+
+    (@or $chosen:ident ($default:expr); $($arms:tt)*) => {{
+        // Each way moves it, so that no borrow of a channel is left in the arms.
+        let index = $chosen.index();
+        if index == $crate::chan::internal::NONE {
+            ::core::mem::drop($chosen);
+            $default
+        } else {
+            $crate::__select!(@go $chosen index (0); $($arms)*)
+        }
+    }};
+
+    (@go $chosen:ident $index:ident ($number:expr); (recv $chan:ident () ($result:pat) ($code:expr)) $($rest:tt)*) => {
+        if $index == $number {
+            let $result = $chosen.recv($chan);
+            $code
+        } else {
+            $crate::__select!(@go $chosen $index ($number + 1); $($rest)*)
+        }
+    };
+    (@go $chosen:ident $index:ident ($number:expr); (send $chan:ident ($message:expr) ($result:pat) ($code:expr)) $($rest:tt)*) => {
+        if $index == $number {
+            // Bound first: should it unwind, the operation is called off.
+            let message = $message;
+            let $result = $chosen.send($chan, message);
+            $code
+        } else {
+            $crate::__select!(@go $chosen $index ($number + 1); $($rest)*)
+        }
+    };
+    (@go $chosen:ident $index:ident ($number:expr);) => {{
+        let _ = ($chosen, $index);
+        ::core::unreachable!("select!: an arm that does not exist was chosen")
+    }};
+}
+
+/// What the macros call.
+#[allow(missing_docs, reason = "not for users, who see the macros")]
+pub mod internal {
+    use crate::chan::dynamic::SelectedOperation;
+    pub use crate::chan::select::Arm;
+    use crate::chan::select::{self, Choice, Direction, Limit, Operation};
+    use crate::chan::{Receiver, Sender, limit_of};
+    use std::time::Duration;
+
+    pub fn recv<T>(receiver: &Receiver<T>) -> Arm<'_> {
+        Arm::new(Operation::new(Direction::Receive, receiver.chan()))
+    }
+
+    pub fn send<T>(sender: &Sender<T>) -> Arm<'_> {
+        Arm::new(Operation::new(Direction::Send, sender.chan()))
+    }
+
+    fn choice(biased: bool) -> Choice {
+        if biased { Choice::InOrder } else { Choice::Uniform }
+    }
+
+    #[track_caller]
+    pub fn select<'a>(arms: &mut [Arm<'a>], biased: bool) -> SelectedOperation<'a> {
+        assert!(!arms.is_empty(), "no operations have been added to `select!`");
+        let selected = select::select(arms, Limit::Until(None), choice(biased));
+        SelectedOperation::of(selected.expect("select: without a limit it ends with an operation"))
+    }
+
+    /// The number of no arm: the limit came first.
+    pub const NONE: usize = usize::MAX;
+
+    pub fn try_select<'a>(arms: &mut [Arm<'a>], biased: bool) -> SelectedOperation<'a> {
+        select::select(arms, Limit::Now, choice(biased)).map_or_else(none, SelectedOperation::of)
+    }
+
+    pub fn select_timeout<'a>(
+        arms: &mut [Arm<'a>],
+        biased: bool,
+        timeout: Duration,
+    ) -> SelectedOperation<'a> {
+        let selected = select::select(arms, Limit::Until(limit_of(timeout)), choice(biased));
+        selected.map_or_else(none, SelectedOperation::of)
+    }
+
+    fn none<'a>() -> SelectedOperation<'a> {
+        SelectedOperation { index: NONE, selected: None }
+    }
+}

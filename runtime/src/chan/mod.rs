@@ -1,0 +1,410 @@
+//! Channels: goroutines and threads hand messages to each other, and wait for each other by doing so.
+//!
+//! Names, signatures and error types are crossbeam-channel 0.5's: a program written for that compiles after a change of
+//! its `use` lines. Semantics are Go's where the two differ: a channel is first in, first out, for messages as for those
+//! who wait; a receiver that waits is handed its message directly; [`select!`](crate::select) chooses from one snapshot of
+//! all its channels, each ready arm equally likely; and there is [`close`](Sender::close).
+//!
+//! * [`bounded(0)`](bounded) has no buffer: a send and a receive meet. [`bounded(n)`](bounded) holds `n` messages,
+//!   [`unbounded`] any number. [`after`], [`at`] and [`tick`] tell the time, [`never()`] and [`never_sender`] are disabled
+//!   arms of a select.
+//! * Both halves can be cloned; many may send and many receive. When the last sender is dropped the channel closes: what is
+//!   in the buffer can still be received, then receives fail. When the last receiver is dropped it closes too, and what is in
+//!   the buffer is dropped.
+//! * What blocks here parks the goroutine, and its thread runs others. A plain thread blocks. Both may be mixed.
+//!
+//! No message is lost or dropped twice: an operation that fails gives its message back, one whose goroutine is unwound drops
+//! it. A message that was handed to a goroutine goes with it when its runtime ends before it has run again.
+//!
+//! ```
+//! use gmp::{chan, go};
+//!
+//! // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
+//! let sum = unsafe {
+//!     gmp::run(|| {
+//!         let (numbers, squares) = (chan::bounded(0), chan::bounded(0));
+//!         for _ in 0..4 {
+//!             let (numbers, squares) = (numbers.1.clone(), squares.0.clone());
+//!             go(move || numbers.iter().for_each(|n: u64| squares.send(n * n).unwrap()));
+//!         }
+//!         drop(squares.0);
+//!         go(move || (1..=10).for_each(|n| numbers.0.send(n).unwrap()));
+//!         squares.1.iter().take(10).sum::<u64>()
+//!     })
+//! };
+//! assert_eq!(sum, 385);
+//! ```
+
+mod buffer;
+mod dynamic;
+mod err;
+pub(crate) mod flow;
+mod iter;
+mod macros;
+mod select;
+mod state;
+
+pub use crate::{select, select_biased};
+pub use dynamic::{Select, SelectedOperation};
+pub use err::{
+    ReadyTimeoutError, RecvError, RecvTimeoutError, SelectTimeoutError, SendError, SendTimeoutError,
+    TryReadyError, TryRecvError, TrySelectError, TrySendError,
+};
+pub use iter::{IntoIter, Iter, TryIter};
+#[doc(hidden)]
+pub use macros::internal;
+
+use crate::chan::buffer::Buffer;
+use crate::chan::flow::{Abandoned, Chan, Ended};
+pub(crate) use crate::chan::state::Tick;
+use crate::host::{Active, Host};
+use crate::prim::Arc;
+use crate::sched::park::{Commit, WaitReason};
+use crate::waiter::{How, Wait, Woke};
+use gmp_timers::Nanos;
+use std::fmt;
+use std::mem::MaybeUninit;
+use std::panic::{RefUnwindSafe, UnwindSafe};
+use std::time::{Duration, Instant};
+
+fn pair<T>(capacity: usize, buffer: Buffer<T>) -> (Sender<T>, Receiver<T>) {
+    let chan = Arc::new(Chan::new(capacity, buffer, None, true));
+    (Sender { chan: Some(Arc::clone(&chan)) }, Receiver { chan: Some(chan) })
+}
+
+/// A channel with a buffer for `capacity` messages. With 0 it has none, and each send waits for its receive.
+///
+/// # Panics
+/// When there is no memory for the buffer, which is made at once.
+///
+/// ```
+/// let (sender, receiver) = gmp::chan::bounded(1);
+/// sender.send("hello").unwrap();
+/// assert!(sender.try_send("world").unwrap_err().is_full());
+/// assert_eq!(receiver.recv(), Ok("hello"));
+/// ```
+#[doc(alias = "make")]
+#[track_caller]
+pub fn bounded<T>(capacity: usize) -> (Sender<T>, Receiver<T>) {
+    pair(capacity, Buffer::fixed(capacity))
+}
+
+/// A channel that holds any number of messages. Its sends never block.
+pub fn unbounded<T>() -> (Sender<T>, Receiver<T>) {
+    pair(usize::MAX, Buffer::growing())
+}
+
+/// A channel that nobody ever sends to. As an arm of a select it is disabled.
+#[doc(alias = "nil")]
+pub fn never<T>() -> Receiver<T> {
+    Receiver { chan: None }
+}
+
+/// A channel that nobody ever receives from, and that never closes. As an arm of a select it is disabled.
+#[doc(alias = "nil")]
+pub fn never_sender<T>() -> Sender<T> {
+    Sender { chan: None }
+}
+
+/// A channel with one message, there once `duration` has passed: the time at which it was due. It is never closed.
+///
+/// It is in no heap of timers while nobody waits for it, and costs nothing but its memory.
+#[doc(alias = "time.After")]
+pub fn after(duration: Duration) -> Receiver<Instant> {
+    clock(Some(Active::now().saturating_add(duration)), Duration::ZERO)
+}
+
+/// As [`after`], for a point in time.
+pub fn at(when: Instant) -> Receiver<Instant> {
+    clock(Some(Active::nanos(when)), Duration::ZERO)
+}
+
+/// A channel with a message after each `duration`: the time at which it was due. A reader that is late misses those in
+/// between, as with Go's; the next one is on the beat. It is never closed.
+///
+/// With a duration of zero there is always a message.
+#[doc(alias = "time.Tick")]
+pub fn tick(duration: Duration) -> Receiver<Instant> {
+    // Always due, and the clock shows no two times within it.
+    let period = duration.max(Duration::from_nanos(1));
+    clock(Some(Active::now().saturating_add(duration)), period)
+}
+
+/// A channel that tells the time, and can't be closed by its users.
+pub(crate) fn clock(due: Option<Nanos>, period: Duration) -> Receiver<Instant> {
+    let tick = Tick { due, period };
+    Receiver { chan: Some(Arc::new(Chan::new(1, Buffer::growing(), Some(tick), false))) }
+}
+
+/// A channel without messages, that only `shut` closes.
+pub(crate) fn signal() -> Receiver<()> {
+    Receiver { chan: Some(Arc::new(Chan::new(0, Buffer::growing(), None, false))) }
+}
+
+/// The half that sends. Clones send to the same channel; when the last one is dropped, the channel closes.
+pub struct Sender<T> {
+    chan: Option<Arc<Chan<T>>>,
+}
+
+/// The half that receives. Clones receive from the same channel, each message goes to one of them; when the last one is
+/// dropped, the channel closes.
+pub struct Receiver<T> {
+    chan: Option<Arc<Chan<T>>>,
+}
+
+// SAFETY: an end of a channel gives and takes messages, and shows none to another thread while it is elsewhere.
+unsafe impl<T: Send> Send for Sender<T> {}
+// SAFETY: as above.
+unsafe impl<T: Send> Sync for Sender<T> {}
+// SAFETY: as above.
+unsafe impl<T: Send> Send for Receiver<T> {}
+// SAFETY: as above.
+unsafe impl<T: Send> Sync for Receiver<T> {}
+impl<T> UnwindSafe for Sender<T> {}
+impl<T> RefUnwindSafe for Sender<T> {}
+impl<T> UnwindSafe for Receiver<T> {}
+impl<T> RefUnwindSafe for Receiver<T> {}
+
+/// A wait that only its limit ends.
+fn wait_for_nothing(limit: Option<Nanos>) {
+    let how = How::new(WaitReason::Never).until(limit);
+    if let Woke::Interrupted(why) = Wait::<Active>::begin().park(how, || Commit::Park) {
+        why.throw::<Active>();
+    }
+}
+
+fn limit_of(timeout: Duration) -> Option<Nanos> {
+    Some(Active::now().saturating_add(timeout))
+}
+
+impl<T> Sender<T> {
+    pub(crate) fn chan(&self) -> Option<&Chan<T>> {
+        self.chan.as_deref()
+    }
+
+    /// Moves the message out if that is Done.
+    ///
+    /// # Safety
+    /// It lies there.
+    unsafe fn send_until(&self, message: &mut MaybeUninit<T>, limit: Option<Nanos>) -> Ended {
+        match self.chan() {
+            // SAFETY: by this function's contract.
+            Some(chan) => unsafe { chan.send(message.as_mut_ptr(), limit) },
+            None => {
+                let goes_with_an_unwinding = Abandoned(message.as_mut_ptr());
+                wait_for_nothing(limit);
+                std::mem::forget(goes_with_an_unwinding);
+                Ended::TimedOut
+            }
+        }
+    }
+
+    /// Sends a message. Blocks the goroutine until there is room in the buffer; without a buffer, until somebody receives
+    /// it.
+    ///
+    /// # Errors
+    /// The channel is closed; with the message.
+    pub fn send(&self, message: T) -> Result<(), SendError<T>> {
+        let mut message = MaybeUninit::new(message);
+        // SAFETY: it lies there; it was moved if and only if it was sent.
+        unsafe {
+            match self.send_until(&mut message, None) {
+                Ended::Done => Ok(()),
+                _ => Err(SendError(message.assume_init())),
+            }
+        }
+    }
+
+    /// Sends a message if that is possible at once. Does not block.
+    ///
+    /// # Errors
+    /// There is no room, or without a buffer nobody who waits for a message; or the channel is closed. With the message.
+    pub fn try_send(&self, message: T) -> Result<(), TrySendError<T>> {
+        let Some(chan) = self.chan() else { return Err(TrySendError::Full(message)) };
+        let mut message = MaybeUninit::new(message);
+        // SAFETY: it lies there; it was moved if and only if it was sent.
+        unsafe {
+            match chan.try_send(message.as_mut_ptr()) {
+                Ended::Done => Ok(()),
+                Ended::Closed => Err(TrySendError::Disconnected(message.assume_init())),
+                Ended::TimedOut => Err(TrySendError::Full(message.assume_init())),
+            }
+        }
+    }
+
+    /// As [`send`](Self::send), for so long at most.
+    ///
+    /// # Errors
+    /// The time has passed, or the channel is closed. With the message.
+    pub fn send_timeout(&self, message: T, timeout: Duration) -> Result<(), SendTimeoutError<T>> {
+        self.send_in_time(message, limit_of(timeout))
+    }
+
+    /// As [`send`](Self::send), until then at most.
+    ///
+    /// # Errors
+    /// As [`send_timeout`](Self::send_timeout).
+    pub fn send_deadline(&self, message: T, deadline: Instant) -> Result<(), SendTimeoutError<T>> {
+        self.send_in_time(message, Some(Active::nanos(deadline)))
+    }
+
+    fn send_in_time(&self, message: T, limit: Option<Nanos>) -> Result<(), SendTimeoutError<T>> {
+        let mut message = MaybeUninit::new(message);
+        // SAFETY: as in `send`.
+        unsafe {
+            match self.send_until(&mut message, limit) {
+                Ended::Done => Ok(()),
+                Ended::Closed => Err(SendTimeoutError::Disconnected(message.assume_init())),
+                Ended::TimedOut => Err(SendTimeoutError::Timeout(message.assume_init())),
+            }
+        }
+    }
+}
+
+impl<T> Receiver<T> {
+    pub(crate) fn chan(&self) -> Option<&Chan<T>> {
+        self.chan.as_deref()
+    }
+
+    /// Closes also a channel whose users can't.
+    pub(crate) fn shut(&self) {
+        self.chan().map(Chan::shut);
+    }
+
+    fn recv_until(&self, limit: Option<Nanos>) -> Result<T, Ended> {
+        let Some(chan) = self.chan() else {
+            wait_for_nothing(limit);
+            return Err(Ended::TimedOut);
+        };
+        let mut slot = MaybeUninit::uninit();
+        // SAFETY: the slot is good for a `T`, and holds one when that is Done.
+        unsafe {
+            match chan.recv(slot.as_mut_ptr(), limit) {
+                Ended::Done => Ok(slot.assume_init()),
+                ended => Err(ended),
+            }
+        }
+    }
+
+    /// Receives a message. Blocks the goroutine until there is one.
+    ///
+    /// # Errors
+    /// The channel is closed, and no message is left.
+    pub fn recv(&self) -> Result<T, RecvError> {
+        self.recv_until(None).map_err(|_| RecvError)
+    }
+
+    /// Receives a message that is there. Does not block, except in one case: a `select!` of somebody else is about to
+    /// send, and has yet to evaluate the message; for that it waits on its thread, with its P handed off.
+    ///
+    /// # Errors
+    /// None is there, or the channel is closed as well.
+    pub fn try_recv(&self) -> Result<T, TryRecvError> {
+        let Some(chan) = self.chan() else { return Err(TryRecvError::Empty) };
+        let mut slot = MaybeUninit::uninit();
+        // SAFETY: as in `recv_until`.
+        unsafe {
+            match chan.try_recv(slot.as_mut_ptr()) {
+                Ended::Done => Ok(slot.assume_init()),
+                Ended::Closed => Err(TryRecvError::Disconnected),
+                Ended::TimedOut => Err(TryRecvError::Empty),
+            }
+        }
+    }
+
+    /// As [`recv`](Self::recv), for so long at most; longer only for a message of a `select!` that has been chosen and is
+    /// still being evaluated.
+    ///
+    /// # Errors
+    /// The time has passed, or the channel is closed and drained.
+    pub fn recv_timeout(&self, timeout: Duration) -> Result<T, RecvTimeoutError> {
+        self.recv_until(limit_of(timeout)).map_err(Self::in_time)
+    }
+
+    /// As [`recv`](Self::recv), until then at most.
+    ///
+    /// # Errors
+    /// As [`recv_timeout`](Self::recv_timeout).
+    pub fn recv_deadline(&self, deadline: Instant) -> Result<T, RecvTimeoutError> {
+        self.recv_until(Some(Active::nanos(deadline))).map_err(Self::in_time)
+    }
+
+    fn in_time(ended: Ended) -> RecvTimeoutError {
+        match ended {
+            Ended::Closed => RecvTimeoutError::Disconnected,
+            _ => RecvTimeoutError::Timeout,
+        }
+    }
+}
+
+/// What both halves tell and do.
+macro_rules! half {
+    ($name:ident, $add:ident, $drop:ident, $text:literal) => {
+        impl<T> $name<T> {
+            /// Whether there is no message in the buffer; without a buffer always.
+            pub fn is_empty(&self) -> bool {
+                self.len() == 0
+            }
+
+            /// Whether there is no room in the buffer; without a buffer always.
+            pub fn is_full(&self) -> bool {
+                self.chan().is_none_or(Chan::is_full)
+            }
+
+            /// How many messages are in the buffer.
+            pub fn len(&self) -> usize {
+                self.chan().map_or(0, Chan::len)
+            }
+
+            /// How many messages the buffer holds; `None` for any number.
+            pub fn capacity(&self) -> Option<usize> {
+                let capacity = self.chan().map_or(0, Chan::capacity);
+                (capacity != usize::MAX).then_some(capacity)
+            }
+
+            /// Whether both are of the same channel. Disabled channels are all the same.
+            pub fn same_channel(&self, other: &$name<T>) -> bool {
+                let address = |chan: Option<&Chan<T>>| chan.map(|chan| &raw const *chan);
+                address(self.chan()) == address(other.chan())
+            }
+
+            /// Closes the channel: sends fail from now on, also those that wait, which give their messages back; what is in
+            /// the buffer can be received, and then receives fail. True for the call that closed it; false when it was
+            /// closed before, or is one that tells the time, which can't be. Does not block.
+            pub fn close(&self) -> bool {
+                self.chan().is_some_and(Chan::close)
+            }
+
+            /// Whether it was closed, by `close` or because all senders, or all receivers, are gone.
+            pub fn is_closed(&self) -> bool {
+                self.chan().is_some_and(Chan::is_closed)
+            }
+        }
+
+        impl<T> Clone for $name<T> {
+            fn clone(&self) -> Self {
+                if let Some(chan) = self.chan() {
+                    chan.$add();
+                }
+                $name { chan: self.chan.clone() }
+            }
+        }
+
+        impl<T> Drop for $name<T> {
+            fn drop(&mut self) {
+                if let Some(chan) = self.chan() {
+                    chan.$drop();
+                }
+            }
+        }
+
+        impl<T> fmt::Debug for $name<T> {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.pad($text)
+            }
+        }
+    };
+}
+
+half!(Sender, add_sender, drop_sender, "Sender { .. }");
+half!(Receiver, add_receiver, drop_receiver, "Receiver { .. }");

@@ -1,0 +1,34 @@
+#![cfg(not(gmp_loom))]
+//! Channels: what is sent is received once and in order, by goroutines and plain threads alike.
+
+#[path = "../common/watch.rs"]
+mod common;
+#[path = "../common/crew.rs"]
+mod crew;
+#[path = "../common/probe.rs"]
+mod probe;
+#[path = "../common/random.rs"]
+mod random;
+#[path = "../common/waits.rs"]
+mod waits;
+
+mod close;
+mod drops;
+mod errors;
+mod fifo;
+mod iter;
+mod rendezvous;
+mod timeouts;
+
+use crew::CREWS;
+use gmp::chan::{Receiver, Sender, bounded, unbounded};
+
+/// What each of `takers` has to do in each crew, so that it is `total` in all.
+fn share(total: usize, takers: usize) -> usize {
+    random::rounds(total / 4 / CREWS / takers)
+}
+
+/// A channel of each kind.
+fn every_kind<T>() -> [(Sender<T>, Receiver<T>); 5] {
+    [bounded(0), bounded(1), bounded(2), bounded(128), unbounded()]
+}

@@ -1,0 +1,167 @@
+//! Limits on a wait, and the channels that are timers.
+
+use crate::crew::{each, everyone, join_all};
+use crate::probe::Probe;
+use crate::random::Random;
+use crate::{every_kind, share};
+use gmp::chan::{
+    RecvTimeoutError, SendTimeoutError, TryRecvError, after, at, bounded, never, tick, unbounded,
+};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::time::{Duration, Instant};
+
+const SOON: Duration = Duration::from_millis(3);
+/// Much later than any machine is late.
+const LATE: Duration = Duration::from_secs(20);
+
+#[track_caller]
+fn in_time(start: Instant, least: Duration) {
+    let took = start.elapsed();
+    assert!((least..LATE).contains(&took), "{took:?}");
+}
+
+/// Fails if a wait ends early, or with its time but without its value.
+#[test]
+fn a_limit_is_kept_and_the_value_comes_back() {
+    everyone(|crew| {
+        crew.run(|| {
+            for (s, r) in every_kind::<u8>() {
+                let start = Instant::now();
+                assert_eq!(r.recv_timeout(SOON), Err(RecvTimeoutError::Timeout));
+                in_time(start, SOON);
+                let start = Instant::now();
+                assert_eq!(r.recv_deadline(start + SOON), Err(RecvTimeoutError::Timeout));
+                in_time(start, SOON);
+                let Some(capacity) = s.capacity() else { continue };
+                (0..capacity).for_each(|_| s.send(0).unwrap());
+                let start = Instant::now();
+                assert_eq!(s.send_timeout(7, SOON), Err(SendTimeoutError::Timeout(7)));
+                in_time(start, SOON);
+                let start = Instant::now();
+                assert_eq!(s.send_deadline(7, start + SOON), Err(SendTimeoutError::Timeout(7)));
+                in_time(start, SOON);
+                assert_eq!(r.try_iter().count(), capacity);
+            }
+        });
+    });
+}
+
+/// Fails if a limit that has passed hides what is there, or the furthest one overflows.
+#[test]
+fn a_limit_of_nothing_and_one_of_everything() {
+    everyone(|crew| {
+        crew.run(|| {
+            let past = Instant::now();
+            for (s, r) in [bounded(1), bounded(9), unbounded()] {
+                assert_eq!(s.send_timeout(1, Duration::ZERO), Ok(()));
+                assert_eq!(r.recv_timeout(Duration::ZERO), Ok(1));
+                assert_eq!(s.send_deadline(2, past), Ok(()));
+                assert_eq!(r.recv_deadline(past), Ok(2));
+                assert_eq!(r.recv_timeout(Duration::ZERO), Err(RecvTimeoutError::Timeout));
+                assert_eq!(r.recv_deadline(past), Err(RecvTimeoutError::Timeout));
+            }
+        });
+        for (s, r) in every_kind() {
+            let receiver = crew.go(move || r.recv_timeout(Duration::MAX));
+            assert_eq!(crew.run(move || s.send_timeout(1, Duration::MAX)), Ok(()));
+            assert_eq!(receiver.join(), Ok(1));
+        }
+    });
+}
+
+/// Fails by a value that both sides have, or neither: the time is up just when the other side comes.
+#[test]
+fn a_value_that_meets_its_limit_is_on_one_side() {
+    everyone(|crew| {
+        for (kind, (s, r)) in every_kind().into_iter().enumerate() {
+            let rounds = share(10_000, 4);
+            let drops = Arc::new(AtomicUsize::new(0));
+            let theirs = Arc::clone(&drops);
+            let senders = each(crew, 2, move |me| {
+                let mut random = Random::new(2 * kind + me);
+                let sends = (0..rounds).filter(|_| {
+                    random.pause(100);
+                    let limit = Duration::from_nanos(random.below(60_000));
+                    s.send_timeout(Probe(Arc::clone(&theirs)), limit).is_ok()
+                });
+                sends.count()
+            });
+            let receivers = each(crew, 2, move |me| {
+                let mut random = Random::new(20 + 2 * kind + me);
+                let mut received = 0;
+                loop {
+                    random.pause(100);
+                    match r.recv_timeout(Duration::from_nanos(random.below(60_000))) {
+                        Ok(_) => received += 1,
+                        Err(RecvTimeoutError::Timeout) => {}
+                        Err(RecvTimeoutError::Disconnected) => return received,
+                    }
+                }
+            });
+            let sent: usize = join_all(senders).into_iter().sum();
+            assert_eq!(join_all(receivers).into_iter().sum::<usize>(), sent);
+            assert_eq!(drops.load(SeqCst), 2 * rounds);
+        }
+    });
+}
+
+/// Fails if an alarm comes early, twice, or with another time than that for which it was set.
+#[test]
+fn an_alarm_comes_once() {
+    everyone(|crew| {
+        crew.run(|| {
+            let start = Instant::now();
+            let alarm = after(SOON);
+            let twin = alarm.clone();
+            assert_eq!((alarm.try_recv(), alarm.len()), (Err(TryRecvError::Empty), 0));
+            let due = alarm.recv().unwrap();
+            in_time(start, SOON);
+            assert!((start + SOON..=Instant::now()).contains(&due));
+            // A clone shares the one message.
+            assert_eq!(twin.recv_timeout(SOON), Err(RecvTimeoutError::Timeout));
+            let due = Instant::now() + SOON;
+            let alarm = at(due);
+            assert_eq!(alarm.recv_timeout(LATE), Ok(due));
+            assert_eq!(alarm.try_recv(), Err(TryRecvError::Empty));
+            let past = at(start);
+            assert_eq!((past.len(), past.try_recv(), past.len()), (1, Ok(start), 0));
+            assert!(after(Duration::ZERO).recv().is_ok());
+            assert_eq!(after(Duration::MAX).recv_timeout(SOON), Err(RecvTimeoutError::Timeout));
+            assert_eq!(never::<u8>().recv_deadline(start + SOON), Err(RecvTimeoutError::Timeout));
+        });
+    });
+}
+
+/// Fails if two of those who wait for one alarm get it, or none.
+#[test]
+fn an_alarm_is_for_one_of_those_who_wait() {
+    everyone(|crew| {
+        for _ in 0..share(400, 1) {
+            let alarm = after(Duration::from_micros(300));
+            let waiters = each(crew, 3, move |_| alarm.recv_timeout(20 * SOON).is_ok());
+            assert_eq!(join_all(waiters).into_iter().filter(|&got| got).count(), 1);
+        }
+    });
+}
+
+/// Fails if ticks pile up while nobody receives, or come before their time.
+#[test]
+fn ticks_keep_their_distance_and_do_not_pile_up() {
+    everyone(|crew| {
+        crew.run(|| {
+            let start = Instant::now();
+            let ticks = tick(SOON);
+            let mut last = start;
+            for number in 1..5 {
+                let due = ticks.recv().unwrap();
+                assert!(due >= last + SOON || number == 1 && due >= start + SOON);
+                in_time(start, number * SOON);
+                last = due;
+            }
+            gmp::time::sleep(4 * SOON);
+            assert_eq!(ticks.len(), 1);
+            assert!(ticks.try_recv().is_ok());
+        });
+    });
+}

@@ -1,0 +1,166 @@
+#![cfg(not(gmp_loom))]
+//! Selects and timers leave no memory behind: neither the arms that lost, nor those that were stopped.
+
+#[path = "common/watch.rs"]
+mod common;
+#[path = "common/random.rs"]
+mod random;
+
+use common::{PROCS, runtime, until, watched};
+use gmp::chan::{Receiver, Select, Sender, bounded, never, unbounded};
+use gmp::time::Timer;
+use gmp::{go, select};
+use random::{Random, rounds};
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::sync::atomic::{AtomicIsize, AtomicUsize, Ordering::Relaxed};
+use std::time::Duration;
+
+/// The system's, which counts.
+struct Counting;
+
+/// Bytes that are in use, and allocations so far.
+static LIVE: AtomicIsize = AtomicIsize::new(0);
+static ALLOCATIONS: AtomicUsize = AtomicUsize::new(0);
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+// SAFETY: everything is passed on to the system's allocator as it came.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        LIVE.fetch_add(layout.size() as isize, Relaxed);
+        ALLOCATIONS.fetch_add(1, Relaxed);
+        // SAFETY: the caller's promise.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
+        LIVE.fetch_sub(layout.size() as isize, Relaxed);
+        // SAFETY: the caller's promise.
+        unsafe { System.dealloc(at, layout) }
+    }
+}
+
+/// What pools and queues may keep for the next time, however often they were used.
+const SLACK: isize = 64 << 10;
+
+/// Does this a tenth as often as it is to be counted, then counts: the bytes that it leaves behind, and its
+/// allocations for each time.
+#[track_caller]
+fn settles(what: &str, times: usize, most_allocations: f64, mut work: impl FnMut(usize)) {
+    work(times / 10 + 1);
+    let (live, allocations) = (LIVE.load(Relaxed), ALLOCATIONS.load(Relaxed));
+    work(times);
+    let each = (ALLOCATIONS.load(Relaxed) - allocations) as f64 / times as f64;
+    // What an ended goroutine or thread holds goes a moment after its join.
+    let mut looks = 0;
+    until(|| {
+        looks += 1;
+        LIVE.load(Relaxed) - live < SLACK || looks > 10_000
+    });
+    let left = LIVE.load(Relaxed) - live;
+    assert!(left < SLACK, "{what}: {left} bytes are left after {times} times, {each:.2} allocations each");
+    // The runtime itself allocates now and then.
+    assert!(each <= most_allocations + 0.01, "{what}: {each:.4} allocations each");
+}
+
+/// What a million of them may need.
+fn million() -> usize {
+    rounds(1_000_000 / PROCS.len())
+}
+
+fn selects_that_do_not_wait(times: usize) {
+    let ((s, r), (full, _rest)) = (unbounded(), bounded(1));
+    full.send(0).unwrap();
+    let idle = never::<usize>();
+    for n in 0..times / 2 {
+        select! { recv(r) -> _ => unreachable!(), send(full, n) -> _ => unreachable!(), default => {} }
+        s.send(n).unwrap();
+        select! {
+            recv(r) -> got => assert_eq!(got, Ok(n)),
+            recv(idle) -> _ => unreachable!(),
+            send(full, n) -> _ => unreachable!(),
+        }
+    }
+}
+
+/// Two take turns, and each time each of them leaves three queues in which it got nothing.
+fn selects_that_wait(times: usize, silent: &[(Sender<usize>, Receiver<usize>)]) {
+    fn play(times: usize, mine: &Receiver<usize>, theirs: &Sender<usize>, silent: &[Receiver<usize>]) {
+        for n in 0..times {
+            let [a, b, c] = silent else { unreachable!("there are three") };
+            select! {
+                recv(a) -> _ => unreachable!(),
+                recv(mine) -> got => assert_eq!(got, Ok(n)),
+                recv(b) -> _ => unreachable!(),
+                recv(c) -> _ => unreachable!(),
+            }
+            select! { send(theirs, n) -> sent => sent.unwrap(), recv(a) -> _ => unreachable!() }
+        }
+    }
+    let [(ping, pinged), (pong, ponged)] = [bounded(0), bounded(0)];
+    let quiet: Vec<_> = silent.iter().map(|(_, r)| r.clone()).collect();
+    let theirs = quiet.clone();
+    let other = go(move || play(times / 4, &pinged, &pong, &theirs));
+    for n in 0..times / 4 {
+        ping.send(n).unwrap();
+        let [a, b, c] = &quiet[..] else { unreachable!("there are three") };
+        let mut select = Select::new();
+        let answered = [a, b, &ponged, c].map(|r| select.recv(r))[2];
+        let chosen = select.select();
+        assert_eq!(chosen.index(), answered);
+        assert_eq!(chosen.recv(&ponged), Ok(n));
+    }
+    other.join().unwrap();
+}
+
+/// Fails if a queue keeps the places of arms that lost, or one select costs more as more were before it.
+fn selects() {
+    let silent: Vec<_> = (0..3).map(|_| bounded(0)).collect();
+    settles("selects that do not wait", million(), 2.0, selects_that_do_not_wait);
+    settles("selects that wait", million(), 4.0, |times| selects_that_wait(times, &silent));
+    settles("selects with a limit", million() / 100, 4.0, |times| {
+        let mut random = Random::new(1);
+        for _ in 0..times {
+            random.pause(2);
+            let limit = Duration::from_nanos(random.below(2000));
+            select! { recv(silent[0].1) -> _ => unreachable!(), recv(silent[1].1) -> _ => unreachable!(), default(limit) => {} }
+        }
+    });
+}
+
+/// Fails if a stopped timer stays in a heap until its hour has come, or needs more than itself.
+fn timers() {
+    const HOUR: Duration = Duration::from_secs(3600);
+    settles("timers that are stopped", million(), 1.0, |times| {
+        for _ in 0..times {
+            assert!(Timer::new(HOUR).stop());
+        }
+    });
+    settles("timers that are dropped", million(), 1.0, |times| {
+        (0..times).for_each(|_| drop(Timer::new(HOUR)))
+    });
+    settles("one timer that is reset", million(), 0.0, |times| {
+        let timer = Timer::new(HOUR);
+        (0..times).for_each(|_| assert!(timer.reset(HOUR)));
+    });
+    settles("timers for which somebody waits a little", million() / 100, 4.0, |times| {
+        for _ in 0..times {
+            let timer = Timer::new(HOUR);
+            select! { recv(timer.receiver()) -> _ => unreachable!(), default(Duration::from_nanos(500)) => {} }
+            assert!(timer.stop());
+        }
+    });
+}
+
+/// All that is counted, one after the other: nobody else may allocate in this process meanwhile.
+#[test]
+fn selects_and_timers_leave_no_memory_behind() {
+    for procs in PROCS {
+        watched(procs, || {
+            let rt = runtime(procs);
+            rt.run(selects);
+            rt.run(timers);
+        });
+    }
+}
