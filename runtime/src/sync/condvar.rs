@@ -1,0 +1,236 @@
+//! Waiting for a change of what a mutex protects.
+
+use crate::host::{Active, Host};
+use crate::prim::{Mutant, Mutex as Lock, const_fn, mutated};
+use crate::sched::park::WaitReason;
+use crate::sync::line::{Called, Line, Lines, Place, stand};
+use crate::sync::mutex::MutexGuard;
+use crate::sync::raw_mutex::RawMutex;
+use crate::waiter::{How, Wait};
+use gmp_timers::Nanos;
+use std::fmt;
+use std::time::{Duration, Instant};
+
+struct State {
+    line: Line<()>,
+    /// The mutex of those in line; a name, never followed.
+    mutex: *const RawMutex,
+}
+
+// SAFETY: the pointer is only compared.
+unsafe impl Send for State {}
+
+impl Lines for State {
+    type Want = ();
+    fn line(&mut self, _want: &()) -> &mut Line<()> {
+        &mut self.line
+    }
+}
+
+/// Whether a wait with a limit ended by it.
+#[derive(Copy, Clone, Debug, Eq, PartialEq)]
+pub struct WaitTimeoutResult(bool);
+
+impl WaitTimeoutResult {
+    /// The time had passed before anybody notified.
+    pub fn timed_out(&self) -> bool {
+        self.0
+    }
+}
+
+/// Blocks until another changes what a [`Mutex`](super::Mutex) protects and says so. Names and signatures are
+/// `parking_lot`'s.
+///
+/// Those who wait are woken in the order in which they came. Nobody who comes later takes a notification that was meant for one
+/// who waits, and no wait ends without one. After the wake the mutex is locked again, which may take its time; nothing
+/// interrupts that. A notification that was given to a goroutine whose runtime then ends goes with it.
+///
+/// ```
+/// use gmp::{go, sync::{Condvar, Mutex}};
+/// use std::sync::Arc;
+///
+/// // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
+/// unsafe {
+///     gmp::run(|| {
+///         let shared = Arc::new((Mutex::new(false), Condvar::new()));
+///         let theirs = Arc::clone(&shared);
+///         go(move || {
+///             *theirs.0.lock() = true;
+///             theirs.1.notify_one();
+///         });
+///         let (ready, changed) = &*shared;
+///         changed.wait_while(&mut ready.lock(), |ready| !*ready);
+///     })
+/// }
+/// ```
+#[doc(alias = "Cond")]
+pub struct Condvar {
+    state: Lock<State>,
+}
+
+impl Condvar {
+    const_fn! {
+        /// Nobody waits.
+        pub fn new() -> Self {
+            Condvar { state: Lock::new(State { line: Line::new(), mutex: std::ptr::null() }) }
+        }
+    }
+
+    /// Unlocks the mutex and blocks the calling goroutine, or the plain thread, until it is notified; then locks it again.
+    /// A notification that follows the unlock is not missed.
+    ///
+    /// # Panics
+    /// When others wait with another mutex.
+    #[track_caller]
+    pub fn wait<T: ?Sized>(&self, guard: &mut MutexGuard<'_, T>) {
+        let _notified = self.wait_in(guard.raw(), None);
+    }
+
+    /// As [`wait`](Self::wait), for at most that long.
+    ///
+    /// # Panics
+    /// As `wait`.
+    #[track_caller]
+    pub fn wait_for<T: ?Sized>(&self, guard: &mut MutexGuard<'_, T>, timeout: Duration) -> WaitTimeoutResult {
+        self.wait_in(guard.raw(), Some(Active::now().saturating_add(timeout)))
+    }
+
+    /// As [`wait`](Self::wait), until then at most.
+    ///
+    /// # Panics
+    /// As `wait`.
+    #[track_caller]
+    pub fn wait_until<T: ?Sized>(
+        &self,
+        guard: &mut MutexGuard<'_, T>,
+        timeout: Instant,
+    ) -> WaitTimeoutResult {
+        self.wait_in(guard.raw(), Some(Active::nanos(timeout)))
+    }
+
+    /// Waits as long as `condition` is true of the value.
+    ///
+    /// # Panics
+    /// As [`wait`](Self::wait).
+    #[track_caller]
+    pub fn wait_while<T: ?Sized>(
+        &self,
+        guard: &mut MutexGuard<'_, T>,
+        mut condition: impl FnMut(&mut T) -> bool,
+    ) {
+        while condition(guard) {
+            self.wait(guard);
+        }
+    }
+
+    /// As [`wait_while`](Self::wait_while), for at most that long in all. It says that it timed out when `condition` is
+    /// true even then.
+    ///
+    /// # Panics
+    /// As `wait`.
+    #[track_caller]
+    pub fn wait_while_for<T: ?Sized>(
+        &self,
+        guard: &mut MutexGuard<'_, T>,
+        condition: impl FnMut(&mut T) -> bool,
+        timeout: Duration,
+    ) -> WaitTimeoutResult {
+        self.wait_while_in(guard, condition, Active::now().saturating_add(timeout))
+    }
+
+    /// As [`wait_while_for`](Self::wait_while_for), until then at most.
+    ///
+    /// # Panics
+    /// As `wait`.
+    #[track_caller]
+    pub fn wait_while_until<T: ?Sized>(
+        &self,
+        guard: &mut MutexGuard<'_, T>,
+        condition: impl FnMut(&mut T) -> bool,
+        timeout: Instant,
+    ) -> WaitTimeoutResult {
+        self.wait_while_in(guard, condition, Active::nanos(timeout))
+    }
+
+    #[track_caller]
+    fn wait_while_in<T: ?Sized>(
+        &self,
+        guard: &mut MutexGuard<'_, T>,
+        mut condition: impl FnMut(&mut T) -> bool,
+        until: Nanos,
+    ) -> WaitTimeoutResult {
+        let mut last = WaitTimeoutResult(false);
+        while condition(guard) {
+            if last.timed_out() {
+                return last;
+            }
+            last = self.wait_in(guard.raw(), Some(until));
+        }
+        WaitTimeoutResult(false)
+    }
+
+    #[track_caller]
+    fn wait_in(&self, mutex: &RawMutex, until: Option<Nanos>) -> WaitTimeoutResult {
+        let wait = Wait::begin();
+        let mut state = self.state.lock();
+        if !std::ptr::eq(state.mutex, mutex) && state.line.first().is_some() {
+            drop(state);
+            wait.withdraw();
+            panic!("Condvar: others wait with another mutex");
+        }
+        state.mutex = mutex;
+        if mutated(Mutant::CondvarUnlocksFirst) {
+            drop(state);
+            mutex.unlock();
+            state = self.state.lock();
+        } else {
+            // Before the park, while the mutex is certainly there, and under the lock of the line: whoever changes the value
+            // from here on, and notifies, finds us in line.
+            mutex.unlock();
+        }
+        let how = How::new(WaitReason::Condvar).until(until);
+        let interrupt = match stand(wait, &self.state, state, ((), Place::Back), how) {
+            Ok(()) => {
+                mutex.lock_surely();
+                return WaitTimeoutResult(false);
+            }
+            Err(left) => left.by,
+        };
+        mutex.lock_surely();
+        match interrupt {
+            None => WaitTimeoutResult(true),
+            // The caller's guard holds the lock again.
+            Some(interrupt) => interrupt.throw::<Active>(),
+        }
+    }
+
+    /// Wakes the one who has waited longest; false when nobody waits. Does not block.
+    #[doc(alias = "Signal")]
+    pub fn notify_one(&self) -> bool {
+        let mut called = Called::new();
+        let found = self.state.lock().line.call(&mut called).is_some();
+        called.ready();
+        found
+    }
+
+    /// Wakes all who wait now, and says how many those were. Does not block.
+    #[doc(alias = "Broadcast")]
+    pub fn notify_all(&self) -> usize {
+        let mut called = Called::new();
+        let count = self.state.lock().line.call_all(&mut called);
+        called.ready();
+        count
+    }
+}
+
+impl Default for Condvar {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl fmt::Debug for Condvar {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Condvar").field("waiting", &self.state.lock().line.len()).finish()
+    }
+}

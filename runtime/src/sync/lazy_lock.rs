@@ -1,0 +1,104 @@
+//! A value that is made when it is first asked for.
+
+use crate::prim::{UnsafeCell, const_fn};
+use crate::sync::once::Once;
+use std::fmt;
+use std::ops::Deref;
+
+enum State<T, F> {
+    Waiting(F),
+    Made(T),
+    /// The closure runs, or has unwound.
+    Empty,
+}
+
+/// A value that is made by its closure when it is first asked for. Signatures and behaviour are those of
+/// `std::sync::LazyLock`; who has to wait for another's closure parks, or blocks a plain thread.
+///
+/// ```
+/// use gmp::sync::LazyLock;
+///
+/// static SQUARES: LazyLock<Vec<u64>> = LazyLock::new(|| (0..10).map(|n| n * n).collect());
+/// assert_eq!(SQUARES[9], 81);
+/// ```
+///
+/// When the closure unwinds the value is poisoned: whoever asks for it panics.
+pub struct LazyLock<T, F = fn() -> T> {
+    once: Once,
+    state: UnsafeCell<State<T, F>>,
+}
+
+// SAFETY: shared, it gives `&T` to many threads, and the closure to the one that runs it.
+unsafe impl<T: Send + Sync, F: Send> Sync for LazyLock<T, F> {}
+// SAFETY: it owns both.
+unsafe impl<T: Send, F: Send> Send for LazyLock<T, F> {}
+
+impl<T, F: FnOnce() -> T> LazyLock<T, F> {
+    const_fn! {
+        /// Not made yet.
+        pub fn new(f: F) -> Self {
+            LazyLock { once: Once::new(), state: UnsafeCell::new(State::Waiting(f)) }
+        }
+    }
+
+    /// The value. Blocks the calling goroutine, or the plain thread, while another runs the closure.
+    ///
+    /// # Panics
+    /// When the closure has unwound. Its own panic goes on in the one who ran it.
+    #[inline]
+    #[track_caller]
+    pub fn force(this: &Self) -> &T {
+        if !this.once.is_completed() {
+            this.once.call("LazyLock instance has previously been poisoned", false, |_state| this.make());
+        }
+        this.made().expect("force: the closure has run to its end")
+    }
+
+    fn make(&self) {
+        let replace = |new| {
+            // SAFETY: one closure of a Once runs at a time, and none after one that has returned.
+            self.state.with_mut(|state| unsafe { std::mem::replace(&mut *state, new) })
+        };
+        let State::Waiting(f) = replace(State::Empty) else { unreachable!("make: it runs once") };
+        replace(State::Made(f()));
+    }
+}
+
+impl<T, F> LazyLock<T, F> {
+    fn made(&self) -> Option<&T> {
+        if !self.once.is_completed() {
+            return None;
+        }
+        // SAFETY: `is_completed` comes after the value was written, and nobody writes it again.
+        self.state.with(|state| match unsafe { &*state } {
+            State::Made(value) => Some(value),
+            _ => None,
+        })
+    }
+}
+
+impl<T, F: FnOnce() -> T> Deref for LazyLock<T, F> {
+    type Target = T;
+    #[inline]
+    #[track_caller]
+    fn deref(&self) -> &T {
+        Self::force(self)
+    }
+}
+
+impl<T: Default> Default for LazyLock<T> {
+    fn default() -> Self {
+        Self::new(T::default)
+    }
+}
+
+impl<T: fmt::Debug, F> fmt::Debug for LazyLock<T, F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut it = f.debug_tuple("LazyLock");
+        match self.made() {
+            Some(value) => it.field(value),
+            None => it.field(&format_args!("<uninit>")),
+        };
+        it.finish()
+    }
+}

@@ -1,0 +1,58 @@
+//! Waiting for each other: locks, conditions, counters, for goroutines and plain threads alike.
+//!
+//! Who has to wait parks its goroutine, and the thread runs others; a plain thread sleeps. Both may share every type here.
+//! The names and signatures are those of `parking_lot` ([`Mutex`], [`RwLock`], [`Condvar`]), of std ([`Once`], [`OnceLock`],
+//! [`LazyLock`], [`Barrier`]), or of Go's `sync` and `x/sync`. Guards may be held across calls that park, and may be dropped on
+//! another thread.
+//!
+//! A goroutine that its runtime leaves behind in a line does not hold up those who stand there with it.
+
+mod barrier;
+mod condvar;
+mod err_group;
+mod event;
+mod guard;
+mod lazy_lock;
+mod line;
+mod mutex;
+mod once;
+mod once_lock;
+mod pool;
+mod raw_mutex;
+mod raw_rwlock;
+mod rwlock;
+mod semaphore;
+mod single_flight;
+mod wait_group;
+
+pub use barrier::{Barrier, BarrierWaitResult};
+pub use condvar::{Condvar, WaitTimeoutResult};
+pub use err_group::ErrGroup;
+pub use event::Event;
+pub use lazy_lock::LazyLock;
+pub use mutex::{MappedMutexGuard, Mutex, MutexGuard};
+pub use once::{Once, OnceState};
+pub use once_lock::OnceLock;
+pub use pool::Pool;
+pub use rwlock::{MappedRwLockReadGuard, MappedRwLockWriteGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
+pub use semaphore::Semaphore;
+pub use single_flight::SingleFlight;
+pub use wait_group::WaitGroup;
+
+use std::panic::{RefUnwindSafe, UnwindSafe};
+
+/// Those that guard no data of the user's, which an unwinding could leave half changed. A lock of parking_lot's is none either.
+macro_rules! unwind_safe {
+    ($($name:ident),+) => {
+        $(
+            impl UnwindSafe for $name {}
+            impl RefUnwindSafe for $name {}
+        )+
+    };
+}
+
+unwind_safe!(Barrier, Condvar, Event, Once, Semaphore, WaitGroup);
+impl<E> UnwindSafe for ErrGroup<E> {}
+impl<E> RefUnwindSafe for ErrGroup<E> {}
+impl<T: UnwindSafe> UnwindSafe for OnceLock<T> {}
+impl<T: RefUnwindSafe + UnwindSafe> RefUnwindSafe for OnceLock<T> {}

@@ -1,0 +1,257 @@
+//! A lock around a value, for goroutines and threads.
+
+use crate::host::{Active, Host};
+use crate::prim::{UnsafeCell, const_fn};
+use crate::sync::guard::{mapped, shows};
+use crate::sync::raw_mutex::RawMutex;
+use std::fmt;
+use std::mem::ManuallyDrop;
+use std::ops::DerefMut;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::ptr::NonNull;
+use std::time::{Duration, Instant};
+
+/// Protects a value: one goroutine or thread at a time. Names and signatures are `parking_lot`'s; nothing poisons.
+///
+/// A goroutine that has to wait parks, a plain thread sleeps; both may share a mutex. Whoever runs may take the lock
+/// before those who wait, which is fast; one who has waited 1 ms is handed it, so nobody starves (the algorithm is that of
+/// Go's `sync.Mutex`). Without contention locking and unlocking are one atomic exchange each.
+///
+/// The guard may be held across calls that park, and may be dropped on another thread; holding one is no
+/// breach of the contract in [`migration`](crate::migration). A goroutine that its runtime leaves behind with a guard keeps the lock.
+///
+/// ```
+/// use gmp::{go, sync::Mutex};
+/// use std::sync::Arc;
+///
+/// // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
+/// unsafe {
+///     gmp::run(|| {
+///         let count = Arc::new(Mutex::new(0));
+///         let adders: Vec<_> = (0..8)
+///             .map(|_| {
+///                 let count = Arc::clone(&count);
+///                 go(move || *count.lock() += 1)
+///             })
+///             .collect();
+///         adders.into_iter().for_each(|adder| adder.join().unwrap());
+///         assert_eq!(*count.lock(), 8);
+///     })
+/// }
+/// ```
+pub struct Mutex<T: ?Sized> {
+    raw: RawMutex,
+    value: UnsafeCell<T>,
+}
+
+// SAFETY: the lock gives the value to one thread at a time.
+unsafe impl<T: ?Sized + Send> Send for Mutex<T> {}
+// SAFETY: as above.
+unsafe impl<T: ?Sized + Send> Sync for Mutex<T> {}
+
+impl<T> Mutex<T> {
+    const_fn! {
+        /// Not locked.
+        pub fn new(value: T) -> Self {
+            Mutex { raw: RawMutex::new(), value: UnsafeCell::new(value) }
+        }
+    }
+
+    /// The value.
+    pub fn into_inner(self) -> T {
+        self.value.into_inner()
+    }
+}
+
+impl<T: ?Sized> Mutex<T> {
+    fn guard(&self) -> MutexGuard<'_, T> {
+        MutexGuard { mutex: self, unlocks: Unlocks(&self.raw) }
+    }
+
+    /// Locks. Blocks the calling goroutine, or the plain thread, until it can. Locking a mutex that the caller holds
+    /// already blocks for ever.
+    #[inline]
+    pub fn lock(&self) -> MutexGuard<'_, T> {
+        self.raw.lock();
+        self.guard()
+    }
+
+    /// Locks without waiting; `None` when somebody holds the lock. Does not block.
+    #[inline]
+    pub fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
+        self.raw.try_lock().then(|| self.guard())
+    }
+
+    /// As [`lock`](Self::lock), for at most that long.
+    pub fn try_lock_for(&self, timeout: Duration) -> Option<MutexGuard<'_, T>> {
+        self.raw.lock_until(Active::now().saturating_add(timeout)).then(|| self.guard())
+    }
+
+    /// As [`lock`](Self::lock), until then at most.
+    pub fn try_lock_until(&self, timeout: Instant) -> Option<MutexGuard<'_, T>> {
+        self.raw.lock_until(Active::nanos(timeout)).then(|| self.guard())
+    }
+
+    /// Whether somebody holds the lock at this moment.
+    pub fn is_locked(&self) -> bool {
+        self.raw.is_locked()
+    }
+
+    /// The value, without locking: `&mut` says that nobody else has it.
+    pub fn get_mut(&mut self) -> &mut T {
+        // SAFETY: by `&mut self`.
+        self.value.with_mut(|value| unsafe { &mut *value })
+    }
+
+    /// Where the value lies.
+    pub fn data_ptr(&self) -> *mut T {
+        // The shared access is that to the address.
+        self.value.with(<*const T>::cast_mut)
+    }
+
+    /// Unlocks.
+    ///
+    /// # Safety
+    /// The lock is held, and the caller stands for its guard, which was forgotten.
+    pub unsafe fn force_unlock(&self) {
+        self.raw.unlock();
+    }
+
+    /// Locks, whatever interrupts the caller.
+    pub(super) fn lock_surely(&self) -> MutexGuard<'_, T> {
+        self.raw.lock_surely();
+        self.guard()
+    }
+}
+
+impl<T: Default> Default for Mutex<T> {
+    fn default() -> Self {
+        Self::new(T::default())
+    }
+}
+
+impl<T> From<T> for Mutex<T> {
+    fn from(value: T) -> Self {
+        Self::new(value)
+    }
+}
+
+impl<T: ?Sized + fmt::Debug> fmt::Debug for Mutex<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut it = f.debug_struct("Mutex");
+        match self.try_lock() {
+            Some(value) => it.field("data", &&*value),
+            None => it.field("data", &format_args!("<locked>")),
+        };
+        it.finish()
+    }
+}
+
+/// Unlocks when it is dropped.
+struct Unlocks<'a>(&'a RawMutex);
+
+impl Drop for Unlocks<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        self.0.unlock();
+    }
+}
+
+/// The lock of a [`Mutex`], and the way to its value. Dropping it unlocks, on any thread; that does not block.
+#[must_use = "dropped at once it unlocks at once"]
+pub struct MutexGuard<'a, T: ?Sized> {
+    mutex: &'a Mutex<T>,
+    unlocks: Unlocks<'a>,
+}
+
+// SAFETY: it is a `&mut T`, and any thread may unlock.
+unsafe impl<T: ?Sized + Send> Send for MutexGuard<'_, T> {}
+// SAFETY: a shared guard gives `&T`.
+unsafe impl<T: ?Sized + Sync> Sync for MutexGuard<'_, T> {}
+
+impl<'a, T: ?Sized> MutexGuard<'a, T> {
+    #[inline]
+    fn value(&self) -> &T {
+        // SAFETY: the lock is held.
+        self.mutex.value.with(|value| unsafe { &*value })
+    }
+
+    pub(super) fn raw(&self) -> &'a RawMutex {
+        self.unlocks.0
+    }
+
+    /// The mutex of this guard.
+    pub fn mutex(s: &Self) -> &'a Mutex<T> {
+        s.mutex
+    }
+
+    /// A guard of a part of the value.
+    pub fn map<U: ?Sized>(s: Self, f: impl FnOnce(&mut T) -> &mut U) -> MappedMutexGuard<'a, U> {
+        MappedMutexGuard::map(s.mapped(), f)
+    }
+
+    /// A guard of a part of the value, or `s` again, where there is no such part.
+    ///
+    /// # Errors
+    /// `s`, when `f` gives `None`.
+    pub fn try_map<U: ?Sized>(
+        s: Self,
+        f: impl FnOnce(&mut T) -> Option<&mut U>,
+    ) -> Result<MappedMutexGuard<'a, U>, Self> {
+        let mutex = s.mutex;
+        MappedMutexGuard::try_map(s.mapped(), f).map_err(|whole| {
+            std::mem::forget(whole);
+            mutex.guard()
+        })
+    }
+
+    fn mapped(self) -> MappedMutexGuard<'a, T> {
+        let it = ManuallyDrop::new(self);
+        let value = it.mutex.value.with_mut(NonNull::new).expect("a reference is not null");
+        MappedMutexGuard { raw: &it.mutex.raw, value, borrows: std::marker::PhantomData }
+    }
+
+    /// Unlocks, runs `f`, and locks again: blocks as [`Mutex::lock`] does, and nothing interrupts that. A panic of `f`
+    /// goes on with the lock held.
+    pub fn unlocked<U>(s: &mut Self, f: impl FnOnce() -> U) -> U {
+        s.raw().unlock();
+        // Not in a destructor: a goroutine does not park while it unwinds (`gmp::migration`).
+        let result = catch_unwind(AssertUnwindSafe(f));
+        s.raw().lock_surely();
+        result.unwrap_or_else(|payload| resume_unwind(payload))
+    }
+
+    /// Unlocks; whoever has waited longest has the lock next.
+    pub fn unlock_fair(s: Self) {
+        ManuallyDrop::new(s).raw().unlock_fair();
+    }
+
+    /// Gives the lock to whoever has waited longest, and takes it again after the others; nothing, when nobody waits.
+    pub fn bump(s: &mut Self) {
+        s.raw().unlock_fair();
+        s.raw().lock_surely();
+    }
+}
+
+impl<T: ?Sized> DerefMut for MutexGuard<'_, T> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut T {
+        // SAFETY: the lock is held, and `&mut self` is the only guard.
+        self.mutex.value.with_mut(|value| unsafe { &mut *value })
+    }
+}
+
+shows!(MutexGuard);
+
+mapped!(
+    /// The lock of a [`Mutex`], and the way to a part of its value. Dropping it unlocks, on any thread.
+    MappedMutexGuard, RawMutex, unlock, as_mut, (mut), Send
+);
+
+impl<T: ?Sized> DerefMut for MappedMutexGuard<'_, T> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut T {
+        // SAFETY: the lock is held, and `&mut self` is the only guard.
+        unsafe { self.value.as_mut() }
+    }
+}

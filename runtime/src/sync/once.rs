@@ -1,0 +1,188 @@
+//! Doing something once.
+
+use crate::host::Active;
+use crate::prim::{Acquire, AtomicU32, Mutant, Mutex, Relaxed, Release, const_fn, mutated, order};
+use crate::sched::park::WaitReason;
+use crate::sync::line::{Called, Line, Lines, Place, stand};
+use crate::waiter::{How, Wait};
+use std::fmt;
+
+const NEW: u32 = 0;
+const RUNNING: u32 = 1;
+const DONE: u32 = 2;
+const POISONED: u32 = 3;
+
+/// What is done once, however many ask for it, and done before any of them goes on. Signatures and behaviour are
+/// those of `std::sync::Once`; who has to wait parks, or blocks a plain thread.
+///
+/// The closure runs without any lock of the library, and may park. One that calls the same Once again waits for
+/// itself.
+///
+/// ```
+/// use gmp::sync::Once;
+///
+/// static ONCE: Once = Once::new();
+/// ONCE.call_once(|| println!("this is printed once"));
+/// ONCE.call_once(|| unreachable!());
+/// assert!(ONCE.is_completed());
+/// ```
+pub struct Once {
+    word: AtomicU32,
+    line: Mutex<Waiting>,
+}
+
+struct Waiting(Line<()>);
+
+impl Lines for Waiting {
+    type Want = ();
+    fn line(&mut self, _want: &()) -> &mut Line<()> {
+        &mut self.0
+    }
+}
+
+/// What [`Once::call_once_force`] tells its closure.
+pub struct OnceState {
+    poisoned: bool,
+}
+
+impl OnceState {
+    /// Whether an earlier closure unwound.
+    pub fn is_poisoned(&self) -> bool {
+        self.poisoned
+    }
+}
+
+impl fmt::Debug for OnceState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("OnceState").field("poisoned", &self.poisoned).finish()
+    }
+}
+
+/// Ends the run of a closure, also when it unwinds.
+struct Run<'a> {
+    once: &'a Once,
+    leaves: u32,
+}
+
+impl Drop for Run<'_> {
+    fn drop(&mut self) {
+        let mut called = Called::new();
+        let mut line = self.once.line.lock();
+        // Release: what the closure did, for whoever finds it done.
+        self.once.word.store(self.leaves, order(Mutant::OnceDoneRelaxed, Release));
+        line.0.call_all(&mut called);
+        drop(line);
+        called.ready();
+    }
+}
+
+impl Once {
+    const_fn! {
+        /// Not done yet.
+        pub fn new() -> Self {
+            Once { word: AtomicU32::new(NEW), line: Mutex::new(Waiting(Line::new())) }
+        }
+    }
+
+    /// Runs `f`, if no closure has run yet. When it returns, one has run to its end. Blocks the calling goroutine, or the
+    /// plain thread, while another's runs.
+    ///
+    /// # Panics
+    /// When the closure that ran has unwound: the Once is poisoned. If `f` does, its panic goes on.
+    #[inline]
+    #[track_caller]
+    pub fn call_once(&self, f: impl FnOnce()) {
+        if !self.is_completed() {
+            self.call("Once instance has previously been poisoned", false, |_state| f());
+        }
+    }
+
+    /// As [`call_once`](Self::call_once), and runs `f` too when the Once is poisoned; it is whole again when `f` returns.
+    #[inline]
+    #[track_caller]
+    pub fn call_once_force(&self, f: impl FnOnce(&OnceState)) {
+        if !self.is_completed() {
+            self.call("", true, f);
+        }
+    }
+
+    /// Whether a closure has run to its end.
+    #[inline]
+    pub fn is_completed(&self) -> bool {
+        // Acquire: what the closure did.
+        self.word.load(order(Mutant::OnceLookRelaxed, Acquire)) == DONE
+    }
+
+    /// Blocks the calling goroutine, or the plain thread, until a closure has run to its end.
+    ///
+    /// # Panics
+    /// When one has unwound.
+    #[track_caller]
+    pub fn wait(&self) {
+        while !self.is_completed() {
+            assert!(self.word.load(Relaxed) != POISONED, "Once instance has previously been poisoned");
+            self.park_while(|word| word == NEW || word == RUNNING);
+        }
+    }
+
+    /// As [`wait`](Self::wait), and waits on when one has unwound.
+    pub fn wait_force(&self) {
+        while !self.is_completed() {
+            self.park_while(|word| word != DONE);
+        }
+    }
+
+    #[cold]
+    #[track_caller]
+    pub(super) fn call(&self, poisoned: &str, force: bool, f: impl FnOnce(&OnceState)) {
+        loop {
+            // Acquire: as in `is_completed`.
+            match self.word.load(order(Mutant::OnceLookRelaxed, Acquire)) {
+                DONE => return,
+                RUNNING => self.park_while(|word| word == RUNNING),
+                POISONED if !force => panic!("{poisoned}"),
+                seen => {
+                    // Acquire: what an earlier closure did before it unwound.
+                    if self.word.compare_exchange(seen, RUNNING, Acquire, Relaxed).is_err() {
+                        continue;
+                    }
+                    let mut run = Run { once: self, leaves: POISONED };
+                    let state = OnceState { poisoned: seen == POISONED };
+                    f(&state);
+                    run.leaves = DONE;
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Waits until a closure ends, if it is so.
+    fn park_while(&self, so: impl Fn(u32) -> bool) {
+        let wait = Wait::begin();
+        let line = self.line.lock();
+        // Relaxed: under the lock in which a closure ends.
+        if !so(self.word.load(Relaxed)) && !mutated(Mutant::OnceNoRecheck) {
+            drop(line);
+            wait.withdraw();
+            return;
+        }
+        let how = How::new(WaitReason::Once);
+        if let Err(left) = stand(wait, &self.line, line, ((), Place::Back), how) {
+            drop(left.state);
+            let interrupt = left.by.expect("park_while: a wait without a limit was called or interrupted");
+            interrupt.throw::<Active>();
+        }
+    }
+}
+
+impl Default for Once {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl fmt::Debug for Once {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Once").finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,104 @@
+//! Values that are used again.
+
+use crate::host::Active;
+use crate::m::M;
+use crate::prim::capacity::POOL_SHARDS;
+use crate::prim::{AtomicU32, CachePadded, Mutex, Relaxed};
+use std::fmt;
+
+/// What a shard keeps.
+const KEEPS: usize = 32;
+
+struct Shard<T> {
+    values: Mutex<Vec<T>>,
+    /// How many those are. A hint for those who look from elsewhere.
+    len: AtomicU32,
+}
+
+impl<T> Shard<T> {
+    fn pop(&self) -> Option<T> {
+        let mut values = self.values.lock();
+        let value = values.pop();
+        self.len.store(values.len() as u32, Relaxed);
+        value
+    }
+
+    /// Gives the value back when there is no room.
+    fn push(&self, value: T) -> Result<(), T> {
+        let mut values = self.values.lock();
+        if values.len() == KEEPS {
+            return Err(value);
+        }
+        values.push(value);
+        self.len.store(values.len() as u32, Relaxed);
+        Ok(())
+    }
+}
+
+/// Keeps values that are dear to make, for whoever needs one next. (The idea of Go's `sync.Pool`.)
+///
+/// Each P has its own shard: a value is found first where it was put, while it may still be in that core's cache; an empty
+/// shard takes from the others. A plain thread uses the first one. Nothing blocks but short locks.
+///
+/// Memory is bounded: a shard keeps 32 values, of which there are 32; a value for which there is no room is dropped by [`put`](Self::put).
+/// Nothing else drops one before the pool goes: there is no garbage collector that would.
+///
+/// ```
+/// use gmp::sync::Pool;
+///
+/// let buffers = Pool::new(|| Vec::<u8>::with_capacity(1 << 16));
+/// let mut buffer = buffers.get();
+/// buffer.extend(b"hello");
+/// buffer.clear();
+/// buffers.put(buffer);
+/// assert_eq!(buffers.get().capacity(), 1 << 16);
+/// ```
+pub struct Pool<T> {
+    shards: Box<[CachePadded<Shard<T>>]>,
+    make: Box<dyn Fn() -> T + Send + Sync>,
+}
+
+impl<T> Pool<T> {
+    /// Empty. `make` makes a value when one is asked for and none is there.
+    pub fn new(make: impl Fn() -> T + Send + Sync + 'static) -> Self {
+        let shard = || CachePadded::new(Shard { values: Mutex::new(Vec::new()), len: AtomicU32::new(0) });
+        Pool { shards: (0..POOL_SHARDS).map(|_| shard()).collect(), make: Box::new(make) }
+    }
+
+    /// The number of the caller's shard. A goroutine may be elsewhere the next moment.
+    fn home(&self) -> usize {
+        let inside = M::<Active>::current().and_then(M::look_in);
+        inside.map_or(0, |inside| inside.p.id as usize) % POOL_SHARDS
+    }
+
+    /// A value that was put, or a new one. The user's closure runs without a lock. Does not block, unless the closure does.
+    pub fn get(&self) -> T {
+        let home = self.home();
+        let others = (home + 1..home + POOL_SHARDS).map(|number| number % POOL_SHARDS);
+        // Relaxed: a hint; who misses a value makes one.
+        let mut others = others.filter(|&number| self.shards[number].len.load(Relaxed) > 0);
+        self.shards[home]
+            .pop()
+            .or_else(|| others.find_map(|number| self.shards[number].pop()))
+            .unwrap_or_else(|| (self.make)())
+    }
+
+    /// Gives a value to whoever asks next; drops it when the shard is full. Does not block.
+    pub fn put(&self, value: T) {
+        // Dropped here, after the lock.
+        drop(self.shards[self.home()].push(value));
+    }
+}
+
+impl<T: Default + 'static> Default for Pool<T> {
+    fn default() -> Self {
+        Self::new(T::default)
+    }
+}
+
+impl<T> fmt::Debug for Pool<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let kept: u32 = self.shards.iter().map(|shard| shard.len.load(Relaxed)).sum();
+        f.debug_struct("Pool").field("kept", &kept).finish_non_exhaustive()
+    }
+}

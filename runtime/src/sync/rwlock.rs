@@ -1,0 +1,329 @@
+//! A lock around a value that many may read, or one may write; for goroutines and threads.
+
+use crate::host::{Active, Host};
+use crate::prim::{UnsafeCell, const_fn};
+use crate::sync::guard::{mapped, shows};
+use crate::sync::raw_rwlock::{Kind, RawRwLock};
+use std::fmt;
+use std::marker::PhantomData;
+use std::mem::ManuallyDrop;
+use std::ops::DerefMut;
+use std::ptr::NonNull;
+use std::time::{Duration, Instant};
+
+/// Protects a value: many readers at a time, or one writer. Names and signatures are `parking_lot`'s; nothing poisons.
+///
+/// A goroutine that has to wait parks, a plain thread sleeps; both may share a lock. A waiting writer holds back new
+/// readers, so a goroutine that reads must not read again before it has let go: with a writer in between it waits for itself. After
+/// a writer all readers that wait go together, so neither side starves (the order of Go's `sync.RWMutex`).
+///
+/// The guards may be held across calls that park, and may be dropped on another thread.
+///
+/// ```
+/// use gmp::{go, sync::RwLock};
+/// use std::sync::Arc;
+///
+/// // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
+/// unsafe {
+///     gmp::run(|| {
+///         let names = Arc::new(RwLock::new(vec!["g"]));
+///         let theirs = Arc::clone(&names);
+///         let writer = go(move || theirs.write().push("m"));
+///         assert!(names.read().starts_with(&["g"]));
+///         writer.join().unwrap();
+///         assert_eq!(*names.read(), ["g", "m"]);
+///     })
+/// }
+/// ```
+#[doc(alias = "RWMutex")]
+pub struct RwLock<T: ?Sized> {
+    raw: RawRwLock,
+    value: UnsafeCell<T>,
+}
+
+// SAFETY: the value goes where the lock goes.
+unsafe impl<T: ?Sized + Send> Send for RwLock<T> {}
+// SAFETY: the lock gives `&T` to many threads, or the value to one.
+unsafe impl<T: ?Sized + Send + Sync> Sync for RwLock<T> {}
+
+impl<T> RwLock<T> {
+    const_fn! {
+        /// Not locked.
+        pub fn new(value: T) -> Self {
+            RwLock { raw: RawRwLock::new(), value: UnsafeCell::new(value) }
+        }
+    }
+
+    /// The value.
+    pub fn into_inner(self) -> T {
+        self.value.into_inner()
+    }
+}
+
+impl<T: ?Sized> RwLock<T> {
+    fn read_guard(&self) -> RwLockReadGuard<'_, T> {
+        RwLockReadGuard { lock: self, borrows: PhantomData }
+    }
+
+    fn write_guard(&self) -> RwLockWriteGuard<'_, T> {
+        RwLockWriteGuard { lock: self, borrows: PhantomData }
+    }
+
+    /// Locks for reading. Blocks the calling goroutine, or the plain thread, while somebody writes, or waits to write.
+    #[inline]
+    pub fn read(&self) -> RwLockReadGuard<'_, T> {
+        self.raw.lock(Kind::Read, None);
+        self.read_guard()
+    }
+
+    /// Locks for writing. Blocks the calling goroutine, or the plain thread, until it is alone.
+    #[inline]
+    pub fn write(&self) -> RwLockWriteGuard<'_, T> {
+        self.raw.lock(Kind::Write, None);
+        self.write_guard()
+    }
+
+    /// Locks for reading without waiting; `None` while somebody writes, or waits. Does not block.
+    #[inline]
+    pub fn try_read(&self) -> Option<RwLockReadGuard<'_, T>> {
+        self.raw.try_lock(Kind::Read).then(|| self.read_guard())
+    }
+
+    /// Locks for writing without waiting; `None` while anybody has the lock. Does not block.
+    #[inline]
+    pub fn try_write(&self) -> Option<RwLockWriteGuard<'_, T>> {
+        self.raw.try_lock(Kind::Write).then(|| self.write_guard())
+    }
+
+    /// As [`read`](Self::read), for at most that long.
+    pub fn try_read_for(&self, timeout: Duration) -> Option<RwLockReadGuard<'_, T>> {
+        let until = Active::now().saturating_add(timeout);
+        self.raw.lock(Kind::Read, Some(until)).then(|| self.read_guard())
+    }
+
+    /// As [`read`](Self::read), until then at most.
+    pub fn try_read_until(&self, timeout: Instant) -> Option<RwLockReadGuard<'_, T>> {
+        self.raw.lock(Kind::Read, Some(Active::nanos(timeout))).then(|| self.read_guard())
+    }
+
+    /// As [`write`](Self::write), for at most that long.
+    pub fn try_write_for(&self, timeout: Duration) -> Option<RwLockWriteGuard<'_, T>> {
+        let until = Active::now().saturating_add(timeout);
+        self.raw.lock(Kind::Write, Some(until)).then(|| self.write_guard())
+    }
+
+    /// As [`write`](Self::write), until then at most.
+    pub fn try_write_until(&self, timeout: Instant) -> Option<RwLockWriteGuard<'_, T>> {
+        self.raw.lock(Kind::Write, Some(Active::nanos(timeout))).then(|| self.write_guard())
+    }
+
+    /// Whether anybody has the lock at this moment.
+    pub fn is_locked(&self) -> bool {
+        self.raw.is_locked()
+    }
+
+    /// Whether somebody writes at this moment.
+    pub fn is_locked_exclusive(&self) -> bool {
+        self.raw.is_locked_exclusive()
+    }
+
+    /// The value, without locking: `&mut` says that nobody else has it.
+    pub fn get_mut(&mut self) -> &mut T {
+        // SAFETY: by `&mut self`.
+        self.value.with_mut(|value| unsafe { &mut *value })
+    }
+
+    /// Where the value lies.
+    pub fn data_ptr(&self) -> *mut T {
+        self.value.with(<*const T>::cast_mut)
+    }
+
+    /// Ends a read.
+    ///
+    /// # Safety
+    /// The caller stands for a read guard that was forgotten.
+    pub unsafe fn force_unlock_read(&self) {
+        self.raw.unlock_read();
+    }
+
+    /// Ends a write.
+    ///
+    /// # Safety
+    /// The caller stands for a write guard that was forgotten.
+    pub unsafe fn force_unlock_write(&self) {
+        self.raw.unlock_write();
+    }
+}
+
+impl<T: Default> Default for RwLock<T> {
+    fn default() -> Self {
+        Self::new(T::default())
+    }
+}
+
+impl<T> From<T> for RwLock<T> {
+    fn from(value: T) -> Self {
+        Self::new(value)
+    }
+}
+
+impl<T: ?Sized + fmt::Debug> fmt::Debug for RwLock<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut it = f.debug_struct("RwLock");
+        match self.try_read() {
+            Some(value) => it.field("data", &&*value),
+            None => it.field("data", &format_args!("<locked>")),
+        };
+        it.finish()
+    }
+}
+
+/// A read of an [`RwLock`]. Dropping it ends the read, on any thread; that does not block.
+#[must_use = "dropped at once it unlocks at once"]
+pub struct RwLockReadGuard<'a, T: ?Sized> {
+    lock: &'a RwLock<T>,
+    borrows: PhantomData<*const T>,
+}
+
+/// The write lock of an [`RwLock`]. Dropping it unlocks, on any thread; that does not block.
+#[must_use = "dropped at once it unlocks at once"]
+pub struct RwLockWriteGuard<'a, T: ?Sized> {
+    lock: &'a RwLock<T>,
+    borrows: PhantomData<*mut T>,
+}
+
+// SAFETY: it is a `&T`, and any thread may end the read.
+unsafe impl<T: ?Sized + Sync> Send for RwLockReadGuard<'_, T> {}
+// SAFETY: as above.
+unsafe impl<T: ?Sized + Sync> Sync for RwLockReadGuard<'_, T> {}
+// SAFETY: it is a `&mut T`, and any thread may unlock.
+unsafe impl<T: ?Sized + Send> Send for RwLockWriteGuard<'_, T> {}
+// SAFETY: a shared guard gives `&T`.
+unsafe impl<T: ?Sized + Sync> Sync for RwLockWriteGuard<'_, T> {}
+
+impl<'a, T: ?Sized> RwLockReadGuard<'a, T> {
+    #[inline]
+    fn value(&self) -> &T {
+        // SAFETY: the lock is held for reading.
+        self.lock.value.with(|value| unsafe { &*value })
+    }
+
+    /// The lock of this guard.
+    pub fn rwlock(s: &Self) -> &'a RwLock<T> {
+        s.lock
+    }
+
+    /// A guard of a part of the value.
+    pub fn map<U: ?Sized>(s: Self, f: impl FnOnce(&T) -> &U) -> MappedRwLockReadGuard<'a, U> {
+        MappedRwLockReadGuard::map(s.mapped(), f)
+    }
+
+    /// A guard of a part of the value, or `s` again, where there is no such part.
+    ///
+    /// # Errors
+    /// `s`, when `f` gives `None`.
+    pub fn try_map<U: ?Sized>(
+        s: Self,
+        f: impl FnOnce(&T) -> Option<&U>,
+    ) -> Result<MappedRwLockReadGuard<'a, U>, Self> {
+        let lock = s.lock;
+        MappedRwLockReadGuard::try_map(s.mapped(), f).map_err(|whole| {
+            std::mem::forget(whole);
+            lock.read_guard()
+        })
+    }
+
+    fn mapped(self) -> MappedRwLockReadGuard<'a, T> {
+        let lock = ManuallyDrop::new(self).lock;
+        let value = NonNull::new(lock.data_ptr()).expect("a reference is not null");
+        MappedRwLockReadGuard { raw: &lock.raw, value, borrows: PhantomData }
+    }
+}
+
+impl<'a, T: ?Sized> RwLockWriteGuard<'a, T> {
+    #[inline]
+    fn value(&self) -> &T {
+        // SAFETY: the lock is held.
+        self.lock.value.with(|value| unsafe { &*value })
+    }
+
+    /// The lock of this guard.
+    pub fn rwlock(s: &Self) -> &'a RwLock<T> {
+        s.lock
+    }
+
+    /// Goes on as a reader, together with the readers that wait. No writer comes in between.
+    pub fn downgrade(s: Self) -> RwLockReadGuard<'a, T> {
+        let lock = ManuallyDrop::new(s).lock;
+        lock.raw.downgrade();
+        lock.read_guard()
+    }
+
+    /// A guard of a part of the value.
+    pub fn map<U: ?Sized>(s: Self, f: impl FnOnce(&mut T) -> &mut U) -> MappedRwLockWriteGuard<'a, U> {
+        MappedRwLockWriteGuard::map(s.mapped(), f)
+    }
+
+    /// A guard of a part of the value, or `s` again, where there is no such part.
+    ///
+    /// # Errors
+    /// `s`, when `f` gives `None`.
+    pub fn try_map<U: ?Sized>(
+        s: Self,
+        f: impl FnOnce(&mut T) -> Option<&mut U>,
+    ) -> Result<MappedRwLockWriteGuard<'a, U>, Self> {
+        let lock = s.lock;
+        MappedRwLockWriteGuard::try_map(s.mapped(), f).map_err(|whole| {
+            std::mem::forget(whole);
+            lock.write_guard()
+        })
+    }
+
+    fn mapped(self) -> MappedRwLockWriteGuard<'a, T> {
+        let lock = ManuallyDrop::new(self).lock;
+        let value = NonNull::new(lock.data_ptr()).expect("a reference is not null");
+        MappedRwLockWriteGuard { raw: &lock.raw, value, borrows: PhantomData }
+    }
+}
+
+impl<T: ?Sized> DerefMut for RwLockWriteGuard<'_, T> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut T {
+        // SAFETY: the lock is held, and `&mut self` is the only guard.
+        self.lock.value.with_mut(|value| unsafe { &mut *value })
+    }
+}
+
+impl<T: ?Sized> Drop for RwLockReadGuard<'_, T> {
+    #[inline]
+    fn drop(&mut self) {
+        self.lock.raw.unlock_read();
+    }
+}
+
+impl<T: ?Sized> Drop for RwLockWriteGuard<'_, T> {
+    #[inline]
+    fn drop(&mut self) {
+        self.lock.raw.unlock_write();
+    }
+}
+
+shows!(RwLockReadGuard);
+shows!(RwLockWriteGuard);
+
+mapped!(
+    /// A read of an [`RwLock`], and the way to a part of its value. Dropping it ends the read, on any thread.
+    MappedRwLockReadGuard, RawRwLock, unlock_read, as_ref, (), Sync
+);
+mapped!(
+    /// The write lock of an [`RwLock`], and the way to a part of its value. Dropping it unlocks, on any thread.
+    MappedRwLockWriteGuard, RawRwLock, unlock_write, as_mut, (mut), Send
+);
+
+impl<T: ?Sized> DerefMut for MappedRwLockWriteGuard<'_, T> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut T {
+        // SAFETY: the lock is held, and `&mut self` is the only guard.
+        unsafe { self.value.as_mut() }
+    }
+}

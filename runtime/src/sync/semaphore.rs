@@ -1,0 +1,194 @@
+//! So many permits, given out in the order of the requests.
+
+use crate::context::{Context, ContextError, interrupted};
+use crate::host::Active;
+use crate::interrupt::{Ends, Interrupt};
+use crate::prim::{Mutant, Mutex, const_fn, mutated};
+use crate::sched::park::{Commit, WaitReason};
+use crate::sync::line::{Called, Left, Line, Lines, Place, stand};
+use crate::waiter::{How, Wait, Woke};
+use std::fmt;
+
+/// Gives out permits, up to a number; a request may be for several at once.
+///
+/// Requests are met in the order in which they came: a large one at the head holds back the small ones behind it, so it
+/// does not starve. Goroutines and plain threads may be mixed. There are no guards: whoever has permits gives them back by
+/// [`release`](Self::release), on whichever thread. Who unwinds in between, by a panic or by the end of a
+/// [`Context`] under which it runs, does not, unless a destructor does it. (The semantics of Go's `golang.org/x/sync/semaphore`.)
+///
+/// ```
+/// use gmp::{go, sync::Semaphore};
+/// use std::sync::Arc;
+///
+/// // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
+/// unsafe {
+///     gmp::run(|| {
+///         let permits = Arc::new(Semaphore::new(2));
+///         let workers: Vec<_> = (0..4)
+///             .map(|_| {
+///                 let permits = Arc::clone(&permits);
+///                 go(move || {
+///                     permits.acquire(1);
+///                     // No more than two at a time come here.
+///                     permits.release(1);
+///                 })
+///             })
+///             .collect();
+///         workers.into_iter().for_each(|worker| worker.join().unwrap());
+///         assert!(permits.try_acquire(2));
+///     })
+/// }
+/// ```
+pub struct Semaphore {
+    capacity: usize,
+    state: Mutex<State>,
+}
+
+struct State {
+    free: usize,
+    line: Line<Ask>,
+}
+
+impl Lines for State {
+    type Want = Ask;
+    fn line(&mut self, _want: &Ask) -> &mut Line<Ask> {
+        &mut self.line
+    }
+    fn settle(ask: &Ask, called: bool) {
+        // SAFETY: its owner is left as it is, in the middle of a borrow of the semaphore.
+        unsafe { &*ask.semaphore }.release(if called { ask.permits } else { 0 });
+    }
+}
+
+struct Ask {
+    semaphore: *const Semaphore,
+    permits: usize,
+}
+
+// SAFETY: the semaphore is Sync.
+unsafe impl Send for Ask {}
+
+impl State {
+    /// Takes so many, if nobody is overtaken.
+    fn take(&mut self, permits: usize) -> bool {
+        let takes = self.free >= permits && self.line.first().is_none();
+        if takes {
+            self.free -= permits;
+        }
+        takes
+    }
+
+    /// Calls those whose turn it is and whose requests fit.
+    fn grant(&mut self, called: &mut Called<Ask>) {
+        let free = &mut self.free;
+        while let Some(record) = self.line.call_if(called, |ask| ask.permits <= *free) {
+            *free -= record.want.permits;
+        }
+    }
+}
+
+impl Semaphore {
+    const_fn! {
+        /// All `capacity` permits are free.
+        pub fn new(capacity: usize) -> Self {
+            Semaphore { capacity, state: Mutex::new(State { free: capacity, line: Line::new() }) }
+        }
+    }
+
+    /// Takes so many permits. Blocks the calling goroutine, or the plain thread, until they are free and all who came
+    /// before have theirs. A request for more than the capacity waits until an interrupt ends it, beside the line: it
+    /// holds nobody back.
+    pub fn acquire(&self, permits: usize) {
+        if let Err(interrupt) = self.acquire_in(permits, Ends::Unwinding) {
+            interrupt.throw::<Active>();
+        }
+    }
+
+    /// As [`acquire`](Self::acquire), as long as `context` is not done: a cancel that came before the permits wins. Under
+    /// another context ([`Context::run`]) that one ends it as well.
+    ///
+    /// # Errors
+    /// The context's; nothing was taken then.
+    pub fn acquire_ctx(&self, context: &Context, permits: usize) -> Result<(), ContextError> {
+        if let Some(error) = context.err() {
+            return Err(error);
+        }
+        context.under(|| self.acquire_in(permits, Ends::Returning).map_err(interrupted::<Active>))?;
+        // A cancel only has the request look, which keeps its place until its owner runs: permits may come in between.
+        match context.err() {
+            None => Ok(()),
+            Some(error) => {
+                self.release(permits);
+                Err(error)
+            }
+        }
+    }
+
+    /// Takes so many permits, or says what interrupted it; by then those go on whom it held back.
+    pub(crate) fn acquire_in(&self, permits: usize, ends: Ends) -> Result<(), Interrupt> {
+        if self.try_acquire(permits) {
+            return Ok(());
+        }
+        let how = How::new(WaitReason::Semaphore).ends(ends);
+        let mut wait = Wait::begin();
+        if permits > self.capacity {
+            return match wait.park(how, || Commit::Park) {
+                Woke::Interrupted(interrupt) => Err(interrupt),
+                woke => unreachable!("acquire: nobody knows of this wait ({woke:?})"),
+            };
+        }
+        let mut state = self.state.lock();
+        if state.take(permits) {
+            drop(state);
+            wait.withdraw();
+            return Ok(());
+        }
+        let ask = Ask { semaphore: self, permits };
+        match stand(wait, &self.state, state, (ask, Place::Back), how) {
+            Ok(_granted) => Ok(()),
+            Err(Left { mut state, by }) => {
+                let mut called = Called::new();
+                if !mutated(Mutant::SemaphoreLeavesQuietly) {
+                    state.grant(&mut called);
+                }
+                drop(state);
+                called.ready();
+                Err(by.expect("acquire: a wait without a limit was called or interrupted"))
+            }
+        }
+    }
+
+    /// Takes so many permits if they are free and nobody waits; false otherwise. Does not block.
+    pub fn try_acquire(&self, permits: usize) -> bool {
+        self.state.lock().take(permits)
+    }
+
+    /// Gives so many permits back. Does not block.
+    ///
+    /// # Panics
+    /// When more would be free than the capacity; nothing has changed then.
+    #[track_caller]
+    pub fn release(&self, permits: usize) {
+        let mut called = Called::new();
+        let mut state = self.state.lock();
+        let free = state.free.checked_add(permits).filter(|free| *free <= self.capacity);
+        if let Some(free) = free {
+            state.free = free;
+            if !mutated(Mutant::SemaphoreGrantsNobody) {
+                state.grant(&mut called);
+            }
+        }
+        drop(state);
+        called.ready();
+        assert!(free.is_some(), "Semaphore: {permits} released, more than are held");
+    }
+}
+
+impl fmt::Debug for Semaphore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let state = self.state.lock();
+        let mut it = f.debug_struct("Semaphore");
+        it.field("capacity", &self.capacity).field("free", &state.free);
+        it.field("waiting", &state.line.len()).finish()
+    }
+}

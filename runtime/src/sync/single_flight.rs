@@ -1,0 +1,142 @@
+//! One call for all who ask for the same at the same time.
+
+use crate::interrupt::Thrown;
+use crate::prim::{Arc, AtomicBool, Relaxed};
+use crate::sync::mutex::Mutex;
+use crate::sync::once_lock::OnceLock;
+use std::any::Any;
+use std::collections::HashMap;
+use std::fmt;
+use std::hash::Hash;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+
+/// How a call ended.
+enum Outcome<V> {
+    Value(V),
+    /// With the panic's text.
+    Panicked(String),
+    /// The one that made it was ended from outside.
+    Ended,
+}
+
+struct Call<V> {
+    outcome: OnceLock<Outcome<V>>,
+    /// Others have asked meanwhile. Under the lock of the calls.
+    shared: AtomicBool,
+}
+
+/// Has one of those who ask for the same at the same time do the work, and gives all of them its value. (Go's
+/// `golang.org/x/sync/singleflight`.)
+///
+/// ```
+/// use gmp::{go, sync::SingleFlight};
+/// use std::sync::Arc;
+///
+/// // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
+/// unsafe {
+///     gmp::run(|| {
+///         let pages = Arc::new(SingleFlight::new());
+///         let readers: Vec<_> = (0..10)
+///             .map(|_| {
+///                 let pages = Arc::clone(&pages);
+///                 go(move || pages.work(&"index", || "its text".to_owned()).0)
+///             })
+///             .collect();
+///         for reader in readers {
+///             assert_eq!(reader.join().unwrap(), "its text");
+///         }
+///     })
+/// }
+/// ```
+pub struct SingleFlight<K, V> {
+    /// A mutex of ours: keys compare and hash as the user says.
+    calls: Mutex<HashMap<K, Arc<Call<V>>>>,
+}
+
+impl<K: Hash + Eq + Clone, V: Clone> SingleFlight<K, V> {
+    /// No call is under way.
+    #[must_use]
+    pub fn new() -> Self {
+        SingleFlight { calls: Mutex::new(HashMap::new()) }
+    }
+
+    /// Runs `f`, unless a call for this key is under way: then it blocks the calling goroutine, or the plain thread, until that
+    /// call is over. Gives the value, and whether others got it too.
+    ///
+    /// # Panics
+    /// When `f` panics, its panic goes on in the one that ran it; those who waited panic with its text. If whoever ran it
+    /// is ended from outside, those who waited begin again with closures of their own.
+    pub fn work(&self, key: &K, f: impl FnOnce() -> V) -> (V, bool) {
+        loop {
+            let mut calls = self.calls.lock();
+            // One that is over stands there only if the key's own code has panicked when it was to be taken out.
+            let under_way = calls.get(key).filter(|call| call.outcome.get().is_none());
+            let Some(call) = under_way.map(Arc::clone) else {
+                let call = Arc::new(Call { outcome: OnceLock::new(), shared: AtomicBool::new(false) });
+                let over = calls.insert(key.clone(), Arc::clone(&call));
+                drop(calls);
+                drop(over);
+                return self.fly(key, &call, f);
+            };
+            // Relaxed: the lock orders it.
+            call.shared.store(true, Relaxed);
+            drop(calls);
+            match call.outcome.wait() {
+                Outcome::Value(value) => return (value.clone(), true),
+                Outcome::Panicked(text) => panic!("SingleFlight: the call panicked: {text}"),
+                Outcome::Ended => {}
+            }
+        }
+    }
+
+    fn fly(&self, key: &K, call: &Arc<Call<V>>, f: impl FnOnce() -> V) -> (V, bool) {
+        // The copy is the user's code, too.
+        let result = catch_unwind(AssertUnwindSafe(|| {
+            let value = f();
+            (value.clone(), value)
+        }));
+        let (outcome, result) = match result {
+            Ok((copy, value)) => (Outcome::Value(copy), Ok(value)),
+            Err(payload) if payload.is::<Thrown>() => (Outcome::Ended, Err(payload)),
+            Err(payload) => (Outcome::Panicked(text(&*payload)), Err(payload)),
+        };
+        // Both under the lock: who asks afterwards begins a new call.
+        let mut calls = self.calls.lock_surely();
+        let set = call.outcome.set(outcome);
+        debug_assert!(set.is_ok(), "fly: a call has one outcome");
+        let mine = calls.get(key).is_some_and(|other| Arc::ptr_eq(other, call));
+        let entry = if mine { calls.remove_entry(key) } else { None };
+        drop(calls);
+        drop(entry);
+        match result {
+            // Relaxed: as above.
+            Ok(value) => (value, call.shared.load(Relaxed)),
+            Err(payload) => resume_unwind(payload),
+        }
+    }
+
+    /// Whoever asks for this key from here on begins a new call, also while one is under way.
+    pub fn forget(&self, key: &K) {
+        let forgotten = self.calls.lock().remove_entry(key);
+        // Dropped here, after the lock.
+        drop(forgotten);
+    }
+}
+
+/// What a panic said.
+fn text(payload: &(dyn Any + Send)) -> String {
+    let text = payload.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    text.or_else(|| payload.downcast_ref::<String>().cloned()).unwrap_or_else(|| "no text".to_owned())
+}
+
+impl<K: Hash + Eq + Clone, V: Clone> Default for SingleFlight<K, V> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<K, V> fmt::Debug for SingleFlight<K, V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SingleFlight").finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,211 @@
+//! Waiting for the end of a number of tasks.
+//!
+//! ```text
+//!   word:  COUNT ×    what is still to be done
+//!          WAITED     somebody stands in line. Changes under the lock of the line
+//! ```
+//! Counting is one exchange. Only the step to zero with WAITED set takes the lock, makes the word 0 under it, and calls all
+//! who wait: so those who come after the next `add` wait for the next zero, and nobody of theirs is called now.
+//!
+//! Checked by `tests/loom_waitgroup.rs`.
+
+use crate::host::Active;
+use crate::prim::{AcqRel, Acquire, Arc, AtomicI64, Mutant, Mutex, Relaxed, mutated, order};
+use crate::sched::park::WaitReason;
+use crate::sync::line::{Called, Left, Line, Lines, Place, stand};
+use crate::waiter::{How, Wait};
+use std::fmt;
+
+const WAITED: i64 = 1;
+const COUNT: i64 = 2;
+
+/// Counts what is still to be done, and lets others wait until nothing is. Clones share one count. (Go's
+/// `sync.WaitGroup`.)
+///
+/// It may be used again: who waits is called when the count reaches zero, whatever is added after that. To be waited for, a
+/// task is to be added before it is started; [`go`](Self::go) does both. Goroutines and plain threads may be mixed.
+///
+/// ```
+/// use gmp::sync::WaitGroup;
+/// use std::sync::atomic::{AtomicU32, Ordering};
+///
+/// static SUM: AtomicU32 = AtomicU32::new(0);
+/// // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
+/// unsafe {
+///     gmp::run(|| {
+///         let tasks = WaitGroup::new();
+///         for n in 1..=100 {
+///             tasks.go(move || {
+///                 SUM.fetch_add(n, Ordering::Relaxed);
+///             });
+///         }
+///         tasks.wait();
+///         assert_eq!(SUM.load(Ordering::Relaxed), 5050);
+///     })
+/// }
+/// ```
+#[derive(Clone)]
+pub struct WaitGroup(Arc<Inner>);
+
+struct Inner {
+    word: AtomicI64,
+    line: Mutex<Waiting>,
+}
+
+struct Waiting(Line<()>);
+
+impl Lines for Waiting {
+    type Want = ();
+    fn line(&mut self, _want: &()) -> &mut Line<()> {
+        &mut self.0
+    }
+}
+
+/// Counts down when it is dropped.
+struct Done(WaitGroup);
+
+impl Drop for Done {
+    fn drop(&mut self) {
+        self.0.done();
+    }
+}
+
+impl WaitGroup {
+    /// Nothing is to be done.
+    #[must_use]
+    pub fn new() -> Self {
+        WaitGroup(Arc::new(Inner { word: AtomicI64::new(0), line: Mutex::new(Waiting(Line::new())) }))
+    }
+
+    /// Changes the count. Does not block.
+    ///
+    /// # Panics
+    /// When the count would be negative, or does not fit; nothing has changed then.
+    #[track_caller]
+    pub fn add(&self, delta: isize) {
+        let by = (delta as i64).checked_mul(COUNT);
+        let mut seen = self.0.word.load(Relaxed);
+        loop {
+            let next = Self::sum(seen, by);
+            if seen & WAITED != 0 && next < COUNT {
+                return self.reach_zero(by);
+            }
+            // AcqRel: what was done before, for whoever finds zero, and for whoever takes the last step to it.
+            let both = order(Mutant::WaitGroupDoneRelaxed, AcqRel);
+            match self.0.word.compare_exchange_weak(seen, next, both, Relaxed) {
+                Ok(_) => return,
+                Err(now) => seen = now,
+            }
+        }
+    }
+
+    #[track_caller]
+    fn sum(seen: i64, by: Option<i64>) -> i64 {
+        let next = by.and_then(|by| seen.checked_add(by)).expect("WaitGroup: the count does not fit");
+        assert!(next >= 0, "WaitGroup: the count is below zero");
+        next
+    }
+
+    /// The step to zero, unless it is none by now.
+    #[cold]
+    #[track_caller]
+    fn reach_zero(&self, by: Option<i64>) {
+        let mut called = Called::new();
+        let mut line = self.0.line.lock();
+        let mut seen = self.0.word.load(Relaxed);
+        loop {
+            let next = Self::sum(seen, by);
+            let next = if next < COUNT { 0 } else { next };
+            // AcqRel: as in `add`.
+            match self.0.word.compare_exchange_weak(seen, next, AcqRel, Relaxed) {
+                Ok(_) if next == 0 && !mutated(Mutant::WaitGroupWakesNobody) => {
+                    line.0.call_all(&mut called);
+                    break;
+                }
+                Ok(_) => break,
+                Err(now) => seen = now,
+            }
+        }
+        drop(line);
+        called.ready();
+    }
+
+    /// One less. Does not block.
+    ///
+    /// # Panics
+    /// When the count is zero.
+    #[track_caller]
+    pub fn done(&self) {
+        self.add(-1);
+    }
+
+    /// Blocks the calling goroutine, or the plain thread, until the count is zero.
+    pub fn wait(&self) {
+        let inner = &*self.0;
+        // Acquire: what was done before the count went down.
+        if inner.word.load(order(Mutant::WaitGroupLookRelaxed, Acquire)) < COUNT {
+            return;
+        }
+        let wait = Wait::begin();
+        let line = inner.line.lock();
+        let mut seen = inner.word.load(Relaxed);
+        loop {
+            let zero = seen < COUNT && !mutated(Mutant::WaitGroupNoRecheck);
+            // Acquire: as above.
+            match inner.word.compare_exchange_weak(
+                seen,
+                if zero { seen } else { seen | WAITED },
+                Acquire,
+                Relaxed,
+            ) {
+                Ok(_) if zero => {
+                    drop(line);
+                    wait.withdraw();
+                    return;
+                }
+                Ok(_) => break,
+                Err(now) => seen = now,
+            }
+        }
+        let how = How::new(WaitReason::WaitGroup);
+        if let Err(Left { state: line, by }) = stand(wait, &inner.line, line, ((), Place::Back), how) {
+            if line.0.is_empty() {
+                inner.word.fetch_and(!WAITED, Relaxed);
+            }
+            drop(line);
+            by.expect("wait: a wait without a limit was called or interrupted").throw::<Active>();
+        }
+    }
+
+    /// Whether nothing is to be done at this moment.
+    pub(super) fn is_zero(&self) -> bool {
+        self.0.word.load(Relaxed) < COUNT
+    }
+
+    /// Adds one, and runs `f` in a goroutine, at whose end it counts down, also when `f` unwinds. Does not block.
+    ///
+    /// # Panics
+    /// Outside of a goroutine, as [`gmp::go`](crate::go); nothing is added then.
+    #[track_caller]
+    pub fn go(&self, f: impl FnOnce() + Send + 'static) {
+        crate::goroutine::assert_on_goroutine("WaitGroup::go");
+        self.add(1);
+        let done = Done(self.clone());
+        drop(crate::go(move || {
+            let _done = done;
+            f();
+        }));
+    }
+}
+
+impl Default for WaitGroup {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl fmt::Debug for WaitGroup {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("WaitGroup").field("count", &(self.0.word.load(Relaxed) / COUNT)).finish()
+    }
+}

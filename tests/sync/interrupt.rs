@@ -1,0 +1,121 @@
+//! A context that is done ends the waits of who runs under it, and nobody else suffers.
+
+use crate::common::{everywhere, until};
+use gmp::JoinHandle;
+use gmp::context::{Context, ContextError};
+use gmp::sync::{Barrier, Condvar, Mutex, Once, RwLock, Semaphore, SingleFlight, WaitGroup};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+
+/// Has a goroutine wait by `waits` under a context, and cancels it, once at once, and once when it may be parked.
+fn canceled<T: Send + Sync + 'static>(rt: &gmp::Runtime, shared: &Arc<T>, waits: fn(&T)) {
+    for yields in [0, 50] {
+        let (context, cancel) = Context::background().with_cancel();
+        let theirs = Arc::clone(shared);
+        let waiter: JoinHandle<_> = rt.go(move || context.run(|| waits(&theirs)));
+        rt.run(move || (0..yields).for_each(|_| gmp::yield_now()));
+        cancel.cancel();
+        assert_eq!(waiter.join().unwrap(), Err(ContextError::Canceled));
+    }
+}
+
+/// Fails by a hang: the wait goes on, or its place in line holds others up; or by what is locked afterwards.
+#[test]
+fn locks_are_left_as_they_were() {
+    everywhere(|rt| {
+        let lock = Arc::new(Mutex::new(0));
+        let guard = lock.lock();
+        canceled(&rt, &lock, |lock| *lock.lock() = 1);
+        drop(guard);
+        assert_eq!(lock.try_lock().map(|value| *value), Some(0));
+
+        let lock = Arc::new(RwLock::new(0));
+        let reads = lock.read();
+        canceled(&rt, &lock, |lock| *lock.write() = 1);
+        assert_eq!(lock.try_read().map(|value| *value), Some(0));
+        drop(reads);
+        let writes = lock.write();
+        canceled(&rt, &lock, |lock| drop(lock.read()));
+        drop(writes);
+        assert!(lock.try_write().is_some());
+
+        let permits = Arc::new(Semaphore::new(2));
+        permits.acquire(1);
+        canceled(&rt, &permits, |permits| permits.acquire(2));
+        canceled(&rt, &permits, |permits| permits.acquire(3));
+        assert!(permits.try_acquire(1));
+    });
+}
+
+/// Fails by a hang, by a lock that is not held when the unwinding passes, or by a guard that does not let go.
+#[test]
+fn a_condition_is_left_with_its_mutex() {
+    everywhere(|rt| {
+        let shared = Arc::new((Mutex::new(0), Condvar::new(), AtomicBool::new(false)));
+        canceled(&rt, &shared, |(lock, changed, held)| {
+            struct Looks<'a>(&'a Mutex<i32>, &'a AtomicBool);
+            impl Drop for Looks<'_> {
+                fn drop(&mut self) {
+                    self.1.store(self.0.is_locked(), SeqCst);
+                }
+            }
+            let mut guard = lock.lock();
+            let _looks = Looks(lock, held);
+            changed.wait(&mut guard);
+        });
+        assert!(shared.2.load(SeqCst), "the mutex was not locked again");
+        assert!(!shared.0.is_locked() && !shared.1.notify_one());
+    });
+}
+
+/// Fails by a hang, or by a count that is wrong afterwards.
+#[test]
+fn counters_are_left_as_they_were() {
+    everywhere(|rt| {
+        let tasks = Arc::new(WaitGroup::new());
+        tasks.add(1);
+        canceled(&rt, &tasks, |tasks| tasks.wait());
+        tasks.done();
+        tasks.wait();
+
+        let barrier = Arc::new(Barrier::new(2));
+        canceled(&rt, &barrier, |barrier| assert!(!barrier.wait().is_leader()));
+        // The one that was canceled does not count.
+        let theirs = Arc::clone(&barrier);
+        let other = rt.go(move || theirs.wait().is_leader());
+        assert_ne!(barrier.wait().is_leader(), other.join().unwrap());
+
+        let once = Arc::new(Once::new());
+        canceled(&rt, &once, |once| once.wait());
+        once.call_once(|| ());
+        once.wait();
+    });
+}
+
+/// Fails by a hang, or a panic: those who wait for a call hear that it was canceled, instead of working themselves.
+#[test]
+fn a_canceled_call_is_begun_again_by_who_waits_for_it() {
+    everywhere(|rt| {
+        let flights = Arc::new(SingleFlight::new());
+        let (context, cancel) = Context::background().with_cancel();
+        let (theirs, begun) = (Arc::clone(&flights), Arc::new(AtomicBool::new(false)));
+        let begins = Arc::clone(&begun);
+        let first = rt.go(move || {
+            context.run(|| {
+                theirs.work(&1, || {
+                    begins.store(true, SeqCst);
+                    let never = WaitGroup::new();
+                    never.add(1);
+                    never.wait();
+                })
+            })
+        });
+        until(|| begun.load(SeqCst));
+        let theirs = Arc::clone(&flights);
+        let second = rt.go(move || theirs.work(&1, || ()));
+        rt.run(|| (0..20).for_each(|_| gmp::yield_now()));
+        cancel.cancel();
+        assert_eq!(first.join().unwrap(), Err(ContextError::Canceled));
+        assert_eq!(second.join().unwrap().0, ());
+    });
+}

@@ -1,0 +1,94 @@
+//! What a runtime leaves behind in a line does not hold up those of another one.
+
+use crate::common::{PROCS, runtime, until, watched};
+use gmp::Runtime;
+use gmp::sync::{Mutex, RwLock, Semaphore};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::time::Duration;
+
+/// Has three goroutines of a runtime stand in line by `waits`, and ends that runtime when `then` is over. Gives another.
+fn leave_behind(
+    procs: usize,
+    waits: impl Fn() + Send + Sync + Clone + 'static,
+    then: impl FnOnce(),
+) -> Runtime {
+    let (first, came) = (runtime(procs), Arc::new(AtomicUsize::new(0)));
+    for _ in 0..3 {
+        let (waits, came) = (waits.clone(), Arc::clone(&came));
+        drop(first.go(move || {
+            came.fetch_add(1, SeqCst);
+            waits();
+        }));
+    }
+    until(|| came.load(SeqCst) == 3);
+    first.run(|| (0..100).for_each(|_| gmp::yield_now()));
+    then();
+    first.shutdown(Duration::from_secs(5));
+    runtime(procs)
+}
+
+/// Fails by a hang: the lock is handed to one who will never take it.
+#[test]
+fn a_mutex_goes_to_those_who_run() {
+    for procs in PROCS {
+        watched(procs, || {
+            let lock = Arc::new(Mutex::new(0));
+            let guard = lock.lock();
+            let theirs = Arc::clone(&lock);
+            let rt = leave_behind(procs, move || *theirs.lock() += 1, || ());
+            let theirs = Arc::clone(&lock);
+            let other = rt.go(move || *theirs.lock());
+            rt.run(gmp::yield_now);
+            drop(guard);
+            assert_eq!(other.join().unwrap(), 0);
+            assert_eq!(*lock.lock(), 0);
+        });
+    }
+}
+
+/// Fails by a hang: readers wait behind a writer that will never write.
+#[test]
+fn readers_go_on_behind_a_writer_that_is_left() {
+    for procs in PROCS {
+        watched(procs, || {
+            let lock = Arc::new(RwLock::new(0));
+            let reads = lock.read();
+            let theirs = Arc::clone(&lock);
+            let rt = leave_behind(procs, move || *theirs.write() += 1, || ());
+            let theirs = Arc::clone(&lock);
+            assert_eq!(rt.go(move || *theirs.read()).join().unwrap(), 0);
+            assert_eq!(*lock.read(), 0);
+            drop(reads);
+            assert_eq!(*lock.write(), 0);
+        });
+    }
+}
+
+/// Fails by a hang: a large request that will never be taken holds back a small one, which was there before the end.
+#[test]
+fn a_large_request_that_is_left_holds_nobody_back() {
+    for procs in PROCS {
+        watched(procs, || {
+            let permits = Arc::new(Semaphore::new(2));
+            permits.acquire(1);
+            let second = runtime(procs);
+            let mut small = None;
+            let (large, waiting) = (Arc::clone(&permits), |count: usize| {
+                until(|| format!("{permits:?}").contains(&format!("waiting: {count}")));
+            });
+            let _third = leave_behind(
+                procs,
+                move || large.acquire(2),
+                || {
+                    waiting(3);
+                    let permits = Arc::clone(&permits);
+                    small = Some(second.go(move || permits.acquire(1)));
+                    waiting(4);
+                },
+            );
+            small.unwrap().join().unwrap();
+            assert!(!permits.try_acquire(1));
+        });
+    }
+}

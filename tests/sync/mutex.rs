@@ -1,0 +1,264 @@
+//! `Mutex`.
+
+use crate::common::{PROCS, everywhere, runtime, until, watched};
+use crate::support::{cast, rounds, with_every_cast};
+use gmp::go;
+use gmp::sync::{MappedMutexGuard, Mutex, MutexGuard};
+use std::cell::Cell;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
+use std::time::{Duration, Instant};
+
+const MS: Duration = Duration::from_millis(1);
+
+/// Fails by a wrong sum: two have the lock at once. Or by a hang: a wake-up is lost, or a waiter.
+#[test]
+fn one_at_a_time_has_the_value() {
+    with_every_cast(|rt, goroutines, threads| {
+        let rounds = rounds(20_000);
+        let shared = Arc::new(Mutex::new((0_usize, 0_usize)));
+        let theirs = Arc::clone(&shared);
+        cast(rt, goroutines, threads, move |number| {
+            for round in 0..rounds {
+                let mut guard = theirs.lock();
+                assert_eq!(guard.0, guard.1, "seen while another writes");
+                guard.0 += 1;
+                if (round + number) % 64 == 0 {
+                    // Held across a park.
+                    gmp::yield_now();
+                }
+                guard.1 += 1;
+            }
+        });
+        assert_eq!(shared.lock().0, (goroutines + threads) * rounds);
+    });
+}
+
+/// Fails by a count: a time limit gives a lock that is held, or forgets to; or by a hang, when one that has timed out takes a
+/// wake-up with it.
+#[test]
+fn limits_beside_locks_lose_nothing() {
+    with_every_cast(|rt, goroutines, threads| {
+        let rounds = rounds(5_000);
+        let (shared, got) = (Arc::new(Mutex::new(0)), Arc::new(AtomicUsize::new(0)));
+        let (theirs, gets) = (Arc::clone(&shared), Arc::clone(&got));
+        cast(rt, goroutines, threads, move |number| {
+            for round in 0..rounds {
+                let guard = match (round + number) % 4 {
+                    0 => Some(theirs.lock()),
+                    1 => theirs.try_lock(),
+                    limit => theirs.try_lock_for(Duration::from_nanos((limit * round % 3000) as u64)),
+                };
+                if let Some(mut guard) = guard {
+                    *guard += 1;
+                    gets.fetch_add(1, SeqCst);
+                    if round % 16 == 0 {
+                        gmp::yield_now();
+                    }
+                }
+            }
+        });
+        assert_eq!(*shared.lock(), got.load(SeqCst));
+        assert!(!shared.is_locked());
+    });
+}
+
+/// Fails by the time: the one who waits never gets the lock that another takes again as soon as it has let go.
+#[test]
+fn a_waiter_is_not_starved_by_one_that_hammers() {
+    for procs in PROCS {
+        watched(procs, || {
+            let rt = runtime(procs);
+            let (lock, stop) = (Arc::new(Mutex::new(())), Arc::new(AtomicBool::new(false)));
+            let hammers: Vec<_> = (0..2)
+                .map(|_| {
+                    let (lock, stop) = (Arc::clone(&lock), Arc::clone(&stop));
+                    rt.go(move || {
+                        while !stop.load(SeqCst) {
+                            let _guard = lock.lock();
+                            let start = Instant::now();
+                            while start.elapsed() < MS / 10 {
+                                // With one P, whoever waits comes to its turn to fail, and to complain.
+                                gmp::yield_now();
+                            }
+                        }
+                    })
+                })
+                .collect();
+            let waits = |lock: &Mutex<()>| {
+                let mut worst = Duration::ZERO;
+                for _ in 0..20 {
+                    let start = Instant::now();
+                    drop(lock.lock());
+                    worst = worst.max(start.elapsed());
+                }
+                worst
+            };
+            let theirs = Arc::clone(&lock);
+            let worst = rt.go(move || waits(&theirs)).join().unwrap().max(waits(&lock));
+            stop.store(true, SeqCst);
+            hammers.into_iter().for_each(|hammer| hammer.join().unwrap());
+            assert!(worst < 1000 * MS, "waited {worst:?} at procs {procs}");
+            println!("procs {procs}: waited {worst:?} at most");
+        });
+    }
+}
+
+/// Fails by a wrong answer, or by the time: too early, or never.
+#[test]
+fn a_limit_is_kept() {
+    everywhere(|rt| {
+        let lock = Arc::new(Mutex::new(1));
+        let guard = lock.lock();
+        let tries = |lock: &Mutex<i32>| {
+            let start = Instant::now();
+            assert!(lock.try_lock().is_none());
+            assert!(lock.try_lock_for(3 * MS).is_none());
+            assert!(lock.try_lock_until(start + 6 * MS).is_none());
+            assert!(start.elapsed() >= 6 * MS);
+            assert!(lock.try_lock_for(Duration::ZERO).is_none());
+            assert!(lock.try_lock_until(start).is_none());
+        };
+        let theirs = Arc::clone(&lock);
+        rt.go(move || tries(&theirs)).join().unwrap();
+        tries(&lock);
+        drop(guard);
+        assert_eq!(*lock.try_lock_for(Duration::MAX).unwrap(), 1);
+        assert_eq!(*lock.try_lock_until(Instant::now()).unwrap(), 1);
+    });
+}
+
+/// Fails to compile, or by a hang: a guard is bound to its thread.
+#[test]
+fn a_guard_may_be_dropped_on_another_thread() {
+    static LOCK: Mutex<Vec<u8>> = Mutex::new(Vec::new());
+    everywhere(|rt| {
+        let guard = LOCK.lock();
+        std::thread::spawn(move || drop(guard)).join().unwrap();
+        let guard = rt.go(|| LOCK.lock()).join().unwrap();
+        assert!(LOCK.is_locked() && LOCK.try_lock().is_none());
+        drop(guard);
+        let waiter = rt.go(|| LOCK.lock().len());
+        waiter.join().unwrap();
+        assert!(!LOCK.is_locked());
+    });
+}
+
+fn assert_send_sync<T: Send + Sync>(_: &T) {}
+
+/// Fails by the value: a part that is mapped is another one, or does not unlock.
+#[test]
+fn guards_of_parts_unlock_the_whole() {
+    let mut lock = Mutex::new((1, "two".to_owned()));
+    assert_send_sync(&lock.lock());
+    let mut part = MutexGuard::map(lock.lock(), |whole| &mut whole.1);
+    part.push('!');
+    assert_send_sync(&part);
+    assert!(lock.is_locked());
+    let first = MappedMutexGuard::map(part, |text| text.as_mut_str());
+    assert_eq!(&*first, "two!");
+    drop(first);
+    assert!(!lock.is_locked());
+    let whole = MutexGuard::try_map(lock.lock(), |_whole| None::<&mut i32>).unwrap_err();
+    assert_eq!(whole.0, 1);
+    let part = MutexGuard::try_map(whole, |whole| Some(&mut whole.0)).unwrap();
+    let part = MappedMutexGuard::try_map(part, |_part| None::<&mut i32>).unwrap_err();
+    assert_eq!((format!("{part:?} {part}"), lock.is_locked()), ("1 1".to_owned(), true));
+    assert_eq!(format!("{lock:?}"), "Mutex { data: <locked> }");
+    drop(part);
+    assert_eq!(format!("{lock:?}"), r#"Mutex { data: (1, "two!") }"#);
+    lock.get_mut().0 = 5;
+    assert_eq!(lock.into_inner().0, 5);
+    // Unsized.
+    let slice: Box<Mutex<[i32]>> = Box::new(Mutex::new([1, 2, 3]));
+    slice.lock()[1] = 7;
+    assert_eq!(&*slice.lock(), [1, 7, 3]);
+    assert_eq!((*Mutex::<i32>::default().lock(), *Mutex::from(3).lock()), (0, 3));
+    let lock = Mutex::new(Cell::new(1));
+    std::mem::forget(lock.lock());
+    // SAFETY: the guard was forgotten.
+    unsafe { lock.force_unlock() };
+    // SAFETY: nobody has the lock.
+    assert_eq!(unsafe { (*lock.data_ptr()).get() }, 1);
+    assert!(lock.try_lock().is_some());
+}
+
+/// Fails by a panic, or a hang: a panic with the lock held poisons it, or keeps it.
+#[test]
+fn nothing_poisons() {
+    everywhere(|rt| {
+        let lock = Arc::new(Mutex::new(1));
+        let theirs = Arc::clone(&lock);
+        let panics = rt.go(move || {
+            let _guard = theirs.lock();
+            std::panic::resume_unwind(Box::new("on purpose"));
+        });
+        assert!(panics.join().is_err());
+        assert_eq!(*lock.lock(), 1);
+    });
+}
+
+/// Fails by a hang, or by the count: `unlocked` does not let others in; a fair unlock does not hand over.
+#[test]
+fn unlocked_and_fair_unlocks_let_others_in() {
+    everywhere(|rt| {
+        rt.run(|| {
+            let lock = Arc::new(Mutex::new(0));
+            let mut guard = lock.lock();
+            let theirs = Arc::clone(&lock);
+            let other = go(move || *theirs.lock() += 1);
+            MutexGuard::unlocked(&mut guard, || other.join().unwrap());
+            assert_eq!(*guard, 1);
+            let theirs = Arc::clone(&lock);
+            let arrived = Arc::new(AtomicBool::new(false));
+            let arrives = Arc::clone(&arrived);
+            let other = go(move || {
+                arrives.store(true, SeqCst);
+                *theirs.lock() += 1;
+            });
+            until(|| arrived.load(SeqCst));
+            for _ in 0..100 {
+                gmp::yield_now();
+            }
+            while *guard == 1 {
+                MutexGuard::bump(&mut guard);
+            }
+            assert_eq!(*guard, 2);
+            MutexGuard::unlock_fair(guard);
+            other.join().unwrap();
+            assert!(!lock.is_locked());
+        });
+    });
+}
+
+/// Fails if the lock is taken again while the goroutine unwinds: it parks then, may go on on another thread, and leaves both
+/// threads with a wrong count of panics.
+#[test]
+fn unlocked_locks_again_before_it_unwinds() {
+    watched(2, || {
+        let rt = runtime(2);
+        rt.run(|| {
+            let lock = Arc::new(Mutex::new(0));
+            let unwinding = |number: u64| {
+                let lock = Arc::clone(&lock);
+                gmp::go(move || {
+                    for _ in 0..20 {
+                        let ended = gmp::time::timeout(Duration::from_micros(number * 10), || {
+                            let mut guard = lock.lock();
+                            MutexGuard::unlocked(&mut guard, || gmp::time::sleep(Duration::from_secs(3600)));
+                        });
+                        assert!(ended.is_err());
+                        let guard = lock.lock();
+                        gmp::time::sleep(Duration::from_micros(100));
+                        drop(guard);
+                    }
+                })
+            };
+            let all: Vec<_> = (0..10).map(unwinding).collect();
+            all.into_iter().for_each(|it| it.join().unwrap());
+        });
+        for _ in 0..50 {
+            assert!(!rt.go(std::thread::panicking).join().unwrap());
+        }
+    });
+}

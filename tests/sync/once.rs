@@ -1,0 +1,153 @@
+//! `Once`, `OnceLock`, `LazyLock`, `Barrier`.
+
+use crate::common::{everywhere, until};
+use crate::support::{cast, rounds, with_every_cast};
+use gmp::sync::{Barrier, LazyLock, Once, OnceLock};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
+
+/// Fails by a count: the closure runs twice, or somebody goes on before it has ended.
+#[test]
+fn all_go_on_after_one_closure_has_ended() {
+    with_every_cast(|rt, goroutines, threads| {
+        let rounds = rounds(500);
+        let shared: Arc<Vec<_>> = Arc::new((0..rounds).map(|_| (Once::new(), AtomicUsize::new(0))).collect());
+        let theirs = Arc::clone(&shared);
+        cast(rt, goroutines, threads, move |_| {
+            for (once, runs) in &*theirs {
+                once.call_once(|| {
+                    // Parks.
+                    gmp::yield_now();
+                    runs.fetch_add(1, SeqCst);
+                });
+                assert!(once.is_completed());
+                assert_eq!(runs.load(SeqCst), 1);
+            }
+        });
+    });
+}
+
+/// Fails by a hang, or when a panic is lost: those who wait do not hear of it.
+#[test]
+fn a_panic_poisons_and_force_heals() {
+    everywhere(|rt| {
+        let (once, begun) = (Arc::new(Once::new()), Arc::new(AtomicBool::new(false)));
+        let (theirs, begins) = (Arc::clone(&once), Arc::clone(&begun));
+        let gate = Arc::new(AtomicBool::new(false));
+        let opens = Arc::clone(&gate);
+        let first = rt.go(move || {
+            theirs.call_once(|| {
+                begins.store(true, SeqCst);
+                until(|| opens.load(SeqCst));
+                resume_unwind(Box::new("on purpose"));
+            });
+        });
+        until(|| begun.load(SeqCst));
+        let theirs = Arc::clone(&once);
+        let second = rt.go(move || theirs.call_once(|| unreachable!()));
+        let theirs = Arc::clone(&once);
+        let forces = rt.go(move || {
+            theirs.wait_force();
+            true
+        });
+        gate.store(true, SeqCst);
+        assert!(first.join().is_err());
+        assert!(second.join().is_err());
+        assert!(catch_unwind(AssertUnwindSafe(|| once.wait())).is_err());
+        assert!(!once.is_completed());
+        let mut told = false;
+        once.call_once_force(|state| told = state.is_poisoned());
+        assert!(told && once.is_completed());
+        assert!(forces.join().unwrap());
+        once.wait();
+        once.call_once_force(|_| unreachable!());
+    });
+}
+
+/// Fails by a value: two were made, or one is seen before it was made.
+#[test]
+fn a_once_lock_has_one_value() {
+    with_every_cast(|rt, goroutines, threads| {
+        let rounds = rounds(500);
+        let cells: Arc<Vec<_>> = Arc::new((0..rounds).map(|_| OnceLock::new()).collect());
+        let theirs = Arc::clone(&cells);
+        cast(rt, goroutines, threads, move |number| {
+            for cell in &*theirs {
+                let made = match number % 3 {
+                    0 => cell.get_or_init(|| vec![number; 3]).clone(),
+                    1 => match cell.set(vec![number; 3]) {
+                        Ok(()) => vec![number; 3],
+                        Err(mine) => {
+                            assert_eq!(mine, [number; 3]);
+                            cell.get().unwrap().clone()
+                        }
+                    },
+                    _ => cell.wait().clone(),
+                };
+                assert_eq!(&made, cell.get().unwrap());
+            }
+        });
+    });
+}
+
+#[test]
+fn a_once_lock_is_what_stds_is() {
+    let mut cell = OnceLock::new();
+    assert_eq!((cell.get(), format!("{cell:?}")), (None, "OnceLock(<uninit>)".to_owned()));
+    assert!(catch_unwind(AssertUnwindSafe(|| cell.get_or_init(|| resume_unwind(Box::new(1))))).is_err());
+    assert_eq!(cell.get(), None);
+    assert_eq!(cell.get_or_init(|| "a".to_owned()), "a");
+    cell.get_mut().unwrap().push('b');
+    assert_eq!(cell, OnceLock::from("ab".to_owned()));
+    assert_eq!(cell.clone().into_inner().unwrap(), "ab");
+    assert_eq!(format!("{cell:?}"), r#"OnceLock("ab")"#);
+    assert_eq!((cell.take().unwrap(), cell.take()), ("ab".to_owned(), None));
+    assert_eq!(cell.set("c".to_owned()), Ok(()));
+    // The value is dropped once.
+    let probe = Arc::new(());
+    let cell = OnceLock::from(Arc::clone(&probe));
+    assert_eq!(Arc::strong_count(&probe), 2);
+    drop(cell);
+    assert_eq!(Arc::strong_count(&probe), 1);
+}
+
+#[test]
+fn a_lazy_value_is_made_once_and_poisoned_by_a_panic() {
+    static MADE: AtomicUsize = AtomicUsize::new(0);
+    static LAZY: LazyLock<Vec<u8>> = LazyLock::new(|| {
+        gmp::yield_now();
+        MADE.fetch_add(1, SeqCst);
+        vec![1, 2, 3]
+    });
+    assert_eq!(format!("{LAZY:?}"), "LazyLock(<uninit>)");
+    everywhere(|rt| cast(&rt, 4, 2, |_| assert_eq!(LAZY.len(), 3)));
+    assert_eq!(MADE.load(SeqCst), 1);
+    assert_eq!(format!("{LAZY:?}"), "LazyLock([1, 2, 3])");
+    let bad: LazyLock<i32, _> = LazyLock::new(|| resume_unwind(Box::new(1)));
+    for _ in 0..2 {
+        assert!(catch_unwind(AssertUnwindSafe(|| *LazyLock::force(&bad))).is_err());
+    }
+}
+
+/// Fails by a count: somebody goes on before all have come, or a round has two leaders, or none.
+#[test]
+fn a_barrier_lets_all_go_together() {
+    with_every_cast(|rt, goroutines, threads| {
+        let (rounds, size) = (rounds(2_000), goroutines + threads);
+        let shared = Arc::new((Barrier::new(size), AtomicUsize::new(0), AtomicUsize::new(0)));
+        let theirs = Arc::clone(&shared);
+        cast(rt, goroutines, threads, move |_| {
+            let (barrier, came, leaders) = &*theirs;
+            for round in 1..=rounds {
+                came.fetch_add(1, SeqCst);
+                if barrier.wait().is_leader() {
+                    leaders.fetch_add(1, SeqCst);
+                }
+                assert!(came.load(SeqCst) >= round * size);
+            }
+        });
+        assert_eq!(shared.2.load(SeqCst), rounds);
+        assert!(Barrier::new(0).wait().is_leader() && Barrier::new(1).wait().is_leader());
+    });
+}

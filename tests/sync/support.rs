@@ -1,0 +1,43 @@
+//! Who takes part: goroutines, plain threads, or both.
+
+use crate::common::{PROCS, runtime, watched};
+use gmp::Runtime;
+use std::thread;
+
+/// So many rounds; a tenth in a debug build.
+pub fn rounds(base: usize) -> usize {
+    if cfg!(debug_assertions) { base / 10 } else { base }
+}
+
+/// Starts `count` who do `f` with their number, as goroutines of `rt`, and as many as plain threads, and waits for all.
+pub fn cast(
+    rt: &Runtime,
+    goroutines: usize,
+    threads: usize,
+    f: impl Fn(usize) + Send + Sync + Clone + 'static,
+) {
+    let handles: Vec<_> = (0..goroutines)
+        .map(|number| {
+            let f = f.clone();
+            rt.go(move || f(number))
+        })
+        .collect();
+    let others: Vec<_> = (goroutines..goroutines + threads)
+        .map(|number| {
+            let f = f.clone();
+            thread::spawn(move || f(number))
+        })
+        .collect();
+    handles.into_iter().for_each(|handle| handle.join().expect("no panic in a goroutine"));
+    others.into_iter().for_each(|other| other.join().expect("no panic in a thread"));
+}
+
+/// The property holds for goroutines alone, for threads alone, and for both, at each number of Ps.
+#[track_caller]
+pub fn with_every_cast(property: impl Fn(&Runtime, usize, usize)) {
+    for procs in PROCS {
+        for (goroutines, threads) in [(6, 0), (0, 4), (4, 2)] {
+            watched(procs, || property(&runtime(procs), goroutines, threads));
+        }
+    }
+}

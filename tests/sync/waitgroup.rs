@@ -1,0 +1,212 @@
+//! `WaitGroup` and `ErrGroup`.
+
+use crate::common::{everywhere, until};
+use crate::support::{cast, rounds, with_every_cast};
+use gmp::context::{Context, ContextError};
+use gmp::sync::{ErrGroup, WaitGroup};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
+
+/// Fails by a count: a wait returns early. Or by a hang: the last one wakes nobody. The group is used again and again.
+#[test]
+fn a_wait_returns_when_all_is_done() {
+    with_every_cast(|rt, goroutines, threads| {
+        let rounds = rounds(3_000);
+        let (tasks, done) = (WaitGroup::new(), Arc::new(AtomicUsize::new(0)));
+        let workers = goroutines + threads;
+        for round in 1..=rounds / 100 {
+            tasks.add(workers as isize);
+            let (theirs, does) = (tasks.clone(), Arc::clone(&done));
+            let waiter = rt.go({
+                let (tasks, done) = (tasks.clone(), Arc::clone(&done));
+                move || {
+                    tasks.wait();
+                    assert!(done.load(SeqCst) >= round * workers);
+                }
+            });
+            cast(rt, goroutines, threads, move |_| {
+                does.fetch_add(1, SeqCst);
+                theirs.done();
+            });
+            tasks.wait();
+            assert_eq!(done.load(SeqCst), round * workers);
+            waiter.join().unwrap();
+        }
+    });
+}
+
+/// Fails by a hang: who waits for one zero is not called because somebody adds at once. Or by an early return: who waits for
+/// the next zero is called by the last.
+#[test]
+fn a_group_that_is_used_again_at_once_calls_those_it_should() {
+    everywhere(|rt| {
+        let rounds = rounds(20_000);
+        rt.run(move || {
+            let (tasks, phase) = (WaitGroup::new(), Arc::new(AtomicUsize::new(0)));
+            for round in 0..rounds {
+                tasks.add(1);
+                let (theirs, phase_too) = (tasks.clone(), Arc::clone(&phase));
+                let waiter = gmp::go(move || {
+                    let seen = phase_too.load(SeqCst);
+                    theirs.wait();
+                    assert!(phase_too.load(SeqCst) > seen || seen > round);
+                });
+                gmp::yield_now();
+                phase.store(round + 1, SeqCst);
+                tasks.done();
+                tasks.add(1);
+                gmp::yield_now();
+                tasks.done();
+                waiter.join().unwrap();
+            }
+        });
+    });
+}
+
+/// Fails by a hang: a goroutine that panics does not count down.
+#[test]
+fn a_panic_counts_down() {
+    everywhere(|rt| {
+        rt.run(|| {
+            let tasks = WaitGroup::new();
+            for number in 0..10 {
+                tasks.go(move || {
+                    if number % 2 == 0 {
+                        resume_unwind(Box::new("on purpose"));
+                    }
+                });
+            }
+            tasks.wait();
+        });
+    });
+}
+
+fn message(f: impl FnOnce()) -> String {
+    let payload = catch_unwind(AssertUnwindSafe(f)).expect_err("it panics");
+    payload
+        .downcast::<String>()
+        .map_or_else(|payload| (*payload.downcast::<&str>().unwrap()).to_owned(), |text| *text)
+}
+
+#[test]
+fn wrong_use_panics_and_changes_nothing() {
+    let tasks = WaitGroup::new();
+    assert!(message(|| tasks.done()).contains("below zero"));
+    tasks.add(2);
+    assert!(message(|| tasks.add(-3)).contains("below zero"));
+    assert!(message(|| tasks.add(isize::MAX)).contains("does not fit"));
+    assert!(message(|| tasks.go(|| ())).contains("not called on a goroutine"));
+    assert_eq!(format!("{tasks:?}"), "WaitGroup { count: 2 }");
+    tasks.add(-2);
+    tasks.wait();
+    let group = ErrGroup::<()>::new();
+    assert!(message(|| group.go(|| Ok(()))).contains("ErrGroup::go: not called on a goroutine"));
+    assert_eq!(group.wait(), Ok(()));
+}
+
+/// Fails by the error, or the sum: `wait` gives a later one, or comes before all have ended.
+#[test]
+fn the_first_error_counts() {
+    everywhere(|rt| {
+        rt.run(|| {
+            let (group, ended) = (ErrGroup::new(), Arc::new(AtomicUsize::new(0)));
+            let gate = Arc::new(AtomicBool::new(false));
+            for number in 0..8 {
+                let (ended, gate) = (Arc::clone(&ended), Arc::clone(&gate));
+                group.go(move || {
+                    if number != 3 {
+                        until(|| gate.load(SeqCst));
+                    }
+                    ended.fetch_add(1, SeqCst);
+                    if number == 3 { Err(3) } else { Ok(()) }
+                });
+            }
+            until(|| ended.load(SeqCst) == 1);
+            gate.store(true, SeqCst);
+            group.go(|| Err(4));
+            assert!(matches!(group.wait(), Err(3 | 4)));
+            assert_eq!(ended.load(SeqCst), 8);
+            // Taken; the group may be used again.
+            assert_eq!(group.wait(), Ok(()));
+        });
+    });
+}
+
+/// Fails when a panic is swallowed, or when `wait` hangs.
+#[test]
+fn a_panic_of_one_is_passed_on_by_wait() {
+    everywhere(|rt| {
+        rt.run(|| {
+            let group = ErrGroup::<()>::new();
+            group.go(|| Err(()));
+            group.go(|| resume_unwind(Box::new("on purpose")));
+            let payload = catch_unwind(AssertUnwindSafe(|| group.wait())).unwrap_err();
+            assert_eq!(*payload.downcast::<&str>().unwrap(), "on purpose");
+        });
+    });
+}
+
+/// Fails by a count: more run at a time than the limit says.
+#[test]
+fn a_limit_holds() {
+    everywhere(|rt| {
+        rt.run(|| {
+            let group = ErrGroup::<()>::with_limit(3);
+            let counts = Arc::new((AtomicUsize::new(0), AtomicUsize::new(0)));
+            for _ in 0..50 {
+                let counts = Arc::clone(&counts);
+                group.go(move || {
+                    let now = counts.0.fetch_add(1, SeqCst) + 1;
+                    assert!(now <= 3, "{now} at a time");
+                    gmp::yield_now();
+                    counts.1.fetch_add(1, SeqCst);
+                    counts.0.fetch_sub(1, SeqCst);
+                    Ok(())
+                });
+            }
+            assert_eq!(group.wait(), Ok(()));
+            assert_eq!(counts.1.load(SeqCst), 50);
+            let gate = Arc::new(AtomicBool::new(false));
+            for _ in 0..3 {
+                let gate = Arc::clone(&gate);
+                assert!(group.try_go(move || {
+                    until(|| gate.load(SeqCst));
+                    Ok(())
+                }));
+            }
+            assert!(!group.try_go(|| unreachable!()));
+            assert!(message(|| group.set_limit(1)).contains("while goroutines"));
+            gate.store(true, SeqCst);
+            assert_eq!(group.wait(), Ok(()));
+            group.set_limit(0);
+            assert!(!group.try_go(|| unreachable!()));
+        });
+    });
+}
+
+/// Fails if the context of a group outlives the group's first failure, or its wait.
+#[test]
+fn the_context_of_a_group_ends_with_its_first_failure_or_its_wait() {
+    everywhere(|rt| {
+        rt.run(|| {
+            let (group, context) = ErrGroup::with_context(&Context::background());
+            for _ in 0..10 {
+                let context = context.clone();
+                group.go(move || {
+                    context
+                        .run(|| gmp::chan::never::<()>().recv())
+                        .map_or(Ok(()), |_| Err("a value from nowhere"))
+                });
+            }
+            assert_eq!(context.err(), None);
+            group.go(|| Err("failed"));
+            assert_eq!(group.wait(), Err("failed"));
+            assert_eq!(context.err(), Some(ContextError::Canceled));
+
+            let (group, context) = ErrGroup::<()>::with_context(&Context::background());
+            group.go(|| Ok(()));
+            assert_eq!((group.wait(), context.err()), (Ok(()), Some(ContextError::Canceled)));
+        });
+    });
+}
