@@ -44,7 +44,8 @@ fn sleepers_wake_in_the_order_of_their_due_times() {
     let rt = runtime(1);
     let order = Arc::new(Mutex::new(Vec::new()));
     rt.run(|| {
-        let start = Instant::now() + 20 * MS;
+        // Far enough away for all of them to sleep by then, also where others have the core for a while.
+        let start = Instant::now() + 250 * MS;
         let sleepers: Vec<_> = (0..200_u32)
             .map(|n| {
                 let (order, rank) = (Arc::clone(&order), n * 83 % 200);

@@ -1,23 +1,32 @@
-//! The monotonic clock, in nanoseconds since the runtime was built.
+//! The monotonic clock, in nanoseconds since the process first asked for the time.
 
 use gmp_timers::Nanos;
-use std::time::Instant;
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
 
-/// A clock that starts at zero.
-pub(crate) struct Clock(Instant);
+/// One origin for all runtimes and plain threads, so that a time of one is a time of the other.
+fn origin() -> Instant {
+    static ORIGIN: OnceLock<Instant> = OnceLock::new();
+    *ORIGIN.get_or_init(Instant::now)
+}
 
-impl Clock {
-    pub(crate) fn new() -> Self {
-        Clock(Instant::now())
-    }
+#[inline]
+pub(crate) fn now() -> Nanos {
+    nanos(Instant::now())
+}
 
-    #[inline]
-    pub(crate) fn now(&self) -> Nanos {
-        self.nanos(Instant::now())
-    }
+/// What lies before the origin is zero.
+pub(crate) fn nanos(at: Instant) -> Nanos {
+    let since = at.saturating_duration_since(origin());
+    // In 64 bits: `Duration::as_nanos` has twice as many.
+    Nanos::from_nanos(
+        since.as_secs().saturating_mul(1_000_000_000).saturating_add(u64::from(since.subsec_nanos())),
+    )
+}
 
-    /// What has passed before the clock's start is zero.
-    pub(crate) fn nanos(&self, at: Instant) -> Nanos {
-        Nanos::from_nanos(0).saturating_add(at.saturating_duration_since(self.0))
-    }
+/// The way back. A time that std can't tell is one a century from now.
+pub(crate) fn instant(at: Nanos) -> Instant {
+    const CENTURY: Duration = Duration::from_secs(100 * 365 * 86_400);
+    let since = at.saturating_since(Nanos::from_nanos(0));
+    origin().checked_add(since).unwrap_or_else(|| Instant::now() + CENTURY)
 }

@@ -1,45 +1,98 @@
-//! Who sleeps until when.
+//! Who sleeps until when, and which callbacks are due.
 //!
-//! Each P has a heap of waits under a lock of its own, and a copy of the heap's earliest time that is read without
-//! it. A goroutine sleeps in the heap of its P; who runs what is due there:
+//! Each P has a heap of timers under a lock of its own, and a copy of the heap's earliest time that is read without
+//! it. A goroutine sleeps in the heap of its P; who takes what is due there:
 //!
 //! * the P's own M, between two goroutines (`schedule`);
 //! * an M that looks for work, in its last round (`steal`);
-//! * the M that waits in the poller no longer than for the earliest of all of them. An idle P keeps its timers.
+//! * the M that waits in the poller no longer than for the earliest of all of them. An idle P keeps its timers;
+//! * the monitor, when no P is idle.
 //!
-//! How a new timer and the poller's wait meet stands in `poll.rs`; checked by `tests/loom_poll.rs`.
+//! An entry is a wait or a callback. A wait with a time limit has a timer there, which claims it like any counterpart;
+//! whoever was woken by another takes the timer out again. It is put in by the commit hook, when its goroutine is saved,
+//! and the place where it stands is noted under the heap's lock: the goroutine may run again as soon as that is free.
+//! Whether a callback fires is decided under the lock, and it is called after it (`callback.rs`).
+//!
+//! When the runtime ends its heaps become *orphans*: waits are dropped, callbacks stay where they are, and the keeper
+//! takes what is due (`keeper.rs`). So a heap is counted, and may outlive its P.
+//!
+//! How a new timer and the poller's wait meet stands in `poll.rs`; checked by `tests/loom_poll.rs`. An M that holds the
+//! P finds it in `timer_mask`; whoever else puts something into its heap sets the mask in the same critical section of
+//! the scheduler's lock in which it inserts, since `pidleput` may clear it there. Checked by `tests/loom_timer.rs`.
 
 use crate::g::GRef;
 use crate::glist::GList;
 use crate::host::Host;
 use crate::m::M;
 use crate::p::P;
-use crate::prim::{AtomicU64, Mutex, Relaxed};
+use crate::prim::{Arc, AtomicU64, Mutant, Mutex, MutexGuard, Relaxed, UnsafeCell, Weak, mutated, unless};
 use crate::sched::Sched;
-use crate::sched::park::{Commit, WaitReason};
+use crate::sched::callback::{Call, Run};
+use crate::sched::deadlock::Serving;
 use crate::sched::poll::NOBODY;
 use crate::status::{Then, WaitNumber};
-use crate::waiter::Wait;
-use gmp_timers::{Heap, Nanos};
+use gmp_timers::{Handle, Heap, Nanos};
+use std::ptr::NonNull;
 
-/// One sleeping wait.
-struct Sleeper<H: Host> {
-    g: GRef<H>,
-    wait: WaitNumber,
+/// What a timer is for.
+enum Entry<H: Host> {
+    /// One wait with a limit.
+    Wait { g: GRef<H>, wait: WaitNumber },
+    /// A callback.
+    Call(Arc<Call<H>>),
 }
 
-/// The timers of a P.
+/// Where the timer of a wait stands. Belongs to the waiting goroutine.
+pub(crate) struct Alarm<H: Host>(UnsafeCell<Option<(NonNull<P<H>>, Handle)>>);
+
+impl<H: Host> Alarm<H> {
+    pub(crate) fn new() -> Self {
+        Alarm(UnsafeCell::new(None))
+    }
+
+    /// Takes the timer out of its heap, if it has not fired. The goroutine itself calls it, after its wait.
+    pub(crate) fn disarm(&self) {
+        // SAFETY: the goroutine runs, so its commit hook is over, or past the heap's lock.
+        if let Some((p, handle)) = self.0.with_mut(|place| unsafe { (*place).take() }) {
+            // SAFETY: Ps live as long as their scheduler, which a running goroutine keeps.
+            unless(Mutant::AlarmStaysArmed, || drop(unsafe { p.as_ref() }.timers.lock().remove(handle)));
+        }
+    }
+}
+
+/// The timers of a P, or the keeper's own.
+#[repr(align(128))]
 pub(crate) struct Timers<H: Host> {
-    heap: Mutex<Heap<Sleeper<H>>>,
+    inner: Mutex<Inner<H>>,
     /// The earliest time in the heap, or NONE. Written under the lock. Relaxed: the fences of `poll.rs` order it.
     earliest: AtomicU64,
+    /// Whose they are while it lives, and the number of the P.
+    home: Weak<Sched<H>>,
+    p: u32,
+}
+
+struct Inner<H: Host> {
+    heap: Heap<Entry<H>>,
+    /// The keeper looks after them.
+    orphaned: bool,
 }
 
 const NONE: u64 = u64::MAX;
 
 impl<H: Host> Timers<H> {
-    pub(crate) fn new() -> Self {
-        Timers { heap: Mutex::new(Heap::new()), earliest: AtomicU64::new(NONE) }
+    /// Those of a P.
+    pub(crate) fn of_p(p: u32, home: &Weak<Sched<H>>) -> Self {
+        Self::new(p, Weak::clone(home), false)
+    }
+
+    /// Those of no runtime.
+    pub(crate) fn of_nobody() -> Self {
+        Self::new(0, Weak::new(), true)
+    }
+
+    fn new(p: u32, home: Weak<Sched<H>>, orphaned: bool) -> Self {
+        let inner = Mutex::new(Inner { heap: Heap::new(), orphaned });
+        Timers { inner, earliest: AtomicU64::new(NONE), home, p }
     }
 
     /// The earliest time at which something is due.
@@ -55,37 +108,148 @@ impl<H: Host> Timers<H> {
         self.earliest.load(Relaxed) == NONE
     }
 
-    /// True: the new one is the earliest.
-    fn insert(&self, due: Nanos, sleeper: Sleeper<H>) -> bool {
-        // A time that the copy can't tell from "none"; 584 years from the start.
-        let due = due.min(Nanos::from_nanos(NONE - 1));
-        let mut heap = self.heap.lock();
-        let before = heap.next_due();
-        heap.insert(due, sleeper);
-        self.publish(&heap);
-        before.is_none_or(|before| due < before)
+    pub(crate) fn home(&self) -> &Weak<Sched<H>> {
+        &self.home
     }
 
-    /// Claims and readies what is due.
-    fn take_due(&self, now: Nanos) -> GList<H> {
-        let mut due = GList::new();
-        let mut heap = self.heap.lock();
-        while let Some((_, sleeper)) = heap.pop_due(now) {
-            if sleeper.g.word.claim(sleeper.wait) && sleeper.g.word.ready() == Then::Queue {
-                due.push(sleeper.g);
+    #[inline]
+    pub(crate) fn lock(&self) -> Locked<'_, H> {
+        Locked { timers: self, inner: self.inner.lock() }
+    }
+
+    /// Claims and readies the waits that are due, up to the first callback, which it returns. That one fires: the caller
+    /// calls it.
+    fn pop_due(&self, now: Nanos, waits: &mut GList<H>) -> Option<Arc<Call<H>>> {
+        let mut locked = self.lock();
+        if locked.inner.orphaned {
+            return None;
+        }
+        let mut fires = None;
+        while let Some((_, entry)) = locked.inner.heap.pop_due(now) {
+            match entry {
+                Entry::Wait { g, wait } => {
+                    if g.word.claim(wait) && g.word.ready() == Then::Queue {
+                        waits.push(g);
+                    }
+                }
+                Entry::Call(call) => {
+                    locked = self.disarm_popped(locked, &call);
+                    fires = Some(call);
+                    break;
+                }
             }
         }
-        self.publish(&heap);
-        due
+        locked.publish();
+        fires
     }
 
-    fn publish(&self, heap: &Heap<Sleeper<H>>) {
-        self.earliest.store(heap.next_due().map_or(NONE, Nanos::as_nanos), Relaxed);
+    /// The same for the keeper.
+    pub(crate) fn pop_orphan(&self, now: Nanos) -> Option<Arc<Call<H>>> {
+        let mut locked = self.lock();
+        let fires = match locked.inner.heap.pop_due(now) {
+            None => None,
+            Some((_, Entry::Wait { .. })) => unreachable!("pop_orphan: waits went with their runtime"),
+            Some((_, Entry::Call(call))) => {
+                locked = self.disarm_popped(locked, &call);
+                Some(call)
+            }
+        };
+        locked.publish();
+        fires
+    }
+
+    fn disarm_popped<'a>(&'a self, mut locked: Locked<'a, H>, call: &Call<H>) -> Locked<'a, H> {
+        if mutated(Mutant::FiringInTwoSections) {
+            locked.publish();
+            drop(locked);
+            locked = self.lock();
+        }
+        unless(Mutant::FiringStaysArmed, || call.set_handle(&locked, None));
+        locked
+    }
+
+    /// The runtime ends. True: callbacks are armed, for the keeper.
+    pub(crate) fn orphan(&self) -> bool {
+        let mut locked = self.lock();
+        unless(Mutant::OrphanStaysHome, || locked.inner.orphaned = true);
+        for (due, entry) in locked.inner.heap.drain() {
+            if let Entry::Call(call) = entry {
+                locked.insert(due, call);
+            }
+        }
+        locked.publish();
+        !locked.inner.heap.is_empty()
     }
 }
 
+/// The timers, locked.
+pub(crate) struct Locked<'a, H: Host> {
+    timers: &'a Timers<H>,
+    inner: MutexGuard<'a, Inner<H>>,
+}
+
+impl<H: Host> Locked<'_, H> {
+    /// How many there are.
+    pub(crate) fn len(&self) -> usize {
+        self.inner.heap.len()
+    }
+
+    /// Whether the keeper looks after them.
+    pub(crate) fn is_orphaned(&self) -> bool {
+        self.inner.orphaned
+    }
+
+    /// Puts a callback in, or moves it. True: the earliest time is now an earlier one.
+    #[inline]
+    pub(crate) fn set(&mut self, due: Nanos, call: &Arc<Call<H>>) -> bool {
+        let due = due.min(LATEST);
+        let before = self.inner.heap.next_due();
+        match call.handle(self) {
+            Some(handle) => {
+                let moved = self.inner.heap.reset(handle, due);
+                debug_assert!(moved, "set: an armed callback stands in its heap");
+            }
+            None => self.insert(due, Arc::clone(call)),
+        }
+        self.publish();
+        before.is_none_or(|before| due < before)
+    }
+
+    #[inline]
+    fn insert(&mut self, due: Nanos, call: Arc<Call<H>>) {
+        let raw = Arc::as_ptr(&call);
+        let handle = self.inner.heap.insert(due, Entry::Call(call));
+        // SAFETY: the heap has counted it, and is locked.
+        unsafe { &*raw }.set_handle(self, Some(handle));
+    }
+
+    /// Takes a callback out. Gives the heap's count of it back, for a drop after the lock; `None` when it was not armed.
+    #[must_use]
+    pub(crate) fn take(&mut self, call: &Call<H>) -> Option<impl Sized + use<H>> {
+        let handle = call.handle(self)?;
+        call.set_handle(self, None);
+        Some(self.remove(handle))
+    }
+
+    fn remove(&mut self, handle: Handle) -> Option<Entry<H>> {
+        let entry = self.inner.heap.remove(handle);
+        if entry.is_some() {
+            self.publish();
+        }
+        entry
+    }
+
+    fn publish(&self) {
+        let earliest = self.inner.heap.next_due().map_or(NONE, Nanos::as_nanos);
+        self.timers.earliest.store(earliest, Relaxed);
+    }
+}
+
+/// The latest time that the copy can tell from "none"; 584 years from the start.
+const LATEST: Nanos = Nanos::from_nanos(NONE - 1);
+
 impl<H: Host> Sched<H> {
-    /// Readies what is due in the heap of `p`. True when there was anything.
+    /// Takes what is due in the heap of `p`. True when there was anything.
     #[inline]
     pub(crate) fn run_timers(&self, m: &M<H>, p: &P<H>) -> bool {
         match p.timers.earliest() {
@@ -95,17 +259,18 @@ impl<H: Host> Sched<H> {
     }
 
     fn run_timers_due(&self, m: &M<H>, p: &P<H>, earliest: Nanos) -> bool {
-        let now = self.host.now();
+        let now = H::now();
         if now < earliest {
             return false;
         }
-        let due = p.timers.take_due(now);
-        let any = !due.is_empty();
+        let mut due = GList::new();
+        let called = self.take_due(p, now, &mut due);
+        let any = called || !due.is_empty();
         self.submit_found(m, due);
         any
     }
 
-    /// Readies what is due in any heap.
+    /// Takes what is due in any heap.
     pub(crate) fn run_all_timers(&self, m: &M<H>) {
         for p in self.ps.iter().filter(|p| self.timer_mask.has(p.id)) {
             self.run_timers(m, p);
@@ -114,11 +279,28 @@ impl<H: Host> Sched<H> {
 
     /// What is due in any heap, taken by a thread that is no M.
     pub(crate) fn take_all_due(&self) -> GList<H> {
-        let (now, mut due) = (self.host.now(), GList::new());
+        let _serving = Serving::begin(self);
+        let (now, mut due) = (H::now(), GList::new());
         for p in self.ps.iter().filter(|p| p.timers.earliest().is_some_and(|earliest| earliest <= now)) {
-            due.append(&mut p.timers.take_due(now));
+            self.take_due(p, now, &mut due);
         }
         due
+    }
+
+    /// Whom the timers wake goes to `due`, and so do the goroutines of the callbacks that fire. True: something was
+    /// called here.
+    fn take_due(&self, p: &P<H>, now: Nanos, due: &mut GList<H>) -> bool {
+        let mut called = false;
+        while let Some(call) = p.timers.pop_due(now, due) {
+            match call.run() {
+                Run::Inline => {
+                    call.call();
+                    called = true;
+                }
+                Run::Goroutine | Run::Uncounted => due.push(self.make_firing(call)),
+            }
+        }
+        called
     }
 
     /// B3 of `poll.rs`: the earliest time in any heap.
@@ -127,24 +309,72 @@ impl<H: Host> Sched<H> {
         self.ps.iter().filter(|p| self.timer_mask.has(p.id)).filter_map(|p| p.timers.earliest()).min()
     }
 
-    /// Parks the calling goroutine, one of this scheduler's, until `due`.
-    #[doc(alias = "timeSleep")]
-    pub(crate) fn sleep_until(&self, wait: Wait<H>, due: Nanos) {
-        let Wait::G(window, number) = &wait else { unreachable!("sleep_until: called on a plain thread") };
-        let sleeper = Sleeper { g: window.g(), wait: *number };
-        let p = window.p();
-        let woke = wait.park(WaitReason::Sleep, move || {
-            // In the heap only now: the timer may fire at once, and must find the goroutine saved.
-            if p.timers.insert(due, sleeper) {
-                self.wake_poller_before(due);
-            }
-            // T1 to T3 see to it that whoever waits in the poller knows. If nobody does, and this M has other
-            // goroutines to run before it looks at the clock again, another M is to go there.
-            if !p.runq.is_empty() && self.poll_until.load(Relaxed) == NOBODY {
-                self.wakep();
-            }
-            Commit::Park
-        });
-        debug_assert_eq!(woke, crate::status::Woke::Readied, "only its timer wakes a sleeper");
+    /// Has a timer claim and ready `who`, which is saved, at `due`. Called by its commit hook, on the M that ran it.
+    pub(crate) fn arm(&self, p: &P<H>, alarm: *const Alarm<H>, due: Nanos, who: (GRef<H>, WaitNumber)) {
+        let due = due.min(LATEST);
+        let mut locked = p.timers.lock();
+        if locked.inner.orphaned {
+            // The runtime ends, and this goroutine does not run again.
+            return;
+        }
+        let before = locked.inner.heap.next_due();
+        let (g, wait) = who;
+        let handle = locked.inner.heap.insert(due, Entry::Wait { g, wait });
+        // SAFETY: the alarm lies on the stack of the goroutine, which does not run before the heap's lock is free.
+        let place = unsafe { &(*alarm).0 };
+        // SAFETY: as above.
+        place.with_mut(|place| unsafe { *place = Some((NonNull::from(p), handle)) });
+        locked.publish();
+        drop(locked);
+        if before.is_none_or(|before| due < before) {
+            self.wake_poller_before(due);
+        }
+        // T1 to T3 see to it that whoever waits in the poller knows. If nobody does, and this M has other
+        // goroutines to run before it looks at the clock again, another M is to go there.
+        if !p.runq.is_empty() && self.poll_until.load(Relaxed) == NOBODY {
+            self.wakep();
+        }
     }
+
+    /// A callback is now the earliest in its heap: T2 and T3, and as in `arm`, except that whoever set it goes on.
+    pub(crate) fn call_is_next(&self, due: Nanos) {
+        unless(Mutant::CallMovedInSilence, || self.wake_poller_before(due));
+        // Relaxed: the fence T2 orders it. Who polls later sees the timer.
+        if self.poll_until.load(Relaxed) == NOBODY && self.census.lacks_a_spinner() {
+            self.wakep();
+        }
+    }
+
+    /// Puts a callback into the heap of a P that the caller does not hold.
+    pub(crate) fn set_from_afar(&self, timers: &Timers<H>, due: Nanos, call: &Arc<Call<H>>) -> Set {
+        let _central = (!mutated(Mutant::CallWithoutTheLock)).then(|| self.central.lock());
+        let mut locked = timers.lock();
+        unless(Mutant::CallUnmasked, || self.timer_mask.set(timers.p));
+        Set {
+            armed: call.handle(&locked).is_some(),
+            earlier: locked.set(due, call),
+            orphaned: locked.is_orphaned(),
+        }
+    }
+
+    /// Step 2 of `stop.rs`.
+    pub(crate) fn leave_timers(&self) {
+        for p in &self.ps {
+            if p.timers.orphan() {
+                unless(Mutant::OrphansForgotten, || H::keeper().keep(&p.timers));
+            }
+        }
+    }
+}
+
+/// How a callback was set.
+#[derive(Copy, Clone, Debug)]
+#[must_use]
+pub(crate) struct Set {
+    /// It was armed before.
+    pub(crate) armed: bool,
+    /// The heap's earliest time is an earlier one now.
+    pub(crate) earlier: bool,
+    /// The keeper looks after the heap.
+    pub(crate) orphaned: bool,
 }

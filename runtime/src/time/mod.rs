@@ -1,0 +1,84 @@
+//! Time: [`sleep`], [`sleep_until`], [`Timer`], [`Ticker`], [`after_func`].
+
+mod source;
+mod timer;
+
+pub use timer::{Ticker, Timer, after_func};
+
+use crate::context::{Context, ContextError};
+use crate::host::{Active, Host};
+use crate::sched::park::{Commit, WaitReason};
+use crate::waiter::{How, Wait, Woke};
+use gmp_timers::Nanos;
+use std::time::{Duration, Instant};
+
+/// Parks the calling goroutine for at least `dur`; its thread goes on running other goroutines. A plain thread
+/// sleeps. A zero duration returns at once.
+///
+/// The wait is as exact as the machine allows: its threads run with a timer slack of one nanosecond, and the
+/// kernel is asked in nanoseconds. A duration beyond the clock's 584 years waits until then.
+///
+/// ```
+/// use std::time::{Duration, Instant};
+/// // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
+/// unsafe {
+///     gmp::run(|| {
+///         let start = Instant::now();
+///         gmp::time::sleep(Duration::from_millis(2));
+///         assert!(start.elapsed() >= Duration::from_millis(2));
+///     })
+/// }
+/// ```
+pub fn sleep(dur: Duration) {
+    if dur.is_zero() {
+        return;
+    }
+    sleep_in(Active::now().saturating_add(dur));
+}
+
+/// Parks the calling goroutine until `deadline`; its thread goes on running other goroutines. A plain thread
+/// sleeps. A time that has passed returns at once.
+pub fn sleep_until(deadline: Instant) {
+    if deadline <= Instant::now() {
+        return;
+    }
+    sleep_in(Active::nanos(deadline));
+}
+
+#[doc(alias = "timeSleep")]
+fn sleep_in(due: Nanos) {
+    let how = How::new(WaitReason::Sleep).until(Some(due));
+    if let Woke::Interrupted(why) = Wait::<Active>::begin().park(how, || Commit::Park) {
+        why.throw::<Active>();
+    }
+}
+
+/// Runs `f`, and gives up waiting inside it after `dur`: [`Context::run`](crate::context::Context::run) under a context
+/// with that timeout. Blocks what `f` blocks. A computation is not interrupted, only what waits.
+///
+/// # Errors
+/// [`ContextError::DeadlineExceeded`]: the time has passed, and a wait of `f` was ended, by unwinding to here. Where `f`
+/// returns, its value is given, however late. A call of [`net`](crate::net) is not unwound, it gives an error: `Ok(Err(error))`
+/// here, unless `f` makes something else of it, with `TimedOut` as `error.kind()`.
+///
+/// # Panics
+/// When `f` does.
+///
+/// ```
+/// use gmp::{context::ContextError, time};
+/// use std::time::Duration;
+///
+/// // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
+/// unsafe {
+///     gmp::run(|| {
+///         let (_sender, receiver) = gmp::chan::bounded::<u32>(0);
+///         let late = time::timeout(Duration::from_millis(1), || receiver.recv());
+///         assert_eq!(late, Err(ContextError::DeadlineExceeded));
+///     })
+/// }
+/// ```
+pub fn timeout<T>(dur: Duration, f: impl FnOnce() -> T) -> Result<T, ContextError> {
+    // Dropped with the call: the timer is stopped.
+    let (context, _cancel) = Context::background().with_timeout(dur);
+    context.run(f)
+}
