@@ -1,0 +1,365 @@
+//! The tree of contexts: who is below whom, and how the end of one reaches all below it.
+//!
+//! ```text
+//!   open ── end, once: by a Cancel, its deadline, or the end of the one above ──▶ done
+//! ```
+//! A node holds the one above it. What depends on a node stands in its list of dependents, under its lock: the nodes
+//! below it (weakly), and those that run under it. Whoever is no longer interested takes itself out in constant time; a
+//! node that goes does so before its memory does, so what a list names is there as long as its lock is held.
+//!
+//! An end goes through the tree with a list of its own, not by recursion, and holds one lock at a time, for one node:
+//! the verdict · C1 done · C2 fence · all dependents leave the list: nodes go on this walk's list, runners are nudged (C3
+//! of `interrupt.rs`; the lock keeps them there). Then, without the lock: the timer goes, the channel is closed. The calls
+//! that were asked for start when the walk is over. Who comes to a node that is done finds the verdict there.
+//!
+//! **Lock order:** a node's lock, then what a nudge takes (`central`). No two nodes' locks at a time. No user's code, and
+//! nothing that ends another node, runs under it.
+//!
+//! Invariant: `done` changes once, from 0, under the lock, after the verdict was written.
+
+use super::deadline::{self, Alarm};
+use super::done::Done;
+use super::{Cause, ContextError};
+use crate::chan::Receiver;
+use crate::g::Birth;
+use crate::goroutine;
+use crate::host::{Active, Host};
+use crate::interrupt::{self, Interrupt};
+use crate::prim::{Acquire, Arc, AtomicBool, AtomicPtr, AtomicU32, Mutex, Relaxed, Release, Weak};
+use crate::queue::{self, Queue};
+use crate::sched::Sched;
+use crate::waiter::Runner;
+use gmp_timers::Nanos;
+use std::collections::BTreeMap;
+use std::panic::Location;
+use std::ptr::{self, NonNull};
+
+const OPEN: u32 = 0;
+const CANCELED: u32 = 1;
+const EXCEEDED: u32 = 2;
+
+/// How a context ends.
+pub(super) struct Verdict {
+    pub(super) error: ContextError,
+    pub(super) cause: Option<Cause>,
+}
+
+impl Verdict {
+    fn code(&self) -> u32 {
+        match self.error {
+            ContextError::Canceled => CANCELED,
+            ContextError::DeadlineExceeded => EXCEEDED,
+        }
+    }
+}
+
+/// The error for whoever was interrupted by a context under which it runs, and returns; a goroutine that exits unwinds.
+pub(crate) fn interrupted<H: Host>(why: Interrupt) -> ContextError {
+    match why {
+        Interrupt::Exit => why.throw::<H>(),
+        Interrupt::Context(frame) => {
+            // SAFETY: the caller runs under the frame, which keeps its context. Acquire: what came before the cancel.
+            let done = unsafe { frame.as_ref().done.as_ref() }.load(Acquire);
+            error_of(done).expect("interrupted: the context is done")
+        }
+    }
+}
+
+/// What the word that a frame names says.
+fn error_of(code: u32) -> Option<ContextError> {
+    match code {
+        CANCELED => Some(ContextError::Canceled),
+        EXCEEDED => Some(ContextError::DeadlineExceeded),
+        _ => None,
+    }
+}
+
+/// What is told when a node is done.
+pub(super) enum Dependent {
+    /// The one below. It leaves the list in its `drop`, so the node is there, but may be on its way out.
+    Node(Weak<Node>),
+    /// Who runs under it. The record lies on the runner's stack.
+    Runner(Runner<Active>),
+}
+
+/// A record in the list of dependents.
+pub(super) type Place = queue::Node<Dependent>;
+
+/// What is to be called when a node is done, and in which runtime.
+pub(super) struct Call {
+    pub(super) f: Box<dyn FnOnce() + Send>,
+    pub(super) home: Option<Weak<Sched<Active>>>,
+}
+
+struct State {
+    dependents: Queue<Dependent>,
+    calls: BTreeMap<u64, Call>,
+    next_key: u64,
+    cause: Option<Cause>,
+    alarm: Option<Alarm>,
+}
+
+/// A context, but for its values.
+pub(super) struct Node {
+    done: AtomicU32,
+    above: Option<Arc<Node>>,
+    /// Its place in the list of the one above.
+    place: Option<NonNull<Place>>,
+    /// At the top: never done.
+    endless: bool,
+    deadline: Option<Nanos>,
+    /// Made by the first who asks for it, under the lock. Null before.
+    channel: AtomicPtr<Done>,
+    state: Mutex<State>,
+}
+
+// SAFETY: `place` is touched under the lock of the node above, or by nobody else yet or any more; the rest is.
+unsafe impl Send for Node {}
+// SAFETY: as above.
+unsafe impl Sync for Node {}
+
+impl Node {
+    fn new(above: Option<(Arc<Node>, NonNull<Place>)>, endless: bool, deadline: Option<Nanos>) -> Self {
+        let (above, place) = above.unzip();
+        let state =
+            State { dependents: Queue::new(), calls: BTreeMap::new(), next_key: 0, cause: None, alarm: None };
+        Node {
+            done: AtomicU32::new(OPEN),
+            above,
+            place,
+            endless,
+            deadline,
+            channel: AtomicPtr::new(ptr::null_mut()),
+            state: Mutex::new(state),
+        }
+    }
+
+    /// Never done.
+    pub(super) fn endless() -> Arc<Self> {
+        Arc::new(Node::new(None, true, None))
+    }
+
+    /// One below `above`, with a timer if its deadline is earlier than that of all above.
+    pub(super) fn derive(above: &Arc<Node>, deadline: Option<Nanos>, cause: Option<Cause>) -> Arc<Self> {
+        let own = deadline.filter(|&own| above.deadline.is_none_or(|above| own < above));
+        let node = Arc::new_cyclic(|node| {
+            let place = || Box::new(queue::Node::new(Dependent::Node(Weak::clone(node))));
+            let above_it = || (Arc::clone(above), NonNull::from(Box::leak(place())));
+            Node::new((!above.endless).then(above_it), false, own.or(above.deadline))
+        });
+        if let Some(verdict) = node.enter() {
+            node.end(&verdict);
+        } else if let Some(own) = own {
+            let verdict = Verdict { error: ContextError::DeadlineExceeded, cause };
+            if own <= Active::now() {
+                node.end(&verdict);
+            } else {
+                node.arm(own, verdict);
+            }
+        }
+        node
+    }
+
+    /// Takes its place in the list above, or gives the verdict that has fallen there.
+    fn enter(&self) -> Option<Verdict> {
+        let (above, place) = (self.above.as_ref()?, self.place?);
+        // SAFETY: `leave` takes it out, and frees it then.
+        unsafe { above.add(place) }.err()
+    }
+
+    /// Leaves that list, if nobody has taken it out. Gives the one above.
+    fn leave(&mut self) -> Option<Arc<Node>> {
+        let (above, place) = (self.above.take()?, self.place.take()?);
+        // SAFETY: it stands there or in no list. Out of it, it is this node's alone, and came from a box.
+        unsafe {
+            above.remove(place);
+            drop(Box::from_raw(place.as_ptr()));
+        }
+        Some(above)
+    }
+
+    /// Puts a dependent in the list; the verdict, when it has fallen.
+    ///
+    /// # Safety
+    /// The place stands in no list, and stays valid until it was removed.
+    pub(super) unsafe fn add(&self, place: NonNull<Place>) -> Result<(), Verdict> {
+        let mut state = self.state.lock();
+        // Relaxed: under the lock.
+        if let Some(error) = error_of(self.done.load(Relaxed)) {
+            return Err(Verdict { error, cause: state.cause.clone() });
+        }
+        // SAFETY: by this function's contract.
+        unsafe { state.dependents.push_back(place) };
+        Ok(())
+    }
+
+    /// Takes it out again, if it is there.
+    ///
+    /// # Safety
+    /// The place is valid, and stands in this list or in none.
+    pub(super) unsafe fn remove(&self, place: NonNull<Place>) {
+        // SAFETY: by this function's contract; the lock is held.
+        unsafe { self.state.lock().dependents.remove(place) };
+    }
+
+    fn arm(self: &Arc<Self>, deadline: Nanos, verdict: Verdict) {
+        let alarm = deadline::arm(deadline, Arc::downgrade(self), verdict);
+        let mut state = self.state.lock();
+        if self.done.load(Relaxed) == OPEN {
+            state.alarm = Some(alarm);
+        }
+        // Else it is dropped, after the lock.
+    }
+
+    /// Whether a dependent would ever be told.
+    pub(super) fn may_end(&self) -> bool {
+        !self.endless
+    }
+
+    pub(super) fn done_word(&self) -> NonNull<AtomicU32> {
+        NonNull::from(&self.done)
+    }
+
+    pub(super) fn err(&self) -> Option<ContextError> {
+        // Acquire: what came before the cancel.
+        error_of(self.done.load(Acquire))
+    }
+
+    pub(super) fn cause(&self) -> Option<Cause> {
+        let error = self.err()?;
+        let given = self.state.lock().cause.clone();
+        Some(given.unwrap_or_else(|| Arc::new(error)))
+    }
+
+    pub(super) fn deadline(&self) -> Option<Nanos> {
+        self.deadline
+    }
+
+    /// Ends it, and all below it, unless that has happened.
+    pub(super) fn end(self: &Arc<Self>, verdict: &Verdict) {
+        let mut calls = Vec::new();
+        let mut open = vec![Arc::clone(self)];
+        // Each is dropped here, without a lock.
+        while let Some(node) = open.pop() {
+            node.end_one(verdict, &mut open, &mut calls);
+        }
+        calls.into_iter().for_each(Call::start);
+    }
+
+    fn end_one(&self, verdict: &Verdict, below: &mut Vec<Arc<Node>>, calls: &mut Vec<Call>) {
+        let mut state = self.state.lock();
+        if self.endless || self.done.load(Relaxed) != OPEN {
+            return;
+        }
+        state.cause = verdict.cause.clone();
+        // C1. Release: what the canceller did before it.
+        self.done.store(verdict.code(), Release);
+        interrupt::cancel_fence();
+        while let Some(place) = state.dependents.pop_front() {
+            // SAFETY: it stood in this list, whose lock is held: its owner has not gone.
+            match unsafe { &place.as_ref().value } {
+                Dependent::Node(node) => below.extend(node.upgrade()),
+                Dependent::Runner(runner) => runner.nudge(),
+            }
+        }
+        let alarm = state.alarm.take();
+        calls.extend(std::mem::take(&mut state.calls).into_values());
+        drop(state);
+        drop(alarm);
+        if let Some(channel) = self.channel() {
+            channel.close();
+        }
+    }
+
+    /// Keeps the call until the end, and gives its key; starts it when that has come.
+    pub(super) fn call_when_done(&self, call: Call) -> Option<u64> {
+        let mut state = self.state.lock();
+        if self.done.load(Relaxed) != OPEN {
+            drop(state);
+            call.start();
+            return None;
+        }
+        let key = state.next_key;
+        state.next_key += 1;
+        state.calls.insert(key, call);
+        Some(key)
+    }
+
+    /// The call, if it has not been started, and notes that. The caller drops it, without the lock.
+    pub(super) fn take_back(&self, key: u64, taken: &AtomicBool) -> Option<Call> {
+        let mut state = self.state.lock();
+        let call = state.calls.remove(&key)?;
+        // Relaxed: under the lock, for whoever comes second.
+        taken.store(true, Relaxed);
+        Some(call)
+    }
+
+    fn channel(&self) -> Option<&Done> {
+        // Acquire: its content. It stays until the node goes.
+        // SAFETY: `receiver` made it from a box, which `drop` takes back.
+        unsafe { self.channel.load(Acquire).as_ref() }
+    }
+
+    /// The channel that is closed at the end. Who makes it and `end_one` meet under the lock: either finds the other's work.
+    pub(super) fn receiver(&self) -> &Receiver<()> {
+        if self.channel().is_none() {
+            let fresh = Box::new(Done::new());
+            let state = self.state.lock();
+            if self.channel().is_none() {
+                // Release: pairs with `channel`.
+                self.channel.store(Box::into_raw(fresh), Release);
+                let done = self.done.load(Relaxed) != OPEN;
+                drop(state);
+                if done && let Some(channel) = self.channel() {
+                    channel.close();
+                }
+            }
+        }
+        self.channel().expect("receiver: it was made above").receiver()
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        let channel = self.channel.load(Relaxed);
+        if !channel.is_null() {
+            // SAFETY: it came from a box, and nobody holds this node any more.
+            drop(unsafe { Box::from_raw(channel) });
+        }
+        // Not by recursion: the chain may be long. Those above that go with this one leave their lists one by one.
+        let mut above = self.leave();
+        while let Some(node) = above {
+            above = Arc::into_inner(node).and_then(|mut node| node.leave());
+        }
+    }
+}
+
+impl Call {
+    fn start(self) {
+        let Call { f, home } = self;
+        match home.and_then(|home| home.upgrade()) {
+            Some(sched) if !sched.is_stopping() => {
+                let birth =
+                    Birth { name: None, stack_size: sched.config.stack_size, site: Location::caller() };
+                let mut unrun = Unrun(Some(f));
+                drop(goroutine::spawn(&sched, birth, move || {
+                    if let Some(f) = unrun.0.take() {
+                        f();
+                    }
+                }));
+            }
+            _ => Active::run_aside(f),
+        }
+    }
+}
+
+/// A call on its way to its goroutine. When that never runs, because the runtime ends, a thread of its own does.
+struct Unrun(Option<Box<dyn FnOnce() + Send>>);
+
+impl Drop for Unrun {
+    fn drop(&mut self) {
+        if let Some(f) = self.0.take() {
+            Active::run_aside(f);
+        }
+    }
+}

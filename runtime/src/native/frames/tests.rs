@@ -1,0 +1,645 @@
+//! Each row of the header's table, with the throw itself: in this process where the answer is yes, in a child that must
+//! abort where it is no.
+
+use super::*;
+use std::arch::naked_asm;
+use std::cell::Cell;
+use std::os::unix::process::ExitStatusExt;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::process::Command;
+use std::sync::Mutex;
+use std::time::Instant;
+
+struct Thrown;
+
+thread_local! {
+    /// Of the innermost `catcher`.
+    static MARK: Cell<*const ()> = const { Cell::new(ptr::null()) };
+    /// Whether `leaf` throws after it has looked.
+    static THROWS: Cell<bool> = const { Cell::new(false) };
+    /// What the look said to `leaf`.
+    static SAID: Cell<Option<bool>> = const { Cell::new(None) };
+}
+
+/// The innermost function of each case.
+#[inline(never)]
+fn leaf() {
+    SAID.set(Some(may_unwind_to(MARK.get())));
+    if THROWS.get() {
+        resume_unwind(Box::new(Thrown));
+    }
+}
+
+/// As a goroutine's root: what the look said in `case`, and whether a throw arrived here.
+#[inline(never)]
+fn catcher(case: fn(), throws: bool) -> (bool, bool) {
+    let mark = 0_u8;
+    MARK.set((&raw const mark).cast());
+    THROWS.set(throws);
+    let caught = catch_unwind(AssertUnwindSafe(|| black_box(case)()));
+    let arrived = caught.is_err_and(|payload| payload.is::<Thrown>());
+    (SAID.take().expect("the case calls `leaf`"), arrived)
+}
+
+/// Is opaque to the compiler, and may unwind as far as it knows.
+fn call(f: fn()) {
+    black_box(f)()
+}
+
+struct OnDrop(fn());
+
+impl Drop for OnDrop {
+    fn drop(&mut self) {
+        call(self.0);
+    }
+}
+
+fn nothing() {}
+
+/// A value with a destructor that the compiler can't remove.
+fn live() -> OnDrop {
+    black_box(OnDrop(nothing))
+}
+
+#[inline(never)]
+fn with<T>(value: T, inner: impl FnOnce(&T)) {
+    inner(&value);
+    black_box(&value);
+}
+
+fn boxes_vectors_and_guards() {
+    let mutex = Mutex::new(1);
+    with(Box::new([7; 9]), |boxed| {
+        with(vec![boxed.clone(), boxed.clone()], |vector| {
+            with(mutex.lock(), |_guard| {
+                let texts: Vec<String> = vector.iter().map(|numbers| format!("{numbers:?}")).collect();
+                call(leaf);
+                black_box(texts);
+            });
+        });
+    });
+}
+
+fn recursion() {
+    fn descend(depth: usize) -> usize {
+        let (_live, boxed) = (live(), black_box(Box::new(depth)));
+        if depth == 0 {
+            call(leaf);
+            return 0;
+        }
+        black_box(descend as fn(usize) -> usize)(depth - 1) + *boxed
+    }
+    assert_eq!(descend(300), 300 * 301 / 2);
+}
+
+fn a_catch_between_that_throws_again() {
+    let _live = live();
+    if let Err(payload) = catch_unwind(|| {
+        let _live = live();
+        call(leaf);
+    }) {
+        resume_unwind(payload);
+    }
+}
+
+/// Behind the catch lie calls that do not return, and landing pads.
+fn a_catch_between_with_more_to_do() {
+    let _live = live();
+    let caught = catch_unwind(|| call(leaf));
+    let numbers = black_box(vec![1, 2, 3]);
+    let number = numbers[black_box(1)] + black_box(Some(2)).expect("a number");
+    let _other = live();
+    assert_eq!(number, black_box(4), "{numbers:?}");
+    if let Err(payload) = caught {
+        resume_unwind(payload);
+    }
+}
+
+/// The function calls `panic_cannot_unwind`, though not for these values.
+fn values_beside_a_catch() {
+    let (_first, numbers) = (live(), black_box(vec![1, 2, 3]));
+    assert!(catch_unwind(|| call(nothing)).is_ok());
+    let _second = live();
+    for number in &numbers {
+        let _boxed = black_box(Box::new(*number));
+        call(leaf);
+        assert_eq!(numbers[black_box(0)], 1);
+    }
+}
+
+fn a_catch_that_has_ended() {
+    let caught = catch_unwind(|| resume_unwind(Box::new(1)));
+    assert!(caught.is_err());
+    call(leaf);
+}
+
+fn a_drop_without_an_unwind() {
+    let _in_drop = black_box(OnDrop(leaf));
+}
+
+fn a_boxed_closure() {
+    let captured = live();
+    let boxed: Box<dyn FnOnce()> = Box::new(move || {
+        call(leaf);
+        black_box(&captured);
+    });
+    black_box(boxed)();
+}
+
+fn an_iterator() {
+    let done: Vec<usize> = (0..3).map(|n| (call(leaf), n).1).collect();
+    assert_eq!(black_box(done).len(), 3);
+}
+
+fn an_unwinding_c_function() {
+    extern "C-unwind" fn unwinding() {
+        let _live = live();
+        call(leaf);
+    }
+    black_box(unwinding as extern "C-unwind" fn())();
+}
+
+/// The comparison of `qsort`.
+type Compare = unsafe extern "C-unwind" fn(*const c_void, *const c_void) -> c_int;
+
+fn sort(compare: Compare) {
+    unsafe extern "C-unwind" {
+        fn qsort(base: *mut c_void, count: usize, size: usize, compare: Compare);
+    }
+    let _live = live();
+    let mut numbers = vec![3_u32, 1, 2];
+    // SAFETY: it sorts the numbers.
+    unsafe { qsort(numbers.as_mut_ptr().cast(), numbers.len(), 4, compare) };
+    black_box(numbers);
+}
+
+fn through_c() {
+    unsafe extern "C-unwind" fn compare(_: *const c_void, _: *const c_void) -> c_int {
+        let _live = live();
+        call(leaf);
+        0
+    }
+    sort(compare);
+}
+
+const YES: &[(&str, fn())] = &[
+    ("leaf", leaf),
+    ("boxes_vectors_and_guards", boxes_vectors_and_guards),
+    ("recursion", recursion),
+    ("a_catch_between_that_throws_again", a_catch_between_that_throws_again),
+    ("a_catch_between_with_more_to_do", a_catch_between_with_more_to_do),
+    ("values_beside_a_catch", values_beside_a_catch),
+    ("a_catch_that_has_ended", a_catch_that_has_ended),
+    ("a_drop_without_an_unwind", a_drop_without_an_unwind),
+    ("a_boxed_closure", a_boxed_closure),
+    ("an_iterator", an_iterator),
+    ("an_unwinding_c_function", an_unwinding_c_function),
+    ("through_c", through_c),
+];
+
+/// Fails by an abort where the answer was a wrong yes; by a wrong answer where a goroutine would be leaked for nothing.
+#[test]
+fn where_it_says_yes_a_throw_arrives() {
+    for &(name, case) in YES {
+        assert_eq!(catcher(case, false), (true, false), "{name}");
+        assert_eq!(catcher(case, true), (true, true), "{name}");
+    }
+}
+
+extern "C" fn without_live_values() {
+    call(leaf);
+}
+
+extern "C" fn with_live_values() {
+    let live = live();
+    call(leaf);
+    black_box(&live);
+}
+
+fn c_function() {
+    black_box(without_live_values as extern "C" fn())();
+}
+
+fn c_function_with_live_values() {
+    black_box(with_live_values as extern "C" fn())();
+}
+
+fn c_function_inlined_with_live_values() {
+    let live = live();
+    with_live_values();
+    black_box(&live);
+}
+
+/// In release the closure's landing pads get the clauses of the catch around it.
+fn c_function_inlined_into_a_catch() {
+    let caught = catch_unwind(|| {
+        call(nothing);
+        with_live_values();
+        call(nothing);
+    });
+    assert!(caught.is_ok());
+}
+
+fn a_drop_under_an_unwind() {
+    let caught = catch_unwind(|| {
+        let _in_drop = black_box(OnDrop(leaf));
+        call(|| resume_unwind(Box::new(1)));
+    });
+    assert!(caught.is_err());
+}
+
+fn a_deep_drop_under_an_unwind() {
+    fn in_depth() {
+        let _live = live();
+        recursion();
+    }
+    let caught = catch_unwind(|| {
+        let _in_drop = [black_box(OnDrop(in_depth)), live()];
+        call(|| resume_unwind(Box::new(1)));
+    });
+    assert!(caught.is_err());
+}
+
+fn through_c_to_a_c_function() {
+    unsafe extern "C" fn compare(_: *const c_void, _: *const c_void) -> c_int {
+        call(leaf);
+        0
+    }
+    // SAFETY: a type for a function that never unwinds.
+    sort(unsafe { std::mem::transmute::<unsafe extern "C" fn(_, _) -> _, Compare>(compare) });
+}
+
+fn through_c_to_a_c_function_with_live_values() {
+    unsafe extern "C" fn compare(_: *const c_void, _: *const c_void) -> c_int {
+        let _live = live();
+        call(leaf);
+        0
+    }
+    // SAFETY: a type for a function that never unwinds.
+    sort(unsafe { std::mem::transmute::<unsafe extern "C" fn(_, _) -> _, Compare>(compare) });
+}
+
+/// A function that calls its argument, with a personality and a table of call sites.
+macro_rules! function_with_table {
+    ($name:ident, $personality:literal, $sites:literal) => {
+        #[unsafe(naked)]
+        unsafe extern "C-unwind" fn $name(_f: extern "C-unwind" fn()) {
+            naked_asm!(
+                ".cfi_startproc",
+                concat!(".cfi_personality 0x9b, .Lpersonality_", stringify!($name)),
+                concat!(".cfi_lsda 0x1b, .Ltable_", stringify!($name)),
+                "push rbp",
+                ".cfi_def_cfa_offset 16",
+                "call rdi",
+                "pop rbp",
+                ".cfi_def_cfa_offset 8",
+                "ret",
+                ".cfi_endproc",
+                // A section of its own: the linker tells CIEs apart by the section of their personality.
+                concat!(".pushsection .data.rel.local.", stringify!($name), ",\"aw\""),
+                ".balign 8",
+                concat!(".Lpersonality_", stringify!($name), ": .quad ", $personality),
+                ".popsection",
+                ".pushsection .gcc_except_table.frames_test,\"a\"",
+                concat!(".Ltable_", stringify!($name), ": .byte 0xff, 0xff, 0x01, ", $sites),
+                ".popsection",
+            )
+        }
+    };
+}
+
+extern "C-unwind" fn unwinding_leaf() {
+    call(leaf);
+}
+
+/// In release this is the table of a function that calls what is declared `extern "C"`.
+fn a_call_that_the_table_does_not_list() {
+    function_with_table!(lists_nothing, "rust_eh_personality", "0");
+    // SAFETY: it calls its argument, on an aligned stack.
+    unsafe { lists_nothing(unwinding_leaf) };
+}
+
+fn code_without_tables() {
+    #[unsafe(naked)]
+    unsafe extern "C-unwind" fn bare(_f: extern "C-unwind" fn()) {
+        naked_asm!("push rbp", "call rdi", "pop rbp", "ret")
+    }
+    // SAFETY: it calls its argument, on an aligned stack.
+    unsafe { bare(unwinding_leaf) };
+}
+
+/// The mark is in a function that calls no `catch_unwind`, on a thread that has none either.
+fn no_catcher() {
+    extern "C-unwind" fn body(throws: *mut c_void) -> *mut c_void {
+        let mark = 0_u8;
+        MARK.set((&raw const mark).cast());
+        THROWS.set(!throws.is_null());
+        call(leaf);
+        if SAID.take() == Some(false) { ptr::null_mut() } else { ptr::dangling_mut() }
+    }
+    let throws = if THROWS.get() { ptr::dangling_mut() } else { ptr::null_mut() };
+    let (mut thread, mut answer) = (0, ptr::dangling_mut());
+    type Body = extern "C" fn(*mut c_void) -> *mut c_void;
+    // SAFETY: a function pointer of the same arguments, which C calls.
+    let body: Body = unsafe { std::mem::transmute(body as extern "C-unwind" fn(*mut c_void) -> *mut c_void) };
+    // SAFETY: the thread is joined, and its answer is a word.
+    let done = unsafe {
+        (
+            libc::pthread_create(&mut thread, ptr::null(), body, throws),
+            libc::pthread_join(thread, &mut answer),
+        )
+    };
+    assert_eq!(done, (0, 0));
+    SAID.set(Some(!answer.is_null()));
+}
+
+const NO: &[(&str, fn())] = &[
+    ("c_function", c_function),
+    ("c_function_with_live_values", c_function_with_live_values),
+    ("c_function_inlined_with_live_values", c_function_inlined_with_live_values),
+    ("c_function_inlined_into_a_catch", c_function_inlined_into_a_catch),
+    ("a_drop_under_an_unwind", a_drop_under_an_unwind),
+    ("a_deep_drop_under_an_unwind", a_deep_drop_under_an_unwind),
+    ("through_c_to_a_c_function", through_c_to_a_c_function),
+    ("through_c_to_a_c_function_with_live_values", through_c_to_a_c_function_with_live_values),
+    ("a_call_that_the_table_does_not_list", a_call_that_the_table_does_not_list),
+    ("code_without_tables", code_without_tables),
+    ("no_catcher", no_catcher),
+];
+
+const CASE: &str = "GMP_TEST_CASE";
+
+/// Runs the test of this name alone, in a process that throws in this case.
+#[track_caller]
+fn aborts_in_child(test: &str, case: &str) {
+    let path = format!("{}::{test}", module_path!().split_once("::").unwrap().1);
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args([&path, "--exact", "--nocapture", "--test-threads=1"]).env(CASE, case);
+    let output = command.output().unwrap();
+    assert_eq!(output.status.signal(), Some(libc::SIGABRT), "{case}: {output:?}");
+}
+
+fn find(cases: &'static [(&str, fn())], name: &str) -> fn() {
+    cases.iter().find(|(known, _)| *known == name).expect("a case").1
+}
+
+/// Fails by a yes; or by a child that lives on, where a no was not needed.
+#[test]
+fn where_it_says_no_a_throw_aborts() {
+    if let Some(name) = std::env::var_os(CASE) {
+        catcher(find(NO, name.to_str().unwrap()), true);
+        return;
+    }
+    for &(name, case) in NO {
+        assert_eq!(catcher(case, false), (false, false), "{name}");
+        aborts_in_child("where_it_says_no_a_throw_aborts", name);
+    }
+}
+
+/// Whether a throw ends here.
+#[inline(never)]
+fn catch() -> bool {
+    catch_unwind(|| call(leaf)).is_err()
+}
+
+/// A callback of C that lets no panic out.
+fn a_c_function_that_catches() {
+    extern "C" fn catches() {
+        let _live = live();
+        assert_eq!(catch(), THROWS.get());
+    }
+    black_box(catches as extern "C" fn())();
+}
+
+fn a_drop_under_an_unwind_that_catches() {
+    fn catches() {
+        assert_eq!(catch(), THROWS.get());
+    }
+    let caught = catch_unwind(|| {
+        let _in_drop = black_box(OnDrop(catches));
+        call(|| resume_unwind(Box::new(1)));
+    });
+    assert!(caught.is_err());
+}
+
+/// Its table lists the call, without a landing pad, for the personality of C.
+fn a_table_of_c() {
+    function_with_table!(of_c, "__gcc_personality_v0", "4, 0, 64, 0, 0");
+    // SAFETY: it calls its argument, on an aligned stack.
+    unsafe { of_c(unwinding_leaf) };
+}
+
+/// The same for Rust's personality: what it is compared with.
+fn a_table_of_rust() {
+    function_with_table!(of_rust, "rust_eh_personality", "4, 0, 64, 0, 0");
+    // SAFETY: it calls its argument, on an aligned stack.
+    unsafe { of_rust(unwinding_leaf) };
+}
+
+/// Fails by a yes: what would come after the catch, or how another language reads its table, is not known.
+#[test]
+fn in_doubt_it_says_no() {
+    for case in [a_c_function_that_catches, a_drop_under_an_unwind_that_catches] {
+        assert_eq!(catcher(case, false), (false, false));
+        assert_eq!(catcher(case, true), (false, false));
+    }
+    assert_eq!(catcher(a_table_of_c, false), (false, false));
+    assert_eq!(catcher(a_table_of_c, true), (false, true));
+    assert_eq!(catcher(a_table_of_rust, true), (true, true));
+}
+
+/// Fails by a yes: the mark is on no frame of this stack that a walk from here would meet.
+#[test]
+fn a_mark_elsewhere_says_no() {
+    let boxed = Box::new(0_u8);
+    let below = {
+        let local = 0_u8;
+        (&raw const local).wrapping_sub(1 << 14).cast()
+    };
+    for mark in [ptr::null(), below, ptr::from_ref(&*boxed).cast(), usize::MAX as *const ()] {
+        assert!(!may_unwind_to(mark), "{mark:p}");
+    }
+}
+
+/// Fails if what was found in the probe is another function than the one that aborts.
+#[test]
+fn the_function_that_aborts_is_the_right_one() {
+    extern "C" fn see(context: *mut Context, found: *mut c_void) -> c_int {
+        // SAFETY: the hook passed it; a context of the unwinder, within its callback.
+        let (found, start) = unsafe { (&mut *found.cast::<bool>(), _Unwind_GetRegionStart(context)) };
+        *found |= landmarks().is_some_and(|landmarks| landmarks.cannot_unwind == start);
+        ON
+    }
+    if std::env::var_os(CASE).is_some() {
+        std::panic::set_hook(Box::new(|_| {
+            let mut found = false;
+            // SAFETY: `see` gets the flag, as it expects.
+            unsafe { walk(see, (&raw mut found).cast()) };
+            if !found {
+                std::process::exit(1);
+            }
+        }));
+        THROWS.set(true);
+        without_live_values();
+        return;
+    }
+    aborts_in_child("the_function_that_aborts_is_the_right_one", "any");
+}
+
+/// Fails on a goroutine's stack only: its first frame, where the walk ends, is too near to the mark.
+#[test]
+fn it_works_on_a_goroutine_and_after_it_moved() {
+    let body = || {
+        for round in 0..20 {
+            for &(name, case) in YES {
+                assert_eq!(catcher(case, round % 2 == 0), (true, round % 2 == 0), "{name}");
+            }
+            for &(name, case) in NO {
+                assert_eq!(catcher(case, false), (false, false), "{name}");
+            }
+            crate::time::sleep(std::time::Duration::from_micros(50));
+        }
+    };
+    let size = 256 << 10;
+    // SAFETY: no goroutine keeps a thread-bound value across a blocking call: the cases use theirs between two sleeps.
+    let runtime = unsafe { crate::Runtime::builder().procs(2).stack_size(size).build() }.unwrap();
+    let goroutines: Vec<_> = (0..8).map(|_| runtime.go(body)).collect();
+    for goroutine in goroutines {
+        goroutine.join().unwrap();
+    }
+}
+
+/// Fails by a no in release: the code behind our own catch, which can't be followed, is no reason for it.
+#[test]
+fn our_own_catcher_may_do_anything_afterwards() {
+    fn arm<const N: usize>() {
+        black_box(N);
+    }
+    /// With an inlined catch, and a computed jump after it.
+    #[inline(never)]
+    fn catches(arms: usize) -> bool {
+        let mark = 0_u8;
+        MARK.set((&raw const mark).cast());
+        let caught = catch_unwind(|| call(leaf));
+        for n in 0..arms {
+            match black_box(n) {
+                0 => black_box(arm::<10>)(),
+                1 => black_box(arm::<21>)(),
+                2 => println!("{n}"),
+                3 => black_box(arm::<43>)(),
+                4 => call(nothing),
+                5 => black_box(arm::<65>)(),
+                _ => drop(live()),
+            }
+        }
+        caught.is_err()
+    }
+    THROWS.set(true);
+    assert!(catches(black_box(2)));
+    assert_eq!(SAID.take(), Some(true));
+}
+
+/// Calls itself until the walk from `leaf` to the catcher has so many frames, with a live value in each; then `f`.
+fn at_depth(frames: usize, f: &dyn Fn()) {
+    fn descend(calls: usize, f: &dyn Fn()) {
+        let _live = live();
+        if calls == 0 { f() } else { black_box(descend as fn(usize, &dyn Fn()))(calls - 1, f) }
+    }
+    descend(frames, f);
+}
+
+fn frames_to_mark() -> usize {
+    extern "C" fn count(context: *mut Context, counted: *mut c_void) -> c_int {
+        // SAFETY: the caller passed it; a context of the unwinder, within its callback.
+        let (counted, low) = unsafe { (&mut *counted.cast::<usize>(), _Unwind_GetCFA(context)) };
+        let beyond = low > MARK.get().addr();
+        *counted += usize::from(!beyond);
+        if beyond { ENOUGH } else { ON }
+    }
+    let mut counted = 0_usize;
+    // SAFETY: `count` gets the counter, as it expects.
+    unsafe { walk(count, (&raw mut counted).cast()) };
+    counted
+}
+
+/// Prints what a look costs; in release: `cargo test --release -p gmp --lib frames::tests::cost -- --nocapture`.
+/// Fails by a margin of a hundred.
+#[test]
+fn cost_of_a_look() {
+    fn measure(frames: usize) -> (usize, f64) {
+        let measured = Cell::new((0, 0.0));
+        let look = || {
+            const ROUNDS: u32 = 2000;
+            let best = |_| {
+                let start = Instant::now();
+                (0..ROUNDS).for_each(|_| assert!(black_box(may_unwind_to(MARK.get()))));
+                start.elapsed().as_secs_f64() * 1e6 / f64::from(ROUNDS)
+            };
+            measured.set((frames_to_mark(), (0..5).map(best).fold(f64::MAX, f64::min)));
+        };
+        let mark = 0_u8;
+        MARK.set((&raw const mark).cast());
+        let caught = catch_unwind(AssertUnwindSafe(|| at_depth(frames, black_box(&look))));
+        assert!(caught.is_ok());
+        measured.get()
+    }
+    prepare();
+    for calls in [11, 51] {
+        let (frames, micros) = measure(calls);
+        println!("{frames} frames: {micros:.2} us");
+        assert!(micros < 1000.0, "{frames} frames: {micros} us");
+    }
+    let scan = || {
+        let (landmarks, start) = (landmarks().unwrap(), Instant::now());
+        let kind = code::kind(cost_of_a_look as *const () as usize, landmarks);
+        (kind, start.elapsed(), tables::Function::at(cost_of_a_look as *const () as usize).unwrap())
+    };
+    let (kind, elapsed, function) = (0..5).map(|_| scan()).min_by_key(|(_, elapsed, _)| *elapsed).unwrap();
+    println!("a function of {} bytes: {elapsed:?}, {kind:?}", function.end - function.start);
+}
+
+/// Prints how deep a look and a throw reach, on a thread's stack that was filled before.
+/// Fails if a look needs more than 4 KB.
+#[test]
+fn stack_of_a_look() {
+    const SIZE: usize = 256 << 10;
+    extern "C" fn body(here: *mut c_void) -> *mut c_void {
+        // SAFETY: the test passed a word of its own, and joins.
+        unsafe { *here.cast::<usize>() = (&raw const here).addr() };
+        call(if THROWS_FIRST.load(std::sync::atomic::Ordering::Relaxed) { throw } else { look });
+        ptr::null_mut()
+    }
+    static THROWS_FIRST: std::sync::atomic::AtomicBool = std::sync::atomic::AtomicBool::new(false);
+    fn look() {
+        assert!(!may_unwind_to(usize::MAX as *const ()));
+    }
+    fn throw() {
+        assert!(catch_unwind(|| call(|| resume_unwind(Box::new(1)))).is_err());
+    }
+    let depth = |throws: bool| {
+        THROWS_FIRST.store(throws, std::sync::atomic::Ordering::Relaxed);
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+        let mut here = 0_usize;
+        // SAFETY: the memory is new and becomes the thread's stack; the thread is joined before it is looked at.
+        unsafe {
+            let rights = libc::PROT_READ | libc::PROT_WRITE;
+            let memory = libc::mmap(ptr::null_mut(), SIZE, rights, flags, -1, 0).cast::<u8>();
+            assert_ne!(memory.cast(), libc::MAP_FAILED);
+            memory.write_bytes(0xa5, SIZE);
+            let mut attributes = std::mem::zeroed();
+            let mut thread = 0;
+            assert_eq!(libc::pthread_attr_init(&mut attributes), 0);
+            assert_eq!(libc::pthread_attr_setstack(&mut attributes, memory.cast(), SIZE), 0);
+            assert_eq!(libc::pthread_create(&mut thread, &attributes, body, (&raw mut here).cast()), 0);
+            assert_eq!(libc::pthread_join(thread, ptr::null_mut()), 0);
+            let untouched = (0..SIZE).take_while(|&at| *memory.add(at) == 0xa5).count();
+            let used = here - memory.addr() - untouched;
+            libc::munmap(memory.cast(), SIZE);
+            used
+        }
+    };
+    let (first, later) = (depth(false), depth(false));
+    let throws = [depth(true), depth(true)];
+    println!("stack of a look: {first} bytes at first, {later} later; of a throw: {throws:?}");
+    assert!(later < 4096, "{later} bytes");
+}
