@@ -4,7 +4,7 @@
 mod loom_common;
 
 use gmp::internals::{Handle, PollDesc};
-use gmp::model::{Model, Mutant, at_rest, done};
+use gmp::model::{Model, Mutant, at_rest, done, note};
 use gmp_netpoll::Readiness;
 use std::sync::Arc;
 
@@ -92,12 +92,57 @@ fn a_close_wakes_the_owner_or_is_seen_before_it_parks() {
     });
 }
 
+/// The time limit, the event, or both at once. Fails by deadlock when an event is lost that came for a wait which was
+/// given up: each is reported once.
+#[test]
+fn an_event_that_comes_as_its_wait_is_given_up_stays() {
+    Model::new().check("event_vs_limit", || {
+        let runtime = at_rest::<1>();
+        let desc = Arc::new(PollDesc::new());
+        let reader = runtime.go({
+            let desc = Arc::clone(&desc);
+            move || {
+                let came = desc.give_up_at(1000);
+                note(if came { "came in time" } else { "gave up" });
+                assert!(desc.wait());
+            }
+        });
+        desc.event(&Handle::of(&runtime), Readiness::READABLE);
+        reader.join().unwrap();
+        done();
+    });
+}
+
+/// The limit fires, on another M, before the wait is committed. Fails by two accesses that nothing orders when the owner
+/// goes on meanwhile: the ticket of a wait that is over would come into the slot after all.
+#[test]
+fn a_limit_that_fires_before_the_commit_leaves_no_ticket() {
+    Model::new().preemptions(1).check("limit_vs_commit", || {
+        let runtime = at_rest::<2>();
+        let desc = Arc::new(PollDesc::new());
+        // How the reader comes to run is other models' matter.
+        loom::stop_exploring();
+        let reader = runtime.go({
+            let desc = Arc::clone(&desc);
+            move || {
+                loom::explore();
+                assert!(!desc.give_up_at(0));
+                done();
+            }
+        });
+        reader.join().unwrap();
+    });
+}
+
 #[test]
 fn mutants() {
     loom_common::assert_caught(&[
         (Mutant::PollCommitIgnored, "an_event_ends_the_wait_whenever_it_comes"),
         (Mutant::PollCommitRelaxed, "an_event_ends_the_wait_whenever_it_comes"),
         (Mutant::PollUnblockRelaxed, "two_events_at_once_wake_the_owner_once"),
+        (Mutant::PollNoGate, "a_limit_that_fires_before_the_commit_leaves_no_ticket"),
+        (Mutant::PollLeaveForgetsTheEvent, "an_event_that_comes_as_its_wait_is_given_up_stays"),
+        (Mutant::PollLeavesItsTicket, "an_event_that_comes_as_its_wait_is_given_up_stays"),
         (Mutant::PollLookSparesTheExchange, "a_close_wakes_the_owner_or_is_seen_before_it_parks"),
     ]);
 }

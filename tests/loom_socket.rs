@@ -7,6 +7,7 @@ mod loom_common;
 use gmp::internals::{Handle, Socket};
 use gmp::model::{Model, Mutant, at_rest, done, note};
 use gmp_netpoll::Readiness;
+use loom::cell::UnsafeCell;
 use loom::sync::Mutex;
 use std::io;
 use std::sync::Arc;
@@ -138,13 +139,97 @@ fn data_and_the_end_in_one_event_arrive() {
     });
 }
 
+/// A descriptor that a close takes away.
+struct Descriptor(UnsafeCell<()>);
+
+// SAFETY: the socket orders the accesses; loom checks that it does.
+unsafe impl Send for Descriptor {}
+// SAFETY: as above.
+unsafe impl Sync for Descriptor {}
+
+impl Descriptor {
+    fn new() -> Arc<Self> {
+        Arc::new(Descriptor(UnsafeCell::new(())))
+    }
+    fn call(&self) -> io::Result<usize> {
+        self.0.with(|_| ());
+        Err(io::ErrorKind::WouldBlock.into())
+    }
+    fn closed(&self) {
+        self.0.with_mut(|_| ());
+    }
+}
+
+/// Fails by deadlock when the reader sleeps through the close, by two accesses that nothing orders when its system call
+/// runs into it.
+#[test]
+fn a_close_ends_a_read() {
+    Model::new().check("close_vs_read", || {
+        let runtime = at_rest::<1>();
+        let (socket, descriptor) = (Arc::new(Socket::new()), Descriptor::new());
+        let reader = runtime.go({
+            let (socket, descriptor) = (Arc::clone(&socket), Arc::clone(&descriptor));
+            move || assert!(gmp::net::is_closed(&socket.read(8, || descriptor.call()).unwrap_err()))
+        });
+        socket.close().unwrap();
+        descriptor.closed();
+        reader.join().unwrap();
+        done();
+    });
+}
+
+/// The same for a call beside the turns, and of two closes one is told that it is the one.
+#[test]
+fn a_close_comes_after_all_calls_and_happens_once() {
+    Model::new().check("close_vs_users", || {
+        let (socket, descriptor) = (Arc::new(Socket::new()), Descriptor::new());
+        let user = loom::thread::spawn({
+            let (socket, descriptor) = (Arc::clone(&socket), Arc::clone(&descriptor));
+            move || socket.with(|| descriptor.call().map(drop)).unwrap_err().kind()
+        });
+        socket.close().unwrap();
+        descriptor.closed();
+        assert!(gmp::net::is_closed(&socket.close().unwrap_err()));
+        let expected = [io::ErrorKind::WouldBlock, io::ErrorKind::NotConnected];
+        assert!(expected.contains(&user.join().unwrap()));
+    });
+}
+
+/// Fails by deadlock when the reader sleeps through its deadline being moved to now; or, with the deadline taken back,
+/// through the data that came meanwhile.
+#[test]
+fn a_deadline_that_is_moved_ends_a_read_and_loses_no_data() {
+    Model::new().check("deadline_vs_read", || {
+        let runtime = at_rest::<1>();
+        let (socket, kernel) = (Arc::new(Socket::new()), Arc::new(Mutex::new(Kernel::default())));
+        let reader = runtime.go({
+            let (socket, kernel) = (Arc::clone(&socket), Arc::clone(&kernel));
+            move || {
+                let first = socket.read(8, || kernel.lock().unwrap().read(8));
+                assert_eq!(first.unwrap_err().kind(), io::ErrorKind::TimedOut);
+                socket.set_expired(false).unwrap();
+                assert_eq!(socket.read(8, || kernel.lock().unwrap().read(8)).unwrap(), 1);
+            }
+        });
+        runtime.run(|| ());
+        socket.set_expired(true).unwrap();
+        kernel.lock().unwrap().bytes += 1;
+        Handle::of(&runtime).deliver(Readiness::READABLE);
+        reader.join().unwrap();
+        done();
+    });
+}
+
 #[test]
 fn mutants() {
     loom_common::assert_caught(&[
         (Mutant::SocketClearsLate, "an_event_right_after_a_short_read_is_kept"),
         (Mutant::SocketDrainedClears, "an_event_right_after_a_short_read_is_kept"),
         (Mutant::SocketTrustsAfterHup, "data_and_the_end_in_one_event_arrive"),
-        (Mutant::PollSettleRelaxed, "data_and_the_end_in_one_event_arrive"),
+        (Mutant::SocketLooksAtNoSlot, "a_close_ends_a_read"),
+        (Mutant::UsersIdleRelaxed, "a_close_comes_after_all_calls_and_happens_once"),
+        (Mutant::UsersLeaveRelaxed, "a_close_comes_after_all_calls_and_happens_once"),
+        (Mutant::UsersLastIsSilent, "a_close_comes_after_all_calls_and_happens_once"),
         (Mutant::PollSeenLate, "data_and_the_end_in_one_event_arrive"),
     ]);
 }

@@ -38,8 +38,10 @@
 //! - The M that parked it, in the commit hook, after the save: `commit`.
 //! - The poller, for each event: `unblock(Cause::Ready)`. Close and a changed deadline:
 //!   `unblock(Cause::Look)`.
-//! - The owner, woken through the slot or called off: `settle`. An owner that claimed its own wait, or was
-//!   woken by something that is not in the slot, asks with `leave`.
+//! - The owner, woken or called off: `leave`, which an event outlives. It then looks whether it may go on, and
+//!   if so calls `clear` and makes its system call. An owner that makes the call in any case may `settle`
+//!   instead, if it was woken through the slot or called off; the same holds for a Take of `block`'s, which
+//!   need not be exchanged before that `clear`.
 //!
 //! Close against park: C1 mark closed · C2 exchange the slot by `unblock(Look)`. W1 exchange Nil by Wait · W2
 //! read the mark · W3 commit. One of C2 and W1 comes first in the slot's order. If C2 does, W1 reads what C2

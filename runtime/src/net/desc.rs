@@ -9,6 +9,18 @@
 //!   O2 owner, number := who waits                 E2   read owner, number … before the exchange
 //!   O3 saved; commit hook: Wait → Token(ticket)   E3   claim (owner, number), ready
 //! ```
+//! Whoever runs again, for whatever reason, takes its ticket out, if that is still there, and leaves an event where it
+//! is: `clear` takes it, with the system call right behind. So an operation that gives up, for its deadline or an
+//! interrupt, loses no event, whichever of the two came first.
+//!
+//! A close, or a deadline that was moved, wakes the owner by `look`: marked first, then the slot's exchange; the owner
+//! announces itself, then looks at the mark.
+//!
+//! *A time limit that fires at once.* The wait's timer is armed before O3, and may have the owner run again while its M
+//! has O3 still to do: the ticket would come into the slot when nobody waits under it any more, or into the
+//! announcement of the next wait. So a wait with a limit holds the side's gate until O3 is over, and the owner goes
+//! through that gate first.
+//!
 //! The ticket is drawn anew for each park on this slot. E2 reads `owner` and `number` before E1's exchange; when
 //! the exchange holds, the slot still had the same ticket, so that nobody had written them since. A claim under a
 //! number that is over fails and touches nothing but the owner's word, which stays mapped (`g.rs`, invariant 3).
@@ -22,14 +34,17 @@
 use crate::g::{G, GRef};
 use crate::glist::GList;
 use crate::host::Host;
+use crate::interrupt::{Ends, Interrupt};
 use crate::m::M;
 use crate::prim::{
-    AcqRel, Acquire, AtomicPtr, AtomicU32, AtomicU64, Mutant, Relaxed, Release, mutated, order, unless,
+    AcqRel, Acquire, AtomicPtr, AtomicU32, AtomicU64, Ghost, Mutant, Mutex, Relaxed, Release, mutated, order,
+    unless,
 };
 use crate::sched::park::{Commit, WaitReason};
-use crate::status::{Then, WaitNumber, Woke};
-use crate::waiter::Wait;
-use gmp_netpoll::{Block, Cause, Commit as SlotCommit, Readiness, Settle, Slot, Ticket, Unblock};
+use crate::status::{Then, WaitNumber};
+use crate::waiter::{How, Wait, Woke};
+use gmp_netpoll::{Block, Cause, Commit as SlotCommit, Leave, Readiness, Slot, Ticket, Unblock};
+use gmp_timers::Nanos;
 
 /// What a goroutine waits for.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
@@ -46,8 +61,10 @@ pub(crate) enum Direction {
 pub(crate) enum Waited {
     /// An event came: make the system call.
     Ready,
-    /// Something else changed: look at it before waiting again.
+    /// Nothing came: look at what has changed, or whether the time is over.
     Look,
+    /// The owner was interrupted. An event that came meanwhile is still there.
+    Interrupted(Interrupt),
 }
 
 struct Side<H: Host> {
@@ -55,7 +72,14 @@ struct Side<H: Host> {
     owner: AtomicPtr<G<H>>,
     number: AtomicU64,
     ticket: AtomicU64,
+    /// Held from the arming of a wait's timer to the end of O3.
+    gate: Mutex<()>,
+    /// Touched by O3, and by the owner when it runs again: never at once.
+    committing: Ghost,
 }
+
+// SAFETY: atomics and a lock; the ghost holds nothing, and loom checks who touches it.
+unsafe impl<H: Host> Sync for Side<H> {}
 
 impl<H: Host> Side<H> {
     fn new() -> Self {
@@ -64,6 +88,8 @@ impl<H: Host> Side<H> {
             owner: AtomicPtr::new(std::ptr::null_mut()),
             number: AtomicU64::new(0),
             ticket: AtomicU64::new(0),
+            gate: Mutex::new(()),
+            committing: Ghost::new(),
         }
     }
 
@@ -105,51 +131,86 @@ impl<H: Host> Side<H> {
         self.load()
     }
 
-    fn wait(&self, wait: Wait<H>, reason: WaitReason, changed: impl FnOnce() -> bool) -> Waited {
-        let Wait::G(window, number) = &wait else { unreachable!("wait: called on a plain thread") };
-        let (g, number) = (window.g(), *number);
+    /// `look` is asked once the wait is announced: until when to wait, or that there is no need to.
+    fn wait(&self, mut wait: Wait<H>, how: How, look: impl FnOnce() -> Option<Option<Nanos>>) -> Waited {
+        let (g, number) = wait.goroutine().expect("wait: called on a goroutine");
+        // Relaxed: the owner's own; O3's exchange publishes it with the rest.
+        let ticket = (self.ticket.load(Relaxed) + 1) & Ticket::MAX;
+        self.ticket.store(ticket, Relaxed);
+        let ticket = Ticket::new(ticket);
         // O1
         let mut seen = self.load();
         loop {
-            let (next, taken) = match seen.block() {
-                Block::Take(next) => (next, true),
-                Block::Announce(next) => (next, false),
+            let next = match seen.block() {
+                // It stays for `clear`, before the system call: the operation may give up instead.
+                Block::Take(_) => {
+                    wait.withdraw();
+                    return Waited::Ready;
+                }
+                Block::Announce(next) => next,
                 Block::Busy => {
                     seen = self.forget_left(seen);
                     continue;
                 }
             };
             match self.exchange(seen, next) {
-                Ok(()) if taken => {
-                    wait.withdraw();
-                    return Waited::Ready;
-                }
                 Ok(()) => break,
                 Err(now) => seen = now,
             }
         }
         // After the announcement: a change before it is seen here, one after it finds the announcement.
-        if changed() {
-            let _seen = self.slot.swap(Slot::NIL.to_bits(), AcqRel);
+        let Some(until) = look() else {
             wait.withdraw();
-            return Waited::Look;
-        }
-        // O2. Relaxed: O3's exchange publishes all three.
-        let ticket = (self.ticket.load(Relaxed) + 1) & Ticket::MAX;
-        self.ticket.store(ticket, Relaxed);
+            return self.leave(ticket);
+        };
+        // O2. Relaxed: O3's exchange publishes both.
         self.owner.store(g.to_raw(), Relaxed);
         self.number.store(number.to_bits(), Relaxed);
-        let (Woke::Readied | Woke::Refused) = wait.park(reason, move || self.commit(Ticket::new(ticket)));
-        // AcqRel: see what the one who woke us wrote.
-        let settles = order(Mutant::PollSettleRelaxed, AcqRel);
-        match Slot::from_bits(self.slot.swap(Slot::NIL.to_bits(), settles)).settle() {
-            Settle::Ready => Waited::Ready,
-            Settle::Look => Waited::Look,
+        let gate = until.is_some().then(|| self.gate.lock());
+        let woke = wait.park(how.until(until), move || {
+            let commit = self.commit(ticket);
+            drop(gate);
+            commit
+        });
+        if until.is_some() && !mutated(Mutant::PollNoGate) {
+            drop(self.gate.lock());
+        }
+        self.committing.touch();
+        let left = self.leave(ticket);
+        match woke {
+            // By an event, a look, or the time limit.
+            Woke::Readied | Woke::Refused => left,
+            Woke::Interrupted(why) => Waited::Interrupted(why),
+            Woke::Look => unreachable!("wait: it does not ask for looks"),
+        }
+    }
+
+    /// The owner runs again, for whatever reason: takes its wait out, if that still stands, and leaves an event there.
+    fn leave(&self, ticket: Ticket) -> Waited {
+        // Relaxed, in `load`: what the one who woke us wrote is seen after the fence of `Holder::go_on`.
+        let mut seen = self.load();
+        loop {
+            match seen.leave(ticket) {
+                Leave::Kept if mutated(Mutant::PollLeaveForgetsTheEvent) => {
+                    match self.exchange(seen, Slot::NIL) {
+                        Ok(()) => return Waited::Look,
+                        Err(now) => seen = now,
+                    }
+                }
+                Leave::Kept => return Waited::Ready,
+                Leave::Gone => return Waited::Look,
+                Leave::Withdraw(_) if mutated(Mutant::PollLeavesItsTicket) => return Waited::Look,
+                Leave::Withdraw(next) => match self.exchange(seen, next) {
+                    Ok(()) => return Waited::Look,
+                    Err(now) => seen = now,
+                },
+            }
         }
     }
 
     /// O3, on the M, after the save.
     fn commit(&self, ticket: Ticket) -> Commit {
+        self.committing.touch();
         let mut seen = self.load();
         loop {
             let next = match seen.commit(ticket) {
@@ -186,7 +247,7 @@ impl<H: Host> Side<H> {
                 Ok(()) if wake => {
                     assert!(!owner.is_null(), "unblock: a ticket without an owner");
                     // SAFETY: `owner` was stored by the goroutine whose ticket we have just taken out. It belongs
-                    // to this poller's runtime, whose pool lives while its M runs this.
+                    // to this poller's runtime, whose pool lives: the caller is its M, or holds its scheduler.
                     let g = unsafe { GRef::from_raw(owner) };
                     return (g.word.claim(number) && g.word.ready() == Then::Queue).then_some(g);
                 }
@@ -229,23 +290,19 @@ impl<H: Host> PollDesc<H> {
         seen.short_read_drains() || mutated(Mutant::SocketTrustsAfterHup)
     }
 
-    /// Parks the calling goroutine, the holder of this direction's turn, until an event comes.
-    pub(crate) fn wait(&self, wait: Wait<H>, direction: Direction) -> Waited {
-        self.wait_unless(wait, direction, || false)
-    }
-
-    /// As `wait`; does not park when `changed` says so once the wait is announced.
-    pub(crate) fn wait_unless(
+    /// Parks the calling goroutine, the holder of this direction's turn, until an event comes. `look` is asked
+    /// once the wait is announced: until when to park, or `None` for not at all.
+    pub(crate) fn wait(
         &self,
         wait: Wait<H>,
         direction: Direction,
-        changed: impl FnOnce() -> bool,
+        look: impl FnOnce() -> Option<Option<Nanos>>,
     ) -> Waited {
         let reason = match direction {
             Direction::Read => WaitReason::IoRead,
             Direction::Write => WaitReason::IoWrite,
         };
-        self.side(direction).wait(wait, reason, changed)
+        self.side(direction).wait(wait, How::new(reason).ends(Ends::Returning), look)
     }
 
     /// An event: wakes who waits for it.
@@ -270,13 +327,18 @@ impl<H: Host> PollDesc<H> {
         }
     }
 
-    /// Something that is not readiness has changed, both sides are to look: close.
-    #[cfg(gmp_loom)]
-    pub(crate) fn look(&self, found: &mut GList<H>) {
+    /// Something that is not readiness has changed: close, a deadline. The owner, if it is the caller's to queue; the
+    /// caller holds its scheduler.
+    pub(crate) fn look(&self, direction: Direction) -> Option<GRef<H>> {
+        self.side(direction).unblock(Cause::Look)
+    }
+
+    /// Its runtime is over, and another takes its place.
+    pub(crate) fn reset(&self) {
         for side in [&self.read, &self.write] {
-            if let Some(g) = side.unblock(Cause::Look) {
-                found.push(g);
-            }
+            // Relaxed: published with the place in the poller's table.
+            side.slot.store(Slot::NIL.to_bits(), Relaxed);
         }
+        self.seen.store(0, Relaxed);
     }
 }

@@ -30,10 +30,48 @@
 //! assert_eq!(answer.unwrap(), "hello");
 //! ```
 
+mod bell;
 pub(crate) mod desc;
+mod fd;
+mod limit;
 pub(crate) mod socket;
 mod sys;
 mod tcp;
 pub(crate) mod turn;
 
 pub use tcp::{Incoming, TcpListener, TcpStream};
+
+use std::fmt;
+use std::io;
+
+/// What every call gives on a socket that was closed.
+#[derive(Debug)]
+struct Closed;
+
+impl fmt::Display for Closed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the socket was closed")
+    }
+}
+
+impl std::error::Error for Closed {}
+
+#[cold]
+fn closed() -> io::Error {
+    io::Error::new(io::ErrorKind::NotConnected, Closed)
+}
+
+/// Whether an error says that the socket was closed by its own `close`: what every method gives from then on, and what
+/// those get who waited. Its kind is [`NotConnected`](io::ErrorKind::NotConnected), which other errors have as well.
+///
+/// ```
+/// let listener = gmp::net::TcpListener::bind("127.0.0.1:0")?;
+/// listener.close()?;
+/// assert!(gmp::net::is_closed(&listener.accept().unwrap_err()));
+/// assert!(gmp::net::is_closed(&listener.close().unwrap_err()));
+/// # std::io::Result::Ok(())
+/// ```
+#[doc(alias = "ErrClosed")]
+pub fn is_closed(error: &io::Error) -> bool {
+    error.get_ref().is_some_and(|inner| inner.is::<Closed>())
+}

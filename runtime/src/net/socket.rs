@@ -1,8 +1,18 @@
-//! What all sockets share: a descriptor that is never blocking, a turn for each direction, and a registration in
-//! the poller of each runtime whose goroutines have waited for it.
+//! What all sockets share: a descriptor that is never blocking, a turn and a time limit for each direction, and a
+//! registration in the poller of each runtime whose goroutines have waited for it.
 //!
-//! An operation takes its direction's turn, makes the system call, and waits when the kernel says `EAGAIN`: a
+//! An operation takes its direction's turn, looks, makes the system call, and waits when the kernel says `EAGAIN`: a
 //! goroutine in its runtime's poller, a plain thread in `poll(2)`. `errno` is read before anything parks.
+//!
+//! *The look* comes before each system call, and once more when the wait is announced: is the socket closed, is the time
+//! over? So a deadline that has passed wins over data that is there. Whoever changes one of these stores it, fences, and
+//! has everybody in that direction look: those in line by a nudge, the one in pollDesc's slot by `Cause::Look`, a thread
+//! in `poll(2)` by its bell.
+//!
+//! *Close.* C1 mark · C2 fence · C3 have everybody look, and wait until no system call is under way, in either direction
+//! (`turn.rs`) or beside them (`fd.rs`) · deregister in every runtime · close the descriptor. A parked goroutine is not
+//! waited for: it holds its turn, but nothing that the closer needs, and looks before it goes on. The list of
+//! registrations stays until the socket is dropped, for those that wake up from their slots only then.
 //!
 //! *Drained without asking.* On a TCP stream a read that filled less than its buffer has emptied the socket. The
 //! next read then waits for an event first, which saves the system call that would only say `EAGAIN`; unless the
@@ -10,18 +20,26 @@
 //! The event slot is emptied before each system call, never after it; a drained read that finds an event there
 //! takes it and asks the kernel.
 
+use crate::context::interrupted;
 use crate::host::{Active, Host};
+use crate::net::bell::Bell;
 use crate::net::desc::{Direction, PollDesc, Waited};
-use crate::net::turn::Turn;
+use crate::net::fd::{Use, Users};
+use crate::net::limit::{Begun, Limit};
+use crate::net::turn::{Denied, Holder, Turn, fence_look};
+use crate::net::{closed, sys};
 use crate::prim::{
     Acquire, Arc, AtomicBool, AtomicPtr, Mutant, Mutex, Relaxed, Release, Weak, mutated, unless,
 };
 use crate::sched::Sched;
 use crate::waiter::Wait;
 use gmp_netpoll::Key;
+use gmp_timers::Nanos;
 use std::fmt;
 use std::io;
+use std::mem::ManuallyDrop;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
+use std::time::{Duration, Instant};
 
 /// Whether a short read of this kind of socket says that it is empty.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
@@ -32,44 +50,64 @@ pub(crate) enum ShortRead {
     Unknown,
 }
 
+/// Where the goroutines of a runtime find the socket's pollDesc.
 struct Registration {
-    sched: Weak<Sched<Active>>,
-    key: Key,
+    /// Which runtime. Compared only: the one of a running goroutine lives.
+    sched: AtomicPtr<Sched<Active>>,
     desc: Arc<PollDesc<Active>>,
     next: *mut Registration,
 }
 
+/// The same for those who come from outside, under the lock.
+struct Watch {
+    /// Keeps the address in `entry` from being used again.
+    sched: Weak<Sched<Active>>,
+    /// `None`: not watched any more.
+    key: Option<Key>,
+    entry: *const Registration,
+}
+
+// SAFETY: an entry is shared, and lives as long as the socket.
+unsafe impl Send for Watch {}
+
 struct Lane {
     turn: Turn<Active>,
+    limit: Limit,
+    bell: Bell,
     /// Belongs to the holder of the turn.
     drained: AtomicBool,
 }
 
 impl Lane {
     fn new() -> Self {
-        Lane { turn: Turn::new(), drained: AtomicBool::new(false) }
+        Lane { turn: Turn::new(), limit: Limit::new(), bell: Bell::new(), drained: AtomicBool::new(false) }
     }
 }
 
 /// A descriptor with what it takes to wait for it.
 pub(crate) struct Socket<S: AsFd> {
-    /// `None` only after `into_inner`.
-    inner: Option<S>,
+    /// Gone when `freed` is set.
+    inner: ManuallyDrop<S>,
+    freed: AtomicBool,
+    users: Users,
     read: Lane,
     write: Lane,
     /// A list that only grows, one entry for each runtime, freed with the socket.
     registrations: AtomicPtr<Registration>,
-    registering: Mutex<()>,
+    watches: Mutex<Vec<Watch>>,
 }
 
-// SAFETY: `registrations` is a list of shared, immutable entries; the rest is Send by itself.
+// SAFETY: `registrations` is a list of shared entries, of atomics and what is not written; the rest is Send by itself.
 unsafe impl<S: AsFd + Send> Send for Socket<S> {}
 // SAFETY: as above.
 unsafe impl<S: AsFd + Sync> Sync for Socket<S> {}
 
 impl<S: AsFd + fmt::Debug> fmt::Debug for Socket<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.get().fmt(f)
+        match self.users.enter() {
+            Some(_open) => S::fmt(&self.inner, f),
+            None => f.write_str("Closed"),
+        }
     }
 }
 
@@ -77,26 +115,139 @@ impl<S: AsFd> Socket<S> {
     /// Takes a descriptor that is in non-blocking mode already.
     pub(crate) fn new(inner: S) -> Self {
         Socket {
-            inner: Some(inner),
+            inner: ManuallyDrop::new(inner),
+            freed: AtomicBool::new(false),
+            users: Users::new(),
             read: Lane::new(),
             write: Lane::new(),
             registrations: AtomicPtr::new(std::ptr::null_mut()),
-            registering: Mutex::new(()),
+            watches: Mutex::new(Vec::new()),
         }
     }
 
-    pub(crate) fn get(&self) -> &S {
-        self.inner.as_ref().expect("get: a socket has its descriptor until into_inner")
+    fn lane(&self, direction: Direction) -> &Lane {
+        match direction {
+            Direction::Read => &self.read,
+            Direction::Write => &self.write,
+        }
     }
 
+    fn enter(&self) -> io::Result<Use<'_>> {
+        self.users.enter().ok_or_else(closed)
+    }
+
+    /// A call that never waits, in no turn.
+    ///
+    /// # Errors
+    /// `closed`, and those of `call`.
+    pub(crate) fn with<R>(&self, call: impl FnOnce(&S) -> io::Result<R>) -> io::Result<R> {
+        let _open = self.enter()?;
+        call(&self.inner)
+    }
+
+    /// The descriptor's number; -1 when the socket is closed.
+    pub(crate) fn raw_fd(&self) -> RawFd {
+        if self.users.is_closed() { -1 } else { self.fd() }
+    }
+
+    /// The caller keeps it open.
     fn fd(&self) -> RawFd {
-        self.get().as_fd().as_raw_fd()
+        self.inner.as_fd().as_raw_fd()
     }
 
     /// Gives the descriptor back, no longer watched by any poller.
-    pub(crate) fn into_inner(mut self) -> S {
+    ///
+    /// # Panics
+    /// When the socket is closed.
+    pub(crate) fn into_inner(self) -> S {
+        assert!(!self.users.is_closed(), "the socket was closed: there is no descriptor to take over");
         self.deregister();
-        self.inner.take().expect("into_inner: taken once")
+        // Relaxed: the caller has the socket for itself, here and below.
+        self.freed.store(true, Relaxed);
+        // SAFETY: nobody uses it after `freed` is set.
+        unsafe { std::ptr::read(&*self.inner) }
+    }
+
+    /// Ends the socket: wakes everybody who waits for it, waits for system calls to end, closes the descriptor.
+    ///
+    /// # Errors
+    /// `closed`, for all calls but one.
+    pub(crate) fn close(&self) -> io::Result<()> {
+        if !self.users.close() {
+            return Err(closed());
+        }
+        let directions = [Direction::Read, Direction::Write];
+        directions.into_iter().for_each(|direction| self.have_all_look(direction));
+        directions.into_iter().for_each(|direction| self.lane(direction).turn.wait_idle());
+        self.users.wait_idle();
+        self.deregister();
+        directions.into_iter().for_each(|direction| self.lane(direction).bell.free());
+        // Without a descriptor for the dead one its number goes too: there is no way left to keep it.
+        if self.users.is_lent() && sys::bury(self.fd()).is_ok() {
+            return Ok(());
+        }
+        // Relaxed: read by the one who drops the socket, and has it for itself.
+        self.freed.store(true, Relaxed);
+        // SAFETY: nobody uses it any more, and nobody will: all of them look at the mark first.
+        drop(unsafe { std::ptr::read(&*self.inner) });
+        Ok(())
+    }
+
+    /// # Errors
+    /// `closed`.
+    pub(crate) fn set_deadline(&self, direction: Direction, at: Option<Instant>) -> io::Result<()> {
+        let _open = self.enter()?;
+        self.lane(direction).limit.set_deadline(at);
+        self.have_all_look(direction);
+        Ok(())
+    }
+
+    /// # Errors
+    /// `closed`; `InvalidInput` for zero.
+    pub(crate) fn set_timeout(&self, direction: Direction, length: Option<Duration>) -> io::Result<()> {
+        let _open = self.enter()?;
+        self.lane(direction).limit.set_timeout(length)
+    }
+
+    /// # Errors
+    /// `closed`.
+    pub(crate) fn timeout(&self, direction: Direction) -> io::Result<Option<Duration>> {
+        let _open = self.enter()?;
+        Ok(self.lane(direction).limit.timeout())
+    }
+
+    /// Whether an operation may go on, and until when it may wait.
+    #[inline]
+    fn look(&self, lane: &Lane, begun: Begun) -> io::Result<Option<Nanos>> {
+        if self.users.is_closed() {
+            return Err(closed());
+        }
+        lane.limit.until(begun)
+    }
+
+    /// The caller has marked the socket closed or moved a deadline.
+    fn have_all_look(&self, direction: Direction) {
+        fence_look();
+        let lane = self.lane(direction);
+        // Whoever comes later sees the change: H3 of `turn.rs`.
+        if lane.turn.is_free() {
+            return;
+        }
+        lane.turn.nudge_line();
+        let watches = self.watches.lock();
+        // SAFETY: entries live as long as the socket.
+        let live = |watch: &Watch| Some((watch.sched.upgrade()?, Arc::clone(&unsafe { &*watch.entry }.desc)));
+        let live: Vec<_> = watches.iter().filter_map(live).collect();
+        drop(watches);
+        // Not under the lock: what is held may be the last of a runtime.
+        for (sched, desc) in live {
+            if !mutated(Mutant::SocketLooksAtNoSlot)
+                && let Some(g) = desc.look(direction)
+            {
+                sched.submit(g);
+            }
+        }
+        lane.bell.ring();
     }
 
     /// Makes the system call `call` in the direction's turn, and waits as often as it would block.
@@ -105,7 +256,18 @@ impl<S: AsFd> Socket<S> {
         direction: Direction,
         mut call: impl FnMut(&S) -> io::Result<R>,
     ) -> io::Result<R> {
-        self.operate(direction, ShortRead::Unknown, || call(self.get()), |_| false)
+        let begun = self.lane(direction).limit.begin();
+        self.operate((direction, begun), ShortRead::Unknown, || call(&self.inner), |_| false)
+    }
+
+    /// As `run` for writing, with a time limit of this call alone.
+    pub(crate) fn run_until<R>(
+        &self,
+        until: Option<Nanos>,
+        mut call: impl FnMut(&S) -> io::Result<R>,
+    ) -> io::Result<R> {
+        let begun = Begun::until(until);
+        self.operate((Direction::Write, begun), ShortRead::Unknown, || call(&self.inner), |_| false)
     }
 
     /// As `run`, for a read into `len` bytes.
@@ -117,38 +279,48 @@ impl<S: AsFd> Socket<S> {
     ) -> io::Result<usize> {
         // A read of zero bytes from a stream asks nothing and never waits, as in std.
         if len == 0 && kind == ShortRead::Drained {
-            return Ok(0);
+            return if self.users.is_closed() { Err(closed()) } else { Ok(0) };
         }
+        let begun = self.read.limit.begin();
         // Zero is the end of the stream, and stays one.
-        self.operate(Direction::Read, kind, || call(self.get()), |&got| got > 0 && got < len)
+        let short = |&got: &usize| got > 0 && got < len;
+        self.operate((Direction::Read, begun), kind, || call(&self.inner), short)
     }
 
     fn operate<R>(
         &self,
-        direction: Direction,
+        (direction, begun): (Direction, Begun),
         kind: ShortRead,
         mut call: impl FnMut() -> io::Result<R>,
         short: impl Fn(&R) -> bool,
     ) -> io::Result<R> {
-        let lane = match direction {
-            Direction::Read => &self.read,
-            Direction::Write => &self.write,
-        };
-        let _turn = lane.turn.take();
+        let lane = self.lane(direction);
+        let look = || self.look(lane, begun);
+        let turn = lane.turn.take(look).map_err(|denied| match denied {
+            Denied::Look(refused) => refused,
+            Denied::Interrupted(why) => interrupted::<Active>(why).into(),
+        })?;
         let sched = Sched::current();
         let mut desc = sched.and_then(|sched| self.registered(sched));
         // Relaxed, here and below: the turn orders its holders.
         let mut wait_first = lane.drained.load(Relaxed);
         loop {
+            look()?;
             match (sched, desc) {
                 (Some(_), Some(desc)) if wait_first && desc.may_trust_a_short_read() => {
+                    wait_first = false;
                     if mutated(Mutant::SocketDrainedClears) {
                         desc.clear(direction);
                     }
-                    let (Waited::Ready | Waited::Look) = desc.wait(Wait::begin(), direction);
+                    self.park(&turn, desc, direction, look)?;
+                    continue;
                 }
                 (Some(_), Some(desc)) => unless(Mutant::SocketClearsLate, || desc.clear(direction)),
-                (None, _) if wait_first => self.poll(direction)?,
+                (None, _) if wait_first => {
+                    wait_first = false;
+                    self.poll(lane, direction, look)?;
+                    continue;
+                }
                 _ => {}
             }
             wait_first = false;
@@ -174,52 +346,54 @@ impl<S: AsFd> Socket<S> {
                             // The kernel reports what is ready already when a descriptor is added.
                             None => *desc.insert(self.register(sched)?),
                         };
-                        let (Waited::Ready | Waited::Look) = desc.wait(Wait::begin(), direction);
+                        self.park(&turn, desc, direction, look)?;
                     }
-                    None => self.poll(direction)?,
+                    None => self.poll(lane, direction, look)?,
                 },
                 Err(refused) => return Err(refused),
             }
         }
     }
 
-    /// Blocks the calling thread, which is no goroutine's, until the descriptor is ready.
-    fn poll(&self, direction: Direction) -> io::Result<()> {
+    /// Parks the calling goroutine, which holds the turn, until an event, or until it has to look again.
+    fn park(
+        &self,
+        turn: &Holder<'_, Active>,
+        desc: &PollDesc<Active>,
+        direction: Direction,
+        look: impl Fn() -> io::Result<Option<Nanos>>,
+    ) -> io::Result<()> {
+        // Before the wait begins: that may park for want of a P.
+        turn.rest();
+        let waited = desc.wait(Wait::begin(), direction, || look().ok());
+        turn.go_on();
+        match waited {
+            Waited::Ready | Waited::Look => Ok(()),
+            Waited::Interrupted(why) => Err(interrupted::<Active>(why).into()),
+        }
+    }
+
+    /// Blocks the calling thread, which is no goroutine's and holds the turn, until the descriptor is ready.
+    fn poll(
+        &self,
+        lane: &Lane,
+        direction: Direction,
+        look: impl Fn() -> io::Result<Option<Nanos>>,
+    ) -> io::Result<()> {
         let events = match direction {
             Direction::Read => libc::POLLIN,
             Direction::Write => libc::POLLOUT,
         };
-        let mut entry = libc::pollfd { fd: self.fd(), events, revents: 0 };
-        // SAFETY: one valid entry, for the length of the call.
-        if unsafe { libc::poll(&raw mut entry, 1, -1) } < 0 {
-            let refused = io::Error::last_os_error();
-            if refused.kind() != io::ErrorKind::Interrupted {
-                return Err(refused);
-            }
-        }
-        Ok(())
-    }
-
-    /// Waits until a connection that was begun has an outcome.
-    pub(crate) fn wait_connected(&self) -> io::Result<()> {
-        let _turn = self.write.turn.take();
-        match Sched::current() {
-            Some(sched) => {
-                let desc = self.register(sched)?;
-                let (Waited::Ready | Waited::Look) = desc.wait(Wait::begin(), Direction::Write);
-                Ok(())
-            }
-            None => self.poll(Direction::Write),
-        }
+        lane.bell.wait(self.inner.as_fd(), events, look)
     }
 
     fn registered(&self, sched: &Sched<Active>) -> Option<&PollDesc<Active>> {
         // Acquire: the entry is complete before it is in the list.
         let mut at = self.registrations.load(Acquire);
-        // SAFETY: entries live until the socket is dropped, and are not written after they were linked.
+        // SAFETY: entries live until the socket is dropped.
         while let Some(entry) = unsafe { at.as_ref() } {
-            // The Weak keeps the address from being reused.
-            if std::ptr::eq(entry.sched.as_ptr(), sched) {
+            // Acquire: the pollDesc was emptied before the entry changed hands.
+            if std::ptr::eq(entry.sched.load(Acquire), sched) {
                 return Some(&entry.desc);
             }
             at = entry.next;
@@ -227,51 +401,90 @@ impl<S: AsFd> Socket<S> {
         None
     }
 
+    /// The caller holds a turn, and is in its system calls.
     fn register(&self, sched: &Sched<Active>) -> io::Result<&PollDesc<Active>> {
-        let _one_at_a_time = self.registering.lock();
+        let weak = Arc::downgrade(&sched.arc().expect("register: a goroutine's runtime is alive"));
+        let mut watches = self.watches.lock();
         if let Some(desc) = self.registered(sched) {
             return Ok(desc);
         }
-        let weak = Arc::downgrade(&sched.arc().expect("register: a goroutine's runtime is alive"));
-        let desc = Arc::new(PollDesc::new());
+        // The place of a runtime that is over: none of its goroutines runs any more, and its poller is gone.
+        let left = watches.iter().position(|watch| watch.sched.strong_count() == 0);
+        let desc = match left {
+            // SAFETY: entries live until the socket is dropped.
+            Some(left) => Arc::clone(&unsafe { &*watches[left].entry }.desc),
+            None => Arc::new(PollDesc::new()),
+        };
+        desc.reset();
         let key = sched.descs.insert(Arc::clone(&desc));
         if let Err(refused) = sched.host.watch(self.fd(), key) {
             sched.descs.remove(key);
             return Err(refused);
         }
-        let next = self.registrations.load(Relaxed);
-        let entry = Box::into_raw(Box::new(Registration { sched: weak, key, desc, next }));
-        // Release: see `registered`.
-        self.registrations.store(entry, Release);
-        // SAFETY: as in `registered`.
+        let this = std::ptr::from_ref(sched).cast_mut();
+        let entry: *const Registration = match left {
+            Some(left) => {
+                let watch = &mut watches[left];
+                // SAFETY: as above.
+                unsafe { &*watch.entry }.sched.store(this, Release);
+                // Only now may the old one's address be used again.
+                watch.sched = weak;
+                watch.key = Some(key);
+                watch.entry
+            }
+            None => {
+                let next = self.registrations.load(Relaxed);
+                let entry = Box::into_raw(Box::new(Registration { sched: AtomicPtr::new(this), desc, next }));
+                watches.push(Watch { sched: weak, key: Some(key), entry });
+                // Release: see `registered`.
+                self.registrations.store(entry, Release);
+                entry
+            }
+        };
+        drop(watches);
+        // SAFETY: as above.
         Ok(unsafe { &(*entry).desc })
     }
 
+    /// No poller watches the descriptor any more. The caller sees to it that nobody registers it now or later.
     fn deregister(&self) {
-        let mut at = self.registrations.load(Acquire);
-        self.registrations.store(std::ptr::null_mut(), Relaxed);
-        while !at.is_null() {
-            // SAFETY: each entry came from `Box::into_raw`, and the caller has the socket for itself.
-            let entry = unsafe { Box::from_raw(at) };
-            at = entry.next;
-            if let Some(sched) = entry.sched.upgrade() {
-                // It is open and was added, so this can only fail when the poller itself is broken, and then
-                // the next wait says so.
-                let _unwatched = sched.host.unwatch(self.fd());
-                sched.descs.remove(entry.key);
-            }
+        let mut watches = self.watches.lock();
+        let watched: Vec<_> =
+            watches.iter_mut().filter_map(|watch| watch.key.take().zip(watch.sched.upgrade())).collect();
+        drop(watches);
+        // Not under the lock: what is held may be the last of a runtime.
+        for (key, sched) in watched {
+            // It is open and was added, so this can only fail when the poller itself is broken, and then
+            // the next wait says so.
+            let _unwatched = sched.host.unwatch(self.fd());
+            sched.descs.remove(key);
         }
     }
 }
 
 impl<S: AsFd> Drop for Socket<S> {
     fn drop(&mut self) {
-        self.deregister();
+        // Relaxed: the caller has the socket for itself.
+        if !self.freed.load(Relaxed) {
+            self.deregister();
+            // SAFETY: it is not used after this.
+            unsafe { ManuallyDrop::drop(&mut self.inner) };
+        }
+        let mut at = self.registrations.load(Acquire);
+        while !at.is_null() {
+            // SAFETY: each entry came from `Box::into_raw`.
+            at = unsafe { Box::from_raw(at) }.next;
+        }
     }
 }
 
 impl<S: AsFd> AsFd for Socket<S> {
+    /// # Panics
+    /// When the socket is closed.
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.get().as_fd()
+        let _open =
+            self.users.enter().expect("as_fd: the socket was closed, there is no descriptor to borrow");
+        self.users.lend();
+        self.inner.as_fd()
     }
 }

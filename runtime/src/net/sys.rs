@@ -4,6 +4,7 @@ use std::io;
 use std::mem::MaybeUninit;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::time::Duration;
 
 /// -1 means that `errno` says why not.
 fn check(result: libc::c_int) -> io::Result<libc::c_int> {
@@ -76,6 +77,65 @@ fn connect(fd: RawFd, addr: &SocketAddr) -> io::Result<()> {
         }
     };
     check(result).map(drop)
+}
+
+/// What ends a thread's wait in `poll`.
+pub(super) fn eventfd() -> io::Result<OwnedFd> {
+    // SAFETY: no pointers.
+    let fd = check(unsafe { libc::eventfd(0, libc::EFD_NONBLOCK | libc::EFD_CLOEXEC) })?;
+    // SAFETY: as in `accept`.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// Makes an eventfd readable.
+pub(super) fn ring(eventfd: RawFd) {
+    let one = 1_u64;
+    // SAFETY: eight bytes, that live through the call. It fails only when it was rung 2^64 - 2 times before.
+    let _rung = unsafe { libc::write(eventfd, (&raw const one).cast(), size_of_val(&one)) };
+}
+
+/// Makes an eventfd unreadable.
+pub(super) fn silence(eventfd: RawFd) {
+    let mut count = 0_u64;
+    // SAFETY: eight bytes, that live through the call. It fails when nobody rang.
+    let _silent = unsafe { libc::read(eventfd, (&raw mut count).cast(), size_of_val(&count)) };
+}
+
+/// Waits until `socket` is ready or `bell` is readable, at most for `limit`; which of them it was. A signal ends it early.
+pub(super) fn poll(
+    socket: RawFd,
+    events: libc::c_short,
+    bell: Option<RawFd>,
+    limit: Option<Duration>,
+) -> io::Result<(bool, bool)> {
+    let entry = |fd, events| libc::pollfd { fd, events, revents: 0 };
+    // A negative one is passed over.
+    let mut entries = [entry(socket, events), entry(bell.unwrap_or(-1), libc::POLLIN)];
+    let limit = limit.map(|limit| libc::timespec {
+        tv_sec: limit.as_secs().try_into().unwrap_or(libc::time_t::MAX),
+        tv_nsec: limit.subsec_nanos().into(),
+    });
+    let limit = limit.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
+    // SAFETY: two valid entries, and a time or null, which live through the call.
+    let polled = unsafe { libc::ppoll(entries.as_mut_ptr(), 2, limit, std::ptr::null()) };
+    match check(polled) {
+        Ok(_) => Ok((entries[0].revents != 0, entries[1].revents != 0)),
+        Err(refused) if refused.kind() == io::ErrorKind::Interrupted => Ok((false, false)),
+        Err(refused) => Err(refused),
+    }
+}
+
+/// Closes what `fd` names, and puts a socket there that is connected to nothing, so that the number stays taken.
+///
+/// # Errors
+/// When there is no descriptor left for that; nothing has changed then.
+pub(super) fn bury(fd: RawFd) -> io::Result<()> {
+    // SAFETY: no pointers.
+    let dead = check(unsafe { libc::socket(libc::AF_UNIX, libc::SOCK_STREAM | libc::SOCK_CLOEXEC, 0) })?;
+    // SAFETY: as in `accept`.
+    let dead = unsafe { OwnedFd::from_raw_fd(dead) };
+    // SAFETY: no pointers; the caller owns `fd`.
+    check(unsafe { libc::dup3(dead.as_raw_fd(), fd, libc::O_CLOEXEC) }).map(drop)
 }
 
 fn to_addr(storage: &libc::sockaddr_storage) -> io::Result<SocketAddr> {

@@ -1,12 +1,17 @@
 //! TCP: [`TcpListener`] and [`TcpStream`].
 
+use crate::host::{Active, Host};
 use crate::net::desc::Direction;
+use crate::net::limit;
 use crate::net::socket::{ShortRead, Socket};
 use crate::net::sys;
+use gmp_timers::Nanos;
 use std::fmt;
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
+use std::iter::FusedIterator;
 use std::net::{self, Shutdown, SocketAddr, ToSocketAddrs};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
+use std::time::{Duration, Instant};
 
 /// A socket that listens for connections.
 ///
@@ -31,16 +36,60 @@ impl TcpListener {
     /// they came.
     ///
     /// # Errors
-    /// What `accept(2)` says. A full table of descriptors (`EMFILE`) is an error of this call; the connection
+    /// `TimedOut` when the [deadline](Self::set_deadline) has passed; after [`close`](Self::close) the error of which
+    /// [`is_closed`](super::is_closed) is true; else what `accept(2)` says. A full table of descriptors (`EMFILE`) is an error of this call; the connection
     /// stays in the kernel's queue, for a call that comes when there is room again.
     pub fn accept(&self) -> io::Result<(TcpStream, SocketAddr)> {
         let (fd, addr) = self.0.run(Direction::Read, |listener| sys::accept(listener.as_fd()))?;
         Ok((TcpStream(Socket::new(fd.into())), addr))
     }
 
-    /// Connections, one after the other, without an end.
+    /// Connections, one after the other, until the listener is closed.
     pub fn incoming(&self) -> Incoming<'_> {
-        Incoming { listener: self }
+        Incoming { listener: self, ended: false }
+    }
+
+    /// Ends the listener. Whoever waits in [`accept`](Self::accept), here or on another goroutine or thread, gets the
+    /// error of which [`is_closed`](super::is_closed) is true, and so does every later call. Connections that the kernel
+    /// has taken and nobody has accepted are reset. A [`try_clone`](Self::try_clone) lives on. Blocks the goroutine until
+    /// system calls that others are making have come back; then the port is free, and the descriptor's number, unless
+    /// it was lent out by `AsFd`.
+    ///
+    /// ```
+    /// use gmp::net::{TcpListener, is_closed};
+    /// use std::sync::Arc;
+    /// // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
+    /// unsafe {
+    ///     gmp::run(|| {
+    ///         let listener = Arc::new(TcpListener::bind("127.0.0.1:0").unwrap());
+    ///         let same = Arc::clone(&listener);
+    ///         let accepting = gmp::go(move || loop {
+    ///             match same.accept() {
+    ///                 Ok((_stream, _addr)) => {}
+    ///                 Err(refused) if is_closed(&refused) => return "closed",
+    ///                 Err(refused) => eprintln!("{refused}"),
+    ///             }
+    ///         });
+    ///         listener.close().unwrap();
+    ///         assert_eq!(accepting.join().unwrap(), "closed");
+    ///     })
+    /// }
+    /// ```
+    ///
+    /// # Errors
+    /// As every call on a closed socket, when it was closed already: of several calls one is `Ok`.
+    pub fn close(&self) -> io::Result<()> {
+        self.0.close()
+    }
+
+    /// Until when [`accept`](Self::accept) waits; `None` for ever. Holds for all calls until it is set again. Whoever waits
+    /// already goes by the new one. With a time that has passed they give `TimedOut`, also when there is a
+    /// connection to accept.
+    ///
+    /// # Errors
+    /// When the listener is closed.
+    pub fn set_deadline(&self, at: Option<Instant>) -> io::Result<()> {
+        self.0.set_deadline(Direction::Read, at)
     }
 
     /// The address that it listens on.
@@ -48,7 +97,7 @@ impl TcpListener {
     /// # Errors
     /// As std's.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
-        self.0.get().local_addr()
+        self.0.with(|socket| socket.local_addr())
     }
 
     /// A second handle to the same socket.
@@ -56,7 +105,7 @@ impl TcpListener {
     /// # Errors
     /// When the table of descriptors is full.
     pub fn try_clone(&self) -> io::Result<Self> {
-        Ok(TcpListener(Socket::new(self.0.get().try_clone()?)))
+        Ok(TcpListener(Socket::new(self.0.with(net::TcpListener::try_clone)?)))
     }
 
     /// The value of `IP_TTL`.
@@ -64,7 +113,7 @@ impl TcpListener {
     /// # Errors
     /// As std's.
     pub fn ttl(&self) -> io::Result<u32> {
-        self.0.get().ttl()
+        self.0.with(|socket| socket.ttl())
     }
 
     /// Sets `IP_TTL`.
@@ -72,7 +121,7 @@ impl TcpListener {
     /// # Errors
     /// As std's.
     pub fn set_ttl(&self, ttl: u32) -> io::Result<()> {
-        self.0.get().set_ttl(ttl)
+        self.0.with(|socket| socket.set_ttl(ttl))
     }
 
     /// Takes the socket's pending error.
@@ -80,23 +129,32 @@ impl TcpListener {
     /// # Errors
     /// As std's.
     pub fn take_error(&self) -> io::Result<Option<io::Error>> {
-        self.0.get().take_error()
+        self.0.with(|socket| socket.take_error())
     }
 }
 
-/// The connections of a listener; made by [`TcpListener::incoming`]. Never ends.
+/// The connections of a listener; made by [`TcpListener::incoming`]. After [`TcpListener::close`] it gives the error of
+/// which [`is_closed`](super::is_closed) is true, once, and then ends. Other errors do not end it.
 #[derive(Debug)]
 pub struct Incoming<'a> {
     listener: &'a TcpListener,
+    ended: bool,
 }
 
 impl Iterator for Incoming<'_> {
     type Item = io::Result<TcpStream>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        Some(self.listener.accept().map(|(stream, _)| stream))
+        if self.ended {
+            return None;
+        }
+        let accepted = self.listener.accept().map(|(stream, _)| stream);
+        self.ended = accepted.as_ref().is_err_and(super::is_closed);
+        Some(accepted)
     }
 }
+
+impl FusedIterator for Incoming<'_> {}
 
 /// A TCP connection.
 ///
@@ -114,7 +172,7 @@ impl TcpStream {
     pub fn connect<A: ToSocketAddrs>(addr: A) -> io::Result<Self> {
         let mut last = None;
         for addr in addr.to_socket_addrs()? {
-            match Self::connect_one(&addr) {
+            match Self::connect_one(&addr, None) {
                 Ok(stream) => return Ok(stream),
                 Err(refused) => last = Some(refused),
             }
@@ -122,20 +180,104 @@ impl TcpStream {
         Err(last.unwrap_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "connect: no address to try")))
     }
 
-    fn connect_one(addr: &SocketAddr) -> io::Result<Self> {
+    /// Connects to `addr`, and gives up after `timeout`. Blocks the goroutine.
+    ///
+    /// # Errors
+    /// `TimedOut` after that time, with the descriptor closed; `InvalidInput` for a time of zero, as in std; else as
+    /// [`connect`](Self::connect).
+    pub fn connect_timeout(addr: &SocketAddr, timeout: Duration) -> io::Result<Self> {
+        if timeout.is_zero() {
+            return Err(limit::no_zero());
+        }
+        Self::connect_one(addr, Some(Active::now().saturating_add(timeout)))
+    }
+
+    fn connect_one(addr: &SocketAddr, until: Option<Nanos>) -> io::Result<Self> {
         let stream = TcpStream(Socket::new(net::TcpStream::from(sys::begin_connect(addr)?)));
-        loop {
+        stream.0.run_until(until, |socket| {
             // On loopback the outcome is there at once, mostly.
-            if let Some(refused) = stream.take_error()? {
+            if let Some(refused) = socket.take_error()? {
                 return Err(refused);
             }
-            match stream.peer_addr() {
-                Ok(_) => return Ok(stream),
-                Err(not_yet) if not_yet.kind() == io::ErrorKind::NotConnected => {}
-                Err(refused) => return Err(refused),
-            }
-            stream.0.wait_connected()?;
-        }
+            socket.peer_addr().map(drop).map_err(|not_yet| match not_yet.kind() {
+                io::ErrorKind::NotConnected => io::ErrorKind::WouldBlock.into(),
+                _ => not_yet,
+            })
+        })?;
+        Ok(stream)
+    }
+
+    /// Ends the connection at this end. Whoever waits to read or write, on any goroutine or thread, gets the error of
+    /// which [`is_closed`](super::is_closed) is true, and so does every later call. A [`try_clone`](Self::try_clone)
+    /// lives on; the peer sees an end when the last handle is closed or dropped. Blocks the goroutine until system calls
+    /// that others are making have come back; then the descriptor's number is free, unless it was lent out by
+    /// `AsFd`.
+    ///
+    /// # Errors
+    /// As every call on a closed socket, when it was closed already: of several calls one is `Ok`.
+    pub fn close(&self) -> io::Result<()> {
+        self.0.close()
+    }
+
+    /// Until when reads wait; `None` for ever. Holds for all reads, and for `peek`, until it is set again. Whoever waits
+    /// already goes by the new one. With a time that has passed they give `TimedOut`, also when there is data. With
+    /// a [timeout](Self::set_read_timeout) as well, the earlier end counts.
+    ///
+    /// # Errors
+    /// When the socket is closed.
+    pub fn set_read_deadline(&self, at: Option<Instant>) -> io::Result<()> {
+        self.0.set_deadline(Direction::Read, at)
+    }
+
+    /// Until when writes wait; else as [`set_read_deadline`](Self::set_read_deadline). A `write_all` that times out may
+    /// have written a part.
+    ///
+    /// # Errors
+    /// When the socket is closed.
+    pub fn set_write_deadline(&self, at: Option<Instant>) -> io::Result<()> {
+        self.0.set_deadline(Direction::Write, at)
+    }
+
+    /// Both deadlines.
+    ///
+    /// # Errors
+    /// When the socket is closed.
+    pub fn set_deadline(&self, at: Option<Instant>) -> io::Result<()> {
+        self.0.set_deadline(Direction::Read, at)?;
+        self.0.set_deadline(Direction::Write, at)
+    }
+
+    /// How long a read waits, from its beginning; `None` for ever. Counts for reads that begin after this. Time spent
+    /// behind other readers of the same socket counts too. Of this handle: a `try_clone` has timeouts of its own.
+    ///
+    /// # Errors
+    /// `InvalidInput` for zero, as in std; and when the socket is closed.
+    pub fn set_read_timeout(&self, timeout: Option<Duration>) -> io::Result<()> {
+        self.0.set_timeout(Direction::Read, timeout)
+    }
+
+    /// How long a write waits; else as [`set_read_timeout`](Self::set_read_timeout).
+    ///
+    /// # Errors
+    /// As there.
+    pub fn set_write_timeout(&self, timeout: Option<Duration>) -> io::Result<()> {
+        self.0.set_timeout(Direction::Write, timeout)
+    }
+
+    /// How long a read waits.
+    ///
+    /// # Errors
+    /// When the socket is closed.
+    pub fn read_timeout(&self) -> io::Result<Option<Duration>> {
+        self.0.timeout(Direction::Read)
+    }
+
+    /// How long a write waits.
+    ///
+    /// # Errors
+    /// When the socket is closed.
+    pub fn write_timeout(&self) -> io::Result<Option<Duration>> {
+        self.0.timeout(Direction::Write)
     }
 
     /// The peer's address.
@@ -143,7 +285,7 @@ impl TcpStream {
     /// # Errors
     /// As std's.
     pub fn peer_addr(&self) -> io::Result<SocketAddr> {
-        self.0.get().peer_addr()
+        self.0.with(|socket| socket.peer_addr())
     }
 
     /// This end's address.
@@ -151,7 +293,7 @@ impl TcpStream {
     /// # Errors
     /// As std's.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
-        self.0.get().local_addr()
+        self.0.with(|socket| socket.local_addr())
     }
 
     /// Ends one or both directions. Whoever waits in one of them wakes.
@@ -159,7 +301,7 @@ impl TcpStream {
     /// # Errors
     /// As std's.
     pub fn shutdown(&self, how: Shutdown) -> io::Result<()> {
-        self.0.get().shutdown(how)
+        self.0.with(|socket| socket.shutdown(how))
     }
 
     /// A second handle to the same connection. It has turns of its own: operations through both are ordered by
@@ -168,7 +310,7 @@ impl TcpStream {
     /// # Errors
     /// When the table of descriptors is full.
     pub fn try_clone(&self) -> io::Result<Self> {
-        Ok(TcpStream(Socket::new(self.0.get().try_clone()?)))
+        Ok(TcpStream(Socket::new(self.0.with(net::TcpStream::try_clone)?)))
     }
 
     /// Reads without taking the data out. Blocks the goroutine until there is some, or the end.
@@ -184,7 +326,7 @@ impl TcpStream {
     /// # Errors
     /// As std's.
     pub fn nodelay(&self) -> io::Result<bool> {
-        self.0.get().nodelay()
+        self.0.with(|socket| socket.nodelay())
     }
 
     /// Sets whether small writes are sent at once.
@@ -192,7 +334,7 @@ impl TcpStream {
     /// # Errors
     /// As std's.
     pub fn set_nodelay(&self, nodelay: bool) -> io::Result<()> {
-        self.0.get().set_nodelay(nodelay)
+        self.0.with(|socket| socket.set_nodelay(nodelay))
     }
 
     /// The value of `IP_TTL`.
@@ -200,7 +342,7 @@ impl TcpStream {
     /// # Errors
     /// As std's.
     pub fn ttl(&self) -> io::Result<u32> {
-        self.0.get().ttl()
+        self.0.with(|socket| socket.ttl())
     }
 
     /// Sets `IP_TTL`.
@@ -208,7 +350,7 @@ impl TcpStream {
     /// # Errors
     /// As std's.
     pub fn set_ttl(&self, ttl: u32) -> io::Result<()> {
-        self.0.get().set_ttl(ttl)
+        self.0.with(|socket| socket.set_ttl(ttl))
     }
 
     /// Takes the socket's pending error.
@@ -216,12 +358,12 @@ impl TcpStream {
     /// # Errors
     /// As std's.
     pub fn take_error(&self) -> io::Result<Option<io::Error>> {
-        self.0.get().take_error()
+        self.0.with(|socket| socket.take_error())
     }
 }
 
 impl Read for &TcpStream {
-    /// Blocks the goroutine until there is data, or the end.
+    /// Blocks the goroutine until there is data, or the end; at most until the read deadline or timeout.
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
         self.0.run_read(ShortRead::Drained, buf.len(), |mut stream| stream.read(buf))
     }
@@ -233,7 +375,7 @@ impl Read for &TcpStream {
 }
 
 impl Write for &TcpStream {
-    /// Blocks the goroutine until at least a part of `buf` was taken.
+    /// Blocks the goroutine until at least a part of `buf` was taken; at most until the write deadline or timeout.
     fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
         self.0.run(Direction::Write, |mut stream| stream.write(buf))
     }
@@ -281,19 +423,28 @@ macro_rules! socket_traits {
         }
 
         impl AsFd for $name {
+            /// A descriptor that was lent out keeps its number as long as the socket lives: a `close` then puts a dead
+            /// socket in its place.
+            ///
+            /// # Panics
+            /// If the socket is closed.
             fn as_fd(&self) -> BorrowedFd<'_> {
                 self.0.as_fd()
             }
         }
 
         impl AsRawFd for $name {
+            /// -1 if the socket is closed.
             fn as_raw_fd(&self) -> RawFd {
-                self.0.as_fd().as_raw_fd()
+                self.0.raw_fd()
             }
         }
 
         impl IntoRawFd for $name {
             /// The descriptor stays in non-blocking mode.
+            ///
+            /// # Panics
+            /// If the socket is closed.
             fn into_raw_fd(self) -> RawFd {
                 self.0.into_inner().into_raw_fd()
             }
@@ -327,7 +478,7 @@ macro_rules! socket_traits {
             /// `try_clone` that goroutines still use would block their threads.
             ///
             /// # Panics
-            /// As the way in.
+            /// As the way in, and if the socket is closed.
             fn from(socket: $name) -> Self {
                 let inner = socket.0.into_inner();
                 inner.set_nonblocking(false).expect("from: the descriptor is not open");
@@ -337,6 +488,9 @@ macro_rules! socket_traits {
 
         impl From<$name> for OwnedFd {
             /// The descriptor stays in non-blocking mode.
+            ///
+            /// # Panics
+            /// If the socket is closed.
             fn from(socket: $name) -> OwnedFd {
                 socket.0.into_inner().into()
             }

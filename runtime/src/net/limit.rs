@@ -1,0 +1,93 @@
+//! Until when an operation in one direction of a socket may last.
+//!
+//! Two words for each direction: the deadline, a time; and the timeout, a length that begins with each operation. The earlier
+//! counts. Both lie in the socket, and an operation reads them when it begins, before each system call, and when it has
+//! announced that it waits; it arms a timer for its own wait only. Whoever sets a deadline stores it, and then has
+//! everybody in that direction look again; a timeout counts for the operations that begin after it was set.
+
+use crate::host::{Active, Host};
+use crate::prim::{AtomicU64, Relaxed};
+use gmp_timers::Nanos;
+use std::io;
+use std::time::{Duration, Instant};
+
+const NONE: u64 = u64::MAX;
+
+/// The limits of one direction. Relaxed everywhere: a fence, the slot's exchange or the line's lock orders a setter with
+/// those who wait.
+pub(crate) struct Limit {
+    deadline: AtomicU64,
+    timeout: AtomicU64,
+}
+
+/// When the timeout of one operation is over; `None` without one.
+#[derive(Copy, Clone)]
+pub(crate) struct Begun(Option<Nanos>);
+
+impl Begun {
+    /// An operation whose time is over at `until`.
+    pub(crate) fn until(until: Option<Nanos>) -> Self {
+        Begun(until)
+    }
+}
+
+impl Limit {
+    pub(crate) fn new() -> Self {
+        Limit { deadline: AtomicU64::new(NONE), timeout: AtomicU64::new(NONE) }
+    }
+
+    pub(crate) fn set_deadline(&self, at: Option<Instant>) {
+        let at = at.map_or(NONE, |at| Active::nanos(at).as_nanos().min(NONE - 1));
+        self.deadline.store(at, Relaxed);
+    }
+
+    /// # Errors
+    /// `InvalidInput` for a timeout of zero, as in std.
+    pub(crate) fn set_timeout(&self, length: Option<Duration>) -> io::Result<()> {
+        let length = match length {
+            None => NONE,
+            Some(Duration::ZERO) => return Err(no_zero()),
+            // What is longer than the clock's 584 years has no end.
+            Some(length) => u64::try_from(length.as_nanos()).unwrap_or(NONE),
+        };
+        self.timeout.store(length, Relaxed);
+        Ok(())
+    }
+
+    pub(crate) fn timeout(&self) -> Option<Duration> {
+        let length = self.timeout.load(Relaxed);
+        (length != NONE).then(|| Duration::from_nanos(length))
+    }
+
+    /// An operation begins.
+    #[inline]
+    pub(crate) fn begin(&self) -> Begun {
+        let length = self.timeout.load(Relaxed);
+        Begun((length != NONE).then(|| Active::now().saturating_add(Duration::from_nanos(length))))
+    }
+
+    /// Until when it may last.
+    ///
+    /// # Errors
+    /// `TimedOut` when that has passed.
+    #[inline]
+    pub(crate) fn until(&self, begun: Begun) -> io::Result<Option<Nanos>> {
+        let deadline = self.deadline.load(Relaxed);
+        if deadline == NONE && begun.0.is_none() {
+            return Ok(None);
+        }
+        let deadline = Nanos::from_nanos(deadline);
+        let until = begun.0.map_or(deadline, |end| end.min(deadline));
+        if Active::now() < until { Ok(Some(until)) } else { Err(timed_out()) }
+    }
+}
+
+#[cold]
+pub(crate) fn timed_out() -> io::Error {
+    io::Error::new(io::ErrorKind::TimedOut, "the deadline or timeout of this socket operation has passed")
+}
+
+#[cold]
+pub(crate) fn no_zero() -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidInput, "a socket's timeout of zero is no timeout; use None for none")
+}

@@ -1,0 +1,437 @@
+#![cfg(not(gmp_loom))]
+//! `close` of a socket: it ends every wait, happens once, and its descriptor is free when it returns.
+
+#[path = "common/child.rs"]
+mod child;
+mod common;
+#[path = "common/crew.rs"]
+mod crew;
+#[path = "common/loopback.rs"]
+mod loopback;
+#[path = "common/waits.rs"]
+mod waits;
+
+use common::{effort, everywhere, runtime, until, watched};
+use crew::{CREWS, Crew, Member, each, everyone, join_all};
+use gmp::net::{TcpListener, TcpStream, is_closed};
+use loopback::{listen, pair};
+use std::fmt::Debug;
+use std::fs;
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::{self, Shutdown};
+use std::os::fd::{AsFd, AsRawFd, IntoRawFd, OwnedFd, RawFd};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::time::{Duration, Instant};
+
+fn races(count: u32) -> u32 {
+    // In all crews.
+    count * effort() / CREWS as u32 / if cfg!(debug_assertions) { 4 } else { 1 }
+}
+
+#[track_caller]
+fn closed<T: Debug>(result: io::Result<T>) {
+    let refused = result.unwrap_err();
+    assert!(is_closed(&refused), "{refused:?}");
+    assert_eq!(refused.kind(), ErrorKind::NotConnected);
+    assert_eq!(refused.to_string(), "the socket was closed");
+}
+
+fn is_open(fd: RawFd) -> bool {
+    // SAFETY: no pointers.
+    unsafe { libc::fcntl(fd, libc::F_GETFD) >= 0 }
+}
+
+fn descriptors() -> usize {
+    fs::read_dir("/proc/self/fd").unwrap().count()
+}
+
+/// As many as wait can be told by `until_it_waits`.
+fn waiting<'a>(
+    crew: &Crew<'a>,
+    count: usize,
+    f: impl Fn() -> io::Result<usize> + Clone + Send + 'static,
+) -> Vec<Member<'a, io::Result<usize>>> {
+    (0..count)
+        .map(|_| {
+            let member = crew.go(f.clone());
+            member.until_it_waits();
+            member
+        })
+        .collect()
+}
+
+/// Fails by a hang: one who waits in the poller, in `poll(2)` or in line does not hear of it; or by an error that says
+/// something else.
+#[test]
+fn a_close_ends_every_wait() {
+    everyone(|crew| {
+        let (near, far) = pair();
+        let near = Arc::new(near);
+        let same = Arc::clone(&near);
+        let mut all = waiting(crew, 3, move || (&*same).read(&mut [0; 8]));
+        let same = Arc::clone(&near);
+        all.extend(waiting(crew, 1, move || same.peek(&mut [0; 8])));
+        let same = Arc::clone(&near);
+        all.extend(waiting(crew, 2, move || (&*same).write_all(&vec![0; 64 << 20]).map(|()| 0)));
+        crew.run(move || near.close().unwrap());
+        join_all(all).into_iter().for_each(closed);
+        let mut taken = Vec::new();
+        // The end comes, or a reset, as what was sent to it was not read.
+        let _reset = (&far).read_to_end(&mut taken);
+
+        let (listener, addr) = listen();
+        let listener = Arc::new(listener);
+        let same = Arc::clone(&listener);
+        let all = waiting(crew, 3, move || same.accept().map(|_| 0));
+        let same = Arc::clone(&listener);
+        let looping = crew.go(move || {
+            let mut incoming = same.incoming();
+            let last = incoming.next().unwrap();
+            (last.map(drop), incoming.next().is_none())
+        });
+        looping.until_it_waits();
+        listener.close().unwrap();
+        join_all(all).into_iter().for_each(closed);
+        let (last, ended) = looping.join();
+        closed(last);
+        assert!(ended);
+        // Its port is free.
+        drop(TcpListener::bind(addr).unwrap());
+    });
+}
+
+/// Fails by EBADF, an end of the stream, or a success.
+#[test]
+fn every_method_says_that_the_socket_was_closed() {
+    everyone(|crew| {
+        crew.run(|| {
+            let (mut near, _far) = pair();
+            // A past deadline says less.
+            near.set_deadline(Some(Instant::now())).unwrap();
+            near.close().unwrap();
+            closed(near.close());
+            closed(near.read(&mut [0; 8]));
+            closed(near.read(&mut []));
+            closed(near.read_to_end(&mut Vec::new()));
+            closed(near.read_vectored(&mut [io::IoSliceMut::new(&mut [0; 8])]));
+            closed(near.peek(&mut [0; 8]));
+            closed(near.write(b"x"));
+            closed(near.write_all(b"x"));
+            closed(near.write_vectored(&[io::IoSlice::new(b"x")]));
+            closed(near.peer_addr());
+            closed(near.local_addr());
+            closed(near.shutdown(Shutdown::Both));
+            closed(near.try_clone());
+            closed(near.nodelay());
+            closed(near.set_nodelay(true));
+            closed(near.ttl());
+            closed(near.set_ttl(1));
+            closed(near.take_error());
+            closed(near.set_deadline(None));
+            closed(near.set_read_deadline(None));
+            closed(near.set_write_deadline(None));
+            closed(near.set_read_timeout(None));
+            closed(near.set_write_timeout(Some(Duration::ZERO)));
+            closed(near.read_timeout());
+            closed(near.write_timeout());
+            assert_eq!(near.as_raw_fd(), -1);
+            assert_eq!(format!("{near:?}"), "Closed");
+
+            let (listener, _) = listen();
+            listener.close().unwrap();
+            closed(listener.close());
+            closed(listener.accept());
+            closed(listener.local_addr());
+            closed(listener.try_clone());
+            closed(listener.ttl());
+            closed(listener.set_ttl(1));
+            closed(listener.take_error());
+            closed(listener.set_deadline(None));
+            closed(listener.incoming().next().unwrap());
+            assert_eq!(listener.incoming().count(), 1);
+            assert_eq!(listener.as_raw_fd(), -1);
+        });
+    });
+    let dead = || {
+        let (near, _) = pair();
+        near.close().unwrap();
+        AssertUnwindSafe(near)
+    };
+    let near = dead();
+    assert!(catch_unwind(|| near.as_fd().as_raw_fd()).is_err());
+    let near = dead();
+    assert!(catch_unwind(move || { near }.0.into_raw_fd()).is_err());
+    let near = dead();
+    assert!(catch_unwind(move || OwnedFd::from({ near }.0)).is_err());
+    let near = dead();
+    assert!(catch_unwind(move || net::TcpStream::from({ near }.0)).is_err());
+}
+
+/// Several close, others read, write and accept, at the same time. Fails by a hang, by two closes that are both the one,
+/// by none, or by an error of those who are in the middle that says something else.
+#[test]
+fn of_several_closes_one_is_the_one() {
+    everyone(|crew| {
+        for round in 0..races(800) {
+            let (near, far) = pair();
+            let near = Arc::new(near);
+            let begin = Arc::new(AtomicBool::new(false));
+            let users = each(crew, 4, {
+                let (near, begin) = (Arc::clone(&near), Arc::clone(&begin));
+                move |user| {
+                    until(|| begin.load(SeqCst));
+                    let refused = loop {
+                        let done = match user % 4 {
+                            0 => (&*near).read(&mut [0; 8]),
+                            1 => (&*near).write(&[0; 8]),
+                            2 => near.nodelay().map(|_| 1),
+                            _ => near.set_read_deadline(None).map(|()| 1),
+                        };
+                        match done {
+                            Ok(1..) => gmp::yield_now(),
+                            Ok(_) => panic!("an end of the stream"),
+                            Err(refused) => break refused,
+                        }
+                    };
+                    assert!(is_closed(&refused), "{refused}");
+                }
+            });
+            let closers = each(crew, 3, {
+                let (near, begin) = (Arc::clone(&near), Arc::clone(&begin));
+                move |closer| {
+                    until(|| begin.load(SeqCst));
+                    (0..closer as u32 * round % 50).for_each(|_| std::hint::spin_loop());
+                    near.close()
+                }
+            });
+            begin.store(true, SeqCst);
+            (&far).write_all(b"something").unwrap();
+            let (won, lost): (Vec<_>, Vec<_>) = join_all(closers).into_iter().partition(Result::is_ok);
+            assert_eq!(won.len(), 1);
+            lost.into_iter().for_each(closed);
+            join_all(users);
+        }
+    });
+}
+
+/// A connection comes, or none, as the listener is closed. Fails by a hang.
+#[test]
+fn a_close_meets_those_who_accept() {
+    everyone(|crew| {
+        for round in 0..races(1300) {
+            let (listener, addr) = listen();
+            let listener = Arc::new(listener);
+            let accepting = each(crew, 3, {
+                let listener = Arc::clone(&listener);
+                move |_| {
+                    loop {
+                        match listener.accept() {
+                            Ok(_) => {}
+                            Err(refused) => return assert!(is_closed(&refused), "{refused}"),
+                        }
+                    }
+                }
+            });
+            if round % 2 == 0 {
+                drop(net::TcpStream::connect(addr).unwrap());
+            }
+            (0..round % 10).for_each(|_| gmp::yield_now());
+            crew.run(move || listener.close().unwrap());
+            join_all(accepting);
+        }
+    });
+}
+
+/// Fails by a descriptor that is open, or a number that is taken, right after the close; or by one that is left over.
+/// In a process of its own: others would take the numbers.
+#[test]
+fn the_descriptor_is_free_when_close_returns() {
+    if !child::is_child() {
+        child::passes("the_descriptor_is_free_when_close_returns", &[]);
+        return;
+    }
+    let work = |crew: &Crew<'_>| {
+        for round in 0..races(520) {
+            let (near, far) = pair();
+            let near = Arc::new(near);
+            let same = Arc::clone(&near);
+            let reader = crew.go(move || (&*same).read(&mut [0; 8]));
+            let same = Arc::clone(&near);
+            let writer = crew.go(move || (&*same).write_all(&[0; 1 << 16]));
+            if round % 2 == 0 {
+                reader.until_it_waits();
+            }
+            let fd = near.as_raw_fd();
+            near.close().unwrap();
+            assert!(!is_open(fd));
+            closed(reader.join());
+            let _may_have_been_through = writer.join();
+            assert_eq!(near.as_raw_fd(), -1);
+            // The bells of plain threads are gone as well: only the peer's is there.
+            let before = descriptors();
+            drop(near);
+            assert_eq!(descriptors(), before);
+            drop(far);
+        }
+    };
+    everyone(|crew| {
+        // What a runtime and the standard library open once is open by now.
+        work(crew);
+        let before = descriptors();
+        work(crew);
+        assert_eq!(descriptors(), before);
+        let (near, _far) = pair();
+        let fd = near.as_raw_fd();
+        near.close().unwrap();
+        // The lowest that are free, the one of the listener between them.
+        let next = [(); 2].map(|()| fs::File::open("/dev/null").unwrap());
+        assert!(next.iter().any(|file| file.as_raw_fd() == fd));
+    });
+}
+
+/// A connection that can't be made is given up. Fails by a descriptor that stays.
+#[test]
+fn a_connect_that_times_out_leaves_no_descriptor() {
+    if !child::is_child() {
+        child::passes("a_connect_that_times_out_leaves_no_descriptor", &[]);
+        return;
+    }
+    let listener = net::TcpListener::bind("127.0.0.1:0").unwrap();
+    // SAFETY: no pointers.
+    assert_eq!(unsafe { libc::listen(listener.as_raw_fd(), 0) }, 0);
+    let addr = listener.local_addr().unwrap();
+    let patience = Duration::from_millis(100);
+    let _full: Vec<_> =
+        std::iter::from_fn(|| net::TcpStream::connect_timeout(&addr, patience).ok()).collect();
+    everyone(|crew| {
+        let connect = move || TcpStream::connect_timeout(&addr, Duration::from_millis(1)).map(drop);
+        assert_eq!(crew.run(connect).unwrap_err().kind(), ErrorKind::TimedOut);
+        let before = descriptors();
+        for _ in 0..3 {
+            assert_eq!(crew.run(connect).unwrap_err().kind(), ErrorKind::TimedOut);
+        }
+        assert_eq!(descriptors(), before);
+    });
+}
+
+/// Fails by an end at the peer, or by an error of the clone.
+#[test]
+fn a_clone_lives_on() {
+    everyone(|crew| {
+        crew.run(|| {
+            let (near, mut far) = pair();
+            let mut clone = near.try_clone().unwrap();
+            near.close().unwrap();
+            far.write_all(b"1234").unwrap();
+            clone.read_exact(&mut [0; 4]).unwrap();
+            clone.write_all(b"5678").unwrap();
+            far.read_exact(&mut [0; 4]).unwrap();
+            clone.close().unwrap();
+            assert_eq!(far.read(&mut [0; 4]).unwrap(), 0);
+            let (listener, addr) = listen();
+            let clone = listener.try_clone().unwrap();
+            listener.close().unwrap();
+            let client = net::TcpStream::connect(addr).unwrap();
+            assert_eq!(clone.accept().unwrap().1, client.local_addr().unwrap());
+        });
+    });
+}
+
+/// Fails by a number that goes to somebody else while a borrowed descriptor names it, or by a peer that sees no end.
+#[test]
+fn a_descriptor_that_was_lent_out_stays_taken_and_is_dead() {
+    everyone(|crew| {
+        crew.run(|| {
+            let (near, mut far) = pair();
+            let lent = near.as_fd();
+            near.close().unwrap();
+            assert_eq!(far.read(&mut [0; 4]).unwrap(), 0);
+            let mut byte = 0_u8;
+            // SAFETY: one byte, that lives through the call.
+            let got = unsafe { libc::read(lent.as_raw_fd(), (&raw mut byte).cast(), 1) };
+            assert_eq!(got, -1);
+            assert_eq!(io::Error::last_os_error().raw_os_error(), Some(libc::EINVAL));
+            assert_eq!(near.as_raw_fd(), -1);
+            let fd = lent.as_raw_fd();
+            assert!(is_open(fd));
+        });
+    });
+}
+
+/// Fails by a hang: the close waits for a goroutine that can't run, as its runtime has no P for it.
+#[test]
+fn a_close_waits_for_no_goroutine_that_sleeps() {
+    watched(1, || {
+        for closer_is_goroutine in [true, false] {
+            let (busy, other) = (runtime(1), runtime(1));
+            let (near, _far) = pair();
+            let near = Arc::new(near);
+            let read = |near: Arc<TcpStream>| move || (&*near).read(&mut [0; 8]);
+            let readers = [(); 3].map(|()| busy.go(read(Arc::clone(&near))));
+            until(|| {
+                let dump = busy.dump();
+                dump.contains("IO wait, read") && dump.matches("IO wait, turn").count() == 2
+            });
+            let (spins, stop) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
+            let hog = busy.go({
+                let (spins, stop) = (Arc::clone(&spins), Arc::clone(&stop));
+                move || {
+                    spins.store(true, SeqCst);
+                    while !stop.load(SeqCst) {
+                        std::hint::spin_loop();
+                    }
+                }
+            });
+            until(|| spins.load(SeqCst));
+            let fd = near.as_raw_fd();
+            match closer_is_goroutine {
+                true => other.run(|| near.close()).unwrap(),
+                false => near.close().unwrap(),
+            }
+            let _others_may_have_taken_it = is_open(fd);
+            stop.store(true, SeqCst);
+            hog.join().unwrap();
+            readers.into_iter().for_each(|reader| closed(reader.join().unwrap()));
+        }
+    });
+}
+
+/// Fails by a hang: the turn of a goroutine that its runtime left behind is not to be had; or by a crash: the socket
+/// keeps what is gone.
+#[test]
+fn a_socket_that_outlived_runtimes_is_closed() {
+    everywhere(|rt| {
+        let procs = rt.procs();
+        let (near, far) = pair();
+        let near = Arc::new(near);
+        let left = rt.go({
+            let near = Arc::clone(&near);
+            move || (&*near).read(&mut [0; 8]).map(drop)
+        });
+        until(|| rt.dump().contains("IO wait, read"));
+        drop(rt);
+        drop(left);
+        // More runtimes than places for them: each takes that of one that is gone.
+        for _ in 0..10 {
+            let next = runtime(procs);
+            let same = Arc::clone(&near);
+            let reader = next.go(move || (&*same).read(&mut [0; 8]));
+            until(|| next.dump().contains("IO wait, read"));
+            (&far).write_all(b"x").unwrap();
+            assert_eq!(reader.join().unwrap().unwrap(), 1);
+        }
+        let live = [runtime(procs), runtime(procs)];
+        let readers = [0, 1].map(|at: usize| {
+            let same = Arc::clone(&near);
+            live[at].go(move || (&*same).read(&mut [0; 8]))
+        });
+        let same = Arc::clone(&near);
+        let writer = live[0].go(move || (&*same).write_all(&vec![0; 64 << 20]));
+        (0..3).for_each(|_| gmp::yield_now());
+        near.close().unwrap();
+        readers.into_iter().for_each(|reader| closed(reader.join().unwrap()));
+        closed(writer.join().unwrap());
+    });
+}
