@@ -1,0 +1,299 @@
+//! Variables of which each goroutine has its own: [`local!`](crate::local!), [`Local`].
+//!
+//! A goroutine goes from thread to thread, so a `thread_local!` of std's is not its own, and must not be kept across a call
+//! that parks. A [`Local`] is: it lies on the heap, found through the G.
+//!
+//! ```text
+//!   first access:  the initial value is made (user's code) · noted in the G's list, by the address of the static
+//!   end:           result made · last one out first: marked as gone, dropped (user's code), until none is left · published
+//! ```
+//! The list is the goroutine's own; nothing borrows from it while the user's code runs, which may come back here.
+
+use crate::host::Active;
+use crate::m::M;
+use std::cell::{Cell, RefCell};
+use std::fmt;
+use std::ptr;
+use std::thread::LocalKey;
+
+/// Declares variables of which each goroutine has its own, with the syntax of [`std::thread_local!`].
+///
+/// ```
+/// use std::cell::{Cell, RefCell};
+///
+/// gmp::local! {
+///     static DEPTH: Cell<u32> = Cell::new(0);
+///     /// What it works for.
+///     pub static NAME: RefCell<String> = RefCell::new("nobody".to_owned());
+/// }
+///
+/// // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
+/// unsafe {
+///     gmp::run(|| {
+///         DEPTH.set(7);
+///         let other = gmp::go(|| DEPTH.replace(1));
+///         assert_eq!(other.join().unwrap(), 0);
+///         assert_eq!(DEPTH.get(), 7);
+///         NAME.with_borrow_mut(|name| name.push_str(" yet"));
+///         assert_eq!(NAME.take(), "nobody yet");
+///     })
+/// }
+/// ```
+#[macro_export]
+macro_rules! local {
+    () => {};
+    ($(#[$attr:meta])* $vis:vis static $name:ident: $of:ty = $init:expr; $($rest:tt)*) => {
+        $crate::local!($(#[$attr])* $vis static $name: $of = $init);
+        $crate::local!($($rest)*);
+    };
+    ($(#[$attr:meta])* $vis:vis static $name:ident: $of:ty = $init:expr) => {
+        $(#[$attr])*
+        $vis static $name: $crate::local::Local<$of> = {
+            fn __gmp_local_init() -> $of {
+                $init
+            }
+            ::std::thread_local! {
+                static __GMP_LOCAL_THREAD: $of = __gmp_local_init();
+            }
+            $crate::local::Local::__new(__gmp_local_init, __GMP_LOCAL_THREAD)
+        };
+    };
+}
+
+/// A variable of which each goroutine has its own; declared by [`local!`](crate::local!).
+///
+/// It is initialised at the goroutine's first access, and dropped on its stack when the goroutine ends, in whatever way,
+/// before its result can be joined: the one that was initialised last goes first. A `drop` may use other variables; one
+/// that is gone refuses, one that was not used before is initialised, and goes next. A panic of a `drop` is printed and
+/// ends there. Nothing is dropped in a goroutine that its runtime leaves behind.
+///
+/// On a plain thread it is a thread-local variable, of that thread. A goroutine that uses none pays nothing; an access
+/// goes through the list of those that it uses.
+pub struct Local<T: 'static> {
+    init: fn() -> T,
+    thread: LocalKey<T>,
+}
+
+/// The variable was dropped already: the goroutine, or thread, ends.
+#[derive(Copy, Clone, Debug, Eq, PartialEq)]
+#[non_exhaustive]
+pub struct AccessError;
+
+impl fmt::Display for AccessError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a local variable was used after it was dropped")
+    }
+}
+
+impl std::error::Error for AccessError {}
+
+impl<T: 'static> Local<T> {
+    #[doc(hidden)]
+    pub const fn __new(init: fn() -> T, thread: LocalKey<T>) -> Self {
+        Local { init, thread }
+    }
+
+    /// Calls `f` with the caller's own value, which is initialised if need be. Does not block, unless `f` does.
+    ///
+    /// # Panics
+    /// When the value was dropped already, because the goroutine, or thread, ends.
+    #[track_caller]
+    pub fn with<R>(&'static self, f: impl FnOnce(&T) -> R) -> R {
+        match self.try_with(f) {
+            Ok(value) => value,
+            Err(gone) => panic!("with: {gone}"),
+        }
+    }
+
+    /// As [`with`](Self::with), with an error instead of a panic.
+    ///
+    /// # Errors
+    /// An [`AccessError`] when the value was dropped already.
+    pub fn try_with<R>(&'static self, f: impl FnOnce(&T) -> R) -> Result<R, AccessError> {
+        match M::<Active>::current().and_then(M::g) {
+            None => self.thread.try_with(f).map_err(|_| AccessError),
+            Some(g) => {
+                let value = self.find(&g.locals)?;
+                // SAFETY: a value stays where it is until the goroutine, which runs this, ends.
+                Ok(f(unsafe { &*value }))
+            }
+        }
+    }
+
+    fn find(&'static self, locals: &Locals) -> Result<*const T, AccessError> {
+        let key: *const () = (&raw const *self).cast();
+        match locals.look(key) {
+            Slot::Alive(value) => Ok(value.cast()),
+            Slot::Gone => Err(AccessError),
+            Slot::Absent => self.init(key, locals),
+        }
+    }
+
+    #[cold]
+    fn init(&'static self, key: *const (), locals: &Locals) -> Result<*const T, AccessError> {
+        let value = Box::new((self.init)());
+        // It may have been used by its own initialisation.
+        match locals.look(key) {
+            Slot::Alive(first) => Ok(first.cast()),
+            Slot::Gone => Err(AccessError),
+            Slot::Absent => {
+                let value: *mut T = Box::into_raw(value);
+                locals.add(Entry { key, value: value.cast(), drop: drop_box::<T> });
+                Ok(value)
+            }
+        }
+    }
+}
+
+/// # Safety
+/// `value` came from a `Box<T>`, whose owner the caller is.
+unsafe fn drop_box<T>(value: *mut ()) {
+    // SAFETY: by this function's contract.
+    drop(unsafe { Box::from_raw(value.cast::<T>()) });
+}
+
+impl<T: 'static> Local<Cell<T>> {
+    /// Sets the caller's own value.
+    ///
+    /// # Panics
+    /// As [`with`](Self::with); so do all the following.
+    #[track_caller]
+    pub fn set(&'static self, value: T) {
+        self.with(|cell| cell.set(value));
+    }
+
+    /// A copy of it.
+    #[track_caller]
+    pub fn get(&'static self) -> T
+    where
+        T: Copy,
+    {
+        self.with(Cell::get)
+    }
+
+    /// Takes it, and leaves the default.
+    #[track_caller]
+    pub fn take(&'static self) -> T
+    where
+        T: Default,
+    {
+        self.with(Cell::take)
+    }
+
+    /// Takes it, and leaves `value`.
+    #[track_caller]
+    pub fn replace(&'static self, value: T) -> T {
+        self.with(|cell| cell.replace(value))
+    }
+}
+
+impl<T: 'static> Local<RefCell<T>> {
+    /// Calls `f` with the caller's own value.
+    ///
+    /// # Panics
+    /// When it is borrowed mutably, and as [`with`](Self::with); so do the following, those that change it also when it is
+    /// borrowed at all.
+    #[track_caller]
+    pub fn with_borrow<R>(&'static self, f: impl FnOnce(&T) -> R) -> R {
+        self.with(|cell| f(&cell.borrow()))
+    }
+
+    /// Calls `f` with it, mutably.
+    #[track_caller]
+    pub fn with_borrow_mut<R>(&'static self, f: impl FnOnce(&mut T) -> R) -> R {
+        self.with(|cell| f(&mut cell.borrow_mut()))
+    }
+
+    /// Sets it.
+    #[track_caller]
+    pub fn set(&'static self, value: T) {
+        drop(self.replace(value));
+    }
+
+    /// Takes it, and leaves the default.
+    #[track_caller]
+    pub fn take(&'static self) -> T
+    where
+        T: Default,
+    {
+        self.with(RefCell::take)
+    }
+
+    /// Takes it, and leaves `value`.
+    #[track_caller]
+    pub fn replace(&'static self, value: T) -> T {
+        self.with(|cell| cell.replace(value))
+    }
+}
+
+impl<T: 'static> fmt::Debug for Local<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Local").finish_non_exhaustive()
+    }
+}
+
+/// Drops the box of a value of its type.
+type DropValue = unsafe fn(*mut ());
+
+/// One variable of a goroutine.
+struct Entry {
+    /// The address of the static.
+    key: *const (),
+    /// Null: it is gone.
+    value: *mut (),
+    drop: DropValue,
+}
+
+enum Slot {
+    Alive(*mut ()),
+    Gone,
+    Absent,
+}
+
+/// The variables of one goroutine, in the order in which they were initialised. Used by the goroutine alone.
+pub(crate) struct Locals(Cell<*mut Vec<Entry>>);
+
+impl Locals {
+    pub(crate) const fn new() -> Self {
+        Locals(Cell::new(ptr::null_mut()))
+    }
+
+    fn look(&self, key: *const ()) -> Slot {
+        // SAFETY: `add` made the list, `drop_all` takes it away; no other reference to it is alive.
+        let Some(list) = (unsafe { self.0.get().as_ref() }) else { return Slot::Absent };
+        match list.iter().find(|entry| entry.key == key) {
+            None => Slot::Absent,
+            Some(entry) if entry.value.is_null() => Slot::Gone,
+            Some(entry) => Slot::Alive(entry.value),
+        }
+    }
+
+    fn add(&self, entry: Entry) {
+        if self.0.get().is_null() {
+            self.0.set(Box::into_raw(Box::default()));
+        }
+        // SAFETY: as in `look`.
+        unsafe { &mut *self.0.get() }.push(entry);
+    }
+
+    /// Drops all, each inside a call of `quietly`.
+    pub(crate) fn drop_all(&self, quietly: impl Fn(&mut dyn FnMut())) {
+        let list = self.0.get();
+        if list.is_null() {
+            return;
+        }
+        // SAFETY: as in `look`.
+        while let Some((value, drop)) = Self::last(unsafe { &mut *list }) {
+            // SAFETY: the entry has let go of it. `drop` is of its type.
+            quietly(&mut || unsafe { drop(value) });
+        }
+        self.0.set(ptr::null_mut());
+        // SAFETY: `add` made it from a box, and it is no goroutine's any more.
+        drop(unsafe { Box::from_raw(list) });
+    }
+
+    fn last(list: &mut [Entry]) -> Option<(*mut (), DropValue)> {
+        let entry = list.iter_mut().rfind(|entry| !entry.value.is_null())?;
+        Some((std::mem::replace(&mut entry.value, ptr::null_mut()), entry.drop))
+    }
+}
