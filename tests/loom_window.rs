@@ -26,23 +26,56 @@ fn a_p_has_one_owner_while_it_is_retaken() {
     });
 }
 
-/// The retaker judges the P while nobody has it, and an M acquires it meanwhile: the request comes too late.
+/// The same where the kernel has no barrier for all threads: the retaker fences, and each entry does.
 #[test]
-fn a_p_judged_idle_is_not_taken_from_its_next_owner() {
-    Model::new().with_retaker().preemptions(1).check("retake_vs_acquire", || {
+fn a_p_has_one_owner_where_both_sides_fence() {
+    Model::new().with_retaker_that_fences().check("retake_by_fences", || {
         // SAFETY: the goroutines keep nothing of a thread.
         let runtime = unsafe { gmp::Runtime::builder().procs(1).max_threads(2).build() }.unwrap();
-        let mut held = runtime.run(Held::current);
-        let retaker = loom::thread::spawn(move || {
-            held.judge_again();
-            held.retake()
-        });
-        runtime.run(|| {
+        let retaker = runtime.run(|| {
+            let held = Held::current();
+            let retaker = loom::thread::spawn(move || held.retake());
             gmp::internals::touch_window();
             gmp::internals::touch_window();
+            retaker
         });
         retaker.join().unwrap();
         done();
+    });
+}
+
+/// The retaker judges the P while it changes hands, from a goroutine that gives it away and stays outside to the next.
+/// Fails when it takes the tenure of the second for that of the first, who is away.
+#[test]
+fn a_p_that_changes_hands_is_judged_with_its_holder() {
+    Model::new().with_retaker().check("retake_vs_acquire", || {
+        let runtime = runtime(1, 2);
+        let first = runtime.go(|| {
+            let (judging, judged) = (Flag::default(), Flag::default());
+            let mut held = Held::current();
+            let retaker = loom::thread::spawn({
+                let judged = judged.clone();
+                move || {
+                    held.judge_again();
+                    held.retake();
+                    judged.raise();
+                }
+            });
+            let raised = judging.clone();
+            let _next = gmp::go(move || {
+                raised.raise();
+                gmp::internals::touch_window();
+                gmp::internals::touch_window();
+                judged.wait_on_thread();
+                done();
+            });
+            loom::explore();
+            gmp::blocking(|| {
+                judging.wait_on_thread();
+                retaker.join().unwrap();
+            });
+        });
+        first.join().unwrap();
     });
 }
 
@@ -214,6 +247,9 @@ fn mutants() {
         (Mutant::HandOffNoFence, "a_p_that_is_given_away_is_offered_to_what_was_submitted_meanwhile"),
         (Mutant::HandOffNoRecheck, "a_p_that_is_given_away_is_offered_to_what_was_submitted_meanwhile"),
         (Mutant::ExitInTwoSections, "a_goroutine_that_comes_back_is_run_while_its_p_goes_idle"),
+        (Mutant::HandoffNoEntryFence, "a_p_has_one_owner_where_both_sides_fence"),
+        (Mutant::JudgeRelaxed, "a_p_that_changes_hands_is_judged_with_its_holder"),
+        (Mutant::RetakeKeepsP, "a_goroutine_that_lost_its_p_is_run"),
         (Mutant::HandoffNoLightBarrier, model),
         (Mutant::HandoffNoHeavyBarrier, model),
         (Mutant::HandoffBlind, model),

@@ -14,16 +14,14 @@
 //! another generation than its own and knows that the P is lost, however often the P has changed hands since; and a
 //! retaker that judged an idle P finds that it has been acquired.
 //!
-//! The M's side of the protocol is [`Window`](crate::m::Window); its order of events stands there.
+//! The M's side of the protocol is [`Window`](crate::m::Window); its order of events stands there. Whom a retaker
+//! chooses, and why, stands in `sched/retake.rs`.
 
-use crate::prim::{AcqRel, AtomicU64, Mutant, Relaxed, mutated};
-#[cfg(gmp_loom)]
-use crate::prim::{heavy_barrier, unless};
+use crate::prim::{AcqRel, Acquire, AtomicU64, Mutant, Relaxed, mutated, order};
 
 const STATE: u64 = 0b11;
 const IDLE: u64 = 0;
 const REQUESTED: u64 = 1;
-#[cfg(gmp_loom)]
 const TAKEN: u64 = 2;
 const STEP: u64 = 4;
 
@@ -58,6 +56,11 @@ impl HandoffWord {
         // A swap and not a store, as in `give_up`.
         self.0.swap(fresh, AcqRel);
         Tenure(fresh)
+    }
+
+    /// How often the P was taken up and given up: for a trace, and for whoever wants to know whether anybody had it.
+    pub(crate) fn changes(&self) -> u64 {
+        self.0.load(Relaxed) / STEP
     }
 
     /// One load in the common case. Relaxed: the barriers on both sides order it, not the load
@@ -99,20 +102,27 @@ impl HandoffWord {
 }
 
 /// What a retaker has judged: the word as it was when the holder seemed to be away.
-#[cfg(gmp_loom)]
-#[derive(Copy, Clone, Debug)]
+#[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub(crate) struct Judged(u64);
 
-/// The retaker's side. It has no caller in the shipped runtime yet; it stands here because the holder's side is
-/// right only against it, and loom has to see both.
-#[cfg(gmp_loom)]
+/// The retaker's side. There is one retaker at a time.
 impl HandoffWord {
+    /// The tenure that a retaker is about to judge. It reads who the holder is after this.
     pub(crate) fn judge(&self) -> Judged {
-        Judged(self.0.load(Relaxed) & !STATE)
+        // Acquire: pairs with `take_up`. The holder that is read next is the one of this tenure, or a later one; and then
+        // the exchange of R1 fails.
+        Judged(self.0.load(order(Mutant::JudgeRelaxed, Acquire)) & !STATE)
     }
 
     /// R1 to R3 of `m.rs`. True: the P is the retaker's, who calls `give_up` before it hands it on.
-    pub(crate) fn retake(&self, judged: Judged, is_inside: impl FnOnce() -> bool) -> bool {
+    ///
+    /// `barrier` is R2; false when it could not be had.
+    pub(crate) fn retake(
+        &self,
+        judged: Judged,
+        barrier: impl FnOnce() -> bool,
+        is_inside: impl FnOnce() -> bool,
+    ) -> bool {
         let idle = judged.0;
         // R1. AcqRel: the next steps come after it. Under the generation that was judged: another tenure is
         // another judgement.
@@ -120,9 +130,10 @@ impl HandoffWord {
             return false;
         }
         // R2
-        unless(Mutant::HandoffNoHeavyBarrier, heavy_barrier);
+        let seen = mutated(Mutant::HandoffNoHeavyBarrier) || barrier();
         // R3. A failed exchange means that the holder has come back, or has given the P up.
-        let next = if is_inside() && !mutated(Mutant::HandoffBlind) { idle } else { idle | TAKEN };
+        let inside = !seen || is_inside() && !mutated(Mutant::HandoffBlind);
+        let next = if inside { idle } else { idle | TAKEN };
         let held = self.0.compare_exchange(idle | REQUESTED, next, AcqRel, Relaxed).is_ok();
         held && next != idle
     }
@@ -149,9 +160,28 @@ mod tests {
     fn a_holder_that_enters_in_time_withdraws_the_request() {
         let word = HandoffWord::new();
         let held = word.take_up();
-        word.0.store(held.0 | REQUESTED, Relaxed);
-        assert!(!word.is_held(held));
-        assert_eq!(word.enter(held), Entry::In);
+        let comes_back = || {
+            assert!(!word.is_held(held));
+            assert_eq!(word.enter(held), Entry::In);
+            false
+        };
+        assert!(!word.retake(word.judge(), || true, comes_back));
         assert!(word.is_held(held));
+    }
+
+    #[test]
+    fn a_retaker_takes_a_p_whose_holder_is_away_and_no_other() {
+        let word = HandoffWord::new();
+        let held = word.take_up();
+        let judged = word.judge();
+        assert!(!word.retake(judged, || true, || true), "the holder is inside");
+        assert!(!word.retake(judged, || false, || false), "nobody can tell where the holder is");
+        assert_eq!(word.enter(held), Entry::In);
+        assert!(word.retake(judged, || true, || false));
+        assert_eq!(word.enter(held), Entry::Lost);
+        word.give_up();
+        let next = word.take_up();
+        assert!(!word.retake(judged, || true, || false), "another tenure was judged");
+        assert_eq!(word.enter(next), Entry::In);
     }
 }

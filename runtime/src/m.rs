@@ -9,7 +9,8 @@
 //!   leave:   in_runtime := 0 (Release)
 //! ```
 //! One of the barriers comes first. If E2 does, R3 sees the M inside; if R2 does, E3 sees the request. The M's
-//! barrier is none for the machine, a retaker pays for both.
+//! barrier is none for the machine, a retaker pays for both: by `membarrier`. Where the kernel refuses that, each side
+//! fences, and an entry takes the way through `settle`.
 //!
 //! Windows do not nest, and no user code runs inside: no drop of a user's value, no closure, no waker, no
 //! message expression. The scheduler's own stack (g0) is always inside: `execute` leaves just before it resumes
@@ -17,38 +18,57 @@
 //!
 //! Checked by `tests/loom_window.rs`.
 
-use crate::g::GRef;
+use crate::g::{G, GRef};
 use crate::handoff::{Entry, Tenure};
 use crate::host::Host;
 use crate::note::Note;
 use crate::p::P;
 use crate::prim::{
-    Acquire, AtomicI64, AtomicU32, Mutant, Relaxed, Release, UnsafeCell, light_barrier, mutated, order,
-    unless,
+    Acquire, AtomicI64, AtomicU32, Mutant, Ordering, Relaxed, Release, Shown, ShownFlag, UnsafeCell, fence,
+    light_barrier, mutated, order, unless,
 };
 use crate::sched::Sched;
 use crate::sched::park::Yield;
 use std::cell::Cell;
 use std::ptr::NonNull;
 
+/// What a window costs is measured against a build without them, which has no hand-off: `--cfg gmp_no_windows`.
+const WINDOWS: bool = !cfg!(gmp_no_windows);
+
 const OUTSIDE: u32 = 0;
 const INSIDE: u32 = 1;
 
-/// An OS thread of the runtime. Lives as long as its scheduler, so that a retaker may read it at any time.
+/// An OS thread of the runtime. Lives as long as its scheduler, so that a retaker may read it at any time; its thread may
+/// end before that, and it gets another (`sched/mexit.rs`).
 #[repr(align(128))]
 pub(crate) struct M<H: Host> {
     in_runtime: AtomicU32,
+    /// The host's number of its thread; 0 before it runs.
+    thread: AtomicU32,
     pub(crate) id: u32,
     sched: NonNull<Sched<H>>,
-    p: Cell<Option<NonNull<P<H>>>>,
+    p: Shown<P<H>>,
     /// The P that was given up or lost last: its queue and its data may still be in this core's cache.
     last_p: Cell<Option<NonNull<P<H>>>>,
+    /// What a window compares with the P's word. `None` without a P; and always where the host has no `heavy_barrier`,
+    /// so that each entry is settled behind a fence.
+    quick: Cell<Option<Tenure>>,
     tenure: Cell<Option<Tenure>>,
-    g: Cell<Option<GRef<H>>>,
+    g: Shown<G<H>>,
     /// Whether it counts in `nmspinning`.
-    pub(crate) spinning: Cell<bool>,
+    pub(crate) spinning: ShownFlag,
     /// State of `random`.
     dice: Cell<u32>,
+    /// It looks for no more work, and its thread ends.
+    pub(crate) ends: Cell<bool>,
+    /// The P that it held when its goroutine ended and took the thread along. It gives that away as its last act.
+    pub(crate) parting_p: Cell<Option<NonNull<P<H>>>>,
+    /// Its thread is the program's; see `sched/adopt.rs`. Its own.
+    pub(crate) adopted: Cell<bool>,
+    /// How often it got a thread and lost it. Under the scheduler's lock.
+    pub(crate) life: Cell<u32>,
+    /// Its thread, once whoever started that has put it here. Under the scheduler's lock.
+    pub(crate) handle: Cell<Option<H::Thread>>,
     /// Goroutines that were made on this M, less those that ended on it.
     live: AtomicI64,
     /// Stacks that goroutines got on this M, less those that came back on it.
@@ -85,15 +105,22 @@ impl<H: Host> M<H> {
     pub(crate) fn new(id: u32, sched: &Sched<H>) -> Self {
         M {
             in_runtime: AtomicU32::new(INSIDE),
+            thread: AtomicU32::new(0),
             id,
             sched: NonNull::from(sched),
-            p: Cell::new(None),
+            p: Shown::new(None),
             last_p: Cell::new(None),
+            quick: Cell::new(None),
             tenure: Cell::new(None),
-            g: Cell::new(None),
-            spinning: Cell::new(false),
+            g: Shown::new(None),
+            spinning: ShownFlag::new(false),
             // Odd, so never zero, and different for each M.
             dice: Cell::new(id.wrapping_mul(0x9e37_79b9) | 1),
+            ends: Cell::new(false),
+            parting_p: Cell::new(None),
+            adopted: Cell::new(false),
+            life: Cell::new(0),
+            handle: Cell::new(None),
             live: AtomicI64::new(0),
             stacks: AtomicI64::new(0),
             note: Note::new(),
@@ -154,11 +181,22 @@ impl<H: Host> M<H> {
 
     /// The goroutine that this M runs.
     pub(crate) fn g(&self) -> Option<GRef<H>> {
-        self.g.get()
+        self.g.get().map(GRef::of)
     }
 
     pub(crate) fn set_g(&self, g: Option<GRef<H>>) {
-        self.g.set(g);
+        self.g.set(g.map(GRef::get));
+    }
+
+    /// For a trace, by any thread: the P that it holds, or held when it last looked.
+    pub(crate) fn shown_p<'a>(&self) -> Option<&'a P<H>> {
+        // SAFETY: as in `p`.
+        self.p.look().map(|p| unsafe { p.as_ref() })
+    }
+
+    /// For a trace, by any thread: the goroutine that it runs, to be compared only.
+    pub(crate) fn shown_g(&self) -> Option<NonNull<G<H>>> {
+        self.g.look()
     }
 
     /// The P that this M holds, or held when it last looked.
@@ -178,10 +216,16 @@ impl<H: Host> M<H> {
     pub(crate) fn acquire(&self, p: NonNull<P<H>>) {
         assert!(self.p.get().is_none(), "acquire: the M already holds a P");
         // SAFETY: as in `p`.
-        let word = &unsafe { p.as_ref() }.handoff;
-        self.tenure.set(Some(word.take_up()));
+        let there = unsafe { p.as_ref() };
+        debug_assert!(there.is_held_by(None), "acquire: {there:?} has an owner");
+        there.set_holder(Some(self));
+        let tenure = there.handoff.take_up();
+        self.tenure.set(Some(tenure));
+        self.quick.set(H::heavy_barrier_exists().then_some(tenure));
         self.p.set(Some(p));
         self.touch_p();
+        // SAFETY: as in `p`.
+        unsafe { p.as_ref() }.begin_tenure();
     }
 
     /// Gives the P up. The caller puts it where others find it, after this.
@@ -190,8 +234,12 @@ impl<H: Host> M<H> {
         self.touch_p();
         let p = self.p.take().expect("release: the M holds no P");
         self.last_p.set(Some(p));
+        self.quick.set(None);
         // SAFETY: as in `p`.
-        unsafe { p.as_ref() }.handoff.give_up();
+        let there = unsafe { p.as_ref() };
+        debug_assert!(there.is_held_by(Some(self)), "release: {there:?} is another's");
+        there.set_holder(None);
+        there.handoff.give_up();
         p
     }
 
@@ -210,6 +258,12 @@ impl<H: Host> M<H> {
         self.gift.with_mut(|slot| unsafe { *slot = gift });
     }
 
+    /// Whether a gift was left. Under the scheduler's lock.
+    pub(crate) fn has_gift(&self) -> bool {
+        // SAFETY: the lock: who attends is left gifts under it.
+        self.gift.with(|slot| unsafe { (*slot).is_some() })
+    }
+
     /// Takes what was left by whoever woke this M, and is its owner from here on.
     pub(crate) fn take_gift(&self) {
         // SAFETY: the note's wake, or the scheduler's lock, came after `give` and before this.
@@ -223,6 +277,9 @@ impl<H: Host> M<H> {
     /// The goroutine side begins: `execute`, just before a resume.
     #[inline(always)]
     pub(crate) fn leave(&self) {
+        if !WINDOWS {
+            return;
+        }
         // Release: a retaker that reads Outside sees all that was done to the P inside.
         self.in_runtime.store(OUTSIDE, order(Mutant::HandoffLeaveRelaxed, Release));
     }
@@ -230,11 +287,14 @@ impl<H: Host> M<H> {
     /// E1 to E3; false when the P may be lost.
     #[inline(always)]
     fn enter(&self) -> bool {
+        if !WINDOWS {
+            return self.p.get().is_some();
+        }
         debug_assert!(self.in_runtime.load(Relaxed) == OUTSIDE, "enter: windows do not nest");
         // Relaxed: E2 orders it before E3.
         self.in_runtime.store(INSIDE, Relaxed);
         unless(Mutant::HandoffNoLightBarrier, light_barrier);
-        match (self.p.get(), self.tenure.get()) {
+        match (self.p.get(), self.quick.get()) {
             // SAFETY: as in `p`.
             (Some(p), Some(tenure)) => unsafe { p.as_ref() }.handoff.is_held(tenure),
             _ => false,
@@ -244,6 +304,10 @@ impl<H: Host> M<H> {
     /// The rest of an entry that did not find the word as it had left it.
     #[cold]
     fn settle(&self) -> Entry {
+        if !H::heavy_barrier_exists() {
+            // E2 where R2 is a fence of the retaker alone. SeqCst: a store to `in_runtime`, then a load of the word.
+            unless(Mutant::HandoffNoEntryFence, || fence(Ordering::SeqCst));
+        }
         match (self.p(), self.tenure.get()) {
             (Some(p), Some(tenure)) => p.handoff.enter(tenure),
             _ => Entry::Lost,
@@ -256,6 +320,7 @@ impl<H: Host> M<H> {
             self.last_p.set(Some(p));
         }
         self.tenure.set(None);
+        self.quick.set(None);
     }
 
     /// The M of the calling thread, if it is one of `sched`.
@@ -279,8 +344,18 @@ impl<H: Host> M<H> {
         self.p().map(|p| Inside { m: self, p, leave: true })
     }
 
+    /// The M's thread begins.
+    pub(crate) fn set_thread(&self, number: u32) {
+        // Relaxed: whoever finds this M as the holder of a P finds it set.
+        self.thread.store(number, Relaxed);
+    }
+
+    /// The host's number of its thread.
+    pub(crate) fn thread(&self) -> u32 {
+        self.thread.load(Relaxed)
+    }
+
     /// R3, for a retaker.
-    #[cfg(gmp_loom)]
     pub(crate) fn is_inside(&self) -> bool {
         // Acquire: pairs with `leave`. Outside means that all which was done inside is seen.
         self.in_runtime.load(order(Mutant::HandoffLookRelaxed, Acquire)) == INSIDE

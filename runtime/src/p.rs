@@ -8,20 +8,27 @@
 //!                 releasep        │ the M does not come back to the runtime: a retaker takes it (`handoff.rs`)
 //!                                 └──────▶ handed to another M, or idle
 //! ```
+//! One that is to be used no more retires, until there are to be more again (`sched/procs.rs`).
+//!
 //!
 //! Invariants:
-//! 1. A P is in the idle list, or held by one M, or on its way to one inside a `Gift`.
-//! 2. An idle P has an empty run queue. It may have timers: whoever waits in the poller waits for those too.
+//! 1. A P is in the idle list, or retired, or held by one M, or on its way to one inside a `Gift`.
+//! 2. An idle or retired P has an empty run queue. It may have timers: whoever waits in the poller waits for those too.
 //! 3. The methods and fields marked *owner* are for the M that holds the P, between entering the runtime and
 //!    leaving it (`m.rs`). loom checks it: each touches the ghost.
 
 use crate::gpool::FreeGs;
 use crate::handoff::HandoffWord;
 use crate::host::Host;
-use crate::prim::{AtomicU64, Ghost, Relaxed, capacity};
+use crate::m::M;
+use crate::prim::{Acquire, Arc, AtomicPtr, AtomicU32, AtomicU64, Ghost, Relaxed, Release, Weak, capacity};
 use crate::runq::Runq;
+use crate::sched::Sched;
+use crate::sched::help::Age;
+use crate::sched::look::Pace;
 use crate::sched::timers::Timers;
 use std::cell::Cell;
+use std::ptr::null_mut;
 
 /// Numbers of goroutines that a P draws at a time. Go's number.
 const ID_BATCH: u32 = 16;
@@ -30,16 +37,23 @@ const ID_BATCH: u32 = 16;
 pub(crate) struct P<H: Host> {
     pub(crate) id: u32,
     pub(crate) handoff: HandoffWord,
+    /// Whose it is; null for nobody. For a retaker, who reads it after the word.
+    holder: AtomicPtr<M<H>>,
     pub(crate) runq: Runq<H>,
-    pub(crate) timers: Timers<H>,
+    /// Counted: a callback's timer stays in the heap in which it was made, and may outlive the runtime.
+    pub(crate) timers: Arc<Timers<H>>,
     /// Written by each owner on each of its operations: exactly one owner at a time.
     pub(crate) owner: Ghost,
     /// Owner: Gs without a goroutine.
     pub(crate) free_gs: FreeGs<H>,
     /// Owner: the next number of a goroutine, and how many are left of the last batch.
     ids: Cell<(u64, u32)>,
-    /// Owner: how many goroutines were run.
-    tick: Cell<u32>,
+    /// How many goroutines were run. Written by the owner.
+    tick: AtomicU32,
+    /// Owner: when to look elsewhere.
+    pub(crate) pace: Pace,
+    /// How long those in the queue wait.
+    pub(crate) age: Age,
     /// Owner: how many of them, in a row, came from `runnext`.
     inherited: Cell<u32>,
 }
@@ -50,18 +64,46 @@ unsafe impl<H: Host> Send for P<H> {}
 unsafe impl<H: Host> Sync for P<H> {}
 
 impl<H: Host> P<H> {
-    pub(crate) fn new(id: u32) -> Self {
+    pub(crate) fn new(id: u32, sched: &Weak<Sched<H>>) -> Self {
         P {
             id,
             handoff: HandoffWord::new(),
+            holder: AtomicPtr::new(null_mut()),
             runq: Runq::new(),
-            timers: Timers::new(),
+            timers: Arc::new(Timers::of_p(id, sched)),
             owner: Ghost::new(),
             free_gs: FreeGs::new(),
             ids: Cell::new((0, 0)),
-            tick: Cell::new(0),
+            tick: AtomicU32::new(0),
+            pace: Pace::new(),
+            age: Age::new(),
             inherited: Cell::new(0),
         }
+    }
+
+    /// The M that has it, or had when this was called.
+    pub(crate) fn holder<'a>(&self) -> Option<&'a M<H>> {
+        // SAFETY: Ms live as long as their scheduler, which outlives the use of its Ps.
+        // Acquire: pairs with `set_holder`. An M that was made since the tenure that was judged is whole.
+        unsafe { self.holder.load(Acquire).as_ref() }
+    }
+
+    /// For assertions: whether it is held by `m`, or by nobody.
+    pub(crate) fn is_held_by(&self, m: Option<&M<H>>) -> bool {
+        // Relaxed: an assertion must not order what it is there to watch.
+        std::ptr::eq(self.holder.load(Relaxed), m.map_or(null_mut(), |m| std::ptr::from_ref(m).cast_mut()))
+    }
+
+    /// For whoever acquires the P, before `take_up`, or gives it up, before `give_up`.
+    pub(crate) fn set_holder(&self, m: Option<&M<H>>) {
+        let m = m.map_or(null_mut(), |m| std::ptr::from_ref(m).cast_mut());
+        self.holder.store(m, Release);
+    }
+
+    /// Owner: an M has acquired it; what was measured ends with the last tenure.
+    pub(crate) fn begin_tenure(&self) {
+        self.pace.begin_tenure();
+        self.age.begin_tenure();
     }
 
     /// Owner: a number for a new goroutine, from a batch of the runtime's (Go's `goidcache`).
@@ -80,9 +122,15 @@ impl<H: Host> P<H> {
     #[inline]
     pub(crate) fn next_tick(&self) -> u32 {
         self.owner.touch();
-        let tick = self.tick.get().wrapping_add(1);
-        self.tick.set(tick);
+        // Relaxed: one writer at a time; for others it is a sign of life.
+        let tick = self.tick.load(Relaxed).wrapping_add(1);
+        self.tick.store(tick, Relaxed);
         tick
+    }
+
+    /// How many goroutines were run so far, for whoever wants to know whether it goes on.
+    pub(crate) fn tick(&self) -> u32 {
+        self.tick.load(Relaxed)
     }
 
     /// Owner: a goroutine from `runnext` is to be run within the slice of the last one. False: the slice has ended

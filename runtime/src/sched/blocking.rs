@@ -33,11 +33,26 @@ impl<H: Host> Sched<H> {
         self.handoffp(p);
     }
 
+    /// The calling goroutine is about to block its thread in a call that never parks: gives its P away, if it has one. A
+    /// plain thread has none.
+    pub(crate) fn step_aside() {
+        if let Some(window) = Window::<H>::enter_with_p() {
+            window.m().sched().entersyscallblock(&window);
+        }
+    }
+
     /// Has somebody take a P that the caller has given up, or taken from its M; or makes it idle.
     pub(crate) fn handoffp(&self, p: NonNull<P<H>>) {
         // SAFETY: Ps live as long as their scheduler.
         let queue = &unsafe { p.as_ref() }.runq;
         let mut central = self.central.lock();
+        if self.is_to_retire(p) {
+            self.retire(&mut central, p);
+            drop(central);
+            // What stood in its queue; and somebody is to go to the poller, if nobody is there.
+            unless(Mutant::HandOffRetiresQuietly, || self.wakep());
+            return;
+        }
         let works = !queue.is_empty() && !mutated(Mutant::HandOffSkipsQueue) || !central.globq.is_empty();
         if (works || central.poller == Poller::Nobody) && !self.is_stopping() {
             let spinning = if works { Spinning::No } else { Spinning::Yes };
@@ -45,6 +60,9 @@ impl<H: Host> Sched<H> {
                 self.census.begin_spinning();
             }
             let wake = self.startm(&mut central, p, spinning);
+            if wake.is_none() && works {
+                return self.warn_at_the_limit(central);
+            }
             drop(central);
             self.start_woken(wake);
             return;

@@ -1,29 +1,35 @@
-//! The monitor: a thread without a P, the backstop of the poller (Go's `sysmon`).
+//! The monitor: a thread without a P (Go's `sysmon`), the backstop of the poller and of all who wait for a P.
 //!
-//! An M that comes back from the poller takes a P and runs what it found. Until it, or another, goes idle again,
-//! nobody waits in the poller; when its goroutine runs for long, sockets and timers would wait for it although a P
-//! is idle. And when no P is idle, timers wait for the M whose P has them. So the monitor looks:
+//! * It takes Ps from Ms that do not come back: `retake.rs`.
+//! * An M that comes back from the poller takes a P and runs what it found. Until it, or another, goes idle again,
+//!   nobody waits in the poller; when its goroutine runs for long, sockets and timers would wait for it although a P
+//!   is idle. So when a P is idle, nobody is in the poller, and nobody has polled for [`SOON`], the monitor wakes an M, which
+//!   finds nothing to run and goes there.
+//! * When no P is idle, or no M can be had, as there may be no more or the kernel refuses the thread, timers wait for the M
+//!   whose P has them. Every [`LOOK`] the monitor fires those that are due, and polls if nobody else has.
 //!
-//! * a P is idle, nobody is in the poller, and nobody has polled since its last look, [`SOON`] ago: it wakes an M, which
-//!   finds nothing to run and goes there;
-//! * no P is idle, or no M can be had: every [`LOOK`] it fires the timers that are due, and polls if nobody else has.
-//!
-//! When all Ps were idle for some looks it sleeps for good; whoever takes a P out of the idle list wakes it. So an
-//! idle process makes no system call. In a model there is no monitor: it would hide what is missing elsewhere.
+//! It also brings the rough time up to date (`dump.rs`), looks whether all goroutines are asleep (`deadlock.rs`) and
+//! traces (`trace.rs`). When all Ps were idle for some looks, and those two need no more, it sleeps for good; whoever takes a
+//! P out of the idle list wakes it. So an idle process makes no system call. In a model there is no monitor: it would hide
+//! what is missing elsewhere.
 
 use crate::host::Host;
 use crate::m::Spinning;
 use crate::note::Note;
 use crate::prim::{Arc, Relaxed};
+use crate::sched::deadlock::Vigil;
 use crate::sched::poll::Poller;
+use crate::sched::retake::Watch;
+use crate::sched::trace::Trace;
 use crate::sched::wake::Wake;
 use crate::sched::{Central, Sched};
+use gmp_timers::Nanos;
 use std::io;
 use std::time::Duration;
 
-/// Between two looks otherwise. Go's for a network that nobody polls.
+/// How long the poller, and timers that are due, are left alone while no P is idle. Go's for a network that nobody polls.
 const LOOK: Duration = Duration::from_millis(10);
-/// Between two looks while some Ps work and some are idle.
+/// How long nobody may have polled while a P is idle.
 const SOON: Duration = Duration::from_millis(2);
 /// So many looks at nothing but idle Ps, and the monitor sleeps for good.
 const PATIENCE: u32 = 5;
@@ -34,7 +40,7 @@ const PATIENCE: u32 = 5;
 pub(crate) enum Monitor {
     /// It looks every now and then, or there is none.
     Looking,
-    /// It sleeps until a P is taken.
+    /// It sleeps until a P is taken, or for as long as nothing else is due.
     Asleep,
     /// It was woken, and has not looked since.
     Called,
@@ -47,8 +53,15 @@ enum Duty<H: Host> {
     Wake(Wake<H>),
     /// No M can be had for it: fires timers, and looks at the poller if nobody did since the last look.
     Serve,
-    SleepForGood,
+    /// Nobody needs it before that, or before a P is taken.
+    Sleep(Rest),
     End,
+}
+
+/// How long it may sleep when all Ps have been idle for a while.
+enum Rest {
+    For(Duration),
+    ForGood,
 }
 
 impl<H: Host> Central<H> {
@@ -76,7 +89,7 @@ impl<H: Host> Sched<H> {
         }
         let this = self.arc().expect("start_monitor: whoever starts it holds its scheduler");
         self.central.lock().alive += 1;
-        match self.host.start("gmp-sysmon", move || this.monitor()) {
+        match H::start("gmp-sysmon", move || this.monitor()) {
             Ok(thread) => {
                 self.central.lock().threads.push(thread);
                 Ok(())
@@ -90,57 +103,111 @@ impl<H: Host> Sched<H> {
 
     fn monitor(self: Arc<Self>) {
         let local = H::Local::default();
-        let (mut idle_looks, mut last_polls) = (0, 0);
+        let mut now = H::now();
+        let (mut watch, mut polls) = (Watch::new(now), Polls { count: self.polls.load(Relaxed), since: now });
+        let (mut idle_looks, mut served) = (0, now);
+        let (mut vigil, mut trace) = (Vigil::default(), Trace::default());
         loop {
-            let polls = self.polls.load(Relaxed);
-            let unpolled = last_polls == polls;
-            let (duty, pause) = self.duty(&mut idle_looks, unpolled);
-            match duty {
-                Duty::Nothing => {}
-                Duty::Wake(wake) => self.start_woken(Some(wake)),
-                Duty::Serve => {
-                    let mut found = self.take_all_due();
-                    if unpolled {
-                        found.append(&mut self.look_at_poller(&local));
-                    }
-                    self.inject(found);
+            self.it_is(now);
+            let soon = [self.keep_vigil(&mut vigil, now), self.trace(&mut trace, now)];
+            let rest = || match soon.into_iter().flatten().min() {
+                None if self.is_watched(&vigil) => Rest::ForGood,
+                soon => Rest::For(soon.unwrap_or(LOOK)),
+            };
+            let pause = if self.config.knobs.handoff { self.retake_all(&mut watch, now) } else { LOOK };
+            polls.look(self.polls.load(Relaxed), now);
+            let (duty, pause) = self.duty(&mut idle_looks, polls.unpolled(now), pause, rest);
+            let pause = soon.into_iter().flatten().fold(pause, Duration::min);
+            let serves = match duty {
+                Duty::Nothing => false,
+                Duty::Wake(wake) => {
+                    self.start_woken(Some(wake));
+                    // Those that were woken before this one have not come: the kernel refuses them their threads.
+                    polls.unpolled(now) >= LOOK
                 }
-                Duty::SleepForGood => self.monitor_note.sleep(),
+                Duty::Serve => true,
+                Duty::Sleep(Rest::ForGood) => {
+                    self.monitor_note.sleep();
+                    false
+                }
+                Duty::Sleep(Rest::For(limit)) => {
+                    let _woken = self.monitor_note.sleep_until(now.saturating_add(limit));
+                    false
+                }
                 Duty::End => break,
+            };
+            if serves && now.saturating_since(served) >= LOOK {
+                served = now;
+                let mut found = self.take_all_due();
+                if polls.unpolled(now) >= LOOK {
+                    found.append(&mut self.look_at_poller(&local));
+                    // Its own look is none of an M.
+                    polls.count = self.polls.load(Relaxed);
+                }
+                self.inject(found);
             }
-            // Its own look is none of an M.
-            last_polls = if unpolled { self.polls.load(Relaxed) } else { polls };
-            let _woken = self.monitor_note.sleep_until(&self.host, self.host.now().saturating_add(pause));
+            self.reread_procs();
+            let _woken = self.monitor_note.sleep_until(H::now().saturating_add(pause));
+            now = H::now();
         }
         self.thread_left();
     }
 
-    /// What is to be done now, and when to look again.
-    fn duty(&self, idle_looks: &mut u32, unpolled: bool) -> (Duty<H>, Duration) {
+    /// What is to be done now, and when to look again: after `pause`, or earlier. `rest`: how long nothing
+    /// else needs it.
+    fn duty(
+        &self,
+        idle_looks: &mut u32,
+        unpolled: Duration,
+        pause: Duration,
+        rest: impl FnOnce() -> Rest,
+    ) -> (Duty<H>, Duration) {
         let mut central = self.central.lock();
         if self.is_stopping() {
             return (Duty::End, LOOK);
         }
         if central.monitor == Monitor::Called {
             self.monitor_note.clear();
-            central.monitor = Monitor::Looking;
-        }
-        let all_idle = central.idle_ps.len() == self.ps.len();
-        *idle_looks = if all_idle { *idle_looks + 1 } else { 0 };
-        if *idle_looks >= PATIENCE {
             *idle_looks = 0;
+        }
+        central.monitor = Monitor::Looking;
+        let all_idle = self.all_idle(&central);
+        // Not while nobody could be sent to the poller: all threads there may be wait for their goroutines.
+        *idle_looks = if all_idle && central.poller != Poller::Nobody { *idle_looks + 1 } else { 0 };
+        if *idle_looks >= PATIENCE {
             central.monitor = Monitor::Asleep;
-            return (Duty::SleepForGood, LOOK);
+            return (Duty::Sleep(rest()), Duration::ZERO);
         }
         if central.idle_ps.is_empty() {
-            return (Duty::Serve, LOOK);
+            return (Duty::Serve, pause);
         }
-        let pause = if all_idle { LOOK } else { SOON };
-        if central.poller != Poller::Nobody || !unpolled || !self.census.claim_spinning() {
+        if central.poller != Poller::Nobody {
+            return (Duty::Nothing, pause);
+        }
+        let pause = pause.min(SOON);
+        if unpolled < SOON || !self.census.claim_spinning() {
             return (Duty::Nothing, pause);
         }
         let p = self.pidleget(&mut central).expect("duty: a P is idle, under the lock");
         let wake = self.startm(&mut central, p, Spinning::Yes);
         (wake.map_or(Duty::Serve, Duty::Wake), pause)
+    }
+}
+
+/// How long nobody has polled, as far as the monitor knows.
+struct Polls {
+    count: u64,
+    since: Nanos,
+}
+
+impl Polls {
+    fn look(&mut self, count: u64, now: Nanos) {
+        if count != self.count {
+            *self = Polls { count, since: now };
+        }
+    }
+
+    fn unpolled(&self, now: Nanos) -> Duration {
+        now.saturating_since(self.since)
     }
 }
