@@ -2,8 +2,9 @@
 //!
 //! A goroutine may go on on another thread after every call that may park it. Rust has no trait for "my stack may
 //! move to another thread", so the compiler can't check this, and starting a runtime ([`run`](crate::run),
-//! [`RuntimeBuilder::build`](crate::RuntimeBuilder::build)) is `unsafe`. Whoever starts it promises the following
-//! for all code that runs in it. Everything else is safe.
+//! [`RuntimeBuilder::build`](crate::RuntimeBuilder::build)) is `unsafe`, and so is
+//! [`Runtime::run_locked`](crate::Runtime::run_locked). Whoever starts it promises the following for all code that runs in
+//! it. What that code calls is safe, but for the `force_unlock`s of [`sync`](crate::sync).
 //!
 //! # The contract
 //!
@@ -15,6 +16,15 @@
 //! 2. **A function that uses a `thread_local!` itself does not also park.** The compiler may compute the
 //!    thread-local's address once and use it on both sides of the park. Put the use into a function of its own,
 //!    `#[inline(never)]`. This counts std's inlined uses.
+//!
+//! Where something belongs to a thread and has to be kept, [`lock_os_thread`](crate::lock_os_thread) binds the goroutine to
+//! its thread, and the contract asks nothing of it until [`unlock_os_thread`](crate::unlock_os_thread).
+//!
+//! To find a breach, run with `GMPDEBUG=migrate=1` in the environment: every park resumes on another thread, if there may be
+//! one, so what goes wrong once in a while goes wrong at once. It costs some 10 µs a park.
+//!
+//! The library's own guards belong to no thread: those of [`sync`](crate::sync) may be held across a park. And
+//! [`local!`](crate::local!) declares variables of the goroutine, in place of a `thread_local!`.
 //!
 //! Fine, because nothing of a thread is kept across the park:
 //!
@@ -56,10 +66,14 @@
 //! # What may park
 //!
 //! [`yield_now`](crate::yield_now), [`JoinHandle::join`](crate::JoinHandle::join), [`Runtime::run`](crate::Runtime::run),
-//! the return of [`blocking`](crate::blocking), [`Event::wait`](crate::sync::Event::wait), everything in
-//! [`time`](crate::time), and the operations of [`net`](crate::net) that wait. [`go`](crate::go),
-//! [`current`](crate::current), the notifications of an `Event`, dropping a `JoinHandle` and making sockets without
-//! connecting them never park.
+//! the return of [`blocking`](crate::blocking) and of [`scope`](crate::scope()); sends, receives, iterators and selects of
+//! [`chan`](crate::chan); everything in [`sync`](crate::sync) that locks, waits, acquires, or runs a closure for others who
+//! wait, a full [`ErrGroup`](crate::sync::ErrGroup) as well; the sleeps of [`time`](crate::time); and the operations of
+//! [`net`](crate::net) that wait, `close` among them.
+//!
+//! Never: what its documentation says does not block. [`go`](crate::go), [`current`](crate::current), `try_send` and
+//! `try_recv`, `try_lock`, dropping a guard, `close` of a channel, notifications, setting and stopping timers,
+//! [`Cancel::cancel`](crate::context::Cancel::cancel), dropping a `JoinHandle`, making sockets without connecting them.
 //!
 //! # std's own thread-locals
 //!
@@ -69,10 +83,9 @@
 //! * `std::thread::scope` with a park inside: its threads unpark the thread that opened the scope, which is not
 //!   the one that the goroutine has gone on on.
 //! * Printing a value whose `Display` parks: standard output is locked by the thread.
-//! * `std::thread::panicking` counts per thread. A destructor that parks while its goroutine unwinds may go on on
-//!   another thread, and both counts are wrong from then on: unrelated goroutines on the first thread see
-//!   `panicking()`, and std's locks that they let go are not, or wrongly, poisoned. Do not park in a destructor that
-//!   may run while its goroutine panics.
+//! * `std::thread::panicking` counts per thread, and is right all the same: a goroutine that parks in a destructor while it
+//!   unwinds (a panic, `goexit`, a context that is done) keeps its thread until the unwinding is over, and nobody else runs
+//!   there.
 //!
 //! Dynamic libraries (`cdylib`, `dylib`) are not promised at all: there the compiler computes addresses of
 //! thread-locals more eagerly.

@@ -3,6 +3,7 @@
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::AtomicU32;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 /// Starts an M's thread. A panic that leaves its body is a broken invariant of the scheduler: goroutines catch
@@ -20,6 +21,31 @@ pub(crate) fn start(
             std::process::abort();
         }
     })
+}
+
+/// Runs `f` on a thread of its own, or here when there can be none.
+pub(crate) fn run_aside(f: impl FnOnce() + Send + 'static) {
+    let body = Arc::new(Mutex::new(Some(f)));
+    let take = |body: &Mutex<Option<_>>| body.lock().unwrap_or_else(PoisonError::into_inner).take();
+    let theirs = Arc::clone(&body);
+    let started = std::thread::Builder::new().name("gmp-aside".to_owned()).spawn(move || {
+        if let Some(f) = take(&theirs) {
+            f();
+        }
+    });
+    if started.is_err()
+        && let Some(f) = take(&body)
+    {
+        f();
+    }
+}
+
+/// How many threads the process has. One that has ended may still count for a moment.
+pub(crate) fn count() -> Option<u32> {
+    use std::os::unix::fs::MetadataExt;
+    // A link for each thread, and two of any directory's: a system call of a microsecond.
+    let links = std::fs::metadata("/proc/self/task").ok()?.nlink();
+    u32::try_from(links.checked_sub(2)?).ok().filter(|&count| count > 0)
 }
 
 /// Sleeps while `*word == expected`, at most for `limit`. Returns early at a signal.

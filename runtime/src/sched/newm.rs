@@ -2,8 +2,9 @@
 
 use crate::host::Host;
 use crate::m::{Gift, M, Spinning};
-use crate::sched::Sched;
+use crate::prim::MutexGuard;
 use crate::sched::poll::Poller;
+use crate::sched::{Central, Sched};
 use std::io;
 use std::ptr::NonNull;
 
@@ -26,9 +27,11 @@ impl<H: Host> Sched<H> {
         let mut central = self.central.lock();
         self.take_back(&mut central, gift);
         let first = !std::mem::replace(&mut central.warned, true);
-        let count = central.ms.len();
+        let count = central.living();
+        let rescued = self.rescue(&mut central);
         let somebody = !central.idle_ms.is_empty() || matches!(central.poller, Poller::Blocked(_));
         drop(central);
+        self.start_woken(rescued);
         if first {
             let most = self.config.max_threads;
             H::warn(&format!(
@@ -42,6 +45,18 @@ impl<H: Host> Sched<H> {
         }
     }
 
+    /// No M can be had for a P that others wait for: says so, once.
+    pub(crate) fn warn_at_the_limit(&self, mut central: MutexGuard<'_, Central<H>>) {
+        let first = !std::mem::replace(&mut central.warned, true);
+        drop(central);
+        if first {
+            let most = self.config.max_threads;
+            H::warn(&format!(
+                "all threads that a runtime may have are in use: goroutines wait for one (RuntimeBuilder::max_threads is {most})"
+            ));
+        }
+    }
+
     /// The place for it was kept in `asked_for`.
     fn spawn_m(&self, gift: Gift<H>) -> Result<(), (io::Error, Gift<H>)> {
         let this = self.arc().expect("spawn_m: whoever starts an M holds its scheduler");
@@ -52,30 +67,29 @@ impl<H: Host> Sched<H> {
             self.take_back(&mut central, gift);
             return Ok(());
         }
-        let m = Box::new(M::new(central.ms.len() as u32, self));
+        let (there, life) = self.take_record(&mut central);
+        // SAFETY: Ms live as long as their scheduler, which `this` holds.
+        let m = unsafe { there.as_ref() };
         let name = format!("{}{}", self.config.thread_name, m.id);
         m.give(Some(gift));
-        let there = NonNull::from(Box::leak(m));
         let raw = Handed(there);
-        central.ms.push(there);
         // Once for the M, and once for this start: the runtime does not end before the thread is on the list.
         central.alive += 2;
         drop(central);
 
-        let started = self.host.start(&name, move || {
+        let started = H::start(&name, move || {
             let raw = raw;
             // SAFETY: Ms live as long as their scheduler, which `this` holds.
             this.mstart(unsafe { raw.0.as_ref() });
         });
         let result = match started {
             Ok(thread) => {
-                self.central.lock().threads.push(thread);
+                self.central.lock().keep_thread(m, life, thread);
                 Ok(())
             }
             Err(refused) => {
-                self.central.lock().ms.retain(|&m| m != there);
-                // SAFETY: nobody has seen it: not the thread that was refused, and it is off the list.
-                drop(unsafe { Box::from_raw(there.as_ptr()) });
+                m.give(None);
+                self.central.lock().spare_ms.push(there);
                 self.thread_left();
                 Err((refused, Gift { p, spinning }))
             }

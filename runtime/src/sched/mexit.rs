@@ -1,0 +1,142 @@
+//! Threads that end: those that nobody has needed for a while, and those whose goroutine takes them along.
+//!
+//! An M that sleeps on its note does so for `keep_alive` at most. When that is over it takes itself out of `idle_ms`, under the
+//! lock. Is it not there any more, then somebody has taken it out to give it a P, and it sleeps on until that one wakes it:
+//!
+//! ```text
+//!   idle M:    E1 nobody came in time · E2 lock: still in `idle_ms`?  out of it, and it ends · no: sleeps for its gift
+//!   whoever:   W1 lock: takes it out of `idle_ms`, leaves the gift · W2 wakes it
+//! ```
+//! Until a thread has left the count there may be one too many to start another, so whoever finds work then may find no M for
+//! it. An M that ends therefore looks, when it is not counted any more, at the global queue, where that work is; and it gives
+//! the P that its goroutine has left it to others only then.
+//!
+//! The M that waits in the poller stays, so there is one. Who wakes Ms takes the one that fell asleep last; so those at the
+//! other end are the ones that are not needed.
+//!
+//! A record of an M stays when its thread has ended, since a retaker may read it at any time, and since it counts goroutines and
+//! stacks: it is `spare`, and the next thread that is started gets it. So there are as many records as there were
+//! threads at one time. A thread's handle lies in its M's record; who ends leaves it in `ended`, and joins those that
+//! are there. One handle is left at most, and the kernel's part of a thread is gone at once.
+//!
+//! Invariants: a spare M is in no list of Ms that wait, holds no P and no gift. `alive` counts a thread until its last step,
+//! so that the end of the runtime waits also for those that are about to end.
+//!
+//! Checked by `tests/loom_locked.rs`.
+
+use crate::host::Host;
+use crate::m::M;
+use crate::prim::{Mutant, event, mutated};
+use crate::sched::{Central, Sched};
+use std::ptr::NonNull;
+
+/// Names one start of a thread: a record is used again.
+#[derive(Copy, Clone, Debug, Eq, PartialEq)]
+pub(crate) struct Life(u32);
+
+impl<H: Host> Sched<H> {
+    /// Sleeps until somebody has left a gift, or the runtime ends, or nobody has come for long: then `m` is to end.
+    pub(crate) fn sleep_on_note(&self, m: &M<H>) {
+        if self.is_needed(m) {
+            m.note.clear();
+            self.tell_time();
+            m.take_gift();
+        } else {
+            m.ends.set(true);
+        }
+    }
+
+    /// E1 and E2. True: it was woken.
+    fn is_needed(&self, m: &M<H>) -> bool {
+        if let Some(limit) = self.config.keep_alive
+            && !m.note.sleep_until(H::now().saturating_add(limit))
+        {
+            let mut central = self.central.lock();
+            if central.living() > 1 && (central.take_idle(m) || mutated(Mutant::IdleEndsBlindly)) {
+                event(format_args!("was not needed, and ends"));
+                return false;
+            }
+        }
+        m.note.sleep();
+        true
+    }
+
+    /// The last of an M's thread. A P that it still holds stays idle, at the end of the runtime; the one that its goroutine has
+    /// left it goes to others.
+    pub(crate) fn mexit(&self, m: &M<H>) {
+        self.m_leaves(m);
+        H::set_current(std::ptr::null());
+        let mut central = self.central.lock();
+        let stopping = self.is_stopping();
+        // Who ends because the runtime does leaves that to whoever ends it.
+        let before = if stopping { Vec::new() } else { std::mem::take(&mut central.ended) };
+        let own = m.handle.take();
+        central.ended.extend(own);
+        let p = m.parting_p.take();
+        central.spare_ms.push(NonNull::from(m));
+        central.adopted -= u32::from(m.adopted.replace(false));
+        m.life.set(m.life.get() + 1);
+        let waited_for = !stopping && !central.globq.is_empty() && !mutated(Mutant::EndLooksAtNoQueue);
+        drop(central);
+        // From here on the record may be another thread's.
+        if let Some(p) = p {
+            self.handoffp(p);
+        } else if waited_for {
+            self.wakep();
+        }
+        before.into_iter().for_each(H::join);
+        self.thread_left();
+    }
+
+    /// Whether there may be one thread more.
+    pub(crate) fn may_start(&self, central: &Central<H>) -> bool {
+        central.living() + central.asked_for < self.config.max_threads
+    }
+
+    /// A record for a thread that is about to start, or to be an M for a while; with the name of this life of it.
+    pub(crate) fn take_record(&self, central: &mut Central<H>) -> (NonNull<M<H>>, Life) {
+        let there = central.spare_ms.pop().unwrap_or_else(|| {
+            let fresh = Box::new(M::new(central.ms.len() as u32, self));
+            let there = NonNull::from(Box::leak(fresh));
+            central.ms.push(there);
+            there
+        });
+        // SAFETY: Ms live as long as their scheduler; a spare one is nobody's.
+        let m = unsafe { there.as_ref() };
+        m.life.set(m.life.get() + 1);
+        m.ends.set(false);
+        (there, Life(m.life.get()))
+    }
+}
+
+impl<H: Host> Central<H> {
+    /// Ms with a thread of the runtime's, or about to get one.
+    pub(crate) fn living(&self) -> u32 {
+        (self.ms.len() - self.spare_ms.len()) as u32 - self.adopted
+    }
+
+    /// Takes `m` out of those that sleep on their notes for whatever comes. False: somebody else has.
+    fn take_idle(&mut self, m: &M<H>) -> bool {
+        let before = self.idle_ms.len();
+        self.idle_ms.retain(|&other| other != NonNull::from(m));
+        self.idle_ms.len() < before
+    }
+
+    /// Puts the handle of a thread where it is joined from.
+    pub(crate) fn keep_thread(&mut self, m: &M<H>, life: Life, thread: H::Thread) {
+        if m.life.get() == life.0 {
+            m.handle.set(Some(thread));
+        } else {
+            self.ended.push(thread);
+        }
+    }
+
+    /// All threads, for whoever waits for the last one.
+    pub(crate) fn take_threads(&mut self) -> Vec<H::Thread> {
+        let mut all = std::mem::take(&mut self.threads);
+        all.append(&mut self.ended);
+        // SAFETY: Ms live as long as their scheduler.
+        all.extend(self.ms.iter().filter_map(|m| unsafe { m.as_ref() }.handle.take()));
+        all
+    }
+}
