@@ -1,8 +1,10 @@
-//! How many Ms spin and how many Ps are idle, in one word: what a submitter reads instead of taking the lock.
+//! How many Ms spin, how many Ps are idle and how many there are, in one word: what a submitter reads instead of taking
+//! the lock.
 //!
 //! An M *spins* while it holds a P and looks for work; it counts in `nmspinning` from before its first look until
 //! it has found some or has given its P up. Go keeps `nmspinning` and `npidle` in two words; here one load shows
-//! both as they were at one moment, and "my P is idle, and I do not spin any more" is one step.
+//! both as they were at one moment, and "my P is idle, and I do not spin any more" is one step. `nlive` counts the Ps that
+//! are not retired (`procs.rs`): those that are idle, held, or on their way to an M.
 //!
 //! Every change is a read-modify-write, Relaxed: what orders it against the queues are the fences S2 and I2 of `wake.rs`,
 //! or the scheduler's lock.
@@ -11,7 +13,9 @@ use crate::prim::{AtomicU64, Relaxed};
 
 const SPINNING: u64 = 1;
 const IDLE: u64 = 1 << 24;
-const COUNT: u64 = IDLE - 1;
+const LIVE: u64 = 1 << 44;
+const SPINNERS: u64 = IDLE - 1;
+const PS: u64 = (1 << 20) - 1;
 
 /// The word as it was at one moment.
 #[derive(Copy, Clone, Eq, PartialEq)]
@@ -20,12 +24,23 @@ pub(crate) struct Seen(u64);
 impl Seen {
     /// Ms that look for work.
     pub(crate) fn nmspinning(self) -> u64 {
-        self.0 & COUNT
+        self.0 & SPINNERS
     }
 
     /// Ps that nobody has.
     pub(crate) fn npidle(self) -> u64 {
-        self.0 >> 24 & COUNT
+        self.0 >> 24 & PS
+    }
+
+    /// Ps that are not retired.
+    pub(crate) fn nlive(self) -> u64 {
+        self.0 >> 44
+    }
+
+    /// Ps that somebody has.
+    #[inline]
+    pub(crate) fn nbusy(self) -> u64 {
+        self.nlive() - self.npidle()
     }
 
     /// Nobody looks for work, and a P could run some.
@@ -37,7 +52,7 @@ impl Seen {
 
 impl std::fmt::Debug for Seen {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{} spinning, {} idle", self.nmspinning(), self.npidle())
+        write!(f, "{} spinning, {} of {} idle", self.nmspinning(), self.npidle(), self.nlive())
     }
 }
 
@@ -48,7 +63,7 @@ pub(crate) struct Census(AtomicU64);
 impl Census {
     /// So many Ps are idle, and there is no M.
     pub(crate) fn new(npidle: u32) -> Self {
-        Census(AtomicU64::new(u64::from(npidle) * IDLE))
+        Census(AtomicU64::new(u64::from(npidle) * (IDLE + LIVE)))
     }
 
     /// What it holds now.
@@ -61,6 +76,23 @@ impl Census {
     #[inline]
     pub(crate) fn lacks_a_spinner(&self) -> bool {
         self.look().lacks_a_spinner()
+    }
+
+    /// So many Ps were made, or are retired no more, and are idle. Under the scheduler's lock.
+    pub(crate) fn idle_ps_came(&self, count: u64) {
+        self.0.fetch_add(count * (IDLE + LIVE), Relaxed);
+    }
+
+    /// So many idle Ps are retired. Under the scheduler's lock.
+    pub(crate) fn idle_ps_went(&self, count: u64) {
+        let before = Seen(self.0.fetch_sub(count * (IDLE + LIVE), Relaxed));
+        debug_assert!(before.npidle() >= count, "idle_ps_went: so many were not idle ({count}, {before:?})");
+    }
+
+    /// A P that somebody had is retired. Under the scheduler's lock.
+    pub(crate) fn p_retired(&self) {
+        let before = Seen(self.0.fetch_sub(LIVE, Relaxed));
+        debug_assert!(before.nbusy() > 0, "p_retired: nobody had a P ({before:?})");
     }
 
     /// I1 of `wake.rs`: the caller has put its P among the idle ones, and does not spin any more.
@@ -104,9 +136,9 @@ impl Census {
     }
 
     /// At most half of the Ps that are not idle have an M that spins: more would look at each other.
-    pub(crate) fn may_spin(&self, procs: usize) -> bool {
+    pub(crate) fn may_spin(&self) -> bool {
         let seen = self.look();
-        2 * seen.nmspinning() < procs as u64 - seen.npidle()
+        2 * seen.nmspinning() < seen.nbusy()
     }
 }
 
@@ -142,10 +174,21 @@ mod tests {
         for _ in 0..3 {
             census.p_taken();
         }
-        assert!(census.may_spin(4));
+        assert!(census.may_spin());
         census.begin_spinning();
-        assert!(census.may_spin(4));
+        assert!(census.may_spin());
         census.begin_spinning();
-        assert!(!census.may_spin(4));
+        assert!(!census.may_spin());
+    }
+
+    #[test]
+    fn what_is_retired_is_neither_idle_nor_busy() {
+        let census = Census::new(1024);
+        census.p_taken();
+        census.idle_ps_went(1023);
+        assert_eq!((census.look().nlive(), census.look().npidle(), census.look().nbusy()), (1, 0, 1));
+        census.idle_ps_came(1);
+        census.p_retired();
+        assert_eq!((census.look().nlive(), census.look().npidle(), census.look().nbusy()), (1, 1, 0));
     }
 }

@@ -36,12 +36,18 @@ impl<H: Host> Sched<H> {
     pub(crate) fn pidleput(&self, central: &mut Central<H>, p: NonNull<P<H>>) {
         // SAFETY: Ps live as long as their scheduler.
         let there = unsafe { p.as_ref() };
-        debug_assert!(there.runq.is_empty(), "pidleput: an idle P has an empty queue");
-        if there.timers.is_empty() {
-            self.timer_mask.clear(there.id);
-        }
-        self.idle_mask.set(there.id);
+        debug_assert!(!self.is_surplus(there) || self.is_stopping(), "pidleput: {there:?} is surplus");
+        self.nobody_has(there);
         central.idle_ps.push(p);
+    }
+
+    /// Others need not look at the P's queue any more, nor at its timers if there are none. Under the lock.
+    pub(crate) fn nobody_has(&self, p: &P<H>) {
+        debug_assert!(p.runq.is_empty(), "nobody_has: the queue of {p:?} is not empty");
+        if p.timers.is_empty() {
+            self.timer_mask.clear(p.id);
+        }
+        self.idle_mask.set(p.id);
     }
 
     /// Takes the P that became idle last, and sees to it that the monitor watches what is done with it.
@@ -67,7 +73,9 @@ impl<H: Host> Sched<H> {
 
     fn p_taken(&self, central: &mut Central<H>, p: NonNull<P<H>>) {
         // SAFETY: Ps live as long as their scheduler.
-        let id = unsafe { p.as_ref() }.id;
+        let there = unsafe { p.as_ref() };
+        debug_assert!(!self.is_surplus(there) || self.is_stopping(), "p_taken: {there:?} is surplus");
+        let id = there.id;
         // From here on its owner may insert timers.
         self.timer_mask.set(id);
         self.idle_mask.clear(id);
@@ -113,12 +121,5 @@ impl<H: Host> Sched<H> {
         central.idle_ms.push(NonNull::from(m));
         drop(central);
         self.sleep_on_note(m);
-    }
-
-    /// Sleeps until somebody has left a gift, or the runtime ends.
-    pub(crate) fn sleep_on_note(&self, m: &M<H>) {
-        m.note.sleep();
-        m.note.clear();
-        m.take_gift();
     }
 }

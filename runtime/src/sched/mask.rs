@@ -1,6 +1,6 @@
 //! A bit for each P (Go's `pMask`).
 
-use crate::prim::{AtomicU64, Relaxed};
+use crate::prim::{AtomicU64, Relaxed, capacity};
 
 const BITS: u32 = u64::BITS;
 
@@ -9,10 +9,11 @@ const BITS: u32 = u64::BITS;
 pub(crate) struct Mask(Box<[AtomicU64]>);
 
 impl Mask {
-    /// The Ps from `first` to `count - 1` of `count`.
-    pub(crate) fn new(first: u32, count: u32) -> Self {
-        let mask = Mask((0..count.div_ceil(BITS)).map(|_| AtomicU64::new(0)).collect());
-        (first..count).for_each(|id| mask.set(id));
+    /// The first `count` Ps, with room for all that there may be.
+    pub(crate) fn new(count: u32) -> Self {
+        let words = (capacity::PROCS as u32).div_ceil(BITS);
+        let mask = Mask((0..words).map(|_| AtomicU64::new(0)).collect());
+        (0..count).for_each(|id| mask.set(id));
         mask
     }
 
@@ -20,6 +21,20 @@ impl Mask {
     #[inline]
     pub(crate) fn has(&self, id: u32) -> bool {
         self.0[(id / BITS) as usize].load(Relaxed) & 1 << (id % BITS) != 0
+    }
+
+    /// Those from a number on, a word at a time: most words are empty.
+    #[inline]
+    pub(crate) fn members_from(&self, first: u32) -> impl Iterator<Item = u32> {
+        (first / BITS..self.0.len() as u32).flat_map(move |word| {
+            let below = if word == first / BITS { first % BITS } else { 0 };
+            let mut bits = self.0[word as usize].load(Relaxed) & u64::MAX << below;
+            std::iter::from_fn(move || {
+                let bit = (bits != 0).then(|| bits.trailing_zeros())?;
+                bits &= bits - 1;
+                Some(word * BITS + bit)
+            })
+        })
     }
 
     /// The set as it is now, for one who wants no news.
@@ -45,10 +60,20 @@ mod tests {
     use super::*;
 
     #[test]
+    fn members_are_found_from_any_number_on() {
+        let (mask, all) = (Mask::new(0), [0, 1, 63, 64, 130, 1023]);
+        all.iter().for_each(|&id| mask.set(id));
+        for first in [0, 1, 2, 63, 64, 65, 130, 131, 1023, 1024] {
+            let rest: Vec<_> = all.into_iter().filter(|&id| id >= first).collect();
+            assert_eq!(mask.members_from(first).collect::<Vec<_>>(), rest, "from {first} on");
+        }
+    }
+
+    #[test]
     fn each_p_has_its_own_bit() {
-        let mask = Mask::new(1, 130);
-        for id in [0, 1, 63, 64, 65, 129] {
-            assert_eq!(mask.has(id), id != 0);
+        let mask = Mask::new(65);
+        for id in [0, 1, 63, 64, 65, 129, 1023] {
+            assert_eq!(mask.has(id), id < 65);
             mask.clear(id);
             assert!(!mask.has(id));
             assert!(id == 2 || mask.has(2), "another P's bit stays");

@@ -1,0 +1,83 @@
+//! The Ps of a runtime: slots side by side, filled one after the other and never emptied before its end.
+//!
+//! There is room for the most Ps that a runtime may have, of which the kernel gives memory only to those that were made. A P
+//! never moves, so a pointer to it stays good, and whoever looks at all of them reads one count and walks along a slice.
+//!
+//! Invariant: the slots below `made` hold a P each. `made` grows under the scheduler's lock, after the slot was filled.
+
+use crate::host::Host;
+use crate::p::P;
+use crate::prim::{Acquire, AtomicU32, CachePadded, Relaxed, Release, capacity};
+use std::mem::MaybeUninit;
+use std::ops::Deref;
+use std::ptr::NonNull;
+
+/// All Ps that were ever made, as a slice.
+pub(crate) struct Ps<H: Host> {
+    /// From a box of `capacity::PROCS` slots.
+    slots: NonNull<CachePadded<P<H>>>,
+    made: AtomicU32,
+}
+
+// SAFETY: it owns its Ps, which are Send and Sync.
+unsafe impl<H: Host> Send for Ps<H> {}
+// SAFETY: as above; `made` says which of them there are.
+unsafe impl<H: Host> Sync for Ps<H> {}
+
+impl<H: Host> Ps<H> {
+    /// None yet.
+    pub(crate) fn new() -> Self {
+        let slots = Box::<[CachePadded<P<H>>]>::new_uninit_slice(capacity::PROCS);
+        // SAFETY: a box is never null.
+        let slots = unsafe { NonNull::new_unchecked(Box::into_raw(slots).cast()) };
+        Ps { slots, made: AtomicU32::new(0) }
+    }
+
+    /// Makes the next one with its number. Only one thread at a time calls it.
+    pub(crate) fn push(&self, make: impl FnOnce(u32) -> P<H>) -> NonNull<P<H>> {
+        // Relaxed: the caller is the only one who writes it.
+        let id = self.made.load(Relaxed);
+        assert!((id as usize) < capacity::PROCS, "push: there is no room for another P ({id})");
+        // SAFETY: below the number of slots, which the caller alone fills, and nobody reads before `made` says so.
+        let slot = unsafe { self.slots.add(id as usize) };
+        // SAFETY: as above.
+        unsafe { slot.write(CachePadded::new(make(id))) };
+        // Release: pairs with `deref`.
+        self.made.store(id + 1, Release);
+        // SAFETY: it was just filled.
+        NonNull::from(&**unsafe { slot.as_ref() })
+    }
+}
+
+impl<H: Host> Deref for Ps<H> {
+    type Target = [CachePadded<P<H>>];
+
+    #[inline]
+    fn deref(&self) -> &Self::Target {
+        // Acquire: pairs with `push`. An old value hides only Ps that nobody had when the caller last held the
+        // scheduler's lock: see `procs.rs`.
+        let made = self.made.load(Acquire) as usize;
+        // SAFETY: that many slots are filled, and stay as they are.
+        unsafe { std::slice::from_raw_parts(self.slots.as_ptr(), made) }
+    }
+}
+
+impl<'a, H: Host> IntoIterator for &'a Ps<H> {
+    type Item = &'a CachePadded<P<H>>;
+    type IntoIter = std::slice::Iter<'a, CachePadded<P<H>>>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.iter()
+    }
+}
+
+impl<H: Host> Drop for Ps<H> {
+    fn drop(&mut self) {
+        let made = std::ptr::slice_from_raw_parts_mut(self.slots.as_ptr(), self.made.load(Relaxed) as usize);
+        // SAFETY: nobody uses them any more.
+        unsafe { std::ptr::drop_in_place(made) };
+        let slots = self.slots.as_ptr().cast::<MaybeUninit<CachePadded<P<H>>>>();
+        // SAFETY: `new` took it from such a box.
+        drop(unsafe { Box::from_raw(std::ptr::slice_from_raw_parts_mut(slots, capacity::PROCS)) });
+    }
+}
