@@ -106,6 +106,13 @@ impl<H: Host> Runq<H> {
         }
     }
 
+    /// How many stand in the ring, for a trace.
+    pub(crate) fn len(&self) -> u32 {
+        // Relaxed: a hint. Heads newer than the tail count as an empty ring, older ones at most as a full one.
+        let (head, tail) = (Head(self.head.load(Relaxed)), self.tail.load(Relaxed));
+        (tail.wrapping_sub(head.real()) as i32).clamp(0, RUNQ as i32) as u32
+    }
+
     /// Owner only. `g` is the next to run; the one that was goes to the tail of the ring. What is returned did not
     /// fit, as from [`push`](Self::push), and belongs into the global queue.
     ///
@@ -175,6 +182,12 @@ impl<H: Host> Runq<H> {
         if end != tail {
             self.publish(end);
         }
+    }
+
+    /// Owner only: the positions of the next G to be popped, and of the next to be pushed.
+    pub(crate) fn ends(&self) -> (u32, u32) {
+        // Relaxed: for a count. A thief may move the head meanwhile, up to the tail.
+        (Head(self.head.load(Relaxed)).real(), self.owners_tail())
     }
 
     /// Owner only. Takes runnext.

@@ -14,4 +14,5 @@ mod measure;
 mod quiet;
 mod spread;
 mod timers;
+mod transfer;
 mod wakes;

@@ -5,11 +5,13 @@ use crate::common::{runtime, until, watched};
 use crate::measure::{Meeting, alone, thread_id};
 use gmp::net::TcpListener;
 use gmp::sync::Event;
-use gmp::time::sleep;
+use gmp::time::{after_func, sleep};
 use gmp::{Runtime, go, yield_now};
 use std::collections::BTreeMap;
 use std::fs;
+use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -47,7 +49,8 @@ fn activity() -> BTreeMap<i32, Activity> {
     ids.filter(|id| *id != thread_id()).filter_map(of).collect()
 }
 
-/// Work on all Ps, of all kinds, and then none: a reader, a sleeper and a waiter are left.
+/// Work on all Ps, of all kinds, and then none: a reader, a sleeper, a waiter, two that block their threads, and callbacks that
+/// are far away are left.
 fn work_and_rest(rt: &Runtime) {
     let procs = rt.procs();
     let meeting = Meeting::of(procs);
@@ -74,6 +77,11 @@ fn work_and_rest(rt: &Runtime) {
     drop(rt.go(move || listener.accept().map(drop)));
     drop(rt.go(|| sleep(Duration::from_secs(3600))));
     drop(rt.go(|| Event::new().wait()));
+    drop(rt.go(thread::park));
+    drop(rt.go(|| gmp::blocking(thread::park)));
+    rt.run(|| drop(after_func(Duration::from_secs(3600), || ())));
+    // The timers' thread is one of those that are at rest.
+    drop(after_func(Duration::from_secs(3600), || ()));
 }
 
 /// Fails by a thread that goes to sleep once more, or is on a core: a look every now and then, by anybody.
@@ -111,4 +119,54 @@ fn an_idle_process_makes_no_system_call() {
         }
         assert_eq!(before.len(), after.len());
     });
+}
+
+/// On a core so far, of the runtime's monitor; `None` before it has its name.
+fn monitor_time() -> Option<Duration> {
+    let tasks = fs::read_dir("/proc/self/task").expect("/proc is mounted").map(|task| task.unwrap().path());
+    let is_named =
+        |task: &PathBuf| fs::read_to_string(task.join("comm")).is_ok_and(|name| name == "gmp-sysmon\n");
+    let stat = fs::read_to_string(tasks.into_iter().find(is_named)?.join("schedstat")).ok()?;
+    Some(Duration::from_nanos(stat.split(' ').next()?.parse().ok()?))
+}
+
+/// Fails by a monitor that looks too often, or does too much, while all Ps are busy with nothing to take: it is to be under 0.5 %
+/// of a core. Of several spans the best counts; other processes make the same looks dearer.
+#[test]
+fn the_monitor_costs_little_while_all_ps_are_busy() {
+    const SPAN: Duration = Duration::from_millis(500);
+    // Less is judged on a quiet machine: a look that wakes a sleeping core is dearer by half.
+    let limit = if cfg!(debug_assertions) { 1.5 } else { 0.75 };
+    let _alone = alone();
+    if !child::is_child() {
+        child::passes("quiet::the_monitor_costs_little_while_all_ps_are_busy", &[]);
+        return;
+    }
+    for procs in [1, 2] {
+        watched(procs, || {
+            let rt = runtime(procs);
+            let over = Arc::new(AtomicBool::new(false));
+            // Their queues are never empty, and no stay lasts.
+            let busy: Vec<_> = (0..8 * procs)
+                .map(|_| {
+                    let over = Arc::clone(&over);
+                    rt.go(move || {
+                        while !over.load(SeqCst) {
+                            yield_now();
+                        }
+                    })
+                })
+                .collect();
+            until(|| monitor_time().is_some());
+            let span = || {
+                let (before, start) = (monitor_time().unwrap(), Instant::now());
+                thread::sleep(SPAN);
+                100.0 * (monitor_time().unwrap() - before).as_secs_f64() / start.elapsed().as_secs_f64()
+            };
+            let spans: Vec<f64> = (0..10).map(|_| span()).take_while(|percent| *percent >= limit).collect();
+            over.store(true, SeqCst);
+            busy.into_iter().for_each(|one| one.join().unwrap());
+            assert!(spans.len() < 10, "procs = {procs}: {spans:.2?} % of a core");
+        });
+    }
 }

@@ -2,14 +2,6 @@
 
 use super::*;
 
-impl<H: Host> Runq<H> {
-    /// How many Gs stand in the ring.
-    fn len(&self) -> u32 {
-        // Relaxed: a hint. Heads newer than the tail count as an empty ring, older ones at most as a full one.
-        let (head, tail) = (Head(self.head.load(Relaxed)), self.tail.load(Relaxed));
-        (tail.wrapping_sub(head.real()) as i32).clamp(0, RUNQ as i32) as u32
-    }
-}
 use crate::host::Active;
 
 /// Gs without a runtime, told by their numbers.

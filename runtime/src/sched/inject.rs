@@ -34,7 +34,22 @@ impl<H: Host> Sched<H> {
     ///
     /// # Safety
     /// As `spawn`.
+    #[inline]
     pub(crate) unsafe fn make<F: FnOnce() -> T, T>(&self, birth: Birth, f: F) -> GRef<H> {
+        // SAFETY: by this function's contract.
+        unsafe { self.make_counting(true, birth, f) }
+    }
+
+    /// The same, for one that may be the library's own, which counts as none.
+    ///
+    /// # Safety
+    /// As `spawn`.
+    pub(crate) unsafe fn make_counting<F: FnOnce() -> T, T>(
+        &self,
+        counts: bool,
+        birth: Birth,
+        f: F,
+    ) -> GRef<H> {
         let m = M::current_of(self);
         let (id, g) = match m.and_then(M::look_in) {
             Some(inside) => {
@@ -46,15 +61,15 @@ impl<H: Host> Sched<H> {
             // SAFETY: as above.
             None => (self.next_id.fetch_add(1, Relaxed), unsafe { GPool::get(self.pool) }),
         };
-        g.begin(id, birth);
+        g.begin(id, birth, counts, self.config.knobs.migrate);
         // SAFETY: `g` is fresh from the pool; the borrows are this function's contract.
         unsafe { g.task.load(f) };
         g.word.spawn();
         match m {
-            Some(m) => m.count_live(1),
+            Some(m) => m.count_live(i64::from(counts)),
             // Relaxed: a count, ordered by nothing.
             None => {
-                self.live.fetch_add(1, Relaxed);
+                self.live.fetch_add(i64::from(counts), Relaxed);
             }
         }
         g
@@ -95,7 +110,7 @@ impl<H: Host> Sched<H> {
         }
         p.owner.touch();
         let mut central = self.central.lock();
-        let share = central.globq.len() / self.ps.len() + 1;
+        let share = central.globq.len() / central.procs as usize + 1;
         let mut batch = central.globq.take(share.min(capacity::RUNQ as usize / 2));
         let first = batch.pop();
         p.runq.push_batch(&mut batch);

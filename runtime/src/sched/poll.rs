@@ -96,13 +96,14 @@ impl<H: Host> Sched<H> {
         }
         let wait = match until {
             None => PollWait::Forever,
-            Some(due) => match due.saturating_since(self.host.now()) {
+            Some(due) => match due.saturating_since(H::now()) {
                 left if left.is_zero() => PollWait::Never,
                 left => PollWait::For(left),
             },
         };
         let mut found = GList::new();
         let ended_it = self.poll(&m.local, wait, &mut found);
+        self.tell_time();
 
         let mut central = self.central.lock();
         // The state tells, not the end of the wait: an event may have come at the same moment. The break then ends the

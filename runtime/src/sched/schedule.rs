@@ -1,44 +1,47 @@
 //! An M's life: find a goroutine, run it until it yields, act on what it said.
 
 use crate::g::GRef;
-use crate::host::{Host, Stack};
+use crate::host::{Host, Said};
 use crate::m::M;
 use crate::p::P;
 use crate::sched::Sched;
 use crate::sched::park::Yield;
 use crate::status::Run;
 
-/// Every so many goroutines an M looks at the global queue and at the poller although its P has work. Go's number, for
-/// the same purpose as there: a prime, so that it does not fall into step with a pattern of the program.
-const LOOK_EVERY: u32 = 61;
+/// Whether the M does, or the runtime.
+#[derive(Copy, Clone, Eq, PartialEq)]
+enum Ends {
+    Yes,
+    No,
+}
 
 impl<H: Host> Sched<H> {
-    /// The body of an M's thread. Returns when the runtime ends.
+    /// The body of an M's thread. Returns when the M, or the runtime, ends.
     pub(crate) fn mstart(&self, m: &M<H>) {
         H::set_current(m);
+        m.set_thread(H::thread_number());
+        self.tell_time();
         m.take_gift();
         while let Some(g) = self.find_runnable(m) {
             self.execute(m, g);
         }
-        self.m_leaves(m);
-        H::set_current(std::ptr::null());
-        self.thread_left();
+        self.mexit(m);
     }
 
-    /// The next goroutine for this M, which sleeps until there is one. `None`: the runtime ends.
+    /// The next goroutine for this M, which sleeps until there is one. `None`: the M, or the runtime, ends.
     #[doc(alias = "findRunnable")]
     fn find_runnable(&self, m: &M<H>) -> Option<GRef<H>> {
         loop {
-            if self.is_stopping() {
-                return None;
-            }
-            let Some(p) = m.p() else {
-                self.stopm(m);
+            let Some(p) = m.p().filter(|p| !self.is_surplus(p)) else {
+                if self.change_p(m) == Ends::Yes {
+                    return None;
+                }
                 continue;
             };
             self.run_timers(m, p);
-            let found = self
-                .look_elsewhere_in_turn(m, p)
+            let tick = p.next_tick();
+            let looked = if p.pace.is_due(tick) { self.look_elsewhere_in_turn(m, p, tick) } else { None };
+            let found = looked
                 .or_else(|| self.runqget(p))
                 .or_else(|| self.globrunqget(p))
                 .or_else(|| self.look_elsewhere(m, p));
@@ -50,18 +53,19 @@ impl<H: Host> Sched<H> {
         }
     }
 
-    /// Every 61st goroutine is the first of the global queue, if there is one: else two that keep readying each other
-    /// on every P would keep those away for ever. The same for what waits in the poller.
-    #[inline]
-    fn look_elsewhere_in_turn(&self, m: &M<H>, p: &P<H>) -> Option<GRef<H>> {
-        if !p.next_tick().is_multiple_of(LOOK_EVERY) {
-            return None;
+    /// The M has no P, or one that is surplus: it comes back with another, unless it ends, or the runtime does.
+    #[cold]
+    #[inline(never)]
+    fn change_p(&self, m: &M<H>) -> Ends {
+        if self.is_stopping() {
+            return Ends::Yes;
         }
-        if self.nobody_polls() {
-            let found = self.look_at_poller(&m.local);
-            self.submit_found(m, found);
+        match m.p() {
+            Some(_) => self.leave_surplus(m),
+            None if m.ends.get() => return Ends::Yes,
+            None => self.stopm(m),
         }
-        self.globrunqget(p)
+        Ends::No
     }
 
     /// The first of the P's own queue. A goroutine in `runnext` was readied by the last one, and goes on within its
@@ -85,7 +89,7 @@ impl<H: Host> Sched<H> {
     /// What waits in the poller, or in the queues of other Ps. When all of those are idle there is nothing to steal, and
     /// the M goes on to wait in the poller at once: a look before that would be a system call in vain.
     fn look_elsewhere(&self, m: &M<H>, p: &P<H>) -> Option<GRef<H>> {
-        if self.census.look().npidle() as usize + 1 == self.ps.len() {
+        if self.census.look().nbusy() == 1 {
             return None;
         }
         if self.nobody_polls() {
@@ -103,48 +107,68 @@ impl<H: Host> Sched<H> {
         if g.word.run() == Run::Held {
             return;
         }
+        if g.ties.are_some() && !self.may_run(m, g) {
+            return;
+        }
         if !self.provide_stack(m, g) {
             return;
         }
         m.set_g(Some(g));
         loop {
-            let said = g.stack.with_mut(|stack| {
-                // SAFETY: `run` returned Go, so this M alone has the stack (status.rs, invariant 2), until a new
-                // status is stored below.
-                let stack = unsafe { (*stack).as_mut() }.expect("execute: a running G has a stack");
-                m.leave();
-                // SAFETY: as above; this M's thread runs this function.
-                unsafe { stack.resume(m) }
-            });
-            // For loom, to which an access is as old as its beginning: until here the goroutine used its stack.
-            g.stack.with_mut(|_| ());
-            match said {
-                Yield::Park(number, hook) => {
-                    if !self.park(g, number, hook) {
-                        break;
-                    }
-                }
-                Yield::Requeue => {
-                    self.requeue(m, g);
-                    break;
-                }
-                Yield::Return => {
-                    if !self.exitsyscall(m, g) {
-                        break;
-                    }
-                }
-                Yield::Exit => {
-                    self.goexit0(m, g);
-                    break;
-                }
+            let said = self.resume(m, g);
+            let goes_on = if H::unwinds() {
+                self.obey_bound(m, g, said)
+            } else {
+                // SAFETY: it has just said so.
+                self.obey(m, g, unsafe { said.read() })
+            };
+            if !goes_on {
+                break;
             }
         }
         m.set_g(None);
     }
 
+    /// Does what `g` has said. True: it is to be resumed at once; else it is not the M's any more.
+    #[inline(always)]
+    fn obey(&self, m: &M<H>, g: GRef<H>, said: Yield) -> bool {
+        match said {
+            Yield::Park(number, hook) => self.park(g, number, hook),
+            Yield::ParkAgain(number) => self.park_again(g, number),
+            Yield::Requeue => {
+                self.requeue(m, g);
+                false
+            }
+            Yield::Return => self.exitsyscall(m, g),
+            Yield::Exit => {
+                self.goexit0(m, g);
+                false
+            }
+            // It says nothing of the kind again while it is attended to.
+            Yield::Tie => self.obey_tied(m, g),
+        }
+    }
+
+    /// `g` has bound itself to `m`.
+    #[cold]
+    #[inline(never)]
+    fn obey_tied(&self, m: &M<H>, g: GRef<H>) -> bool {
+        self.attend(m, g, Yield::Tie).is_some_and(|later| self.obey(m, g, later))
+    }
+
+    /// The same for a `g` that unwinds, and is bound to `m` until that is over.
+    #[cold]
+    #[inline(never)]
+    fn obey_bound(&self, m: &M<H>, g: GRef<H>, said: Said) -> bool {
+        // SAFETY: as in `execute`.
+        let said = unsafe { said.read() };
+        self.attend(m, g, said).is_some_and(|later| self.obey(m, g, later))
+    }
+
     /// The goroutine lets others go first: the end of its P's own queue. Nobody is woken. This M takes one that was
     /// queued before, in exchange for this one: as many are queued as were, and those have been announced.
     #[doc(alias = "goschedImpl")]
+    #[inline(always)]
     fn requeue(&self, m: &M<H>, g: GRef<H>) {
         let p = m.p().expect("requeue: a goroutine yields inside the runtime");
         g.word.requeue();

@@ -49,8 +49,11 @@ impl<H: Host> Sched<H> {
     pub(crate) fn go_idle(&self, m: &M<H>) {
         let early = mutated(Mutant::MaskReadEarly).then(|| self.idle_mask.copy());
         let mut central = self.central.lock();
-        let ends = self.is_stopping() && !mutated(Mutant::IdleIgnoresTheEnd);
-        if ends || !central.globq.is_empty() && !mutated(Mutant::IdleSkipsGlobal) {
+        if !central.globq.is_empty() && !mutated(Mutant::IdleSkipsGlobal) {
+            return;
+        }
+        if m.p().is_some_and(|p| self.is_surplus(p)) && !mutated(Mutant::IdleKeepsTheSurplus) {
+            // Or the runtime ends: the caller's next look at its P finds out.
             return;
         }
         let missed = mutated(Mutant::IdleLooksFirst) && self.work_somewhere(&self.idle_mask);
@@ -101,5 +104,13 @@ impl<H: Host> Sched<H> {
         m.acquire(p);
         unless(Mutant::RecheckDoesNotSpin, || self.become_spinning(m));
         true
+    }
+
+    /// Whether a goroutine of `m` that wants a lock may find it free soon without leaving its M: another M is at work, and
+    /// nobody waits for this one's P. A hint.
+    #[doc(alias = "sync_runtime_canSpin")]
+    pub(crate) fn may_wait_awake(&self, m: &M<H>) -> bool {
+        let seen = self.census.look();
+        seen.nbusy() > seen.nmspinning() + 1 && m.p().is_some_and(|p| p.runq.is_empty())
     }
 }

@@ -20,7 +20,7 @@ impl<H: Host> Sched<H> {
     #[doc(alias = "stealWork")]
     pub(crate) fn steal_work(&self, m: &M<H>, p: &P<H>) -> Option<GRef<H>> {
         if !m.spinning.get() {
-            if !self.census.may_spin(self.ps.len()) {
+            if !self.census.may_spin() {
                 return None;
             }
             self.become_spinning(m);

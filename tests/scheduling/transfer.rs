@@ -1,0 +1,201 @@
+//! Nobody waits behind one that does not yield while another P is at work: the `transfer` benchmark of CforAll.
+//!
+//! Some goroutines take turns as leaders. The leader does not yield before all others have acknowledged it, so those in
+//! the queue of its P need another one's help; and those on the other P always yield, so that P never lacks work.
+//! A scheduler that only steals when it has nothing to do never ends the first round.
+//!
+//! The kernel has a say: a goroutine whose thread was preempted acknowledges when the thread is back. So as many plain
+//! threads as there are Ps spin in the same run, and note the gaps of their clocks. Each attempt may fail on a machine that others
+//! use too; all of them in a row may not.
+
+use crate::child;
+use crate::common::{runtime, watched};
+use crate::measure::{alone, percentile};
+use gmp::sync::Event;
+use gmp::yield_now;
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// With many of them the global queue is never empty either.
+const FEW: usize = 20;
+const MANY: usize = 600;
+const ROUNDS: usize = if cfg!(debug_assertions) { 50 } else { 100 };
+const ATTEMPTS: usize = 8;
+const MS: Duration = Duration::from_millis(1);
+const NOBODY: usize = usize::MAX;
+const OVER: usize = usize::MAX;
+
+/// How the others wait for the next leader (`-e` of the thesis).
+#[derive(Copy, Clone, Debug, Eq, PartialEq)]
+enum Others {
+    Yield,
+    Park,
+}
+
+struct Transfer {
+    others: Others,
+    /// How many leaders there were; each goroutine acknowledges each number once.
+    round: AtomicUsize,
+    acknowledged: AtomicUsize,
+    next: AtomicUsize,
+    calls: Vec<Event>,
+    took: Mutex<Vec<Duration>>,
+}
+
+impl Transfer {
+    fn lead(&self, me: usize) {
+        self.acknowledged.store(0, SeqCst);
+        let start = Instant::now();
+        let round = self.round.fetch_add(1, SeqCst) + 1;
+        if self.others == Others::Park {
+            self.call_all(me);
+        }
+        while self.acknowledged.load(SeqCst) < self.calls.len() - 1 {
+            std::hint::spin_loop();
+        }
+        self.took.lock().unwrap().push(start.elapsed());
+        if round == ROUNDS {
+            self.round.store(OVER, SeqCst);
+            return self.call_all(me);
+        }
+        // Some order without a pattern, in which nobody follows itself.
+        let next = (me + 1 + round * 7 % (self.calls.len() - 1)) % self.calls.len();
+        self.next.store(next, SeqCst);
+        self.calls[next].notify_one();
+    }
+
+    fn call_all(&self, me: usize) {
+        self.calls.iter().enumerate().filter(|(who, _)| *who != me).for_each(|(_, call)| call.notify_one());
+    }
+
+    fn take_part(&self, me: usize) {
+        let mut seen = 0;
+        loop {
+            let round = self.round.load(SeqCst);
+            if round == OVER {
+                return;
+            }
+            if round != seen {
+                seen = round;
+                self.acknowledged.fetch_add(1, SeqCst);
+            } else if self.next.compare_exchange(me, NOBODY, SeqCst, SeqCst).is_ok() {
+                self.lead(me);
+                seen += 1;
+                continue;
+            }
+            match self.others {
+                Others::Yield => yield_now(),
+                Others::Park => self.calls[me].wait(),
+            }
+        }
+    }
+}
+
+/// How long each leader spun.
+fn transfer(procs: usize, goroutines: usize, others: Others) -> Vec<Duration> {
+    let transfer = Arc::new(Transfer {
+        others,
+        round: AtomicUsize::new(0),
+        acknowledged: AtomicUsize::new(0),
+        next: AtomicUsize::new(0),
+        calls: (0..goroutines).map(|_| Event::new()).collect(),
+        took: Mutex::default(),
+    });
+    let rt = runtime(procs);
+    let all: Vec<_> = (0..goroutines)
+        .map(|me| {
+            let transfer = Arc::clone(&transfer);
+            rt.go(move || transfer.take_part(me))
+        })
+        .collect();
+    all.into_iter().for_each(|one| one.join().unwrap());
+    let took = std::mem::take(&mut *transfer.took.lock().unwrap());
+    assert_eq!(took.len(), ROUNDS);
+    took
+}
+
+/// The longest gap that so many plain threads see, which do nothing but look at the clock. A leader waits for the
+/// last of all Ms, so no shorter one would tell.
+fn kernels_gap(threads: usize) -> Duration {
+    const LOOK: Duration = Duration::from_millis(200);
+    let watch = || {
+        let (start, mut last, mut longest) = (Instant::now(), Instant::now(), Duration::ZERO);
+        while start.elapsed() < LOOK {
+            let now = Instant::now();
+            longest = longest.max(now - last);
+            last = now;
+        }
+        longest
+    };
+    let gaps: Vec<_> = thread::scope(|s| {
+        let watching: Vec<_> = (0..threads).map(|_| s.spawn(watch)).collect();
+        watching.into_iter().map(|one| one.join().unwrap()).collect()
+    });
+    gaps.into_iter().max().unwrap_or_default()
+}
+
+/// The leaders are acknowledged as soon as the kernel lets the others run. Fails by no end, or in every attempt by longer waits.
+fn acknowledged_in_time() {
+    let cores = thread::available_parallelism().map_or(1, usize::from);
+    let few =
+        [2, 4, 8].into_iter().flat_map(|procs| [(procs, FEW, Others::Yield), (procs, FEW, Others::Park)]);
+    for (procs, goroutines, others) in few.chain([(2, MANY, Others::Yield)]) {
+        let held = (0..ATTEMPTS).any(|_| {
+            let before = kernels_gap(procs);
+            let took = watched(procs, || transfer(procs, goroutines, others));
+            let gap = before.max(kernels_gap(procs));
+            let p99 = percentile(&took, 99);
+            println!(
+                "transfer, {goroutines} goroutines, the others {others:?}, procs {procs}: p50 {:?}, p99 {p99:?}, worst {:?}; the kernel's gap {gap:?}",
+                percentile(&took, 50),
+                percentile(&took, 100),
+            );
+            // Beyond the cores a quiet machine's threads take turns of 4 ms or more.
+            p99 <= (2 * gap).max(if procs <= cores { MS } else { 8 * MS })
+        });
+        assert!(held, "{goroutines} goroutines, the others {others:?}, procs {procs}");
+    }
+}
+
+#[test]
+fn a_leader_that_does_not_yield_is_acknowledged() {
+    let _alone = alone();
+    acknowledged_in_time();
+}
+
+/// The same where no P is ever taken from its M.
+#[test]
+fn without_hand_off_it_is_acknowledged_too() {
+    const NAME: &str = "transfer::without_hand_off_it_is_acknowledged_too";
+    if child::is_child() {
+        return acknowledged_in_time();
+    }
+    let _alone = alone();
+    child::passes(NAME, &[("GMPDEBUG", "handoff=0")]);
+}
+
+/// That this is about helping. Fails when the program ends without it, which nobody else could have brought about.
+#[test]
+fn without_helping_the_first_rounds_do_not_end() {
+    const NAME: &str = "transfer::without_helping_the_first_rounds_do_not_end";
+    const LIMIT: Duration = Duration::from_secs(2);
+    if child::is_child() {
+        transfer(2, FEW, Others::Yield);
+        return;
+    }
+    let _alone = alone();
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args([NAME, "--exact"]).env("GMP_TEST_CHILD", "1").env("GMPDEBUG", "handoff=0,helping=0");
+    let mut child = command.stdout(Stdio::null()).spawn().unwrap();
+    let start = Instant::now();
+    while start.elapsed() < LIMIT && child.try_wait().unwrap().is_none() {
+        thread::sleep(10 * MS);
+    }
+    let ended = child.try_wait().unwrap();
+    let _gone = child.kill();
+    child.wait().unwrap();
+    assert!(ended.is_none(), "{ROUNDS} rounds ended: {ended:?}");
+}
