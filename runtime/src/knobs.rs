@@ -1,0 +1,115 @@
+//! `GMPDEBUG`: what an operator may ask of a runtime from outside, read once when it is built.
+
+use std::time::Duration;
+
+/// For who has asked for another one.
+const NAMES: &str = "schedtrace, scheddetail, migrate, panic, handoff, helping, deadlock";
+
+/// The knobs. Their names and meanings stand in the table of [`RuntimeBuilder`](crate::RuntimeBuilder).
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(crate) struct Knobs {
+    /// `schedtrace=MS`: how often to print a line.
+    pub(crate) schedtrace: Option<Duration>,
+    /// `scheddetail=1`: that line says more.
+    pub(crate) scheddetail: bool,
+    /// `migrate=1`: each park resumes on another M.
+    pub(crate) migrate: bool,
+    /// `panic=abort`: a goroutine's panic ends the process.
+    pub(crate) panic_abort: bool,
+    /// `handoff=0` switches it off.
+    pub(crate) handoff: bool,
+    /// `helping=0` switches it off.
+    pub(crate) helping: bool,
+    /// `deadlock=always`: other threads of the process do not count.
+    pub(crate) deadlock_always: bool,
+}
+
+impl Default for Knobs {
+    fn default() -> Self {
+        Knobs {
+            schedtrace: None,
+            scheddetail: false,
+            migrate: false,
+            panic_abort: false,
+            handoff: true,
+            helping: true,
+            deadlock_always: false,
+        }
+    }
+}
+
+impl Knobs {
+    /// Reads `name=value`s, separated by commas, as in Go. The last one of a name counts.
+    ///
+    /// # Errors
+    /// A text that says which knob, or which value of it, there is none of, and what there is.
+    pub(crate) fn parse(text: &str) -> Result<Self, String> {
+        let mut knobs = Knobs::default();
+        for knob in text.split(',').map(str::trim).filter(|knob| !knob.is_empty()) {
+            let (name, value) = knob.split_once('=').unwrap_or((knob, ""));
+            let taken = match name {
+                "schedtrace" => match value.parse() {
+                    Ok(ms) => {
+                        knobs.schedtrace = (ms > 0).then(|| Duration::from_millis(ms));
+                        Ok(())
+                    }
+                    Err(_) => Err("a number of milliseconds".to_owned()),
+                },
+                "scheddetail" => switch(&mut knobs.scheddetail, value),
+                "migrate" => switch(&mut knobs.migrate, value),
+                "handoff" => switch(&mut knobs.handoff, value),
+                "helping" => switch(&mut knobs.helping, value),
+                "panic" => one_of(&mut knobs.panic_abort, value, "abort", "unwind"),
+                "deadlock" => one_of(&mut knobs.deadlock_always, value, "always", "alone"),
+                _ => return Err(format!("{knob:?}: there is no such knob, but {NAMES}")),
+            };
+            taken.map_err(|values| format!("{knob:?}: {name} is {values}"))?;
+        }
+        Ok(knobs)
+    }
+}
+
+fn switch(knob: &mut bool, value: &str) -> Result<(), String> {
+    one_of(knob, value, "1", "0")
+}
+
+/// Or says which two there are.
+fn one_of(knob: &mut bool, value: &str, on: &str, off: &str) -> Result<(), String> {
+    *knob = match value {
+        _ if value == on => true,
+        _ if value == off => false,
+        _ => return Err(format!("{on} or {off}")),
+    };
+    Ok(())
+}
+
+#[cfg(all(test, not(gmp_loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_knob_is_read() {
+        assert_eq!(Knobs::parse("").unwrap(), Knobs::default());
+        let text = "schedtrace=250, scheddetail=1,migrate=1,panic=abort,handoff=0,helping=0,deadlock=always";
+        let all = Knobs {
+            schedtrace: Some(Duration::from_millis(250)),
+            scheddetail: true,
+            migrate: true,
+            panic_abort: true,
+            handoff: false,
+            helping: false,
+            deadlock_always: true,
+        };
+        assert_eq!(Knobs::parse(text).unwrap(), all);
+        assert_eq!(Knobs::parse("handoff=0,handoff=1,schedtrace=5,schedtrace=0").unwrap(), Knobs::default());
+    }
+
+    #[test]
+    fn what_there_is_none_of_is_named_with_what_there_is() {
+        let refused = |text| Knobs::parse(text).unwrap_err();
+        assert_eq!(refused("gctrace=1"), format!("\"gctrace=1\": there is no such knob, but {NAMES}"));
+        assert_eq!(refused("handoff=no"), "\"handoff=no\": handoff is 1 or 0");
+        assert_eq!(refused("panic"), "\"panic\": panic is abort or unwind");
+        assert_eq!(refused("schedtrace"), "\"schedtrace\": schedtrace is a number of milliseconds");
+    }
+}
