@@ -24,19 +24,25 @@
 //! 3. A G's memory is never returned while its pool lives; the pool lives until it is closed *and* every G came
 //!    back (`gpool.rs`). A goroutine that shutdown leaves parked keeps its G, and with it the pool.
 
+use crate::debt::Debt;
 use crate::glist::GList;
 use crate::gpool::GPool;
 use crate::host::Host;
+use crate::interrupt::{Frame, Interrupt, Outlook, Thrown};
+use crate::local::Locals;
 use crate::m::M;
-use crate::net::turn::Turn;
 use crate::prim::{
-    Acquire, Arc, AtomicPtr, AtomicU32, Mutant, Mutex, Release, UnsafeCell, Weak, mutated, order, unless,
+    Acquire, Arc, AtomicBool, AtomicPtr, AtomicU32, Mutant, Mutex, Relaxed, Release, ShownWord, UnsafeCell,
+    Weak, mutated, order, unless,
 };
 use crate::sched::Sched;
+use crate::sched::locked::Ties;
 use crate::sched::park::WaitReason;
 use crate::status::{Status, StatusWord};
 use crate::task::{Failure, Task};
 use crate::waiter::Waiter;
+use gmp_timers::Nanos;
+use std::any::Any;
 use std::cell::Cell;
 use std::ops::Deref;
 use std::panic::{AssertUnwindSafe, Location, catch_unwind, resume_unwind};
@@ -45,6 +51,8 @@ use std::ptr::NonNull;
 const HANDLE: u32 = 1;
 const LIVE: u32 = 2;
 const OUTCOME: u32 = 4;
+/// No part of that: it stays as it was at the beginning.
+const COUNTS: u32 = 8;
 
 /// Who waits for the end of a goroutine.
 pub(crate) enum Joiner<H: Host> {
@@ -73,23 +81,42 @@ pub(crate) struct Birth {
 }
 
 /// A goroutine.
-#[repr(align(128))]
+///
+/// In this order, what an M touches to run it lies in one cache line, with what it touches to park it in two, and all of
+/// it in four.
+#[repr(C, align(128))]
 pub(crate) struct G<H: Host> {
     pub(crate) word: StatusWord,
-    next: UnsafeCell<Option<GRef<H>>>,
     /// The stack, from the first run to the end. loom proves of this cell that no G runs on two Ms, and that none
     /// is resumed before it was saved.
     pub(crate) stack: UnsafeCell<Option<H::Stack>>,
-    pub(crate) reason: Cell<WaitReason>,
-    pub(crate) task: Task,
+    next: UnsafeCell<Option<GRef<H>>>,
     life: AtomicU32,
-    joiner: Mutex<Joiner<H>>,
+    /// Which Ms may run it.
+    pub(crate) ties: Ties,
+    /// Whether the wait that it is in may be interrupted; for the M that parks it.
+    pub(crate) heeds: Cell<bool>,
+    pub(crate) reason: Cell<WaitReason>,
+    /// It has called `goexit`.
+    pub(crate) exits: Cell<bool>,
+    /// How often it was thrown at for that.
+    pub(crate) thrown: Cell<u8>,
+    /// Its runtime has ended, and it will not run again.
+    left: AtomicBool,
+    /// The innermost frame of `Context::run`; null for none.
+    pub(crate) frame: Cell<*const Frame>,
+    /// The runtime's rough time when it parked.
+    pub(crate) since: Cell<Nanos>,
+    /// Its `local!` variables; empty until it uses one.
+    pub(crate) locals: Locals,
+    /// What it owes others, null for nothing: when the runtime ends first, somebody else has to pay. Written by the
+    /// goroutine, or by whoever has claimed its wait.
+    pub(crate) debt: AtomicPtr<Debt>,
     pool: Cell<Option<NonNull<GPool<H>>>>,
-    /// The turn that it holds, null for none: when the runtime ends first, somebody else has to give it up.
-    /// Written by the goroutine, or by whoever hands the turn over with the goroutine's wait claimed.
-    pub(crate) turn: AtomicPtr<Turn<H>>,
-    id: Cell<u64>,
+    id: ShownWord,
+    joiner: Mutex<Joiner<H>>,
     birth: UnsafeCell<Option<Birth>>,
+    pub(crate) task: Task,
 }
 
 // SAFETY: every field is an atomic, a lock, or has one owner at a time by the invariants of the module's header.
@@ -137,6 +164,17 @@ impl<H: Host> GRef<H> {
         GRef(NonNull::from(g))
     }
 
+    /// The G of an M, which is alive as long as it is there.
+    #[inline(always)]
+    pub(crate) fn of(g: NonNull<G<H>>) -> Self {
+        GRef(g)
+    }
+
+    #[inline(always)]
+    pub(crate) fn get(self) -> NonNull<G<H>> {
+        self.0
+    }
+
     pub(crate) fn to_raw(self) -> *mut G<H> {
         self.0.as_ptr()
     }
@@ -156,12 +194,20 @@ impl<H: Host> G<H> {
             next: UnsafeCell::new(None),
             stack: UnsafeCell::new(None),
             reason: Cell::new(WaitReason::None),
+            since: Cell::new(Nanos::ZERO),
+            frame: Cell::new(std::ptr::null()),
+            exits: Cell::new(false),
+            thrown: Cell::new(0),
+            locals: Locals::new(),
+            heeds: Cell::new(false),
+            ties: Ties::new(),
             task: Task::new(),
             life: AtomicU32::new(0),
             joiner: Mutex::new(Joiner::Nobody),
             pool: Cell::new(None),
-            turn: AtomicPtr::new(std::ptr::null_mut()),
-            id: Cell::new(0),
+            debt: AtomicPtr::new(std::ptr::null_mut()),
+            left: AtomicBool::new(false),
+            id: ShownWord::new(0),
             birth: UnsafeCell::new(None),
         }
     }
@@ -172,21 +218,50 @@ impl<H: Host> G<H> {
     }
 
     /// A G out of its pool becomes a goroutine-to-be, with both parties alive.
-    pub(crate) fn begin(&self, id: u64, birth: Birth) {
+    pub(crate) fn begin(&self, id: u64, birth: Birth, counts: bool, wanders: bool) {
         self.id.set(id);
+        self.ties.begin(wanders);
         self.reason.set(WaitReason::None);
+        self.exits.set(false);
+        self.thrown.set(0);
+        // Relaxed: its own, see below.
+        self.left.store(false, Relaxed);
         // A late `mark_done` of a runtime that ends may have found the G in the pool.
         *self.joiner.lock() = Joiner::Nobody;
         // SAFETY: the G is out of the pool and known to nobody else.
         self.birth.with_mut(|slot| unsafe { *slot = Some(birth) });
         // Release: whoever goes through the live Gs finds a whole one.
-        self.life.store(HANDLE | LIVE, order(Mutant::SpawnRelaxed, Release));
+        let counts = if counts { COUNTS } else { 0 };
+        self.life.store(HANDLE | LIVE | counts, order(Mutant::SpawnRelaxed, Release));
+    }
+
+    /// It is one of `num_goroutines`: not one of the library's own.
+    pub(crate) fn counts(&self) -> bool {
+        // Relaxed: as it was since `begin`, for those who hold a party's bit.
+        self.life.load(Relaxed) & COUNTS != 0
     }
 
     /// Whether it has begun and not ended.
     pub(crate) fn is_live(&self) -> bool {
         // Acquire: pairs with `begin`.
         self.life.load(order(Mutant::LiveLooksRelaxed, Acquire)) & LIVE != 0
+    }
+
+    /// Its runtime has ended, and none will run it again.
+    pub(crate) fn leave(&self) {
+        // Relaxed: whoever calls something after the end of the runtime sees it; to who runs beside that it is a guess.
+        self.left.store(true, Relaxed);
+    }
+
+    /// Whether it is known that it will not run again.
+    pub(crate) fn is_left(&self) -> bool {
+        // Relaxed: as above.
+        self.left.load(Relaxed)
+    }
+
+    /// Whether what it is parked for, or was last, is a descriptor. The caller knows that no M runs it.
+    pub(crate) fn waits_for_io(&self) -> bool {
+        matches!(self.reason.get(), WaitReason::IoRead | WaitReason::IoWrite)
     }
 
     pub(crate) fn next(&self) -> Option<GRef<H>> {
@@ -210,6 +285,12 @@ impl<H: Host> G<H> {
             .with(|birth| f(unsafe { (*birth).as_ref() }.expect("with_birth: the G holds no goroutine")))
     }
 
+    /// What may interrupt its waits. The goroutine's own.
+    #[inline]
+    pub(crate) fn outlook(&self) -> Outlook {
+        Outlook { frame: self.frame.get(), exits: self.exits.get() }
+    }
+
     fn pool(&self) -> &GPool<H> {
         let pool = self.pool.get().expect("pool: the G was never taken from one");
         // SAFETY: invariant 3: this G is out, so its pool lives.
@@ -228,15 +309,53 @@ impl<H: Host> G<H> {
 
 /// Runs on the goroutine's own stack, from its first instruction to its last: the frame below the user's.
 pub(crate) fn root<H: Host>(g: GRef<H>) {
+    let mark = 0_u8;
+    g.task.mark.set((&raw const mark).cast());
     // SAFETY: the spawner loaded the task, and a goroutine runs once.
-    if let Err(payload) = H::catch(|| unsafe { g.task.run() }) {
-        // SAFETY: `run` unwound, so the space is empty, and it is this goroutine's.
-        unsafe { g.task.fail(Failure::Panic(payload)) };
+    let ran = H::catch(|| unsafe { g.task.run() });
+    // From here on it ends, and what is dropped below may park like any other code.
+    let failure = match (ran, g.exits.replace(false)) {
+        (Ok(()), false) => None,
+        (Ok(()), true) => {
+            // It caught what was thrown at it, and returned.
+            // SAFETY: `run` has stored the value, which is this goroutine's until it is published.
+            drop_quietly::<H>(|| unsafe { g.task.forget() });
+            Some(Failure::Goexit)
+        }
+        (Err(payload), exits) => Some(failure_of(payload, exits)),
+    };
+    if let Some(Failure::Panic(_)) = failure
+        && Sched::<H>::current().is_some_and(|sched| sched.config.knobs.panic_abort)
+    {
+        abort(g);
     }
+    if let Some(failure) = failure {
+        // SAFETY: `run` unwound, or its value is gone: the space is empty, and it is this goroutine's.
+        unsafe { g.task.fail(failure) };
+    }
+    g.locals.drop_all(|drop| drop_quietly::<H>(drop));
     // Release: the outcome is published to the handle. Of a handle that is gone nothing has to be seen.
     if g.life.fetch_or(OUTCOME, order(Mutant::OutcomeRelaxed, Release)) & HANDLE == 0 {
         // SAFETY: the handle is gone, and with it every other right to the outcome.
         drop_quietly::<H>(|| unsafe { g.task.forget() });
+        // That may have used them again.
+        g.locals.drop_all(|drop| drop_quietly::<H>(drop));
+    }
+}
+
+/// `GMPDEBUG=panic=abort`: the panic's message was printed.
+#[cold]
+fn abort<H: Host>(g: GRef<H>) -> ! {
+    let name =
+        g.with_birth(|birth| birth.name.as_deref().map(|name| format!(" '{name}'"))).unwrap_or_default();
+    H::fatal(&format!("a panic has left goroutine {}{name}, and GMPDEBUG has panic=abort", g.id()))
+}
+
+/// What an unwinding that arrived at `root` says.
+fn failure_of(payload: Box<dyn Any + Send>, exits: bool) -> Failure {
+    match payload.downcast_ref::<Thrown>() {
+        Some(thrown) if thrown.target == Interrupt::Exit && exits => Failure::Goexit,
+        _ => Failure::Panic(payload),
     }
 }
 
@@ -341,5 +460,18 @@ fn release<H: Host>(g: GRef<H>) {
         Some(inside) => unsafe { inside.p.free_gs.put(pool, g) },
         // SAFETY: as above. The pool may be gone when `put` returns.
         None => unsafe { GPool::put(pool, GList::one(g)) },
+    }
+}
+
+#[cfg(all(test, not(gmp_loom), not(feature = "generator")))]
+mod tests {
+    use super::*;
+    use crate::host::Active;
+
+    /// Fails when a G has grown: a million of them are 128 MB more, as they begin at multiples of 128 bytes.
+    #[test]
+    fn a_g_is_four_cache_lines_and_runs_by_the_first() {
+        assert!(size_of::<G<Active>>() <= 256, "{} bytes", size_of::<G<Active>>());
+        assert!(std::mem::offset_of!(G<Active>, frame) <= 64);
     }
 }

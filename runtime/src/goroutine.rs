@@ -1,14 +1,14 @@
-//! Goroutines as the user sees them: [`go`], [`JoinHandle`], [`Builder`], [`yield_now`], [`current`].
+//! Goroutines as the user sees them: [`go`], [`JoinHandle`], [`Builder`], [`yield_now`], [`goexit`], [`current`].
 
 use crate::g::{self, Birth, End, GRef, Joiner};
 use crate::host::Active;
+use crate::interrupt::Interrupt;
 use crate::m::{M, Window};
 use crate::prim::{Arc, Mutant, mutated};
 use crate::sched::Sched;
 use crate::sched::park::{Commit, WaitReason, Yield};
-use crate::status::Woke;
 use crate::task::Failure;
-use crate::waiter::Wait;
+use crate::waiter::{How, Wait, Woke};
 use std::any::Any;
 use std::fmt;
 use std::io;
@@ -43,17 +43,23 @@ where
     F: FnOnce() -> T + Send + 'static,
     T: Send + 'static,
 {
-    let sched = here("go");
+    let sched = here("go", "Runtime::go");
     spawn(sched, Birth { name: None, stack_size: sched.config.stack_size, site: Location::caller() }, f)
 }
 
 /// The scheduler of the calling goroutine.
 #[track_caller]
-fn here<'a>(call: &str) -> &'a Sched<Active> {
+fn here<'a>(call: &str, elsewhere: &str) -> &'a Sched<Active> {
     match Sched::current() {
         Some(sched) => sched,
-        None => panic!("{call}: not called on a goroutine; from a thread use Runtime::go"),
+        None => panic!("{call}: not called on a goroutine; from a thread use {elsewhere}"),
     }
+}
+
+/// Panics on a thread that runs none.
+#[track_caller]
+pub(crate) fn assert_on_goroutine(call: &str) {
+    here(call, "Runtime::go");
 }
 
 /// Starts a goroutine of `sched`.
@@ -100,7 +106,7 @@ impl<T> JoinHandle<T> {
     /// thread, the thread. After it the goroutine is gone: it counts in no [`num_goroutines`](crate::num_goroutines).
     ///
     /// # Errors
-    /// A [`JoinError`] when the goroutine panicked, or its runtime ended first.
+    /// A [`JoinError`] when the goroutine panicked, called [`goexit`], or its runtime ended first.
     ///
     /// ```
     /// // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
@@ -114,7 +120,11 @@ impl<T> JoinHandle<T> {
     /// }
     /// ```
     pub fn join(self) -> Result<T, JoinError> {
-        let end = self.wait();
+        self.join_in(How::new(WaitReason::Join))
+    }
+
+    pub(crate) fn join_in(self, how: How) -> Result<T, JoinError> {
+        let end = self.wait(how);
         let this = ManuallyDrop::new(self);
         let outcome = match end {
             // SAFETY: the goroutine has ended and left an `Outcome<T>`; the handle's right to it is used here,
@@ -129,11 +139,16 @@ impl<T> JoinHandle<T> {
         outcome.map_err(JoinError)
     }
 
-    fn wait(&self) -> End {
+    pub(crate) fn g(&self) -> GRef<Active> {
+        self.g
+    }
+
+    /// Waits for the end, and leaves the outcome where it is.
+    pub(crate) fn wait(&self, how: How) -> End {
         if let Joiner::Done(end) = *self.g.joiner().lock() {
             return end;
         }
-        let wait = Wait::begin();
+        let mut wait = Wait::begin();
         let mut joiner = self.g.joiner().lock();
         // It may have ended since the look above; from here on the lock keeps it from ending unseen.
         if let Joiner::Done(end) = *joiner
@@ -144,14 +159,19 @@ impl<T> JoinHandle<T> {
             return end;
         }
         *joiner = Joiner::Waiting(wait.waiter());
-        let woke = wait.park(WaitReason::Join, move || {
+        let woke = wait.park(how, move || {
             drop(joiner);
             Commit::Park
         });
-        debug_assert_eq!(woke, Woke::Readied);
-        match *self.g.joiner().lock() {
-            Joiner::Done(end) => end,
-            _ => unreachable!("wait: woken before the goroutine ended"),
+        let mut joiner = self.g.joiner().lock();
+        match (&*joiner, woke) {
+            (&Joiner::Done(end), _) => end,
+            (Joiner::Waiting(_), Woke::Interrupted(why)) => {
+                *joiner = Joiner::Nobody;
+                drop(joiner);
+                why.throw::<Active>()
+            }
+            _ => unreachable!("wait: woken before the goroutine ended ({woke:?})"),
         }
     }
 
@@ -190,6 +210,11 @@ impl JoinError {
         matches!(self.0, Failure::Panic(_))
     }
 
+    /// It called [`goexit`].
+    pub fn is_goexit(&self) -> bool {
+        matches!(self.0, Failure::Goexit)
+    }
+
     /// Its runtime ended before it did: it never started, or was left where it was parked.
     pub fn is_shutdown(&self) -> bool {
         matches!(self.0, Failure::Shutdown)
@@ -203,6 +228,7 @@ impl JoinError {
     pub fn into_panic(self) -> Box<dyn Any + Send> {
         match self.0 {
             Failure::Panic(payload) => payload,
+            Failure::Goexit => panic!("into_panic: the goroutine did not panic, it called goexit"),
             Failure::Shutdown => panic!("into_panic: the goroutine did not panic, its runtime ended"),
         }
     }
@@ -220,6 +246,7 @@ impl fmt::Display for JoinError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (&self.0, self.message()) {
             (Failure::Shutdown, _) => f.write_str("the runtime ended before the goroutine did"),
+            (Failure::Goexit, _) => f.write_str("the goroutine called goexit"),
             (Failure::Panic(_), Some(message)) => write!(f, "the goroutine panicked: {message}"),
             (Failure::Panic(_), None) => f.write_str("the goroutine panicked"),
         }
@@ -285,7 +312,7 @@ impl Builder {
         F: FnOnce() -> T + Send + 'static,
         T: Send + 'static,
     {
-        let sched = here("Builder::go");
+        let sched = here("Builder::go", "Runtime::go");
         let stack_size = match self.stack_size {
             Some(bytes) => crate::runtime::check_stack_size(bytes)?,
             None => sched.config.stack_size,
@@ -305,14 +332,48 @@ pub fn yield_now() {
     }
 }
 
+/// Ends the calling goroutine: its stack is unwound, destructors run, and [`join`](JoinHandle::join) reports it by
+/// [`JoinError::is_goexit`]. Go's `runtime.Goexit`. No panic hook runs.
+///
+/// It unwinds like a panic. Where a `catch_unwind` stops it, the goroutine ends at its next call that parks, three times,
+/// and at the latest when it returns: its value is dropped then. Called where a panic would end the process, in a
+/// destructor that runs because of a panic, or below a function that must not unwind, it ends the process too.
+///
+/// In the main goroutine it has [`Runtime::run`](crate::Runtime::run) never return; the other goroutines go on. When they
+/// have ended too the process does, by "fatal error: no goroutines (main called runtime.Goexit) - deadlock!", which are Go's
+/// words, where [`run`](crate::run) would tell a deadlock.
+///
+/// ```
+/// // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
+/// unsafe {
+///     gmp::run(|| {
+///         let ended = gmp::go(|| gmp::goexit()).join();
+///         assert!(ended.unwrap_err().is_goexit());
+///     })
+/// }
+/// ```
+///
+/// # Panics
+/// Outside of a goroutine.
+#[doc(alias = "Goexit")]
+#[track_caller]
+pub fn goexit() -> ! {
+    let Some(g) = M::<Active>::current().and_then(M::g) else {
+        panic!("goexit: not called on a goroutine");
+    };
+    g.exits.set(true);
+    Interrupt::Exit.throw::<Active>()
+}
+
 /// Runs `f`, which blocks the thread, and lets the other goroutines go on meanwhile: the calling one gives its P away,
 /// runs `f` on its own thread, and takes a P again after it, for which it may park. On a plain thread, and inside
 /// another `blocking`, it just calls `f`. `f` needs to be neither `Send` nor `'static`.
 ///
-/// For a file, a name look-up, a lock of std, a long computation: whatever takes longer than the some 10 µs that it
-/// costs to wake another thread for the P. `f` may do everything that a goroutine may; where it parks it takes a P
-/// first, and keeps it. What never parks goes on without one: goroutines that `f` starts or wakes go through the global
-/// queue.
+/// A blocking call that is not marked stalls nobody for long: its thread is found waiting, and loses its P. What is marked costs
+/// the others nothing at all. So mark what is known to block, for longer than the some 10 µs that it costs to wake another
+/// thread for the P: a file, a name look-up, a lock of std, a long computation. `f` may do everything that a goroutine may;
+/// where it parks it takes a P first, and keeps it. What never parks goes on without one: goroutines that `f` starts or
+/// wakes go through the global queue.
 ///
 /// At [`max_threads`](crate::RuntimeBuilder::max_threads) there may be nobody to take the P: then an `f` that waits for
 /// another goroutine waits for ever. As `blocking` may park on its return, [`migration`](crate::migration)'s contract
@@ -389,4 +450,34 @@ pub fn num_goroutines() -> usize {
 #[doc(alias = "GOMAXPROCS")]
 pub fn procs() -> usize {
     Sched::<Active>::current().map_or(0, Sched::procs)
+}
+
+/// Changes how many goroutines of the calling one's runtime may run at the same time, 1 to 1024, and gives the number
+/// before. Does not block. From a plain thread there is [`Runtime::set_procs`](crate::Runtime::set_procs).
+///
+/// With more Ps, goroutines that wait for one begin to run at once. With fewer, idle Ps go at once, and a goroutine that
+/// runs on one of the others runs on until it parks, yields, ends, or has its P taken within some milliseconds: Go
+/// stops the world for that, this returns before. Nothing that is queued or sleeps is lost. Threads that are not needed
+/// any more sleep.
+///
+/// Several may call it at once: each number is the last one's before it. From the first call on the number no longer
+/// follows the machine's. In a runtime that has begun to end it has no effect.
+///
+/// ```
+/// // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
+/// unsafe {
+///     gmp::run(|| {
+///         let before = gmp::set_procs(2);
+///         assert_eq!(gmp::procs(), 2);
+///         assert_eq!(gmp::set_procs(before), 2);
+///     })
+/// }
+/// ```
+///
+/// # Panics
+/// Outside of a goroutine; when `procs` is out of range (Go ignores a number below one).
+#[doc(alias = "GOMAXPROCS")]
+#[track_caller]
+pub fn set_procs(procs: usize) -> usize {
+    crate::runtime::set_procs(here("set_procs", "Runtime::set_procs"), procs)
 }

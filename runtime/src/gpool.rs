@@ -7,7 +7,7 @@
 use crate::g::{G, GRef};
 use crate::glist::GList;
 use crate::host::Host;
-use crate::prim::{Mutex, UnsafeCell, Weak, capacity};
+use crate::prim::{Mutex, ShownWord, UnsafeCell, Weak, capacity};
 use crate::sched::Sched;
 use std::ptr::NonNull;
 
@@ -110,6 +110,21 @@ impl<H: Host> GPool<H> {
         }
     }
 
+    /// The first goroutine that has not ended and is what `f` looks for. Under the pool's lock: `f` takes none.
+    ///
+    /// # Safety
+    /// The pool is not closed yet.
+    pub(crate) unsafe fn find_live(
+        this: NonNull<Self>,
+        mut f: impl FnMut(GRef<H>) -> bool,
+    ) -> Option<GRef<H>> {
+        // SAFETY: by this function's contract.
+        let stock = unsafe { this.as_ref() }.stock.lock();
+        // SAFETY: chunks live as long as the pool.
+        let all = stock.chunks.iter().flat_map(|chunk| unsafe { chunk.as_ref() });
+        all.filter(|g| g.is_live()).map(GRef::new).find(|&g| f(g))
+    }
+
     /// Calls `f` for each goroutine that has not ended.
     ///
     /// # Safety
@@ -131,11 +146,19 @@ impl<H: Host> GPool<H> {
 }
 
 /// The Gs that a P keeps at hand, so that a goroutine's birth and end take no lock (Go's `p.gFree`). The P's owner's.
-pub(crate) struct FreeGs<H: Host>(UnsafeCell<GList<H>>);
+pub(crate) struct FreeGs<H: Host> {
+    list: UnsafeCell<GList<H>>,
+    len: ShownWord,
+}
 
 impl<H: Host> FreeGs<H> {
     pub(crate) fn new() -> Self {
-        FreeGs(UnsafeCell::new(GList::new()))
+        FreeGs { list: UnsafeCell::new(GList::new()), len: ShownWord::new(0) }
+    }
+
+    /// How many there are, for a trace.
+    pub(crate) fn shown_len(&self) -> u64 {
+        self.len.get()
     }
 
     /// Owner: takes a G that holds no goroutine.
@@ -144,13 +167,14 @@ impl<H: Host> FreeGs<H> {
     /// As [`GPool::get`].
     #[inline]
     pub(crate) unsafe fn get(&self, pool: NonNull<GPool<H>>) -> GRef<H> {
-        self.0.with_mut(|free| {
+        self.list.with_mut(|free| {
             // SAFETY: the owner's call (p.rs, invariant 3).
             let free = unsafe { &mut *free };
             if free.is_empty() {
                 // SAFETY: by this function's contract.
                 *free = unsafe { GPool::get_batch(pool, capacity::G_BATCH) };
             }
+            self.len.set(free.len() as u64 - 1);
             free.pop().expect("get: a batch has at least one G")
         })
     }
@@ -161,7 +185,7 @@ impl<H: Host> FreeGs<H> {
     /// As [`GPool::put`].
     #[inline]
     pub(crate) unsafe fn put(&self, pool: NonNull<GPool<H>>, g: GRef<H>) {
-        self.0.with_mut(|free| {
+        self.list.with_mut(|free| {
             // SAFETY: the owner's call (p.rs, invariant 3).
             let free = unsafe { &mut *free };
             free.push_front(g);
@@ -171,6 +195,7 @@ impl<H: Host> FreeGs<H> {
                 // SAFETY: by this function's contract.
                 unsafe { GPool::put(pool, std::mem::replace(free, stay)) };
             }
+            self.len.set(free.len() as u64);
         });
     }
 
@@ -179,7 +204,7 @@ impl<H: Host> FreeGs<H> {
     /// # Safety
     /// As [`GPool::put`], and nobody owns the P any more.
     pub(crate) unsafe fn empty(&self, pool: NonNull<GPool<H>>) {
-        self.0.with_mut(|free| {
+        self.list.with_mut(|free| {
             // SAFETY: by this function's contract.
             unsafe { GPool::put(pool, std::mem::replace(&mut *free, GList::new())) };
         });

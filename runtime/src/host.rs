@@ -8,8 +8,11 @@
 //! Every failure of the world is a value that comes up through here.
 
 use crate::g::GRef;
+use crate::interrupt::Frame;
 use crate::m::M;
 use crate::prim::AtomicU32;
+use crate::sched::deadlock::Runtimes;
+use crate::sched::keeper::Keeper;
 use crate::sched::park::Yield;
 use gmp_netpoll::{Key, Readiness};
 use gmp_timers::Nanos;
@@ -68,19 +71,41 @@ pub(crate) trait Host: Sized + Send + Sync + 'static {
     /// Whether a runtime has a monitor.
     const MONITORED: bool;
 
-    /// The monotonic clock.
-    fn now(&self) -> Nanos;
+    /// The monotonic clock, the same for all runtimes and threads.
+    fn now() -> Nanos;
     /// A time of std's on that clock.
-    fn nanos(&self, at: Instant) -> Nanos;
+    fn nanos(at: Instant) -> Nanos;
+    /// A time of that clock as std's.
+    fn instant(at: Nanos) -> Instant;
+
+    /// A number without a pattern, for a choice between equals.
+    fn random() -> u32;
+
+    /// The CPU on which the calling thread runs, for now. Zero where it is not known.
+    fn cpu() -> u32;
+    /// A number for the last-level cache of a CPU. The same for all where it is not known.
+    fn cache_of(cpu: u32) -> u32;
+    /// How many threads of the process the machine runs at the same time; asked now and then, as it changes.
+    fn parallelism() -> usize;
 
     /// Starts an OS thread.
-    fn start(&self, name: &str, body: impl FnOnce() + Send + 'static) -> io::Result<Self::Thread>;
+    fn start(name: &str, body: impl FnOnce() + Send + 'static) -> io::Result<Self::Thread>;
     /// Waits for the end of a thread whose body is about to return.
     fn join(thread: Self::Thread);
+    /// Runs `f` on a thread that is no runtime's, or here when there can be none.
+    fn run_aside(f: impl FnOnce() + Send + 'static);
     /// Sleeps while `*word == expected`, at most for `limit`. May return early.
     fn sleep(bed: &Self::Bed, word: &AtomicU32, expected: u32, limit: Option<Duration>);
     /// Ends the sleep on `word`.
     fn wake(bed: &Self::Bed, word: &AtomicU32);
+
+    /// Who runs the callbacks that no runtime runs. One for the whole process.
+    fn keeper() -> &'static Keeper<Self>;
+
+    /// The runtimes of the process, where they are looked at together.
+    fn runtimes() -> Option<&'static Runtimes<Self>>;
+    /// How many threads the process has, if that can be known.
+    fn threads() -> Option<u32>;
 
     /// The M of the calling thread, by value; null on a thread that is none.
     ///
@@ -90,10 +115,39 @@ pub(crate) trait Host: Sized + Send + Sync + 'static {
     /// Makes `m` the M of the calling thread.
     fn set_current(m: *const M<Self>);
 
+    /// The innermost frame of `Context::run` of the calling thread, which is no M's; null for none.
+    fn thread_frame() -> *const Frame;
+    /// Makes `frame` that one.
+    fn set_thread_frame(frame: *const Frame);
+    /// Whether the calling thread unwinds.
+    fn is_panicking() -> bool;
+    /// The same for an M that asks on its own stack, which never changes threads: cheap, and in line. Never in a model, whose
+    /// threads share one count.
+    fn unwinds() -> bool;
+    /// Whether an unwinding that the caller begins is certain to arrive at the function in whose frame `mark` lies,
+    /// and not to end the process. In doubt, no.
+    fn may_unwind_to(mark: *const ()) -> bool;
+
+    /// Whether `heavy_barrier` works in this process. Always the same answer.
+    fn heavy_barrier_exists() -> bool;
+    /// Has every running thread of the process pass a full barrier; where that does not exist, the calling one. False when
+    /// it was refused.
+    fn heavy_barrier() -> bool;
+    /// The number by which the next two know the calling thread.
+    fn thread_number() -> u32;
+    /// How long a thread has used a CPU; `None` when nobody can tell.
+    fn cpu_time(thread: u32) -> Option<Duration>;
+    /// Whether a thread waits in the kernel, and not only for a CPU. In doubt, no.
+    fn is_blocked(thread: u32) -> bool;
+
     /// Runs a goroutine's code and stops a panic at its edge.
     fn catch(f: impl FnOnce()) -> std::thread::Result<()>;
     /// Tells the operator, once and in one line. Never fails: there may be nobody to hear it.
     fn warn(what: &str);
+    /// Writes a text as it is for the operator to read. Never fails.
+    fn print(text: &str);
+    /// Ends the process: nobody in it will ever run. The text says so.
+    fn give_up(text: &str) -> !;
     /// Ends the process: it can't go on.
     fn fatal(why: &str) -> !;
 
@@ -123,6 +177,33 @@ pub(crate) trait Host: Sized + Send + Sync + 'static {
     unsafe fn suspend(m: &M<Self>, what: Yield);
 }
 
+/// What a goroutine has said, where it has left it: on its own stack. Read when it is known who acts on it.
+#[must_use]
+pub(crate) struct Said(usize);
+
+impl Said {
+    /// It has ended.
+    pub(crate) const EXIT: usize = 0;
+
+    /// Of the word with which it switched: `EXIT`, or the exposed address of a `Yield`.
+    #[inline(always)]
+    pub(crate) fn of(word: usize) -> Self {
+        Said(word)
+    }
+
+    /// # Safety
+    /// The goroutine is suspended as it was when it said that.
+    #[inline(always)]
+    pub(crate) unsafe fn read(self) -> Yield {
+        if self.0 == Self::EXIT {
+            return Yield::Exit;
+        }
+        // SAFETY: `Host::suspend` left a `Yield` there and does not touch it; by this function's contract the stack is as it
+        // was, and as `self` goes this is the only read.
+        unsafe { std::ptr::with_exposed_provenance::<Yield>(self.0).read() }
+    }
+}
+
 /// A goroutine's stack with its suspended context.
 pub(crate) trait Stack<H: Host>: Send {
     /// Runs the goroutine on `m`, the M of the calling thread, until it yields.
@@ -130,7 +211,7 @@ pub(crate) trait Stack<H: Host>: Send {
     /// # Safety
     /// The caller won `StatusWord::run`, so that nobody else resumes or reads this stack; the goroutine has not
     /// ended.
-    unsafe fn resume(&mut self, m: &M<H>) -> Yield;
+    unsafe fn resume(&mut self, m: &M<H>) -> Said;
 
     /// How many bytes of a suspended stack are in use, where the host knows.
     fn depth(&self) -> Option<usize>;

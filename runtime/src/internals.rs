@@ -6,22 +6,26 @@ use crate::g::{Birth, G, GRef};
 use crate::glist::GList;
 use crate::goroutine::JoinHandle;
 use crate::handoff::Judged;
-use crate::host::Active;
+use crate::host::{Active, Host};
 use crate::m::{M, Window};
 use crate::net::desc::{Direction, PollDesc as Desc, Waited};
 use crate::net::socket::{ShortRead, Socket as Sock};
-use crate::net::turn::{Holder, Turn as Line};
+use crate::net::turn::{Holder, Turn as Line, fence_look};
 use crate::p::P;
 use crate::prim::Arc;
 use crate::runq::{Runq as Queue, StealNext};
 use crate::sched::Sched;
-use crate::sched::park::WaitReason;
-use crate::waiter::Wait;
+use crate::sched::callback::{Guard, Run, call_at};
+use crate::sched::deadlock::{Verdict, judge};
+use crate::sched::park::{Commit, WaitReason};
+use crate::waiter::{How, Wait, Waiter, Woke};
 use gmp_netpoll::Readiness;
+use gmp_timers::Nanos;
 use std::fs::File;
 use std::io;
 use std::panic::Location;
 use std::ptr::NonNull;
+use std::time::Duration;
 
 /// `note.rs`.
 pub struct Note(crate::note::Note<Active>);
@@ -142,13 +146,25 @@ impl PollDesc {
     pub fn new() -> Self {
         PollDesc(Desc::new())
     }
-    /// Parks the calling goroutine until an event, or a look; true for an event.
+    /// Parks the calling goroutine until an event, or a look; true for an event, which it takes.
     pub fn wait(&self) -> bool {
-        self.0.wait(Wait::begin(), Direction::Read) == Waited::Ready
+        self.wait_unless(|| false)
     }
     /// As `wait`, for an owner that looks once more between its announcement and its park.
     pub fn wait_unless(&self, closed: impl FnOnce() -> bool) -> bool {
-        self.0.wait_unless(Wait::begin(), Direction::Read, closed) == Waited::Ready
+        self.wait_until(|| if closed() { None } else { Some(None) })
+    }
+    /// As `wait_unless`, with the end of the wait, in nanoseconds of the model's clock. The event stays.
+    pub fn give_up_at(&self, until: u64) -> bool {
+        let waited = self.0.wait(Wait::begin(), Direction::Read, || Some(Some(Nanos::from_nanos(until))));
+        waited == Waited::Ready
+    }
+    fn wait_until(&self, look: impl FnOnce() -> Option<Option<Nanos>>) -> bool {
+        let event = self.0.wait(Wait::begin(), Direction::Read, look) == Waited::Ready;
+        if event {
+            self.0.clear(Direction::Read);
+        }
+        event
     }
     /// The poller's part, on a thread of the model's own.
     pub fn event(&self, runtime: &Handle, readiness: Readiness) {
@@ -159,7 +175,9 @@ impl PollDesc {
     /// What close does.
     pub fn look(&self, runtime: &Handle) {
         let mut found = GList::new();
-        self.0.look(&mut found);
+        if let Some(g) = self.0.look(Direction::Read) {
+            found.push(g);
+        }
         runtime.0.inject(found);
     }
 }
@@ -179,10 +197,53 @@ impl Turn {
         Turn(Line::new())
     }
     /// Blocks the caller until it has the turn; dropping what it gives hands it on.
+    ///
+    /// # Panics
+    /// If it is interrupted.
     pub fn take(&self) -> impl Drop + '_ {
-        let holder: Holder<'_, Active> = self.0.take();
-        holder
+        self.take_unless(|| false).expect("take: nothing is in the way")
     }
+    /// As `take`, unless `closed`, which is asked again after each nudge.
+    pub fn take_unless(&self, closed: impl Fn() -> bool) -> Option<HeldTurn<'_>> {
+        self.take_by(|| if closed() { Err(()) } else { Ok(None) })
+    }
+    /// As `take`, until so many nanoseconds of the model's clock.
+    pub fn take_before(&self, until: u64) -> Option<HeldTurn<'_>> {
+        let until = Nanos::from_nanos(until);
+        self.take_by(move || if Active::now() < until { Ok(Some(until)) } else { Err(()) })
+    }
+    fn take_by(&self, look: impl Fn() -> Result<Option<Nanos>, ()>) -> Option<HeldTurn<'_>> {
+        self.0.take(look).ok().map(HeldTurn)
+    }
+    /// What a close, or a setter of a deadline, does after it has marked.
+    pub fn have_all_look(&self) {
+        fence_look();
+        if !self.0.is_free() {
+            self.0.nudge_line();
+        }
+    }
+    /// Blocks the closer, which has marked and fenced, until no system call is under way.
+    pub fn wait_idle(&self) {
+        self.0.wait_idle();
+    }
+}
+
+/// A turn that is held.
+pub struct HeldTurn<'a>(Holder<'a, Active>);
+
+impl HeldTurn<'_> {
+    /// No system call is under way.
+    pub fn rest(&self) {
+        self.0.rest();
+    }
+    /// After a rest, before a look.
+    pub fn go_on(&self) {
+        self.0.go_on();
+    }
+}
+
+impl Drop for HeldTurn<'_> {
+    fn drop(&mut self) {}
 }
 
 /// `net/socket.rs`, over a kernel that the model plays.
@@ -202,6 +263,27 @@ impl Socket {
     /// Those of `call`, except `WouldBlock`.
     pub fn read(&self, len: usize, mut call: impl FnMut() -> io::Result<usize>) -> io::Result<usize> {
         self.0.run_read(ShortRead::Drained, len, |_| call())
+    }
+    /// A call beside the turns.
+    ///
+    /// # Errors
+    /// Those of `call`, and of a closed socket.
+    pub fn with(&self, call: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
+        self.0.with(|_| call())
+    }
+    /// Closes it.
+    ///
+    /// # Errors
+    /// When it was closed before.
+    pub fn close(&self) -> io::Result<()> {
+        self.0.close()
+    }
+    /// Sets the read deadline: it has passed, or there is none.
+    ///
+    /// # Errors
+    /// When it was closed before.
+    pub fn set_expired(&self, expired: bool) -> io::Result<()> {
+        self.0.set_deadline(Direction::Read, expired.then(|| Active::instant(Nanos::ZERO)))
     }
 }
 
@@ -248,6 +330,22 @@ impl Handle {
         self.0.inject(list);
         made.map(|made| made.handle)
     }
+    /// Queues them on the P of the calling goroutine and tells nobody: as if whoever was told had come a moment too early.
+    ///
+    /// # Panics
+    /// Without a P, or when they do not fit.
+    pub fn queue_in_silence<const N: usize>(&self, made: [Made; N]) {
+        let inside = M::<Active>::current().and_then(M::look_in).expect("queue_in_silence: on a P");
+        let mut list = GList::new();
+        made.iter().for_each(|made| list.push(made.g));
+        inside.p.owner.touch();
+        inside.p.runq.push_batch(&mut list);
+        assert!(list.is_empty(), "queue_in_silence: the ring is full");
+    }
+    /// How many Ps are in use, idle, retired; and the census agrees.
+    pub fn count_ps(&self) -> [usize; 3] {
+        self.0.count_ps()
+    }
     /// Whether an M waits in the poller.
     pub fn somebody_polls(&self) -> bool {
         self.0.host.somebody_polls()
@@ -257,6 +355,19 @@ impl Handle {
         let m = M::<Active>::current().expect("look_at_poller: on a goroutine");
         let found = self.0.look_at_poller(&m.local);
         self.0.inject(found);
+    }
+    /// Whether anybody sleeps until a time.
+    pub fn has_timers(&self) -> bool {
+        self.0.earliest_timer().is_some()
+    }
+    /// The monitor's part when no P is idle.
+    pub fn serve_timers(&self) {
+        self.0.inject(self.0.take_all_due());
+    }
+    /// What the judge of a deadlock says of this runtime.
+    pub fn is_asleep(&self, nobody_else: impl FnOnce() -> bool) -> bool {
+        let verdict = judge(std::slice::from_ref(&self.0), |_threads| nobody_else());
+        matches!(verdict, Verdict::Asleep(_))
     }
     /// Reads all goroutines, as `Runtime::dump`.
     pub fn dump(&self) -> String {
@@ -270,12 +381,11 @@ pub struct Made {
     handle: JoinHandle<()>,
 }
 
-/// An M and the P that it holds, for a thread that plays the retaker.
+/// A P, and who was judged to have it, for a thread that plays the retaker.
 pub struct Held {
     sched: Arc<Sched<Active>>,
-    m: NonNull<M<Active>>,
     p: NonNull<P<Active>>,
-    judged: Judged,
+    judged: Option<(Judged, NonNull<M<Active>>)>,
 }
 
 // SAFETY: Ms and Ps are Sync, and live as long as their scheduler.
@@ -290,27 +400,34 @@ impl Held {
         let m = M::<Active>::current().expect("current: on a goroutine");
         let p = m.p().expect("current: its M holds a P");
         let sched = m.sched().arc().expect("current: its runtime is alive");
-        Held { sched, m: NonNull::from(m), p: NonNull::from(p), judged: p.handoff.judge() }
+        let mut held = Held { sched, p: NonNull::from(p), judged: None };
+        held.judge_again();
+        held
+    }
+
+    fn p(&self) -> &P<Active> {
+        // SAFETY: `sched` keeps it.
+        unsafe { self.p.as_ref() }
     }
 
     /// Judges the P anew, whoever has it by now, or nobody.
     pub fn judge_again(&mut self) {
-        // SAFETY: `sched` keeps it.
-        self.judged = unsafe { self.p.as_ref() }.handoff.judge();
+        self.judged = Sched::judge(self.p()).map(|(judged, m)| (judged, NonNull::from(m)));
     }
 
-    /// R1 to R3 of `m.rs`; true: the P was taken, and is idle now.
+    /// R1 to R3 of `m.rs`; true: the P was taken, and handed on.
     pub fn retake(self) -> bool {
-        // SAFETY: `sched` keeps both.
-        let (m, p) = unsafe { (self.m.as_ref(), self.p.as_ref()) };
-        let taken = p.handoff.retake(self.judged, || m.is_inside());
-        if taken {
-            p.owner.touch();
-            p.handoff.give_up();
-            self.sched.handoffp(self.p);
-        }
-        taken
+        // SAFETY: `sched` keeps it.
+        self.judged.is_some_and(|(judged, m)| self.sched.retake(self.p(), unsafe { m.as_ref() }, judged))
     }
+}
+
+/// The number of the P that the calling goroutine's M holds.
+///
+/// # Panics
+/// On a plain thread, and without a P.
+pub fn p_number() -> u32 {
+    M::<Active>::current().and_then(M::p).expect("p_number: on a goroutine whose M holds a P").id
 }
 
 /// A runtime call that only enters and leaves. Called on a goroutine.
@@ -318,8 +435,68 @@ pub fn touch_window() {
     drop(Window::<Active>::enter().expect("touch_window: on a goroutine"));
 }
 
+/// `sched/callback.rs`: a callback that runs on the stack of whoever finds it due.
+pub struct InlineCall(Guard<Active>);
+
+impl InlineCall {
+    /// Armed for `dur` from now.
+    pub fn after(dur: Duration, f: impl Fn() + Send + Sync + 'static) -> Self {
+        InlineCall(call_at(Active::now().saturating_add(dur), Run::Inline, f))
+    }
+    /// True: it was armed.
+    pub fn stop(&self) -> bool {
+        self.0.stop()
+    }
+    /// True: it was armed.
+    pub fn reset(&self, dur: Duration) -> bool {
+        self.0.set(Active::now().saturating_add(dur))
+    }
+}
+
+/// Waits for the end of the timers' thread.
+pub fn keeper_ends() {
+    while Active::keeper().threads() > 0 {
+        loom::thread::yield_now();
+    }
+}
+
+/// Somebody who waits and looks, for those who nudge.
+#[derive(Clone)]
+pub struct Looker(Waiter<Active>);
+
+impl Looker {
+    /// Has it look again.
+    pub fn nudge(&self) {
+        self.0.nudge();
+    }
+    /// Ends its wait; false when it has ended.
+    pub fn wake(&self) -> bool {
+        self.0.wake()
+    }
+}
+
+/// Waits until somebody wakes the caller, then false; or until `seen`, asked at each nudge, has it end the wait, then true.
+pub fn park_looking(publish: impl FnOnce(Looker), mut seen: impl FnMut() -> bool) -> bool {
+    let how = How::new(WaitReason::Model).looking();
+    let mut wait = Wait::<Active>::begin();
+    let looker = Looker(wait.waiter());
+    let mut woke = wait.park(how, move || {
+        publish(looker);
+        Commit::Park
+    });
+    loop {
+        match woke {
+            Woke::Readied => return false,
+            Woke::Look if seen() => return wait.claim(),
+            Woke::Look => woke = wait.park_again(how),
+            Woke::Interrupted(why) => why.throw::<Active>(),
+            Woke::Refused => unreachable!("park_looking: its hook does not refuse"),
+        }
+    }
+}
+
 /// A wait of the calling goroutine that nothing ends but the end of its runtime.
 pub fn park_for_ever() {
-    let wait = Wait::<Active>::begin();
-    let _never = wait.park(WaitReason::Model, || crate::sched::park::Commit::Park);
+    let mut wait = Wait::<Active>::begin();
+    let _never = wait.park(How::new(WaitReason::Model), || Commit::Park);
 }

@@ -25,20 +25,69 @@
 //! }
 //! ```
 //!
-//! Starting a runtime is `unsafe`, once per program; everything else is safe to call. What is promised in return
-//! stands in [`migration`].
+//! Starting a runtime is `unsafe`, once per program, and so is [`Runtime::run_locked`]; what goroutines call is safe. What is
+//! promised in return stands in [`migration`].
 //!
 //! # Blocking calls
 //!
-//! What blocks the *goroutine* here parks it, and its thread runs others. What blocks the *thread*, `std::fs`, a lock
-//! of std, a loop that never yields, keeps its P meanwhile: with as many of them as there are Ps nobody else runs.
-//! [`blocking`] gives the P away for as long as such a call takes:
+//! What blocks the *goroutine* here parks it, and its thread runs others. What blocks the *thread*, `std::fs`, a name look-up, a
+//! lock of std, stalls nobody either: within milliseconds the runtime notices, and another thread takes the P. So it does
+//! when a goroutine runs on and on: after 5 to 10 ms in which others waited it goes on without a P, as one thread of the
+//! process among others, until its next call that may park. It still uses a core: the number of Ps bounds how many
+//! goroutines run by turns, not how many threads compute.
+//!
+//! [`blocking`] says before the call what would be noticed in it, and costs the others nothing:
 //!
 //! ```
 //! // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
 //! let text = unsafe { gmp::run(|| gmp::blocking(|| std::fs::read_to_string("/proc/self/comm"))) };
 //! assert!(text.is_ok());
 //! ```
+//!
+//! # When it stands still, or is slow
+//!
+//! * A program whose goroutines are all asleep is ended, with what each of them waits for: [`run`] says when.
+//! * [`dump`] tells the same at any time, from any thread: a server may print it on a signal.
+//! * `GMPDEBUG=schedtrace=1000` in the environment prints a line about the scheduler every second; `migrate=1` shows a breach of
+//!   the contract; `panic=abort` ends the process at the first panic. The table of all knobs is [`RuntimeBuilder`]'s.
+//!
+//! # Coming from Go
+//!
+//! | Go | here | not the same |
+//! | --- | --- | --- |
+//! | `func main()` | [`run`], `unsafe` once: see [`migration`] | the other goroutines end with it, parked ones are left where they are |
+//! | `go f(x)` | [`go`]`(move \|\| f(x))` | gives a [`JoinHandle`]; a panic stays in its goroutine, `join` gives it |
+//! | `make(chan T)`, `make(chan T, n)` | [`chan::bounded`]`(0)`, `bounded(n)`, [`chan::unbounded`] | two halves that can be cloned |
+//! | `c <- v`, `<-c`, `v, ok := <-c`, `range c` | `s.send(v)`, `r.recv()`, `for v in r` | a send on a closed channel is an `Err` with the value, not a panic |
+//! | `close(c)` | `s.close()`; or drop the last sender | a second close gives false |
+//! | `select { … }`, `default`, a nil channel | [`select!`], `default`, [`chan::never`], [`chan::never_sender`] | the message of a send is evaluated when it was chosen; without arms it panics, [`chan::never`]`().recv()` waits for ever |
+//! | `time.After`, `time.Tick`, `time.NewTimer`, `time.AfterFunc` | [`chan::after`], [`chan::tick`], [`time::Timer`], [`time::Ticker`], [`time::after_func`] | |
+//! | `sync.Mutex`, `RWMutex`, `Cond`, `Once`, `WaitGroup`, `Pool` | [`sync`], the value inside the lock | `WaitGroup::go` counts down also when its function panics |
+//! | `golang.org/x/sync`: `errgroup`, `semaphore`, `singleflight` | [`sync::ErrGroup`], [`sync::Semaphore`], [`sync::SingleFlight`] | |
+//! | `context.Context` as first argument | [`context::Context`]; [`run`](context::Context::run) has every wait inside end with it | |
+//! | `net.Dial`, `SetDeadline`, `Close` | [`net`], std's names, `set_deadline`, `close` | |
+//! | `runtime.Gosched`, `Goexit`, `NumGoroutine`, `GOMAXPROCS` | [`yield_now`], [`goexit`], [`num_goroutines`], [`procs`] and [`set_procs`], the variable `GMPMAXPROCS` | reading and setting are two calls; 0 is refused, Go takes it for a question; it does not stop the world; a quota is rounded down |
+//! | `GODEBUG`: `schedtrace`, `scheddetail` | `GMPDEBUG`, see [`RuntimeBuilder`] | an unknown knob is an error |
+//! | "all goroutines are asleep - deadlock!"; the dump of SIGQUIT | the same, see [`run`]; [`dump`] | wherever the process has no threads of its own; no signal is caught, and no frames are shown |
+//! | `runtime.LockOSThread`, `UnlockOSThread`; in `init`, for the first thread | [`lock_os_thread`], [`unlock_os_thread`]; [`Runtime::run_locked`] | |
+//! | goroutine-local storage | [`local!`] | Go has none |
+//!
+//! # Coming from tokio, or from threads and crossbeam
+//!
+//! | there | here |
+//! | --- | --- |
+//! | `#[tokio::main] async fn main()` | `fn main() { unsafe { gmp::run(\|\| …) } }` |
+//! | `tokio::spawn(async { … })`, `std::thread::spawn` | [`go`]; no `async`, no `.await`: whatever waits parks |
+//! | `spawn_blocking`, `block_in_place` | [`blocking`], on the caller's own stack: no `Send`, no `'static` |
+//! | `std::thread::scope`, `JoinSet` | [`scope`], [`sync::ErrGroup`] |
+//! | `tokio::select!` | [`select!`] over channels; nothing is dropped half done |
+//! | `tokio::time::timeout(d, future)` | [`time::timeout`]`(d, f)`, or `with_timeout` and [`run`](context::Context::run) |
+//! | `CancellationToken` | [`context::Context`] |
+//! | `crossbeam_channel` | [`chan`]: change the `use` line |
+//! | `parking_lot`, `tokio::sync` | [`sync`]: parking_lot's names, no upgradable or recursive locks; a guard may be held across a wait |
+//! | `tokio::sync`'s `mpsc` and `oneshot`, `Notify` | [`chan::bounded`], [`chan::unbounded`]; [`sync::Event`] |
+//! | `thread_local!`, `task_local!` | [`local!`] |
+//! | `std::net`, `tokio::net` | [`net`], with `Read` and `Write` |
 //!
 //! # From Go's names to files
 //!
@@ -57,17 +106,30 @@
 //! | `ready`, `goready`, `wakep`, `startm`, `injectglist` | `sched/wake.rs` |
 //! | `resetspinning`, `becomeSpinning`, `checkRunqsNoP`, the "delicate dance" | `sched/spin.rs` |
 //! | `sched.nmspinning`, `sched.npidle` | `sched/census.rs`; `needspinning`: not needed, see `sched/wake.rs` |
-//! | `stealWork`, `cheaprand` | `sched/steal.rs`, `m.rs` |
+//! | `stealWork`, `cheaprand` | `sched/steal.rs`, `m.rs`; between busy Ps, where Go preempts: `sched/help.rs` |
+//! | `schedtick%61` | `sched/look.rs` |
 //! | `newproc`, `newproc1`, `globrunqput`, `globrunqputbatch`, `globrunqget` | `sched/inject.rs` |
 //! | `pidleput`, `pidleget`, `mput`, `mget`, `stopm`, `idlepMask`, `timerpMask`, `pMask` | `sched/idle.rs`, `sched/mask.rs` |
-//! | `newm`, `newosproc`, `allm`, `mexit` | `sched/newm.rs`, `native/thread.rs`, `sched/stop.rs` |
+//! | `GOMAXPROCS`, `procresize`, `sysmonUpdateGOMAXPROCS`, `allp` | `sched/procs.rs`, `sched/ps.rs` |
+//! | `newm`, `newosproc`, `allm`, `mexit` | `sched/newm.rs`, `native/thread.rs`, `sched/mexit.rs` |
+//! | `LockOSThread`, `lockedm`, `stoplockedm`, `startlockedm` | `thread.rs`, `sched/locked.rs` |
 //! | `handoffp`, `entersyscallblock`, `exitsyscall`, `exitsyscall0` | `sched/blocking.rs` |
-//! | `retake`, `preemptone` | `handoff.rs`: the word is there, its retaker only in the model yet |
+//! | `retake`, `preemptone` | `sched/retake.rs`, `handoff.rs` |
 //! | `netpoll`, `netpollBreak`, `netpollopen`, `sched.lastpoll`, `sched.pollUntil` | `sched/poll.rs`, the crate `gmp-netpoll` |
 //! | `pollDesc`, `netpollblock`, `netpollunblock` | `net/desc.rs`, `gmp_netpoll::Slot` |
-//! | `fdMutex` | `net/turn.rs` |
+//! | `fdMutex` | `net/turn.rs`, `net/fd.rs` |
+//! | `hchan`, `chansend`, `chanrecv`, `closechan` | `chan/state.rs`, `chan/flow.rs` |
+//! | `sudog`, `waitq` | `queue.rs`, `waiter.rs` |
+//! | `selectgo`, `scase`, `selparkcommit`, `reflect.Select` | `chan/select.rs`, `chan/dynamic.rs` |
+//! | `context` | `context/`, `interrupt.rs` |
+//! | `Goexit` | `goroutine.rs`, `interrupt.rs` |
 //! | `timers`, `timeSleep`, `checkTimers`, `timeSleepUntil`, `wakeNetPoller` | `sched/timers.rs`, `sched/poll.rs`, the crate `gmp-timers` |
+//! | `time.AfterFunc`, `time.Timer`, `time.Ticker`, `goFunc`, `stopTimer`, `resetTimer` | `time/timer.rs`, `sched/callback.rs`, `sched/keeper.rs` |
+//! | `sync.Mutex`, `RWMutex`, `Cond`, `Once`, `WaitGroup`, `Pool`; `x/sync`: `semaphore`, `singleflight`, `errgroup` | `sync/` |
+//! | `runtime_canSpin`, `runtime_doSpin` | `sched/spin.rs`, `prim.rs` |
 //! | `sysmon` | `sched/sysmon.rs` |
+//! | `checkdead` | `sched/deadlock.rs` |
+//! | `schedtrace` | `sched/trace.rs` |
 //! | `traceback`, `gcount` | `sched/dump.rs`, `sched/mod.rs` |
 //! | `gogo`, `mcall`, `systemstack` | `native/switch.rs` |
 //! | `stackalloc`, `stackfree`, `stackpool` | `native/stack.rs`, `sched/stacks.rs` |
@@ -86,6 +148,9 @@ compile_error!("the cfg gmp_loom is missing: run `cargo loom` without a RUSTFLAG
 #[cfg(all(feature = "generator", gmp_loom))]
 compile_error!("the model can't run on the `generator` backend: loom's own threads are generators.");
 
+pub mod chan;
+pub mod context;
+mod debt;
 mod g;
 mod glist;
 mod goroutine;
@@ -95,6 +160,9 @@ mod host;
 #[cfg(gmp_loom)]
 #[doc(hidden)]
 pub mod internals;
+mod interrupt;
+mod knobs;
+pub mod local;
 mod m;
 pub mod migration;
 #[cfg(gmp_loom)]
@@ -105,20 +173,25 @@ pub mod net;
 mod note;
 mod p;
 mod prim;
+mod queue;
 mod runq;
 mod runtime;
 mod sched;
+mod scope;
 mod status;
 pub mod sync;
 mod task;
+mod thread;
 pub mod time;
 mod waiter;
 
 pub use goroutine::{
-    Builder, Goroutine, GoroutineId, JoinError, JoinHandle, blocking, current, go, num_goroutines, procs,
-    yield_now,
+    Builder, Goroutine, GoroutineId, JoinError, JoinHandle, blocking, current, go, goexit, num_goroutines,
+    procs, set_procs, yield_now,
 };
-pub use runtime::{Report, Runtime, RuntimeBuilder, run};
+pub use runtime::{Report, Runtime, RuntimeBuilder, dump, run};
+pub use scope::{Scope, ScopedJoinHandle, scope};
+pub use thread::{lock_os_thread, unlock_os_thread};
 
 /// The README's program, compiled.
 #[cfg(doctest)]

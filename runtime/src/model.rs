@@ -62,12 +62,14 @@
 //! protocol needs that the model fails without it.
 
 use crate::g::{self, GRef};
-use crate::host::{Broken, Host, PollWait, Stack};
+use crate::host::{Broken, Host, PollWait, Said, Stack};
+use crate::interrupt::{Frame, Thrown};
 use crate::m::{M, Window};
-use crate::prim::AtomicU32;
+use crate::prim::{AtomicU32, Ordering, fence};
+use crate::sched::deadlock::Runtimes;
+use crate::sched::keeper::Keeper;
 use crate::sched::park::{Commit, WaitReason, Yield};
-use crate::status::Woke;
-use crate::waiter;
+use crate::waiter::{self, How, Woke};
 use gmp_netpoll::{Key, Readiness};
 use gmp_timers::Nanos;
 use loom::sync::{Condvar, Mutex};
@@ -99,16 +101,35 @@ pub const LONG: Duration = Duration::from_secs(1000);
 pub struct Model {
     preemptions: Option<usize>,
     max_branches: usize,
-    retaker: bool,
+    retaker: Retaker,
+    helpers: bool,
+}
+
+/// Who may take a P from a running goroutine.
+#[derive(Copy, Clone, Debug, Eq, PartialEq)]
+enum Retaker {
+    /// Nobody.
+    None,
+    /// A thread of the model, over a host that has a barrier for all threads.
+    Heavy,
+    /// A thread of the model, over a host that has none.
+    Fences,
 }
 
 thread_local! {
-    /// Whether the model that this OS thread explores has a retaker.
-    static RETAKER: Cell<bool> = const { Cell::new(false) };
+    /// That of the model which this OS thread explores.
+    static RETAKER: Cell<Retaker> = const { Cell::new(Retaker::None) };
+    /// Whether its busy Ps help each other.
+    static HELPERS: Cell<bool> = const { Cell::new(false) };
 }
 
-pub(crate) fn has_retaker() -> bool {
-    RETAKER.get()
+/// Whether a retaker relies on it that each entry into the runtime is a barrier.
+pub(crate) fn relies_on_entries() -> bool {
+    RETAKER.get() == Retaker::Heavy
+}
+
+pub(crate) fn has_helpers() -> bool {
+    HELPERS.get()
 }
 
 impl Default for Model {
@@ -121,7 +142,7 @@ impl Model {
     /// Two preemptions; three when the environment has `GMP_LOOM_FULL`.
     pub fn new() -> Self {
         let preemptions = if std::env::var_os("GMP_LOOM_FULL").is_some() { 3 } else { 2 };
-        Model { preemptions: Some(preemptions), max_branches: 20_000, retaker: false }
+        Model { preemptions: Some(preemptions), max_branches: 20_000, retaker: Retaker::None, helpers: false }
     }
 
     /// Explores all schedules with at most so many preemptions.
@@ -138,7 +159,19 @@ impl Model {
 
     /// A thread of the model plays a retaker, which takes Ps away from running goroutines.
     pub fn with_retaker(mut self) -> Self {
-        self.retaker = true;
+        self.retaker = Retaker::Heavy;
+        self
+    }
+
+    /// As `with_retaker`, over a host that has no barrier for all threads.
+    pub fn with_retaker_that_fences(mut self) -> Self {
+        self.retaker = Retaker::Fences;
+        self
+    }
+
+    /// Busy Ps help each other, before each goroutine and whatever their ages.
+    pub fn with_helpers(mut self) -> Self {
+        self.helpers = true;
         self
     }
 
@@ -165,6 +198,7 @@ impl Model {
         builder.max_permutations = None;
         schedule::reset();
         RETAKER.set(self.retaker);
+        HELPERS.set(self.helpers);
         builder.check(move || {
             schedule::begin();
             f();
@@ -261,12 +295,13 @@ pub enum Parked {
 /// where others find it, most often by unlocking a queue; it runs on the M, when the caller's context is saved.
 /// With `false` it calls the park off.
 pub fn park(publish: impl FnOnce(Waiter) -> bool) -> Parked {
-    let wait = waiter::Wait::<ModelHost>::begin();
+    let mut wait = waiter::Wait::<ModelHost>::begin();
     let waiter = Waiter(wait.waiter());
     let commit = move || if publish(waiter) { Commit::Park } else { Commit::Refuse };
-    match wait.park(WaitReason::Model, commit) {
+    match wait.park(How::new(WaitReason::Model), commit) {
         Woke::Readied => Parked::Readied,
         Woke::Refused => Parked::Refused,
+        woke => unreachable!("park: nobody interrupts a model's own wait ({woke:?})"),
     }
 }
 
@@ -290,7 +325,6 @@ struct World {
     /// All that was ever posted for it.
     level: Readiness,
     events: Vec<(Key, Readiness)>,
-    now: Nanos,
 }
 
 /// The world of one runtime in a model.
@@ -327,6 +361,19 @@ impl Default for Local {
 
 loom::thread_local! {
     static CURRENT: Cell<*const ()> = Cell::new(std::ptr::null());
+    static THREAD_FRAME: Cell<*const Frame> = Cell::new(std::ptr::null());
+}
+
+loom::lazy_static! {
+    /// Stands still, except in the poller.
+    static ref CLOCK: Mutex<Nanos> = Mutex::new(Nanos::ZERO);
+    static ref KEEPER: Keeper<ModelHost> = Keeper::new();
+}
+
+/// Where the clock begins, for what asks in std's terms.
+fn origin() -> Instant {
+    static ORIGIN: OnceLock<Instant> = OnceLock::new();
+    *ORIGIN.get_or_init(Instant::now)
 }
 
 /// Stacks outlive the executions, so that each execution finds the ones of the last.
@@ -376,15 +423,33 @@ impl Host for ModelHost {
     // A backstop would hide what is missing elsewhere.
     const MONITORED: bool = false;
 
-    fn now(&self) -> Nanos {
-        self.world().now
+    fn now() -> Nanos {
+        *CLOCK.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
-    fn nanos(&self, _at: Instant) -> Nanos {
-        panic!("nanos: a model has no wall clock; use durations")
+    fn nanos(at: Instant) -> Nanos {
+        Nanos::ZERO.saturating_add(at.saturating_duration_since(origin()))
     }
 
-    fn start(&self, name: &str, body: impl FnOnce() + Send + 'static) -> io::Result<Self::Thread> {
+    fn instant(at: Nanos) -> Instant {
+        origin() + at.saturating_since(Nanos::ZERO)
+    }
+
+    fn cpu() -> u32 {
+        // Each M has its own.
+        // SAFETY: the current M lives as long as its thread.
+        unsafe { Self::current().as_ref() }.map_or(0, |m| m.id)
+    }
+
+    fn cache_of(_cpu: u32) -> u32 {
+        0
+    }
+
+    fn parallelism() -> usize {
+        2
+    }
+
+    fn start(name: &str, body: impl FnOnce() + Send + 'static) -> io::Result<Self::Thread> {
         schedule::add(format_args!("starts {name}"));
         Ok(loom::thread::spawn(body))
     }
@@ -393,6 +458,10 @@ impl Host for ModelHost {
         if let Err(payload) = thread.join() {
             resume_unwind(payload);
         }
+    }
+
+    fn run_aside(f: impl FnOnce() + Send + 'static) {
+        drop(loom::thread::spawn(f));
     }
 
     fn sleep(bed: &Bed, word: &AtomicU32, expected: u32, _limit: Option<Duration>) {
@@ -409,6 +478,19 @@ impl Host for ModelHost {
         bed.woken.notify_all();
     }
 
+    fn keeper() -> &'static Keeper<Self> {
+        &KEEPER
+    }
+
+    fn runtimes() -> Option<&'static Runtimes<Self>> {
+        // A lock around every `run`, for what `internals::is_asleep` asks of one runtime.
+        None
+    }
+
+    fn threads() -> Option<u32> {
+        None
+    }
+
     fn current() -> *const M<Self> {
         CURRENT.try_with(Cell::get).map_or(std::ptr::null(), <*const ()>::cast)
     }
@@ -417,8 +499,58 @@ impl Host for ModelHost {
         CURRENT.with(|current| current.set(m.cast()));
     }
 
+    fn random() -> u32 {
+        // A model's schedule depends on loom alone.
+        0
+    }
+
+    fn thread_frame() -> *const Frame {
+        THREAD_FRAME.try_with(Cell::get).unwrap_or(std::ptr::null())
+    }
+
+    fn set_thread_frame(frame: *const Frame) {
+        THREAD_FRAME.with(|current| current.set(frame));
+    }
+
+    fn is_panicking() -> bool {
+        // All of a model's threads share one OS thread, which panics when the model has failed.
+        std::thread::panicking()
+    }
+
+    fn unwinds() -> bool {
+        false
+    }
+
+    fn may_unwind_to(mark: *const ()) -> bool {
+        !mark.is_null()
+    }
+
+    fn heavy_barrier_exists() -> bool {
+        RETAKER.get() != Retaker::Fences
+    }
+
+    fn heavy_barrier() -> bool {
+        fence(Ordering::SeqCst);
+        true
+    }
+
+    fn thread_number() -> u32 {
+        0
+    }
+
+    fn cpu_time(_thread: u32) -> Option<Duration> {
+        None
+    }
+
+    fn is_blocked(_thread: u32) -> bool {
+        false
+    }
+
     fn catch(f: impl FnOnce()) -> std::thread::Result<()> {
         let Err(payload) = catch_unwind(AssertUnwindSafe(f)) else { return Ok(()) };
+        if payload.is::<Thrown>() {
+            return Err(payload);
+        }
         // SAFETY: the current M lives as long as its thread.
         match unsafe { Self::current().as_ref() } {
             None => resume_unwind(payload),
@@ -433,6 +565,14 @@ impl Host for ModelHost {
 
     fn warn(what: &str) {
         schedule::add(format_args!("warns: {what}"));
+    }
+
+    fn print(text: &str) {
+        schedule::add(format_args!("prints: {text}"));
+    }
+
+    fn give_up(text: &str) -> ! {
+        panic!("fatal error: {text}")
     }
 
     fn fatal(why: &str) -> ! {
@@ -460,7 +600,8 @@ impl Host for ModelHost {
         if let PollWait::For(limit) = wait
             && !blocks
         {
-            world.now = world.now.saturating_add(limit);
+            let mut now = CLOCK.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+            *now = now.saturating_add(limit);
         }
         let broken = std::mem::take(&mut world.broken);
         let events = std::mem::take(&mut world.events);
@@ -506,8 +647,7 @@ impl Host for ModelHost {
     }
 }
 
-/// The words that are no pointer to a `Yield`.
-const EXIT: usize = 0;
+/// A word that is neither `Said::EXIT` nor a pointer to a `Yield`.
 const PANIC: usize = 1;
 
 /// A real stack.
@@ -521,15 +661,15 @@ pub struct ModelStack {
 unsafe impl Send for ModelStack {}
 
 impl Stack<ModelHost> for ModelStack {
-    unsafe fn resume(&mut self, m: &M<ModelHost>) -> Yield {
+    unsafe fn resume(&mut self, m: &M<ModelHost>) -> Said {
         schedule::add(format_args!("resumes {:?}", self.g));
         let word =
             if std::mem::replace(&mut self.started, true) { 0 } else { self.g.to_raw().expose_provenance() };
         // SAFETY: the caller won the right to run this goroutine, which has not ended, on `m`.
         match unsafe { self.coro.resume(&m.local.home, word) } {
-            EXIT => {
+            Said::EXIT => {
                 schedule::add(format_args!("{:?} has ended", self.g));
-                Yield::Exit
+                Said::of(Said::EXIT)
             }
             PANIC => {
                 let payload = m.local.panic.take().expect("resume: a panic has a payload");
@@ -537,8 +677,7 @@ impl Stack<ModelHost> for ModelStack {
             }
             said => {
                 schedule::add(format_args!("{:?} is saved", self.g));
-                // SAFETY: `suspend` left a `Yield` there, and does not touch it.
-                unsafe { std::ptr::with_exposed_provenance::<Yield>(said).read() }
+                Said::of(said)
             }
         }
     }
@@ -555,5 +694,5 @@ unsafe extern "C" fn entry(word: usize) -> End {
     let window = Window::<ModelHost>::enter().expect("entry: a goroutine runs on an M");
     let home = &raw const window.m().local.home;
     std::mem::forget(window);
-    End { home, word: EXIT }
+    End { home, word: Said::EXIT }
 }

@@ -56,6 +56,60 @@ pub enum Mutant {
     CallOffWithoutRelease,
     /// `StatusWord::ready` is no Release.
     ReadyRelaxed,
+    /// An owner sleeps on although something has come.
+    ParkAgainBlind,
+    /// An owner sleeps on without Release.
+    ParkAgainRelaxed,
+    /// A nudge is no Release.
+    NudgeRelaxed,
+    /// A nudge that meets the scan bit leaves no mark for the holder.
+    NudgeIgnoresScan,
+    /// An owner takes a nudge without Acquire.
+    LookRelaxed,
+    /// An owner reads without Acquire why it runs again.
+    WhyRelaxed,
+    /// A nudge that comes while the commit hook runs leaves no mark.
+    EarlyNudgeLost,
+    /// The same, when another nudge has woken the owner meanwhile.
+    EarlyNudgeToSleepersOnly,
+    /// A nudge queues a goroutine without Acquire.
+    NudgeWithoutAcquire,
+    /// A ready queues a goroutine without Acquire.
+    ReadyWithoutAcquire,
+    /// A park does not look whether its context is done.
+    InterruptNotSeen,
+    /// A park looks without a fence whether its context is done.
+    InterruptParkNoFence,
+    /// A context that is done looks without a fence for who sleeps.
+    InterruptCancelNoFence,
+    /// `Note::alarm` is no Release.
+    AlarmRelaxed,
+    /// `Note::doze` is no Acquire.
+    DozeRelaxed,
+    /// A wait that ended leaves its timer in the heap.
+    AlarmStaysArmed,
+    /// A place that was promised and is free again is offered to nobody.
+    ChanReservedNotOffered,
+    /// A receiver looks in one critical section and stands in line in another.
+    ChanRecvQueuesLate,
+    /// A sender looks in one critical section and stands in line in another.
+    ChanSendQueuesLate,
+    /// A select looks in one critical section and stands in line in another.
+    SelectQueuesLate,
+    /// A close wakes no receiver.
+    ChanCloseForgetsReceivers,
+    /// A close wakes no sender.
+    ChanCloseForgetsSenders,
+    /// A receive that makes room has no sender move up.
+    ChanNobodyMovesUp,
+    /// A message goes to a receiver whose wait was not claimed.
+    ChanServesWithoutClaim,
+    /// A select readies who promised it a message before it is asleep.
+    PromiseAskedTooEarly,
+    /// A promise is withdrawn and its receiver is not told.
+    PromiseWithdrawnSilently,
+    /// A receiver that was returned takes no message that came while it woke.
+    ReturnedIgnoresItsSlot,
     /// A dump holds a G without Acquire.
     HoldRelaxed,
     /// A dump lets a G go without Acquire.
@@ -78,12 +132,8 @@ pub enum Mutant {
     PollerSaysNothing,
     /// The M that waited for a timer does not run it.
     PollerRunsNoTimers,
-    /// pollDesc: the owner takes its event without Acquire.
-    PollSettleRelaxed,
     /// A turn is passed on without Release.
     TurnPassRelaxed,
-    /// A turn that has become free meanwhile is taken without Acquire.
-    TurnLateTakeRelaxed,
     /// A G becomes live without Release.
     SpawnRelaxed,
     /// `StatusWord::claim` compares no wait number.
@@ -134,20 +184,23 @@ pub enum Mutant {
     PollResultsDropped,
     /// An M enters the runtime without E2.
     HandoffNoLightBarrier,
+    /// Where R2 is a fence of the retaker alone, an entry does not fence.
+    HandoffNoEntryFence,
     /// A retaker goes on without R2.
-    #[cfg(gmp_loom)]
     HandoffNoHeavyBarrier,
     /// A retaker takes the P although the M is inside.
-    #[cfg(gmp_loom)]
     HandoffBlind,
     /// An M that finds its P requested goes in without taking the request back.
     HandoffEnterBlind,
     /// A P that is given up keeps its generation.
     HandoffSameGeneration,
+    /// A retaker judges a tenure without Acquire.
+    JudgeRelaxed,
+    /// A P that was taken is handed to nobody.
+    RetakeKeepsP,
     /// An M leaves the runtime without Release.
     HandoffLeaveRelaxed,
     /// A retaker looks without Acquire whether the M is inside.
-    #[cfg(gmp_loom)]
     HandoffLookRelaxed,
     /// A notification that nobody waits for leaves no permit.
     EventLeavesNoPermit,
@@ -179,8 +232,6 @@ pub enum Mutant {
     TakeBackLeaksSpinning,
     /// An M that gives up changes the census after the lock.
     CensusAfterTheLock,
-    /// An M gives up although the runtime ends.
-    IdleIgnoresTheEnd,
     /// A submission that found no idle P after all stays in the count of spinning Ms.
     WakepLeaksSpinning,
     /// An M that is started to spin does not know that it counts.
@@ -197,8 +248,6 @@ pub enum Mutant {
     PollerSkipsTimers,
     /// A P that is handed off is idle although its queue is not empty.
     HandOffSkipsQueue,
-    /// A turn is taken without Acquire.
-    TurnTakeRelaxed,
     /// The waiter that was queued first in a turn is not handed it.
     TurnNoHandOver,
     /// A ring's tail moves on without Release.
@@ -241,22 +290,192 @@ pub enum Mutant {
     EmptyHeadRelaxed,
     /// `Runq::is_empty` reads runnext without Acquire.
     EmptyNextRelaxed,
+    /// A callback that fires stays armed.
+    FiringStaysArmed,
+    /// A callback that fires is taken out of its heap in one critical section and disarmed in another.
+    FiringInTwoSections,
+    /// A callback that was moved to an earlier time is told to nobody.
+    CallMovedInSilence,
+    /// A callback is put into the heap of an idle P, which stays among those without timers.
+    CallUnmasked,
+    /// A callback is put into another P's heap without the scheduler's lock.
+    CallWithoutTheLock,
+    /// The callbacks of a runtime that ends are told to nobody.
+    OrphansForgotten,
+    /// A heap whose runtime has ended goes on as if it had not.
+    OrphanStaysHome,
+    /// A firing whose goroutine never ran is lost.
+    UnrunFiringLost,
+    /// The keeper's thread ends after it has said so.
+    KeeperEndsLate,
+    /// The keeper's thread looks at its heaps, and says in another critical section how long it sleeps.
+    KeeperLooksEarly,
+    /// The last callback goes, and the keeper's thread sleeps on.
+    KeeperNotTold,
+
+    /// Who takes a free turn looks without a fence whether the socket is closed.
+    TurnTakeNoFence,
+    /// Who goes on after a rest does.
+    TurnGoesOnNoFence,
+    /// A holder begins to rest without Release.
+    TurnRestRelaxed,
+    /// A closer looks without Acquire whether the holder rests.
+    TurnRestLooksRelaxed,
+    /// A closer does not wait for the holder's system call.
+    TurnCloserDoesNotWait,
+    /// Nobody in line hears a nudge.
+    TurnLineIsDeaf,
+    /// A turn is handed to one who may have given up.
+    TurnHandedBlindly,
+    /// An owner that gives up takes the event with it.
+    PollLeaveForgetsTheEvent,
+    /// An owner that gives up leaves its ticket in the slot.
+    PollLeavesItsTicket,
+    /// An owner whose time limit fires does not wait for its commit.
+    PollNoGate,
+    /// A close, or a setter of a deadline, looks without a fence for who is there.
+    SocketLookNoFence,
+    /// A close, or a setter of a deadline, wakes nobody in the slot.
+    SocketLooksAtNoSlot,
+    /// A closer looks without Acquire whether the descriptor is used.
+    UsersIdleRelaxed,
+    /// A user of the descriptor leaves without Release.
+    UsersLeaveRelaxed,
+    /// The last user of a closed descriptor wakes nobody.
+    UsersLastIsSilent,
+
+    /// A mutex is taken without Acquire.
+    MutexLockRelaxed,
+    /// A mutex is let go without Release.
+    MutexUnlockRelaxed,
+    /// Who was called to try a mutex, and comes too late, leaves its mark as it goes back.
+    MutexWokenStays,
+    /// A mutex is let go where it is to be handed over.
+    MutexNoHandOver,
+    /// What a waiter of a mutex was called to is lost with its runtime.
+    MutexLeftBehind,
+    /// A Condvar lets the mutex go before it has the lock of its line.
+    CondvarUnlocksFirst,
+    /// An RwLock is taken without Acquire.
+    RwLockTakeRelaxed,
+    /// An RwLock is granted without Acquire.
+    RwLockGrantRelaxed,
+    /// A reader goes without Release.
+    RwLockReadRelaxed,
+    /// A writer for which nobody waits goes without Release.
+    RwLockWriteRelaxed,
+    /// The last reader wakes nobody.
+    RwLockLastReaderLeaves,
+    /// Who leaves the line of an RwLock lets nobody go on whom it held back.
+    RwLockLeavesQuietly,
+    /// A release calls nobody.
+    SemaphoreGrantsNobody,
+    /// Who leaves the line of a semaphore lets nobody go on whom it held back.
+    SemaphoreLeavesQuietly,
+    /// A WaitGroup that reaches zero wakes nobody.
+    WaitGroupWakesNobody,
+    /// Who waits for a WaitGroup looks at its count only before it has the lock of the line.
+    WaitGroupNoRecheck,
+    /// A WaitGroup counts down without Release.
+    WaitGroupDoneRelaxed,
+    /// A WaitGroup is found at zero without Acquire.
+    WaitGroupLookRelaxed,
+    /// A Once is done without Release.
+    OnceDoneRelaxed,
+    /// A Once is found done without Acquire.
+    OnceLookRelaxed,
+    /// Who waits for a Once looks at it only before it has the lock of the line.
+    OnceNoRecheck,
+    /// A deadlock's judge does not ask for all Ps to be idle and all Ms to stand by.
+    DeadlockIgnoresThreads,
+    /// It asks for no goroutine to be parked.
+    DeadlockIgnoresGs,
+    /// It does not ask whether timers are being served.
+    DeadlockIgnoresServing,
+    /// It looks at the Ms in one critical section and at the goroutines in another.
+    DeadlockUnlocksBetween,
+
+    /// Any M runs a goroutine that is bound to another.
+    BoundRunsAnywhere,
+    /// The M to which a goroutine is bound is brought a P, and not woken.
+    BoundNotWoken,
+    /// An M whose goroutine was brought before it waited does not see it.
+    BoundOverlooksGift,
+    /// An M keeps its P while it waits for its goroutine.
+    BoundKeepsItsP,
+    /// An M waits for its goroutine although the runtime ends.
+    BoundIgnoresTheEnd,
+    /// A goroutine is brought to its M although the runtime ends.
+    BoundBroughtAtTheEnd,
+    /// At the limit of threads nobody looks whether an M waits for a goroutine that is queued.
+    BoundNotRescued,
+    /// The end of a runtime wakes no M that waits for its goroutine.
+    StopForgetsTheBound,
+    /// An M that nobody has needed ends although it was just taken to be woken.
+    IdleEndsBlindly,
+    /// A thread that ends does not look whether somebody waited for a place among the threads.
+    EndLooksAtNoQueue,
+
+    /// A busy P takes nothing from one whose goroutines wait.
+    HelpsNobody,
+    /// A helper that has put goroutines into its own queue tells nobody.
+    HelpWakesNobody,
+
+    /// An M goes idle with a surplus P, which then is idle; also when the runtime ends.
+    IdleKeepsTheSurplus,
+    /// A P that retires keeps its queue.
+    RetireKeepsTheQueue,
+    /// An M gives a P up that is surplus no more.
+    LeaveSurplusBlindly,
+    /// An M that leaves a surplus P asks for no idle one.
+    LeaveSurplusAsksForNone,
+    /// An M that has got another P for a surplus one searches without being counted.
+    LeaveSurplusDoesNotSpin,
+    /// An M that leaves a surplus P and gets no other stays in the count of spinning Ms.
+    LeaveSurplusLeaksSpinning,
+    /// A surplus P is given away, and its goroutines are told to nobody.
+    HandOffRetiresQuietly,
+    /// How many Ps there are to be changes in one critical section, the Ps in another.
+    ProcsInTwoSections,
+    /// Fewer Ps: idle ones stay.
+    ShrinkKeepsTheIdle,
+    /// More Ps: nobody is told.
+    GrowWakesNobody,
 }
+
+/// A constructor that is `const`, for statics; except in models, whose atomics and locks can't be made in one.
+macro_rules! const_fn {
+    ($(#[$doc:meta])* $vis:vis fn $name:ident($($arg:ident: $type:ty),*) -> $out:ty $body:block) => {
+        #[cfg(not(gmp_loom))]
+        $(#[$doc])*
+        $vis const fn $name($($arg: $type),*) -> $out $body
+        #[cfg(gmp_loom)]
+        $(#[$doc])*
+        $vis fn $name($($arg: $type),*) -> $out $body
+    };
+}
+pub(crate) use const_fn;
 
 #[cfg(not(gmp_loom))]
 mod native {
     use super::{Mutant, Ordering};
-    pub(crate) use parking_lot::Mutex;
+    pub(crate) use parking_lot::{Mutex, MutexGuard};
     pub(crate) use std::sync::atomic::{AtomicBool, AtomicI64, AtomicPtr, AtomicU32, AtomicU64, fence};
 
     /// std's cell with loom's interface: access through closures, so that loom can see where one ends.
     #[derive(Debug)]
-    pub(crate) struct UnsafeCell<T>(std::cell::UnsafeCell<T>);
+    pub(crate) struct UnsafeCell<T: ?Sized>(std::cell::UnsafeCell<T>);
 
     impl<T> UnsafeCell<T> {
         pub(crate) const fn new(value: T) -> Self {
             Self(std::cell::UnsafeCell::new(value))
         }
+        pub(crate) fn into_inner(self) -> T {
+            self.0.into_inner()
+        }
+    }
+
+    impl<T: ?Sized> UnsafeCell<T> {
         /// Shared access. The pointer is good for reads as long as nobody holds `with_mut`.
         #[inline(always)]
         pub(crate) fn with<R>(&self, f: impl FnOnce(*const T) -> R) -> R {
@@ -313,6 +532,32 @@ mod native {
         false
     }
 
+    /// Whether busy Ps help each other, unless they are told not to.
+    #[inline(always)]
+    pub(crate) const fn may_help() -> bool {
+        true
+    }
+
+    /// One round of looking at a lock that its holder may give up in a moment. Go's 30 pauses.
+    pub(crate) fn pause_for_lock() {
+        for _ in 0..30 {
+            std::hint::spin_loop();
+        }
+    }
+
+    /// In which order locks of the same kind are taken: by their addresses.
+    pub(crate) struct Rank;
+
+    impl Rank {
+        pub(crate) const fn new() -> Self {
+            Rank
+        }
+        #[inline(always)]
+        pub(crate) fn of(&self, address: *const ()) -> usize {
+            address.addr()
+        }
+    }
+
     /// One round of waiting for another thread that needs a few more instructions, unless the kernel has preempted it.
     pub(crate) fn relax() {
         std::thread::yield_now();
@@ -338,7 +583,7 @@ mod native {
 mod model {
     use super::{Mutant, Ordering};
     pub(crate) use loom::cell::UnsafeCell;
-    use loom::sync::MutexGuard;
+    pub(crate) use loom::sync::MutexGuard;
     pub(crate) use loom::sync::atomic::{AtomicBool, AtomicI64, AtomicPtr, AtomicU32, AtomicU64, fence};
 
     /// loom's mutex with parking_lot's interface: no poisoning.
@@ -386,14 +631,9 @@ mod model {
     /// loom has no `membarrier`: both sides of the hand-off fence. Only where there is a retaker: else the fence, which
     /// is none for the machine, would hide that others are missing.
     pub(crate) fn light_barrier() {
-        if crate::model::has_retaker() {
+        if crate::model::relies_on_entries() {
             loom::sync::atomic::fence(Ordering::SeqCst);
         }
-    }
-
-    /// The retaker's side of it.
-    pub(crate) fn heavy_barrier() {
-        loom::sync::atomic::fence(Ordering::SeqCst);
     }
 
     /// A full fence: loom has no exchange that is one.
@@ -404,6 +644,28 @@ mod model {
     /// In a model the other thread may run between any two steps anyway.
     pub(crate) fn holds_still(_as_it_was: impl Fn() -> bool) -> bool {
         true
+    }
+
+    /// In models of helping only: others need no clock, and no M that comes to somebody's aid by itself.
+    pub(crate) fn may_help() -> bool {
+        crate::model::has_helpers()
+    }
+
+    /// A model's locks do not spin.
+    pub(crate) fn pause_for_lock() {}
+
+    /// In which order locks of the same kind are taken: as they were made. Addresses differ from one execution to the next, and
+    /// loom repeats schedules.
+    pub(crate) struct Rank(usize);
+
+    impl Rank {
+        pub(crate) fn new() -> Self {
+            static MADE: std::sync::atomic::AtomicUsize = std::sync::atomic::AtomicUsize::new(1);
+            Rank(MADE.fetch_add(1, Ordering::Relaxed))
+        }
+        pub(crate) fn of(&self, _address: *const ()) -> usize {
+            self.0
+        }
     }
 
     /// Lets the thread that is waited for run.
@@ -430,19 +692,133 @@ mod model {
     }
 }
 
+/// What a trace may read of somebody else's word: one thread at a time writes it, and others `look`. Relaxed, ordered by
+/// nothing. std's in both builds: no protocol rests on it, and loom need not weigh it. The writer's own `get` is a plain
+/// load, which the compiler may merge with others as that of a `Cell`.
+mod shown {
+    use super::Relaxed;
+    use std::ptr::{self, NonNull};
+    use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64};
+
+    /// A pointer. A reader other than the writer compares it only, or knows that what it names is there to stay.
+    #[derive(Debug)]
+    pub(crate) struct Shown<T>(AtomicPtr<T>);
+
+    impl<T> Shown<T> {
+        pub(crate) fn new(value: Option<NonNull<T>>) -> Self {
+            Shown(AtomicPtr::new(value.map_or(ptr::null_mut(), NonNull::as_ptr)))
+        }
+        /// The writer's own.
+        #[inline(always)]
+        pub(crate) fn get(&self) -> Option<NonNull<T>> {
+            // SAFETY: by the type's contract nobody writes it at the same time; reads of others don't matter.
+            NonNull::new(unsafe { *self.0.as_ptr() })
+        }
+        /// Anybody's.
+        pub(crate) fn look(&self) -> Option<NonNull<T>> {
+            NonNull::new(self.0.load(Relaxed))
+        }
+        #[inline(always)]
+        pub(crate) fn set(&self, value: Option<NonNull<T>>) {
+            self.0.store(value.map_or(ptr::null_mut(), NonNull::as_ptr), Relaxed);
+        }
+        /// The writer's own.
+        #[inline(always)]
+        pub(crate) fn take(&self) -> Option<NonNull<T>> {
+            let value = self.get();
+            self.set(None);
+            value
+        }
+    }
+
+    /// A number.
+    #[derive(Debug)]
+    pub(crate) struct ShownWord(AtomicU64);
+
+    impl ShownWord {
+        pub(crate) fn new(value: u64) -> Self {
+            ShownWord(AtomicU64::new(value))
+        }
+        #[inline(always)]
+        pub(crate) fn get(&self) -> u64 {
+            self.0.load(Relaxed)
+        }
+        #[inline(always)]
+        pub(crate) fn set(&self, value: u64) {
+            self.0.store(value, Relaxed);
+        }
+    }
+
+    /// Yes or no.
+    #[derive(Debug)]
+    pub(crate) struct ShownFlag(AtomicBool);
+
+    impl ShownFlag {
+        pub(crate) fn new(value: bool) -> Self {
+            ShownFlag(AtomicBool::new(value))
+        }
+        /// The writer's own.
+        #[inline(always)]
+        pub(crate) fn get(&self) -> bool {
+            // SAFETY: as in `Shown::get`.
+            unsafe { *self.0.as_ptr() }
+        }
+        /// Anybody's.
+        pub(crate) fn look(&self) -> bool {
+            self.0.load(Relaxed)
+        }
+        #[inline(always)]
+        pub(crate) fn set(&self, value: bool) {
+            self.0.store(value, Relaxed);
+        }
+        /// The writer's own.
+        #[inline(always)]
+        pub(crate) fn replace(&self, value: bool) -> bool {
+            let old = self.get();
+            self.set(value);
+            old
+        }
+    }
+}
+pub(crate) use shown::{Shown, ShownFlag, ShownWord};
+
 /// Sizes that a model must shrink to reach what lies behind them.
 pub(crate) mod capacity {
+    use std::time::Duration;
+
     /// Gs that a pool makes at a time.
     pub(crate) const G_CHUNK: usize = if cfg!(gmp_loom) { 1 } else { 64 };
     /// Gs that a P takes from the pool, and gives back to it, at a time.
     pub(crate) const G_BATCH: usize = if cfg!(gmp_loom) { 1 } else { 32 };
     /// Gs that the ring of a P holds, a power of two. Go's number.
     pub(crate) const RUNQ: u32 = if cfg!(gmp_loom) { 4 } else { 256 };
+    /// The most Ps of a runtime.
+    pub(crate) const PROCS: usize = if cfg!(gmp_loom) { 4 } else { 1024 };
     /// How often a spinning M visits the other Ps before it gives up. Go's number.
     pub(crate) const STEAL_ROUNDS: u32 = if cfg!(gmp_loom) { 1 } else { 4 };
+    /// How often who wants a lock looks again before it stands in line. Go's number.
+    pub(crate) const LOCK_SPINS: usize = if cfg!(gmp_loom) { 0 } else { 4 };
+    /// Who has waited so long for a mutex is handed it. Go's number. In a model, whose clock stands still, whoever
+    /// was called in vain.
+    pub(crate) const STARVED: std::time::Duration =
+        if cfg!(gmp_loom) { std::time::Duration::ZERO } else { std::time::Duration::from_millis(1) };
+    /// Parts of a `sync::Pool`. Ps with numbers that are equal modulo this share one.
+    pub(crate) const POOL_SHARDS: usize = if cfg!(gmp_loom) { 2 } else { 32 };
     /// Whether a spinning M begins its rounds anywhere. A model's schedule is to depend on loom alone.
     pub(crate) const RANDOM_VICTIMS: bool = !cfg!(gmp_loom);
     /// So many goroutines in a row may come from `runnext`. Two that wake each other then share a P with the others
     /// in the proportion of this number to one round of the queue.
     pub(crate) const SLICE: u32 = if cfg!(gmp_loom) { 2 } else { 16 };
+    /// So long a thread stays that has nothing to do. A model's threads stay.
+    pub(crate) const KEEP_ALIVE: Option<Duration> =
+        if cfg!(gmp_loom) { None } else { Some(Duration::from_secs(10)) };
+    /// From one look at another P to the next. In a model, whose clock stands still, each time.
+    pub(crate) const LOOK_AROUND: Duration = Duration::from_micros(if cfg!(gmp_loom) { 0 } else { 50 });
+    /// No queue that is younger is helped. In a model every one that looks no younger than the own.
+    pub(crate) const HELP_FLOOR: Duration = Duration::from_micros(if cfg!(gmp_loom) { 0 } else { 200 });
+    /// The same where the kernel runs another of our Ms in place of the owner: longer than it does so at a time with
+    /// twice as many busy threads as CPUs, which is 4 ms.
+    pub(crate) const HELP_FLOOR_OFF: Duration = Duration::from_millis(if cfg!(gmp_loom) { 0 } else { 4 });
+    /// So long the keeper's thread waits for the next callback. A model's waits are not ended by time.
+    pub(crate) const LINGER: Duration = Duration::from_millis(if cfg!(gmp_loom) { 0 } else { 100 });
 }

@@ -2,9 +2,16 @@
 
 use crate::g::Birth;
 use crate::goroutine::{self, JoinHandle};
-use crate::host::{self, Active};
-use crate::prim::Arc;
+use crate::host::{self, Active, Host};
+use crate::interrupt::Ends;
+use crate::knobs::Knobs;
+use crate::m::M;
+use crate::prim::{Arc, capacity};
+use crate::sched::deadlock::{self, Doing, Presence};
+use crate::sched::park::{Commit, WaitReason};
+use crate::sched::procs::check_procs;
 use crate::sched::{Config, Sched};
+use crate::waiter::{How, Wait};
 use std::fmt;
 use std::io;
 use std::panic::{Location, resume_unwind};
@@ -16,14 +23,36 @@ pub use crate::sched::Report;
 const STACK_SIZE: usize = 64 << 10;
 /// The most threads of a runtime, as in Go.
 const MAX_THREADS: usize = 10_000;
-/// The most Ps of a runtime.
-const MAX_PROCS: usize = 1024;
 /// What `drop` waits for the threads.
 const PATIENCE: Duration = Duration::from_secs(3);
 
 /// Runs `f` as the main goroutine of a new runtime with all defaults, and returns its value when it returns.
 /// Blocks the calling thread. The other goroutines end with it: see [`Runtime::shutdown_timeout`]; for one that does
 /// not park it waits three seconds.
+///
+/// The main goroutine's stack is one like all others, of 64 KiB: for more there are
+/// [`RuntimeBuilder::stack_size`] and [`Builder::stack_size`](crate::Builder::stack_size).
+///
+/// # When all goroutines are asleep
+/// As in Go, a program that can't go on is ended, by "fatal error: all goroutines are asleep - deadlock!" and the text of
+/// [`dump`] on standard error, with exit status 2 and without running anything that was registered for the exit: of what was
+/// printed, a line without its end is lost. It is found within a second of the last goroutine's falling asleep, most often
+/// at once, where
+/// * somebody is inside `run`, of this or any other runtime of the process;
+/// * every goroutine of every runtime is parked, by this library: one that blocks its thread, in a lock of std for example, is
+///   not;
+/// * none waits for a descriptor, and no timer is pending: no `sleep`, time limit, callback, or deadline of a context;
+/// * the process has no threads but the library's own and those that wait inside `run`. Any other might still do something,
+///   whatever it is doing. `GMPDEBUG=deadlock=always` ignores them. A `#[test]` has another thread, its harness's, and so has
+///   a program that calls `run` on a thread and joins that.
+///
+/// So crossed locks, a ring of joins, a lock taken twice, a channel that nobody sends to are reported, if they leave nobody
+/// else who could ever run. Goroutines that wait for each other while others go on are not; nor is what becomes a deadlock
+/// by nothing but the end of another thread, or of a callback outside of a runtime, later than a second after the last
+/// goroutine fell asleep. Where `/proc` is missing nothing is reported.
+///
+/// The first runtime of a process installs a panic hook: before the hook that was there it prints the goroutine's number,
+/// name, and where it was spawned. A hook that is set later replaces it, and may ask [`current`](crate::current).
 ///
 /// ```
 /// // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
@@ -36,8 +65,8 @@ const PATIENCE: Duration = Duration::from_secs(3);
 /// call that may park it, and no code that runs in it may rely on the opposite.
 ///
 /// # Panics
-/// With the panic of `f`; when the machine refuses what a runtime needs, or `GMPMAXPROCS` is no number within 1 to
-/// 1024: [`RuntimeBuilder::build`] gives that as an error.
+/// With the panic of `f`; when the machine refuses what a runtime needs, `GMPMAXPROCS` is no number within 1 to 1024, or
+/// `GMPDEBUG` has an unknown knob or value: [`RuntimeBuilder::build`] gives that as an error.
 #[track_caller]
 pub unsafe fn run<F, T>(f: F) -> T
 where
@@ -77,7 +106,8 @@ impl Runtime {
     }
 
     /// Runs `f` as a goroutine and returns its value. Blocks the calling thread, or goroutine. The other
-    /// goroutines go on after it.
+    /// goroutines go on after it. When `f` calls [`goexit`](crate::goexit) it does not return; when the others are done, or
+    /// asleep, the process ends as [`run`](crate::run) tells.
     ///
     /// # Panics
     /// With the panic of `f`.
@@ -88,13 +118,73 @@ impl Runtime {
         T: Send,
     {
         let birth = self.birth(Some("main"));
+        let presence = Presence::<Active>::begin();
         // SAFETY: the borrows of `f` and `T` outlive this call, which does not return before the goroutine has
         // ended; `&self` keeps the runtime from ending before it.
         let main = unsafe { goroutine::spawn_unchecked(&self.sched, birth, f) };
-        match main.join() {
+        Self::outcome_of(main, &presence)
+    }
+
+    #[track_caller]
+    fn outcome_of<T>(main: JoinHandle<T>, presence: &Presence<Active>) -> T {
+        let how = How::new(WaitReason::Join).ends(Ends::Never);
+        presence.set(Doing::WaitsFor(main.g()));
+        main.wait(how);
+        // Before the handle lets its G go.
+        presence.set(Doing::Awake);
+        match main.join_in(how) {
             Ok(value) => value,
+            Err(error) if error.is_goexit() => block_for_good(presence),
             Err(error) => resume_unwind(error.into_panic()),
         }
+    }
+
+    /// Runs `f` as a goroutine that is bound to the calling thread from its beginning to its end, and returns its value. For a
+    /// library that insists on the process's first thread: call it in `main`. Blocks the thread, which is one of the
+    /// runtime's meanwhile and runs this goroutine only; [`max_threads`](RuntimeBuilder::max_threads) does not
+    /// count it. [`unlock_os_thread`](crate::unlock_os_thread) does not unbind it. The other goroutines go on
+    /// after it. When `f` calls [`goexit`](crate::goexit) it does not return.
+    ///
+    /// ```
+    /// // SAFETY: no goroutine keeps a thread-bound value across a blocking call, except those that are bound to theirs.
+    /// let runtime = unsafe { gmp::Runtime::builder().build()? };
+    /// let first = std::thread::current().id();
+    /// // SAFETY: as above.
+    /// let there = unsafe {
+    ///     runtime.run_locked(|| {
+    ///         gmp::time::sleep(std::time::Duration::from_millis(1));
+    ///         std::thread::current().id()
+    ///     })
+    /// };
+    /// assert_eq!(there, first);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    ///
+    /// # Safety
+    /// The contract of [`gmp::migration`](crate::migration), for what `f` starts; and `f` runs on a stack of its own, on which
+    /// nothing may look for the frames of the thread that calls this.
+    ///
+    /// # Panics
+    /// With the panic of `f`; and when a goroutine calls this, which has no thread to give.
+    #[track_caller]
+    pub unsafe fn run_locked<F, T>(&self, f: F) -> T
+    where
+        F: FnOnce() -> T + Send,
+        T: Send,
+    {
+        assert!(
+            M::<Active>::current().is_none(),
+            "run_locked: called on a goroutine; it needs a plain thread, most often the process's first"
+        );
+        let birth = self.birth(Some("main"));
+        let presence = Presence::<Active>::begin_as_m();
+        // SAFETY: as in `run`.
+        let g = unsafe { self.sched.make(birth, f) };
+        let main = JoinHandle::of(g);
+        presence.set(Doing::WaitsFor(g));
+        self.sched.run_here(g);
+        presence.ends_as_m();
+        Self::outcome_of(main, &presence)
     }
 
     /// Starts a goroutine from any thread. Does not block.
@@ -121,9 +211,28 @@ impl Runtime {
         Arc::clone(&self.sched)
     }
 
-    /// How many Ps it has.
+    /// How many Ps it has: how many goroutines may run at the same time. Unless it was set, by the builder, by the
+    /// variable `GMPMAXPROCS`, or by [`set_procs`](Self::set_procs), it follows the machine.
     pub fn procs(&self) -> usize {
         self.sched.procs()
+    }
+
+    /// Changes that, 1 to 1024, and gives the number before. From any thread; does not block, and does not wait for
+    /// anybody: see [`gmp::set_procs`](crate::set_procs).
+    ///
+    /// ```
+    /// // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
+    /// let runtime = unsafe { gmp::Runtime::builder().procs(4).build()? };
+    /// assert_eq!(runtime.set_procs(1), 4);
+    /// assert_eq!(runtime.run(gmp::procs), 1);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    ///
+    /// # Panics
+    /// When `procs` is out of range.
+    #[track_caller]
+    pub fn set_procs(&self, procs: usize) -> usize {
+        set_procs(&self.sched, procs)
     }
 
     /// How many goroutines have not ended.
@@ -131,8 +240,9 @@ impl Runtime {
         self.sched.num_goroutines()
     }
 
-    /// What all its goroutines are doing, as text: number, name, what each waits for, where it was spawned.
-    /// Works from any thread, also while every goroutine is stuck. Running ones are only counted.
+    /// What all its goroutines are doing, as text: number, name, what each waits for and since when, where it was spawned.
+    /// Works from any thread, also while every goroutine is stuck. Running ones are only counted. The time is right to some
+    /// 10 ms.
     ///
     /// ```
     /// // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
@@ -167,6 +277,27 @@ impl Runtime {
     }
 }
 
+/// What all goroutines of all runtimes of the process are doing, as text. From any thread, also while every goroutine
+/// is stuck; blocks nobody. See [`Runtime::dump`].
+///
+/// ```
+/// // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
+/// let text = unsafe { gmp::run(gmp::dump) };
+/// assert!(text.starts_with("1 goroutine, running"));
+/// ```
+pub fn dump() -> String {
+    deadlock::dump_all::<Active>()
+}
+
+/// Main has called `goexit`.
+fn block_for_good(presence: &Presence<Active>) -> ! {
+    presence.set(Doing::WaitsForEver);
+    loop {
+        let how = How::new(WaitReason::Main).ends(Ends::Never);
+        let _nobody_knows_of_it = Wait::<Active>::begin().park(how, || Commit::Park);
+    }
+}
+
 impl Drop for Runtime {
     fn drop(&mut self) {
         if !self.stopped {
@@ -185,18 +316,40 @@ impl fmt::Debug for Runtime {
 }
 
 /// What a runtime may be told before it starts; made by [`Runtime::builder`].
+///
+/// An operator may tell it more from outside, by the variable `GMPDEBUG` of the environment: `name=value`s, separated by
+/// commas. It is read when a runtime is built, and holds for each one of the process.
+///
+/// | knob | what it does | default |
+/// | --- | --- | --- |
+/// | `schedtrace=MS` | every so many milliseconds a line about the scheduler on standard error, in Go's format | off |
+/// | `scheddetail=1` | with it, and not alone, also a line for each P, M and goroutine | off |
+/// | `migrate=1` | a goroutine that parks resumes on another thread, unless it is bound to its own, so that a breach of [`gmp::migration`](crate::migration) shows | off |
+/// | `panic=abort` | a panic that leaves its goroutine, main's too, ends the process by SIGABRT, after its message | `unwind` |
+/// | `handoff=0` | no goroutine loses its P by running for long, or by an unmarked blocking call: as many of them as there are Ps stall the rest | `1` |
+/// | `helping=0` | a P with goroutines of its own takes none from another whose goroutines have waited far longer; one without still does | `1` |
+/// | `deadlock=always` | reports that all goroutines are asleep, see [`run`](crate::run), also when other threads might wake one | `alone` |
+///
+/// The line of `schedtrace` begins with the milliseconds since the first one. Then come the number of Ps (`gomaxprocs`), how
+/// many of them are idle, the threads, the monitor among them, those that look for work and those that sleep, the length of
+/// the global queue, of each P's own in brackets, and how many goroutines each P has run so far (`schedticks`). In the lines
+/// of `scheddetail` a P's `status` is 0 when it is idle and 1 when it runs; a goroutine's is 1 when it is runnable, 2 when it
+/// runs, and 4 when it waits, with the reason. Fields of what there is none of here say 0, `false` or `nil`.
 #[derive(Clone, Debug, Default)]
 #[must_use = "nothing starts before `build`"]
 pub struct RuntimeBuilder {
     procs: Option<usize>,
     stack_size: Option<usize>,
     max_threads: Option<usize>,
+    keep_alive: Option<Duration>,
     thread_name: Option<String>,
 }
 
 impl RuntimeBuilder {
     /// How many goroutines may run at the same time, 1 to 1024. Default: the variable `GMPMAXPROCS` of the
-    /// environment, else what [`std::thread::available_parallelism`] says.
+    /// environment, else what the machine allows the process, by its affinity mask and by the CPU quotas of its cgroup and
+    /// those above it ([`std::thread::available_parallelism`]; rounded down, where Go rounds up). The machine is asked again
+    /// about once a second while goroutines run, until somebody sets the number by [`set_procs`](crate::set_procs).
     #[doc(alias = "GOMAXPROCS")]
     pub fn procs(mut self, procs: usize) -> Self {
         self.procs = Some(procs);
@@ -211,10 +364,19 @@ impl RuntimeBuilder {
     }
 
     /// The most threads that run goroutines, at least one; the monitor is one more. Default: 10,000. At
-    /// the limit the runtime goes on with those that it has: a goroutine in [`blocking`](crate::blocking) then may keep
-    /// others waiting.
+    /// the limit the runtime says so once, on standard error, and goes on with the threads that it has. A goroutine that
+    /// keeps one then keeps others waiting: in [`blocking`](crate::blocking), in an unmarked blocking call, by running on and on,
+    /// or [locked to it](crate::lock_os_thread). If it waits for one of them, it waits for ever. So leave more than the number
+    /// of Ps and of locked goroutines.
     pub fn max_threads(mut self, threads: usize) -> Self {
         self.max_threads = Some(threads);
+        self
+    }
+
+    /// How long a thread stays that has nothing to do, before it ends; one thread always stays. Default: 10 s. What a thread
+    /// keeps in the kernel and in `thread_local!`s goes with it.
+    pub fn thread_keep_alive(mut self, limit: Duration) -> Self {
+        self.keep_alive = Some(limit);
         self
     }
 
@@ -230,8 +392,8 @@ impl RuntimeBuilder {
     /// The contract of [`gmp::migration`](crate::migration).
     ///
     /// # Errors
-    /// `InvalidInput` when a setting, or `GMPMAXPROCS`, is out of range; the kernel's error, with what was
-    /// attempted, when it refuses a thread or the poller's descriptors.
+    /// `InvalidInput` when a setting, or `GMPMAXPROCS`, is out of range, or `GMPDEBUG` has an unknown knob or value; the kernel's
+    /// error, with what was attempted, when it refuses a thread or the poller's descriptors.
     pub unsafe fn build(self) -> io::Result<Runtime> {
         let config = self.settle()?;
         let sched = Sched::start(host::active()?, config)?;
@@ -239,8 +401,8 @@ impl RuntimeBuilder {
     }
 
     fn settle(self) -> io::Result<Config> {
-        let procs = match self.procs {
-            Some(procs) => in_range("procs", procs, 1, MAX_PROCS)?,
+        let (procs, procs_follow) = match self.procs {
+            Some(procs) => (check_procs("procs", procs).map_err(invalid)?, false),
             None => default_procs()?,
         };
         let max_threads =
@@ -253,24 +415,46 @@ impl RuntimeBuilder {
             ));
         }
         Ok(Config {
-            procs: procs as u32,
+            procs,
+            procs_follow,
             stack_size: check_stack_size(self.stack_size.unwrap_or(STACK_SIZE))?,
             max_threads: max_threads as u32,
+            keep_alive: self.keep_alive.or(capacity::KEEP_ALIVE),
             thread_name,
+            knobs: knobs()?,
         })
     }
 }
 
-fn default_procs() -> io::Result<usize> {
+fn knobs() -> io::Result<Knobs> {
+    match std::env::var_os("GMPDEBUG") {
+        None => Ok(Knobs::default()),
+        Some(text) => {
+            Knobs::parse(&text.to_string_lossy()).map_err(|unknown| invalid(format!("GMPDEBUG: {unknown}")))
+        }
+    }
+}
+
+/// Changes the number of Ps, for a caller who may be wrong.
+#[track_caller]
+pub(crate) fn set_procs(sched: &Sched<Active>, procs: usize) -> usize {
+    match check_procs("set_procs", procs) {
+        Ok(procs) => sched.set_procs(procs),
+        Err(out_of_range) => panic!("{out_of_range}"),
+    }
+}
+
+/// And whether they follow the machine.
+fn default_procs() -> io::Result<(u32, bool)> {
     match std::env::var("GMPMAXPROCS") {
         Err(std::env::VarError::NotPresent) => {
-            Ok(std::thread::available_parallelism().map_or(1, usize::from).min(MAX_PROCS))
+            Ok((Active::parallelism().clamp(1, capacity::PROCS) as u32, true))
         }
         Err(std::env::VarError::NotUnicode(text)) => {
             Err(invalid(format!("GMPMAXPROCS: {text:?} is no number")))
         }
         Ok(text) => match text.trim().parse() {
-            Ok(procs) => in_range("GMPMAXPROCS", procs, 1, MAX_PROCS),
+            Ok(procs) => Ok((check_procs("GMPMAXPROCS", procs).map_err(invalid)?, false)),
             Err(_) => Err(invalid(format!("GMPMAXPROCS: {text:?} is no number"))),
         },
     }

@@ -19,6 +19,8 @@ pub(crate) const SPACE: usize = 64;
 pub(crate) enum Failure {
     /// It panicked with this payload.
     Panic(Box<dyn Any + Send>),
+    /// It called `goexit`.
+    Goexit,
     /// Its runtime ended first.
     Shutdown,
 }
@@ -44,6 +46,8 @@ struct Table {
 pub(crate) struct Task {
     space: UnsafeCell<Space>,
     table: Cell<Option<&'static Table>>,
+    /// An address in the frame from which it is run (`g::root`): what is thrown at the goroutine arrives there.
+    pub(crate) mark: Cell<*const ()>,
 }
 
 struct Typed<F, T>(std::marker::PhantomData<(F, T)>);
@@ -83,7 +87,11 @@ impl<F: FnOnce() -> T, T> Typed<F, T> {
 
 impl Task {
     pub(crate) fn new() -> Self {
-        Task { space: UnsafeCell::new(Space(MaybeUninit::uninit())), table: Cell::new(None) }
+        Task {
+            space: UnsafeCell::new(Space(MaybeUninit::uninit())),
+            table: Cell::new(None),
+            mark: Cell::new(std::ptr::null()),
+        }
     }
 
     const fn fits<V>() -> bool {

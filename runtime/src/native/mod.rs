@@ -3,10 +3,14 @@
 //! Below the line: what stands here decides nothing. Everything that depends on an OS or a CPU is in this folder
 //! and in `gmp_netpoll::Poller`.
 
+mod barrier;
 mod clock;
 mod current;
+mod frames;
 mod hook;
 mod thread;
+mod topology;
+mod watch;
 
 #[cfg(not(any(feature = "generator", not(target_arch = "x86_64"))))]
 mod stack;
@@ -17,17 +21,21 @@ mod switch;
 mod switch;
 
 use crate::g::{self, GRef};
-use crate::host::{Broken, Host, PollWait, Stack};
+use crate::host::{Broken, Host, PollWait, Said, Stack};
+use crate::interrupt::Frame;
 use crate::m::{M, Window};
 use crate::prim::AtomicU32;
+use crate::sched::deadlock::Runtimes;
+use crate::sched::keeper::Keeper;
 use crate::sched::park::Yield;
 use gmp_netpoll::{Events, Key, Poller, Readiness, Timeout, Woken};
 use gmp_timers::Nanos;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::io::{self, Write};
 use std::mem::ManuallyDrop;
 use std::os::fd::{BorrowedFd, RawFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 use switch::{Coro, End, Home};
 
@@ -41,12 +49,23 @@ fn say(what: std::fmt::Arguments<'_>) {
     let _nobody_listens = writeln!(io::stderr(), "{what}");
 }
 
+/// Different for each thread, and never zero.
+fn seed() -> u32 {
+    use std::hash::{BuildHasher, RandomState};
+    RandomState::new().hash_one(0) as u32 | 1
+}
+
+std::thread_local! {
+    /// Of a thread that is no M.
+    static THREAD_FRAME: Cell<*const Frame> = const { Cell::new(std::ptr::null()) };
+    static DICE: Cell<u32> = Cell::new(seed());
+}
+
 /// Descriptors that one look at the poller reports at most.
 const EVENTS: usize = 128;
 
 /// The operating system, as one runtime sees it.
 pub(crate) struct Native {
-    clock: clock::Clock,
     poller: Poller,
     stacks: StackPool,
 }
@@ -68,7 +87,10 @@ impl Native {
     /// When the kernel refuses the poller's descriptors.
     pub(crate) fn new() -> io::Result<Self> {
         hook::install();
-        Ok(Native { clock: clock::Clock::new(), poller: Poller::new()?, stacks: StackPool::new(None) })
+        frames::prepare();
+        barrier::register();
+        topology::prepare();
+        Ok(Native { poller: Poller::new()?, stacks: StackPool::new(None) })
     }
 }
 
@@ -80,15 +102,25 @@ impl Host for Native {
     const MONITORED: bool = true;
 
     #[inline]
-    fn now(&self) -> Nanos {
-        self.clock.now()
+    fn now() -> Nanos {
+        clock::now()
     }
 
-    fn nanos(&self, at: Instant) -> Nanos {
-        self.clock.nanos(at)
+    fn nanos(at: Instant) -> Nanos {
+        clock::nanos(at)
     }
 
-    fn start(&self, name: &str, body: impl FnOnce() + Send + 'static) -> io::Result<Self::Thread> {
+    fn instant(at: Nanos) -> Instant {
+        clock::instant(at)
+    }
+
+    fn parallelism() -> usize {
+        // The calling thread's affinity mask, and the quotas of its cgroup and of all above it that can be seen, v1 and
+        // v2: each rounded down, at least one.
+        std::thread::available_parallelism().map_or(1, usize::from)
+    }
+
+    fn start(name: &str, body: impl FnOnce() + Send + 'static) -> io::Result<Self::Thread> {
         thread::start(name, body)
     }
 
@@ -97,12 +129,30 @@ impl Host for Native {
         let _ended = thread.join();
     }
 
+    fn run_aside(f: impl FnOnce() + Send + 'static) {
+        thread::run_aside(f);
+    }
+
     fn sleep((): &(), word: &AtomicU32, expected: u32, limit: Option<Duration>) {
         thread::futex_wait(word, expected, limit);
     }
 
     fn wake((): &(), word: &AtomicU32) {
         thread::futex_wake(word);
+    }
+
+    fn keeper() -> &'static Keeper<Self> {
+        static KEEPER: OnceLock<Keeper<Native>> = OnceLock::new();
+        KEEPER.get_or_init(Keeper::new)
+    }
+
+    fn runtimes() -> Option<&'static Runtimes<Self>> {
+        static RUNTIMES: OnceLock<Runtimes<Native>> = OnceLock::new();
+        Some(RUNTIMES.get_or_init(Runtimes::default))
+    }
+
+    fn threads() -> Option<u32> {
+        thread::count()
     }
 
     #[inline(always)]
@@ -114,12 +164,90 @@ impl Host for Native {
         current::set(m.cast());
     }
 
+    #[inline(never)]
+    fn random() -> u32 {
+        // Marsaglia's xorshift, a state for each thread.
+        let mut x = DICE.get();
+        x ^= x << 13;
+        x ^= x >> 17;
+        x ^= x << 5;
+        DICE.set(x);
+        x
+    }
+
+    fn cpu() -> u32 {
+        topology::cpu()
+    }
+
+    fn cache_of(cpu: u32) -> u32 {
+        topology::cache_of(cpu)
+    }
+
+    #[inline(never)]
+    fn thread_frame() -> *const Frame {
+        THREAD_FRAME.get()
+    }
+
+    #[inline(never)]
+    fn set_thread_frame(frame: *const Frame) {
+        THREAD_FRAME.set(frame);
+    }
+
+    #[inline(never)]
+    fn is_panicking() -> bool {
+        std::thread::panicking()
+    }
+
+    #[inline(always)]
+    fn unwinds() -> bool {
+        // One load of a global, while nobody unwinds anywhere.
+        std::thread::panicking()
+    }
+
+    fn may_unwind_to(mark: *const ()) -> bool {
+        !mark.is_null() && frames::may_unwind_to(mark)
+    }
+
+    #[inline]
+    fn heavy_barrier_exists() -> bool {
+        barrier::exists()
+    }
+
+    fn heavy_barrier() -> bool {
+        barrier::heavy()
+    }
+
+    fn thread_number() -> u32 {
+        watch::number()
+    }
+
+    fn cpu_time(thread: u32) -> Option<Duration> {
+        watch::cpu_time(thread)
+    }
+
+    fn is_blocked(thread: u32) -> bool {
+        watch::is_blocked(thread)
+    }
+
     fn catch(f: impl FnOnce()) -> std::thread::Result<()> {
         catch_unwind(AssertUnwindSafe(f))
     }
 
     fn warn(what: &str) {
         say(format_args!("gmp: {what}"));
+    }
+
+    fn print(text: &str) {
+        // In one piece, where the kernel does that.
+        let _nobody_listens = io::stderr().write_all(text.as_bytes());
+    }
+
+    fn give_up(text: &str) -> ! {
+        Self::print(&format!("fatal error: {text}"));
+        // Not `std::process::exit`: it runs what was registered for the end, and flushes standard output; either may
+        // wait for a lock that one of those holds who will never run. A report must not hang. Go's exit runs nothing either.
+        // SAFETY: it does not return, and no thread is left that could miss anything.
+        unsafe { libc::_exit(2) }
     }
 
     fn fatal(why: &str) -> ! {
@@ -195,18 +323,13 @@ unsafe impl Send for NativeStack {}
 
 impl Stack<Native> for NativeStack {
     #[inline(always)]
-    unsafe fn resume(&mut self, m: &M<Native>) -> Yield {
+    unsafe fn resume(&mut self, m: &M<Native>) -> Said {
         let word = match self.first.take() {
             Some(g) => g.to_raw().expose_provenance(),
             None => 0,
         };
         // SAFETY: the caller won the right to run this goroutine, which has not ended, on `m`.
-        let said = unsafe { self.coro.resume(&m.local.home, word) };
-        if said == 0 {
-            return Yield::Exit;
-        }
-        // SAFETY: `suspend` left a `Yield` there, on the stack that has just been saved, and does not touch it.
-        unsafe { std::ptr::with_exposed_provenance::<Yield>(said).read() }
+        Said::of(unsafe { self.coro.resume(&m.local.home, word) })
     }
 
     fn depth(&self) -> Option<usize> {
@@ -223,5 +346,5 @@ unsafe extern "C" fn entry(word: usize) -> End {
     let window = Window::<Native>::enter().expect("entry: a goroutine runs on an M");
     let home = &raw const window.m().local.home;
     std::mem::forget(window);
-    End { home, word: 0 }
+    End { home, word: Said::EXIT }
 }

@@ -6,36 +6,58 @@
 //! | `wake` | making a goroutine runnable; why no wake-up is lost | `ready`, `goready`, `wakep`, `startm`, `injectglist` |
 //! | `spin` | who looks for work, and the look after giving up | `resetspinning`, `becomeSpinning`, `checkRunqsNoP` |
 //! | `census` | nmspinning and npidle in one word | `sched.nmspinning`, `sched.npidle` |
+//! | `look` | when a busy M looks elsewhere | `schedtick % 61` |
+//! | `help` | work of other Ps that waits too long | – |
 //! | `steal` | work of other Ps | `stealWork`, `runqsteal` |
 //! | `inject` | new goroutines; the global queue | `newproc`, `globrunqput`, `globrunqgetbatch` |
 //! | `idle`, `mask` | idle Ps, Ms that stand by | `pidleput`, `pidleget`, `mput`, `stopm`, `idlepMask`, `timerpMask` |
-//! | `newm` | starting threads | `newm` |
+//! | `newm`, `mexit` | starting threads, ending them | `newm`, `mexit` |
+//! | `procs`, `ps` | how many Ps there are, and changing that; where they lie | `procresize`, `GOMAXPROCS`, `sysmonUpdateGOMAXPROCS` |
 //! | `park` | how a goroutine leaves its M, and the commit hook | `gopark`, `mcall`, `goexit0` |
 //! | `poll` | the poller: who waits in it, breaking the wait | `netpoll`, `netpollBreak`, `wakeNetPoller` |
-//! | `timers` | who sleeps until when | `runtime/time.go` |
+//! | `timers` | who sleeps until when; what is due | `runtime/time.go` |
+//! | `callback` | timers that call a function | `time.AfterFunc`, `goFunc` |
+//! | `keeper` | the callbacks that no runtime runs | – |
 //! | `blocking` | giving a P away, and coming back without one | `handoffp`, `entersyscallblock`, `exitsyscall0` |
+//! | `retake` | taking a P from an M that does not come back | `retake` |
+//! | `locked` | goroutines that are bound to an M | `LockOSThread`, `stoplockedm`, `startlockedm` |
+//! | `adopt` | a thread of the program as an M | – |
 //! | `stacks` | waiting for a stack | – |
 //! | `dump` | what all goroutines are doing | `traceback`, `_Gscan` |
 //! | `sysmon` | the monitor, backstop of the poller | `sysmon` |
+//! | `deadlock` | whether all goroutines of the process are asleep | `checkdead` |
+//! | `trace` | what `GMPDEBUG=schedtrace` prints | `schedtrace` |
 //! | `stop` | the end of a runtime | – |
 //!
-//! **Lock order**, outermost first: a socket's turn or registration · a joiner · `central` · a P's timers, the
-//! poller's table, the pool of Gs. No lock is held while a goroutine's stack is switched, except those that the
+//! **Lock order**, outermost first: a socket's turn or registration · a joiner · the list of runtimes, then all of the
+//! following, for the judge of a deadlock alone (`deadlock.rs`) · `central`, or the keeper's · a
+//! P's timers, the poller's table, the pool of Gs. No lock is held while a goroutine's stack is switched, except those that the
 //! commit hook releases.
 //!
 //! A goroutine that one readies on an M is queued at that M's P without a lock; the census and two fences see to it that
 //! an M which goes idle and a submission can't miss each other (`wake`). Who is idle, who stands by and who waits in
 //! the poller changes under one lock, `central`.
 
+mod adopt;
 mod blocking;
+pub(crate) mod callback;
 mod census;
+pub(crate) mod deadlock;
 mod dump;
+pub(crate) mod help;
 mod idle;
 mod inject;
+pub(crate) mod keeper;
+pub(crate) mod locked;
+pub(crate) mod look;
 mod mask;
+pub(crate) mod mexit;
 mod newm;
 pub(crate) mod park;
 pub(crate) mod poll;
+pub(crate) mod procs;
+mod ps;
+mod retake;
 mod schedule;
 mod spin;
 mod stacks;
@@ -43,18 +65,22 @@ mod steal;
 mod stop;
 mod sysmon;
 pub(crate) mod timers;
+mod trace;
 pub(crate) mod wake;
 
+use crate::g::GRef;
 use crate::glist::GList;
 use crate::gpool::GPool;
 use crate::host::Host;
+use crate::knobs::Knobs;
 use crate::m::M;
 use crate::note::Note;
 use crate::p::P;
-use crate::prim::{Arc, AtomicBool, AtomicI64, AtomicU64, CachePadded, Mutex, Relaxed};
+use crate::prim::{Arc, AtomicBool, AtomicI64, AtomicU32, AtomicU64, CachePadded, Mutex, Relaxed, ShownWord};
 use crate::sched::census::Census;
 use crate::sched::mask::Mask;
 use crate::sched::poll::{NOBODY, PollTable, Poller};
+use crate::sched::ps::Ps;
 use crate::sched::stacks::Stacks;
 use crate::sched::sysmon::Monitor;
 use std::io;
@@ -66,14 +92,20 @@ pub use stop::Report;
 /// What the builder has settled.
 #[derive(Clone, Debug)]
 pub(crate) struct Config {
-    /// How many Ps there are.
+    /// How many Ps there are at the start.
     pub(crate) procs: u32,
+    /// That is what the machine says, and they follow it when it says something else.
+    pub(crate) procs_follow: bool,
     /// Bytes of stack of a goroutine that asks for no size of its own.
     pub(crate) stack_size: usize,
     /// The most threads that the runtime may have.
     pub(crate) max_threads: u32,
+    /// How long a thread stays that has nothing to do; for ever, without.
+    pub(crate) keep_alive: Option<Duration>,
     /// What its threads are called, followed by their number.
     pub(crate) thread_name: String,
+    /// What `GMPDEBUG` says.
+    pub(crate) knobs: Knobs,
 }
 
 /// What lies under the scheduler's lock.
@@ -85,16 +117,33 @@ pub(crate) struct Central<H: Host> {
     /// Goroutines that nobody will run, as the runtime ends.
     aside: GList<H>,
     idle_ps: Vec<NonNull<P<H>>>,
+    /// Those that nobody may take: see `procs`.
+    retired_ps: Vec<NonNull<P<H>>>,
+    /// How many Ps there are to be, or were when the runtime began to end.
+    procs: u32,
+    /// Nobody has said how many Ps there are to be: the machine says it.
+    procs_follow: bool,
     idle_ms: Vec<NonNull<M<H>>>,
+    /// Ms that wait for the goroutines that are bound to them; see `locked`.
+    bound_ms: Vec<NonNull<M<H>>>,
     poller: Poller<H>,
     /// Every M that was ever made. They stay until the scheduler goes: a retaker may read them.
     ms: Vec<NonNull<M<H>>>,
+    /// Those of them without a thread; see `mexit`.
+    spare_ms: Vec<NonNull<M<H>>>,
+    /// How many Ms are threads of the program; see `adopt`. They run one goroutine only, so nobody is the fewer for them.
+    adopted: u32,
+    /// Threads that are no Ms.
     threads: Vec<H::Thread>,
+    /// Threads of Ms that have ended, or are about to.
+    ended: Vec<H::Thread>,
     /// Threads that have not left, and starts that are under way.
     alive: u32,
     /// Ms that a `Wake` is on its way to start.
     asked_for: u32,
     monitor: Monitor,
+    /// A goroutine that was seen waiting for a descriptor; see `deadlock`.
+    waits_for_io: Option<GRef<H>>,
     /// An M could not be started, and this was said.
     warned: bool,
 }
@@ -117,7 +166,11 @@ pub(crate) struct Sched<H: Host> {
     globq_len: AtomicU64,
     idle_mask: Mask,
     timer_mask: Mask,
-    ps: Box<[CachePadded<P<H>>]>,
+    /// How many Ps there are to be; none when the runtime ends. See `procs`. Written under the lock.
+    wanted: AtomicU32,
+    /// When the machine was asked last how many that are.
+    procs_read: AtomicU64,
+    ps: Ps<H>,
     pool: NonNull<GPool<H>>,
     pub(crate) descs: PollTable<H>,
     next_id: AtomicU64,
@@ -126,6 +179,10 @@ pub(crate) struct Sched<H: Host> {
     live: AtomicI64,
     /// Counts the looks at the poller, for the monitor.
     polls: AtomicU64,
+    /// How many threads without an M serve timers; see `deadlock`.
+    serving: AtomicU64,
+    /// See `dump`.
+    rough_time: ShownWord,
     monitor_note: Note<H>,
     /// The last M that leaves wakes whoever waits for the runtime's end.
     all_left: Note<H>,
@@ -144,9 +201,11 @@ impl<H: Host> Sched<H> {
     pub(crate) fn start(host: H, config: Config) -> io::Result<Arc<Self>> {
         let sched = Arc::new_cyclic(|weak| {
             let procs = config.procs;
-            let ps: Box<[_]> = (0..procs).map(|id| CachePadded::new(P::new(id))).collect();
+            let ps = Ps::new();
+            let mut idle_ps: Vec<_> = (0..procs).map(|_| ps.push(|id| P::new(id, weak))).collect();
             // The P with the lowest number is taken first.
-            let idle_ps = ps.iter().rev().map(|p| NonNull::from(&**p)).collect();
+            idle_ps.reverse();
+            let procs_follow = config.procs_follow;
             Sched {
                 host,
                 config,
@@ -155,21 +214,31 @@ impl<H: Host> Sched<H> {
                     stackless: GList::new(),
                     aside: GList::new(),
                     idle_ps,
+                    retired_ps: Vec::new(),
+                    procs,
+                    procs_follow,
                     idle_ms: Vec::new(),
+                    bound_ms: Vec::new(),
                     poller: Poller::Nobody,
                     ms: Vec::new(),
+                    spare_ms: Vec::new(),
+                    adopted: 0,
                     threads: Vec::new(),
+                    ended: Vec::new(),
                     alive: 0,
                     asked_for: 0,
                     monitor: Monitor::Looking,
+                    waits_for_io: None,
                     warned: false,
                 }),
                 census: CachePadded::new(Census::new(procs)),
                 stopping: AtomicBool::new(false),
                 poll_until: AtomicU64::new(NOBODY),
                 globq_len: AtomicU64::new(0),
-                idle_mask: Mask::new(0, procs),
-                timer_mask: Mask::new(procs, procs),
+                idle_mask: Mask::new(procs),
+                timer_mask: Mask::new(0),
+                wanted: AtomicU32::new(procs),
+                procs_read: AtomicU64::new(0),
                 ps,
                 pool: GPool::new(weak.clone()),
                 descs: PollTable::new(),
@@ -177,6 +246,8 @@ impl<H: Host> Sched<H> {
                 stacks: Stacks::new(),
                 live: AtomicI64::new(0),
                 polls: AtomicU64::new(0),
+                serving: AtomicU64::new(0),
+                rough_time: ShownWord::new(H::now().as_nanos()),
                 monitor_note: Note::new(),
                 all_left: Note::new(),
             }
@@ -184,6 +255,9 @@ impl<H: Host> Sched<H> {
         if let Err(refused) = sched.start_first().and_then(|()| sched.start_monitor()) {
             sched.stop(Duration::ZERO);
             return Err(refused);
+        }
+        if let Some(runtimes) = H::runtimes() {
+            runtimes.begin(&sched);
         }
         Ok(sched)
     }
@@ -203,14 +277,10 @@ impl<H: Host> Sched<H> {
         self.stopping.load(Relaxed)
     }
 
-    pub(crate) fn procs(&self) -> usize {
-        self.ps.len()
-    }
-
     /// For models: nobody runs or looks for anything.
     #[cfg(gmp_loom)]
     pub(crate) fn procs_are_idle(&self) -> bool {
-        self.central.lock().idle_ps.len() == self.ps.len()
+        self.all_idle(&self.central.lock())
     }
 
     /// The scheduler of the calling goroutine, which lives as long as the goroutine runs; `None` on other threads.

@@ -4,9 +4,12 @@
 //!   goroutine                        M, on its own stack
 //!   open the wait, queue the record
 //!   suspend ───── saved ──────────▶  K1 status := Waiting
-//!                                    K2 commit hook: publishes the record (unlocks its queue)
+//!                                    K2 arms the wait's timer; commit hook: publishes the record (unlocks its queue)
 //!                                       Refuse: K3 status := Running, resume at once
 //! ```
+//! A goroutine that may be interrupted has two steps more: between K1 and K2 a look whether it is (`interrupt.rs`), after
+//! K2 the permission to nudge it. No nudge may wake it before K2 is over, as the hook writes down where its timer stands.
+//!
 //! K1 before K2: whoever finds the record may ready the goroutine at once, on another M, and its context is
 //! saved by then. The hook is moved to the M's stack before it runs, and neither it nor the M touches the G after
 //! the record was published: the G may have run on and ended.
@@ -15,10 +18,13 @@
 
 use crate::g::{self, GRef};
 use crate::host::Host;
+use crate::interrupt;
 use crate::m::{M, Window};
 use crate::prim::{Mutant, mutated};
 use crate::sched::Sched;
-use crate::status::{CallOff, WaitNumber, Woke};
+use crate::sched::timers::Alarm;
+use crate::status::{Again, CallOff, Then, WaitNumber};
+use gmp_timers::Nanos;
 use std::mem::ManuallyDrop;
 
 /// Why a goroutine waits, for dumps. The texts are Go's where Go has one.
@@ -36,8 +42,38 @@ pub(crate) enum WaitReason {
     IoWrite,
     /// Another goroutine or thread is reading or writing the same socket.
     IoTurn,
+    /// The close of a socket waits for system calls that others make.
+    IoClose,
     /// `sync::Event`.
     Event,
+    /// A channel has no message.
+    ChanReceive,
+    /// A channel has no room.
+    ChanSend,
+    /// `select!`, or `chan::Select`.
+    Select,
+    /// A disabled channel, for ever.
+    Never,
+    /// `scope`, for its children.
+    Scope,
+    /// `Runtime::run`, when its main goroutine has called `goexit`.
+    Main,
+    /// `sync::Mutex`, a lock of it, or the second half of a wait in a Condvar.
+    Mutex,
+    /// `sync::RwLock`, a read.
+    RwLockRead,
+    /// `sync::RwLock`, a write.
+    RwLockWrite,
+    /// `sync::Condvar`.
+    Condvar,
+    /// `sync::Once` and what is built on it.
+    Once,
+    /// `sync::Barrier`.
+    Barrier,
+    /// `sync::WaitGroup`.
+    WaitGroup,
+    /// `sync::Semaphore`.
+    Semaphore,
     /// A user's own wait, through `gmp::model`.
     #[cfg(gmp_loom)]
     Model,
@@ -53,7 +89,22 @@ impl WaitReason {
             WaitReason::IoRead => "IO wait, read",
             WaitReason::IoWrite => "IO wait, write",
             WaitReason::IoTurn => "IO wait, turn",
+            WaitReason::IoClose => "IO wait, close",
             WaitReason::Event => "event",
+            WaitReason::ChanReceive => "chan receive",
+            WaitReason::ChanSend => "chan send",
+            WaitReason::Select => "select",
+            WaitReason::Never => "chan receive (never)",
+            WaitReason::Scope => "scope",
+            WaitReason::Main => "main goroutine has exited",
+            WaitReason::Mutex => "sync.Mutex.Lock",
+            WaitReason::RwLockRead => "sync.RWMutex.RLock",
+            WaitReason::RwLockWrite => "sync.RWMutex.Lock",
+            WaitReason::Condvar => "sync.Cond.Wait",
+            WaitReason::Once => "sync.Once.Do",
+            WaitReason::Barrier => "barrier",
+            WaitReason::WaitGroup => "sync.WaitGroup.Wait",
+            WaitReason::Semaphore => "semacquire",
             #[cfg(gmp_loom)]
             WaitReason::Model => "model",
         }
@@ -100,30 +151,52 @@ impl Hook {
 pub(crate) enum Yield {
     /// Sleep until readied.
     Park(WaitNumber, Hook),
+    /// Sleep on.
+    ParkAgain(WaitNumber),
     /// Run others first.
     Requeue,
     /// The M has lost its P meanwhile: take one, or wait for one.
     Return,
     /// The end. The stack is not needed any more.
     Exit,
+    /// Go on: the goroutine has bound itself to this M. May be said without a P, and outside of the runtime.
+    Tie,
 }
 
-/// Parks the calling goroutine until its wait is readied, or `commit` refuses.
+/// Parks the calling goroutine until its wait is readied or nudged, or `commit` refuses.
+#[inline]
 pub(crate) fn gopark<H: Host>(
     window: Window<H>,
     number: WaitNumber,
     reason: WaitReason,
     commit: impl FnOnce() -> Commit,
-) -> Woke {
+) {
     let g = window.g();
     g.reason.set(reason);
+    g.since.set(window.m().sched().rough_time());
     let commit = ManuallyDrop::new(commit);
     window.suspend(Yield::Park(number, Hook::new(&commit)));
-    g.word.end_wait(number)
+}
+
+/// As `gopark`, with a timer that claims the wait.
+pub(crate) fn gopark_until<H: Host>(
+    window: Window<H>,
+    number: WaitNumber,
+    reason: WaitReason,
+    (due, alarm): (Nanos, *const Alarm<H>),
+    commit: impl FnOnce() -> Commit,
+) {
+    let (g, p, sched) = (window.g(), window.p(), window.m().sched());
+    gopark(window, number, reason, move || {
+        // Before the rest is published: nobody but the timer may wake the goroutine until its place is noted.
+        sched.arm(p, alarm, due, (g, number));
+        commit()
+    });
 }
 
 impl<H: Host> Sched<H> {
     /// K1 to K3. True: the goroutine is to be resumed at once.
+    #[inline(always)]
     pub(crate) fn park(&self, g: GRef<H>, number: WaitNumber, hook: Hook) -> bool {
         if mutated(Mutant::ParkStatusAfterCommit) {
             // SAFETY: as below.
@@ -131,26 +204,37 @@ impl<H: Host> Sched<H> {
             g.word.park(number);
             return commit == Commit::Refuse && g.word.call_off(number) == CallOff::Resume;
         }
+        let heeds = g.heeds.get();
         g.word.park(number);
+        let interrupted = heeds && interrupt::is_interrupted(g);
+        // For loom: the hook, which is moved from the goroutine's stack now, before it can publish anything.
+        g.stack.with(|_| ());
         // SAFETY: `g` has just been saved by its suspend, and this is the only call.
         match unsafe { hook.call() } {
-            Commit::Park => false,
-            Commit::Refuse => {
-                // For loom: until here the M read the hook, which lay on the goroutine's stack.
-                g.stack.with(|_| ());
-                g.word.call_off(number) == CallOff::Resume
+            Commit::Park => {
+                if heeds && g.word.make_known(number, interrupted) == Then::Queue {
+                    self.submit(g);
+                }
+                false
             }
+            Commit::Refuse => g.word.call_off(number) == CallOff::Resume,
         }
     }
 
+    /// The goroutine sleeps on in a wait that others know. True: it is to be resumed at once.
+    pub(crate) fn park_again(&self, g: GRef<H>, number: WaitNumber) -> bool {
+        g.word.park_again(number) == Again::Awake
+    }
+
     /// The end of a goroutine, on its M.
+    #[inline(always)]
     pub(crate) fn goexit0(&self, m: &M<H>, g: GRef<H>) {
         m.set_g(None);
         // SAFETY: this M ran the goroutine, and its status is still Running.
         let stack = g.stack.with_mut(|stack| unsafe { (*stack).take() });
         self.retire_stack(m, stack.expect("exit: the goroutine has no stack"));
         g.word.finish();
-        m.count_live(-1);
+        m.count_live(-i64::from(g.counts()));
         g::finish(g);
     }
 }

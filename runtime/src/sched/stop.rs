@@ -3,18 +3,19 @@
 //! 1. `stopping` is set; Ms that stand by are woken, every M leaves when it next looks for work. Whoever queues a
 //!    goroutine from here on finds the flag after S2 of `wake.rs`, and sets aside what is queued.
 //! 2. What is parked or queued will not run again: the waits are claimed, so that nobody hands them anything, whoever
-//!    joins one of these hears that the runtime ended, and the turns they hold go to the next in line.
+//!    joins one of these hears that the runtime ended, and what they owe is paid (`debt.rs`): turns go to the next in line.
+//!    Callbacks that are armed go to the keeper (`keeper.rs`).
 //! 3. The caller waits for the last M, for a limited time. A goroutine that does not come back to the runtime
 //!    keeps its M; it is left behind, with everything that it refers to.
 //! 4. Step 2 once more, for those that ran meanwhile. Those that never ran are dropped. The others stay where they are:
 //!    their stacks, and all that lies on them, are leaked, because others may still refer to it. They are counted.
 
+use crate::debt::Debt;
 use crate::g::{self, End, GRef};
 use crate::glist::GList;
 use crate::gpool::GPool;
 use crate::host::Host;
 use crate::m::M;
-use crate::net::turn::Turn;
 use crate::prim::{Mutant, Ordering, Relaxed, fence, unless};
 use crate::sched::Sched;
 use crate::sched::poll::Poller;
@@ -47,7 +48,7 @@ impl Report {
 impl<H: Host> Sched<H> {
     /// Ends the runtime and waits for its threads, at most for `limit`.
     pub(crate) fn stop(&self, limit: Duration) -> Report {
-        let until = self.host.now().saturating_add(limit);
+        let until = H::now().saturating_add(limit);
         self.begin_stop();
         let all = if M::<H>::current().is_some_and(|m| std::ptr::eq(m.sched(), self)) {
             // A goroutine of its own can't wait for the M that runs it.
@@ -55,10 +56,10 @@ impl<H: Host> Sched<H> {
         } else if self.central.lock().alive == 0 {
             true
         } else {
-            self.all_left.sleep_until(&self.host, until)
+            self.all_left.sleep_until(until)
         };
         if all {
-            let threads = std::mem::take(&mut self.central.lock().threads);
+            let threads = self.central.lock().take_threads();
             threads.into_iter().for_each(H::join);
         }
         let threads = self.central.lock().alive as usize;
@@ -66,13 +67,18 @@ impl<H: Host> Sched<H> {
     }
 
     fn begin_stop(&self) {
+        if let Some(runtimes) = H::runtimes() {
+            runtimes.end(self);
+        }
         let mut central = self.central.lock();
         // Who stands by is taken out below, under the same lock; who would stand by later finds this first.
         self.stopping.store(true, Relaxed);
+        self.no_p_is_wanted();
         // SeqCst: a store that submissions load, then loads from the queues (`take_queued`) and from the lives of Gs;
         // partner: S2 of `wake.rs`. The locks on the way order it for those who take them, and a submission need not.
         unless(Mutant::StopNoFence, || fence(Ordering::SeqCst));
-        let idle = std::mem::take(&mut central.idle_ms);
+        let mut idle = std::mem::take(&mut central.idle_ms);
+        unless(Mutant::StopForgetsTheBound, || idle.append(&mut central.bound_ms));
         let blocked = matches!(central.poller, Poller::Blocked(_));
         if blocked {
             self.expel_poller(&mut central);
@@ -89,6 +95,7 @@ impl<H: Host> Sched<H> {
             self.host.break_poll();
         }
         self.leave_parked();
+        self.leave_timers();
         self.set_queued_aside();
     }
 
@@ -122,7 +129,12 @@ impl<H: Host> Sched<H> {
         self.leave_parked();
         self.set_queued_aside();
         // SAFETY: the pool is closed when the scheduler is dropped.
-        unsafe { GPool::for_each_live(self.pool, |g| g::mark_done(g, End::Left)) };
+        unsafe {
+            GPool::for_each_live(self.pool, |g| {
+                g.leave();
+                g::mark_done(g, End::Left);
+            });
+        }
         // Only now: a closure that is dropped may be one that waits.
         self.drop_set_aside();
         self.num_goroutines()
@@ -142,7 +154,7 @@ impl<H: Host> Sched<H> {
         }
         for g in parked {
             g::mark_done(g, End::Left);
-            Turn::give_up_of(g);
+            Debt::settle_of(g);
         }
     }
 
@@ -152,8 +164,10 @@ impl<H: Host> Sched<H> {
     pub(crate) fn set_queued_aside(&self) {
         let (mut queued, mut aside) = (self.take_queued(), GList::new());
         while let Some(g) = queued.pop() {
+            // Before anybody is told: see `leave_parked`.
+            g.word.seize_queued();
             g::mark_done(g, End::Left);
-            Turn::give_up_of(g);
+            Debt::settle_of(g);
             aside.push(g);
         }
         self.central.lock().aside.append(&mut aside);
@@ -185,7 +199,7 @@ impl<H: Host> Sched<H> {
     fn drop_if_unrun(&self, g: GRef<H>) {
         // SAFETY: it stood in a queue, so no M runs it, and this caller has taken it out.
         if g.stack.with(|stack| unsafe { (*stack).is_none() }) {
-            self.live.fetch_sub(1, Relaxed);
+            self.live.fetch_sub(i64::from(g.counts()), Relaxed);
             g::drop_unrun(g);
         }
     }

@@ -19,16 +19,16 @@
 //!
 //! Checked by `tests/loom_submit_vs_idle.rs`.
 
+use crate::debt::Debt;
 use crate::g::GRef;
 use crate::glist::GList;
 use crate::host::Host;
 use crate::m::{Gift, M, Spinning};
-use crate::net::turn::Turn;
 use crate::p::P;
 use crate::prim::{Mutant, Ordering, event, fence, fence_after_exchange, mutated, relax, unless};
 use crate::sched::poll::Poller;
 use crate::sched::{Central, Sched};
-use crate::status::Then;
+use crate::status::{Then, WaitNumber};
 use std::ptr::NonNull;
 
 /// Whom to start, decided under the lock and done after it.
@@ -60,8 +60,28 @@ pub(crate) fn goready<H: Host>(g: GRef<H>) {
         match sched {
             Some(sched) => sched.submit(g),
             // Its runtime is over, and it was left; nobody but us knows what we have just handed it.
-            None => Turn::give_up_of(g),
+            None => Debt::settle_of(g),
         }
+    }
+}
+
+/// Has the owner of a published wait look again. Any thread may call it.
+pub(crate) fn nudge<H: Host>(g: GRef<H>, number: WaitNumber) {
+    requeue_nudged(g, || g.word.nudge(number));
+}
+
+/// Has a goroutine look again, in whichever wait it is.
+pub(crate) fn nudge_any<H: Host>(g: GRef<H>) {
+    requeue_nudged(g, || g.word.nudge_any());
+}
+
+fn requeue_nudged<H: Host>(g: GRef<H>, nudge: impl FnOnce() -> Then) {
+    // As in `goready`: held before the nudge.
+    let sched = g.home().upgrade();
+    if nudge() == Then::Queue
+        && let Some(sched) = sched
+    {
+        sched.submit(g);
     }
 }
 
@@ -108,17 +128,20 @@ impl<H: Host> Sched<H> {
         }
     }
 
-    /// As `wakep`, after a submission to the caller's own P by an exchange: when that P is the only one none is idle, and
-    /// S2 is needed only for whoever ends the runtime.
+    /// As `wakep`, after a submission to the caller's own P, whose last step that matters was an exchange: on x86 that is
+    /// S2 already. What `push_next` moves into the ring after it was announced before, and is found behind the new one.
     #[inline]
     fn wakep_beside_own(&self) {
-        if self.ps.len() == 1 {
-            // Partner: the fence of `begin_stop`. The exchange is `push_next`'s.
-            unless(Mutant::SubmitNoFence, fence_after_exchange);
-            self.tell_if_stopping();
-        } else {
-            self.wakep();
+        if mutated(Mutant::SubmitNoWake) {
+            return;
         }
+        // Partners: as in `wakep`.
+        unless(Mutant::SubmitNoFence, fence_after_exchange);
+        // Where there never was more than one P none is idle, and S2 is needed only for whoever ends the runtime.
+        if self.ps.len() > 1 && self.census.lacks_a_spinner() {
+            self.wake_one();
+        }
+        self.tell_if_stopping();
     }
 
     /// S2 and S3: has somebody come, if nobody looks for work and a P is idle. After each submission, and when one
@@ -167,8 +190,9 @@ impl<H: Host> Sched<H> {
         self.start_woken(wake);
     }
 
-    /// Chooses an M for `p`: one that sleeps, else the one in the poller, else a new one. `None` when there may be no
-    /// more threads; then `p` is idle again, and all Ms are at work and look at the queues before they sleep.
+    /// Chooses an M for `p`: one that sleeps, else the one in the poller, else a new one. When there may be no more threads
+    /// `p` is idle again, and all Ms are at work and look at the queues before they sleep; or wait for their goroutine,
+    /// which may be there.
     pub(crate) fn startm(
         &self,
         central: &mut Central<H>,
@@ -187,15 +211,15 @@ impl<H: Host> Sched<H> {
             unsafe { m.as_ref() }.give(Some(gift));
             return Some(Wake::Poller);
         }
-        if central.ms.len() as u32 + central.asked_for < self.config.max_threads {
+        if self.may_start(central) {
             central.asked_for += 1;
             return Some(Wake::New(gift));
         }
         self.take_back(central, gift);
-        None
+        self.rescue(central)
     }
 
-    /// A gift found no taker: its P is idle, and what stands in its queue goes to the global one.
+    /// A gift found no taker: its P is idle, or retired, and what stands in its queue goes to the global one.
     pub(crate) fn take_back(&self, central: &mut Central<H>, gift: Gift<H>) {
         if gift.spinning == Spinning::Yes && !mutated(Mutant::TakeBackLeaksSpinning) {
             self.census.end_spinning();
@@ -203,8 +227,12 @@ impl<H: Host> Sched<H> {
         // SAFETY: Ps live as long as their scheduler.
         unsafe { gift.p.as_ref() }.runq.drain_into(&mut central.globq);
         self.publish_len(central);
-        self.pidleput(central, gift.p);
-        self.census.p_returned();
+        if self.is_to_retire(gift.p) {
+            self.retire(central, gift.p);
+        } else {
+            self.pidleput(central, gift.p);
+            self.census.p_returned();
+        }
     }
 
     /// Does what was decided under the lock.
