@@ -1,7 +1,7 @@
 //! The server: a goroutine that accepts, and one for each connection. It reads like a server with a thread for
 //! each connection, and it is one, except that these threads cost a few kilobytes.
 
-use gmp::net::{TcpListener, TcpStream};
+use gmp::net::{TcpListener, TcpStream, is_closed};
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::net::Shutdown;
@@ -52,7 +52,7 @@ impl Server {
                     let server = Arc::clone(self);
                     drop(gmp::go(move || server.serve_one(Arc::new(stream))));
                 }
-                Err(_) if self.state().closing => return,
+                Err(refused) if is_closed(&refused) => return,
                 Err(refused) => {
                     // Mostly EMFILE: the connection waits in the kernel until there is room.
                     // Asking again at once would spin.
@@ -107,10 +107,10 @@ impl Server {
     /// answered and end. Whoever does not take its answer within `patience` is cut off. Blocks the thread for at
     /// most twice as long. Returns what was served, and how many connections are open even so.
     pub fn close(&self, patience: Duration) -> (Totals, usize) {
+        self.state().closing = true;
+        // Ends the loop of `serve`, wherever it is.
+        let _by_an_earlier_call = self.listener.close();
         let mut state = self.state();
-        state.closing = true;
-        // SAFETY: `listener` is open. On Linux this fails its `accept`, now and later.
-        unsafe { libc::shutdown(self.listener.as_raw_fd(), libc::SHUT_RD) };
         for how in [Shutdown::Read, Shutdown::Both] {
             for stream in state.open.values() {
                 let _it_is_gone_already = stream.shutdown(how);
