@@ -1,5 +1,5 @@
 #![cfg(not(gmp_loom))]
-//! The examples `ring` and `sleep_sort` as whoever runs them sees them: what they print, and their status.
+//! The examples as whoever runs them sees them: what they print, and their status.
 
 #[path = "common/example.rs"]
 mod example;
@@ -175,5 +175,103 @@ fn a_runtime_that_cannot_be_had_is_status_1_and_one_line() {
         let (status, _, complaint) = output(example(name).env("GMPMAXPROCS", "none"));
         assert_eq!(status, Some(1));
         assert_eq!(complaint, format!("{name}: GMPMAXPROCS: \"none\" is no number\n"));
+    }
+}
+
+/// Runs it with so many Ps: the lines that it printed.
+#[track_caller]
+fn lines(name: &str, args: &[&str], procs: &str) -> Vec<String> {
+    let (status, stdout, stderr) = output(example(name).args(args).env("GMPMAXPROCS", procs));
+    assert_eq!((status, stderr.as_str()), (Some(0), ""), "{name} {args:?}, procs {procs}: {stdout}");
+    stdout.lines().map(str::to_owned).collect()
+}
+
+/// Fails by a prime that is missing or none, by no end, or by a message more or less.
+#[test]
+fn the_sieve_finds_the_primes() {
+    for procs in PROCS {
+        let few = lines("sieve", &["5"], procs);
+        assert_eq!(few[0], "2 3 5 7 11: 5 primes");
+        assert!(few[1].ends_with(" ns each; 6 goroutines"), "{few:?}");
+        let many = lines("sieve", &["100"], procs);
+        assert_eq!(many[0], "2 3 5 7 11 13 17 19 23 29 .. 541: 100 primes");
+    }
+    for bad in ["0", "-1", "many", "20001"] {
+        assert_eq!(refusal("sieve", &[bad], 2), format!("sieve: {bad:?} is not a number from 1 to 20000\n"));
+    }
+}
+
+/// Fails by a word that is counted twice or not at all.
+#[test]
+fn the_pipeline_counts_all_words() {
+    for procs in PROCS {
+        let text = lines("pipeline", &[], procs);
+        assert_eq!(text[0], "200000 lines, 4 workers: 1800000 words, 10 different");
+        assert_eq!(text[1], "gopher 180000, channel 180000, select 180000, ..");
+        let shares: f64 = text[2].split_whitespace().filter_map(|word| word.parse::<f64>().ok()).sum();
+        assert!((shares - 100.0).abs() < 0.5, "{text:?}");
+    }
+}
+
+/// Fails by a hang: all hold one fork. Or by a fork in two hands.
+#[test]
+fn the_philosophers_eat() {
+    for procs in PROCS {
+        let text = lines("philosophers", &[], procs);
+        assert!(text[0].starts_with("5 philosophers, 10000 meals each: "), "{text:?}");
+        assert_eq!(text[2], "nobody ever ate with a neighbour's fork");
+    }
+}
+
+/// Fails by a worker that is left behind, or a failure or a deadline that does not reach the others.
+#[test]
+fn the_worker_pool_gives_up_together() {
+    for procs in PROCS {
+        let text = lines("worker_pool", &[], procs);
+        assert!(text[0].starts_with("100 jobs, 4 workers: 100 done, sum 328350, in "), "{text:?}");
+        assert!(text[1].starts_with("a job fails: \"job 42 is damaged\"; "), "{text:?}");
+        assert!(text[1].ends_with(" jobs were done before, 0 workers are left"), "{text:?}");
+        assert!(text[2].starts_with("a deadline of 10 ms: context deadline exceeded; "), "{text:?}");
+    }
+}
+
+/// Fails by a server that stands still beside those who block their threads or never yield; the example's status says so. How
+/// long sleeps take is printed and not judged: other tests run at the same time.
+#[test]
+fn the_echo_server_goes_on_beside_hogs_and_blocking_calls() {
+    let text = printed("blocking_call", &[]);
+    let lines = Vec::from_iter(text.lines());
+    let [title, _, alone, beside, without, sleeps] = lines[..] else { panic!("{text}") };
+    assert_eq!(title, "an echo server, procs = 2, 4 clients, 1s each");
+    let requests = |line: &str, title: &str| -> u64 {
+        let rest = line.strip_prefix(title).unwrap_or_else(|| panic!("{text}"));
+        rest.split_whitespace().next().unwrap().parse().unwrap()
+    };
+    assert!(requests(alone, "alone") > 0);
+    let (beside, without) = (
+        requests(beside, "beside 2 hogs and 100 sleepers"),
+        requests(without, "the same, GMPDEBUG=handoff=0"),
+    );
+    assert!(beside > 100 * without, "{text}");
+    assert!(sleeps.starts_with("100 × 20 blocking sleeps of 1 ms: 100 threads "), "{text}");
+    assert_eq!(refusal("blocking_call", &["7"], 2), "blocking_call: takes no arguments\n");
+}
+
+/// Fails by a goroutine that is ready and does not run, by the example's own bound; and by a row that is missing.
+#[test]
+fn nobody_is_starved() {
+    // The example bears with the kernel three times a row; other tests, which run beside it, are a reason for more.
+    let run = || output(example("fairness").args(["--millis", "20"]));
+    let (status, text, complaint) = (0..4).map(|_| run()).find(|said| said.0 == Some(0)).unwrap_or_else(run);
+    assert_eq!((status, complaint.as_str()), (Some(0), ""), "{text}");
+    let rows: Vec<_> = text.lines().skip(1).collect();
+    assert_eq!(rows.len(), 10 * PROCS.len(), "{text}");
+    for procs in PROCS {
+        let of = |row: &&&str| row.split_whitespace().rev().nth(4) == Some(procs);
+        assert_eq!(rows.iter().filter(of).count(), 10, "{text}");
+    }
+    for args in [&["--millis", "0"][..], &["--millis"], &["--loud"]] {
+        let line = refusal("fairness", args, 2);
+        assert!(line.contains(args[0]), "{line}");
     }
 }

@@ -367,7 +367,7 @@ fn mutants() {
         (Mutant::CallOffTakesAnyP, "a_p_without_an_m_changes_nothing"),
         (Mutant::TakeBackLeaksSpinning, "a_p_without_an_m_changes_nothing"),
         (Mutant::CensusAfterTheLock, SPINNER),
-        (Mutant::IdleIgnoresTheEnd, "a_runtime_ends_while_its_m_goes_idle"),
+        (Mutant::IdleKeepsTheSurplus, "a_runtime_ends_while_its_m_goes_idle"),
         (Mutant::StartForgetsSpinning, SPINNER),
         (Mutant::RunnextNeverStolen, SPINNER),
         (Mutant::EmptyIgnoresRunnext, SPINNER),

@@ -1,0 +1,126 @@
+//! Who does it: goroutines, plain threads, or some of each. What holds for one of them is to hold for all.
+
+use crate::common::{PROCS, runtime, watched, watched_telling};
+use gmp::{JoinHandle, Runtime};
+use std::cell::Cell;
+use std::panic::resume_unwind;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI32, Ordering::SeqCst};
+use std::thread;
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Who {
+    Goroutine,
+    Thread,
+}
+
+/// So many crews does `everyone` try: threads alone, and three for each number of Ps.
+pub const CREWS: usize = 1 + PROCS.len() * MIXES.len();
+const MIXES: [[Who; 2]; 3] =
+    [[Who::Goroutine, Who::Goroutine], [Who::Goroutine, Who::Thread], [Who::Thread, Who::Goroutine]];
+
+/// The members of a test, who are of these two kinds by turns.
+pub struct Crew<'a> {
+    rt: Option<&'a Runtime>,
+    kinds: [Who; 2],
+    started: Cell<usize>,
+}
+
+/// The property holds for plain threads, for goroutines, and for both together, in a fresh runtime of each size.
+/// One that hangs tells what its goroutines are doing.
+#[track_caller]
+pub fn everyone(property: impl Fn(&Crew<'_>)) {
+    let property = &property;
+    let threads = Crew { rt: None, kinds: [Who::Thread; 2], started: Cell::new(0) };
+    watched(1, || property(&threads));
+    for (procs, kinds) in PROCS.into_iter().flat_map(|procs| MIXES.map(|kinds| (procs, kinds))) {
+        let rt = Arc::new(runtime(procs));
+        let seen = Arc::downgrade(&rt);
+        // Its end is watched, too.
+        let tell = move || {
+            let dump = seen.upgrade().map_or_else(|| "it was ending\n".to_owned(), |rt| rt.dump());
+            format!("{kinds:?}: {dump}")
+        };
+        watched_telling(procs, tell, move || {
+            let _tells = TellOnPanic(procs, kinds);
+            property(&Crew { rt: Some(&rt), kinds, started: Cell::new(0) });
+        });
+    }
+}
+
+/// Says with whom it went wrong.
+struct TellOnPanic(usize, [Who; 2]);
+
+impl Drop for TellOnPanic {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            eprintln!("this was with procs = {}, {:?}", self.0, self.1);
+        }
+    }
+}
+
+impl<'a> Crew<'a> {
+    /// The next member does this.
+    pub fn go<T: Send + 'static>(&self, f: impl FnOnce() -> T + Send + 'static) -> Member<'a, T> {
+        let turn = self.started.get();
+        self.started.set(turn + 1);
+        match (self.kinds[turn % 2], self.rt) {
+            (Who::Goroutine, Some(rt)) => Member::Goroutine(rt, rt.go(f)),
+            _ => on_thread(f),
+        }
+    }
+
+    /// The next member does this while the caller waits.
+    pub fn run<T: Send + 'static>(&self, f: impl FnOnce() -> T + Send + 'static) -> T {
+        self.go(f).join()
+    }
+}
+
+/// A plain thread does this.
+pub fn on_thread<T: Send + 'static>(f: impl FnOnce() -> T + Send + 'static) -> Member<'static, T> {
+    let id = Arc::new(AtomicI32::new(0));
+    let tell = Arc::clone(&id);
+    let handle = thread::spawn(move || {
+        // SAFETY: gettid has no preconditions.
+        tell.store(unsafe { libc::gettid() }, SeqCst);
+        f()
+    });
+    Member::Thread(id, handle)
+}
+
+#[must_use]
+pub enum Member<'a, T> {
+    Goroutine(&'a Runtime, JoinHandle<T>),
+    Thread(Arc<AtomicI32>, thread::JoinHandle<T>),
+}
+
+impl<T> Member<'_, T> {
+    #[track_caller]
+    pub fn join(self) -> T {
+        match self {
+            Member::Goroutine(_, handle) => handle.join().unwrap_or_else(|error| match error.is_panic() {
+                true => resume_unwind(error.into_panic()),
+                false => panic!("{error}"),
+            }),
+            Member::Thread(_, handle) => handle.join().unwrap_or_else(|payload| resume_unwind(payload)),
+        }
+    }
+}
+
+/// Starts `count` members, who do this with their number.
+pub fn each<'a, T: Send + 'static, F: Fn(usize) -> T + Clone + Send + 'static>(
+    crew: &Crew<'a>,
+    count: usize,
+    f: F,
+) -> Vec<Member<'a, T>> {
+    (0..count)
+        .map(|number| {
+            let f = f.clone();
+            crew.go(move || f(number))
+        })
+        .collect()
+}
+
+pub fn join_all<T>(members: Vec<Member<'_, T>>) -> Vec<T> {
+    members.into_iter().map(Member::join).collect()
+}

@@ -1,0 +1,44 @@
+//! Whether a member of a crew waits.
+
+use crate::common::until;
+use crate::crew::Member;
+use std::fs;
+use std::sync::atomic::Ordering::SeqCst;
+use std::thread;
+use std::time::Duration;
+
+/// A thread that sleeps for a lock of the allocator's, say, is awake again before so many looks, which take a while.
+const LOOKS: usize = 5;
+const BETWEEN_LOOKS: Duration = Duration::from_micros(50);
+
+impl<T> Member<'_, T> {
+    /// Comes back when this member waits. There must be just one wait on its way, and what it waits for must not come.
+    pub fn until_it_waits(&self) {
+        match self {
+            Member::Goroutine(rt, handle) => {
+                let line = format!("\ngoroutine {} [", handle.id().get());
+                until(|| {
+                    let dump = rt.dump();
+                    dump.split_once(&line).is_some_and(|(_, state)| !state.starts_with("runnable"))
+                });
+            }
+            Member::Thread(id, _) => {
+                until(|| {
+                    let first = asleep(id.load(SeqCst));
+                    let still = || {
+                        thread::sleep(BETWEEN_LOOKS);
+                        asleep(id.load(SeqCst)) == first
+                    };
+                    first.is_some() && (1..LOOKS).all(|_| still())
+                });
+            }
+        }
+    }
+}
+
+/// How often this thread has gone to sleep, if it sleeps.
+fn asleep(thread: i32) -> Option<String> {
+    let status = fs::read_to_string(format!("/proc/self/task/{thread}/status")).ok()?;
+    let sleeps = status.lines().find(|line| line.starts_with("voluntary_ctxt_switches:"))?;
+    status.contains("\nState:\tS").then(|| sleeps.to_owned())
+}
