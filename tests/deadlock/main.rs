@@ -28,21 +28,18 @@ fn main() {
         return body();
     }
     let mut args = std::env::args().skip(1);
-    let (mut filter, mut lists, mut exact) = (None, false, false);
+    let (mut filters, mut lists, mut exact) = (Vec::new(), false, false);
     while let Some(arg) = args.next() {
         match arg.as_str() {
             "--list" => lists = true,
             "--exact" => exact = true,
             "--test-threads" | "--skip" | "--format" | "--color" => drop(args.next()),
             flag if flag.starts_with('-') => {}
-            _ => filter = Some(arg),
+            _ => filters.push(arg),
         }
     }
-    let chosen = |name: &str| match &filter {
-        None => true,
-        Some(filter) if exact => name == filter,
-        Some(filter) => name.contains(filter.as_str()),
-    };
+    let matches = |name: &str, filter: &String| if exact { name == filter } else { name.contains(filter) };
+    let chosen = |name: &str| filters.is_empty() || filters.iter().any(|filter| matches(name, filter));
     let tests: Vec<Test> = [asleep::TESTS, awake::TESTS, knobs::TESTS].concat();
     let tests: Vec<Test> = tests.into_iter().filter(|test| chosen(test.0)).collect();
     if lists {
