@@ -1,0 +1,252 @@
+//! The workloads on gmp.
+
+use gmp::chan::{Receiver, Sender, bounded};
+use gmp::net::{TcpListener, TcpStream};
+use gmp::sync::{Mutex, WaitGroup};
+use gmp::{go, yield_now};
+use peer_common::{Args, CUTOFF, Found};
+use std::hint::black_box;
+use std::io::{Read, Write};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed, Ordering::SeqCst};
+use std::time::{Duration, Instant};
+
+fn main() {
+    let args = Args::from_env();
+    // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
+    let rt = unsafe { gmp::Runtime::builder().procs(args.procs).build() }.expect("a runtime");
+    rt.run(|| run(&args)).print();
+    // What was left running is not the measurement's.
+    std::process::exit(0);
+}
+
+fn run(args: &Args) -> Found {
+    let n = |default| args.n(default);
+    match args.workload.as_str() {
+        "spawn_join" => peer_common::timed(n(1_000_000), spawn_join),
+        "yield_2" => peer_common::timed(n(4_000_000), |n| yields(2, n)),
+        "yield_1000" => peer_common::timed(n(4_000_000), |n| yields(1000, n)),
+        "ping_pong" => peer_common::timed(n(1_000_000), ping_pong),
+        "buffered_1x1" => peer_common::timed(n(8_000_000), |n| buffered(1, n)),
+        "buffered_4x4" => peer_common::timed(n(4_000_000), |n| buffered(4, n)),
+        "select" => peer_common::timed(n(1_000_000), select),
+        "mutex_1" => peer_common::timed(n(20_000_000), |n| mutex(1, n)),
+        "mutex_8" => peer_common::timed(n(8_000_000), |n| mutex(8, n)),
+        "skynet" => skynet(n(1_000_000)),
+        "timer_stop" => peer_common::timed(n(2_000_000), timer_stop),
+        "oversleep" => oversleep(n(2_000)),
+        "parked" => parked(n(1_000_000)),
+        "hog" => hog(n(20), args.procs),
+        "blocking" => blocking(|| std::thread::sleep(Duration::from_millis(1))),
+        "blocking_marked" => blocking(|| gmp::blocking(|| std::thread::sleep(Duration::from_millis(1)))),
+        "merge_sort" => peer_common::timed_sort(n(1_000_000), sort),
+        "echo" => echo(),
+        _ => args.unknown(),
+    }
+}
+
+fn spawn_join(n: u64) {
+    static SUM: AtomicU64 = AtomicU64::new(0);
+    SUM.store(0, Relaxed);
+    let each = |i| {
+        go(move || {
+            SUM.fetch_add(i, Relaxed);
+        })
+    };
+    let handles: Vec<_> = (0..n).map(each).collect();
+    handles.into_iter().for_each(|handle| handle.join().unwrap());
+    assert_eq!(SUM.load(Relaxed), peer_common::sum_below(n));
+}
+
+fn yields(goroutines: u64, n: u64) {
+    let each = |_| go(move || (0..n / goroutines).for_each(|_| yield_now()));
+    let handles: Vec<_> = (0..goroutines).map(each).collect();
+    handles.into_iter().for_each(|handle| handle.join().unwrap());
+}
+
+fn ping_pong(n: u64) {
+    let ((ping, pinged), (pong, ponged)) = (bounded(0), bounded(0));
+    let other = go(move || pinged.iter().for_each(|i: u64| pong.send(i + 1).unwrap()));
+    for i in 0..n {
+        ping.send(i).unwrap();
+        assert_eq!(ponged.recv(), Ok(i + 1));
+    }
+    drop(ping);
+    other.join().unwrap();
+}
+
+fn buffered(each: u64, n: u64) {
+    let (sender, receiver) = bounded(128);
+    let send = |sender: Sender<u64>| move || (0..n / each).for_each(|i| sender.send(i).unwrap());
+    let receive = |receiver: Receiver<u64>| move || receiver.iter().sum::<u64>();
+    let senders: Vec<_> = (0..each).map(|_| go(send(sender.clone()))).collect();
+    let receivers: Vec<_> = (0..each).map(|_| go(receive(receiver.clone()))).collect();
+    drop((sender, receiver));
+    senders.into_iter().for_each(|handle| handle.join().unwrap());
+    let sum: u64 = receivers.into_iter().map(|handle| handle.join().unwrap()).sum();
+    assert_eq!(sum, each * peer_common::sum_below(n / each));
+}
+
+fn select(n: u64) {
+    let (a, from_a) = bounded(0);
+    let (b, from_b) = bounded(0);
+    let send = |sender: Sender<u64>| move || (0..n / 2).for_each(|i| sender.send(i).unwrap());
+    // Both stay open: the one that is done first must not be ready for ever.
+    let senders = [go(send(a.clone())), go(send(b.clone()))];
+    let mut sum = 0;
+    for _ in 0..n / 2 * 2 {
+        gmp::select! {
+            recv(from_a) -> i => sum += i.unwrap(),
+            recv(from_b) -> i => sum += i.unwrap(),
+        }
+    }
+    assert_eq!(sum, 2 * peer_common::sum_below(n / 2));
+    senders.into_iter().for_each(|handle| handle.join().unwrap());
+}
+
+fn mutex(goroutines: u64, n: u64) {
+    let count = Arc::new(Mutex::new(0));
+    let each = |_| {
+        let count = Arc::clone(&count);
+        go(move || (0..n / goroutines).for_each(|_| *count.lock() += 1))
+    };
+    let handles: Vec<_> = (0..goroutines).map(each).collect();
+    handles.into_iter().for_each(|handle| handle.join().unwrap());
+    assert_eq!(*count.lock(), n / goroutines * goroutines);
+}
+
+fn skynet(leaves: u64) -> Found {
+    fn node(to: Sender<u64>, first: u64, size: u64) {
+        if size == 1 {
+            return to.send(first).unwrap();
+        }
+        let (sender, receiver) = bounded(0);
+        for child in 0..10 {
+            let sender = sender.clone();
+            go(move || node(sender, first + child * (size / 10), size / 10));
+        }
+        to.send((0..10).map(|_| receiver.recv().unwrap()).sum()).unwrap();
+    }
+    let run = |leaves: u64| {
+        let (sender, receiver) = bounded(0);
+        go(move || node(sender, 0, leaves));
+        assert_eq!(receiver.recv(), Ok(peer_common::sum_below(leaves)));
+    };
+    run(leaves / 10);
+    let start = Instant::now();
+    run(leaves);
+    peer_common::per_op(start.elapsed(), leaves)
+}
+
+fn timer_stop(n: u64) {
+    for _ in 0..n {
+        assert!(gmp::time::after_func(Duration::from_secs(3600), || ()).stop());
+    }
+}
+
+fn oversleep(n: u64) -> Found {
+    let sleep = |_| {
+        let start = Instant::now();
+        gmp::time::sleep(Duration::from_millis(1));
+        start.elapsed()
+    };
+    peer_common::oversleep((0..n).map(sleep).collect())
+}
+
+fn parked(n: u64) -> Found {
+    let before = peer_common::resident();
+    let (sender, receiver) = bounded::<()>(0);
+    let arrived = Arc::new(AtomicU64::new(0));
+    let start = Instant::now();
+    let each = |_| {
+        let (receiver, arrived) = (receiver.clone(), Arc::clone(&arrived));
+        go(move || {
+            arrived.fetch_add(1, Relaxed);
+            assert!(receiver.recv().is_err());
+        })
+    };
+    let handles: Vec<_> = (0..n).map(each).collect();
+    while arrived.load(SeqCst) < n {
+        yield_now();
+    }
+    let took = start.elapsed();
+    let bytes = peer_common::resident() - before;
+    drop(sender);
+    handles.into_iter().for_each(|handle| handle.join().unwrap());
+    peer_common::per_op(took, n).with("bytes", bytes as f64 / n as f64)
+}
+
+/// The last hog that begins starts one more goroutine, and spins too.
+fn hog(rounds: u64, procs: usize) -> Found {
+    let round = |_| {
+        let (spinning, over) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicBool::new(false)));
+        let (sender, receiver) = bounded(1);
+        let spin = |_| {
+            let (spinning, over, sender) = (Arc::clone(&spinning), Arc::clone(&over), sender.clone());
+            go(move || {
+                if spinning.fetch_add(1, SeqCst) + 1 == procs {
+                    let start = Instant::now();
+                    go(move || sender.send(start.elapsed()).unwrap());
+                }
+                while !over.load(Relaxed) {
+                    std::hint::spin_loop();
+                }
+            })
+        };
+        let hogs: Vec<_> = (0..procs).map(spin).collect();
+        let waited: Duration = receiver.recv().unwrap();
+        over.store(true, SeqCst);
+        hogs.into_iter().for_each(|hog| hog.join().unwrap());
+        waited
+    };
+    peer_common::waits((0..rounds).map(round).collect())
+}
+
+fn blocking(sleep: impl Fn() + Copy + Send + Sync + 'static) -> Found {
+    let run = |times| {
+        let group = WaitGroup::new();
+        for _ in 0..100 {
+            group.go(move || (0..times).for_each(|_| sleep()));
+        }
+        group.wait();
+    };
+    run(2);
+    let start = Instant::now();
+    run(20);
+    Found::new(start.elapsed().as_secs_f64() * 1e3)
+}
+
+fn sort(numbers: &mut [u64], space: &mut [u64]) {
+    if numbers.len() <= CUTOFF {
+        return numbers.sort_unstable();
+    }
+    let middle = numbers.len() / 2;
+    let (left, right) = numbers.split_at_mut(middle);
+    let (left_space, right_space) = space.split_at_mut(middle);
+    gmp::scope(|scope| {
+        scope.go(|| sort(left, left_space));
+        sort(right, right_space);
+    });
+    space.copy_from_slice(numbers);
+    peer_common::merge(space, middle, numbers);
+}
+
+fn echo() -> Found {
+    peer_common::many_descriptors();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    println!("{}", listener.local_addr().unwrap().port());
+    loop {
+        let (stream, _) = listener.accept().unwrap();
+        go(move || serve(stream));
+    }
+}
+
+fn serve(mut stream: TcpStream) {
+    stream.set_nodelay(true).unwrap();
+    let mut buffer = [0; 4096];
+    while let Ok(got @ 1..) = stream.read(&mut buffer) {
+        if stream.write_all(black_box(&buffer[..got])).is_err() {
+            return;
+        }
+    }
+}

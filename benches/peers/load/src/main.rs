@@ -1,0 +1,132 @@
+//! The load of the echo rows: one thread, one epoll, a closed loop. Each connection has one message of 64 bytes under way.
+//!
+//! `peer-load --port PORT --server PID --connections C --seconds S` prints a line of JSON: requests, their times, and the
+//! CPU time that the server's process has used for them. With `--idle` the connections only stand there.
+
+use std::collections::HashMap;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::os::fd::AsRawFd;
+use std::time::{Duration, Instant};
+
+const SIZE: usize = 64;
+
+fn main() {
+    peer_common::many_descriptors();
+    let mut args = std::env::args().skip(1).peekable();
+    let (mut numbers, mut idle) = (HashMap::new(), false);
+    while let Some(arg) = args.next() {
+        if arg == "--idle" {
+            idle = true;
+        } else {
+            let value = args.next().and_then(|value| value.parse::<u64>().ok());
+            numbers.insert(arg, value.expect("a number after each option"));
+        }
+    }
+    let number = |name: &str| *numbers.get(name).unwrap_or_else(|| panic!("{name} is missing"));
+    let connect = |_| {
+        let stream = TcpStream::connect(("127.0.0.1", number("--port") as u16)).expect("the server listens");
+        stream.set_nodelay(true).expect("a TCP socket");
+        stream
+    };
+    let streams: Vec<TcpStream> = (0..number("--connections")).map(connect).collect();
+    let (server, seconds) = (number("--server"), Duration::from_secs(number("--seconds")));
+    if idle {
+        // Until the last accept is over.
+        std::thread::sleep(Duration::from_secs(1));
+        let before = cpu_time(server);
+        std::thread::sleep(seconds);
+        println!("{{\"value\": {}}}", (cpu_time(server) - before) as f64 / 1e6);
+        return;
+    }
+    Load::new(streams).run(server, seconds);
+}
+
+/// What all threads of a process have used of a CPU, in nanoseconds.
+fn cpu_time(process: u64) -> u64 {
+    let tasks = std::fs::read_dir(format!("/proc/{process}/task")).expect("the server runs");
+    // A thread may end meanwhile.
+    let time = |task: std::io::Result<std::fs::DirEntry>| {
+        let text = std::fs::read_to_string(task.ok()?.path().join("schedstat")).ok()?;
+        text.split_whitespace().next()?.parse::<u64>().ok()
+    };
+    tasks.filter_map(time).sum()
+}
+
+struct Load {
+    streams: Vec<TcpStream>,
+    sent: Vec<Instant>,
+    got: Vec<usize>,
+    took: Vec<u32>,
+    epoll: i32,
+}
+
+impl Load {
+    fn new(streams: Vec<TcpStream>) -> Load {
+        // SAFETY: it takes a number.
+        let epoll = unsafe { libc::epoll_create1(0) };
+        for (at, stream) in streams.iter().enumerate() {
+            stream.set_nonblocking(true).expect("a TCP socket");
+            let mut event = libc::epoll_event { events: libc::EPOLLIN as u32, u64: at as u64 };
+            // SAFETY: both descriptors are open, the event is ours.
+            let added =
+                unsafe { libc::epoll_ctl(epoll, libc::EPOLL_CTL_ADD, stream.as_raw_fd(), &mut event) };
+            assert_eq!(added, 0, "{}", std::io::Error::last_os_error());
+        }
+        let (sent, got) = (vec![Instant::now(); streams.len()], vec![0; streams.len()]);
+        Load { streams, sent, got, took: Vec::new(), epoll }
+    }
+
+    fn run(mut self, server: u64, seconds: Duration) {
+        for at in 0..self.streams.len() {
+            self.send(at);
+        }
+        self.drive(Instant::now() + seconds / 5);
+        self.took.clear();
+        let (before, start) = (cpu_time(server), Instant::now());
+        self.drive(start + seconds);
+        let (used, took) = (cpu_time(server) - before, start.elapsed());
+        let times = &mut self.took;
+        times.sort_unstable();
+        let count = times.len();
+        assert!(count > 100, "{count} answers in {took:?}");
+        let micros = |at: usize| f64::from(times[at]) / 1e3;
+        println!(
+            "{{\"value\": {}, \"rate\": {}, \"p50\": {}, \"p99\": {}}}",
+            // ns a request are CPU seconds for a milliard: s for 10^6 requests are thousandths of that.
+            used as f64 / count as f64 / 1e3,
+            count as f64 / took.as_secs_f64(),
+            micros(count / 2),
+            micros(count * 99 / 100),
+        );
+    }
+
+    fn send(&mut self, at: usize) {
+        self.sent[at] = Instant::now();
+        self.streams[at].write_all(&[at as u8; SIZE]).expect("64 bytes fit into an empty socket");
+    }
+
+    fn drive(&mut self, until: Instant) {
+        let mut events = vec![libc::epoll_event { events: 0, u64: 0 }; 256];
+        while Instant::now() < until {
+            // SAFETY: room for 256 events.
+            let count = unsafe { libc::epoll_wait(self.epoll, events.as_mut_ptr(), 256, 100) };
+            for event in events.iter().take(count.max(0) as usize) {
+                self.receive(event.u64 as usize);
+            }
+        }
+    }
+
+    fn receive(&mut self, at: usize) {
+        let mut buffer = [0; SIZE];
+        let got = self.streams[at].read(&mut buffer[self.got[at]..]).expect("the server answers");
+        assert!(got > 0, "the server closed connection {at}");
+        assert!(buffer[self.got[at]..][..got].iter().all(|&byte| byte == at as u8), "a wrong answer");
+        self.got[at] += got;
+        if self.got[at] == SIZE {
+            self.got[at] = 0;
+            self.took.push(self.sent[at].elapsed().as_nanos() as u32);
+            self.send(at);
+        }
+    }
+}

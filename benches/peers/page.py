@@ -1,0 +1,214 @@
+"""Writes what `run` has measured: tables in Markdown, and bars."""
+
+import statistics
+from collections import defaultdict
+
+from rows import PEERS, ROWS, RUNTIMES, Row
+
+NAMES = {"gmp": "gmp", "go": "Go", "tokio": "tokio", "may": "may", "threads": "threads"}
+
+
+class Figures:
+    """The runs of one row and one program at one number of processors."""
+
+    def __init__(self, runs: list[dict], figure: str, quiet_below: float) -> None:
+        calm = [run for run in runs if run["others"] < quiet_below]
+        self.disturbed = len(runs) - len(calm)
+        # What was disturbed counts only where nothing else is there.
+        used = calm or runs
+        self.error = next((run["error"] for run in used if "error" in run), None)
+        self.values = [run[figure] for run in used if run.get(figure) is not None]
+        self.never = bool(used) and not self.values and not self.error
+
+    @property
+    def median(self) -> float | None:
+        return statistics.median(self.values) if self.values else None
+
+
+def collect(data: dict) -> dict[tuple[str, int, str], Figures]:
+    runs = defaultdict(list)
+    for run in data["runs"]:
+        runs[run["run"], run["procs"], run["peer"]].append(run)
+    return {
+        (row.name, procs, peer): Figures(found, row.figure, data["disturbed"])
+        for row in ROWS
+        for (name, procs, peer), found in runs.items()
+        if name == row.run
+    }
+
+
+def number(value: float | None) -> str:
+    if value is None:
+        return "never"
+    if value >= 100:
+        return f"{value:,.0f}"
+    return f"{value:.3g}"
+
+
+def goal(row: Row) -> str:
+    if row.best:
+        return f"≤ {row.best} × the best"
+    if row.of_threads:
+        plus = f" + {row.plus:g} {row.unit}" if row.plus else ""
+        times = f"{row.of_threads:g} × " if row.of_threads != 1 else ""
+        return f"≤ {times}threads{plus}"
+    return f"≤ {row.at_most:,g} {row.unit}"
+
+
+def bound(row: Row, procs: int, figures: dict) -> float | None:
+    """The number that gmp must not exceed."""
+    if row.at_most is not None:
+        return row.at_most
+    others = ["threads"] if row.of_threads else [peer for peer in RUNTIMES if peer != "gmp"]
+    found = [figures[key].median for peer in others if (key := (row.name, procs, peer)) in figures]
+    found = [value for value in found if value is not None]
+    return min(found) * (row.best or row.of_threads) + row.plus if found else None
+
+
+def procs_of(row: Row, figures: dict) -> list[int]:
+    return sorted({procs for name, procs, _ in figures if name == row.name})
+
+
+def head(data: dict) -> str:
+    machine, versions = data["machine"], data["versions"]
+    return (
+        f"{data['date']}: {machine['cores']} cores of {machine['cpu']}, Linux {machine['kernel']}. "
+        f"gmp {versions['gmp']}, rustc {versions['rustc']}, Go {versions['go']}, tokio {versions['tokio']}, "
+        f"may {versions['may']}, crossbeam-channel {versions['crossbeam']}, rayon {versions['rayon']}. "
+        f"Medians of {data['reps']} runs, interleaved; less is better in every row.\n"
+    )
+
+
+def cells(row: Row, procs: list[int], figures: dict, peer: str) -> str:
+    found = [figures.get((row.name, p, peer)) for p in procs]
+    if not any(found):
+        return "–"
+    return " / ".join("–" if f is None else ("error" if f.error else number(f.median)) for f in found)
+
+
+def verdict(row: Row, procs: list[int], figures: dict) -> str:
+    told = []
+    for p in procs:
+        mine, limit = figures.get((row.name, p, "gmp")), bound(row, p, figures)
+        if mine is None or mine.median is None or limit is None:
+            told.append("–")
+        elif mine.median <= limit:
+            told.append("yes")
+        else:
+            told.append(f"**{mine.median / limit:.2f} ×**" if limit else f"**{number(mine.median)}**")
+    return told[0] if len(set(told)) == 1 else " / ".join(told)
+
+
+def main_table(data: dict, figures: dict, wanted: list[int]) -> str:
+    lines = ["| workload | " + " | ".join(NAMES[peer] for peer in PEERS) + " | to reach | reached |", "| --- " * 8 + "|"]
+    for row in ROWS:
+        procs = [p for p in procs_of(row, figures) if p in wanted]
+        if procs:
+            middle = " | ".join(cells(row, procs, figures, peer) for peer in PEERS)
+            lines.append(f"| {row.title}, {row.unit} | {middle} | {goal(row)} | {verdict(row, procs, figures)} |")
+    return "\n".join(lines) + "\n"
+
+
+def table(data: dict) -> str:
+    figures = collect(data)
+    text = f"# gmp beside Go, tokio, may and threads\n\n{head(data)}\n"
+    text += (
+        "Two numbers in a cell are one processor and two. \"never\": not within the time limit. In the last column, what is "
+        "not reached stands as the factor by which it is missed.\n\n"
+    )
+    text += main_table(data, figures, [1, 2])
+    text += echo_table(data)
+    more = sorted({procs for _, procs, _ in figures} - {1, 2})
+    if more:
+        text += f"\n## More processors than cores\n\n{' / '.join(map(str, more))} processors.\n\n"
+        text += main_table(data, figures, more)
+    text += "\n## Every figure\n\nmedian (least .. most); d: runs beside which others used the machine, and which do not count "
+    text += "as long as there are others.\n\n| row | P | program | figure | d |\n| --- | --- | --- | --- | --- |\n"
+    for row in ROWS:
+        for procs in procs_of(row, figures):
+            for peer in PEERS:
+                if found := figures.get((row.name, procs, peer)):
+                    text += f"| {row.name} | {procs} | {NAMES[peer]} | {spread(row, found)} | {found.disturbed or ''} |\n"
+    return text
+
+
+def spread(row: Row, found: Figures) -> str:
+    if found.error:
+        return f"error: {found.error}"
+    if found.never:
+        return "never"
+    return f"{number(found.median)} {row.unit} ({number(min(found.values))} .. {number(max(found.values))})"
+
+
+def echo_table(data: dict) -> str:
+    """What else the echo rows tell."""
+    lines = []
+    for row in [row for row in ROWS if row.connections and not row.load_options]:
+        for peer in RUNTIMES:
+            runs = [run for run in data["runs"] if (run["run"], run["peer"]) == (row.run, peer) and "p99" in run]
+            calm = [run for run in runs if run["others"] < data["disturbed"]] or runs
+            if calm:
+                rate, p50, p99 = (statistics.median(run[name] for run in calm) for name in ("rate", "p50", "p99"))
+                lines.append(f"| {row.connections:,} | {NAMES[peer]} | {rate:,.0f} | {p50:,.0f} | {p99:,.0f} |\n")
+    if not lines:
+        return ""
+    head = "\nEcho, one processor, the load on the other core:\n\n"
+    return head + "| connections | | answers a second | p50, µs | p99, µs |\n| --- | --- | --- | --- | --- |\n" + "".join(lines)
+
+
+def readme_table(data: dict) -> str:
+    figures = collect(data)
+    return f"{head(data)}\n{main_table(data, figures, [1, 2])}"
+
+
+WIDTH, LEFT, BAR, LIMIT = 900, 330, 11, 10.0
+COLOURS = {"gmp": "#0b6e4f", "go": "#4aa3c7", "tokio": "#c98a3a", "may": "#9a7fb5", "threads": "#9aa0a6"}
+
+
+def svg(data: dict) -> str:
+    """For each row and number of processors the time of each program, as a multiple of gmp's."""
+    figures, parts, y = collect(data), [], 64
+    for row in ROWS:
+        for procs in [p for p in procs_of(row, figures) if p in (1, 2)]:
+            mine = figures.get((row.name, procs, "gmp"))
+            if mine is None or not mine.median:
+                continue
+            parts.append(f'<text x="{LEFT - 10}" y="{y + 12}" text-anchor="end">{escape(row.title)}, P = {procs}</text>')
+            for peer in PEERS:
+                found = figures.get((row.name, procs, peer))
+                if found is None or found.error:
+                    continue
+                parts.append(bar(peer, found.median, mine.median, row.unit, y))
+                y += BAR + 2
+            y += 12
+    scale = (WIDTH - LEFT - 130) / LIMIT
+    grid = "".join(
+        f'<line x1="{LEFT + at * scale}" x2="{LEFT + at * scale}" y1="44" y2="{y}" class="grid"/>'
+        f'<text x="{LEFT + at * scale}" y="38" text-anchor="middle" class="small">{at} ×</text>'
+        for at in (0, 1, 2, 4, 6, 8, 10)
+    )
+    legend = "".join(
+        f'<rect x="{LEFT + 95 * i}" y="8" width="11" height="11" fill="{COLOURS[peer]}"/>'
+        f'<text x="{LEFT + 16 + 95 * i}" y="18">{NAMES[peer]}</text>'
+        for i, peer in enumerate(PEERS)
+    )
+    style = "text{font:12px sans-serif;fill:#222}.small{font-size:10px;fill:#555}.grid{stroke:#ddd}"
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{y + 10}" viewBox="0 0 {WIDTH} {y + 10}">'
+        f'<style>{style}</style><rect width="100%" height="100%" fill="#fff"/>'
+        f'<text x="10" y="18">Multiples of gmp\'s time; shorter is better</text>{legend}{grid}{"".join(parts)}</svg>\n'
+    )
+
+
+def bar(peer: str, value: float | None, mine: float, unit: str, y: int) -> str:
+    ratio = LIMIT if value is None else value / mine
+    length = min(ratio, LIMIT) * (WIDTH - LEFT - 130) / LIMIT
+    told = "never" if value is None else f"{number(value)} {unit}" + (f" ({ratio:.0f} ×)" if ratio > LIMIT else "")
+    return (
+        f'<rect x="{LEFT}" y="{y}" width="{max(length, 1):.1f}" height="{BAR}" fill="{COLOURS[peer]}"/>'
+        f'<text x="{LEFT + length + 5:.1f}" y="{y + 9}" class="small">{told}</text>'
+    )
+
+
+def escape(text: str) -> str:
+    return text.replace("&", "&amp;").replace("<", "&lt;")

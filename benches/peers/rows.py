@@ -1,0 +1,68 @@
+"""The rows of the comparison: what is run, in which unit, and what gmp has to reach against the others in the same run."""
+
+from dataclasses import dataclass, field
+
+PEERS = ["gmp", "go", "tokio", "may", "threads"]
+RUNTIMES = ["gmp", "go", "tokio", "may"]
+
+
+@dataclass(frozen=True)
+class Row:
+    name: str
+    title: str
+    unit: str
+    peers: list[str]
+    # What gmp has to reach: at most so many times the best runtime, or what `threads` does, or a number.
+    best: float | None = None
+    of_threads: float | None = None
+    plus: float = 0.0
+    at_most: float | None = None
+    # Which figure of the program's.
+    figure: str = "value"
+    # The workload, where it is not called like the row.
+    workload: str = ""
+    procs: tuple[int, ...] = (1, 2, 4, 8)
+    limit: float = 120.0
+    # An echo row's.
+    connections: int = 0
+    seconds: int = 3
+    load_options: list[str] = field(default_factory=list)
+
+    @property
+    def run(self) -> str:
+        """What is run: rows may share it."""
+        return self.workload or self.name
+
+
+def echo(connections: int, **goal) -> Row:
+    title = f"echo, {connections} connection{'s' if connections > 1 else ''}, CPU s for 10^6 requests"
+    return Row(f"echo_{connections}", title, "s", RUNTIMES, connections=connections, procs=(1,), **goal)
+
+
+ROWS = [
+    Row("spawn_join", "spawn and join 10^6 goroutines", "ns", RUNTIMES, best=0.4),
+    Row("yield_2", "yield, 2 goroutines", "ns", RUNTIMES, best=0.6),
+    Row("yield_1000", "yield, 1000 goroutines", "ns", RUNTIMES, best=0.6),
+    Row("ping_pong", "ping-pong over two unbuffered channels, a round trip", "ns", PEERS, best=0.5),
+    Row("buffered_1x1", "buffered channel (128), 1 to 1, an item", "ns", PEERS, best=0.6),
+    Row("buffered_4x4", "buffered channel (128), 4 to 4, an item", "ns", PEERS, best=0.6),
+    Row("select", "select over two unbuffered channels, an item", "ns", RUNTIMES, best=0.5),
+    Row("mutex_1", "mutex, 1 goroutine", "ns", PEERS, of_threads=1.05),
+    Row("mutex_8", "mutex, 8 goroutines", "ns", PEERS, best=0.8),
+    Row("skynet", "skynet, 10^6 leaves, a leaf", "ns", RUNTIMES, best=0.5),
+    Row("timer_stop", "timer, created and stopped", "ns", ["gmp", "go", "tokio"], best=0.5),
+    Row("oversleep", "sleep of 1 ms, how much longer (p50)", "µs", PEERS, of_threads=1.0, plus=15.0),
+    Row("parked", "10^6 goroutines parked: to create each", "ns", ["gmp", "go", "tokio", "threads"], of_threads=1.3),
+    Row("parked_bytes", "10^6 goroutines parked: memory of each", "B", ["gmp", "go", "tokio", "threads"], at_most=4700.0,
+        figure="bytes", workload="parked"),
+    echo(1, best=0.95),
+    echo(64, best=0.95),
+    echo(1000, best=0.95),
+    Row("hog", "P hogs: until one more goroutine starts (p50)", "ms", RUNTIMES, at_most=10.0),
+    Row("blocking_marked", "100 goroutines, 20 blocking sleeps of 1 ms each, marked", "ms", ["gmp", "tokio"], at_most=30.0,
+        procs=(2,)),
+    Row("blocking", "the same, not marked", "ms", RUNTIMES, at_most=75.0, procs=(2,)),
+    Row("merge_sort", "fork-join merge sort of 10^6 u64", "ms", PEERS, of_threads=1.03),
+    Row("idle", "10,000 idle connections for 5 s, CPU", "ms", RUNTIMES, at_most=0.0, connections=10_000, seconds=5,
+        load_options=["--idle"], procs=(2,)),
+]

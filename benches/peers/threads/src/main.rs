@@ -1,0 +1,119 @@
+//! The floors: std's threads and mutex, crossbeam's channels, rayon, the kernel's own sleep.
+
+use peer_common::{Args, CUTOFF, Found};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+fn main() {
+    let args = Args::from_env();
+    let n = |default| args.n(default);
+    let found = match args.workload.as_str() {
+        "ping_pong" => peer_common::timed(n(100_000), ping_pong),
+        "buffered_1x1" => peer_common::timed(n(4_000_000), |n| buffered(1, n)),
+        "buffered_4x4" => peer_common::timed(n(2_000_000), |n| buffered(4, n)),
+        "mutex_1" => peer_common::timed(n(20_000_000), |n| mutex(1, n)),
+        "mutex_8" => peer_common::timed(n(8_000_000), |n| mutex(8, n)),
+        "oversleep" => oversleep(n(2_000)),
+        "parked" => parked(n(1_000_000)),
+        "merge_sort" => merge_sort(n(1_000_000), args.procs),
+        _ => args.unknown(),
+    };
+    found.print();
+}
+
+fn ping_pong(n: u64) {
+    let ((ping, pinged), (pong, ponged)) = (crossbeam_channel::bounded(0), crossbeam_channel::bounded(0));
+    std::thread::scope(|scope| {
+        scope.spawn(move || pinged.iter().for_each(|i: u64| pong.send(i + 1).unwrap()));
+        for i in 0..n {
+            ping.send(i).unwrap();
+            assert_eq!(ponged.recv(), Ok(i + 1));
+        }
+        drop(ping);
+    });
+}
+
+fn buffered(each: u64, n: u64) {
+    let (sender, receiver) = crossbeam_channel::bounded::<u64>(128);
+    let sum: u64 = std::thread::scope(|scope| {
+        for _ in 0..each {
+            let sender = sender.clone();
+            scope.spawn(move || (0..n / each).for_each(|i| sender.send(i).unwrap()));
+        }
+        let receive = |_| {
+            let receiver = receiver.clone();
+            scope.spawn(move || receiver.iter().sum::<u64>())
+        };
+        let receivers: Vec<_> = (0..each).map(receive).collect();
+        drop((sender, receiver));
+        receivers.into_iter().map(|thread| thread.join().unwrap()).sum()
+    });
+    assert_eq!(sum, each * peer_common::sum_below(n / each));
+}
+
+fn mutex(threads: u64, n: u64) {
+    let count = Arc::new(Mutex::new(0));
+    std::thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(|| (0..n / threads).for_each(|_| *count.lock().unwrap() += 1));
+        }
+    });
+    assert_eq!(*count.lock().unwrap(), n / threads * threads);
+}
+
+fn oversleep(n: u64) -> Found {
+    peer_common::exact_timers();
+    let sleep = |_| {
+        let start = Instant::now();
+        std::thread::sleep(Duration::from_millis(1));
+        start.elapsed()
+    };
+    peer_common::oversleep((0..n).map(sleep).collect())
+}
+
+/// What a stack must cost: 64 KiB of address space with a guard page, and the first touch of its uppermost page.
+fn parked(n: u64) -> Found {
+    const SLOT: usize = 64 << 10;
+    const SLAB: usize = 64 << 20;
+    const PAGE: usize = 4 << 10;
+    const MADV_GUARD_INSTALL: libc::c_int = 102;
+    let before = peer_common::resident();
+    let start = Instant::now();
+    let mut left = n as usize;
+    while left > 0 {
+        let prot = libc::PROT_READ | libc::PROT_WRITE;
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+        // SAFETY: a new mapping, which stays.
+        let base = unsafe { libc::mmap(std::ptr::null_mut(), SLAB, prot, flags, -1, 0) }.cast::<u8>();
+        assert_ne!(base.cast(), libc::MAP_FAILED, "{}", std::io::Error::last_os_error());
+        // SAFETY: all within that mapping.
+        unsafe {
+            libc::madvise(base.cast(), SLAB, libc::MADV_NOHUGEPAGE);
+            for slot in 0..left.min(SLAB / SLOT) {
+                let bottom = base.add(slot * SLOT);
+                assert_eq!(libc::madvise(bottom.cast(), PAGE, MADV_GUARD_INSTALL), 0);
+                bottom.add(SLOT - 8).cast::<u64>().write_volatile(1);
+            }
+        }
+        left = left.saturating_sub(SLAB / SLOT);
+    }
+    let took = start.elapsed();
+    let bytes = peer_common::resident() - before;
+    peer_common::per_op(took, n).with("bytes", bytes as f64 / n as f64)
+}
+
+fn merge_sort(n: u64, procs: usize) -> Found {
+    fn sort(numbers: &mut [u64], space: &mut [u64]) {
+        if numbers.len() <= CUTOFF {
+            return numbers.sort_unstable();
+        }
+        let middle = numbers.len() / 2;
+        let (left, right) = numbers.split_at_mut(middle);
+        let (left_space, right_space) = space.split_at_mut(middle);
+        rayon::join(|| sort(left, left_space), || sort(right, right_space));
+        space.copy_from_slice(numbers);
+        peer_common::merge(space, middle, numbers);
+    }
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(procs).build().unwrap();
+    pool.install(|| peer_common::timed_sort(n, sort))
+}
