@@ -36,7 +36,9 @@ use std::panic::Location;
 /// ```
 ///
 /// # Panics
-/// Outside of a goroutine. [`Runtime::go`](crate::Runtime::go) starts one from there.
+/// Outside of a goroutine. [`Runtime::go`](crate::Runtime::go) starts one from there. When it can get no stack, with a text that
+/// names the limit: the runtime's own ([`max_stack_bytes`](crate::RuntimeBuilder::max_stack_bytes)), the address space
+/// (`ulimit -v`), or the number of mappings (`vm.max_map_count`, before Linux 6.13). [`Builder::go`] gives that as an error.
 #[track_caller]
 pub fn go<F, T>(f: F) -> JoinHandle<T>
 where
@@ -44,7 +46,17 @@ where
     T: Send + 'static,
 {
     let sched = here("go", "Runtime::go");
-    spawn(sched, Birth { name: None, stack_size: sched.config.stack_size, site: Location::caller() }, f)
+    let birth = Birth { name: None, stack_size: sched.config.stack_size, site: Location::caller() };
+    accepted("go", spawn(sched, birth, f))
+}
+
+/// What was spawned, for a caller who is not to be bothered with errors.
+#[track_caller]
+pub(crate) fn accepted<T>(call: &str, spawned: io::Result<T>) -> T {
+    match spawned {
+        Ok(spawned) => spawned,
+        Err(refused) => panic!("{call}: {refused}"),
+    }
 }
 
 /// The scheduler of the calling goroutine.
@@ -62,8 +74,8 @@ pub(crate) fn assert_on_goroutine(call: &str) {
     here(call, "Runtime::go");
 }
 
-/// Starts a goroutine of `sched`.
-pub(crate) fn spawn<F, T>(sched: &Sched<Active>, birth: Birth, f: F) -> JoinHandle<T>
+/// Starts a goroutine of `sched`, or says what limit of stacks was met.
+pub(crate) fn spawn<F, T>(sched: &Sched<Active>, birth: Birth, f: F) -> io::Result<JoinHandle<T>>
 where
     F: FnOnce() -> T + Send + 'static,
     T: Send + 'static,
@@ -74,13 +86,17 @@ where
 
 /// # Safety
 /// What `f` and `T` borrow outlives the goroutine and its handle.
-pub(crate) unsafe fn spawn_unchecked<F, T>(sched: &Sched<Active>, birth: Birth, f: F) -> JoinHandle<T>
+pub(crate) unsafe fn spawn_unchecked<F, T>(
+    sched: &Sched<Active>,
+    birth: Birth,
+    f: F,
+) -> io::Result<JoinHandle<T>>
 where
     F: FnOnce() -> T + Send,
     T: Send,
 {
     // SAFETY: by this function's contract.
-    JoinHandle::of(unsafe { sched.spawn(birth, f) })
+    unsafe { sched.spawn(birth, f) }.map(JoinHandle::of)
 }
 
 /// The right to wait for a goroutine's end and to take its value.
@@ -302,7 +318,8 @@ impl Builder {
     /// Starts the goroutine, as [`go`] does.
     ///
     /// # Errors
-    /// `InvalidInput` when the stack size is out of range.
+    /// `InvalidInput` when the stack size is out of range; when it can get no stack, as [`go`] panics with: `QuotaExceeded` at
+    /// [`max_stack_bytes`](crate::RuntimeBuilder::max_stack_bytes), `OutOfMemory` where the kernel refuses.
     ///
     /// # Panics
     /// Outside of a goroutine.
@@ -318,7 +335,7 @@ impl Builder {
             None => sched.config.stack_size,
         };
         let birth = Birth { name: self.name, stack_size, site: Location::caller() };
-        Ok(spawn(sched, birth, f))
+        spawn(sched, birth, f)
     }
 }
 

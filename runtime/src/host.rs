@@ -32,9 +32,9 @@ pub(crate) use crate::model::{MAX_STACK, MIN_STACK};
 #[cfg(not(gmp_loom))]
 pub(crate) use crate::native::{MAX_STACK, MIN_STACK};
 
-/// The world of one runtime.
-pub(crate) fn active() -> io::Result<Active> {
-    Active::new()
+/// The world of one runtime, whose goroutines have so many bytes of stacks at most.
+pub(crate) fn active(max_stack_bytes: Option<usize>) -> io::Result<Active> {
+    Active::new(max_stack_bytes)
 }
 
 /// How long a look at the poller may wait.
@@ -68,6 +68,8 @@ pub(crate) trait Host: Sized + Send + Sync + 'static {
     type Local: Default;
     /// A started thread.
     type Thread: Send;
+    /// What a P has at hand of stacks. To be emptied into the host before it goes.
+    type Hands: Default + Send;
     /// Whether a runtime has a monitor.
     const MONITORED: bool;
 
@@ -165,10 +167,18 @@ pub(crate) trait Host: Sized + Send + Sync + 'static {
     /// Ends that.
     fn unwatch(&self, fd: RawFd) -> io::Result<()>;
 
-    /// A stack of at least `size` bytes on which the root of `g` waits for its first resume.
-    fn new_stack(&self, size: usize, g: GRef<Self>) -> io::Result<Self::Stack>;
-    /// Takes the stack of a goroutine that has ended.
-    fn retire(&self, stack: Self::Stack);
+    /// Promises a stack of at least `size` bytes; `hands`: the caller's P's, if it has one. An error says what limit was met.
+    fn promise_stack(&self, hands: Option<&mut Self::Hands>, size: usize) -> io::Result<()>;
+    /// A stack that was promised, on which the root of `g` waits for its first resume.
+    fn new_stack(&self, hands: &mut Self::Hands, size: usize, g: GRef<Self>) -> io::Result<Self::Stack>;
+    /// Takes the stack of a goroutine that has ended, and its promise.
+    fn retire(&self, hands: &mut Self::Hands, stack: Self::Stack);
+    /// Takes all that is at hand.
+    fn empty(&self, hands: &mut Self::Hands);
+    /// A period has passed: what was not needed in it may be trimmed. False: nothing is left that could ever be.
+    fn age_stacks(&self) -> bool;
+    /// Trims some of that. False: that was all.
+    fn trim_some(&self) -> bool;
     /// Called on a goroutine's stack: gives the M back to its scheduler, which finds `what` as the result of
     /// its resume. Returns when the goroutine is resumed, perhaps on another M.
     ///

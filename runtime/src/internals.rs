@@ -320,7 +320,7 @@ impl Handle {
     pub fn make(&self, f: impl FnOnce() + Send + 'static) -> Made {
         let birth = Birth { name: None, stack_size: 1 << 16, site: Location::caller() };
         // SAFETY: the closure is 'static.
-        let g = unsafe { self.0.make(birth, f) };
+        let g = unsafe { self.0.make(birth, f) }.expect("make: a model has stacks");
         Made { g, handle: JoinHandle::of(g) }
     }
     /// Queues them in one submission, as one look at the poller may find several. Gives their handles.
@@ -363,6 +363,10 @@ impl Handle {
     /// The monitor's part when no P is idle.
     pub fn serve_timers(&self) {
         self.0.inject(self.0.take_all_due());
+    }
+    /// The monitor's part of a trim: what idle Ps have at hand goes back.
+    pub fn empty_idle_hands(&self) {
+        self.0.empty_idle_hands();
     }
     /// What the judge of a deadlock says of this runtime.
     pub fn is_asleep(&self, nobody_else: impl FnOnce() -> bool) -> bool {

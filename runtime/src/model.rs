@@ -87,7 +87,7 @@ pub use crate::prim::Mutant;
 pub(crate) use stack::{MAX_STACK, MIN_STACK};
 pub use stage::{Body, Flag, at_rest, done, fall_asleep, runtime, together, together_with_us};
 
-#[path = "native/stack.rs"]
+#[path = "native/stack/mod.rs"]
 mod stack;
 mod stage;
 #[path = "native/switch.rs"]
@@ -383,7 +383,7 @@ fn stacks() -> &'static stack::StackPool {
 }
 
 impl ModelHost {
-    pub(crate) fn new() -> io::Result<Self> {
+    pub(crate) fn new(_max_stack_bytes: Option<usize>) -> io::Result<Self> {
         Ok(ModelHost { world: Mutex::new(World::default()), happened: Condvar::new() })
     }
 
@@ -420,6 +420,7 @@ impl Host for ModelHost {
     type Bed = Bed;
     type Local = Local;
     type Thread = loom::thread::JoinHandle<()>;
+    type Hands = stack::Hands;
     // A backstop would hide what is missing elsewhere.
     const MONITORED: bool = false;
 
@@ -632,12 +633,28 @@ impl Host for ModelHost {
         Ok(())
     }
 
-    fn new_stack(&self, size: usize, g: GRef<Self>) -> io::Result<ModelStack> {
-        Ok(ModelStack { coro: Coro::new(stacks(), size, entry)?, g, started: false })
+    fn promise_stack(&self, hands: Option<&mut stack::Hands>, size: usize) -> io::Result<()> {
+        stacks().promise(hands, size)
     }
 
-    fn retire(&self, stack: ModelStack) {
-        stack.coro.retire(stacks());
+    fn new_stack(&self, hands: &mut stack::Hands, size: usize, g: GRef<Self>) -> io::Result<ModelStack> {
+        Ok(ModelStack { coro: Coro::new(stacks(), hands, size, entry)?, g, started: false })
+    }
+
+    fn retire(&self, hands: &mut stack::Hands, stack: ModelStack) {
+        stack.coro.retire(stacks(), hands);
+    }
+
+    fn empty(&self, hands: &mut stack::Hands) {
+        stacks().empty(hands);
+    }
+
+    fn age_stacks(&self) -> bool {
+        stacks().age()
+    }
+
+    fn trim_some(&self) -> bool {
+        stacks().trim_some()
     }
 
     unsafe fn suspend(m: &M<Self>, what: Yield) {

@@ -21,7 +21,9 @@ use crate::gpool::FreeGs;
 use crate::handoff::HandoffWord;
 use crate::host::Host;
 use crate::m::M;
-use crate::prim::{Acquire, Arc, AtomicPtr, AtomicU32, AtomicU64, Ghost, Relaxed, Release, Weak, capacity};
+use crate::prim::{
+    Acquire, Arc, AtomicPtr, AtomicU32, AtomicU64, Ghost, Relaxed, Release, UnsafeCell, Weak, capacity,
+};
 use crate::runq::Runq;
 use crate::sched::Sched;
 use crate::sched::help::Age;
@@ -46,6 +48,8 @@ pub(crate) struct P<H: Host> {
     pub(crate) owner: Ghost,
     /// Owner: Gs without a goroutine.
     pub(crate) free_gs: FreeGs<H>,
+    /// Owner: stacks, and promises of some.
+    hands: UnsafeCell<H::Hands>,
     /// Owner: the next number of a goroutine, and how many are left of the last batch.
     ids: Cell<(u64, u32)>,
     /// How many goroutines were run. Written by the owner.
@@ -73,6 +77,7 @@ impl<H: Host> P<H> {
             timers: Arc::new(Timers::of_p(id, sched)),
             owner: Ghost::new(),
             free_gs: FreeGs::new(),
+            hands: UnsafeCell::new(H::Hands::default()),
             ids: Cell::new((0, 0)),
             tick: AtomicU32::new(0),
             pace: Pace::new(),
@@ -98,6 +103,13 @@ impl<H: Host> P<H> {
     pub(crate) fn set_holder(&self, m: Option<&M<H>>) {
         let m = m.map_or(null_mut(), |m| std::ptr::from_ref(m).cast_mut());
         self.holder.store(m, Release);
+    }
+
+    /// Owner, or who has the scheduler's lock while the P is idle or retired, or is the last to know it: the stacks at hand.
+    #[inline]
+    pub(crate) fn with_hands<R>(&self, f: impl FnOnce(&mut H::Hands) -> R) -> R {
+        // SAFETY: each of those is alone with the P; `f` is the host's, and asks for no hands.
+        self.hands.with_mut(|hands| f(unsafe { &mut *hands }))
     }
 
     /// Owner: an M has acquired it; what was measured ends with the last tenure.

@@ -44,6 +44,8 @@ pub enum Mutant {
     ParkStatusRelaxed,
     /// A commit hook that refuses resumes a G that a dump holds.
     CallOffIgnoresScan,
+    /// The trim empties the hands of Ps that are held.
+    TrimEmptiesBusyHands,
     /// A yield makes its G runnable without Release.
     RequeueRelaxed,
     /// `execute`, meeting a held G, leaves it to the holder without Release.

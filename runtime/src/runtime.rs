@@ -12,6 +12,7 @@ use crate::sched::park::{Commit, WaitReason};
 use crate::sched::procs::check_procs;
 use crate::sched::{Config, Sched};
 use crate::waiter::{How, Wait};
+use std::ffi::OsStr;
 use std::fmt;
 use std::io;
 use std::panic::{Location, resume_unwind};
@@ -122,6 +123,7 @@ impl Runtime {
         // SAFETY: the borrows of `f` and `T` outlive this call, which does not return before the goroutine has
         // ended; `&self` keeps the runtime from ending before it.
         let main = unsafe { goroutine::spawn_unchecked(&self.sched, birth, f) };
+        let main = goroutine::accepted("run", main);
         Self::outcome_of(main, &presence)
     }
 
@@ -179,7 +181,7 @@ impl Runtime {
         let birth = self.birth(Some("main"));
         let presence = Presence::<Active>::begin_as_m();
         // SAFETY: as in `run`.
-        let g = unsafe { self.sched.make(birth, f) };
+        let g = goroutine::accepted("run_locked", unsafe { self.sched.make(birth, f) });
         let main = JoinHandle::of(g);
         presence.set(Doing::WaitsFor(g));
         self.sched.run_here(g);
@@ -188,13 +190,16 @@ impl Runtime {
     }
 
     /// Starts a goroutine from any thread. Does not block.
+    ///
+    /// # Panics
+    /// When it can get no stack, as [`go`](crate::go).
     #[track_caller]
     pub fn go<F, T>(&self, f: F) -> JoinHandle<T>
     where
         F: FnOnce() -> T + Send + 'static,
         T: Send + 'static,
     {
-        goroutine::spawn(&self.sched, self.birth(None), f)
+        goroutine::accepted("Runtime::go", goroutine::spawn(&self.sched, self.birth(None), f))
     }
 
     #[track_caller]
@@ -340,6 +345,7 @@ impl fmt::Debug for Runtime {
 pub struct RuntimeBuilder {
     procs: Option<usize>,
     stack_size: Option<usize>,
+    max_stack_bytes: Option<usize>,
     max_threads: Option<usize>,
     keep_alive: Option<Duration>,
     thread_name: Option<String>,
@@ -357,9 +363,30 @@ impl RuntimeBuilder {
     }
 
     /// Bytes of stack of a goroutine that asks for no size of its own, 16 KiB to 64 MiB, rounded up to a power of two.
-    /// Default: 64 KiB. See [`Builder::stack_size`](crate::Builder::stack_size).
+    /// Default: the variable `GMPSTACK` of the environment, a number of bytes, which `K` or `M` behind it makes KiB or MiB; else
+    /// 64 KiB. See [`Builder::stack_size`](crate::Builder::stack_size).
     pub fn stack_size(mut self, bytes: usize) -> Self {
         self.stack_size = Some(bytes);
+        self
+    }
+
+    /// The most bytes of stack that goroutines which have not ended have together, each counted with the whole size of its
+    /// stack, whatever it touches of it. The next spawn is refused then: [`Builder::go`](crate::Builder::go) gives an error,
+    /// [`go`](crate::go) panics. Default: as many as the kernel gives.
+    ///
+    /// ```
+    /// // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
+    /// let runtime = unsafe { gmp::Runtime::builder().max_stack_bytes(192 << 10).build()? };
+    /// let refused = runtime.run(|| {
+    ///     let _sleeper = gmp::go(|| gmp::time::sleep(std::time::Duration::from_secs(60)));
+    ///     // Main has 64 KiB, and so has the sleeper.
+    ///     gmp::Builder::new().stack_size(128 << 10).go(|| ()).unwrap_err()
+    /// });
+    /// assert_eq!(refused.kind(), std::io::ErrorKind::QuotaExceeded);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn max_stack_bytes(mut self, bytes: usize) -> Self {
+        self.max_stack_bytes = Some(bytes);
         self
     }
 
@@ -392,11 +419,12 @@ impl RuntimeBuilder {
     /// The contract of [`gmp::migration`](crate::migration).
     ///
     /// # Errors
-    /// `InvalidInput` when a setting, or `GMPMAXPROCS`, is out of range, or `GMPDEBUG` has an unknown knob or value; the kernel's
+    /// `InvalidInput` when a setting, `GMPMAXPROCS` or `GMPSTACK`, is out of range, or `GMPDEBUG` has an unknown knob or value; the kernel's
     /// error, with what was attempted, when it refuses a thread or the poller's descriptors.
     pub unsafe fn build(self) -> io::Result<Runtime> {
+        let max_stack_bytes = self.max_stack_bytes;
         let config = self.settle()?;
-        let sched = Sched::start(host::active()?, config)?;
+        let sched = Sched::start(host::active(max_stack_bytes)?, config)?;
         Ok(Runtime { sched, stopped: false })
     }
 
@@ -417,7 +445,10 @@ impl RuntimeBuilder {
         Ok(Config {
             procs,
             procs_follow,
-            stack_size: check_stack_size(self.stack_size.unwrap_or(STACK_SIZE))?,
+            stack_size: match self.stack_size {
+                Some(bytes) => check_stack_size(bytes)?,
+                None => default_stack_size(std::env::var_os("GMPSTACK").as_deref())?,
+            },
             max_threads: max_threads as u32,
             keep_alive: self.keep_alive.or(capacity::KEEP_ALIVE),
             thread_name,
@@ -460,6 +491,21 @@ fn default_procs() -> io::Result<(u32, bool)> {
     }
 }
 
+/// `text`: what the environment says.
+fn default_stack_size(text: Option<&OsStr>) -> io::Result<usize> {
+    let Some(text) = text else { return Ok(STACK_SIZE) };
+    let text = text.to_string_lossy();
+    let (number, unit) = match text.trim() {
+        kib if kib.ends_with(['K', 'k']) => (&kib[..kib.len() - 1], 1 << 10),
+        mib if mib.ends_with(['M', 'm']) => (&mib[..mib.len() - 1], 1 << 20),
+        bytes => (bytes, 1),
+    };
+    let bytes = number.parse().ok().and_then(|number: usize| number.checked_mul(unit));
+    let in_range = bytes.filter(|bytes| (host::MIN_STACK..=host::MAX_STACK).contains(bytes));
+    in_range
+        .ok_or_else(|| invalid(format!("GMPSTACK: {text:?} is no size from 16K to 64M, in bytes, K or M")))
+}
+
 /// Refuses a stack that can't be had.
 pub(crate) fn check_stack_size(bytes: usize) -> io::Result<usize> {
     in_range("stack_size", bytes, host::MIN_STACK, host::MAX_STACK)
@@ -495,5 +541,22 @@ mod tests {
         assert_eq!(refusal(b().max_threads(0)), "max_threads: 0 is not within 1..=4294967295");
         assert_eq!(refusal(b().stack_size(1)), "stack_size: 1 is not within 16384..=67108864");
         assert_eq!(refusal(b().thread_name("a\0b")), "thread_name: \"a\\0b\" contains a zero byte");
+    }
+
+    #[test]
+    fn the_default_stack_is_what_the_environment_says_or_that_is_an_error() {
+        let size = |text: &str| default_stack_size(Some(OsStr::new(text)));
+        assert_eq!(default_stack_size(None).unwrap(), 64 << 10);
+        for (text, bytes) in [("16384", 16 << 10), ("16K", 16 << 10), ("1m", 1 << 20), (" 64M ", 64 << 20)] {
+            assert_eq!(size(text).unwrap(), bytes);
+        }
+        for text in
+            ["", "K", "-1", "1G", "64KB", "16383", "65M", "99999999999999999999", "18014398509481985K"]
+        {
+            let refused = size(text).unwrap_err();
+            assert_eq!(refused.kind(), io::ErrorKind::InvalidInput);
+            let expected = format!("GMPSTACK: {text:?} is no size from 16K to 64M, in bytes, K or M");
+            assert_eq!(refused.to_string(), expected);
+        }
     }
 }

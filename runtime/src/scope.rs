@@ -83,7 +83,8 @@ impl<'scope> Scope<'scope, '_> {
     /// Starts a goroutine of this scope, in the scope's runtime. Does not block. Goroutines of the scope may start more.
     ///
     /// # Panics
-    /// When the runtime of the scope has ended, which a plain thread may see that was handed the scope.
+    /// When the runtime of the scope has ended, which a plain thread may see that was handed the scope; when the goroutine can get
+    /// no stack, as [`go`](crate::go).
     #[track_caller]
     pub fn go<F, T>(&'scope self, f: F) -> ScopedJoinHandle<'scope, T>
     where
@@ -101,6 +102,7 @@ impl<'scope> Scope<'scope, '_> {
         // SAFETY: what `f` and its value borrow outlives 'scope, which ends when the scope's body and its wait are over,
         // and that is when the debt is paid: after `f` and the value are gone.
         let handle = unsafe { goroutine::spawn_unchecked(&sched, birth, move || job.run()) };
+        let handle = goroutine::accepted("Scope::go", handle);
         ScopedJoinHandle {
             handle: Some(handle),
             fate,

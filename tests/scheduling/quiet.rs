@@ -97,14 +97,14 @@ fn an_idle_process_makes_no_system_call() {
     watched(procs, || {
         let rt = runtime(procs);
         work_and_rest(&rt);
-        // The finite duties are some last looks.
+        // The finite duties are some last looks, and the trim of stacks, whose looks lie a second apart.
         let start = Instant::now();
         until(|| {
             let before = activity();
-            thread::sleep(Duration::from_millis(300));
+            thread::sleep(Duration::from_millis(1300));
             let after = activity();
             assert!(
-                start.elapsed() < Duration::from_secs(5),
+                start.elapsed() < Duration::from_secs(10),
                 "not at rest: {before:?}, a little later {after:?}"
             );
             before == after

@@ -342,6 +342,7 @@ impl Call {
                 let birth =
                     Birth { name: None, stack_size: sched.config.stack_size, site: Location::caller() };
                 let mut unrun = Unrun(Some(f));
+                // Refused a stack, it is called where `unrun` is dropped.
                 drop(goroutine::spawn(&sched, birth, move || {
                     if let Some(f) = unrun.0.take() {
                         f();
@@ -353,7 +354,8 @@ impl Call {
     }
 }
 
-/// A call on its way to its goroutine. When that never runs, because the runtime ends, a thread of its own does.
+/// A call on its way to its goroutine. When that never runs, because the runtime ends or has no stack for it, a thread of its own
+/// does.
 struct Unrun(Option<Box<dyn FnOnce() + Send>>);
 
 impl Drop for Unrun {

@@ -70,15 +70,42 @@ impl StackPool {
         StackPool { in_use: AtomicUsize::new(0), max_bytes: max_bytes.unwrap_or(usize::MAX) }
     }
 
-    fn charge(&self, size: usize) -> io::Result<()> {
-        let max = self.max_bytes;
-        let fits = |used| if size > max - used { None } else { Some(used + size) };
+    /// Counts a stack for `Coro::new`. Errors: `InvalidInput` above MAX_STACK, `QuotaExceeded` at the pool's limit.
+    pub(crate) fn promise(&self, _hands: Option<&mut Hands>, size: usize) -> io::Result<()> {
+        let (size, max) = (rounded(size)?, self.max_bytes);
+        let fits = |used: usize| used.checked_add(size).filter(|&sum| sum <= max);
         // Relaxed: a count, it orders nothing.
         self.in_use.fetch_update(Relaxed, Relaxed, fits).map(drop).map_err(|used| {
             let text = format!("a stack of {size} bytes: {used} are in use, the runtime's limit is {max}");
             io::Error::new(io::ErrorKind::QuotaExceeded, text)
         })
     }
+
+    /// Nothing is at hand.
+    pub(crate) fn empty(&self, _hands: &mut Hands) {}
+
+    /// Nothing is kept that could age.
+    pub(crate) fn age(&self) -> bool {
+        false
+    }
+
+    /// Nor be trimmed.
+    pub(crate) fn trim_some(&self) -> bool {
+        false
+    }
+}
+
+/// What a P has at hand: nothing.
+#[derive(Debug, Default)]
+pub(crate) struct Hands;
+
+/// A request's bytes, rounded up to a power of two.
+fn rounded(size: usize) -> io::Result<usize> {
+    if size > MAX_STACK {
+        let text = format!("a stack of {size} bytes: the biggest is {MAX_STACK}");
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
+    }
+    Ok(size.max(MIN_STACK).next_power_of_two())
 }
 
 /// A goroutine's stack and the point at which it goes on.
@@ -99,17 +126,11 @@ pub(crate) struct Coro {
 unsafe impl Send for Coro {}
 
 impl Coro {
-    /// Makes a stack of `size` bytes; `entry` runs on it at the first resume.
+    /// Makes the stack of `size` bytes that was promised; `entry` runs on it at the first resume.
     ///
-    /// Errors: `InvalidInput` above MAX_STACK, `QuotaExceeded` at the pool's limit, `OutOfMemory` with the
-    /// crate's text when the kernel refuses.
-    pub(crate) fn new(pool: &StackPool, size: usize, entry: Entry) -> io::Result<Coro> {
-        if size > MAX_STACK {
-            let text = format!("a stack of {size} bytes: the biggest is {MAX_STACK}");
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
-        }
-        let size = size.max(MIN_STACK).next_power_of_two();
-        pool.charge(size)?;
+    /// Errors: `OutOfMemory` with the crate's text when the kernel refuses; the promise stands.
+    pub(crate) fn new(_pool: &StackPool, _hands: &mut Hands, size: usize, entry: Entry) -> io::Result<Coro> {
+        let size = rounded(size)?;
         let link: *mut Cell<*mut Yielder> = Box::into_raw(Box::new(Cell::new(ptr::null_mut())));
         let body = move |mut scope: Scope<'_, '_, usize, usize>| {
             // SAFETY: only `retire` frees this cell, after the generator has ended.
@@ -125,7 +146,6 @@ impl Coro {
             Err(payload) => {
                 // SAFETY: made above, and the body that knew it is gone.
                 drop(unsafe { Box::from_raw(link) });
-                pool.in_use.fetch_sub(size, Relaxed);
                 let text = payload.downcast_ref::<String>().map_or("refused", String::as_str);
                 let text = format!("a stack of {size} bytes: {text}");
                 Err(io::Error::new(io::ErrorKind::OutOfMemory, text))
@@ -153,7 +173,7 @@ impl Coro {
     }
 
     /// Gives the stack back: the entry has returned, or never began.
-    pub(crate) fn retire(mut self, pool: &StackPool) {
+    pub(crate) fn retire(mut self, pool: &StackPool, _hands: &mut Hands) {
         // SAFETY: `new` made the cell, it is freed below.
         let never_began = unsafe { (*self.link).get().is_null() };
         assert!(self.generator.is_done() || never_began, "Coro::retire: it is suspended");
@@ -198,6 +218,11 @@ mod tests {
         unsafe { coro.resume(home, ptr::from_ref(home).addr()) }
     }
 
+    fn started(pool: &StackPool, size: usize, entry: Entry) -> io::Result<Coro> {
+        pool.promise(None, size)?;
+        Coro::new(pool, &mut Hands, size, entry)
+    }
+
     /// Suspends with `word`, and gives the home of the next resume.
     fn leave(home: usize, word: usize) -> usize {
         // SAFETY: `home` is the word of the latest resume.
@@ -236,13 +261,13 @@ mod tests {
             end(home, (sum * 4.0) as usize)
         }
         let pool = StackPool::new(None);
-        let mut coro = Coro::new(&pool, 64 << 10, wander).unwrap();
+        let mut coro = started(&pool, 64 << 10, wander).unwrap();
         for i in 0..=100 {
             let run = || resume_from(&mut coro, &Home::new());
             let word = thread::scope(|scope| scope.spawn(run).join().unwrap());
             assert_eq!(word, if i < 100 { i } else { 4950 * 4 + 1 });
         }
-        coro.retire(&pool);
+        coro.retire(&pool, &mut Hands);
         assert_eq!(pool.in_use.load(Relaxed), 0);
     }
 
@@ -256,12 +281,12 @@ mod tests {
     #[test]
     fn a_suspended_coro_that_is_dropped_leaks_its_stack() {
         let pool = StackPool::new(Some(64 << 10));
-        let mut coro = Coro::new(&pool, 64 << 10, park_once).unwrap();
+        let mut coro = started(&pool, 64 << 10, park_once).unwrap();
         let value = resume_from(&mut coro, &Home::new()) as *const usize;
         drop(coro);
         // SAFETY: the frame of `park_once` was leaked with its stack.
         assert_eq!(unsafe { value.read_volatile() }, 7);
-        assert_eq!(Coro::new(&pool, 0, park_once).unwrap_err().kind(), io::ErrorKind::QuotaExceeded);
+        assert_eq!(started(&pool, 0, park_once).unwrap_err().kind(), io::ErrorKind::QuotaExceeded);
     }
 
     /// Fails if a stack that never ran cannot go back, or one with frames in use can.
@@ -269,10 +294,10 @@ mod tests {
     #[should_panic(expected = "Coro::retire: it is suspended")]
     fn only_a_suspended_coro_cannot_be_retired() {
         let pool = StackPool::new(None);
-        Coro::new(&pool, 0, park_once).unwrap().retire(&pool);
-        let mut coro = Coro::new(&pool, 0, park_once).unwrap();
+        started(&pool, 0, park_once).unwrap().retire(&pool, &mut Hands);
+        let mut coro = started(&pool, 0, park_once).unwrap();
         resume_from(&mut coro, &Home::new());
-        coro.retire(&pool);
+        coro.retire(&pool, &mut Hands);
     }
 
     /// Fails by an abort: the crate panics where the kernel refuses.
@@ -287,7 +312,7 @@ mod tests {
         // SAFETY: it reads the struct that we pass.
         assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_STACK, &limit) }, 0);
         let pool = StackPool::new(None);
-        let error = Coro::new(&pool, MAX_STACK, park_once).unwrap_err();
+        let error = started(&pool, MAX_STACK, park_once).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::OutOfMemory);
         assert!(error.to_string().starts_with("a stack of 67108864 bytes: failed to alloc"), "{error}");
         assert_eq!(pool.in_use.load(Relaxed), 0);
@@ -305,7 +330,7 @@ mod tests {
             end(home, exhaust(0))
         }
         if is_child() {
-            let mut coro = Coro::new(&StackPool::new(None), 64 << 10, overflow).unwrap();
+            let mut coro = started(&StackPool::new(None), 64 << 10, overflow).unwrap();
             resume_from(&mut coro, &Home::new());
             return;
         }

@@ -40,9 +40,9 @@ use std::time::{Duration, Instant};
 use switch::{Coro, End, Home};
 
 #[cfg(not(any(feature = "generator", not(target_arch = "x86_64"))))]
-pub(crate) use stack::{MAX_STACK, MIN_STACK, StackPool};
+pub(crate) use stack::{Hands, MAX_STACK, MIN_STACK, StackPool};
 #[cfg(any(feature = "generator", not(target_arch = "x86_64")))]
-pub(crate) use switch::{MAX_STACK, MIN_STACK, StackPool};
+pub(crate) use switch::{Hands, MAX_STACK, MIN_STACK, StackPool};
 
 /// Writes a line to standard error, if anybody reads it. `eprintln!` would panic where nobody does.
 fn say(what: std::fmt::Arguments<'_>) {
@@ -85,12 +85,12 @@ impl Default for Local {
 impl Native {
     /// # Errors
     /// When the kernel refuses the poller's descriptors.
-    pub(crate) fn new() -> io::Result<Self> {
+    pub(crate) fn new(max_stack_bytes: Option<usize>) -> io::Result<Self> {
         hook::install();
         frames::prepare();
         barrier::register();
         topology::prepare();
-        Ok(Native { poller: Poller::new()?, stacks: StackPool::new(None) })
+        Ok(Native { poller: Poller::new()?, stacks: StackPool::new(max_stack_bytes) })
     }
 }
 
@@ -99,6 +99,7 @@ impl Host for Native {
     type Bed = ();
     type Local = Local;
     type Thread = std::thread::JoinHandle<()>;
+    type Hands = Hands;
     const MONITORED: bool = true;
 
     #[inline]
@@ -292,12 +293,31 @@ impl Host for Native {
         self.poller.remove(unsafe { BorrowedFd::borrow_raw(fd) })
     }
 
-    fn new_stack(&self, size: usize, g: GRef<Self>) -> io::Result<NativeStack> {
-        Ok(NativeStack { coro: Coro::new(&self.stacks, size, entry)?, first: Some(g) })
+    #[inline]
+    fn promise_stack(&self, hands: Option<&mut Hands>, size: usize) -> io::Result<()> {
+        self.stacks.promise(hands, size)
     }
 
-    fn retire(&self, stack: NativeStack) {
-        stack.coro.retire(&self.stacks);
+    #[inline]
+    fn new_stack(&self, hands: &mut Hands, size: usize, g: GRef<Self>) -> io::Result<NativeStack> {
+        Ok(NativeStack { coro: Coro::new(&self.stacks, hands, size, entry)?, first: Some(g) })
+    }
+
+    #[inline]
+    fn retire(&self, hands: &mut Hands, stack: NativeStack) {
+        stack.coro.retire(&self.stacks, hands);
+    }
+
+    fn empty(&self, hands: &mut Hands) {
+        self.stacks.empty(hands);
+    }
+
+    fn age_stacks(&self) -> bool {
+        self.stacks.age()
+    }
+
+    fn trim_some(&self) -> bool {
+        self.stacks.trim_some()
     }
 
     #[inline(always)]

@@ -45,7 +45,7 @@ use std::cell::Cell;
 use std::io;
 use std::ptr;
 
-use super::stack::{StackMem, StackPool};
+use super::stack::{Hands, StackMem, StackPool};
 
 /// A saved stack pointer. Where it points lie the label to jump to, rbx and rbp.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -96,10 +96,9 @@ unsafe impl Send for Coro {}
 const FRESH: usize = 5;
 
 impl Coro {
-    /// Takes a stack of `size` bytes, see `StackPool::take`; `entry` runs on it at the first resume. Touches
-    /// the top page only.
-    pub(crate) fn new(pool: &StackPool, size: usize, entry: Entry) -> io::Result<Coro> {
-        let stack = pool.take(size)?;
+    /// Takes the stack of `size` bytes that was promised; `entry` runs on it at the first resume. Touches the top page only.
+    pub(crate) fn new(pool: &StackPool, hands: &mut Hands, size: usize, entry: Entry) -> io::Result<Coro> {
+        let stack = pool.take(hands, size)?;
         let sp = Coro::fresh(&stack);
         let words = [trampoline as *const () as usize, entry as usize, 0, 0, 0];
         // SAFETY: `take` gave us this stack alone, and its smallest size holds FRESH words below the start, which is
@@ -153,11 +152,11 @@ impl Coro {
     }
 
     /// Gives the stack back: the entry has returned, or never began.
-    pub(crate) fn retire(self, pool: &StackPool) {
+    pub(crate) fn retire(self, pool: &StackPool, hands: &mut Hands) {
         let idle = self.sp.0.is_null() || self.sp == Coro::fresh(&self.stack);
         assert!(idle, "Coro::retire: it is suspended (sp {:p})", self.sp.0);
         // SAFETY: no frame is left on it, see the assertion.
-        unsafe { pool.give(self.stack) };
+        unsafe { pool.give(hands, self.stack) };
     }
 
     /// The stack pointer of a coroutine that has not run yet; a suspended one lies lower.
@@ -240,6 +239,11 @@ mod tests {
         unsafe { coro.resume(home, ptr::from_ref(home).addr()) }
     }
 
+    fn started(pool: &StackPool, size: usize, entry: Entry) -> io::Result<Coro> {
+        pool.promise(None, size)?;
+        Coro::new(pool, &mut Hands::default(), size, entry)
+    }
+
     /// Suspends with `word`, and gives the home of the next resume.
     fn leave(home: usize, word: usize) -> usize {
         // SAFETY: `home` is the word of the latest resume.
@@ -272,12 +276,12 @@ mod tests {
             end(home, usize::MAX)
         }
         let (pool, homes) = (StackPool::new(None), [const { Home::new() }; 7]);
-        let mut coro = Coro::new(&pool, 0, echo).unwrap();
+        let mut coro = started(&pool, 0, echo).unwrap();
         for i in 0..1000 {
             assert_eq!(resume_from(&mut coro, &homes[i % 7]), i * 3);
         }
         assert_eq!(resume_from(&mut coro, &homes[3]), usize::MAX);
-        coro.retire(&pool);
+        coro.retire(&pool, &mut Hands::default());
     }
 
     struct CountDrop<'a>(&'a Cell<usize>);
@@ -332,7 +336,7 @@ mod tests {
             })
         }
         let pool = StackPool::new(None);
-        let mut coro = Coro::new(&pool, 64 << 10, wander).unwrap();
+        let mut coro = started(&pool, 64 << 10, wander).unwrap();
         let home = Home::new();
         assert_eq!(resume_from(&mut coro, &home), 1);
         for i in 1..=100 {
@@ -340,7 +344,7 @@ mod tests {
             let word = thread::scope(|scope| scope.spawn(run).join().unwrap());
             assert_eq!(word, usize::from(i < 100));
         }
-        coro.retire(&pool);
+        coro.retire(&pool, &mut Hands::default());
     }
 
     /// Fails by a crash or a hang in the unwinder, or by a trace that goes on above the trampoline.
@@ -359,7 +363,7 @@ mod tests {
             return;
         }
         let pool = StackPool::new(None);
-        let mut coro = Coro::new(&pool, 64 << 10, trace).unwrap();
+        let mut coro = started(&pool, 64 << 10, trace).unwrap();
         let text = resume_from(&mut coro, &Home::new()) as *mut String;
         // SAFETY: `trace` made it from a Box and keeps no copy.
         let text = unsafe { Box::from_raw(text) };
@@ -367,7 +371,7 @@ mod tests {
         assert!(frames.iter().any(|frame| frame.contains("trace")), "{text}");
         assert!(frames.last().unwrap().contains("trampoline"), "{text}");
         assert_eq!(resume_from(&mut coro, &Home::new()), 1);
-        coro.retire(&pool);
+        coro.retire(&pool, &mut Hands::default());
     }
 
     /// Fails by another end of the child: a hang, an exit, or a write into the slot below.
@@ -383,8 +387,8 @@ mod tests {
         }
         if is_child() {
             let pool = StackPool::new(None);
-            let mut below = Coro::new(&pool, 64 << 10, overflow).unwrap();
-            let mut coro = Coro::new(&pool, 64 << 10, overflow).unwrap();
+            let mut below = started(&pool, 64 << 10, overflow).unwrap();
+            let mut coro = started(&pool, 64 << 10, overflow).unwrap();
             resume_from(&mut coro, &Home::new());
             resume_from(&mut below, &Home::new());
             return;
@@ -400,7 +404,7 @@ mod tests {
             panic!("uncaught")
         }
         if is_child() {
-            let mut coro = Coro::new(&StackPool::new(None), 64 << 10, throw).unwrap();
+            let mut coro = started(&StackPool::new(None), 64 << 10, throw).unwrap();
             resume_from(&mut coro, &Home::new());
             return;
         }
@@ -418,14 +422,14 @@ mod tests {
     #[test]
     fn a_suspended_coro_that_is_dropped_leaks_its_stack() {
         let (pool, home) = (StackPool::new(None), Home::new());
-        let mut coro = Coro::new(&pool, 0, park_once).unwrap();
+        let mut coro = started(&pool, 0, park_once).unwrap();
         let value = resume_from(&mut coro, &home) as *const usize;
         drop(coro);
         for _ in 0..100 {
-            let mut other = Coro::new(&pool, 0, park_once).unwrap();
+            let mut other = started(&pool, 0, park_once).unwrap();
             resume_from(&mut other, &home);
             assert_eq!(resume_from(&mut other, &home), 7);
-            other.retire(&pool);
+            other.retire(&pool, &mut Hands::default());
         }
         drop(pool);
         // SAFETY: the frame of `park_once` was leaked with its stack.
@@ -437,16 +441,16 @@ mod tests {
     #[should_panic(expected = "Coro::retire: it is suspended")]
     fn a_suspended_coro_cannot_be_retired() {
         let pool = StackPool::new(None);
-        let mut coro = Coro::new(&pool, 0, park_once).unwrap();
+        let mut coro = started(&pool, 0, park_once).unwrap();
         resume_from(&mut coro, &Home::new());
-        coro.retire(&pool);
+        coro.retire(&pool, &mut Hands::default());
     }
 
     /// Fails if parking costs more memory than it must: a second page of 4 KiB is touched.
     #[test]
     fn a_goroutine_that_parks_at_once_touches_one_page() {
         let pool = StackPool::new(None);
-        let mut coro = Coro::new(&pool, 64 << 10, park_once).unwrap();
+        let mut coro = started(&pool, 64 << 10, park_once).unwrap();
         resume_from(&mut coro, &Home::new());
         let mut resident = [0_u8; 15];
         let bottom = coro.stack.top().wrapping_sub(resident.len() * 4096);

@@ -225,7 +225,7 @@ struct Firing<H: Host>(Option<Arc<Call<H>>>);
 
 impl<H: Host> Drop for Firing<H> {
     fn drop(&mut self) {
-        // Its goroutine was never run: the runtime ended.
+        // Its goroutine was never run: the runtime ended, or had no stack for it.
         if let Some(call) = self.0.take()
             && !mutated(Mutant::UnrunFiringLost)
         {
@@ -235,8 +235,8 @@ impl<H: Host> Drop for Firing<H> {
 }
 
 impl<H: Host> Sched<H> {
-    /// The goroutine of one firing, runnable and in no queue.
-    pub(crate) fn make_firing(&self, call: Arc<Call<H>>) -> GRef<H> {
+    /// The goroutine of one firing, runnable and in no queue. `None`: there is no stack for it, and the keeper runs it.
+    pub(crate) fn make_firing(&self, call: Arc<Call<H>>) -> Option<GRef<H>> {
         let birth = Birth { name: None, stack_size: self.config.stack_size, site: call.site };
         let counts = call.run() != Run::Uncounted;
         let mut firing = Firing(Some(call));
@@ -246,9 +246,9 @@ impl<H: Host> Sched<H> {
             }
         };
         // SAFETY: it borrows nothing.
-        let g = unsafe { self.make_counting(counts, birth, body) };
+        let g = unsafe { self.make_counting(counts, birth, body) }.ok()?;
         // Nobody joins it.
         g::drop_handle(g, false);
-        g
+        Some(g)
     }
 }

@@ -12,35 +12,45 @@ use crate::m::M;
 use crate::p::P;
 use crate::prim::{Arc, Relaxed, capacity, event};
 use crate::sched::{Central, Sched};
+use std::io;
 
 impl<H: Host> Sched<H> {
     /// Makes a goroutine of `f` and queues it. When the runtime ends already, `f` is dropped here, and whoever
     /// joins the goroutine hears so.
     ///
+    /// # Errors
+    /// When it can't be promised a stack: which limit was met.
+    ///
     /// # Safety
     /// What `f` borrows outlives the goroutine.
     #[doc(alias = "newproc")]
-    pub(crate) unsafe fn spawn<F: FnOnce() -> T, T>(&self, birth: Birth, f: F) -> GRef<H> {
+    pub(crate) unsafe fn spawn<F: FnOnce() -> T, T>(&self, birth: Birth, f: F) -> io::Result<GRef<H>> {
         // SAFETY: by this function's contract.
-        let g = unsafe { self.make(birth, f) };
+        let g = unsafe { self.make(birth, f) }?;
         self.submit(g);
         if self.is_stopping() {
             self.drop_set_aside();
         }
-        g
+        Ok(g)
     }
 
     /// Makes a goroutine of `f`, runnable and in no queue yet.
     ///
+    /// # Errors
+    /// As `spawn`.
+    ///
     /// # Safety
     /// As `spawn`.
     #[inline]
-    pub(crate) unsafe fn make<F: FnOnce() -> T, T>(&self, birth: Birth, f: F) -> GRef<H> {
+    pub(crate) unsafe fn make<F: FnOnce() -> T, T>(&self, birth: Birth, f: F) -> io::Result<GRef<H>> {
         // SAFETY: by this function's contract.
         unsafe { self.make_counting(true, birth, f) }
     }
 
     /// The same, for one that may be the library's own, which counts as none.
+    ///
+    /// # Errors
+    /// As `spawn`.
     ///
     /// # Safety
     /// As `spawn`.
@@ -49,9 +59,12 @@ impl<H: Host> Sched<H> {
         counts: bool,
         birth: Birth,
         f: F,
-    ) -> GRef<H> {
+    ) -> io::Result<GRef<H>> {
         let m = M::current_of(self);
-        let (id, g) = match m.and_then(M::look_in) {
+        let inside = m.and_then(M::look_in);
+        // Refused: it leaves before `f` is dropped.
+        self.promise_stack(inside.as_ref().map(|inside| inside.p), birth.stack_size)?;
+        let (id, g) = match &inside {
             Some(inside) => {
                 inside.p.owner.touch();
                 // SAFETY: the pool is closed when the scheduler is dropped.
@@ -61,6 +74,7 @@ impl<H: Host> Sched<H> {
             // SAFETY: as above.
             None => (self.next_id.fetch_add(1, Relaxed), unsafe { GPool::get(self.pool) }),
         };
+        drop(inside);
         g.begin(id, birth, counts, self.config.knobs.migrate);
         // SAFETY: `g` is fresh from the pool; the borrows are this function's contract.
         unsafe { g.task.load(f) };
@@ -72,7 +86,7 @@ impl<H: Host> Sched<H> {
                 self.live.fetch_add(i64::from(counts), Relaxed);
             }
         }
-        g
+        Ok(g)
     }
 
     /// S1 of a submission: the end of the global queue. The caller wakes.

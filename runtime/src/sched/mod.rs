@@ -22,7 +22,8 @@
 //! | `retake` | taking a P from an M that does not come back | `retake` |
 //! | `locked` | goroutines that are bound to an M | `LockOSThread`, `stoplockedm`, `startlockedm` |
 //! | `adopt` | a thread of the program as an M | – |
-//! | `stacks` | waiting for a stack | – |
+//! | `stacks` | a stack for each goroutine, promised at its spawn | `malg` |
+//! | `trim` | what Ps and the host have too many of goes back | `scavenge` |
 //! | `dump` | what all goroutines are doing | `traceback`, `_Gscan` |
 //! | `sysmon` | the monitor, backstop of the poller | `sysmon` |
 //! | `deadlock` | whether all goroutines of the process are asleep | `checkdead` |
@@ -66,6 +67,7 @@ mod stop;
 mod sysmon;
 pub(crate) mod timers;
 mod trace;
+mod trim;
 pub(crate) mod wake;
 
 use crate::g::GRef;
@@ -295,6 +297,7 @@ impl<H: Host> Drop for Sched<H> {
         self.leave_goroutines();
         // SAFETY: the pool is closed only below.
         self.ps.iter().for_each(|p| unsafe { p.free_gs.empty(self.pool) });
+        self.ps.iter().for_each(|p| p.with_hands(|hands| self.host.empty(hands)));
         // SAFETY: once, and nobody can spawn any more.
         unsafe { GPool::close(self.pool) };
         for m in std::mem::take(&mut self.central.lock().ms) {

@@ -1,4 +1,7 @@
-//! When the kernel has no stack: who waits for one to come back, and when none ever will.
+//! A goroutine's stack: promised when it is spawned, taken at its first run, given back at its end; and what happens
+//! when the host has none all the same.
+//!
+//! The host keeps its promises, so this is for one that can't ask the kernel beforehand, as the `generator` backend:
 //!
 //! ```text
 //!   waiter:    W1 stand in `stackless` · W2 `wanted` := true · W3 ask once more: got one?  all try again
@@ -10,6 +13,7 @@ use crate::g::GRef;
 use crate::glist::GList;
 use crate::host::Host;
 use crate::m::M;
+use crate::p::P;
 use crate::prim::{AtomicBool, Relaxed};
 use crate::sched::Sched;
 use std::io;
@@ -26,6 +30,33 @@ impl Stacks {
 }
 
 impl<H: Host> Sched<H> {
+    /// Promises a stack to a goroutine that is about to be made, on the P of the caller if it has one. The owner's.
+    ///
+    /// # Errors
+    /// Which limit was met. Not in a runtime that ends, which takes every goroutine and runs none.
+    #[inline]
+    pub(crate) fn promise_stack(&self, p: Option<&P<H>>, size: usize) -> io::Result<()> {
+        self.ask_for_promise(p, size).or_else(|_| self.insist_on_promise(p, size))
+    }
+
+    #[inline]
+    fn ask_for_promise(&self, p: Option<&P<H>>, size: usize) -> io::Result<()> {
+        match p {
+            Some(p) => p.with_hands(|hands| self.host.promise_stack(Some(hands), size)),
+            None => self.host.promise_stack(None, size),
+        }
+    }
+
+    /// What idle Ps have at hand is as good as free.
+    #[cold]
+    fn insist_on_promise(&self, p: Option<&P<H>>, size: usize) -> io::Result<()> {
+        if self.is_stopping() {
+            return Ok(());
+        }
+        self.empty_idle_hands();
+        self.ask_for_promise(p, size)
+    }
+
     /// Gives `g` a stack before its first run. False: the kernel has none now, and `g` waits for one to come back.
     #[inline]
     pub(crate) fn provide_stack(&self, m: &M<H>, g: GRef<H>) -> bool {
@@ -34,8 +65,9 @@ impl<H: Host> Sched<H> {
             return true;
         }
         let size = g.with_birth(|birth| birth.stack_size);
+        let p = m.p().expect("provide_stack: an M runs a goroutine with a P");
         m.count_stacks(1);
-        match self.host.new_stack(size, g) {
+        match p.with_hands(|hands| self.host.new_stack(hands, size, g)) {
             Ok(fresh) => {
                 // SAFETY: as above.
                 g.stack.with_mut(|stack| unsafe { *stack = Some(fresh) });
@@ -43,32 +75,38 @@ impl<H: Host> Sched<H> {
             }
             Err(refused) => {
                 m.count_stacks(-1);
-                self.wait_for_stack(g, size, &refused);
+                self.wait_for_stack(p, g, size, &refused);
                 false
             }
         }
     }
 
-    /// The stack of a goroutine that has ended goes back to the host, and those who wait for one try again: all of
-    /// them, since sizes differ.
+    /// The stack of a goroutine that has ended goes to the hands of its P, or back to the host when somebody waits for one:
+    /// all of them try again, since sizes differ.
     #[inline]
     pub(crate) fn retire_stack(&self, m: &M<H>, stack: H::Stack) {
-        self.host.retire(stack);
+        let p = m.p().expect("retire_stack: a goroutine ends inside the runtime");
+        p.with_hands(|hands| self.host.retire(hands, stack));
         m.count_stacks(-1);
         if self.stacks.wanted.load(Relaxed) {
+            p.with_hands(|hands| self.host.empty(hands));
             self.try_again();
         }
     }
 
     #[cold]
-    fn wait_for_stack(&self, g: GRef<H>, size: usize, refused: &io::Error) {
+    fn wait_for_stack(&self, p: &P<H>, g: GRef<H>, size: usize, refused: &io::Error) {
         g.word.requeue();
         let mut central = self.central.lock();
         central.stackless.push(g);
         self.stacks.wanted.store(true, Relaxed);
         drop(central);
-        if let Ok(there_is_one) = self.host.new_stack(size, g) {
-            self.host.retire(there_is_one);
+        self.empty_idle_hands();
+        let again = p.with_hands(|hands| {
+            let again = self.host.new_stack(hands, size, g);
+            again.map(|there_is_one| self.host.retire(hands, there_is_one))
+        });
+        if again.is_ok() {
             self.try_again();
         } else if !self.is_stopping() && self.no_stack_is_out() && self.no_stack_is_out() {
             H::fatal(&format!("no stack for a goroutine, and none in use that could come back: {refused}"));

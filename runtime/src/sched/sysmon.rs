@@ -21,6 +21,7 @@ use crate::sched::deadlock::Vigil;
 use crate::sched::poll::Poller;
 use crate::sched::retake::Watch;
 use crate::sched::trace::Trace;
+use crate::sched::trim::Trim;
 use crate::sched::wake::Wake;
 use crate::sched::{Central, Sched};
 use gmp_timers::Nanos;
@@ -106,10 +107,11 @@ impl<H: Host> Sched<H> {
         let mut now = H::now();
         let (mut watch, mut polls) = (Watch::new(now), Polls { count: self.polls.load(Relaxed), since: now });
         let (mut idle_looks, mut served) = (0, now);
-        let (mut vigil, mut trace) = (Vigil::default(), Trace::default());
+        let (mut vigil, mut trace, mut trim) = (Vigil::default(), Trace::default(), Trim::new());
         loop {
             self.it_is(now);
-            let soon = [self.keep_vigil(&mut vigil, now), self.trace(&mut trace, now)];
+            let soon =
+                [self.keep_vigil(&mut vigil, now), self.trace(&mut trace, now), self.trim(&mut trim, now)];
             let rest = || match soon.into_iter().flatten().min() {
                 None if self.is_watched(&vigil) => Rest::ForGood,
                 soon => Rest::For(soon.unwrap_or(LOOK)),

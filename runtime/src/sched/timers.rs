@@ -297,7 +297,9 @@ impl<H: Host> Sched<H> {
                     call.call();
                     called = true;
                 }
-                Run::Goroutine | Run::Uncounted => due.push(self.make_firing(call)),
+                Run::Goroutine | Run::Uncounted => {
+                    self.make_firing(call).into_iter().for_each(|g| due.push(g))
+                }
             }
         }
         called

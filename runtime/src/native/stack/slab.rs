@@ -1,0 +1,243 @@
+//! One mapping full of slots.
+//!
+//! ```text
+//!   | guard | usable | guard | usable | .. | guard | usable | guard | .. | .. | no guard yet |
+//!   ^ base           ^ a slot of its class's size     issued ^     guarded ^            slots ^
+//! ```
+
+use std::io;
+use std::ptr::{self, NonNull};
+
+use super::guard::{self, Guard};
+use super::{BATCH, Bytes, Class, PAGE, StackMem};
+
+/// A slab: at least one slot of any class.
+pub(super) const SLAB: usize = super::MAX_STACK;
+/// A slab is made smaller down to this where the address space is short: what is left then is the program's.
+const LEAST_SLAB: usize = 1 << 20;
+/// Not in libc 0.2 yet.
+const MADV_DONTNEED_LOCKED: libc::c_int = 24;
+/// Runs of slots whose pages go back in one call of `return_pages`.
+const RUNS: usize = 64;
+
+#[derive(Debug)]
+pub(super) struct Slab {
+    pub(super) base: NonNull<u8>,
+    pub(super) class: Class,
+    slots: usize,
+    /// Slots with a guard page, from the base upwards.
+    pub(super) guarded: usize,
+    /// Slots that have been handed out at least once.
+    pub(super) issued: usize,
+    /// Stacks that are not in the pool.
+    pub(super) out: usize,
+    /// Free slots at rest, and those of them that still have pages.
+    resting: Slots,
+    dirty: Slots,
+    /// It stands in the list of those that are to be trimmed.
+    pub(super) listed: bool,
+    /// Guards for which `guard::forget` is to be told.
+    mprotected: usize,
+}
+
+// SAFETY: it owns its mapping as a Box owns memory.
+unsafe impl Send for Slab {}
+
+impl Slab {
+    /// Reserves a slab; a smaller one where the address space does not hold it any more. `mapped`: what there is already,
+    /// for the error.
+    pub(super) fn map(class: Class, mapped: usize) -> io::Result<Slab> {
+        let mut bytes = SLAB;
+        let base = loop {
+            let prot = libc::PROT_READ | libc::PROT_WRITE;
+            let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_STACK;
+            // SAFETY: a new mapping, at an address of the kernel's choice.
+            let base = unsafe { libc::mmap(ptr::null_mut(), bytes, prot, flags, -1, 0) };
+            if base != libc::MAP_FAILED {
+                break NonNull::new(base.cast::<u8>()).expect("Slab::map: mmap gave null");
+            }
+            let error = io::Error::last_os_error();
+            if bytes == class.bytes().max(LEAST_SLAB) {
+                let (of, slab, mapped) = (Bytes(class.bytes()), Bytes(bytes), Bytes(mapped));
+                let limit = address_space_limit();
+                let text = format!(
+                    "a stack of {of}: mmap of {slab}: {error}; {mapped} are mapped for stacks, {limit}"
+                );
+                return Err(io::Error::new(io::ErrorKind::OutOfMemory, text));
+            }
+            bytes /= 2;
+        };
+        // A kernel without huge pages answers EINVAL, and needs no advice.
+        // SAFETY: advice on the mapping just made; it changes no content.
+        unsafe { libc::madvise(base.as_ptr().cast(), bytes, libc::MADV_NOHUGEPAGE) };
+        let slots = bytes / class.bytes();
+        Ok(Slab {
+            base,
+            class,
+            slots,
+            guarded: 0,
+            issued: 0,
+            out: 0,
+            resting: Slots::new(slots),
+            dirty: Slots::new(slots),
+            listed: false,
+            mprotected: 0,
+        })
+    }
+
+    /// The end of the slab.
+    ///
+    /// # Safety
+    /// No stack of it is out, nor will one that is in the pool be taken any more.
+    pub(super) unsafe fn unmap(self) {
+        // SAFETY: the slab owns this mapping; that nobody uses it is the caller's contract.
+        let done = unsafe { libc::munmap(self.base.as_ptr().cast(), self.bytes()) };
+        debug_assert_eq!(done, 0, "Slab::unmap: munmap of {self:?}");
+        guard::forget(self.mprotected);
+    }
+
+    pub(super) fn bytes(&self) -> usize {
+        self.slots * self.class.bytes()
+    }
+
+    /// Whether every slot has its guard.
+    pub(super) fn is_guarded(&self) -> bool {
+        self.guarded == self.slots
+    }
+
+    /// Guards the next slots: a batch, or what is left of the slab, or as many as the kernel lets. How many, at least one.
+    pub(super) fn guard_batch(&mut self, guard: Guard) -> io::Result<usize> {
+        let (class, count) = (self.class.bytes(), BATCH.min(self.slots - self.guarded));
+        // SAFETY: `guarded` is below `slots`: the page lies inside of the mapping.
+        let first = unsafe { self.base.add(self.guarded * class) };
+        // SAFETY: the lowest pages of slots that were never issued; nobody uses them.
+        let made = unsafe { guard.install(first, class, count) }.map_err(|error| {
+            let text = format!("a stack of {}: guard page: {error}", Bytes(class));
+            io::Error::new(io::ErrorKind::OutOfMemory, text)
+        })?;
+        self.guarded += made.pages;
+        self.mprotected += made.mprotected;
+        Ok(made.pages)
+    }
+
+    /// A slot that was never out before; none when all that have guards were. `index`: the slab's own, in the pool.
+    pub(super) fn issue(&mut self, index: usize) -> Option<StackMem> {
+        (self.issued < self.guarded).then(|| {
+            self.issued += 1;
+            self.stack(index, self.issued - 1)
+        })
+    }
+
+    fn stack(&self, index: usize, slot: usize) -> StackMem {
+        // SAFETY: a slot's number is below `slots`, so this is its end inside of the mapping, or the mapping's end.
+        let top = unsafe { self.base.add((slot + 1) * self.class.bytes()) };
+        StackMem { top, slab: index as u32, class: self.class }
+    }
+
+    /// The number of a stack's slot. Panics if it is another slab's.
+    fn slot(&self, stack: &StackMem) -> usize {
+        let offset = stack.top.addr().get().wrapping_sub(self.base.addr().get());
+        assert!(
+            (1..=self.bytes()).contains(&offset) && stack.class == self.class,
+            "StackPool: not of this pool ({stack:?}, {self:?})"
+        );
+        offset / self.class.bytes() - 1
+    }
+
+    /// Asserts that the stack is one of this slab.
+    pub(super) fn owns(&self, stack: &StackMem) {
+        self.slot(stack);
+    }
+
+    /// A free stack is put to rest, with its pages.
+    pub(super) fn rest(&mut self, stack: StackMem) {
+        let slot = self.slot(&stack);
+        self.resting.insert(slot);
+        self.dirty.insert(slot);
+    }
+
+    /// One of those at rest.
+    pub(super) fn rouse(&mut self, index: usize) -> Option<StackMem> {
+        if self.resting.len == 0 {
+            return None;
+        }
+        let slot = self.resting.first()?;
+        self.resting.remove(slot);
+        self.dirty.remove(slot);
+        Some(self.stack(index, slot))
+    }
+
+    pub(super) fn resting(&self) -> usize {
+        self.resting.len
+    }
+
+    /// Whether all its stacks are at rest, or were never issued.
+    pub(super) fn is_at_rest(&self) -> bool {
+        self.resting.len == self.issued
+    }
+
+    /// Gives the kernel back pages of slots at rest: some runs of neighbours. True: there are more.
+    pub(super) fn return_pages(&mut self) -> bool {
+        for _ in 0..RUNS {
+            let Some(first) = self.dirty.first() else { return false };
+            let mut end = first;
+            while end < self.slots && self.dirty.remove(end) {
+                end += 1;
+            }
+            let class = self.class.bytes();
+            let (from, bytes) =
+                (self.base.as_ptr().wrapping_add(first * class + PAGE), (end - first) * class - PAGE);
+            // Guards stay guards. Locked memory wants another word for it, which Linux has from 5.18 on; where both are
+            // refused the pages stay.
+            let _kept = [libc::MADV_DONTNEED, MADV_DONTNEED_LOCKED].into_iter().find(|&advice| {
+                // SAFETY: slots at rest: no frame is on them, and who takes one writes before it reads.
+                unsafe { libc::madvise(from.cast(), bytes, advice) == 0 }
+            });
+        }
+        self.dirty.len > 0
+    }
+}
+
+/// A set of slots.
+#[derive(Debug)]
+struct Slots {
+    words: Box<[u64]>,
+    len: usize,
+}
+
+impl Slots {
+    fn new(slots: usize) -> Slots {
+        Slots { words: vec![0; slots.div_ceil(64)].into(), len: 0 }
+    }
+
+    fn insert(&mut self, slot: usize) {
+        let (word, bit) = (&mut self.words[slot / 64], 1 << (slot % 64));
+        assert!(*word & bit == 0, "Slots::insert: slot {slot} is free twice");
+        *word |= bit;
+        self.len += 1;
+    }
+
+    /// False: it was not in the set.
+    fn remove(&mut self, slot: usize) -> bool {
+        let (word, bit) = (&mut self.words[slot / 64], 1 << (slot % 64));
+        let was_in = *word & bit != 0;
+        *word &= !bit;
+        self.len -= usize::from(was_in);
+        was_in
+    }
+
+    fn first(&self) -> Option<usize> {
+        let index = self.words.iter().position(|&word| word != 0)?;
+        Some(index * 64 + self.words[index].trailing_zeros() as usize)
+    }
+}
+
+fn address_space_limit() -> String {
+    let mut limit = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: libc::RLIM_INFINITY };
+    // SAFETY: it writes the struct that we pass.
+    unsafe { libc::getrlimit(libc::RLIMIT_AS, &mut limit) };
+    match limit.rlim_cur {
+        libc::RLIM_INFINITY => "RLIMIT_AS is unlimited".to_string(),
+        bytes => format!("RLIMIT_AS is {}", Bytes(bytes as usize)),
+    }
+}

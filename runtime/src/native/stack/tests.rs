@@ -1,0 +1,385 @@
+//! The pool as its users see it, and what the kernel sees of it.
+
+use super::slab::SLAB;
+use super::*;
+use std::fs;
+use std::os::fd::AsRawFd;
+use std::process::Command;
+
+/// True in a process of its own, where this test runs alone; else runs it there, and it must pass.
+fn alone(test: &str) -> bool {
+    let child = std::env::var_os("GMP_TEST_CHILD").is_some();
+    if !child {
+        let path = format!("{}::{test}", module_path!().split_once("::").unwrap().1);
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command.args([&path, "--exact", "--nocapture"]).env("GMP_TEST_CHILD", "1");
+        let output = command.output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+    }
+    child
+}
+
+/// As a spawn and a first run do, on no P.
+fn take(pool: &StackPool, size: usize) -> io::Result<StackMem> {
+    pool.promise(None, size)?;
+    pool.take(&mut Hands::default(), size)
+}
+
+/// # Safety
+/// As `StackPool::give`.
+unsafe fn give(pool: &StackPool, stack: StackMem) {
+    let mut hands = Hands::default();
+    // SAFETY: by this function's contract.
+    unsafe { pool.give(&mut hands, stack) };
+    pool.empty(&mut hands);
+}
+
+fn write_through(stack: &StackMem) {
+    let bytes = stack.class.bytes() - PAGE;
+    // SAFETY: the usable part of a stack that is out of its pool.
+    unsafe { stack.top().wrapping_sub(bytes).write_bytes(0xA5, bytes) };
+}
+
+/// The kernel's mappings that overlap the slab, and how many of them cannot be read.
+fn mappings(base: usize, bytes: usize) -> (usize, usize) {
+    let maps = fs::read_to_string("/proc/self/maps").unwrap();
+    let ours = maps.lines().filter(|line| {
+        let (from, to) = line.split_once(' ').unwrap().0.split_once('-').unwrap();
+        let address = |text| usize::from_str_radix(text, 16).unwrap();
+        address(from) < base + bytes && base < address(to)
+    });
+    ours.fold((0, 0), |(all, closed), line| (all + 1, closed + usize::from(line.contains("---p"))))
+}
+
+fn extent(pool: &StackPool) -> (usize, usize) {
+    let inner = pool.inner.lock();
+    let slab = inner.slabs[0].as_ref().unwrap();
+    (slab.base.addr().get(), slab.bytes())
+}
+
+/// Fails by an off-by-one in the classes: too small a stack, or one class above what fits.
+#[test]
+fn sizes_are_rounded_up_to_a_class() {
+    let class = |size| Class::of(size).unwrap();
+    assert_eq!(class(0).bytes(), MIN_STACK);
+    assert_eq!(class(MIN_STACK + 1).bytes(), 2 * MIN_STACK);
+    assert_eq!(class(64 << 10).bytes(), 64 << 10);
+    assert_eq!((class(MAX_STACK).bytes(), class(MAX_STACK).index()), (MAX_STACK, Class::COUNT - 1));
+    let error = take(&StackPool::new(None), MAX_STACK + 1).unwrap_err();
+    assert_eq!(error.kind(), io::ErrorKind::InvalidInput);
+    assert_eq!(error.to_string(), "a stack of 67108865 bytes: the biggest is 64 MiB");
+}
+
+/// Fails by a fault, or by one stack's bytes in another: slots overlap, or lie outside of their slab.
+#[test]
+fn stacks_of_all_classes_can_be_written_and_do_not_overlap() {
+    let pool = StackPool::new(None);
+    let mut stacks: Vec<StackMem> = (0..Class::COUNT).map(|i| take(&pool, MIN_STACK << i).unwrap()).collect();
+    stacks.extend((0..200).map(|_| take(&pool, 64 << 10).unwrap()));
+    let mut tops: Vec<_> = stacks.iter().map(|stack| (stack.top().addr(), stack.class.bytes())).collect();
+    tops.sort();
+    assert!(tops.windows(2).all(|pair| pair[0].0 + pair[1].1 <= pair[1].0));
+    stacks.iter().filter(|stack| stack.class.bytes() <= 1 << 20).for_each(write_through);
+}
+
+/// Fails if a hot stack is left lying while a colder one is taken.
+#[test]
+fn the_stack_given_back_last_is_taken_first() {
+    let pool = StackPool::new(None);
+    let [a, b] = [(); 2].map(|()| take(&pool, 64 << 10).unwrap());
+    let tops = [a.top(), b.top()];
+    // SAFETY: nothing ever ran on them.
+    unsafe {
+        give(&pool, b);
+        give(&pool, a);
+    }
+    assert_eq!([(); 2].map(|()| take(&pool, 64 << 10).unwrap().top()), tops);
+}
+
+/// Fails if the limit counts what was given back, forgets what is out, or has no text.
+#[test]
+fn the_limit_is_on_the_stacks_that_are_out() {
+    let pool = StackPool::new(Some(128 << 10));
+    let first = take(&pool, 64 << 10).unwrap();
+    let _second = take(&pool, 64 << 10).unwrap();
+    let error = take(&pool, 1).unwrap_err();
+    assert_eq!(error.kind(), io::ErrorKind::QuotaExceeded);
+    assert_eq!(
+        error.to_string(),
+        "a stack of 16 KiB: 128 KiB of stacks are in use, the runtime's limit is 128 KiB"
+    );
+    // SAFETY: nothing ever ran on it.
+    unsafe { give(&pool, first) };
+    take(&pool, 16 << 10).unwrap();
+}
+
+/// Fails if a slab outlives its pool, or dies while one of its stacks is out.
+#[test]
+fn a_dropped_pool_unmaps_what_came_back_and_leaks_what_did_not() {
+    if !alone("a_dropped_pool_unmaps_what_came_back_and_leaks_what_did_not") {
+        return;
+    }
+    for leak in [false, true] {
+        let pool = StackPool::new(None);
+        let [stack, other] = [(); 2].map(|()| take(&pool, 64 << 10).unwrap());
+        write_through(&stack);
+        // SAFETY: nothing ever ran on them.
+        unsafe { give(&pool, other) };
+        let kept = leak.then_some(stack.top());
+        if !leak {
+            // SAFETY: as above.
+            unsafe { give(&pool, stack) };
+        }
+        let (base, bytes) = extent(&pool);
+        assert_eq!(bytes, SLAB);
+        drop(pool);
+        match kept {
+            // SAFETY: this stack is out, so its slab was leaked.
+            Some(top) => assert_eq!(unsafe { top.sub(1).read_volatile() }, 0xA5),
+            None => assert_eq!(mappings(base, bytes).0, 0),
+        }
+    }
+}
+
+/// Fails if a slot has no guard, or one that covers more than its lowest page.
+#[test]
+fn every_stack_ends_at_a_guard_page_of_either_kind() {
+    let (_reader, writer) = std::io::pipe().unwrap();
+    // SAFETY: the kernel reads the byte for us, and says EFAULT where that cannot be.
+    let readable = |byte: *mut u8| unsafe { libc::write(writer.as_raw_fd(), byte.cast(), 1) } == 1;
+    for guard in [Guard::Light, Guard::Mprotect] {
+        let pool = StackPool::with_guard(None, guard);
+        for _ in 0..2 * BATCH + 1 {
+            let lowest = take(&pool, 64 << 10).unwrap().top().wrapping_sub((64 << 10) - PAGE);
+            let around = [lowest, lowest.wrapping_sub(1), lowest.wrapping_sub(PAGE)];
+            assert_eq!(around.map(readable), [true, false, false], "{guard:?}");
+        }
+    }
+}
+
+/// Fails if a batch guards another number of slots than it says. By `mprotect` the guards are visible.
+#[test]
+fn guards_are_made_in_batches() {
+    let pool = StackPool::with_guard(None, Guard::Mprotect);
+    let stacks: Vec<StackMem> = (0..BATCH).map(|_| take(&pool, 64 << 10).unwrap()).collect();
+    let (base, bytes) = extent(&pool);
+    assert_eq!(mappings(base, bytes).1, BATCH);
+    stacks.iter().for_each(write_through);
+    let next = take(&pool, 64 << 10).unwrap();
+    assert_eq!(mappings(base, bytes).1, 2 * BATCH);
+    assert_eq!(next.top().addr(), base + (BATCH + 1) * (64 << 10));
+}
+
+/// Fails by an abort, or by an error that does not name the limit.
+#[test]
+fn address_space_that_runs_out_is_an_error_that_names_the_limit() {
+    if !alone("address_space_that_runs_out_is_an_error_that_names_the_limit") {
+        return;
+    }
+    let status = fs::read_to_string("/proc/self/statm").unwrap();
+    let pages: u64 = status.split(' ').next().unwrap().parse().unwrap();
+    let bytes = pages * PAGE as u64 + (100 << 20);
+    let limit = libc::rlimit { rlim_cur: bytes, rlim_max: bytes };
+    // SAFETY: it reads the struct that we pass.
+    assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_AS, &limit) }, 0);
+    let pool = StackPool::new(None);
+    let mut taken = 0;
+    let error = loop {
+        match take(&pool, 64 << 10) {
+            Ok(_leaked) => taken += 1,
+            Err(error) => break error,
+        }
+    };
+    assert!((98 * 16..=100 * 16).contains(&taken), "{taken}");
+    let text = error.to_string();
+    assert!(text.starts_with("a stack of 64 KiB: mmap of 1 MiB: "), "{text}");
+    assert!(text.contains("mapped for stacks, RLIMIT_AS is "), "{text}");
+    assert_eq!(error.kind(), io::ErrorKind::OutOfMemory);
+}
+
+/// Fails by an error that does not name the limit, or if the program is left without mappings.
+#[test]
+fn guards_by_mprotect_end_at_a_budget_of_mappings() {
+    if !alone("guards_by_mprotect_end_at_a_budget_of_mappings") {
+        return;
+    }
+    let pools = [(); 2].map(|()| StackPool::with_guard(None, Guard::Mprotect));
+    let mut taken = Vec::new();
+    let error = loop {
+        match take(&pools[taken.len() / 1000 % 2], 0) {
+            Ok(stack) => taken.push(stack),
+            Err(error) => break error,
+        }
+    };
+    let (max, budget) = (guard::max_map_count(), guard::budget());
+    assert!(taken.len() <= budget, "{}", taken.len());
+    assert!(taken.len() > budget - 2 * BATCH, "{}", taken.len());
+    assert!(error.to_string().contains(&format!("vm.max_map_count = {max}")), "{error}");
+    std::thread::spawn(|| ()).join().unwrap();
+}
+
+/// Fails by an error: the kernel has no light guards for locked memory.
+#[test]
+fn locked_memory_is_guarded_by_mprotect() {
+    if !alone("locked_memory_is_guarded_by_mprotect") {
+        return;
+    }
+    // SAFETY: a mode of this process, for mappings to come.
+    assert_eq!(unsafe { libc::mlockall(libc::MCL_FUTURE | libc::MCL_ONFAULT) }, 0);
+    let pool = StackPool::new(None);
+    write_through(&take(&pool, 64 << 10).unwrap());
+    let (base, bytes) = extent(&pool);
+    assert!(mappings(base, bytes).1 > 0);
+}
+
+/// What of the process is in memory, in bytes, of the range.
+fn resident(base: usize, bytes: usize) -> usize {
+    let mut pages = vec![0_u8; bytes / PAGE];
+    // SAFETY: a mapping of ours; the kernel writes a byte for each page.
+    assert_eq!(unsafe { libc::mincore(base as *mut _, bytes, pages.as_mut_ptr()) }, 0);
+    pages.iter().filter(|page| **page & 1 != 0).count() * PAGE
+}
+
+/// Two periods without any need, and all that is to be done after them.
+fn trim(pool: &StackPool) {
+    (0..2).for_each(|_| {
+        pool.age();
+    });
+    while pool.trim_some() {}
+}
+
+fn count_mapped(pool: &StackPool) -> usize {
+    pool.inner.lock().slabs.iter().flatten().count()
+}
+
+/// Fails by hanging: a promise, a take or a give asks for the lock, which the test has.
+#[test]
+fn what_is_at_hand_takes_no_lock() {
+    let (pool, mut hands) = (StackPool::new(None), Hands::default());
+    let size = 64 << 10;
+    let mut turn = |count: usize| {
+        (0..count).for_each(|_| pool.promise(Some(&mut hands), size).unwrap());
+        let stacks: Vec<_> = (0..count).map(|_| pool.take(&mut hands, size).unwrap()).collect();
+        // SAFETY: nothing ever ran on them.
+        stacks.into_iter().for_each(|stack| unsafe { pool.give(&mut hands, stack) });
+    };
+    // Until the hand has what a burst needs.
+    (0..4).for_each(|_| turn(20));
+    let locked = pool.inner.lock();
+    (0..1000).for_each(|round| turn(1 + round % 20));
+    drop(locked);
+    pool.empty(&mut hands);
+}
+
+/// Fails by a promise for which there is no stack: hands keep more stacks than promises, or a trim unmaps what was promised.
+#[test]
+fn a_promise_of_any_p_is_kept_on_any_other_whatever_is_trimmed() {
+    let mut dice = 0x9e37_79b9_u32;
+    let mut roll = |sides: usize| {
+        dice ^= dice << 13;
+        dice ^= dice >> 17;
+        dice ^= dice << 5;
+        dice as usize % sides
+    };
+    for size in [16 << 10, 64 << 10, 1 << 20, MAX_STACK] {
+        let (pool, mut hands) = (StackPool::new(None), [(); 4].map(|()| Hands::default()));
+        let (mut promised, mut out) = (0, Vec::new());
+        let most = if size == MAX_STACK { 20 } else { 2000 };
+        // From time to time many are wanted, and from time to time none.
+        for step in 0..20_000 {
+            let rises = step / 3000 % 2 == 0;
+            let of = roll(4);
+            match roll(8) {
+                0..=2 if rises && promised + out.len() < most => {
+                    let near = (roll(5) > 0).then_some(&mut hands[of]);
+                    pool.promise(near, size).unwrap();
+                    promised += 1;
+                }
+                3..=4 if promised > 0 => {
+                    out.push(pool.take(&mut hands[of], size).unwrap());
+                    promised -= 1;
+                }
+                5..=6 if !out.is_empty() => {
+                    let stack = out.swap_remove(roll(out.len()));
+                    // SAFETY: nothing ever ran on it.
+                    unsafe { pool.give(&mut hands[of], stack) };
+                }
+                7 if roll(20) == 0 => pool.empty(&mut hands[of]),
+                7 if roll(20) == 0 => {
+                    pool.age();
+                }
+                _ => {
+                    pool.trim_some();
+                }
+            }
+            for hand in hands.iter().flat_map(|hands| &hands.0) {
+                assert!(hand.stacks.len() <= hand.promises, "{hand:?}");
+            }
+        }
+        out.extend((0..promised).map(|_| pool.take(&mut hands[0], size).unwrap()));
+        // SAFETY: as above.
+        out.into_iter().for_each(|stack| unsafe { pool.give(&mut hands[1], stack) });
+        hands.iter_mut().for_each(|hands| pool.empty(hands));
+        assert!(pool.inner.lock().stocks.iter().all(|stock| stock.promised == 0));
+        trim(&pool);
+        assert_eq!(count_mapped(&pool), 0);
+    }
+}
+
+/// Fails if pages stay that nobody needs, if those of a stack that is out go, or if a guard does.
+#[test]
+fn what_is_not_needed_goes_back_page_by_page_or_as_a_slab() {
+    let (_reader, writer) = std::io::pipe().unwrap();
+    // SAFETY: as in `every_stack_ends_at_a_guard_page_of_either_kind`.
+    let readable = |byte: *mut u8| unsafe { libc::write(writer.as_raw_fd(), byte.cast(), 1) } == 1;
+    for guard in [Guard::Light, Guard::Mprotect] {
+        let pool = StackPool::with_guard(None, guard);
+        let mut stacks: Vec<_> = (0..200).map(|_| take(&pool, 64 << 10).unwrap()).collect();
+        stacks.iter().for_each(write_through);
+        let kept = stacks.swap_remove(100);
+        let (base, bytes) = extent(&pool);
+        assert!(resident(base, bytes) >= 200 * 15 * PAGE);
+        // SAFETY: nothing ever ran on them.
+        stacks.into_iter().for_each(|stack| unsafe { give(&pool, stack) });
+
+        pool.age();
+        assert!(!pool.trim_some(), "they were in use a moment ago");
+        trim(&pool);
+        assert_eq!(resident(base, bytes), 15 * PAGE);
+        let lowest = kept.top().wrapping_sub((64 << 10) - PAGE);
+        // SAFETY: a stack that is out.
+        let bytes_kept = unsafe { std::slice::from_raw_parts(lowest, (64 << 10) - PAGE) };
+        assert!(bytes_kept.iter().all(|byte| *byte == 0xA5));
+
+        // They can be had again, with their guards.
+        let again: Vec<_> = (0..199).map(|_| take(&pool, 64 << 10).unwrap()).collect();
+        assert_eq!((count_mapped(&pool), pool.inner.lock().slabs[0].as_ref().unwrap().issued), (1, 200));
+        again.iter().for_each(write_through);
+        assert!(again.iter().all(|stack| !readable(stack.top().wrapping_sub(64 << 10))));
+
+        // SAFETY: as above.
+        again.into_iter().chain([kept]).for_each(|stack| unsafe { give(&pool, stack) });
+        trim(&pool);
+        assert_eq!((count_mapped(&pool), mappings(base, bytes).0), (0, 0));
+    }
+}
+
+/// Fails if a trim takes hot stacks: those that are needed again and again.
+#[test]
+fn what_is_needed_again_and_again_stays() {
+    let pool = StackPool::new(None);
+    let burst = |count: usize| {
+        let stacks: Vec<_> = (0..count).map(|_| take(&pool, 64 << 10).unwrap()).collect();
+        stacks.iter().for_each(write_through);
+        // SAFETY: nothing ever ran on them.
+        stacks.into_iter().for_each(|stack| unsafe { give(&pool, stack) });
+    };
+    burst(100);
+    for _ in 0..3 {
+        pool.age();
+        while pool.trim_some() {}
+        burst(10);
+    }
+    let (base, bytes) = extent(&pool);
+    assert_eq!(resident(base, bytes), 10 * 15 * PAGE);
+}

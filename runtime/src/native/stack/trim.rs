@@ -1,0 +1,98 @@
+//! What nobody has needed for a while goes back to the kernel.
+//!
+//! Stacks come back in bursts and are taken last in, first out. So those at the front of a list that did not get
+//! shorter than that for a whole period were not needed in it: they are **cold**.
+//!
+//! ```text
+//!   age        the fewest that there were since the last time: so many are cold, from the front
+//!   trim_some  cold ones are put to rest, in their slabs · a slab with such: all its stacks at rest? unmapped; else their
+//!              pages are given back, and the slots stay
+//! ```
+//! Whoever needs a stack meanwhile finds each in one of those places: all is done under the pool's lock, a little at a
+//! time. A slab that holds a promise's slot stays mapped.
+
+use super::slab::Slab;
+use super::{Inner, StackPool};
+
+/// Stacks put to rest at a time.
+const CHUNK: usize = 1024;
+
+impl StackPool {
+    /// A period ends. False: nothing is free that has pages, and nothing to be trimmed.
+    pub(crate) fn age(&self) -> bool {
+        let inner = &mut *self.inner.lock();
+        for stock in &mut inner.stocks {
+            stock.cold = stock.cold.max(stock.low);
+            stock.low = stock.free.len();
+        }
+        // Promises have come back since some were looked at.
+        for index in 0..inner.slabs.len() {
+            if inner.slabs[index].as_ref().is_some_and(|slab| inner.may_go(slab)) {
+                inner.list(index);
+            }
+        }
+        !inner.listed.is_empty() || inner.stocks.iter().any(|stock| !stock.free.is_empty())
+    }
+
+    /// Trims a little of what is cold. False: that was all.
+    pub(crate) fn trim_some(&self) -> bool {
+        let mut inner = self.inner.lock();
+        if inner.rest_some() {
+            return true;
+        }
+        let Some(index) = inner.listed.pop() else { return false };
+        inner.slab(index).listed = false;
+        if let Some(slab) = inner.let_go(index) {
+            drop(inner);
+            // SAFETY: no stack of it was out, and nobody finds it any more.
+            unsafe { slab.unmap() };
+        } else if inner.slab(index).return_pages() {
+            inner.list(index);
+        }
+        true
+    }
+}
+
+impl Inner {
+    /// Puts some of the cold stacks to rest. False: there was none.
+    fn rest_some(&mut self) -> bool {
+        let Some(stock) = self.stocks.iter_mut().find(|stock| stock.cold > 0) else { return false };
+        let count = stock.cold.min(CHUNK);
+        let cold: Vec<_> = stock.free.drain(..count).collect();
+        stock.cold -= count;
+        stock.low = stock.low.saturating_sub(count);
+        stock.resting += count;
+        if stock.cold == 0 {
+            stock.free.shrink_to(2 * stock.free.len());
+        }
+        for stack in cold {
+            let index = stack.slab as usize;
+            self.slab(index).rest(stack);
+            self.list(index);
+        }
+        true
+    }
+
+    /// Whether nobody uses the slab, and no promise needs it.
+    fn may_go(&self, slab: &Slab) -> bool {
+        let stock = &self.stocks[slab.class.index()];
+        slab.is_at_rest() && stock.guarded.saturating_sub(slab.guarded) >= stock.promised
+    }
+
+    /// Takes a slab out of the pool, if it may go.
+    fn let_go(&mut self, index: usize) -> Option<Slab> {
+        self.slabs[index].as_ref().filter(|slab| self.may_go(slab))?;
+        let slab = self.slabs[index].take()?;
+        let stock = &mut self.stocks[slab.class.index()];
+        stock.guarded -= slab.guarded;
+        stock.resting -= slab.resting();
+        stock.fresh.retain(|&fresh| fresh != index);
+        Some(slab)
+    }
+
+    fn list(&mut self, index: usize) {
+        if !std::mem::replace(&mut self.slab(index).listed, true) {
+            self.listed.push(index);
+        }
+    }
+}
