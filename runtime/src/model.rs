@@ -87,6 +87,8 @@ pub use crate::prim::Mutant;
 pub(crate) use stack::{MAX_STACK, MIN_STACK};
 pub use stage::{Body, Flag, at_rest, done, fall_asleep, runtime, together, together_with_us};
 
+#[path = "native/annotate/mod.rs"]
+mod annotate;
 #[path = "native/stack/mod.rs"]
 mod stack;
 mod stage;
@@ -705,11 +707,13 @@ impl Stack<ModelHost> for ModelStack {
 }
 
 unsafe extern "C" fn entry(word: usize) -> End {
+    annotate::begun();
     // SAFETY: `resume` passed the goroutine, whose M holds it.
     let g = unsafe { GRef::<ModelHost>::from_raw(std::ptr::with_exposed_provenance_mut(word)) };
     g::root(g);
     let window = Window::<ModelHost>::enter().expect("entry: a goroutine runs on an M");
     let home = &raw const window.m().local.home;
+    annotate::end(&window.m().local.home.told);
     std::mem::forget(window);
     End { home, word: Said::EXIT }
 }

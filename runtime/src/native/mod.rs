@@ -3,6 +3,8 @@
 //! Below the line: what stands here decides nothing. Everything that depends on an OS or a CPU is in this folder
 //! and in `gmp_netpoll::Poller`.
 
+#[cfg(not(any(feature = "generator", not(target_arch = "x86_64"))))]
+mod annotate;
 mod barrier;
 mod clock;
 mod current;
@@ -359,12 +361,16 @@ impl Stack<Native> for NativeStack {
 
 /// The first code on a goroutine's stack, and the last.
 unsafe extern "C" fn entry(word: usize) -> End {
+    #[cfg(not(any(feature = "generator", not(target_arch = "x86_64"))))]
+    annotate::begun();
     // SAFETY: `resume` passed the goroutine, whose M holds it.
     let g = unsafe { GRef::<Native>::from_raw(std::ptr::with_exposed_provenance_mut(word)) };
     g::root(g);
     // The end is inside the runtime, like a park.
     let window = Window::<Native>::enter().expect("entry: a goroutine runs on an M");
     let home = &raw const window.m().local.home;
+    #[cfg(not(any(feature = "generator", not(target_arch = "x86_64"))))]
+    annotate::end(&window.m().local.home.told);
     std::mem::forget(window);
     End { home, word: Said::EXIT }
 }

@@ -45,6 +45,7 @@ use std::cell::Cell;
 use std::io;
 use std::ptr;
 
+use super::annotate;
 use super::stack::{Hands, StackMem, StackPool};
 
 /// A saved stack pointer. Where it points lie the label to jump to, rbx and rbp.
@@ -54,14 +55,15 @@ pub(crate) struct Sp(*mut usize);
 
 /// Where an M's own context waits while a goroutine runs on it; one for each M.
 #[derive(Debug)]
-#[repr(transparent)]
+#[repr(C)]
 pub(crate) struct Home {
     g0: Cell<Sp>,
+    pub(super) told: annotate::Home,
 }
 
 impl Home {
     pub(crate) const fn new() -> Home {
-        Home { g0: Cell::new(Sp(ptr::null_mut())) }
+        Home { g0: Cell::new(Sp(ptr::null_mut())), told: annotate::Home::new() }
     }
 }
 
@@ -84,8 +86,9 @@ pub(crate) type Entry = unsafe extern "C" fn(word: usize) -> End;
 #[derive(Debug)]
 #[must_use = "dropping a Coro leaks its stack: retire it"]
 pub(crate) struct Coro {
-    sp: Sp,
-    stack: StackMem,
+    pub(super) sp: Sp,
+    pub(super) stack: StackMem,
+    told: annotate::Stack,
 }
 
 // SAFETY: a suspended context belongs to no thread. Whether the frames on it may move is the contract under
@@ -104,7 +107,8 @@ impl Coro {
         // SAFETY: `take` gave us this stack alone, and its smallest size holds FRESH words below the start, which is
         // aligned to a cache line.
         unsafe { sp.0.cast::<[usize; FRESH]>().write(words) };
-        Ok(Coro { sp, stack })
+        let told = annotate::Stack::new(stack.top(), stack.bytes());
+        Ok(Coro { sp, stack, told })
     }
 
     /// Runs the goroutine until it suspends or its entry returns, and gives the word of either. Called on the
@@ -116,6 +120,7 @@ impl Coro {
     pub(crate) unsafe fn resume(&mut self, home: &Home, word: usize) -> usize {
         debug_assert!(!self.sp.0.is_null(), "Coro::resume: its entry has returned");
         let (answer, sp);
+        let away = annotate::enter(&self.told, &home.told);
         // SAFETY: `self.sp` was written by `new` or by the last `resume`: a saved context on a stack that is
         // ours (`&mut self`). It comes back by a jump to label 2 with rsp as it was stored in `home`, with rbp
         // and rbx still on this stack, and with every other register declared lost.
@@ -142,6 +147,7 @@ impl Coro {
                 clobber_abi("sysv64"),
             );
         }
+        annotate::back(away);
         self.sp = Sp(sp);
         answer
     }
@@ -155,6 +161,7 @@ impl Coro {
     pub(crate) fn retire(self, pool: &StackPool, hands: &mut Hands) {
         let idle = self.sp.0.is_null() || self.sp == Coro::fresh(&self.stack);
         assert!(idle, "Coro::retire: it is suspended (sp {:p})", self.sp.0);
+        self.told.retire();
         // SAFETY: no frame is left on it, see the assertion.
         unsafe { pool.give(hands, self.stack) };
     }
@@ -174,9 +181,11 @@ impl Coro {
 #[inline(always)]
 pub(crate) unsafe fn suspend(home: *const Home, word: usize) -> usize {
     let answer;
+    // SAFETY: the caller's M waits in `resume`, with its context in `home`.
+    let away = annotate::leave(unsafe { &(*home).told });
     // SAFETY: the caller's M waits in `resume` with its context in `home`. The next `resume` comes back by a
     // jump to label 2 with the rsp that is handed over here, with rbp and rbx still on this stack, and with
-    // every other register declared lost. Home is one transparent word.
+    // every other register declared lost. The context is Home's first word.
     unsafe {
         asm!(
             "push rbp",
@@ -199,6 +208,7 @@ pub(crate) unsafe fn suspend(home: *const Home, word: usize) -> usize {
             clobber_abi("sysv64"),
         );
     }
+    annotate::arrive(away);
     answer
 }
 

@@ -210,6 +210,26 @@ struct Object {
     range: Range<usize>,
 }
 
+/// A word of data, whatever it is. AddressSanitizer, which would refuse what lies between variables, does not see it.
+///
+/// # Safety
+/// It is mapped.
+#[inline]
+unsafe fn peek(at: *const usize) -> usize {
+    #[cfg(not(gmp_asan))]
+    // SAFETY: by this function's contract.
+    unsafe {
+        at.read_volatile()
+    }
+    #[cfg(gmp_asan)]
+    {
+        let word;
+        // SAFETY: by this function's contract.
+        unsafe { std::arch::asm!("mov {}, [{}]", out(reg) word, in(reg) at, options(nostack, readonly)) };
+        word
+    }
+}
+
 impl Object {
     /// The object that holds a function. None if it can't be read there.
     fn of(function: &Function) -> Option<Object> {
@@ -269,7 +289,7 @@ impl Object {
     fn word(&self, at: usize) -> Option<usize> {
         let is_data = at.is_multiple_of(8) && self.holds(at..at.checked_add(8)?, libc::PF_R | libc::PF_W);
         // SAFETY: it lies in a segment of data, all of which is mapped, and the loader has written its words.
-        is_data.then(|| unsafe { (at as *const usize).read_volatile() })
+        is_data.then(|| unsafe { peek(at as *const usize) })
     }
 
     /// The bytes of the object's code at `at`.

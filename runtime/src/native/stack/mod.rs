@@ -118,6 +118,11 @@ impl StackMem {
         self.top.as_ptr()
     }
 
+    /// The size of its slot, the guard page included.
+    pub(crate) fn bytes(&self) -> usize {
+        self.class.bytes()
+    }
+
     /// Where its first frame begins: up to 1,920 bytes below the top, aligned to a cache line pair.
     ///
     /// Slots lie a power of two apart. If all stacks began at their tops, those of parked goroutines would share a

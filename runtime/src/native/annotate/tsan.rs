@@ -1,0 +1,83 @@
+//! ThreadSanitizer: each goroutine is a fiber, with a shadow stack and a clock of its own. A switch orders what both sides
+//! do, as on one thread; that goroutines follow each other on an M orders nothing between them but by the M's own steps.
+
+use std::cell::Cell;
+use std::ffi::{c_uint, c_void};
+use std::ptr;
+
+type Fiber = *mut c_void;
+
+unsafe extern "C" {
+    fn __tsan_get_current_fiber() -> Fiber;
+    fn __tsan_create_fiber(flags: c_uint) -> Fiber;
+    fn __tsan_destroy_fiber(fiber: Fiber);
+    fn __tsan_switch_to_fiber(fiber: Fiber, flags: c_uint);
+}
+
+/// A goroutine's fiber.
+#[derive(Debug)]
+pub(crate) struct Stack(Fiber);
+
+impl Stack {
+    /// A stack of so many bytes below `top` was taken.
+    pub(crate) fn new(_top: *mut u8, _bytes: usize) -> Stack {
+        // SAFETY: it has no preconditions.
+        Stack(unsafe { __tsan_create_fiber(0) })
+    }
+
+    /// It is given back: nothing runs on it any more.
+    pub(crate) fn retire(self) {
+        // SAFETY: made by `new`, and not the current one.
+        unsafe { __tsan_destroy_fiber(self.0) };
+    }
+}
+
+/// The fiber of an M's thread, while a goroutine runs on it.
+#[derive(Debug)]
+pub(crate) struct Home(Cell<Fiber>);
+
+impl Home {
+    pub(crate) const fn new() -> Home {
+        Home(Cell::new(ptr::null_mut()))
+    }
+}
+
+/// What is kept on a stack while it is left: nothing.
+pub(crate) struct Away;
+
+/// On the M's stack, right before the switch to a goroutine's. What it gives is for `back`.
+#[inline(always)]
+pub(crate) fn enter(stack: &Stack, home: &Home) -> Away {
+    // SAFETY: the switch to that goroutine follows, in the same function.
+    unsafe {
+        home.0.set(__tsan_get_current_fiber());
+        __tsan_switch_to_fiber(stack.0, 0);
+    }
+    Away
+}
+
+/// On the M's stack, right after the switch back.
+#[inline(always)]
+pub(crate) fn back(_: Away) {}
+
+/// On the goroutine's stack, right before the switch to its M's. What it gives is for `arrive`.
+#[inline(always)]
+pub(crate) fn leave(home: &Home) -> Away {
+    // SAFETY: the switch to the M that resumed this goroutine follows, in the same function.
+    unsafe { __tsan_switch_to_fiber(home.0.get(), 0) };
+    Away
+}
+
+/// On the goroutine's stack, right after the switch back, perhaps on another thread.
+#[inline(always)]
+pub(crate) fn arrive(_: Away) {}
+
+/// The first that a goroutine does on its stack.
+#[inline(always)]
+pub(crate) fn begun() {}
+
+/// The last.
+#[inline(always)]
+pub(crate) fn end(home: &Home) {
+    let Away = leave(home);
+}
