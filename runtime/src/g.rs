@@ -113,9 +113,9 @@ pub(crate) struct G<H: Host> {
     /// goroutine, or by whoever has claimed its wait.
     pub(crate) debt: AtomicPtr<Debt>,
     pool: Cell<Option<NonNull<GPool<H>>>>,
-    id: ShownWord,
+    pub(crate) id: ShownWord,
     joiner: Mutex<Joiner<H>>,
-    birth: UnsafeCell<Option<Birth>>,
+    pub(crate) birth: UnsafeCell<Option<Birth>>,
     pub(crate) task: Task,
 }
 

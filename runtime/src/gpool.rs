@@ -73,6 +73,7 @@ impl<H: Host> GPool<H> {
                 stock.free.push(GRef::new(g));
             }
             stock.chunks.push(chunk);
+            H::show(this.as_ptr(), chunk);
         }
         stock.out += count;
         stock.free.take(count)
@@ -142,6 +143,12 @@ impl<H: Host> GPool<H> {
             .collect();
         drop(stock);
         live.into_iter().for_each(&mut f);
+    }
+}
+
+impl<H: Host> Drop for GPool<H> {
+    fn drop(&mut self) {
+        H::hide(self);
     }
 }
 

@@ -7,7 +7,8 @@
 //!
 //! Every failure of the world is a value that comes up through here.
 
-use crate::g::GRef;
+use crate::g::{G, GRef};
+use crate::gpool::GPool;
 use crate::interrupt::Frame;
 use crate::m::M;
 use crate::prim::AtomicU32;
@@ -18,6 +19,7 @@ use gmp_netpoll::{Key, Readiness};
 use gmp_timers::Nanos;
 use std::io;
 use std::os::fd::RawFd;
+use std::ptr::NonNull;
 use std::time::{Duration, Instant};
 
 /// The host that the public types run on.
@@ -179,6 +181,10 @@ pub(crate) trait Host: Sized + Send + Sync + 'static {
     fn age_stacks(&self) -> bool;
     /// Trims some of that. False: that was all.
     fn trim_some(&self) -> bool;
+    /// Shows a debugger that `pool` has got these Gs. Under that pool's lock.
+    fn show(_pool: *const GPool<Self>, _gs: NonNull<[G<Self>]>) {}
+    /// `pool` goes, with all that was shown of it.
+    fn hide(_pool: *const GPool<Self>) {}
     /// Called on a goroutine's stack: gives the M back to its scheduler, which finds `what` as the result of
     /// its resume. Returns when the goroutine is resumed, perhaps on another M.
     ///

@@ -117,7 +117,7 @@ fn rounded(size: usize) -> io::Result<usize> {
 pub(crate) struct Coro {
     generator: ManuallyDrop<LocalGenerator<'static, usize, usize>>,
     /// A Box that `retire` frees. The goroutine writes it before its entry begins; null before.
-    link: *mut Cell<*mut Yielder>,
+    pub(super) link: *mut Cell<*mut Yielder>,
     size: usize,
 }
 

@@ -8,6 +8,7 @@ mod annotate;
 mod barrier;
 mod clock;
 mod current;
+mod debugger;
 mod frames;
 mod hook;
 mod thread;
@@ -22,7 +23,8 @@ mod switch;
 #[cfg(not(any(feature = "generator", not(target_arch = "x86_64"))))]
 mod switch;
 
-use crate::g::{self, GRef};
+use crate::g::{self, G, GRef};
+use crate::gpool::GPool;
 use crate::host::{Broken, Host, PollWait, Said, Stack};
 use crate::interrupt::Frame;
 use crate::m::{M, Window};
@@ -37,6 +39,7 @@ use std::io::{self, Write};
 use std::mem::ManuallyDrop;
 use std::os::fd::{BorrowedFd, RawFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::ptr::NonNull;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 use switch::{Coro, End, Home};
@@ -320,6 +323,14 @@ impl Host for Native {
 
     fn trim_some(&self) -> bool {
         self.stacks.trim_some()
+    }
+
+    fn show(pool: *const GPool<Self>, gs: NonNull<[G<Self>]>) {
+        debugger::show(pool, gs);
+    }
+
+    fn hide(pool: *const GPool<Self>) {
+        debugger::hide(pool);
     }
 
     #[inline(always)]

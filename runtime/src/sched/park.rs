@@ -81,7 +81,7 @@ pub(crate) enum WaitReason {
 
 impl WaitReason {
     /// For dumps.
-    pub(crate) fn as_str(self) -> &'static str {
+    pub(crate) const fn as_str(self) -> &'static str {
         match self {
             WaitReason::None => "running",
             WaitReason::Join => "join",

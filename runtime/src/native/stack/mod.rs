@@ -104,7 +104,7 @@ impl Class {
 /// A stack that is out of its pool. It has no `Drop`: one that is not given back is leaked, and stays mapped.
 #[derive(Debug)]
 pub(crate) struct StackMem {
-    top: NonNull<u8>,
+    pub(super) top: NonNull<u8>,
     slab: u32,
     class: Class,
 }
