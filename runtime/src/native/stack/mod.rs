@@ -78,12 +78,18 @@ impl Class {
     const FIRST: u8 = MIN_STACK.trailing_zeros() as u8;
     const COUNT: usize = (MAX_STACK / MIN_STACK).trailing_zeros() as usize + 1;
 
+    #[inline]
     fn of(size: usize) -> io::Result<Class> {
         if size > MAX_STACK {
-            let text = format!("a stack of {}: the biggest is {}", Bytes(size), Bytes(MAX_STACK));
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
+            return Err(Class::too_big(size));
         }
         Ok(Class(size.max(MIN_STACK).next_power_of_two().trailing_zeros() as u8))
+    }
+
+    #[cold]
+    fn too_big(size: usize) -> io::Error {
+        let text = format!("a stack of {}: the biggest is {}", Bytes(size), Bytes(MAX_STACK));
+        io::Error::new(io::ErrorKind::InvalidInput, text)
     }
 
     fn bytes(self) -> usize {
@@ -198,6 +204,7 @@ impl StackPool {
     ///
     /// Errors name what was attempted and the limit that was met: `InvalidInput` above MAX_STACK,
     /// `QuotaExceeded` at the pool's own limit, `OutOfMemory` when the kernel refuses.
+    #[inline]
     pub(crate) fn promise(&self, hands: Option<&mut Hands>, size: usize) -> io::Result<()> {
         let class = Class::of(size)?;
         self.accept(class)?;
@@ -208,6 +215,11 @@ impl StackPool {
             hand.promises -= 1;
             return Ok(());
         }
+        self.promise_from_pool(class, hand)
+    }
+
+    #[cold]
+    fn promise_from_pool(&self, class: Class, hand: Option<&mut Hand>) -> io::Result<()> {
         let count = if hand.is_some() { 2 * class.batch() } else { 1 };
         let promised = self.inner.lock().promise(class, count, self.guard);
         let promised = promised.inspect_err(|_| self.unaccept(class))?;
@@ -218,6 +230,7 @@ impl StackPool {
     }
 
     /// The stack of at least `size` bytes that was promised. An error only if none was.
+    #[inline]
     pub(crate) fn take(&self, hands: &mut Hands, size: usize) -> io::Result<StackMem> {
         let class = Class::of(size)?;
         let hand = &mut hands.0[class.index()];
@@ -241,6 +254,7 @@ impl StackPool {
     ///
     /// # Safety
     /// Nothing refers to a frame on it any more.
+    #[inline]
     pub(crate) unsafe fn give(&self, hands: &mut Hands, stack: StackMem) {
         let class = stack.class;
         self.unaccept(class);
@@ -273,8 +287,15 @@ impl StackPool {
         }
     }
 
+    #[inline]
     fn accept(&self, class: Class) -> io::Result<()> {
-        let Some(max) = self.max_bytes else { return Ok(()) };
+        match self.max_bytes {
+            None => Ok(()),
+            Some(max) => self.accept_within(max, class),
+        }
+    }
+
+    fn accept_within(&self, max: usize, class: Class) -> io::Result<()> {
         let fits = |used: usize| used.checked_add(class.bytes()).filter(|&sum| sum <= max);
         // Relaxed: a count, it orders nothing.
         self.accepted.fetch_update(Relaxed, Relaxed, fits).map(drop).map_err(|used| {
