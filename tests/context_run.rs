@@ -5,6 +5,8 @@
 //! The operations that block stand in one table, [`operations`]; what must hold of each is checked for all of them.
 
 mod common;
+#[path = "common/within.rs"]
+mod within;
 
 use common::{PROCS, effort, everywhere, runtime, until, watched};
 use gmp::chan::{bounded, never};
@@ -16,6 +18,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::thread;
 use std::time::{Duration, Instant};
+use within::within;
 
 const MS: Duration = Duration::from_millis(1);
 const HOUR: Duration = Duration::from_secs(3600);
@@ -192,7 +195,7 @@ fn a_cancel_unwinds_whoever_blocks_in_any_operation() {
                 let turns = round * 40;
                 let beside = move || {
                     until(|| begun.load(SeqCst));
-                    (0..turns).for_each(|_| yield_now());
+                    within(5 * MS, turns).for_each(|_| yield_now());
                     cancel.cancel();
                 };
                 (Box::new(f), Box::new(beside))
@@ -481,9 +484,9 @@ fn a_wait_while_panicking_is_left_alone() {
                 }))
                 .is_err()
             });
-            (0..100).for_each(|_| thread::yield_now());
+            within(5 * MS, 100).for_each(|_| thread::yield_now());
             cancel.cancel();
-            (0..100).for_each(|_| thread::yield_now());
+            within(5 * MS, 100).for_each(|_| thread::yield_now());
             assert!(!waited.load(SeqCst));
             event.notify_one();
             assert!(thread.join().unwrap());
@@ -603,7 +606,7 @@ fn a_cancel_races_with_those_who_come_and_go() {
             thread::scope(|s| {
                 let thread = s.spawn(work(ctx.clone(), Arc::clone(&event)));
                 event.notify_one();
-                (0..50).for_each(|_| yield_now());
+                within(5 * MS, 50).for_each(|_| yield_now());
                 cancel.cancel();
                 thread.join().unwrap();
             });

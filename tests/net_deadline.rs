@@ -10,6 +10,8 @@ mod crew;
 mod loopback;
 #[path = "common/waits.rs"]
 mod waits;
+#[path = "common/within.rs"]
+mod within;
 
 use common::{effort, until};
 use crew::{CREWS, each, everyone, join_all};
@@ -22,10 +24,14 @@ use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::time::{Duration, Instant};
+use within::within;
 
 const SHORT: Duration = Duration::from_millis(3);
 /// Longer than any test, and no end of one.
 const LONG: Duration = Duration::from_secs(3600);
+
+/// How long each crew may race.
+const RACE: Duration = Duration::from_secs(1);
 
 fn races(count: u32) -> u32 {
     // In all crews.
@@ -377,7 +383,7 @@ fn setters_and_readers_race() {
         let setter = crew.go({
             let near = Arc::clone(&near);
             move || {
-                for round in 0..races(5200) {
+                for round in within(RACE, races(5200) as usize) {
                     near.set_read_deadline(Some(Instant::now())).unwrap();
                     near.set_read_deadline(soon().filter(|_| round % 3 == 0)).unwrap();
                     gmp::yield_now();
@@ -385,9 +391,10 @@ fn setters_and_readers_race() {
                 near.set_read_deadline(None).unwrap();
             }
         });
-        let sent = races(5200) as usize;
-        for _ in 0..sent {
+        let mut sent = 0;
+        for _ in within(RACE, races(5200) as usize) {
             (&far).write_all(b"x").unwrap();
+            sent += 1;
             gmp::yield_now();
         }
         setter.join();
