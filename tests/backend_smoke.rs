@@ -47,3 +47,33 @@ fn goroutines_sleep_yield_panic_join_and_use_sockets() {
         assert!(runtime.shutdown_timeout(Duration::from_secs(5)));
     }
 }
+
+/// Fails by a word that is lost on the way through two stacks, or one that is told to the wrong one.
+#[test]
+fn with_stack_parks_nests_panics_and_moves() {
+    fn deep(levels: u32) -> f64 {
+        let below =
+            gmp::with_stack(1 << 20, || climb(2000) + if levels == 0 { 0.0 } else { deep(levels - 1) });
+        gmp::yield_now();
+        below
+    }
+    let expected = 4.0 * (0..=2000).map(|n| f64::from(n).sqrt()).sum::<f64>();
+    // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
+    let runtime = unsafe { gmp::Runtime::builder().procs(4).build() }.unwrap();
+    runtime.run(|| {
+        let all: Vec<_> = (0..50).map(|_| gmp::go(|| deep(3))).collect();
+        let failing = gmp::go(|| {
+            gmp::with_stack(1 << 20, || {
+                gmp::yield_now();
+                std::panic::resume_unwind(Box::new("as asked"))
+            })
+        });
+        let failed: gmp::JoinError = failing.join().map(|never: ()| never).unwrap_err();
+        assert_eq!(failed.into_panic().downcast_ref(), Some(&"as asked"));
+        for each in all {
+            assert!((each.join().unwrap() - expected).abs() < 1e-6);
+        }
+    });
+    assert!(runtime.shutdown_timeout(Duration::from_secs(5)));
+    assert!((deep(3) - expected).abs() < 1e-6);
+}

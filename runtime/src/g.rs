@@ -309,7 +309,7 @@ impl<H: Host> G<H> {
 
 /// Runs on the goroutine's own stack, from its first instruction to its last: the frame below the user's.
 pub(crate) fn root<H: Host>(g: GRef<H>) {
-    let mark = 0_u8;
+    let mark = Cell::new(std::ptr::null::<()>());
     g.task.mark.set((&raw const mark).cast());
     // SAFETY: the spawner loaded the task, and a goroutine runs once.
     let ran = H::catch(|| unsafe { g.task.run() });
@@ -341,6 +341,7 @@ pub(crate) fn root<H: Host>(g: GRef<H>) {
         // That may have used them again.
         g.locals.drop_all(|drop| drop_quietly::<H>(drop));
     }
+    g.task.mark.set(std::ptr::null());
 }
 
 /// `GMPDEBUG=panic=abort`: the panic's message was printed.

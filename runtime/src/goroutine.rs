@@ -21,8 +21,9 @@ use std::panic::Location;
 /// The goroutine is queued, and starts when an M comes to it. It lives on when the [`JoinHandle`] is dropped, and
 /// ends at the latest with its runtime: `f` is dropped unrun when that has begun to end.
 ///
-/// Its stack does not grow: 64 KiB by default, of which the lowest page is a guard. An overflow meets that page and
-/// ends the process by SIGSEGV, without a message. [`Builder::stack_size`] asks for more.
+/// Its stack does not grow: 64 KiB by default, of which the lowest page is a guard. An overflow meets that page and ends the
+/// process by SIGABRT, after a message with the goroutine's number, name, where it was spawned, and its frames.
+/// [`Builder::stack_size`] asks for more, [`with_stack`](crate::with_stack) for one call.
 ///
 /// ```
 /// // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
@@ -309,7 +310,7 @@ impl Builder {
     }
 
     /// Bytes of stack, rounded up to a power of two; at least 16 KiB, at most 64 MiB. The lowest page is a guard;
-    /// memory is used as it is touched. A stack does not grow: an overflow ends the process by SIGSEGV.
+    /// memory is used as it is touched. A stack does not grow: an overflow is told, and ends the process by SIGABRT.
     pub fn stack_size(mut self, bytes: usize) -> Self {
         self.stack_size = Some(bytes);
         self

@@ -185,6 +185,9 @@ pub(crate) trait Host: Sized + Send + Sync + 'static {
     fn show(_pool: *const GPool<Self>, _gs: NonNull<[G<Self>]>) {}
     /// `pool` goes, with all that was shown of it.
     fn hide(_pool: *const GPool<Self>) {}
+    /// Calls `f` on another stack, of at least `size` bytes: `here` is the world of the calling goroutine, `None` on a plain
+    /// thread. An unwinding passes.
+    fn call_on(here: Option<&Self>, size: usize, f: &mut dyn FnMut()) -> io::Result<()>;
     /// Called on a goroutine's stack: gives the M back to its scheduler, which finds `what` as the result of
     /// its resume. Returns when the goroutine is resumed, perhaps on another M.
     ///

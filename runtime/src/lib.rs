@@ -184,6 +184,7 @@ mod task;
 mod thread;
 pub mod time;
 mod waiter;
+mod with_stack;
 
 pub use goroutine::{
     Builder, Goroutine, GoroutineId, JoinError, JoinHandle, blocking, current, go, goexit, num_goroutines,
@@ -192,6 +193,7 @@ pub use goroutine::{
 pub use runtime::{Report, Runtime, RuntimeBuilder, dump, run};
 pub use scope::{Scope, ScopedJoinHandle, scope};
 pub use thread::{lock_os_thread, unlock_os_thread};
+pub use with_stack::with_stack;
 
 /// The README's program, compiled.
 #[cfg(doctest)]

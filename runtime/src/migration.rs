@@ -73,7 +73,8 @@
 //!
 //! Never: what its documentation says does not block. [`go`](crate::go), [`current`](crate::current), `try_send` and
 //! `try_recv`, `try_lock`, dropping a guard, `close` of a channel, notifications, setting and stopping timers,
-//! [`Cancel::cancel`](crate::context::Cancel::cancel), dropping a `JoinHandle`, making sockets without connecting them.
+//! [`Cancel::cancel`](crate::context::Cancel::cancel), dropping a `JoinHandle`, making sockets without connecting them,
+//! [`with_stack`](crate::with_stack) itself.
 //!
 //! # std's own thread-locals
 //!

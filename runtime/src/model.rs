@@ -659,6 +659,12 @@ impl Host for ModelHost {
         stacks().trim_some()
     }
 
+    fn call_on(_here: Option<&Self>, _size: usize, f: &mut dyn FnMut()) -> io::Result<()> {
+        // What a model runs does not go deep.
+        f();
+        Ok(())
+    }
+
     unsafe fn suspend(m: &M<Self>, what: Yield) {
         let what = ManuallyDrop::new(what);
         // SAFETY: as in the native host.

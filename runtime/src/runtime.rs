@@ -55,6 +55,10 @@ const PATIENCE: Duration = Duration::from_secs(3);
 /// The first runtime of a process installs a panic hook: before the hook that was there it prints the goroutine's number,
 /// name, and where it was spawned. A hook that is set later replaces it, and may ask [`current`](crate::current).
 ///
+/// It also installs a handler of SIGSEGV, which tells the overflow of a goroutine's stack and hands every other fault to the
+/// handler that was there before. One that the program installs later takes its place; to have overflows told it hands on what
+/// it does not know, and needs `SA_ONSTACK`.
+///
 /// ```
 /// // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
 /// let answer = unsafe { gmp::run(|| gmp::go(|| 42).join().unwrap()) };

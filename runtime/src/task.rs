@@ -46,7 +46,8 @@ struct Table {
 pub(crate) struct Task {
     space: UnsafeCell<Space>,
     table: Cell<Option<&'static Table>>,
-    /// An address in the frame from which it is run (`g::root`): what is thrown at the goroutine arrives there.
+    /// A word in the frame from which it is run (`g::root`), null before and after. What is thrown at the goroutine arrives
+    /// in that frame; the word is for the host, which finds zero there at first.
     pub(crate) mark: Cell<*const ()>,
 }
 

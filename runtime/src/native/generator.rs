@@ -10,18 +10,23 @@
 //! - An overflow leaves the goroutine without unwinding it and comes out of `resume` as a panic, which aborts here.
 //! - To drop a suspended generator is to resume it with a panic, on whatever thread drops it. So a Coro keeps it in
 //!   `ManuallyDrop`, and only `retire` drops one.
+//! - That overflow is told in the crate's words: no goroutine, no spawn site, no frames.
+//! - `with_stack` is an inner generator (`call_on`): a panic inside is caught at its edge and goes on outside, so a backtrace
+//!   ends there. The look at the frames says no as everywhere on this backend.
 //! - Its look-up of the current context reads a thread-local, the address of which a compiler may keep across the
 //!   switch: `suspend` reaches it through one `#[inline(never)]` function, which returns after every switch.
 
 use std::cell::Cell;
 use std::io;
 use std::mem::ManuallyDrop;
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::process;
 use std::ptr;
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::Relaxed;
 
+use super::Native;
+use crate::m::M;
 use ::generator::{Gn, LocalGenerator, Scope};
 
 /// The smallest stack; requests below it are rounded up.
@@ -199,8 +204,82 @@ impl Coro {
 pub(crate) unsafe fn suspend(home: *const Home, word: usize) -> usize {
     // SAFETY: the caller's M waits in `resume`, which stored the link; the body stored the yielder, which lives
     // as long as the entry runs, and only the goroutine itself uses it.
-    let yielder = unsafe { &mut *(*(*home).link.get()).get() };
-    yielder.yield_(word).expect("Coro::resume sends a word each time")
+    unsafe { yield_by((*(*home).link.get()).get(), word) }
+}
+
+/// Calls `f` on a stack of `size` bytes, that of a generator inside of the goroutine's: its words are passed on, outwards and
+/// back, while it is suspended. On a goroutine from `pool`; on a plain thread nobody suspends.
+///
+/// # Errors
+/// Those of `StackPool::promise` and `Coro::new`.
+pub(crate) fn call_on(pool: Option<&StackPool>, size: usize, f: &mut dyn FnMut()) -> io::Result<()> {
+    let of_threads = StackPool::new(None);
+    let pool = pool.unwrap_or(&of_threads);
+    let link = M::<Native>::current().filter(|m| m.g().is_some()).map(|m| m.local.home.link.get());
+    // SAFETY: the link of the calling goroutine, which stays as long as it runs: see `retire`.
+    let link = link.map(|link| unsafe { &*link });
+    let outer = link.map(Cell::get);
+    let caught = Cell::new(Ok(()));
+    let size = rounded(size)?;
+    pool.promise(None, size)?;
+    let body = |mut scope: Scope<'_, '_, usize, usize>| {
+        let _first_word = scope.get_yield();
+        if let Some(link) = link {
+            link.set((&raw mut scope).cast());
+        }
+        caught.set(catch_unwind(AssertUnwindSafe(f)));
+        0
+    };
+    let words = size / size_of::<usize>();
+    let made = catch_unwind(AssertUnwindSafe(|| Gn::<usize>::new_scoped_opt_local(words, body)));
+    let Ok(inner) = made else {
+        pool.in_use.fetch_sub(size, Relaxed);
+        return Err(io::Error::new(io::ErrorKind::OutOfMemory, format!("a stack of {size} bytes: refused")));
+    };
+    // A goroutine that is left behind keeps it: see the module's header.
+    let mut inner = ManuallyDrop::new(inner);
+    let mut word = 0;
+    loop {
+        let said = send(&mut inner, word);
+        if inner.is_done() {
+            break;
+        }
+        let outer = outer.expect("call_on: a plain thread does not suspend");
+        // SAFETY: as in `suspend`; the inner generator has suspended, so this is the goroutine's innermost one again.
+        word = unsafe { yield_by(outer, said) };
+    }
+    if let (Some(link), Some(outer)) = (link, outer) {
+        link.set(outer);
+    }
+    // SAFETY: it has ended, and is not used after this.
+    let ended = unsafe { ManuallyDrop::take(&mut inner) };
+    // As in `retire`.
+    let _ = catch_unwind(AssertUnwindSafe(|| drop(ended)));
+    pool.in_use.fetch_sub(size, Relaxed);
+    caught.replace(Ok(())).or_else(|payload| resume_unwind(payload))
+}
+
+/// Apart from `call_on`, which goes on on other threads.
+#[inline(never)]
+fn send(inner: &mut LocalGenerator<'_, usize, usize>, word: usize) -> usize {
+    match catch_unwind(AssertUnwindSafe(|| inner.raw_send(Some(word)))) {
+        Ok(said) => said.expect("send: it has returned"),
+        // As in `Coro::resume`.
+        Err(_overflow) => process::abort(),
+    }
+}
+
+/// # Safety
+/// It is the yielder of the generator that runs here, or of one inside of which it does.
+#[inline(never)]
+unsafe fn yield_by(yielder: *mut Yielder, word: usize) -> usize {
+    // SAFETY: by this function's contract.
+    unsafe { &mut *yielder }.yield_(word).expect("Coro::resume sends a word each time")
+}
+
+/// No mark is ever compared on this backend.
+pub(crate) fn stack_of(_address: usize) -> usize {
+    0
 }
 
 #[cfg(test)]

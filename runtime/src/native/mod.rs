@@ -11,10 +11,15 @@ mod current;
 mod debugger;
 mod frames;
 mod hook;
+mod signals;
 mod thread;
 mod topology;
 mod watch;
 
+#[cfg(not(any(feature = "generator", not(target_arch = "x86_64"))))]
+mod overflow;
+#[cfg(not(any(feature = "generator", not(target_arch = "x86_64"))))]
+mod segment;
 #[cfg(not(any(feature = "generator", not(target_arch = "x86_64"))))]
 mod stack;
 #[cfg(any(feature = "generator", not(target_arch = "x86_64")))]
@@ -34,6 +39,7 @@ use crate::sched::keeper::Keeper;
 use crate::sched::park::Yield;
 use gmp_netpoll::{Events, Key, Poller, Readiness, Timeout, Woken};
 use gmp_timers::Nanos;
+use signals::SignalStack;
 use std::cell::{Cell, RefCell};
 use std::io::{self, Write};
 use std::mem::ManuallyDrop;
@@ -42,6 +48,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::NonNull;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
+#[cfg(any(feature = "generator", not(target_arch = "x86_64")))]
+use switch as segment;
 use switch::{Coro, End, Home};
 
 #[cfg(not(any(feature = "generator", not(target_arch = "x86_64"))))]
@@ -79,11 +87,13 @@ pub(crate) struct Native {
 pub(crate) struct Local {
     home: Home,
     events: RefCell<Events>,
+    signals: SignalStack,
 }
 
 impl Default for Local {
     fn default() -> Self {
-        Local { home: Home::new(), events: RefCell::new(Events::with_capacity(EVENTS)) }
+        let events = RefCell::new(Events::with_capacity(EVENTS));
+        Local { home: Home::new(), events, signals: SignalStack::new() }
     }
 }
 
@@ -92,6 +102,8 @@ impl Native {
     /// When the kernel refuses the poller's descriptors.
     pub(crate) fn new(max_stack_bytes: Option<usize>) -> io::Result<Self> {
         hook::install();
+        #[cfg(not(any(feature = "generator", not(target_arch = "x86_64"))))]
+        overflow::install();
         frames::prepare();
         barrier::register();
         topology::prepare();
@@ -167,7 +179,15 @@ impl Host for Native {
     }
 
     fn set_current(m: *const M<Self>) {
+        // SAFETY: an M lives as long as its scheduler, which its thread holds from the first call of this to the second.
+        if let Some(before) = unsafe { Self::current().as_ref() } {
+            before.local.signals.take_back();
+        }
         current::set(m.cast());
+        // SAFETY: as above.
+        if let Some(now) = unsafe { m.as_ref() } {
+            now.local.signals.lend_unless(signals::ROOM);
+        }
     }
 
     #[inline(never)]
@@ -331,6 +351,10 @@ impl Host for Native {
 
     fn hide(pool: *const GPool<Self>) {
         debugger::hide(pool);
+    }
+
+    fn call_on(here: Option<&Self>, size: usize, f: &mut dyn FnMut()) -> io::Result<()> {
+        segment::call_on(here.map(|host| &host.stacks), size, f)
     }
 
     #[inline(always)]

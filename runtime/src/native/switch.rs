@@ -152,9 +152,11 @@ impl Coro {
         answer
     }
 
-    /// Bytes of the stack in use while it is suspended, with those above its start.
+    /// Bytes of the stack in use while it is suspended, with those above its start. Not known while it goes on on
+    /// another one (`segment.rs`).
     pub(crate) fn depth(&self) -> Option<usize> {
-        (self.stack.top().addr()).checked_sub(self.sp.0.addr())
+        let (extent, sp) = (self.stack.extent(), self.sp.0.addr());
+        extent.holds(sp).then(|| extent.top - sp)
     }
 
     /// Gives the stack back: the entry has returned, or never began.

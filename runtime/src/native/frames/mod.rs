@@ -31,7 +31,8 @@
 //!
 //! The catcher: the outermost Catch in a frame that begins at or below the mark, which is the address of a local variable
 //! of the function that calls `catch_unwind`. It may be inlined there or not; either way its frame is that function's or
-//! an inner one's. What that function's frame and those beyond it show does not matter.
+//! an inner one's. What that function's frame and those beyond it show does not matter. Addresses are compared on the stack
+//! on which the mark lies only: a frame on another one, of `with_stack`, is on the way there (`segment.rs`).
 //!
 //! What is not seen: a destructor that panics or aborts by itself; what a C function would have cleaned up; a call to
 //! C that was declared `extern "C"` and calls back to unwinding Rust (no panic may pass there either).
@@ -57,26 +58,27 @@ use std::hint::black_box;
 use std::ptr;
 use std::sync::OnceLock;
 
+use super::segment;
 use code::{Generation, Kind};
 use tables::Action;
 
 /// A frame, as the unwinder shows it.
 #[repr(C)]
-struct Context {
+pub(super) struct Context {
     _opaque: [u8; 0],
 }
 
 /// Is asked about each frame, and says whether the walk goes on.
-type Each = extern "C" fn(*mut Context, *mut c_void) -> c_int;
+pub(super) type Each = extern "C" fn(*mut Context, *mut c_void) -> c_int;
 /// `_URC_NO_REASON`: the walk goes on.
-const ON: c_int = 0;
+pub(super) const ON: c_int = 0;
 /// `_URC_NORMAL_STOP`: it ends, as with all values but `ON`.
 const ENOUGH: c_int = 4;
 
 // `C-unwind` although none of them throws: what is said here may hold for the whole program under LTO.
 unsafe extern "C-unwind" {
-    fn _Unwind_Backtrace(each: Each, arg: *mut c_void) -> c_int;
-    fn _Unwind_GetIPInfo(context: *mut Context, before: *mut c_int) -> usize;
+    pub(super) fn _Unwind_Backtrace(each: Each, arg: *mut c_void) -> c_int;
+    pub(super) fn _Unwind_GetIPInfo(context: *mut Context, before: *mut c_int) -> usize;
     fn _Unwind_GetCFA(context: *mut Context) -> usize;
     fn _Unwind_GetRegionStart(context: *mut Context) -> usize;
     fn _Unwind_GetLanguageSpecificData(context: *mut Context) -> *const u8;
@@ -107,6 +109,7 @@ pub(crate) fn may_unwind_to(mark: *const ()) -> bool {
     let Some(landmarks) = landmarks() else { return false };
     let mut look = Look {
         mark: mark.addr(),
+        stack: segment::stack_of(mark.addr()),
         landmarks,
         generation: Generation::now(),
         blocked: false,
@@ -202,6 +205,8 @@ impl Frame {
 /// One walk.
 struct Look<'a> {
     mark: usize,
+    /// Which of its caller's the mark lies on.
+    stack: usize,
     landmarks: &'a Landmarks,
     generation: Generation,
     /// A frame was met that does not pass. It matters if a Catch lies beyond.
@@ -217,7 +222,8 @@ extern "C" fn judge(context: *mut Context, look: *mut c_void) -> c_int {
     let look = unsafe { &mut *look.cast::<Look>() };
     // What this gives is the stack pointer within the frame: its lower end, above which its local variables lie.
     // SAFETY: a context of the unwinder, within its callback.
-    if unsafe { _Unwind_GetCFA(context) } > look.mark {
+    let lower_end = unsafe { _Unwind_GetCFA(context) };
+    if lower_end > look.mark && segment::stack_of(lower_end) == look.stack {
         look.may = look.catcher.is_some();
         return ENOUGH;
     }

@@ -63,7 +63,8 @@ pub(crate) const MIN_STACK: usize = 16 << 10;
 /// The biggest stack; requests above it are an error.
 pub(crate) const MAX_STACK: usize = 64 << 20;
 
-const PAGE: usize = 4096;
+/// Of a guard, too.
+pub(crate) const PAGE: usize = 4096;
 /// Slots guarded at a time.
 const BATCH: usize = 64;
 /// The most stacks that a hand gets from the pool at a time, and their bytes.
@@ -138,6 +139,27 @@ impl StackMem {
         const APART: usize = 128;
         let slot = self.top.addr().get() / self.class.bytes();
         self.top().wrapping_sub(slot % COLOURS * APART)
+    }
+
+    pub(crate) fn extent(&self) -> Extent {
+        let top = self.top.addr().get();
+        Extent { bottom: top - self.class.bytes(), top }
+    }
+}
+
+/// Which addresses belong to a stack.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Extent {
+    /// The guard page begins here.
+    pub(crate) bottom: usize,
+    /// Where the first frames lie, just below.
+    pub(crate) top: usize,
+}
+
+impl Extent {
+    /// Whether a stack pointer with this value stands on it. One that stands at the top has used nothing yet.
+    pub(crate) fn holds(self, sp: usize) -> bool {
+        self.bottom < sp && sp <= self.top
     }
 }
 
@@ -420,7 +442,7 @@ impl Inner {
 }
 
 /// Prints in the biggest unit that loses nothing.
-struct Bytes(usize);
+pub(crate) struct Bytes(pub(crate) usize);
 
 impl fmt::Display for Bytes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

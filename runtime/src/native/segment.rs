@@ -1,0 +1,176 @@
+//! `with_stack`: a second stack under the same goroutine, or thread, while a function runs.
+//!
+//! ```text
+//!   own stack                            second stack (a `StackMem`, from the runtime's pool)
+//!   | ..                    |            | start                        |
+//!   | frame of `call_on`    |            | return into `cross`          |
+//!   |   Entered             | <- outer   | frame of `shim`              |
+//!   | frame of `cross`: rbp |            | frames of f; may park here,  |
+//!   |                       |            | and enter a third stack      |
+//! ```
+//! C1 take a stack · C2 its `Segment` is the innermost · C3 rsp := start, f · C4 rsp := rbp · C5 the outer one is the
+//! innermost again · C6 the stack goes back.
+//!
+//! C5 and C6 are a destructor in a frame of the outer stack: a panic, `goexit` and an end from outside unwind from the second
+//! stack to the first like through any call, and it runs then too. For that `cross` tells where its caller's frame lies: at
+//! rbp, which whoever it calls preserves. It has no exception table, so a throw passes.
+//!
+//! A park on the second stack is like any other: the switch saves one stack pointer, wherever that points (`switch.rs`). So
+//! the goroutine may go on on another M, and the chain of segments must not be the thread's: it begins at a word in the
+//! frame of `g::root`, which `Task::mark` points to. A plain thread has a thread-local for it.
+//!
+//! Invariants: a goroutine's frames lie on its own stack and those of its segments, each called from the next one in the
+//! chain. A `Segment` lives in a frame of the stack outside of its own. A goroutine that is left behind never comes to C6:
+//! it keeps all its stacks.
+
+use super::annotate;
+use super::overflow;
+use super::signals::SignalStack;
+use super::stack::{Extent, Hands, StackMem, StackPool};
+use crate::m::M;
+use std::arch::naked_asm;
+use std::cell::Cell;
+use std::io;
+use std::iter;
+use std::mem::ManuallyDrop;
+use std::ptr;
+use std::sync::OnceLock;
+
+/// A stack that was entered and not left.
+#[derive(Debug)]
+pub(super) struct Segment {
+    pub(super) extent: Extent,
+    /// The one from which it was entered; null for the goroutine's, or the thread's, own.
+    outer: *const Segment,
+}
+
+std::thread_local! {
+    /// Of a thread that runs no goroutine.
+    static INNERMOST: Cell<*const Segment> = const { Cell::new(ptr::null()) };
+}
+
+/// Calls `f` on a stack of at least `size` bytes, the guard page included. On a goroutine from `pool`, its runtime's.
+///
+/// # Errors
+/// Those of `StackPool::promise`.
+pub(super) fn call_on(pool: Option<&StackPool>, size: usize, f: &mut dyn FnMut()) -> io::Result<()> {
+    static OF_THREADS: OnceLock<StackPool> = OnceLock::new();
+    overflow::install();
+    let entered =
+        Entered::new(pool.unwrap_or_else(|| OF_THREADS.get_or_init(|| StackPool::new(None))), size)?;
+    entered.publish();
+    let mut f = f;
+    // SAFETY: `start` is the upper end of a stack that is ours alone until `entered` is dropped, and aligned; `shim` is given
+    // what it expects, which lives longer than the call.
+    unsafe { cross(entered.stack.start(), (&raw mut f).cast(), shim) };
+    Ok(())
+}
+
+type Shim = unsafe extern "C-unwind" fn(*mut ());
+
+/// The outermost frame on the second stack.
+///
+/// # Safety
+/// `f` points to a `&mut dyn FnMut()`.
+unsafe extern "C-unwind" fn shim(f: *mut ()) {
+    // SAFETY: by this function's contract.
+    (unsafe { &mut *f.cast::<&mut dyn FnMut()>() })();
+}
+
+/// C3 and C4: calls `shim(f)` with the stack pointer at `start`.
+///
+/// # Safety
+/// Below `start`, which is 16-aligned, lies a stack that nobody uses. `shim` may be called with `f`.
+#[unsafe(naked)]
+unsafe extern "C-unwind" fn cross(start: *mut u8, f: *mut (), shim: Shim) {
+    naked_asm!(
+        ".cfi_startproc",
+        "push rbp",
+        ".cfi_def_cfa_offset 16",
+        ".cfi_offset rbp, -16",
+        "mov rbp, rsp",
+        ".cfi_def_cfa_register rbp", // from here on the caller is found by rbp, wherever rsp points
+        "mov rsp, rdi",
+        "mov rdi, rsi",
+        "call rdx",
+        "mov rsp, rbp",
+        "pop rbp",
+        ".cfi_def_cfa rsp, 8",
+        "ret",
+        ".cfi_endproc",
+    )
+}
+
+/// C2; C5 and C6 when it is dropped.
+struct Entered<'a> {
+    pool: &'a StackPool,
+    stack: ManuallyDrop<StackMem>,
+    told: ManuallyDrop<annotate::Stack>,
+    segment: Segment,
+    /// Lent to a plain thread that has none.
+    signals: SignalStack,
+}
+
+impl<'a> Entered<'a> {
+    fn new(pool: &'a StackPool, size: usize) -> io::Result<Self> {
+        pool.promise(None, size)?;
+        let stack = pool.take(&mut Hands::default(), size)?;
+        let segment = Segment { extent: stack.extent(), outer: innermost() };
+        let told = ManuallyDrop::new(annotate::Stack::new(stack.top(), stack.bytes()));
+        Ok(Entered { pool, stack: ManuallyDrop::new(stack), told, segment, signals: SignalStack::new() })
+    }
+
+    /// Once it lies where it stays.
+    fn publish(&self) {
+        if self.segment.outer.is_null() && chain_of_goroutine().is_none() {
+            self.signals.lend_unless(1);
+        }
+        set_innermost(&raw const self.segment);
+    }
+}
+
+impl Drop for Entered<'_> {
+    fn drop(&mut self) {
+        set_innermost(self.segment.outer);
+        self.signals.take_back();
+        // SAFETY: neither is used again.
+        let (stack, told) =
+            unsafe { (ManuallyDrop::take(&mut self.stack), ManuallyDrop::take(&mut self.told)) };
+        told.retire();
+        let mut hands = Hands::default();
+        // SAFETY: the function has returned or unwound: no frame is left there.
+        unsafe { self.pool.give(&mut hands, stack) };
+        self.pool.empty(&mut hands);
+    }
+}
+
+/// Where the chain of the calling goroutine begins; `None` outside of one.
+fn chain_of_goroutine<'a>() -> Option<&'a Cell<*const Segment>> {
+    let g = M::<super::Native>::current().and_then(M::g)?;
+    // SAFETY: null, or the word that `g::root` keeps for the host as long as it runs, on the goroutine's own stack. A pointer
+    // to one type is as good as to another.
+    unsafe { g.task.mark.get().cast::<Cell<*const Segment>>().as_ref() }
+}
+
+/// The innermost segment of the calling goroutine, or thread. Never inlined: of a thread-local it reads the value, and keeps
+/// no address.
+#[inline(never)]
+pub(super) fn innermost() -> *const Segment {
+    chain_of_goroutine().map_or_else(|| INNERMOST.get(), Cell::get)
+}
+
+#[inline(never)]
+fn set_innermost(segment: *const Segment) {
+    match chain_of_goroutine() {
+        Some(first) => first.set(segment),
+        None => INNERMOST.set(segment),
+    }
+}
+
+/// A stack of the caller's, as far as an address tells: a number for each, 0 for its own.
+pub(super) fn stack_of(address: usize) -> usize {
+    // SAFETY: a segment of the caller's own chain is on a stack that the caller has not left.
+    let chain =
+        iter::successors(unsafe { innermost().as_ref() }, |segment| unsafe { segment.outer.as_ref() });
+    chain.into_iter().find(|segment| segment.extent.holds(address)).map_or(0, |segment| segment.extent.top)
+}

@@ -1,0 +1,152 @@
+//! The alternate signal stack of a thread that runs goroutines: where a handler runs when the stack is full.
+//!
+//! std gives its threads one of some 8 KiB, which a handler that walks frames would fill. An M has one of its own from its
+//! first look for work to its last, also when its thread is the program's (`run_locked`); a plain thread inside of
+//! `with_stack` is lent one if it has none. Afterwards the one from before is back, and std frees its own as ever.
+//!
+//! One of the program's stays when it is large enough, and when the program has put it there in place of the one that was
+//! lent. Where the kernel has no memory the thread goes on with what it has.
+
+use std::cell::Cell;
+use std::ptr;
+
+/// What a handler may use, besides the frame that the kernel puts there.
+pub(super) const ROOM: usize = 48 << 10;
+
+/// Of the auxiliary vector: how large the kernel's frame for a handler can be. Not in libc 0.2 for this target.
+const AT_MINSIGSTKSZ: libc::c_ulong = 51;
+
+/// What was lent to a thread, if anything.
+#[derive(Debug)]
+pub(super) struct SignalStack {
+    lent: Cell<Option<Lent>>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Lent {
+    /// A guard page, and above it the stack.
+    mapping: *mut libc::c_void,
+    bytes: usize,
+    guard: usize,
+    before: libc::stack_t,
+}
+
+impl SignalStack {
+    pub(super) const fn new() -> Self {
+        SignalStack { lent: Cell::new(None) }
+    }
+
+    /// Lends one to the calling thread, unless it has one of at least so many bytes.
+    pub(super) fn lend_unless(&self, enough: usize) {
+        let Some(before) = exchange(None) else { return };
+        if before.ss_flags & libc::SS_DISABLE == 0 && before.ss_size >= enough {
+            return;
+        }
+        let Some(lent) = Lent::map(before) else { return };
+        match exchange(Some(&lent.stack())) {
+            Some(_before) => self.lent.set(Some(lent)),
+            None => lent.unmap(),
+        }
+    }
+
+    /// Takes back what was lent, on the thread to which it was.
+    pub(super) fn take_back(&self) {
+        let Some(lent) = self.lent.take() else { return };
+        if exchange(None).is_some_and(|now| now.ss_sp == lent.stack().ss_sp) {
+            exchange(Some(&lent.before));
+        }
+        lent.unmap();
+    }
+}
+
+/// `sigaltstack`: gives the one before. `None` when the kernel refuses.
+fn exchange(next: Option<&libc::stack_t>) -> Option<libc::stack_t> {
+    let mut before = libc::stack_t { ss_sp: ptr::null_mut(), ss_flags: libc::SS_DISABLE, ss_size: 0 };
+    let next = next.map_or(ptr::null(), ptr::from_ref);
+    // SAFETY: it reads and writes what we pass. A stack that is set stays mapped until another is: see `take_back`.
+    let done = unsafe { libc::sigaltstack(next, &mut before) };
+    (done == 0).then_some(before)
+}
+
+impl Lent {
+    fn map(before: libc::stack_t) -> Option<Lent> {
+        // SAFETY: both only tell a number.
+        let (page, frame) = unsafe { (libc::sysconf(libc::_SC_PAGESIZE), libc::getauxval(AT_MINSIGSTKSZ)) };
+        let guard = usize::try_from(page).ok()?;
+        let bytes = guard + (ROOM + frame as usize).next_multiple_of(guard);
+        let prot = libc::PROT_READ | libc::PROT_WRITE;
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_STACK;
+        // SAFETY: a new mapping, at an address of the kernel's choice.
+        let mapping = unsafe { libc::mmap(ptr::null_mut(), bytes, prot, flags, -1, 0) };
+        if mapping == libc::MAP_FAILED {
+            return None;
+        }
+        let lent = Lent { mapping, bytes, guard, before };
+        // SAFETY: the lowest page of the mapping just made.
+        if unsafe { libc::mprotect(mapping, guard, libc::PROT_NONE) } != 0 {
+            lent.unmap();
+            return None;
+        }
+        Some(lent)
+    }
+
+    fn stack(&self) -> libc::stack_t {
+        let ss_sp = self.mapping.wrapping_byte_add(self.guard);
+        libc::stack_t { ss_sp, ss_flags: 0, ss_size: self.bytes - self.guard }
+    }
+
+    fn unmap(self) {
+        // SAFETY: made by `map`, and no thread's signal stack.
+        unsafe { libc::munmap(self.mapping, self.bytes) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::thread;
+
+    fn now() -> (usize, usize) {
+        let now = exchange(None).expect("it only asks");
+        (now.ss_sp.addr(), now.ss_size)
+    }
+
+    /// Fails if a thread keeps ours, or loses its own: std unmaps the one that it knows when the thread ends.
+    #[test]
+    fn the_one_from_before_comes_back() {
+        thread::spawn(|| {
+            let (before, signals) = (now(), SignalStack::new());
+            signals.lend_unless(1);
+            assert_eq!(now(), before, "std's is enough");
+            signals.lend_unless(ROOM);
+            let ours = now();
+            assert!(ours.0 != before.0 && ours.1 >= ROOM);
+            let second = SignalStack::new();
+            second.lend_unless(ROOM);
+            assert_eq!(now(), ours, "large enough");
+            second.take_back();
+            assert_eq!(now(), ours, "it was not the second's");
+            signals.take_back();
+            assert_eq!(now(), before);
+        })
+        .join()
+        .unwrap();
+    }
+
+    /// Fails if the one that the program has put there meanwhile is taken from it.
+    #[test]
+    fn the_programs_own_stays() {
+        thread::spawn(|| {
+            let (before, signals) = (exchange(None).expect("it only asks"), SignalStack::new());
+            signals.lend_unless(ROOM);
+            let own = Lent::map(before).expect("there is memory");
+            exchange(Some(&own.stack())).expect("the kernel takes it");
+            signals.take_back();
+            assert_eq!(now().0, own.stack().ss_sp.addr());
+            exchange(Some(&before));
+            own.unmap();
+        })
+        .join()
+        .unwrap();
+    }
+}

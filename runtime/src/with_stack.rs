@@ -1,0 +1,46 @@
+//! A function on a larger stack: [`with_stack`].
+
+use crate::host::{Active, Host};
+use crate::runtime::check_stack_size;
+use crate::sched::Sched;
+
+/// Runs `f` on another stack, of `size` bytes, and gives its value: for what goes deep, a recursive parser or a library that
+/// keeps large buffers on its stack, where all others of its kind do with a small one.
+///
+/// `f` belongs to the calling goroutine, or thread, as any function that it calls. It may do all that its caller may: park,
+/// panic, call [`goexit`](crate::goexit), be ended by its [`Context`](crate::context::Context::run), call `with_stack`
+/// again. It need be neither `Send` nor `'static`. Does not park by itself.
+///
+/// Sizes are those of [`Builder::stack_size`](crate::Builder::stack_size): 16 KiB to 64 MiB, rounded up to a power of two, one
+/// page of which is a guard, and up to 2 KiB at the top remain unused. Memory is taken as it is touched. The stack comes from the
+/// runtime's, and goes back to them when `f` returns or unwinds; on a plain thread from those that the process keeps for
+/// that. Ask once, before going down, and not on each step: a call costs less than starting a goroutine, and far more than a call.
+///
+/// An overflow of the second stack is told as one of the first; see [`go`](crate::go).
+///
+/// ```
+/// fn depth(n: u32) -> u32 {
+///     let frame = std::hint::black_box([n; 64]);
+///     if n == 0 { 0 } else { depth(n - 1) + frame[7] / n }
+/// }
+///
+/// // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
+/// let depth = unsafe { gmp::run(|| gmp::with_stack(32 << 20, || depth(20_000))) };
+/// assert_eq!(depth, 20_000);
+/// ```
+///
+/// # Panics
+/// When `f` does; when the size is out of range, or the machine has no memory for the stack. That is a panic and no error, as
+/// with [`go`](crate::go): most callers could do nothing else.
+#[track_caller]
+pub fn with_stack<R>(size: usize, f: impl FnOnce() -> R) -> R {
+    let (mut f, mut value) = (Some(f), None);
+    let mut call = || value = f.take().map(|f| f());
+    let here = Sched::<Active>::current().map(|sched| &sched.host);
+    let called = check_stack_size(size).and_then(|size| Active::call_on(here, size, &mut call));
+    match (called, value) {
+        (Ok(()), Some(value)) => value,
+        (Ok(()), None) => unreachable!("with_stack: the function was not called"),
+        (Err(refused), _) => panic!("with_stack: {refused}"),
+    }
+}
