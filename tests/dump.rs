@@ -1,11 +1,15 @@
-//! Dumps: `Runtime::dump`, `gmp::dump`, and how long each goroutine has waited.
+//! Dumps: `Runtime::dump`, `gmp::dump`, where each goroutine waits and for how long.
 #![cfg(not(gmp_loom))]
 
 mod common;
+#[path = "common/dumps.rs"]
+mod dumps;
 
-use common::{everywhere, until};
+use common::{effort, everywhere, until};
+use gmp::chan::{Receiver, Sender, bounded};
 use gmp::sync::Event;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -114,4 +118,183 @@ fn a_dump_of_all_names_each_runtime() {
     }
     drop(first);
     assert!(!gmp::dump().contains("of the first"));
+}
+
+/// How many wait for an event.
+fn waiters(rt: &gmp::Runtime) -> usize {
+    dumps::read(&rt.dump()).iter().filter(|g| g.1.starts_with("event")).count()
+}
+
+/// The paragraph of the first goroutine, or group of them, in such a state.
+fn paragraph<'a>(dump: &'a str, state: &str) -> &'a str {
+    let mut paragraphs = dump.split("\n\n");
+    let head = |text: &&str| text.lines().next().is_some_and(|line| line.contains(&format!(" [{state}")));
+    paragraphs.find(head).unwrap_or_else(|| panic!("nobody is in {state}: {dump}"))
+}
+
+#[inline(never)]
+fn waits_in_the_innermost(event: &Event) {
+    event.wait();
+    std::hint::black_box(event);
+}
+
+#[inline(never)]
+fn waits_below(event: &Event, depth: usize) {
+    if depth == 0 {
+        waits_in_the_innermost(event)
+    } else {
+        waits_below(event, depth - 1)
+    }
+    std::hint::black_box(depth);
+}
+
+/// Fails when a frame of the user's is missing, or one of the library's machinery is shown.
+#[test]
+fn a_trace_begins_at_the_call_that_waits_and_ends_at_the_users_first_function() {
+    everywhere(|rt| {
+        let event = Arc::new(Event::new());
+        let waits = Arc::clone(&event);
+        let waiter = rt.go(move || waits_below(&waits, 3));
+        until(|| waiters(&rt) == 1);
+        let dump = rt.dump();
+        let trace = paragraph(&dump, "event");
+        // Each build of the suite knows lines; not each the paths of names.
+        let lines: Vec<&str> = trace.lines().skip(1).collect();
+        assert!(lines[1].contains("/sync/event.rs:"), "{dump}");
+        let users: Vec<_> = lines.iter().filter(|line| line.contains("waits_")).collect();
+        assert_eq!(users.len(), 5, "{dump}");
+        assert!(users[0].ends_with("waits_in_the_innermost"), "{dump}");
+        assert!(trace.contains("\n\ttests/dump.rs:"), "{dump}");
+        for machinery in ["gopark", "trampoline", "/native/", "/sched/", "/task.rs", "catch_unwind"] {
+            assert!(!trace.contains(machinery), "{machinery} is shown: {dump}");
+        }
+        assert!(lines.last().unwrap().starts_with("created at tests/dump.rs:"), "{dump}");
+        event.notify_one();
+        waiter.join().unwrap();
+    });
+}
+
+/// Fails when a trace grows with the stack, or loses its inner end.
+#[test]
+fn a_deep_trace_is_cut_at_its_outer_end() {
+    everywhere(|rt| {
+        let event = Arc::new(Event::new());
+        let waits = Arc::clone(&event);
+        let deep = rt.go(move || waits_below(&waits, 100));
+        until(|| waiters(&rt) == 1);
+        let dump = rt.dump();
+        let trace = paragraph(&dump, "event");
+        let shown = trace.matches("waits_below\n").count();
+        assert!((40..64).contains(&shown), "{shown} frames: {dump}");
+        assert!(trace.contains("waits_in_the_innermost\n") && trace.contains("\n...\ncreated at "), "{dump}");
+        event.notify_one();
+        deep.join().unwrap();
+    });
+}
+
+/// Fails when goroutines that do the same are told one by one, when one of them is not told, or when others are put to them.
+#[test]
+fn those_that_do_the_same_at_the_same_place_are_one_group() {
+    const ALIKE: usize = 500;
+    everywhere(|rt| {
+        let event = Arc::new(Event::new());
+        let go = |waits: fn(&Event)| {
+            let event = Arc::clone(&event);
+            move || waits(&event)
+        };
+        let alike: Vec<_> = (0..ALIKE).map(|_| rt.go(go(waits_in_the_innermost))).collect();
+        let others = [rt.go(go(|event| waits_below(event, 1))), rt.go(go(|event| waits_below(event, 2)))];
+        until(|| waiters(&rt) == ALIKE + 2);
+        let dump = rt.dump();
+        let groups =
+            dump.lines().filter(|line| line.contains("oroutine") && line.contains(" [event, ")).count();
+        assert_eq!(groups, 3, "{dump}");
+        assert!(dump.contains(&format!("\n{ALIKE} goroutines [event, ")), "{dump}");
+        let told = dumps::read(&dump);
+        assert!(
+            alike.iter().all(|g| told.iter().filter(|told| told.0 == g.id().get()).count() == 1),
+            "{dump}"
+        );
+        (0..ALIKE + 2).for_each(|_| event.notify_one());
+        alike.into_iter().chain(others).for_each(|g| g.join().unwrap());
+    });
+}
+
+/// Fails when one that is not there yet is shown with frames, or those that run are not named.
+#[test]
+fn one_that_never_ran_is_not_started_and_one_that_runs_is_named() {
+    // SAFETY: nothing here is bound to a thread.
+    let rt = unsafe { gmp::Runtime::builder().procs(1).build() }.unwrap();
+    let (dump, own, queued) = rt.run({
+        let rt = &rt;
+        move || {
+            let queued = gmp::go(|| ());
+            // Nobody takes the only P from one that does not run for long.
+            (rt.dump(), gmp::current().unwrap().id().get(), queued)
+        }
+    });
+    let told = dumps::read(&dump);
+    let does = |id| told.iter().find(|g| g.0 == id).map(|g| g.1);
+    assert_eq!(does(own), Some("running"), "{dump}");
+    if does(queued.id().get()) != Some("running") {
+        assert_eq!(does(queued.id().get()), Some("runnable, not started"), "{dump}");
+        assert!(paragraph(&dump, "runnable, not started").lines().nth(1).unwrap().starts_with("created at"));
+    }
+    queued.join().unwrap();
+}
+
+/// Fails by an overflow: names are looked up on the stack of the goroutine that asks.
+#[test]
+fn a_goroutine_on_the_smallest_stack_may_dump() {
+    everywhere(|rt| {
+        let small = rt.run(|| gmp::Builder::new().stack_size(16 << 10).go(gmp::dump)).unwrap();
+        assert!(small.join().unwrap().contains("goroutine"));
+    });
+}
+
+#[inline(never)]
+fn passes_on(from: &Receiver<u32>, to: &Sender<u32>, depth: usize) -> bool {
+    if depth > 0 {
+        return std::hint::black_box(passes_on(from, to, depth - 1));
+    }
+    from.recv().and_then(|token| to.send(token).map_err(|_| gmp::chan::RecvError)).is_ok()
+}
+
+/// Fails by a crash in the unwinder or a trace without its function: a stack is read while its goroutine runs.
+#[test]
+fn stacks_that_come_and_go_are_read_while_nobody_uses_them() {
+    everywhere(|rt| {
+        let (first, mut from) = bounded::<u32>(1);
+        let mut ring = Vec::new();
+        for depth in 0..7 {
+            let (to, next) = bounded(1);
+            let from = std::mem::replace(&mut from, next);
+            ring.push(rt.go(move || while passes_on(&from, &to, depth) {}));
+        }
+        let last = first.clone();
+        ring.push(rt.go(move || while passes_on(&from, &last, 7) {}));
+        let over = Arc::new(AtomicBool::new(false));
+        let births = rt.go({
+            let over = Arc::clone(&over);
+            move || {
+                while !over.load(SeqCst) {
+                    let children: Vec<_> = (0..8).map(|_| gmp::go(gmp::yield_now)).collect();
+                    children.into_iter().for_each(|child| child.join().unwrap());
+                }
+            }
+        });
+        first.send(1).unwrap();
+        for _ in 0..100 * effort() {
+            let dump = rt.dump();
+            for trace in dump.split("\n\n").filter(|text| text.contains(" [chan ")) {
+                assert!(trace.contains("passes_on"), "{trace} of {dump}");
+            }
+        }
+        over.store(true, SeqCst);
+        births.join().unwrap();
+        drop(first);
+        // The token stays with somebody: the ring ends with the runtime.
+        drop(rt);
+        drop(ring);
+    });
 }

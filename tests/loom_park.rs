@@ -295,6 +295,7 @@ fn mutants() {
         (Mutant::CallOffWithoutAcquire, "a_refused_park_waits_for_a_dump"),
         (Mutant::CallOffWithoutRelease, "a_refused_park_that_a_dump_has_queued_is_over_on_the_first_m"),
         (Mutant::ReadyRelaxed, "a_dump_holds_a_g_without_losing_its_ready"),
+        (Mutant::DumpLetsGoFirst, "a_dump_holds_a_g_without_losing_its_ready"),
         (Mutant::HoldRelaxed, "a_dump_reads_a_g_that_parks_only_when_it_is_saved"),
         (Mutant::RunWithoutAcquire, "a_dump_reads_a_yielding_g_only_when_it_is_saved"),
         (Mutant::UnholdWithoutAcquire, "a_g_that_is_held_when_its_turn_comes_is_run"),

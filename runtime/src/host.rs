@@ -98,6 +98,8 @@ pub(crate) trait Host: Sized + Send + Sync + 'static {
     fn join(thread: Self::Thread);
     /// Runs `f` on a thread that is no runtime's, or here when there can be none.
     fn run_aside(f: impl FnOnce() + Send + 'static);
+    /// Runs `f` where there is stack enough for everything, and waits for it; not at all when there is no such place.
+    fn with_room<R: Send>(f: impl FnOnce() -> R + Send) -> Option<R>;
     /// Sleeps while `*word == expected`, at most for `limit`. May return early.
     fn sleep(bed: &Self::Bed, word: &AtomicU32, expected: u32, limit: Option<Duration>);
     /// Ends the sleep on `word`.
@@ -144,6 +146,10 @@ pub(crate) trait Host: Sized + Send + Sync + 'static {
     /// Whether a thread waits in the kernel, and not only for a CPU. In doubt, no.
     fn is_blocked(thread: u32) -> bool;
 
+    /// Calls `each` for the functions that a call has passed through whose return address is `pc`: those that were inlined
+    /// there, innermost first, and the one that stands in the code. For none when that is not known. Takes locks, memory, and
+    /// more stack than a goroutine need have.
+    fn symbols(pc: usize, each: &mut dyn FnMut(Symbol<'_>));
     /// Runs a goroutine's code and stops a panic at its edge.
     fn catch(f: impl FnOnce()) -> std::thread::Result<()>;
     /// Tells the operator, once and in one line. Never fails: there may be nobody to hear it.
@@ -234,4 +240,49 @@ pub(crate) trait Stack<H: Host>: Send {
 
     /// How many bytes of a suspended stack are in use, where the host knows.
     fn depth(&self) -> Option<usize>;
+
+    /// Reads the frames of a suspended stack into `frames`, where the host can: none are there otherwise, nor before the
+    /// first resume. Takes no lock and allocates nothing.
+    ///
+    /// # Safety
+    /// Nobody resumes the goroutine meanwhile.
+    unsafe fn frames(&self, frames: &mut Frames);
+}
+
+/// Where the frames of a suspended goroutine go on, innermost first.
+pub(crate) struct Frames {
+    pcs: [usize; Self::MOST],
+    len: usize,
+}
+
+impl Frames {
+    /// How many are kept, one more for the mark that there are more.
+    const MOST: usize = 64;
+    /// Stands behind those that are kept when there are more.
+    pub(crate) const MORE: usize = 0;
+
+    pub(crate) const fn new() -> Self {
+        Frames { pcs: [0; Self::MOST], len: 0 }
+    }
+
+    /// Adds the next one; false: no more are wanted.
+    pub(crate) fn push(&mut self, pc: usize) -> bool {
+        let last = self.len + 1 == Self::MOST;
+        self.pcs[self.len] = if last { Self::MORE } else { pc };
+        self.len += 1;
+        !last
+    }
+
+    pub(crate) fn pcs(&self) -> &[usize] {
+        &self.pcs[..self.len]
+    }
+}
+
+/// A function that lies at an address, or was inlined there.
+#[derive(Copy, Clone, Debug)]
+pub(crate) struct Symbol<'a> {
+    /// With its path; `None` when there is an address only.
+    pub(crate) function: Option<&'a str>,
+    pub(crate) file: Option<&'a str>,
+    pub(crate) line: Option<u32>,
 }

@@ -62,7 +62,7 @@
 //! protocol needs that the model fails without it.
 
 use crate::g::{self, GRef};
-use crate::host::{Broken, Host, PollWait, Said, Stack};
+use crate::host::{Broken, Frames, Host, PollWait, Said, Stack, Symbol};
 use crate::interrupt::{Frame, Thrown};
 use crate::m::{M, Window};
 use crate::prim::{AtomicU32, Ordering, fence};
@@ -94,6 +94,10 @@ mod stack;
 mod stage;
 #[path = "native/switch.rs"]
 mod switch;
+#[path = "native/traceback.rs"]
+mod traceback;
+#[path = "native/unwind.rs"]
+mod unwind;
 
 /// From this length on a timed wait in the poller lasts until it is ended.
 pub const LONG: Duration = Duration::from_secs(1000);
@@ -467,6 +471,10 @@ impl Host for ModelHost {
         drop(loom::thread::spawn(f));
     }
 
+    fn with_room<R: Send>(f: impl FnOnce() -> R + Send) -> Option<R> {
+        Some(f())
+    }
+
     fn sleep(bed: &Bed, word: &AtomicU32, expected: u32, _limit: Option<Duration>) {
         let mut guard = bed.lock.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         while word.load(crate::prim::Acquire) == expected {
@@ -548,6 +556,8 @@ impl Host for ModelHost {
     fn is_blocked(_thread: u32) -> bool {
         false
     }
+
+    fn symbols(_pc: usize, _each: &mut dyn FnMut(Symbol<'_>)) {}
 
     fn catch(f: impl FnOnce()) -> std::thread::Result<()> {
         let Err(payload) = catch_unwind(AssertUnwindSafe(f)) else { return Ok(()) };
@@ -709,6 +719,11 @@ impl Stack<ModelHost> for ModelStack {
 
     fn depth(&self) -> Option<usize> {
         self.coro.depth()
+    }
+
+    unsafe fn frames(&self, frames: &mut Frames) {
+        // SAFETY: by this function's contract.
+        unsafe { self.coro.frames(frames) };
     }
 }
 

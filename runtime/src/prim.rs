@@ -112,6 +112,8 @@ pub enum Mutant {
     PromiseWithdrawnSilently,
     /// A receiver that was returned takes no message that came while it woke.
     ReturnedIgnoresItsSlot,
+    /// A dump reads a G and its stack when it has let it go.
+    DumpLetsGoFirst,
     /// A dump holds a G without Acquire.
     HoldRelaxed,
     /// A dump lets a G go without Acquire.

@@ -7,7 +7,8 @@ use crate::interrupt::Ends;
 use crate::knobs::Knobs;
 use crate::m::M;
 use crate::prim::{Arc, capacity};
-use crate::sched::deadlock::{self, Doing, Presence};
+use crate::sched::deadlock::{Doing, Presence};
+use crate::sched::dump;
 use crate::sched::park::{Commit, WaitReason};
 use crate::sched::procs::check_procs;
 use crate::sched::{Config, Sched};
@@ -249,9 +250,32 @@ impl Runtime {
         self.sched.num_goroutines()
     }
 
-    /// What all its goroutines are doing, as text: number, name, what each waits for and since when, where it was spawned.
-    /// Works from any thread, also while every goroutine is stuck. Running ones are only counted. The time is right to some
-    /// 10 ms.
+    /// What all its goroutines are doing, as text: number, name, what each waits for and since when, the calls that led there,
+    /// where it was spawned. Those that do the same at the same place are told together. Works from any thread, also while every
+    /// goroutine is stuck. The time is right to some 10 ms.
+    ///
+    /// ```text
+    /// 5 goroutines, 1 of them running
+    ///
+    /// 3 goroutines [chan receive, 2 s, 1304 to 1560 bytes of stack]: 2-4
+    /// gmp::chan::flow::recv::<impl gmp::chan::flow::Chan<T>>::recv
+    /// demo::worker
+    /// created at src/main.rs:19:64
+    ///
+    /// goroutine 5 'waits' [event, 120 ms, 1256 bytes of stack]:
+    /// gmp::sync::event::Event::wait
+    /// created at src/main.rs:22:52
+    ///
+    /// goroutine 1 [running]:
+    /// ```
+    /// This is from a program without debug information, where functions that were inlined do not show. With it each function
+    /// has a line below it with its place, as in Go; `debug = "line-tables-only"` in the profile is enough.
+    ///
+    /// A goroutine is held for some microseconds while its frames are read, the innermost 63 of them; one that is readied
+    /// meanwhile runs after that. Of one that runs only the number is known, and of one that never ran that it is not started.
+    /// There are no frames with the feature `generator`, and so on other architectures than x86-64. The names are looked up when
+    /// nobody is held, on another thread if a goroutine asks: that takes milliseconds the first time, or some hundred in a large
+    /// program with debug information.
     ///
     /// ```
     /// // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
@@ -295,7 +319,7 @@ impl Runtime {
 /// assert!(text.starts_with("1 goroutine, running"));
 /// ```
 pub fn dump() -> String {
-    deadlock::dump_all::<Active>()
+    dump::dump_all::<Active>()
 }
 
 /// Main has called `goexit`.

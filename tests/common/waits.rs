@@ -1,5 +1,8 @@
 //! Whether a member of a crew waits.
 
+#[path = "dumps.rs"]
+pub mod dumps;
+
 use crate::common::until;
 use crate::crew::Member;
 use std::fs;
@@ -16,11 +19,9 @@ impl<T> Member<'_, T> {
     pub fn until_it_waits(&self) {
         match self {
             Member::Goroutine(rt, handle) => {
-                let line = format!("\ngoroutine {} [", handle.id().get());
-                until(|| {
-                    let dump = rt.dump();
-                    dump.split_once(&line).is_some_and(|(_, state)| !state.starts_with("runnable"))
-                });
+                let id = handle.id().get();
+                let awake = |state: &str| state.starts_with("running") || state.starts_with("runnable");
+                until(|| dumps::read(&rt.dump()).iter().any(|g| g.0 == id && !awake(g.1)));
             }
             Member::Thread(id, _) => {
                 until(|| {

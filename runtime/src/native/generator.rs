@@ -13,6 +13,7 @@
 //! - That overflow is told in the crate's words: no goroutine, no spawn site, no frames.
 //! - `with_stack` is an inner generator (`call_on`): a panic inside is caught at its edge and goes on outside, so a backtrace
 //!   ends there. The look at the frames says no as everywhere on this backend.
+//! - A dump shows no frames.
 //! - Its look-up of the current context reads a thread-local, the address of which a compiler may keep across the
 //!   switch: `suspend` reaches it through one `#[inline(never)]` function, which returns after every switch.
 
@@ -28,6 +29,8 @@ use std::sync::atomic::Ordering::Relaxed;
 use super::Native;
 use crate::m::M;
 use ::generator::{Gn, LocalGenerator, Scope};
+
+use crate::host::Frames;
 
 /// The smallest stack; requests below it are rounded up.
 pub(crate) const MIN_STACK: usize = 16 << 10;
@@ -176,6 +179,12 @@ impl Coro {
     pub(crate) fn depth(&self) -> Option<usize> {
         None
     }
+
+    /// Reads none: where the crate keeps a saved context is its own affair.
+    ///
+    /// # Safety
+    /// None is needed here.
+    pub(crate) unsafe fn frames(&self, _frames: &mut Frames) {}
 
     /// Gives the stack back: the entry has returned, or never began.
     pub(crate) fn retire(mut self, pool: &StackPool, _hands: &mut Hands) {

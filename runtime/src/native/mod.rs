@@ -12,6 +12,7 @@ mod debugger;
 mod frames;
 mod hook;
 mod signals;
+mod symbols;
 mod thread;
 mod topology;
 mod watch;
@@ -27,10 +28,13 @@ mod stack;
 mod switch;
 #[cfg(not(any(feature = "generator", not(target_arch = "x86_64"))))]
 mod switch;
+#[cfg(not(any(feature = "generator", not(target_arch = "x86_64"))))]
+mod traceback;
+mod unwind;
 
 use crate::g::{self, G, GRef};
 use crate::gpool::GPool;
-use crate::host::{Broken, Host, PollWait, Said, Stack};
+use crate::host::{Broken, Frames, Host, PollWait, Said, Stack, Symbol};
 use crate::interrupt::Frame;
 use crate::m::{M, Window};
 use crate::prim::AtomicU32;
@@ -151,6 +155,11 @@ impl Host for Native {
         thread::run_aside(f);
     }
 
+    fn with_room<R: Send>(f: impl FnOnce() -> R + Send) -> Option<R> {
+        let on_goroutine = !Self::current().is_null();
+        if on_goroutine { thread::run_beside(f) } else { Some(f()) }
+    }
+
     fn sleep((): &(), word: &AtomicU32, expected: u32, limit: Option<Duration>) {
         thread::futex_wait(word, expected, limit);
     }
@@ -253,6 +262,10 @@ impl Host for Native {
 
     fn is_blocked(thread: u32) -> bool {
         watch::is_blocked(thread)
+    }
+
+    fn symbols(pc: usize, each: &mut dyn FnMut(Symbol<'_>)) {
+        symbols::of(pc, each);
     }
 
     fn catch(f: impl FnOnce()) -> std::thread::Result<()> {
@@ -391,6 +404,11 @@ impl Stack<Native> for NativeStack {
 
     fn depth(&self) -> Option<usize> {
         self.coro.depth()
+    }
+
+    unsafe fn frames(&self, frames: &mut Frames) {
+        // SAFETY: by this function's contract.
+        unsafe { self.coro.frames(frames) };
     }
 }
 

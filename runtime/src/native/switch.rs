@@ -47,6 +47,8 @@ use std::ptr;
 
 use super::annotate;
 use super::stack::{Hands, StackMem, StackPool};
+use super::traceback;
+use crate::host::Frames;
 
 /// A saved stack pointer. Where it points lie the label to jump to, rbx and rbp.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -157,6 +159,17 @@ impl Coro {
     pub(crate) fn depth(&self) -> Option<usize> {
         let (extent, sp) = (self.stack.extent(), self.sp.0.addr());
         extent.holds(sp).then(|| extent.top - sp)
+    }
+
+    /// Reads the frames of a suspended coroutine; there are none before its first resume.
+    ///
+    /// # Safety
+    /// Nobody resumes it meanwhile.
+    pub(crate) unsafe fn frames(&self, frames: &mut Frames) {
+        if !self.sp.0.is_null() && self.sp != Coro::fresh(&self.stack) {
+            // SAFETY: the last `resume` stored what `suspend` had left there.
+            unsafe { traceback::walk(self.sp.0, frames) };
+        }
     }
 
     /// Gives the stack back: the entry has returned, or never began.

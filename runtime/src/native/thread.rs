@@ -40,6 +40,12 @@ pub(crate) fn run_aside(f: impl FnOnce() + Send + 'static) {
     }
 }
 
+/// Runs `f` on a thread of its own, while the caller waits. `None`: there can be none, or `f` has panicked.
+pub(crate) fn run_beside<R: Send>(f: impl FnOnce() -> R + Send) -> Option<R> {
+    let start = std::thread::Builder::new().name("gmp-beside".to_owned());
+    std::thread::scope(|scope| start.spawn_scoped(scope, f).ok()?.join().ok())
+}
+
 /// How many threads the process has. One that has ended may still count for a moment.
 pub(crate) fn count() -> Option<u32> {
     use std::os::unix::fs::MetadataExt;

@@ -45,6 +45,7 @@ use crate::gpool::GPool;
 use crate::host::Host;
 use crate::m::M;
 use crate::prim::{Acquire, Arc, Mutant, Mutex, Relaxed, Weak, mutated};
+use crate::sched::dump::dump_all;
 use crate::sched::poll::Poller;
 use crate::sched::{Central, Sched};
 use gmp_timers::Nanos;
@@ -364,20 +365,4 @@ fn report<H: Host>(goroutines: usize) -> ! {
         "all goroutines are asleep - deadlock!"
     };
     H::give_up(&format!("{what}\n\n{}", dump_all::<H>()))
-}
-
-/// What the goroutines of all runtimes are doing.
-pub(crate) fn dump_all<H: Host>() -> String {
-    let all = H::runtimes().map(Runtimes::all).unwrap_or_default();
-    match &all[..] {
-        [] => "no runtime\n".to_owned(),
-        [only] => only.dump(),
-        several => {
-            let dumps = several
-                .iter()
-                .enumerate()
-                .map(|(at, sched)| format!("runtime {} of {}: {}", at + 1, several.len(), sched.dump()));
-            dumps.collect::<Vec<_>>().join("\n")
-        }
-    }
 }

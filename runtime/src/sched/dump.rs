@@ -1,8 +1,9 @@
 //! What all goroutines are doing, as text.
 //!
-//! A G that is parked or queued is held where it is by the scan bit while it is read; whoever would run it
+//! A G that is parked or queued is held where it is by the scan bit while it and its stack are read; whoever would run it
 //! meanwhile leaves that to the holder (`status.rs`). The holder takes no lock and allocates nothing until it
-//! lets go. A running G is not read, only counted: it may end at any moment.
+//! lets go: the frames go into a space that it has brought along, as addresses. They get their names when nobody is held
+//! (`names.rs`). A running G is not read, only its number is told: it may end at any moment.
 //!
 //! How long each has waited is told by a time that it noted when it parked. That is a word of the runtime, the *rough time*:
 //! a clock for each park would be a tenth of its cost. Whoever comes back from a sleep brings it up to date, and the monitor,
@@ -10,75 +11,139 @@
 //!
 //! Checked by `tests/loom_park.rs`.
 
+mod names;
+mod text;
+
 use crate::g::GRef;
 use crate::gpool::GPool;
-use crate::host::{Host, Stack};
-use crate::prim::Arc;
+use crate::host::{Frames, Host, Stack};
+use crate::prim::{Arc, Mutant, mutated};
 use crate::sched::Sched;
+use crate::sched::deadlock::Runtimes;
 use crate::sched::park::WaitReason;
 use crate::status::{Status, Then};
 use gmp_timers::Nanos;
-use std::fmt::Write;
+use names::Names;
+use std::collections::HashMap;
 use std::panic::Location;
 use std::time::Duration;
 
-/// What is read of a held G.
-struct Seen {
+/// What is read of a held G, but for its frames.
+struct Held {
     id: u64,
     name: Option<Arc<str>>,
     site: &'static Location<'static>,
     status: Status,
     reason: WaitReason,
     since: Nanos,
+    started: bool,
     depth: Option<usize>,
 }
 
+/// What a goroutine was doing.
+struct Seen {
+    id: u64,
+    name: Option<Arc<str>>,
+    does: Does,
+    waited: Duration,
+    depth: Option<usize>,
+}
+
+/// What goroutines have in common that are shown as one group.
+#[derive(Copy, Clone, Eq, PartialEq, Hash)]
+struct Does {
+    /// The reason why it waits; `None`: it is runnable.
+    waits: Option<WaitReason>,
+    started: bool,
+    /// Which of the stacks in `Snapshot`.
+    stack: usize,
+    site: &'static Location<'static>,
+}
+
+/// What the goroutines of a runtime were doing.
+#[derive(Default)]
+struct Snapshot {
+    /// By their numbers.
+    seen: Vec<Seen>,
+    running: Vec<u64>,
+    /// Each different stack once, as return addresses, innermost first.
+    stacks: Vec<Box<[usize]>>,
+}
+
+/// What the goroutines of all runtimes are doing.
+pub(crate) fn dump_all<H: Host>() -> String {
+    let all = H::runtimes().map(Runtimes::all).unwrap_or_default();
+    let snapshots: Vec<_> = all.iter().map(|sched| sched.look_at_all()).collect();
+    tell::<H>(&snapshots)
+}
+
+fn tell<H: Host>(snapshots: &[Snapshot]) -> String {
+    let tell = |names: &mut Names<H>| match snapshots {
+        [] => "no runtime\n".to_owned(),
+        [only] => only.tell(names),
+        several => {
+            let count = several.len();
+            let texts = several.iter().enumerate();
+            let texts = texts.map(|(at, it)| format!("runtime {} of {count}: {}", at + 1, it.tell(names)));
+            texts.collect::<Vec<_>>().join("\n")
+        }
+    };
+    // Where there is no room the frames stay numbers.
+    H::with_room(|| tell(&mut Names::new())).unwrap_or_else(|| tell(&mut Names::nobody_knows()))
+}
+
 impl<H: Host> Sched<H> {
-    /// One paragraph for each goroutine, oldest first.
+    /// A paragraph for those that do the same at the same place, oldest first.
     pub(crate) fn dump(&self) -> String {
-        let mut seen = Vec::new();
-        let mut running = 0;
-        // SAFETY: the pool is closed when the scheduler is dropped.
-        unsafe {
-            GPool::for_each_live(self.pool, |g| match self.see(g) {
-                Some(held) => seen.push(held),
-                None => running += 1,
-            });
-        }
-        seen.sort_by_key(|g| g.id);
+        tell::<H>(&[self.look_at_all()])
+    }
+
+    fn look_at_all(&self) -> Snapshot {
+        let (mut all, mut known) = (Snapshot::default(), HashMap::<Box<[usize]>, usize>::new());
         let now = H::now();
-        let mut text = match (seen.len() + running, running) {
-            (1, 0) => "1 goroutine, not running\n".to_owned(),
-            (1, _) => "1 goroutine, running\n".to_owned(),
-            (count, _) => format!("{count} goroutines, {running} of them running\n"),
+        let see = |g: GRef<H>| {
+            let mut frames = Frames::new();
+            let Some(held) = self.see(g, &mut frames) else { return all.running.push(g.id()) };
+            let pcs = frames.pcs();
+            let stack = known.get(pcs).copied().unwrap_or_else(|| {
+                all.stacks.push(pcs.into());
+                known.insert(pcs.into(), all.stacks.len() - 1);
+                all.stacks.len() - 1
+            });
+            let waits = (held.status == Status::Waiting).then_some(held.reason);
+            all.seen.push(Seen {
+                id: held.id,
+                name: held.name,
+                does: Does { waits, started: held.started, stack, site: held.site },
+                waited: now.saturating_since(held.since),
+                depth: held.depth,
+            });
         };
-        for g in seen {
-            let name = g.name.map(|name| format!(" '{name}'")).unwrap_or_default();
-            let state = match g.status {
-                Status::Waiting => {
-                    format!("{}, {}", g.reason.as_str(), age(now.saturating_since(g.since)))
-                }
-                _ => "runnable".to_owned(),
-            };
-            let depth = g.depth.map(|bytes| format!(", {bytes} bytes of stack")).unwrap_or_default();
-            let _infallible =
-                writeln!(text, "\ngoroutine {}{name} [{state}{depth}]\nspawned at {}", g.id, g.site);
-        }
-        text
+        // SAFETY: the pool is closed when the scheduler is dropped.
+        unsafe { GPool::for_each_live(self.pool, see) };
+        all.seen.sort_unstable_by_key(|g| g.id);
+        all.running.sort_unstable();
+        all
     }
 
     /// Holds `g`, if it can be, and reads it.
-    fn see(&self, g: GRef<H>) -> Option<Seen> {
+    fn see(&self, g: GRef<H>, frames: &mut Frames) -> Option<Held> {
         self.with_held(g, |status| {
-            // SAFETY: a held G is on no M, and none resumes it before `unhold`.
-            let depth = g.stack.with(|stack| unsafe { (*stack).as_ref() }.and_then(H::Stack::depth));
-            g.with_birth(|birth| Seen {
+            let (started, depth) = g.stack.with(|stack| {
+                // SAFETY: a held G is on no M, and none resumes it before `unhold`.
+                let Some(stack) = (unsafe { (*stack).as_ref() }) else { return (false, None) };
+                // SAFETY: as above.
+                unsafe { stack.frames(frames) };
+                (true, stack.depth())
+            });
+            g.with_birth(|birth| Held {
                 id: g.id(),
                 name: birth.name.clone(),
                 site: birth.site,
                 status,
                 reason: g.reason.get(),
                 since: g.since.get(),
+                started,
                 depth,
             })
         })
@@ -87,11 +152,21 @@ impl<H: Host> Sched<H> {
     /// Calls `f` while `g` is held. `None`: it can't be, as it runs. `f` takes no lock and allocates nothing.
     pub(crate) fn with_held<R>(&self, g: GRef<H>, f: impl FnOnce(Status) -> R) -> Option<R> {
         let status = g.word.hold()?;
+        let late = mutated(Mutant::DumpLetsGoFirst);
+        if late {
+            self.let_go(g);
+        }
         let seen = f(status);
+        if !late {
+            self.let_go(g);
+        }
+        Some(seen)
+    }
+
+    fn let_go(&self, g: GRef<H>) {
         if g.word.unhold() == Then::Queue {
             self.submit(g);
         }
-        Some(seen)
     }
 
     /// What a park notes as its time: right to some 10 ms. Whoever comes back from a sleep, and the monitor, which looks
@@ -115,15 +190,5 @@ impl<H: Host> Sched<H> {
         if now.as_nanos().saturating_sub(self.rough_time.get()) >= STEP {
             self.rough_time.set(now.as_nanos());
         }
-    }
-}
-
-/// For people: two digits matter.
-fn age(waited: Duration) -> String {
-    match waited.as_secs() {
-        0 => format!("{} ms", waited.as_millis() / 10 * 10),
-        seconds @ 1..120 => format!("{seconds} s"),
-        seconds @ 120..7200 => format!("{} minutes", seconds / 60),
-        seconds => format!("{} hours", seconds / 3600),
     }
 }

@@ -44,7 +44,7 @@ mod blocking;
 pub(crate) mod callback;
 mod census;
 pub(crate) mod deadlock;
-mod dump;
+pub(crate) mod dump;
 pub(crate) mod help;
 mod idle;
 mod inject;

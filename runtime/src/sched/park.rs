@@ -28,7 +28,7 @@ use gmp_timers::Nanos;
 use std::mem::ManuallyDrop;
 
 /// Why a goroutine waits, for dumps. The texts are Go's where Go has one.
-#[derive(Copy, Clone, Debug, Eq, PartialEq)]
+#[derive(Copy, Clone, Debug, Eq, PartialEq, Hash)]
 pub(crate) enum WaitReason {
     /// It does not.
     None,

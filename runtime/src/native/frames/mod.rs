@@ -59,26 +59,12 @@ use std::ptr;
 use std::sync::OnceLock;
 
 use super::segment;
+use super::unwind::{_Unwind_Backtrace, _Unwind_GetIPInfo, Context, ENOUGH, Each, ON};
 use code::{Generation, Kind};
 use tables::Action;
 
-/// A frame, as the unwinder shows it.
-#[repr(C)]
-pub(super) struct Context {
-    _opaque: [u8; 0],
-}
-
-/// Is asked about each frame, and says whether the walk goes on.
-pub(super) type Each = extern "C" fn(*mut Context, *mut c_void) -> c_int;
-/// `_URC_NO_REASON`: the walk goes on.
-pub(super) const ON: c_int = 0;
-/// `_URC_NORMAL_STOP`: it ends, as with all values but `ON`.
-const ENOUGH: c_int = 4;
-
-// `C-unwind` although none of them throws: what is said here may hold for the whole program under LTO.
+// As in `unwind`.
 unsafe extern "C-unwind" {
-    pub(super) fn _Unwind_Backtrace(each: Each, arg: *mut c_void) -> c_int;
-    pub(super) fn _Unwind_GetIPInfo(context: *mut Context, before: *mut c_int) -> usize;
     fn _Unwind_GetCFA(context: *mut Context) -> usize;
     fn _Unwind_GetRegionStart(context: *mut Context) -> usize;
     fn _Unwind_GetLanguageSpecificData(context: *mut Context) -> *const u8;

@@ -8,8 +8,8 @@
 //! is too small for it. The frames are told as commands of `addr2line`, whose addresses count from the beginning of the object.
 
 use super::{Fault, Runs, exchange};
-use crate::native::frames::{_Unwind_Backtrace, _Unwind_GetIPInfo, Context, ON};
 use crate::native::stack::Bytes;
+use crate::native::unwind::{_Unwind_Backtrace, _Unwind_GetIPInfo, Context, ON};
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::fmt::{self, Write};
 use std::ptr;

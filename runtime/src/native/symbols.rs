@@ -1,0 +1,18 @@
+//! Which functions lie at an address.
+
+use crate::host::Symbol;
+
+/// Calls `each` for the functions at the call before `pc`. Where no goroutine's frames can be read, nobody asks.
+#[cfg(not(any(feature = "generator", not(target_arch = "x86_64"))))]
+pub(super) fn of(pc: usize, each: &mut dyn FnMut(Symbol<'_>)) {
+    // The resolver is std's, as a crate: it takes the one before a return address for itself.
+    backtrace::resolve(std::ptr::without_provenance_mut(pc), |symbol| {
+        let function = symbol.name().map(|name| format!("{name:#}"));
+        let file = symbol.filename().map(std::path::Path::to_string_lossy);
+        each(Symbol { function: function.as_deref(), file: file.as_deref(), line: symbol.lineno() });
+    });
+}
+
+/// Nobody asks.
+#[cfg(any(feature = "generator", not(target_arch = "x86_64")))]
+pub(super) fn of(_pc: usize, _each: &mut dyn FnMut(Symbol<'_>)) {}
