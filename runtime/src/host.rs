@@ -11,10 +11,12 @@ use crate::g::{G, GRef};
 use crate::gpool::GPool;
 use crate::interrupt::Frame;
 use crate::m::M;
+use crate::note::Note;
 use crate::prim::AtomicU32;
 use crate::sched::deadlock::Runtimes;
 use crate::sched::keeper::Keeper;
 use crate::sched::park::Yield;
+use crate::sched::quit::Quit;
 use gmp_netpoll::{Key, Readiness};
 use gmp_timers::Nanos;
 use std::io;
@@ -110,6 +112,10 @@ pub(crate) trait Host: Sized + Send + Sync + 'static {
 
     /// The runtimes of the process, where they are looked at together.
     fn runtimes() -> Option<&'static Runtimes<Self>>;
+    /// Who answers SIGQUIT. One for the whole process.
+    fn quit() -> &'static Quit<Note<Self>>;
+    /// Has that signal ask them from now on, unless the program has said what it does.
+    fn catch_quit();
     /// How many threads the process has, if that can be known.
     fn threads() -> Option<u32>;
 
@@ -156,7 +162,7 @@ pub(crate) trait Host: Sized + Send + Sync + 'static {
     fn warn(what: &str);
     /// Writes a text as it is for the operator to read. Never fails.
     fn print(text: &str);
-    /// Ends the process: nobody in it will ever run. The text says so.
+    /// Ends the process, with a text that says why: nobody in it will ever run, or somebody has asked for that.
     fn give_up(text: &str) -> !;
     /// Ends the process: it can't go on.
     fn fatal(why: &str) -> !;

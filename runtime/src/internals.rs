@@ -12,12 +12,13 @@ use crate::net::desc::{Direction, PollDesc as Desc, Waited};
 use crate::net::socket::{ShortRead, Socket as Sock};
 use crate::net::turn::{Holder, Turn as Line, fence_look};
 use crate::p::P;
-use crate::prim::Arc;
+use crate::prim::{Arc, AtomicBool, Relaxed, UnsafeCell};
 use crate::runq::{Runq as Queue, StealNext};
 use crate::sched::Sched;
 use crate::sched::callback::{Guard, Run, call_at};
 use crate::sched::deadlock::{Verdict, judge};
 use crate::sched::park::{Commit, WaitReason};
+use crate::sched::quit::Heard;
 use crate::waiter::{How, Wait, Waiter, Woke};
 use gmp_netpoll::Readiness;
 use gmp_timers::Nanos;
@@ -52,6 +53,55 @@ impl Note {
     /// Between two uses.
     pub fn clear(&self) {
         self.0.clear();
+    }
+}
+
+/// `sched/quit.rs`, between two who could answer.
+pub struct Quit {
+    quit: crate::sched::quit::Quit<Answerer>,
+    both: [Answerer; 2],
+}
+
+struct Answerer {
+    lives: UnsafeCell<()>,
+    woken: AtomicBool,
+}
+
+// SAFETY: `lives` is empty; loom checks the order of its accesses.
+unsafe impl Sync for Answerer {}
+
+impl Default for Quit {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Quit {
+    /// Nobody is there.
+    pub fn new() -> Self {
+        let answerer = || Answerer { lives: UnsafeCell::new(()), woken: AtomicBool::new(false) };
+        Quit { quit: crate::sched::quit::Quit::new(), both: [answerer(), answerer()] }
+    }
+    fn wake(answerer: &Answerer) {
+        answerer.lives.with(|_| ());
+        answerer.woken.store(true, Relaxed);
+    }
+    /// What the handler does. True: somebody will answer.
+    pub fn ask(&self) -> bool {
+        self.quit.ask(Self::wake) == Heard::Yes
+    }
+    /// This one is to answer from now on. Not moved while it is there.
+    pub fn set(&self, who: usize) {
+        // SAFETY: both live as long as the model.
+        unsafe { self.quit.set(&raw const self.both[who], Self::wake) };
+    }
+    /// This one's memory goes.
+    pub fn gone(&self, who: usize) {
+        self.both[who].lives.with_mut(|_| ());
+    }
+    /// Whether it has an alarm to hear.
+    pub fn is_woken(&self, who: usize) -> bool {
+        self.both[who].woken.load(Relaxed)
     }
 }
 

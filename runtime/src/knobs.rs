@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 /// For who has asked for another one.
-const NAMES: &str = "schedtrace, scheddetail, migrate, panic, handoff, helping, deadlock";
+const NAMES: &str = "schedtrace, scheddetail, migrate, panic, handoff, helping, deadlock, sigquit";
 
 /// The knobs. Their names and meanings stand in the table of [`RuntimeBuilder`](crate::RuntimeBuilder).
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -22,6 +22,20 @@ pub(crate) struct Knobs {
     pub(crate) helping: bool,
     /// `deadlock=always`: other threads of the process do not count.
     pub(crate) deadlock_always: bool,
+    /// `sigquit=`: what becomes of the process at SIGQUIT.
+    pub(crate) sigquit: Sigquit,
+}
+
+/// What SIGQUIT does.
+#[derive(Copy, Clone, Debug, Default, Eq, PartialEq)]
+pub(crate) enum Sigquit {
+    /// A dump is printed, and the process ends.
+    #[default]
+    Exit,
+    /// A dump is printed, and the process goes on.
+    Dump,
+    /// The signal is not caught.
+    Off,
 }
 
 impl Default for Knobs {
@@ -34,6 +48,7 @@ impl Default for Knobs {
             handoff: true,
             helping: true,
             deadlock_always: false,
+            sigquit: Sigquit::Exit,
         }
     }
 }
@@ -61,6 +76,13 @@ impl Knobs {
                 "helping" => switch(&mut knobs.helping, value),
                 "panic" => one_of(&mut knobs.panic_abort, value, "abort", "unwind"),
                 "deadlock" => one_of(&mut knobs.deadlock_always, value, "always", "alone"),
+                "sigquit" => match value {
+                    "exit" => Ok(Sigquit::Exit),
+                    "dump" => Ok(Sigquit::Dump),
+                    "off" => Ok(Sigquit::Off),
+                    _ => Err("exit, dump or off".to_owned()),
+                }
+                .map(|does| knobs.sigquit = does),
                 _ => return Err(format!("{knob:?}: there is no such knob, but {NAMES}")),
             };
             taken.map_err(|values| format!("{knob:?}: {name} is {values}"))?;
@@ -90,7 +112,7 @@ mod tests {
     #[test]
     fn each_knob_is_read() {
         assert_eq!(Knobs::parse("").unwrap(), Knobs::default());
-        let text = "schedtrace=250, scheddetail=1,migrate=1,panic=abort,handoff=0,helping=0,deadlock=always";
+        let text = "schedtrace=250, scheddetail=1,migrate=1,panic=abort,handoff=0,helping=0,deadlock=always,sigquit=dump";
         let all = Knobs {
             schedtrace: Some(Duration::from_millis(250)),
             scheddetail: true,
@@ -99,6 +121,7 @@ mod tests {
             handoff: false,
             helping: false,
             deadlock_always: true,
+            sigquit: Sigquit::Dump,
         };
         assert_eq!(Knobs::parse(text).unwrap(), all);
         assert_eq!(Knobs::parse("handoff=0,handoff=1,schedtrace=5,schedtrace=0").unwrap(), Knobs::default());
@@ -109,6 +132,7 @@ mod tests {
         let refused = |text| Knobs::parse(text).unwrap_err();
         assert_eq!(refused("gctrace=1"), format!("\"gctrace=1\": there is no such knob, but {NAMES}"));
         assert_eq!(refused("handoff=no"), "\"handoff=no\": handoff is 1 or 0");
+        assert_eq!(refused("sigquit=core"), "\"sigquit=core\": sigquit is exit, dump or off");
         assert_eq!(refused("panic"), "\"panic\": panic is abort or unwind");
         assert_eq!(refused("schedtrace"), "\"schedtrace\": schedtrace is a number of milliseconds");
     }

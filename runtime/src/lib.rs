@@ -47,7 +47,8 @@
 //! # When it stands still, or is slow
 //!
 //! * A program whose goroutines are all asleep is ended, with what each of them waits for: [`run`] says when.
-//! * [`dump`] tells the same at any time, from any thread, with the calls that led to each wait.
+//! * [`dump`] tells the same at any time, from any thread, with the calls that led to each wait; and `kill -QUIT` from
+//!   outside.
 //! * `GMPDEBUG=schedtrace=1000` in the environment prints a line about the scheduler every second; `migrate=1` shows a breach of
 //!   the contract; `panic=abort` ends the process at the first panic. The table of all knobs is [`RuntimeBuilder`]'s.
 //!
@@ -68,7 +69,7 @@
 //! | `net.Dial`, `SetDeadline`, `Close` | [`net`], std's names, `set_deadline`, `close` | |
 //! | `runtime.Gosched`, `Goexit`, `NumGoroutine`, `GOMAXPROCS` | [`yield_now`], [`goexit`], [`num_goroutines`], [`procs`] and [`set_procs`], the variable `GMPMAXPROCS` | reading and setting are two calls; 0 is refused, Go takes it for a question; it does not stop the world; a quota is rounded down |
 //! | `GODEBUG`: `schedtrace`, `scheddetail` | `GMPDEBUG`, see [`RuntimeBuilder`] | an unknown knob is an error |
-//! | "all goroutines are asleep - deadlock!"; the dump of SIGQUIT | the same, see [`run`]; [`dump`] | wherever the process has no threads of its own; those that are alike are told together, and of one that runs there are no frames |
+//! | "all goroutines are asleep - deadlock!"; the dump of SIGQUIT | the same, see [`run`]; [`dump`] | the first wherever the process has no threads of its own; in a dump those that are alike are told together, and of one that runs there are no frames |
 //! | `runtime.LockOSThread`, `UnlockOSThread`; in `init`, for the first thread | [`lock_os_thread`], [`unlock_os_thread`]; [`Runtime::run_locked`] | |
 //! | goroutine-local storage | [`local!`] | Go has none |
 //!

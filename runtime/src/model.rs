@@ -65,10 +65,12 @@ use crate::g::{self, GRef};
 use crate::host::{Broken, Frames, Host, PollWait, Said, Stack, Symbol};
 use crate::interrupt::{Frame, Thrown};
 use crate::m::{M, Window};
+use crate::note::Note;
 use crate::prim::{AtomicU32, Ordering, fence};
 use crate::sched::deadlock::Runtimes;
 use crate::sched::keeper::Keeper;
 use crate::sched::park::{Commit, WaitReason, Yield};
+use crate::sched::quit::Quit;
 use crate::waiter::{self, How, Woke};
 use gmp_netpoll::{Key, Readiness};
 use gmp_timers::Nanos;
@@ -374,6 +376,7 @@ loom::lazy_static! {
     /// Stands still, except in the poller.
     static ref CLOCK: Mutex<Nanos> = Mutex::new(Nanos::ZERO);
     static ref KEEPER: Keeper<ModelHost> = Keeper::new();
+    static ref QUIT: Quit<Note<ModelHost>> = Quit::new();
 }
 
 /// Where the clock begins, for what asks in std's terms.
@@ -498,6 +501,12 @@ impl Host for ModelHost {
         None
     }
 
+    fn quit() -> &'static Quit<Note<Self>> {
+        &QUIT
+    }
+
+    fn catch_quit() {}
+
     fn threads() -> Option<u32> {
         None
     }
@@ -585,7 +594,7 @@ impl Host for ModelHost {
     }
 
     fn give_up(text: &str) -> ! {
-        panic!("fatal error: {text}")
+        panic!("{text}")
     }
 
     fn fatal(why: &str) -> ! {

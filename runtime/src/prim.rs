@@ -112,6 +112,14 @@ pub enum Mutant {
     PromiseWithdrawnSilently,
     /// A receiver that was returned takes no message that came while it woke.
     ReturnedIgnoresItsSlot,
+    /// A handler of SIGQUIT looks without a fence for who answers.
+    QuitAskNoFence,
+    /// A handler of SIGQUIT that leaves does not say so by Release.
+    QuitLeaveRelaxed,
+    /// Who names who answers SIGQUIT looks without a fence for handlers.
+    QuitSetNoFence,
+    /// Who answers SIGQUIT from now on is not told that it came.
+    QuitSetForgets,
     /// A dump reads a G and its stack when it has let it go.
     DumpLetsGoFirst,
     /// A dump holds a G without Acquire.

@@ -311,7 +311,19 @@ impl Runtime {
 }
 
 /// What all goroutines of all runtimes of the process are doing, as text. From any thread, also while every goroutine
-/// is stuck; blocks nobody. See [`Runtime::dump`].
+/// is stuck; waits for nobody. See [`Runtime::dump`] for what it says.
+///
+/// # SIGQUIT
+///
+/// A program that hangs can be asked from outside: `kill -QUIT`, or `Ctrl-\` at the terminal, prints "SIGQUIT: quit" and this text on
+/// standard error and ends the process with status 2, as Go's programs do. The handler only wakes a monitor, a thread that runs no
+/// goroutine; so it works while all others are stuck, or asleep. `GMPDEBUG=sigquit=dump` in the environment has the process
+/// go on after the dump, as Java's do. A second SIGQUIT that comes before the first is taken up, or while the process ends by
+/// it, does what it does without this library, which is to end the process at once: so there is a way out whatever hangs.
+///
+/// The signal is caught when the first runtime of the process starts, if nobody has said before what it does: a handler of the
+/// program stays, and so does a signal that is ignored. One that the program sets later takes the place of this one.
+/// `GMPDEBUG=sigquit=off` leaves the signal alone. While there is no runtime it ends the process as ever.
 ///
 /// ```
 /// // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
@@ -361,6 +373,7 @@ impl fmt::Debug for Runtime {
 /// | `panic=abort` | a panic that leaves its goroutine, main's too, ends the process by SIGABRT, after its message | `unwind` |
 /// | `handoff=0` | no goroutine loses its P by running for long, or by an unmarked blocking call: as many of them as there are Ps stall the rest | `1` |
 /// | `helping=0` | a P with goroutines of its own takes none from another whose goroutines have waited far longer; one without still does | `1` |
+/// | `sigquit=dump` | the process goes on after SIGQUIT; `sigquit=off` does not catch the signal. See [`dump`](crate::dump) | `exit` |
 /// | `deadlock=always` | reports that all goroutines are asleep, see [`run`](crate::run), also when other threads might wake one | `alone` |
 ///
 /// The line of `schedtrace` begins with the milliseconds since the first one. Then come the number of Ps (`gomaxprocs`), how

@@ -11,6 +11,7 @@ mod current;
 mod debugger;
 mod frames;
 mod hook;
+mod quit;
 mod signals;
 mod symbols;
 mod thread;
@@ -37,10 +38,12 @@ use crate::gpool::GPool;
 use crate::host::{Broken, Frames, Host, PollWait, Said, Stack, Symbol};
 use crate::interrupt::Frame;
 use crate::m::{M, Window};
+use crate::note::Note;
 use crate::prim::AtomicU32;
 use crate::sched::deadlock::Runtimes;
 use crate::sched::keeper::Keeper;
 use crate::sched::park::Yield;
+use crate::sched::quit::Quit;
 use gmp_netpoll::{Events, Key, Poller, Readiness, Timeout, Woken};
 use gmp_timers::Nanos;
 use signals::SignalStack;
@@ -178,6 +181,14 @@ impl Host for Native {
         Some(RUNTIMES.get_or_init(Runtimes::default))
     }
 
+    fn quit() -> &'static Quit<Note<Self>> {
+        quit::quit()
+    }
+
+    fn catch_quit() {
+        quit::catch();
+    }
+
     fn threads() -> Option<u32> {
         thread::count()
     }
@@ -282,7 +293,7 @@ impl Host for Native {
     }
 
     fn give_up(text: &str) -> ! {
-        Self::print(&format!("fatal error: {text}"));
+        Self::print(text);
         // Not `std::process::exit`: it runs what was registered for the end, and flushes standard output; either may
         // wait for a lock that one of those holds who will never run. A report must not hang. Go's exit runs nothing either.
         // SAFETY: it does not return, and no thread is left that could miss anything.

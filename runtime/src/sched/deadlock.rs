@@ -44,6 +44,7 @@ use crate::g::GRef;
 use crate::gpool::GPool;
 use crate::host::Host;
 use crate::m::M;
+use crate::note::Note;
 use crate::prim::{Acquire, Arc, Mutant, Mutex, Relaxed, Weak, mutated};
 use crate::sched::dump::dump_all;
 use crate::sched::poll::Poller;
@@ -161,15 +162,29 @@ impl<H: Host> Default for Runtimes<H> {
     }
 }
 
+impl<H: Host> Known<H> {
+    /// SIGQUIT goes to the monitor of the oldest runtime.
+    fn name_who_answers(&self) {
+        let oldest = self.all.first().and_then(Weak::upgrade);
+        let note = oldest.map_or(std::ptr::null(), |sched| &raw const sched.monitor_note);
+        // SAFETY: a scheduler lives until it is off this list, and that comes here again.
+        unsafe { H::quit().set(note, Note::alarm) };
+    }
+}
+
 impl<H: Host> Runtimes<H> {
     /// A runtime has started.
     pub(crate) fn begin(&self, sched: &Arc<Sched<H>>) {
-        self.0.lock().all.push(Arc::downgrade(sched));
+        let mut known = self.0.lock();
+        known.all.push(Arc::downgrade(sched));
+        known.name_who_answers();
     }
 
     /// It begins to end: from here on its threads count as foreign ones.
     pub(crate) fn end(&self, sched: &Sched<H>) {
-        self.0.lock().all.retain(|known| !std::ptr::eq(known.as_ptr(), sched));
+        let mut known = self.0.lock();
+        known.all.retain(|known| !std::ptr::eq(known.as_ptr(), sched));
+        known.name_who_answers();
     }
 
     /// All that have started and not begun to end, in the order in which they started.
@@ -364,5 +379,5 @@ fn report<H: Host>(goroutines: usize) -> ! {
     } else {
         "all goroutines are asleep - deadlock!"
     };
-    H::give_up(&format!("{what}\n\n{}", dump_all::<H>()))
+    H::give_up(&format!("fatal error: {what}\n\n{}", dump_all::<H>()))
 }

@@ -17,6 +17,7 @@ mod text;
 use crate::g::GRef;
 use crate::gpool::GPool;
 use crate::host::{Frames, Host, Stack};
+use crate::knobs::Sigquit;
 use crate::prim::{Arc, Mutant, mutated};
 use crate::sched::Sched;
 use crate::sched::deadlock::Runtimes;
@@ -75,6 +76,24 @@ pub(crate) fn dump_all<H: Host>() -> String {
     let all = H::runtimes().map(Runtimes::all).unwrap_or_default();
     let snapshots: Vec<_> = all.iter().map(|sched| sched.look_at_all()).collect();
     tell::<H>(&snapshots)
+}
+
+impl<H: Host> Sched<H> {
+    /// The monitor's: M1 of `quit.rs`.
+    pub(crate) fn answer_quit(&self) {
+        let quit = H::quit();
+        if !quit.is_asked() {
+            return;
+        }
+        match self.config.knobs.sigquit {
+            Sigquit::Dump => {
+                quit.may_be_asked_again();
+                H::print(&format!("SIGQUIT: dump\n\n{}", dump_all::<H>()));
+            }
+            // As Go's programs end. `Off`: another runtime of the process was built under another `GMPDEBUG`.
+            Sigquit::Exit | Sigquit::Off => H::give_up(&format!("SIGQUIT: quit\n\n{}", dump_all::<H>())),
+        }
+    }
 }
 
 fn tell<H: Host>(snapshots: &[Snapshot]) -> String {

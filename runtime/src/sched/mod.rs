@@ -27,6 +27,7 @@
 //! | `dump` | what all goroutines are doing | `traceback`, `_Gscan` |
 //! | `sysmon` | the monitor, backstop of the poller | `sysmon` |
 //! | `deadlock` | whether all goroutines of the process are asleep | `checkdead` |
+//! | `quit` | who answers SIGQUIT | `sighandler`, `dieFromSignal` |
 //! | `trace` | what `GMPDEBUG=schedtrace` prints | `schedtrace` |
 //! | `stop` | the end of a runtime | – |
 //!
@@ -58,6 +59,7 @@ pub(crate) mod park;
 pub(crate) mod poll;
 pub(crate) mod procs;
 mod ps;
+pub(crate) mod quit;
 mod retake;
 mod schedule;
 mod spin;
@@ -74,7 +76,7 @@ use crate::g::GRef;
 use crate::glist::GList;
 use crate::gpool::GPool;
 use crate::host::Host;
-use crate::knobs::Knobs;
+use crate::knobs::{Knobs, Sigquit};
 use crate::m::M;
 use crate::note::Note;
 use crate::p::P;
@@ -185,7 +187,7 @@ pub(crate) struct Sched<H: Host> {
     serving: AtomicU64,
     /// See `dump`.
     rough_time: ShownWord,
-    monitor_note: Note<H>,
+    pub(crate) monitor_note: Note<H>,
     /// The last M that leaves wakes whoever waits for the runtime's end.
     all_left: Note<H>,
 }
@@ -257,6 +259,9 @@ impl<H: Host> Sched<H> {
         if let Err(refused) = sched.start_first().and_then(|()| sched.start_monitor()) {
             sched.stop(Duration::ZERO);
             return Err(refused);
+        }
+        if sched.config.knobs.sigquit != Sigquit::Off {
+            H::catch_quit();
         }
         if let Some(runtimes) = H::runtimes() {
             runtimes.begin(&sched);

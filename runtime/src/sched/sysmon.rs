@@ -8,8 +8,8 @@
 //! * When no P is idle, or no M can be had, as there may be no more or the kernel refuses the thread, timers wait for the M
 //!   whose P has them. Every [`LOOK`] the monitor fires those that are due, and polls if nobody else has.
 //!
-//! It also brings the rough time up to date (`dump.rs`), looks whether all goroutines are asleep (`deadlock.rs`) and
-//! traces (`trace.rs`). When all Ps were idle for some looks, and those two need no more, it sleeps for good; whoever takes a
+//! It also brings the rough time up to date (`dump.rs`), looks whether all goroutines are asleep (`deadlock.rs`), answers
+//! SIGQUIT (`quit.rs`) and traces (`trace.rs`). When all Ps were idle for some looks, and those two need no more, it sleeps for good; whoever takes a
 //! P out of the idle list wakes it. So an idle process makes no system call. In a model there is no monitor: it would hide
 //! what is missing elsewhere.
 
@@ -35,8 +35,7 @@ const SOON: Duration = Duration::from_millis(2);
 /// So many looks at nothing but idle Ps, and the monitor sleeps for good.
 const PATIENCE: u32 = 5;
 
-/// What the monitor does, under the scheduler's lock. Its note is woken when the state becomes Called, and cleared
-/// when that is over.
+/// What the monitor does, under the scheduler's lock. Its alarm rings when the state becomes Called, and at SIGQUIT.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub(crate) enum Monitor {
     /// It looks every now and then, or there is none.
@@ -77,7 +76,7 @@ impl<H: Host> Central<H> {
     pub(crate) fn call_monitor(&mut self, monitor: &Note<H>) {
         if H::MONITORED && self.monitor != Monitor::Called {
             self.monitor = Monitor::Called;
-            monitor.wake();
+            monitor.alarm();
         }
     }
 }
@@ -110,6 +109,7 @@ impl<H: Host> Sched<H> {
         let (mut vigil, mut trace, mut trim) = (Vigil::default(), Trace::default(), Trim::new());
         loop {
             self.it_is(now);
+            self.answer_quit();
             let soon =
                 [self.keep_vigil(&mut vigil, now), self.trace(&mut trace, now), self.trim(&mut trim, now)];
             let rest = || match soon.into_iter().flatten().min() {
@@ -129,11 +129,11 @@ impl<H: Host> Sched<H> {
                 }
                 Duty::Serve => true,
                 Duty::Sleep(Rest::ForGood) => {
-                    self.monitor_note.sleep();
+                    let _woken = self.monitor_note.doze(None);
                     false
                 }
                 Duty::Sleep(Rest::For(limit)) => {
-                    let _woken = self.monitor_note.sleep_until(now.saturating_add(limit));
+                    let _woken = self.monitor_note.doze(Some(now.saturating_add(limit)));
                     false
                 }
                 Duty::End => break,
@@ -149,7 +149,7 @@ impl<H: Host> Sched<H> {
                 self.inject(found);
             }
             self.reread_procs();
-            let _woken = self.monitor_note.sleep_until(H::now().saturating_add(pause));
+            let _woken = self.monitor_note.doze(Some(H::now().saturating_add(pause)));
             now = H::now();
         }
         self.thread_left();
@@ -169,7 +169,6 @@ impl<H: Host> Sched<H> {
             return (Duty::End, LOOK);
         }
         if central.monitor == Monitor::Called {
-            self.monitor_note.clear();
             *idle_looks = 0;
         }
         central.monitor = Monitor::Looking;

@@ -1,0 +1,104 @@
+//! SIGQUIT: who prints the dump that it asks for.
+//!
+//! A signal handler may do next to nothing, and what it asks for must come while all Ms are stuck. So it wakes a monitor,
+//! which has no P, runs no user's code and is always there: that of the oldest runtime (`sysmon.rs`).
+//!
+//! ```text
+//!   handler:  R1 asked := true; it was? leave it to the kernel · R2 inside += 1, fence · R3 somebody stands there? wake him
+//!             R4 inside -= 1 · nobody did? leave it to the kernel
+//!   a runtime begins or ends, under the lock of their list:
+//!             S1 the oldest's stands there, or nobody, fence · S2 wait until inside = 0 · S3 asked? wake the one who stands there
+//!   monitor, after each sleep:  M1 asked? print, and end the process; to go on, asked := false before
+//! ```
+//! Invariants:
+//! 1. Who stood there lives until S2 is over: R2 and S1, each with its fence before the look at the other's word, see to it
+//!    that the handler finds the new one, or S2 the handler. A handler needs no lock and ends by itself, also one that has
+//!    interrupted the thread that waits in S2.
+//! 2. No question is lost: R3 finds the new one, or S3 finds the question.
+//! 3. A second SIGQUIT that comes before the first is answered ends the process as if nobody had caught it: whatever hangs
+//!    there, the printing too, there is a way out.
+//!
+//! Checked by `tests/loom_quit.rs` and `tests/sigquit.rs`.
+
+use crate::prim::{
+    AcqRel, Acquire, AtomicBool, AtomicPtr, AtomicU32, Mutant, Ordering, Relaxed, Release, fence, order,
+    relax, unless,
+};
+
+/// What became of a SIGQUIT.
+#[derive(Copy, Clone, Debug, Eq, PartialEq)]
+#[must_use]
+pub(crate) enum Heard {
+    /// Somebody will answer.
+    Yes,
+    /// Nobody is there, or the last one was not answered.
+    No,
+}
+
+/// Who answers; `T` is by what he is woken. One for the process.
+pub(crate) struct Quit<T> {
+    asked: AtomicBool,
+    inside: AtomicU32,
+    there: AtomicPtr<T>,
+}
+
+impl<T> Quit<T> {
+    pub(crate) fn new() -> Self {
+        Quit {
+            asked: AtomicBool::new(false),
+            inside: AtomicU32::new(0),
+            there: AtomicPtr::new(std::ptr::null_mut()),
+        }
+    }
+
+    /// R1 to R4. Does what a signal handler may, as far as `wake` does.
+    pub(crate) fn ask(&self, wake: impl FnOnce(&T)) -> Heard {
+        // AcqRel: partner M1.
+        if self.asked.swap(true, AcqRel) {
+            return Heard::No;
+        }
+        // Relaxed: the fence orders it, and R4 is the one that says that it is over.
+        self.inside.fetch_add(1, Relaxed);
+        unless(Mutant::QuitAskNoFence, || fence(Ordering::SeqCst));
+        // Acquire: partner S1: what stands there is whole.
+        let there = self.there.load(Acquire);
+        // SAFETY: invariant 1.
+        let heard = unsafe { there.as_ref() }.map(wake);
+        // Release: partner S2: it is not looked at any more.
+        self.inside.fetch_sub(1, order(Mutant::QuitLeaveRelaxed, Release));
+        if heard.is_some() { Heard::Yes } else { Heard::No }
+    }
+
+    /// S1 to S3: from here on `there` is woken, or nobody, and nobody else is. One caller at a time.
+    ///
+    /// # Safety
+    /// What `there` points to lives until the end of the next call.
+    pub(crate) unsafe fn set(&self, there: *const T, wake: impl FnOnce(&T)) {
+        // Release: partner R3.
+        self.there.store(there.cast_mut(), Release);
+        unless(Mutant::QuitSetNoFence, || fence(Ordering::SeqCst));
+        // Acquire: partner R4.
+        while self.inside.load(Acquire) > 0 {
+            relax();
+        }
+        // Relaxed: after the fence; the wake publishes nothing that M1 would not see.
+        if self.asked.load(Relaxed)
+            // SAFETY: by this function's contract.
+            && let Some(there) = unsafe { there.as_ref() }
+        {
+            unless(Mutant::QuitSetForgets, || wake(there));
+        }
+    }
+
+    /// M1: whether somebody has asked.
+    pub(crate) fn is_asked(&self) -> bool {
+        // Acquire: partner R1.
+        self.asked.load(Acquire)
+    }
+
+    /// Who was asked is about to answer, and may be asked again.
+    pub(crate) fn may_be_asked_again(&self) {
+        // Relaxed: a question that comes too early finds it asked, which invariant 3 allows.
+        self.asked.store(false, Relaxed);
+    }
+}

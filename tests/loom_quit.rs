@@ -1,0 +1,38 @@
+//! SIGQUIT against runtimes that begin and end: no question is lost, and nobody is woken who is gone.
+#![cfg(gmp_loom)]
+
+mod loom_common;
+
+use gmp::internals::Quit;
+use gmp::model::{Model, Mutant};
+use std::sync::Arc;
+
+/// The oldest runtime ends while the signal comes, and another one takes its place. Fails by a causality violation when the
+/// handler wakes who is gone, by an assertion when the other one is not told.
+#[test]
+fn a_question_reaches_who_stays_there() {
+    Model::new().unbounded().check("quit_vs_end", || {
+        let quit = Arc::new(Quit::new());
+        quit.set(0);
+        let handler = loom::thread::spawn({
+            let quit = Arc::clone(&quit);
+            move || quit.ask()
+        });
+        quit.set(1);
+        quit.gone(0);
+        assert!(handler.join().unwrap(), "somebody was there all the time");
+        assert!(quit.is_woken(1), "who stays does not know of the question");
+        assert!(!quit.ask(), "the second one before the answer is heard");
+    });
+}
+
+#[test]
+fn mutants() {
+    let model = "a_question_reaches_who_stays_there";
+    loom_common::assert_caught(&[
+        (Mutant::QuitAskNoFence, model),
+        (Mutant::QuitSetNoFence, model),
+        (Mutant::QuitLeaveRelaxed, model),
+        (Mutant::QuitSetForgets, model),
+    ]);
+}
