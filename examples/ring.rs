@@ -17,7 +17,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 const USAGE: &str = "ring [--goroutines N] [--laps L] [--procs P]";
-/// Before Linux 6.13 a process gets some 28,000 stacks. A goroutine waits for one: here, for ever.
+/// Before Linux 6.13 a process gets some 28,000 stacks.
 const MOST_GOROUTINES: usize = 20_000;
 
 /// It is moved, not shared: whoever has it counts without a lock.

@@ -133,7 +133,8 @@
 //! | `schedtrace` | `sched/trace.rs` |
 //! | `traceback`, `gcount` | `sched/dump.rs`, `sched/mod.rs` |
 //! | `gogo`, `mcall`, `systemstack` | `native/switch.rs` |
-//! | `stackalloc`, `stackfree`, `stackpool` | `native/stack.rs`, `sched/stacks.rs` |
+//! | `stackalloc`, `stackfree`, `stackpool`, `stackcache` | `native/stack/`, `sched/stacks.rs` |
+//! | `bgscavenge` | `sched/trim.rs`, `native/stack/trim.rs` |
 //!
 //! Not here, as it belongs to Go's garbage collector, compiler or tracer: `stopTheWorld`, write barriers, `gcController`,
 //! stack growth, `trace*`.

@@ -28,7 +28,8 @@
 //! | where the machine is short | what happens |
 //! | --- | --- |
 //! | the user's own limit, `max_bytes` | an error of the spawn; exact: counted at each spawn and end, and only then |
-//! | address space (`ulimit -v`), or memory that may be promised (`vm.overcommit_memory = 2`) | slabs get smaller, down to 1 MiB; then an error of the spawn |
+//! | address space (`ulimit -v`) | slabs get smaller, down to 1 MiB; then an error of the spawn, with an eighth left for the rest of the process |
+//! | memory that may be promised (`vm.overcommit_memory = 2`) | the same, and nothing is left |
 //! | mappings (`vm.max_map_count`) | light guards need none; those by `mprotect` end at a budget, by an error of the spawn |
 //! | `mlockall` | guards by `mprotect`; a slab is resident as a whole, and where `RLIMIT_MEMLOCK` forbids that it is smaller; then an error of the spawn |
 //!

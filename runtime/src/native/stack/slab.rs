@@ -5,6 +5,7 @@
 //!   ^ base           ^ a slot of its class's size     issued ^     guarded ^            slots ^
 //! ```
 
+use std::fmt;
 use std::io;
 use std::ptr::{self, NonNull};
 
@@ -47,19 +48,14 @@ impl Slab {
     /// Reserves a slab; a smaller one where the address space does not hold it any more. `mapped`: what there is already,
     /// for the error.
     pub(super) fn map(class: Class, mapped: usize) -> io::Result<Slab> {
-        let mut bytes = SLAB;
+        let (mut bytes, limit) = (SLAB, Limit::read());
         let base = loop {
-            let prot = libc::PROT_READ | libc::PROT_WRITE;
-            let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_STACK;
-            // SAFETY: a new mapping, at an address of the kernel's choice.
-            let base = unsafe { libc::mmap(ptr::null_mut(), bytes, prot, flags, -1, 0) };
-            if base != libc::MAP_FAILED {
-                break NonNull::new(base.cast::<u8>()).expect("Slab::map: mmap gave null");
-            }
-            let error = io::Error::last_os_error();
+            let error = match limit.map(bytes) {
+                Ok(base) => break base,
+                Err(error) => error,
+            };
             if bytes == class.bytes().max(LEAST_SLAB) {
                 let (of, slab, mapped) = (Bytes(class.bytes()), Bytes(bytes), Bytes(mapped));
-                let limit = address_space_limit();
                 let text = format!(
                     "a stack of {of}: mmap of {slab}: {error}; {mapped} are mapped for stacks, {limit}"
                 );
@@ -232,12 +228,49 @@ impl Slots {
     }
 }
 
-fn address_space_limit() -> String {
-    let mut limit = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: libc::RLIM_INFINITY };
-    // SAFETY: it writes the struct that we pass.
-    unsafe { libc::getrlimit(libc::RLIMIT_AS, &mut limit) };
-    match limit.rlim_cur {
-        libc::RLIM_INFINITY => "RLIMIT_AS is unlimited".to_string(),
-        bytes => format!("RLIMIT_AS is {}", Bytes(bytes as usize)),
+/// The limit on the address space, of which an eighth is left to the rest of the process: its allocator and its threads do not
+/// take a refusal as well as a spawn does.
+struct Limit {
+    bytes: Option<usize>,
+    /// How much of it slabs may still take.
+    left: usize,
+}
+
+impl Limit {
+    fn read() -> Limit {
+        let mut limit = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: libc::RLIM_INFINITY };
+        // SAFETY: it writes the struct that we pass.
+        unsafe { libc::getrlimit(libc::RLIMIT_AS, &mut limit) };
+        if limit.rlim_cur == libc::RLIM_INFINITY {
+            return Limit { bytes: None, left: usize::MAX };
+        }
+        let bytes = limit.rlim_cur as usize;
+        // Without /proc: as if nothing were in use, and the kernel says where that ends.
+        let statm = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
+        let pages: usize = statm.split(' ').next().and_then(|pages| pages.parse().ok()).unwrap_or(0);
+        Limit { bytes: Some(bytes), left: (bytes - bytes / 8).saturating_sub(pages * PAGE) }
+    }
+
+    fn map(&self, bytes: usize) -> io::Result<NonNull<u8>> {
+        if bytes > self.left {
+            return Err(io::ErrorKind::OutOfMemory.into());
+        }
+        let prot = libc::PROT_READ | libc::PROT_WRITE;
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_STACK;
+        // SAFETY: a new mapping, at an address of the kernel's choice.
+        let base = unsafe { libc::mmap(ptr::null_mut(), bytes, prot, flags, -1, 0) };
+        if base == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        Ok(NonNull::new(base.cast::<u8>()).expect("Slab::map: mmap gave null"))
+    }
+}
+
+impl fmt::Display for Limit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.bytes {
+            None => f.write_str("RLIMIT_AS is unlimited"),
+            Some(bytes) => write!(f, "RLIMIT_AS is {}, an eighth of it for the rest", Bytes(bytes)),
+        }
     }
 }

@@ -178,7 +178,8 @@ fn address_space_that_runs_out_is_an_error_that_names_the_limit() {
     }
     let status = fs::read_to_string("/proc/self/statm").unwrap();
     let pages: u64 = status.split(' ').next().unwrap().parse().unwrap();
-    let bytes = pages * PAGE as u64 + (100 << 20);
+    // An eighth is left.
+    let bytes = (pages * PAGE as u64 + (100 << 20)) / 7 * 8;
     let limit = libc::rlimit { rlim_cur: bytes, rlim_max: bytes };
     // SAFETY: it reads the struct that we pass.
     assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_AS, &limit) }, 0);

@@ -1,0 +1,55 @@
+#![cfg(not(gmp_loom))]
+//! What a goroutine costs the allocator once others have been there: nothing.
+
+use gmp::{Runtime, go};
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+
+/// The system's allocator, counted.
+struct Counting;
+
+static ALLOCATIONS: AtomicUsize = AtomicUsize::new(0);
+
+// SAFETY: it is the system's.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        ALLOCATIONS.fetch_add(1, SeqCst);
+        // SAFETY: by this function's contract.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
+        // SAFETY: by this function's contract.
+        unsafe { System.dealloc(at, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+/// Fails if a goroutine allocates: its G, its stack, its closure, its wait, or its place in a list. In any a million are; the
+/// monitor, which looks now and then, has some, and the lists of stacks shrink and grow with the trim.
+#[test]
+fn a_million_goroutines_allocate_nothing() {
+    const BATCH: usize = 100;
+    // A goroutine takes ten times as long in a debug build.
+    let count = if cfg!(debug_assertions) { 100_000 } else { 1_000_000 };
+    // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
+    let rt = unsafe { Runtime::builder().procs(1).build() }.unwrap();
+    let (sum, allocated) = rt.run(|| {
+        let mut batch = Vec::with_capacity(BATCH);
+        let mut round = |rounds: usize| -> usize {
+            let mut sum = 0;
+            for _ in 0..rounds {
+                batch.extend((0..BATCH).map(|number| go(move || number)));
+                sum += batch.drain(..).map(|one| one.join().unwrap()).sum::<usize>();
+            }
+            sum
+        };
+        round(10);
+        let before = ALLOCATIONS.load(SeqCst);
+        (round(count / BATCH), ALLOCATIONS.load(SeqCst) - before)
+    });
+    assert_eq!(sum, count / BATCH * (BATCH * (BATCH - 1) / 2));
+    assert!(allocated < count / 1000, "{allocated} allocations for {count} goroutines");
+}
