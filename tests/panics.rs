@@ -200,6 +200,44 @@ fn the_hook_tells_which_goroutine_panicked() {
     assert!(catch_unwind(|| panic!("of a thread")).is_err());
 }
 
+/// Fails by a report that mixes two goroutines up: a number, a name, a place or a frame of the other one, or of the thread.
+#[test]
+fn number_name_site_and_frames_are_the_goroutines_own() {
+    #[inline(never)]
+    fn in_left() {
+        panic!("of left");
+    }
+    #[inline(never)]
+    fn in_right() {
+        panic!("of right");
+    }
+    let test = "number_name_site_and_frames_are_the_goroutines_own";
+    if !child::is_child() {
+        let stderr = child::passes(test, &[("RUST_BACKTRACE", "full"), ("GMPDEBUG", "migrate=1")]);
+        let (left, right) = stderr.split_once(" 'right' (spawned at tests/panics.rs:").expect(&stderr);
+        for (report, own, other) in [(left, "in_left", "in_right"), (right, "in_right", "in_left")] {
+            assert!(report.contains(own) && !report.contains(other), "not the frames of {own}: {stderr}");
+            assert!(!report.contains("mstart"), "frames of the thread: {stderr}");
+        }
+        assert!(left.contains("goroutine 2 'left' (spawned at tests/panics.rs:"), "{stderr}");
+        assert!(left.contains("of left") && left.ends_with("goroutine 3"), "{stderr}");
+        assert!(right.contains("of right"), "{stderr}");
+        return;
+    }
+    let rt = runtime(2);
+    rt.run(|| {
+        for (name, panics, number) in [("left", in_left as fn(), 2), ("right", in_right as fn(), 3)] {
+            let parks_and_panics = move || {
+                yield_now();
+                std::hint::black_box(panics)();
+            };
+            let goroutine = Builder::new().name(name).go(parks_and_panics).unwrap();
+            assert_eq!(goroutine.id().get(), number);
+            assert_eq!(text(goroutine.join().unwrap_err().into_panic()), format!("of {name}"));
+        }
+    });
+}
+
 /// Fails by a fault: a panic that prints its whole backtrace needs more than the default stack.
 #[test]
 fn a_panic_with_a_full_backtrace_fits_on_the_default_stack() {
