@@ -4,12 +4,15 @@
 //!
 //! The operations that block stand in one table, [`operations`]; what must hold of each is checked for all of them.
 
+#[path = "common/bolt.rs"]
+mod bolt;
 mod common;
 #[path = "common/dumps.rs"]
 mod dumps;
 #[path = "common/within.rs"]
 mod within;
 
+use bolt::bolted;
 use common::{PROCS, effort, everywhere, runtime, until, watched};
 use gmp::chan::{bounded, never};
 use gmp::context::{Context, ContextError};
@@ -579,7 +582,7 @@ fn a_context_may_outlive_those_who_were_left_under_it() {
         let left: Vec<_> = (0..10)
             .map(|_| {
                 let ctx = ctx.clone();
-                rt.go(move || ctx.run(|| Event::new().wait()))
+                rt.go(move || ctx.run(|| bolted(|| Event::new().wait())))
             })
             .collect();
         until(|| waiters(&rt) == 10);

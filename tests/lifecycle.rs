@@ -1,10 +1,13 @@
 #![cfg(not(gmp_loom))]
 //! A runtime's beginning and end: what it takes from the process, what it gives back, and in which time.
 
+#[path = "common/bolt.rs"]
+mod bolt;
 #[path = "common/child.rs"]
 mod child;
 mod common;
 
+use bolt::bolted;
 use common::{PROCS, everywhere, runtime, until, watched};
 use gmp::net::{TcpListener, TcpStream};
 use gmp::time::sleep;
@@ -53,14 +56,14 @@ fn comes_to(expected: usize, what: &str, count: impl Fn() -> usize) {
     }
 }
 
-/// A goroutine that has begun, and parks for good.
+/// A goroutine that has begun, and parks for good where it can't be unwound.
 fn parked(rt: &Runtime) -> JoinHandle<()> {
     let began = Arc::new(AtomicBool::new(false));
     let parks = rt.go({
         let began = Arc::clone(&began);
         move || {
             began.store(true, SeqCst);
-            sleep(HOUR);
+            bolted(|| sleep(HOUR));
         }
     });
     until(|| began.load(SeqCst));
@@ -263,7 +266,7 @@ fn shutdown_waits_for_a_goroutine_that_comes_back() {
 
 /// Fails by a destructor that runs on a stack that is only suspended, or by a wrong count.
 #[test]
-fn parked_goroutines_are_left_and_counted_and_nothing_of_them_is_dropped() {
+fn goroutines_that_can_not_be_unwound_are_left_and_counted_and_nothing_of_them_is_dropped() {
     everywhere(|rt| {
         let drops = Arc::new(AtomicUsize::new(0));
         let parked = Arc::new(AtomicUsize::new(0));
@@ -280,7 +283,7 @@ fn parked_goroutines_are_left_and_counted_and_nothing_of_them_is_dropped() {
             let probe = probe();
             move || {
                 let _probe = announce(probe);
-                sleep(HOUR);
+                bolted(|| sleep(HOUR));
             }
         });
         for reader in 0..3 {
@@ -289,7 +292,7 @@ fn parked_goroutines_are_left_and_counted_and_nothing_of_them_is_dropped() {
                 let _probe = announce(probe);
                 if reader > 0 {
                     // Both stand in one line.
-                    drop(listener.accept());
+                    bolted(|| drop(listener.accept()));
                 } else {
                     yield_now();
                 }
@@ -300,14 +303,14 @@ fn parked_goroutines_are_left_and_counted_and_nothing_of_them_is_dropped() {
             move || {
                 let _probe = announce(probe);
                 let mut silent = silent;
-                silent.read(&mut [0; 8]).map(drop)
+                bolted(|| silent.read(&mut [0; 8]).map(drop))
             }
         });
         let joining = rt.go({
             let probe = probe();
             move || {
                 let _probe = announce(probe);
-                sleeper.join()
+                bolted(|| sleeper.join())
             }
         });
         until(|| parked.load(SeqCst) == 6 && rt.num_goroutines() == 5);
@@ -586,7 +589,7 @@ fn what_wakes_a_goroutine_after_the_end_does_no_harm() {
         let announced = Arc::clone(&waiting);
         drop(rt.go(move || {
             announced.fetch_add(1, SeqCst);
-            awaited.join().unwrap();
+            bolted(|| awaited.join()).unwrap();
             announced.fetch_add(1, SeqCst);
         }));
         until(|| waiting.load(SeqCst) == 1);

@@ -188,7 +188,7 @@ fn the_end_of_a_runtime_meets_an_m_that_begins_to_wait() {
         locked.wait_on_thread();
         loom::explore();
         ready.raise();
-        assert_eq!(runtime.shutdown(Duration::from_secs(1)).threads_left(), 0);
+        assert_eq!(gmp::internals::leave(runtime, Duration::from_secs(1)).threads_left(), 0);
         assert!(bound.join().is_err_and(|error| error.is_shutdown()));
         done();
     });
@@ -212,7 +212,7 @@ fn the_end_of_a_runtime_meets_a_bound_goroutine_on_its_way() {
         }
         loom::explore();
         place.wake();
-        assert_eq!(runtime.shutdown(Duration::from_secs(1)).threads_left(), 0);
+        assert_eq!(gmp::internals::leave(runtime, Duration::from_secs(1)).threads_left(), 0);
         let _ended_or_left = bound.join();
         done();
     });

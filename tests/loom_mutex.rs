@@ -138,7 +138,7 @@ fn what_was_handed_to_a_left_goroutine_is_not_lost() {
         // It has the P when the first one has parked.
         runtime.go(|| ()).join().unwrap();
         loom::explore();
-        let ends = thread::spawn(move || runtime.shutdown(Duration::from_secs(1)));
+        let ends = thread::spawn(move || gmp::internals::leave(runtime, Duration::from_secs(1)));
         MutexGuard::unlock_fair(guard);
         drop(lock.lock());
         ends.join().unwrap();
@@ -158,7 +158,7 @@ fn a_left_goroutine_that_was_called_holds_nobody_back() {
         drop(runtime.go(move || *theirs.lock() += 1));
         let theirs = Arc::clone(&lock);
         let other = thread::spawn(move || *theirs.lock() += 1);
-        let ends = thread::spawn(move || runtime.shutdown(Duration::from_secs(1)));
+        let ends = thread::spawn(move || gmp::internals::leave(runtime, Duration::from_secs(1)));
         drop(guard);
         other.join().unwrap();
         ends.join().unwrap();

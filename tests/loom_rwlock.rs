@@ -114,7 +114,7 @@ fn a_writer_that_is_left_holds_nobody_back() {
         // It has the P when the first one has parked.
         runtime.go(|| ()).join().unwrap();
         loom::explore();
-        let ends = thread::spawn(move || runtime.shutdown(Duration::from_secs(1)));
+        let ends = thread::spawn(move || gmp::internals::leave(runtime, Duration::from_secs(1)));
         drop(reads);
         drop(lock.read());
         ends.join().unwrap();

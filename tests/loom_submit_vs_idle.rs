@@ -311,7 +311,7 @@ fn a_runtime_ends_with_a_parked_goroutine_whose_joiner_is_told() {
         loom::explore();
         let parked = runtime.go(gmp::internals::park_for_ever);
         let joiner = loom::thread::spawn(move || assert!(parked.join().unwrap_err().is_shutdown()));
-        runtime.shutdown(std::time::Duration::from_secs(1));
+        gmp::internals::leave(runtime, std::time::Duration::from_secs(1));
         joiner.join().unwrap();
     });
 }

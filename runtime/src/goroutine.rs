@@ -2,7 +2,7 @@
 
 use crate::g::{self, Birth, End, GRef, Joiner};
 use crate::host::Active;
-use crate::interrupt::Interrupt;
+use crate::interrupt::{self, Interrupt};
 use crate::m::{M, Window};
 use crate::prim::{Arc, Mutant, mutated};
 use crate::sched::Sched;
@@ -19,7 +19,8 @@ use std::panic::Location;
 /// Starts a goroutine in the runtime of the calling one. Go's `go f()`. Does not block.
 ///
 /// The goroutine is queued, and starts when an M comes to it. It lives on when the [`JoinHandle`] is dropped, and
-/// ends at the latest with its runtime: `f` is dropped unrun when that has begun to end.
+/// ends at the latest with its runtime, which unwinds it where it is parked: see
+/// [`Runtime::shutdown_timeout`](crate::Runtime::shutdown_timeout). `f` is dropped unrun, here, when that has begun to end.
 ///
 /// Its stack does not grow: 64 KiB by default, of which the lowest page is a guard. An overflow meets that page and ends the
 /// process by SIGABRT, after a message with the goroutine's number, name, where it was spawned, and its frames.
@@ -123,7 +124,8 @@ impl<T> JoinHandle<T> {
     /// thread, the thread. After it the goroutine is gone: it counts in no [`num_goroutines`](crate::num_goroutines).
     ///
     /// # Errors
-    /// A [`JoinError`] when the goroutine panicked, called [`goexit`], or its runtime ended first.
+    /// A [`JoinError`] when the goroutine panicked, called [`goexit`], or its runtime ended first. One that waits here when its own
+    /// runtime ends is unwound, and hears of nobody else's end.
     ///
     /// ```
     /// // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
@@ -182,6 +184,11 @@ impl<T> JoinHandle<T> {
         });
         let mut joiner = self.g.joiner().lock();
         match (&*joiner, woke) {
+            // Both end with their runtime. Not an error that the caller would take for news.
+            (&Joiner::Done(_), Woke::Interrupted(why @ Interrupt::Shutdown)) => {
+                drop(joiner);
+                why.throw::<Active>()
+            }
             (&Joiner::Done(end), _) => end,
             (Joiner::Waiting(_), Woke::Interrupted(why)) => {
                 *joiner = Joiner::Nobody;
@@ -232,7 +239,8 @@ impl JoinError {
         matches!(self.0, Failure::Goexit)
     }
 
-    /// Its runtime ended before it did: it never started, or was left where it was parked.
+    /// Its runtime ended before it did: it never started, was unwound where it was parked, or left there. That is so at the latest
+    /// when the [shutdown](crate::Runtime::shutdown_timeout) has returned.
     pub fn is_shutdown(&self) -> bool {
         matches!(self.0, Failure::Shutdown)
     }
@@ -340,14 +348,18 @@ impl Builder {
     }
 }
 
-/// Lets other goroutines run first: the calling one goes to the end of the queue. On a plain thread it is
+/// Lets other goroutines run first: the calling one goes to the end of the queue, or is unwound, when its runtime has begun to
+/// end. On a plain thread it is
 /// [`std::thread::yield_now`].
 #[doc(alias = "Gosched")]
 pub fn yield_now() {
-    match Window::<Active>::enter() {
-        Some(window) => window.suspend(Yield::Requeue),
-        None => std::thread::yield_now(),
+    let Some(mut window) = Window::<Active>::enter() else { return std::thread::yield_now() };
+    if window.m().sched().is_ending() {
+        drop(window);
+        interrupt::end_here::<Active>();
+        window = Window::enter().expect("yield_now: a goroutine runs on an M");
     }
+    window.suspend(Yield::Requeue);
 }
 
 /// Ends the calling goroutine: its stack is unwound, destructors run, and [`join`](JoinHandle::join) reports it by

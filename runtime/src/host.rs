@@ -140,6 +140,9 @@ pub(crate) trait Host: Sized + Send + Sync + 'static {
     /// and not to end the process. In doubt, no.
     fn may_unwind_to(mark: *const ()) -> bool;
 
+    /// Whether any unwinding may. Always the same answer.
+    fn can_unwind() -> bool;
+
     /// Whether `heavy_barrier` works in this process. Always the same answer.
     fn heavy_barrier_exists() -> bool;
     /// Has every running thread of the process pass a full barrier; where that does not exist, the calling one. False when

@@ -14,6 +14,7 @@ use crate::net::turn::{Holder, Turn as Line, fence_look};
 use crate::p::P;
 use crate::prim::{Arc, AtomicBool, Relaxed, UnsafeCell};
 use crate::runq::{Runq as Queue, StealNext};
+use crate::runtime::{Report, Runtime};
 use crate::sched::Sched;
 use crate::sched::callback::{Guard, Run, call_at};
 use crate::sched::deadlock::{Verdict, judge};
@@ -514,6 +515,11 @@ pub fn keeper_ends() {
     }
 }
 
+/// Ends a runtime as one does in which nothing can be unwound: steps 2 to 5 of `sched/stop.rs`.
+pub fn leave(runtime: Runtime, limit: Duration) -> Report {
+    runtime.leave(limit)
+}
+
 /// Somebody who waits and looks, for those who nudge.
 #[derive(Clone)]
 pub struct Looker(Waiter<Active>);
@@ -552,5 +558,7 @@ pub fn park_looking(publish: impl FnOnce(Looker), mut seen: impl FnMut() -> bool
 /// A wait of the calling goroutine that nothing ends but the end of its runtime.
 pub fn park_for_ever() {
     let mut wait = Wait::<Active>::begin();
-    let _never = wait.park(How::new(WaitReason::Model), || Commit::Park);
+    if let Woke::Interrupted(why) = wait.park(How::new(WaitReason::Model), || Commit::Park) {
+        why.throw::<Active>();
+    }
 }

@@ -1,7 +1,8 @@
 //! Ending a wait from outside: who may be interrupted, by what, and how it unwinds.
 //!
-//! A goroutine, or a plain thread, is interrupted by a context under which it runs (`Context::run`), or by its own
-//! `goexit`. Each `run` puts a [`Frame`] on the stack; the innermost one whose context is done counts.
+//! A goroutine, or a plain thread, is interrupted by a context under which it runs (`Context::run`); a goroutine also by its
+//! own `goexit`, and by the end of its runtime (`sched/stop.rs`, which has a protocol of its own). Each `run` puts a
+//! [`Frame`] on the stack; the innermost one whose context is done counts.
 //!
 //! ```text
 //!   cancel:  C1 the context is done · C2 fence · C3 nudge whoever runs under it
@@ -18,13 +19,16 @@
 use crate::g::GRef;
 use crate::host::Host;
 use crate::m::M;
-use crate::prim::{Acquire, AtomicU32, Mutant, Ordering, fence, unless};
+use crate::prim::{Acquire, AtomicU32, Mutant, Ordering, ShownByte, fence, unless};
+use crate::waiter::Wait;
 use std::cell::Cell;
 use std::panic::resume_unwind;
 use std::ptr::NonNull;
 
 /// How often a goroutine that catches what is thrown at it is thrown at again.
 const THROWS: u8 = 3;
+/// Of the stack it was promised a goroutine can't use the lowest page.
+const GUARD: usize = 4 << 10;
 
 /// `Context::run`, on the stack of whoever runs under it.
 pub(crate) struct Frame {
@@ -54,6 +58,8 @@ pub(crate) enum Interrupt {
     Exit,
     /// The context of this frame is done.
     Context(NonNull<Frame>),
+    /// The goroutine's runtime ends; see `sched/stop.rs`.
+    Shutdown,
 }
 
 /// The payload of an unwinding that is no panic.
@@ -66,13 +72,51 @@ unsafe impl Send for Thrown {}
 
 /// How a wait takes an interrupt.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
+#[repr(u8)]
 pub(crate) enum Ends {
     /// By unwinding, where the stack may be unwound.
     Unwinding,
-    /// By an error that the call returns.
+    /// By an error that the call returns, or by unwinding where the call can't say what it was.
     Returning,
-    /// Not at all.
+    /// Not at all. It is short, or the goroutine unwinds already.
     Never,
+    /// Not at all. It ends when other goroutines have ended, and a runtime that ends does not wait for it.
+    WithOthers,
+}
+
+impl Ends {
+    #[inline]
+    pub(crate) fn can_be_interrupted(self) -> bool {
+        matches!(self, Ends::Unwinding | Ends::Returning)
+    }
+}
+
+/// How the wait in which a goroutine is parked takes an interrupt, in a byte of its G. Written by the goroutine, or the M that
+/// it has just left; read by that M, and by whoever ends the runtime and has found it asleep.
+pub(crate) struct Manner(ShownByte);
+
+impl Manner {
+    const HEEDS: u8 = 1 << 7;
+
+    pub(crate) fn new() -> Self {
+        Manner(ShownByte::new(Ends::Never as u8))
+    }
+
+    /// `heeds`: there may be an interrupt already, and others may bring one.
+    #[inline(always)]
+    pub(crate) fn set(&self, ends: Ends, heeds: bool) {
+        self.0.set(ends as u8 | if heeds { Self::HEEDS } else { 0 });
+    }
+
+    #[inline(always)]
+    pub(crate) fn heeds(&self) -> bool {
+        self.0.get() & Self::HEEDS != 0
+    }
+
+    pub(crate) fn ends(&self) -> Ends {
+        let byte = self.0.get() & !Self::HEEDS;
+        [Ends::Unwinding, Ends::Returning, Ends::Never, Ends::WithOthers][usize::from(byte)]
+    }
 }
 
 /// The innermost frame that is done, if the waiter is not deaf to it.
@@ -89,8 +133,8 @@ pub(crate) fn first_done(mut frame: *const Frame, deaf_to: *const Frame) -> Opti
 }
 
 /// K2 and K3, on the M, with the goroutine saved and its wait not yet published.
-pub(crate) fn is_interrupted<H: Host>(g: GRef<H>) -> bool {
-    if g.exits.get() {
+pub(crate) fn is_interrupted<H: Host>(g: GRef<H>, ending: bool) -> bool {
+    if g.exits.get() || ending {
         return true;
     }
     // SeqCst: the store of Waiting, then a load of `done`; partner: C2.
@@ -107,15 +151,14 @@ pub(crate) fn cancel_fence() {
 }
 
 impl Interrupt {
-    /// Whether what is thrown is certain to arrive, and worth another try. Called where it would be thrown.
-    fn may_throw<H: Host>(self) -> bool {
-        let (mark, thrown) = match self {
-            Interrupt::Exit => match M::<H>::current().and_then(M::g) {
-                Some(g) => (g.task.mark.get(), g.thrown.get()),
-                None => return false,
-            },
+    /// Whether what is thrown is certain to arrive, and worth another try. Called below where it would be thrown.
+    pub(crate) fn may_throw<H: Host>(self) -> bool {
+        let (mark, thrown) = match (self, M::<H>::current().and_then(M::g)) {
+            (Interrupt::Exit | Interrupt::Shutdown, None) => return false,
+            (Interrupt::Shutdown, Some(g)) if !has_room(g) => return false,
+            (Interrupt::Exit | Interrupt::Shutdown, Some(g)) => (g.task.mark.get(), g.thrown.get()),
             // SAFETY: the caller runs under the frame.
-            Interrupt::Context(frame) => unsafe { (frame.as_ref().mark, frame.as_ref().thrown.get()) },
+            (Interrupt::Context(frame), _) => unsafe { (frame.as_ref().mark, frame.as_ref().thrown.get()) },
         };
         thrown < THROWS && H::may_unwind_to(mark)
     }
@@ -123,8 +166,8 @@ impl Interrupt {
     /// Unwinds to where this is caught. The caller has left all queues.
     pub(crate) fn throw<H: Host>(self) -> ! {
         match self {
-            Interrupt::Exit => {
-                let g = M::<H>::current().and_then(M::g).expect("throw: a goroutine exits");
+            Interrupt::Exit | Interrupt::Shutdown => {
+                let g = M::<H>::current().and_then(M::g).expect("throw: a goroutine is to end");
                 g.thrown.set(g.thrown.get() + 1);
             }
             Interrupt::Context(frame) => {
@@ -137,18 +180,20 @@ impl Interrupt {
     }
 }
 
-/// What a waiter looks at: its innermost frame, and whether it exits.
+/// What a waiter looks at: its innermost frame, whether it exits, and whether its runtime ends.
 #[derive(Copy, Clone)]
 pub(crate) struct Outlook {
     pub(crate) frame: *const Frame,
     pub(crate) exits: bool,
+    /// Its runtime ends.
+    pub(crate) ends: bool,
 }
 
 impl Outlook {
     /// Whether a wait that ends like this has anything to heed.
     #[inline]
     pub(crate) fn heeds<H: Host>(self, ends: Ends) -> bool {
-        (self.exits || !self.frame.is_null()) && ends != Ends::Never && !H::is_panicking()
+        (self.exits || !self.frame.is_null() || self.ends) && ends.can_be_interrupted() && !H::is_panicking()
     }
 
     /// What the wait is to end by, if there is anything to which the waiter is not deaf. Else it is deaf from here on.
@@ -167,6 +212,31 @@ impl Outlook {
         deaf.to_frame = frame.as_ptr();
         None
     }
+}
+
+/// Bytes of stack that the look at the frames and a throw take, the first time too, and some for the destructors.
+const ROOM: usize = 8 << 10;
+
+/// Whether that much is left of the stack of the calling goroutine. It did not ask to be unwound.
+fn has_room<H: Host>(g: GRef<H>) -> bool {
+    let here = 0_u8;
+    // The mark lies near its upper end.
+    let used = g.task.mark.get().addr().saturating_sub((&raw const here).addr());
+    used + ROOM + GUARD <= g.with_birth(|birth| birth.stack_size)
+}
+
+/// The runtime of the calling goroutine ends, and the goroutine is where it might have parked: unwinds it, or has it stay for
+/// good. Returns when it unwinds already.
+#[cold]
+#[inline(never)]
+pub(crate) fn end_here<H: Host>() {
+    if H::is_panicking() {
+        return;
+    }
+    if Interrupt::Shutdown.may_throw::<H>() {
+        Interrupt::Shutdown.throw::<H>()
+    }
+    Wait::<H>::begin().stay()
 }
 
 /// What a wait can't be ended by.

@@ -185,7 +185,7 @@ impl<H: Host> M<H> {
     }
 
     pub(crate) fn set_g(&self, g: Option<GRef<H>>) {
-        self.g.set(g.map(GRef::get));
+        self.g.set_after(g.map(GRef::get));
     }
 
     /// For a trace, by any thread: the P that it holds, or held when it last looked.
@@ -194,9 +194,10 @@ impl<H: Host> M<H> {
         self.p.look().map(|p| unsafe { p.as_ref() })
     }
 
-    /// For a trace, by any thread: the goroutine that it runs, to be compared only.
+    /// By any thread: the goroutine that it runs, or whose word it has just acted on, to be compared only. Who sees
+    /// another than before sees what the M has done with that one.
     pub(crate) fn shown_g(&self) -> Option<NonNull<G<H>>> {
-        self.g.look()
+        self.g.look_after()
     }
 
     /// The P that this M holds, or held when it last looked.

@@ -545,6 +545,10 @@ impl Host for ModelHost {
         !mark.is_null()
     }
 
+    fn can_unwind() -> bool {
+        true
+    }
+
     fn heavy_barrier_exists() -> bool {
         RETAKER.get() != Retaker::Fences
     }

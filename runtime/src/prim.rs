@@ -248,6 +248,10 @@ pub enum Mutant {
     WakepLeaksSpinning,
     /// An M that is started to spin does not know that it counts.
     StartForgetsSpinning,
+    /// The end of a runtime calls a goroutine in whose commit hook is not over.
+    ShutdownCallsEarly,
+    /// An M that puts its P down does not tell who ends the runtime.
+    ShutdownNotTold,
     /// The end of a runtime looks at the queues without a fence.
     StopNoFence,
     /// What the poller or the timers made runnable wakes nobody.
@@ -705,12 +709,12 @@ mod model {
 }
 
 /// What a trace may read of somebody else's word: one thread at a time writes it, and others `look`. Relaxed, ordered by
-/// nothing. std's in both builds: no protocol rests on it, and loom need not weigh it. The writer's own `get` is a plain
+/// nothing, but for `set_after`. std's in both builds: loom need not weigh it. The writer's own `get` is a plain
 /// load, which the compiler may merge with others as that of a `Cell`.
 mod shown {
-    use super::Relaxed;
+    use super::{Acquire, Relaxed, Release};
     use std::ptr::{self, NonNull};
-    use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64};
+    use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU64};
 
     /// A pointer. A reader other than the writer compares it only, or knows that what it names is there to stay.
     #[derive(Debug)]
@@ -733,6 +737,17 @@ mod shown {
         #[inline(always)]
         pub(crate) fn set(&self, value: Option<NonNull<T>>) {
             self.0.store(value.map_or(ptr::null_mut(), NonNull::as_ptr), Relaxed);
+        }
+        /// Anybody's, who then sees what the writer did before `set_after`.
+        pub(crate) fn look_after(&self) -> Option<NonNull<T>> {
+            // Acquire: pairs with `set_after`.
+            NonNull::new(self.0.load(Acquire))
+        }
+        /// `set`, for those who `look_after`.
+        #[inline(always)]
+        pub(crate) fn set_after(&self, value: Option<NonNull<T>>) {
+            // Release: what came before is over for `look_after`.
+            self.0.store(value.map_or(ptr::null_mut(), NonNull::as_ptr), Release);
         }
         /// The writer's own.
         #[inline(always)]
@@ -757,6 +772,24 @@ mod shown {
         }
         #[inline(always)]
         pub(crate) fn set(&self, value: u64) {
+            self.0.store(value, Relaxed);
+        }
+    }
+
+    /// A small number.
+    #[derive(Debug)]
+    pub(crate) struct ShownByte(AtomicU8);
+
+    impl ShownByte {
+        pub(crate) fn new(value: u8) -> Self {
+            ShownByte(AtomicU8::new(value))
+        }
+        #[inline(always)]
+        pub(crate) fn get(&self) -> u8 {
+            self.0.load(Relaxed)
+        }
+        #[inline(always)]
+        pub(crate) fn set(&self, value: u8) {
             self.0.store(value, Relaxed);
         }
     }
@@ -792,7 +825,7 @@ mod shown {
         }
     }
 }
-pub(crate) use shown::{Shown, ShownFlag, ShownWord};
+pub(crate) use shown::{Shown, ShownByte, ShownFlag, ShownWord};
 
 /// Sizes that a model must shrink to reach what lies behind them.
 pub(crate) mod capacity {

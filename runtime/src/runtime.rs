@@ -29,8 +29,8 @@ const MAX_THREADS: usize = 10_000;
 const PATIENCE: Duration = Duration::from_secs(3);
 
 /// Runs `f` as the main goroutine of a new runtime with all defaults, and returns its value when it returns.
-/// Blocks the calling thread. The other goroutines end with it: see [`Runtime::shutdown_timeout`]; for one that does
-/// not park it waits three seconds.
+/// Blocks the calling thread. The other goroutines end with it: they are unwound where they are parked, so that their
+/// destructors run; see [`Runtime::shutdown_timeout`]. For one that does not park it waits three seconds.
 ///
 /// The main goroutine's stack is one like all others, of 64 KiB: for more there are
 /// [`RuntimeBuilder::stack_size`] and [`Builder::stack_size`](crate::Builder::stack_size).
@@ -90,7 +90,7 @@ where
 ///
 /// Dropping it ends it, as [`shutdown_timeout`](Self::shutdown_timeout) with three seconds of patience, and blocks the
 /// thread, also when a goroutine of another runtime does it. On one of its own goroutines it only begins to end, and
-/// `drop` does not wait; whoever joins a goroutine of it hears of the end then, though it may run on for a while.
+/// `drop` does not wait: a thread does, and that goroutine is unwound like all others when it parks.
 ///
 /// ```
 /// // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
@@ -134,7 +134,7 @@ impl Runtime {
 
     #[track_caller]
     fn outcome_of<T>(main: JoinHandle<T>, presence: &Presence<Active>) -> T {
-        let how = How::new(WaitReason::Join).ends(Ends::Never);
+        let how = How::new(WaitReason::Join).ends(Ends::WithOthers);
         presence.set(Doing::WaitsFor(main.g()));
         main.wait(how);
         // Before the handle lets its G go.
@@ -217,6 +217,12 @@ impl Runtime {
     }
 
     #[cfg(gmp_loom)]
+    pub(crate) fn leave(mut self, limit: Duration) -> Report {
+        self.stopped = true;
+        self.sched.leave(Active::now().saturating_add(limit))
+    }
+
+    #[cfg(gmp_loom)]
     pub(crate) fn sched(&self) -> Arc<Sched<Active>> {
         Arc::clone(&self.sched)
     }
@@ -294,11 +300,48 @@ impl Runtime {
     /// Ends the runtime. Blocks the calling thread until its threads are gone, at most for `limit`. True when
     /// every goroutine had ended and every thread is gone.
     ///
-    /// A goroutine that runs is left at its next call that parks or yields; one that makes none keeps its thread. Those
-    /// that never ran are dropped. Those that are parked, or left, stay as they are: their stacks are leaked, what
-    /// lies on them is not dropped, and sockets that they were using go on for others. Whoever joins one of them gets
-    /// an error that [`is_shutdown`](crate::JoinError::is_shutdown). [`shutdown`](Self::shutdown) tells how many there
-    /// were.
+    /// **Goroutines are unwound** where they are parked: as by a panic, but without the panic hook, so that what lies on
+    /// their stacks is dropped. One that runs is unwound at its next call that parks or yields. One that never ran does
+    /// not begin; its closure is dropped. [`go`](crate::go) drops its closure at once. Whoever joins one of them gets
+    /// an error that [`is_shutdown`](crate::JoinError::is_shutdown).
+    ///
+    /// Destructors may do what they may in any unwinding. They may park: they are waited for, and so is what they wait for.
+    /// In them a wait is not interrupted. A panic that leaves one ends the process, as in std. Goroutines of a
+    /// [`scope`](crate::scope()) are unwound before the one that waits for them. A `catch_unwind` may catch what is thrown: the
+    /// goroutine is thrown at again where it next parks, three times in all, or gives its value when it returns.
+    ///
+    /// **Some are left** as they are: their stacks are leaked, what lies on them is not dropped, sockets that they were
+    /// using and the locks for which they stood in line go on for others. These are the ones
+    /// * that do not park, or wait in destructors, for as long as `limit` says, less what the threads need to go;
+    /// * that an unwinding might end the process for: with a function of the C ABI among their frames, with less than
+    ///   12 KiB of stack left, on other machines than x86-64, with `panic = "abort"`: see
+    ///   [`migration`](crate::migration#panic--abort-and-fork);
+    /// * that have caught three times what was thrown at them;
+    /// * whose frames are borrowed by such a one: the caller of a `scope`, or of `run` of another runtime.
+    ///
+    /// With a `limit` of zero all are left. A goroutine that does not come back to the runtime keeps its thread.
+    /// [`shutdown`](Self::shutdown) tells how many there were.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// struct Tells;
+    /// impl Drop for Tells {
+    ///     fn drop(&mut self) {
+    ///         println!("closed");
+    ///     }
+    /// }
+    /// // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
+    /// let runtime = unsafe { gmp::Runtime::builder().build()? };
+    /// let sleeper = runtime.go(|| {
+    ///     let _open = Tells;
+    ///     gmp::time::sleep(Duration::from_secs(3600));
+    /// });
+    /// runtime.run(gmp::yield_now);
+    /// assert!(runtime.shutdown_timeout(Duration::from_secs(1)));
+    /// assert!(sleeper.join().unwrap_err().is_shutdown());
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn shutdown_timeout(self, limit: Duration) -> bool {
         self.shutdown(limit).is_clean()
     }
@@ -338,7 +381,7 @@ pub fn dump() -> String {
 fn block_for_good(presence: &Presence<Active>) -> ! {
     presence.set(Doing::WaitsForEver);
     loop {
-        let how = How::new(WaitReason::Main).ends(Ends::Never);
+        let how = How::new(WaitReason::Main).ends(Ends::WithOthers);
         let _nobody_knows_of_it = Wait::<Active>::begin().park(how, || Commit::Park);
     }
 }

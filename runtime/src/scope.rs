@@ -8,13 +8,14 @@
 //! closure, not its value. So the value carries the count ([`Owed`]): it falls when the value was dropped, by the
 //! goroutine, or by the owner of the handle, or was handed out by `join`.
 //!
-//! The parent's wait is never interrupted. When the runtime ends first, children are left where they are, and so the
-//! count stays, and the parent, which is of the same runtime, never goes on: what they borrow is never freed.
+//! The parent's wait is never interrupted. When the runtime ends, children are unwound before the parent, which is unwound as it
+//! comes out of its wait. A child that is left where it is keeps the count, and the parent, which is of the same runtime,
+//! never goes on: what they borrow is never freed.
 
 use crate::g::Birth;
 use crate::goroutine::{self, GoroutineId, JoinError, JoinHandle};
 use crate::host::Active;
-use crate::interrupt::{Ends, Thrown};
+use crate::interrupt::{self, Ends, Thrown};
 use crate::m::M;
 use crate::prim::{AcqRel, Arc, AtomicBool, AtomicU32, Mutex, Relaxed, Weak};
 use crate::sched::Sched;
@@ -29,7 +30,7 @@ use std::panic::{AssertUnwindSafe, Location, catch_unwind, resume_unwind};
 ///
 /// All of them are waited for in whatever way `f` ends: also when it panics, calls [`goexit`](crate::goexit), or is
 /// unwound by the end of a [`Context`](crate::context::Context) under which it runs. That wait can't be interrupted.
-/// When the runtime ends before them the calling goroutine stays where it is.
+/// When the runtime ends they are unwound before the calling goroutine is; where one of them can't be unwound, neither is that.
 ///
 /// ```
 /// // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
@@ -67,7 +68,13 @@ where
         Err(payload) => resume_unwind(payload),
         // Relaxed: set before the count fell to zero, under whose lock it was read.
         Ok(_) if children.panicked.load(Relaxed) => panic!("a scoped goroutine panicked"),
-        Ok(value) => value,
+        Ok(value) => {
+            // They may have been unwound, and have left undone what the caller goes on with.
+            if Sched::<Active>::current().is_some_and(Sched::is_ending) {
+                interrupt::end_here::<Active>();
+            }
+            value
+        }
     }
 }
 
@@ -196,7 +203,7 @@ impl Children {
                 return wait.withdraw();
             }
             count.parent = Some(wait.waiter());
-            let _down_to_zero = wait.park(How::new(WaitReason::Scope).ends(Ends::Never), move || {
+            let _down_to_zero = wait.park(How::new(WaitReason::Scope).ends(Ends::WithOthers), move || {
                 drop(count);
                 Commit::Park
             });

@@ -38,8 +38,8 @@
 //!    the number, and once the wait is claimed and readied; in between it exchanges.
 //! 2. Runnable → Running is won by one M, which alone touches the G's stack until it stores a new status.
 //! 3. A wait number is never used twice, not even by the next goroutine in the same G.
-//! 4. `CLAIMED` is set at most once a wait, and exactly one `ready` follows it; none after `seize`, by which a runtime
-//!    that ends claims what it leaves behind.
+//! 4. `CLAIMED` is set at most once a wait, and exactly one `ready` follows it; none after `call_in`, by which a runtime
+//!    that ends claims the wait for its owner, and after `seize`, by which it claims what it leaves behind.
 //!
 //! Checked by `tests/loom_park.rs`; the tests below go through the transitions one by one.
 
@@ -55,10 +55,12 @@ const LOOK: u64 = 1 << 8;
 const REFUSED: u64 = 1 << 9;
 const KNOWN: u64 = 1 << 10;
 const SAVED: u64 = 1 << 11;
-const NUMBER: u32 = 12;
+/// Claimed by the end of its runtime, for the owner itself.
+const CALLED_IN: u64 = 1 << 12;
+const NUMBER: u32 = 13;
 
 /// What a wait leaves in the word.
-const OF_A_WAIT: u64 = OPEN | CLAIMED | READY | LOOK | REFUSED | KNOWN | SAVED;
+const OF_A_WAIT: u64 = OPEN | CLAIMED | READY | LOOK | REFUSED | KNOWN | SAVED | CALLED_IN;
 
 /// What a G is doing. Go's names without the underscore.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
@@ -135,6 +137,7 @@ impl std::fmt::Debug for Word {
             (REFUSED, "refused"),
             (KNOWN, "known"),
             (SAVED, "saved"),
+            (CALLED_IN, "called in"),
         ] {
             if self.has(bit) {
                 write!(f, " {name}")?;
@@ -174,6 +177,22 @@ pub(crate) enum CallOff {
     Gone,
 }
 
+/// What the end of a runtime finds.
+#[derive(Debug)]
+#[must_use]
+pub(crate) enum Doing {
+    /// Nothing more.
+    Ended,
+    /// It runs, or is about to.
+    Runs,
+    /// It sleeps in this wait, which is open.
+    Sleeps(Asleep),
+}
+
+/// The word of an owner that sleeps, as it was found.
+#[derive(Debug)]
+pub(crate) struct Asleep(Word);
+
 /// Whether an owner that wanted to sleep on does.
 #[derive(Debug, Eq, PartialEq)]
 #[must_use]
@@ -194,6 +213,8 @@ pub(crate) enum Why {
     Refused,
     /// It was nudged. The wait is open.
     Look,
+    /// Claimed because its runtime ends. Nobody will ready it.
+    CalledIn,
     /// Nothing has happened (a thread that was woken for nothing). The wait is open.
     Nothing,
 }
@@ -350,10 +371,37 @@ impl StatusWord {
     /// Whether the owner is parked, and nobody has claimed, nudged or refused its wait.
     pub(crate) fn is_asleep(&self) -> bool {
         // Acquire: pairs with `park`: why it waits.
-        let word = self.load(Acquire);
+        Self::sleeps(self.load(Acquire))
+    }
+
+    fn sleeps(word: Word) -> bool {
         word.status() == Status::Waiting
             && word.has(OPEN)
             && word.0 & (OWED | CLAIMED | READY | LOOK | REFUSED) == 0
+    }
+
+    /// For the end of the runtime.
+    pub(crate) fn doing(&self) -> Doing {
+        // Acquire: pairs with `park`: how the wait may end, and which M has parked it. Both are no loom's words, so no model
+        // would miss it.
+        match self.load(Acquire) {
+            word if word.status() == Status::Idle => Doing::Ended,
+            word if Self::sleeps(word) => Doing::Sleeps(Asleep(word)),
+            _ => Doing::Runs,
+        }
+    }
+
+    /// The runtime ends: claims the wait for its owner, if nothing has happened to it since it was found, and has the owner
+    /// run and find that. The caller knows that the commit hook is over.
+    pub(crate) fn call_in(&self, found: &Asleep) -> Then {
+        // Relaxed: the word is as `doing` has acquired it. A dump that holds it, or held it, has whoever takes the G out of its
+        // queue wait for it (`run`).
+        self.update(Relaxed, |word| {
+            if word.clear(SCAN) != found.0.clear(SCAN) {
+                return (None, Then::Leave);
+            }
+            (Some(word.set(CLAIMED | CALLED_IN).with_status(Status::Runnable)), Then::Queue)
+        })
     }
 
     /// Has the owner of a published wait look again.
@@ -428,6 +476,9 @@ impl StatusWord {
             }
             if word.has(REFUSED) {
                 return Why::Refused;
+            }
+            if word.has(CALLED_IN) {
+                return Why::CalledIn;
             }
             if !word.has(LOOK) {
                 return Why::Nothing;

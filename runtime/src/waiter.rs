@@ -28,7 +28,7 @@
 //! A task's `Waker` will be the third kind, beside these two, for whoever awaits a goroutine.
 
 use crate::debt::Debt;
-use crate::g::GRef;
+use crate::g::{self, End, GRef};
 use crate::host::Host;
 use crate::interrupt::{Deaf, Ends, Interrupt, Outlook};
 use crate::m::{M, Window};
@@ -327,7 +327,7 @@ impl<H: Host> Wait<H> {
             Who::G(g, window) => {
                 let g = *g;
                 let window = window.take().expect("park: once for each wait");
-                g.heeds.set(g.outlook().heeds::<H>(how.ends));
+                g.manner.set(how.ends, g.outlook(window.m().sched()).heeds::<H>(how.ends));
                 match how.until {
                     None => park::gopark(window, self.number, how.reason, commit),
                     Some(due) => {
@@ -446,10 +446,13 @@ impl<H: Host> Wait<H> {
                     return if self.claim() { Woke::Refused } else { Woke::Readied };
                 }
                 Why::Look => {
-                    if let Some(woke) = self.look(g.outlook(), how) {
+                    // Itself: it may go on on another M.
+                    let sched = Sched::<H>::current().expect("settle: a goroutine runs on an M");
+                    if let Some(woke) = self.look(g.outlook(sched), how) {
                         return woke;
                     }
                 }
+                Why::CalledIn => return self.end(),
                 Why::Nothing => unreachable!("settle: a goroutine runs again for no reason"),
             }
             self.suspend_again(g);
@@ -457,8 +460,45 @@ impl<H: Host> Wait<H> {
         }
     }
 
+    /// The runtime ends, and the wait is claimed for that: unwinds the owner, where that is possible, else never returns.
+    #[cold]
+    fn end(&mut self) -> Woke {
+        if !Interrupt::Shutdown.may_throw::<H>() {
+            self.stay();
+        }
+        self.close();
+        Woke::Interrupted(Interrupt::Shutdown)
+    }
+
+    /// The runtime ends, and the owner, whose wait nobody else has claimed, can't be unwound: it stays where it is, for good,
+    /// as if it had been left there by the last step of the end. Its records stay in their queues.
+    pub(crate) fn stay(&mut self) -> ! {
+        let Who::G(g, window) = &mut self.who else { unreachable!("stay: called on a thread") };
+        let g = *g;
+        if let Some(window) = window.take() {
+            drop(window);
+            let claimed = g.word.claim(self.number);
+            debug_assert!(claimed, "stay: nobody knows of the wait");
+        }
+        g.manner.set(Ends::WithOthers, false);
+        g.reason.set(WaitReason::End);
+        Debt::settle_of(g);
+        g::mark_done(g, End::Left);
+        loop {
+            self.suspend_again(g);
+        }
+    }
+
     /// What a nudge comes to.
     fn look(&mut self, outlook: Outlook, how: How) -> Option<Woke> {
+        if outlook.ends && outlook.heeds::<H>(how.ends) {
+            return Some(if self.word().claim(self.number) {
+                self.end()
+            } else {
+                let _readied = self.claim();
+                Woke::Readied
+            });
+        }
         if outlook.heeds::<H>(how.ends)
             && let Some(interrupt) = outlook.interrupt::<H>(how.ends, &mut self.deaf)
         {
@@ -468,7 +508,7 @@ impl<H: Host> Wait<H> {
     }
 
     fn doze(&mut self, how: How) -> Woke {
-        let outlook = Outlook { frame: H::thread_frame(), exits: false };
+        let outlook = Outlook { frame: H::thread_frame(), exits: false, ends: false };
         let Who::Thread(parker) = &self.who else { unreachable!("doze: called on a goroutine") };
         let parker = Arc::clone(parker);
         let mut until = how.until;
@@ -488,6 +528,7 @@ impl<H: Host> Wait<H> {
                     }
                 }
                 Why::Refused => unreachable!("doze: a thread's hook refuses before"),
+                Why::CalledIn => unreachable!("doze: a thread is of no runtime that could end"),
             }
             if !parker.note.doze(until) {
                 if parker.word.claim(self.number) {

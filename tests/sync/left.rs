@@ -1,5 +1,6 @@
 //! What a runtime leaves behind in a line does not hold up those of another one.
 
+use crate::bolt::bolted;
 use crate::common::{PROCS, runtime, until, watched};
 use gmp::Runtime;
 use gmp::sync::{Mutex, RwLock, Semaphore};
@@ -18,7 +19,7 @@ fn leave_behind(
         let (waits, came) = (waits.clone(), Arc::clone(&came));
         drop(first.go(move || {
             came.fetch_add(1, SeqCst);
-            waits();
+            bolted(waits);
         }));
     }
     until(|| came.load(SeqCst) == 3);

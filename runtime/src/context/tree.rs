@@ -53,10 +53,10 @@ impl Verdict {
     }
 }
 
-/// The error for whoever was interrupted by a context under which it runs, and returns; a goroutine that exits unwinds.
+/// The error for whoever was interrupted by a context under which it runs, and returns; a goroutine that exits, or is to end with its runtime, unwinds.
 pub(crate) fn interrupted<H: Host>(why: Interrupt) -> ContextError {
     match why {
-        Interrupt::Exit => why.throw::<H>(),
+        Interrupt::Exit | Interrupt::Shutdown => why.throw::<H>(),
         Interrupt::Context(frame) => {
             // SAFETY: the caller runs under the frame, which keeps its context. Acquire: what came before the cancel.
             let done = unsafe { frame.as_ref().done.as_ref() }.load(Acquire);
@@ -338,7 +338,7 @@ impl Call {
     fn start(self) {
         let Call { f, home } = self;
         match home.and_then(|home| home.upgrade()) {
-            Some(sched) if !sched.is_stopping() => {
+            Some(sched) if !sched.is_ending() => {
                 let birth =
                     Birth { name: None, stack_size: sched.config.stack_size, site: Location::caller() };
                 let mut unrun = Unrun(Some(f));

@@ -96,6 +96,7 @@ const WHYS: &[Why] = &[
     Why::Never,
     Why::Scope,
     Why::Main,
+    Why::End,
     Why::Mutex,
     Why::RwLockRead,
     Why::RwLockWrite,

@@ -254,6 +254,10 @@ impl Host for Native {
         !mark.is_null() && frames::may_unwind_to(mark)
     }
 
+    fn can_unwind() -> bool {
+        frames::CAN_UNWIND
+    }
+
     #[inline]
     fn heavy_barrier_exists() -> bool {
         barrier::exists()

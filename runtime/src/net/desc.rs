@@ -125,7 +125,7 @@ impl<H: Host> Side<H> {
     /// their runtime began to end. Its turn was passed on, and nobody can claim its wait any more.
     #[cold]
     fn forget_left(&self, seen: Slot) -> Slot {
-        let ends = M::<H>::current().is_some_and(|m| m.sched().is_stopping());
+        let ends = M::<H>::current().is_some_and(|m| m.sched().is_ending());
         assert!(ends, "wait: the caller does not hold the turn ({seen:?})");
         let _changed = self.exchange(seen, Slot::NIL);
         self.load()

@@ -48,6 +48,7 @@ impl<H: Host> Sched<H> {
             self.timer_mask.clear(p.id);
         }
         self.idle_mask.set(p.id);
+        self.tell_the_end();
     }
 
     /// Takes the P that became idle last, and sees to it that the monitor watches what is done with it.

@@ -27,6 +27,10 @@ impl<H: Host> Sched<H> {
     pub(crate) unsafe fn spawn<F: FnOnce() -> T, T>(&self, birth: Birth, f: F) -> io::Result<GRef<H>> {
         // SAFETY: by this function's contract.
         let g = unsafe { self.make(birth, f) }?;
+        if self.is_ending() {
+            self.drop_fresh(g);
+            return Ok(g);
+        }
         self.submit(g);
         if self.is_stopping() {
             self.drop_set_aside();

@@ -49,6 +49,7 @@
 use crate::g::GRef;
 use crate::glist::GList;
 use crate::host::{Host, Said, Stack};
+use crate::interrupt::Ends;
 use crate::m::{Gift, M, Spinning};
 use crate::prim::{Mutant, event, mutated, unless};
 use crate::sched::park::Yield;
@@ -255,7 +256,13 @@ impl<H: Host> Sched<H> {
         g.ties.bind(m.id);
         loop {
             let goes_on = match said {
-                Yield::Park(number, hook) => self.park(g, number, hook),
+                Yield::Park(number, hook) => {
+                    if H::unwinds() {
+                        // The end of the runtime does not end this wait.
+                        g.manner.set(Ends::Never, false);
+                    }
+                    self.park(g, number, hook)
+                }
                 Yield::ParkAgain(number) => self.park_again(g, number),
                 Yield::Requeue => self.yield_bound(m, g),
                 Yield::Return => self.exitsyscall(m, g),

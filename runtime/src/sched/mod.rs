@@ -80,7 +80,9 @@ use crate::knobs::{Knobs, Sigquit};
 use crate::m::M;
 use crate::note::Note;
 use crate::p::P;
-use crate::prim::{Arc, AtomicBool, AtomicI64, AtomicU32, AtomicU64, CachePadded, Mutex, Relaxed, ShownWord};
+use crate::prim::{
+    Arc, AtomicBool, AtomicI64, AtomicU32, AtomicU64, CachePadded, Mutex, Relaxed, ShownFlag, ShownWord,
+};
 use crate::sched::census::Census;
 use crate::sched::mask::Mask;
 use crate::sched::poll::{NOBODY, PollTable, Poller};
@@ -164,6 +166,8 @@ pub(crate) struct Sched<H: Host> {
     census: CachePadded<Census>,
     /// The runtime ends: no M takes work any more. Set once, under the lock.
     stopping: AtomicBool,
+    /// The runtime begins to end: goroutines are unwound; see `stop`. Set once, under the lock, before `stopping`.
+    ending: ShownFlag,
     /// How long the M in the poller waits; see `poll`.
     poll_until: AtomicU64,
     /// How many stand in the global queue; see `inject`.
@@ -188,8 +192,8 @@ pub(crate) struct Sched<H: Host> {
     /// See `dump`.
     rough_time: ShownWord,
     pub(crate) monitor_note: Note<H>,
-    /// The last M that leaves wakes whoever waits for the runtime's end.
-    all_left: Note<H>,
+    /// Who ends the runtime sleeps here; an alarm has it look again.
+    ender: Note<H>,
 }
 
 // SAFETY: `pool` is made for sharing; the rest is Sync by itself.
@@ -237,6 +241,7 @@ impl<H: Host> Sched<H> {
                 }),
                 census: CachePadded::new(Census::new(procs)),
                 stopping: AtomicBool::new(false),
+                ending: ShownFlag::new(false),
                 poll_until: AtomicU64::new(NOBODY),
                 globq_len: AtomicU64::new(0),
                 idle_mask: Mask::new(procs),
@@ -253,7 +258,7 @@ impl<H: Host> Sched<H> {
                 serving: AtomicU64::new(0),
                 rough_time: ShownWord::new(H::now().as_nanos()),
                 monitor_note: Note::new(),
-                all_left: Note::new(),
+                ender: Note::new(),
             }
         });
         if let Err(refused) = sched.start_first().and_then(|()| sched.start_monitor()) {
@@ -282,6 +287,13 @@ impl<H: Host> Sched<H> {
     #[inline]
     pub(crate) fn is_stopping(&self) -> bool {
         self.stopping.load(Relaxed)
+    }
+
+    /// Whether the runtime has begun to end, and goroutines end where they park. Exact under the lock; elsewhere a hint, as
+    /// those that did not see it are found by the sweeps of `stop`.
+    #[inline(always)]
+    pub(crate) fn is_ending(&self) -> bool {
+        self.ending.look()
     }
 
     /// For models: nobody runs or looks for anything.

@@ -58,6 +58,8 @@ pub(crate) enum WaitReason {
     Scope,
     /// `Runtime::run`, when its main goroutine has called `goexit`.
     Main,
+    /// For nothing: its runtime ends, and it could not be unwound.
+    End,
     /// `sync::Mutex`, a lock of it, or the second half of a wait in a Condvar.
     Mutex,
     /// `sync::RwLock`, a read.
@@ -97,6 +99,7 @@ impl WaitReason {
             WaitReason::Never => "chan receive (never)",
             WaitReason::Scope => "scope",
             WaitReason::Main => "main goroutine has exited",
+            WaitReason::End => "left by the end of its runtime",
             WaitReason::Mutex => "sync.Mutex.Lock",
             WaitReason::RwLockRead => "sync.RWMutex.RLock",
             WaitReason::RwLockWrite => "sync.RWMutex.Lock",
@@ -204,9 +207,9 @@ impl<H: Host> Sched<H> {
             g.word.park(number);
             return commit == Commit::Refuse && g.word.call_off(number) == CallOff::Resume;
         }
-        let heeds = g.heeds.get();
+        let heeds = g.manner.heeds();
         g.word.park(number);
-        let interrupted = heeds && interrupt::is_interrupted(g);
+        let interrupted = heeds && interrupt::is_interrupted(g, self.is_ending());
         // For loom: the hook, which is moved from the goroutine's stack now, before it can publish anything.
         g.stack.with(|_| ());
         // SAFETY: `g` has just been saved by its suspend, and this is the only call.

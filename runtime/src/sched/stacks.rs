@@ -50,7 +50,7 @@ impl<H: Host> Sched<H> {
     /// What idle Ps have at hand is as good as free.
     #[cold]
     fn insist_on_promise(&self, p: Option<&P<H>>, size: usize) -> io::Result<()> {
-        if self.is_stopping() {
+        if self.is_ending() {
             return Ok(());
         }
         self.empty_idle_hands();

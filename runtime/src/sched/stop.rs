@@ -1,25 +1,79 @@
-//! The end of a runtime.
+//! The end of a runtime: goroutines are unwound where they park, as far as that can be done in time; then the Ms leave.
 //!
-//! 1. `stopping` is set; Ms that stand by are woken, every M leaves when it next looks for work. Whoever queues a
+//! ```text
+//!   ender:  E1 lock: `ending` := true
+//!           E2 sweep: of each goroutine that sleeps, and may be called in, read the word
+//!           E3 read which goroutines the Ms have at hand
+//!           E4 those of E2 that are not among them: claim the wait and make it Runnable, if the word is as in E2 (less a hold)
+//!           E5 queue these, all at once; somebody runs, or is about to?  sleep, and sweep again; no: step 2
+//!   M:      M1 Waiting (K1 of `park.rs`) · M2 the commit hook · M3 nothing at hand · M4 lock: puts its P down, is the
+//!           runtime ending?  alarm for the ender
+//! ```
+//! 1. **Goroutines are unwound.** The Ms go on as ever. Whoever is called in (E4) finds its wait claimed for itself, looks
+//!    whether its stack may be unwound, leaves its queues and throws (`interrupt.rs`). It holds a claim from E4 on, so
+//!    what others let go of when *they* are unwound, a lock, a channel's last sender, does not wake it to go on as if nothing
+//!    had happened. Where it may not be unwound it stays where it is for good, and is counted (`Wait::stay`): its joiner
+//!    is told and its debts are paid at once.
+//!
+//!    A goroutine that runs goes on until it parks or yields. It looks at `ending` then, and calls itself in: a hint, without a
+//!    fence. If it did not see E1, it is found asleep by a later sweep: its M either goes on with others, and the ender sweeps
+//!    again when these have parked, or it puts its P down (M4) and sees E1, or has done so before E1, and E2 sees M1. So the
+//!    last P that is put down has the ender sweep once more after the last park. (The ender also sweeps without being told,
+//!    now and then: for those who never stop to run and those who run outside of the runtime.)
+//!
+//!    M3 comes after M2 and E3 after E2: whoever sleeps in E2 and is at no M's hand in E3 has its hook behind it, and what that
+//!    has written, where its timer stands for one, is seen by whoever runs it next.
+//!
+//!    Never called in: who unwinds already, on whatever ground, and who waits inside the library for what is about to come
+//!    (`Ends::Never`); the ender waits for them, within its time. Who waits for its scope, or for main of another
+//!    runtime (`Ends::WithOthers`), is not called in either, since its frames are borrowed; it goes on when those have
+//!    ended that borrow them, and is left, like them, when they are left. The ender does not wait for it.
+//!
+//!    Who never ran does not start: its closure is dropped, on a goroutine's stack, as it may park. A `go` from E1 on drops
+//!    its closure at once. Who catches what is thrown at it is thrown at three times, and stays then.
+//! 2. `stopping` is set; Ms that stand by are woken, every M leaves when it next looks for work. Whoever queues a
 //!    goroutine from here on finds the flag after S2 of `wake.rs`, and sets aside what is queued.
-//! 2. What is parked or queued will not run again: the waits are claimed, so that nobody hands them anything, whoever
+//! 3. What is parked or queued will not run again: the waits are claimed, so that nobody hands them anything, whoever
 //!    joins one of these hears that the runtime ended, and what they owe is paid (`debt.rs`): turns go to the next in line.
 //!    Callbacks that are armed go to the keeper (`keeper.rs`).
-//! 3. The caller waits for the last M, for a limited time. A goroutine that does not come back to the runtime
+//! 4. The ender waits for the last M, for a limited time. A goroutine that does not come back to the runtime
 //!    keeps its M; it is left behind, with everything that it refers to.
-//! 4. Step 2 once more, for those that ran meanwhile. Those that never ran are dropped. The others stay where they are:
+//! 5. Step 3 once more, for those that ran meanwhile. Those that never ran are dropped. The others stay where they are:
 //!    their stacks, and all that lies on them, are leaked, because others may still refer to it. They are counted.
+//!
+//! Without time, or where nothing can be unwound (`panic = "abort"`, the `generator` backend), it begins with step 2.
+//! A goroutine of the runtime itself that ends it does E1 and leaves the rest to a thread.
+//!
+//! Checked by `tests/loom_shutdown.rs`; its end also by `tests/loom_submit_vs_idle.rs` and `tests/loom_locked.rs`.
 
 use crate::debt::Debt;
 use crate::g::{self, End, GRef};
 use crate::glist::GList;
 use crate::gpool::GPool;
 use crate::host::Host;
+use crate::interrupt::Ends;
 use crate::m::M;
-use crate::prim::{Mutant, Ordering, Relaxed, fence, unless};
+use crate::prim::{Mutant, Ordering, Relaxed, event, fence, mutated, unless};
 use crate::sched::Sched;
 use crate::sched::poll::Poller;
+use crate::status::{Doing, Then};
+use gmp_timers::Nanos;
 use std::time::Duration;
+
+/// The ender sweeps after so long, at first, without being told.
+const SOON: Duration = Duration::from_micros(100);
+/// And at least this often.
+const OFTEN: Duration = Duration::from_millis(10);
+/// What is kept of the time for the Ms to leave, if it is not more than a part of it.
+const FOR_MS: Duration = Duration::from_millis(500);
+const PART_FOR_MS: u32 = 4;
+
+/// Whether there is anybody to wait for.
+#[derive(Copy, Clone, Debug, Eq, PartialEq)]
+enum Quiet {
+    Yes,
+    No,
+}
 
 /// What was left when a runtime ended.
 #[derive(Copy, Clone, Debug, Default, Eq, PartialEq)]
@@ -49,14 +103,48 @@ impl<H: Host> Sched<H> {
     /// Ends the runtime and waits for its threads, at most for `limit`.
     pub(crate) fn stop(&self, limit: Duration) -> Report {
         let until = H::now().saturating_add(limit);
-        self.begin_stop();
-        let all = if M::<H>::current().is_some_and(|m| std::ptr::eq(m.sched(), self)) {
+        let unwinds = H::can_unwind() && !limit.is_zero();
+        if M::<H>::current_of(self).is_some() {
             // A goroutine of its own can't wait for the M that runs it.
-            false
-        } else if self.central.lock().alive == 0 {
-            true
-        } else {
-            self.all_left.sleep_until(until)
+            return self.stop_from_inside(unwinds.then_some(limit));
+        }
+        if unwinds {
+            self.unwind_goroutines(limit);
+        }
+        self.leave(until)
+    }
+
+    /// E1; the rest, for which `limit` is the time, is left to a thread. Without one nothing is unwound, and nobody waited for.
+    #[cold]
+    fn stop_from_inside(&self, limit: Option<Duration>) -> Report {
+        if let (Some(limit), Some(this)) = (limit, self.arc()) {
+            self.begin_to_end();
+            let name = format!("{}end", self.config.thread_name);
+            let ends = H::start(&name, move || {
+                let until = H::now().saturating_add(limit);
+                this.unwind_goroutines(limit);
+                let _nobody_asks = this.leave(until);
+            });
+            if ends.is_ok() {
+                let threads = self.central.lock().alive as usize;
+                return Report { goroutines: self.num_goroutines(), threads };
+            }
+        }
+        self.begin_stop();
+        let threads = self.central.lock().alive as usize;
+        Report { goroutines: self.leave_goroutines(), threads }
+    }
+
+    /// Steps 2 to 5.
+    pub(crate) fn leave(&self, until: Nanos) -> Report {
+        self.begin_stop();
+        let all = loop {
+            if self.central.lock().alive == 0 {
+                break true;
+            }
+            if !self.ender.doze(Some(until)) {
+                break self.central.lock().alive == 0;
+            }
         };
         if all {
             let threads = self.central.lock().take_threads();
@@ -66,12 +154,90 @@ impl<H: Host> Sched<H> {
         Report { goroutines: self.leave_goroutines(), threads }
     }
 
+    /// E1.
+    fn begin_to_end(&self) {
+        let _central = self.central.lock();
+        self.ending.set(true);
+    }
+
+    /// Step 1, in its part of `limit`.
+    fn unwind_goroutines(&self, limit: Duration) {
+        let until = H::now().saturating_add(limit - FOR_MS.min(limit / PART_FOR_MS));
+        self.begin_to_end();
+        let mut pause = SOON;
+        loop {
+            let before = H::now();
+            if self.sweep() == Quiet::Yes {
+                return;
+            }
+            let now = H::now();
+            // With a million goroutines a sweep takes long, and the Ms need the time.
+            pause = pause.max(now.saturating_since(before) * 4);
+            if now >= until {
+                event(format_args!("the end of the runtime waits no longer for its goroutines"));
+                return;
+            }
+            let _told = self.ender.doze(Some(until.min(now.saturating_add(pause))));
+            pause = OFTEN.min(pause * 2);
+        }
+    }
+
+    /// E2 to E5.
+    fn sweep(&self) -> Quiet {
+        let (mut asleep, mut quiet) = (Vec::new(), Quiet::Yes);
+        // SAFETY: the pool is closed when the scheduler is dropped.
+        unsafe {
+            GPool::for_each_live(self.pool, |g| match g.word.doing() {
+                Doing::Ended => {}
+                _ if g.is_left() => {}
+                Doing::Runs => quiet = Quiet::No,
+                Doing::Sleeps(found) => match g.manner.ends() {
+                    Ends::WithOthers => {}
+                    Ends::Never => quiet = Quiet::No,
+                    Ends::Unwinding | Ends::Returning => asleep.push((g, found)),
+                },
+            });
+        }
+        if asleep.is_empty() {
+            return quiet;
+        }
+        let central = self.central.lock();
+        // SAFETY: Ms live as long as their scheduler.
+        let at_hand: Vec<_> = central.ms.iter().filter_map(|m| unsafe { m.as_ref() }.shown_g()).collect();
+        drop(central);
+        let mut called = GList::new();
+        for (g, found) in asleep {
+            let free = !at_hand.contains(&g.get()) || mutated(Mutant::ShutdownCallsEarly);
+            if free && g.word.call_in(&found) == Then::Queue {
+                called.push(g);
+            }
+        }
+        event(format_args!("the end of the runtime calls in {called:?}"));
+        self.inject(called);
+        Quiet::No
+    }
+
+    /// M4: a P is put down, under the lock.
+    pub(crate) fn tell_the_end(&self) {
+        if self.is_ending() {
+            unless(Mutant::ShutdownNotTold, || self.ender.alarm());
+        }
+    }
+
+    /// The closure of a goroutine that was just made is dropped: no more begin.
+    #[cold]
+    pub(crate) fn drop_fresh(&self, g: GRef<H>) {
+        self.live.fetch_sub(i64::from(g.counts()), Relaxed);
+        g::drop_unrun(g);
+    }
+
     fn begin_stop(&self) {
         if let Some(runtimes) = H::runtimes() {
             runtimes.end(self);
         }
         let mut central = self.central.lock();
         // Who stands by is taken out below, under the same lock; who would stand by later finds this first.
+        self.ending.set(true);
         self.stopping.store(true, Relaxed);
         self.no_p_is_wanted();
         // SeqCst: a store that submissions load, then loads from the queues (`take_queued`) and from the lives of Gs;
@@ -120,7 +286,7 @@ impl<H: Host> Sched<H> {
         let last = central.alive == 0 && self.is_stopping();
         drop(central);
         if last {
-            self.all_left.wake();
+            self.ender.alarm();
         }
     }
 
@@ -199,8 +365,7 @@ impl<H: Host> Sched<H> {
     fn drop_if_unrun(&self, g: GRef<H>) {
         // SAFETY: it stood in a queue, so no M runs it, and this caller has taken it out.
         if g.stack.with(|stack| unsafe { (*stack).is_none() }) {
-            self.live.fetch_sub(i64::from(g.counts()), Relaxed);
-            g::drop_unrun(g);
+            self.drop_fresh(g);
         }
     }
 }

@@ -83,13 +83,17 @@ unsafe fn walk(each: Each, arg: *mut c_void) {
     unsafe { black_box(_Unwind_Backtrace as Walk)(each, arg) };
 }
 
+/// Whether the answer is ever yes.
+pub(crate) const CAN_UNWIND: bool =
+    !cfg!(any(panic = "abort", feature = "generator", not(target_arch = "x86_64")));
+
 /// Whether a panic that the caller throws now, on this stack, certainly ends at the `catch_unwind` of the function in
 /// which `mark` was taken, or at one on the way there.
 ///
 /// It and the throw must have the same frames around them: one function calls both, which is not inlined.
 #[inline(never)]
 pub(crate) fn may_unwind_to(mark: *const ()) -> bool {
-    if cfg!(any(panic = "abort", feature = "generator", not(target_arch = "x86_64"))) {
+    if !CAN_UNWIND {
         return false;
     }
     let Some(landmarks) = landmarks() else { return false };

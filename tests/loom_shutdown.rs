@@ -1,0 +1,249 @@
+//! The end of a runtime: everybody who parks is unwound, once, and the end comes.
+#![cfg(gmp_loom)]
+
+mod loom_common;
+
+use gmp::internals::{Handle, Looker, park_looking};
+use gmp::model::{Flag, Model, Mutant, at_rest, done, runtime};
+use gmp::sync::Event;
+use gmp::{Runtime, chan, scope};
+use loom::cell::UnsafeCell;
+use loom::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::time::Duration;
+
+const SECOND: Duration = Duration::from_secs(1);
+
+/// What lies on a goroutine's stack; its drop writes to what the model reads at the end.
+struct Probe(Arc<UnsafeCell<u32>>);
+
+// SAFETY: the drop comes before the end of the runtime, which loom checks.
+unsafe impl Send for Probe {}
+// SAFETY: nobody reads through a shared reference.
+unsafe impl Sync for Probe {}
+
+impl Drop for Probe {
+    fn drop(&mut self) {
+        // SAFETY: as above.
+        self.0.with_mut(|drops| unsafe { *drops += 1 });
+    }
+}
+
+/// Counts the drops of one value.
+struct Drops(Arc<UnsafeCell<u32>>);
+
+impl Drops {
+    fn new() -> (Self, Probe) {
+        let drops = Arc::new(UnsafeCell::new(0));
+        (Drops(Arc::clone(&drops)), Probe(drops))
+    }
+
+    /// SAFETY: the runtime has ended.
+    fn is_one(&self) -> bool {
+        // SAFETY: as above.
+        self.0.with(|drops| unsafe { *drops }) == 1
+    }
+}
+
+#[track_caller]
+fn ends_clean(runtime: Runtime) {
+    let report = runtime.shutdown(SECOND);
+    assert!(report.is_clean(), "{report:?}");
+}
+
+/// It parks before, while, or after the end begins. Fails by deadlock when a park is missed between the flag and the sweeps.
+#[test]
+fn who_parks_while_the_end_begins_is_unwound() {
+    Model::new().preemptions(2).check("shutdown_vs_park", || {
+        let runtime = at_rest::<1>();
+        let (drops, probe) = Drops::new();
+        let parks = runtime.go(move || {
+            let _probe = probe;
+            Event::new().wait();
+        });
+        ends_clean(runtime);
+        assert!(drops.is_one());
+        assert!(parks.join().unwrap_err().is_shutdown());
+    });
+}
+
+/// A thread wakes it meanwhile. Fails by deadlock when both ends of its wait are lost, or by a second drop.
+#[test]
+fn who_is_woken_while_the_end_begins_ends_once() {
+    Model::new().preemptions(2).check("shutdown_vs_ready", || {
+        let runtime = runtime(1, 1);
+        let (drops, probe) = Drops::new();
+        let (event, begins) = (std::sync::Arc::new(Event::new()), Flag::default());
+        let waits = runtime.go({
+            let (event, begins) = (std::sync::Arc::clone(&event), begins.clone());
+            move || {
+                let _probe = probe;
+                begins.raise();
+                event.wait();
+            }
+        });
+        begins.wait_on_thread();
+        loom::explore();
+        let notifier = loom::thread::spawn({
+            let event = std::sync::Arc::clone(&event);
+            move || event.notify_one()
+        });
+        ends_clean(runtime);
+        notifier.join().unwrap();
+        assert!(drops.is_one());
+        if waits.join().is_err() {
+            // It is there for the next one.
+            event.wait();
+        }
+    });
+}
+
+/// The end begins while its hook runs, and another M is there to run it. Fails when it is unwound before the hook is over.
+#[test]
+fn who_is_called_in_has_its_hook_behind_it() {
+    Model::new().preemptions(1).check("shutdown_vs_hook", || {
+        let runtime = at_rest::<2>();
+        loom::stop_exploring();
+        let (inside, go_on) = (Flag::default(), Flag::default());
+        let [over, early] = [(); 2].map(|()| std::sync::Arc::new(AtomicBool::new(false)));
+        let parks = runtime.go({
+            let (inside, go_on) = (inside.clone(), go_on.clone());
+            let (over, early) = (std::sync::Arc::clone(&over), std::sync::Arc::clone(&early));
+            move || {
+                let _looks = Looks(std::sync::Arc::clone(&over), early);
+                let hook = |_: Looker| {
+                    inside.raise();
+                    go_on.wait_on_thread();
+                    over.store(true, SeqCst);
+                };
+                park_looking(hook, || false);
+            }
+        });
+        inside.wait_on_thread();
+        loom::explore();
+        let opener = loom::thread::spawn(move || go_on.raise());
+        ends_clean(runtime);
+        opener.join().unwrap();
+        assert!(over.load(SeqCst) && !early.load(SeqCst), "unwound while its hook runs");
+        assert!(parks.join().unwrap_err().is_shutdown());
+    });
+}
+
+/// Notes, when it is dropped, whether the hook was over.
+struct Looks(std::sync::Arc<AtomicBool>, std::sync::Arc<AtomicBool>);
+
+impl Drop for Looks {
+    fn drop(&mut self) {
+        self.1.store(!self.0.load(SeqCst), SeqCst);
+        done();
+    }
+}
+
+/// One goroutine wakes another as the end begins. Fails by deadlock, or by what is not dropped.
+#[test]
+fn two_who_wake_each_other_are_unwound() {
+    Model::new().preemptions(1).check("shutdown_vs_two", || {
+        let runtime = runtime(1, 1);
+        let ((first, one), (second, two)) = (Drops::new(), Drops::new());
+        let (tx, rx) = chan::bounded(0);
+        let receives = runtime.go(move || {
+            let _probe = one;
+            while rx.recv().is_ok() {}
+            Event::new().wait();
+        });
+        loom::explore();
+        let sends = runtime.go(move || {
+            let _probe = two;
+            let _sent = tx.send(1);
+            Event::new().wait();
+        });
+        ends_clean(runtime);
+        assert!(first.is_one() && second.is_one());
+        assert!(receives.join().unwrap_err().is_shutdown());
+        assert!(sends.join().unwrap_err().is_shutdown());
+    });
+}
+
+/// Fails by a causality violation when the parent's frame goes before the child has let go of it.
+#[test]
+fn a_child_is_unwound_before_its_parent() {
+    Model::new().preemptions(1).check("shutdown_vs_scope", || {
+        let runtime = runtime(1, 1);
+        let (drops, probe) = Drops::new();
+        let begins = Flag::default();
+        let parent = runtime.go({
+            let begins = begins.clone();
+            move || {
+                let probe = probe;
+                scope(|s| {
+                    s.go(|| {
+                        let _borrowed = &probe;
+                        begins.raise();
+                        Event::new().wait();
+                    });
+                });
+            }
+        });
+        begins.wait_on_thread();
+        loom::explore();
+        ends_clean(runtime);
+        assert!(drops.is_one());
+        assert!(parent.join().unwrap_err().is_shutdown());
+    });
+}
+
+/// Fails by deadlock when the hold swallows the call, by a causality violation when a stack is read that is in use.
+#[test]
+fn a_dump_holds_a_g_that_is_called_in() {
+    Model::new().preemptions(2).check("shutdown_vs_dump", || {
+        let runtime = runtime(1, 1);
+        let (drops, probe) = Drops::new();
+        let begins = Flag::default();
+        let parks = runtime.go({
+            let begins = begins.clone();
+            move || {
+                let _probe = probe;
+                begins.raise();
+                Event::new().wait();
+            }
+        });
+        begins.wait_on_thread();
+        let dumper = loom::thread::spawn({
+            let handle = Handle::of(&runtime);
+            move || drop(handle.dump())
+        });
+        loom::explore();
+        ends_clean(runtime);
+        dumper.join().unwrap();
+        assert!(drops.is_one());
+        assert!(parks.join().unwrap_err().is_shutdown());
+    });
+}
+
+/// A goroutine starts another as the end begins. Fails when its closure is dropped twice or not at all.
+#[test]
+fn what_is_started_while_the_end_begins_is_dropped_or_unwound() {
+    Model::new().preemptions(1).check("shutdown_vs_go", || {
+        let runtime = runtime(1, 1);
+        let (drops, probe) = Drops::new();
+        loom::explore();
+        let starts = runtime.go(move || {
+            let begun = gmp::go(move || {
+                let _probe = probe;
+                Event::new().wait();
+            });
+            drop(begun);
+        });
+        ends_clean(runtime);
+        assert!(drops.is_one());
+        drop(starts.join());
+    });
+}
+
+#[test]
+fn mutants() {
+    loom_common::assert_caught(&[
+        (Mutant::ShutdownNotTold, "who_parks_while_the_end_begins_is_unwound"),
+        (Mutant::ShutdownCallsEarly, "who_is_called_in_has_its_hook_behind_it"),
+    ]);
+}

@@ -1,0 +1,176 @@
+//! What destructors do while their goroutine is unwound.
+
+use crate::child;
+use crate::common::{everywhere, runtime, until, watched};
+use crate::{Counts, HOUR, MS, PATIENCE, ends_clean};
+use gmp::chan;
+use gmp::sync::{Event, Mutex};
+use gmp::time::sleep;
+use gmp::{JoinHandle, yield_now};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::SeqCst;
+use std::time::{Duration, Instant};
+
+/// Does something when it is dropped.
+struct Does<F: FnMut()>(F);
+
+impl<F: FnMut()> Drop for Does<F> {
+    fn drop(&mut self) {
+        (self.0)();
+    }
+}
+
+/// More of them than there are threads. Fails by a destructor that is interrupted, or not waited for.
+#[test]
+fn destructors_that_park_come_to_their_end() {
+    everywhere(|rt| {
+        let (counts, after) = (Counts::default(), Counts::default());
+        let lock = Arc::new(Mutex::new(0));
+        let (tx, rx) = chan::bounded(1);
+        for n in 0..20 {
+            let (lock, tx, after) = (Arc::clone(&lock), tx.clone(), after.clone());
+            let _parks = counts.go(&rt, move || {
+                let _does = Does(move || {
+                    let mut held = lock.lock();
+                    *held += 1;
+                    sleep(MS);
+                    yield_now();
+                    drop(held);
+                    tx.send(n).unwrap();
+                    drop(after.begin());
+                });
+                sleep(HOUR);
+            });
+        }
+        counts.all_begun(&rt, 20);
+        let receives = std::thread::spawn(move || rx.iter().take(20).sum::<i32>());
+        ends_clean(rt);
+        counts.all_unwound(20);
+        after.all_unwound(20);
+        assert_eq!(receives.join().unwrap(), 190);
+    });
+}
+
+/// Fails by a hang: one joins another that is unwound as well, in both orders.
+#[test]
+fn a_destructor_may_join_another_goroutine() {
+    everywhere(|rt| {
+        let counts = Counts::default();
+        let mut last: Option<JoinHandle<()>> = None;
+        for _ in 0..10 {
+            let before = last.take();
+            last = Some(counts.go(&rt, move || {
+                let mut before = before;
+                let _does = Does(move || {
+                    if let Some(before) = before.take() {
+                        assert!(before.join().unwrap_err().is_shutdown());
+                    }
+                });
+                sleep(HOUR);
+            }));
+        }
+        counts.all_begun(&rt, 10);
+        ends_clean(rt);
+        counts.all_unwound(10);
+        assert!(last.unwrap().join().unwrap_err().is_shutdown());
+    });
+}
+
+/// Fails by a hang.
+#[test]
+fn a_destructor_that_parks_for_ever_is_left_when_the_time_is_over() {
+    watched(2, || {
+        let rt = runtime(2);
+        let (counts, unwound) = (Counts::default(), Counts::default());
+        let stuck = counts.go(&rt, || {
+            let _does = Does(|| Event::new().wait());
+            sleep(HOUR);
+        });
+        let _goes = unwound.go(&rt, || sleep(HOUR));
+        counts.all_begun(&rt, 1);
+        unwound.all_begun(&rt, 1);
+        let begun = Instant::now();
+        let report = rt.shutdown(200 * MS);
+        assert!(begun.elapsed() >= Duration::from_millis(100));
+        assert_eq!(report.goroutines_left(), 1);
+        assert!(stuck.join().unwrap_err().is_shutdown());
+        assert_eq!(counts.dropped.load(SeqCst), 0);
+        unwound.all_unwound(1);
+    });
+}
+
+/// A closure that never ran is dropped, and that may park. Fails by a closure that runs, or is not dropped.
+#[test]
+fn a_closure_that_never_ran_is_dropped_where_it_may_park() {
+    watched(1, || {
+        // The M is busy until the end has begun.
+        let rt = runtime(1);
+        let counts = Counts::default();
+        let begun = Arc::new(std::sync::atomic::AtomicBool::new(false));
+        let _busy = rt.go({
+            let begun = Arc::clone(&begun);
+            move || {
+                begun.store(true, SeqCst);
+                let start = Instant::now();
+                while start.elapsed() < 5 * MS {}
+            }
+        });
+        until(|| begun.load(SeqCst));
+        let never: Vec<_> = (0..5)
+            .map(|_| {
+                let own = counts.begin();
+                let does = Does(|| sleep(MS));
+                let ran = counts.clone();
+                rt.go(move || {
+                    let _both = (own, does);
+                    // Begun before the end, perhaps, on a slow machine: then it is unwound.
+                    sleep(HOUR);
+                    ran.went_on.fetch_add(1, SeqCst);
+                })
+            })
+            .collect();
+        ends_clean(rt);
+        counts.all_unwound(5);
+        assert!(never.into_iter().all(|never| never.join().unwrap_err().is_shutdown()));
+    });
+}
+
+/// As in any unwinding: one that is caught is no harm. Fails by an abort.
+#[test]
+fn a_panic_that_a_destructor_catches_does_no_harm() {
+    everywhere(|rt| {
+        let counts = Counts::default();
+        let _panics = counts.go(&rt, || {
+            let _does = Does(|| {
+                let caught = catch_unwind(AssertUnwindSafe(|| std::panic::resume_unwind(Box::new("mine"))));
+                assert!(caught.is_err());
+            });
+            sleep(HOUR);
+        });
+        counts.all_begun(&rt, 1);
+        ends_clean(rt);
+        counts.all_unwound(1);
+    });
+}
+
+/// As in any unwinding: one that leaves a destructor ends the process. Fails when nobody says so in the docs any more.
+#[test]
+fn a_panic_that_leaves_a_destructor_ends_the_process() {
+    const TEST: &str = "destructors::a_panic_that_leaves_a_destructor_ends_the_process";
+    if child::is_child() {
+        let rt = runtime(1);
+        let counts = Counts::default();
+        let _panics = counts.go(&rt, || {
+            let _does = Does(|| panic!("in a destructor"));
+            sleep(HOUR);
+        });
+        counts.all_begun(&rt, 1);
+        rt.shutdown(PATIENCE);
+        return;
+    }
+    use std::os::unix::process::ExitStatusExt;
+    let output = child::run(TEST, &[]);
+    assert_eq!(output.status.signal(), Some(libc::SIGABRT), "{output:?}");
+    assert!(String::from_utf8_lossy(&output.stderr).contains("in a destructor"));
+}
