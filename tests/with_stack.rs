@@ -21,6 +21,8 @@ use std::time::Duration;
 /// Deeper than a goroutine's own 64 KiB.
 const DEEP: u32 = 3000;
 const MIB: usize = 1 << 20;
+/// For so many frames, in a debug build too.
+const LARGE: usize = 8 * MIB;
 
 /// Goes down so many frames, calls `f` in the innermost, and adds up on the way back what each kept.
 #[inline(never)]
@@ -57,7 +59,7 @@ fn it_goes_deep_and_parks_at_the_bottom() {
         let goroutines: Vec<_> = (0..20)
             .map(|_| {
                 rt.go(|| {
-                    with_stack(2 * MIB, || {
+                    with_stack(LARGE, || {
                         descend(DEEP, &mut || {
                             sleep(Duration::from_micros(100));
                             yield_now();
@@ -92,7 +94,7 @@ fn it_resumes_on_another_thread() {
                 changes += u32::from(tid() != before);
             }
         };
-        assert_eq!(with_stack(2 * MIB, || descend(DEEP, parks)), sum(DEEP));
+        assert_eq!(with_stack(LARGE, || descend(DEEP, parks)), sum(DEEP));
         changes
     };
     let all: Vec<_> = (0..10).map(|_| rt.go(deep)).collect();
@@ -126,7 +128,7 @@ fn a_panic_passes_through_it() {
             for turn in 1..=20 {
                 let throw = || {
                     let _outside = Drops(&shared);
-                    with_stack(2 * MIB, || {
+                    with_stack(LARGE, || {
                         let _inside = Drops(&shared);
                         descend(DEEP, &mut || {
                             yield_now();
@@ -136,7 +138,7 @@ fn a_panic_passes_through_it() {
                 };
                 assert_eq!(text(catch_unwind(AssertUnwindSafe(throw)).unwrap_err()), "from below");
                 assert_eq!(shared.load(SeqCst), 2 * turn);
-                assert_eq!(with_stack(MIB, || descend(DEEP, &mut || ())), sum(DEEP));
+                assert_eq!(with_stack(LARGE, || descend(DEEP, &mut || ())), sum(DEEP));
             }
         });
         let joined = rt.go(|| with_stack(MIB, || -> u32 { resume_unwind(Box::new("joined")) })).join();
@@ -249,7 +251,7 @@ fn it_nests() {
         if levels == 0 {
             return 0;
         }
-        with_stack(256 << 10, || {
+        with_stack(MIB, || {
             let below = descend(500, &mut || yield_now()) - sum(500) + nest(levels - 1);
             yield_now();
             below + 1
@@ -299,17 +301,17 @@ fn a_thousand_at_once_and_again() {
                     inside.fetch_add(1, SeqCst);
                     gate.recv().unwrap_err();
                 };
-                rt.go(move || with_stack(256 << 10, move || descend(800, &mut || parks())))
+                rt.go(move || with_stack(256 << 10, move || descend(300, &mut || parks())))
             })
             .collect();
         until(|| inside.load(SeqCst) == 1000);
         drop(open);
-        all.into_iter().for_each(|each| assert_eq!(each.join().unwrap(), sum(800)));
+        all.into_iter().for_each(|each| assert_eq!(each.join().unwrap(), sum(300)));
     };
     round();
     let after_one = resident();
     (0..5).for_each(|_| round());
-    // A round that found no stack of the last would touch another 128 MB and more.
+    // A round that found no stack of the last would touch another 50 MB and more.
     assert!(resident() < after_one + (100 << 20), "{after_one} bytes, then {}", resident());
 }
 
@@ -318,7 +320,7 @@ fn a_plain_thread_may_use_it() {
     let deep = || {
         let (sender, receiver) = chan::bounded(0);
         let sends = std::thread::spawn(move || with_stack(MIB, || sender.send(sum(3)).unwrap()));
-        let sum = with_stack(2 * MIB, || {
+        let sum = with_stack(LARGE, || {
             // The thread blocks there.
             let three = receiver.recv().unwrap();
             descend(DEEP, &mut || yield_now()) + three
@@ -355,7 +357,7 @@ fn a_goroutine_that_is_left_behind_keeps_both_stacks() {
         until(|| PLACE.load(SeqCst) != 0);
         assert_eq!(rt.shutdown(Duration::from_secs(20)).threads_left(), 0);
         drop(parked);
-        runtime(1).run(|| with_stack(MIB, || descend(DEEP, &mut || ())));
+        runtime(1).run(|| with_stack(LARGE, || descend(DEEP, &mut || ())));
         // SAFETY: the frame was leaked with its stack.
         assert_eq!(unsafe { (PLACE.load(SeqCst) as *const u8).read_volatile() }, 7);
     });
