@@ -56,12 +56,14 @@ impl Counts {
         Probe(Arc::clone(&self.dropped))
     }
 
-    /// All of them have begun, and are most likely parked.
+    /// All of them have begun, and all goroutines of the runtime are parked.
     fn all_begun(&self, rt: &Runtime, expected: usize) {
         until(|| self.begun.load(SeqCst) == expected);
         let parked = || {
             let dump = rt.dump();
-            !dump.contains(" [runnable") && !dump.contains(" [running")
+            let none_runs =
+                dump.starts_with("1 goroutine, not running") || dump.contains(" goroutines, 0 of them");
+            none_runs && !dump.contains("[runnable")
         };
         until(parked);
     }

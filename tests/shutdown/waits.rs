@@ -52,6 +52,8 @@ const KINDS: [(&str, Kind); 20] = [
         let lock = Arc::new(RwLock::new(0));
         let holds = holder(counts, rt, Arc::clone(&lock), |lock| drop((lock.read(), sleep(HOUR))));
         let writes = one(counts.go(rt, with(&lock, |lock| drop(lock.write()))));
+        // Readers wait behind it.
+        counts.all_begun(rt, 2);
         holds + writes + three(|| counts.go(rt, with(&lock, |lock| drop(lock.read()))))
     }),
     ("condvar", |counts, rt| {
@@ -65,7 +67,7 @@ const KINDS: [(&str, Kind); 20] = [
     }),
     ("barrier", |counts, rt| {
         let barrier = Arc::new(Barrier::new(4));
-        three(|| counts.go(rt, with(&barrier, |barrier| drop(barrier.wait()))))
+        three(|| counts.go(rt, with(&barrier, |barrier| _ = barrier.wait())))
     }),
     ("wait group", |counts, rt| {
         let group = WaitGroup::new();
