@@ -67,6 +67,23 @@ fn the_ring_refuses_what_is_out_of_range_by_name_and_limits() {
     }
 }
 
+/// Fails by a goroutine that is not woken, or by a table without its rows. So few are not judged: what the process needs anyway
+/// is most of it.
+#[test]
+fn some_thousand_of_the_million_park_and_end() {
+    let text = printed("million", &["--goroutines", "3000"]);
+    let lines = Vec::from_iter(text.lines());
+    assert!(lines[0].starts_with("3000 goroutines parked on channels, procs "), "{text}");
+    for row in
+        ["resident ", "page tables ", "each: ", "trimmed after ", "created and parked in ", "the floor is "]
+    {
+        assert!(lines.iter().any(|line| line.starts_with(row)), "{row}: {text}");
+    }
+    let line = refusal("million", &["--goroutines", "0"], 2);
+    assert_eq!(line, "million: --goroutines: \"0\" is not a number from 1 to 10000000\n");
+    assert!(refusal("million", &["--many"], 2).contains("--goroutines N"));
+}
+
 /// What a run of `sleep_sort` said.
 struct Sorted {
     status: Option<i32>,
