@@ -25,9 +25,10 @@ impl<H: Host> Sched<H> {
     /// What `f` borrows outlives the goroutine.
     #[doc(alias = "newproc")]
     pub(crate) unsafe fn spawn<F: FnOnce() -> T, T>(&self, birth: Birth, f: F) -> io::Result<GRef<H>> {
+        let ends = self.is_ending();
         // SAFETY: by this function's contract.
         let g = unsafe { self.make(birth, f) }?;
-        if self.is_ending() {
+        if ends {
             self.drop_fresh(g);
             return Ok(g);
         }

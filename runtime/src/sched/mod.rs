@@ -80,9 +80,7 @@ use crate::knobs::{Knobs, Sigquit};
 use crate::m::M;
 use crate::note::Note;
 use crate::p::P;
-use crate::prim::{
-    Arc, AtomicBool, AtomicI64, AtomicU32, AtomicU64, CachePadded, Mutex, Relaxed, ShownFlag, ShownWord,
-};
+use crate::prim::{Arc, AtomicBool, AtomicI64, AtomicU32, AtomicU64, CachePadded, Mutex, Relaxed, ShownWord};
 use crate::sched::census::Census;
 use crate::sched::mask::Mask;
 use crate::sched::poll::{NOBODY, PollTable, Poller};
@@ -167,7 +165,7 @@ pub(crate) struct Sched<H: Host> {
     /// The runtime ends: no M takes work any more. Set once, under the lock.
     stopping: AtomicBool,
     /// The runtime begins to end: goroutines are unwound; see `stop`. Set once, under the lock, before `stopping`.
-    ending: ShownFlag,
+    ending: AtomicBool,
     /// How long the M in the poller waits; see `poll`.
     poll_until: AtomicU64,
     /// How many stand in the global queue; see `inject`.
@@ -241,7 +239,7 @@ impl<H: Host> Sched<H> {
                 }),
                 census: CachePadded::new(Census::new(procs)),
                 stopping: AtomicBool::new(false),
-                ending: ShownFlag::new(false),
+                ending: AtomicBool::new(false),
                 poll_until: AtomicU64::new(NOBODY),
                 globq_len: AtomicU64::new(0),
                 idle_mask: Mask::new(procs),
@@ -290,10 +288,10 @@ impl<H: Host> Sched<H> {
     }
 
     /// Whether the runtime has begun to end, and goroutines end where they park. Exact under the lock; elsewhere a hint, as
-    /// those that did not see it are found by the sweeps of `stop`.
+    /// those that did not see it are found by the sweeps of `stop`. Not a shown word: a model has to see that it decides.
     #[inline(always)]
     pub(crate) fn is_ending(&self) -> bool {
-        self.ending.look()
+        self.ending.load(Relaxed)
     }
 
     /// For models: nobody runs or looks for anything.

@@ -157,7 +157,7 @@ impl<H: Host> Sched<H> {
     /// E1.
     fn begin_to_end(&self) {
         let _central = self.central.lock();
-        self.ending.set(true);
+        self.ending.store(true, Relaxed);
     }
 
     /// Step 1, in its part of `limit`.
@@ -237,7 +237,7 @@ impl<H: Host> Sched<H> {
         }
         let mut central = self.central.lock();
         // Who stands by is taken out below, under the same lock; who would stand by later finds this first.
-        self.ending.set(true);
+        self.ending.store(true, Relaxed);
         self.stopping.store(true, Relaxed);
         self.no_p_is_wanted();
         // SeqCst: a store that submissions load, then loads from the queues (`take_queued`) and from the lives of Gs;
