@@ -159,7 +159,7 @@ fn work_is_run_after_an_m_has_left_a_surplus_p() {
 /// is run on none.
 #[test]
 fn work_from_a_thread_is_run_while_idle_ps_retire() {
-    Model::new().preemptions(2).check("submit_vs_idle_shrink", || {
+    Model::new().preemptions(1).check("submit_vs_idle_shrink", || {
         let runtime = Arc::new(runtime(2, 2));
         fall_asleep::<2>(&runtime);
         loom::explore();

@@ -184,7 +184,7 @@ fn a_callback_that_is_set_while_its_runtime_ends_is_called() {
 /// Fails by deadlock when it is not called.
 #[test]
 fn a_callback_that_is_due_when_its_runtime_ends_is_called() {
-    Model::new().check("due_vs_end", || {
+    Model::new().preemptions(1).check("due_vs_end", || {
         let (runtime, timer, count) = far_away();
         assert!(timer.reset(Duration::ZERO));
         drop(runtime);
