@@ -338,6 +338,65 @@ fn a_plain_thread_may_use_it() {
     cancels.join().unwrap();
 }
 
+/// Fails by a goroutine that is left: the room on its stack was judged by the distance to another one, most often too small.
+#[test]
+fn the_end_of_a_runtime_unwinds_it() {
+    everywhere(|rt| {
+        let (drops, begun) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+        for size in [64 << 10, MIB, LARGE, 64 * MIB] {
+            let (drops, begun) = (Arc::clone(&drops), Arc::clone(&begun));
+            drop(rt.go(move || {
+                let _own = Drops(&drops);
+                with_stack(size, || {
+                    let _second = Drops(&drops);
+                    with_stack(MIB, || {
+                        let _third = Drops(&drops);
+                        begun.fetch_add(1, SeqCst);
+                        Event::new().wait();
+                    });
+                });
+            }));
+        }
+        until(|| begun.load(SeqCst) == 4);
+        let report = rt.shutdown(Duration::from_secs(20));
+        assert_eq!((report.goroutines_left(), drops.load(SeqCst)), (0, 12));
+    });
+}
+
+/// Goes down until `used` bytes lie between `top` and its frame, and waits there.
+#[inline(never)]
+fn waits_below(top: usize, used: usize, begun: &AtomicUsize) {
+    let frame = black_box([0_u8; 128]);
+    if top - (&raw const frame).addr() < used {
+        waits_below(top, used, begun);
+    } else {
+        begun.fetch_add(1, SeqCst);
+        Event::new().wait();
+    }
+    black_box(&frame);
+}
+
+/// A throw needs stack. Fails by a goroutine that is unwound on a stack that is nearly full, as the room was judged by the
+/// distance to another one.
+#[test]
+fn who_has_filled_it_is_left() {
+    everywhere(|rt| {
+        let begun = Arc::new(AtomicUsize::new(0));
+        for _ in 0..4 {
+            let begun = Arc::clone(&begun);
+            drop(rt.go(move || {
+                with_stack(64 << 10, || {
+                    let top = black_box(0_u8);
+                    waits_below((&raw const top).addr(), 53 << 10, &begun);
+                });
+            }));
+        }
+        until(|| begun.load(SeqCst) == 4);
+        let report = rt.shutdown(Duration::from_secs(20));
+        assert_eq!(report.goroutines_left(), 4);
+    });
+}
+
 /// Nobody unwinds through it.
 #[inline(never)]
 extern "C" fn sleeps_for_good(place: &AtomicUsize) {

@@ -217,12 +217,17 @@ impl Outlook {
 /// Bytes of stack that the look at the frames and a throw take, the first time too, and some for the destructors.
 const ROOM: usize = 8 << 10;
 
-/// Whether that much is left of the stack of the calling goroutine. It did not ask to be unwound.
+/// Whether that much is left of the stack on which the calling goroutine runs: its own, or one of `with_stack`. It did not ask to
+/// be unwound.
 fn has_room<H: Host>(g: GRef<H>) -> bool {
-    let here = 0_u8;
-    // The mark lies near its upper end.
-    let used = g.task.mark.get().addr().saturating_sub((&raw const here).addr());
-    used + ROOM + GUARD <= g.with_birth(|birth| birth.stack_size)
+    let frame = 0_u8;
+    let here = (&raw const frame).addr();
+    let left = H::left_of_call(here).unwrap_or_else(|| {
+        // The mark lies near the upper end of its own stack.
+        let used = g.task.mark.get().addr().saturating_sub(here);
+        g.with_birth(|birth| birth.stack_size).saturating_sub(used)
+    });
+    left >= ROOM + GUARD
 }
 
 /// The runtime of the calling goroutine ends, and the goroutine is where it might have parked: unwinds it, or has it stay for

@@ -688,6 +688,10 @@ impl Host for ModelHost {
         Ok(())
     }
 
+    fn left_of_call(_address: usize) -> Option<usize> {
+        None
+    }
+
     unsafe fn suspend(m: &M<Self>, what: Yield) {
         let what = ManuallyDrop::new(what);
         // SAFETY: as in the native host.

@@ -268,6 +268,11 @@ pub(crate) fn call_on(pool: Option<&StackPool>, size: usize, f: &mut dyn FnMut()
     caught.replace(Ok(())).or_else(|payload| resume_unwind(payload))
 }
 
+/// Not known. Nobody is unwound on this backend, so nobody needs it.
+pub(crate) fn left_of_call(_address: usize) -> Option<usize> {
+    None
+}
+
 /// Apart from `call_on`, which goes on on other threads.
 #[inline(never)]
 fn send(inner: &mut LocalGenerator<'_, usize, usize>, word: usize) -> usize {

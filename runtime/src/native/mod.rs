@@ -385,6 +385,10 @@ impl Host for Native {
         segment::call_on(here.map(|host| &host.stacks), size, f)
     }
 
+    fn left_of_call(address: usize) -> Option<usize> {
+        segment::left_of_call(address)
+    }
+
     #[inline(always)]
     unsafe fn suspend(m: &M<Self>, what: Yield) {
         let what = ManuallyDrop::new(what);

@@ -174,3 +174,10 @@ pub(super) fn stack_of(address: usize) -> usize {
         iter::successors(unsafe { innermost().as_ref() }, |segment| unsafe { segment.outer.as_ref() });
     chain.into_iter().find(|segment| segment.extent.holds(address)).map_or(0, |segment| segment.extent.top)
 }
+
+/// How many bytes of the innermost segment lie below an address of the caller's frame, the guard page included.
+pub(super) fn left_of_call(address: usize) -> Option<usize> {
+    // SAFETY: as in `stack_of`.
+    let segment = unsafe { innermost().as_ref() }?;
+    Some(address.saturating_sub(segment.extent.bottom))
+}
