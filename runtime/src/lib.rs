@@ -48,7 +48,8 @@
 //!
 //! * A program whose goroutines are all asleep is ended, with what each of them waits for: [`run`] says when.
 //! * [`dump`] tells the same at any time, from any thread, with the calls that led to each wait; and `kill -QUIT` from
-//!   outside.
+//!   outside, which ends the process. A release build shows all of these calls with `debug = "line-tables-only"` in its
+//!   profile; without it those that were inlined are missing.
 //! * `GMPDEBUG=schedtrace=1000` in the environment prints a line about the scheduler every second; `migrate=1` shows a breach of
 //!   the contract; `panic=abort` ends the process at the first panic. The table of all knobs is [`RuntimeBuilder`]'s.
 //!
@@ -56,7 +57,7 @@
 //!
 //! | Go | here | not the same |
 //! | --- | --- | --- |
-//! | `func main()` | [`run`], `unsafe` once: see [`migration`] | the other goroutines end with it, parked ones are left where they are |
+//! | `func main()` | [`run`], `unsafe` once: see [`migration`] | the other goroutines end with it: those that are parked are unwound, and their destructors run; see [`Runtime::shutdown_timeout`] |
 //! | `go f(x)` | [`go`]`(move \|\| f(x))` | gives a [`JoinHandle`]; a panic stays in its goroutine, `join` gives it |
 //! | `make(chan T)`, `make(chan T, n)` | [`chan::bounded`]`(0)`, `bounded(n)`, [`chan::unbounded`] | two halves that can be cloned |
 //! | `c <- v`, `<-c`, `v, ok := <-c`, `range c` | `s.send(v)`, `r.recv()`, `for v in r` | a send on a closed channel is an `Err` with the value, not a panic |
@@ -71,6 +72,7 @@
 //! | `GODEBUG`: `schedtrace`, `scheddetail` | `GMPDEBUG`, see [`RuntimeBuilder`] | an unknown knob is an error |
 //! | "all goroutines are asleep - deadlock!"; the dump of SIGQUIT | the same, see [`run`]; [`dump`] | the first wherever the process has no threads of its own; in a dump those that are alike are told together, and of one that runs there are no frames |
 //! | `runtime.LockOSThread`, `UnlockOSThread`; in `init`, for the first thread | [`lock_os_thread`], [`unlock_os_thread`]; [`Runtime::run_locked`] | |
+//! | stacks that grow; "stack overflow" | 64 KiB, or [`Builder::stack_size`], or the variable `GMPSTACK`; [`with_stack`] for what goes deep | the end of a stack ends the process, with the goroutine's name |
 //! | goroutine-local storage | [`local!`] | Go has none |
 //!
 //! # Coming from tokio, or from threads and crossbeam

@@ -279,6 +279,7 @@ impl Runtime {
     ///
     /// A goroutine is held for some microseconds while its frames are read, the innermost 63 of them; one that is readied
     /// meanwhile runs after that. Of one that runs only the number is known, and of one that never ran that it is not started.
+    /// How much stack is in use is not told of one that is parked in [`with_stack`](crate::with_stack).
     /// There are no frames with the feature `generator`, and so on other architectures than x86-64. The names are looked up when
     /// nobody is held, on another thread if a goroutine asks: that takes milliseconds the first time, or some hundred in a large
     /// program with debug information.
@@ -314,8 +315,8 @@ impl Runtime {
     /// using and the locks for which they stood in line go on for others. These are the ones
     /// * that do not park, or wait in destructors, for as long as `limit` says, less what the threads need to go;
     /// * that an unwinding might end the process for: with a function of the C ABI among their frames, with less than
-    ///   12 KiB of stack left, on other machines than x86-64, with `panic = "abort"`: see
-    ///   [`migration`](crate::migration#panic--abort-and-fork);
+    ///   12 KiB left of the stack on which they are, the guard page included, on other machines than x86-64, with
+    ///   `panic = "abort"`: see [`migration`](crate::migration#panic--abort-and-fork);
     /// * that have caught three times what was thrown at them;
     /// * whose frames are borrowed by such a one: the caller of a `scope`, or of `run` of another runtime.
     ///

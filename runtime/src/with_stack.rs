@@ -8,8 +8,8 @@ use crate::sched::Sched;
 /// keeps large buffers on its stack, where all others of its kind do with a small one.
 ///
 /// `f` belongs to the calling goroutine, or thread, as any function that it calls. It may do all that its caller may: park,
-/// panic, call [`goexit`](crate::goexit), be ended by its [`Context`](crate::context::Context::run), call `with_stack`
-/// again. It need be neither `Send` nor `'static`. Does not park by itself.
+/// panic, call [`goexit`](crate::goexit), be ended by its [`Context`](crate::context::Context::run) or by the end of its
+/// runtime, call `with_stack` again. It need be neither `Send` nor `'static`. Does not park by itself.
 ///
 /// Sizes are those of [`Builder::stack_size`](crate::Builder::stack_size): 16 KiB to 64 MiB, rounded up to a power of two, one
 /// page of which is a guard, and up to 2 KiB at the top remain unused. Memory is taken as it is touched. The stack comes from the
