@@ -278,6 +278,7 @@ impl Frames {
     }
 
     /// Adds the next one; false: no more are wanted.
+    #[cfg(not(any(feature = "generator", not(target_arch = "x86_64"))))]
     pub(crate) fn push(&mut self, pc: usize) -> bool {
         let last = self.len + 1 == Self::MOST;
         self.pcs[self.len] = if last { Self::MORE } else { pc };
