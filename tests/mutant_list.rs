@@ -26,6 +26,7 @@ fn each_mutant_stands_in_the_list_of_a_model() {
         .filter(|path| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("loom_")))
         .filter(|path| path.is_file())
         .map(read)
+        .flat_map(|model| model.split_whitespace().map(str::to_owned).collect::<Vec<_>>())
         .collect();
     let mutants = variants();
     assert!(mutants.len() > 20, "only {} mutants found", mutants.len());

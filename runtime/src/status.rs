@@ -43,7 +43,7 @@
 //!
 //! Checked by `tests/loom_park.rs`; the tests below go through the transitions one by one.
 
-use crate::prim::{AcqRel, Acquire, AtomicU64, Mutant, Ordering, Relaxed, Release, mutated, order};
+use crate::prim::{AcqRel, Acquire, AtomicU64, Mutant, Ordering, Relaxed, Release, mutated, order, relax};
 
 const STATUS: u64 = 0b111;
 const SCAN: u64 = 1 << 3;
@@ -562,15 +562,21 @@ impl StatusWord {
         })
     }
 
-    /// Sets the scan bit on a Waiting or Runnable word, and tells which. The caller holds it until `unhold`.
+    /// Sets the scan bit on a Waiting or Runnable word, and tells which. The caller holds it until `unhold`. `None`: neither.
+    /// While another caller holds it this waits, which takes no longer than to read a G.
     pub(crate) fn hold(&self) -> Option<Status> {
-        // Acquire: what the M has saved, released by `park` or `requeue`.
-        self.update(order(Mutant::HoldRelaxed, Acquire), |word| match word.status() {
-            status @ (Status::Waiting | Status::Runnable) if !word.has(SCAN) => {
-                (Some(word.set(SCAN)), Some(status))
+        loop {
+            // Acquire: what the M has saved, released by `park` or `requeue`.
+            let held = self.update(order(Mutant::HoldRelaxed, Acquire), |word| match word.status() {
+                Status::Waiting | Status::Runnable if word.has(SCAN) => (None, Err(())),
+                status @ (Status::Waiting | Status::Runnable) => (Some(word.set(SCAN)), Ok(Some(status))),
+                _ => (None, Ok(None)),
+            });
+            match held {
+                Ok(held) => return held,
+                Err(()) => relax(),
             }
-            _ => (None, None),
-        })
+        }
     }
 
     /// Clears the scan bit, and takes over what was owed meanwhile.
