@@ -1,6 +1,6 @@
 //! A function on a larger stack: [`with_stack`].
 
-use crate::host::{Active, Host};
+use crate::host::Active;
 use crate::runtime::check_stack_size;
 use crate::sched::Sched;
 
@@ -14,7 +14,7 @@ use crate::sched::Sched;
 /// Sizes are those of [`Builder::stack_size`](crate::Builder::stack_size): 16 KiB to 64 MiB, rounded up to a power of two, one
 /// page of which is a guard, and up to 2 KiB at the top remain unused. Memory is taken as it is touched. The stack comes from the
 /// runtime's, and goes back to them when `f` returns or unwinds; on a plain thread from those that the process keeps for
-/// that. Ask once, before going down, and not on each step: a call costs less than starting a goroutine, and far more than a call.
+/// that, at most 2 MiB of each size. Ask once, before going down, and not on each step: a call costs less than starting a goroutine, and far more than a call.
 ///
 /// An overflow of the second stack is told as one of the first; see [`go`](crate::go).
 ///
@@ -36,8 +36,8 @@ use crate::sched::Sched;
 pub fn with_stack<R>(size: usize, f: impl FnOnce() -> R) -> R {
     let (mut f, mut value) = (Some(f), None);
     let mut call = || value = f.take().map(|f| f());
-    let here = Sched::<Active>::current().map(|sched| &sched.host);
-    let called = check_stack_size(size).and_then(|size| Active::call_on(here, size, &mut call));
+    let here = Sched::<Active>::current();
+    let called = check_stack_size(size).and_then(|size| Sched::call_on(here, size, &mut call));
     match (called, value) {
         (Ok(()), Some(value)) => value,
         (Ok(()), None) => unreachable!("with_stack: the function was not called"),

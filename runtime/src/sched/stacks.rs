@@ -47,14 +47,32 @@ impl<H: Host> Sched<H> {
         }
     }
 
-    /// What idle Ps have at hand is as good as free.
+    /// What idle Ps have at hand is as good as free, and so is what the caller's has of other sizes.
     #[cold]
     fn insist_on_promise(&self, p: Option<&P<H>>, size: usize) -> io::Result<()> {
         if self.is_ending() {
             return Ok(());
         }
-        self.empty_idle_hands();
+        self.free_hands(p);
         self.ask_for_promise(p, size)
+    }
+
+    fn free_hands(&self, p: Option<&P<H>>) {
+        if let Some(p) = p {
+            p.with_hands(|hands| self.host.empty(hands));
+        }
+        self.empty_idle_hands();
+    }
+
+    /// `Host::call_on`, for a goroutine of the scheduler `here` or a plain thread.
+    pub(crate) fn call_on(here: Option<&Self>, size: usize, f: &mut dyn FnMut()) -> io::Result<()> {
+        H::call_on(here.map(|sched| &sched.host), size, f).or_else(|refused| {
+            let sched = here.ok_or(refused)?;
+            let inside = M::current_of(sched).and_then(M::look_in);
+            sched.free_hands(inside.as_ref().map(|inside| inside.p));
+            drop(inside);
+            H::call_on(Some(&sched.host), size, f)
+        })
     }
 
     /// Gives `g` a stack before its first run. False: the kernel has none now, and `g` waits for one to come back.

@@ -244,7 +244,11 @@ impl StackPool {
     #[cold]
     fn promise_from_pool(&self, class: Class, hand: Option<&mut Hand>) -> io::Result<()> {
         let count = if hand.is_some() { 2 * class.batch() } else { 1 };
-        let promised = self.inner.lock().promise(class, count, self.guard);
+        let promise = || self.inner.lock().promise(class, count, self.guard);
+        let promised = promise().or_else(|_| {
+            self.trim_all();
+            promise()
+        });
         let promised = promised.inspect_err(|_| self.unaccept(class))?;
         if let Some(hand) = hand {
             hand.promises += promised - 1;

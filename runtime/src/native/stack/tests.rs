@@ -198,6 +198,32 @@ fn address_space_that_runs_out_is_an_error_that_names_the_limit() {
     assert_eq!(error.kind(), io::ErrorKind::OutOfMemory);
 }
 
+/// Fails by an error: slabs of another size, in which nobody has a stack any more, hold the address space.
+#[test]
+fn what_is_free_of_one_size_makes_room_for_another() {
+    if !alone("what_is_free_of_one_size_makes_room_for_another") {
+        return;
+    }
+    let status = fs::read_to_string("/proc/self/statm").unwrap();
+    let pages: u64 = status.split(' ').next().unwrap().parse().unwrap();
+    let bytes = (pages * PAGE as u64 + (100 << 20)) / 7 * 8;
+    let limit = libc::rlimit { rlim_cur: bytes, rlim_max: bytes };
+    // SAFETY: it reads the struct that we pass.
+    assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_AS, &limit) }, 0);
+    let pool = StackPool::new(None);
+    let mut small: Vec<_> = std::iter::from_fn(|| take(&pool, 64 << 10).ok()).collect();
+    assert!(small.len() > 90 * 16, "{}", small.len());
+    let kept = small.swap_remove(7);
+    write_through(&kept);
+    // SAFETY: nothing ever ran on them.
+    small.into_iter().for_each(|stack| unsafe { give(&pool, stack) });
+    let large: Vec<_> = std::iter::from_fn(|| take(&pool, 1 << 20).ok()).collect();
+    assert!((20..=100).contains(&large.len()), "{}", large.len());
+    large.iter().for_each(write_through);
+    // SAFETY: a stack that is out.
+    assert_eq!(unsafe { kept.top().sub(1).read_volatile() }, 0xA5);
+}
+
 /// Fails by an error that does not name the limit, or if the program is left without mappings.
 #[test]
 fn guards_by_mprotect_end_at_a_budget_of_mappings() {

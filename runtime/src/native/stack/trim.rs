@@ -8,6 +8,7 @@
 //!   trim_some  cold ones are put to rest, in their slabs · a slab with such: all its stacks at rest? unmapped; else their
 //!              pages are given back, and the slots stay
 //! ```
+//! Where the kernel refuses more, all that is free goes at once: a slab serves one size only, and there may be enough for another.
 //! Whoever needs a stack meanwhile finds each in one of those places: all is done under the pool's lock, a little at a
 //! time. A slab that holds a promise's slot stays mapped.
 
@@ -25,13 +26,17 @@ impl StackPool {
             stock.cold = stock.cold.max(stock.low);
             stock.low = stock.free.len();
         }
-        // Promises have come back since some were looked at.
-        for index in 0..inner.slabs.len() {
-            if inner.slabs[index].as_ref().is_some_and(|slab| inner.may_go(slab)) {
-                inner.list(index);
-            }
-        }
+        inner.list_those_that_may_go();
         !inner.listed.is_empty() || inner.stocks.iter().any(|stock| !stock.free.is_empty())
+    }
+
+    /// Without waiting for a period: all that is free goes back.
+    pub(super) fn trim_all(&self) {
+        let mut inner = self.inner.lock();
+        inner.stocks.iter_mut().for_each(|stock| stock.cold = stock.free.len());
+        inner.list_those_that_may_go();
+        drop(inner);
+        while self.trim_some() {}
     }
 
     /// Trims a little of what is cold. False: that was all.
@@ -71,6 +76,15 @@ impl Inner {
             self.list(index);
         }
         true
+    }
+
+    /// Promises have come back since some were looked at.
+    fn list_those_that_may_go(&mut self) {
+        for index in 0..self.slabs.len() {
+            if self.slabs[index].as_ref().is_some_and(|slab| self.may_go(slab)) {
+                self.list(index);
+            }
+        }
     }
 
     /// Whether nobody uses the slab, and no promise needs it.
