@@ -43,6 +43,12 @@ fn text(payload: Box<dyn Any + Send>) -> String {
     (*payload.downcast::<&str>().expect("a text")).to_owned()
 }
 
+/// In memory, in bytes.
+fn resident() -> usize {
+    let statm = std::fs::read_to_string("/proc/self/statm").unwrap();
+    statm.split(' ').nth(1).unwrap().parse::<usize>().unwrap() * 4096
+}
+
 /// Counts its drops.
 struct Drops<'a>(&'a AtomicUsize);
 
@@ -286,10 +292,6 @@ fn a_thousand_at_once_and_again() {
         child::passes("a_thousand_at_once_and_again", &[]);
         return;
     }
-    let resident = || {
-        let statm = std::fs::read_to_string("/proc/self/statm").unwrap();
-        statm.split(' ').nth(1).unwrap().parse::<usize>().unwrap() * 4096
-    };
     let rt = runtime(4);
     let round = || {
         let (open, gate) = chan::bounded::<()>(0);
@@ -395,6 +397,24 @@ fn who_has_filled_it_is_left() {
         let report = rt.shutdown(Duration::from_secs(20));
         assert_eq!(report.goroutines_left(), 4);
     });
+}
+
+/// Fails by memory that stays: nobody trims the stacks of plain threads.
+#[test]
+fn a_plain_thread_gives_large_stacks_back() {
+    if !child::is_child() {
+        child::passes("a_plain_thread_gives_large_stacks_back", &[]);
+        return;
+    }
+    #[inline(never)]
+    fn touch() -> usize {
+        black_box([1_u8; 16 * MIB]);
+        resident()
+    }
+    let resident_before = resident();
+    let peak = with_stack(64 * MIB, touch);
+    assert!(peak > resident_before + 16 * MIB, "{resident_before} bytes, then {peak}");
+    assert!(resident() < resident_before + 8 * MIB, "{resident_before} bytes, then {}", resident());
 }
 
 /// Nobody unwinds through it.

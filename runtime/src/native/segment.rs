@@ -26,7 +26,7 @@
 use super::annotate;
 use super::overflow;
 use super::signals::SignalStack;
-use super::stack::{Extent, Hands, StackMem, StackPool};
+use super::stack::{Extent, Hands, PAGE, StackMem, StackPool};
 use crate::m::M;
 use std::arch::naked_asm;
 use std::cell::Cell;
@@ -49,12 +49,15 @@ std::thread_local! {
     static INNERMOST: Cell<*const Segment> = const { Cell::new(ptr::null()) };
 }
 
+/// The stacks of plain threads. No monitor trims them: what one has touched below its uppermost `KEPT` bytes goes back at once.
+static OF_THREADS: OnceLock<StackPool> = OnceLock::new();
+const KEPT: usize = 256 << 10;
+
 /// Calls `f` on a stack of at least `size` bytes, the guard page included. On a goroutine from `pool`, its runtime's.
 ///
 /// # Errors
 /// Those of `StackPool::promise`.
 pub(super) fn call_on(pool: Option<&StackPool>, size: usize, f: &mut dyn FnMut()) -> io::Result<()> {
-    static OF_THREADS: OnceLock<StackPool> = OnceLock::new();
     overflow::install();
     let entered =
         Entered::new(pool.unwrap_or_else(|| OF_THREADS.get_or_init(|| StackPool::new(None))), size)?;
@@ -139,8 +142,25 @@ impl Drop for Entered<'_> {
         told.retire();
         let mut hands = Hands::default();
         // SAFETY: the function has returned or unwound: no frame is left there.
-        unsafe { self.pool.give(&mut hands, stack) };
+        unsafe {
+            if OF_THREADS.get().is_some_and(|of_threads| ptr::eq(self.pool, of_threads)) {
+                return_pages(&stack);
+            }
+            self.pool.give(&mut hands, stack);
+        }
         self.pool.empty(&mut hands);
+    }
+}
+
+/// Gives the kernel back the pages of all but the uppermost `KEPT` bytes; where memory is locked they stay.
+///
+/// # Safety
+/// No frame is on the stack any more.
+unsafe fn return_pages(stack: &StackMem) {
+    if let Some(bytes) = stack.bytes().checked_sub(PAGE + KEPT) {
+        let from = stack.top().wrapping_sub(KEPT + bytes);
+        // SAFETY: of a slot that is the caller's, without its guard; by this function's contract nobody reads them.
+        unsafe { libc::madvise(from.cast(), bytes, libc::MADV_DONTNEED) };
     }
 }
 
