@@ -27,34 +27,32 @@ impl Stack {
     pub(crate) fn retire(self) {}
 }
 
-/// Of an M's own stack: its bounds, from the first resume on.
+/// Of an M's own stack: its bounds, from the first resume on. An M gets another thread when its own has ended.
 #[derive(Debug)]
 pub(crate) struct Home {
+    thread: Cell<Option<libc::pthread_t>>,
     bottom: Cell<*const c_void>,
     bytes: Cell<usize>,
 }
 
 impl Home {
     pub(crate) const fn new() -> Home {
-        Home { bottom: Cell::new(ptr::null()), bytes: Cell::new(0) }
+        Home { thread: Cell::new(None), bottom: Cell::new(ptr::null()), bytes: Cell::new(0) }
     }
 
     /// Asks for the bounds of the calling thread's stack.
     #[cold]
-    fn learn(&self) {
+    fn learn(&self, thread: libc::pthread_t) {
         let mut bottom = ptr::null_mut();
         let mut bytes = 0;
         // SAFETY: it fills the structure and the two words; the structure is destroyed once, if it was made.
         unsafe {
             let mut attr = std::mem::zeroed();
-            assert_eq!(
-                libc::pthread_getattr_np(libc::pthread_self(), &raw mut attr),
-                0,
-                "learn: no attributes"
-            );
+            assert_eq!(libc::pthread_getattr_np(thread, &raw mut attr), 0, "learn: no attributes");
             libc::pthread_attr_getstack(&raw const attr, &raw mut bottom, &raw mut bytes);
             libc::pthread_attr_destroy(&raw mut attr);
         }
+        self.thread.set(Some(thread));
         self.bottom.set(bottom);
         self.bytes.set(bytes);
     }
@@ -66,8 +64,10 @@ pub(crate) type Away = *mut c_void;
 /// On the M's stack, right before the switch to a goroutine's. What it gives is for `back`.
 #[inline(always)]
 pub(crate) fn enter(stack: &Stack, home: &Home) -> Away {
-    if home.bottom.get().is_null() {
-        home.learn();
+    // SAFETY: it has no preconditions. Two threads with one number, one after the other, have had the same stack.
+    let thread = unsafe { libc::pthread_self() };
+    if home.thread.get() != Some(thread) {
+        home.learn(thread);
     }
     let mut fake = ptr::null_mut();
     // SAFETY: the switch follows, to a stack with these bounds.
