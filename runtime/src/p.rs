@@ -10,7 +10,6 @@
 //! ```
 //! One that is to be used no more retires, until there are to be more again (`sched/procs.rs`).
 //!
-//!
 //! Invariants:
 //! 1. A P is in the idle list, or retired, or held by one M, or on its way to one inside a `Gift`.
 //! 2. An idle or retired P has an empty run queue. It may have timers: whoever waits in the poller waits for those too.

@@ -12,6 +12,7 @@ use crate::native::stack::Bytes;
 use crate::native::unwind::{_Unwind_Backtrace, _Unwind_GetIPInfo, Context, ON};
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::fmt::{self, Write};
+use std::io;
 use std::ptr;
 use std::sync::OnceLock;
 use std::sync::atomic::AtomicI32;
@@ -134,6 +135,8 @@ impl Stderr {
             // SAFETY: the text is ours.
             match unsafe { libc::write(libc::STDERR_FILENO, rest.as_ptr().cast(), rest.len()) } {
                 written @ 1.. => rest = &rest[written as usize..],
+                // Another signal of this thread; the text is short.
+                -1 if io::Error::last_os_error().kind() == io::ErrorKind::Interrupted => {}
                 _ => break,
             }
         }
