@@ -184,8 +184,9 @@ struct Stock {
     /// The fewest that there were since `trim` looked last; and so many of them, from the front, it has found cold.
     low: usize,
     cold: usize,
-    /// Stacks at rest, in their slabs.
+    /// Stacks at rest, in their slabs; none of them in a slab before this one.
     resting: usize,
+    rests_from: usize,
     /// Slabs with slots that were never issued; the last one is the one to guard more of.
     fresh: VecDeque<usize>,
     guarded: usize,
@@ -415,12 +416,15 @@ impl Inner {
 
     /// One at rest; the slabs that were mapped first fill up first, so that the others may go.
     fn rouse(&mut self, class: Class) -> StackMem {
-        let slabs = self.slabs.iter_mut().enumerate();
+        let from = &mut self.stocks[class.index()].rests_from;
+        let slabs = self.slabs.iter_mut().enumerate().skip(*from);
         let of_class = slabs.filter_map(|(index, slab)| Some((index, slab.as_mut()?)));
-        of_class
+        let (index, stack) = of_class
             .filter(|(_, slab)| slab.class == class)
-            .find_map(|(index, slab)| slab.rouse(index))
-            .expect("StackPool::take: the stacks at rest are in their slabs")
+            .find_map(|(index, slab)| Some((index, slab.rouse(index)?)))
+            .expect("StackPool::take: the stacks at rest are in their slabs");
+        *from = index;
+        stack
     }
 
     /// One that was never out before.

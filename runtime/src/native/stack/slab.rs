@@ -18,8 +18,8 @@ pub(super) const SLAB: usize = super::MAX_STACK;
 const LEAST_SLAB: usize = 1 << 20;
 /// Not in libc 0.2 yet.
 const MADV_DONTNEED_LOCKED: libc::c_int = 24;
-/// Runs of slots whose pages go back in one call of `return_pages`.
-const RUNS: usize = 64;
+/// How many bytes of slots one call of `return_pages` looks after, if a slot is not larger: the pool is locked meanwhile.
+const STINT: usize = 1 << 20;
 
 #[derive(Debug)]
 pub(super) struct Slab {
@@ -174,13 +174,15 @@ impl Slab {
 
     /// Gives the kernel back pages of slots at rest: some runs of neighbours. True: there are more.
     pub(super) fn return_pages(&mut self) -> bool {
-        for _ in 0..RUNS {
+        let class = self.class.bytes();
+        let mut left = (STINT / class).max(1);
+        while left > 0 {
             let Some(first) = self.dirty.first() else { return false };
             let mut end = first;
-            while end < self.slots && self.dirty.remove(end) {
+            while end < self.slots && end - first < left && self.dirty.remove(end) {
                 end += 1;
             }
-            let class = self.class.bytes();
+            left -= end - first;
             let (from, bytes) =
                 (self.base.as_ptr().wrapping_add(first * class + PAGE), (end - first) * class - PAGE);
             // Guards stay guards. Locked memory wants another word for it, which Linux has from 5.18 on; where both are

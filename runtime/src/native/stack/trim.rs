@@ -72,6 +72,8 @@ impl Inner {
         }
         for stack in cold {
             let index = stack.slab as usize;
+            let from = &mut self.stocks[stack.class.index()].rests_from;
+            *from = (*from).min(index);
             self.slab(index).rest(stack);
             self.list(index);
         }
