@@ -109,6 +109,20 @@ fn hogs_on_all_threads_do_not_keep_it() {
     }
 }
 
+/// Fails by a hang: who prints waits for a lock of the program.
+#[test]
+fn a_lock_on_standard_error_does_not_keep_it() {
+    let name = "a_lock_on_standard_error_does_not_keep_it";
+    if child::is_child() {
+        let rt = runtime(1);
+        parked(&rt, 2);
+        let _lock = std::io::stderr().lock();
+        send();
+        return dies();
+    }
+    assert!(dumped(&child::run(name, &[])).contains("\n2 goroutines [chan receive, "));
+}
+
 /// How often the monitor has gone to sleep.
 fn sleeps_of_monitor() -> Option<u64> {
     let tasks = fs::read_dir("/proc/self/task").unwrap();

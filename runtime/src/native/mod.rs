@@ -48,9 +48,10 @@ use gmp_netpoll::{Events, Key, Poller, Readiness, Timeout, Woken};
 use gmp_timers::Nanos;
 use signals::SignalStack;
 use std::cell::{Cell, RefCell};
+use std::fs::File;
 use std::io::{self, Write};
 use std::mem::ManuallyDrop;
-use std::os::fd::{BorrowedFd, RawFd};
+use std::os::fd::{BorrowedFd, FromRawFd, RawFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::NonNull;
 use std::sync::OnceLock;
@@ -66,7 +67,15 @@ pub(crate) use switch::{Hands, MAX_STACK, MIN_STACK, StackPool};
 
 /// Writes a line to standard error, if anybody reads it. `eprintln!` would panic where nobody does.
 fn say(what: std::fmt::Arguments<'_>) {
-    let _nobody_listens = writeln!(io::stderr(), "{what}");
+    tell(&format!("{what}\n"));
+}
+
+/// Writes to standard error, in one piece where the kernel does that. Not through std: a part of the program that hangs, of
+/// which this may tell, may hold the lock of its `Stderr`.
+fn tell(text: &str) {
+    // SAFETY: the number belongs to standard error as long as the process lives; it is not closed here.
+    let stderr = ManuallyDrop::new(unsafe { File::from_raw_fd(libc::STDERR_FILENO) });
+    let _nobody_listens = (&*stderr).write_all(text.as_bytes());
 }
 
 /// Different for each thread, and never zero.
@@ -292,8 +301,7 @@ impl Host for Native {
     }
 
     fn print(text: &str) {
-        // In one piece, where the kernel does that.
-        let _nobody_listens = io::stderr().write_all(text.as_bytes());
+        tell(text);
     }
 
     fn give_up(text: &str) -> ! {
