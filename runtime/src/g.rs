@@ -28,7 +28,7 @@ use crate::debt::Debt;
 use crate::glist::GList;
 use crate::gpool::GPool;
 use crate::host::Host;
-use crate::interrupt::{Frame, Interrupt, Manner, Outlook, Thrown};
+use crate::interrupt::{Ends, Frame, Interrupt, Manner, Outlook, Thrown, Throws};
 use crate::local::Locals;
 use crate::m::M;
 use crate::prim::{
@@ -100,7 +100,7 @@ pub(crate) struct G<H: Host> {
     /// It has called `goexit`.
     pub(crate) exits: Cell<bool>,
     /// How often it was thrown at, for that or because its runtime ends.
-    pub(crate) thrown: Cell<u8>,
+    pub(crate) throws: Throws,
     /// Its runtime has ended, and it will not run again.
     left: AtomicBool,
     /// The innermost frame of `Context::run`; null for none.
@@ -197,7 +197,7 @@ impl<H: Host> G<H> {
             since: Cell::new(Nanos::ZERO),
             frame: Cell::new(std::ptr::null()),
             exits: Cell::new(false),
-            thrown: Cell::new(0),
+            throws: Throws::new(),
             locals: Locals::new(),
             manner: Manner::new(),
             ties: Ties::new(),
@@ -223,7 +223,7 @@ impl<H: Host> G<H> {
         self.ties.begin(wanders);
         self.reason.set(WaitReason::None);
         self.exits.set(false);
-        self.thrown.set(0);
+        self.throws.begin();
         // Relaxed: its own, see below.
         self.left.store(false, Relaxed);
         // A late `mark_done` of a runtime that ends may have found the G in the pool.
@@ -288,7 +288,16 @@ impl<H: Host> G<H> {
     /// What may interrupt its waits. The goroutine's own.
     #[inline]
     pub(crate) fn outlook(&self, sched: &Sched<H>) -> Outlook {
-        Outlook { frame: self.frame.get(), exits: self.exits.get(), ends: sched.is_ending() }
+        let ends = sched.is_ending() && !self.throws.are_over();
+        Outlook { frame: self.frame.get(), exits: self.exits.get(), ends }
+    }
+
+    /// For the end of its runtime, which has found it asleep: how that ends its wait.
+    pub(crate) fn ends(&self) -> Ends {
+        match self.manner.ends() {
+            ends if ends.can_be_interrupted() && self.throws.are_over() => Ends::Never,
+            ends => ends,
+        }
     }
 
     fn pool(&self) -> &GPool<H> {
@@ -312,6 +321,7 @@ pub(crate) fn root<H: Host>(g: GRef<H>) {
     let mark = Cell::new(std::ptr::null::<()>());
     g.task.mark.set((&raw const mark).cast());
     let failure = if Sched::<H>::current().is_some_and(Sched::is_ending) {
+        g.throws.end();
         // SAFETY: the spawner loaded the task, which did not run, and will not.
         drop_quietly::<H>(|| unsafe { g.task.discard() });
         Some(Failure::Shutdown)
@@ -342,7 +352,8 @@ pub(crate) fn root<H: Host>(g: GRef<H>) {
 fn run<H: Host>(g: GRef<H>) -> Option<Failure> {
     // SAFETY: the spawner loaded the task, and a goroutine runs once.
     let ran = H::catch(|| unsafe { g.task.run() });
-    // From here on it ends, and what is dropped may park like any other code.
+    // From here on it ends, and what is dropped may park like any other code. No interrupt ends these waits.
+    g.throws.end();
     match (ran, g.exits.replace(false)) {
         (Ok(()), false) => None,
         (Ok(()), true) => {

@@ -27,6 +27,8 @@ use std::ptr::NonNull;
 
 /// How often a goroutine that catches what is thrown at it is thrown at again.
 const THROWS: u8 = 3;
+/// In their place, in the G: it ends already.
+const ENDS: u8 = u8::MAX;
 /// Of the stack it was promised a goroutine can't use the lowest page.
 const GUARD: usize = 4 << 10;
 
@@ -119,6 +121,28 @@ impl Manner {
     }
 }
 
+/// How often a goroutine was thrown at, in a byte of its G. Its own; read also by whoever ends the runtime and has found it asleep.
+pub(crate) struct Throws(ShownByte);
+
+impl Throws {
+    pub(crate) fn new() -> Self {
+        Throws(ShownByte::new(0))
+    }
+
+    pub(crate) fn begin(&self) {
+        self.0.set(0);
+    }
+
+    /// It ends: what it drops from here on may wait.
+    pub(crate) fn end(&self) {
+        self.0.set(ENDS);
+    }
+
+    pub(crate) fn are_over(&self) -> bool {
+        self.0.get() == ENDS
+    }
+}
+
 /// The innermost frame that is done, if the waiter is not deaf to it.
 pub(crate) fn first_done(mut frame: *const Frame, deaf_to: *const Frame) -> Option<NonNull<Frame>> {
     while frame != deaf_to {
@@ -156,7 +180,7 @@ impl Interrupt {
         let (mark, thrown) = match (self, M::<H>::current().and_then(M::g)) {
             (Interrupt::Exit | Interrupt::Shutdown, None) => return false,
             (Interrupt::Shutdown, Some(g)) if !has_room(g) => return false,
-            (Interrupt::Exit | Interrupt::Shutdown, Some(g)) => (g.task.mark.get(), g.thrown.get()),
+            (Interrupt::Exit | Interrupt::Shutdown, Some(g)) => (g.task.mark.get(), g.throws.0.get()),
             // SAFETY: the caller runs under the frame.
             (Interrupt::Context(frame), _) => unsafe { (frame.as_ref().mark, frame.as_ref().thrown.get()) },
         };
@@ -168,7 +192,7 @@ impl Interrupt {
         match self {
             Interrupt::Exit | Interrupt::Shutdown => {
                 let g = M::<H>::current().and_then(M::g).expect("throw: a goroutine is to end");
-                g.thrown.set(g.thrown.get() + 1);
+                g.throws.0.set(g.throws.0.get().saturating_add(1));
             }
             Interrupt::Context(frame) => {
                 // SAFETY: as in `may_throw`.
@@ -231,11 +255,11 @@ fn has_room<H: Host>(g: GRef<H>) -> bool {
 }
 
 /// The runtime of the calling goroutine ends, and the goroutine is where it might have parked: unwinds it, or has it stay for
-/// good. Returns when it unwinds already.
+/// good. Returns when it unwinds or ends already.
 #[cold]
 #[inline(never)]
 pub(crate) fn end_here<H: Host>() {
-    if H::is_panicking() {
+    if H::is_panicking() || M::<H>::current().and_then(M::g).is_some_and(|g| g.throws.are_over()) {
         return;
     }
     if Interrupt::Shutdown.may_throw::<H>() {

@@ -7,9 +7,10 @@ use gmp::chan;
 use gmp::sync::{Event, Mutex};
 use gmp::time::sleep;
 use gmp::{JoinHandle, yield_now};
+use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::sync::atomic::Ordering::SeqCst;
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
 /// Does something when it is dropped.
@@ -133,6 +134,58 @@ fn a_closure_that_never_ran_is_dropped_where_it_may_park() {
         ends_clean(rt);
         counts.all_unwound(5);
         assert!(never.into_iter().all(|never| never.join().unwrap_err().is_shutdown()));
+    });
+}
+
+/// Some ms after it began the drop is over, if nobody ends it from outside.
+struct Slow(Arc<AtomicUsize>);
+
+impl Drop for Slow {
+    fn drop(&mut self) {
+        sleep(MS);
+        yield_now();
+        self.0.fetch_add(1, SeqCst);
+    }
+}
+
+/// A closure that never ran, a value that nobody takes, and `local!` variables, more of them than there are throws. Fails by a
+/// destructor that is interrupted although nothing unwinds there, or a goroutine that is left.
+#[test]
+fn what_a_goroutine_drops_as_it_ends_is_not_interrupted() {
+    gmp::local! {
+        static ONE: Cell<Option<Slow>> = Cell::new(None);
+        static TWO: Cell<Option<Slow>> = Cell::new(None);
+        static THREE: Cell<Option<Slow>> = Cell::new(None);
+        static FOUR: Cell<Option<Slow>> = Cell::new(None);
+        static FIVE: Cell<Option<Slow>> = Cell::new(None);
+    }
+    everywhere(|rt| {
+        let over = Arc::new(AtomicUsize::new(0));
+        let (counts, slow) = (Counts::default(), || Slow(Arc::clone(&over)));
+        let all = [slow(), slow(), slow(), slow(), slow()];
+        let _keeps = counts.go(&rt, move || {
+            for (local, slow) in [&ONE, &TWO, &THREE, &FOUR, &FIVE].into_iter().zip(all) {
+                local.with(|local| local.set(Some(slow)));
+            }
+            sleep(HOUR);
+        });
+        let value = slow();
+        drop(rt.go(move || {
+            // Caught, so it returns.
+            let _caught = catch_unwind(|| sleep(HOUR));
+            value
+        }));
+        counts.all_begun(&rt, 1);
+        let closure = slow();
+        let never = rt.go(move || {
+            // Begun before the end, perhaps: then it is unwound, which interrupts no destructor either.
+            sleep(HOUR);
+            drop(closure);
+        });
+        ends_clean(rt);
+        counts.all_unwound(1);
+        assert_eq!(over.load(SeqCst), 7);
+        assert!(never.join().unwrap_err().is_shutdown());
     });
 }
 

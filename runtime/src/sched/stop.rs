@@ -24,7 +24,7 @@
 //!    M3 comes after M2 and E3 after E2: whoever sleeps in E2 and is at no M's hand in E3 has its hook behind it, and what that
 //!    has written, where its timer stands for one, is seen by whoever runs it next.
 //!
-//!    Never called in: who unwinds already, on whatever ground, and who waits inside the library for what is about to come
+//!    Never called in: who unwinds already, on whatever ground, who only drops what is left of it (`g::root`), and who waits inside the library for what is about to come
 //!    (`Ends::Never`); the ender waits for them, within its time. Who waits for its scope, or for main of another
 //!    runtime (`Ends::WithOthers`), is not called in either, since its frames are borrowed; it goes on when those have
 //!    ended that borrow them, and is left, like them, when they are left. The ender does not wait for it.
@@ -191,7 +191,7 @@ impl<H: Host> Sched<H> {
                 Doing::Ended => {}
                 _ if g.is_left() => {}
                 Doing::Runs => quiet = Quiet::No,
-                Doing::Sleeps(found) => match g.manner.ends() {
+                Doing::Sleeps(found) => match g.ends() {
                     Ends::WithOthers => {}
                     Ends::Never => quiet = Quiet::No,
                     Ends::Unwinding | Ends::Returning => asleep.push((g, found)),
