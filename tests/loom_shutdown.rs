@@ -9,6 +9,7 @@ use gmp::sync::Event;
 use gmp::{Runtime, chan, scope};
 use loom::cell::UnsafeCell;
 use loom::sync::Arc;
+use std::panic::catch_unwind;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::Duration;
 
@@ -240,9 +241,38 @@ fn what_is_started_while_the_end_begins_is_dropped_or_unwound() {
     });
 }
 
+/// Who was unwound, and has caught that, starts a goroutine, which is dropped at once. Fails by an assertion of the word, or by a
+/// causality violation, when its G goes while a dump reads it.
+#[test]
+fn a_dump_holds_a_g_that_is_dropped_unrun() {
+    Model::new().preemptions(2).check("shutdown_vs_dump_of_unrun", || {
+        let runtime = runtime(1, 1);
+        let begins = Flag::default();
+        let starts = runtime.go({
+            let begins = begins.clone();
+            move || {
+                begins.raise();
+                let caught = catch_unwind(|| Event::new().wait());
+                assert!(caught.is_err());
+                drop(gmp::go(|| ()));
+            }
+        });
+        begins.wait_on_thread();
+        let dumper = loom::thread::spawn({
+            let handle = Handle::of(&runtime);
+            move || drop(handle.dump())
+        });
+        loom::explore();
+        ends_clean(runtime);
+        dumper.join().unwrap();
+        assert!(starts.join().is_ok());
+    });
+}
+
 #[test]
 fn mutants() {
     loom_common::assert_caught(&[
+        (Mutant::DiscardIgnoresScan, "a_dump_holds_a_g_that_is_dropped_unrun"),
         (Mutant::ShutdownNotTold, "who_parks_while_the_end_begins_is_unwound"),
         (Mutant::ShutdownCallsEarly, "who_is_called_in_has_its_hook_behind_it"),
     ]);

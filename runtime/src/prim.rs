@@ -124,6 +124,8 @@ pub enum Mutant {
     DumpLetsGoFirst,
     /// A dump holds a G without Acquire.
     HoldRelaxed,
+    /// A goroutine that never ran is dropped although a dump holds it.
+    DiscardIgnoresScan,
     /// A dump lets a G go without Acquire.
     UnholdWithoutAcquire,
     /// A dump lets a G go without Release.

@@ -30,7 +30,8 @@
 //! ```
 //!
 //! The **scan bit** holds a Waiting or Runnable G where it is (Go's `_Gscan`): a dump reads its stack meanwhile.
-//! Whoever would queue or run a held G sets `OWED` instead; the holder, clearing the bit, then queues it.
+//! Whoever would queue or run a held G sets `OWED` instead; the holder, clearing the bit, then queues it. Whoever frees one
+//! that never ran waits for the holder (`discard`).
 //!
 //! Invariants:
 //! 1. Only the owner (or the M that runs it) writes the status of a Running word. Others write it with a CAS
@@ -303,12 +304,24 @@ impl StatusWord {
         self.0.store(word.with_status(Status::Idle).clear(OF_A_WAIT).0, Relaxed);
     }
 
-    /// Runnable → Idle: the goroutine never ran and never will.
+    /// Runnable → Idle: the goroutine never ran and never will. Waits for a dump that holds it: that reads what the caller is
+    /// about to free, and clears its bit itself.
     pub(crate) fn discard(&self) {
-        let word = self.load(Relaxed);
-        assert!(word.status() == Status::Runnable, "discard: the G is not runnable ({word:?})");
-        // Relaxed: as in `finish`.
-        self.0.store(word.with_status(Status::Idle).clear(OF_A_WAIT).0, Relaxed);
+        // Acquire: a holder has read the G before its `unhold`.
+        let gone = || {
+            self.update(Acquire, |word| {
+                assert!(word.status() == Status::Runnable, "discard: the G is not runnable ({word:?})");
+                let held = word.has(SCAN) && !mutated(Mutant::DiscardIgnoresScan);
+                if held {
+                    (None, false)
+                } else {
+                    (Some(word.with_status(Status::Idle).clear(OF_A_WAIT)), true)
+                }
+            })
+        };
+        while !gone() {
+            relax();
+        }
     }
 
     /// Opens the owner's next wait.
