@@ -241,6 +241,36 @@ fn what_is_started_while_the_end_begins_is_dropped_or_unwound() {
     });
 }
 
+/// The child ends by itself as the end begins, and wakes its parent. Fails by a parent that is left: it was seen asleep with others,
+/// and they were seen to have ended.
+#[test]
+fn a_parent_woken_late_is_waited_for() {
+    Model::new().preemptions(2).check("shutdown_vs_last_child", || {
+        let runtime = runtime(1, 1);
+        let (drops, probe) = Drops::new();
+        let (begins, go_on) = (Flag::default(), Flag::default());
+        let parent = runtime.go({
+            let (begins, go_on) = (begins.clone(), go_on.clone());
+            move || {
+                let probe = probe;
+                scope(|s| {
+                    s.go(|| {
+                        let _borrowed = &probe;
+                        begins.raise();
+                        go_on.wait_on_thread();
+                    });
+                });
+            }
+        });
+        begins.wait_on_thread();
+        loom::explore();
+        go_on.raise();
+        ends_clean(runtime);
+        assert!(drops.is_one());
+        drop(parent.join());
+    });
+}
+
 /// Who was unwound, and has caught that, starts a goroutine, which is dropped at once. Fails by an assertion of the word, or by a
 /// causality violation, when its G goes while a dump reads it.
 #[test]
@@ -272,6 +302,7 @@ fn a_dump_holds_a_g_that_is_dropped_unrun() {
 #[test]
 fn mutants() {
     loom_common::assert_caught(&[
+        (Mutant::ShutdownTrustsOneLook, "a_parent_woken_late_is_waited_for"),
         (Mutant::DiscardIgnoresScan, "a_dump_holds_a_g_that_is_dropped_unrun"),
         (Mutant::ShutdownNotTold, "who_parks_while_the_end_begins_is_unwound"),
         (Mutant::ShutdownCallsEarly, "who_is_called_in_has_its_hook_behind_it"),

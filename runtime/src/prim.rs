@@ -252,6 +252,8 @@ pub enum Mutant {
     StartForgetsSpinning,
     /// The end of a runtime calls a goroutine in whose commit hook is not over.
     ShutdownCallsEarly,
+    /// The end of a runtime does not look again whether those slept on that it saw asleep with others.
+    ShutdownTrustsOneLook,
     /// An M that puts its P down does not tell who ends the runtime.
     ShutdownNotTold,
     /// The end of a runtime looks at the queues without a fence.

@@ -300,8 +300,9 @@ impl StatusWord {
     pub(crate) fn finish(&self) {
         let word = self.load(Relaxed);
         assert!(word.status() == Status::Running, "finish: the G is not running ({word:?})");
-        // Relaxed: the G goes through `life` (`g.rs`) to whoever has it next.
-        self.0.store(word.with_status(Status::Idle).clear(OF_A_WAIT).0, Relaxed);
+        // Release: who sees the end, in `doing`, sees whom it has woken (`sleeps_still`). The G goes through `life` (`g.rs`) to
+        // whoever has it next.
+        self.0.store(word.with_status(Status::Idle).clear(OF_A_WAIT).0, Release);
     }
 
     /// Runnable → Idle: the goroutine never ran and never will. Waits for a dump that holds it: that reads what the caller is
@@ -402,6 +403,13 @@ impl StatusWord {
             word if Self::sleeps(word) => Doing::Sleeps(Asleep(word)),
             _ => Doing::Runs,
         }
+    }
+
+    /// Whether nothing has happened to it since.
+    pub(crate) fn sleeps_still(&self, found: &Asleep) -> bool {
+        // Relaxed: what is compared with came before, by the Acquire of `doing`: the end of whoever has woken this one, too.
+        let word = if mutated(Mutant::ShutdownTrustsOneLook) { found.0 } else { self.load(Relaxed) };
+        word.clear(SCAN) == found.0.clear(SCAN)
     }
 
     /// The runtime ends: claims the wait for its owner, if nothing has happened to it since it was found, and has the owner

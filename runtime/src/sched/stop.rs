@@ -182,9 +182,10 @@ impl<H: Host> Sched<H> {
         }
     }
 
-    /// E2 to E5.
+    /// E2 to E5. Quiet, if at one moment nobody ran whom it knows, and nobody will: those that were found asleep with others slept
+    /// until all were looked at. Else one could be woken after the look at it, by one that has ended before the look at that.
     fn sweep(&self) -> Quiet {
-        let (mut asleep, mut quiet) = (Vec::new(), Quiet::Yes);
+        let (mut asleep, mut with_others, mut quiet) = (Vec::new(), Vec::new(), Quiet::Yes);
         // SAFETY: the pool is closed when the scheduler is dropped.
         unsafe {
             GPool::for_each_live(self.pool, |g| match g.word.doing() {
@@ -192,14 +193,15 @@ impl<H: Host> Sched<H> {
                 _ if g.is_left() => {}
                 Doing::Runs => quiet = Quiet::No,
                 Doing::Sleeps(found) => match g.ends() {
-                    Ends::WithOthers => {}
+                    Ends::WithOthers => with_others.push((g, found)),
                     Ends::Never => quiet = Quiet::No,
                     Ends::Unwinding | Ends::Returning => asleep.push((g, found)),
                 },
             });
         }
         if asleep.is_empty() {
-            return quiet;
+            let moved = with_others.iter().any(|(g, found)| !g.word.sleeps_still(found));
+            return if moved { Quiet::No } else { quiet };
         }
         let central = self.central.lock();
         // SAFETY: Ms live as long as their scheduler.
