@@ -26,6 +26,26 @@ fn a_question_reaches_who_stays_there() {
     });
 }
 
+/// Two monitors look while the signal comes once more. Fails by a sum: a question has two answers, or none.
+#[test]
+fn each_question_has_one_answer() {
+    Model::new().unbounded().check("quit_vs_two_monitors", || {
+        let quit = Arc::new(Quit::new());
+        quit.set(0);
+        assert!(quit.ask());
+        let other = loom::thread::spawn({
+            let quit = Arc::clone(&quit);
+            move || {
+                let heard = quit.ask();
+                (u32::from(heard), quit.answer())
+            }
+        });
+        let answers = quit.answer();
+        let (heard, others) = other.join().unwrap();
+        assert_eq!(answers + others, 1 + heard);
+    });
+}
+
 #[test]
 fn mutants() {
     let model = "a_question_reaches_who_stays_there";
@@ -34,5 +54,6 @@ fn mutants() {
         (Mutant::QuitSetNoFence, model),
         (Mutant::QuitLeaveRelaxed, model),
         (Mutant::QuitSetForgets, model),
+        (Mutant::QuitTakenByBoth, "each_question_has_one_answer"),
     ]);
 }

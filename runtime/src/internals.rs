@@ -91,6 +91,16 @@ impl Quit {
     pub fn ask(&self) -> bool {
         self.quit.ask(Self::wake) == Heard::Yes
     }
+    /// What a monitor does that goes on after its answers. How many they were.
+    pub fn answer(&self) -> u32 {
+        let mut answers = 0;
+        while self.quit.take() {
+            self.quit.begin();
+            answers += 1;
+            self.quit.end();
+        }
+        answers
+    }
     /// This one is to answer from now on. Not moved while it is there.
     pub fn set(&self, who: usize) {
         // SAFETY: both live as long as the model.

@@ -241,17 +241,15 @@ impl Outlook {
 /// Bytes of stack that the look at the frames and a throw take, the first time too, and some for the destructors.
 const ROOM: usize = 8 << 10;
 
-/// Whether that much is left of the stack on which the calling goroutine runs: its own, or one of `with_stack`. It did not ask to
-/// be unwound.
+/// Whether that much is left of each stack of the calling goroutine: its own, and those of `with_stack`, whose outer frames
+/// unwind on the stacks from which they were called. It did not ask to be unwound.
 fn has_room<H: Host>(g: GRef<H>) -> bool {
     let frame = 0_u8;
     let here = (&raw const frame).addr();
-    let left = H::left_of_call(here).unwrap_or_else(|| {
-        // The mark lies near the upper end of its own stack.
-        let used = g.task.mark.get().addr().saturating_sub(here);
-        g.with_birth(|birth| birth.stack_size).saturating_sub(used)
-    });
-    left >= ROOM + GUARD
+    let (least, here) = H::left_of_calls(here);
+    // The mark lies near the upper end of its own stack.
+    let used = g.task.mark.get().addr().saturating_sub(here);
+    least.min(g.with_birth(|birth| birth.stack_size).saturating_sub(used)) >= ROOM + GUARD
 }
 
 /// The runtime of the calling goroutine ends, and the goroutine is where it might have parked: unwinds it, or has it stay for

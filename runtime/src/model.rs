@@ -688,8 +688,8 @@ impl Host for ModelHost {
         Ok(())
     }
 
-    fn left_of_call(_address: usize) -> Option<usize> {
-        None
+    fn left_of_calls(address: usize) -> (usize, usize) {
+        (usize::MAX, address)
     }
 
     unsafe fn suspend(m: &M<Self>, what: Yield) {

@@ -120,6 +120,8 @@ pub enum Mutant {
     QuitSetNoFence,
     /// Who answers SIGQUIT from now on is not told that it came.
     QuitSetForgets,
+    /// Each monitor that sees the question of a SIGQUIT answers it.
+    QuitTakenByBoth,
     /// A dump reads a G and its stack when it has let it go.
     DumpLetsGoFirst,
     /// A dump holds a G without Acquire.

@@ -58,7 +58,7 @@ const PATIENCE: Duration = Duration::from_secs(3);
 ///
 /// It also installs a handler of SIGSEGV, which tells the overflow of a goroutine's stack and hands every other fault to the
 /// handler that was there before. One that the program installs later takes its place; to have overflows told it hands on what
-/// it does not know, and needs `SA_ONSTACK`.
+/// it does not know, and is installed with `SA_SIGINFO | SA_ONSTACK`.
 ///
 /// ```
 /// // SAFETY: no goroutine keeps a thread-bound value across a blocking call.

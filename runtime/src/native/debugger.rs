@@ -11,7 +11,7 @@ use crate::sched::park::WaitReason as Why;
 use parking_lot::Mutex;
 use std::mem::offset_of;
 use std::ptr::{self, NonNull};
-use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering::Relaxed, Ordering::SeqCst, compiler_fence};
 
 /// The script's way in, by its name. All offsets are from the beginning of a G.
 #[repr(C)]
@@ -133,8 +133,10 @@ fn change(f: impl FnOnce(&mut Vec<Chunk>)) {
     let mut chunks = CHUNKS.lock();
     // Relaxed, all of them: a debugger stops the threads, and reads what they have executed. Empty while the Vec moves.
     TABLE.chunks_len.store(0, Relaxed);
+    compiler_fence(SeqCst);
     f(&mut chunks);
     TABLE.chunks.store(chunks.as_mut_ptr(), Relaxed);
+    compiler_fence(SeqCst);
     TABLE.chunks_len.store(chunks.len(), Relaxed);
 }
 

@@ -269,8 +269,8 @@ pub(crate) fn call_on(pool: Option<&StackPool>, size: usize, f: &mut dyn FnMut()
 }
 
 /// Not known. Nobody is unwound on this backend, so nobody needs it.
-pub(crate) fn left_of_call(_address: usize) -> Option<usize> {
-    None
+pub(crate) fn left_of_calls(address: usize) -> (usize, usize) {
+    (usize::MAX, address)
 }
 
 /// Apart from `call_on`, which goes on on other threads.

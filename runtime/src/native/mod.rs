@@ -393,8 +393,8 @@ impl Host for Native {
         segment::call_on(here.map(|host| &host.stacks), size, f)
     }
 
-    fn left_of_call(address: usize) -> Option<usize> {
-        segment::left_of_call(address)
+    fn left_of_calls(address: usize) -> (usize, usize) {
+        segment::left_of_calls(address)
     }
 
     #[inline(always)]

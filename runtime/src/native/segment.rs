@@ -195,9 +195,15 @@ pub(super) fn stack_of(address: usize) -> usize {
     chain.into_iter().find(|segment| segment.extent.holds(address)).map_or(0, |segment| segment.extent.top)
 }
 
-/// How many bytes of the innermost segment lie below an address of the caller's frame, the guard page included.
-pub(super) fn left_of_call(address: usize) -> Option<usize> {
+/// What is left of that segment of the caller which has the least, its guard page included, and where the own stack goes on:
+/// a frame that has entered a segment goes on, and unwinds, from where that `Segment` lies.
+pub(super) fn left_of_calls(address: usize) -> (usize, usize) {
+    let (mut least, mut at, mut segment) = (usize::MAX, address, innermost());
     // SAFETY: as in `stack_of`.
-    let segment = unsafe { innermost().as_ref() }?;
-    Some(address.saturating_sub(segment.extent.bottom))
+    while let Some(inner) = unsafe { segment.as_ref() } {
+        least = least.min(at.saturating_sub(inner.extent.bottom));
+        at = ptr::from_ref(inner).addr();
+        segment = inner.outer;
+    }
+    (least, at)
 }

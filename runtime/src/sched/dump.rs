@@ -82,16 +82,14 @@ impl<H: Host> Sched<H> {
     /// The monitor's: M1 of `quit.rs`.
     pub(crate) fn answer_quit(&self) {
         let quit = H::quit();
-        if !quit.is_asked() {
-            return;
-        }
-        match self.config.knobs.sigquit {
-            Sigquit::Dump => {
-                quit.may_be_asked_again();
-                H::print(&format!("SIGQUIT: dump\n\n{}", dump_all::<H>()));
+        while quit.take() {
+            if self.config.knobs.sigquit != Sigquit::Dump {
+                // As Go's programs end. `Off`: another runtime of the process was built under another `GMPDEBUG`.
+                H::give_up(&format!("SIGQUIT: quit\n\n{}", dump_all::<H>()));
             }
-            // As Go's programs end. `Off`: another runtime of the process was built under another `GMPDEBUG`.
-            Sigquit::Exit | Sigquit::Off => H::give_up(&format!("SIGQUIT: quit\n\n{}", dump_all::<H>())),
+            quit.begin();
+            H::print(&format!("SIGQUIT: dump\n\n{}", dump_all::<H>()));
+            quit.end();
         }
     }
 }

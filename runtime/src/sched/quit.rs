@@ -8,21 +8,23 @@
 //!             R4 inside -= 1 · nobody did? leave it to the kernel
 //!   a runtime begins or ends, under the lock of their list:
 //!             S1 the oldest's stands there, or nobody, fence · S2 wait until inside = 0 · S3 asked? wake the one who stands there
-//!   monitor, after each sleep:  M1 asked? print, and end the process; to go on, asked := false before
+//!   any monitor, after each sleep:  M1 asked, and nobody answers yet? it does: ends the process after the dump, or goes on:
+//!                                   M2 asked := false, print · M3 nobody answers · M1
 //! ```
 //! Invariants:
 //! 1. Who stood there lives until S2 is over: R2 and S1, each with its fence before the look at the other's word, see to it
 //!    that the handler finds the new one, or S2 the handler. A handler needs no lock and ends by itself, also one that has
 //!    interrupted the thread that waits in S2.
 //! 2. No question is lost: R3 finds the new one, or S3 finds the question.
-//! 3. A second SIGQUIT that comes before the first is answered ends the process as if nobody had caught it: whatever hangs
-//!    there, the printing too, there is a way out.
+//! 3. A second SIGQUIT that comes before the first is taken up ends the process as if nobody had caught it, and so does a third
+//!    one while the answer is printed: whatever hangs there, there is a way out.
+//! 4. One monitor answers each question, and one at a time.
 //!
 //! Checked by `tests/loom_quit.rs` and `tests/sigquit.rs`.
 
 use crate::prim::{
-    AcqRel, Acquire, AtomicBool, AtomicPtr, AtomicU32, Mutant, Ordering, Relaxed, Release, fence, order,
-    relax, unless,
+    AcqRel, Acquire, AtomicPtr, AtomicU32, Mutant, Ordering, Relaxed, Release, fence, mutated, order, relax,
+    unless,
 };
 
 /// What became of a SIGQUIT.
@@ -35,9 +37,15 @@ pub(crate) enum Heard {
     No,
 }
 
+/// Somebody has asked, and nobody has begun to answer.
+const ASKED: u32 = 1;
+/// Somebody answers.
+const TAKEN: u32 = 2;
+
 /// Who answers; `T` is by what he is woken. One for the process.
 pub(crate) struct Quit<T> {
-    asked: AtomicBool,
+    /// ASKED and TAKEN.
+    word: AtomicU32,
     inside: AtomicU32,
     there: AtomicPtr<T>,
 }
@@ -45,7 +53,7 @@ pub(crate) struct Quit<T> {
 impl<T> Quit<T> {
     pub(crate) fn new() -> Self {
         Quit {
-            asked: AtomicBool::new(false),
+            word: AtomicU32::new(0),
             inside: AtomicU32::new(0),
             there: AtomicPtr::new(std::ptr::null_mut()),
         }
@@ -54,7 +62,7 @@ impl<T> Quit<T> {
     /// R1 to R4. Does what a signal handler may, as far as `wake` does.
     pub(crate) fn ask(&self, wake: impl FnOnce(&T)) -> Heard {
         // AcqRel: partner M1.
-        if self.asked.swap(true, AcqRel) {
+        if self.word.fetch_or(ASKED, AcqRel) & ASKED != 0 {
             return Heard::No;
         }
         // Relaxed: the fence orders it, and R4 is the one that says that it is over.
@@ -82,7 +90,7 @@ impl<T> Quit<T> {
             relax();
         }
         // Relaxed: after the fence; the wake publishes nothing that M1 would not see.
-        if self.asked.load(Relaxed)
+        if self.word.load(Relaxed) & ASKED != 0
             // SAFETY: by this function's contract.
             && let Some(there) = unsafe { there.as_ref() }
         {
@@ -90,15 +98,25 @@ impl<T> Quit<T> {
         }
     }
 
-    /// M1: whether somebody has asked.
-    pub(crate) fn is_asked(&self) -> bool {
-        // Acquire: partner R1.
-        self.asked.load(Acquire)
+    /// M1: true for the one who answers what was asked. He says `begin`, unless he ends the process, and then `end`.
+    #[must_use]
+    pub(crate) fn take(&self) -> bool {
+        if mutated(Mutant::QuitTakenByBoth) {
+            return self.word.load(Acquire) & ASKED != 0;
+        }
+        // Acquire: partner R1. Relaxed: nothing was asked, or somebody answers, who will look again.
+        self.word.compare_exchange(ASKED, ASKED | TAKEN, Acquire, Relaxed).is_ok()
     }
 
-    /// Who was asked is about to answer, and may be asked again.
-    pub(crate) fn may_be_asked_again(&self) {
+    /// M2: who answers may be asked again.
+    pub(crate) fn begin(&self) {
         // Relaxed: a question that comes too early finds it asked, which invariant 3 allows.
-        self.asked.store(false, Relaxed);
+        self.word.fetch_and(!ASKED, Relaxed);
+    }
+
+    /// M3: the answer is given, and the next one may be. Who says this takes once more: he has refused others meanwhile.
+    pub(crate) fn end(&self) {
+        // Release: the next answer comes after this one.
+        self.word.fetch_and(!TAKEN, Release);
     }
 }
