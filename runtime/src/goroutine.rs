@@ -286,7 +286,8 @@ impl fmt::Debug for JoinError {
 
 impl std::error::Error for JoinError {}
 
-/// A goroutine with a name, or with a stack of its own size.
+/// A goroutine with a name, or with a stack of its own size. A function that wraps [`go`](Self::go) is `#[track_caller]` best: else dumps
+/// and panics name it as the place of each spawn.
 ///
 /// ```
 /// // SAFETY: no goroutine keeps a thread-bound value across a blocking call.

@@ -30,7 +30,8 @@ const PATIENCE: Duration = Duration::from_secs(3);
 
 /// Runs `f` as the main goroutine of a new runtime with all defaults, and returns its value when it returns.
 /// Blocks the calling thread. The other goroutines end with it: they are unwound where they are parked, so that their
-/// destructors run; see [`Runtime::shutdown_timeout`]. For one that does not park it waits three seconds.
+/// destructors run; see [`Runtime::shutdown_timeout`]. For one that does not park it waits three seconds. How many were left
+/// where they are only [`Runtime::shutdown`] tells.
 ///
 /// The main goroutine's stack is one like all others, of 64 KiB: for more there are
 /// [`RuntimeBuilder::stack_size`] and [`Builder::stack_size`](crate::Builder::stack_size).
@@ -307,7 +308,8 @@ impl Runtime {
     /// an error that [`is_shutdown`](crate::JoinError::is_shutdown).
     ///
     /// Destructors may do what they may in any unwinding. They may park: they are waited for, and so is what they wait for.
-    /// In them a wait is not interrupted. A panic that leaves one ends the process, as in std. Goroutines of a
+    /// In them a wait is not interrupted, and [`std::thread::panicking`] is true. A panic that leaves one ends the process, as in
+    /// std. Goroutines of a
     /// [`scope`](crate::scope()) are unwound before the one that waits for them. A `catch_unwind` may catch what is thrown: the
     /// goroutine is thrown at again where it next parks, three times in all, or gives its value when it returns.
     ///

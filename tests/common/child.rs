@@ -1,5 +1,6 @@
 //! A test that needs a process of its own: it calls itself there.
 
+use std::os::unix::process::CommandExt;
 use std::process::{Command, Output};
 
 const CHILD: &str = "GMP_TEST_CHILD";
@@ -13,6 +14,14 @@ pub fn is_child() -> bool {
 pub fn run(test: &str, env: &[(&str, &str)]) -> Output {
     let mut command = Command::new(std::env::current_exe().expect("the test binary has a path"));
     command.args([test, "--exact", "--nocapture"]).env(CHILD, "1").env_remove("GMPMAXPROCS");
+    // A shell's background job ignores this signal, and its children would.
+    // SAFETY: it may be called between fork and exec.
+    unsafe {
+        command.pre_exec(|| {
+            libc::signal(libc::SIGQUIT, libc::SIG_DFL);
+            Ok(())
+        })
+    };
     command.envs(env.iter().copied()).output().expect("the test binary starts")
 }
 

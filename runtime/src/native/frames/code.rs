@@ -311,10 +311,10 @@ impl Object {
         Some(destination(at + jump))
     }
 
-    /// Whether there is a stub that leads to `target`, or was not bound yet: then nobody knows.
+    /// Whether there is a stub that leads to `target`, or was not bound yet: then nobody knows. Bytes that look like a stub, but
+    /// for a word that is no data, are none.
     fn stub_leads(&self, at: usize, target: usize) -> bool {
-        let Some(slot) = self.stub(at) else { return false };
-        let Some(to) = self.word(slot) else { return true };
+        let Some(to) = self.stub(at).and_then(|slot| self.word(slot)) else { return false };
         to == target || matches!(self.bytes(to), Some([0x68, ..] | [0xf3, 0x0f, 0x1e, 0xfa, 0x68, ..]))
     }
 
@@ -324,5 +324,27 @@ impl Object {
             Some(slot) => self.word(slot),
             None => Some(at),
         }
+    }
+}
+
+#[cfg(all(test, not(any(feature = "generator", not(target_arch = "x86_64")))))]
+mod tests {
+    use super::*;
+
+    /// Bytes of an instruction's operand that look like a stub; a debug build had them 8 bytes behind such a distance.
+    #[unsafe(naked)]
+    extern "C" fn looks_like_a_stub() {
+        std::arch::naked_asm!(".byte 0xff, 0x25, 0x00, 0x48, 0x8d, 0xbc, 0x24, 0xa8, 0x03, 0x00, 0x00", "ret")
+    }
+
+    /// Fails by a way: a function with such bytes in reach would never be unwound.
+    #[test]
+    fn what_only_looks_like_a_stub_leads_nowhere() {
+        let function =
+            Function::at(kind as *const () as usize).expect("a function of this program has a table");
+        let object = Object::of(&function).expect("its code is readable");
+        let at = looks_like_a_stub as *const () as usize;
+        assert!(object.stub(at).is_some(), "it does not look like one");
+        assert!(!object.leads(at, kind as *const () as usize));
     }
 }
