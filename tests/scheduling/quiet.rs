@@ -136,7 +136,7 @@ fn monitor_time() -> Option<Duration> {
 fn the_monitor_costs_little_while_all_ps_are_busy() {
     const SPAN: Duration = Duration::from_millis(500);
     // Half a percent is the aim on a quiet machine. A slow one, or one that others use too, takes several times that.
-    let limit = if cfg!(debug_assertions) { 5.0 } else { 1.5 };
+    let limit = if cfg!(debug_assertions) { 5.0 } else { 2.5 };
     let _alone = alone();
     if !child::is_child() {
         child::passes("quiet::the_monitor_costs_little_while_all_ps_are_busy", &[]);
