@@ -2,6 +2,8 @@
 //! A send that a select has chosen is a promise: its message is still to come. Meanwhile nobody is overtaken, and whether
 //! it is kept, called off, or left behind by the end of a runtime, whoever waits for it hears of that.
 
+#[path = "common/child.rs"]
+mod child;
 #[path = "common/watch.rs"]
 mod common;
 #[path = "common/crew.rs"]
@@ -265,7 +267,7 @@ fn with_a_receiver(procs: usize, r: &Receiver<u32>, way: Way) -> Runtime {
     rt
 }
 
-/// Takes every P of a runtime, and lets no goroutine have it before the gate is open.
+/// Takes every P of a runtime, and lets no goroutine have it before the gate is open; in a process without retakes.
 fn keep_all(rt: &Runtime, procs: usize, gate: &Gate) {
     let kept = Arc::new(AtomicUsize::new(0));
     for _ in 0..procs {
@@ -338,58 +340,73 @@ fn a_promise_to_one_that_is_left_is_kept_with_another() {
 /// receiver waits for its message.
 #[test]
 fn the_end_of_a_runtime_tells_the_receiver_of_a_select_that_was_chosen_and_has_not_run() {
-    everyone(|crew| {
-        for procs in [1, 2] {
-            let (rt, gate, (s, r)) = (runtime(procs), Gate::default(), bounded(0));
-            let theirs = s.clone();
-            wait_on(&rt, move || select! { send(theirs, 1) -> _ => {} });
-            keep_all(&rt, procs, &gate);
-            let receiver = waiting(crew, move || r.recv());
-            end_of_kept(rt, &gate, false);
-            assert_eq!(s.send(2), Ok(()));
-            assert_eq!(receiver.join(), Ok(2));
-        }
-    });
+    child::without_retakes(
+        "the_end_of_a_runtime_tells_the_receiver_of_a_select_that_was_chosen_and_has_not_run",
+        || {
+            everyone(|crew| {
+                for procs in [1, 2] {
+                    let (rt, gate, (s, r)) = (runtime(procs), Gate::default(), bounded(0));
+                    let theirs = s.clone();
+                    wait_on(&rt, move || select! { send(theirs, 1) -> _ => {} });
+                    keep_all(&rt, procs, &gate);
+                    let receiver = waiting(crew, move || r.recv());
+                    end_of_kept(rt, &gate, false);
+                    assert_eq!(s.send(2), Ok(()));
+                    assert_eq!(receiver.join(), Ok(2));
+                }
+            });
+        },
+    );
 }
 
 /// As above, by a call that does not park: its thread waits.
 #[test]
 fn the_end_of_a_runtime_tells_the_thread_that_tries_a_select_that_was_chosen_and_has_not_run() {
-    for procs in PROCS {
-        watched(procs, || {
-            let (rt, gate, (s, r)) = (runtime(procs), Gate::default(), bounded(0));
-            let theirs = s.clone();
-            wait_on(&rt, move || select! { send(theirs, 1) -> _ => {} });
-            keep_all(&rt, procs, &gate);
-            let receiver = on_thread(move || r.try_recv());
-            receiver.until_it_waits();
-            end_of_kept(rt, &gate, false);
-            assert_eq!(receiver.join(), Err(TryRecvError::Empty));
-            drop(s);
-        });
-    }
+    child::without_retakes(
+        "the_end_of_a_runtime_tells_the_thread_that_tries_a_select_that_was_chosen_and_has_not_run",
+        || {
+            for procs in PROCS {
+                watched(procs, || {
+                    let (rt, gate, (s, r)) = (runtime(procs), Gate::default(), bounded(0));
+                    let theirs = s.clone();
+                    wait_on(&rt, move || select! { send(theirs, 1) -> _ => {} });
+                    keep_all(&rt, procs, &gate);
+                    let receiver = on_thread(move || r.try_recv());
+                    receiver.until_it_waits();
+                    end_of_kept(rt, &gate, false);
+                    assert_eq!(receiver.join(), Err(TryRecvError::Empty));
+                    drop(s);
+                });
+            }
+        },
+    );
 }
 
 /// One that a context's end has woken is in line for a P when its runtime ends. Fails if its wait is still open, and a
 /// message is lost in it.
 #[test]
 fn a_receiver_that_was_interrupted_and_has_not_run_when_its_runtime_ends_gets_nothing() {
-    for (procs, in_time) in PROCS.into_iter().flat_map(|procs| [(procs, true), (procs, false)]) {
-        watched(procs, || {
-            for way in WAYS {
-                let (rt, gate, (s, r)) = (runtime(procs), Gate::default(), bounded(0));
-                let (ctx, cancel) = Context::background().with_cancel();
-                let theirs = r.clone();
-                wait_on(&rt, move || {
-                    let _it_has_run_after_all = ctx.run(|| way(&theirs));
+    child::without_retakes(
+        "a_receiver_that_was_interrupted_and_has_not_run_when_its_runtime_ends_gets_nothing",
+        || {
+            for (procs, in_time) in PROCS.into_iter().flat_map(|procs| [(procs, true), (procs, false)]) {
+                watched(procs, || {
+                    for way in WAYS {
+                        let (rt, gate, (s, r)) = (runtime(procs), Gate::default(), bounded(0));
+                        let (ctx, cancel) = Context::background().with_cancel();
+                        let theirs = r.clone();
+                        wait_on(&rt, move || {
+                            let _it_has_run_after_all = ctx.run(|| way(&theirs));
+                        });
+                        keep_all(&rt, procs, &gate);
+                        cancel.cancel();
+                        end_of_kept(rt, &gate, in_time);
+                        assert_eq!(s.try_send(5), Err(TrySendError::Full(5)));
+                    }
                 });
-                keep_all(&rt, procs, &gate);
-                cancel.cancel();
-                end_of_kept(rt, &gate, in_time);
-                assert_eq!(s.try_send(5), Err(TrySendError::Full(5)));
             }
-        });
-    }
+        },
+    );
 }
 
 /// Its drop counts, and panics when nothing else does.

@@ -22,16 +22,6 @@ use std::time::{Duration, Instant};
 
 const MS: Duration = Duration::from_millis(1);
 
-/// Calls itself in a process whose goroutines keep their Ps, and does it there.
-#[track_caller]
-fn without_retakes(test: &str, f: impl FnOnce()) {
-    if child::is_child() {
-        f();
-    } else {
-        child::passes(test, &[("GMPDEBUG", "handoff=0")]);
-    }
-}
-
 fn flips() -> usize {
     let few = if cfg!(debug_assertions) { 300 } else { 2000 };
     few * common::effort().max(1) as usize
@@ -88,7 +78,7 @@ fn attend(meeting: &Barrier) {
 /// Fails by a hang: some of those that are queued get no P, although there are enough now.
 #[test]
 fn after_growing_as_many_run_at_the_same_time() {
-    without_retakes("after_growing_as_many_run_at_the_same_time", || {
+    child::without_retakes("after_growing_as_many_run_at_the_same_time", || {
         for start in [1, 2, 4] {
             for procs in PROCS.into_iter().filter(|&procs| procs > start) {
                 for round in 0..20 {
@@ -164,7 +154,7 @@ impl Busy {
 /// is run no more. (For a slice they may: the kernel may keep a thread that has just looked whether its P is surplus.)
 #[test]
 fn after_shrinking_no_more_run_at_the_same_time() {
-    without_retakes("after_shrinking_no_more_run_at_the_same_time", || {
+    child::without_retakes("after_shrinking_no_more_run_at_the_same_time", || {
         for start in PROCS {
             watched(start, || {
                 let rt = runtime(start);
@@ -192,7 +182,7 @@ fn after_shrinking_no_more_run_at_the_same_time() {
 /// Fails by a hang: a goroutine keeps a P that is surplus, and what it has started stands in that P's queue.
 #[test]
 fn what_stands_behind_a_goroutine_on_a_surplus_p_is_run() {
-    without_retakes("what_stands_behind_a_goroutine_on_a_surplus_p_is_run", || {
+    child::without_retakes("what_stands_behind_a_goroutine_on_a_surplus_p_is_run", || {
         for procs in PROCS.into_iter().filter(|&procs| procs > 1) {
             watched(procs, || {
                 for _ in 0..20 {
@@ -257,7 +247,7 @@ fn who_does_not_give_a_surplus_p_up_loses_it() {
 /// nobody looks for work there.
 #[test]
 fn locked_goroutines_that_yield_give_a_surplus_p_up() {
-    without_retakes("locked_goroutines_that_yield_give_a_surplus_p_up", || {
+    child::without_retakes("locked_goroutines_that_yield_give_a_surplus_p_up", || {
         watched(2, || {
             let rt = runtime(2);
             let (over, running) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
@@ -327,7 +317,7 @@ fn helped_after(rt: &Runtime) -> Duration {
 /// in a thousand times.
 #[test]
 fn helpers_pass_over_ps_that_went() {
-    without_retakes("helpers_pass_over_ps_that_went", || {
+    child::without_retakes("helpers_pass_over_ps_that_went", || {
         watched(1024, || {
             let as_soon = || {
                 let usual = helped_after(&runtime(2));
@@ -346,7 +336,7 @@ fn helpers_pass_over_ps_that_went() {
 /// at which those look who have work. Whether it is that one's P or the other that goes is a matter of luck.
 #[test]
 fn a_surplus_p_that_is_kept_is_helped() {
-    without_retakes("a_surplus_p_that_is_kept_is_helped", || {
+    child::without_retakes("a_surplus_p_that_is_kept_is_helped", || {
         watched(2, || {
             let helped = (0..60).any(|_| {
                 let rt = runtime(2);

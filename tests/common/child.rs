@@ -37,3 +37,15 @@ pub fn passes(test: &str, env: &[(&str, &str)]) -> String {
     );
     stderr.into_owned()
 }
+
+/// Does it in a process whose goroutines keep their Ps for as long as they run: on a slow machine they would lose them to
+/// the others.
+#[allow(dead_code, reason = "not every file that has child processes has goroutines that spin")]
+#[track_caller]
+pub fn without_retakes(test: &str, f: impl FnOnce()) {
+    if is_child() {
+        f();
+    } else {
+        passes(test, &[("GMPDEBUG", "handoff=0")]);
+    }
+}
