@@ -183,7 +183,7 @@ impl Runq {
     }
     /// Owner of `self`. With runnext, when the ring has nothing.
     pub fn steal_from(&self, victim: &Self) -> Option<usize> {
-        self.queue.steal_from(&victim.queue, StealNext::Yes).map(|g| self.gs.took(g))
+        self.queue.steal_from(&victim.queue, StealNext::IfLeft(&|| 0)).map(|g| self.gs.took(g))
     }
     /// Anybody.
     pub fn drain(&self) -> Vec<usize> {

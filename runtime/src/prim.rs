@@ -541,17 +541,15 @@ mod native {
         fence(Ordering::SeqCst);
     }
 
-    /// Whether what the caller looks at stays as it is for 3 µs, as long as a G that was just put is given to its owner
-    /// (Go sleeps for that long, and then takes it in any case).
-    pub(crate) fn holds_still(as_it_was: impl Fn() -> bool) -> bool {
-        let start = std::time::Instant::now();
-        while as_it_was() {
-            if start.elapsed() >= std::time::Duration::from_micros(3) {
-                return true;
-            }
+    /// Whether what the caller looks at is the same after 3 µs, as long as a G that was just put is given to its owner
+    /// (Go sleeps for that long, and then takes it in any case). Not looked at in between: each look takes the cache line
+    /// away from its owner.
+    pub(crate) fn holds_still<T: PartialEq>(look: impl Fn() -> T) -> bool {
+        let (start, seen) = (std::time::Instant::now(), look());
+        while start.elapsed() < std::time::Duration::from_micros(3) {
             std::hint::spin_loop();
         }
-        false
+        look() == seen
     }
 
     /// Whether busy Ps help each other, unless they are told not to.
@@ -560,8 +558,8 @@ mod native {
         true
     }
 
-    /// One round of looking at a lock that its holder may give up in a moment. Go's 30 pauses.
-    pub(crate) fn pause_for_lock() {
+    /// Between two looks at what another may change in a moment, a lock or a queue. Go's 30 pauses.
+    pub(crate) fn pause() {
         for _ in 0..30 {
             std::hint::spin_loop();
         }
@@ -664,7 +662,7 @@ mod model {
     }
 
     /// In a model the other thread may run between any two steps anyway.
-    pub(crate) fn holds_still(_as_it_was: impl Fn() -> bool) -> bool {
+    pub(crate) fn holds_still<T>(_look: impl Fn() -> T) -> bool {
         true
     }
 
@@ -673,8 +671,8 @@ mod model {
         crate::model::has_helpers()
     }
 
-    /// A model's locks do not spin.
-    pub(crate) fn pause_for_lock() {}
+    /// A model's threads do not spin.
+    pub(crate) fn pause() {}
 
     /// In which order locks of the same kind are taken: as they were made. Addresses differ from one execution to the next, and
     /// loom repeats schedules.
@@ -845,8 +843,10 @@ pub(crate) mod capacity {
     pub(crate) const RUNQ: u32 = if cfg!(gmp_loom) { 4 } else { 256 };
     /// The most Ps of a runtime.
     pub(crate) const PROCS: usize = if cfg!(gmp_loom) { 4 } else { 1024 };
-    /// How often a spinning M visits the other Ps before it gives up. Go's number.
+    /// How often a spinning M visits the other Ps before it gives up, at least. Go's number.
     pub(crate) const STEAL_ROUNDS: u32 = if cfg!(gmp_loom) { 1 } else { 4 };
+    /// And at most, while others' queues come and go.
+    pub(crate) const STEAL_ROUNDS_MOST: u32 = if cfg!(gmp_loom) { 1 } else { 24 };
     /// How often who wants a lock looks again before it stands in line. Go's number.
     pub(crate) const LOCK_SPINS: usize = if cfg!(gmp_loom) { 0 } else { 4 };
     /// Who has waited so long for a mutex is handed it. Go's number. In a model, whose clock stands still, whoever

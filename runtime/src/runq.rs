@@ -58,10 +58,11 @@ const HALF: u32 = RUNQ / 2;
 const _: () = assert!(RUNQ.is_power_of_two() && RUNQ >= 2, "positions wrap only with a power of two");
 
 /// Whether a thief may take a victim's `runnext`.
-#[derive(Copy, Clone, Debug, Eq, PartialEq)]
-pub(crate) enum StealNext {
-    /// If there is nothing in the ring.
-    Yes,
+#[derive(Copy, Clone)]
+pub(crate) enum StealNext<'a> {
+    /// If there is nothing in the ring, and the victim's owner leaves it there: the number of goroutines that it has run, as
+    /// this tells it, stays the same for a moment.
+    IfLeft(&'a dyn Fn() -> u32),
     /// It leaves it to the owner.
     No,
 }
@@ -259,13 +260,17 @@ impl<H: Host> Runq<H> {
     #[must_use]
     #[doc(alias = "runqsteal")]
     #[doc(alias = "runqgrab")]
-    pub(crate) fn steal_from(&self, victim: &Runq<H>, next: StealNext) -> Option<GRef<H>> {
+    pub(crate) fn steal_from(&self, victim: &Runq<H>, next: StealNext<'_>) -> Option<GRef<H>> {
         let (head, tail) = (self.owners_head(), self.owners_tail());
         let room = RUNQ - tail.wrapping_sub(head.steal());
         let claim = match victim.claim(|waiting| (waiting - waiting / 2).min(room + 1)) {
             Ok(claim) => claim,
-            Err(Refused::Empty) if next == StealNext::Yes => return victim.steal_next(),
-            Err(_) => return None,
+            Err(refused) => {
+                return match (refused, next) {
+                    (Refused::Empty, StealNext::IfLeft(ran)) => victim.steal_next(ran),
+                    _ => None,
+                };
+            }
         };
         let mut gs = claim.gs();
         let (oldest, mut end) = (gs.next(), tail);
@@ -292,7 +297,7 @@ impl<H: Host> Runq<H> {
                 Err(Refused::Busy) => relax(),
             }
         }
-        if let Some(g) = self.steal_next() {
+        if let Some(g) = self.steal_next(&|| 0) {
             into.push(g);
         }
     }
@@ -330,15 +335,16 @@ impl<H: Host> Runq<H> {
         }
     }
 
-    /// Takes runnext from its owner, who had a moment to run it.
-    fn steal_next(&self) -> Option<GRef<H>> {
+    /// Takes runnext from its owner, who had a moment to run it, or anything else. Two goroutines that wake each other
+    /// stand there in turn: whether it is the same one as before says nothing.
+    fn steal_next(&self, ran: &dyn Fn() -> u32) -> Option<GRef<H>> {
         // Relaxed: only compared, until the exchange has it.
         let next = self.runnext.load(Relaxed);
         if next.is_null() || mutated(Mutant::RunnextNeverStolen) {
             return None;
         }
         // Relaxed: only compared.
-        if !holds_still(|| self.runnext.load(Relaxed) == next) {
+        if !holds_still(|| (self.runnext.load(Relaxed), ran())) {
             return None;
         }
         // Acquire: pairs with the exchange of `push_next`, the last one: the same G may have been run and put again

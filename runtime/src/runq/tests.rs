@@ -143,7 +143,7 @@ fn runnext_is_stolen_only_from_an_empty_ring_and_only_on_demand() {
     assert!(victim.push_next(gs.g(0)).is_empty());
     assert_eq!(own.steal_from(&victim, StealNext::No), None);
     gs.push(&victim, 1..2);
-    let steal = || own.steal_from(&victim, StealNext::Yes).map(|g| gs.number(g));
+    let steal = || own.steal_from(&victim, StealNext::IfLeft(&|| 0)).map(|g| gs.number(g));
     assert_eq!([steal(), steal(), steal()], [Some(1), Some(0), None]);
     assert!(victim.is_empty());
 }
@@ -175,7 +175,7 @@ fn an_owner_and_three_thieves_take_each_g_once() {
         while done.load(Relaxed) == 0 {
             let mut found = false;
             for victim in (0..queues.len()).filter(|&victim| victim != own) {
-                let g = queues[own].steal_from(&queues[victim], StealNext::Yes);
+                let g = queues[own].steal_from(&queues[victim], StealNext::IfLeft(&|| 0));
                 found |= g.is_some();
                 g.into_iter().for_each(|g| {
                     stolen += 1;

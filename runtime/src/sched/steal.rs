@@ -1,8 +1,14 @@
 //! Taking work from other Ps: half of a queue, what is due among their timers, and last what is about to run.
 //!
-//! A spinning M visits the others in [`ROUNDS`](capacity::STEAL_ROUNDS) rounds, beginning at a random one. The last
-//! round also runs the timers of those that have any, and takes from `runnext`, which its owner will most probably run
-//! within a microsecond: who takes it too early moves a goroutine away from the data that it was woken for.
+//! A spinning M visits the others in [`STEAL_ROUNDS`](capacity::STEAL_ROUNDS) rounds, beginning at a random one. The last
+//! one also runs the timers of those that have any, and takes from `runnext`, which its owner will most probably run
+//! within a microsecond: who takes it too early moves a goroutine away from the data that it was woken for. Nothing is
+//! taken there from an owner that runs one goroutine after another.
+//!
+//! The last round is repeated as long as there was something to be seen in one of the last four, up to
+//! [`STEAL_ROUNDS_MOST`](capacity::STEAL_ROUNDS_MOST). Two goroutines that wake each other show one of them in `runnext`
+//! half of the time. Who gave up each time that it sees none would be woken at once by the next of these wake-ups, which
+//! pays a system call and the lock for it: two that talked over a channel on one of two Ps took half as long again.
 //!
 //! Idle Ps have an empty queue and are passed over (`idle_mask`); they may have timers (`timer_mask`). Both masks are
 //! hints here: what a stale one hides is seen by the look after giving up (`spin.rs`), or by the poller's wait.
@@ -11,7 +17,7 @@ use crate::g::GRef;
 use crate::host::Host;
 use crate::m::M;
 use crate::p::P;
-use crate::prim::{capacity, event};
+use crate::prim::{capacity, event, pause};
 use crate::runq::StealNext;
 use crate::sched::Sched;
 
@@ -25,11 +31,19 @@ impl<H: Host> Sched<H> {
             }
             self.become_spinning(m);
         }
-        for round in 1..=capacity::STEAL_ROUNDS {
-            let last = round == capacity::STEAL_ROUNDS;
+        let mut in_vain = 0;
+        for round in 1..=capacity::STEAL_ROUNDS_MOST {
+            let last = round >= capacity::STEAL_ROUNDS;
             let found = self.victims(m, p).find_map(|victim| self.steal_from(m, p, victim, last));
             if found.is_some() {
                 return found;
+            }
+            if last && round < capacity::STEAL_ROUNDS_MOST {
+                in_vain = if self.work_somewhere(&self.idle_mask) { 0 } else { in_vain + 1 };
+                if in_vain == capacity::STEAL_ROUNDS {
+                    break;
+                }
+                pause();
             }
         }
         None
@@ -43,7 +57,8 @@ impl<H: Host> Sched<H> {
             return None;
         }
         p.owner.touch();
-        let next = if last { StealNext::Yes } else { StealNext::No };
+        let ran = || victim.tick();
+        let next = if last { StealNext::IfLeft(&ran) } else { StealNext::No };
         let g = p.runq.steal_from(&victim.runq, next)?;
         event(format_args!("steals {g:?} from {victim:?}"));
         Some(g)

@@ -34,7 +34,7 @@ use crate::interrupt::{Ends, Interrupt};
 use crate::m::M;
 use crate::prim::{
     Acquire, AtomicU32, Mutant, Mutex, MutexGuard, Relaxed, Release, capacity, const_fn, mutated, order,
-    pause_for_lock,
+    pause,
 };
 use crate::sched::park::WaitReason;
 use crate::sync::line::{Called, Left, Line, Lines, Place, stand};
@@ -201,7 +201,7 @@ impl RawMutex {
             if M::<Active>::current().is_some_and(|m| !m.sched().may_wait_awake(m)) {
                 break;
             }
-            pause_for_lock();
+            pause();
         }
         false
     }
