@@ -172,6 +172,34 @@ fn others(rt: &Runtime, over: &Arc<AtomicBool>, delays: &Delays) {
     }));
 }
 
+/// Fails if those who come back from the global queue run more rarely than others: more goroutines than the queue of a P
+/// holds are ready all the time.
+#[test]
+fn a_thousand_that_yield_have_equal_turns() {
+    const EACH: usize = 1000;
+    watched(1, || {
+        let (rt, turns) = (runtime(1), Arc::new(AtomicUsize::new(0)));
+        let all = rt.run(move || {
+            let yielding = |_| {
+                let turns = Arc::clone(&turns);
+                go(move || {
+                    let mut own = 0_usize;
+                    while turns.fetch_add(1, SeqCst) < EACH * 1000 {
+                        own += 1;
+                        yield_now();
+                    }
+                    own
+                })
+            };
+            let all: Vec<_> = (0..1000).map(yielding).collect();
+            all.into_iter().map(|one| one.join().unwrap()).collect::<Vec<_>>()
+        });
+        let (least, most) = (all.iter().min().unwrap(), all.iter().max().unwrap());
+        println!("{least} to {most} turns");
+        assert!(EACH / 2 < *least && *most < EACH * 2, "{least} to {most} turns");
+    });
+}
+
 /// Fails by a delay as long as the goroutine spins: sockets, timers or goroutines of its P wait for it.
 #[test]
 fn one_that_keeps_its_p_delays_nobody_else() {

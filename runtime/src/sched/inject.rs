@@ -121,6 +121,19 @@ impl<H: Host> Sched<H> {
         self.globq_len.store(central.globq.len() as u64, Relaxed);
     }
 
+    /// The first of the global queue.
+    #[doc(alias = "globrunqget")]
+    pub(crate) fn globrunqget_one(&self, p: &P<H>) -> Option<GRef<H>> {
+        if self.globrunq_len() == 0 {
+            return None;
+        }
+        p.owner.touch();
+        let mut central = self.central.lock();
+        let first = central.globq.pop();
+        self.publish_len(&central);
+        first
+    }
+
     /// The first of the global queue, and its share of the rest into the queue of `p`: as if each P came once.
     #[doc(alias = "globrunqgetbatch")]
     pub(crate) fn globrunqget(&self, p: &P<H>) -> Option<GRef<H>> {
