@@ -396,6 +396,7 @@ impl<H: Host> Window<H> {
     }
 
     /// Enters from a goroutine whose M holds a P; `None` otherwise. Never parks.
+    #[inline]
     pub(crate) fn enter_with_p() -> Option<Self> {
         let inside = M::current()?.look_in()?;
         debug_assert!(inside.leave, "enter_with_p: called inside the runtime");

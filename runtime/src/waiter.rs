@@ -101,6 +101,15 @@ impl<H: Host> Waiter<H> {
         }
     }
 
+    /// The goroutine, if it is one.
+    #[inline]
+    pub(crate) fn g(&self) -> Option<GRef<H>> {
+        match self {
+            Waiter::G(g, _) => Some(*g),
+            Waiter::Thread(..) => None,
+        }
+    }
+
     /// Whether a claim would win now.
     pub(crate) fn is_open(&self) -> bool {
         match self {
@@ -271,7 +280,7 @@ impl<H: Host> Wait<H> {
     }
 
     /// Opens one, if that needs no parking for a P: for a caller who holds a lock.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn try_begin() -> Option<Self> {
         if M::<H>::current().is_none() {
             return Some(Self::begin_on_thread());
@@ -280,7 +289,7 @@ impl<H: Host> Wait<H> {
         Some(Self::on_goroutine(window))
     }
 
-    #[inline]
+    #[inline(always)]
     fn on_goroutine(window: Window<H>) -> Self {
         let g = window.g();
         let number = g.word.begin_wait();

@@ -253,12 +253,19 @@ impl<'s, 'a> Search<'s, 'a> {
             let _never_published = self.early.take().map(Wait::withdraw);
             return Round::Late;
         }
-        let Some(mut wait) = self.early.take().or_else(Wait::try_begin) else {
-            self.seat_kept(Seat::Returned);
-            self.unlock();
-            self.early = Some(Wait::begin());
-            return Round::Again;
-        };
+        let mut wait: Wait<Active>;
+        match self.early.take() {
+            Some(begun) => wait = begun,
+            None => match Wait::try_begin() {
+                Some(begun) => wait = begun,
+                None => {
+                    self.seat_kept(Seat::Returned);
+                    self.unlock();
+                    self.early = Some(Wait::begin());
+                    return Round::Again;
+                }
+            },
+        }
         if mutated(Mutant::SelectQueuesLate) {
             self.unlock();
             lock_all(self.arms, self.locks.get());
@@ -269,9 +276,13 @@ impl<'s, 'a> Search<'s, 'a> {
                 continue;
             }
             let slot = arm.slot();
-            let record = arm.record.get_or_insert_with(|| Record::new(wait.waiter(), slot));
-            record.value.renew(wait.waiter());
-            let node = NonNull::from(&*record);
+            let node = match &arm.record {
+                None => NonNull::from(arm.record.insert(Record::new(wait.waiter(), slot))),
+                Some(record) => {
+                    record.value.renew(wait.waiter());
+                    NonNull::from(record)
+                }
+            };
             // SAFETY: the channel is locked by `lock_all`.
             let state = unsafe { &mut *arm.state };
             if !std::mem::take(&mut arm.kept) {
@@ -310,6 +321,7 @@ impl<'s, 'a> Search<'s, 'a> {
     }
 
     /// After the wait: leaves all queues, and finds the arm that was dealt with.
+    #[inline]
     fn settle(
         &mut self,
         mut wait: Wait<Active>,

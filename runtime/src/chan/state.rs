@@ -28,6 +28,7 @@
 use crate::host::{Active, Host};
 use crate::prim::{Mutant, UnsafeCell, mutated, unless};
 use crate::queue::{Node, Queue};
+use crate::sched::wake::goready;
 use crate::waiter::{Kept, Waiter};
 use gmp_timers::Nanos;
 use std::ptr::NonNull;
@@ -131,8 +132,18 @@ impl Record {
     }
 
     /// Lets the owner go on, whose wait the caller has claimed. The record may be gone afterwards.
+    #[inline]
     pub(crate) fn ready(&self) {
         // SAFETY: the owner sleeps until this.
+        match self.waiter.with(|waiter| unsafe { (*waiter).g() }) {
+            Some(g) => goready(g),
+            None => self.ready_thread(),
+        }
+    }
+
+    #[cold]
+    fn ready_thread(&self) {
+        // SAFETY: as above.
         let waiter = self.waiter.with(|waiter| unsafe { (*waiter).clone() });
         waiter.ready();
     }
@@ -215,24 +226,45 @@ pub(crate) struct State {
 // SAFETY: the records are reached under the lock; what their slots hold is a `T: Send` of the channel's ends.
 unsafe impl Send for State {}
 
-/// Claimed records, to be readied when the lock is free.
-pub(crate) struct Woken(Queue<Record>);
+/// Claimed records, to be readied when the lock is free. Most often it is one.
+pub(crate) struct Woken {
+    first: Option<RecordPtr>,
+    others: Queue<Record>,
+}
 
 impl Woken {
+    #[inline]
     pub(crate) const fn new() -> Self {
-        Woken(Queue::new())
+        Woken { first: None, others: Queue::new() }
     }
 
     /// # Safety
     /// The caller has claimed the record's wait and taken it out of its queue.
+    #[inline]
     pub(crate) unsafe fn add(&mut self, record: RecordPtr) {
-        // SAFETY: its owner sleeps until `ready`.
-        unsafe { self.0.push_back(record) };
+        if self.first.is_none() {
+            self.first = Some(record);
+        } else {
+            // SAFETY: its owner sleeps until `ready`.
+            unsafe { self.others.push_back(record) };
+        }
     }
 
     /// Called without the lock.
-    pub(crate) fn ready(mut self) {
-        while let Some(record) = self.0.pop_front() {
+    #[inline]
+    pub(crate) fn ready(self) {
+        if let Some(first) = self.first {
+            // SAFETY: as in `add`.
+            unsafe { first.as_ref() }.value.ready();
+            if !self.others.is_empty() {
+                Self::ready_all(self.others);
+            }
+        }
+    }
+
+    #[cold]
+    fn ready_all(mut records: Queue<Record>) {
+        while let Some(record) = records.pop_front() {
             // SAFETY: as in `add`.
             unsafe { record.as_ref() }.value.ready();
         }
@@ -284,7 +316,22 @@ impl State {
     }
 
     /// The first of the queue that can be claimed, out of it. With `message`, one that is Returned can be, and is Served then.
+    #[inline]
     fn claim_for(queue: &mut Queue<Record>, message: Message) -> Option<RecordPtr> {
+        let first = queue.front()?;
+        // SAFETY: it stands in the queue, which is locked.
+        let it = unsafe { &first.as_ref().value };
+        if it.seat() == Seat::Open && it.claim() {
+            // SAFETY: as above.
+            unsafe { queue.remove(first) };
+            return Some(first);
+        }
+        Self::claim_further(queue, message)
+    }
+
+    /// As `claim_for`, where the first one is no plain case.
+    #[cold]
+    fn claim_further(queue: &mut Queue<Record>, message: Message) -> Option<RecordPtr> {
         let mut at = queue.front();
         while let Some(record) = at {
             at = queue.next(record);
@@ -311,11 +358,13 @@ impl State {
     }
 
     /// The first of the queue whose wait can be claimed, out of it.
+    #[inline]
     pub(crate) fn claim(queue: &mut Queue<Record>) -> Option<RecordPtr> {
         Self::claim_for(queue, Message::ToCome)
     }
 
     /// The first receiver to which a message can go.
+    #[inline]
     pub(crate) fn claim_receiver(&mut self, message: Message) -> Option<RecordPtr> {
         Self::claim_for(&mut self.receivers, message)
     }
@@ -353,6 +402,7 @@ impl State {
     }
 
     /// What a send finds.
+    #[inline]
     pub(crate) fn offer(&mut self, message: Message) -> Offer {
         if self.closed {
             return Offer::Closed;
@@ -404,16 +454,26 @@ impl State {
     }
 
     /// A `recv` could go on now.
+    #[inline]
     pub(crate) fn tell_receive_watchers(&mut self, woken: &mut Woken) {
         Self::end_all(&mut self.receive_watchers, Deal::Done, woken);
     }
 
     /// A `send` could go on now.
+    #[inline]
     pub(crate) fn tell_send_watchers(&mut self, woken: &mut Woken) {
         Self::end_all(&mut self.send_watchers, Deal::Done, woken);
     }
 
+    #[inline]
     fn end_all(queue: &mut Queue<Record>, deal: Deal, woken: &mut Woken) {
+        if !queue.is_empty() {
+            Self::end_each(queue, deal, woken);
+        }
+    }
+
+    #[cold]
+    fn end_each(queue: &mut Queue<Record>, deal: Deal, woken: &mut Woken) {
         while let Some(record) = Self::claim(queue) {
             // SAFETY: claimed, and out of the queue.
             unsafe {
@@ -454,9 +514,10 @@ impl State {
         self.closed || self.has_room() || self.capacity == 0 && Self::somebody_waits(&self.receivers)
     }
 
+    #[inline]
     fn somebody_waits(queue: &Queue<Record>) -> bool {
         // SAFETY: they stand in the queue, which is locked.
-        queue.iter().any(|record| unsafe { record.as_ref() }.value.is_open())
+        !queue.is_empty() && queue.iter().any(|record| unsafe { record.as_ref() }.value.is_open())
     }
 
     /// When the next message of a channel that tells the time is there.

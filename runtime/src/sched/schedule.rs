@@ -40,11 +40,16 @@ impl<H: Host> Sched<H> {
             };
             self.run_timers(m, p);
             let tick = p.next_tick();
-            let looked = if p.pace.is_due(tick) { self.look_elsewhere_in_turn(m, p, tick) } else { None };
-            let found = looked
-                .or_else(|| self.runqget(p))
-                .or_else(|| self.globrunqget(p))
-                .or_else(|| self.look_elsewhere(m, p));
+            let mut found = None;
+            if p.pace.is_due(tick) {
+                found = self.look_elsewhere_in_turn(m, p, tick);
+            }
+            if found.is_none() {
+                found = self.runqget(p);
+            }
+            if found.is_none() {
+                found = self.globrunqget(p).or_else(|| self.look_elsewhere(m, p));
+            }
             if found.is_some() {
                 self.reset_spinning(m);
                 return found;

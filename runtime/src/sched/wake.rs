@@ -51,7 +51,7 @@ pub(crate) fn goready<H: Host>(g: GRef<H>) {
         && std::ptr::eq(m.sched(), g.home().as_ptr())
     {
         if g.word.ready() == Then::Queue {
-            m.sched().submit(g);
+            m.sched().submit_on(m, g);
         }
         return;
     }
@@ -89,12 +89,24 @@ impl<H: Host> Sched<H> {
     /// S1 to S3: the next goroutine of the calling M's P, or the last of the global queue.
     #[inline]
     pub(crate) fn submit(&self, g: GRef<H>) {
+        match M::current_of(self) {
+            Some(m) => self.submit_on(m, g),
+            None => {
+                if mutated(Mutant::SubmitWakeFirst) {
+                    self.wakep();
+                }
+                self.inject(GList::one(g));
+            }
+        }
+    }
+
+    /// The same on the thread of `m`, which is one of this scheduler's.
+    #[inline]
+    pub(crate) fn submit_on(&self, m: &M<H>, g: GRef<H>) {
         if mutated(Mutant::SubmitWakeFirst) {
             self.wakep();
         }
-        let Some(inside) = M::current_of(self).and_then(M::look_in) else {
-            return self.inject(GList::one(g));
-        };
+        let Some(inside) = m.look_in() else { return self.inject(GList::one(g)) };
         inside.p.owner.touch();
         event(format_args!("queues {g:?} as the next of {:?}", inside.p));
         let overflow = inside.p.runq.push_next(g);

@@ -39,7 +39,7 @@ impl<T> Chan<T> {
         slot: *mut T,
         limit: Option<Nanos>,
     ) -> Ended {
-        let (mut early, mut woken) = (None::<Wait<Active>>, Woken::new());
+        let mut woken = Woken::new();
         let mut record = None;
         // Whether `record` stands in the queue and keeps its place.
         let mut queued = false;
@@ -51,12 +51,10 @@ impl<T> Chan<T> {
                     Self::leave(&mut state, kept);
                     drop(state);
                     woken.ready();
-                    let _never_published = early.map(Wait::withdraw);
                     return if taken == Taken::Done { Ended::Done } else { Ended::Closed };
                 }
                 Taken::Promise(sender) => {
                     drop(state);
-                    let _never_published = early.take().map(Wait::withdraw);
                     // SAFETY: `take` claimed it; the slot is the caller's.
                     let came = unsafe { keep_promise(sender, slot.cast(), Patience::Parks, kept) };
                     if came {
@@ -65,23 +63,34 @@ impl<T> Chan<T> {
                     }
                 }
                 Taken::Nothing => {
-                    let Some(mut wait) = early.take().or_else(Wait::try_begin) else {
-                        drop(state);
-                        early = Some(Wait::begin());
-                        state = self.lock();
-                        // SAFETY: by this function's contract.
-                        taken = unsafe { self.take_again(&mut state, kept, slot, &mut woken) };
-                        continue;
-                    };
+                    let mut wait: Wait<Active>;
+                    match Wait::try_begin() {
+                        Some(begun) => wait = begun,
+                        None => {
+                            drop(state);
+                            wait = Wait::begin();
+                            state = self.lock();
+                            // SAFETY: by this function's contract.
+                            taken = unsafe { self.take_again(&mut state, kept, slot, &mut woken) };
+                            if taken != Taken::Nothing {
+                                wait.withdraw();
+                                continue;
+                            }
+                        }
+                    }
                     if has_passed(limit) {
                         Self::leave(&mut state, kept);
                         drop(state);
                         wait.withdraw();
                         return Ended::TimedOut;
                     }
-                    let it = record.get_or_insert_with(|| Record::new(wait.waiter(), slot.cast()));
-                    let node = NonNull::from(&*it);
-                    it.value.renew(wait.waiter());
+                    let node = match &record {
+                        None => NonNull::from(record.insert(Record::new(wait.waiter(), slot.cast()))),
+                        Some(it) => {
+                            it.value.renew(wait.waiter());
+                            NonNull::from(it)
+                        }
+                    };
                     if mutated(Mutant::ChanRecvQueuesLate) {
                         drop(state);
                         state = self.lock();

@@ -69,21 +69,23 @@ impl<T> Chan<T> {
         slot: *mut T,
         limit: Option<Nanos>,
     ) -> Ended {
-        let mut early = None::<Wait<Active>>;
         loop {
-            let Some(mut wait) = early.take().or_else(Wait::try_begin) else {
-                drop(state);
-                early = Some(Wait::begin());
-                state = self.lock();
-                // SAFETY: by this function's contract.
-                if let Some((ended, woken)) = unsafe { self.put(&mut state, slot) } {
+            let mut wait: Wait<Active>;
+            match Wait::try_begin() {
+                Some(begun) => wait = begun,
+                None => {
                     drop(state);
-                    woken.ready();
-                    let _never_published = early.map(Wait::withdraw);
-                    return ended;
+                    wait = Wait::begin();
+                    state = self.lock();
+                    // SAFETY: by this function's contract.
+                    if let Some((ended, woken)) = unsafe { self.put(&mut state, slot) } {
+                        drop(state);
+                        woken.ready();
+                        wait.withdraw();
+                        return ended;
+                    }
                 }
-                continue;
-            };
+            }
             if has_passed(limit) {
                 drop(state);
                 wait.withdraw();
