@@ -8,10 +8,10 @@ fn read(path: impl AsRef<Path>) -> String {
     fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(path)).expect("a source file")
 }
 
-/// The variants of `Mutant`, as they stand in the facade.
+/// The variants of `Mutant`.
 fn variants() -> Vec<String> {
-    let facade = read("runtime/src/prim.rs");
-    let body = facade.split("pub enum Mutant {").nth(1).expect("the list of mutants");
+    let list = read("runtime/src/prim/mutant.rs");
+    let body = list.split("pub enum Mutant {").nth(1).expect("the list of mutants");
     let body = body.split('}').next().expect("the end of the list");
     let lines = body.lines().map(str::trim).filter(|line| !line.starts_with("//"));
     lines.filter_map(|line| line.strip_suffix(',')).map(str::to_owned).collect()

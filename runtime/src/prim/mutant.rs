@@ -1,0 +1,439 @@
+//! The lines that the protocols need, by name.
+
+/// What may be switched off or weakened in a model, by name. Each is a line of shipped code that a protocol
+/// needs, and loom must fail when it is gone; the lists in `tests/loom_*.rs` hold it to that.
+#[derive(Copy, Clone, Debug, Eq, PartialEq)]
+#[non_exhaustive]
+pub enum Mutant {
+    /// `Note::wake` publishes its word without Release.
+    NoteWakeRelaxed,
+    /// `Note::sleep` reads its word without Acquire.
+    NoteSleepRelaxed,
+    /// `Note::wake` wakes before it stores the word.
+    NoteWakeBeforeStore,
+    /// `execute` runs the commit hook before the status is Waiting.
+    ParkStatusAfterCommit,
+    /// A park stores its status without Release.
+    ParkStatusRelaxed,
+    /// A commit hook that refuses resumes a G that a dump holds.
+    CallOffIgnoresScan,
+    /// The trim empties the hands of Ps that are held.
+    TrimEmptiesBusyHands,
+    /// A yield makes its G runnable without Release.
+    RequeueRelaxed,
+    /// `execute`, meeting a held G, leaves it to the holder without Release.
+    RunHeldWithoutRelease,
+    /// `StatusWord::run` is no Acquire.
+    RunWithoutAcquire,
+    /// `StatusWord::call_off` is no Acquire.
+    CallOffWithoutAcquire,
+    /// `StatusWord::call_off` is no Release.
+    CallOffWithoutRelease,
+    /// `StatusWord::ready` is no Release.
+    ReadyRelaxed,
+    /// An owner sleeps on although something has come.
+    ParkAgainBlind,
+    /// An owner sleeps on without Release.
+    ParkAgainRelaxed,
+    /// A nudge is no Release.
+    NudgeRelaxed,
+    /// A nudge that meets the scan bit leaves no mark for the holder.
+    NudgeIgnoresScan,
+    /// An owner takes a nudge without Acquire.
+    LookRelaxed,
+    /// An owner reads without Acquire why it runs again.
+    WhyRelaxed,
+    /// A nudge that comes while the commit hook runs leaves no mark.
+    EarlyNudgeLost,
+    /// The same, when another nudge has woken the owner meanwhile.
+    EarlyNudgeToSleepersOnly,
+    /// A nudge queues a goroutine without Acquire.
+    NudgeWithoutAcquire,
+    /// A ready queues a goroutine without Acquire.
+    ReadyWithoutAcquire,
+    /// A park does not look whether its context is done.
+    InterruptNotSeen,
+    /// A park looks without a fence whether its context is done.
+    InterruptParkNoFence,
+    /// A context that is done looks without a fence for who sleeps.
+    InterruptCancelNoFence,
+    /// `Note::alarm` is no Release.
+    AlarmRelaxed,
+    /// `Note::doze` is no Acquire.
+    DozeRelaxed,
+    /// A wait that ended leaves its timer in the heap.
+    AlarmStaysArmed,
+    /// A place that was promised and is free again is offered to nobody.
+    ChanReservedNotOffered,
+    /// A receiver looks in one critical section and stands in line in another.
+    ChanRecvQueuesLate,
+    /// A sender looks in one critical section and stands in line in another.
+    ChanSendQueuesLate,
+    /// A select looks in one critical section and stands in line in another.
+    SelectQueuesLate,
+    /// A close wakes no receiver.
+    ChanCloseForgetsReceivers,
+    /// A close wakes no sender.
+    ChanCloseForgetsSenders,
+    /// A receive that makes room has no sender move up.
+    ChanNobodyMovesUp,
+    /// A message goes to a receiver whose wait was not claimed.
+    ChanServesWithoutClaim,
+    /// A select readies who promised it a message before it is asleep.
+    PromiseAskedTooEarly,
+    /// A promise is withdrawn and its receiver is not told.
+    PromiseWithdrawnSilently,
+    /// A receiver that was returned takes no message that came while it woke.
+    ReturnedIgnoresItsSlot,
+    /// A handler of SIGQUIT looks without a fence for who answers.
+    QuitAskNoFence,
+    /// A handler of SIGQUIT that leaves does not say so by Release.
+    QuitLeaveRelaxed,
+    /// Who names who answers SIGQUIT looks without a fence for handlers.
+    QuitSetNoFence,
+    /// Who answers SIGQUIT from now on is not told that it came.
+    QuitSetForgets,
+    /// Each monitor that sees the question of a SIGQUIT answers it.
+    QuitTakenByBoth,
+    /// A dump reads a G and its stack when it has let it go.
+    DumpLetsGoFirst,
+    /// A dump holds a G without Acquire.
+    HoldRelaxed,
+    /// A goroutine that never ran is dropped although a dump holds it.
+    DiscardIgnoresScan,
+    /// A dump lets a G go without Acquire.
+    UnholdWithoutAcquire,
+    /// A dump lets a G go without Release.
+    UnholdWithoutRelease,
+    /// A dump looks without Acquire whether a G is live.
+    LiveLooksRelaxed,
+    /// A handle that goes looks without Acquire whether there is an outcome.
+    HandleLooksRelaxed,
+    /// An M that makes idle the P that it gives away looks at the queues without a fence.
+    HandOffNoFence,
+    /// A P that is given away and idle is counted after the lock.
+    HandOffCountsLate,
+    /// An M that makes idle the P that it gives away does not look at the queues.
+    HandOffNoRecheck,
+    /// A goroutine that comes back looks for an idle P in one critical section and is queued in another.
+    ExitInTwoSections,
+    /// The M in the poller does not say so.
+    PollerSaysNothing,
+    /// The M that waited for a timer does not run it.
+    PollerRunsNoTimers,
+    /// A turn is passed on without Release.
+    TurnPassRelaxed,
+    /// A G becomes live without Release.
+    SpawnRelaxed,
+    /// `StatusWord::claim` compares no wait number.
+    ClaimAnyWait,
+    /// A ready that meets the scan bit leaves no mark.
+    ReadyIgnoresScan,
+    /// A pollDesc's park goes on although its commit failed.
+    PollCommitIgnored,
+    /// pollDesc: the commit publishes the waiter without Release.
+    PollCommitRelaxed,
+    /// A socket empties the event slot after its system call instead of before it.
+    SocketClearsLate,
+    /// A drained read empties the event slot instead of waiting for what comes into it.
+    SocketDrainedClears,
+    /// A short read counts as drained although the peer's end was seen.
+    SocketTrustsAfterHup,
+    /// pollDesc: an event sets its sticky part after it has woken the owner.
+    PollSeenLate,
+    /// pollDesc: an unblock without Acquire reads who waits.
+    PollUnblockRelaxed,
+    /// pollDesc: an unblock that would not change the slot does not write it.
+    PollLookSparesTheExchange,
+    /// A goroutine's end does not look for the one who joins it.
+    JoinNoWake,
+    /// `join` looks whether its goroutine is done only before it queues itself.
+    JoinNoRecheck,
+    /// A goroutine publishes its outcome without Release.
+    OutcomeRelaxed,
+    /// A handle goes without Release.
+    HandleRelaxed,
+    /// A handle goes before it has dropped the outcome.
+    HandleGoesFirst,
+    /// An M lets a goroutine go that has ended without Release.
+    LiveRelaxed,
+    /// A submission queues its goroutine and wakes nobody.
+    SubmitNoWake,
+    /// A submission looks for an idle P before it queues its goroutine.
+    SubmitWakeFirst,
+    /// A submission that finds only the blocked poller does not break its wait.
+    SubmitNoBreak,
+    /// A timer that is now the earliest does not break the poller's wait.
+    TimerNoBreak,
+    /// A look of a busy M that swallowed a break does not pass it on.
+    SwallowedBreakKept,
+    /// An M that comes back from the poller by an event looks for no P that was left for it.
+    GiftOnlyByBreak,
+    /// What the poller found is dropped when no P is idle.
+    PollResultsDropped,
+    /// An M enters the runtime without E2.
+    HandoffNoLightBarrier,
+    /// Where R2 is a fence of the retaker alone, an entry does not fence.
+    HandoffNoEntryFence,
+    /// A retaker goes on without R2.
+    HandoffNoHeavyBarrier,
+    /// A retaker takes the P although the M is inside.
+    HandoffBlind,
+    /// An M that finds its P requested goes in without taking the request back.
+    HandoffEnterBlind,
+    /// A P that is given up keeps its generation.
+    HandoffSameGeneration,
+    /// A retaker judges a tenure without Acquire.
+    JudgeRelaxed,
+    /// A P that was taken is handed to nobody.
+    RetakeKeepsP,
+    /// An M leaves the runtime without Release.
+    HandoffLeaveRelaxed,
+    /// A retaker looks without Acquire whether the M is inside.
+    HandoffLookRelaxed,
+    /// A notification that nobody waits for leaves no permit.
+    EventLeavesNoPermit,
+    /// A turn that is handed over forgets those who stand behind.
+    TurnForgetsTheRest,
+    /// The turn of a goroutine that its runtime leaves behind stays with it.
+    TurnLeftBehind,
+    /// A submission reads the census without the fence S2.
+    SubmitNoFence,
+    /// An M that gives up looks at the queues without the fence I2.
+    IdleNoFence,
+    /// An M that gives up does not look again.
+    IdleNoRecheck,
+    /// An M that gives up looks again before it has given up.
+    IdleLooksFirst,
+    /// Only an M that spun looks again.
+    IdleOnlySpinnersLook,
+    /// An M gives up although the global queue is not empty.
+    IdleSkipsGlobal,
+    /// An M that sees work after giving up searches without being counted.
+    RecheckDoesNotSpin,
+    /// An M that stops spinning because it found work wakes nobody.
+    SpinnerWakesNobody,
+    /// A submission that found no idle P after all leaves the count of spinning Ms after the lock.
+    WakepUndoesLate,
+    /// An M that sees work after giving up takes a P although it was given one.
+    CallOffTakesAnyP,
+    /// A P for which no M was found stays in the count of spinning Ms.
+    TakeBackLeaksSpinning,
+    /// An M that gives up changes the census after the lock.
+    CensusAfterTheLock,
+    /// A submission that found no idle P after all stays in the count of spinning Ms.
+    WakepLeaksSpinning,
+    /// An M that is started to spin does not know that it counts.
+    StartForgetsSpinning,
+    /// The end of a runtime calls a goroutine in whose commit hook is not over.
+    ShutdownCallsEarly,
+    /// The end of a runtime does not look again whether those slept on that it saw asleep with others.
+    ShutdownTrustsOneLook,
+    /// An M that puts its P down does not tell who ends the runtime.
+    ShutdownNotTold,
+    /// The end of a runtime looks at the queues without a fence.
+    StopNoFence,
+    /// What the poller or the timers made runnable wakes nobody.
+    InjectWakesNobody,
+    /// The mask of idle Ps is read before the P is given up.
+    MaskReadEarly,
+    /// A new timer looks at the poller without a fence.
+    TimerNoFence,
+    /// The poller's M does not look at the timers before it waits.
+    PollerSkipsTimers,
+    /// A P that is handed off is idle although its queue is not empty.
+    HandOffSkipsQueue,
+    /// The waiter that was queued first in a turn is not handed it.
+    TurnNoHandOver,
+    /// A ring's tail moves on without Release.
+    RingTailStoreRelaxed,
+    /// A thief reads the tail without Acquire.
+    RingTailLoadRelaxed,
+    /// A thief reads the tail before the heads.
+    RingTailReadFirst,
+    /// A thief reads the heads without Acquire.
+    RingHeadLoadRelaxed,
+    /// `Runq::pop` stores the heads instead of exchanging them.
+    RingHeadStore,
+    /// `Runq::pop` moves the heads without Release.
+    RingPopRelaxed,
+    /// The owner looks without Acquire whether a slot is free.
+    RingPushHeadRelaxed,
+    /// The owner of a full ring takes half of it without Release.
+    RingSpillRelaxed,
+    /// An owner that takes a G moves the thief's head although a thief copies.
+    RingClaimForgotten,
+    /// A thief claims without Release.
+    RingClaimRelaxed,
+    /// A thief gives its claim back without Release.
+    RingReleaseRelaxed,
+    /// `Runq::push_next` publishes its G without Release.
+    RunnextPutRelaxed,
+    /// `Runq::pop_next` stores null instead of exchanging.
+    RunnextTakenByStore,
+    /// `Runq::pop_next` takes without Release.
+    RunnextPopRelaxed,
+    /// A thief takes runnext without Acquire.
+    RunnextStealRelaxed,
+    /// A thief leaves runnext alone.
+    RunnextNeverStolen,
+    /// `Runq::is_empty` looks at the ring only.
+    EmptyIgnoresRunnext,
+    /// `Runq::is_empty` reads the tail before runnext, and not again after it.
+    EmptyTailReadFirst,
+    /// `Runq::is_empty` reads the heads without Acquire.
+    EmptyHeadRelaxed,
+    /// `Runq::is_empty` reads runnext without Acquire.
+    EmptyNextRelaxed,
+    /// A callback that fires stays armed.
+    FiringStaysArmed,
+    /// A callback that fires is taken out of its heap in one critical section and disarmed in another.
+    FiringInTwoSections,
+    /// A callback that was moved to an earlier time is told to nobody.
+    CallMovedInSilence,
+    /// A callback is put into the heap of an idle P, which stays among those without timers.
+    CallUnmasked,
+    /// A callback is put into another P's heap without the scheduler's lock.
+    CallWithoutTheLock,
+    /// The callbacks of a runtime that ends are told to nobody.
+    OrphansForgotten,
+    /// A heap whose runtime has ended goes on as if it had not.
+    OrphanStaysHome,
+    /// A firing whose goroutine never ran is lost.
+    UnrunFiringLost,
+    /// The keeper's thread ends after it has said so.
+    KeeperEndsLate,
+    /// The keeper's thread looks at its heaps, and says in another critical section how long it sleeps.
+    KeeperLooksEarly,
+    /// The last callback goes, and the keeper's thread sleeps on.
+    KeeperNotTold,
+
+    /// Who takes a free turn looks without a fence whether the socket is closed.
+    TurnTakeNoFence,
+    /// Who goes on after a rest does.
+    TurnGoesOnNoFence,
+    /// A holder begins to rest without Release.
+    TurnRestRelaxed,
+    /// A closer looks without Acquire whether the holder rests.
+    TurnRestLooksRelaxed,
+    /// A closer does not wait for the holder's system call.
+    TurnCloserDoesNotWait,
+    /// Nobody in line hears a nudge.
+    TurnLineIsDeaf,
+    /// A turn is handed to one who may have given up.
+    TurnHandedBlindly,
+    /// An owner that gives up takes the event with it.
+    PollLeaveForgetsTheEvent,
+    /// An owner that gives up leaves its ticket in the slot.
+    PollLeavesItsTicket,
+    /// An owner whose time limit fires does not wait for its commit.
+    PollNoGate,
+    /// A close, or a setter of a deadline, looks without a fence for who is there.
+    SocketLookNoFence,
+    /// A close, or a setter of a deadline, wakes nobody in the slot.
+    SocketLooksAtNoSlot,
+    /// A closer looks without Acquire whether the descriptor is used.
+    UsersIdleRelaxed,
+    /// A user of the descriptor leaves without Release.
+    UsersLeaveRelaxed,
+    /// The last user of a closed descriptor wakes nobody.
+    UsersLastIsSilent,
+
+    /// A mutex is taken without Acquire.
+    MutexLockRelaxed,
+    /// A mutex is let go without Release.
+    MutexUnlockRelaxed,
+    /// Who was called to try a mutex, and comes too late, leaves its mark as it goes back.
+    MutexWokenStays,
+    /// A mutex is let go where it is to be handed over.
+    MutexNoHandOver,
+    /// What a waiter of a mutex was called to is lost with its runtime.
+    MutexLeftBehind,
+    /// A Condvar lets the mutex go before it has the lock of its line.
+    CondvarUnlocksFirst,
+    /// An RwLock is taken without Acquire.
+    RwLockTakeRelaxed,
+    /// An RwLock is granted without Acquire.
+    RwLockGrantRelaxed,
+    /// A reader goes without Release.
+    RwLockReadRelaxed,
+    /// A writer for which nobody waits goes without Release.
+    RwLockWriteRelaxed,
+    /// The last reader wakes nobody.
+    RwLockLastReaderLeaves,
+    /// Who leaves the line of an RwLock lets nobody go on whom it held back.
+    RwLockLeavesQuietly,
+    /// A release calls nobody.
+    SemaphoreGrantsNobody,
+    /// Who leaves the line of a semaphore lets nobody go on whom it held back.
+    SemaphoreLeavesQuietly,
+    /// A WaitGroup that reaches zero wakes nobody.
+    WaitGroupWakesNobody,
+    /// Who waits for a WaitGroup looks at its count only before it has the lock of the line.
+    WaitGroupNoRecheck,
+    /// A WaitGroup counts down without Release.
+    WaitGroupDoneRelaxed,
+    /// A WaitGroup is found at zero without Acquire.
+    WaitGroupLookRelaxed,
+    /// A Once is done without Release.
+    OnceDoneRelaxed,
+    /// A Once is found done without Acquire.
+    OnceLookRelaxed,
+    /// Who waits for a Once looks at it only before it has the lock of the line.
+    OnceNoRecheck,
+    /// A deadlock's judge does not ask for all Ps to be idle and all Ms to stand by.
+    DeadlockIgnoresThreads,
+    /// It asks for no goroutine to be parked.
+    DeadlockIgnoresGs,
+    /// It does not ask whether timers are being served.
+    DeadlockIgnoresServing,
+    /// It looks at the Ms in one critical section and at the goroutines in another.
+    DeadlockUnlocksBetween,
+
+    /// Any M runs a goroutine that is bound to another.
+    BoundRunsAnywhere,
+    /// The M to which a goroutine is bound is brought a P, and not woken.
+    BoundNotWoken,
+    /// An M whose goroutine was brought before it waited does not see it.
+    BoundOverlooksGift,
+    /// An M keeps its P while it waits for its goroutine.
+    BoundKeepsItsP,
+    /// An M waits for its goroutine although the runtime ends.
+    BoundIgnoresTheEnd,
+    /// A goroutine is brought to its M although the runtime ends.
+    BoundBroughtAtTheEnd,
+    /// At the limit of threads nobody looks whether an M waits for a goroutine that is queued.
+    BoundNotRescued,
+    /// The end of a runtime wakes no M that waits for its goroutine.
+    StopForgetsTheBound,
+    /// An M that nobody has needed ends although it was just taken to be woken.
+    IdleEndsBlindly,
+    /// A thread that ends does not look whether somebody waited for a place among the threads.
+    EndLooksAtNoQueue,
+
+    /// A busy P takes nothing from one whose goroutines wait.
+    HelpsNobody,
+    /// A helper that has put goroutines into its own queue tells nobody.
+    HelpWakesNobody,
+
+    /// An M goes idle with a surplus P, which then is idle; also when the runtime ends.
+    IdleKeepsTheSurplus,
+    /// A P that retires keeps its queue.
+    RetireKeepsTheQueue,
+    /// An M gives a P up that is surplus no more.
+    LeaveSurplusBlindly,
+    /// An M that leaves a surplus P asks for no idle one.
+    LeaveSurplusAsksForNone,
+    /// An M that has got another P for a surplus one searches without being counted.
+    LeaveSurplusDoesNotSpin,
+    /// An M that leaves a surplus P and gets no other stays in the count of spinning Ms.
+    LeaveSurplusLeaksSpinning,
+    /// A surplus P is given away, and its goroutines are told to nobody.
+    HandOffRetiresQuietly,
+    /// How many Ps there are to be changes in one critical section, the Ps in another.
+    ProcsInTwoSections,
+    /// Fewer Ps: idle ones stay.
+    ShrinkKeepsTheIdle,
+    /// More Ps: nobody is told.
+    GrowWakesNobody,
+}
