@@ -1,0 +1,203 @@
+//! What `check` counts: `gmp-counts WORKLOAD N` does N operations at one P, and prints how often it has allocated.
+//!
+//! Everything is done N times and nothing by the clock, so that what 2N cost beyond N is the price of N operations. Each
+//! workload checks its sums: one that does not do its work would be cheap.
+
+use gmp::chan::{Receiver, Sender, bounded};
+use gmp::net::{TcpListener, TcpStream};
+use gmp::sync::{Event, Mutex};
+use gmp::{JoinHandle, go, yield_now};
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::io::{Read, Write};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
+
+/// std's allocator, which counts.
+struct Counting;
+
+static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
+
+// SAFETY: each call goes to `System` as it came.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        ALLOCATIONS.fetch_add(1, Relaxed);
+        // SAFETY: the caller's promise is the one that `System` wants.
+        unsafe { System.alloc(layout) }
+    }
+    unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
+        // SAFETY: as above.
+        unsafe { System.dealloc(at, layout) }
+    }
+    unsafe fn realloc(&self, at: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        ALLOCATIONS.fetch_add(1, Relaxed);
+        // SAFETY: as above.
+        unsafe { System.realloc(at, layout, size) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+fn main() {
+    let args: Vec<String> = std::env::args().collect();
+    let [_, workload, n] = &args[..] else { panic!("gmp-counts WORKLOAD N") };
+    let n: u64 = n.parse().expect("a number of operations");
+    let work: fn(u64) = match workload.as_str() {
+        "yield_2" => |n| yields(2, n),
+        "yield_1000" => |n| yields(1000, n),
+        "spawn_join" => spawn_join,
+        "park_ready" => park_ready,
+        "ping_pong" => ping_pong,
+        "buffered" => buffered,
+        "select" => select,
+        "select_ready" => select_ready,
+        "mutex" => mutex,
+        "timer_stop" => timer_stop,
+        "echo" => echo,
+        _ => panic!("there is no workload {workload:?}"),
+    };
+    // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
+    let runtime = unsafe { gmp::Runtime::builder().procs(1).build() }.expect("a runtime");
+    runtime.run(|| work(n));
+    println!("{}", ALLOCATIONS.load(Relaxed));
+    // How a runtime ends depends on where its threads are at that moment.
+    std::process::exit(0);
+}
+
+fn join(handles: impl IntoIterator<Item = JoinHandle<()>>) {
+    handles.into_iter().for_each(|handle| handle.join().unwrap());
+}
+
+/// 0 + 1 + … below `n`.
+fn sum_below(n: u64) -> u64 {
+    n * (n - 1) / 2
+}
+
+fn yields(goroutines: u64, n: u64) {
+    let each = |_| go(move || (0..n / goroutines).for_each(|_| yield_now()));
+    join((0..goroutines).map(each).collect::<Vec<_>>());
+}
+
+/// In batches of 100.
+fn spawn_join(n: u64) {
+    static SUM: AtomicU64 = AtomicU64::new(0);
+    let mut handles = Vec::with_capacity(100);
+    for batch in 0..n / 100 {
+        let each = |i| {
+            go(move || {
+                SUM.fetch_add(batch * 100 + i, Relaxed);
+            })
+        };
+        handles.extend((0..100).map(each));
+        join(handles.drain(..));
+    }
+    assert_eq!(SUM.load(Relaxed), sum_below(n));
+}
+
+/// A round trip: two notifications, two waits.
+fn park_ready(n: u64) {
+    let (ping, pong) = (Arc::new(Event::new()), Arc::new(Event::new()));
+    let (hears, answers) = (Arc::clone(&ping), Arc::clone(&pong));
+    let other = go(move || {
+        for _ in 0..n {
+            hears.wait();
+            answers.notify_one();
+        }
+    });
+    for _ in 0..n {
+        ping.notify_one();
+        pong.wait();
+    }
+    join([other]);
+}
+
+/// A round trip over two channels without a buffer.
+fn ping_pong(n: u64) {
+    let ((ping, pinged), (pong, ponged)) = (bounded(0), bounded(0));
+    let other = go(move || pinged.iter().for_each(|i: u64| pong.send(i + 1).unwrap()));
+    for i in 0..n {
+        ping.send(i).unwrap();
+        assert_eq!(ponged.recv(), Ok(i + 1));
+    }
+    drop(ping);
+    join([other]);
+}
+
+/// A number through a channel with room for 128.
+fn buffered(n: u64) {
+    let (sender, receiver): (Sender<u64>, Receiver<u64>) = bounded(128);
+    let other = go(move || (0..n).for_each(|i| sender.send(i).unwrap()));
+    assert_eq!(receiver.iter().sum::<u64>(), sum_below(n));
+    join([other]);
+}
+
+/// A number over one of two channels, for which the receiver waits: nobody sends before it is asked.
+fn select(n: u64) {
+    let (ask, asked): (Sender<u64>, Receiver<u64>) = bounded(0);
+    let ((a, from_a), (b, from_b)) = (bounded(0), bounded(0));
+    let other = go(move || asked.iter().for_each(|i| [&a, &b][(i % 2) as usize].send(i).unwrap()));
+    let mut sum = 0;
+    for i in 0..n {
+        ask.send(i).unwrap();
+        gmp::select! {
+            recv(from_a) -> i => sum += i.unwrap(),
+            recv(from_b) -> i => sum += i.unwrap(),
+        }
+    }
+    assert_eq!(sum, sum_below(n));
+    drop(ask);
+    join([other]);
+}
+
+/// A send and a select over two channels, one of which has the number.
+fn select_ready(n: u64) {
+    let ((a, from_a), (_b, from_b)) = (bounded(1), bounded::<u64>(1));
+    let mut sum = 0;
+    for i in 0..n {
+        a.send(i).unwrap();
+        gmp::select! {
+            recv(from_a) -> i => sum += i.unwrap(),
+            recv(from_b) -> i => sum += i.unwrap(),
+        }
+    }
+    assert_eq!(sum, sum_below(n));
+}
+
+/// Lock, add one, unlock; nobody else wants it.
+fn mutex(n: u64) {
+    let count = Mutex::new(0);
+    (0..n).for_each(|_| *count.lock() += 1);
+    assert_eq!(*count.lock(), n);
+}
+
+/// A callback due in an hour, armed and stopped.
+fn timer_stop(n: u64) {
+    for _ in 0..n {
+        assert!(gmp::time::after_func(Duration::from_secs(3600), || ()).stop());
+    }
+}
+
+/// Sixty-four bytes to another goroutine and back, through a TCP connection.
+fn echo(n: u64) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let server = go(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        stream.set_nodelay(true).unwrap();
+        let mut bytes = [0; 64];
+        for _ in 0..n {
+            stream.read_exact(&mut bytes).unwrap();
+            stream.write_all(&bytes).unwrap();
+        }
+    });
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream.set_nodelay(true).unwrap();
+    for i in 0..n {
+        let (sent, mut got) = ([i as u8; 64], [0; 64]);
+        stream.write_all(&sent).unwrap();
+        stream.read_exact(&mut got).unwrap();
+        assert_eq!(sent, got);
+    }
+    join([server]);
+}
