@@ -152,6 +152,9 @@ compile_error!("the cfg gmp_loom is missing: run `cargo loom` without a RUSTFLAG
 #[cfg(all(feature = "generator", gmp_loom))]
 compile_error!("the model can't run on the `generator` backend: loom's own threads are generators.");
 
+#[cfg(all(gmp_bench, not(gmp_loom)))]
+#[doc(hidden)]
+pub mod bench;
 pub mod chan;
 pub mod context;
 mod debt;

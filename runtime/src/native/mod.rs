@@ -6,6 +6,8 @@
 #[cfg(not(any(feature = "generator", not(target_arch = "x86_64"))))]
 mod annotate;
 mod barrier;
+#[cfg(gmp_bench)]
+pub(crate) mod bench;
 mod clock;
 mod current;
 mod debugger;
