@@ -2,8 +2,9 @@
 //!
 //! The goroutine reads the clock when it has the message, and the thread waits for what it says. After `1 ms` without a
 //! message the M sleeps in the kernel: the figure is the kernel's wake-up, some tens of microseconds, and what we add is
-//! small beside it. `at once` the M may still be looking for work, and less is due to the kernel. Both are noisy: the
-//! kernel, and whoever else uses the cores, decide. Look at the lower bound, and compare runs of one hour.
+//! small beside it. `at once` the M may still be looking for work, or be on its way to sleep, or asleep. Both are noisy,
+//! the latter most (from 18 to 90 µs in three runs): the kernel, and whoever else uses the cores, decide. Look at the lower
+//! bound, and compare runs that were made in turns.
 
 use criterion::{Criterion, criterion_group, criterion_main};
 use gmp::chan::{Receiver, Sender, bounded};
