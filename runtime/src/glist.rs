@@ -1,8 +1,7 @@
 //! A list of goroutines: intrusive and FIFO, through `G::next` (Go's `gQueue`).
 //!
 //! A G stands in at most one list at a time, so that neither queueing nor moving allocates. The list has no lock
-//! of its own: the global run queue lives under the scheduler's, a batch that the poller found is on its M's
-//! stack.
+//! of its own: the pool's free Gs lie under the pool's, a batch that the poller found is on its M's stack.
 
 use crate::g::GRef;
 use crate::host::Host;
@@ -91,12 +90,6 @@ impl<H: Host> GList<H> {
         self.tail = other.tail;
         self.len += other.len;
         *other = Self::new();
-    }
-
-    /// Moves all of `other` before what is here.
-    pub(crate) fn prepend(&mut self, other: &mut Self) {
-        other.append(self);
-        std::mem::swap(self, other);
     }
 }
 

@@ -154,12 +154,19 @@ impl Runq {
     /// Owner. What does not fit is returned.
     #[must_use]
     pub fn push_next(&self, number: usize) -> Vec<usize> {
-        self.gs.all(self.queue.push_next(self.gs.put(number)))
+        self.spilt(self.queue.push_next(self.gs.put(number)))
     }
     /// Owner. What does not fit is returned.
     #[must_use]
     pub fn push(&self, number: usize) -> Vec<usize> {
-        self.gs.all(self.queue.push(self.gs.put(number)))
+        self.spilt(self.queue.push(self.gs.put(number)))
+    }
+    fn spilt(&self, g: Option<GRef<Active>>) -> Vec<usize> {
+        let mut out = Vec::new();
+        if let Some(g) = g {
+            self.queue.spill(g, |g| out.push(self.gs.took(g)));
+        }
+        out
     }
     /// Owner. What does not fit is returned.
     #[must_use]
@@ -187,9 +194,9 @@ impl Runq {
     }
     /// Anybody.
     pub fn drain(&self) -> Vec<usize> {
-        let mut list = GList::new();
-        self.queue.drain_into(&mut list);
-        self.gs.all(list)
+        let mut out = Vec::new();
+        self.queue.drain(|g| out.push(self.gs.took(g)));
+        out
     }
 }
 

@@ -114,44 +114,45 @@ impl<H: Host> Runq<H> {
         (tail.wrapping_sub(head.real()) as i32).clamp(0, RUNQ as i32) as u32
     }
 
-    /// Owner only. `g` is the next to run; the one that was goes to the tail of the ring. What is returned did not
-    /// fit, as from [`push`](Self::push), and belongs into the global queue.
+    /// Owner only. `g` is the next to run; the one that was goes to the tail of the ring. What is returned did not fit, and is
+    /// for [`spill`](Self::spill).
     ///
     /// Between the two the displaced G is in the owner's hand, and a thief may take `g`: the queue then seems empty
     /// until this returns. The owner looks for somebody to wake after that.
     #[must_use]
     #[inline]
     #[doc(alias = "runqput")]
-    pub(crate) fn push_next(&self, g: GRef<H>) -> GList<H> {
+    pub(crate) fn push_next(&self, g: GRef<H>) -> Option<GRef<H>> {
         // Release: what the G holds is published to `steal_next`.
         let displaced = self.runnext.swap(g.to_raw(), order(Mutant::RunnextPutRelaxed, Release));
         if displaced.is_null() {
-            return GList::new();
+            return None;
         }
         // SAFETY: put there by an earlier `push_next`, and taken out by this exchange alone.
         self.push(unsafe { GRef::from_raw(displaced) })
     }
 
-    /// Owner only. `g` goes to the tail of the ring. From a full ring what is returned is its older half and then
-    /// `g`, or `g` alone while a thief is in the ring.
+    /// Owner only. `g` goes to the tail of the ring, or is returned when that is full, and is for [`spill`](Self::spill).
     #[must_use]
     #[inline]
-    pub(crate) fn push(&self, g: GRef<H>) -> GList<H> {
+    pub(crate) fn push(&self, g: GRef<H>) -> Option<GRef<H>> {
         let (head, tail) = (self.owners_head(), self.owners_tail());
         if tail.wrapping_sub(head.steal()) == RUNQ {
-            return self.overflow(head, g);
+            return Some(g);
         }
         // SAFETY: the owner's call, and the slot is free.
         unsafe { self.write(tail, g) };
         self.publish(tail.wrapping_add(1));
-        GList::new()
+        None
     }
 
+    /// Owner only. `g` found the ring full: its older half goes `out`, in order, and then `g`; or `g` alone while a thief is in
+    /// the ring.
     #[cold]
     #[doc(alias = "runqputslow")]
-    fn overflow(&self, head: Head, g: GRef<H>) -> GList<H> {
-        let mut list = GList::new();
-        if !head.has_thief() {
+    pub(crate) fn spill(&self, g: GRef<H>, mut out: impl FnMut(GRef<H>)) {
+        let head = self.owners_head();
+        if !head.has_thief() && self.owners_tail().wrapping_sub(head.steal()) == RUNQ {
             let rest = head.taken(HALF);
             // Release: invariant 3. When the exchange fails a thief has come in just now.
             let ordering = order(Mutant::RingSpillRelaxed, Release);
@@ -159,22 +160,26 @@ impl<H: Host> Runq<H> {
                 for at in 0..HALF {
                     // SAFETY: a full ring without a thief: all its slots were written by owners, and the exchange
                     // has taken this half from the thieves. Its slots are written next by this same owner.
-                    list.push(unsafe { self.read(head.real().wrapping_add(at)) });
+                    out(unsafe { self.read(head.real().wrapping_add(at)) });
                 }
             }
         }
-        list.push(g);
-        list
+        out(g);
     }
 
     /// Owner only. As many Gs of `list` as there is room for go to the tail of the ring, in order and in one
     /// publication; the others stay.
     #[doc(alias = "runqputbatch")]
     pub(crate) fn push_batch(&self, list: &mut GList<H>) {
+        self.push_from(|| list.pop());
+    }
+
+    /// The same for what is taken one by one, as long as there is room.
+    pub(crate) fn push_from(&self, mut next: impl FnMut() -> Option<GRef<H>>) {
         let (head, tail) = (self.owners_head(), self.owners_tail());
         let (mut end, limit) = (tail, head.steal().wrapping_add(RUNQ));
         while end != limit
-            && let Some(g) = list.pop()
+            && let Some(g) = next()
         {
             // SAFETY: the owner's call, and the slot is free: `end` is below the limit.
             unsafe { self.write(end, g) };
@@ -289,16 +294,16 @@ impl<H: Host> Runq<H> {
 
     /// Any thread. Takes all that a thief can take: the ring, then runnext. Waits for a thief that is in the ring; what
     /// the owner queues meanwhile may stay.
-    pub(crate) fn drain_into(&self, into: &mut GList<H>) {
+    pub(crate) fn drain(&self, mut out: impl FnMut(GRef<H>)) {
         loop {
             match self.claim(|waiting| waiting) {
-                Ok(claim) => claim.gs().for_each(|g| into.push(g)),
+                Ok(claim) => claim.gs().for_each(&mut out),
                 Err(Refused::Empty) => break,
                 Err(Refused::Busy) => relax(),
             }
         }
         if let Some(g) = self.steal_next(&|| 0) {
-            into.push(g);
+            out(g);
         }
     }
 

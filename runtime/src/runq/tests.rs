@@ -25,12 +25,20 @@ impl Gs {
     fn numbers(&self, mut list: GList<Active>) -> Vec<u32> {
         std::iter::from_fn(|| list.pop()).map(|g| self.number(g)).collect()
     }
+    /// What goes out with one that may have found the ring full.
+    fn spilt(&self, queue: &Runq<Active>, g: Option<GRef<Active>>) -> Vec<u32> {
+        let mut out = Vec::new();
+        if let Some(g) = g {
+            queue.spill(g, |g| out.push(self.number(g)));
+        }
+        out
+    }
     /// What stands in the ring, taken out.
     fn ring(&self, queue: &Runq<Active>) -> Vec<u32> {
         std::iter::from_fn(|| queue.pop()).map(|g| self.number(g)).collect()
     }
     fn push(&self, queue: &Runq<Active>, numbers: std::ops::Range<u32>) {
-        numbers.for_each(|number| assert!(queue.push(self.g(number)).is_empty()));
+        numbers.for_each(|number| assert!(queue.push(self.g(number)).is_none()));
     }
 }
 
@@ -56,10 +64,10 @@ fn the_ring_is_first_in_first_out_also_where_positions_wrap() {
 #[test]
 fn the_g_that_was_next_goes_to_the_tail() {
     let (gs, queue) = (Gs::new(3), Runq::new());
-    assert!(queue.push_next(gs.g(0)).is_empty());
+    assert!(queue.push_next(gs.g(0)).is_none());
     assert_eq!((queue.len(), queue.is_empty()), (0, false));
-    assert!(queue.push(gs.g(1)).is_empty());
-    assert!(queue.push_next(gs.g(2)).is_empty());
+    assert!(queue.push(gs.g(1)).is_none());
+    assert!(queue.push_next(gs.g(2)).is_none());
     assert_eq!(queue.pop_next().map(|g| gs.number(g)), Some(2));
     assert_eq!(queue.pop_next(), None);
     assert_eq!(gs.ring(&queue), [1, 0]);
@@ -71,8 +79,8 @@ fn a_full_ring_gives_its_older_half_and_the_new_one_away() {
     for start in [0, u32::MAX - HALF / 2] {
         let queue = Runq::starting_at(start);
         gs.push(&queue, 0..RUNQ);
-        assert!(queue.push_next(gs.g(RUNQ)).is_empty());
-        let spilt = gs.numbers(queue.push_next(gs.g(RUNQ + 1)));
+        assert!(queue.push_next(gs.g(RUNQ)).is_none());
+        let spilt = gs.spilt(&queue, queue.push_next(gs.g(RUNQ + 1)));
         assert_eq!(spilt, [range(0..HALF), vec![RUNQ]].concat());
         assert_eq!(queue.pop_next().map(|g| gs.number(g)), Some(RUNQ + 1));
         assert_eq!(gs.ring(&queue), range(HALF..RUNQ));
@@ -86,9 +94,9 @@ fn while_a_thief_is_in_the_ring_the_owner_pops_and_only_the_new_one_overflows() 
     gs.push(&queue, 0..RUNQ);
     let claim = queue.claim(|waiting| waiting / 2).expect("no other thief");
     assert_eq!(queue.claim(|waiting| waiting).err(), Some(Refused::Busy));
-    assert_eq!(gs.numbers(queue.push(gs.g(RUNQ))), [RUNQ]);
+    assert_eq!(gs.spilt(&queue, queue.push(gs.g(RUNQ))), [RUNQ]);
     assert_eq!(queue.pop().map(|g| gs.number(g)), Some(HALF));
-    assert_eq!(gs.numbers(queue.push(gs.g(RUNQ))), [RUNQ], "no slot comes back before the thief goes");
+    assert_eq!(gs.spilt(&queue, queue.push(gs.g(RUNQ))), [RUNQ], "no slot comes back before the thief goes");
     assert_eq!(claim.gs().map(|g| gs.number(g)).collect::<Vec<_>>(), range(0..HALF));
     drop(claim);
     gs.push(&queue, RUNQ..RUNQ + 2);
@@ -140,7 +148,7 @@ fn a_thief_takes_no_more_than_it_has_room_for() {
 #[test]
 fn runnext_is_stolen_only_from_an_empty_ring_and_only_on_demand() {
     let (gs, victim, own) = (Gs::new(2), Runq::new(), Runq::new());
-    assert!(victim.push_next(gs.g(0)).is_empty());
+    assert!(victim.push_next(gs.g(0)).is_none());
     assert_eq!(own.steal_from(&victim, StealNext::No), None);
     gs.push(&victim, 1..2);
     let steal = || own.steal_from(&victim, StealNext::IfLeft(&|| 0)).map(|g| gs.number(g));
@@ -152,10 +160,10 @@ fn runnext_is_stolen_only_from_an_empty_ring_and_only_on_demand() {
 fn a_drain_leaves_nothing() {
     let (gs, queue) = (Gs::new(4), Runq::starting_at(u32::MAX));
     gs.push(&queue, 0..3);
-    assert!(queue.push_next(gs.g(3)).is_empty());
-    let mut list = GList::new();
-    queue.drain_into(&mut list);
-    assert_eq!(gs.numbers(list), [0, 1, 2, 3]);
+    assert!(queue.push_next(gs.g(3)).is_none());
+    let mut out = Vec::new();
+    queue.drain(|g| out.push(gs.number(g)));
+    assert_eq!(out, [0, 1, 2, 3]);
     assert!(queue.is_empty());
 }
 
@@ -197,8 +205,8 @@ fn an_owner_and_three_thieves_take_each_g_once() {
             let number = round % gs.0.len() as u32;
             if queued[number as usize].swap(1, Relaxed) == 0 {
                 let g = gs.g(number);
-                let mut spilt = if round % 4 == 0 { queue.push_next(g) } else { queue.push(g) };
-                std::iter::from_fn(|| spilt.pop()).for_each(take);
+                let full = if round % 4 == 0 { queue.push_next(g) } else { queue.push(g) };
+                full.into_iter().for_each(|g| queue.spill(g, take));
             } else {
                 pop(queue).into_iter().for_each(take);
             }

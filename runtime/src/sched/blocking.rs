@@ -68,7 +68,7 @@ impl<H: Host> Sched<H> {
             return;
         }
         if self.is_stopping() {
-            queue.drain_into(&mut central.globq);
+            queue.drain(|g| central.globq.push(g));
             self.publish_len(&central);
         }
         self.pidleput(&mut central, p);

@@ -111,6 +111,16 @@ impl<H: Host> Sched<H> {
         self.publish_len(&central);
     }
 
+    /// By the owner of `p`: `g` found its ring full.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn spill(&self, p: &P<H>, g: GRef<H>) {
+        let mut central = self.central.lock();
+        event(format_args!("queues {g:?} globally, and what {p:?} can't hold"));
+        p.runq.spill(g, |g| central.globq.push(g));
+        self.publish_len(&central);
+    }
+
     /// How many stand in the global queue: exact under the lock. Relaxed, as a hint.
     #[inline]
     pub(crate) fn globrunq_len(&self) -> usize {
@@ -143,11 +153,12 @@ impl<H: Host> Sched<H> {
         p.owner.touch();
         let mut central = self.central.lock();
         let share = central.globq.len() / central.procs as usize + 1;
-        let mut batch = central.globq.take(share.min(capacity::RUNQ as usize / 2));
-        let first = batch.pop();
-        p.runq.push_batch(&mut batch);
-        // What did not fit; a thief may keep a part of the ring for a moment.
-        central.globq.prepend(&mut batch);
+        let first = central.globq.pop();
+        let mut others = share.min(capacity::RUNQ as usize / 2) - 1;
+        p.runq.push_from(|| {
+            others = others.checked_sub(1)?;
+            central.globq.pop()
+        });
         self.publish_len(&central);
         first
     }

@@ -47,7 +47,6 @@
 //! Checked by `tests/loom_locked.rs`.
 
 use crate::g::GRef;
-use crate::glist::GList;
 use crate::host::{Host, Said, Stack};
 use crate::interrupt::Ends;
 use crate::m::{Gift, M, Spinning};
@@ -236,8 +235,9 @@ impl<H: Host> Sched<H> {
         }
         let p = m.p().expect("send_on: an M runs goroutines with a P");
         g.word.requeue();
-        let mut overflow = p.runq.push_next(g);
-        central.globq.append(&mut overflow);
+        if let Some(g) = p.runq.push_next(g) {
+            p.runq.spill(g, |g| central.globq.push(g));
+        }
         self.publish_len(&central);
         let wake = self.startm(&mut central, m.release(), Spinning::No);
         // Before the other is started: if that fails, this one is found.
@@ -329,8 +329,9 @@ impl<H: Host> Sched<H> {
         let tick = p.next_tick();
         if p.pace.is_due(tick)
             && let Some(found) = self.look_elsewhere_in_turn(m, p, tick)
+            && let Some(found) = p.runq.push(found)
         {
-            self.globrunqput(p.runq.push(found));
+            self.spill(p, found);
         }
         // All are surplus when the runtime ends.
         if p.runq.is_empty() && self.globrunq_len() == 0 && !self.is_surplus(p) {
@@ -338,8 +339,9 @@ impl<H: Host> Sched<H> {
         }
         g.word.requeue();
         p.owner.touch();
-        let overflow = p.runq.push(g);
-        self.globrunqput(overflow);
+        if let Some(g) = p.runq.push(g) {
+            self.spill(p, g);
+        }
         false
     }
 
@@ -348,16 +350,16 @@ impl<H: Host> Sched<H> {
         if central.bound_ms.is_empty() || central.idle_ps.is_empty() || mutated(Mutant::BoundNotRescued) {
             return None;
         }
-        let (mut left, mut found) = (GList::new(), None);
-        while let Some(g) = central.globq.pop() {
+        let mut found = None;
+        for _ in 0..central.globq.len() {
+            let g = central.globq.pop().expect("rescue: so many stand there, under the lock");
             let to = if g.ties.is_bound() { Some(central.ms[g.ties.m() as usize]) } else { None };
             match to.filter(|to| found.is_none() && central.bound_ms.contains(to)) {
                 // Held: whoever holds it queues it again.
                 Some(to) => found = (g.word.run() == Run::Go).then_some(to),
-                None => left.push(g),
+                None => central.globq.push(g),
             }
         }
-        central.globq = left;
         self.publish_len(central);
         let to = found?;
         central.take_bound(to);

@@ -9,7 +9,7 @@
 //! | `look` | when a busy M looks elsewhere | `schedtick % 61` |
 //! | `help` | work of other Ps that waits too long | – |
 //! | `steal` | work of other Ps | `stealWork`, `runqsteal` |
-//! | `inject` | new goroutines; the global queue | `newproc`, `globrunqput`, `globrunqgetbatch` |
+//! | `inject`, `globq` | new goroutines; the global queue | `newproc`, `globrunqput`, `globrunqgetbatch` |
 //! | `idle`, `mask` | idle Ps, Ms that stand by | `pidleput`, `pidleget`, `mput`, `stopm`, `idlepMask`, `timerpMask` |
 //! | `newm`, `mexit` | starting threads, ending them | `newm`, `mexit` |
 //! | `procs`, `ps` | how many Ps there are, and changing that; where they lie | `procresize`, `GOMAXPROCS`, `sysmonUpdateGOMAXPROCS` |
@@ -46,6 +46,7 @@ pub(crate) mod callback;
 mod census;
 pub(crate) mod deadlock;
 pub(crate) mod dump;
+mod globq;
 pub(crate) mod help;
 mod idle;
 mod inject;
@@ -82,6 +83,7 @@ use crate::note::Note;
 use crate::p::P;
 use crate::prim::{Arc, AtomicBool, AtomicI64, AtomicU32, AtomicU64, CachePadded, Mutex, Relaxed, ShownWord};
 use crate::sched::census::Census;
+use crate::sched::globq::GlobalQueue;
 use crate::sched::mask::Mask;
 use crate::sched::poll::{NOBODY, PollTable, Poller};
 use crate::sched::ps::Ps;
@@ -115,7 +117,7 @@ pub(crate) struct Config {
 /// What lies under the scheduler's lock.
 pub(crate) struct Central<H: Host> {
     /// The global run queue.
-    globq: GList<H>,
+    globq: GlobalQueue<H>,
     /// Goroutines that wait for a stack to come back.
     stackless: GList<H>,
     /// Goroutines that nobody will run, as the runtime ends.
@@ -216,7 +218,7 @@ impl<H: Host> Sched<H> {
                 host,
                 config,
                 central: Mutex::new(Central {
-                    globq: GList::new(),
+                    globq: GlobalQueue::new(),
                     stackless: GList::new(),
                     aside: GList::new(),
                     idle_ps,

@@ -139,7 +139,7 @@ impl<H: Host> Sched<H> {
         // SAFETY: Ps live as long as their scheduler.
         let there = unsafe { p.as_ref() };
         event(format_args!("retires {there:?}"));
-        unless(Mutant::RetireKeepsTheQueue, || there.runq.drain_into(&mut central.globq));
+        unless(Mutant::RetireKeepsTheQueue, || there.runq.drain(|g| central.globq.push(g)));
         self.publish_len(central);
         self.nobody_has(there);
         central.retired_ps.push(p);

@@ -83,8 +83,9 @@ impl<H: Host> Sched<H> {
             if p.inherit_slice() {
                 return Some(next);
             }
-            let overflow = p.runq.push(next);
-            self.globrunqput(overflow);
+            if let Some(next) = p.runq.push(next) {
+                self.spill(p, next);
+            }
         } else {
             p.begin_slice();
         }
@@ -178,7 +179,8 @@ impl<H: Host> Sched<H> {
         let p = m.p().expect("requeue: a goroutine yields inside the runtime");
         g.word.requeue();
         p.owner.touch();
-        let overflow = p.runq.push(g);
-        self.globrunqput(overflow);
+        if let Some(g) = p.runq.push(g) {
+            self.spill(p, g);
+        }
     }
 }

@@ -354,12 +354,13 @@ impl<H: Host> Sched<H> {
         let mut queued = GList::new();
         let mut central = self.central.lock();
         let lists = &mut *central;
-        for list in [&mut lists.globq, &mut lists.stackless] {
-            queued.append(list);
+        while let Some(g) = lists.globq.pop() {
+            queued.push(g);
         }
+        queued.append(&mut lists.stackless);
         self.publish_len(&central);
         drop(central);
-        self.ps.iter().for_each(|p| p.runq.drain_into(&mut queued));
+        self.ps.iter().for_each(|p| p.runq.drain(|g| queued.push(g)));
         queued
     }
 

@@ -109,9 +109,10 @@ impl<H: Host> Sched<H> {
         let Some(inside) = m.look_in() else { return self.inject(GList::one(g)) };
         inside.p.owner.touch();
         event(format_args!("queues {g:?} as the next of {:?}", inside.p));
-        let overflow = inside.p.runq.push_next(g);
+        if let Some(g) = inside.p.runq.push_next(g) {
+            self.spill(inside.p, g);
+        }
         drop(inside);
-        self.globrunqput(overflow);
         if !mutated(Mutant::SubmitWakeFirst) {
             self.wakep_beside_own();
         }
@@ -237,7 +238,7 @@ impl<H: Host> Sched<H> {
             self.census.end_spinning();
         }
         // SAFETY: Ps live as long as their scheduler.
-        unsafe { gift.p.as_ref() }.runq.drain_into(&mut central.globq);
+        unsafe { gift.p.as_ref() }.runq.drain(|g| central.globq.push(g));
         self.publish_len(central);
         if self.is_to_retire(gift.p) {
             self.retire(central, gift.p);
