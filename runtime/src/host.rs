@@ -196,6 +196,16 @@ pub(crate) trait Host: Sized + Send + Sync + 'static {
     fn age_stacks(&self) -> bool;
     /// Trims some of that. False: that was all.
     fn trim_some(&self) -> bool;
+    /// Fresh memory for Gs, from a page's start, in large pages where the machine has them. `None`: there is none, and the
+    /// allocator is asked.
+    fn map(_bytes: usize) -> Option<NonNull<u8>> {
+        None
+    }
+    /// Gives it back.
+    ///
+    /// # Safety
+    /// `map` has given it with this size, and nothing uses it any more.
+    unsafe fn unmap(_at: NonNull<u8>, _bytes: usize) {}
     /// Shows a debugger that `pool` has got these Gs. Under that pool's lock.
     fn show(_pool: *const GPool<Self>, _gs: NonNull<[G<Self>]>) {}
     /// `pool` goes, with all that was shown of it.

@@ -383,6 +383,24 @@ impl Host for Native {
         self.stacks.trim_some()
     }
 
+    fn map(bytes: usize) -> Option<NonNull<u8>> {
+        let (prot, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+        // SAFETY: a fresh mapping.
+        let at = unsafe { libc::mmap(std::ptr::null_mut(), bytes, prot, flags, -1, 0) };
+        if at == libc::MAP_FAILED {
+            return None;
+        }
+        // A kernel that refuses gives small pages.
+        // SAFETY: the mapping of just now.
+        unsafe { libc::madvise(at, bytes, libc::MADV_HUGEPAGE) };
+        NonNull::new(at.cast())
+    }
+
+    unsafe fn unmap(at: NonNull<u8>, bytes: usize) {
+        // SAFETY: by this function's contract.
+        unsafe { libc::munmap(at.as_ptr().cast(), bytes) };
+    }
+
     fn show(pool: *const GPool<Self>, gs: NonNull<[G<Self>]>) {
         debugger::show(pool, gs);
     }
