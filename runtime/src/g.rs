@@ -32,8 +32,8 @@ use crate::interrupt::{Ends, Frame, Interrupt, Manner, Outlook, Thrown, Throws};
 use crate::local::Locals;
 use crate::m::M;
 use crate::prim::{
-    Acquire, Arc, AtomicBool, AtomicPtr, AtomicU32, Mutant, Mutex, Relaxed, Release, ShownWord, UnsafeCell,
-    Weak, mutated, order, unless,
+    Acquire, Arc, AtomicBool, AtomicPtr, AtomicU32, Ghost, Mutant, Mutex, Relaxed, Release, ShownWord,
+    UnsafeCell, Weak, mutated, order, unless,
 };
 use crate::sched::Sched;
 use crate::sched::locked::Ties;
@@ -91,6 +91,8 @@ pub(crate) struct G<H: Host> {
     /// is resumed before it was saved.
     pub(crate) stack: UnsafeCell<Option<H::Stack>>,
     next: UnsafeCell<Option<GRef<H>>>,
+    /// Whoever puts it into a list or the global queue, or takes it out, is alone with it.
+    pub(crate) place: Ghost,
     life: AtomicU32,
     /// Which Ms may run it.
     pub(crate) ties: Ties,
@@ -192,6 +194,7 @@ impl<H: Host> G<H> {
         G {
             word: StatusWord::new(Status::Idle),
             next: UnsafeCell::new(None),
+            place: Ghost::new(),
             stack: UnsafeCell::new(None),
             reason: Cell::new(WaitReason::None),
             since: Cell::new(Nanos::ZERO),
@@ -270,6 +273,7 @@ impl<H: Host> G<H> {
     }
 
     pub(crate) fn set_next(&self, g: Option<GRef<H>>) {
+        self.place.touch();
         // SAFETY: invariant 1.
         self.next.with_mut(|next| unsafe { *next = g });
     }

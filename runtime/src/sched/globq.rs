@@ -30,18 +30,22 @@ impl<H: Host> GlobalQueue<H> {
     /// Appends a G that stands in no queue.
     #[inline]
     pub(crate) fn push(&mut self, g: GRef<H>) {
+        g.place.touch();
         self.0.push_back(g);
     }
 
     /// Appends all of a list.
     pub(crate) fn append(&mut self, list: &mut GList<H>) {
-        self.0.extend(std::iter::from_fn(|| list.pop()));
+        while let Some(g) = list.pop() {
+            self.push(g);
+        }
     }
 
     /// Takes the G that has waited longest.
     #[inline]
     pub(crate) fn pop(&mut self) -> Option<GRef<H>> {
         let first = self.0.pop_front()?;
+        first.place.touch();
         if self.0.is_empty() && self.0.capacity() > KEPT {
             self.0 = VecDeque::new();
         }
