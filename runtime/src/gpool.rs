@@ -1,9 +1,11 @@
 //! Where Gs come from and go to: a pool for each runtime (Go's `gfget`, `gfput`, `allgs`).
 //!
 //! Memory grows by chunks and is kept, so that a G's word can be read through a record that is out of date. The first chunks
-//! are allocated; from [`BOXED`] on they are cut from regions of the size of a huge page, which the kernel is asked to give:
-//! a million goroutines are 140 faults then and not 70,000, and the allocator, which on a thread of its own grows by some
-//! pages at a time, would make a system call for each chunk. The pool outlives its runtime as long as one of its Gs is out: one that was left behind, or one whose handle somebody
+//! are allocated; from [`BOXED`] on they are cut from regions of the size of a huge page, which the kernel is asked for. A
+//! million goroutines are some 120 faults then and not 62,000. The allocator would grow by a few pages at a time, with a system
+//! call for each, as it does on all threads but main's.
+//!
+//! The pool outlives its runtime as long as one of its Gs is out: one that was left behind, or one whose handle somebody
 //! still has. Whoever brings the last one back frees it.
 
 use crate::g::{G, GRef};
