@@ -9,6 +9,7 @@ use gmp::{go, yield_now};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::thread;
+use std::time::Instant;
 
 /// Fails by a count: yields find an idle P and wake an M, which finds nothing. One that yields leaves a core to the M
 /// that it wakes; two leave none on a small machine, but their goroutines may be taken from each other.
@@ -17,7 +18,7 @@ fn a_yield_alone_wakes_nobody() {
     const YIELDS: usize = 1_000_000;
     let _alone = alone();
     for (procs, yielding) in [(1, 1), (2, 1), (4, 1), (1, 2), (2, 2), (4, 2)] {
-        let slept = watched(procs, || {
+        let (slept, took) = watched(procs, || {
             runtime(procs).run(|| {
                 let begun = Arc::new(AtomicUsize::new(0));
                 let goroutines: Vec<_> = (0..yielding)
@@ -31,14 +32,16 @@ fn a_yield_alone_wakes_nobody() {
                     })
                     .collect();
                 until(|| begun.load(SeqCst) == yielding);
-                let before = sleeps();
+                let (before, start) = (sleeps(), Instant::now());
                 begun.fetch_add(1, SeqCst);
                 goroutines.into_iter().for_each(|one| one.join().unwrap());
-                sleeps() - before
+                (sleeps() - before, start.elapsed())
             })
         });
         println!("procs = {procs}: {slept} sleeps in {yielding} * {YIELDS} yields");
-        assert!(slept <= YIELDS as i64 / 2000, "procs = {procs}, {yielding} yielding: {slept} sleeps");
+        // The monitor sleeps once in 10 ms, and on a busy machine this takes seconds.
+        let most = YIELDS as i64 / 2000 + took.as_millis() as i64 / 5;
+        assert!(slept <= most, "procs = {procs}, {yielding} yielding: {slept} sleeps in {took:?}");
     }
 }
 
