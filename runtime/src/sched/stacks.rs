@@ -1,7 +1,8 @@
 //! A goroutine's stack: promised when it is spawned, taken at its first run, given back at its end; and what happens
 //! when the host has none all the same.
 //!
-//! The host keeps its promises, so this is for one that can't ask the kernel beforehand, as the `generator` backend:
+//! The host keeps its promises as long as there is memory for page tables, so this is for want of that, and for a host that
+//! can't ask the kernel beforehand, as the `generator` backend:
 //!
 //! ```text
 //!   waiter:    W1 stand in `stackless` · W2 `wanted` := true · W3 ask once more: got one?  all try again

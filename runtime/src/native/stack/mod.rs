@@ -2,13 +2,14 @@
 //! page (`guard`).
 //!
 //! ```text
-//!   spawn      promise: P1 one in the P's hand · P2 a batch from the pool, which guards more slots, or maps a slab, for it
+//!   spawn      promise: P1 one in the P's hand · P2 a batch from the pool, which assures more slots, or maps a slab, for it
 //!   first run  take:    T1 of the P's hand · T2 a batch from the pool: of the free, of those at rest, fresh ones
 //!   exit       give:    G1 to the P's hand, with the promise · G2 when that is full, half of it to the pool
 //! ```
-//! A **promise** is a slot for a goroutine that was accepted. All that the kernel may refuse, address space, mappings and
-//! guards, is asked for in P2, so that it is an error of the spawn; a promised stack is there. What is left is
-//! memory, page by page as a goroutine touches it.
+//! A **promise** is a slot for a goroutine that was accepted. All that the kernel may refuse, address space and mappings, is
+//! asked for in P2, so that it is an error of the spawn; a promised stack is there. What is left is memory: page by
+//! page as a goroutine touches it, and a part of a page table for each light guard, which is made in T2. So a burst
+//! of goroutines that run after each other on a few stacks makes the guards of a few.
 //!
 //! ```text
 //!              T2              T1                     give                G2
@@ -31,11 +32,12 @@
 //! | address space (`ulimit -v`) | slabs get smaller, down to 1 MiB; then an error of the spawn, with an eighth left for the rest of the process |
 //! | memory that may be promised (`vm.overcommit_memory = 2`) | the same, and nothing is left |
 //! | mappings (`vm.max_map_count`) | light guards need none; those by `mprotect` end at a budget, by an error of the spawn |
+//! | page tables, for light guards | the goroutine waits for a stack to come back (`sched/stacks.rs`) |
 //! | `mlockall` | guards by `mprotect`; a slab is resident as a whole, and where `RLIMIT_MEMLOCK` forbids that it is smaller; then an error of the spawn |
 //!
 //! Invariants:
 //! 1. A slot is in exactly one of: fresh, a hand, free, at rest, a `StackMem` that is out.
-//! 2. Of each class, slots with guards >= promises: those of goroutines and those in hands. `trim` keeps it too.
+//! 2. Of each class, assured slots >= promises: those of goroutines and those in hands. `trim` keeps it too.
 //! 3. No hand has more stacks than promises. With 2: who has a promise and finds no stack in its P's hand finds one in the
 //!    pool. For there are as many slots as promises, and other hands have no more of the slots than of the promises.
 //! 4. `Slab::out` counts its stacks that are not in the pool; a slab with one is never unmapped: a parked goroutine's stack is
@@ -187,9 +189,9 @@ struct Stock {
     /// Stacks at rest, in their slabs; none of them in a slab before this one.
     resting: usize,
     rests_from: usize,
-    /// Slabs with slots that were never issued; the last one is the one to guard more of.
+    /// Slabs with slots that were never issued; the last one is the one to assure more of.
     fresh: VecDeque<usize>,
-    guarded: usize,
+    assured: usize,
     promised: usize,
 }
 
@@ -257,7 +259,7 @@ impl StackPool {
         Ok(())
     }
 
-    /// The stack of at least `size` bytes that was promised. An error only if none was.
+    /// The stack of at least `size` bytes that was promised. An error if none was, or if there is no memory for its guard.
     #[inline]
     pub(crate) fn take(&self, hands: &mut Hands, size: usize) -> io::Result<StackMem> {
         let class = Class::of(size)?;
@@ -272,8 +274,10 @@ impl StackPool {
     fn take_from_pool(&self, class: Class, hand: &mut Hand) -> io::Result<StackMem> {
         let inner = &mut *self.inner.lock();
         // The one of the promise that the caller has, and one each for those in hand.
-        hand.stacks.extend((0..hand.promises.min(class.batch() - 1)).map_while(|_| inner.take(class)));
-        inner.take(class).ok_or_else(|| {
+        let more =
+            (0..hand.promises.min(class.batch() - 1)).map_while(|_| inner.take(class, self.guard).ok()?);
+        hand.stacks.extend(more);
+        inner.take(class, self.guard)?.ok_or_else(|| {
             io::Error::other(format!("a stack of {}: it was not promised", Bytes(class.bytes())))
         })
     }
@@ -355,11 +359,11 @@ impl Inner {
     /// P2: at least one promise, at most `count`.
     fn promise(&mut self, class: Class, count: usize, guard: Guard) -> io::Result<usize> {
         let stock = &self.stocks[class.index()];
-        if stock.guarded == stock.promised {
-            self.guard_more(class, guard)?;
+        if stock.assured == stock.promised {
+            self.assure_more(class, guard)?;
         }
         let stock = &mut self.stocks[class.index()];
-        let promised = count.min(stock.guarded - stock.promised);
+        let promised = count.min(stock.assured - stock.promised);
         stock.promised += promised;
         Ok(promised)
     }
@@ -370,14 +374,14 @@ impl Inner {
         *promised = promised.saturating_sub(promises);
     }
 
-    /// More slots with guards.
-    fn guard_more(&mut self, class: Class, guard: Guard) -> io::Result<()> {
+    /// More slots for promises to count on.
+    fn assure_more(&mut self, class: Class, guard: Guard) -> io::Result<()> {
         let last = self.stocks[class.index()].fresh.back().copied();
-        let index = match last.filter(|&index| !self.slab(index).is_guarded()) {
+        let index = match last.filter(|&index| !self.slab(index).is_assured()) {
             Some(index) => index,
             None => self.map(class)?,
         };
-        self.stocks[class.index()].guarded += self.slab(index).guard_batch(guard)?;
+        self.stocks[class.index()].assured += self.slab(index).assure(guard)?;
         Ok(())
     }
 
@@ -398,7 +402,7 @@ impl Inner {
     }
 
     /// T2: the one given back last, one at rest, or a fresh one.
-    fn take(&mut self, class: Class) -> Option<StackMem> {
+    fn take(&mut self, class: Class, guard: Guard) -> io::Result<Option<StackMem>> {
         let stock = &mut self.stocks[class.index()];
         let stack = if let Some(stack) = stock.free.pop_back() {
             stock.low = stock.low.min(stock.free.len());
@@ -407,11 +411,13 @@ impl Inner {
         } else if stock.resting > 0 {
             stock.resting -= 1;
             self.rouse(class)
+        } else if let Some(stack) = self.issue(class, guard)? {
+            stack
         } else {
-            self.issue(class)?
+            return Ok(None);
         };
         self.slab(stack.slab as usize).out += 1;
-        Some(stack)
+        Ok(Some(stack))
     }
 
     /// One at rest; the slabs that were mapped first fill up first, so that the others may go.
@@ -428,18 +434,18 @@ impl Inner {
     }
 
     /// One that was never out before.
-    fn issue(&mut self, class: Class) -> Option<StackMem> {
-        loop {
-            let index = *self.stocks[class.index()].fresh.front()?;
+    fn issue(&mut self, class: Class, guard: Guard) -> io::Result<Option<StackMem>> {
+        while let Some(&index) = self.stocks[class.index()].fresh.front() {
             let slab = self.slab(index);
-            if let Some(stack) = slab.issue(index) {
-                return Some(stack);
+            if let Some(stack) = slab.issue(index, guard)? {
+                return Ok(Some(stack));
             }
-            if !slab.is_guarded() {
-                return None;
+            if !slab.is_assured() {
+                break;
             }
             self.stocks[class.index()].fresh.pop_front();
         }
+        Ok(None)
     }
 
     fn give(&mut self, stack: StackMem) {

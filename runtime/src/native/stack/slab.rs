@@ -4,6 +4,9 @@
 //!   | guard | usable | guard | usable | .. | guard | usable | guard | .. | .. | no guard yet |
 //!   ^ base           ^ a slot of its class's size     issued ^     guarded ^            slots ^
 //! ```
+//! Guards are made a batch at a time: the first before a promise counts on the slab. If the kernel made them all light, which
+//! it refuses for want of memory only, the promises may count on every slot, and the other guards are made when their
+//! slots are needed. Those by `mprotect` come out of a budget, so there a promise counts on slots with a guard.
 
 use std::fmt;
 use std::io;
@@ -28,6 +31,8 @@ pub(super) struct Slab {
     slots: usize,
     /// Slots with a guard page, from the base upwards.
     pub(super) guarded: usize,
+    /// Slots that a promise may count on: those with a guard, or all.
+    pub(super) assured: usize,
     /// Slots that have been handed out at least once.
     pub(super) issued: usize,
     /// Stacks that are not in the pool.
@@ -72,6 +77,7 @@ impl Slab {
             class,
             slots,
             guarded: 0,
+            assured: 0,
             issued: 0,
             out: 0,
             resting: Slots::new(slots),
@@ -96,13 +102,22 @@ impl Slab {
         self.slots * self.class.bytes()
     }
 
-    /// Whether every slot has its guard.
-    pub(super) fn is_guarded(&self) -> bool {
-        self.guarded == self.slots
+    /// Whether a promise may count on every slot.
+    pub(super) fn is_assured(&self) -> bool {
+        self.assured == self.slots
     }
 
-    /// Guards the next slots: a batch, or what is left of the slab, or as many as the kernel lets. How many, at least one.
-    pub(super) fn guard_batch(&mut self, guard: Guard) -> io::Result<usize> {
+    /// More slots that a promise may count on. How many, at least one.
+    pub(super) fn assure(&mut self, guard: Guard) -> io::Result<usize> {
+        let before = self.assured;
+        self.guard_batch(guard)?;
+        let all = guard == Guard::Light && self.mprotected == 0;
+        self.assured = if all { self.slots } else { self.guarded };
+        Ok(self.assured - before)
+    }
+
+    /// Guards the next slots: a batch, or what is left of the slab, or as many as the kernel lets; at least one.
+    fn guard_batch(&mut self, guard: Guard) -> io::Result<()> {
         let (class, count) = (self.class.bytes(), BATCH.min(self.slots - self.guarded));
         // SAFETY: `guarded` is below `slots`: the page lies inside of the mapping.
         let first = unsafe { self.base.add(self.guarded * class) };
@@ -113,15 +128,19 @@ impl Slab {
         })?;
         self.guarded += made.pages;
         self.mprotected += made.mprotected;
-        Ok(made.pages)
+        Ok(())
     }
 
-    /// A slot that was never out before; none when all that have guards were. `index`: the slab's own, in the pool.
-    pub(super) fn issue(&mut self, index: usize) -> Option<StackMem> {
-        (self.issued < self.guarded).then(|| {
-            self.issued += 1;
-            self.stack(index, self.issued - 1)
-        })
+    /// A slot that was never out before; none when all that are assured were. `index`: the slab's own, in the pool.
+    pub(super) fn issue(&mut self, index: usize, guard: Guard) -> io::Result<Option<StackMem>> {
+        if self.issued == self.assured {
+            return Ok(None);
+        }
+        if self.issued == self.guarded {
+            self.guard_batch(guard)?;
+        }
+        self.issued += 1;
+        Ok(Some(self.stack(index, self.issued - 1)))
     }
 
     fn stack(&self, index: usize, slot: usize) -> StackMem {

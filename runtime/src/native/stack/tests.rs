@@ -157,6 +157,38 @@ fn every_stack_ends_at_a_guard_page_of_either_kind() {
     }
 }
 
+/// Fails if promises of stacks that nobody takes make guards, or if one that is taken has none.
+#[test]
+fn light_guards_are_made_for_stacks_that_are_taken() {
+    let (_reader, writer) = std::io::pipe().unwrap();
+    // SAFETY: as above.
+    let readable = |byte: *mut u8| unsafe { libc::write(writer.as_raw_fd(), byte.cast(), 1) } == 1;
+    let (pool, mut hands, size) = (StackPool::new(None), Hands::default(), 64 << 10);
+    (0..SLAB / size).for_each(|_| pool.promise(Some(&mut hands), size).unwrap());
+    let guarded = || pool.inner.lock().slabs.iter().flatten().map(|slab| slab.guarded).sum::<usize>();
+    assert_eq!((guarded(), count_mapped(&pool)), (BATCH, 1));
+    let stacks: Vec<_> = (0..BATCH + 1).map(|_| pool.take(&mut hands, size).unwrap()).collect();
+    assert_eq!(guarded(), 2 * BATCH);
+    assert!(stacks.iter().all(|stack| !readable(stack.top().wrapping_sub(size))));
+}
+
+/// Fails if a stack has no guard, or its goroutine no stack, when the kernel refuses light guards of a slab that it had made
+/// some for.
+#[test]
+fn memory_that_is_locked_later_gets_the_other_guards_by_mprotect() {
+    if !alone("memory_that_is_locked_later_gets_the_other_guards_by_mprotect") {
+        return;
+    }
+    let (pool, size) = (StackPool::new(None), 64 << 10);
+    let first = take(&pool, size).unwrap();
+    // SAFETY: a mode of this process.
+    assert_eq!(unsafe { libc::mlockall(libc::MCL_CURRENT | libc::MCL_ONFAULT) }, 0);
+    let others: Vec<_> = (0..2 * BATCH).map(|_| take(&pool, size).unwrap()).collect();
+    let (base, bytes) = extent(&pool);
+    assert_eq!((mappings(base, bytes).1, count_mapped(&pool)), (2 * BATCH, 1));
+    others.iter().chain([&first]).for_each(write_through);
+}
+
 /// Fails if a batch guards another number of slots than it says. By `mprotect` the guards are visible.
 #[test]
 fn guards_are_made_in_batches() {

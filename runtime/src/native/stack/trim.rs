@@ -92,7 +92,7 @@ impl Inner {
     /// Whether nobody uses the slab, and no promise needs it.
     fn may_go(&self, slab: &Slab) -> bool {
         let stock = &self.stocks[slab.class.index()];
-        slab.is_at_rest() && stock.guarded.saturating_sub(slab.guarded) >= stock.promised
+        slab.is_at_rest() && stock.assured.saturating_sub(slab.assured) >= stock.promised
     }
 
     /// Takes a slab out of the pool, if it may go.
@@ -100,7 +100,7 @@ impl Inner {
         self.slabs[index].as_ref().filter(|slab| self.may_go(slab))?;
         let slab = self.slabs[index].take()?;
         let stock = &mut self.stocks[slab.class.index()];
-        stock.guarded -= slab.guarded;
+        stock.assured -= slab.assured;
         stock.resting -= slab.resting();
         stock.fresh.retain(|&fresh| fresh != index);
         Some(slab)
