@@ -130,6 +130,19 @@ mod native {
         }
     }
 
+    /// Has the cache bring what lies there, which is looked at soon. A hint: any address will do.
+    #[inline(always)]
+    pub(crate) fn prefetch<T>(at: *const T) {
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: it reads nothing that the program sees, and never faults.
+        unsafe {
+            use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+            _mm_prefetch::<_MM_HINT_T0>(at.cast());
+        }
+        #[cfg(not(target_arch = "x86_64"))]
+        let _ = at;
+    }
+
     /// In which order locks of the same kind are taken: by their addresses.
     pub(crate) struct Rank;
 
@@ -238,6 +251,9 @@ mod model {
 
     /// A model's threads do not spin.
     pub(crate) fn pause() {}
+
+    /// A model has no cache.
+    pub(crate) fn prefetch<T>(_: *const T) {}
 
     /// In which order locks of the same kind are taken: as they were made. Addresses differ from one execution to the next, and
     /// loom repeats schedules.

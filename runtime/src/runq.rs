@@ -48,7 +48,7 @@ use crate::host::Host;
 use crate::prim::capacity::RUNQ;
 use crate::prim::{
     Acquire, AtomicPtr, AtomicU32, AtomicU64, Mutant, Relaxed, Release, UnsafeCell, holds_still, mutated,
-    order, relax,
+    order, prefetch, relax,
 };
 use head::Head;
 use std::mem::MaybeUninit;
@@ -233,6 +233,11 @@ impl<H: Host> Runq<H> {
             } else if let Err(now) = self.head.compare_exchange(head.0, rest, ordering, Relaxed) {
                 head = Head(now);
                 continue;
+            }
+            let after = head.real().wrapping_add(1);
+            if after != tail {
+                // SAFETY: below the tail, so an owner wrote it, and only owners write.
+                prefetch(unsafe { self.read(after) }.to_raw());
             }
             // SAFETY: written by an owner, below the tail; the exchange has taken it from the thieves, and it is
             // written next by this same owner.
