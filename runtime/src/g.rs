@@ -25,7 +25,6 @@
 //!    back (`gpool.rs`). A goroutine that shutdown can't unwind and leaves parked keeps its G, and with it the pool.
 
 use crate::debt::Debt;
-use crate::glist::GList;
 use crate::gpool::GPool;
 use crate::host::Host;
 use crate::interrupt::{Ends, Frame, Interrupt, Manner, Outlook, Thrown, Throws};
@@ -33,7 +32,7 @@ use crate::local::Locals;
 use crate::m::M;
 use crate::prim::{
     Acquire, Arc, AtomicBool, AtomicPtr, AtomicU32, Ghost, Mutant, Mutex, Relaxed, Release, ShownWord,
-    UnsafeCell, Weak, mutated, order, unless,
+    UnsafeCell, Weak, mutated, order, prefetch, unless,
 };
 use crate::sched::Sched;
 use crate::sched::locked::Ties;
@@ -179,6 +178,13 @@ impl<H: Host> GRef<H> {
 
     pub(crate) fn to_raw(self) -> *mut G<H> {
         self.0.as_ptr()
+    }
+
+    /// Has the cache bring all of it.
+    #[inline(always)]
+    pub(crate) fn fetch(self) {
+        const LINE: usize = 64;
+        (0..size_of::<G<H>>()).step_by(LINE).for_each(|at| prefetch(self.0.as_ptr().wrapping_byte_add(at)));
     }
 
     /// # Safety
@@ -487,7 +493,7 @@ fn release<H: Host>(g: GRef<H>) {
         // SAFETY: invariant 3.
         Some(inside) => unsafe { inside.p.free_gs.put(pool, g) },
         // SAFETY: as above. The pool may be gone when `put` returns.
-        None => unsafe { GPool::put(pool, GList::one(g)) },
+        None => unsafe { GPool::put(pool, std::iter::once(g)) },
     }
 }
 

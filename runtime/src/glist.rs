@@ -1,7 +1,7 @@
 //! A list of goroutines: intrusive and FIFO, through `G::next` (Go's `gQueue`).
 //!
 //! A G stands in at most one list at a time, so that neither queueing nor moving allocates. The list has no lock
-//! of its own: the pool's free Gs lie under the pool's, a batch that the poller found is on its M's stack.
+//! of its own: those that wait for a stack lie under the scheduler's, a batch that the poller found is on its M's stack.
 
 use crate::g::GRef;
 use crate::host::Host;
@@ -43,16 +43,6 @@ impl<H: Host> GList<H> {
         self.len += 1;
     }
 
-    /// Puts a G that stands in no list before the others.
-    pub(crate) fn push_front(&mut self, g: GRef<H>) {
-        g.set_next(self.head);
-        self.head = Some(g);
-        if self.tail.is_none() {
-            self.tail = Some(g);
-        }
-        self.len += 1;
-    }
-
     /// Takes the G that has waited longest.
     pub(crate) fn pop(&mut self) -> Option<GRef<H>> {
         let g = self.head?;
@@ -62,22 +52,6 @@ impl<H: Host> GList<H> {
         }
         self.len -= 1;
         Some(g)
-    }
-
-    /// Cuts the first `most` off, in order.
-    pub(crate) fn take(&mut self, most: usize) -> Self {
-        if self.len <= most {
-            return std::mem::replace(self, Self::new());
-        }
-        let Some(mut last) = self.head.filter(|_| most > 0) else { return Self::new() };
-        for _ in 1..most {
-            last = last.next().expect("take: the list is longer than that");
-        }
-        let taken = GList { head: self.head, tail: Some(last), len: most };
-        self.head = last.next();
-        self.len -= most;
-        last.set_next(None);
-        taken
     }
 
     /// Moves all of `other` behind what is here.

@@ -5,11 +5,13 @@
 //! million goroutines are some 120 faults then and not 62,000. The allocator would grow by a few pages at a time, with a system
 //! call for each, as it does on all threads but main's.
 //!
+//! Free Gs are held by pointers, and not in a list through them: of a million the next one is not in the cache, and whoever
+//! walked along them would wait for the memory at each. The next one to be taken is fetched while one is.
+//!
 //! The pool outlives its runtime as long as one of its Gs is out: one that was left behind, or one whose handle somebody
 //! still has. Whoever brings the last one back frees it.
 
 use crate::g::{G, GRef};
-use crate::glist::GList;
 use crate::host::Host;
 use crate::prim::{Mutex, ShownWord, UnsafeCell, Weak, capacity};
 use crate::sched::Sched;
@@ -32,7 +34,7 @@ struct Stock<H: Host> {
     regions: Vec<NonNull<u8>>,
     /// Bytes of the last region that are in use.
     used: usize,
-    free: GList<H>,
+    free: Vec<GRef<H>>,
     out: usize,
     closed: bool,
 }
@@ -101,7 +103,7 @@ pub(crate) struct GPool<H: Host> {
 impl<H: Host> GPool<H> {
     pub(crate) fn new(sched: Weak<Sched<H>>) -> NonNull<Self> {
         let (chunks, regions) = (Vec::new(), Vec::new());
-        let stock = Stock { chunks, regions, used: 0, free: GList::new(), out: 0, closed: false };
+        let stock = Stock { chunks, regions, used: 0, free: Vec::new(), out: 0, closed: false };
         let pool = Box::new(GPool { sched, stock: Mutex::new(stock) });
         NonNull::from(Box::leak(pool))
     }
@@ -115,16 +117,17 @@ impl<H: Host> GPool<H> {
     /// # Safety
     /// The pool is not closed yet.
     pub(crate) unsafe fn get(this: NonNull<Self>) -> GRef<H> {
+        let mut one = Vec::with_capacity(1);
         // SAFETY: by this function's contract.
-        let mut one = unsafe { Self::get_batch(this, 1) };
+        unsafe { Self::get_batch(this, 1, &mut one) };
         one.pop().expect("get: a batch of one is one")
     }
 
-    /// Takes so many.
+    /// Puts so many into `taken`.
     ///
     /// # Safety
     /// As `get`.
-    unsafe fn get_batch(this: NonNull<Self>, count: usize) -> GList<H> {
+    unsafe fn get_batch(this: NonNull<Self>, count: usize, taken: &mut Vec<GRef<H>>) {
         // SAFETY: by this function's contract.
         let pool = unsafe { this.as_ref() };
         let mut stock = pool.stock.lock();
@@ -138,17 +141,18 @@ impl<H: Host> GPool<H> {
             H::show(this.as_ptr(), chunk);
         }
         stock.out += count;
-        stock.free.take(count)
+        let rest = stock.free.len() - count;
+        taken.extend(stock.free.drain(rest..).inspect(|g| g.place.touch()));
     }
 
     /// # Safety
     /// All in `gs` came from `this` and have no party left.
-    pub(crate) unsafe fn put(this: NonNull<Self>, mut gs: GList<H>) {
+    pub(crate) unsafe fn put(this: NonNull<Self>, gs: impl ExactSizeIterator<Item = GRef<H>>) {
         // SAFETY: invariant 3: these are still out.
         let pool = unsafe { this.as_ref() };
         let mut stock = pool.stock.lock();
         stock.out -= gs.len();
-        stock.free.append(&mut gs);
+        stock.free.extend(gs.inspect(|g| g.place.touch()));
         let last = stock.closed && stock.out == 0;
         drop(stock);
         if last {
@@ -216,13 +220,13 @@ impl<H: Host> Drop for GPool<H> {
 
 /// The Gs that a P keeps at hand, so that a goroutine's birth and end take no lock (Go's `p.gFree`). The P's owner's.
 pub(crate) struct FreeGs<H: Host> {
-    list: UnsafeCell<GList<H>>,
+    list: UnsafeCell<Vec<GRef<H>>>,
     len: ShownWord,
 }
 
 impl<H: Host> FreeGs<H> {
     pub(crate) fn new() -> Self {
-        FreeGs { list: UnsafeCell::new(GList::new()), len: ShownWord::new(0) }
+        FreeGs { list: UnsafeCell::new(Vec::with_capacity(2 * capacity::G_BATCH)), len: ShownWord::new(0) }
     }
 
     /// How many there are, for a trace.
@@ -241,10 +245,15 @@ impl<H: Host> FreeGs<H> {
             let free = unsafe { &mut *free };
             if free.is_empty() {
                 // SAFETY: by this function's contract.
-                *free = unsafe { GPool::get_batch(pool, capacity::G_BATCH) };
+                unsafe { GPool::get_batch(pool, capacity::G_BATCH, free) };
             }
             self.len.set(free.len() as u64 - 1);
-            free.pop().expect("get: a batch has at least one G")
+            let g = free.pop().expect("get: a batch has at least one G");
+            if let Some(next) = free.last() {
+                next.fetch();
+            }
+            g.place.touch();
+            g
         })
     }
 
@@ -257,12 +266,12 @@ impl<H: Host> FreeGs<H> {
         self.list.with_mut(|free| {
             // SAFETY: the owner's call (p.rs, invariant 3).
             let free = unsafe { &mut *free };
-            free.push_front(g);
-            if free.len() >= 2 * capacity::G_BATCH {
+            g.place.touch();
+            free.push(g);
+            if free.len() == 2 * capacity::G_BATCH {
                 // Those that were used last stay: they are in this core's cache.
-                let stay = free.take(capacity::G_BATCH);
                 // SAFETY: by this function's contract.
-                unsafe { GPool::put(pool, std::mem::replace(free, stay)) };
+                unsafe { GPool::put(pool, free.drain(..capacity::G_BATCH)) };
             }
             self.len.set(free.len() as u64);
         });
@@ -275,7 +284,7 @@ impl<H: Host> FreeGs<H> {
     pub(crate) unsafe fn empty(&self, pool: NonNull<GPool<H>>) {
         self.list.with_mut(|free| {
             // SAFETY: by this function's contract.
-            unsafe { GPool::put(pool, std::mem::replace(&mut *free, GList::new())) };
+            unsafe { GPool::put(pool, (*free).drain(..)) };
         });
     }
 }
@@ -295,14 +304,13 @@ mod tests {
         let count = 3 * REGION / size_of::<G<Active>>();
         assert!(count > BOXED * capacity::G_CHUNK);
         for _ in 0..2 {
+            let mut batch = Vec::new();
             // SAFETY: not closed yet.
-            let mut batch = unsafe { GPool::get_batch(pool, count) };
-            let mut out = GList::new();
+            unsafe { GPool::get_batch(pool, count, &mut batch) };
             let mut places = BTreeSet::new();
-            while let Some(g) = batch.pop() {
+            for g in &batch {
                 assert!(places.insert(g.to_raw().addr()));
                 assert!(matches!(g.word.doing(), Doing::Ended) && !g.is_live());
-                out.push(g);
             }
             let apart =
                 places.iter().zip(places.iter().skip(1)).all(|(a, b)| b - a >= size_of::<G<Active>>());
@@ -311,7 +319,7 @@ mod tests {
             let regions = unsafe { pool.as_ref() }.stock.lock().regions.len();
             assert_eq!(regions, 3, "the second round needs no more");
             // SAFETY: no G has a party.
-            unsafe { GPool::put(pool, out) };
+            unsafe { GPool::put(pool, batch.into_iter()) };
         }
         // SAFETY: once, and nothing follows.
         unsafe { GPool::close(pool) };

@@ -172,7 +172,7 @@ mod tests {
         assert!(shown(g));
         // SAFETY: as above.
         unsafe {
-            GPool::put(pool, crate::glist::GList::one(g));
+            GPool::put(pool, std::iter::once(g));
             GPool::close(pool);
         }
         assert!(CHUNKS.lock().iter().all(|chunk| !ptr::eq(chunk.pool, pool.as_ptr())));
