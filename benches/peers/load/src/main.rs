@@ -32,8 +32,8 @@ fn main() {
     let streams: Vec<TcpStream> = (0..number("--connections")).map(connect).collect();
     let (server, seconds) = (number("--server"), Duration::from_secs(number("--seconds")));
     if idle {
-        // Until the last accept is over.
-        std::thread::sleep(Duration::from_secs(1));
+        // Until the last accept is over, and what a runtime may do once after it, as giving memory back.
+        std::thread::sleep(Duration::from_secs(3));
         let before = cpu_time(server);
         std::thread::sleep(seconds);
         println!("{{\"value\": {}}}", (cpu_time(server) - before) as f64 / 1e6);
