@@ -59,6 +59,8 @@ pub(crate) struct P<H: Host> {
     pub(crate) age: Age,
     /// Owner: how many of them, in a row, came from `runnext`.
     inherited: Cell<u32>,
+    /// How often an owner went into the kernel to wake somebody, and came back: odd while one is there.
+    wakes: AtomicU32,
 }
 
 // SAFETY: the cells belong to the owner (invariant 3); the rest is Sync by itself.
@@ -82,7 +84,28 @@ impl<H: Host> P<H> {
             pace: Pace::new(),
             age: Age::new(),
             inherited: Cell::new(0),
+            wakes: AtomicU32::new(0),
         }
+    }
+
+    /// The owner, or who was it until just now, is in the kernel during `wake`.
+    pub(crate) fn while_waking(&self, wake: impl FnOnce()) {
+        // Relaxed: a hint for thieves, ordered by nothing.
+        self.wakes.fetch_add(1, Relaxed);
+        wake();
+        self.wakes.fetch_add(1, Relaxed);
+    }
+
+    /// For a thief: a hint whether the owner is in the kernel to wake somebody, maybe that thief.
+    pub(crate) fn is_waking(&self) -> bool {
+        // Relaxed: as above.
+        self.wakes.load(Relaxed) % 2 == 1
+    }
+
+    /// For a thief: another number when the owner has run a goroutine, gone to wake somebody, or come back from that.
+    pub(crate) fn signs_of_life(&self) -> u32 {
+        // Relaxed: as above.
+        self.tick().wrapping_add(self.wakes.load(Relaxed))
     }
 
     /// The M that has it, or had when this was called.

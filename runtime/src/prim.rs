@@ -427,7 +427,7 @@ pub(crate) mod capacity {
     /// How often a spinning M visits the other Ps before it gives up, at least. Go's number.
     pub(crate) const STEAL_ROUNDS: u32 = if cfg!(gmp_loom) { 1 } else { 4 };
     /// And at most, while others' queues come and go.
-    pub(crate) const STEAL_ROUNDS_MOST: u32 = if cfg!(gmp_loom) { 1 } else { 24 };
+    pub(crate) const STEAL_ROUNDS_MOST: u32 = if cfg!(gmp_loom) { 1 } else { 32 };
     /// How often who wants a lock looks again before it stands in line. Go's number.
     pub(crate) const LOCK_SPINS: usize = if cfg!(gmp_loom) { 0 } else { 4 };
     /// Who has waited so long for a mutex is handed it. Go's number. In a model, whose clock stands still, whoever

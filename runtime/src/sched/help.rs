@@ -174,7 +174,7 @@ impl<H: Host> Sched<H> {
         }
         self.run_timers(m, victim);
         p.owner.touch();
-        let g = p.runq.steal_from(&victim.runq, StealNext::IfLeft(&|| victim.tick()))?;
+        let g = p.runq.steal_from(&victim.runq, StealNext::IfLeft(&|| victim.signs_of_life()))?;
         // The other half waits as long.
         p.pace.look_again(p.tick());
         event(format_args!("helps {victim:?} with {g:?}"));

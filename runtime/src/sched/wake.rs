@@ -200,7 +200,10 @@ impl<H: Host> Sched<H> {
             }
         };
         drop(central);
-        self.start_woken(wake);
+        match M::current_of(self).and_then(M::p) {
+            Some(p) => p.while_waking(|| self.start_woken(wake)),
+            None => self.start_woken(wake),
+        }
     }
 
     /// Chooses an M for `p`: one that sleeps, else the one in the poller, else a new one. When there may be no more threads
