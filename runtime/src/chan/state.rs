@@ -432,6 +432,18 @@ impl State {
         self.len + self.reserved < self.capacity
     }
 
+    /// A message goes into the buffer, and nobody is to hear of it: what most sends of a buffered channel find.
+    #[inline]
+    pub(crate) fn has_room_for_all(&self) -> bool {
+        self.has_room() && !self.closed && self.receivers.is_empty() && self.receive_watchers.is_empty()
+    }
+
+    /// A message comes out of the buffer, and nobody is to hear of it: what most receives of a buffered channel find.
+    #[inline]
+    pub(crate) fn has_messages_for_all(&self) -> bool {
+        self.len > 0 && self.senders.is_empty() && self.send_watchers.is_empty()
+    }
+
     /// Nothing is left to receive, and nothing will come.
     pub(crate) fn is_drained(&self) -> bool {
         self.closed && self.len == 0 && self.reserved == 0

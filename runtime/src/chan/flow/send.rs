@@ -16,6 +16,11 @@ impl<T> Chan<T> {
     /// A `T` lies in `slot`.
     pub(crate) unsafe fn send(&self, slot: *mut T, limit: Option<Nanos>) -> Ended {
         let mut state = self.lock();
+        if state.has_room_for_all() {
+            // SAFETY: by this function's contract.
+            unsafe { self.push(&mut state, slot) };
+            return Ended::Done;
+        }
         // SAFETY: by this function's contract.
         match unsafe { self.put(&mut state, slot) } {
             Some((ended, woken)) => {
