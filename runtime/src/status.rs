@@ -95,6 +95,7 @@ impl WaitNumber {
 struct Word(u64);
 
 impl Word {
+    #[inline]
     fn status(self) -> Status {
         match self.0 & STATUS {
             0 => Status::Idle,
@@ -240,6 +241,7 @@ impl StatusWord {
         StatusWord(AtomicU64::new(status as u64))
     }
 
+    #[inline(always)]
     fn load(&self, ordering: Ordering) -> Word {
         Word(self.0.load(ordering))
     }

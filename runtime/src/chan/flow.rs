@@ -77,6 +77,7 @@ pub(crate) fn earlier(a: Option<Nanos>, b: Option<Nanos>) -> Option<Nanos> {
     }
 }
 
+#[inline]
 pub(crate) fn has_passed(limit: Option<Nanos>) -> bool {
     limit.is_some_and(|limit| limit <= Active::now())
 }

@@ -114,6 +114,7 @@ impl Record {
         self.set_deal(Deal::Withdrawn);
     }
 
+    #[inline]
     pub(crate) fn claim(&self) -> bool {
         // SAFETY: under the lock, or the caller's own.
         self.waiter.with(|waiter| unsafe { (*waiter).claim() })

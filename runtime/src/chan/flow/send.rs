@@ -21,9 +21,10 @@ impl<T> Chan<T> {
             unsafe { self.push(&mut state, slot) };
             return Ended::Done;
         }
+        let mut woken = Woken::new();
         // SAFETY: by this function's contract.
-        match unsafe { self.put(&mut state, slot) } {
-            Some((ended, woken)) => {
+        match unsafe { self.put(&mut state, slot, &mut woken) } {
+            Some(ended) => {
                 drop(state);
                 woken.ready();
                 ended
@@ -38,32 +39,33 @@ impl<T> Chan<T> {
     /// # Safety
     /// As `send`.
     pub(crate) unsafe fn try_send(&self, slot: *mut T) -> Ended {
+        let mut woken = Woken::new();
         let mut state = self.lock();
         // SAFETY: by this function's contract.
-        let put = unsafe { self.put(&mut state, slot) };
+        let put = unsafe { self.put(&mut state, slot, &mut woken) };
         drop(state);
-        let Some((ended, woken)) = put else { return Ended::TimedOut };
         woken.ready();
-        ended
+        put.unwrap_or(Ended::TimedOut)
     }
 
+    /// A send, as far as it goes without waiting.
+    ///
     /// # Safety
     /// As `send`.
     #[inline]
-    unsafe fn put(&self, state: &mut State, slot: *mut T) -> Option<(Ended, Woken)> {
-        let mut woken = Woken::new();
+    unsafe fn put(&self, state: &mut State, slot: *mut T, woken: &mut Woken) -> Option<Ended> {
         match state.offer(Message::Here) {
             // SAFETY: claimed just now; the message by this function's contract.
-            Offer::Receiver(receiver) => unsafe { self.hand(receiver, slot, &mut woken) },
+            Offer::Receiver(receiver) => unsafe { self.hand(receiver, slot, woken) },
             Offer::Room => {
                 // SAFETY: as above.
                 unsafe { self.push(state, slot) };
-                state.tell_receive_watchers(&mut woken);
+                state.tell_receive_watchers(woken);
             }
-            Offer::Closed => return Some((Ended::Closed, woken)),
+            Offer::Closed => return Some(Ended::Closed),
             Offer::Full => return None,
         }
-        Some((Ended::Done, woken))
+        Some(Ended::Done)
     }
 
     /// # Safety
@@ -75,6 +77,7 @@ impl<T> Chan<T> {
         limit: Option<Nanos>,
     ) -> Ended {
         loop {
+            let mut woken = Woken::new();
             let mut wait: Wait<Active>;
             match Wait::try_begin() {
                 Some(begun) => wait = begun,
@@ -83,7 +86,7 @@ impl<T> Chan<T> {
                     wait = Wait::begin();
                     state = self.lock();
                     // SAFETY: by this function's contract.
-                    if let Some((ended, woken)) = unsafe { self.put(&mut state, slot) } {
+                    if let Some(ended) = unsafe { self.put(&mut state, slot, &mut woken) } {
                         drop(state);
                         woken.ready();
                         wait.withdraw();
@@ -107,7 +110,6 @@ impl<T> Chan<T> {
                 state.give_place(node);
                 state.senders.push_back(node);
             }
-            let mut woken = Woken::new();
             state.tell_receive_watchers(&mut woken);
             let woke = wait.park(How::new(WaitReason::ChanSend).until(limit), move || {
                 drop(state);
@@ -128,8 +130,9 @@ impl<T> Chan<T> {
                 let _message = Abandoned(slot);
                 why.throw::<Active>();
             }
+            let mut woken = Woken::new();
             // SAFETY: by this function's contract.
-            if let Some((ended, woken)) = unsafe { self.put(&mut state, slot) } {
+            if let Some(ended) = unsafe { self.put(&mut state, slot, &mut woken) } {
                 drop(state);
                 woken.ready();
                 return ended;
