@@ -36,7 +36,7 @@ class Row:
 
 def echo(connections: int, **goal) -> Row:
     title = f"echo, {connections} connection{'s' if connections > 1 else ''}, CPU s for 10^6 requests"
-    return Row(f"echo_{connections}", title, "s", RUNTIMES, connections=connections, procs=(1,), **goal)
+    return Row(f"echo_{connections}", title, "s", PEERS, connections=connections, procs=(1,), **goal)
 
 
 ROWS = [
@@ -49,7 +49,7 @@ ROWS = [
     Row("select", "select over two unbuffered channels, an item", "ns", RUNTIMES, best=0.5),
     Row("mutex_1", "mutex, 1 goroutine", "ns", PEERS, of_threads=1.05),
     Row("mutex_8", "mutex, 8 goroutines", "ns", PEERS, best=0.8),
-    Row("skynet", "skynet, 10^6 leaves, a leaf", "ns", RUNTIMES, best=0.5),
+    Row("skynet", "skynet, 10^6 leaves, a leaf", "ns", RUNTIMES, best=0.5, limit=30.0),
     Row("timer_stop", "timer, created and stopped", "ns", ["gmp", "go", "tokio"], best=0.5),
     Row("oversleep", "sleep of 1 ms, how much longer (p50)", "µs", PEERS, of_threads=1.0, plus=15.0),
     Row("parked", "10^6 goroutines parked: to create each", "ns", ["gmp", "go", "tokio", "threads"], of_threads=1.3),

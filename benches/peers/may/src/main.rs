@@ -30,7 +30,7 @@ fn go<T: Send + 'static>(f: impl FnOnce() -> T + Send + 'static) -> coroutine::J
 fn run(args: &Args) -> Found {
     let n = |default| args.n(default);
     match args.workload.as_str() {
-        "spawn_join" => peer_common::timed(n(1_000_000), spawn_join),
+        "spawn_join" => peer_common::timed(n(100_000), spawn_join),
         "yield_2" => peer_common::timed(n(4_000_000), |n| yields(2, n)),
         "yield_1000" => peer_common::timed(n(4_000_000), |n| yields(1000, n)),
         "ping_pong" => peer_common::timed(n(1_000_000), ping_pong),

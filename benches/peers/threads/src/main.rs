@@ -1,4 +1,9 @@
-//! The floors: std's threads and mutex, crossbeam's channels, rayon, the kernel's own sleep.
+//! The floors: std's threads and mutex, crossbeam's channels, rayon, the kernel's own sleep, one thread around an epoll.
+//!
+//! `peer-threads costs` prints what a few things cost that every runtime is made of, in nanoseconds.
+
+mod costs;
+mod echo;
 
 use peer_common::{Args, CUTOFF, Found};
 use std::sync::{Arc, Mutex};
@@ -15,6 +20,8 @@ fn main() {
         "mutex_8" => peer_common::timed(n(8_000_000), |n| mutex(8, n)),
         "oversleep" => oversleep(n(2_000)),
         "parked" => parked(n(1_000_000)),
+        "echo" => echo::serve(),
+        "costs" => return costs::print(),
         "merge_sort" => merge_sort(n(1_000_000), args.procs),
         _ => args.unknown(),
     };
