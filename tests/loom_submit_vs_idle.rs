@@ -41,6 +41,26 @@ fn a_goroutine_submitted_while_the_last_spinner_gives_up_is_run() {
     });
 }
 
+/// The same with a thief that leaves the goroutine to its owner, who stays: it gives up, and its look after that sees the
+/// goroutine still there.
+#[test]
+fn a_goroutine_that_a_thief_has_left_to_its_owner_is_run() {
+    Model::new().with_refusals(1).check("refused_thief_vs_owner", || {
+        let runtime = runtime(2, 2);
+        let [submitter, _] = together(
+            &runtime,
+            [
+                Box::new(|| {
+                    go_and_stay();
+                    done();
+                }),
+                Box::new(|| ()),
+            ],
+        );
+        submitter.join().unwrap();
+    });
+}
+
 /// The same in the ring instead of `runnext`: the second goroutine kicks the first one there, and is not run before it.
 #[test]
 fn a_goroutine_in_the_ring_is_run_while_the_last_spinner_gives_up() {
@@ -358,6 +378,7 @@ fn mutants() {
         (Mutant::IdleNoFence, SPINNER),
         (Mutant::IdleNoFence, RING),
         (Mutant::IdleNoRecheck, SPINNER),
+        (Mutant::IdleNoRecheck, "a_goroutine_that_a_thief_has_left_to_its_owner_is_run"),
         (Mutant::IdleLooksFirst, SPINNER),
         (Mutant::SubmitNoWake, SPINNER),
         (Mutant::SubmitWakeFirst, SPINNER),

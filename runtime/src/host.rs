@@ -196,8 +196,7 @@ pub(crate) trait Host: Sized + Send + Sync + 'static {
     fn age_stacks(&self) -> bool;
     /// Trims some of that. False: that was all.
     fn trim_some(&self) -> bool;
-    /// Fresh memory for Gs, from a page's start, in large pages where the machine has them. `None`: there is none, and the
-    /// allocator is asked.
+    /// Fresh memory for Gs, from a page's start. `None`: there is none, and the allocator is asked.
     fn map(_bytes: usize) -> Option<NonNull<u8>> {
         None
     }

@@ -111,6 +111,7 @@ pub struct Model {
     max_branches: usize,
     retaker: Retaker,
     helpers: bool,
+    refusals: u32,
 }
 
 /// Who may take a P from a running goroutine.
@@ -129,6 +130,15 @@ thread_local! {
     static RETAKER: Cell<Retaker> = const { Cell::new(Retaker::None) };
     /// Whether its busy Ps help each other.
     static HELPERS: Cell<bool> = const { Cell::new(false) };
+    /// So many more thieves find that what they look at does not hold still.
+    static REFUSALS: Cell<u32> = const { Cell::new(0) };
+}
+
+/// Whether what a thief looks at holds still.
+pub(crate) fn holds_still() -> bool {
+    let left = REFUSALS.get();
+    REFUSALS.set(left.saturating_sub(1));
+    left == 0
 }
 
 /// Whether a retaker relies on it that each entry into the runtime is a barrier.
@@ -150,7 +160,13 @@ impl Model {
     /// Two preemptions; three when the environment has `GMP_LOOM_FULL`.
     pub fn new() -> Self {
         let preemptions = if std::env::var_os("GMP_LOOM_FULL").is_some() { 3 } else { 2 };
-        Model { preemptions: Some(preemptions), max_branches: 20_000, retaker: Retaker::None, helpers: false }
+        Model {
+            preemptions: Some(preemptions),
+            max_branches: 20_000,
+            retaker: Retaker::None,
+            helpers: false,
+            refusals: 0,
+        }
     }
 
     /// Explores all schedules with at most so many preemptions.
@@ -183,6 +199,12 @@ impl Model {
         self
     }
 
+    /// The first so many thieves of each execution find that the owner of what they would take is at work.
+    pub fn with_refusals(mut self, count: u32) -> Self {
+        self.refusals = count;
+        self
+    }
+
     /// Runs `f` in every schedule within the bounds, prints how many there were, and returns that.
     ///
     /// # Panics
@@ -207,8 +229,10 @@ impl Model {
         schedule::reset();
         RETAKER.set(self.retaker);
         HELPERS.set(self.helpers);
+        let refusals = self.refusals;
         builder.check(move || {
             schedule::begin();
+            REFUSALS.set(refusals);
             f();
         });
         let executions = schedule::reset();

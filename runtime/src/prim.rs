@@ -107,7 +107,7 @@ mod native {
     }
 
     /// Whether what the caller looks at is the same after 3 µs, as long as a G that was just put is given to its owner
-    /// (Go sleeps for that long, and then takes it in any case). Not looked at in between: each look takes the cache line
+    /// (Go sleeps for that long, and then takes it if it is still there). Not looked at in between: each look takes the cache line
     /// away from its owner.
     pub(crate) fn holds_still<T: PartialEq>(look: impl Fn() -> T) -> bool {
         let (start, seen) = (std::time::Instant::now(), look());
@@ -239,9 +239,9 @@ mod model {
         loom::sync::atomic::fence(Ordering::SeqCst);
     }
 
-    /// In a model the other thread may run between any two steps anyway.
+    /// In a model the other thread may run between any two steps anyway. It says how many thieves are refused.
     pub(crate) fn holds_still<T>(_look: impl Fn() -> T) -> bool {
-        true
+        crate::model::holds_still()
     }
 
     /// In models of helping only: others need no clock, and no M that comes to somebody's aid by itself.
@@ -424,7 +424,7 @@ pub(crate) mod capacity {
     pub(crate) const RUNQ: u32 = if cfg!(gmp_loom) { 4 } else { 256 };
     /// The most Ps of a runtime.
     pub(crate) const PROCS: usize = if cfg!(gmp_loom) { 4 } else { 1024 };
-    /// How often a spinning M visits the other Ps before it gives up, at least. Go's number.
+    /// How often a spinning M visits the other Ps before it gives up, when it sees nothing in any of them. Go's number.
     pub(crate) const STEAL_ROUNDS: u32 = if cfg!(gmp_loom) { 1 } else { 4 };
     /// And at most, while others' queues come and go.
     pub(crate) const STEAL_ROUNDS_MOST: u32 = if cfg!(gmp_loom) { 1 } else { 32 };

@@ -29,7 +29,6 @@ use crate::prim::{Mutant, mutated};
 use crate::sched::park::{Commit, WaitReason};
 use crate::waiter::{How, Wait, Woke};
 use gmp_timers::Nanos;
-use std::ptr::NonNull;
 
 /// What a goroutine owes that waits in a select: a send that is chosen has promised its message.
 #[repr(C)]
@@ -276,13 +275,11 @@ impl<'s, 'a> Search<'s, 'a> {
                 continue;
             }
             let slot = arm.slot();
-            let node = match &arm.record {
-                None => NonNull::from(arm.record.insert(Record::new(wait.waiter(), slot))),
-                Some(record) => {
-                    record.value.renew(wait.waiter());
-                    NonNull::from(record)
-                }
-            };
+            match &arm.record {
+                None => arm.record = Some(Record::new(wait.waiter(), slot)),
+                Some(record) => record.value.renew(wait.waiter()),
+            }
+            let node = arm.node().expect("round: made just now");
             // SAFETY: the channel is locked by `lock_all`.
             let state = unsafe { &mut *arm.state };
             if !std::mem::take(&mut arm.kept) {

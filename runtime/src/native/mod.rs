@@ -390,9 +390,6 @@ impl Host for Native {
         if at == libc::MAP_FAILED {
             return None;
         }
-        // A kernel that refuses gives small pages.
-        // SAFETY: the mapping of just now.
-        unsafe { libc::madvise(at, bytes, libc::MADV_HUGEPAGE) };
         NonNull::new(at.cast())
     }
 

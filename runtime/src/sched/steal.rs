@@ -6,7 +6,7 @@
 //! taken there from an owner that runs one goroutine after another.
 //!
 //! The last round is repeated as long as there was something to be seen in one of the last four, up to
-//! [`STEAL_ROUNDS_MOST`](capacity::STEAL_ROUNDS_MOST), some 130 µs. Two goroutines that wake each other show one of them in `runnext`
+//! [`STEAL_ROUNDS_MOST`](capacity::STEAL_ROUNDS_MOST), some 130 µs with one P to visit. Two goroutines that wake each other show one of them in `runnext`
 //! half of the time. Who gave up each time that it sees none would be woken at once by the next of these wake-ups, which
 //! pays a system call and the lock for it: two that talked over a channel on one of two Ps took half as long again. For as long
 //! as that call lasts, tens of microseconds on some machines, what the owner has just readied stands in `runnext`, and the M
@@ -50,23 +50,27 @@ impl<H: Host> Sched<H> {
         }
         let mut in_vain = 0;
         for round in 1..=capacity::STEAL_ROUNDS_MOST {
-            let last = round >= capacity::STEAL_ROUNDS;
             let how = match round {
-                _ if !last => How::Ring,
                 capacity::STEAL_ROUNDS_MOST => How::All,
-                _ => How::NextIfLeft,
+                capacity::STEAL_ROUNDS.. => How::NextIfLeft,
+                _ => How::Ring,
             };
             let found = self.victims(m, p).find_map(|victim| self.steal_from(m, p, victim, how));
-            if found.is_some() {
+            if found.is_some() || how == How::All {
                 return found;
             }
-            if last && round < capacity::STEAL_ROUNDS_MOST {
-                in_vain = if self.work_somewhere(&self.idle_mask) { 0 } else { in_vain + 1 };
-                if in_vain == capacity::STEAL_ROUNDS {
-                    break;
-                }
-                (0..PAUSES).for_each(|_| pause());
+            in_vain = if self.work_somewhere(&self.idle_mask) { 0 } else { in_vain + 1 };
+            if how == How::Ring {
+                continue;
             }
+            // What comes into the global queue is left to whoever spins. The M finds it when it gives up.
+            if in_vain >= capacity::STEAL_ROUNDS || self.globrunq_len() > 0 {
+                return None;
+            }
+            if self.run_timers(m, p) {
+                return self.runqget(p);
+            }
+            (0..PAUSES).for_each(|_| pause());
         }
         None
     }

@@ -89,13 +89,12 @@ impl<T> Chan<T> {
                         wait.withdraw();
                         return Ended::TimedOut;
                     }
-                    let node = match &record {
-                        None => NonNull::from(record.insert(Record::new(wait.waiter(), slot.cast()))),
-                        Some(it) => {
-                            it.value.renew(wait.waiter());
-                            NonNull::from(it)
-                        }
-                    };
+                    match &record {
+                        None => record = Some(Record::new(wait.waiter(), slot.cast())),
+                        Some(it) => it.value.renew(wait.waiter()),
+                    }
+                    // Always from a shared reference: the queue keeps it while others are made.
+                    let node = record.as_ref().map(NonNull::from).expect("recv: made just now");
                     if mutated(Mutant::ChanRecvQueuesLate) {
                         drop(state);
                         state = self.lock();
