@@ -424,9 +424,9 @@ pub(crate) mod capacity {
     pub(crate) const RUNQ: u32 = if cfg!(gmp_loom) { 4 } else { 256 };
     /// The most Ps of a runtime.
     pub(crate) const PROCS: usize = if cfg!(gmp_loom) { 4 } else { 1024 };
-    /// How often a spinning M visits the other Ps before it gives up, when it sees nothing in any of them. Go's number.
+    /// How often a spinning M visits the other Ps, one time after the other. Go's number.
     pub(crate) const STEAL_ROUNDS: u32 = if cfg!(gmp_loom) { 1 } else { 4 };
-    /// And at most, while others' queues come and go.
+    /// And at most, with pauses, while others' queues come and go.
     pub(crate) const STEAL_ROUNDS_MOST: u32 = if cfg!(gmp_loom) { 1 } else { 32 };
     /// How often who wants a lock looks again before it stands in line. Go's number.
     pub(crate) const LOCK_SPINS: usize = if cfg!(gmp_loom) { 0 } else { 4 };
