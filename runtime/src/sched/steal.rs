@@ -6,8 +6,8 @@
 //! taken there from an owner that runs one goroutine after another.
 //!
 //! The last round is repeated as long as there was something to be seen in one of the last two, up to
-//! [`STEAL_ROUNDS_MOST`](capacity::STEAL_ROUNDS_MOST), some 130 µs with one P to visit. Two goroutines that wake each other show one of them in `runnext`
-//! half of the time. Who gave up each time that it sees none would be woken at once by the next of these wake-ups, which
+//! [`STEAL_ROUNDS_MOST`](capacity::STEAL_ROUNDS_MOST), some 130 µs with one P to visit. Two goroutines that wake each
+//! other show one of them in `runnext` half of the time. Who gave up each time that it sees none would be woken at once by the next of these wake-ups, which
 //! pays a system call and the lock for it: two that talked over a channel on one of two Ps took half as long again. For as long
 //! as that call lasts, tens of microseconds on some machines, what the owner has just readied stands in `runnext`, and the M
 //! that it wakes would take it: so it takes nothing from there while the owner is in that call, until the last round of all.
@@ -26,8 +26,8 @@ use crate::sched::Sched;
 /// Pauses between two repeated rounds, 4 µs on the machine that this was measured on: each look takes the cache lines of those
 /// queues away from their owners.
 const PAUSES: u32 = 8;
-/// So many of them, one after the other, in which nothing is to be seen, and the M gives up. With four rounds before the first
-/// pause instead, a select that two senders feed took 16 % longer at two Ps.
+/// After so many looks that see nothing, with a pause between them, the M gives up. When those of the first rounds, which have
+/// none, counted too, a select that two senders feed took 16 % longer at two Ps.
 const IN_VAIN: u32 = 2;
 
 /// What a round takes.
