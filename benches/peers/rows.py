@@ -59,7 +59,7 @@ ROWS = [
     echo(64, best=0.95),
     echo(1000, best=0.95),
     Row("hog", "P hogs: until one more goroutine starts (p50)", "ms", RUNTIMES, at_most=10.0),
-    Row("blocking_marked", "100 goroutines, 20 blocking sleeps of 1 ms each, marked", "ms", ["gmp", "tokio"], at_most=30.0,
+    Row("blocking_marked", "100 goroutines, 20 blocking sleeps of 1 ms each, marked", "ms", ["gmp", "tokio", "threads"], at_most=30.0,
         procs=(2,)),
     Row("blocking", "the same, not marked", "ms", RUNTIMES, at_most=75.0, procs=(2,)),
     Row("merge_sort", "fork-join merge sort of 10^6 u64", "ms", PEERS, of_threads=1.03),

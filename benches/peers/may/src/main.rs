@@ -39,7 +39,7 @@ fn run(args: &Args) -> Found {
         "select" => peer_common::timed(n(50_000), select),
         "mutex_1" => peer_common::timed(n(10_000_000), |n| mutex(1, n)),
         "mutex_8" => peer_common::timed(n(4_000_000), |n| mutex(8, n)),
-        "skynet" => skynet(n(100_000)),
+        "skynet" => skynet(n(10_000)),
         "oversleep" => oversleep(n(2_000)),
         "blocking" => blocking(),
         "merge_sort" => peer_common::timed_sort(n(1_000_000), sort),

@@ -6,7 +6,7 @@ mod costs;
 mod echo;
 
 use peer_common::{Args, CUTOFF, Found};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Barrier, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
 fn main() {
@@ -22,6 +22,7 @@ fn main() {
         "parked" => parked(n(1_000_000)),
         "echo" => echo::serve(),
         "costs" => return costs::print(),
+        "blocking_marked" => blocking_marked(args.procs),
         "merge_sort" => merge_sort(n(1_000_000), args.procs),
         _ => args.unknown(),
     };
@@ -56,6 +57,39 @@ fn buffered(each: u64, n: u64) {
         receivers.into_iter().map(|thread| thread.join().unwrap()).sum()
     });
     assert_eq!(sum, each * peer_common::sum_below(n / each));
+}
+
+/// A hundred threads, of which only so many may be outside of their sleeps: what a runtime does when a call is marked, without
+/// the runtime.
+fn blocking_marked(procs: usize) -> Found {
+    let (free, came_free) = (Mutex::new(procs), Condvar::new());
+    let give = || {
+        *free.lock().unwrap() += 1;
+        came_free.notify_one();
+    };
+    let take = || {
+        let mut free = came_free.wait_while(free.lock().unwrap(), |free| *free == 0).unwrap();
+        *free -= 1;
+    };
+    let all_there = Barrier::new(101);
+    std::thread::scope(|scope| {
+        let sleeper = || {
+            all_there.wait();
+            take();
+            for _ in 0..20 {
+                give();
+                std::thread::sleep(Duration::from_millis(1));
+                take();
+            }
+            give();
+            all_there.wait();
+        };
+        (0..100).for_each(|_| drop(scope.spawn(sleeper)));
+        all_there.wait();
+        let start = Instant::now();
+        all_there.wait();
+        Found::new(start.elapsed().as_secs_f64() * 1e3)
+    })
 }
 
 fn mutex(threads: u64, n: u64) {
