@@ -176,7 +176,13 @@ impl<H: Host> Sched<H> {
     fn take_turn(&self, m: &M<H>, p: &P<H>, turn: Turn) -> Option<GRef<H>> {
         if self.nobody_polls() {
             let found = self.look_at_poller(&m.local);
-            self.submit_found(m, found);
+            // Not before those that have waited longer: a server with more connections than the ring has room for would
+            // serve the same ones again and again.
+            if self.globrunq_len() > 0 {
+                self.inject(found);
+            } else {
+                self.submit_found(m, found);
+            }
         }
         self.run_retired_timers(m);
         let first = match turn {

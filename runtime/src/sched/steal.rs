@@ -53,10 +53,12 @@ impl<H: Host> Sched<H> {
         }
         let mut in_vain = 0;
         for round in 1..=capacity::STEAL_ROUNDS_MOST {
-            let how = match round {
-                capacity::STEAL_ROUNDS_MOST => How::All,
-                capacity::STEAL_ROUNDS.. => How::NextIfLeft,
-                _ => How::Ring,
+            let how = if round == capacity::STEAL_ROUNDS_MOST {
+                How::All
+            } else if round >= capacity::STEAL_ROUNDS {
+                How::NextIfLeft
+            } else {
+                How::Ring
             };
             let found = self.victims(m, p).find_map(|victim| self.steal_from(m, p, victim, how));
             if found.is_some() || how == How::All {
