@@ -4,7 +4,7 @@
 //! are allocated; from [`BOXED`] on they are cut from regions of 2 MiB. An allocator may grow by a few pages at a time, with a
 //! system call for each, as glibc's does on all threads but main's. The regions are of small pages: with huge ones, asked for
 //! by `madvise`, a tree of a million goroutines took 5 % less time, but a `go` that was the first to touch a region waited for
-//! the kernel to find and clear 2 MiB, with the pool locked: 28 to 45 ms instead of 8 to 16.
+//! the kernel to find and clear 2 MiB, with the pool locked: for tens of milliseconds.
 //!
 //! Free Gs are held by pointers, and not in a list through them: of a million the next one is not in the cache, and whoever
 //! walked along them would wait for the memory at each. The next one to be taken is fetched while one is.

@@ -32,7 +32,7 @@
 //! | address space (`ulimit -v`) | slabs get smaller, down to 1 MiB; then an error of the spawn, with an eighth left for the rest of the process |
 //! | memory that may be promised (`vm.overcommit_memory = 2`) | the same, and nothing is left |
 //! | mappings (`vm.max_map_count`) | light guards need none; those by `mprotect` end at a budget, by an error of the spawn |
-//! | page tables, for light guards | the goroutine waits for a stack to come back (`sched/stacks.rs`) |
+//! | page tables, for light guards; mappings, where memory is locked after the promise | the goroutine waits for a stack to come back (`sched/stacks.rs`) |
 //! | `mlockall` | guards by `mprotect`; a slab is resident as a whole, and where `RLIMIT_MEMLOCK` forbids that it is smaller; then an error of the spawn |
 //!
 //! Invariants:
