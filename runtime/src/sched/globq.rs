@@ -1,7 +1,8 @@
 //! The global run queue: goroutines from outside of an M, and what does not fit into a P's ring.
 //!
-//! It holds pointers, in an array that grows: to queue a goroutine may allocate, as to spawn one. It touches no G. Whoever moves a hundred goroutines between a ring and the queue would else miss the
-//! cache a hundred times, for each of the two ways, which made up half of a yield among a thousand.
+//! It holds pointers, in an array that grows: to queue a goroutine may allocate, as to spawn one. It touches no G. Whoever
+//! moves a hundred goroutines between a ring and the queue would else miss the cache a hundred times, for each of the two
+//! ways, which made up half of a yield among a thousand.
 
 use crate::g::GRef;
 use crate::glist::GList;

@@ -36,8 +36,9 @@ use gmp_timers::Nanos;
 use std::ptr::NonNull;
 use std::time::Duration;
 
-/// How long a goroutine may keep its P while others wait: Go's 10 ms, less what it takes until another runs there. As a stay is known only from the first look that saw it,
-/// the time counts from the look before that one: a goroutine may be younger by one pause, and nobody waits longer.
+/// How long a goroutine may keep its P while others wait: Go's 10 ms, less what it takes until another runs there. As a
+/// stay is known only from the first look that saw it, the time counts from the look before that one: a goroutine may be
+/// younger by one pause, and nobody waits longer.
 const SLICE: Duration = Duration::from_micros(9_800);
 /// A thread that has used so little of a CPU in its slice was kept from it by others, and another thread would be as well.
 const HARDLY: Duration = Duration::from_micros(600);

@@ -7,10 +7,11 @@
 //!
 //! The last round is repeated as long as there was something to be seen in one of the last two, up to
 //! [`STEAL_ROUNDS_MOST`](capacity::STEAL_ROUNDS_MOST), some 130 µs with one P to visit. Two goroutines that wake each
-//! other show one of them in `runnext` half of the time. Who gave up each time that it sees none would be woken at once by the next of these wake-ups, which
-//! pays a system call and the lock for it: two that talked over a channel on one of two Ps took half as long again. For as long
-//! as that call lasts, tens of microseconds on some machines, what the owner has just readied stands in `runnext`, and the M
-//! that it wakes would take it: so it takes nothing from there while the owner is in that call, until the last round of all.
+//! other show one of them in `runnext` half of the time. Who gave up each time that it sees none would be woken at once by
+//! the next of these wake-ups, which pays a system call and the lock for it: two that talked over a channel on one of two
+//! Ps took half as long again. For as long as that call lasts, 10 µs and more, what the owner has just readied stands in
+//! `runnext`, and the M that it wakes would take it: so it takes nothing from there while the owner is in that call, until
+//! the last round of all.
 //!
 //! Idle Ps have an empty queue and are passed over (`idle_mask`); they may have timers (`timer_mask`). Both masks are
 //! hints here: what a stale one hides is seen by the look after giving up (`spin.rs`), or by the poller's wait.
