@@ -1,12 +1,13 @@
 //! Whoever is runnable runs: nobody waits behind those who wake each other, yield, or keep a P.
 
 use crate::common::{runtime, until, watched};
-use crate::measure::{alone, median, percentile, spin_for};
+use crate::measure::{allow_descriptors, alone, median, percentile, spin_for};
 use gmp::net::{TcpListener, TcpStream};
 use gmp::sync::Event;
 use gmp::time::sleep;
 use gmp::{Runtime, go, yield_now};
 use std::io::{Read, Write};
+use std::os::fd::AsRawFd;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 use std::thread;
@@ -197,6 +198,75 @@ fn a_thousand_that_yield_have_equal_turns() {
         let (least, most) = (all.iter().min().unwrap(), all.iter().max().unwrap());
         println!("{least} to {most} turns");
         assert!(EACH / 2 < *least && *most < EACH * 2, "{least} to {most} turns");
+    });
+}
+
+/// Sends a byte on each connection, and again whenever the answer is there, so many times. For each answer, how many others
+/// came while it was waited for.
+fn keep_busy(connections: &[std::net::TcpStream], answers: usize) -> Vec<usize> {
+    // SAFETY: it takes a number.
+    let epoll = unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) };
+    assert!(epoll >= 0, "epoll_create1: {}", std::io::Error::last_os_error());
+    for (at, mut stream) in connections.iter().enumerate() {
+        let mut event = libc::epoll_event { events: libc::EPOLLIN as u32, u64: at as u64 };
+        // SAFETY: both descriptors are open, the event is ours.
+        let added = unsafe { libc::epoll_ctl(epoll, libc::EPOLL_CTL_ADD, stream.as_raw_fd(), &mut event) };
+        assert_eq!(added, 0, "epoll_ctl: {}", std::io::Error::last_os_error());
+        stream.write_all(&[0]).unwrap();
+    }
+    let (mut asked, mut waits) = (vec![0; connections.len()], Vec::new());
+    let mut events = [libc::epoll_event { events: 0, u64: 0 }; 64];
+    while waits.len() < answers {
+        // SAFETY: room for so many events.
+        let ready = unsafe { libc::epoll_wait(epoll, events.as_mut_ptr(), events.len() as i32, -1) };
+        assert!(ready > 0, "epoll_wait: {}", std::io::Error::last_os_error());
+        for event in &events[..ready as usize] {
+            let at = event.u64 as usize;
+            let mut stream = &connections[at];
+            stream.read_exact(&mut [0]).unwrap();
+            waits.push(waits.len() - asked[at]);
+            asked[at] = waits.len();
+            stream.write_all(&[0]).unwrap();
+        }
+    }
+    // SAFETY: ours, and not used any more.
+    unsafe { libc::close(epoll) };
+    waits
+}
+
+/// Fails if those who ask last are answered next: what the poller finds goes before those who have waited longer in the
+/// global queue. The queue of a P holds a quarter of the connections.
+#[test]
+fn connections_are_served_in_turn() {
+    const CONNECTIONS: usize = 1000;
+    let _alone = alone();
+    allow_descriptors(2 * CONNECTIONS as u64 + 100);
+    watched(1, || {
+        let rt = runtime(1);
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let connect = |_| {
+            let near = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+            let mut far = listener.accept().unwrap().0;
+            near.set_nodelay(true).and(far.set_nodelay(true)).unwrap();
+            drop(rt.go(move || {
+                let mut byte = [0; 16];
+                // The end comes in the middle of an answer.
+                while matches!(far.read(&mut byte), Ok(1)) && far.write_all(&byte[..1]).is_ok() {}
+            }));
+            near
+        };
+        let connections: Vec<_> = (0..CONNECTIONS).map(connect).collect();
+        let waits = keep_busy(&connections, CONNECTIONS * 100);
+        // Without the first rounds, when some had not asked yet.
+        let waits = &waits[2 * CONNECTIONS..];
+        let [least, usual, most] = [10, 50, 90].map(|percent| percentile(waits, percent));
+        println!("answers for others meanwhile: p10 {least}, median {usual}, p90 {most}");
+        assert!(
+            CONNECTIONS * 3 / 4 < least && most < CONNECTIONS * 5 / 4,
+            "answers for others meanwhile: p10 {least}, p90 {most}"
+        );
+        drop(connections);
+        until(|| rt.num_goroutines() == 0);
     });
 }
 
