@@ -67,6 +67,31 @@ fn the_ring_refuses_what_is_out_of_range_by_name_and_limits() {
     }
 }
 
+/// Fails by another end than the message with the goroutine's name, or by a parser that the large stack does not help.
+#[test]
+fn what_nests_too_deep_is_told_by_name_and_fits_on_its_own_stack() {
+    let (status, stdout, stderr) = output(&mut example("overflow"));
+    assert_eq!((status, stdout.as_str()), (None, ""), "{stderr}");
+    let told = "fatal error: stack overflow in goroutine ";
+    assert!(stderr.starts_with(told) && stderr.contains("'parser 3' (spawned at "), "{stderr}");
+    assert!(stderr.contains("its stack of 64 KiB is used up"), "{stderr}");
+
+    let rest = "parser 0: 3 deep\nparser 1: 1 deep\nparser 2: 2 deep\nparser 3: ";
+    for (args, deep) in [
+        (&["--on-its-own-stack"][..], 40_000),
+        (&["--depth", "100000", "--on-its-own-stack"], 100_000),
+        (&["--depth", "9"], 9),
+    ] {
+        assert_eq!(printed("overflow", args), format!("{rest}{deep} deep\n"));
+    }
+    for (args, word) in
+        [(&["--depth", "0"][..], "100000"), (&["--depth"], "--depth N"), (&["deep"], "--depth N")]
+    {
+        let line = refusal("overflow", args, 2);
+        assert!(line.contains(word), "{line}");
+    }
+}
+
 /// Fails by a goroutine that is not woken, or by a table without its rows. So few are not judged: what the process needs anyway
 /// is most of it.
 #[test]
