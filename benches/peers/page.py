@@ -161,52 +161,66 @@ def readme_table(data: dict) -> str:
     return f"{head(data)}\n{main_table(data, figures, [1, 2])}"
 
 
-WIDTH, LEFT, BAR, LIMIT = 900, 330, 11, 10.0
+WIDTH, LEFT, RIGHT, BAR, LIMIT = 800, 60, 130, 11, 10.0
 COLOURS = {"gmp": "#0b6e4f", "go": "#4aa3c7", "tokio": "#c98a3a", "may": "#9a7fb5", "threads": "#9aa0a6"}
+SCALE = (WIDTH - LEFT - RIGHT) / LIMIT
 
 
 def svg(data: dict) -> str:
-    """For each row and number of processors the time of each program, as a multiple of gmp's."""
-    figures, parts, y = collect(data), [], 64
+    """For each row and number of processors the time of each program, as a multiple of gmp's, and what gmp has to reach."""
+    figures, parts, y = collect(data), [], 74
     for row in ROWS:
-        for procs in [p for p in procs_of(row, figures) if p in (1, 2)]:
-            mine = figures.get((row.name, procs, "gmp"))
-            if mine is None or not mine.median:
-                continue
-            parts.append(f'<text x="{LEFT - 10}" y="{y + 12}" text-anchor="end">{escape(row.title)}, P = {procs}</text>')
+        shown = [p for p in procs_of(row, figures) if p in (1, 2) and (f := figures.get((row.name, p, "gmp"))) and f.median]
+        if shown:
+            parts.append(f'<text x="10" y="{y + 10}" class="row">{escape(row.title)}</text>')
+            y += 17
+        for procs in shown:
+            mine, top, told = figures[row.name, procs, "gmp"].median, y, []
+            parts.append(f'<text x="{LEFT - 8}" y="{y + 10}" text-anchor="end">P = {procs}</text>')
             for peer in PEERS:
                 found = figures.get((row.name, procs, peer))
                 if found is None or found.error:
                     continue
-                parts.append(bar(peer, found.median, mine.median, row.unit, y))
+                rectangle, text = bar(peer, found.median, mine, row.unit, y)
+                parts.append(rectangle)
+                told.append(text)
                 y += BAR + 2
-            y += 12
-    scale = (WIDTH - LEFT - 130) / LIMIT
+            if (limit := bound(row, procs, figures)) and limit / mine <= LIMIT:
+                x = LEFT + limit / mine * SCALE
+                parts.append(f'<line x1="{x:.1f}" x2="{x:.1f}" y1="{top - 2}" y2="{y}" class="goal"/>')
+            parts += told
+            y += 6
+        y += 8 if shown else 0
     grid = "".join(
-        f'<line x1="{LEFT + at * scale}" x2="{LEFT + at * scale}" y1="44" y2="{y}" class="grid"/>'
-        f'<text x="{LEFT + at * scale}" y="38" text-anchor="middle" class="small">{at} ×</text>'
+        f'<line x1="{LEFT + at * SCALE}" x2="{LEFT + at * SCALE}" y1="64" y2="{y}" class="grid"/>'
+        f'<text x="{LEFT + at * SCALE}" y="58" text-anchor="middle" class="small">{at} ×</text>'
         for at in (0, 1, 2, 4, 6, 8, 10)
     )
     legend = "".join(
-        f'<rect x="{LEFT + 95 * i}" y="8" width="11" height="11" fill="{COLOURS[peer]}"/>'
-        f'<text x="{LEFT + 16 + 95 * i}" y="18">{NAMES[peer]}</text>'
+        f'<rect x="{LEFT + 85 * i}" y="28" width="11" height="11" fill="{COLOURS[peer]}"/>'
+        f'<text x="{LEFT + 16 + 85 * i}" y="38">{NAMES[peer]}</text>'
         for i, peer in enumerate(PEERS)
     )
-    style = "text{font:12px sans-serif;fill:#222}.small{font-size:10px;fill:#555}.grid{stroke:#ddd}"
+    x = LEFT + 85 * len(PEERS)
+    legend += f'<line x1="{x}" x2="{x}" y1="26" y2="41" class="goal"/><text x="{x + 8}" y="38">what gmp\'s bar is to reach</text>'
+    style = (
+        "text{font:12px sans-serif;fill:#222}.row{font-weight:bold}.small{font-size:10px;fill:#555;stroke:#fff;stroke-width:3px;paint-order:stroke}.grid{stroke:#ddd}"
+        ".goal{stroke:#c0392b;stroke-width:2}"
+    )
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{y + 10}" viewBox="0 0 {WIDTH} {y + 10}">'
         f'<style>{style}</style><rect width="100%" height="100%" fill="#fff"/>'
-        f'<text x="10" y="18">Multiples of gmp\'s time; shorter is better</text>{legend}{grid}{"".join(parts)}</svg>\n'
+        f'<text x="10" y="18">Multiples of what gmp takes; shorter is better</text>{grid}{"".join(parts)}{legend}</svg>\n'
     )
 
 
-def bar(peer: str, value: float | None, mine: float, unit: str, y: int) -> str:
+def bar(peer: str, value: float | None, mine: float, unit: str, y: int) -> tuple[str, str]:
     ratio = LIMIT if value is None else value / mine
-    length = min(ratio, LIMIT) * (WIDTH - LEFT - 130) / LIMIT
+    length = min(ratio, LIMIT) * SCALE
     told = "never" if value is None else f"{number(value)} {unit}" + (f" ({ratio:.0f} ×)" if ratio > LIMIT else "")
     return (
-        f'<rect x="{LEFT}" y="{y}" width="{max(length, 1):.1f}" height="{BAR}" fill="{COLOURS[peer]}"/>'
-        f'<text x="{LEFT + length + 5:.1f}" y="{y + 9}" class="small">{told}</text>'
+        f'<rect x="{LEFT}" y="{y}" width="{max(length, 1):.1f}" height="{BAR}" fill="{COLOURS[peer]}"/>',
+        f'<text x="{LEFT + length + 5:.1f}" y="{y + 9}" class="small">{told}</text>',
     )
 
 
