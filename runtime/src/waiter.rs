@@ -271,36 +271,59 @@ enum Who<H: Host> {
     Thread(Arc<Parker<H>>),
 }
 
-impl<H: Host> Wait<H> {
-    /// Opens a wait of the caller, whichever it is.
-    #[inline]
-    pub(crate) fn begin() -> Self {
-        let Some(window) = Window::enter() else { return Self::begin_on_thread() };
-        Self::on_goroutine(window)
-    }
+/// A wait that was opened, for `Wait::of`. Smaller, as it is handed on.
+pub(crate) struct Opened<H: Host> {
+    who: Who<H>,
+    number: WaitNumber,
+}
 
-    /// Opens one, if that needs no parking for a P: for a caller who holds a lock.
-    #[inline(always)]
-    pub(crate) fn try_begin() -> Option<Self> {
-        if M::<H>::current().is_none() {
-            return Some(Self::begin_on_thread());
-        }
-        let window = Window::enter_with_p()?;
-        Some(Self::on_goroutine(window))
-    }
-
+impl<H: Host> Opened<H> {
     #[inline(always)]
     fn on_goroutine(window: Window<H>) -> Self {
         let g = window.g();
         let number = g.word.begin_wait();
-        Wait { who: Who::G(g, Some(window)), number, until: None, alarm: None, deaf: Deaf::new() }
+        Opened { who: Who::G(g, Some(window)), number }
+    }
+
+    #[cold]
+    fn on_thread() -> Self {
+        let parker = if M::<H>::current().is_none() { Parker::of_thread() } else { Parker::new() };
+        let number = parker.word.begin_wait();
+        Opened { who: Who::Thread(parker), number }
+    }
+}
+
+impl<H: Host> Wait<H> {
+    /// Opens a wait of the caller, whichever it is.
+    #[inline]
+    pub(crate) fn begin() -> Self {
+        Self::of(Self::open())
+    }
+
+    /// As `begin`, for `of`.
+    #[inline]
+    pub(crate) fn open() -> Opened<H> {
+        Window::enter().map_or_else(Opened::on_thread, Opened::on_goroutine)
+    }
+
+    /// As `open`, if that needs no parking for a P: for a caller who holds a lock.
+    #[inline(always)]
+    pub(crate) fn try_open() -> Option<Opened<H>> {
+        if M::<H>::current().is_none() {
+            return Some(Opened::on_thread());
+        }
+        Window::enter_with_p().map(Opened::on_goroutine)
+    }
+
+    #[inline(always)]
+    pub(crate) fn of(opened: Opened<H>) -> Self {
+        let Opened { who, number } = opened;
+        Wait { who, number, until: None, alarm: None, deaf: Deaf::new() }
     }
 
     /// Opens one in which the calling thread sleeps, also where it runs a goroutine.
     pub(crate) fn begin_on_thread() -> Self {
-        let parker = if M::<H>::current().is_none() { Parker::of_thread() } else { Parker::new() };
-        let number = parker.word.begin_wait();
-        Wait { who: Who::Thread(parker), number, until: None, alarm: None, deaf: Deaf::new() }
+        Self::of(Opened::on_thread())
     }
 
     /// The record's part that others claim.

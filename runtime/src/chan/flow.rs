@@ -130,12 +130,8 @@ impl<T> Chan<T> {
     ///
     /// # Safety
     /// `slot` is good for a `T`.
+    #[inline(always)]
     pub(crate) unsafe fn take(&self, state: &mut State, slot: *mut T, woken: &mut Woken) -> Taken {
-        // SAFETY: by this function's contract.
-        if unsafe { self.pop(state, slot) } {
-            unless(Mutant::ChanNobodyMovesUp, || self.refill(state, woken));
-            return Taken::Done;
-        }
         if state.capacity == 0
             && let Some(sender) = State::claim(&mut state.senders)
         {
@@ -151,6 +147,19 @@ impl<T> Chan<T> {
             it.set_deal(Deal::Done);
             // SAFETY: claimed, and out of the queue.
             unsafe { woken.add(sender) };
+            return Taken::Done;
+        }
+        // SAFETY: by this function's contract.
+        unsafe { self.take_without_sender(state, slot, woken) }
+    }
+
+    /// # Safety
+    /// As `take`.
+    #[inline(never)]
+    unsafe fn take_without_sender(&self, state: &mut State, slot: *mut T, woken: &mut Woken) -> Taken {
+        // SAFETY: by this function's contract.
+        if unsafe { self.pop(state, slot) } {
+            unless(Mutant::ChanNobodyMovesUp, || self.refill(state, woken));
             return Taken::Done;
         }
         if state.tick.is_some() {

@@ -255,8 +255,8 @@ impl<'s, 'a> Search<'s, 'a> {
         let mut wait: Wait<Active>;
         match self.early.take() {
             Some(begun) => wait = begun,
-            None => match Wait::try_begin() {
-                Some(begun) => wait = begun,
+            None => match Wait::try_open() {
+                Some(opened) => wait = Wait::of(opened),
                 None => {
                     self.seat_kept(Seat::Returned);
                     self.unlock();

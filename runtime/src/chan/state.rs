@@ -409,7 +409,7 @@ impl State {
             return Offer::Closed;
         }
         let room = self.has_room();
-        if self.capacity > 0 && !room {
+        if !room && (self.capacity > 0 || self.receivers.is_empty()) {
             // Also where a receiver waits, for what was promised: nobody overtakes a promise, nor a sender that waits.
             return Offer::Full;
         }
@@ -443,6 +443,18 @@ impl State {
     #[inline]
     pub(crate) fn has_messages_for_all(&self) -> bool {
         self.len > 0 && self.senders.is_empty() && self.send_watchers.is_empty()
+    }
+
+    /// A receive has to wait, and that is plain: no message, no sender, no end, and no time to tell.
+    #[inline]
+    pub(crate) fn has_nothing_to_take(&self) -> bool {
+        self.len == 0 && self.senders.is_empty() && !self.closed && self.tick.is_none()
+    }
+
+    /// A send has to wait, and that is plain: no room, no receiver, no end.
+    #[inline]
+    pub(crate) fn has_no_place_to_put(&self) -> bool {
+        !self.has_room() && self.receivers.is_empty() && !self.closed
     }
 
     /// Nothing is left to receive, and nothing will come.
@@ -517,7 +529,11 @@ impl State {
     }
 
     /// Whether a `recv` would go on now; perhaps another is faster.
+    #[inline]
     pub(crate) fn may_receive(&self) -> bool {
+        if self.has_nothing_to_take() {
+            return false;
+        }
         let sender = self.capacity == 0 && Self::somebody_waits(&self.senders);
         self.len > 0 || sender || self.is_drained() || self.due().is_some_and(|due| due <= Active::now())
     }

@@ -21,22 +21,24 @@ impl<T> Chan<T> {
             unsafe { self.pop(&mut state, slot) };
             return Ended::Done;
         }
-        let mut woken = Woken::new();
-        // SAFETY: by this function's contract.
-        match unsafe { self.take(&mut state, slot, &mut woken) } {
-            Taken::Done => {
+        let mut taken = Taken::Nothing;
+        if !state.has_nothing_to_take() {
+            let mut woken = Woken::new();
+            // SAFETY: by this function's contract.
+            taken = unsafe { self.take(&mut state, slot, &mut woken) };
+            if taken == Taken::Done {
                 drop(state);
                 woken.ready();
-                Ended::Done
+                return Ended::Done;
             }
-            Taken::Closed => Ended::Closed,
-            // SAFETY: as above.
-            taken => unsafe { self.recv_waiting(state, taken, slot, limit) },
         }
+        // SAFETY: as above.
+        unsafe { self.recv_waiting(state, taken, slot, limit) }
     }
 
     /// # Safety
     /// As `recv`.
+    #[inline(never)]
     unsafe fn recv_waiting<'a>(
         &'a self,
         mut state: MutexGuard<'a, State>,
@@ -68,21 +70,22 @@ impl<T> Chan<T> {
                     }
                 }
                 Taken::Nothing => {
-                    let mut wait: Wait<Active>;
-                    match Wait::try_begin() {
-                        Some(begun) => wait = begun,
+                    let opened = match Wait::try_open() {
+                        Some(opened) => opened,
                         None => {
                             drop(state);
-                            wait = Wait::begin();
+                            let opened = Wait::open();
                             state = self.lock();
                             // SAFETY: by this function's contract.
                             taken = unsafe { self.take_again(&mut state, kept, slot, &mut woken) };
                             if taken != Taken::Nothing {
-                                wait.withdraw();
+                                Wait::of(opened).withdraw();
                                 continue;
                             }
+                            opened
                         }
-                    }
+                    };
+                    let mut wait = Wait::<Active>::of(opened);
                     if has_passed(limit) {
                         Self::leave(&mut state, kept);
                         drop(state);

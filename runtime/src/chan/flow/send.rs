@@ -21,17 +21,17 @@ impl<T> Chan<T> {
             unsafe { self.push(&mut state, slot) };
             return Ended::Done;
         }
-        let mut woken = Woken::new();
-        // SAFETY: by this function's contract.
-        match unsafe { self.put(&mut state, slot, &mut woken) } {
-            Some(ended) => {
+        if !state.has_no_place_to_put() {
+            let mut woken = Woken::new();
+            // SAFETY: by this function's contract.
+            if let Some(ended) = unsafe { self.put(&mut state, slot, &mut woken) } {
                 drop(state);
                 woken.ready();
-                ended
+                return ended;
             }
-            // SAFETY: as above.
-            None => unsafe { self.send_waiting(state, slot, limit) },
         }
+        // SAFETY: as above.
+        unsafe { self.send_waiting(state, slot, limit) }
     }
 
     /// As `send`, without waiting.
@@ -52,7 +52,7 @@ impl<T> Chan<T> {
     ///
     /// # Safety
     /// As `send`.
-    #[inline]
+    #[inline(always)]
     unsafe fn put(&self, state: &mut State, slot: *mut T, woken: &mut Woken) -> Option<Ended> {
         match state.offer(Message::Here) {
             // SAFETY: claimed just now; the message by this function's contract.
@@ -70,6 +70,7 @@ impl<T> Chan<T> {
 
     /// # Safety
     /// As `send`.
+    #[inline(never)]
     unsafe fn send_waiting<'a>(
         &'a self,
         mut state: MutexGuard<'a, State>,
@@ -78,22 +79,23 @@ impl<T> Chan<T> {
     ) -> Ended {
         loop {
             let mut woken = Woken::new();
-            let mut wait: Wait<Active>;
-            match Wait::try_begin() {
-                Some(begun) => wait = begun,
+            let opened = match Wait::try_open() {
+                Some(opened) => opened,
                 None => {
                     drop(state);
-                    wait = Wait::begin();
+                    let opened = Wait::open();
                     state = self.lock();
                     // SAFETY: by this function's contract.
                     if let Some(ended) = unsafe { self.put(&mut state, slot, &mut woken) } {
                         drop(state);
                         woken.ready();
-                        wait.withdraw();
+                        Wait::of(opened).withdraw();
                         return ended;
                     }
+                    opened
                 }
-            }
+            };
+            let mut wait = Wait::<Active>::of(opened);
             if has_passed(limit) {
                 drop(state);
                 wait.withdraw();
