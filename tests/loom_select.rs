@@ -5,7 +5,7 @@ mod loom_common;
 
 use gmp::chan;
 use gmp::model::{Model, Mutant, at_rest, done};
-use gmp::select;
+use gmp::{select, select_biased};
 
 /// Fails by deadlock when the select misses the close between its look and its place in the queues.
 #[test]
@@ -116,7 +116,44 @@ fn a_ready_hears_of_a_sender_that_comes() {
     });
 }
 
+/// A sender waits in two channels, and is claimed through the second one after a select has seen it in the first. Fails by
+/// deadlock when the select then waits, although its other arm is ready.
+#[test]
+fn a_select_whose_counterpart_goes_elsewhere_takes_its_other_arm() {
+    Model::new().check("select_elsewhere", || {
+        let runtime = at_rest::<1>();
+        let (first, one) = chan::bounded(0);
+        let (second, two) = chan::bounded(0);
+        let (third, three) = chan::bounded(1);
+        third.send(3).unwrap();
+        let offers = runtime.go({
+            let (first, second) = (first.clone(), second.clone());
+            move || {
+                select! {
+                    send(first, 1) -> sent => sent.unwrap(),
+                    send(second, 2) -> sent => sent.unwrap(),
+                }
+            }
+        });
+        let other = loom::thread::spawn(move || two.recv().unwrap());
+        let got = select_biased! {
+            recv(one) -> got => got.unwrap(),
+            recv(three) -> got => got.unwrap(),
+        };
+        if got == 1 {
+            second.send(2).unwrap();
+        }
+        assert_eq!(other.join().unwrap(), 2);
+        offers.join().unwrap();
+        drop((first, third));
+        done();
+    });
+}
+
 #[test]
 fn mutants() {
-    loom_common::assert_caught(&[(Mutant::SelectQueuesLate, "a_close_meets_a_select_over_two_channels")]);
+    loom_common::assert_caught(&[
+        (Mutant::SelectQueuesLate, "a_close_meets_a_select_over_two_channels"),
+        (Mutant::SelectLooksOnce, "a_select_whose_counterpart_goes_elsewhere_takes_its_other_arm"),
+    ]);
 }

@@ -1,7 +1,7 @@
 //! A select over operations that are known only at run time.
 
 use crate::chan::err::{ReadyTimeoutError, SelectTimeoutError, TryReadyError, TrySelectError};
-use crate::chan::select::{self, Arm, Choice, Direction, Limit, Operation, Selected};
+use crate::chan::select::{self, Arm, Choice, Direction, Limit, Operation, Selected, Space};
 use crate::chan::{Receiver, RecvError, SendError, Sender, limit_of};
 use crate::host::{Active, Host};
 use std::fmt;
@@ -87,8 +87,11 @@ impl<'a> Select<'a> {
 
     fn run(&self, limit: Limit) -> Option<SelectedOperation<'a>> {
         let (numbers, mut arms) = self.arms();
-        let selected = select::select(&mut arms, limit, self.choice)?;
-        Some(SelectedOperation { index: numbers[selected.index], selected: Some(selected) })
+        let space = OwnSpace::new();
+        // SAFETY: what was selected goes before the space, which stays where it is.
+        let selected = select::select(unsafe { &mut *space.0 }, &mut arms, limit, self.choice);
+        let index = *numbers.get(selected.index())?;
+        Some(SelectedOperation { index, selected: Some(selected), _space: space })
     }
 
     fn watch(&self, limit: Limit) -> Option<usize> {
@@ -181,21 +184,34 @@ impl fmt::Debug for Select<'_> {
     }
 }
 
+/// A select's space that goes with what was selected, wherever that goes.
+struct OwnSpace(*mut Space);
+
+impl OwnSpace {
+    fn new() -> Self {
+        OwnSpace(Box::into_raw(Box::new(Space::empty())))
+    }
+}
+
+impl Drop for OwnSpace {
+    fn drop(&mut self) {
+        // SAFETY: made by `new`.
+        drop(unsafe { Box::from_raw(self.0) });
+    }
+}
+
 /// An operation that was chosen, and must be completed by [`send`](Self::send) or [`recv`](Self::recv).
 ///
 /// Dropping it panics. While the goroutine unwinds, it calls the operation off instead: a received message is dropped, a
 /// receiver that waits for this send goes on waiting.
 #[must_use = "a selected operation must be completed"]
 pub struct SelectedOperation<'a> {
-    pub(super) index: usize,
-    pub(super) selected: Option<Selected<'a>>,
+    index: usize,
+    selected: Option<Selected<'a>>,
+    _space: OwnSpace,
 }
 
-impl<'a> SelectedOperation<'a> {
-    pub(crate) fn of(selected: Selected<'a>) -> Self {
-        SelectedOperation { index: selected.index, selected: Some(selected) }
-    }
-
+impl SelectedOperation<'_> {
     /// Its number.
     pub fn index(&self) -> usize {
         self.index
@@ -216,8 +232,7 @@ impl<'a> SelectedOperation<'a> {
     /// When another operation was chosen.
     #[track_caller]
     pub fn send<T>(mut self, sender: &Sender<T>, message: T) -> Result<(), SendError<T>> {
-        let selected = self.selected.take().expect("send: completed once");
-        selected.send(sender.chan(), message).map_err(SendError)
+        self.selected.take().expect("send: completed once").send(sender, message)
     }
 
     /// Completes a receive, through the receiver with which it was added. Does not block.
@@ -229,8 +244,7 @@ impl<'a> SelectedOperation<'a> {
     /// When another operation was chosen.
     #[track_caller]
     pub fn recv<T>(mut self, receiver: &Receiver<T>) -> Result<T, RecvError> {
-        let selected = self.selected.take().expect("recv: completed once");
-        selected.recv(receiver.chan()).ok_or(RecvError)
+        self.selected.take().expect("recv: completed once").recv(receiver)
     }
 }
 

@@ -164,18 +164,23 @@ macro_rules! __select {
         }
     };
     (@bind $biased:tt; [$(($kind:ident $chan:ident $message:tt $result:tt $code:tt))*] [];) => {{
-        let chosen = $crate::chan::internal::select(&mut [$($crate::chan::internal::$kind($chan)),*], $biased);
+        let mut space = $crate::chan::internal::Space::empty();
+        let chosen =
+            $crate::chan::internal::select(&mut space, &mut [$($crate::chan::internal::$kind($chan)),*], $biased);
         let index = chosen.index();
         $crate::__select!(@go chosen index (0); $(($kind $chan $message $result $code))*)
     }};
     (@bind $biased:tt; [$(($kind:ident $chan:ident $message:tt $result:tt $code:tt))*] [() ($default:expr)];) => {{
         // Bound first: the array, which borrows the channels, is gone before an arm's code runs.
-        let chosen = $crate::chan::internal::try_select(&mut [$($crate::chan::internal::$kind($chan)),*], $biased);
+        let mut space = $crate::chan::internal::Space::empty();
+        let chosen =
+            $crate::chan::internal::try_select(&mut space, &mut [$($crate::chan::internal::$kind($chan)),*], $biased);
         $crate::__select!(@or chosen ($default); $(($kind $chan $message $result $code))*)
     }};
     (@bind $biased:tt; [$(($kind:ident $chan:ident $message:tt $result:tt $code:tt))*] [($timeout:expr) ($default:expr)];) => {{
+        let mut space = $crate::chan::internal::Space::empty();
         let chosen = $crate::chan::internal::select_timeout(
-            &mut [$($crate::chan::internal::$kind($chan)),*], $biased, $timeout
+            &mut space, &mut [$($crate::chan::internal::$kind($chan)),*], $biased, $timeout
         );
         $crate::__select!(@or chosen ($default); $(($kind $chan $message $result $code))*)
     }};
@@ -183,7 +188,7 @@ macro_rules! __select {
     (@or $chosen:ident ($default:expr); $($arms:tt)*) => {{
         // Each way moves it, so that no borrow of a channel is left in the arms.
         let index = $chosen.index();
-        if index == $crate::chan::internal::NONE {
+        if index == $crate::chan::internal::Selected::NONE {
             ::core::mem::drop($chosen);
             $default
         } else {
@@ -218,48 +223,44 @@ macro_rules! __select {
 /// What the macros call.
 #[allow(missing_docs, reason = "not for users, who see the macros")]
 pub mod internal {
-    use crate::chan::dynamic::SelectedOperation;
-    pub use crate::chan::select::Arm;
     use crate::chan::select::{self, Choice, Direction, Limit, Operation};
+    pub use crate::chan::select::{Arm, Selected, Space};
     use crate::chan::{Receiver, Sender, limit_of};
     use std::time::Duration;
 
+    #[inline]
     pub fn recv<T>(receiver: &Receiver<T>) -> Arm<'_> {
         Arm::new(Operation::new(Direction::Receive, receiver.chan()))
     }
 
+    #[inline]
     pub fn send<T>(sender: &Sender<T>) -> Arm<'_> {
         Arm::new(Operation::new(Direction::Send, sender.chan()))
     }
 
+    #[inline]
     fn choice(biased: bool) -> Choice {
         if biased { Choice::InOrder } else { Choice::Uniform }
     }
 
+    #[inline]
     #[track_caller]
-    pub fn select<'a>(arms: &mut [Arm<'a>], biased: bool) -> SelectedOperation<'a> {
+    pub fn select<'a>(space: &'a mut Space, arms: &mut [Arm<'a>], biased: bool) -> Selected<'a> {
         assert!(!arms.is_empty(), "no operations have been added to `select!`");
-        let selected = select::select(arms, Limit::Until(None), choice(biased));
-        SelectedOperation::of(selected.expect("select: without a limit it ends with an operation"))
+        select::select(space, arms, Limit::Until(None), choice(biased))
     }
 
-    /// The number of no arm: the limit came first.
-    pub const NONE: usize = usize::MAX;
-
-    pub fn try_select<'a>(arms: &mut [Arm<'a>], biased: bool) -> SelectedOperation<'a> {
-        select::select(arms, Limit::Now, choice(biased)).map_or_else(none, SelectedOperation::of)
+    #[inline]
+    pub fn try_select<'a>(space: &'a mut Space, arms: &mut [Arm<'a>], biased: bool) -> Selected<'a> {
+        select::select(space, arms, Limit::Now, choice(biased))
     }
 
     pub fn select_timeout<'a>(
+        space: &'a mut Space,
         arms: &mut [Arm<'a>],
         biased: bool,
         timeout: Duration,
-    ) -> SelectedOperation<'a> {
-        let selected = select::select(arms, Limit::Until(limit_of(timeout)), choice(biased));
-        selected.map_or_else(none, SelectedOperation::of)
-    }
-
-    fn none<'a>() -> SelectedOperation<'a> {
-        SelectedOperation { index: NONE, selected: None }
+    ) -> Selected<'a> {
+        select::select(space, arms, Limit::Until(limit_of(timeout)), choice(biased))
     }
 }

@@ -1,7 +1,7 @@
 //! Waiting for the first of several channels.
 //!
 //! ```text
-//!   lock all channels, by address · look at the arms in random order: one is ready? take it, unlock all
+//!   lock all channels, by address · which arms are ready? take any of those, unlock all
 //!   else: a record into each queue · park, unlocking all · a counterpart claims the wait through one of the records
 //!         and deals with that arm · leave the other queues, one lock each
 //! ```
@@ -13,21 +13,21 @@
 //! as the goroutine can't be done with the arms before it has had each lock once more, except that of the channel through
 //! which it was claimed, which the hook had let go by then.
 //!
-//! The arm's message is moved without its type: into a *space* of the arm, or a box where it is too large, by functions
-//! that the channel's end brings along (`select/arm.rs`).
+//! A message is moved without its type, by functions that the channel's end brings along (`select/arm.rs`): into the *space*
+//! of the select, which needs one as it gets one message at most, or a box where it is too large.
 
 mod arm;
 
-pub use arm::Arm;
-pub(crate) use arm::{Chosen, Direction, Operation, Selected};
+pub use arm::{Arm, Selected, Space};
+pub(crate) use arm::{Chosen, Direction, Operation};
 
-use crate::chan::flow::{Patience, Promised, Taken, earlier, has_passed, keep_promise};
-use crate::chan::state::{Deal, Message, Offer, Record, RecordPtr, Seat, Woken};
+use crate::chan::flow::{Patience, Promised, earlier, has_passed, keep_promise};
+use crate::chan::state::{Deal, Record, RecordPtr, Seat, Woken};
 use crate::debt::Debt;
 use crate::host::{Active, Host};
 use crate::prim::{Mutant, mutated};
 use crate::sched::park::{Commit, WaitReason};
-use crate::waiter::{How, Wait, Woke};
+use crate::waiter::{How, Opened, Wait, Woke};
 use gmp_timers::Nanos;
 
 /// What a goroutine owes that waits in a select: a send that is chosen has promised its message.
@@ -86,73 +86,13 @@ pub(crate) enum Choice {
     InOrder,
 }
 
-/// Arms in some order.
-enum Order {
-    Short([u16; Order::SHORT], usize),
-    Long(Vec<u16>),
-}
-
-impl Order {
-    const SHORT: usize = 16;
-
-    fn new(count: usize) -> Self {
-        assert!(count <= usize::from(u16::MAX), "select: {count} operations are more than {}", u16::MAX);
-        if count <= Self::SHORT {
-            Order::Short(std::array::from_fn(|index| index as u16), count)
-        } else {
-            Order::Long((0..count as u16).collect())
-        }
-    }
-
-    fn get(&mut self) -> &mut [u16] {
-        match self {
-            Order::Short(array, count) => &mut array[..*count],
-            Order::Long(vec) => vec,
-        }
-    }
-
-    fn shuffle(&mut self) {
-        let order = self.get();
-        for last in (1..order.len()).rev() {
-            // The high half of a product: uniform to one in 2^32 / len.
-            let other = (u64::from(Active::random()) * (last as u64 + 1)) >> 32;
-            order.swap(last, other as usize);
-        }
-    }
-
-    fn sort(&mut self, arms: &[Arm<'_>]) {
-        // Insertion: few, and nearly sorted more often than not.
-        let order = self.get();
-        for end in 1..order.len() {
-            let mut at = end;
-            while at > 0 && arms[usize::from(order[at - 1])].rank() > arms[usize::from(order[at])].rank() {
-                order.swap(at - 1, at);
-                at -= 1;
-            }
-        }
-    }
-}
-
-/// Locks each channel once, in the order of their addresses.
-fn lock_all(arms: &mut [Arm<'_>], order: &[u16]) {
-    let (mut last, mut state) = (std::ptr::null(), std::ptr::null_mut());
-    for &index in order {
-        let arm = &mut arms[usize::from(index)];
-        let Some((raw, chan, _)) = arm.chan else { continue };
-        if chan != last {
-            let guard = arm.guard.insert(raw.state.lock());
-            (last, state) = (chan, &raw mut **guard);
-        }
-        arm.state = state;
-    }
-}
-
-/// Unlocks what `lock_all` has locked. Touches no arm after the last lock is free.
-fn unlock_all(arms: *mut Arm<'_>, order: &[u16]) {
+/// Unlocks what is locked. Touches no arm after the last lock is free.
+#[inline(always)]
+fn unlock_all(arms: *mut Arm<'_>, count: usize) {
     let mut held = None;
-    for &index in order {
-        // SAFETY: the order names arms of the slice, and these stay as long as one of the locks is held; see the header.
-        let guard = unsafe { (*arms.add(usize::from(index))).guard.take() };
+    for index in 0..count {
+        // SAFETY: they are so many, and stay as long as one of the locks is held; see the header.
+        let guard = unsafe { (*arms.add(index)).guard.take() };
         // The one before is let go only when the next one is in hand.
         if guard.is_some() {
             drop(std::mem::replace(&mut held, guard));
@@ -162,36 +102,30 @@ fn unlock_all(arms: *mut Arm<'_>, order: &[u16]) {
 }
 
 /// Waits until one of the arms is ready, takes it or brings its counterpart to a halt, and gives its number with what is
-/// left to do. `None`: the limit came first.
-pub(crate) fn select<'a>(arms: &mut [Arm<'a>], limit: Limit, choice: Choice) -> Option<Selected<'a>> {
-    let mut search = Search::new(arms, Intent::Operate, limit, choice);
+/// left to do; none, when the limit came first.
+pub(crate) fn select<'a>(
+    space: &'a mut Space,
+    arms: &mut [Arm<'a>],
+    limit: Limit,
+    choice: Choice,
+) -> Selected<'a> {
+    let mut search = Search::new(arms, space, Intent::Operate, limit, choice);
     loop {
-        match search.round() {
-            Round::Chosen(index, chosen) => {
-                return Some(Selected::new(&mut search.arms[index], index, chosen));
-            }
-            Round::Promise(index, sender) => {
-                let patience = match limit {
-                    Limit::Now => Patience::Thread,
-                    Limit::Until(_) => Patience::Parks,
-                };
-                let slot = search.arms[index].slot();
-                // SAFETY: `round` has claimed it, for this arm.
-                let came = unsafe { keep_promise(sender, slot, patience, search.held_on(index)) };
-                search.end_hold(came);
-                if came {
-                    return Some(Selected::new(&mut search.arms[index], index, Chosen::Received));
-                }
-            }
-            Round::Late => return None,
-            Round::Again => {}
-        }
+        let (index, chosen) = match search.round() {
+            Round::Chosen(index, chosen) => (index, chosen),
+            Round::Promise(index, sender) if search.keep(index, sender) => (index, Chosen::Received),
+            Round::Late => return Selected::none(),
+            Round::Promise(..) | Round::Again => continue,
+        };
+        // SAFETY: a message that was received lies where the arm has it, and the space is borrowed for `'a`.
+        return unsafe { Selected::new(&mut search.arms[index], search.space, index, chosen) };
     }
 }
 
 /// As `select`, and leaves it to the caller to try the operation.
 pub(crate) fn ready(arms: &mut [Arm<'_>], limit: Limit, choice: Choice) -> Option<usize> {
-    let mut search = Search::new(arms, Intent::Watch, limit, choice);
+    let mut space = Space::empty();
+    let mut search = Search::new(arms, &mut space, Intent::Watch, limit, choice);
     loop {
         match search.round() {
             Round::Chosen(index, _) => return Some(index),
@@ -208,110 +142,196 @@ enum Round {
     Again,
 }
 
+/// An arm that is ready.
+enum Found {
+    Chosen(Chosen),
+    Promise(RecordPtr),
+}
+
 struct Search<'s, 'a> {
     arms: &'s mut [Arm<'a>],
+    space: *mut Space,
     intent: Intent,
     limit: Limit,
-    /// In which order they are looked at, and locked.
-    looks: Order,
-    locks: Order,
-    early: Option<Wait<Active>>,
+    choice: Choice,
+    /// The arm whose channel is locked first.
+    first: usize,
+    /// The arm whose record keeps its place in the queue, after a promise that was withdrawn.
+    kept: Option<usize>,
+    early: Option<Opened<Active>>,
 }
 
 impl<'s, 'a> Search<'s, 'a> {
-    fn new(arms: &'s mut [Arm<'a>], intent: Intent, limit: Limit, choice: Choice) -> Self {
-        let (mut looks, mut locks) = (Order::new(arms.len()), Order::new(arms.len()));
-        if choice == Choice::Uniform {
-            looks.shuffle();
+    #[inline(always)]
+    fn new(arms: &'s mut [Arm<'a>], space: *mut Space, intent: Intent, limit: Limit, choice: Choice) -> Self {
+        // Sorted by insertion: few, and nearly in order more often than not.
+        let (mut first, none) = (arms.len(), arms.len());
+        for index in (0..arms.len()).rev() {
+            let rank = arms[index].rank();
+            let (mut before, mut next) = (none, first);
+            while next != none && arms[next].rank() < rank {
+                (before, next) = (next, arms[next].next);
+            }
+            arms[index].next = next;
+            *if before == none { &mut first } else { &mut arms[before].next } = index;
         }
-        locks.sort(arms);
-        Search { arms, intent, limit, looks, locks, early: None }
+        Search { arms, space, intent, limit, choice, first, kept: None, early: None }
     }
 
-    /// One look at all arms, and one wait if none is ready.
+    /// Locks each channel once, and chooses one of the arms that are ready.
+    #[inline(always)]
+    fn lock(&mut self) -> Option<usize> {
+        let (mut chosen, mut ready) = (None, 0_u64);
+        let (mut last, mut state) = (std::ptr::null(), std::ptr::null_mut());
+        let mut index = self.first;
+        while let Some(arm) = self.arms.get_mut(index) {
+            if let Some((raw, chan, _)) = arm.chan {
+                if chan != last {
+                    let guard = arm.guard.insert(raw.state.lock());
+                    (last, state) = (chan, &raw mut **guard);
+                }
+                arm.state = state;
+                if arm.is_ready() {
+                    ready += 1;
+                    let replaces = match self.choice {
+                        // The last of so many replaces the one before as often as each of them is to be chosen. The high half
+                        // of a product: uniform to one in 2^32 / ready.
+                        Choice::Uniform => ready == 1 || (u64::from(Active::random()) * ready) >> 32 == 0,
+                        Choice::InOrder => chosen.is_none_or(|before| index < before),
+                    };
+                    if replaces {
+                        chosen = Some(index);
+                    }
+                }
+            }
+            index = arm.next;
+        }
+        chosen
+    }
+
+    /// One look at the arms, and one wait if none is ready.
+    #[inline(always)]
     fn round(&mut self) -> Round {
         let mut woken = Woken::new();
-        lock_all(self.arms, self.locks.get());
-        let found = self.served().or_else(|| {
-            // Nobody serves it while it takes, nor while it waits for what a sender has promised.
-            self.seat_kept(Seat::Held);
-            self.look(&mut woken)
-        });
-        if let Some(found) = found {
-            if !matches!(found, Round::Promise(..)) {
-                self.forget_kept();
+        let chosen = self.lock();
+        let found = match self.kept {
+            None => self.take(chosen, &mut woken),
+            Some(kept) => self.take_again(kept, chosen, &mut woken),
+        };
+        let Some((index, found)) = found else { return self.wait() };
+        self.unlock();
+        woken.ready();
+        if self.early.is_some() {
+            self.give_up_early();
+        }
+        match found {
+            Found::Chosen(chosen) => Round::Chosen(index, chosen),
+            Found::Promise(sender) => Round::Promise(index, sender),
+        }
+    }
+
+    /// Takes the chosen arm. All channels are locked, before and after.
+    #[inline(always)]
+    fn take(&mut self, mut chosen: Option<usize>, woken: &mut Woken) -> Option<(usize, Found)> {
+        while let Some(index) = chosen {
+            if let Some(found) = self.arms[index].take(self.space, self.intent, woken) {
+                return Some((index, found));
             }
-            self.unlock();
-            woken.ready();
-            let _never_published = self.early.take().map(Wait::withdraw);
-            return found;
+            chosen = self.choose_again();
         }
-        if !self.may_wait() {
+        None
+    }
+
+    /// The counterpart waits in several queues, and was claimed in another one meanwhile.
+    #[cold]
+    fn choose_again(&mut self) -> Option<usize> {
+        self.unlock();
+        self.lock().filter(|_| !mutated(Mutant::SelectLooksOnce))
+    }
+
+    /// As `take`, for one whose record keeps its place, and may have been served.
+    #[cold]
+    fn take_again(
+        &mut self,
+        kept: usize,
+        chosen: Option<usize>,
+        woken: &mut Woken,
+    ) -> Option<(usize, Found)> {
+        let record = &self.arms[kept].record.as_ref().expect("take_again: it was queued").value;
+        if record.seat() == Seat::Served {
+            self.kept = None;
+            return Some((kept, Found::Chosen(Chosen::Received)));
+        }
+        // Nobody serves it while it takes, nor while it waits for what a sender has promised.
+        record.set_seat(Seat::Held);
+        let found = self.take(chosen, woken);
+        if matches!(found, Some((_, Found::Chosen(_)))) {
             self.forget_kept();
-            self.unlock();
-            let _never_published = self.early.take().map(Wait::withdraw);
-            return Round::Late;
         }
-        let mut wait: Wait<Active>;
-        match self.early.take() {
-            Some(begun) => wait = begun,
-            None => match Wait::try_open() {
-                Some(opened) => wait = Wait::of(opened),
-                None => {
-                    self.seat_kept(Seat::Returned);
-                    self.unlock();
-                    self.early = Some(Wait::begin());
-                    return Round::Again;
-                }
-            },
-        }
+        found
+    }
+
+    /// One wait, with all channels locked and no arm ready.
+    #[inline(never)]
+    fn wait(&mut self) -> Round {
+        let limit = match self.limit {
+            Limit::Until(limit) if !has_passed(limit) => limit,
+            _ => return self.give_up(),
+        };
+        let Some(opened) = self.early.take().or_else(Wait::try_open) else { return self.open_early() };
+        let mut wait = Wait::of(opened);
         if mutated(Mutant::SelectQueuesLate) {
-            self.unlock();
-            lock_all(self.arms, self.locks.get());
+            self.choose_again();
         }
-        let mut how = How::new(WaitReason::Select);
-        for arm in &mut *self.arms {
+        let kept = self.kept.take();
+        let (mut how, mut told) = (How::new(WaitReason::Select).until(limit), Woken::new());
+        let (mut locked, mut sends) = (false, false);
+        for (index, arm) in self.arms.iter_mut().enumerate() {
             if arm.chan.is_none() {
                 continue;
             }
-            let slot = arm.slot();
-            match &arm.record {
-                None => arm.record = Some(Record::new(wait.waiter(), slot)),
-                Some(record) => record.value.renew(wait.waiter()),
-            }
-            let node = arm.node().expect("round: made just now");
-            // SAFETY: the channel is locked by `lock_all`.
+            // SAFETY: the channel is locked.
             let state = unsafe { &mut *arm.state };
-            if !std::mem::take(&mut arm.kept) {
+            if kept == Some(index) {
+                arm.record.as_ref().expect("wait: it was queued").value.renew(wait.waiter());
+            } else {
+                let slot = arm.slot(self.space);
+                arm.record = Some(Record::new(wait.waiter(), slot));
+                let node = arm.node().expect("wait: made just now");
                 // SAFETY: it is taken out before this select returns.
                 unsafe {
                     state.give_place(node);
                     arm.queue(state, self.intent).push_back(node);
                 }
             }
-            if self.intent == Intent::Operate {
-                match arm.direction {
-                    Direction::Receive => state.tell_send_watchers(&mut woken),
-                    Direction::Send => state.tell_receive_watchers(&mut woken),
+            locked = true;
+            match arm.direction {
+                Direction::Receive => {
+                    how.until = earlier(how.until, state.due());
+                    how.looks |= state.tick.is_some();
+                    if self.intent == Intent::Operate {
+                        state.tell_send_watchers(&mut told);
+                    }
+                }
+                Direction::Send => {
+                    sends = true;
+                    if self.intent == Intent::Operate {
+                        state.tell_receive_watchers(&mut told);
+                    }
                 }
             }
-            how.until = earlier(how.until, state.due().filter(|_| arm.direction == Direction::Receive));
-            how.looks |= state.tick.is_some();
         }
-        let Limit::Until(limit) = self.limit else { unreachable!("round: it may wait") };
-        how = how.until(earlier(how.until, limit));
-        // Without a lock nothing holds the owner up, whom its alarm may have woken before the hook runs.
-        let locked = self.arms.iter().any(|arm| arm.chan.is_some());
-        let owed =
-            Owed { debt: Debt::new(Owed::pay), arms: self.arms.as_ptr().cast(), count: self.arms.len() };
-        wait.owes(&raw const owed.debt);
-        let (arms, order) = (self.arms.as_mut_ptr(), self.locks.get());
+        let (arms, count) = (self.arms.as_mut_ptr(), self.arms.len());
+        let owed = Owed { debt: Debt::new(Owed::pay), arms: arms.cast(), count };
+        if sends {
+            wait.owes(&raw const owed.debt);
+        }
         let woke = wait.park(how, move || {
-            // The order too is read only while a lock is held.
+            // Without a lock nothing holds the owner up, whom its alarm may have woken before this.
             if locked {
-                unlock_all(arms, order);
+                unlock_all(arms, count);
             }
-            woken.ready();
+            told.ready();
             Commit::Park
         });
         self.settle(wait, how, limit, woke)
@@ -331,21 +351,21 @@ impl<'s, 'a> Search<'s, 'a> {
             woke = wait.park_again(how);
         }
         wait.owes(std::ptr::null());
-        let dealt = self.arms.iter().position(|arm| arm.deal() != Deal::Open);
+        let mut dealt = None;
         for (index, arm) in self.arms.iter().enumerate() {
-            if Some(index) != dealt {
-                arm.leave(self.intent);
+            match arm.deal() {
+                Deal::Open => arm.leave(self.intent),
+                deal => dealt = Some((index, deal)),
             }
         }
         if let Woke::Interrupted(why) = woke {
             why.throw::<Active>();
         }
         // The limit, or the time that a channel tells: the next round finds out.
-        let Some(index) = dealt else { return Round::Again };
-        let arm = &mut self.arms[index];
-        let chosen = match (arm.deal(), arm.direction) {
+        let Some((index, deal)) = dealt else { return Round::Again };
+        let chosen = match (deal, self.arms[index].direction) {
             (Deal::Withdrawn, _) => {
-                arm.kept = true;
+                self.kept = Some(index);
                 return Round::Again;
             }
             (Deal::Done, Direction::Receive) => Chosen::Received,
@@ -354,116 +374,75 @@ impl<'s, 'a> Search<'s, 'a> {
             (Deal::Partner(receiver), _) => Chosen::Sends(Promised::Partner(receiver)),
             (Deal::Reserved, _) => Chosen::Sends(Promised::Reserved),
             (Deal::Done, Direction::Send) if self.intent == Intent::Watch => Chosen::Drained,
-            (deal @ (Deal::Open | Deal::Done), _) => {
-                unreachable!("settle: an arm was dealt with by {deal:?}")
-            }
+            (Deal::Open | Deal::Done, _) => unreachable!("settle: an arm was dealt with by {deal:?}"),
         };
         Round::Chosen(index, chosen)
     }
 
-    fn may_wait(&self) -> bool {
-        match self.limit {
-            Limit::Now => false,
-            Limit::Until(limit) => !has_passed(limit),
+    /// A wait is to begin, and its goroutine has to park for a P first.
+    #[cold]
+    fn open_early(&mut self) -> Round {
+        if let Some(record) = self.kept.and_then(|kept| self.arms[kept].record.as_ref()) {
+            record.value.set_seat(Seat::Returned);
+        }
+        self.unlock();
+        self.early = Some(Wait::open());
+        Round::Again
+    }
+
+    #[cold]
+    fn give_up_early(&mut self) {
+        if let Some(never_published) = self.early.take() {
+            Wait::of(never_published).withdraw();
         }
     }
 
+    /// The limit came first. All channels are locked.
+    #[cold]
+    fn give_up(&mut self) -> Round {
+        self.forget_kept();
+        self.unlock();
+        self.give_up_early();
+        Round::Late
+    }
+
+    #[inline(always)]
     fn unlock(&mut self) {
-        unlock_all(self.arms.as_mut_ptr(), self.locks.get());
+        unlock_all(self.arms.as_mut_ptr(), self.arms.len());
     }
 
-    /// The records that were put back, when no wait follows. All channels are locked.
+    /// The record that was put back, when no wait follows. All channels are locked.
     fn forget_kept(&mut self) {
-        for arm in &mut *self.arms {
-            if std::mem::take(&mut arm.kept)
-                && let Some(node) = arm.node()
-            {
-                // SAFETY: locked; it stands there.
-                unsafe { (*arm.state).receivers.remove(node) };
-            }
+        if let Some(arm) = self.kept.take().map(|kept| &self.arms[kept])
+            && let Some(node) = arm.node()
+        {
+            // SAFETY: locked; it stands there.
+            unsafe { (*arm.state).receivers.remove(node) };
         }
     }
 
-    /// The arm whose record was served while its owner came to look. All channels are locked.
-    fn served(&self) -> Option<Round> {
-        let served = |arm: &Arm<'_>| {
-            arm.kept && arm.record.as_ref().is_some_and(|record| record.value.seat() == Seat::Served)
+    /// Waits for the message that this sender has promised. False: it will not come.
+    #[cold]
+    fn keep(&mut self, index: usize, sender: RecordPtr) -> bool {
+        let patience = match self.limit {
+            Limit::Now => Patience::Thread,
+            Limit::Until(_) => Patience::Parks,
         };
-        self.arms.iter().position(served).map(|index| Round::Chosen(index, Chosen::Received))
-    }
-
-    /// All channels are locked.
-    fn seat_kept(&mut self, seat: Seat) {
-        for record in self.arms.iter().filter(|arm| arm.kept).filter_map(|arm| arm.record.as_ref()) {
-            record.value.set_seat(seat);
-        }
-    }
-
-    /// The record that is held in the queue of this arm's channel.
-    fn held_on(&self, index: usize) -> Option<RecordPtr> {
         let chan = self.arms[index].address();
-        self.arms.iter().find(|arm| arm.kept && arm.address() == chan).and_then(Arm::node)
-    }
-
-    /// The promise is over. If it was kept, a record that was held leaves its queue.
-    fn end_hold(&mut self, came: bool) {
-        for arm in self.arms.iter_mut().filter(|arm| arm.kept && came) {
-            arm.leave(Intent::Operate);
-            arm.kept = false;
+        let kept = self.kept.map(|kept| &self.arms[kept]);
+        let holds = kept.filter(|arm| arm.address() == chan).and_then(Arm::node);
+        let slot = self.arms[index].slot(self.space);
+        // SAFETY: `round` has claimed it, for this arm.
+        let came = unsafe { keep_promise(sender, slot, patience, holds) };
+        if came && let Some(kept) = self.kept.take() {
+            self.arms[kept].leave(Intent::Operate);
         }
+        came
     }
 
     /// The earliest time that a channel tells.
     fn due(&self) -> Option<Nanos> {
         let receivers = self.arms.iter().filter(|arm| arm.direction == Direction::Receive);
         receivers.filter_map(|arm| arm.chan).filter_map(|(raw, ..)| raw.state.lock().due()).min()
-    }
-
-    /// The first arm that is ready. All channels are locked.
-    fn look(&mut self, woken: &mut Woken) -> Option<Round> {
-        for &index in self.looks.get() as &[u16] {
-            let index = usize::from(index);
-            let arm = &mut self.arms[index];
-            let Some((_, chan, ops)) = arm.chan else { continue };
-            let found = match (self.intent, arm.direction) {
-                (Intent::Watch, direction) => {
-                    // SAFETY: locked.
-                    let state = unsafe { arm.state() };
-                    let ready = match direction {
-                        Direction::Receive => state.may_receive(),
-                        Direction::Send => state.may_send(),
-                    };
-                    ready.then_some(Round::Chosen(index, Chosen::Drained))
-                }
-                (Intent::Operate, Direction::Receive) => {
-                    let slot = arm.slot();
-                    // SAFETY: locked; the slot is good for a message of this channel.
-                    match unsafe { (ops.take)(chan, arm.state(), slot, woken) } {
-                        Taken::Done => Some(Round::Chosen(index, Chosen::Received)),
-                        Taken::Closed => Some(Round::Chosen(index, Chosen::Drained)),
-                        Taken::Promise(sender) => Some(Round::Promise(index, sender)),
-                        Taken::Nothing => None,
-                    }
-                }
-                (Intent::Operate, Direction::Send) => {
-                    // SAFETY: locked.
-                    let state = unsafe { arm.state() };
-                    let promised = match state.offer(Message::ToCome) {
-                        Offer::Receiver(receiver) => Some(Promised::Claimed(receiver)),
-                        Offer::Room => {
-                            state.reserved += 1;
-                            Some(Promised::Reserved)
-                        }
-                        Offer::Closed => Some(Promised::Closed),
-                        Offer::Full => None,
-                    };
-                    promised.map(|promised| Round::Chosen(index, Chosen::Sends(promised)))
-                }
-            };
-            if found.is_some() {
-                return found;
-            }
-        }
-        None
     }
 }

@@ -71,6 +71,8 @@ pub enum Mutant {
     ChanSendQueuesLate,
     /// A select looks in one critical section and stands in line in another.
     SelectQueuesLate,
+    /// A select whose chosen arm went elsewhere waits, whatever its other arms are.
+    SelectLooksOnce,
     /// A close wakes no receiver.
     ChanCloseForgetsReceivers,
     /// A close wakes no sender.

@@ -1,8 +1,9 @@
 //! One operation of a select, and what is left to do when it was chosen; for messages whose type only the channel's ends know.
 
 use crate::chan::flow::{Chan, Promised, Raw, Taken};
-use crate::chan::select::Intent;
-use crate::chan::state::{Deal, Record, RecordPtr, State, Woken};
+use crate::chan::select::{Found, Intent};
+use crate::chan::state::{Deal, Message, Offer, Record, RecordPtr, State, Woken};
+use crate::chan::{Receiver, RecvError, SendError, Sender};
 use crate::prim::MutexGuard;
 use crate::queue::{Node, Queue};
 use std::alloc::{self, Layout};
@@ -13,22 +14,34 @@ use std::ptr::NonNull;
 /// Messages up to this many bytes need no box.
 const SPACE: usize = 32;
 
-/// Where the message of an arm lies.
+/// Where the message of a select lies that fits.
 #[repr(C, align(16))]
-struct Space(MaybeUninit<[u8; SPACE]>);
+pub struct Space(MaybeUninit<[u8; SPACE]>);
+
+impl Space {
+    /// Without a message.
+    #[inline]
+    pub fn empty() -> Self {
+        Space(MaybeUninit::uninit())
+    }
+}
 
 /// What a channel does with messages of its type.
 pub(crate) struct Ops {
     layout: Layout,
+    /// Whether a message needs no box.
+    fits: bool,
     /// `Chan::take`.
-    pub(super) take: unsafe fn(*const (), &mut State, *mut (), &mut Woken) -> Taken,
+    take: unsafe fn(*const (), &mut State, *mut (), &mut Woken) -> Taken,
     drop: unsafe fn(*mut ()),
+    /// `Chan::withdraw`.
     pub(super) withdraw: unsafe fn(*const (), Promised),
 }
 
 impl<T> Chan<T> {
     pub(crate) const OPS: Ops = Ops {
         layout: Layout::new::<T>(),
+        fits: size_of::<T>() <= SPACE && align_of::<T>() <= align_of::<Space>(),
         take: Self::take_erased,
         drop: Self::drop_erased,
         withdraw: Self::withdraw_erased,
@@ -81,26 +94,25 @@ impl<'a> Operation<'a> {
 pub struct Arm<'a> {
     pub(super) direction: Direction,
     pub(super) chan: Option<(&'a Raw, *const (), &'static Ops)>,
-    space: Space,
     /// Where a message goes that does not fit into the space.
     boxed: Option<NonNull<u8>>,
     pub(super) record: Option<Node<Record>>,
-    /// Whether the record keeps its place in the queue, after a promise that was withdrawn.
-    pub(super) kept: bool,
+    /// The arm whose channel is locked next.
+    pub(super) next: usize,
     /// While the select holds the locks: the lock, in one arm of each channel, and what is under it.
     pub(super) guard: Option<MutexGuard<'a, State>>,
     pub(super) state: *mut State,
 }
 
 impl<'a> Arm<'a> {
+    #[inline]
     pub(crate) fn new(operation: Operation<'a>) -> Self {
         Arm {
             direction: operation.direction,
             chan: operation.chan,
-            space: Space(MaybeUninit::uninit()),
             boxed: None,
             record: None,
-            kept: false,
+            next: 0,
             guard: None,
             state: std::ptr::null_mut(),
         }
@@ -117,27 +129,65 @@ impl<'a> Arm<'a> {
     }
 
     /// Where a message is to go; null for a send, whose message is not there yet.
-    pub(super) fn slot(&mut self) -> *mut () {
-        let Some((_, _, ops)) = self.chan.filter(|_| self.direction == Direction::Receive) else {
-            return std::ptr::null_mut();
-        };
-        if ops.layout.size() <= SPACE && ops.layout.align() <= align_of::<Space>() {
-            return (&raw mut self.space).cast();
+    #[inline]
+    pub(super) fn slot(&mut self, space: *mut Space) -> *mut () {
+        match (self.direction, self.chan) {
+            (Direction::Receive, Some((_, _, ops))) if ops.fits => space.cast(),
+            (Direction::Receive, Some((_, _, ops))) => self.boxed_slot(ops.layout),
+            _ => std::ptr::null_mut(),
         }
+    }
+
+    #[cold]
+    fn boxed_slot(&mut self, layout: Layout) -> *mut () {
         let boxed = *self.boxed.get_or_insert_with(|| {
             // SAFETY: it is larger than the space.
-            let memory = unsafe { alloc::alloc(ops.layout) };
-            NonNull::new(memory).unwrap_or_else(|| alloc::handle_alloc_error(ops.layout))
+            let memory = unsafe { alloc::alloc(layout) };
+            NonNull::new(memory).unwrap_or_else(|| alloc::handle_alloc_error(layout))
         });
         boxed.as_ptr().cast()
     }
 
-    /// # Safety
-    /// The caller holds the channel's lock, and has no other reference to its state.
-    pub(super) unsafe fn state(&mut self) -> &mut State {
-        debug_assert!(!self.state.is_null(), "state: the channel is not locked");
-        // SAFETY: set by `lock_all`, and good as long as the locks are held.
-        unsafe { &mut *self.state }
+    /// Whether it could go on now. Its channel is locked.
+    #[inline(always)]
+    pub(super) fn is_ready(&self) -> bool {
+        // SAFETY: set by who has locked the channel, and nobody changes it meanwhile.
+        let state = unsafe { &*self.state };
+        match self.direction {
+            Direction::Receive => state.may_receive(),
+            Direction::Send => state.may_send(),
+        }
+    }
+
+    /// Takes it, if it is still ready. Its channel is locked.
+    #[inline(always)]
+    pub(super) fn take(&mut self, space: *mut Space, intent: Intent, woken: &mut Woken) -> Option<Found> {
+        let (_, chan, ops) = self.chan?;
+        debug_assert!(!self.state.is_null(), "take: the channel is not locked");
+        // SAFETY: set by who has locked the channel, and nobody else has a reference to it.
+        let state = unsafe { &mut *self.state };
+        let chosen = match (intent, self.direction) {
+            (Intent::Operate, Direction::Receive) => {
+                // SAFETY: locked; the slot is good for a message of this channel.
+                match unsafe { (ops.take)(chan, state, self.slot(space), woken) } {
+                    Taken::Done => Chosen::Received,
+                    Taken::Closed => Chosen::Drained,
+                    Taken::Promise(sender) => return Some(Found::Promise(sender)),
+                    Taken::Nothing => return None,
+                }
+            }
+            (Intent::Operate, Direction::Send) => Chosen::Sends(match state.offer(Message::ToCome) {
+                Offer::Receiver(receiver) => Promised::Claimed(receiver),
+                Offer::Room => {
+                    state.reserved += 1;
+                    Promised::Reserved
+                }
+                Offer::Closed => Promised::Closed,
+                Offer::Full => return None,
+            }),
+            (Intent::Watch, _) => Chosen::Drained,
+        };
+        Some(Found::Chosen(chosen))
     }
 
     /// The queue in which it waits.
@@ -169,6 +219,7 @@ impl<'a> Arm<'a> {
 }
 
 impl Drop for Arm<'_> {
+    #[inline]
     fn drop(&mut self) {
         if let (Some(boxed), Some((_, _, ops))) = (self.boxed, self.chan) {
             // SAFETY: made by `slot` with this layout; what it held was moved out by `Selected`, with the box.
@@ -187,41 +238,60 @@ pub(crate) enum Chosen {
     Sends(Promised),
 }
 
-/// A chosen arm, whose operation is to be completed.
-pub(crate) struct Selected<'a> {
-    pub(crate) index: usize,
+/// A chosen arm, whose operation is to be completed. Dropping it calls the operation off.
+pub struct Selected<'a> {
+    index: usize,
     chan: *const (),
     ops: &'static Ops,
     chosen: Option<Chosen>,
-    space: Space,
+    /// Where a message lies that was received.
+    slot: *mut (),
     boxed: Option<NonNull<u8>>,
-    channel: PhantomData<&'a ()>,
+    channel: PhantomData<&'a mut Space>,
 }
 
 impl<'a> Selected<'a> {
-    pub(super) fn new(arm: &mut Arm<'a>, index: usize, chosen: Chosen) -> Self {
+    /// The number of no arm: the limit came first.
+    pub const NONE: usize = usize::MAX;
+
+    /// # Safety
+    /// If it is `Received`, a message of the arm's channel lies in the arm's slot, which is the arm's box or this space. The
+    /// space is there for `'a`.
+    #[inline]
+    pub(super) unsafe fn new(arm: &mut Arm<'a>, space: *mut Space, index: usize, chosen: Chosen) -> Self {
         let (_, chan, ops) = arm.chan.expect("select: a disabled arm is never ready");
-        let space = std::mem::replace(&mut arm.space, Space(MaybeUninit::uninit()));
         let boxed = arm.boxed.take();
-        Selected { index, chan, ops, chosen: Some(chosen), space, boxed, channel: PhantomData }
+        let slot = boxed.map_or(space.cast(), |boxed| boxed.as_ptr().cast());
+        Selected { index, chan, ops, chosen: Some(chosen), slot, boxed, channel: PhantomData }
     }
 
-    fn slot(&mut self) -> *mut () {
-        match self.boxed {
-            Some(boxed) => boxed.as_ptr().cast(),
-            None => (&raw mut self.space).cast(),
-        }
+    /// No arm.
+    #[cold]
+    pub(super) fn none() -> Self {
+        let (chan, slot) = (std::ptr::null(), std::ptr::null_mut());
+        let ops = const { &Chan::<()>::OPS };
+        Selected { index: Self::NONE, chan, ops, chosen: None, slot, boxed: None, channel: PhantomData }
     }
 
-    /// Completes a receive; `None`: the channel is closed and drained.
+    /// The number of the arm.
+    #[inline]
+    pub fn index(&self) -> usize {
+        self.index
+    }
+
+    /// Completes a receive.
+    ///
+    /// # Errors
+    /// The channel is closed, and no message is left.
+    #[inline]
     #[track_caller]
-    pub(crate) fn recv<T>(mut self, chan: Option<&Chan<T>>) -> Option<T> {
-        let same = chan.is_some_and(|chan| std::ptr::eq((&raw const *chan).cast(), self.chan));
+    pub fn recv<T>(mut self, receiver: &Receiver<T>) -> Result<T, RecvError> {
+        let same = receiver.chan().is_some_and(|chan| std::ptr::eq((&raw const *chan).cast(), self.chan));
         assert!(same, "passed a receiver that wasn't selected");
         match self.chosen.take() {
             // SAFETY: the message lies there, of the type of this channel; it is moved out once.
-            Some(Chosen::Received) => Some(unsafe { self.slot().cast::<T>().read() }),
-            Some(Chosen::Drained) => None,
+            Some(Chosen::Received) => Ok(unsafe { self.slot.cast::<T>().read() }),
+            Some(Chosen::Drained) => Err(RecvError),
             chosen => {
                 self.chosen = chosen;
                 panic!("passed a receiver, but a send was selected")
@@ -229,29 +299,40 @@ impl<'a> Selected<'a> {
         }
     }
 
-    /// Completes a send; gives the message back when the channel is closed.
+    /// Completes a send.
+    ///
+    /// # Errors
+    /// The channel is closed; with the message.
     #[track_caller]
-    pub(crate) fn send<T>(mut self, chan: Option<&Chan<T>>, message: T) -> Result<(), T> {
-        let same = chan.filter(|chan| std::ptr::eq((&raw const **chan).cast(), self.chan));
+    pub fn send<T>(mut self, sender: &Sender<T>, message: T) -> Result<(), SendError<T>> {
+        let same = sender.chan().filter(|chan| std::ptr::eq((&raw const **chan).cast(), self.chan));
         let chan = same.expect("passed a sender that wasn't selected");
         match self.chosen.take() {
-            Some(Chosen::Sends(promised)) => chan.fulfil(promised, message),
+            Some(Chosen::Sends(promised)) => chan.fulfil(promised, message).map_err(SendError),
             chosen => {
                 self.chosen = chosen;
                 panic!("passed a sender, but a receive was selected")
             }
         }
     }
-}
 
-impl Drop for Selected<'_> {
-    fn drop(&mut self) {
+    #[cold]
+    fn call_off(&mut self) {
         match self.chosen.take() {
             // SAFETY: the message lies there and was not moved.
-            Some(Chosen::Received) => unsafe { (self.ops.drop)(self.slot()) },
+            Some(Chosen::Received) => unsafe { (self.ops.drop)(self.slot) },
             // SAFETY: `chan` is of this type, and outlives its borrow.
             Some(Chosen::Sends(promised)) => unsafe { (self.ops.withdraw)(self.chan, promised) },
             Some(Chosen::Drained) | None => {}
+        }
+    }
+}
+
+impl Drop for Selected<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        if self.chosen.is_some() {
+            self.call_off();
         }
         if let Some(boxed) = self.boxed {
             // SAFETY: made by the arm with this layout; the message was moved out or dropped.
