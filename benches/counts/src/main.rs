@@ -132,22 +132,22 @@ fn buffered(n: u64) {
     join([other]);
 }
 
-/// A number over one of two channels, for which the receiver waits: nobody sends before it is asked.
+/// A number over one of two channels without a buffer, each with a sender of its own: half of the selects find one that waits,
+/// half wait themselves.
 fn select(n: u64) {
-    let (ask, asked): (Sender<u64>, Receiver<u64>) = bounded(0);
     let ((a, from_a), (b, from_b)) = (bounded(0), bounded(0));
-    let other = go(move || asked.iter().for_each(|i| [&a, &b][(i % 2) as usize].send(i).unwrap()));
+    let send = |sender: Sender<u64>| move || (0..n / 2).for_each(|i| sender.send(i).unwrap());
+    // Both stay open: the one that is done first must not be ready for ever.
+    let senders = [go(send(a.clone())), go(send(b.clone()))];
     let mut sum = 0;
-    for i in 0..n {
-        ask.send(i).unwrap();
+    for _ in 0..n {
         gmp::select! {
             recv(from_a) -> i => sum += i.unwrap(),
             recv(from_b) -> i => sum += i.unwrap(),
         }
     }
-    assert_eq!(sum, sum_below(n));
-    drop(ask);
-    join([other]);
+    assert_eq!(sum, 2 * sum_below(n / 2));
+    join(senders);
 }
 
 /// A send and a select over two channels, one of which has the number.
