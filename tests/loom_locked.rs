@@ -153,6 +153,33 @@ fn a_bound_goroutine_that_comes_back_without_a_p_is_brought_one() {
     });
 }
 
+/// A bound goroutine comes back to an idle P while another one stands in the global queue, behind which it goes. With another
+/// thread, which is called for that one, and without. Fails by deadlock when its M keeps the P, or is forgotten.
+#[test]
+fn a_bound_goroutine_that_comes_back_behind_others_is_run() {
+    for threads in [1, 2] {
+        Model::new().check("bound_behind_others", move || {
+            let runtime = runtime(1, threads);
+            let handle = Handle::of(&runtime);
+            let comes_back = runtime.go(move || {
+                let own = Own::lock();
+                let other = gmp::blocking(|| {
+                    while threads > 1 && !handle.somebody_polls() {
+                        loom::thread::yield_now();
+                    }
+                    loom::explore();
+                    go(|| ())
+                });
+                own.check();
+                other
+            });
+            let other = comes_back.join().unwrap();
+            other.join().unwrap();
+            done();
+        });
+    }
+}
+
 /// A bound goroutine is found, on another M, before its own has begun to wait for it. Fails by deadlock when that does not
 /// see that it was brought.
 #[test]

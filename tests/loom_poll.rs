@@ -124,8 +124,9 @@ fn what_the_poller_found_is_kept_when_no_p_is_idle() {
     });
 }
 
-/// A submission breaks the wait of the only M, with a P for it, while an event ends that wait. Fails by deadlock when
-/// the M that comes back by the event leaves the P where it is, or when the event is lost.
+/// A submission breaks the wait of the only M, and calls it, while an event ends that wait. Fails by deadlock when the event is
+/// lost, or when the M that comes back by the event does not hear of the call: the next submission believes that it looks for
+/// work.
 #[test]
 fn a_gift_and_an_event_at_once_both_arrive() {
     Model::new().preemptions(2).check("gift_vs_event", || {
@@ -152,7 +153,7 @@ fn a_gift_and_an_event_at_once_both_arrive() {
             one.join().unwrap();
         }
         reader.join().unwrap();
-        done();
+        runtime.go(done).join().unwrap();
         poster.join().unwrap();
     });
 }

@@ -5,6 +5,14 @@ mod loom_common;
 
 use gmp::internals::{Handle, Held};
 use gmp::model::{Flag, Model, Mutant, done, runtime};
+use std::time::Duration;
+
+/// Waits on its thread until the M that was sent to the poller is there.
+fn await_poller(handle: &Handle) {
+    while !handle.somebody_polls() {
+        loom::thread::yield_now();
+    }
+}
 
 /// A goroutine enters and leaves the runtime while a retaker judges its M to be away. Whoever owns the P touches
 /// its ghost: fails by a causality violation when two do and nothing orders them, by deadlock when the P is lost.
@@ -123,7 +131,7 @@ fn the_queue_of_a_p_that_is_given_away_is_served() {
 }
 
 /// A goroutine comes back from a blocking call while the M that has its P goes idle. Fails by deadlock when it is queued
-/// where nobody looks any more.
+/// where nobody looks any more, or the P can be taken before it is counted as idle.
 #[test]
 fn a_goroutine_that_comes_back_is_run_while_its_p_goes_idle() {
     Model::new().check("come_back", || {
@@ -238,15 +246,111 @@ fn a_p_that_is_given_away_is_offered_to_what_was_submitted_meanwhile() {
     });
 }
 
+/// A goroutine gives the only P away while another one stands in the global queue, of which nobody was told as no P was
+/// idle. Fails by deadlock when the P is idle and nobody is called for it.
+#[test]
+fn the_global_queue_is_served_when_a_p_is_given_away() {
+    Model::new().check("give_away_globally", || {
+        let runtime = runtime(1, 2);
+        let handle = Handle::of(&runtime);
+        let gives = runtime.go(move || {
+            gmp::blocking(|| await_poller(&handle));
+            let ran = Flag::default();
+            let raised = ran.clone();
+            let _waits = handle.inject([handle.make(move || raised.raise())]);
+            loom::explore();
+            gmp::blocking(|| ran.wait_on_thread());
+            done();
+        });
+        gives.join().unwrap();
+    });
+}
+
+/// A goroutine comes back from a blocking call before the M that was called for one in the global queue. It keeps its P
+/// until that one has run: fails by deadlock when it overtakes it.
+#[test]
+fn a_goroutine_that_comes_back_overtakes_nobody() {
+    Model::new().check("come_back_vs_call", || {
+        let runtime = runtime(1, 2);
+        let handle = Handle::of(&runtime);
+        let comes_back = runtime.go(move || {
+            let ran = Flag::default();
+            let raised = ran.clone();
+            gmp::blocking(|| {
+                await_poller(&handle);
+                loom::explore();
+                drop(gmp::go(move || raised.raise()));
+            });
+            ran.wait_on_thread();
+            done();
+        });
+        comes_back.join().unwrap();
+    });
+}
+
+/// An M is called, and a goroutine that comes back from a blocking call takes the P before that one can, runs what it was
+/// called for, ends, and leaves the P idle. Fails by deadlock when the one that came in vain still counts as spinning then:
+/// the next submission believes that somebody looks for work.
+#[test]
+fn an_m_that_was_called_in_vain_leaves_no_count() {
+    Model::new().preemptions(2).check("called_in_vain", || {
+        let runtime = runtime(1, 2);
+        let handle = Handle::of(&runtime);
+        let work = handle.make(|| ());
+        let ran = Flag::default();
+        let raised = ran.clone();
+        let comes_back = runtime.go(move || {
+            gmp::blocking(|| {
+                await_poller(&handle);
+                loom::explore();
+                drop(gmp::go(move || raised.raise()));
+            });
+        });
+        let handle = Handle::of(&runtime);
+        ran.wait_on_thread();
+        for one in handle.inject([work]) {
+            one.join().unwrap();
+        }
+        done();
+        comes_back.join().unwrap();
+    });
+}
+
+/// The same, and what runs instead goes to sleep while the one that came in vain goes into the poller. Fails by deadlock when
+/// neither sees the other.
+#[test]
+fn an_m_that_was_called_in_vain_sees_a_timer() {
+    Model::new().check("called_in_vain_vs_timer", || {
+        let runtime = runtime(1, 2);
+        let handle = Handle::of(&runtime);
+        let sleeper = runtime.go(move || {
+            gmp::blocking(|| {
+                await_poller(&handle);
+                loom::explore();
+                // Only for the call.
+                drop(gmp::go(|| ()));
+            });
+            gmp::time::sleep(Duration::from_millis(1));
+            done();
+        });
+        sleeper.join().unwrap();
+    });
+}
+
 #[test]
 fn mutants() {
     let model = "a_p_has_one_owner_while_it_is_retaken";
     loom_common::assert_caught(&[
         (Mutant::HandOffSkipsQueue, "the_queue_of_a_p_that_is_given_away_is_served"),
+        (Mutant::HandOffSkipsGlobal, "the_global_queue_is_served_when_a_p_is_given_away"),
+        (Mutant::ExitOvertakes, "a_goroutine_that_comes_back_overtakes_nobody"),
+        (Mutant::CalledInVainEndsLate, "an_m_that_was_called_in_vain_leaves_no_count"),
+        (Mutant::CalledInVainNoFence, "an_m_that_was_called_in_vain_sees_a_timer"),
         (Mutant::HandOffCountsLate, "a_p_that_is_given_away_is_counted_before_it_is_taken"),
         (Mutant::HandOffNoFence, "a_p_that_is_given_away_is_offered_to_what_was_submitted_meanwhile"),
         (Mutant::HandOffNoRecheck, "a_p_that_is_given_away_is_offered_to_what_was_submitted_meanwhile"),
         (Mutant::ExitInTwoSections, "a_goroutine_that_comes_back_is_run_while_its_p_goes_idle"),
+        (Mutant::CensusAfterTheLock, "a_goroutine_that_comes_back_is_run_while_its_p_goes_idle"),
         (Mutant::HandoffNoEntryFence, "a_p_has_one_owner_where_both_sides_fence"),
         (Mutant::JudgeRelaxed, "a_p_that_changes_hands_is_judged_with_its_holder"),
         (Mutant::RetakeKeepsP, "a_goroutine_that_lost_its_p_is_run"),

@@ -81,18 +81,11 @@ pub(crate) struct M<H: Host> {
 }
 
 /// What an M is woken, or started, with.
-pub(crate) struct Gift<H: Host> {
-    pub(crate) p: NonNull<P<H>>,
-    pub(crate) spinning: Spinning,
-}
-
-/// Whether whoever made a `Gift` has counted its receiver in `nmspinning`.
-#[derive(Copy, Clone, Debug, Eq, PartialEq)]
-pub(crate) enum Spinning {
-    /// It is to look for work, and to take itself out of the count.
-    Yes,
-    /// There is work in the P's own queue.
-    No,
+pub(crate) enum Gift<H: Host> {
+    /// A P with work.
+    P(NonNull<P<H>>),
+    /// It is called: it counts in `nmspinning`, and is to come for an idle P.
+    Call,
 }
 
 // SAFETY: `in_runtime` and `note` are made for sharing; `gift` is ordered by the note, or the scheduler's lock; the cells belong to the
@@ -265,13 +258,20 @@ impl<H: Host> M<H> {
         self.gift.with(|slot| unsafe { (*slot).is_some() })
     }
 
+    /// Takes back what was left for an M whose thread did not start.
+    pub(crate) fn take_unread(&self) -> Option<Gift<H>> {
+        // SAFETY: nobody else has the record of an M that has no thread.
+        self.gift.with_mut(|slot| unsafe { (*slot).take() })
+    }
+
     /// Takes what was left by whoever woke this M, and is its owner from here on.
     pub(crate) fn take_gift(&self) {
         // SAFETY: the note's wake, or the scheduler's lock, came after `give` and before this.
         if let Some(gift) = self.gift.with_mut(|slot| unsafe { (*slot).take() }) {
-            self.acquire(gift.p);
-            let spinning = gift.spinning == Spinning::Yes && !mutated(Mutant::StartForgetsSpinning);
-            self.spinning.set(spinning);
+            match gift {
+                Gift::P(p) => self.acquire(p),
+                Gift::Call => self.spinning.set(!mutated(Mutant::StartForgetsSpinning)),
+            }
         }
     }
 

@@ -59,6 +59,8 @@ pub(crate) struct P<H: Host> {
     pub(crate) age: Age,
     /// Owner: how many of them, in a row, came from `runnext`.
     inherited: Cell<u32>,
+    /// Owner: nothing was taken from the global queue since it was acquired.
+    fresh: Cell<bool>,
     /// How often an owner went into the kernel to wake somebody, and came back: odd while one is there.
     wakes: AtomicU32,
 }
@@ -84,6 +86,7 @@ impl<H: Host> P<H> {
             pace: Pace::new(),
             age: Age::new(),
             inherited: Cell::new(0),
+            fresh: Cell::new(true),
             wakes: AtomicU32::new(0),
         }
     }
@@ -138,6 +141,12 @@ impl<H: Host> P<H> {
     pub(crate) fn begin_tenure(&self) {
         self.pace.begin_tenure();
         self.age.begin_tenure();
+        self.fresh.set(true);
+    }
+
+    /// Owner: whether this is the first time that its M comes to the global queue since it was acquired.
+    pub(crate) fn is_fresh(&self) -> bool {
+        capacity::FIRST_ALONE && self.fresh.replace(false)
     }
 
     /// Owner: a number for a new goroutine, from a batch of the runtime's (Go's `goidcache`).

@@ -424,6 +424,9 @@ pub(crate) mod capacity {
     pub(crate) const RUNQ: u32 = if cfg!(gmp_loom) { 4 } else { 256 };
     /// The most Ps of a runtime.
     pub(crate) const PROCS: usize = if cfg!(gmp_loom) { 4 } else { 1024 };
+    /// Whether an M that has just acquired a P takes one goroutine alone from the global queue. In a model it takes the share at
+    /// once: it may spin then while others stand in its ring.
+    pub(crate) const FIRST_ALONE: bool = !cfg!(gmp_loom);
     /// How often a spinning M visits the other Ps, one time after the other. Go's number.
     pub(crate) const STEAL_ROUNDS: u32 = if cfg!(gmp_loom) { 1 } else { 4 };
     /// And at most, with pauses, while others' queues come and go.

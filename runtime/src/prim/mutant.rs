@@ -245,6 +245,14 @@ pub enum Mutant {
     PollerSkipsTimers,
     /// A P that is handed off is idle although its queue is not empty.
     HandOffSkipsQueue,
+    /// Nobody is called for a P that is given away although goroutines stand in the global queue.
+    HandOffSkipsGlobal,
+    /// A goroutine that comes back overtakes those in the global queue.
+    ExitOvertakes,
+    /// An M that was called and finds no P leaves the count of spinning Ms after the lock.
+    CalledInVainEndsLate,
+    /// The same M goes into the poller without a fence.
+    CalledInVainNoFence,
     /// The waiter that was queued first in a turn is not handed it.
     TurnNoHandOver,
     /// A ring's tail moves on without Release.

@@ -2,23 +2,34 @@
 //!
 //! ```text
 //!                 entersyscallblock                            exitsyscall (its next call that may park)
-//!   with a P ─────────────────────────▶ without one ───────────────────────▶ with the P it had, or an idle one
-//!                 or a retaker          │                                └──▶ none is idle: the global queue; the M
-//!                                       │                                     stands by
+//!   with a P ─────────────────────────▶ without one ──┬──▶ a P is idle, nobody waits: with the P it had, or that one
+//!                 or a retaker          │             ├──▶ a P is idle, others wait: the end of the global queue; the M
+//!                                       │             │    takes the P, and runs the first of them
+//!                                       │             └──▶ none is idle: the global queue; the M stands by
 //!                                       └ calls that never park go on, as from a plain thread
 //! ```
-//! A P that is given away goes to another M when there is work in its queue or in the global one, and when nobody is
-//! in the poller; else it is idle, and as everybody who makes a P idle its giver looks once more (I1 to I3 of
-//! `wake.rs`).
+//! *A P that is given away* goes to another M when there is work in its own queue. Else it is idle: for work in the global
+//! queue, and when nobody is in the poller, an M is called that is to come for it (`wake.rs`), unless one spins
+//! already. If nobody was called its giver looks once more, as everybody who makes a P idle (I1 to I3).
 //!
-//! Coming back, the look for an idle P and the put into the global queue are one critical section: who gives a P up
-//! after it finds the goroutine there.
+//! The obvious thing is to hand the P over for work in the global queue too. Then it is nobody's from the wake of that M until
+//! this one runs, some 10 µs, where a goroutine that blocks at once again takes 2; those who come back in that time find no
+//! P, go to the global queue, and their Ms to sleep: from then on each of them waits for a wake, and each wake for the one
+//! before it. An idle P is taken by whoever comes back first, without any wake.
+//!
+//! *Coming back*, the look for an idle P and the put into the global queue are one critical section: who gives a P up
+//! after it finds the goroutine there. Nobody overtakes those in the global queue: an M that was called for them could
+//! come in vain each time, and they would wait for as long as others come back. A goroutine that is bound to its M goes
+//! behind them like any other; its M gives the P away again (`locked.rs`).
+//!
+//! Who takes a P that was idle takes one goroutine from the global queue at first, not its share (`inject.rs`): what stood in
+//! the P's queue when that one blocks would have to go with the P.
 //!
 //! Checked by `tests/loom_window.rs`.
 
 use crate::g::GRef;
 use crate::host::Host;
-use crate::m::{M, Spinning, Window};
+use crate::m::{Gift, M, Window};
 use crate::p::P;
 use crate::prim::{Mutant, Ordering, event, fence, mutated, unless};
 use crate::sched::Sched;
@@ -53,19 +64,14 @@ impl<H: Host> Sched<H> {
             unless(Mutant::HandOffRetiresQuietly, || self.wakep());
             return;
         }
-        let works = !queue.is_empty() && !mutated(Mutant::HandOffSkipsQueue) || !central.globq.is_empty();
-        if (works || central.poller == Poller::Nobody) && !self.is_stopping() {
-            let spinning = if works { Spinning::No } else { Spinning::Yes };
-            if spinning == Spinning::Yes {
-                self.census.begin_spinning();
-            }
-            let wake = self.startm(&mut central, p, spinning);
-            if wake.is_none() && works {
+        let works = !queue.is_empty() && !mutated(Mutant::HandOffSkipsQueue);
+        if works && !self.is_stopping() {
+            let wake = self.startm(&mut central, Gift::P(p));
+            if wake.is_none() {
                 return self.warn_at_the_limit(central);
             }
             drop(central);
-            self.start_woken(wake);
-            return;
+            return self.start_woken(wake);
         }
         if self.is_stopping() {
             queue.drain(|g| central.globq.push(g));
@@ -74,6 +80,17 @@ impl<H: Host> Sched<H> {
         self.pidleput(&mut central, p);
         // In the lock: whoever takes the P is to find it counted.
         unless(Mutant::HandOffCountsLate, || self.census.give_up(false));
+        let works = !central.globq.is_empty() && !mutated(Mutant::HandOffSkipsGlobal);
+        if (works || central.poller == Poller::Nobody) && !self.is_stopping() && self.census.claim_spinning()
+        {
+            // It looks at all queues, if it finds the P; if not, whoever has that does when he gives it up.
+            let wake = self.startm(&mut central, Gift::Call);
+            if wake.is_none() && works {
+                return self.warn_at_the_limit(central);
+            }
+            drop(central);
+            return self.start_woken(wake);
+        }
         drop(central);
         if mutated(Mutant::HandOffCountsLate) {
             self.census.give_up(false);
@@ -85,12 +102,14 @@ impl<H: Host> Sched<H> {
         }
     }
 
-    /// The M that runs `g` has lost its P, or has given it away: takes the one that it had, or another idle one, or
-    /// queues `g` for the Ms that have one. True: `g` goes on at once.
+    /// The M that runs `g` has lost its P, or has given it away: takes the one that it had, or another idle one. If others
+    /// wait, or there is none, `g` is queued for the Ms that have one. True: `g` goes on at once.
     #[doc(alias = "exitsyscall0")]
     pub(crate) fn exitsyscall(&self, m: &M<H>, g: GRef<H>) -> bool {
         let mut central = self.central.lock();
-        if let Some(p) = self.pidleget_or(&mut central, m.last_p()) {
+        let p = self.pidleget_or(&mut central, m.last_p());
+        let first = central.globq.is_empty() || mutated(Mutant::ExitOvertakes);
+        if let Some(p) = p.filter(|_| first) {
             drop(central);
             m.acquire(p);
             return true;
@@ -99,10 +118,14 @@ impl<H: Host> Sched<H> {
             drop(central);
             central = self.central.lock();
         }
-        event(format_args!("queues {g:?}, which comes back without a P"));
+        event(format_args!("queues {g:?}, which comes back without a P, or behind others"));
         g.word.requeue();
         central.globq.push(g);
         self.publish_len(&central);
+        drop(central);
+        if let Some(p) = p {
+            m.acquire(p);
+        }
         false
     }
 }

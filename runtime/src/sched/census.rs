@@ -1,10 +1,11 @@
 //! How many Ms spin, how many Ps are idle and how many there are, in one word: what a submitter reads instead of taking
 //! the lock.
 //!
-//! An M *spins* while it holds a P and looks for work; it counts in `nmspinning` from before its first look until
-//! it has found some or has given its P up. Go keeps `nmspinning` and `npidle` in two words; here one load shows
-//! both as they were at one moment, and "my P is idle, and I do not spin any more" is one step. `nlive` counts the Ps that
-//! are not retired (`procs.rs`): those that are idle, held, or on their way to an M.
+//! An M *spins* while it holds a P and looks for work, or was called and is on its way to an idle one (`wake.rs`). It counts
+//! in `nmspinning` from before its first look, or the call, until it has found some, has given its P up, or finds none to
+//! take. Go keeps `nmspinning` and `npidle` in two words; here one load shows both as they were at one moment, and "my P is
+//! idle, and I do not spin any more" is one step. `nlive` counts the Ps that are not retired (`procs.rs`): those that are
+//! idle, held, or on their way to an M.
 //!
 //! Every change is a read-modify-write, Relaxed: what orders it against the queues are the fences S2 and I2 of `wake.rs`,
 //! or the scheduler's lock.

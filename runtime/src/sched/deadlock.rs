@@ -16,9 +16,9 @@
 //!
 //! **Why it is never said too early.** The judge holds, in this order and together, the lock of the list of runtimes,
 //! the keeper's, and the lock of each scheduler. Judges exclude each other by the first, and nobody else holds two of
-//! the last kind. An M that stands by takes its scheduler's lock before it does anything but look: whoever gives it a P
-//! takes it out under that lock, and the M in the poller takes it when it comes back. So under 1 and with the locks
-//! held no M does anything, and what they did before is seen. What is left:
+//! the last kind. An M that stands by takes its scheduler's lock before it does anything but look: whoever gives it a P,
+//! or calls it, takes it out under that lock, and the M in the poller takes it when it comes back. So under 1 and with the
+//! locks held no M does anything, and what they did before is seen. What is left:
 //!
 //! * the M in the poller may have come back and carry goroutines that it found. Those were claimed, which 3 sees. One whose
 //!   event is in the kernel, or in the M's hands and not looked at, waits for a descriptor;

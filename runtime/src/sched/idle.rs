@@ -4,8 +4,8 @@
 //! poller, if nobody does, else in the list of Ms that sleep on their notes. It is there for whoever takes the P,
 //! also while it has not fallen asleep yet: a note and a break keep until then.
 //!
-//! Invariant: an M in `idle_ms`, or named by [`Poller::Blocked`], holds no P. Whoever takes it out leaves it a gift,
-//! or nothing, for an earlier timer and when the runtime ends, and wakes it once.
+//! Invariant: an M in `idle_ms`, or named by [`Poller::Blocked`], holds no P. Whoever takes it out leaves it a gift, a P or
+//! a call, or nothing, for an earlier timer and when the runtime ends, and wakes it once.
 
 use crate::host::Host;
 use crate::m::M;

@@ -144,7 +144,8 @@ impl<H: Host> Sched<H> {
         first
     }
 
-    /// The first of the global queue, and its share of the rest into the queue of `p`: as if each P came once.
+    /// The first of the global queue, and its share of the rest into the queue of `p`: as if each P came once. Whoever has just
+    /// acquired `p` gets no more than the first, as that one may block at once and leave the others behind (`blocking.rs`).
     #[doc(alias = "globrunqgetbatch")]
     pub(crate) fn globrunqget(&self, p: &P<H>) -> Option<GRef<H>> {
         if self.globrunq_len() == 0 {
@@ -152,7 +153,7 @@ impl<H: Host> Sched<H> {
         }
         p.owner.touch();
         let mut central = self.central.lock();
-        let share = central.globq.len() / central.procs as usize + 1;
+        let share = if p.is_fresh() { 1 } else { central.globq.len() / central.procs as usize + 1 };
         let first = central.globq.pop();
         let mut others = share.min(capacity::RUNQ as usize / 2) - 1;
         p.runq.push_from(|| {

@@ -49,7 +49,7 @@
 use crate::g::GRef;
 use crate::host::{Host, Said, Stack};
 use crate::interrupt::Ends;
-use crate::m::{Gift, M, Spinning};
+use crate::m::{Gift, M};
 use crate::prim::{Mutant, event, mutated, unless};
 use crate::sched::park::Yield;
 use crate::sched::poll::Poller;
@@ -210,7 +210,7 @@ impl<H: Host> Sched<H> {
             return self.set_queued_aside();
         }
         event(format_args!("brings {g:?} to its M"));
-        let gift = Gift { p: m.release(), spinning: Spinning::No };
+        let gift = Gift::P(m.release());
         let to = central.ms[g.ties.m() as usize];
         let sleeps = central.take_bound(to);
         // SAFETY: Ms live as long as their scheduler.
@@ -239,7 +239,7 @@ impl<H: Host> Sched<H> {
             p.runq.spill(g, |g| central.globq.push(g));
         }
         self.publish_len(&central);
-        let wake = self.startm(&mut central, m.release(), Spinning::No);
+        let wake = self.startm(&mut central, Gift::P(m.release()));
         // Before the other is started: if that fails, this one is found.
         central.idle_ms.push(NonNull::from(m));
         drop(central);
@@ -365,7 +365,7 @@ impl<H: Host> Sched<H> {
         central.take_bound(to);
         let p = self.pidleget(central).expect("rescue: a P is idle, under the lock");
         // SAFETY: Ms live as long as their scheduler.
-        unsafe { to.as_ref() }.give(Some(Gift { p, spinning: Spinning::No }));
+        unsafe { to.as_ref() }.give(Some(Gift::P(p)));
         Some(Wake::M(to))
     }
 }

@@ -296,10 +296,11 @@ impl<H: Host> Sched<H> {
         self.ending.load(Relaxed)
     }
 
-    /// For models: nobody runs or looks for anything.
+    /// For models: nobody runs or looks for anything, or was called to.
     #[cfg(gmp_loom)]
     pub(crate) fn procs_are_idle(&self) -> bool {
-        self.all_idle(&self.central.lock())
+        let central = self.central.lock();
+        self.all_idle(&central) && self.census.look().nmspinning() == 0
     }
 
     /// The scheduler of the calling goroutine, which lives as long as the goroutine runs; `None` on other threads.

@@ -1,7 +1,7 @@
 //! Starting Ms: a thread for each.
 
 use crate::host::Host;
-use crate::m::{Gift, M, Spinning};
+use crate::m::{Gift, M};
 use crate::prim::MutexGuard;
 use crate::sched::poll::Poller;
 use crate::sched::{Central, Sched};
@@ -15,7 +15,7 @@ impl<H: Host> Sched<H> {
         let p = self.pidleget(&mut central).expect("start_first: there is at least one P");
         central.asked_for += 1;
         drop(central);
-        self.spawn_m(Gift { p, spinning: Spinning::No }).map_err(|(refused, gift)| {
+        self.spawn_m(Gift::P(p)).map_err(|(refused, gift)| {
             self.take_back(&mut self.central.lock(), gift);
             io::Error::new(refused.kind(), format!("cannot start the runtime's first thread: {refused}"))
         })
@@ -40,7 +40,8 @@ impl<H: Host> Sched<H> {
             ));
         }
         if somebody {
-            // An M that gave up meanwhile has seen work and found no idle P, as this gift held it.
+            // What came meanwhile was left to the one that was called; or an M that gave up has seen work and found no idle
+            // P, as this gift held it.
             self.wakep();
         }
     }
@@ -60,7 +61,6 @@ impl<H: Host> Sched<H> {
     /// The place for it was kept in `asked_for`.
     fn spawn_m(&self, gift: Gift<H>) -> Result<(), (io::Error, Gift<H>)> {
         let this = self.arc().expect("spawn_m: whoever starts an M holds its scheduler");
-        let (p, spinning) = (gift.p, gift.spinning);
         let mut central = self.central.lock();
         central.asked_for -= 1;
         if self.is_stopping() {
@@ -88,10 +88,10 @@ impl<H: Host> Sched<H> {
                 Ok(())
             }
             Err(refused) => {
-                m.give(None);
+                let gift = m.take_unread().expect("spawn_m: what was left for an M that did not start");
                 self.central.lock().spare_ms.push(there);
                 self.thread_left();
-                Err((refused, Gift { p, spinning }))
+                Err((refused, gift))
             }
         };
         self.thread_left();

@@ -68,6 +68,7 @@ impl<H: Host> Sched<H> {
         match m.p() {
             Some(_) => self.leave_surplus(m),
             None if m.ends.get() => return Ends::Yes,
+            None if m.spinning.get() => self.come_for_p(m),
             None => self.stopm(m),
         }
         Ends::No

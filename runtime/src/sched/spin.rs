@@ -21,7 +21,7 @@
 
 use crate::host::Host;
 use crate::m::M;
-use crate::prim::{Mutant, Ordering, event, fence, mutated, unless};
+use crate::prim::{Mutant, Ordering, event, fence, mutated, relax, unless};
 use crate::sched::Sched;
 use crate::sched::idle::Post;
 use crate::sched::mask::Mask;
@@ -86,13 +86,43 @@ impl<H: Host> Sched<H> {
         }
     }
 
+    /// D1 to D3 of `wake.rs`: `m` was called. It takes an idle P, and spins; or it stands by again.
+    pub(crate) fn come_for_p(&self, m: &M<H>) {
+        let mut central = self.central.lock();
+        if self.is_stopping() {
+            return;
+        }
+        if let Some(p) = self.pidleget_or(&mut central, m.last_p()) {
+            drop(central);
+            return m.acquire(p);
+        }
+        // D2, in the lock: who leaves its P idle after it finds nobody spinning any more.
+        m.spinning.set(false);
+        unless(Mutant::CalledInVainEndsLate, || self.census.end_spinning());
+        let post = self.stand_by(m, &mut central);
+        event(format_args!("comes in vain, and stands by: {post:?}"));
+        drop(central);
+        if mutated(Mutant::CalledInVainEndsLate) {
+            relax();
+            self.census.end_spinning();
+        }
+        match post {
+            Post::Poller => {
+                // D3, which is B2 of `poll.rs`. SeqCst: a store to `poll_until`, then loads from the heaps; partner: T2.
+                unless(Mutant::CalledInVainNoFence, || fence(Ordering::SeqCst));
+                self.block_in_poller(m);
+            }
+            Post::Note => self.sleep_on_note(m),
+        }
+    }
+
     /// I3: whether there is a goroutine in the queue of a P, those of the `idle` ones left out.
     pub(crate) fn work_somewhere(&self, idle: &Mask) -> bool {
         self.ps.iter().any(|p| !idle.has(p.id) && !p.runq.is_empty())
     }
 
     /// Takes the M out of those who stand by, with an idle P, and has it spin. False: there is no idle P, so all are in
-    /// the hands of others who look before they sleep; or the M has been given one, and will find it.
+    /// the hands of others who look before they sleep; or the M has been given one, or called, and will find that.
     fn call_off(&self, m: &M<H>) -> bool {
         let mut central = self.central.lock();
         if !central.stands_by(m) && !mutated(Mutant::CallOffTakesAnyP) {

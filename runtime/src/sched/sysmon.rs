@@ -14,7 +14,7 @@
 //! what is missing elsewhere.
 
 use crate::host::Host;
-use crate::m::Spinning;
+use crate::m::Gift;
 use crate::note::Note;
 use crate::prim::{Arc, Relaxed};
 use crate::sched::deadlock::Vigil;
@@ -189,8 +189,7 @@ impl<H: Host> Sched<H> {
         if unpolled < SOON || !self.census.claim_spinning() {
             return (Duty::Nothing, pause);
         }
-        let p = self.pidleget(&mut central).expect("duty: a P is idle, under the lock");
-        let wake = self.startm(&mut central, p, Spinning::Yes);
+        let wake = self.startm(&mut central, Gift::Call);
         (wake.map_or(Duty::Serve, Duty::Wake), pause)
     }
 }

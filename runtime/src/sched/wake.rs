@@ -1,21 +1,36 @@
 //! Making a goroutine runnable, and having somebody run it: why no wake-up is lost.
 //!
 //! ```text
-//!   submitter:     S1 queue the G · S2 fence · S3 nobody spins and a P is idle?  claim to spin, wake an M with that P
+//!   submitter:     S1 queue the G · S2 fence · S3 nobody spins and a P is idle?  claim to spin, call an M
 //!   M going idle:  I1 its P is idle, it does not spin, it stands by · I2 fence · I3 look at every queue: found?  back
 //! ```
 //! One of the fences comes first. If S2 does, I3 sees the G. If I2 does, S3 sees an idle P and, unless somebody
-//! else spins, wakes an M. Whoever spins goes through I1 to I3 itself, or finds work and then, having left the
+//! else spins, calls an M. Whoever spins goes through I1 to I3 itself, or finds work and then, having left the
 //! spinning ones, does S2 and S3 once more (`spin.rs`): so the G that a submitter left to it is found by it, or by the
 //! one that it wakes, or by the next. If no P is idle every P is held, and each holder goes through I1 to I3 before it
 //! sleeps.
 //!
-//! I1 is one critical section of the lock: then whoever takes the idle P finds an M to bring it. Go lets an M stand by
+//! I1 is one critical section of the lock: then whoever sees the idle P there finds an M to call. Go lets an M stand by
 //! only after its last look; a submission in between starts a thread. Go's `needspinning` is not needed here,
 //! because *every* M looks again, not only those that spun, and so a submission that finds all Ps busy takes no lock.
 //!
 //! One M is woken for many submissions: as long as it spins, others leave theirs to it. Once it has found work and
 //! others still find idle Ps it wakes the next. A burst of goroutines costs its submitter one futex call.
+//!
+//! **A call** brings no P:
+//!
+//! ```text
+//!   caller:  C1 claims to spin · C2 lock: a P is idle?  takes an M out of its post, for the call · no: undoes C1 · C3 wakes it
+//!   called:  D1 lock: a P is idle?  takes it, and spins · no: D2 undoes C1, stands by, in the same lock · D3 fence, sleep
+//! ```
+//! The P is idle until D1. Go, and the obvious code, have C2 take it and the wake bring it; then nobody can use it until
+//! that M runs, 10 to 20 µs later, though one that is awake may want it: that comes back from a blocking call, or from
+//! the poller. In programs that block much everybody waited for such wakes (`blocking.rs`).
+//!
+//! In D2 all Ps are held. Whoever left a goroutine to the claim has read it at S3, before D2. An M that puts its P down later
+//! does so after D2, in the lock, and then passes I2; S2 can't come after that I2, as S3 would have seen the P idle; so I3
+//! sees the goroutine. One in the global queue it sees in the lock, or calls an M for it (`handoffp`). So D2 needs no look of
+//! its own; but it has to be in the lock, or there is a P put down, and a claim that nobody stands for any more.
 //!
 //! Checked by `tests/loom_submit_vs_idle.rs`.
 
@@ -23,8 +38,7 @@ use crate::debt::Debt;
 use crate::g::GRef;
 use crate::glist::GList;
 use crate::host::Host;
-use crate::m::{Gift, M, Spinning};
-use crate::p::P;
+use crate::m::{Gift, M};
 use crate::prim::{Mutant, Ordering, event, fence, fence_after_exchange, mutated, relax, unless};
 use crate::sched::poll::Poller;
 use crate::sched::{Central, Sched};
@@ -186,18 +200,17 @@ impl<H: Host> Sched<H> {
             return;
         }
         let mut central = self.central.lock();
-        let wake = match self.pidleget(&mut central) {
-            Some(p) => self.startm(&mut central, p, Spinning::Yes),
+        let wake = if !central.idle_ps.is_empty() {
+            self.startm(&mut central, Gift::Call)
+        } else {
             // The undo is under the lock: who leaves its P idle after it finds nobody spinning any more.
-            None => {
-                if mutated(Mutant::WakepUndoesLate) {
-                    drop(central);
-                    relax();
-                    return self.census.end_spinning();
-                }
-                unless(Mutant::WakepLeaksSpinning, || self.census.end_spinning());
-                None
+            if mutated(Mutant::WakepUndoesLate) {
+                drop(central);
+                relax();
+                return self.census.end_spinning();
             }
+            unless(Mutant::WakepLeaksSpinning, || self.census.end_spinning());
+            None
         };
         drop(central);
         match M::current_of(self).and_then(M::p) {
@@ -206,16 +219,10 @@ impl<H: Host> Sched<H> {
         }
     }
 
-    /// Chooses an M for `p`: one that sleeps, else the one in the poller, else a new one. When there may be no more threads
-    /// `p` is idle again, and all Ms are at work and look at the queues before they sleep; or wait for their goroutine,
-    /// which may be there.
-    pub(crate) fn startm(
-        &self,
-        central: &mut Central<H>,
-        p: NonNull<P<H>>,
-        spinning: Spinning,
-    ) -> Option<Wake<H>> {
-        let gift = Gift { p, spinning };
+    /// Chooses an M for a P, or to be called for one: one that sleeps, else the one in the poller, else a new one. When there
+    /// may be no more threads the P is idle again, or still, and all Ms are at work and look at the queues before they sleep;
+    /// or wait for their goroutine, which may be there.
+    pub(crate) fn startm(&self, central: &mut Central<H>, gift: Gift<H>) -> Option<Wake<H>> {
         if let Some(m) = central.idle_ms.pop() {
             // SAFETY: Ms live as long as their scheduler.
             unsafe { m.as_ref() }.give(Some(gift));
@@ -235,18 +242,19 @@ impl<H: Host> Sched<H> {
         self.rescue(central)
     }
 
-    /// A gift found no taker: its P is idle, or retired, and what stands in its queue goes to the global one.
+    /// A gift found no taker: its P is idle, or retired, and what stands in its queue goes to the global one; a call ends.
     pub(crate) fn take_back(&self, central: &mut Central<H>, gift: Gift<H>) {
-        if gift.spinning == Spinning::Yes && !mutated(Mutant::TakeBackLeaksSpinning) {
-            self.census.end_spinning();
-        }
+        let p = match gift {
+            Gift::P(p) => p,
+            Gift::Call => return unless(Mutant::TakeBackLeaksSpinning, || self.census.end_spinning()),
+        };
         // SAFETY: Ps live as long as their scheduler.
-        unsafe { gift.p.as_ref() }.runq.drain(|g| central.globq.push(g));
+        unsafe { p.as_ref() }.runq.drain(|g| central.globq.push(g));
         self.publish_len(central);
-        if self.is_to_retire(gift.p) {
-            self.retire(central, gift.p);
+        if self.is_to_retire(p) {
+            self.retire(central, p);
         } else {
-            self.pidleput(central, gift.p);
+            self.pidleput(central, p);
             self.census.p_returned();
         }
     }
