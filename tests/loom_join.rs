@@ -3,7 +3,8 @@
 
 mod loom_common;
 
-use gmp::model::{Model, Mutant, at_rest, done, runtime, together_with_us};
+use gmp::context::{Context, ContextError};
+use gmp::model::{Flag, Model, Mutant, at_rest, done, runtime, together_with_us};
 
 /// Fails by deadlock when the end comes between the joiner's look and its place as the joiner.
 #[test]
@@ -40,6 +41,19 @@ fn a_handle_dropped_at_the_end_leaves_the_value_to_one_party() {
     });
 }
 
+/// What has to be dropped, once, and says so to loom.
+struct Value(loom::cell::UnsafeCell<u32>);
+
+// SAFETY: the handle orders its drop after its making; loom checks that.
+unsafe impl Send for Value {}
+
+impl Drop for Value {
+    fn drop(&mut self) {
+        // SAFETY: whoever drops it is alone with it.
+        self.0.with_mut(|value| unsafe { *value += 1 });
+    }
+}
+
 /// A handle goes while its goroutine ends, and the next goroutine of the same M makes a third one, which may get the
 /// G. Only the bits of its life order what the handle's owner did against that. Fails by a causality violation.
 #[test]
@@ -52,7 +66,18 @@ fn a_handle_that_goes_at_the_end_leaves_the_g_alone() {
             drop(gmp::go(|| ()));
             done();
         });
-        let [first] = together_with_us(&runtime, [Box::new(|| ())]);
+        let (begins, begun) = (Flag::default(), Flag::default());
+        let first = runtime.go({
+            let (begins, begun) = (begins.clone(), begun.clone());
+            move || {
+                begins.raise();
+                begun.wait_on_thread();
+                Value(loom::cell::UnsafeCell::new(0))
+            }
+        });
+        begins.wait_on_thread();
+        loom::explore();
+        begun.raise();
         drop(first);
         next.join().unwrap();
     });
@@ -71,15 +96,75 @@ fn a_goroutine_that_ends_as_its_handle_goes_leaves_the_g_alone() {
     });
 }
 
+/// A joiner that was told goes before the M that has told it, which makes the next. Fails by a causality violation.
+#[test]
+fn a_joiner_that_was_told_leaves_the_g_to_the_m() {
+    Model::new().check("told_vs_reuse", || {
+        let runtime = runtime(1, 1);
+        let next = runtime.go(|| {
+            // The other one first.
+            gmp::yield_now();
+            drop(gmp::go(|| ()));
+            done();
+        });
+        let [first] = together_with_us(&runtime, [Box::new(|| ())]);
+        first.join().unwrap();
+        next.join().unwrap();
+    });
+}
+
+/// The other way round: the joiner goes last, makes the next, and joins that.
+#[test]
+fn an_m_that_has_told_leaves_the_g_to_the_joiner() {
+    Model::new().check("tell_vs_reuse", || {
+        let runtime = runtime(1, 1);
+        let [first] = together_with_us(&runtime, [Box::new(|| ())]);
+        first.join().unwrap();
+        // Not the next one's part.
+        done();
+        runtime.go(|| ()).join().unwrap();
+    });
+}
+
+/// A joiner is interrupted as its goroutine ends. Fails by a causality violation when it goes while the M looks at its record.
+#[test]
+fn a_joiner_that_is_interrupted_at_the_end_waits_for_who_reads_its_record() {
+    Model::new().check("join_vs_interrupt", || {
+        let runtime = runtime(1, 1);
+        let (ctx, cancel) = Context::background().with_cancel();
+        let [ends] = together_with_us(&runtime, [Box::new(|| ())]);
+        let joined = ctx.run(|| {
+            // By itself: loom's threads share one count of panics, and its locks look at that.
+            cancel.cancel();
+            ends.join()
+        });
+        match joined {
+            Ok(joined) => joined.unwrap(),
+            Err(error) => assert_eq!(error, ContextError::Canceled),
+        }
+        done();
+    });
+}
+
 #[test]
 fn mutants() {
+    let hears = "a_thread_hears_of_the_end";
+    let drops = "a_handle_that_goes_at_the_end_leaves_the_g_alone";
+    let interrupted = "a_joiner_that_is_interrupted_at_the_end_waits_for_who_reads_its_record";
     loom_common::assert_caught(&[
-        (Mutant::JoinNoWake, "a_thread_hears_of_the_end"),
-        (Mutant::JoinNoRecheck, "a_thread_hears_of_the_end"),
-        (Mutant::OutcomeRelaxed, "a_handle_that_goes_at_the_end_leaves_the_g_alone"),
-        (Mutant::HandleRelaxed, "a_handle_that_goes_at_the_end_leaves_the_g_alone"),
-        (Mutant::HandleGoesFirst, "a_handle_that_goes_at_the_end_leaves_the_g_alone"),
-        (Mutant::HandleLooksRelaxed, "a_handle_that_goes_at_the_end_leaves_the_g_alone"),
-        (Mutant::LiveRelaxed, "a_handle_that_goes_at_the_end_leaves_the_g_alone"),
+        (Mutant::JoinNoWake, hears),
+        (Mutant::JoinNoRecheck, hears),
+        (Mutant::JoinRelaxed, hears),
+        (Mutant::JoinLooksRelaxed, hears),
+        (Mutant::EndRelaxed, hears),
+        (Mutant::JoinEndsEarly, interrupted),
+        (Mutant::JoinEndsRelaxed, interrupted),
+        (Mutant::ToldWithoutAcquire, "a_joiner_that_was_told_leaves_the_g_to_the_m"),
+        (Mutant::ToldWithoutRelease, "an_m_that_has_told_leaves_the_g_to_the_joiner"),
+        (Mutant::OutcomeRelaxed, drops),
+        (Mutant::HandleRelaxed, drops),
+        (Mutant::HandleGoesFirst, drops),
+        (Mutant::HandleLooksRelaxed, drops),
+        (Mutant::LiveRelaxed, drops),
     ]);
 }

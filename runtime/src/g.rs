@@ -7,16 +7,23 @@
 //! ```
 //!
 //! Two parties hold a G: the runtime (`LIVE`) until its M has taken the stack back, and the handle (`HANDLE`)
-//! until it is joined or dropped. Both bits and `OUTCOME` lie in `life`:
+//! until it is joined or dropped. Both bits lie in `life`, with what the two tell each other:
 //!
 //! | who | does | and then |
 //! | --- | --- | --- |
-//! | the goroutine, as its last act | sets OUTCOME | drops the outcome itself when HANDLE is gone |
+//! | the goroutine, as its last act | sets OUTCOME, if that has to be dropped | drops the outcome itself when HANDLE is gone |
 //! | the handle, dropped | drops the outcome when OUTCOME is set, then clears HANDLE | frees the G when LIVE is gone |
-//! | the M, after the last switch | marks the joiner done, clears LIVE | frees the G when HANDLE is gone |
+//! | the joiner, after its save | sets WAITER, unless DONE is set | sleeps; else takes the outcome |
+//! | the M, after the last switch | sets DONE and clears LIVE; with a WAITER only the first | |
+//! | the same, with a WAITER | wakes it, then clears WAITER and LIVE | frees the G when HANDLE is gone |
 //!
 //! So the outcome, which may run the user's `drop`, is dropped by the goroutine or by the handle's owner, never
-//! inside the scheduler; and the G is freed by the later of the two.
+//! inside the scheduler; and the G is freed by the later of the two. Who is the last with a bit is alone with the G, and
+//! needs no exchange any more: a join of what has ended already is a load.
+//!
+//! A joiner's record lies on its stack. One that is interrupted takes it back by clearing WAITER; when DONE is set, somebody
+//! is about to read the record, and the joiner waits until that one has cleared WAITER. No more than a failed claim comes
+//! in between. `mark_left` does as the M does, with LEFT, and without LIVE, which is not its own: the M waits for it.
 //!
 //! Invariants:
 //! 1. `next` belongs to the list in which the G stands, under that list's lock.
@@ -31,13 +38,13 @@ use crate::interrupt::{Ends, Frame, Interrupt, Manner, Outlook, Thrown, Throws};
 use crate::local::Locals;
 use crate::m::M;
 use crate::prim::{
-    Acquire, Arc, AtomicBool, AtomicPtr, AtomicU32, Ghost, Mutant, Mutex, Relaxed, Release, ShownWord,
-    UnsafeCell, Weak, mutated, order, prefetch, unless,
+    Acquire, Arc, AtomicBool, AtomicPtr, AtomicU32, Ghost, Mutant, Relaxed, Release, ShownWord, UnsafeCell,
+    Weak, mutated, order, prefetch, relax, unless,
 };
 use crate::sched::Sched;
 use crate::sched::locked::Ties;
-use crate::sched::park::WaitReason;
-use crate::status::{Status, StatusWord};
+use crate::sched::park::{Commit, WaitReason};
+use crate::status::{Status, StatusWord, both};
 use crate::task::{Failure, Task};
 use crate::waiter::Waiter;
 use gmp_timers::Nanos;
@@ -52,16 +59,12 @@ const LIVE: u32 = 2;
 const OUTCOME: u32 = 4;
 /// No part of that: it stays as it was at the beginning.
 const COUNTS: u32 = 8;
-
-/// Who waits for the end of a goroutine.
-pub(crate) enum Joiner<H: Host> {
-    /// Nobody yet.
-    Nobody,
-    /// The owner of the handle.
-    Waiting(Waiter<H>),
-    /// The goroutine has ended, or its runtime has.
-    Done(End),
-}
+/// The owner of the handle waits, by the record at `joiner`.
+const WAITER: u32 = 16;
+/// The goroutine has ended, or its runtime has.
+const DONE: u32 = 32;
+/// Its runtime, beside DONE.
+const LEFT: u32 = 64;
 
 /// Why a goroutine will do nothing more.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
@@ -70,6 +73,13 @@ pub(crate) enum End {
     Ended,
     /// Its runtime ended first and left it where it was.
     Left,
+}
+
+impl End {
+    fn of(life: u32) -> Option<End> {
+        let end = if life & LEFT == 0 { End::Ended } else { End::Left };
+        (life & DONE != 0).then_some(end)
+    }
 }
 
 /// What was asked for when the goroutine was spawned.
@@ -115,7 +125,8 @@ pub(crate) struct G<H: Host> {
     pub(crate) debt: AtomicPtr<Debt>,
     pool: Cell<Option<NonNull<GPool<H>>>>,
     pub(crate) id: ShownWord,
-    joiner: Mutex<Joiner<H>>,
+    /// The record of who waits for its end, while WAITER is set in `life`; before that, the handle's.
+    joiner: UnsafeCell<*const Waiter<H>>,
     pub(crate) birth: UnsafeCell<Option<Birth>>,
     pub(crate) task: Task,
 }
@@ -212,7 +223,7 @@ impl<H: Host> G<H> {
             ties: Ties::new(),
             task: Task::new(),
             life: AtomicU32::new(0),
-            joiner: Mutex::new(Joiner::Nobody),
+            joiner: UnsafeCell::new(std::ptr::null()),
             pool: Cell::new(None),
             debt: AtomicPtr::new(std::ptr::null_mut()),
             left: AtomicBool::new(false),
@@ -235,8 +246,6 @@ impl<H: Host> G<H> {
         self.throws.begin();
         // Relaxed: its own, see below.
         self.left.store(false, Relaxed);
-        // A late `mark_done` of a runtime that ends may have found the G in the pool.
-        *self.joiner.lock() = Joiner::Nobody;
         // SAFETY: the G is out of the pool and known to nobody else.
         self.birth.with_mut(|slot| unsafe { *slot = Some(birth) });
         // Release: whoever goes through the live Gs finds a whole one.
@@ -321,8 +330,66 @@ impl<H: Host> G<H> {
         self.pool().sched()
     }
 
-    pub(crate) fn joiner(&self) -> &Mutex<Joiner<H>> {
-        &self.joiner
+    /// Why it will do nothing more; `None`: it will. For the handle's owner, who then sees what it has done.
+    #[inline]
+    pub(crate) fn end(&self) -> Option<End> {
+        // Acquire: pairs with `finish` and `mark_left`.
+        End::of(self.life.load(order(Mutant::JoinLooksRelaxed, Acquire)))
+    }
+
+    /// The handle's owner is about to wait, by a record that stays where it is until `end` has an answer or `wait_no_more` is
+    /// called. The commit hook of its wait, which a handle has once.
+    pub(crate) fn wait_for_end(&self, record: *const Waiter<H>) -> Commit {
+        // SAFETY: nobody reads it before WAITER is set, and nobody else sets that.
+        self.joiner.with_mut(|joiner| unsafe { *joiner = record });
+        // Relaxed: the exchange decides. Whoever is refused looks once more.
+        let mut life = self.life.load(Relaxed);
+        loop {
+            if life & DONE != 0 && !mutated(Mutant::JoinNoRecheck) {
+                return Commit::Refuse;
+            }
+            // Release: the record, and where it lies, to whoever finds WAITER.
+            let release = order(Mutant::JoinRelaxed, Release);
+            match self.life.compare_exchange(life, life | WAITER, release, Relaxed) {
+                Ok(_) => return Commit::Park,
+                Err(now) => life = now,
+            }
+        }
+    }
+
+    /// The handle's owner, interrupted, takes its record back. The answer is that of `end`.
+    pub(crate) fn wait_no_more(&self) -> Option<End> {
+        // Acquire: whoever has found the record is through with it.
+        let through = order(Mutant::JoinEndsRelaxed, Acquire);
+        let mut life = self.life.load(through);
+        while life & WAITER != 0 {
+            if life & DONE != 0 {
+                if mutated(Mutant::JoinEndsEarly) {
+                    break;
+                }
+                relax();
+                life = self.life.load(through);
+            } else {
+                // Relaxed: nobody has read the record.
+                match self.life.compare_exchange(life, life & !WAITER, Relaxed, through) {
+                    Ok(_) => break,
+                    Err(now) => life = now,
+                }
+            }
+        }
+        // SAFETY: WAITER is clear.
+        self.joiner.with_mut(|joiner| unsafe { *joiner = std::ptr::null() });
+        End::of(life)
+    }
+
+    /// Wakes who waits for the end. The caller has set DONE and found WAITER, which it clears after this.
+    fn tell(&self) {
+        unless(Mutant::JoinNoWake, || {
+            // SAFETY: the record stays until it was readied, or WAITER is clear; `wake` reads nothing of it after the ready.
+            self.joiner.with(|record| unsafe { (**record).wake() });
+        });
+        // For loom, to which an access is as old as its beginning: until here the record was read.
+        self.joiner.with(|_| ());
     }
 }
 
@@ -343,13 +410,15 @@ pub(crate) fn root<H: Host>(g: GRef<H>) {
     {
         abort(g);
     }
+    let to_drop = failure.is_some() || g.task.value_is_to_be_dropped();
     if let Some(failure) = failure {
         // SAFETY: `run` unwound, or its value is gone: the space is empty, and it is this goroutine's.
         unsafe { g.task.fail(failure) };
     }
     g.locals.drop_all(|drop| drop_quietly::<H>(drop));
-    // Release: the outcome is published to the handle. Of a handle that is gone nothing has to be seen.
-    if g.life.fetch_or(OUTCOME, order(Mutant::OutcomeRelaxed, Release)) & HANDLE == 0 {
+    // Release: the outcome is published to the handle's `drop`. Of a handle that is gone nothing has to be seen.
+    let publish = || g.life.fetch_or(OUTCOME, order(Mutant::OutcomeRelaxed, Release));
+    if to_drop && publish() & HANDLE == 0 {
         // SAFETY: the handle is gone, and with it every other right to the outcome.
         drop_quietly::<H>(|| unsafe { g.task.forget() });
         // That may have used them again.
@@ -405,27 +474,61 @@ fn drop_quietly<H: Host>(forget: impl FnOnce()) {
 /// The M's part of a goroutine's end, after its last switch: tells the joiner and lets the G go.
 /// The stack has been taken back, and the word is Idle.
 pub(crate) fn finish<H: Host>(g: GRef<H>) {
-    mark_done(g, End::Ended);
-    // Acquire: what the handle's owner did with the G comes before its next goroutine. The other way round, what was done
-    // here, the joiner's lock orders: `mark_done` was the last to take it, and who frees the G takes it first.
-    if g.life.fetch_and(!LIVE, order(Mutant::LiveRelaxed, Acquire)) & HANDLE == 0 {
+    // Acquire: what the handle's owner did with the G comes before its next goroutine; and the joiner's record.
+    let look = order(Mutant::LiveRelaxed, Acquire);
+    let mut life = g.life.load(look);
+    loop {
+        if life & HANDLE == 0 {
+            // Relaxed: the M is alone with it.
+            g.life.store(life & !LIVE, Relaxed);
+            return release(g);
+        }
+        let next = match life & (WAITER | DONE) {
+            0 | DONE => life & !LIVE | DONE,
+            WAITER => life | DONE,
+            _ => {
+                // `mark_left` is on its way.
+                relax();
+                life = g.life.load(look);
+                continue;
+            }
+        };
+        // Release: what the goroutine did, and the M with the G, to the handle's owner.
+        match g.life.compare_exchange(life, next, order(Mutant::EndRelaxed, Release), look) {
+            Ok(_) if next & LIVE == 0 => return,
+            Ok(_) => break,
+            Err(now) => life = now,
+        }
+    }
+    g.tell();
+    // Release: the record was read. Acquire: as above.
+    if g.life.fetch_and(!(WAITER | LIVE), both(Mutant::ToldWithoutAcquire, Mutant::ToldWithoutRelease))
+        & HANDLE
+        == 0
+    {
         release(g);
     }
 }
 
-/// Tells the joiner, once.
-pub(crate) fn mark_done<H: Host>(g: GRef<H>, end: End) {
-    let joiner = {
-        let mut joiner = g.joiner.lock();
-        match *joiner {
-            Joiner::Done(_) => return,
-            _ => std::mem::replace(&mut *joiner, Joiner::Done(end)),
+/// The runtime has ended first, and the goroutine stays where it is: tells the joiner, once.
+pub(crate) fn mark_left<H: Host>(g: GRef<H>) {
+    // Acquire: the joiner's record.
+    let mut life = g.life.load(Acquire);
+    loop {
+        // Its last party is alone with it, or it is in the pool.
+        if life & (HANDLE | LIVE) != HANDLE | LIVE || life & DONE != 0 {
+            return;
         }
-    };
-    if let Joiner::Waiting(waiter) = joiner {
-        unless(Mutant::JoinNoWake, || {
-            waiter.wake();
-        });
+        // Release: as in `finish`.
+        match g.life.compare_exchange(life, life | DONE | LEFT, Release, Acquire) {
+            Ok(_) => break,
+            Err(now) => life = now,
+        }
+    }
+    if life & WAITER != 0 {
+        g.tell();
+        // Release: as in `finish`.
+        g.life.fetch_and(!WAITER, Release);
     }
 }
 
@@ -448,7 +551,7 @@ pub(crate) fn drop_unrun<H: Host>(g: GRef<H>) {
 ///
 /// An outcome that is there is dropped before the bit is cleared: after it the M may free the G, and the next
 /// goroutine move in.
-pub(crate) fn drop_handle<H: Host>(g: GRef<H>, taken: bool) {
+pub(crate) fn drop_handle<H: Host>(g: GRef<H>, mut taken: bool) {
     // Release: the outcome is gone before the M frees the G. Acquire: see the outcome; with it all that the goroutine did.
     let release_order = order(Mutant::HandleRelaxed, Release);
     let look = order(Mutant::HandleLooksRelaxed, Acquire);
@@ -456,12 +559,13 @@ pub(crate) fn drop_handle<H: Host>(g: GRef<H>, taken: bool) {
     let mut dropped = Ok(());
     loop {
         debug_assert!(life & HANDLE != 0, "drop_handle: dropped twice");
-        if life & OUTCOME != 0 && !mutated(Mutant::HandleGoesFirst) {
-            if !taken {
-                // SAFETY: OUTCOME is set and HANDLE still ours: the right to the outcome is this caller's.
-                dropped = catch_unwind(AssertUnwindSafe(|| unsafe { g.task.forget() }));
-            }
-            life = g.life.fetch_and(!HANDLE, release_order);
+        if life & OUTCOME != 0 && !taken && !mutated(Mutant::HandleGoesFirst) {
+            // SAFETY: OUTCOME is set and HANDLE still ours: the right to the outcome is this caller's.
+            dropped = catch_unwind(AssertUnwindSafe(|| unsafe { g.task.forget() }));
+            taken = true;
+        }
+        if life & LIVE == 0 {
+            release(g);
             break;
         }
         // Without an outcome: whoever sets OUTCOME later finds the handle gone.
@@ -473,9 +577,6 @@ pub(crate) fn drop_handle<H: Host>(g: GRef<H>, taken: bool) {
     if mutated(Mutant::HandleGoesFirst) && life & OUTCOME != 0 && !taken {
         // SAFETY: none, which is the mutant.
         unsafe { g.task.forget() };
-    }
-    if life & LIVE == 0 {
-        release(g);
     }
     if let Err(payload) = dropped {
         resume_unwind(payload);

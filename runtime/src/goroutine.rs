@@ -1,12 +1,12 @@
 //! Goroutines as the user sees them: [`go`], [`JoinHandle`], [`Builder`], [`yield_now`], [`goexit`], [`current`].
 
-use crate::g::{self, Birth, End, GRef, Joiner};
+use crate::g::{self, Birth, End, GRef};
 use crate::host::Active;
 use crate::interrupt::{self, Interrupt};
 use crate::m::{M, Window};
-use crate::prim::{Arc, Mutant, mutated};
+use crate::prim::Arc;
 use crate::sched::Sched;
-use crate::sched::park::{Commit, WaitReason, Yield};
+use crate::sched::park::{WaitReason, Yield};
 use crate::task::Failure;
 use crate::waiter::{How, Wait, Woke};
 use std::any::Any;
@@ -162,46 +162,28 @@ impl<T> JoinHandle<T> {
         self.g
     }
 
-    /// Waits for the end, and leaves the outcome where it is.
+    /// Waits for the end, and leaves the outcome where it is. Who was unwound out of it does not wait again.
     pub(crate) fn wait(&self, how: How) -> End {
-        if let Joiner::Done(end) = *self.g.joiner().lock() {
+        if let Some(end) = self.g.end() {
             return end;
         }
         let mut wait = Wait::begin();
-        let mut joiner = self.g.joiner().lock();
-        // It may have ended since the look above; from here on the lock keeps it from ending unseen.
-        if let Joiner::Done(end) = *joiner
-            && !mutated(Mutant::JoinNoRecheck)
-        {
-            drop(joiner);
-            wait.withdraw();
-            return end;
-        }
-        *joiner = Joiner::Waiting(wait.waiter());
-        let woke = wait.park(how, move || {
-            drop(joiner);
-            Commit::Park
-        });
-        let mut joiner = self.g.joiner().lock();
-        match (&*joiner, woke) {
-            // Both end with their runtime. Not an error that the caller would take for news.
-            (&Joiner::Done(_), Woke::Interrupted(why @ Interrupt::Shutdown)) => {
-                drop(joiner);
-                why.throw::<Active>()
+        let (g, record) = (self.g, wait.waiter());
+        match wait.park(how, || g.wait_for_end(&raw const record)) {
+            Woke::Interrupted(why) => match g.wait_no_more() {
+                // Where both end with their runtime it is no news for the caller.
+                Some(end) if why != Interrupt::Shutdown => end,
+                _ => why.throw::<Active>(),
+            },
+            woke => {
+                g.end().unwrap_or_else(|| unreachable!("wait: woken before the goroutine ended ({woke:?})"))
             }
-            (&Joiner::Done(end), _) => end,
-            (Joiner::Waiting(_), Woke::Interrupted(why)) => {
-                *joiner = Joiner::Nobody;
-                drop(joiner);
-                why.throw::<Active>()
-            }
-            _ => unreachable!("wait: woken before the goroutine ended ({woke:?})"),
         }
     }
 
     /// Whether `join` would return at once. Does not block.
     pub fn is_finished(&self) -> bool {
-        matches!(*self.g.joiner().lock(), Joiner::Done(_))
+        self.g.end().is_some()
     }
 
     /// The goroutine's number, unique within its runtime.

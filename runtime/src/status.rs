@@ -224,7 +224,7 @@ pub(crate) enum Why {
 }
 
 /// AcqRel, less what a mutant takes away.
-fn both(no_acquire: Mutant, no_release: Mutant) -> Ordering {
+pub(crate) fn both(no_acquire: Mutant, no_release: Mutant) -> Ordering {
     if mutated(no_acquire) {
         Release
     } else if mutated(no_release) {

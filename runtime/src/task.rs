@@ -40,6 +40,8 @@ struct Table {
     fail: unsafe fn(&Task, Failure),
     /// Drops the outcome.
     forget: unsafe fn(&Task),
+    /// That has something to do for a value.
+    drops: bool,
 }
 
 /// The space of one G. No method synchronises: see the module's header.
@@ -54,8 +56,13 @@ pub(crate) struct Task {
 struct Typed<F, T>(std::marker::PhantomData<(F, T)>);
 
 impl<F: FnOnce() -> T, T> Typed<F, T> {
-    const TABLE: Table =
-        Table { run: Self::run, discard: Self::discard, fail: Self::fail, forget: Self::forget };
+    const TABLE: Table = Table {
+        run: Self::run,
+        discard: Self::discard,
+        fail: Self::fail,
+        forget: Self::forget,
+        drops: std::mem::needs_drop::<T>() || !Task::fits::<Outcome<T>>(),
+    };
 
     /// # Safety
     /// The space holds an `F`.
@@ -166,6 +173,11 @@ impl Task {
     pub(crate) unsafe fn fail(&self, failure: Failure) {
         // SAFETY: by this function's contract.
         unsafe { (self.table().fail)(self, failure) }
+    }
+
+    /// Whether a value that nobody takes has to be dropped.
+    pub(crate) fn value_is_to_be_dropped(&self) -> bool {
+        self.table().drops
     }
 
     /// Drops the outcome.

@@ -28,7 +28,7 @@
 //! A task's `Waker` will be the third kind, beside these two, for whoever awaits a goroutine.
 
 use crate::debt::Debt;
-use crate::g::{self, End, GRef};
+use crate::g::{self, GRef};
 use crate::host::Host;
 use crate::interrupt::{Deaf, Ends, Interrupt, Outlook};
 use crate::m::{M, Window};
@@ -515,7 +515,7 @@ impl<H: Host> Wait<H> {
         g.manner.set(Ends::WithOthers, false);
         g.reason.set(WaitReason::End);
         Debt::settle_of(g);
-        g::mark_done(g, End::Left);
+        g::mark_left(g);
         loop {
             self.suspend_again(g);
         }

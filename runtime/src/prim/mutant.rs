@@ -149,15 +149,29 @@ pub enum Mutant {
     PollLookSparesTheExchange,
     /// A goroutine's end does not look for the one who joins it.
     JoinNoWake,
-    /// `join` looks whether its goroutine is done only before it queues itself.
+    /// `join` looks whether its goroutine is done only before it announces itself.
     JoinNoRecheck,
+    /// `join` announces itself without Release.
+    JoinRelaxed,
+    /// `join` looks without Acquire whether its goroutine is done.
+    JoinLooksRelaxed,
+    /// An interrupted `join` does not wait for whoever is about to wake it.
+    JoinEndsEarly,
+    /// An interrupted `join` waits for that without Acquire.
+    JoinEndsRelaxed,
+    /// An M says without Release that a goroutine has ended.
+    EndRelaxed,
+    /// An M that has told the joiner lets the goroutine go without Acquire.
+    ToldWithoutAcquire,
+    /// The same, without Release.
+    ToldWithoutRelease,
     /// A goroutine publishes its outcome without Release.
     OutcomeRelaxed,
     /// A handle goes without Release.
     HandleRelaxed,
     /// A handle goes before it has dropped the outcome.
     HandleGoesFirst,
-    /// An M lets a goroutine go that has ended without Release.
+    /// An M looks without Acquire who else has a goroutine that has ended.
     LiveRelaxed,
     /// A submission queues its goroutine and wakes nobody.
     SubmitNoWake,

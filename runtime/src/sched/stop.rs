@@ -47,7 +47,7 @@
 //! Checked by `tests/loom_shutdown.rs`; its end also by `tests/loom_submit_vs_idle.rs` and `tests/loom_locked.rs`.
 
 use crate::debt::Debt;
-use crate::g::{self, End, GRef};
+use crate::g::{self, GRef};
 use crate::glist::GList;
 use crate::gpool::GPool;
 use crate::host::Host;
@@ -300,7 +300,7 @@ impl<H: Host> Sched<H> {
         unsafe {
             GPool::for_each_live(self.pool, |g| {
                 g.leave();
-                g::mark_done(g, End::Left);
+                g::mark_left(g);
             });
         }
         // Only now: a closure that is dropped may be one that waits.
@@ -321,7 +321,7 @@ impl<H: Host> Sched<H> {
             });
         }
         for g in parked {
-            g::mark_done(g, End::Left);
+            g::mark_left(g);
             Debt::settle_of(g);
         }
     }
@@ -334,7 +334,7 @@ impl<H: Host> Sched<H> {
         while let Some(g) = queued.pop() {
             // Before anybody is told: see `leave_parked`.
             g.word.seize_queued();
-            g::mark_done(g, End::Left);
+            g::mark_left(g);
             Debt::settle_of(g);
             aside.push(g);
         }
