@@ -112,7 +112,8 @@ fn who_is_called_in_has_its_hook_behind_it() {
             let (over, early) = (std::sync::Arc::clone(&over), std::sync::Arc::clone(&early));
             move || {
                 let _looks = Looks(std::sync::Arc::clone(&over), early);
-                let hook = |_: Looker| {
+                // What it uses is its own: in a mutant the goroutine is gone before it is over.
+                let hook = move |_: Looker| {
                     inside.raise();
                     go_on.wait_on_thread();
                     over.store(true, SeqCst);

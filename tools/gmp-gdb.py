@@ -17,7 +17,7 @@ import re
 import gdb
 from gdb.unwinder import Unwinder, register_unwinder
 
-VERSION = 1
+VERSION = 2
 FIELDS = (
     "version chunks chunks_len gs_in_a_chunk size_of_g word id name reason stack_top sp reasons reasons_len".split()
 )
@@ -51,9 +51,9 @@ class Goroutine:
         self.sp = None
         if self.status != 2 and table["sp"] < 1 << 63 and words(g + table["stack_top"])[0]:
             self.sp = words(g + table["sp"])[0]
-        arc, length = words(g + table["name"], 2)
+        arc = words(g + table["name"])[0]
         # Behind an Arc's two counts.
-        self.name = text(arc + 16, length) if arc else None
+        self.name = text(*words(arc + 16, 2)) if arc else None
         self.reason = words(g + table["reason"])[0] & 0xFF
         if self.reason < table["reasons_len"]:
             self.reason = text(*words(table["reasons"] + 16 * self.reason, 2))

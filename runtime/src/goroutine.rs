@@ -1,10 +1,9 @@
 //! Goroutines as the user sees them: [`go`], [`JoinHandle`], [`Builder`], [`yield_now`], [`goexit`], [`current`].
 
-use crate::g::{self, Birth, End, GRef};
+use crate::g::{self, Birth, End, GRef, Name};
 use crate::host::Active;
 use crate::interrupt::{self, Interrupt};
 use crate::m::{M, Window};
-use crate::prim::Arc;
 use crate::sched::Sched;
 use crate::sched::park::{WaitReason, Yield};
 use crate::task::Failure;
@@ -284,7 +283,7 @@ impl std::error::Error for JoinError {}
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct Builder {
-    name: Option<Arc<str>>,
+    name: Option<Name>,
     stack_size: Option<usize>,
 }
 
@@ -296,7 +295,7 @@ impl Builder {
 
     /// The name, for panic messages and dumps.
     pub fn name(mut self, name: impl AsRef<str>) -> Self {
-        self.name = Some(name.as_ref().into());
+        self.name = Some(Name::new(name.as_ref().into()));
         self
     }
 
@@ -432,7 +431,7 @@ impl fmt::Display for GoroutineId {
 #[derive(Clone, Debug)]
 pub struct Goroutine {
     id: GoroutineId,
-    name: Option<Arc<str>>,
+    name: Option<Name>,
 }
 
 impl Goroutine {
@@ -443,7 +442,7 @@ impl Goroutine {
 
     /// Its name, if it was given one.
     pub fn name(&self) -> Option<&str> {
-        self.name.as_deref()
+        self.name.as_deref().map(|name| &**name)
     }
 }
 

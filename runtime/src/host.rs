@@ -186,8 +186,8 @@ pub(crate) trait Host: Sized + Send + Sync + 'static {
 
     /// Promises a stack of at least `size` bytes; `hands`: the caller's P's, if it has one. An error says what limit was met.
     fn promise_stack(&self, hands: Option<&mut Self::Hands>, size: usize) -> io::Result<()>;
-    /// A stack that was promised, on which the root of `g` waits for its first resume.
-    fn new_stack(&self, hands: &mut Self::Hands, size: usize, g: GRef<Self>) -> io::Result<Self::Stack>;
+    /// A stack that was promised, on which the root of a goroutine waits for its first resume.
+    fn new_stack(&self, hands: &mut Self::Hands, size: usize) -> io::Result<Self::Stack>;
     /// Takes the stack of a goroutine that has ended, and its promise.
     fn retire(&self, hands: &mut Self::Hands, stack: Self::Stack);
     /// Takes all that is at hand.
@@ -252,12 +252,12 @@ impl Said {
 
 /// A goroutine's stack with its suspended context.
 pub(crate) trait Stack<H: Host>: Send {
-    /// Runs the goroutine on `m`, the M of the calling thread, until it yields.
+    /// Runs `g`, whose stack it is, on `m`, the M of the calling thread, until it yields.
     ///
     /// # Safety
     /// The caller won `StatusWord::run`, so that nobody else resumes or reads this stack; the goroutine has not
     /// ended.
-    unsafe fn resume(&mut self, m: &M<H>) -> Said;
+    unsafe fn resume(&mut self, m: &M<H>, g: GRef<H>) -> Said;
 
     /// How many bytes of a suspended stack are in use, where the host knows.
     fn depth(&self) -> Option<usize>;

@@ -180,7 +180,7 @@ impl Interrupt {
         let (mark, thrown) = match (self, M::<H>::current().and_then(M::g)) {
             (Interrupt::Exit | Interrupt::Shutdown, None) => return false,
             (Interrupt::Shutdown, Some(g)) if !has_room(g) => return false,
-            (Interrupt::Exit | Interrupt::Shutdown, Some(g)) => (g.task.mark.get(), g.throws.0.get()),
+            (Interrupt::Exit | Interrupt::Shutdown, Some(g)) => (g.mark(), g.throws.0.get()),
             // SAFETY: the caller runs under the frame.
             (Interrupt::Context(frame), _) => unsafe { (frame.as_ref().mark, frame.as_ref().thrown.get()) },
         };
@@ -248,8 +248,8 @@ fn has_room<H: Host>(g: GRef<H>) -> bool {
     let here = (&raw const frame).addr();
     let (least, here) = H::left_of_calls(here);
     // The mark lies near the upper end of its own stack.
-    let used = g.task.mark.get().addr().saturating_sub(here);
-    least.min(g.with_birth(|birth| birth.stack_size).saturating_sub(used)) >= ROOM + GUARD
+    let used = g.mark().addr().saturating_sub(here);
+    least.min(g.with_birth(|birth| birth.stack_size as usize).saturating_sub(used)) >= ROOM + GUARD
 }
 
 /// The runtime of the calling goroutine ends, and the goroutine is where it might have parked: unwinds it, or has it stay for

@@ -113,7 +113,7 @@ impl<T: 'static> Local<T> {
         match M::<Active>::current().and_then(M::g) {
             None => self.thread.try_with(f).map_err(|_| AccessError),
             Some(g) => {
-                let value = self.find(&g.locals)?;
+                let value = self.find(g.locals())?;
                 // SAFETY: a value stays where it is until the goroutine, which runs this, ends.
                 Ok(f(unsafe { &*value }))
             }

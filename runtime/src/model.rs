@@ -686,8 +686,8 @@ impl Host for ModelHost {
         stacks().promise(hands, size)
     }
 
-    fn new_stack(&self, hands: &mut stack::Hands, size: usize, g: GRef<Self>) -> io::Result<ModelStack> {
-        Ok(ModelStack { coro: Coro::new(stacks(), hands, size, entry)?, g, started: false })
+    fn new_stack(&self, hands: &mut stack::Hands, size: usize) -> io::Result<ModelStack> {
+        Ok(ModelStack { coro: Coro::new(stacks(), hands, size, entry)? })
     }
 
     fn retire(&self, hands: &mut stack::Hands, stack: ModelStack) {
@@ -729,22 +729,19 @@ const PANIC: usize = 1;
 /// A real stack.
 pub struct ModelStack {
     coro: Coro,
-    g: GRef<ModelHost>,
-    started: bool,
 }
 
 // SAFETY: a suspended stack belongs to whoever holds this value.
 unsafe impl Send for ModelStack {}
 
 impl Stack<ModelHost> for ModelStack {
-    unsafe fn resume(&mut self, m: &M<ModelHost>) -> Said {
-        schedule::add(format_args!("resumes {:?}", self.g));
-        let word =
-            if std::mem::replace(&mut self.started, true) { 0 } else { self.g.to_raw().expose_provenance() };
+    unsafe fn resume(&mut self, m: &M<ModelHost>, g: GRef<ModelHost>) -> Said {
+        schedule::add(format_args!("resumes {g:?}"));
+        let word = g.to_raw().expose_provenance();
         // SAFETY: the caller won the right to run this goroutine, which has not ended, on `m`.
         match unsafe { self.coro.resume(&m.local.home, word) } {
             Said::EXIT => {
-                schedule::add(format_args!("{:?} has ended", self.g));
+                schedule::add(format_args!("{g:?} has ended"));
                 Said::of(Said::EXIT)
             }
             PANIC => {
@@ -752,7 +749,7 @@ impl Stack<ModelHost> for ModelStack {
                 resume_unwind(payload)
             }
             said => {
-                schedule::add(format_args!("{:?} is saved", self.g));
+                schedule::add(format_args!("{g:?} is saved"));
                 Said::of(said)
             }
         }

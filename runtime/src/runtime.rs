@@ -1,6 +1,6 @@
 //! Starting and ending a runtime: [`run`], [`Runtime`].
 
-use crate::g::Birth;
+use crate::g::{Birth, Name};
 use crate::goroutine::{self, JoinHandle};
 use crate::host::{self, Active, Host};
 use crate::interrupt::Ends;
@@ -22,7 +22,7 @@ use std::time::Duration;
 pub use crate::sched::Report;
 
 /// Bytes of stack of a goroutine that asks for no size of its own.
-const STACK_SIZE: usize = 64 << 10;
+const STACK_SIZE: u32 = 64 << 10;
 /// The most threads of a runtime, as in Go.
 const MAX_THREADS: usize = 10_000;
 /// What `drop` waits for the threads.
@@ -211,7 +211,7 @@ impl Runtime {
     #[track_caller]
     fn birth(&self, name: Option<&str>) -> Birth {
         Birth {
-            name: name.map(Arc::from),
+            name: name.map(|name| Name::new(name.into())),
             stack_size: self.sched.config.stack_size,
             site: Location::caller(),
         }
@@ -579,7 +579,7 @@ fn default_procs() -> io::Result<(u32, bool)> {
 }
 
 /// `text`: what the environment says.
-fn default_stack_size(text: Option<&OsStr>) -> io::Result<usize> {
+fn default_stack_size(text: Option<&OsStr>) -> io::Result<u32> {
     let Some(text) = text else { return Ok(STACK_SIZE) };
     let text = text.to_string_lossy();
     let (number, unit) = match text.trim() {
@@ -590,12 +590,13 @@ fn default_stack_size(text: Option<&OsStr>) -> io::Result<usize> {
     let bytes = number.parse().ok().and_then(|number: usize| number.checked_mul(unit));
     let in_range = bytes.filter(|bytes| (host::MIN_STACK..=host::MAX_STACK).contains(bytes));
     in_range
+        .map(|bytes| bytes as u32)
         .ok_or_else(|| invalid(format!("GMPSTACK: {text:?} is no size from 16K to 64M, in bytes, K or M")))
 }
 
 /// Refuses a stack that can't be had.
-pub(crate) fn check_stack_size(bytes: usize) -> io::Result<usize> {
-    in_range("stack_size", bytes, host::MIN_STACK, host::MAX_STACK)
+pub(crate) fn check_stack_size(bytes: usize) -> io::Result<u32> {
+    in_range("stack_size", bytes, host::MIN_STACK, host::MAX_STACK).map(|bytes| bytes as u32)
 }
 
 fn in_range(what: &str, value: usize, least: usize, most: usize) -> io::Result<usize> {

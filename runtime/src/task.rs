@@ -13,7 +13,7 @@ use std::cell::Cell;
 use std::mem::MaybeUninit;
 
 /// Bytes of the inline space.
-pub(crate) const SPACE: usize = 64;
+pub(crate) const SPACE: usize = 48;
 
 /// Why a goroutine has no value.
 pub(crate) enum Failure {
@@ -28,7 +28,7 @@ pub(crate) enum Failure {
 /// How a goroutine ended.
 pub(crate) type Outcome<T> = Result<T, Failure>;
 
-#[repr(C, align(16))]
+#[repr(C, align(8))]
 struct Space(MaybeUninit<[u8; SPACE]>);
 
 struct Table {
@@ -48,9 +48,6 @@ struct Table {
 pub(crate) struct Task {
     space: UnsafeCell<Space>,
     table: Cell<Option<&'static Table>>,
-    /// A word in the frame from which it is run (`g::root`), null before and after. What is thrown at the goroutine arrives
-    /// in that frame; the word is for the host, which finds zero there at first.
-    pub(crate) mark: Cell<*const ()>,
 }
 
 struct Typed<F, T>(std::marker::PhantomData<(F, T)>);
@@ -95,11 +92,7 @@ impl<F: FnOnce() -> T, T> Typed<F, T> {
 
 impl Task {
     pub(crate) fn new() -> Self {
-        Task {
-            space: UnsafeCell::new(Space(MaybeUninit::uninit())),
-            table: Cell::new(None),
-            mark: Cell::new(std::ptr::null()),
-        }
+        Task { space: UnsafeCell::new(Space(MaybeUninit::uninit())), table: Cell::new(None) }
     }
 
     const fn fits<V>() -> bool {

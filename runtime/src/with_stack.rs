@@ -37,7 +37,7 @@ pub fn with_stack<R>(size: usize, f: impl FnOnce() -> R) -> R {
     let (mut f, mut value) = (Some(f), None);
     let mut call = || value = f.take().map(|f| f());
     let here = Sched::<Active>::current();
-    let called = check_stack_size(size).and_then(|size| Sched::call_on(here, size, &mut call));
+    let called = check_stack_size(size).and_then(|_| Sched::call_on(here, size, &mut call));
     match (called, value) {
         (Ok(()), Some(value)) => value,
         (Ok(()), None) => unreachable!("with_stack: the function was not called"),

@@ -25,7 +25,7 @@ struct Table {
     /// `StatusWord`: its lowest three bits.
     word: usize,
     id: usize,
-    /// `Option<Arc<str>>`.
+    /// `Option<Name>`.
     name: usize,
     /// A byte, the index of a text in `reasons`.
     reason: usize,
@@ -43,7 +43,7 @@ unsafe impl Sync for Table {}
 // `used`: to the compiler it is only ever written.
 #[used]
 static TABLE: Table = Table {
-    version: 1,
+    version: 2,
     chunks: AtomicPtr::new(ptr::null_mut()),
     chunks_len: AtomicUsize::new(0),
     gs_in_a_chunk: G_CHUNK,

@@ -362,8 +362,8 @@ impl Host for Native {
     }
 
     #[inline]
-    fn new_stack(&self, hands: &mut Hands, size: usize, g: GRef<Self>) -> io::Result<NativeStack> {
-        Ok(NativeStack { coro: Coro::new(&self.stacks, hands, size, entry)?, first: Some(g) })
+    fn new_stack(&self, hands: &mut Hands, size: usize) -> io::Result<NativeStack> {
+        Ok(NativeStack { coro: Coro::new(&self.stacks, hands, size, entry)? })
     }
 
     #[inline]
@@ -427,8 +427,6 @@ impl Host for Native {
 /// A goroutine's stack.
 pub(crate) struct NativeStack {
     coro: Coro,
-    /// The goroutine, until its first resume.
-    first: Option<GRef<Native>>,
 }
 
 // SAFETY: a suspended stack belongs to whoever holds this value; what its frames may keep across a switch is the
@@ -437,11 +435,9 @@ unsafe impl Send for NativeStack {}
 
 impl Stack<Native> for NativeStack {
     #[inline(always)]
-    unsafe fn resume(&mut self, m: &M<Native>) -> Said {
-        let word = match self.first.take() {
-            Some(g) => g.to_raw().expose_provenance(),
-            None => 0,
-        };
+    unsafe fn resume(&mut self, m: &M<Native>, g: GRef<Native>) -> Said {
+        // For the entry; other resumes look at no word.
+        let word = g.to_raw().expose_provenance();
         // SAFETY: the caller won the right to run this goroutine, which has not ended, on `m`.
         Said::of(unsafe { self.coro.resume(&m.local.home, word) })
     }

@@ -169,7 +169,7 @@ fn chain_of_goroutine<'a>() -> Option<&'a Cell<*const Segment>> {
     let g = M::<super::Native>::current().and_then(M::g)?;
     // SAFETY: null, or the word that `g::root` keeps for the host as long as it runs, on the goroutine's own stack. A pointer
     // to one type is as good as to another.
-    unsafe { g.task.mark.get().cast::<Cell<*const Segment>>().as_ref() }
+    unsafe { g.mark().cast::<Cell<*const Segment>>().as_ref() }
 }
 
 /// The innermost segment of the calling goroutine, or thread. Never inlined: of a thread-local it reads the value, and keeps

@@ -14,11 +14,11 @@
 mod names;
 mod text;
 
-use crate::g::GRef;
+use crate::g::{GRef, Name};
 use crate::gpool::GPool;
 use crate::host::{Frames, Host, Stack};
 use crate::knobs::Sigquit;
-use crate::prim::{Arc, Mutant, mutated};
+use crate::prim::{Mutant, mutated};
 use crate::sched::Sched;
 use crate::sched::deadlock::Runtimes;
 use crate::sched::park::WaitReason;
@@ -32,7 +32,7 @@ use std::time::Duration;
 /// What is read of a held G, but for its frames.
 struct Held {
     id: u64,
-    name: Option<Arc<str>>,
+    name: Option<Name>,
     site: &'static Location<'static>,
     status: Status,
     reason: WaitReason,
@@ -44,7 +44,7 @@ struct Held {
 /// What a goroutine was doing.
 struct Seen {
     id: u64,
-    name: Option<Arc<str>>,
+    name: Option<Name>,
     does: Does,
     waited: Duration,
     depth: Option<usize>,

@@ -68,7 +68,7 @@ impl<H: Host> Sched<H> {
         let m = M::current_of(self);
         let inside = m.and_then(M::look_in);
         // Refused: it leaves before `f` is dropped.
-        self.promise_stack(inside.as_ref().map(|inside| inside.p), birth.stack_size)?;
+        self.promise_stack(inside.as_ref().map(|inside| inside.p), birth.stack_size as usize)?;
         let (id, g) = match &inside {
             Some(inside) => {
                 inside.p.owner.touch();

@@ -172,7 +172,7 @@ impl<H: Host> Sched<H> {
             let stack = unsafe { (*stack).as_mut() }.expect("resume: a running G has a stack");
             m.leave();
             // SAFETY: as above; `m`'s thread runs this function.
-            unsafe { stack.resume(m) }
+            unsafe { stack.resume(m, g) }
         });
         // For loom, to which an access is as old as its beginning: until here the goroutine used its stack.
         g.stack.with_mut(|_| ());

@@ -103,7 +103,7 @@ pub(crate) struct Config {
     /// That is what the machine says, and they follow it when it says something else.
     pub(crate) procs_follow: bool,
     /// Bytes of stack of a goroutine that asks for no size of its own.
-    pub(crate) stack_size: usize,
+    pub(crate) stack_size: u32,
     /// The most threads that the runtime may have.
     pub(crate) max_threads: u32,
     /// How long a thread stays that has nothing to do; for ever, without.

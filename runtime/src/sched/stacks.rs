@@ -83,10 +83,10 @@ impl<H: Host> Sched<H> {
         if g.stack.with(|stack| unsafe { (*stack).is_some() }) {
             return true;
         }
-        let size = g.with_birth(|birth| birth.stack_size);
+        let size = g.with_birth(|birth| birth.stack_size as usize);
         let p = m.p().expect("provide_stack: an M runs a goroutine with a P");
         m.count_stacks(1);
-        match p.with_hands(|hands| self.host.new_stack(hands, size, g)) {
+        match p.with_hands(|hands| self.host.new_stack(hands, size)) {
             Ok(fresh) => {
                 // SAFETY: as above.
                 g.stack.with_mut(|stack| unsafe { *stack = Some(fresh) });
@@ -122,7 +122,7 @@ impl<H: Host> Sched<H> {
         drop(central);
         self.empty_idle_hands();
         let again = p.with_hands(|hands| {
-            let again = self.host.new_stack(hands, size, g);
+            let again = self.host.new_stack(hands, size);
             again.map(|there_is_one| self.host.retire(hands, there_is_one))
         });
         if again.is_ok() {

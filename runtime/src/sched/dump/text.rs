@@ -36,7 +36,11 @@ impl Snapshot {
         };
         for group in self.groups() {
             let does = group[0].does;
-            head(&mut text, &state(does, &group), group.iter().map(|g| (g.id, g.name.as_deref())));
+            head(
+                &mut text,
+                &state(does, &group),
+                group.iter().map(|g| (g.id, g.name.as_deref().map(|name| &**name))),
+            );
             names.write(&self.stacks[does.stack], &mut text);
             let _infallible = writeln!(text, "created at {}", does.site);
         }
