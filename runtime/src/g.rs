@@ -105,16 +105,15 @@ pub(crate) struct Base {
 
 /// A goroutine.
 ///
-/// In this order, what an M touches to run it lies in one cache line, with what it touches to park it in two, and all of
-/// it in three.
+/// In this order, what an M touches to run it, or anybody to ready it, lies in one cache line, with what is touched to park it in
+/// two, and all of it in three. A join of one that has ended touches the first, and the outcome.
 #[repr(C, align(64))]
 pub(crate) struct G<H: Host> {
     pub(crate) word: StatusWord,
     /// The stack, from the first run to the end. loom proves of this cell that no G runs on two Ms, and that none
     /// is resumed before it was saved.
     pub(crate) stack: UnsafeCell<Option<H::Stack>>,
-    /// The runtime's rough time when it parked.
-    pub(crate) since: Cell<Nanos>,
+    pool: Cell<Option<NonNull<GPool<H>>>>,
     life: AtomicU32,
     /// Which Ms may run it.
     pub(crate) ties: Ties,
@@ -132,7 +131,8 @@ pub(crate) struct G<H: Host> {
     next: UnsafeCell<Option<GRef<H>>>,
     /// Whoever puts it into a list or the global queue, or takes it out, is alone with it.
     pub(crate) place: Ghost,
-    pool: Cell<Option<NonNull<GPool<H>>>>,
+    /// The runtime's rough time when it parked.
+    pub(crate) since: Cell<Nanos>,
     pub(crate) id: ShownWord,
     /// Null before its first run, and after the last.
     base: Cell<*const Base>,
@@ -499,6 +499,9 @@ fn drop_quietly<H: Host>(forget: impl FnOnce()) {
 /// The M's part of a goroutine's end, after its last switch: tells the joiner and lets the G go.
 /// The stack has been taken back, and the word is Idle.
 pub(crate) fn finish<H: Host>(g: GRef<H>) {
+    // Here, where it is in the cache.
+    // SAFETY: it is looked at while it runs, and by a dump that holds it, which an Idle word forbids.
+    drop(g.birth.with_mut(|birth| unsafe { (*birth).take() }));
     // Acquire: what the handle's owner did with the G comes before its next goroutine; and the joiner's record.
     let look = order(Mutant::LiveRelaxed, Acquire);
     let mut life = g.life.load(look);
@@ -610,9 +613,6 @@ pub(crate) fn drop_handle<H: Host>(g: GRef<H>, mut taken: bool) {
 
 /// Gives a G without parties back to its pool.
 fn release<H: Host>(g: GRef<H>) {
-    // SAFETY: both parties are gone: nobody else reads the birth.
-    let birth = g.birth.with_mut(|birth| unsafe { (*birth).take() });
-    drop(birth);
     let pool = g.pool.get().expect("release: the G was never taken from a pool");
     let here = M::current().filter(|m| std::ptr::eq(m.sched(), g.home().as_ptr())).and_then(M::look_in);
     match here {

@@ -14,7 +14,7 @@
 
 use crate::g::{G, GRef};
 use crate::host::Host;
-use crate::prim::{Mutex, ShownWord, UnsafeCell, Weak, capacity};
+use crate::prim::{Mutex, MutexGuard, ShownWord, UnsafeCell, Weak, capacity};
 use crate::sched::Sched;
 use std::ptr::NonNull;
 
@@ -118,10 +118,12 @@ impl<H: Host> GPool<H> {
     /// # Safety
     /// The pool is not closed yet.
     pub(crate) unsafe fn get(this: NonNull<Self>) -> GRef<H> {
-        let mut one = Vec::with_capacity(1);
         // SAFETY: by this function's contract.
-        unsafe { Self::get_batch(this, 1, &mut one) };
-        one.pop().expect("get: a batch of one is one")
+        let mut stock = unsafe { Self::stock_of(this, 1) };
+        stock.out += 1;
+        let g = stock.free.pop().expect("get: there is one");
+        g.place.touch();
+        g
     }
 
     /// Puts so many into `taken`.
@@ -130,8 +132,19 @@ impl<H: Host> GPool<H> {
     /// As `get`.
     unsafe fn get_batch(this: NonNull<Self>, count: usize, taken: &mut Vec<GRef<H>>) {
         // SAFETY: by this function's contract.
-        let pool = unsafe { this.as_ref() };
-        let mut stock = pool.stock.lock();
+        let mut stock = unsafe { Self::stock_of(this, count) };
+        stock.out += count;
+        let rest = stock.free.len() - count;
+        taken.extend(stock.free.drain(rest..).inspect(|g| g.place.touch()));
+    }
+
+    /// The stock, with so many that are free.
+    ///
+    /// # Safety
+    /// As `get`.
+    unsafe fn stock_of<'a>(this: NonNull<Self>, count: usize) -> MutexGuard<'a, Stock<H>> {
+        // SAFETY: by this function's contract.
+        let mut stock = unsafe { this.as_ref() }.stock.lock();
         while stock.free.len() < count {
             let chunk = stock.grow();
             // SAFETY: nobody else knows the chunk yet.
@@ -141,9 +154,7 @@ impl<H: Host> GPool<H> {
             }
             H::show(this.as_ptr(), chunk);
         }
-        stock.out += count;
-        let rest = stock.free.len() - count;
-        taken.extend(stock.free.drain(rest..).inspect(|g| g.place.touch()));
+        stock
     }
 
     /// # Safety
