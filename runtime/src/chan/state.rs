@@ -206,7 +206,7 @@ pub(crate) struct Tick {
     pub(crate) period: Duration,
 }
 
-/// The state of a channel. What each send and receive looks at comes first, and with the lock fills one cache line.
+/// The state of a channel. What each send and receive looks at comes first, and is with the lock as large as one cache line.
 #[repr(C)]
 pub(crate) struct State {
     pub(crate) closed: bool,
