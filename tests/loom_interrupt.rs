@@ -129,8 +129,10 @@ fn a_dump_holds_a_g_without_losing_its_cancel() {
         });
         loom::explore();
         cancel.cancel();
-        assert_eq!(parker.join().unwrap(), Err(ContextError::Canceled));
         dumper.join().unwrap();
+        loom::stop_exploring();
+        assert_eq!(parker.join().unwrap(), Err(ContextError::Canceled));
+        loom::explore();
         done();
     });
 }
@@ -198,8 +200,10 @@ fn a_dump_reads_an_owner_that_sleeps_on_only_when_it_is_saved() {
         loom::explore();
         looker.nudge();
         drop(Handle::of(&runtime).dump());
+        loom::stop_exploring();
         assert!(looker.wake());
         assert!(!owner.join().unwrap());
+        loom::explore();
         done();
     });
 }
