@@ -21,6 +21,8 @@ struct Counting;
 /// Bytes that are in use, and allocations so far.
 static LIVE: AtomicIsize = AtomicIsize::new(0);
 static ALLOCATIONS: AtomicUsize = AtomicUsize::new(0);
+/// Those of no size, for which an allocator may do anything.
+static EMPTY: AtomicUsize = AtomicUsize::new(0);
 
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
@@ -30,6 +32,7 @@ unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         LIVE.fetch_add(layout.size() as isize, Relaxed);
         ALLOCATIONS.fetch_add(1, Relaxed);
+        EMPTY.fetch_add(usize::from(layout.size() == 0), Relaxed);
         // SAFETY: the caller's promise.
         unsafe { System.alloc(layout) }
     }
@@ -129,6 +132,30 @@ fn selects() {
     });
 }
 
+/// A message without a size that no space of a select is aligned for.
+#[repr(align(64))]
+struct Aligned;
+
+/// Fails if a box stays behind, of an arm that was chosen or of one that lost; or if it is one of no size.
+fn boxed_messages() {
+    let (large, aligned) = (unbounded::<[usize; 9]>(), unbounded::<Aligned>());
+    settles("selects with messages in boxes", million() / 10, 2.0, |times| {
+        for n in 0..times {
+            match n % 3 {
+                0 => drop(large.0.send([n; 9])),
+                1 => drop(aligned.0.send(Aligned)),
+                _ => {}
+            }
+            select! {
+                recv(large.1) -> got => assert_eq!((n % 3, got), (0, Ok([n; 9]))),
+                recv(aligned.1) -> got => assert_eq!((n % 3, got.map(|got| (&raw const got).addr() % 64)), (1, Ok(0))),
+                default(Duration::from_nanos(1)) => assert_eq!(n % 3, 2),
+            }
+        }
+    });
+    assert_eq!(EMPTY.load(Relaxed), 0, "allocations of no size");
+}
+
 /// Fails if a stopped timer stays in a heap until its hour has come, or needs more than itself.
 fn timers() {
     const HOUR: Duration = Duration::from_secs(3600);
@@ -160,6 +187,7 @@ fn selects_and_timers_leave_no_memory_behind() {
         watched(procs, || {
             let rt = runtime(procs);
             rt.run(selects);
+            rt.run(boxed_messages);
             rt.run(timers);
         });
     }

@@ -28,6 +28,7 @@ impl Space {
 
 /// What a channel does with messages of its type.
 pub(crate) struct Ops {
+    /// Of a box for one.
     layout: Layout,
     /// Whether a message needs no box.
     fits: bool,
@@ -38,9 +39,16 @@ pub(crate) struct Ops {
     pub(super) withdraw: unsafe fn(*const (), Promised),
 }
 
+/// Never empty: a message without a size may be too well aligned for the space, and nothing of no size is to be allocated.
+const fn layout_of_box<T>() -> Layout {
+    let layout = Layout::new::<T>();
+    // SAFETY: the alignment is a type's, of which one byte is no overflow.
+    if layout.size() > 0 { layout } else { unsafe { Layout::from_size_align_unchecked(1, layout.align()) } }
+}
+
 impl<T> Chan<T> {
     pub(crate) const OPS: Ops = Ops {
-        layout: Layout::new::<T>(),
+        layout: layout_of_box::<T>(),
         fits: size_of::<T>() <= SPACE && align_of::<T>() <= align_of::<Space>(),
         take: Self::take_erased,
         drop: Self::drop_erased,
@@ -141,7 +149,7 @@ impl<'a> Arm<'a> {
     #[cold]
     fn boxed_slot(&mut self, layout: Layout) -> *mut () {
         let boxed = *self.boxed.get_or_insert_with(|| {
-            // SAFETY: it is larger than the space.
+            // SAFETY: it is not empty.
             let memory = unsafe { alloc::alloc(layout) };
             NonNull::new(memory).unwrap_or_else(|| alloc::handle_alloc_error(layout))
         });
