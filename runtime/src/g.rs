@@ -75,10 +75,16 @@ pub(crate) enum End {
     Left,
 }
 
-impl End {
-    fn of(life: u32) -> Option<End> {
-        let end = if life & LEFT == 0 { End::Ended } else { End::Left };
-        (life & DONE != 0).then_some(end)
+/// What its `life` was at one moment.
+#[derive(Copy, Clone, Debug)]
+pub(crate) struct Life(u32);
+
+impl Life {
+    /// Why it will do nothing more; `None`: it will.
+    #[inline]
+    pub(crate) fn end(self) -> Option<End> {
+        let end = if self.0 & LEFT == 0 { End::Ended } else { End::Left };
+        (self.0 & DONE != 0).then_some(end)
     }
 }
 
@@ -355,25 +361,24 @@ impl<H: Host> G<H> {
         self.pool().sched()
     }
 
-    /// Why it will do nothing more; `None`: it will. For the handle's owner, who then sees what it has done.
+    /// For the handle's owner, who sees what the goroutine has done, if that has ended.
     #[inline]
-    pub(crate) fn end(&self) -> Option<End> {
+    pub(crate) fn life(&self) -> Life {
         // Acquire: pairs with `finish` and `mark_left`.
-        End::of(self.life.load(order(Mutant::JoinLooksRelaxed, Acquire)))
+        Life(self.life.load(order(Mutant::JoinLooksRelaxed, Acquire)))
     }
 
-    /// The handle's owner is about to wait, by a record that stays where it is until `end` has an answer or `wait_no_more` is
-    /// called. The commit hook of its wait, which a handle has once.
-    pub(crate) fn wait_for_end(&self, record: *const Waiter<H>) -> Commit {
+    /// The handle's owner, which has `seen` no end, is about to wait, by a record that stays where it is until there is one or
+    /// `wait_no_more` is called. The commit hook of its wait, which a handle has once.
+    pub(crate) fn wait_for_end(&self, record: *const Waiter<H>, seen: Life) -> Commit {
         // SAFETY: nobody reads it before WAITER is set, and nobody else sets that.
         self.joiner.with_mut(|joiner| unsafe { *joiner = record });
-        // Relaxed: the exchange decides. Whoever is refused looks once more.
-        let mut life = self.life.load(Relaxed);
+        let Life(mut life) = seen;
         loop {
             if life & DONE != 0 && !mutated(Mutant::JoinNoRecheck) {
                 return Commit::Refuse;
             }
-            // Release: the record, and where it lies, to whoever finds WAITER.
+            // Release: the record, and where it lies, to whoever finds WAITER. Relaxed: whoever is refused looks once more.
             let release = order(Mutant::JoinRelaxed, Release);
             match self.life.compare_exchange(life, life | WAITER, release, Relaxed) {
                 Ok(_) => return Commit::Park,
@@ -382,8 +387,8 @@ impl<H: Host> G<H> {
         }
     }
 
-    /// The handle's owner, interrupted, takes its record back. The answer is that of `end`.
-    pub(crate) fn wait_no_more(&self) -> Option<End> {
+    /// The handle's owner, interrupted, takes its record back. As `life`.
+    pub(crate) fn wait_no_more(&self) -> Life {
         // Acquire: whoever has found the record is through with it.
         let through = order(Mutant::JoinEndsRelaxed, Acquire);
         let mut life = self.life.load(through);
@@ -404,7 +409,7 @@ impl<H: Host> G<H> {
         }
         // SAFETY: WAITER is clear.
         self.joiner.with_mut(|joiner| unsafe { *joiner = std::ptr::null() });
-        End::of(life)
+        Life(life)
     }
 
     /// Wakes who waits for the end. The caller has set DONE and found WAITER, which it clears after this.
@@ -504,7 +509,8 @@ pub(crate) fn finish<H: Host>(g: GRef<H>) {
     drop(g.birth.with_mut(|birth| unsafe { (*birth).take() }));
     // Acquire: what the handle's owner did with the G comes before its next goroutine; and the joiner's record.
     let look = order(Mutant::LiveRelaxed, Acquire);
-    let mut life = g.life.load(look);
+    // What it is most often. A look before would be one more access.
+    let mut life = HANDLE | LIVE | COUNTS;
     loop {
         if life & HANDLE == 0 {
             // Relaxed: the M is alone with it.
@@ -579,11 +585,18 @@ pub(crate) fn drop_unrun<H: Host>(g: GRef<H>) {
 ///
 /// An outcome that is there is dropped before the bit is cleared: after it the M may free the G, and the next
 /// goroutine move in.
-pub(crate) fn drop_handle<H: Host>(g: GRef<H>, mut taken: bool) {
-    // Release: the outcome is gone before the M frees the G. Acquire: see the outcome; with it all that the goroutine did.
+pub(crate) fn drop_handle<H: Host>(g: GRef<H>) {
+    // Acquire: see the outcome; with it all that the goroutine did.
+    let life = g.life.load(order(Mutant::HandleLooksRelaxed, Acquire));
+    give_handle_back(g, false, Life(life));
+}
+
+/// As `drop_handle`, by one who has looked: `taken` is true if there was an outcome, and it was moved out.
+pub(crate) fn give_handle_back<H: Host>(g: GRef<H>, mut taken: bool, seen: Life) {
+    // Release: the outcome is gone before the M frees the G. Acquire: as in `drop_handle`.
     let release_order = order(Mutant::HandleRelaxed, Release);
     let look = order(Mutant::HandleLooksRelaxed, Acquire);
-    let mut life = g.life.load(look);
+    let Life(mut life) = seen;
     let mut dropped = Ok(());
     loop {
         debug_assert!(life & HANDLE != 0, "drop_handle: dropped twice");

@@ -1,6 +1,6 @@
 //! Goroutines as the user sees them: [`go`], [`JoinHandle`], [`Builder`], [`yield_now`], [`goexit`], [`current`].
 
-use crate::g::{self, Birth, End, GRef, Name};
+use crate::g::{self, Birth, End, GRef, Life, Name};
 use crate::host::Active;
 use crate::interrupt::{self, Interrupt};
 use crate::m::{M, Window};
@@ -142,18 +142,15 @@ impl<T> JoinHandle<T> {
     }
 
     pub(crate) fn join_in(self, how: How) -> Result<T, JoinError> {
-        let end = self.wait(how);
+        let (end, life) = self.wait(how);
         let this = ManuallyDrop::new(self);
         let outcome = match end {
             // SAFETY: the goroutine has ended and left an `Outcome<T>`; the handle's right to it is used here,
-            // once, and `drop_handle` is told so.
+            // once, and `give_handle_back` is told so.
             End::Ended => unsafe { this.g.task.outcome::<T>() },
-            End::Left => {
-                g::drop_handle(this.g, false);
-                return Err(JoinError(Failure::Shutdown));
-            }
+            End::Left => Err(Failure::Shutdown),
         };
-        g::drop_handle(this.g, true);
+        g::give_handle_back(this.g, end == End::Ended, life);
         outcome.map_err(JoinError)
     }
 
@@ -162,27 +159,26 @@ impl<T> JoinHandle<T> {
     }
 
     /// Waits for the end, and leaves the outcome where it is. Who was unwound out of it does not wait again.
-    pub(crate) fn wait(&self, how: How) -> End {
-        if let Some(end) = self.g.end() {
-            return end;
+    pub(crate) fn wait(&self, how: How) -> (End, Life) {
+        let mut life = self.g.life();
+        if life.end().is_none() {
+            let mut wait = Wait::begin();
+            let (g, record) = (self.g, wait.waiter());
+            life = match wait.park(how, || g.wait_for_end(&raw const record, life)) {
+                Woke::Interrupted(why) => match g.wait_no_more() {
+                    // Where both end with their runtime it is no news for the caller.
+                    life if why != Interrupt::Shutdown && life.end().is_some() => life,
+                    _ => why.throw::<Active>(),
+                },
+                _ => g.life(),
+            };
         }
-        let mut wait = Wait::begin();
-        let (g, record) = (self.g, wait.waiter());
-        match wait.park(how, || g.wait_for_end(&raw const record)) {
-            Woke::Interrupted(why) => match g.wait_no_more() {
-                // Where both end with their runtime it is no news for the caller.
-                Some(end) if why != Interrupt::Shutdown => end,
-                _ => why.throw::<Active>(),
-            },
-            woke => {
-                g.end().unwrap_or_else(|| unreachable!("wait: woken before the goroutine ended ({woke:?})"))
-            }
-        }
+        (life.end().expect("wait: woken before the goroutine ended"), life)
     }
 
     /// Whether `join` would return at once. Does not block.
     pub fn is_finished(&self) -> bool {
-        self.g.end().is_some()
+        self.g.life().end().is_some()
     }
 
     /// The goroutine's number, unique within its runtime.
@@ -193,7 +189,7 @@ impl<T> JoinHandle<T> {
 
 impl<T> Drop for JoinHandle<T> {
     fn drop(&mut self) {
-        g::drop_handle(self.g, false);
+        g::drop_handle(self.g);
     }
 }
 

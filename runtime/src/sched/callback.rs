@@ -248,7 +248,7 @@ impl<H: Host> Sched<H> {
         // SAFETY: it borrows nothing.
         let g = unsafe { self.make_counting(counts, birth, body) }.ok()?;
         // Nobody joins it.
-        g::drop_handle(g, false);
+        g::drop_handle(g);
         Some(g)
     }
 }
