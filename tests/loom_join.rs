@@ -146,6 +146,36 @@ fn a_joiner_that_is_interrupted_at_the_end_waits_for_who_reads_its_record() {
     });
 }
 
+/// The end of the runtime tells a joiner, after whose handle is gone the goroutine ends after all. Fails by an assertion when
+/// the M gives the G back before who has told is through with it.
+#[test]
+fn a_joiner_that_was_told_by_the_end_leaves_the_g_to_who_has_told() {
+    Model::new().check("left_vs_end", || {
+        let runtime = runtime(1, 1);
+        let (begins, joins, ends) = (Flag::default(), Flag::default(), Flag::default());
+        let first = runtime.go({
+            let (begins, ends) = (begins.clone(), ends.clone());
+            move || {
+                begins.raise();
+                ends.wait_on_thread();
+            }
+        });
+        begins.wait_on_thread();
+        let joiner = loom::thread::spawn({
+            let joins = joins.clone();
+            move || {
+                joins.raise();
+                assert!(first.join().unwrap_err().is_shutdown());
+                ends.raise();
+            }
+        });
+        joins.wait_on_thread();
+        loom::explore();
+        runtime.shutdown(std::time::Duration::ZERO);
+        joiner.join().unwrap();
+    });
+}
+
 #[test]
 fn mutants() {
     let hears = "a_thread_hears_of_the_end";
@@ -159,6 +189,7 @@ fn mutants() {
         (Mutant::EndRelaxed, hears),
         (Mutant::JoinEndsEarly, interrupted),
         (Mutant::JoinEndsRelaxed, interrupted),
+        (Mutant::EndForgetsTheTeller, "a_joiner_that_was_told_by_the_end_leaves_the_g_to_who_has_told"),
         (Mutant::ToldWithoutAcquire, "a_joiner_that_was_told_leaves_the_g_to_the_m"),
         (Mutant::ToldWithoutRelease, "an_m_that_has_told_leaves_the_g_to_the_joiner"),
         (Mutant::OutcomeRelaxed, drops),

@@ -512,7 +512,9 @@ pub(crate) fn finish<H: Host>(g: GRef<H>) {
     // What it is most often. A look before would be one more access.
     let mut life = HANDLE | LIVE | COUNTS;
     loop {
-        if life & HANDLE == 0 {
+        // A joiner that `mark_left` has told may be gone, handle and all, before that has cleared WAITER.
+        let told = life & WAITER != 0 && !mutated(Mutant::EndForgetsTheTeller);
+        if life & HANDLE == 0 && !told {
             // Relaxed: the M is alone with it.
             g.life.store(life & !LIVE, Relaxed);
             return release(g);
@@ -562,7 +564,8 @@ pub(crate) fn mark_left<H: Host>(g: GRef<H>) {
     if life & WAITER != 0 {
         g.tell();
         // Release: as in `finish`.
-        g.life.fetch_and(!WAITER, Release);
+        let was = g.life.fetch_and(!WAITER, Release);
+        debug_assert!(was & LIVE != 0, "mark_left: its M has let it go");
     }
 }
 

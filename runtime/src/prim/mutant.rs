@@ -161,6 +161,8 @@ pub enum Mutant {
     JoinEndsRelaxed,
     /// An M says without Release that a goroutine has ended.
     EndRelaxed,
+    /// An M does not wait for who has told, beside it, a joiner that is gone by now.
+    EndForgetsTheTeller,
     /// An M that has told the joiner lets the goroutine go without Acquire.
     ToldWithoutAcquire,
     /// The same, without Release.
