@@ -303,6 +303,7 @@ fn a_dump_holds_a_g_that_is_dropped_unrun() {
 #[test]
 fn mutants() {
     loom_common::assert_caught(&[
+        (Mutant::LiveLooksRelaxed, "a_parent_woken_late_is_waited_for"),
         (Mutant::ShutdownTrustsOneLook, "a_parent_woken_late_is_waited_for"),
         (Mutant::DiscardIgnoresScan, "a_dump_holds_a_g_that_is_dropped_unrun"),
         (Mutant::ShutdownNotTold, "who_parks_while_the_end_begins_is_unwound"),

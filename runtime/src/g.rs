@@ -268,9 +268,9 @@ impl<H: Host> G<H> {
         self.left.store(false, Relaxed);
         // SAFETY: the G is out of the pool and known to nobody else.
         self.birth.with_mut(|slot| unsafe { *slot = Some(birth) });
-        // Release: whoever goes through the live Gs finds a whole one.
+        // Relaxed: a word, which says no more than is in it. The G is published by `StatusWord::spawn`.
         let counts = if counts { COUNTS } else { 0 };
-        self.life.store(HANDLE | LIVE | counts, order(Mutant::SpawnRelaxed, Release));
+        self.life.store(HANDLE | LIVE | counts, Relaxed);
     }
 
     /// It is one of `num_goroutines`: not one of the library's own.
@@ -281,7 +281,8 @@ impl<H: Host> G<H> {
 
     /// Whether it has begun and not ended.
     pub(crate) fn is_live(&self) -> bool {
-        // Acquire: pairs with `begin`.
+        // Acquire: pairs with `finish`: of who has ended it is seen whom it has woken. A live one is read by its word, which may
+        // be the next goroutine's by then.
         self.life.load(order(Mutant::LiveLooksRelaxed, Acquire)) & LIVE != 0
     }
 
@@ -515,8 +516,8 @@ pub(crate) fn finish<H: Host>(g: GRef<H>) {
         // A joiner that `mark_left` has told may be gone, handle and all, before that has cleared WAITER.
         let told = life & WAITER != 0 && !mutated(Mutant::EndForgetsTheTeller);
         if life & HANDLE == 0 && !told {
-            // Relaxed: the M is alone with it.
-            g.life.store(life & !LIVE, Relaxed);
+            // The M is alone with it. Release: see `is_live`.
+            g.life.store(life & !LIVE, Release);
             return release(g);
         }
         let next = match life & (WAITER | DONE) {

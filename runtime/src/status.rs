@@ -266,8 +266,8 @@ impl StatusWord {
     pub(crate) fn spawn(&self) {
         let word = self.load(Relaxed);
         assert!(word.status() == Status::Idle, "spawn: the G is in use ({word:?})");
-        // Relaxed: the run queue publishes the G, and before that its life does, to a dump.
-        self.0.store(word.with_status(Status::Runnable).0, Relaxed);
+        // Release: partner `hold`, of a dump, which may know the G from the goroutine before. (Others get it from a run queue.)
+        self.0.store(word.with_status(Status::Runnable).0, order(Mutant::SpawnRelaxed, Release));
     }
 
     /// Runnable → Running, by the M that took the G from a queue.

@@ -107,7 +107,7 @@ pub enum Mutant {
     UnholdWithoutAcquire,
     /// A dump lets a G go without Release.
     UnholdWithoutRelease,
-    /// A dump looks without Acquire whether a G is live.
+    /// The end of the runtime looks without Acquire whether a G is live.
     LiveLooksRelaxed,
     /// A handle that goes looks without Acquire whether there is an outcome.
     HandleLooksRelaxed,
@@ -125,7 +125,7 @@ pub enum Mutant {
     PollerRunsNoTimers,
     /// A turn is passed on without Release.
     TurnPassRelaxed,
-    /// A G becomes live without Release.
+    /// A G becomes runnable for the first time without Release.
     SpawnRelaxed,
     /// `StatusWord::claim` compares no wait number.
     ClaimAnyWait,
