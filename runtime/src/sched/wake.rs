@@ -29,8 +29,9 @@
 //!
 //! In D2 all Ps are held. Whoever left a goroutine to the claim has read it at S3, before D2. An M that puts its P down later
 //! does so after D2, in the lock, and then passes I2; S2 can't come after that I2, as S3 would have seen the P idle; so I3
-//! sees the goroutine. One in the global queue it sees in the lock, or calls an M for it (`handoffp`). So D2 needs no look of
-//! its own; but it has to be in the lock, or there is a P put down, and a claim that nobody stands for any more.
+//! sees the goroutine. One in the global queue it sees in the lock, or calls an M for it (`handoffp`), or leaves it to one that
+//! spins. So D2 needs no look of its own; but it has to be in the lock, or there is a P put down, and a claim that nobody stands
+//! for any more.
 //!
 //! Checked by `tests/loom_submit_vs_idle.rs`.
 
