@@ -1,7 +1,7 @@
 """Writes what `run` has measured: tables in Markdown, and bars."""
 
 import statistics
-from collections import defaultdict
+from collections import Counter, defaultdict
 
 from rows import PEERS, ROWS, RUNTIMES, Row
 
@@ -120,7 +120,10 @@ def table(data: dict) -> str:
     text += echo_table(data)
     more = sorted({procs for _, procs, _ in figures} - {1, 2})
     if more:
-        text += f"\n## More processors than cores\n\n{' / '.join(map(str, more))} processors.\n\n"
+        keys = Counter((run["run"], run["peer"], run["procs"]) for run in data["runs"] if run["procs"] in more)
+        times = max(keys.values())
+        runs = "one run" if times == 1 else f"{times} runs"
+        text += f"\n## More processors than cores\n\n{' / '.join(map(str, more))} processors, {runs} of each.\n\n"
         text += main_table(data, figures, more)
     text += "\n## Every figure\n\nmedian (least .. most); d: runs beside which others used the machine, and which do not count "
     text += "as long as there are others.\n\n| row | P | program | figure | d |\n| --- | --- | --- | --- | --- |\n"

@@ -60,7 +60,9 @@ fn caught(mutant: Mutant, test: &str) -> Result<(), String> {
     let text = reader.join().expect("read what the child said");
     let took = start.elapsed().as_secs_f64();
     match status {
-        None => Err(format!("{mutant:?}: {test} was not through after {PATIENCE:?} of CPU time, {took:.0} s")),
+        None => {
+            Err(format!("{mutant:?}: {test} was not through after {PATIENCE:?} of CPU time, {took:.0} s"))
+        }
         Some(status) if status.success() => Err(format!("{mutant:?}: {test} passes without it")),
         Some(_) => match reason(&text) {
             Some(why) => {
