@@ -71,7 +71,8 @@ fn the_ring_refuses_what_is_out_of_range_by_name_and_limits() {
 #[test]
 fn what_nests_too_deep_is_told_by_name_and_fits_on_its_own_stack() {
     let (status, stdout, stderr) = output(&mut example("overflow"));
-    assert_eq!((status, stdout.as_str()), (None, ""), "{stderr}");
+    // The other parsers may have been faster.
+    assert!(status.is_none() && !stdout.contains("parser 3"), "{status:?}, {stdout}{stderr}");
     let told = "fatal error: stack overflow in goroutine ";
     assert!(stderr.starts_with(told) && stderr.contains("'parser 3' (spawned at "), "{stderr}");
     assert!(stderr.contains("its stack of 64 KiB is used up"), "{stderr}");
