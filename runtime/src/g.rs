@@ -320,7 +320,7 @@ impl<H: Host> G<H> {
 
     /// What was asked for at the spawn.
     pub(crate) fn with_birth<R>(&self, f: impl FnOnce(&Birth) -> R) -> R {
-        // SAFETY: written before the G was queued and after it came back to the pool, never between.
+        // SAFETY: written before the G was queued and by the M after the last switch, never between.
         self.birth
             .with(|birth| f(unsafe { (*birth).as_ref() }.expect("with_birth: the G holds no goroutine")))
     }
@@ -370,7 +370,8 @@ impl<H: Host> G<H> {
     }
 
     /// The handle's owner, which has `seen` no end, is about to wait, by a record that stays where it is until there is one or
-    /// `wait_no_more` is called. The commit hook of its wait, which a handle has once.
+    /// `wait_no_more` is called. The commit hook of its wait, which a handle has once, and which has no time limit: an alarm could
+    /// end the wait before WAITER is set.
     pub(crate) fn wait_for_end(&self, record: *const Waiter<H>, seen: Life) -> Commit {
         // SAFETY: nobody reads it before WAITER is set, and nobody else sets that.
         self.joiner.with_mut(|joiner| unsafe { *joiner = record });
