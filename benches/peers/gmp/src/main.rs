@@ -218,7 +218,7 @@ fn blocking(sleep: impl Fn() + Copy + Send + Sync + 'static) -> Found {
 
 fn sort(numbers: &mut [u64], space: &mut [u64]) {
     if numbers.len() <= CUTOFF {
-        return numbers.sort_unstable();
+        return peer_common::sort_leaf(numbers);
     }
     let middle = numbers.len() / 2;
     let (left, right) = numbers.split_at_mut(middle);

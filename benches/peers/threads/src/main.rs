@@ -146,7 +146,7 @@ fn parked(n: u64) -> Found {
 fn merge_sort(n: u64, procs: usize) -> Found {
     fn sort(numbers: &mut [u64], space: &mut [u64]) {
         if numbers.len() <= CUTOFF {
-            return numbers.sort_unstable();
+            return peer_common::sort_leaf(numbers);
         }
         let middle = numbers.len() / 2;
         let (left, right) = numbers.split_at_mut(middle);

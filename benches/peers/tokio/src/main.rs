@@ -330,7 +330,7 @@ impl Part {
             let Part(numbers, _, len) = self;
             if len <= CUTOFF {
                 // SAFETY: the part is this task's alone.
-                return unsafe { std::slice::from_raw_parts_mut(numbers, len) }.sort_unstable();
+                return peer_common::sort_leaf(unsafe { std::slice::from_raw_parts_mut(numbers, len) });
             }
             self.halves().await;
         })
