@@ -20,11 +20,13 @@ use crate::sched::callback::{Guard, Run, call_at};
 use crate::sched::deadlock::{Verdict, judge};
 use crate::sched::park::{Commit, WaitReason};
 use crate::sched::quit::Heard;
+use crate::shared::Counted;
 use crate::waiter::{How, Wait, Waiter, Woke};
 use gmp_netpoll::Readiness;
 use gmp_timers::Nanos;
 use std::fs::File;
 use std::io;
+use std::ops::Deref;
 use std::panic::Location;
 use std::ptr::NonNull;
 use std::time::Duration;
@@ -54,6 +56,29 @@ impl Note {
     /// Between two uses.
     pub fn clear(&self) {
         self.0.clear();
+    }
+}
+
+/// `shared.rs`.
+pub struct Shared<T>(crate::shared::Shared<T>);
+
+impl<T> Shared<T> {
+    /// Both owners of a new value.
+    pub fn two(value: T) -> [Self; 2] {
+        crate::shared::Shared::two(Counted::boxed(value)).map(Shared)
+    }
+}
+
+impl<T> Clone for Shared<T> {
+    fn clone(&self) -> Self {
+        Shared(self.0.clone())
+    }
+}
+
+impl<T> Deref for Shared<T> {
+    type Target = T;
+    fn deref(&self) -> &T {
+        &self.0
     }
 }
 

@@ -185,6 +185,7 @@ mod runq;
 mod runtime;
 mod sched;
 mod scope;
+mod shared;
 mod status;
 pub mod sync;
 mod task;

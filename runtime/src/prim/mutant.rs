@@ -462,4 +462,11 @@ pub enum Mutant {
     ShrinkKeepsTheIdle,
     /// More Ps: nobody is told.
     GrowWakesNobody,
+
+    /// Who finds itself the only owner of a shared value does not look at what the others did.
+    SharedAloneRelaxed,
+    /// The last owner to go does not look at what the others did.
+    SharedNoAcquire,
+    /// An owner that goes tells the others nothing of what it did.
+    SharedNoRelease,
 }

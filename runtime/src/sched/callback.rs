@@ -20,7 +20,7 @@
 //! A firing whose goroutine did not come to run before its runtime ended goes to the keeper, like a callback that is
 //! still armed.
 //!
-//! Memory: one allocation for callback and timer together. The heap counts it while it is armed, so dropping a
+//! Memory: one allocation for callback and timer together. The heap is one of its owners while it is armed, so dropping a
 //! [`Guard`] disarms nothing; the user's closure is dropped by the last guard's owner or by the goroutine of the
 //! last firing, never under a lock or on an M's own stack.
 //!
@@ -36,6 +36,7 @@ use crate::m::M;
 use crate::prim::{Arc, Mutant, UnsafeCell, mutated};
 use crate::sched::Sched;
 use crate::sched::timers::{Locked, Set, Timers};
+use crate::shared::{Counted, Shared};
 use gmp_timers::{Handle, Nanos};
 use std::panic::Location;
 
@@ -66,13 +67,20 @@ unsafe impl<H: Host, F: ?Sized + Send + Sync> Send for Call<H, F> {}
 unsafe impl<H: Host, F: ?Sized + Send + Sync> Sync for Call<H, F> {}
 
 impl<H: Host> Call<H> {
+    /// An owner for the guard and one for the heap.
     fn new(
         timers: &Arc<Timers<H>>,
         site: &'static Location<'static>,
         run: Run,
         f: impl Fn() + Send + Sync + 'static,
-    ) -> Arc<Self> {
-        Arc::new(Call { timers: Arc::clone(timers), handle: UnsafeCell::new(None), site, run, f })
+    ) -> [Shared<Self>; 2] {
+        Shared::two(Counted::boxed(Call {
+            timers: Arc::clone(timers),
+            handle: UnsafeCell::new(None),
+            site,
+            run,
+            f,
+        }))
     }
 
     #[inline]
@@ -95,41 +103,6 @@ impl<H: Host> Call<H> {
         (self.f)();
     }
 
-    /// Arms it, or moves it. True when it was armed.
-    fn set(self: &Arc<Self>, due: Nanos) -> bool {
-        let timers = &self.timers;
-        // As long as the P is held its timers are in the mask.
-        let inside = M::<H>::current().and_then(M::look_in);
-        let mut locked = timers.lock();
-        let armed = self.handle(&locked).is_some();
-        let own = inside.as_ref().is_some_and(|inside| Arc::ptr_eq(&inside.p.timers, timers));
-        let set = if armed || own || locked.is_orphaned() {
-            let earlier = locked.set(due, self);
-            let orphaned = locked.is_orphaned();
-            drop(locked);
-            drop(inside);
-            Set { armed, earlier, orphaned }
-        } else {
-            drop(locked);
-            drop(inside);
-            self.set_from_afar(due)
-        };
-        if set.earlier {
-            self.announce(set.orphaned, due);
-        }
-        set.armed
-    }
-
-    #[cold]
-    fn set_from_afar(self: &Arc<Self>, due: Nanos) -> Set {
-        self.at_home(|sched| sched.set_from_afar(&self.timers, due, self)).unwrap_or_else(|| {
-            // Its runtime is over, and has left the heap to the keeper before.
-            let mut locked = self.timers.lock();
-            let (armed, orphaned) = (self.handle(&locked).is_some(), locked.is_orphaned());
-            Set { armed, earlier: locked.set(due, self), orphaned }
-        })
-    }
-
     /// Whoever waits for the earliest timer is to know. After the locks, and outside of the window.
     #[cold]
     fn announce(&self, orphaned: bool, due: Nanos) {
@@ -148,33 +121,60 @@ impl<H: Host> Call<H> {
             _ => home.upgrade().map(|sched| f(&sched)),
         }
     }
+}
 
-    /// Disarms it. True when it was armed.
-    fn stop(&self) -> bool {
-        let mut locked = self.timers.lock();
-        let Some(count) = locked.take(self) else { return false };
-        let last = locked.is_orphaned() && self.timers.is_empty();
+/// The right to stop and to set a callback. Dropping it does neither.
+pub(crate) struct Guard<H: Host>(Shared<Call<H>>);
+
+impl<H: Host> Guard<H> {
+    /// True: it was armed, and `f` will not be called for it.
+    pub(crate) fn stop(&self) -> bool {
+        let call = &self.0;
+        let mut locked = call.timers.lock();
+        let Some(share) = locked.take(call) else { return false };
+        let last = locked.is_orphaned() && call.timers.is_empty();
         drop(locked);
-        drop(count);
+        drop(share);
         if last {
             H::keeper().look_again();
         }
         true
     }
-}
-
-/// The right to stop and to set a callback. Dropping it does neither.
-pub(crate) struct Guard<H: Host>(Arc<Call<H>>);
-
-impl<H: Host> Guard<H> {
-    /// True: it was armed, and `f` will not be called for it.
-    pub(crate) fn stop(&self) -> bool {
-        self.0.stop()
-    }
 
     /// Arms it, for another time if it is armed already. True when it was.
     pub(crate) fn set(&self, due: Nanos) -> bool {
-        self.0.set(due)
+        let (call, timers) = (&self.0, &self.0.timers);
+        // As long as the P is held its timers are in the mask.
+        let inside = M::<H>::current().and_then(M::look_in);
+        let mut locked = timers.lock();
+        let armed = call.handle(&locked).is_some();
+        let own = inside.as_ref().is_some_and(|inside| Arc::ptr_eq(&inside.p.timers, timers));
+        let set = if armed || own || locked.is_orphaned() {
+            let earlier = locked.set(due, call);
+            let orphaned = locked.is_orphaned();
+            drop(locked);
+            drop(inside);
+            Set { armed, earlier, orphaned }
+        } else {
+            drop(locked);
+            drop(inside);
+            self.set_from_afar(due)
+        };
+        if set.earlier {
+            call.announce(set.orphaned, due);
+        }
+        set.armed
+    }
+
+    #[cold]
+    fn set_from_afar(&self, due: Nanos) -> Set {
+        let call = &self.0;
+        call.at_home(|sched| sched.set_from_afar(&call.timers, due, call)).unwrap_or_else(|| {
+            // Its runtime is over, and has left the heap to the keeper before.
+            let mut locked = call.timers.lock();
+            let (armed, orphaned) = (call.handle(&locked).is_some(), locked.is_orphaned());
+            Set { armed, earlier: locked.set(due, call), orphaned }
+        })
     }
 
     /// Whether it is armed.
@@ -194,14 +194,15 @@ pub(crate) fn call_at<H: Host>(due: Nanos, run: Run, f: impl Fn() + Send + Sync 
             None => H::keeper().own(),
             Some(m) => m.any_timers(),
         };
-        let guard = Guard(Call::new(timers, site, run, f));
+        let [call, _] = Call::new(timers, site, run, f);
+        let guard = Guard(call);
         guard.set(due);
         return guard;
     };
     let timers = &inside.p.timers;
-    let call = Call::new(timers, site, run, f);
+    let [call, for_the_heap] = Call::new(timers, site, run, f);
     let mut locked = timers.lock();
-    let earlier = locked.set(due, &call);
+    let earlier = locked.add(due, for_the_heap);
     let orphaned = locked.is_orphaned();
     drop(locked);
     drop(inside);
@@ -221,7 +222,7 @@ impl<H: Host> M<H> {
 }
 
 /// A firing on its way.
-struct Firing<H: Host>(Option<Arc<Call<H>>>);
+struct Firing<H: Host>(Option<Shared<Call<H>>>);
 
 impl<H: Host> Drop for Firing<H> {
     fn drop(&mut self) {
@@ -236,7 +237,7 @@ impl<H: Host> Drop for Firing<H> {
 
 impl<H: Host> Sched<H> {
     /// The goroutine of one firing, runnable and in no queue. `None`: there is no stack for it, and the keeper runs it.
-    pub(crate) fn make_firing(&self, call: Arc<Call<H>>) -> Option<GRef<H>> {
+    pub(crate) fn make_firing(&self, call: Shared<Call<H>>) -> Option<GRef<H>> {
         let birth = Birth { name: None, stack_size: self.config.stack_size, site: call.site };
         let counts = call.run() != Run::Uncounted;
         let mut firing = Firing(Some(call));

@@ -25,6 +25,7 @@ use crate::prim::{Arc, Mutant, Mutex, MutexGuard, capacity, mutated, unless};
 use crate::sched::callback::{Call, Run};
 use crate::sched::deadlock::Verdict;
 use crate::sched::timers::Timers;
+use crate::shared::Shared;
 use gmp_timers::Nanos;
 
 struct State<H: Host> {
@@ -175,7 +176,7 @@ impl<H: Host> Keeper<H> {
     }
 
     /// Runs what fires, on a thread of its own. Refused one, here: the others then wait for it.
-    pub(crate) fn run(&self, call: Arc<Call<H>>) {
+    pub(crate) fn run(&self, call: Shared<Call<H>>) {
         if call.run() == Run::Inline {
             return call.call();
         }
@@ -188,7 +189,7 @@ impl<H: Host> Keeper<H> {
 
 /// A callback for its thread, which is the only one to hold it for this firing: else who started the thread may be the last
 /// owner, and drop the user's closure. Refused a thread, it is called where it is dropped.
-struct OnItsWay<H: Host>(Option<Arc<Call<H>>>);
+struct OnItsWay<H: Host>(Option<Shared<Call<H>>>);
 
 impl<H: Host> OnItsWay<H> {
     fn arrives(&mut self) {
@@ -205,7 +206,7 @@ impl<H: Host> Drop for OnItsWay<H> {
 }
 
 /// User's code, whose panic ends with it: the hook has printed it.
-fn call_and_drop<H: Host>(call: Arc<Call<H>>) {
+fn call_and_drop<H: Host>(call: Shared<Call<H>>) {
     if let Err(payload) = H::catch(move || call.call()) {
         // The payload's own drop may panic again: leak it instead.
         std::mem::forget(payload);

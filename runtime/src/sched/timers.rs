@@ -25,11 +25,12 @@ use crate::glist::GList;
 use crate::host::Host;
 use crate::m::M;
 use crate::p::P;
-use crate::prim::{Arc, AtomicU64, Mutant, Mutex, MutexGuard, Relaxed, UnsafeCell, Weak, mutated, unless};
+use crate::prim::{AtomicU64, Mutant, Mutex, MutexGuard, Relaxed, UnsafeCell, Weak, mutated, unless};
 use crate::sched::Sched;
 use crate::sched::callback::{Call, Run};
 use crate::sched::deadlock::Serving;
 use crate::sched::poll::NOBODY;
+use crate::shared::Shared;
 use crate::status::{Then, WaitNumber};
 use gmp_timers::{Handle, Heap, Nanos};
 use std::ptr::NonNull;
@@ -39,7 +40,7 @@ enum Entry<H: Host> {
     /// One wait with a limit.
     Wait { g: GRef<H>, wait: WaitNumber },
     /// A callback.
-    Call(Arc<Call<H>>),
+    Call(Shared<Call<H>>),
 }
 
 /// Where the timer of a wait stands. Belongs to the waiting goroutine.
@@ -119,7 +120,7 @@ impl<H: Host> Timers<H> {
 
     /// Claims and readies the waits that are due, up to the first callback, which it returns. That one fires: the caller
     /// calls it.
-    fn pop_due(&self, now: Nanos, waits: &mut GList<H>) -> Option<Arc<Call<H>>> {
+    fn pop_due(&self, now: Nanos, waits: &mut GList<H>) -> Option<Shared<Call<H>>> {
         let mut locked = self.lock();
         if locked.inner.orphaned {
             return None;
@@ -144,7 +145,7 @@ impl<H: Host> Timers<H> {
     }
 
     /// The same for the keeper.
-    pub(crate) fn pop_orphan(&self, now: Nanos) -> Option<Arc<Call<H>>> {
+    pub(crate) fn pop_orphan(&self, now: Nanos) -> Option<Shared<Call<H>>> {
         let mut locked = self.lock();
         let fires = match locked.inner.heap.pop_due(now) {
             None => None,
@@ -200,30 +201,35 @@ impl<H: Host> Locked<'_, H> {
     }
 
     /// Puts a callback in, or moves it. True: the earliest time is now an earlier one.
-    #[inline]
-    pub(crate) fn set(&mut self, due: Nanos, call: &Arc<Call<H>>) -> bool {
+    pub(crate) fn set(&mut self, due: Nanos, call: &Shared<Call<H>>) -> bool {
+        let Some(handle) = call.handle(self) else { return self.add(due, Shared::clone(call)) };
         let due = due.min(LATEST);
         let before = self.inner.heap.next_due();
-        match call.handle(self) {
-            Some(handle) => {
-                let moved = self.inner.heap.reset(handle, due);
-                debug_assert!(moved, "set: an armed callback stands in its heap");
-            }
-            None => self.insert(due, Arc::clone(call)),
-        }
+        let moved = self.inner.heap.reset(handle, due);
+        debug_assert!(moved, "set: an armed callback stands in its heap");
+        self.publish();
+        before.is_none_or(|before| due < before)
+    }
+
+    /// Puts a callback in that is not armed. True: as for `set`.
+    #[inline]
+    pub(crate) fn add(&mut self, due: Nanos, call: Shared<Call<H>>) -> bool {
+        let due = due.min(LATEST);
+        let before = self.inner.heap.next_due();
+        self.insert(due, call);
         self.publish();
         before.is_none_or(|before| due < before)
     }
 
     #[inline]
-    fn insert(&mut self, due: Nanos, call: Arc<Call<H>>) {
-        let raw = Arc::as_ptr(&call);
+    fn insert(&mut self, due: Nanos, call: Shared<Call<H>>) {
+        let raw: *const Call<H> = &*call;
         let handle = self.inner.heap.insert(due, Entry::Call(call));
-        // SAFETY: the heap has counted it, and is locked.
+        // SAFETY: the heap owns it now, and is locked.
         unsafe { &*raw }.set_handle(self, Some(handle));
     }
 
-    /// Takes a callback out. Gives the heap's count of it back, for a drop after the lock; `None` when it was not armed.
+    /// Takes a callback out. Gives the heap's share of it back, for a drop after the lock; `None` when it was not armed.
     #[must_use]
     pub(crate) fn take(&mut self, call: &Call<H>) -> Option<impl Sized + use<H>> {
         let handle = call.handle(self)?;
@@ -348,7 +354,7 @@ impl<H: Host> Sched<H> {
     }
 
     /// Puts a callback into the heap of a P that the caller does not hold.
-    pub(crate) fn set_from_afar(&self, timers: &Timers<H>, due: Nanos, call: &Arc<Call<H>>) -> Set {
+    pub(crate) fn set_from_afar(&self, timers: &Timers<H>, due: Nanos, call: &Shared<Call<H>>) -> Set {
         let _central = (!mutated(Mutant::CallWithoutTheLock)).then(|| self.central.lock());
         let mut locked = timers.lock();
         unless(Mutant::CallUnmasked, || self.timer_mask.set(timers.p));
