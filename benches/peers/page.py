@@ -52,13 +52,15 @@ def goal(row: Row) -> str:
         plus = f" + {row.plus:g} {row.unit}" if row.plus else ""
         times = f"{row.of_threads:g} × " if row.of_threads != 1 else ""
         return f"≤ {times}threads{plus}"
-    return f"≤ {row.at_most:,g} {row.unit}"
+    return "–" if row.at_most is None else f"≤ {row.at_most:,g} {row.unit}"
 
 
 def bound(row: Row, procs: int, figures: dict) -> float | None:
     """The number that gmp must not exceed."""
     if row.at_most is not None:
         return row.at_most
+    if not (row.best or row.of_threads):
+        return None
     others = ["threads"] if row.of_threads else [peer for peer in RUNTIMES if peer != "gmp"]
     found = [figures[key].median for peer in others if (key := (row.name, procs, peer)) in figures]
     found = [value for value in found if value is not None]

@@ -61,6 +61,8 @@ func main() {
 		what = timed(or(4_000_000), func(n int) { buffered(4, n) })
 	case "select":
 		what = timed(or(1_000_000), selectTwo)
+	case "fan_in":
+		what = timed(or(1_000_000), fanIn)
 	case "mutex_1":
 		what = timed(or(20_000_000), func(n int) { mutex(1, n) })
 	case "mutex_8":
@@ -194,6 +196,34 @@ func selectTwo(n int) {
 		case i := <-b:
 			sum += i
 		}
+	}
+	check(sum == 2*sumBelow(n/2))
+}
+
+func fanIn(n int) {
+	both := make(chan int, 128)
+	var arms sync.WaitGroup
+	for range 2 {
+		channel := make(chan int)
+		go func() {
+			for i := range n / 2 {
+				channel <- i
+			}
+			close(channel)
+		}()
+		arms.Go(func() {
+			for i := range channel {
+				both <- i
+			}
+		})
+	}
+	go func() {
+		arms.Wait()
+		close(both)
+	}()
+	sum := 0
+	for i := range both {
+		sum += i
 	}
 	check(sum == 2*sumBelow(n/2))
 }

@@ -30,6 +30,7 @@ fn run(args: &Args) -> Found {
         "buffered_1x1" => peer_common::timed(n(8_000_000), |n| buffered(1, n)),
         "buffered_4x4" => peer_common::timed(n(4_000_000), |n| buffered(4, n)),
         "select" => peer_common::timed(n(1_000_000), select),
+        "fan_in" => peer_common::timed(n(1_000_000), fan_in),
         "mutex_1" => peer_common::timed(n(20_000_000), |n| mutex(1, n)),
         "mutex_8" => peer_common::timed(n(8_000_000), |n| mutex(8, n)),
         "skynet" => skynet(n(1_000_000)),
@@ -102,6 +103,20 @@ fn select(n: u64) {
     }
     assert_eq!(sum, 2 * peer_common::sum_below(n / 2));
     senders.into_iter().for_each(|handle| handle.join().unwrap());
+}
+
+fn fan_in(n: u64) {
+    let (into, from_both) = bounded(128);
+    let send = |_| {
+        let (sender, receiver) = bounded(0);
+        let into = into.clone();
+        let forwards = go(move || receiver.iter().for_each(|i: u64| into.send(i).unwrap()));
+        [go(move || (0..n / 2).for_each(|i| sender.send(i).unwrap())), forwards]
+    };
+    let arms: Vec<_> = (0..2).flat_map(send).collect();
+    drop(into);
+    assert_eq!(from_both.iter().sum::<u64>(), 2 * peer_common::sum_below(n / 2));
+    arms.into_iter().for_each(|handle| handle.join().unwrap());
 }
 
 fn mutex(goroutines: u64, n: u64) {

@@ -36,7 +36,8 @@ fn run(args: &Args) -> Found {
         "ping_pong" => peer_common::timed(n(1_000_000), ping_pong),
         "buffered_1x1" => peer_common::timed(n(4_000_000), buffered_1x1),
         "buffered_4x4" => peer_common::timed(n(2_000_000), buffered_4x4),
-        "select" => peer_common::timed(n(50_000), select),
+        "select" => peer_common::timed(n(5_000), select),
+        "fan_in" => peer_common::timed(n(1_000_000), fan_in),
         "mutex_1" => peer_common::timed(n(10_000_000), |n| mutex(1, n)),
         "mutex_8" => peer_common::timed(n(4_000_000), |n| mutex(8, n)),
         "skynet" => skynet(n(10_000)),
@@ -108,9 +109,33 @@ fn buffered_4x4(n: u64) {
     assert_eq!(sum, 4 * peer_common::sum_below(n / 4));
 }
 
-/// Its `select!` starts a coroutine for each arm each time, and one that is too late loses what it has received. A
-/// `cqueue` keeps its arms.
+/// Its `select!` starts a coroutine for each arm each time, and an arm that is too late loses what it has received: so each
+/// sender has a number for every item, and what is looked at is that none comes twice.
 fn select(n: u64) {
+    let ((a, from_a), (b, from_b)) = (mpsc::channel::<u64>(), mpsc::channel::<u64>());
+    let send = |sender: mpsc::Sender<u64>| {
+        go(move || {
+            // Until nobody receives any more.
+            (0..n).all(|i| sender.send(i).is_ok());
+        })
+    };
+    let senders = [send(a), send(b)];
+    let (mut in_a, mut in_b, mut next) = (0, 0, [0; 2]);
+    for _ in 0..n {
+        let which = may::select!(
+            i = from_a.recv() => in_a = i.unwrap(),
+            i = from_b.recv() => in_b = i.unwrap()
+        );
+        let i = [in_a, in_b][which];
+        assert!(i >= next[which]);
+        next[which] = i + 1;
+    }
+    drop((from_a, from_b));
+    senders.into_iter().for_each(|handle| handle.join().unwrap());
+}
+
+/// A `cqueue` has a coroutine for each arm, which receives ahead of whoever polls.
+fn fan_in(n: u64) {
     let ((a, from_a), (b, from_b)) = (mpsc::channel::<u64>(), mpsc::channel::<u64>());
     let send = |sender: mpsc::Sender<u64>| move || (0..n / 2).for_each(|i| sender.send(i).unwrap());
     // Both stay open: the one that is done first must not be ready for ever.

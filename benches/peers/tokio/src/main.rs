@@ -44,6 +44,7 @@ async fn run(args: Args) -> Found {
         "buffered_1x1" => timed(n(4_000_000), buffered_1x1).await,
         "buffered_4x4" => timed(n(2_000_000), buffered_4x4).await,
         "select" => timed(n(1_000_000), select).await,
+        "fan_in" => timed(n(1_000_000), fan_in).await,
         "mutex_1" => timed(n(4_000_000), |n| mutex(1, n)).await,
         "mutex_8" => timed(n(2_000_000), |n| mutex(8, n)).await,
         "skynet" => skynet(n(1_000_000)).await,
@@ -155,6 +156,34 @@ async fn buffered_4x4(n: u64) {
         sum += handle.await.unwrap();
     }
     assert_eq!(sum, 4 * peer_common::sum_below(n / 4));
+}
+
+async fn fan_in(n: u64) {
+    let (into, mut from_both) = mpsc::channel(128);
+    let mut arms = Vec::new();
+    for _ in 0..2 {
+        let (sender, mut receiver) = mpsc::channel(1);
+        let into = into.clone();
+        arms.push(tokio::spawn(async move {
+            for i in 0..n / 2 {
+                sender.send(i).await.unwrap();
+            }
+        }));
+        arms.push(tokio::spawn(async move {
+            while let Some(i) = receiver.recv().await {
+                into.send(i).await.unwrap();
+            }
+        }));
+    }
+    drop(into);
+    let mut sum = 0;
+    while let Some(i) = from_both.recv().await {
+        sum += i;
+    }
+    assert_eq!(sum, 2 * peer_common::sum_below(n / 2));
+    for arm in arms {
+        arm.await.unwrap();
+    }
 }
 
 async fn select(n: u64) {
