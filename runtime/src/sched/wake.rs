@@ -202,7 +202,11 @@ impl<H: Host> Sched<H> {
         }
         let mut central = self.central.lock();
         let wake = if !central.idle_ps.is_empty() {
-            self.startm(&mut central, Gift::Call)
+            let wake = self.startm(&mut central, Gift::Call);
+            if wake.is_none() && !self.is_stopping() {
+                return self.warn_at_the_limit(central);
+            }
+            wake
         } else {
             // The undo is under the lock: who leaves its P idle after it finds nobody spinning any more.
             if mutated(Mutant::WakepUndoesLate) {
