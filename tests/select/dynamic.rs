@@ -57,6 +57,49 @@ fn sixty_four_arms_keep_their_indices() {
     });
 }
 
+/// Fails by a hang: selects lock many channels, which each of them names in an order of its own, and two wait for each other.
+#[test]
+fn many_arms_in_any_order_meet_each_other() {
+    const ARMS: usize = 100;
+    const SELECTS: usize = 3;
+    everyone(|crew| {
+        let (senders, receivers): (Vec<_>, Vec<_>) = (0..ARMS).map(|_| bounded::<usize>(1)).unzip();
+        let rounds = share(10_000, 1);
+        let takers = each(crew, SELECTS, move |taker| {
+            let mut random = Random::new(taker);
+            let mut order: Vec<_> = (0..ARMS).collect();
+            (1..ARMS).for_each(|at| order.swap(at, random.below(at as u64 + 1) as usize));
+            let mut select = Select::new();
+            order.iter().for_each(|&at| assert!(select.recv(&receivers[at]) < ARMS));
+            let (mut got, mut open) = (Vec::new(), ARMS);
+            while open > 0 {
+                let chosen = select.select();
+                let index = chosen.index();
+                match chosen.recv(&receivers[order[index]]) {
+                    Ok(message) => {
+                        assert_eq!(message % ARMS, order[index]);
+                        got.push(message / ARMS);
+                    }
+                    Err(RecvError) => {
+                        select.remove(index);
+                        open -= 1;
+                    }
+                }
+            }
+            got
+        });
+        let mut random = Random::new(SELECTS);
+        for round in 0..rounds {
+            let at = random.below(ARMS as u64) as usize;
+            senders[at].send(round * ARMS + at).unwrap();
+        }
+        drop(senders);
+        let mut got = join_all(takers).concat();
+        got.sort_unstable();
+        assert!(got.into_iter().eq(0..rounds));
+    });
+}
+
 /// Fails if an index moves as another goes, or is given twice.
 #[test]
 fn a_removed_operation_is_never_chosen() {

@@ -17,6 +17,7 @@
 //! of the select, which needs one as it gets one message at most, or a box where it is too large.
 
 mod arm;
+mod order;
 
 pub use arm::{Arm, Selected, Space};
 pub(crate) use arm::{Chosen, Direction, Operation};
@@ -164,17 +165,8 @@ struct Search<'s, 'a> {
 impl<'s, 'a> Search<'s, 'a> {
     #[inline(always)]
     fn new(arms: &'s mut [Arm<'a>], space: *mut Space, intent: Intent, limit: Limit, choice: Choice) -> Self {
-        // Sorted by insertion: few, and nearly in order more often than not.
-        let (mut first, none) = (arms.len(), arms.len());
-        for index in (0..arms.len()).rev() {
-            let rank = arms[index].rank();
-            let (mut before, mut next) = (none, first);
-            while next != none && arms[next].rank() < rank {
-                (before, next) = (next, arms[next].next);
-            }
-            arms[index].next = next;
-            *if before == none { &mut first } else { &mut arms[before].next } = index;
-        }
+        let all = 0..arms.len();
+        let first = order::chain(arms, all);
         Search { arms, space, intent, limit, choice, first, kept: None, early: None }
     }
 

@@ -1,6 +1,7 @@
 //! One operation of a select, and what is left to do when it was chosen; for messages whose type only the channel's ends know.
 
 use crate::chan::flow::{Chan, Promised, Raw, Taken};
+use crate::chan::select::order::Link;
 use crate::chan::select::{Found, Intent};
 use crate::chan::state::{Deal, Message, Offer, Record, RecordPtr, State, Woken};
 use crate::chan::{Receiver, RecvError, SendError, Sender};
@@ -131,11 +132,6 @@ impl<'a> Arm<'a> {
         self.chan.map_or(std::ptr::null(), |(_, chan, _)| chan)
     }
 
-    /// When its channel is locked, beside others; those without one come first.
-    pub(super) fn rank(&self) -> usize {
-        self.chan.map_or(0, |(raw, chan, _)| raw.rank.of(chan))
-    }
-
     /// Where a message is to go; null for a send, whose message is not there yet.
     #[inline]
     pub(super) fn slot(&mut self, space: *mut Space) -> *mut () {
@@ -223,6 +219,19 @@ impl<'a> Arm<'a> {
             // SAFETY: it stands there, or in none.
             unsafe { self.queue(&mut state, intent).remove(node) };
         }
+    }
+}
+
+impl Link for Arm<'_> {
+    /// When its channel is locked, beside others; those without one come first.
+    #[inline(always)]
+    fn rank(&self) -> usize {
+        self.chan.map_or(0, |(raw, chan, _)| raw.rank.of(chan))
+    }
+
+    #[inline(always)]
+    fn next(&mut self) -> &mut usize {
+        &mut self.next
     }
 }
 

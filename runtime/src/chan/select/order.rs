@@ -1,0 +1,139 @@
+//! The order in which a select locks its channels: a chain through its arms, by rank, and by number where the ranks are the same.
+
+use std::ops::Range;
+
+/// So few are put in one by one: a select has a handful, nearly in order more often than not.
+const FEW: usize = 16;
+
+/// What stands in a chain.
+pub(super) trait Link {
+    fn rank(&self) -> usize;
+
+    /// The number of the one behind it; one that none has, at the end.
+    fn next(&mut self) -> &mut usize;
+}
+
+/// Chains those of a range, and gives the first.
+#[inline(always)]
+pub(super) fn chain(all: &mut [impl Link], these: Range<usize>) -> usize {
+    if these.len() > FEW {
+        return chain_many(all, these);
+    }
+    let (mut first, none) = (all.len(), all.len());
+    for index in these.rev() {
+        first = put_in(all, index, first, none);
+    }
+    first
+}
+
+/// By halves: each is compared no more often than these can be halved, and with a few.
+#[cold]
+fn chain_many(all: &mut [impl Link], these: Range<usize>) -> usize {
+    let (none, middle) = (all.len(), these.start.midpoint(these.end));
+    let mut lower = chain(all, these.start..middle);
+    let mut first = chain(all, middle..these.end);
+    let mut before = none;
+    while lower != none {
+        let rest = *all[lower].next();
+        first = put_in(all, lower, first, before);
+        (before, lower) = (lower, rest);
+    }
+    first
+}
+
+/// Puts one into the chain, somewhere behind `before` if there is one, in front of those with its rank.
+#[inline(always)]
+fn put_in(all: &mut [impl Link], index: usize, first: usize, mut before: usize) -> usize {
+    let (none, rank) = (all.len(), all[index].rank());
+    let mut next = if before == none { first } else { *all[before].next() };
+    while next != none && all[next].rank() < rank {
+        (before, next) = (next, *all[next].next());
+    }
+    *all[index].next() = next;
+    if before == none {
+        return index;
+    }
+    *all[before].next() = index;
+    first
+}
+
+#[cfg(all(test, not(gmp_loom)))]
+mod tests {
+    use super::{FEW, Link, chain};
+    use std::cell::Cell;
+
+    /// Counts how often it is asked for its rank.
+    struct Ranked<'c> {
+        rank: usize,
+        next: usize,
+        asked: &'c Cell<usize>,
+    }
+
+    impl Link for Ranked<'_> {
+        fn rank(&self) -> usize {
+            self.asked.set(self.asked.get() + 1);
+            self.rank
+        }
+        fn next(&mut self) -> &mut usize {
+            &mut self.next
+        }
+    }
+
+    /// Their numbers as they are chained, and how often a rank was asked for.
+    fn chained(ranks: &[usize]) -> (Vec<usize>, usize) {
+        let asked = &Cell::new(0);
+        let mut all: Vec<_> = ranks.iter().map(|&rank| Ranked { rank, next: 0, asked }).collect();
+        let mut at = chain(&mut all, 0..ranks.len());
+        let mut order = Vec::new();
+        while let Some(link) = all.get(at) {
+            order.push(at);
+            assert!(order.len() <= ranks.len(), "the chain has no end");
+            at = link.next;
+        }
+        assert_eq!(at, ranks.len(), "the end is a number that is none's");
+        (order, asked.get())
+    }
+
+    /// The same ones in each run.
+    fn random(most: usize) -> impl FnMut(usize) -> usize {
+        let mut state = 0x9E37_79B9_7F4A_7C15_u64;
+        move |_| {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            (state >> 32) as usize % most
+        }
+    }
+
+    #[test]
+    fn the_chain_is_by_rank_and_then_by_number() {
+        for count in 0..6 * FEW {
+            for most in [1, 2, 7, 1000] {
+                let ranks: Vec<_> = (0..count).map(random(most)).collect();
+                let mut expected: Vec<_> = (0..count).collect();
+                expected.sort_by_key(|&number| ranks[number]);
+                assert_eq!(chained(&ranks).0, expected, "{ranks:?}");
+            }
+        }
+    }
+
+    /// Fails by some 50 million questions when it is the square of how many there are.
+    #[test]
+    fn many_are_in_order_after_a_few_looks_at_each() {
+        const MANY: usize = 10_000;
+        let most = MANY * 2 * (MANY.ilog2() as usize + FEW);
+        let orders: [(&str, Vec<usize>); 4] = [
+            ("ascending", (0..MANY).collect()),
+            ("descending", (0..MANY).rev().collect()),
+            ("at random", (0..MANY).map(random(MANY)).collect()),
+            (
+                "in turn from both ends",
+                (0..MANY).map(|at| if at % 2 == 0 { at } else { MANY - at }).collect(),
+            ),
+        ];
+        for (order, ranks) in orders {
+            let (_, asked) = chained(&ranks);
+            assert!(asked <= most, "{order}: {asked} questions, at most {most} are allowed");
+        }
+    }
+}
