@@ -12,6 +12,7 @@ use gmp::time::Timer;
 use gmp::{go, select};
 use random::{Random, rounds};
 use std::alloc::{GlobalAlloc, Layout, System};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicIsize, AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
@@ -156,6 +157,30 @@ fn boxed_messages() {
     assert_eq!(EMPTY.load(Relaxed), 0, "allocations of no size");
 }
 
+/// A message that needs a box, and panics as it is dropped.
+struct Reluctant([usize; 99]);
+
+impl Drop for Reluctant {
+    fn drop(&mut self) {
+        resume_unwind(Box::new(self.0[0]));
+    }
+}
+
+/// Fails if the box of a message stays behind, whose own `drop` panics as its receive is called off; or if that panic is lost.
+fn boxed_messages_that_panic() {
+    let (s, r) = unbounded();
+    settles("receives of reluctant messages that are called off", million() / 100, 10.0, |times| {
+        for n in 0..times {
+            assert!(s.send(Reluctant([n; 99])).is_ok());
+            let mut select = Select::new();
+            select.recv(&r);
+            let selected = select.select();
+            let panics = catch_unwind(AssertUnwindSafe(|| drop(selected)));
+            assert_eq!(panics.unwrap_err().downcast_ref(), Some(&n));
+        }
+    });
+}
+
 /// Fails if a stopped timer stays in a heap until its hour has come, or needs more than itself.
 fn timers() {
     const HOUR: Duration = Duration::from_secs(3600);
@@ -188,6 +213,7 @@ fn selects_and_timers_leave_no_memory_behind() {
             let rt = runtime(procs);
             rt.run(selects);
             rt.run(boxed_messages);
+            rt.run(boxed_messages_that_panic);
             rt.run(timers);
         });
     }

@@ -29,7 +29,7 @@ impl Space {
 
 /// What a channel does with messages of its type.
 pub(crate) struct Ops {
-    /// Of a box for one.
+    /// Of a box for one; never empty.
     layout: Layout,
     /// Whether a message needs no box.
     fits: bool,
@@ -78,6 +78,31 @@ impl<T> Chan<T> {
     }
 }
 
+/// Memory for a message that does not fit into the space; the message is others' business.
+struct Boxed {
+    memory: NonNull<u8>,
+    layout: &'static Layout,
+}
+
+impl Boxed {
+    fn new(layout: &'static Layout) -> Self {
+        // SAFETY: the layout of a box is never empty.
+        let memory = NonNull::new(unsafe { alloc::alloc(*layout) });
+        Boxed { memory: memory.unwrap_or_else(|| alloc::handle_alloc_error(*layout)), layout }
+    }
+
+    fn slot(&self) -> *mut () {
+        self.memory.as_ptr().cast()
+    }
+}
+
+impl Drop for Boxed {
+    fn drop(&mut self) {
+        // SAFETY: made by `new` with this layout.
+        unsafe { alloc::dealloc(self.memory.as_ptr(), *self.layout) };
+    }
+}
+
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub(crate) enum Direction {
     Receive,
@@ -104,7 +129,7 @@ pub struct Arm<'a> {
     pub(super) direction: Direction,
     pub(super) chan: Option<(&'a Raw, *const (), &'static Ops)>,
     /// Where a message goes that does not fit into the space.
-    boxed: Option<NonNull<u8>>,
+    boxed: Option<Boxed>,
     pub(super) record: Option<Node<Record>>,
     /// The arm whose channel is locked next.
     pub(super) next: usize,
@@ -137,19 +162,14 @@ impl<'a> Arm<'a> {
     pub(super) fn slot(&mut self, space: *mut Space) -> *mut () {
         match (self.direction, self.chan) {
             (Direction::Receive, Some((_, _, ops))) if ops.fits => space.cast(),
-            (Direction::Receive, Some((_, _, ops))) => self.boxed_slot(ops.layout),
+            (Direction::Receive, Some((_, _, ops))) => self.boxed_slot(&ops.layout),
             _ => std::ptr::null_mut(),
         }
     }
 
     #[cold]
-    fn boxed_slot(&mut self, layout: Layout) -> *mut () {
-        let boxed = *self.boxed.get_or_insert_with(|| {
-            // SAFETY: it is not empty.
-            let memory = unsafe { alloc::alloc(layout) };
-            NonNull::new(memory).unwrap_or_else(|| alloc::handle_alloc_error(layout))
-        });
-        boxed.as_ptr().cast()
+    fn boxed_slot(&mut self, layout: &'static Layout) -> *mut () {
+        self.boxed.get_or_insert_with(|| Boxed::new(layout)).slot()
     }
 
     /// Whether it could go on now. Its channel is locked.
@@ -235,16 +255,6 @@ impl Link for Arm<'_> {
     }
 }
 
-impl Drop for Arm<'_> {
-    #[inline]
-    fn drop(&mut self) {
-        if let (Some(boxed), Some((_, _, ops))) = (self.boxed, self.chan) {
-            // SAFETY: made by `slot` with this layout; what it held was moved out by `Selected`, with the box.
-            unsafe { alloc::dealloc(boxed.as_ptr(), ops.layout) };
-        }
-    }
-}
-
 /// What has become of the chosen arm.
 pub(crate) enum Chosen {
     /// The message lies in the arm's slot.
@@ -263,7 +273,8 @@ pub struct Selected<'a> {
     chosen: Option<Chosen>,
     /// Where a message lies that was received.
     slot: *mut (),
-    boxed: Option<NonNull<u8>>,
+    /// Goes last, and also where the `drop` of the message in it panics.
+    _boxed: Option<Boxed>,
     channel: PhantomData<&'a mut Space>,
 }
 
@@ -278,8 +289,8 @@ impl<'a> Selected<'a> {
     pub(super) unsafe fn new(arm: &mut Arm<'a>, space: *mut Space, index: usize, chosen: Chosen) -> Self {
         let (_, chan, ops) = arm.chan.expect("select: a disabled arm is never ready");
         let boxed = arm.boxed.take();
-        let slot = boxed.map_or(space.cast(), |boxed| boxed.as_ptr().cast());
-        Selected { index, chan, ops, chosen: Some(chosen), slot, boxed, channel: PhantomData }
+        let slot = boxed.as_ref().map_or(space.cast(), Boxed::slot);
+        Selected { index, chan, ops, chosen: Some(chosen), slot, _boxed: boxed, channel: PhantomData }
     }
 
     /// No arm.
@@ -287,7 +298,7 @@ impl<'a> Selected<'a> {
     pub(super) fn none() -> Self {
         let (chan, slot) = (std::ptr::null(), std::ptr::null_mut());
         let ops = const { &Chan::<()>::OPS };
-        Selected { index: Self::NONE, chan, ops, chosen: None, slot, boxed: None, channel: PhantomData }
+        Selected { index: Self::NONE, chan, ops, chosen: None, slot, _boxed: None, channel: PhantomData }
     }
 
     /// The number of the arm.
@@ -350,10 +361,6 @@ impl Drop for Selected<'_> {
     fn drop(&mut self) {
         if self.chosen.is_some() {
             self.call_off();
-        }
-        if let Some(boxed) = self.boxed {
-            // SAFETY: made by the arm with this layout; the message was moved out or dropped.
-            unsafe { alloc::dealloc(boxed.as_ptr(), self.ops.layout) };
         }
     }
 }
