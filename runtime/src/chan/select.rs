@@ -9,7 +9,7 @@
 //! locks). The records of one wait carry one number, so one counterpart wins, in whichever queue it found it; two selects
 //! that meet each other do so under the locks of the channels between them.
 //!
-//! The hook that unlocks reads the arms, which lie on the goroutine's stack, after the first lock is free. That is sound,
+//! The hook takes the locks out of the arms, which lie on the goroutine's stack, also after the first one is free. That is sound,
 //! as the goroutine can't be done with the arms before it has had each lock once more, except that of the channel through
 //! which it was claimed, which the hook had let go by then.
 //!
@@ -89,11 +89,11 @@ pub(crate) enum Choice {
 
 /// Unlocks what is locked. Touches no arm after the last lock is free.
 #[inline(always)]
-fn unlock_all(arms: *mut Arm<'_>, count: usize) {
+fn unlock_all(arms: *const Arm<'_>, count: usize) {
     let mut held = None;
     for index in 0..count {
         // SAFETY: they are so many, and stay as long as one of the locks is held; see the header.
-        let guard = unsafe { (*arms.add(index)).guard.take() };
+        let guard = unsafe { (*arms.add(index)).let_go() };
         // The one before is let go only when the next one is in hand.
         if guard.is_some() {
             drop(std::mem::replace(&mut held, guard));
@@ -179,8 +179,7 @@ impl<'s, 'a> Search<'s, 'a> {
         while let Some(arm) = self.arms.get_mut(index) {
             if let Some((raw, chan, _)) = arm.chan {
                 if chan != last {
-                    let guard = arm.guard.insert(raw.state.lock());
-                    (last, state) = (chan, &raw mut **guard);
+                    (last, state) = (chan, arm.hold(raw));
                 }
                 arm.state = state;
                 if arm.is_ready() {
@@ -313,7 +312,7 @@ impl<'s, 'a> Search<'s, 'a> {
                 }
             }
         }
-        let (arms, count) = (self.arms.as_mut_ptr(), self.arms.len());
+        let (arms, count) = (self.arms.as_ptr(), self.arms.len());
         let owed = Owed { debt: Debt::new(Owed::pay), arms: arms.cast(), count };
         if sends {
             wait.owes(&raw const owed.debt);
@@ -400,7 +399,7 @@ impl<'s, 'a> Search<'s, 'a> {
 
     #[inline(always)]
     fn unlock(&mut self) {
-        unlock_all(self.arms.as_mut_ptr(), self.arms.len());
+        unlock_all(self.arms.as_ptr(), self.arms.len());
     }
 
     /// The record that was put back, when no wait follows. All channels are locked.

@@ -5,7 +5,7 @@ use crate::chan::select::order::Link;
 use crate::chan::select::{Found, Intent};
 use crate::chan::state::{Deal, Message, Offer, Record, RecordPtr, State, Woken};
 use crate::chan::{Receiver, RecvError, SendError, Sender};
-use crate::prim::MutexGuard;
+use crate::prim::{MutexGuard, UnsafeCell};
 use crate::queue::{Node, Queue};
 use std::alloc::{self, Layout};
 use std::marker::PhantomData;
@@ -133,8 +133,9 @@ pub struct Arm<'a> {
     pub(super) record: Option<Node<Record>>,
     /// The arm whose channel is locked next.
     pub(super) next: usize,
-    /// While the select holds the locks: the lock, in one arm of each channel, and what is under it.
-    pub(super) guard: Option<MutexGuard<'a, State>>,
+    /// While the select holds the locks: the lock, in one arm of each channel, and what is under it. A cell: the goroutine may
+    /// look at its arms already while the hook with which it has parked still empties them.
+    guard: UnsafeCell<Option<MutexGuard<'a, State>>>,
     pub(super) state: *mut State,
 }
 
@@ -147,7 +148,7 @@ impl<'a> Arm<'a> {
             boxed: None,
             record: None,
             next: 0,
-            guard: None,
+            guard: UnsafeCell::new(None),
             state: std::ptr::null_mut(),
         }
     }
@@ -155,6 +156,26 @@ impl<'a> Arm<'a> {
     /// What tells its channel from others; null for none.
     pub(super) fn address(&self) -> *const () {
         self.chan.map_or(std::ptr::null(), |(_, chan, _)| chan)
+    }
+
+    /// Locks its channel, for the whole select.
+    #[inline(always)]
+    pub(super) fn hold(&mut self, raw: &'a Raw) -> *mut State {
+        let lock = raw.state.lock();
+        // SAFETY: the goroutine's own, and the hook of its last wait has emptied it: only after that hook it has had each lock
+        // once more, and is in the next round (see the header of `select.rs`).
+        self.guard.with_mut(|guard| unsafe { &raw mut **(*guard).insert(lock) })
+    }
+
+    /// Takes the lock out, if this arm has one.
+    ///
+    /// # Safety
+    /// The caller unlocks all: the goroutine, or, when that parks, its commit hook.
+    #[inline(always)]
+    pub(super) unsafe fn let_go(&self) -> Option<MutexGuard<'a, State>> {
+        // SAFETY: from `hold` on it is the caller's, until the last lock is free. A goroutine that was woken meanwhile reads what
+        // else is in the arm, and comes to this cell again in `hold`.
+        self.guard.with_mut(|guard| unsafe { (*guard).take() })
     }
 
     /// Where a message is to go; null for a send, whose message is not there yet.
