@@ -5,6 +5,8 @@
 #![cfg(not(gmp_loom))]
 
 mod clients;
+#[path = "../common/descriptors.rs"]
+mod descriptors;
 #[path = "../common/example.rs"]
 mod example;
 mod server;

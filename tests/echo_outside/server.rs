@@ -1,6 +1,7 @@
 //! The server example as a child process, and what can be seen of it from outside.
 
 use crate::clients::connect;
+use crate::descriptors::allow_descriptors;
 use crate::example::{Guard, LIMIT, example};
 use std::ffi::OsStr;
 use std::fs;
@@ -9,7 +10,6 @@ use std::net::{SocketAddr, TcpStream};
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::Stdio;
-use std::sync::Once;
 use std::sync::mpsc::{self, Receiver};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -57,7 +57,7 @@ impl Server {
 
     /// And with more arguments, and at most this many descriptors.
     pub fn start_with(procs: usize, args: &[impl AsRef<OsStr>], descriptors: Option<u64>) -> Self {
-        allow_descriptors();
+        allow_descriptors(DESCRIPTORS);
         let mut command = example("echo_server");
         command.args(["--listen", "127.0.0.1:0"]).args(args).env("GMPMAXPROCS", procs.to_string());
         if let Some(most) = descriptors {
@@ -138,25 +138,6 @@ impl Server {
         let mut next = || numbers.next().unwrap_or_else(|| panic!("three numbers in {line:?}"));
         Totals { connections: next(), messages: next(), bytes: next() }
     }
-}
-
-/// Raises this process's limit of descriptors, which its children inherit.
-fn allow_descriptors() {
-    static DONE: Once = Once::new();
-    DONE.call_once(|| {
-        let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-        // SAFETY: one valid `rlimit`, read and written.
-        unsafe {
-            assert_eq!(libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit), 0);
-            limit.rlim_cur = limit.rlim_cur.max(DESCRIPTORS.min(limit.rlim_max));
-            assert_eq!(libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit), 0);
-        }
-        assert!(
-            limit.rlim_cur >= DESCRIPTORS,
-            "{DESCRIPTORS} descriptors are needed, `ulimit -Hn` allows {}",
-            limit.rlim_max
-        );
-    });
 }
 
 /// Looks again and again until `done`, which nothing tells of by itself.

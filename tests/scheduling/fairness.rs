@@ -1,7 +1,8 @@
 //! Whoever is runnable runs: nobody waits behind those who wake each other, yield, or keep a P.
 
 use crate::common::{runtime, until, watched};
-use crate::measure::{allow_descriptors, alone, median, percentile, spin_for};
+use crate::descriptors::allow_descriptors;
+use crate::measure::{alone, median, percentile, spin_for};
 use gmp::net::{TcpListener, TcpStream};
 use gmp::sync::Event;
 use gmp::time::sleep;

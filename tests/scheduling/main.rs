@@ -9,6 +9,8 @@
 mod child;
 #[path = "../common/watch.rs"]
 mod common;
+#[path = "../common/descriptors.rs"]
+mod descriptors;
 mod fairness;
 mod measure;
 mod quiet;

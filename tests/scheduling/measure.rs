@@ -28,22 +28,6 @@ pub fn sleeps() -> i64 {
     }
 }
 
-/// Raises the process's limit of descriptors.
-pub fn allow_descriptors(wanted: u64) {
-    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: one valid `rlimit`, read and written.
-    unsafe {
-        assert_eq!(libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit), 0);
-        limit.rlim_cur = limit.rlim_cur.max(wanted.min(limit.rlim_max));
-        assert_eq!(libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit), 0);
-    }
-    assert!(
-        limit.rlim_cur >= wanted,
-        "{wanted} descriptors are needed, `ulimit -Hn` allows {}",
-        limit.rlim_max
-    );
-}
-
 /// The value below which so many of a hundred lie.
 pub fn percentile<T: Copy + Ord>(values: &[T], percent: usize) -> T {
     let mut sorted = values.to_vec();
