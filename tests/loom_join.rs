@@ -181,6 +181,7 @@ fn mutants() {
     let hears = "a_thread_hears_of_the_end";
     let drops = "a_handle_that_goes_at_the_end_leaves_the_g_alone";
     let interrupted = "a_joiner_that_is_interrupted_at_the_end_waits_for_who_reads_its_record";
+    let left = "a_joiner_that_was_told_by_the_end_leaves_the_g_to_who_has_told";
     loom_common::assert_caught(&[
         (Mutant::JoinNoWake, hears),
         (Mutant::JoinNoRecheck, hears),
@@ -189,7 +190,8 @@ fn mutants() {
         (Mutant::EndRelaxed, hears),
         (Mutant::JoinEndsEarly, interrupted),
         (Mutant::JoinEndsRelaxed, interrupted),
-        (Mutant::EndForgetsTheTeller, "a_joiner_that_was_told_by_the_end_leaves_the_g_to_who_has_told"),
+        (Mutant::EndForgetsTheTeller, left),
+        (Mutant::LeftWithoutAcquire, left),
         (Mutant::ToldWithoutAcquire, "a_joiner_that_was_told_leaves_the_g_to_the_m"),
         (Mutant::ToldWithoutRelease, "an_m_that_has_told_leaves_the_g_to_the_joiner"),
         (Mutant::OutcomeRelaxed, drops),

@@ -38,8 +38,8 @@ use crate::interrupt::{Ends, Frame, Interrupt, Manner, Outlook, Thrown, Throws};
 use crate::local::Locals;
 use crate::m::M;
 use crate::prim::{
-    Acquire, Arc, AtomicBool, AtomicPtr, AtomicU32, Ghost, Mutant, Relaxed, Release, ShownWord, UnsafeCell,
-    Weak, mutated, order, prefetch, relax, unless,
+    AcqRel, Acquire, Arc, AtomicBool, AtomicPtr, AtomicU32, Ghost, Mutant, Relaxed, Release, ShownWord,
+    UnsafeCell, Weak, mutated, order, prefetch, relax, unless,
 };
 use crate::sched::Sched;
 use crate::sched::locked::Ties;
@@ -550,22 +550,27 @@ pub(crate) fn finish<H: Host>(g: GRef<H>) {
 
 /// The runtime has ended first, and the goroutine stays where it is: tells the joiner, once.
 pub(crate) fn mark_left<H: Host>(g: GRef<H>) {
-    // Acquire: the joiner's record.
-    let mut life = g.life.load(Acquire);
+    // Relaxed: nothing is read before the exchange, which says whether this was true.
+    let mut life = g.life.load(Relaxed);
     loop {
         // Its last party is alone with it, or it is in the pool.
         if life & (HANDLE | LIVE) != HANDLE | LIVE || life & DONE != 0 {
             return;
         }
-        // Release: as in `finish`.
-        match g.life.compare_exchange(life, life | DONE | LEFT, Release, Acquire) {
+        // Acquire: the joiner's record. It has to be the exchange's own: since the look the G may have ended and hold another
+        // goroutine with the same bits, whose joiner waits by another record. Release: who finds LEFT sees what came before the
+        // end of the runtime. No model can tell: that end has had its fences by now, which publish as much.
+        let both = if mutated(Mutant::LeftWithoutAcquire) { Release } else { AcqRel };
+        match g.life.compare_exchange(life, life | DONE | LEFT, both, Relaxed) {
             Ok(_) => break,
             Err(now) => life = now,
         }
     }
     if life & WAITER != 0 {
         g.tell();
-        // Release: as in `finish`.
+        // Release: the record was read, to a joiner that takes it back, and to the M that waits in `finish`. In no model: that
+        // joiner unwinds beside the end of the runtime, and loom's threads share one count of panics, which its locks take for
+        // poison; the M reads nothing that this has touched.
         let was = g.life.fetch_and(!WAITER, Release);
         debug_assert!(was & LIVE != 0, "mark_left: its M has let it go");
     }

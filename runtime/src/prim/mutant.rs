@@ -167,6 +167,8 @@ pub enum Mutant {
     ToldWithoutAcquire,
     /// The same, without Release.
     ToldWithoutRelease,
+    /// The end of a runtime reads without Acquire who joins a goroutine that it leaves.
+    LeftWithoutAcquire,
     /// A goroutine publishes its outcome without Release.
     OutcomeRelaxed,
     /// A handle goes without Release.
