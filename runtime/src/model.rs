@@ -205,7 +205,8 @@ impl Model {
         self
     }
 
-    /// Runs `f` in every schedule within the bounds, prints how many there were, and returns that.
+    /// Runs `f` in every schedule within the bounds, prints how many there were, and returns that. When the environment has
+    /// `GMP_LOOM_MOST`, no bound is above that number: what fails with few preemptions is so found before those with more.
     ///
     /// # Panics
     /// In the first schedule in which `f`, or anything that it started, panics, blocks for ever, or makes two
@@ -221,7 +222,10 @@ impl Model {
         });
         let start = Instant::now();
         let mut builder = loom::model::Builder::new();
-        builder.preemption_bound = self.preemptions;
+        let most = std::env::var("GMP_LOOM_MOST")
+            .map_or(usize::MAX, |text| text.parse().expect("GMP_LOOM_MOST is a number"));
+        let preemptions = self.preemptions.map(|bound| bound.min(most));
+        builder.preemption_bound = preemptions;
         builder.max_branches = self.max_branches;
         // Either would end the search early and call it a success.
         builder.max_duration = None;
@@ -236,7 +240,7 @@ impl Model {
             f();
         });
         let executions = schedule::reset();
-        let bound = self.preemptions.map_or("unbounded".to_owned(), |bound| format!("bound {bound}"));
+        let bound = preemptions.map_or("unbounded".to_owned(), |bound| format!("bound {bound}"));
         println!("model {name}: {executions} executions, {bound}, {:.2} s", start.elapsed().as_secs_f64());
         executions
     }
