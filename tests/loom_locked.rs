@@ -76,10 +76,10 @@ fn a_bound_goroutine_that_is_readied_as_its_m_falls_asleep_runs() {
             let own = Own::lock();
             there.park();
             own.check();
+            done();
         });
         place.wake();
         bound.join().unwrap();
-        done();
     });
 }
 
@@ -192,10 +192,10 @@ fn a_bound_goroutine_may_be_brought_before_its_m_waits() {
             let own = Own::lock();
             there.park();
             own.check();
+            done();
         };
         let both = together(&runtime, [Box::new(parks), Box::new(move || place.wake())]);
         both.into_iter().for_each(|goroutine| goroutine.join().unwrap());
-        done();
     });
 }
 

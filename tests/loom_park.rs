@@ -4,7 +4,7 @@
 mod loom_common;
 
 use gmp::internals::Handle;
-use gmp::model::{Flag, Model, Mutant, Parked, Waiter, at_rest, done, park, runtime, together};
+use gmp::model::{Flag, Model, Mutant, Parked, Parts, Waiter, at_rest, done, park, runtime, together};
 use loom::cell::UnsafeCell;
 use loom::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use loom::sync::{Condvar, Mutex};
@@ -110,19 +110,23 @@ fn a_dump_holds_a_g_without_losing_its_ready() {
     Model::new().preemptions(2).check("dump_vs_ready", || {
         let runtime = runtime(1, 1);
         let place = Place::new();
-        let given = Arc::new(Given(UnsafeCell::new(0)));
+        let (given, parts) = (Arc::new(Given(UnsafeCell::new(0))), Parts::of(2));
         let parker = runtime.go({
-            let (place, given) = (place.clone(), Arc::clone(&given));
+            let (place, given, parts) = (place.clone(), Arc::clone(&given), parts.clone());
             move || {
                 place.wait();
                 // SAFETY: after the ready.
                 assert_eq!(given.0.with(|given| unsafe { *given }), 1);
+                parts.held();
             }
         });
         let waiter = place.waiter();
         let dumper = loom::thread::spawn({
             let handle = Handle::of(&runtime);
-            move || drop(handle.dump())
+            move || {
+                drop(handle.dump());
+                parts.held();
+            }
         });
         loom::explore();
         assert!(waiter.claim());
@@ -131,7 +135,6 @@ fn a_dump_holds_a_g_without_losing_its_ready() {
         waiter.ready();
         parker.join().unwrap();
         dumper.join().unwrap();
-        done();
     });
 }
 

@@ -113,6 +113,7 @@ fn what_the_poller_found_is_kept_when_no_p_is_idle() {
                 if calls == 1 { Err(std::io::ErrorKind::WouldBlock.into()) } else { Ok(1) }
             });
             assert_eq!(got.unwrap(), 1);
+            done();
         });
         let poster = runtime.go(move || {
             loom::explore();
@@ -120,7 +121,6 @@ fn what_the_poller_found_is_kept_when_no_p_is_idle() {
         });
         poster.join().unwrap();
         reader.join().unwrap();
-        done();
     });
 }
 

@@ -4,7 +4,7 @@
 mod loom_common;
 
 use gmp::internals::{Handle, PollDesc};
-use gmp::model::{Model, Mutant, at_rest, done, note};
+use gmp::model::{Model, Mutant, Parts, at_rest, done, note};
 use gmp_netpoll::Readiness;
 use std::sync::Arc;
 
@@ -38,11 +38,13 @@ fn each_of_two_events_ends_one_wait() {
         reader.join().unwrap();
         let next = runtime.go({
             let desc = Arc::clone(&desc);
-            move || assert!(desc.wait())
+            move || {
+                assert!(desc.wait());
+                done();
+            }
         });
         desc.event(&handle, Readiness::READABLE);
         next.join().unwrap();
-        done();
     });
 }
 
@@ -52,18 +54,25 @@ fn two_events_at_once_wake_the_owner_once() {
     Model::new().check("two_pollers", || {
         let runtime = at_rest::<1>();
         let (desc, handle) = (Arc::new(PollDesc::new()), Handle::of(&runtime));
+        let parts = Parts::of(3);
         let reader = runtime.go({
-            let desc = Arc::clone(&desc);
-            move || assert!(desc.wait())
+            let (desc, parts) = (Arc::clone(&desc), parts.clone());
+            move || {
+                assert!(desc.wait());
+                parts.held();
+            }
         });
         let other = loom::thread::spawn({
-            let (desc, handle) = (Arc::clone(&desc), handle.clone());
-            move || desc.event(&handle, Readiness::READABLE)
+            let (desc, handle, parts) = (Arc::clone(&desc), handle.clone(), parts.clone());
+            move || {
+                desc.event(&handle, Readiness::READABLE);
+                parts.held();
+            }
         });
         desc.event(&handle, Readiness::READABLE);
+        parts.held();
         other.join().unwrap();
         reader.join().unwrap();
-        done();
     });
 }
 

@@ -102,11 +102,13 @@ fn a_goroutine_queued_on_a_p_that_retires_is_run_while_its_maker_blocks() {
         let handle = Handle::of(&runtime);
         let ran = Flag::default();
         let raised = ran.clone();
-        let queued = handle.make(move || raised.raise());
+        let queued = handle.make(move || {
+            done();
+            raised.raise();
+        });
         let queues = move || {
             handle.queue_in_silence([queued]);
             gmp::blocking(|| ran.wait_on_thread());
-            done();
         };
         let both = one_on(1, &runtime, (First::Elsewhere, one_p), [Box::new(queues), Box::new(|| ())]);
         both.into_iter().for_each(|one| one.join().unwrap());
@@ -129,13 +131,13 @@ fn two_goroutines_queued_on_a_p_that_retires_are_run_on_two() {
         let (waits, both) = (other.clone(), ran.clone());
         let first = handle.make(move || {
             waits.wait_on_thread();
+            done();
             both.raise();
         });
         let two = [first, handle.make(move || other.raise())];
         let queues = move || handle.queue_in_silence(two);
         let _both = one_on(2, &runtime, (First::Elsewhere, two_ps), [Box::new(queues), Box::new(|| ())]);
         ran.wait_on_thread();
-        done();
     });
 }
 

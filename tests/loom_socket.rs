@@ -68,7 +68,11 @@ fn exchange(
         let kernel = Arc::new(Mutex::new(Kernel::default()));
         let reader = runtime.go({
             let kernel = Arc::clone(&kernel);
-            move || read_to_end(&Socket::new(), &kernel, most)
+            move || {
+                let total = read_to_end(&Socket::new(), &kernel, most);
+                done();
+                total
+            }
         });
         if begun == Begun::Yes {
             // One M and one queue: the reader, which came first, has parked when this has run.
@@ -76,7 +80,6 @@ fn exchange(
         }
         send(&kernel, &Handle::of(&runtime));
         assert_eq!(reader.join().unwrap(), 2);
-        done();
     });
 }
 
@@ -209,6 +212,7 @@ fn a_deadline_that_is_moved_ends_a_read_and_loses_no_data() {
                 assert_eq!(first.unwrap_err().kind(), io::ErrorKind::TimedOut);
                 socket.set_expired(false).unwrap();
                 assert_eq!(socket.read(8, || kernel.lock().unwrap().read(8)).unwrap(), 1);
+                done();
             }
         });
         runtime.run(|| ());
@@ -216,7 +220,6 @@ fn a_deadline_that_is_moved_ends_a_read_and_loses_no_data() {
         kernel.lock().unwrap().bytes += 1;
         Handle::of(&runtime).deliver(Readiness::READABLE);
         reader.join().unwrap();
-        done();
     });
 }
 

@@ -8,7 +8,7 @@ mod loom_common;
 
 use gmp::go;
 use gmp::internals::{Handle, Made};
-use gmp::model::{Flag, Model, Mutant, done, fall_asleep, runtime, together, together_with_us};
+use gmp::model::{Flag, Model, Mutant, Parts, done, fall_asleep, runtime, together, together_with_us};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -105,12 +105,11 @@ fn work_from_a_thread_is_run_while_the_last_of_two_ms_goes_idle() {
         let runtime = runtime(2, 2);
         let handle = Handle::of(&runtime);
         fall_asleep::<2>(&runtime);
-        let work = handle.make(|| ());
+        let work = handle.make(done);
         let [_last] = together_with_us(&runtime, [Box::new(|| ())]);
         for one in handle.inject([work]) {
             one.join().unwrap();
         }
-        done();
     });
 }
 
@@ -119,22 +118,26 @@ fn work_from_two_threads_is_run() {
     Model::new().check("two_submitters", || {
         let runtime = Arc::new(runtime(1, 1));
         fall_asleep::<1>(&runtime);
+        let both = Parts::of(2);
         loom::explore();
         let other = loom::thread::spawn({
-            let runtime = Arc::clone(&runtime);
-            move || assert_eq!(runtime.go(|| 1).join().unwrap(), 1)
+            let (runtime, both) = (Arc::clone(&runtime), both.clone());
+            move || runtime.go(move || both.held()).join().unwrap()
         });
-        assert_eq!(runtime.go(|| 2).join().unwrap(), 2);
+        runtime.go(move || both.held()).join().unwrap();
         other.join().unwrap();
-        done();
     });
 }
 
-/// Two goroutines, and the one that is taken first keeps its M until the other has run.
+/// Two goroutines, and the one that is taken first keeps its M until the other has run. The search ends when both have.
 fn two_that_need_two_ms(handle: &Handle) -> [Made; 2] {
     let flag = Flag::default();
     let waits = flag.clone();
-    [handle.make(move || waits.wait_on_thread()), handle.make(move || flag.raise())]
+    let first = handle.make(move || {
+        waits.wait_on_thread();
+        done();
+    });
+    [first, handle.make(move || flag.raise())]
 }
 
 /// Two are injected while all sleep: one M is woken for both, and whoever has found work wakes the next.
@@ -149,7 +152,6 @@ fn whoever_finds_work_wakes_the_next() {
         for one in handle.inject(two) {
             one.join().unwrap();
         }
-        done();
     });
 }
 
@@ -167,7 +169,6 @@ fn an_m_that_did_not_spin_looks_again() {
         for one in handle.inject(two) {
             one.join().unwrap();
         }
-        done();
     });
 }
 
@@ -303,12 +304,11 @@ fn work_from_a_thread_is_run_while_two_ms_go_idle() {
     Model::new().preemptions(1).check("global_vs_two_idle", || {
         let runtime = runtime(2, 2);
         let handle = Handle::of(&runtime);
-        let work = handle.make(|| ());
+        let work = handle.make(done);
         let _both = together_with_us(&runtime, [Box::new(|| ()), Box::new(|| ())]);
         for one in handle.inject([work]) {
             one.join().unwrap();
         }
-        done();
     });
 }
 

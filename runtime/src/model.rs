@@ -50,7 +50,9 @@
 //!
 //! **The stage.** The search begins where it matters: [`at_rest`] gives a runtime whose Ms sleep; [`runtime`] one whose
 //! way there is not searched, until `loom::explore()`; [`together`] and [`together_with_us`] have goroutines begin at one
-//! moment; [`done`] ends the search when the property has held, so that the end of the runtime costs nothing. The
+//! moment; [`done`] ends the search when the property has held, so that the end of the runtime costs nothing. Whoever knows
+//! that it has held says so, in a goroutine most often, and with [`Parts`] the last of several: behind a join loom would
+//! search, too, how the Ms go idle while the joiner is woken, up to a hundred times as many executions. The
 //! bound counts preemptions, and whoever runs first when the search begins needs none: let it be the one who is to
 //! be early. loom tries another order of two steps where it sees that they touch the same thing, and remembers one earlier
 //! access of each thing only; a reader that comes first may hide behind the writer's own look. When a mutant that must
@@ -87,7 +89,7 @@ use switch::{Coro, End, Home};
 
 pub use crate::prim::Mutant;
 pub(crate) use stack::{MAX_STACK, MIN_STACK};
-pub use stage::{Body, Flag, at_rest, done, fall_asleep, runtime, together, together_with_us};
+pub use stage::{Body, Flag, Parts, at_rest, done, fall_asleep, runtime, together, together_with_us};
 
 #[path = "native/annotate/mod.rs"]
 mod annotate;

@@ -6,6 +6,7 @@
 use crate::{JoinHandle, Runtime};
 use loom::sync::{Condvar, Mutex};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 /// A runtime with so many Ps, and at most so many threads. loom's search pauses here, until `loom::explore`.
 ///
@@ -136,4 +137,22 @@ impl Meeting {
 /// The property has held. Not the end of the runtime, which has a model of its own.
 pub fn done() {
     loom::stop_exploring();
+}
+
+/// A property of several parts: it has held when all of them have. loom does not see this, so it orders nothing.
+#[derive(Clone)]
+pub struct Parts(Arc<AtomicUsize>);
+
+impl Parts {
+    /// So many.
+    pub fn of(count: usize) -> Self {
+        Parts(Arc::new(AtomicUsize::new(count)))
+    }
+
+    /// One has held; after the last one, [`done`].
+    pub fn held(&self) {
+        if self.0.fetch_sub(1, Relaxed) == 1 {
+            done();
+        }
+    }
 }
