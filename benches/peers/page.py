@@ -16,6 +16,7 @@ class Figures:
         self.disturbed = len(runs) - len(calm)
         # What was disturbed counts only where nothing else is there.
         used = calm or runs
+        self.mark = "" if calm else "*"
         self.error = next((run["error"] for run in used if "error" in run), None)
         self.values = [run[figure] for run in used if run.get(figure) is not None]
         self.never = bool(used) and not self.values and not self.error
@@ -73,11 +74,12 @@ def procs_of(row: Row, figures: dict) -> list[int]:
 
 def head(data: dict) -> str:
     machine, versions = data["machine"], data["versions"]
+    named = {"gmp": "gmp", "rustc": "rustc", "go": "Go", "tokio": "tokio", "may": "may", "crossbeam": "crossbeam-channel", "rayon": "rayon"}
+    of = ", ".join(f"{name} {versions[key]}" for key, name in named.items() if key in versions)
     return (
-        f"{data['date']}: {machine['cores']} cores of {machine['cpu']}, Linux {machine['kernel']}. "
-        f"gmp {versions['gmp']}, rustc {versions['rustc']}, Go {versions['go']}, tokio {versions['tokio']}, "
-        f"may {versions['may']}, crossbeam-channel {versions['crossbeam']}, rayon {versions['rayon']}. "
-        f"Medians of {data['reps']} runs, interleaved; less is better in every row.\n"
+        f"{data['date']}: {machine['cores']} cores of {machine['cpu']}, Linux {machine['kernel']}. {of}. "
+        f"Medians of up to {data['reps']} runs, interleaved: those beside which others used the machine are left out, and a figure "
+        f"with * has no other. Less is better in every row.\n"
     )
 
 
@@ -85,7 +87,7 @@ def cells(row: Row, procs: list[int], figures: dict, peer: str) -> str:
     found = [figures.get((row.name, p, peer)) for p in procs]
     if not any(found):
         return "–"
-    return " / ".join("–" if f is None else ("error" if f.error else number(f.median)) for f in found)
+    return " / ".join("–" if f is None else ("error" if f.error else number(f.median) + f.mark) for f in found)
 
 
 def verdict(row: Row, procs: list[int], figures: dict) -> str:
@@ -115,8 +117,9 @@ def table(data: dict) -> str:
     figures = collect(data)
     text = f"# gmp beside Go, tokio, may and threads\n\n{head(data)}\n"
     text += (
-        "Two numbers in a cell are one processor and two. \"never\": not within the time limit. In the last column, what is "
-        "not reached stands as the factor by which it is missed.\n\n"
+        "Two numbers in a cell are one P and two; a single one is of one P for echo, and of two for what blocks and for what is idle. "
+        "\"never\": not within the time limit. \"The best\" is the best of Go, tokio and may. In the last column, what is not "
+        "reached stands as the factor by which it is missed.\n\n"
     )
     text += main_table(data, figures, [1, 2])
     text += echo_table(data)
@@ -207,7 +210,7 @@ def svg(data: dict) -> str:
         for i, peer in enumerate(PEERS)
     )
     x = LEFT + 85 * len(PEERS)
-    legend += f'<line x1="{x}" x2="{x}" y1="26" y2="41" class="goal"/><text x="{x + 8}" y="38">what gmp\'s bar is to reach</text>'
+    legend += f'<line x1="{x}" x2="{x}" y1="26" y2="41" class="goal"/><text x="{x + 8}" y="38">where gmp\'s bar should end, or before</text>'
     style = (
         "text{font:12px sans-serif;fill:#222}.row{font-weight:bold}.small{font-size:10px;fill:#555;stroke:#fff;stroke-width:3px;paint-order:stroke}.grid{stroke:#ddd}"
         ".goal{stroke:#c0392b;stroke-width:2}"

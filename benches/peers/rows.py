@@ -35,7 +35,7 @@ class Row:
 
 
 def echo(connections: int, **goal) -> Row:
-    title = f"echo, {connections} connection{'s' if connections > 1 else ''}, CPU s for 10^6 requests"
+    title = f"echo, {connections} connection{'s' if connections > 1 else ''}, CPU for 10^6 requests"
     return Row(f"echo_{connections}", title, "s", PEERS, connections=connections, procs=(1,), **goal)
 
 
