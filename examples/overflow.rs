@@ -4,8 +4,8 @@
 //! cargo run --release --example overflow -- --on-its-own-stack
 //!
 //! fatal error: stack overflow in goroutine 5 'parser 3' (spawned at examples/overflow.rs:51:16)
-//! its stack of 64 KiB is used up; for more: gmp::Builder::stack_size, RuntimeBuilder::stack_size, or gmp::with_stack around
-//! what goes deep
+//! its stack of 64 KiB is used up; for more: GMPSTACK in the environment, gmp::Builder::stack_size, RuntimeBuilder::stack_size,
+//! or gmp::with_stack around what goes deep
 //! its frames, innermost first; these commands name them:
 //!
 //! and SIGABRT is what the first ends with, in place of a bare SIGSEGV. The second parses the same on a stack of 32 MiB, which

@@ -81,6 +81,8 @@
 //! * `RandomState::new`, so `HashMap::new`: the keys lie in a thread-local. A loop that makes maps and parks
 //!   belongs into two functions when it is compiled into a dynamic library; in an executable the same code was
 //!   seen to be right.
+//! * `println!` and `eprintln!`, and locking and unlocking a `std::sync::Mutex` between two parks, are fine in a function that
+//!   parks: std does what concerns the thread in functions of its own.
 //! * `std::thread::scope` with a park inside: its threads unpark the thread that opened the scope, which is not
 //!   the one that the goroutine has gone on on.
 //! * Printing a value whose `Display` parks: standard output is locked by the thread.

@@ -34,7 +34,8 @@ const PATIENCE: Duration = Duration::from_secs(3);
 /// where they are only [`Runtime::shutdown`] tells.
 ///
 /// The main goroutine's stack is one like all others, of 64 KiB: for more there are
-/// [`RuntimeBuilder::stack_size`] and [`Builder::stack_size`](crate::Builder::stack_size).
+/// [`RuntimeBuilder::stack_size`] and [`Builder::stack_size`](crate::Builder::stack_size), and `GMPSTACK` in the environment. A
+/// debug build adds up the locals of all branches of a function.
 ///
 /// # When all goroutines are asleep
 /// As in Go, a program that can't go on is ended, by "fatal error: all goroutines are asleep - deadlock!" and the text of

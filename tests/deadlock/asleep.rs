@@ -1,7 +1,7 @@
 //! Programs in which nobody will ever run.
 
 use crate::Test;
-use crate::parent::{LONG, dies, dies_under};
+use crate::parent::{LONG, dies, dies_late, dies_under};
 use gmp::chan::{bounded, never};
 use gmp::sync::{Condvar, Event, Mutex, RwLock, Semaphore, WaitGroup};
 use gmp::{Runtime, go, goexit, select};
@@ -55,7 +55,7 @@ pub const TESTS: &[Test] = &[
     // Fails when only goroutines that were looked for count as a sign of life.
     ("a_bound_one_that_falls_asleep_after_a_blocking_call_is_reported", || {
         for child in ["locked_blocks", "bound_blocks", "bound_ends"] {
-            dies(child, &[ALL, "[chan receive, "]);
+            dies_late(child, &[ALL, "[chan receive, "]);
         }
     }),
     ("main_that_exits_leaves_others_asleep", || dies("exits", &[ALL, "1 goroutine, not running", "[chan "])),

@@ -62,7 +62,7 @@ fn tell(to: &mut Stderr, fault: &Fault, runs: &Runs) -> fmt::Result {
     } else {
         writeln!(
             to,
-            "its stack of {size} is used up; for more: gmp::Builder::stack_size, RuntimeBuilder::stack_size, or gmp::with_stack around what goes deep"
+            "its stack of {size} is used up; for more: GMPSTACK in the environment, gmp::Builder::stack_size, RuntimeBuilder::stack_size, or gmp::with_stack around what goes deep"
         )?;
     }
     to.flush();
