@@ -203,7 +203,9 @@ impl<H: Host> Sched<H> {
         let mut central = self.central.lock();
         let wake = if !central.idle_ps.is_empty() {
             let wake = self.startm(&mut central, Gift::Call);
-            if wake.is_none() && !self.is_stopping() {
+            // One whose wait in the poller was broken is about to come for an idle P.
+            let comes = matches!(central.poller, Poller::Broken(_));
+            if wake.is_none() && !comes && !self.is_stopping() {
                 return self.warn_at_the_limit(central);
             }
             wake
