@@ -47,7 +47,7 @@ ROWS = [
     Row("buffered_1x1", "buffered channel (128), 1 to 1, an item", "ns", PEERS, best=0.6),
     Row("buffered_4x4", "buffered channel (128), 4 to 4, an item", "ns", PEERS, best=0.6),
     Row("select", "select over two unbuffered channels, an item", "ns", RUNTIMES, best=0.5),
-    Row("fan_in", "two unbuffered channels forwarded into one of 128, an item", "ns", RUNTIMES),
+    Row("fan_in", "two unbuffered channels forwarded into one of 128, an item", "ns", RUNTIMES, best=0.5),
     Row("mutex_1", "mutex, 1 goroutine", "ns", PEERS, of_threads=1.05),
     Row("mutex_8", "mutex, 8 goroutines", "ns", PEERS, best=0.8),
     Row("skynet", "skynet, 10^6 leaves, a leaf", "ns", RUNTIMES, best=0.5, limit=30.0),

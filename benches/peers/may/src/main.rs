@@ -13,7 +13,8 @@ const MS: Duration = Duration::from_millis(1);
 
 fn main() {
     let args = Args::from_env();
-    may::config().set_workers(args.procs);
+    // It keeps as many coroutines for reuse as are alive at a time here; the default is a thousand.
+    may::config().set_workers(args.procs).set_pool_capacity(11_000);
     if args.workload == "hog" {
         hog(args.procs).print();
     } else {

@@ -62,6 +62,7 @@ fn buffered(each: u64, n: u64) {
 /// A hundred threads, of which only so many may be outside of their sleeps: what a runtime does when a call is marked, without
 /// the runtime.
 fn blocking_marked(procs: usize) -> Found {
+    peer_common::exact_timers();
     let (free, came_free) = (Mutex::new(procs), Condvar::new());
     let give = || {
         *free.lock().unwrap() += 1;
