@@ -130,32 +130,42 @@ fn the_queue_of_a_p_that_is_given_away_is_served() {
     });
 }
 
-/// A goroutine comes back from a blocking call while the M that has its P goes idle. Fails by deadlock when it is queued
-/// where nobody looks any more, or the P can be taken before it is counted as idle.
+/// A goroutine comes back from a blocking call while the M that has its P goes idle. It runs `first` before.
+fn comes_back_beside_an_idle_p(first: fn()) {
+    let runtime = runtime(1, 2);
+    let (away, there, go_on) = (Flag::default(), Flag::default(), Flag::default());
+    let comes_back = runtime.go({
+        let (away, there, go_on) = (away.clone(), there.clone(), go_on.clone());
+        move || {
+            first();
+            gmp::blocking(|| {
+                away.raise();
+                there.wait_on_thread();
+                loom::explore();
+                go_on.raise();
+            });
+            done();
+        }
+    });
+    let _last = runtime.go(move || {
+        away.wait_on_thread();
+        there.raise();
+        go_on.wait_on_thread();
+    });
+    comes_back.join().unwrap();
+}
+
+/// Fails by deadlock when it is queued where nobody looks any more, or the P can be taken before it is counted as idle.
 #[test]
 fn a_goroutine_that_comes_back_is_run_while_its_p_goes_idle() {
-    Model::new().check("come_back", || {
-        let runtime = runtime(1, 2);
-        let (away, there, go_on) = (Flag::default(), Flag::default(), Flag::default());
-        let comes_back = runtime.go({
-            let (away, there, go_on) = (away.clone(), there.clone(), go_on.clone());
-            move || {
-                gmp::blocking(|| {
-                    away.raise();
-                    there.wait_on_thread();
-                    loom::explore();
-                    go_on.raise();
-                });
-                done();
-            }
-        });
-        let _last = runtime.go(move || {
-            away.wait_on_thread();
-            there.raise();
-            go_on.wait_on_thread();
-        });
-        comes_back.join().unwrap();
-    });
+    Model::new().check("come_back", || comes_back_beside_an_idle_p(|| ()));
+}
+
+/// The same with one that is bound: its M looks into no queue. Fails by deadlock when it goes into the global one after
+/// the P was found to be taken, and in between that became idle.
+#[test]
+fn a_bound_goroutine_that_comes_back_is_run_while_its_p_goes_idle() {
+    Model::new().check("come_back_bound", || comes_back_beside_an_idle_p(gmp::lock_os_thread));
 }
 
 /// A goroutine without a P makes another one: it goes into the global queue, and is run.
@@ -337,10 +347,40 @@ fn an_m_that_was_called_in_vain_sees_a_timer() {
     });
 }
 
+/// A goroutine comes back from a blocking call and finds no P, while the one that has it gives it away, at the limit of threads.
+/// Fails by deadlock when the M of the first, which that one could not find, goes to sleep beside the idle P.
+#[test]
+fn at_the_limit_an_m_without_a_p_sees_the_global_queue() {
+    Model::new().check("limit_global", || {
+        let runtime = runtime(1, 2);
+        let (away, there, back) = (Flag::default(), Flag::default(), Flag::default());
+        let _comes_back = runtime.go({
+            let (away, there, back) = (away.clone(), there.clone(), back.clone());
+            move || {
+                gmp::blocking(|| {
+                    away.raise();
+                    there.wait_on_thread();
+                });
+                gmp::yield_now();
+                back.raise();
+            }
+        });
+        let gives = runtime.go(move || {
+            away.wait_on_thread();
+            loom::explore();
+            there.raise();
+            gmp::blocking(|| back.wait_on_thread());
+            done();
+        });
+        gives.join().unwrap();
+    });
+}
+
 #[test]
 fn mutants() {
     let model = "a_p_has_one_owner_while_it_is_retaken";
     loom_common::assert_caught(&[
+        (Mutant::StopmSkipsGlobal, "at_the_limit_an_m_without_a_p_sees_the_global_queue"),
         (Mutant::HandOffSkipsQueue, "the_queue_of_a_p_that_is_given_away_is_served"),
         (Mutant::HandOffSkipsGlobal, "the_global_queue_is_served_when_a_p_is_given_away"),
         (Mutant::ExitOvertakes, "a_goroutine_that_comes_back_overtakes_nobody"),
@@ -349,7 +389,7 @@ fn mutants() {
         (Mutant::HandOffCountsLate, "a_p_that_is_given_away_is_counted_before_it_is_taken"),
         (Mutant::HandOffNoFence, "a_p_that_is_given_away_is_offered_to_what_was_submitted_meanwhile"),
         (Mutant::HandOffNoRecheck, "a_p_that_is_given_away_is_offered_to_what_was_submitted_meanwhile"),
-        (Mutant::ExitInTwoSections, "a_goroutine_that_comes_back_is_run_while_its_p_goes_idle"),
+        (Mutant::ExitInTwoSections, "a_bound_goroutine_that_comes_back_is_run_while_its_p_goes_idle"),
         (Mutant::CensusAfterTheLock, "a_goroutine_that_comes_back_is_run_while_its_p_goes_idle"),
         (Mutant::HandoffNoEntryFence, "a_p_has_one_owner_where_both_sides_fence"),
         (Mutant::JudgeRelaxed, "a_p_that_changes_hands_is_judged_with_its_holder"),

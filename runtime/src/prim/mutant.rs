@@ -465,6 +465,10 @@ pub enum Mutant {
     /// More Ps: nobody is told.
     GrowWakesNobody,
 
+    /// An M without a P goes to sleep beside an idle one, for which no M was found, although a goroutine stands in the global
+    /// queue.
+    StopmSkipsGlobal,
+
     /// Who finds itself the only owner of a shared value does not look at what the others did.
     SharedAloneRelaxed,
     /// The last owner to go does not look at what the others did.

@@ -11,7 +11,8 @@
 //! *A P that is given away* goes to another M when there is work in its own queue. Else it is idle: for work in the global
 //! queue, and when nobody is in the poller, an M is called that is to come for it (`wake.rs`), unless one spins
 //! already. If it claims no spinning its giver looks once more, as everybody who makes a P idle (I1 to I3). A claim for which
-//! there may be no more threads ends in the same lock: what was left to it stands in a held P's queue, or in the global one.
+//! there may be no more threads ends in the same lock: what was left to it stands in a held P's queue, or in the global one, and
+//! there an M that comes without a P finds it, in the lock, before it sleeps (`stopm`).
 //!
 //! The obvious thing is to hand the P over for work in the global queue too. Then it is nobody's from the wake of that M until
 //! this one runs, some 10 µs, where a goroutine that blocks at once again takes 2; those who come back in that time find no
@@ -19,7 +20,7 @@
 //! before it. An idle P is taken by whoever comes back first, without any wake.
 //!
 //! *Coming back*, the look for an idle P and the put into the global queue are one critical section: who gives a P up
-//! after it finds the goroutine there. Nobody overtakes those in the global queue: an M that was called for them could
+//! after it finds the goroutine there. (An M that goes on to `stopm` would find both; one whose goroutine is bound to it does not.) Nobody overtakes those in the global queue: an M that was called for them could
 //! come in vain each time, and they would wait for as long as others come back. A goroutine that is bound to its M goes
 //! behind them like any other; its M gives the P away again (`locked.rs`).
 //!

@@ -10,6 +10,7 @@
 use crate::host::Host;
 use crate::m::M;
 use crate::p::P;
+use crate::prim::{Mutant, mutated};
 use crate::sched::poll::Poller;
 use crate::sched::{Central, Sched};
 use std::ptr::NonNull;
@@ -112,12 +113,21 @@ impl<H: Host> Sched<H> {
         }
     }
 
-    /// An M without a P sleeps until one is left for it, or the runtime ends. It does not look for an idle one: it did
-    /// when it came back without one, and who made one idle since has looked for work himself.
+    /// An M without a P sleeps until one is left for it, or the runtime ends. It found none idle when it came back without one,
+    /// and who has made one idle since has looked for work himself. But at the limit of threads he may have found no M for it, as
+    /// this one stood nowhere yet: so it looks at the global queue, in the critical section from which on it can be found.
     pub(crate) fn stopm(&self, m: &M<H>) {
         let mut central = self.central.lock();
         if self.is_stopping() {
             return;
+        }
+        if !central.globq.is_empty()
+            && !mutated(Mutant::StopmSkipsGlobal)
+            && let Some(p) = self.pidleget_or(&mut central, m.last_p())
+        {
+            drop(central);
+            m.acquire(p);
+            return self.become_spinning(m);
         }
         central.idle_ms.push(NonNull::from(m));
         drop(central);
