@@ -184,7 +184,7 @@ impl Context {
     ///
     /// Once the context is done, a call of `gmp` inside that parks, or is parked, unwinds to here: channels, locks, `join`,
     /// `sleep`; a call whose error can hold a [`ContextError`] returns that instead. Those of [`net`](crate::net) do: an
-    /// [`io::Error`](std::io::Error) of kind `TimedOut`, or `Other` for a cancel, with the [`ContextError`] inside, and `run` gives
+    /// [`io::Error`] of kind `TimedOut`, or `Other` for a cancel, with the [`ContextError`] inside, and `run` gives
     /// `Ok` of what `f` makes of it. What has happened by then counts: a
     /// wait that another has ended first ends normally, and a call that does not have to wait does what it does.
     ///
