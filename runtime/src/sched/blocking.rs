@@ -20,7 +20,8 @@
 //! before it. An idle P is taken by whoever comes back first, without any wake.
 //!
 //! *Coming back*, the look for an idle P and the put into the global queue are one critical section: who gives a P up
-//! after it finds the goroutine there. (An M that goes on to `stopm` would find both; one whose goroutine is bound to it does not.) Nobody overtakes those in the global queue: an M that was called for them could
+//! after it finds the goroutine there. (An M that goes on to `stopm` would find both; one whose goroutine is bound to it
+//! does not.) Nobody overtakes those in the global queue: an M that was called for them could
 //! come in vain each time, and they would wait for as long as others come back. A goroutine that is bound to its M goes
 //! behind them like any other; its M gives the P away again (`locked.rs`).
 //!

@@ -22,7 +22,7 @@
 //!
 //! Memory: one allocation for callback and timer together. The heap is one of its owners while it is armed, so dropping a
 //! [`Guard`] disarms nothing; the user's closure is dropped by the last guard's owner or by the goroutine of the
-//! last firing, never under a lock or on an M's own stack.
+//! last firing, never under a lock; nor on an M's own stack, save where the machine has neither a stack nor a thread for it.
 //!
 //! Not done: to put a callback that is set again into the heap of the caller's P, as Go does. Then a stop needs a lock of
 //! the callback's own to know its heap. The price here: on another P than that on which it was made, to set one that
