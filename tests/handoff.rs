@@ -4,10 +4,13 @@
 #[path = "common/child.rs"]
 mod child;
 mod common;
+#[path = "common/seccomp.rs"]
+mod seccomp;
 
 use common::{PROCS, everywhere, runtime, until, watched};
 use gmp::chan;
 use gmp::{Builder, Runtime, go, yield_now};
+use seccomp::refuse;
 use std::fs::File;
 use std::hint::spin_loop;
 use std::io::{Read, Write};
@@ -253,34 +256,9 @@ fn hand_off_works_where_the_kernel_has_no_membarrier() {
         child::passes("hand_off_works_where_the_kernel_has_no_membarrier", &[]);
         return;
     }
-    refuse_membarrier();
+    refuse(&[libc::SYS_membarrier], libc::EPERM);
     a_loop_that_never_yields_stalls_nobody();
     a_goroutine_that_lost_its_p_goes_on();
-}
-
-/// From here on `membarrier` fails in this process with EPERM, as it may in a sandbox.
-fn refuse_membarrier() {
-    let instruction = |code: u32, jt: u8, jf: u8, k: u32| libc::sock_filter { code: code as u16, jt, jf, k };
-    let number_at = 0;
-    let program = [
-        instruction(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0, number_at),
-        instruction(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, 0, 1, libc::SYS_membarrier as u32),
-        instruction(libc::BPF_RET | libc::BPF_K, 0, 0, libc::SECCOMP_RET_ERRNO | libc::EPERM as u32),
-        instruction(libc::BPF_RET | libc::BPF_K, 0, 0, libc::SECCOMP_RET_ALLOW),
-    ];
-    let filter = libc::sock_fprog { len: program.len() as u16, filter: program.as_ptr().cast_mut() };
-    // SAFETY: the filter is read during the call.
-    unsafe {
-        assert_eq!(libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0);
-        let set = libc::syscall(
-            libc::SYS_seccomp,
-            libc::SECCOMP_SET_MODE_FILTER,
-            libc::SECCOMP_FILTER_FLAG_TSYNC,
-            &raw const filter,
-        );
-        assert_eq!(set, 0, "{}", std::io::Error::last_os_error());
-        assert_eq!(libc::syscall(libc::SYS_membarrier, 0, 0, 0), -1);
-    }
 }
 
 /// When every thread that there may be is in a blocking call, what is runnable waits for one, and the operator is told once.

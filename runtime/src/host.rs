@@ -148,12 +148,14 @@ pub(crate) trait Host: Sized + Send + Sync + 'static {
     /// Has every running thread of the process pass a full barrier; where that does not exist, the calling one. False when
     /// it was refused.
     fn heavy_barrier() -> bool;
-    /// The number by which the next two know the calling thread.
-    fn thread_number() -> u32;
+    /// The calling thread begins to be an M, whose `local` this is. Returns the number by which `cpu_time` knows it.
+    fn thread_begins(local: &Self::Local) -> u32;
+    /// The M has no thread any more, or nobody is to ask `is_blocked` about it. By any thread, more than once if need be.
+    fn thread_ends(local: &Self::Local);
     /// How long a thread has used a CPU; `None` when nobody can tell.
     fn cpu_time(thread: u32) -> Option<Duration>;
-    /// Whether a thread waits in the kernel, and not only for a CPU. In doubt, no.
-    fn is_blocked(thread: u32) -> bool;
+    /// Whether the M's thread waits in the kernel, and not only for a CPU. By any thread. An error when nobody can tell.
+    fn is_blocked(local: &Self::Local) -> io::Result<bool>;
 
     /// Calls `each` for the functions that a call has passed through whose return address is `pc`: those that were inlined
     /// there, innermost first, and the one that stands in the code. For none when that is not known. Takes locks, memory, and

@@ -588,16 +588,18 @@ impl Host for ModelHost {
         true
     }
 
-    fn thread_number() -> u32 {
+    fn thread_begins(_local: &Local) -> u32 {
         0
     }
+
+    fn thread_ends(_local: &Local) {}
 
     fn cpu_time(_thread: u32) -> Option<Duration> {
         None
     }
 
-    fn is_blocked(_thread: u32) -> bool {
-        false
+    fn is_blocked(_local: &Local) -> io::Result<bool> {
+        Ok(false)
     }
 
     fn symbols(_pc: usize, _each: &mut dyn FnMut(Symbol<'_>)) {}

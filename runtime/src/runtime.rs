@@ -509,6 +509,11 @@ impl RuntimeBuilder {
     /// # Errors
     /// `InvalidInput` when a setting, `GMPMAXPROCS` or `GMPSTACK`, is out of range, or `GMPDEBUG` has an unknown knob or value; the kernel's
     /// error, with what was attempted, when it refuses a thread or the poller's descriptors.
+    ///
+    /// # Descriptors
+    /// A runtime has two for its poller, and one for each of its threads, by which it sees that a goroutine blocks its thread. The
+    /// latter are none of the last quarter of `RLIMIT_NOFILE`: threads that would need those do without. All are closed at
+    /// the runtime's end.
     pub unsafe fn build(self) -> io::Result<Runtime> {
         let max_stack_bytes = self.max_stack_bytes;
         let config = self.settle()?;

@@ -28,7 +28,29 @@ pub fn run(test: &str, env: &[(&str, &str)]) -> Output {
 /// As `run`, for a child that must pass.
 #[track_caller]
 pub fn passes(test: &str, env: &[(&str, &str)]) -> String {
-    let output = run(test, env);
+    has_passed(test, run(test, env))
+}
+
+/// As `passes`, in the grandchild of a process that has called `prepare` between fork and exec. `None` where that failed: it may
+/// do what a call allows that is not allowed everywhere.
+#[allow(dead_code, reason = "few files have tests of a world that is prepared so")]
+#[track_caller]
+pub fn passes_where(
+    test: &str,
+    prepare: impl FnMut() -> std::io::Result<()> + Send + Sync + 'static,
+) -> Option<String> {
+    let mut command = Command::new("sh");
+    let own = std::env::current_exe().expect("the test binary has a path");
+    // The shell waits, so the test is a process of its own.
+    command.args(["-c", r#""$@"; exit $?"#, "sh"]).arg(own).args([test, "--exact", "--nocapture"]);
+    // SAFETY: what `prepare` does is system calls, which may be made between fork and exec.
+    unsafe { command.pre_exec(prepare) };
+    command.env(CHILD, "1").env_remove("GMPMAXPROCS");
+    command.output().ok().map(|output| has_passed(test, output))
+}
+
+#[track_caller]
+fn has_passed(test: &str, output: Output) -> String {
     let [stdout, stderr] = [&output.stdout, &output.stderr].map(|bytes| String::from_utf8_lossy(bytes));
     assert!(
         output.status.success() && stdout.contains("1 passed"),

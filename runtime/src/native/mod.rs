@@ -61,6 +61,7 @@ use std::time::{Duration, Instant};
 #[cfg(any(feature = "generator", not(target_arch = "x86_64")))]
 use switch as segment;
 use switch::{Coro, End, Home};
+use watch::Watched;
 
 #[cfg(not(any(feature = "generator", not(target_arch = "x86_64"))))]
 pub(crate) use stack::{Hands, MAX_STACK, MIN_STACK, StackPool};
@@ -101,17 +102,18 @@ pub(crate) struct Native {
     stacks: StackPool,
 }
 
-/// What an M keeps for the host.
+/// What an M keeps for the host. Its thread's own, but for `watched`, which any thread may ask.
 pub(crate) struct Local {
     home: Home,
     events: RefCell<Events>,
     signals: SignalStack,
+    watched: Watched,
 }
 
 impl Default for Local {
     fn default() -> Self {
         let events = RefCell::new(Events::with_capacity(EVENTS));
-        Local { home: Home::new(), events, signals: SignalStack::new() }
+        Local { home: Home::new(), events, signals: SignalStack::new(), watched: Watched::default() }
     }
 }
 
@@ -278,16 +280,20 @@ impl Host for Native {
         barrier::heavy()
     }
 
-    fn thread_number() -> u32 {
-        watch::number()
+    fn thread_begins(local: &Local) -> u32 {
+        local.watched.begin()
+    }
+
+    fn thread_ends(local: &Local) {
+        local.watched.end();
     }
 
     fn cpu_time(thread: u32) -> Option<Duration> {
         watch::cpu_time(thread)
     }
 
-    fn is_blocked(thread: u32) -> bool {
-        watch::is_blocked(thread)
+    fn is_blocked(local: &Local) -> io::Result<bool> {
+        local.watched.is_blocked()
     }
 
     fn symbols(pc: usize, each: &mut dyn FnMut(Symbol<'_>)) {

@@ -1,11 +1,24 @@
 //! What a thread of this process is doing, as another one sees it.
+//!
+//! Whether a thread is blocked is said by a file of `/proc`. The thread opens the file when it begins to be an M, and the monitor
+//! reads it at offset 0 as often as it wants to know: no descriptor has to be had when a thread blocks, which may be the moment
+//! at which the process has none left. The thread opens the file as `/proc/thread-self/..`, which names the calling thread
+//! whatever numbers that `/proc` has for it: one that was mounted in another pid namespace has others than `gettid`.
+//!
+//! A process that is short of descriptors keeps its last ones. An M whose descriptor would be in the last quarter of
+//! `RLIMIT_NOFILE`, or was refused, has none for now: the monitor opens the file when it looks, and keeps the descriptor once
+//! there is room.
 
 use std::fs::File;
-use std::io::Read;
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// The kernel's number of the calling thread.
-pub(crate) fn number() -> u32 {
+fn number() -> u32 {
     // SAFETY: gettid has no preconditions.
     unsafe { libc::gettid() as u32 }
 }
@@ -23,29 +36,123 @@ pub(crate) fn cpu_time(thread: u32) -> Option<Duration> {
     Some(Duration::new(time.tv_sec as u64, time.tv_nsec as u32))
 }
 
-/// Whether a thread of this process waits for something in the kernel. One that waits only for a CPU does not.
-pub(crate) fn is_blocked(thread: u32) -> bool {
-    let mut text = [0; 512];
-    // "running", or the number of the system call and its arguments, or -1 for a wait elsewhere: in a page fault.
-    if let Some(said) = read(thread, "syscall", &mut text) {
-        return !said.starts_with(b"running");
-    }
-    // The state is what follows the name, which is in parentheses and may contain some.
-    let Some(said) = read(thread, "stat", &mut text) else { return false };
-    let after_name = said.iter().rposition(|&byte| byte == b')').and_then(|at| said.get(at + 2));
-    matches!(after_name, Some(b'S' | b'D'))
+/// What is known of one M's thread, for the monitor. Empty while the M has no thread.
+#[derive(Debug, Default)]
+pub(crate) struct Watched(Mutex<Option<Thread>>);
+
+#[derive(Debug)]
+struct Thread {
+    /// Its folder, under the name that this `/proc` has for it. An error where no `/proc` is mounted, or one of a pid namespace
+    /// in which this process is not.
+    folder: Result<PathBuf, i32>,
+    open: Option<Source>,
 }
 
-fn read<'a>(thread: u32, what: &str, into: &'a mut [u8]) -> Option<&'a [u8]> {
-    let mut file = File::open(format!("/proc/self/task/{thread}/{what}")).ok()?;
-    let len = file.read(into).ok()?;
-    Some(&into[..len])
+/// A file that says whether a thread is blocked.
+#[derive(Debug)]
+struct Source {
+    file: File,
+    kind: Kind,
+}
+
+#[derive(Copy, Clone, Debug)]
+enum Kind {
+    /// "running", or the number of the system call and its arguments, or -1 for a wait elsewhere: in a page fault.
+    Syscall,
+    /// Its state stands behind its name. For kernels without the first, and where only root may open that: in a process that
+    /// is not dumpable.
+    Stat,
+}
+
+impl Watched {
+    /// The calling thread begins to be an M: what says whether it is blocked is opened. Returns its number.
+    pub(crate) fn begin(&self) -> u32 {
+        let folder = match std::fs::read_link("/proc/thread-self") {
+            Ok(name) => Ok(Path::new("/proc").join(name)),
+            Err(refused) => Err(refused.raw_os_error().unwrap_or(libc::ENOENT)),
+        };
+        let open = folder.as_ref().ok().and_then(|folder| Source::open(folder).ok());
+        *self.lock() = Some(Thread { folder, open: open.filter(Source::leaves_room) });
+        number()
+    }
+
+    /// It is no M any more, or nobody is to look at it again. Closes what was opened.
+    pub(crate) fn end(&self) {
+        *self.lock() = None;
+    }
+
+    /// Whether the thread waits for something in the kernel. One that waits only for a CPU does not.
+    ///
+    /// # Errors
+    /// When nobody can tell.
+    pub(crate) fn is_blocked(&self) -> io::Result<bool> {
+        let mut this = self.lock();
+        // Without: the M has no thread any more.
+        let Some(thread) = &mut *this else { return Ok(false) };
+        if let Some(source) = &thread.open {
+            return source.is_blocked();
+        }
+        let folder = thread.folder.as_ref().map_err(|&refused| io::Error::from_raw_os_error(refused))?;
+        let source = Source::open(folder)?;
+        let said = source.is_blocked();
+        thread.open = Some(source).filter(Source::leaves_room);
+        said
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<Thread>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Source {
+    fn open(folder: &Path) -> io::Result<Self> {
+        let syscall = File::open(folder.join("syscall")).map(|file| Source { file, kind: Kind::Syscall });
+        syscall.or_else(|_| Ok(Source { file: File::open(folder.join("stat"))?, kind: Kind::Stat }))
+    }
+
+    /// Whether the process has a quarter of its descriptors left besides this one. The kernel gives the lowest number that is free.
+    fn leaves_room(&self) -> bool {
+        let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+        // SAFETY: it writes the struct that we pass.
+        let known = unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) } == 0;
+        known && (self.file.as_raw_fd() as libc::rlim_t) < limit.rlim_cur - limit.rlim_cur / 4
+    }
+
+    fn is_blocked(&self) -> io::Result<bool> {
+        let mut text = [0; 512];
+        let len = match self.file.read_at(&mut text, 0) {
+            Ok(len) => len,
+            // It has ended.
+            Err(refused) if refused.raw_os_error() == Some(libc::ESRCH) => return Ok(false),
+            Err(refused) => return Err(refused),
+        };
+        self.kind.says(&text[..len]).ok_or_else(|| io::Error::other("what it says is not understood"))
+    }
+}
+
+impl Kind {
+    fn says(self, text: &[u8]) -> Option<bool> {
+        match self {
+            Kind::Syscall => match text.first()? {
+                b'r' => Some(false),
+                b'0'..=b'9' | b'-' => Some(true),
+                _ => None,
+            },
+            Kind::Stat => {
+                // The state is what follows the name, which is in parentheses and may contain some.
+                let name_ends = text.iter().rposition(|&byte| byte == b')')?;
+                text.get(name_ends + 2).map(|state| matches!(state, b'S' | b'D'))
+            }
+        }
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use std::hint;
+    use std::os::fd::FromRawFd;
+    use std::sync::Arc;
     use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
     use std::sync::mpsc::channel;
     use std::thread;
@@ -57,20 +164,32 @@ mod tests {
         }
     }
 
+    /// A thread that has begun as an M's and goes on with `then`, and its number. What it says is gone by the time it does.
+    fn watched<'s>(scope: &'s thread::Scope<'s, '_>, then: impl FnOnce() + Send + 's) -> (Arc<Watched>, u32) {
+        let (say, hear) = channel();
+        let watched = Arc::new(Watched::default());
+        let own = Arc::clone(&watched);
+        scope.spawn(move || {
+            say.send(own.begin()).unwrap();
+            drop(say);
+            then();
+        });
+        let number = hear.recv().unwrap();
+        // Disconnected when it goes on.
+        hear.recv().unwrap_err();
+        (watched, number)
+    }
+
     #[test]
     fn a_thread_that_waits_is_blocked_and_uses_no_cpu() {
-        let (say, hear) = channel();
         let (end, ended) = channel::<()>();
-        let waits = thread::spawn(move || {
-            say.send(number()).unwrap();
-            ended.recv().unwrap_err();
+        thread::scope(|s| {
+            let (watched, number) = watched(s, move || ended.recv().unwrap_or_default());
+            until(|| watched.is_blocked().unwrap());
+            let before = cpu_time(number).unwrap();
+            assert_eq!(cpu_time(number).unwrap(), before);
+            drop(end);
         });
-        let thread = hear.recv().unwrap();
-        until(|| is_blocked(thread));
-        let before = cpu_time(thread).unwrap();
-        assert_eq!(cpu_time(thread).unwrap(), before);
-        drop(end);
-        waits.join().unwrap();
     }
 
     #[test]
@@ -79,32 +198,71 @@ mod tests {
         thread::scope(|s| {
             // More than there are CPUs, so that some of them only would.
             for _ in 0..2 * thread::available_parallelism().unwrap().get() {
-                let (say, hear) = channel();
-                s.spawn(|| {
-                    let say = say;
-                    say.send(number()).unwrap();
-                    drop(say);
+                let (watched, number) = watched(s, || {
                     while !end.load(Relaxed) {
                         hint::spin_loop();
                     }
                 });
-                let thread = hear.recv().unwrap();
-                // Disconnected when it has begun to spin.
-                hear.recv().unwrap_err();
-                let before = cpu_time(thread).unwrap();
+                let before = cpu_time(number).unwrap();
                 for _ in 0..100 {
-                    assert!(!is_blocked(thread));
+                    assert!(!watched.is_blocked().unwrap());
                 }
-                until(|| cpu_time(thread).unwrap() > before);
+                until(|| cpu_time(number).unwrap() > before);
             }
             end.store(true, Relaxed);
         });
     }
 
+    /// Fails by an error for a thread that has ended, of which the operator would be told.
     #[test]
     fn of_a_thread_that_is_not_there_nothing_is_known() {
-        let gone = thread::spawn(number).join().unwrap();
+        let (watched, gone) = thread::scope(|s| watched(s, || ()));
         until(|| cpu_time(gone).is_none());
-        assert!(!is_blocked(gone));
+        until(|| !watched.is_blocked().unwrap());
+        watched.end();
+        assert!(!watched.is_blocked().unwrap());
+    }
+
+    /// Fails by a descriptor that is opened for a look, or one that is kept from a process that has none left.
+    #[test]
+    fn a_look_needs_no_descriptor_of_its_own_and_the_last_quarter_is_left_alone() {
+        let (end, ended) = channel::<()>();
+        thread::scope(|s| {
+            let (watched, _) = watched(s, move || ended.recv().unwrap_or_default());
+            let is_open = || watched.lock().as_ref().unwrap().open.is_some();
+            assert!(is_open());
+            let number = watched.lock().as_ref().unwrap().open.as_ref().unwrap().file.as_raw_fd();
+            until(|| watched.is_blocked().unwrap());
+            let same = watched.lock().as_ref().unwrap().open.as_ref().unwrap().file.as_raw_fd();
+            assert_eq!(same, number);
+            let source = watched.lock().as_mut().unwrap().open.take().unwrap();
+            let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+            // SAFETY: it writes the struct that we pass.
+            assert_eq!(unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) }, 0);
+            let edge = (limit.rlim_cur - limit.rlim_cur / 4) as libc::c_int;
+            // SAFETY: a number that nobody uses: descriptors are given from the lowest on. It is closed with its `File`.
+            let high = unsafe {
+                File::from_raw_fd(libc::fcntl(source.file.as_raw_fd(), libc::F_DUPFD_CLOEXEC, edge))
+            };
+            let high = Source { file: high, kind: source.kind };
+            assert!(source.leaves_room() && !high.leaves_room());
+            // What was closed is opened again, as there is room.
+            assert!(!is_open());
+            assert!(watched.is_blocked().unwrap() && is_open());
+            drop(end);
+        });
+    }
+
+    /// Fails where the state of a thread whose name has parentheses, or of a file that is none of these, is misread.
+    #[test]
+    fn each_file_is_read_for_what_it_says() {
+        assert_eq!(Kind::Syscall.says(b"running\n"), Some(false));
+        assert_eq!(Kind::Syscall.says(b"202 0x1 0x2\n"), Some(true));
+        assert_eq!(Kind::Syscall.says(b"-1 0x1 0x2\n"), Some(true));
+        assert_eq!(Kind::Syscall.says(b"hello"), None);
+        assert_eq!(Kind::Syscall.says(b""), None);
+        assert_eq!(Kind::Stat.says(b"17 (a) S (b) R 1 2"), Some(false));
+        assert_eq!(Kind::Stat.says(b"17 (a) R (b) S 1 2"), Some(true));
+        assert_eq!(Kind::Stat.says(b"17 a"), None);
     }
 }

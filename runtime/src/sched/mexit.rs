@@ -66,6 +66,7 @@ impl<H: Host> Sched<H> {
     pub(crate) fn mexit(&self, m: &M<H>) {
         self.m_leaves(m);
         H::set_current(std::ptr::null());
+        H::thread_ends(&m.local);
         let mut central = self.central.lock();
         let stopping = self.is_stopping();
         // Who ends because the runtime does leaves that to whoever ends it.

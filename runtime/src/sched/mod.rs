@@ -69,6 +69,7 @@ mod steal;
 mod stop;
 mod sysmon;
 pub(crate) mod timers;
+mod told;
 mod trace;
 mod trim;
 pub(crate) mod wake;
@@ -89,6 +90,7 @@ use crate::sched::poll::{NOBODY, PollTable, Poller};
 use crate::sched::ps::Ps;
 use crate::sched::stacks::Stacks;
 use crate::sched::sysmon::Monitor;
+use crate::sched::told::Told;
 use std::io;
 use std::ptr::NonNull;
 use std::time::Duration;
@@ -191,6 +193,7 @@ pub(crate) struct Sched<H: Host> {
     serving: AtomicU64,
     /// See `dump`.
     rough_time: ShownWord,
+    told: Told,
     pub(crate) monitor_note: Note<H>,
     /// Who ends the runtime sleeps here; an alarm has it look again.
     ender: Note<H>,
@@ -257,6 +260,7 @@ impl<H: Host> Sched<H> {
                 polls: AtomicU64::new(0),
                 serving: AtomicU64::new(0),
                 rough_time: ShownWord::new(H::now().as_nanos()),
+                told: Told::new(),
                 monitor_note: Note::new(),
                 ender: Note::new(),
             }

@@ -31,6 +31,7 @@ use crate::m::M;
 use crate::p::P;
 use crate::prim::{Mutant, unless};
 use crate::sched::poll::Poller;
+use crate::sched::told::Refusal;
 use crate::sched::{Central, Sched};
 use gmp_timers::Nanos;
 use std::ptr::NonNull;
@@ -203,28 +204,42 @@ impl<H: Host> Sched<H> {
         if !waits && ran < SLICE {
             return Found::Nothing;
         }
-        let look = Look { ran, waits, state: Self::state_of(m, stay) };
+        let look = Look { ran, waits, state: self.state_of(m, stay) };
         if look.is_to_go() && self.can_hand_off() && self.retake(p, m, judged) {
             return Found::Taken;
         }
         if !waits {
             return Found::Nothing;
         }
-        let closer = !stay.suspect && H::is_blocked(m.thread());
+        let closer = !stay.suspect && self.is_blocked(m);
         stay.suspect |= closer;
         Found::Awaited { closer, left: SLICE.saturating_sub(ran) }
     }
 
-    fn state_of(m: &M<H>, stay: &mut Stay) -> State {
+    fn state_of(&self, m: &M<H>, stay: &mut Stay) -> State {
         let Some(cpu) = H::cpu_time(m.thread()) else { return State::Running };
         let first = *stay.cpu_first.get_or_insert(cpu);
-        if stay.cpu.replace(cpu) == Some(cpu) && H::is_blocked(m.thread()) {
+        if stay.cpu.replace(cpu) == Some(cpu) && self.is_blocked(m) {
             State::Blocked
         } else if cpu.saturating_sub(first) < HARDLY {
             State::Starved
         } else {
             State::Running
         }
+    }
+
+    /// Whether the M's thread is blocked. In doubt it is not, and its P is taken when its time is over.
+    fn is_blocked(&self, m: &M<H>) -> bool {
+        H::is_blocked(&m.local).unwrap_or_else(|refused| {
+            let time = PATIENCE.as_millis();
+            self.tell_refused(Refusal::Watch, || {
+                format!(
+                    "what a thread does can't be read in /proc ({refused}): a goroutine that blocks its thread keeps others \
+                     waiting for {time} ms"
+                )
+            });
+            false
+        })
     }
 
     /// Who has the P, and the tenure that he has it in. When it changes hands between the two, the retake fails.

@@ -150,7 +150,12 @@ impl<H: Host> Sched<H> {
             let threads = self.central.lock().take_threads();
             threads.into_iter().for_each(H::join);
         }
-        let threads = self.central.lock().alive as usize;
+        let central = self.central.lock();
+        let threads = central.alive as usize;
+        // No descriptor stays with a thread that did not come back.
+        // SAFETY: Ms live as long as their scheduler.
+        central.ms.iter().for_each(|m| H::thread_ends(&unsafe { m.as_ref() }.local));
+        drop(central);
         Report { goroutines: self.leave_goroutines(), threads }
     }
 

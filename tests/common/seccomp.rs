@@ -1,0 +1,42 @@
+//! System calls that fail in this process from here on, as a sandbox has it.
+
+use std::io;
+
+/// From here on these calls fail with `errno`, on all threads.
+#[track_caller]
+pub fn refuse(calls: &[libc::c_long], errno: libc::c_int) {
+    let number = std::mem::offset_of!(libc::seccomp_data, nr) as u32;
+    let mut program = vec![statement(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, number)];
+    for (nth, &call) in calls.iter().enumerate() {
+        let to_the_refusal = (calls.len() - nth) as u8;
+        program.push(jump(call as u32, to_the_refusal, 0));
+    }
+    program.push(statement(libc::BPF_RET | libc::BPF_K, libc::SECCOMP_RET_ALLOW));
+    program.push(statement(libc::BPF_RET | libc::BPF_K, libc::SECCOMP_RET_ERRNO | errno as u32));
+    install(&program);
+}
+
+fn statement(code: u32, k: u32) -> libc::sock_filter {
+    libc::sock_filter { code: code as u16, jt: 0, jf: 0, k }
+}
+
+/// If the accumulator is `k` it goes on so many instructions further, else so many.
+fn jump(k: u32, jt: u8, jf: u8) -> libc::sock_filter {
+    libc::sock_filter { code: (libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K) as u16, jt, jf, k }
+}
+
+#[track_caller]
+fn install(program: &[libc::sock_filter]) {
+    let filter = libc::sock_fprog { len: program.len() as u16, filter: program.as_ptr().cast_mut() };
+    // SAFETY: the filter is read during the call.
+    unsafe {
+        assert_eq!(libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0);
+        let set = libc::syscall(
+            libc::SYS_seccomp,
+            libc::SECCOMP_SET_MODE_FILTER,
+            libc::SECCOMP_FILTER_FLAG_TSYNC,
+            &raw const filter,
+        );
+        assert_eq!(set, 0, "{}", io::Error::last_os_error());
+    }
+}
