@@ -376,6 +376,7 @@ fn mutants() {
     loom_common::assert_caught(&[
         (Mutant::SubmitNoFence, SPINNER),
         (Mutant::IdleNoFence, SPINNER),
+        (Mutant::DisplacedAfterFence, RING),
         (Mutant::IdleNoFence, RING),
         (Mutant::IdleNoRecheck, SPINNER),
         (Mutant::IdleNoRecheck, "a_goroutine_that_a_thief_has_left_to_its_owner_is_run"),

@@ -49,7 +49,7 @@ impl<'a> Runq<'a> {
     /// # Panics
     /// When the ring has no room for the one that was next.
     pub fn push_next(&self, g: One<'a>) {
-        assert!(self.0.push_next(g.0).is_none(), "push_next: the ring is full");
+        assert!(self.0.push_next(g.0, || ()).is_none(), "push_next: the ring is full");
     }
     /// From the ring.
     pub fn pop(&self) -> Option<One<'a>> {

@@ -179,7 +179,7 @@ impl Runq {
     /// Owner. What does not fit is returned.
     #[must_use]
     pub fn push_next(&self, number: usize) -> Vec<usize> {
-        self.spilt(self.queue.push_next(self.gs.put(number)))
+        self.spilt(self.queue.push_next(self.gs.put(number), || ()))
     }
     /// Owner. What does not fit is returned.
     #[must_use]

@@ -115,34 +115,54 @@ impl<H: Host> Runq<H> {
     }
 
     /// Owner only. `g` is the next to run; the one that was goes to the tail of the ring. What is returned did not fit, and is
-    /// for [`spill`](Self::spill).
+    /// for [`spill`](Self::spill), under the scheduler's lock.
     ///
     /// Between the two the displaced G is in the owner's hand, and a thief may take `g`: the queue then seems empty
     /// until this returns. The owner looks for somebody to wake after that.
+    ///
+    /// `fence` is S2 of `sched/wake.rs`: the last store that queues a G is an exchange, of `runnext` or of the tail, and `fence`
+    /// follows at once, so that it costs nothing on x86, where the exchange is one. If the tail were stored after the fence, an
+    /// M that goes idle might see neither `g`, which a thief has run, nor the displaced one, and the owner no idle P.
     #[must_use]
     #[inline]
     #[doc(alias = "runqput")]
-    pub(crate) fn push_next(&self, g: GRef<H>) -> Option<GRef<H>> {
+    pub(crate) fn push_next(&self, g: GRef<H>, fence: impl FnOnce()) -> Option<GRef<H>> {
         // Release: what the G holds is published to `steal_next`.
         let displaced = self.runnext.swap(g.to_raw(), order(Mutant::RunnextPutRelaxed, Release));
         if displaced.is_null() {
+            fence();
             return None;
         }
         // SAFETY: put there by an earlier `push_next`, and taken out by this exchange alone.
-        self.push(unsafe { GRef::from_raw(displaced) })
+        let displaced = unsafe { GRef::from_raw(displaced) };
+        if mutated(Mutant::DisplacedAfterFence) {
+            fence();
+            return self.push(displaced);
+        }
+        let full = self.push_by(displaced, |tail| {
+            // Release: as in `publish`.
+            self.tail.swap(tail, order(Mutant::RingTailStoreRelaxed, Release));
+        });
+        fence();
+        full
     }
 
     /// Owner only. `g` goes to the tail of the ring, or is returned when that is full, and is for [`spill`](Self::spill).
     #[must_use]
     #[inline]
     pub(crate) fn push(&self, g: GRef<H>) -> Option<GRef<H>> {
+        self.push_by(g, |tail| self.publish(tail))
+    }
+
+    #[inline(always)]
+    fn push_by(&self, g: GRef<H>, publish: impl FnOnce(u32)) -> Option<GRef<H>> {
         let (head, tail) = (self.owners_head(), self.owners_tail());
         if tail.wrapping_sub(head.steal()) == RUNQ {
             return Some(g);
         }
         // SAFETY: the owner's call, and the slot is free.
         unsafe { self.write(tail, g) };
-        self.publish(tail.wrapping_add(1));
+        publish(tail.wrapping_add(1));
         None
     }
 

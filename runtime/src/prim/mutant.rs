@@ -297,6 +297,8 @@ pub enum Mutant {
     RingReleaseRelaxed,
     /// `Runq::push_next` publishes its G without Release.
     RunnextPutRelaxed,
+    /// `Runq::push_next` queues the displaced G after the submission's fence, as a plain store after x86's exchange would.
+    DisplacedAfterFence,
     /// `Runq::pop_next` stores null instead of exchanging.
     RunnextTakenByStore,
     /// `Runq::pop_next` takes without Release.

@@ -64,10 +64,10 @@ fn the_ring_is_first_in_first_out_also_where_positions_wrap() {
 #[test]
 fn the_g_that_was_next_goes_to_the_tail() {
     let (gs, queue) = (Gs::new(3), Runq::new());
-    assert!(queue.push_next(gs.g(0)).is_none());
+    assert!(queue.push_next(gs.g(0), || ()).is_none());
     assert_eq!((queue.len(), queue.is_empty()), (0, false));
     assert!(queue.push(gs.g(1)).is_none());
-    assert!(queue.push_next(gs.g(2)).is_none());
+    assert!(queue.push_next(gs.g(2), || ()).is_none());
     assert_eq!(queue.pop_next().map(|g| gs.number(g)), Some(2));
     assert_eq!(queue.pop_next(), None);
     assert_eq!(gs.ring(&queue), [1, 0]);
@@ -79,8 +79,8 @@ fn a_full_ring_gives_its_older_half_and_the_new_one_away() {
     for start in [0, u32::MAX - HALF / 2] {
         let queue = Runq::starting_at(start);
         gs.push(&queue, 0..RUNQ);
-        assert!(queue.push_next(gs.g(RUNQ)).is_none());
-        let spilt = gs.spilt(&queue, queue.push_next(gs.g(RUNQ + 1)));
+        assert!(queue.push_next(gs.g(RUNQ), || ()).is_none());
+        let spilt = gs.spilt(&queue, queue.push_next(gs.g(RUNQ + 1), || ()));
         assert_eq!(spilt, [range(0..HALF), vec![RUNQ]].concat());
         assert_eq!(queue.pop_next().map(|g| gs.number(g)), Some(RUNQ + 1));
         assert_eq!(gs.ring(&queue), range(HALF..RUNQ));
@@ -148,7 +148,7 @@ fn a_thief_takes_no_more_than_it_has_room_for() {
 #[test]
 fn runnext_is_stolen_only_from_an_empty_ring_and_only_on_demand() {
     let (gs, victim, own) = (Gs::new(2), Runq::new(), Runq::new());
-    assert!(victim.push_next(gs.g(0)).is_none());
+    assert!(victim.push_next(gs.g(0), || ()).is_none());
     assert_eq!(own.steal_from(&victim, StealNext::No), None);
     gs.push(&victim, 1..2);
     let steal = || own.steal_from(&victim, StealNext::IfLeft(&|| 0)).map(|g| gs.number(g));
@@ -160,7 +160,7 @@ fn runnext_is_stolen_only_from_an_empty_ring_and_only_on_demand() {
 fn a_drain_leaves_nothing() {
     let (gs, queue) = (Gs::new(4), Runq::starting_at(u32::MAX));
     gs.push(&queue, 0..3);
-    assert!(queue.push_next(gs.g(3)).is_none());
+    assert!(queue.push_next(gs.g(3), || ()).is_none());
     let mut out = Vec::new();
     queue.drain(|g| out.push(gs.number(g)));
     assert_eq!(out, [0, 1, 2, 3]);
@@ -205,7 +205,7 @@ fn an_owner_and_three_thieves_take_each_g_once() {
             let number = round % gs.0.len() as u32;
             if queued[number as usize].swap(1, Relaxed) == 0 {
                 let g = gs.g(number);
-                let full = if round % 4 == 0 { queue.push_next(g) } else { queue.push(g) };
+                let full = if round % 4 == 0 { queue.push_next(g, || ()) } else { queue.push(g) };
                 full.into_iter().for_each(|g| queue.spill(g, take));
             } else {
                 pop(queue).into_iter().for_each(take);

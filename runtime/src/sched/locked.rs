@@ -235,7 +235,8 @@ impl<H: Host> Sched<H> {
         }
         let p = m.p().expect("send_on: an M runs goroutines with a P");
         g.word.requeue();
-        if let Some(g) = p.runq.push_next(g) {
+        // Without a fence: nobody is told of what stands there but the M that gets the P.
+        if let Some(g) = p.runq.push_next(g, || ()) {
             p.runq.spill(g, |g| central.globq.push(g));
         }
         self.publish_len(&central);

@@ -124,7 +124,10 @@ impl<H: Host> Sched<H> {
         let Some(inside) = m.look_in() else { return self.inject(GList::one(g)) };
         inside.p.owner.touch();
         event(format_args!("queues {g:?} as the next of {:?}", inside.p));
-        if let Some(g) = inside.p.runq.push_next(g) {
+        // S2, as in `wakep`, with the same partners.
+        let full = inside.p.runq.push_next(g, || unless(Mutant::SubmitNoFence, fence_after_exchange));
+        if let Some(g) = full {
+            // Whoever goes idle looks at the global queue under the lock that this takes.
             self.spill(inside.p, g);
         }
         drop(inside);
@@ -156,15 +159,12 @@ impl<H: Host> Sched<H> {
         }
     }
 
-    /// As `wakep`, after a submission to the caller's own P, whose last step that matters was an exchange: on x86 that is
-    /// S2 already. What `push_next` moves into the ring after it was announced before, and is found behind the new one.
+    /// S3 of a submission to the caller's own P, after `push_next`, which has fenced.
     #[inline]
     fn wakep_beside_own(&self) {
         if mutated(Mutant::SubmitNoWake) {
             return;
         }
-        // Partners: as in `wakep`.
-        unless(Mutant::SubmitNoFence, fence_after_exchange);
         // Where there never was more than one P none is idle, and S2 is needed only for whoever ends the runtime.
         if self.ps.len() > 1 && self.census.lacks_a_spinner() {
             self.wake_one();
