@@ -268,6 +268,51 @@ fn a_bound_goroutine_needs_no_other_thread() {
     });
 }
 
+/// All three threads that there may be are taken: one waits for its bound goroutine, one blocks without its P, which is idle
+/// beside a goroutine in the global queue, and the last one brings the bound goroutine the other P. Fails by deadlock when it
+/// sleeps then: nobody runs what the bound goroutine waits for.
+#[test]
+fn at_the_limit_who_brings_a_bound_goroutine_sees_the_global_queue() {
+    Model::new().preemptions(1).check("bringer_at_limit", || {
+        let runtime = runtime(2, 3);
+        let (place, ran, alone) = (Place::default(), Flag::default(), Flag::default());
+        let bound = runtime.go({
+            let (there, ran) = (place.clone(), ran.clone());
+            move || {
+                let own = Own::lock();
+                there.park();
+                own.check();
+                ran.wait_on_thread();
+                done();
+            }
+        });
+        place.wait_on_thread();
+        while !Handle::of(&runtime).somebody_polls() {
+            loom::thread::yield_now();
+        }
+        let begun = Flag::default();
+        let _wakes = runtime.go({
+            let (begun, alone) = (begun.clone(), alone.clone());
+            move || {
+                begun.raise();
+                alone.wait_on_thread();
+                loom::explore();
+                place.wake();
+            }
+        });
+        begun.wait_on_thread();
+        let _blocks = runtime.go(move || {
+            let raised = ran.clone();
+            drop(go(move || raised.raise()));
+            gmp::blocking(|| {
+                alone.raise();
+                ran.wait_on_thread();
+            });
+        });
+        bound.join().unwrap();
+    });
+}
+
 /// Fails by deadlock, or an assertion: the calling thread is not brought its main, or is not let go.
 #[test]
 fn main_runs_locked_to_its_caller() {
@@ -351,6 +396,7 @@ fn mutants() {
         (Mutant::BoundBroughtAtTheEnd, on_its_way),
         (Mutant::StopForgetsTheBound, on_its_way),
         (Mutant::BoundNotRescued, "a_bound_goroutine_needs_no_other_thread"),
+        (Mutant::BringerSkipsGlobal, "at_the_limit_who_brings_a_bound_goroutine_sees_the_global_queue"),
         (Mutant::IdleEndsBlindly, "an_m_that_was_just_taken_does_not_end"),
         (Mutant::EndLooksAtNoQueue, "an_m_that_was_just_taken_does_not_end"),
     ]);

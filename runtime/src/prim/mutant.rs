@@ -470,6 +470,8 @@ pub enum Mutant {
     /// An M without a P goes to sleep beside an idle one, for which no M was found, although a goroutine stands in the global
     /// queue.
     StopmSkipsGlobal,
+    /// The same, when it has given its P to the M of a bound goroutine.
+    BringerSkipsGlobal,
 
     /// Who finds itself the only owner of a shared value does not look at what the others did.
     SharedAloneRelaxed,

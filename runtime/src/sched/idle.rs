@@ -113,24 +113,39 @@ impl<H: Host> Sched<H> {
         }
     }
 
-    /// An M without a P sleeps until one is left for it, or the runtime ends. It found none idle when it came back without one,
-    /// and who has made one idle since has looked for work himself. But at the limit of threads he may have found no M for it, as
-    /// this one stood nowhere yet: so it looks at the global queue, in the critical section from which on it can be found.
+    /// An M without a P sleeps until one is left for it, or the runtime ends, or takes an idle one and spins (`mput`).
     pub(crate) fn stopm(&self, m: &M<H>) {
         let mut central = self.central.lock();
         if self.is_stopping() {
             return;
         }
+        let p = self.mput(m, &mut central);
+        drop(central);
+        self.sleep_unless(m, p);
+    }
+
+    /// `m`, which has given its P up or lost it, can be found on its note from here on; or gets an idle P. Who has made one
+    /// idle has looked for work himself. But at the limit of threads he may have found no M for it, as this one stood nowhere
+    /// yet: so it looks at the global queue, in the critical section from which on it can be found.
+    pub(crate) fn mput(&self, m: &M<H>, central: &mut Central<H>) -> Option<NonNull<P<H>>> {
         if !central.globq.is_empty()
             && !mutated(Mutant::StopmSkipsGlobal)
-            && let Some(p) = self.pidleget_or(&mut central, m.last_p())
+            && let Some(p) = self.pidleget_or(central, m.last_p())
         {
-            drop(central);
-            m.acquire(p);
-            return self.become_spinning(m);
+            return Some(p);
         }
         central.idle_ms.push(NonNull::from(m));
-        drop(central);
-        self.sleep_on_note(m);
+        None
+    }
+
+    /// After `mput`, without the lock.
+    pub(crate) fn sleep_unless(&self, m: &M<H>, p: Option<NonNull<P<H>>>) {
+        match p {
+            Some(p) => {
+                m.acquire(p);
+                self.become_spinning(m);
+            }
+            None => self.sleep_on_note(m),
+        }
     }
 }

@@ -19,7 +19,7 @@
 //!     A1 saved, and published: parked, queued       F1 takes g out of a queue, and wins `run`
 //!     A2 lock: a gift is there?  take it            F2 lock: releases its P, leaves it as m's gift
 //!              else, it waits: `bound_ms`           F3 m in `bound_ms`?  take it out, and wake it
-//!     A3 the P it had: `handoffp`                   F4 stands by, in the same lock
+//!     A3 the P it had: `handoffp`                   F4 stands by, in the same lock, or takes an idle P (`mput`)
 //!     A4 sleeps, takes the gift, resumes g
 //! ```
 //! F1 may come as soon as A1 is done, so m may find a gift while it still has a P; A2 and F2 lie under the scheduler's
@@ -197,7 +197,7 @@ impl<H: Host> Sched<H> {
         true
     }
 
-    /// F2 to F4: hands `g`, and the P of `m`, to the M to which `g` is bound.
+    /// F2 to F4: hands `g`, and the P of `m`, to the M to which `g` is bound. `m` then takes an idle P, if others wait.
     fn startlockedm(&self, m: &M<H>, g: GRef<H>) {
         debug_assert!(g.ties.m() != m.id, "startlockedm: an M looks for no work while it attends");
         let mut central = self.central.lock();
@@ -216,12 +216,17 @@ impl<H: Host> Sched<H> {
         // SAFETY: Ms live as long as their scheduler.
         let to = unsafe { to.as_ref() };
         to.give(Some(gift));
-        central.idle_ms.push(NonNull::from(m));
+        let p = if mutated(Mutant::BringerSkipsGlobal) {
+            central.idle_ms.push(NonNull::from(m));
+            None
+        } else {
+            self.mput(m, &mut central)
+        };
         drop(central);
         if sleeps {
             unless(Mutant::BoundNotWoken, || to.note.wake());
         }
-        self.sleep_on_note(m);
+        self.sleep_unless(m, p);
     }
 
     /// `migrate=1`: has another M run `g`, with the P of `m`. False when there is none.
@@ -241,7 +246,8 @@ impl<H: Host> Sched<H> {
         }
         self.publish_len(&central);
         let wake = self.startm(&mut central, Gift::P(m.release()));
-        // Before the other is started: if that fails, this one is found.
+        // Before the other is started: if that fails, this one is found. No look at the global queue (`mput`): if a P were idle
+        // beside a goroutine there, for want of an M, there would be no other M for this one either.
         central.idle_ms.push(NonNull::from(m));
         drop(central);
         self.start_woken(wake);

@@ -228,7 +228,7 @@ impl<H: Host> Sched<H> {
 
     /// Chooses an M for a P, or to be called for one: one that sleeps, else the one in the poller, else a new one. When there
     /// may be no more threads the P is idle again, or still, and all Ms are at work and look at the queues before they sleep, or
-    /// come without a P and look at the global one (`stopm`), or wait for their goroutine, which may be there.
+    /// come without a P and look at the global one (`mput`), or wait for their goroutine, which may be there.
     pub(crate) fn startm(&self, central: &mut Central<H>, gift: Gift<H>) -> Option<Wake<H>> {
         if let Some(m) = central.idle_ms.pop() {
             // SAFETY: Ms live as long as their scheduler.
