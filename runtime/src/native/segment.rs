@@ -99,6 +99,7 @@ unsafe extern "C-unwind" fn cross(start: *mut u8, f: *mut (), shim: Shim) {
         "mov rsp, rbp",
         "pop rbp",
         ".cfi_def_cfa rsp, 8",
+        ".cfi_restore rbp",
         "ret",
         ".cfi_endproc",
     )

@@ -33,6 +33,11 @@
 //! Red zone: neither block is `nostack`, so the compiler assumes that it pushes: it keeps nothing below rsp and
 //! has rsp 16-aligned there.
 //!
+//! Walks from a signal handler (profilers, crash reporters) come at any instruction. The compiler's unwind tables know nothing
+//! of the pushes here, nor of the change of stacks, so each block tells them that its frame has no caller: such a walk ends
+//! there. A walk that begins at a saved context (`traceback.rs`, a debugger) takes the label for a return address, and looks up
+//! the byte before it: that is the `int3`, which nothing executes, and for which the function's own tables hold again.
+//!
 //! Jumps only: a `ret` to an address that no `call` pushed is mispredicted, and so is each one after it. Under
 //! a shadow stack (CET) a goroutine's calls and its M's would pop each other's addresses; programs built by
 //! rustc do not ask for one.
@@ -128,6 +133,8 @@ impl Coro {
         // and rbx still on this stack, and with every other register declared lost.
         unsafe {
             asm!(
+                ".cfi_remember_state",
+                ".cfi_undefined rip",
                 "push rbp",
                 "push rbx",
                 "lea rax, [rip + 2f]",
@@ -135,10 +142,15 @@ impl Coro {
                 "mov [rdx], rsp",
                 "mov rsp, rsi",
                 "jmp [rsp]",
+                ".cfi_restore_state",
+                "int3",
                 "2:",
+                ".cfi_remember_state",
+                ".cfi_undefined rip",
                 "add rsp, 8",
                 "pop rbx",
                 "pop rbp",
+                ".cfi_restore_state",
                 inout("rdi") word => answer,
                 inout("rsi") self.sp.0 => sp,
                 in("rdx") home.g0.as_ptr(),
@@ -203,6 +215,8 @@ pub(crate) unsafe fn suspend(home: *const Home, word: usize) -> usize {
     // every other register declared lost. The context is Home's first word.
     unsafe {
         asm!(
+            ".cfi_remember_state",
+            ".cfi_undefined rip",
             "push rbp",
             "push rbx",
             "lea rax, [rip + 2f]",
@@ -210,10 +224,15 @@ pub(crate) unsafe fn suspend(home: *const Home, word: usize) -> usize {
             "mov rsi, rsp",
             "mov rsp, [rdx]",
             "jmp [rsp]",
+            ".cfi_restore_state",
+            "int3",
             "2:",
+            ".cfi_remember_state",
+            ".cfi_undefined rip",
             "add rsp, 8",
             "pop rbx",
             "pop rbp",
+            ".cfi_restore_state",
             inout("rdi") word => answer,
             in("rdx") home,
             out("r12") _,

@@ -52,14 +52,16 @@ pub(super) unsafe fn walk(sp: *const usize, frames: &mut Frames) {
 unsafe extern "C" fn beneath(sp: *const usize, callee: unsafe extern "C" fn(*mut c_void), arg: *mut c_void) {
     naked_asm!(
         ".cfi_startproc",
+        ".cfi_undefined rip", // a walk from a signal handler ends here, but for the call
         "push rbp",
         "mov rbp, rdi",
+        "mov rdi, rdx",
         ".cfi_def_cfa rbp, 24",
         ".cfi_offset rip, -24",
         ".cfi_offset rbx, -16",
         ".cfi_offset rbp, -8",
-        "mov rdi, rdx",
         "call rsi",
+        ".cfi_undefined rip",
         "pop rbp",
         "ret",
         ".cfi_endproc",
