@@ -1,23 +1,24 @@
 //! What a function's code says: does a landing pad lead to `panic_cannot_unwind`?
 //!
 //! First, the function as a whole, undecoded. A way to another function, in x86-64 code of the usual models, is four bytes:
-//! the distance from their end to it, to a word of the object's data that holds its address (GOT), or to a jump through
-//! such a word (PLT). Each four bytes of the code are tried. Most functions have no way there: all their landing pads
-//! pass.
+//! the distance from their end to it, to a word that the loader has bound to it (GOT), or to a jump through such a word
+//! (PLT). Each four bytes of the code are tried. Most functions have no way there: all their landing pads pass.
 //!
 //! Those that have one need not use it after our landing pad. An inlined `catch_unwind` has one of its own, should the
-//! payload's handling panic. So the code is followed from the pad on: all jumps and branches, and past each call, until it
-//! returns, traps, or calls `_Unwind_Resume`. Past another call that does not return, it is followed into what happens to
-//! lie there: that can only make a no of a yes.
-//! What can't be followed (a computed jump, an instruction that is not known) means no, as does a way that is no plain
-//! call: the address may be in a register by then.
+//! payload's handling panic. So the code is followed from the pad on (`flow.rs`). A way that is no plain call means no: the
+//! address may be in a register by then.
+//!
+//! A function that must not unwind may be inlined beside other code. What is caught there may be thrown again
+//! from within it, so in such a function a catch means no. It shows by a call that is listed with a landing pad which leads to
+//! `panic_cannot_unwind`, and is not the one in which a `catch_unwind` takes the payload out.
 //!
 //! The verdicts are kept in a table of words, each at once (address of the function or pad, generation, kind), so it needs
 //! neither lock nor order. An address may be used again after a `dlclose`: the generation is the count of those.
 
 use super::Landmarks;
-use super::instruction::{Flow, decode};
-use super::tables::Function;
+use super::flow::Way;
+use super::object::{Object, destination};
+use super::tables::{self, Function};
 use std::ffi::{c_int, c_void};
 use std::ops::Range;
 use std::sync::atomic::AtomicU64;
@@ -34,13 +35,20 @@ pub(super) enum Kind {
     Passes = 2,
     /// A function that calls it somewhere: it depends on the landing pad.
     Depends = 3,
+    /// One of these that has code in it which must not unwind.
+    Mixed = 4,
+}
+
+impl Kind {
+    const ALL: [Kind; 5] = [Kind::Aborts, Kind::Foreign, Kind::Passes, Kind::Depends, Kind::Mixed];
 }
 
 /// How many objects were unloaded in this process.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Generation(u64);
 
-const GENERATION_BITS: u32 = 14;
+const GENERATION_BITS: u32 = 13;
+const KIND_BITS: u32 = 3;
 const PLACES: usize = 512;
 /// From the highest bits on: the address (0: free), the generation, the kind.
 static KNOWN: [AtomicU64; PLACES] = [const { AtomicU64::new(0) }; PLACES];
@@ -61,16 +69,34 @@ impl Generation {
     }
 
     /// The kind of the function that starts at `start` and is on the stack of the caller.
-    pub(super) fn function(self, start: usize, landmarks: &Landmarks) -> Kind {
-        self.known(start, || kind(start, landmarks))
+    ///
+    /// # Safety
+    /// As of `kind`.
+    pub(super) unsafe fn function(self, start: usize, table: *const u8, landmarks: &Landmarks) -> Kind {
+        // SAFETY: by this function's contract.
+        self.known(start, || unsafe { kind(start, table, landmarks) })
     }
 
-    /// The kind of a landing pad of a function that `Depends`.
-    pub(super) fn pad(self, pad: usize, start: usize, landmarks: &Landmarks) -> Kind {
+    /// The kind of a landing pad of a function that `Depends`, or is `Mixed`.
+    ///
+    /// # Safety
+    /// As of `kind`.
+    pub(super) unsafe fn pad(
+        self,
+        pad: usize,
+        start: usize,
+        table: *const u8,
+        landmarks: &Landmarks,
+    ) -> Kind {
         self.known(pad, || {
-            let code = Function::at(start).and_then(Code::of);
-            let passes = code.is_some_and(|code| code.passes(pad, landmarks.cannot_unwind));
-            if passes { Kind::Passes } else { Kind::Aborts }
+            let Some(code) = Function::at(start).and_then(Code::of) else { return Kind::Aborts };
+            // SAFETY: by this function's contract.
+            let pads: Vec<usize> =
+                unsafe { tables::sites(table, start) }.filter_map(|site| site.pad).collect();
+            match code.way_from(pad, &pads, landmarks) {
+                Way::Passes => Kind::Passes,
+                Way::Aborts => Kind::Aborts,
+            }
         })
     }
 
@@ -80,48 +106,65 @@ impl Generation {
         let place = &KNOWN[address.wrapping_mul(0x9e37_79b9) >> 20 & (PLACES - 1)];
         // Relaxed: the word says all.
         let word = place.load(Relaxed);
-        if word >> 2 == key {
-            return [Kind::Aborts, Kind::Foreign, Kind::Passes, Kind::Depends][word as usize & 3];
+        if word >> KIND_BITS == key {
+            return Kind::ALL[word as usize & ((1 << KIND_BITS) - 1)];
         }
         let kind = find();
         // The key of an address beyond 2^48 loses bits.
         if address >> 48 == 0 {
             // Relaxed: as above.
-            place.store(key << 2 | kind as u64, Relaxed);
+            place.store(key << KIND_BITS | kind as u64, Relaxed);
         }
         kind
     }
 }
 
 /// The kind of the function that starts at `start`, found out anew.
+///
+/// # Safety
+/// `table` is the table of that function; if its personality is that of the landmarks, rustc made both.
 #[cold]
-pub(super) fn kind(start: usize, landmarks: &Landmarks) -> Kind {
+pub(super) unsafe fn kind(start: usize, table: *const u8, landmarks: &Landmarks) -> Kind {
     let Some(function) = Function::at(start) else { return Kind::Foreign };
     if function.personality != Some(landmarks.personality) || function.start != start {
         return Kind::Foreign;
     }
-    Code::of(function).map_or(Kind::Aborts, |code| code.kind(landmarks.cannot_unwind))
+    let Some(code) = Code::of(function) else { return Kind::Aborts };
+    match code.kind(landmarks.cannot_unwind) {
+        // SAFETY: by this function's contract.
+        Kind::Depends if unsafe { code.is_mixed(table, landmarks) } => Kind::Mixed,
+        kind => kind,
+    }
 }
 
 /// What the first call instruction from `pad` on calls, in the same function.
 pub(super) fn first_call(pad: usize, function: Function) -> Option<usize> {
     let code = Code::of(function)?;
     (pad..code.function.end).find_map(|at| {
-        let target = match code.from(at) {
-            [0xe8, _, _, _, _, ..] => code.object.through_stub(destination(at + 1)),
-            [0xff, 0x15, _, _, _, _, ..] => code.object.word(destination(at + 2)),
-            _ => None,
-        }?;
+        let target = code.callee(at)?;
         // It may be a part of another instruction.
-        Function::at(target).is_some_and(|called| called.start == target).then_some(target)
+        code.begins_function(target).then_some(target)
     })
 }
 
-/// Where the distance at `at` leads, counted from its end.
-fn destination(at: usize) -> usize {
-    // SAFETY: all callers read readable code.
-    let distance = unsafe { (at as *const i32).read_unaligned() };
-    at.wrapping_add(4).wrapping_add_signed(distance as isize)
+/// The functions that take the payload out of what was thrown, if `first` is one: the first one that a `catch_unwind` calls in its
+/// landing pad. That is std's own, or the panic runtime's if the former was inlined there; in other functions either may be.
+pub(super) fn caught_in(first: usize) -> [usize; 2] {
+    /// What the panic runtime compares an exception's class with.
+    const CLASS: &[u8; 8] = b"MOZ\0RUST";
+    let compares = |function: usize| {
+        let code = Function::at(function).and_then(Code::of);
+        code.is_some_and(|code| {
+            code.from(code.function.start).windows(CLASS.len()).any(|bytes| bytes == CLASS)
+        })
+    };
+    if compares(first) {
+        return [first; 2];
+    }
+    match Function::at(first).and_then(|function| first_call(first, function)) {
+        Some(second) if compares(second) => [first, second],
+        _ => [0; 2],
+    }
 }
 
 // As std declares it. With `extern "C"` the compiler believed that it never unwinds, also where it calls it for the
@@ -130,26 +173,64 @@ unsafe extern "C-unwind" {
     fn _Unwind_Resume(exception: *mut c_void) -> !;
 }
 
+pub(super) fn resume() -> usize {
+    _Unwind_Resume as *const () as usize
+}
+
 /// The readable code of a function.
-struct Code {
+pub(super) struct Code {
     function: Function,
-    object: Object,
+    pub(super) object: Object,
 }
 
 impl Code {
-    fn of(function: Function) -> Option<Code> {
+    pub(super) fn of(function: Function) -> Option<Code> {
         Some(Code { object: Object::of(&function)?, function })
     }
 
+    pub(super) fn range(&self) -> Range<usize> {
+        self.function.start..self.function.end
+    }
+
     /// The code from an address in the function on.
-    fn from(&self, at: usize) -> &[u8] {
+    pub(super) fn from(&self, at: usize) -> &[u8] {
+        assert!(
+            self.function.start <= at && at <= self.function.end,
+            "from: {at:#x} is not in {:x?}",
+            self.range()
+        );
         // SAFETY: `Object::of` found the function's code readable; `at` is within.
         unsafe { std::slice::from_raw_parts(at as *const u8, self.function.end - at) }
     }
 
+    /// Where the distance at `at` leads, counted from its end.
+    pub(super) fn destination(&self, at: usize) -> usize {
+        assert!(self.from(at).len() >= 4, "destination: {at:#x} is at the end of {:x?}", self.range());
+        // SAFETY: the function's code is readable, and has four bytes there.
+        unsafe { destination(at) }
+    }
+
     /// Where ways to `target` are in a part of the code.
-    fn ways(&self, part: Range<usize>, target: usize) -> impl Iterator<Item = usize> {
-        (part.start..part.end.saturating_sub(3)).filter(move |&at| self.object.leads(destination(at), target))
+    pub(super) fn ways(&self, part: Range<usize>, target: usize) -> impl Iterator<Item = usize> {
+        (part.start..part.end.saturating_sub(3))
+            .filter(move |&at| self.object.leads(self.destination(at), target))
+    }
+
+    /// What the call instruction at `at` calls, if there is one that says it.
+    pub(super) fn callee(&self, at: usize) -> Option<usize> {
+        match self.from(at) {
+            [0xe8, _, _, _, _, ..] => self.object.through_stub(self.destination(at + 1)),
+            [0xff, 0x15, _, _, _, _, ..] => self.object.word(self.destination(at + 2)),
+            // Prefixes, which fill the place that a longer form of the call had.
+            [0x66 | 0x67 | 0x48, 0xe8, _, _, _, _, ..] => self.object.through_stub(self.destination(at + 2)),
+            _ => None,
+        }
+    }
+
+    /// Whether a function begins at `at`, or a stub of one.
+    pub(super) fn begins_function(&self, at: usize) -> bool {
+        let begins = |at: usize| Function::at(at).is_some_and(|function| function.start == at);
+        begins(at) || self.object.through_stub(at).is_some_and(|to| to != at && begins(to))
     }
 
     fn kind(&self, target: usize) -> Kind {
@@ -163,188 +244,24 @@ impl Code {
         })
     }
 
-    /// Whether the code from `pad` on certainly does not come to `target`.
-    fn passes(&self, pad: usize, target: usize) -> bool {
-        const MOST: usize = 1000;
-        let code = self.function.start..self.function.end;
-        let mut starts = vec![pad];
-        let mut next = 0;
-        while let Some(&start) = starts.get(next) {
-            next += 1;
-            let mut at = start;
-            while code.contains(&at) && (at == start || !starts.contains(&at)) {
-                let Some((length, flow)) = decode(self.from(at)) else { return false };
-                let end = at + length;
-                if self.ways(at..end, target).next().is_some() || starts.len() > MOST {
-                    return false;
-                }
-                if let Flow::Jump(distance) | Flow::Branch(distance) = flow {
-                    let to = end.wrapping_add_signed(distance as isize);
-                    if !starts.contains(&to) {
-                        starts.push(to);
-                    }
-                }
-                let resume = _Unwind_Resume as *const () as usize;
-                let goes_on = match flow {
-                    Flow::Next | Flow::Branch(_) => true,
-                    Flow::Call => self.ways(at..end, resume).next().is_none(),
-                    Flow::Jump(_) | Flow::End => false,
-                };
-                if !goes_on {
-                    break;
-                }
-                at = end;
-            }
+    /// Whether code that must not unwind is inlined here. Not where it is not known how a throw is caught: each
+    /// `catch_unwind` would look so.
+    ///
+    /// # Safety
+    /// `table` is the table of the function, and rustc made both.
+    unsafe fn is_mixed(&self, table: *const u8, landmarks: &Landmarks) -> bool {
+        if landmarks.caught == [0; 2] {
+            return false;
         }
-        true
-    }
-}
-
-/// A loaded object: the program, or a library.
-struct Object {
-    base: usize,
-    /// They lie in the object.
-    headers: *const libc::Elf64_Phdr,
-    count: usize,
-    /// All its segments, and what lies between.
-    range: Range<usize>,
-}
-
-/// A word of data, whatever it is. AddressSanitizer, which would refuse what lies between variables, does not see it.
-///
-/// # Safety
-/// It is mapped.
-#[inline]
-unsafe fn peek(at: *const usize) -> usize {
-    #[cfg(not(gmp_asan))]
-    // SAFETY: by this function's contract.
-    unsafe {
-        at.read_volatile()
-    }
-    #[cfg(gmp_asan)]
-    {
-        let word;
         // SAFETY: by this function's contract.
-        unsafe { std::arch::asm!("mov {}, [{}]", out(reg) word, in(reg) at, options(nostack, readonly)) };
-        word
-    }
-}
-
-impl Object {
-    /// The object that holds a function. None if it can't be read there.
-    fn of(function: &Function) -> Option<Object> {
-        extern "C" fn each(info: *mut libc::dl_phdr_info, _size: usize, search: *mut c_void) -> c_int {
-            // SAFETY: `of` passed it, and waits; the record is the loader's.
-            let (search, info) = unsafe { (&mut *search.cast::<Search>(), &*info) };
-            let mut object = Object {
-                base: info.dlpi_addr as usize,
-                headers: info.dlpi_phdr,
-                count: info.dlpi_phnum.into(),
-                range: 0..0,
-            };
-            if !object.holds(search.code.clone(), libc::PF_R | libc::PF_X) {
-                return 0;
-            }
-            let segments = || object.segments().map(|(range, _)| range);
-            let low = segments().map(|range| range.start).min();
-            object.range = low.unwrap_or(0)..segments().map(|range| range.end).max().unwrap_or(0);
-            search.found = Some(object);
-            1
-        }
-        struct Search {
-            code: Range<usize>,
-            found: Option<Object>,
-        }
-        let mut search = Search { code: function.start..function.end, found: None };
-        // SAFETY: `each` gets the search, as it expects.
-        unsafe { libc::dl_iterate_phdr(Some(each), (&raw mut search).cast()) };
-        search.found
-    }
-
-    /// Its loaded segments, with their rights.
-    fn segments(&self) -> impl Iterator<Item = (Range<usize>, u32)> {
-        // SAFETY: the headers are those of a loaded object: of one that the loader shows, or that has a function on
-        // the caller's stack.
-        let headers = unsafe { std::slice::from_raw_parts(self.headers, self.count) };
-        headers.iter().filter(|header| header.p_type == libc::PT_LOAD).map(|header| {
-            let start = self.base.wrapping_add(header.p_vaddr as usize);
-            (start..start.wrapping_add(header.p_memsz as usize), header.p_flags)
+        let sites = || unsafe { tables::sites(table, self.function.start) };
+        let pads: Vec<usize> = sites().filter_map(|site| site.pad).collect();
+        sites().any(|site| {
+            site.pad.is_some_and(|pad| {
+                self.range().contains(&pad)
+                    && self.calls_beside_caught(site.code, landmarks)
+                    && self.way_from(pad, &pads, landmarks) == Way::Aborts
+            })
         })
-    }
-
-    /// Whether all of `range` lies in one segment with these rights.
-    fn holds(&self, range: Range<usize>, rights: u32) -> bool {
-        self.segments().any(|(segment, has)| {
-            has & rights == rights && segment.start <= range.start && range.end <= segment.end
-        })
-    }
-
-    /// Whether the address `to`, in a function's code, is a way to `target`.
-    fn leads(&self, to: usize, target: usize) -> bool {
-        to == target
-            || self.range.contains(&to) && (self.word(to) == Some(target) || self.stub_leads(to, target))
-    }
-
-    /// The word of the object's data at `at`.
-    fn word(&self, at: usize) -> Option<usize> {
-        let is_data = at.is_multiple_of(8) && self.holds(at..at.checked_add(8)?, libc::PF_R | libc::PF_W);
-        // SAFETY: it lies in a segment of data, all of which is mapped, and the loader has written its words.
-        is_data.then(|| unsafe { peek(at as *const usize) })
-    }
-
-    /// The bytes of the object's code at `at`.
-    fn bytes(&self, at: usize) -> Option<[u8; 11]> {
-        let is_code = self.holds(at..at.checked_add(11)?, libc::PF_R | libc::PF_X);
-        // SAFETY: it lies in a segment of readable code.
-        is_code.then(|| unsafe { (at as *const [u8; 11]).read_unaligned() })
-    }
-
-    /// The word through which a stub of the PLT jumps, if there is one at `at`.
-    fn stub(&self, at: usize) -> Option<usize> {
-        let jump = match self.bytes(at)? {
-            [0xff, 0x25, ..] => 2,
-            [0xf2, 0xff, 0x25, ..] => 3,
-            [0xf3, 0x0f, 0x1e, 0xfa, 0xff, 0x25, ..] => 6,
-            [0xf3, 0x0f, 0x1e, 0xfa, 0xf2, 0xff, 0x25, ..] => 7,
-            _ => return None,
-        };
-        Some(destination(at + jump))
-    }
-
-    /// Whether there is a stub that leads to `target`, or was not bound yet: then nobody knows. Bytes that look like a stub, but
-    /// for a word that is no data, are none.
-    fn stub_leads(&self, at: usize, target: usize) -> bool {
-        let Some(to) = self.stub(at).and_then(|slot| self.word(slot)) else { return false };
-        to == target || matches!(self.bytes(to), Some([0x68, ..] | [0xf3, 0x0f, 0x1e, 0xfa, 0x68, ..]))
-    }
-
-    /// What a call of `at` calls.
-    fn through_stub(&self, at: usize) -> Option<usize> {
-        match self.stub(at) {
-            Some(slot) => self.word(slot),
-            None => Some(at),
-        }
-    }
-}
-
-#[cfg(all(test, not(any(feature = "generator", not(target_arch = "x86_64")))))]
-mod tests {
-    use super::*;
-
-    /// Bytes of an instruction's operand that look like a stub; a debug build had them 8 bytes behind such a distance.
-    #[unsafe(naked)]
-    extern "C" fn looks_like_a_stub() {
-        std::arch::naked_asm!(".byte 0xff, 0x25, 0x00, 0x48, 0x8d, 0xbc, 0x24, 0xa8, 0x03, 0x00, 0x00", "ret")
-    }
-
-    /// Fails by a way: a function with such bytes in reach would never be unwound.
-    #[test]
-    fn what_only_looks_like_a_stub_leads_nowhere() {
-        let function =
-            Function::at(kind as *const () as usize).expect("a function of this program has a table");
-        let object = Object::of(&function).expect("its code is readable");
-        let at = looks_like_a_stub as *const () as usize;
-        assert!(object.stub(at).is_some(), "it does not look like one");
-        assert!(!object.leads(at, kind as *const () as usize));
     }
 }

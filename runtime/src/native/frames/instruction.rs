@@ -12,8 +12,12 @@ pub(super) enum Flow {
     Jump(i32),
     /// There or on.
     Branch(i32),
-    /// `ret`, a trap.
-    End,
+    /// To a place that a register or a word of memory holds.
+    Computed,
+    /// `ret`
+    Return,
+    /// An instruction that the processor does not go beyond.
+    Trap,
 }
 
 /// The length and the flow of the first instruction.
@@ -134,8 +138,9 @@ impl Cursor<'_> {
             0xeb => self.short_distance().map(Flow::Jump),
             0xe9 => self.distance().map(Flow::Jump),
             0xe8 => self.distance().map(|_| Flow::Call),
-            0xc2 => self.skip(2).map(|_| Flow::End),
-            0xc3 | 0xcc | 0xf4 => Some(Flow::End),
+            0xc2 => self.skip(2).map(|_| Flow::Return),
+            0xc3 => Some(Flow::Return),
+            0xcc | 0xf4 => Some(Flow::Trap),
             0xf6 | 0xf7 => {
                 let has_constant = self.modrm()? < 2;
                 let bytes = if opcode == 0xf6 { 1 } else { self.operand() };
@@ -144,7 +149,8 @@ impl Cursor<'_> {
             0xff => match self.modrm()? {
                 0 | 1 | 6 => Some(Flow::Next),
                 2 => Some(Flow::Call),
-                // A jump to a computed place.
+                4 => Some(Flow::Computed),
+                // Far ones.
                 _ => None,
             },
             _ => None,
@@ -154,7 +160,7 @@ impl Cursor<'_> {
     /// After 0f.
     fn two_bytes(&mut self) -> Option<Flow> {
         match self.byte()? {
-            0x0b => Some(Flow::End),
+            0x0b => Some(Flow::Trap),
             0x05 | 0x31 | 0x77 | 0xa2 | 0xc8..=0xcf => Some(Flow::Next),
             0x80..=0x8f => self.distance().map(Flow::Branch),
             0x38 => self.byte().and_then(|_| self.modrm_and(0)),
@@ -222,16 +228,22 @@ mod tests {
             (&[0xe9, 0, 1, 0, 0], Flow::Jump(256)),
             (&[0x74, 0x10], Flow::Branch(16)),
             (&[0x0f, 0x85, 0xff, 0xff, 0xff, 0xff], Flow::Branch(-1)),
-            (&[0xc3], Flow::End),
-            (&[0x0f, 0x0b], Flow::End),
+            (&[0xc3], Flow::Return),
+            (&[0xc2, 8, 0], Flow::Return),
+            (&[0x0f, 0x0b], Flow::Trap),
+            (&[0xff, 0xe0], Flow::Computed),
+            (&[0x41, 0xff, 0xe3], Flow::Computed),
+            (&[0x3e, 0xff, 0xe0], Flow::Computed),
+            (&[0xff, 0x25, 1, 2, 3, 4], Flow::Computed),
+            (&[0xff, 0x24, 0xc5, 1, 2, 3, 4], Flow::Computed),
         ];
         for &(code, flow) in cases {
             let longer = [code, &[0; 8]].concat();
             assert_eq!(decode(&longer), Some((code.len(), flow)), "{code:02x?}");
             assert_eq!(decode(&code[..code.len() - 1]), None, "{code:02x?} without its end");
         }
-        // Jumps to a computed place; what programs do not hold.
-        for code in [&[0xff, 0xe0, 0, 0], &[0x06, 0, 0, 0], &[0x3e, 0xff, 0xe0, 0]] {
+        // A far jump, a far call; what programs do not hold.
+        for code in [&[0xff, 0x28, 0, 0], &[0x06, 0, 0, 0], &[0xff, 0x18, 0, 0]] {
             assert_eq!(decode(code), None, "{code:02x?}");
         }
     }

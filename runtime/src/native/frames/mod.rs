@@ -22,12 +22,14 @@
 //! A Rust `extern "C"` function with a live value shows a Cleanup: its landing pad drops the value, and only then calls
 //! `core::panicking::panic_cannot_unwind`. Inlined into a closure that somebody catches, it even shows a Catch (of the
 //! caller, whose clauses the inliner adds to every landing pad), and aborts all the same. So the code of each function with
-//! a table is searched for a way to that function, once (`code.rs`). Only our own catcher's verdict is not asked for, since
+//! a table is searched for a way to that function, once (`code.rs`), and where there is one, followed from the landing pad
+//! (`flow.rs`). Only our own catcher's verdict is not asked for, since
 //! what comes after it is ours: it calls the user through an opaque pointer, so nothing of the user is inlined there.
 //!
 //! A catcher of the user's in between must not hide what lies beyond: who catches may throw again. So all frames up to our
 //! own catcher must pass. This refuses a callback of C that catches for itself (`extern "C"` around `catch_unwind`), in
-//! which a throw would end. If that `catch_unwind` is inlined there, the frame shows its Catch alone, and passes.
+//! which a throw would end. If that `catch_unwind` is inlined there, the frame shows its Catch alone; it is refused for the
+//! calls in it that must not unwind (`Kind::Mixed`).
 //!
 //! The catcher: the outermost Catch in a frame that begins at or below the mark, which is the address of a local variable
 //! of the function that calls `catch_unwind`. It may be inlined there or not; either way its frame is that function's or
@@ -48,13 +50,18 @@
 //! No frame keeps a thread-bound value: the look does not park, and may be asked on whatever thread the goroutine is.
 
 mod code;
+mod flow;
 mod instruction;
+mod object;
+#[cfg(all(test, not(any(feature = "generator", not(target_arch = "x86_64")))))]
+mod pads;
 mod tables;
 #[cfg(all(test, not(any(feature = "generator", not(target_arch = "x86_64")))))]
 mod tests;
 
 use std::ffi::{c_int, c_void};
 use std::hint::black_box;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr;
 use std::sync::OnceLock;
 
@@ -124,6 +131,8 @@ struct Landmarks {
     personality: usize,
     /// `core::panicking::panic_cannot_unwind`.
     cannot_unwind: usize,
+    /// The functions that take the payload out of what was thrown; zeros, where they are not known.
+    caught: [usize; 2],
 }
 
 /// None: this build does not look as expected, and every answer is no.
@@ -133,14 +142,24 @@ fn landmarks() -> Option<&'static Landmarks> {
 }
 
 fn find_landmarks() -> Option<Landmarks> {
-    let mut probe = Probe { landmarks: None };
+    let mut probe = Probe { action: Action::Filter, found: None };
     ask_about_me(&mut probe);
+    let (personality, cannot_unwind) = probe.found?;
+    let found = Landmarks { personality, cannot_unwind, caught: [0; 2] };
     // What `code` can't find in the probe, it would not find elsewhere.
-    probe.landmarks.filter(|found| code::kind(ask_about_me as *const () as usize, found) == Kind::Depends)
+    // SAFETY: the table is not looked at as long as it is not known how a throw is caught.
+    let kind = unsafe { code::kind(ask_about_me as *const () as usize, ptr::null(), &found) };
+    let mut probe = Probe { action: Action::Catch, found: None };
+    ask_about_my_catch(&mut probe);
+    let caught = probe.found.map_or([0; 2], |(_, first)| code::caught_in(first));
+    (kind == Kind::Depends).then_some(Landmarks { caught, ..found })
 }
 
 struct Probe {
-    landmarks: Option<Landmarks>,
+    /// What the probing function's call site is to show.
+    action: Action,
+    /// Its personality, and what its landing pad calls first.
+    found: Option<(usize, usize)>,
 }
 
 /// An `extern "C"` function without live values around a call that may throw: it has a Filter, the landing pad of which
@@ -151,20 +170,28 @@ extern "C" fn ask_about_me(probe: &mut Probe) {
     unsafe { walk(recognise, ptr::from_mut(probe).cast()) };
 }
 
+/// A `catch_unwind` without live values around such a call: where it is inlined, its landing pad takes the payload out of what
+/// was thrown, and does nothing else before. Where it is not, as in debug builds, this shows nothing, and nothing is needed.
+#[inline(never)]
+fn ask_about_my_catch(probe: &mut Probe) {
+    let probe = AssertUnwindSafe(ptr::from_mut(probe));
+    // SAFETY: `recognise` gets the probe, as it expects.
+    drop(catch_unwind(move || unsafe { walk(recognise, { probe }.0.cast()) }));
+}
+
 extern "C" fn recognise(context: *mut Context, probe: *mut c_void) -> c_int {
     // SAFETY: `ask_about_me` passed it, and waits.
     let probe = unsafe { &mut *probe.cast::<Probe>() };
     // SAFETY: a context of the unwinder, within its callback.
-    probe.landmarks = unsafe { Frame::of(context) }.and_then(|frame| {
-        // SAFETY: the table of a function of ours, which rustc made.
-        let (action, pad) = unsafe { tables::first_action(frame.table, frame.start, frame.ip) }?;
+    probe.found = unsafe { Frame::of(context) }.filter(|frame| !frame.table.is_null()).and_then(|frame| {
         let function = tables::Function::at(frame.start)?;
         let personality = function.personality?;
-        let cannot_unwind = code::first_call(pad, function)?;
-        let found = Landmarks { personality, cannot_unwind };
-        (action == Action::Filter).then_some(found)
+        // SAFETY: the table of a function of ours, which rustc made.
+        let (action, pad) = unsafe { tables::first_action(frame.table, frame.start, frame.ip) }?;
+        let first = code::first_call(pad, function).filter(|_| action == probe.action)?;
+        Some((personality, first))
     });
-    // The first frame is that of `ask_about_me`.
+    // The first frame is that of the probing function, or what is called in it.
     ENOUGH
 }
 
@@ -247,7 +274,8 @@ impl Look<'_> {
         if frame.table.is_null() {
             return Passage::Free;
         }
-        let function = self.generation.function(frame.start, self.landmarks);
+        // SAFETY: the unwinder gave the table of this function.
+        let function = unsafe { self.generation.function(frame.start, frame.table, self.landmarks) };
         if function == Kind::Foreign {
             return Passage::Blocked;
         }
@@ -257,13 +285,17 @@ impl Look<'_> {
             return Passage::Blocked;
         };
         let kind = || match function {
-            Kind::Depends => self.generation.pad(pad, frame.start, self.landmarks),
+            // SAFETY: as above.
+            Kind::Depends | Kind::Mixed => unsafe {
+                self.generation.pad(pad, frame.start, frame.table, self.landmarks)
+            },
             kind => kind,
         };
         match action {
             Action::Nothing => Passage::Free,
             Action::Cleanup if kind() == Kind::Passes => Passage::Free,
             Action::Cleanup | Action::Filter => Passage::Blocked,
+            Action::Catch if function == Kind::Mixed => Passage::Caught(Kind::Aborts),
             Action::Catch => Passage::Caught(kind()),
         }
     }

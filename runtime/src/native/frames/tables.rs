@@ -57,9 +57,18 @@ pub(super) unsafe fn first_action(table: *const u8, start: usize, ip: usize) -> 
     Some((action, site.pad.unwrap_or(0)))
 }
 
-struct Site {
-    code: Range<usize>,
-    pad: Option<usize>,
+/// All call sites of the table; none, if it is not understood.
+///
+/// # Safety
+/// As of `first_action`; also for the use of what it gives.
+pub(super) unsafe fn sites(table: *const u8, start: usize) -> impl Iterator<Item = Site> {
+    // SAFETY: by this function's contract.
+    unsafe { Sites::of(table, start) }.into_iter().flatten()
+}
+
+pub(super) struct Site {
+    pub(super) code: Range<usize>,
+    pub(super) pad: Option<usize>,
     action: usize,
 }
 

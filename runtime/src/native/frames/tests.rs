@@ -590,8 +590,10 @@ fn cost_of_a_look() {
         assert!(micros < 1000.0, "{frames} frames: {micros} us");
     }
     let scan = || {
-        let (landmarks, start) = (landmarks().unwrap(), Instant::now());
-        let kind = code::kind(cost_of_a_look as *const () as usize, landmarks);
+        let landmarks = Landmarks { caught: [0; 2], ..*landmarks().unwrap() };
+        let start = Instant::now();
+        // SAFETY: the table is not looked at as long as it is not known how a throw is caught.
+        let kind = unsafe { code::kind(cost_of_a_look as *const () as usize, ptr::null(), &landmarks) };
         (kind, start.elapsed(), tables::Function::at(cost_of_a_look as *const () as usize).unwrap())
     };
     let (kind, elapsed, function) = (0..5).map(|_| scan()).min_by_key(|(_, elapsed, _)| *elapsed).unwrap();

@@ -1,0 +1,291 @@
+//! Where the code leads from a landing pad: to the end of the throw, or to `panic_cannot_unwind`.
+//!
+//! All jumps and branches are followed, and each call into what lies behind it, up to where the throw ends for this frame:
+//!
+//! | the code | means |
+//! | --- | --- |
+//! | calls `_Unwind_Resume` | the throw goes on to the next frame |
+//! | calls the function in which each `catch_unwind` takes the payload out (`Landmarks::caught`) | the throw is caught; what follows is ordinary code |
+//! | returns, traps, jumps to the beginning of another function | it was caught, in a way that is not known here |
+//! | comes to a way to `panic_cannot_unwind` | the process ends |
+//! | holds an instruction that is not known | nobody knows |
+//!
+//! A call does not return, if the code behind it is a landing pad, which only an unwinding enters, or if in the function it
+//! calls no `ret` can be reached. What lies behind another call that does not return is followed; that can only make a no of
+//! a yes.
+//!
+//! A *computed jump* is followed if it is one of a `match`: a distance is loaded from a table, the table's address is
+//! added, and the sum is jumped to; or it jumps through a table of addresses. It may lead to each entry of each table that
+//! the function names anywhere. Neither has the bound of the index to be found, nor the table that belongs to the jump: a
+//! table's entries lead into its function, so those that are read up to the first one which does not are all there are, and
+//! perhaps some of what lies behind; and the function's code holds the distance to each of its tables, as it does to all
+//! that it names. Where the table's address is loaded within sight of the jump, it must be a table, in memory that nobody
+//! writes. Every other computed jump means no.
+//!
+//! Not followed is what a call throws in its turn: a destructor that panics while another panic unwinds ends the process by
+//! `panic_in_cleanup`, whatever the frame is.
+
+use super::Landmarks;
+use super::code::{Code, resume};
+use super::instruction::{Flow, decode};
+use super::tables::Function;
+use std::ops::Range;
+
+/// Bytes of code of a function that is looked into for a `ret`.
+const SMALL: usize = 512;
+
+/// How a throw leaves a landing pad.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Way {
+    /// Certainly not to `panic_cannot_unwind`.
+    Passes,
+    /// To it, or nobody knows.
+    Aborts,
+}
+
+/// What the follower does behind an instruction.
+enum Step {
+    On,
+    Stop,
+}
+
+/// One instruction on the way.
+struct Place<'a> {
+    at: usize,
+    end: usize,
+    flow: Flow,
+    /// Those before it that the processor certainly comes through, in their order.
+    before: &'a [usize],
+}
+
+/// The places to follow from, and those that were.
+struct Trace {
+    code: Range<usize>,
+    starts: Vec<usize>,
+    /// A bit for each byte of the code.
+    seen: Vec<u64>,
+}
+
+impl Trace {
+    fn new(code: Range<usize>, start: usize) -> Trace {
+        let seen = vec![0; code.len().div_ceil(64)];
+        Trace { code, starts: vec![start], seen }
+    }
+
+    /// Whether this instruction is met for the first time.
+    fn is_new(&mut self, at: usize) -> bool {
+        let at = at - self.code.start;
+        let (word, bit) = (&mut self.seen[at / 64], 1 << (at % 64));
+        let is_new = *word & bit == 0;
+        *word |= bit;
+        is_new
+    }
+
+    /// Shows each instruction to `visit`, which may add starts. None: an instruction is not known, or `visit` gave it up.
+    fn follow(
+        mut self,
+        code: &Code,
+        mut visit: impl FnMut(&mut Vec<usize>, &Place<'_>) -> Option<Step>,
+    ) -> Option<()> {
+        let mut before = Vec::new();
+        while let Some(start) = self.starts.pop() {
+            let mut at = start;
+            before.clear();
+            while self.code.contains(&at) && self.is_new(at) {
+                let (length, flow) = decode(code.from(at))?;
+                let end = at + length;
+                if let Flow::Jump(distance) | Flow::Branch(distance) = flow {
+                    self.starts.push(end.wrapping_add_signed(distance as isize));
+                }
+                match visit(&mut self.starts, &Place { at, end, flow, before: &before })? {
+                    Step::On => {}
+                    Step::Stop => break,
+                }
+                before.push(at);
+                at = end;
+            }
+        }
+        Some(())
+    }
+}
+
+impl Code {
+    /// How a throw leaves from `pad`. `pads`: all of the function, as far as they are known.
+    pub(super) fn way_from(&self, pad: usize, pads: &[usize], landmarks: &Landmarks) -> Way {
+        let mut tables = None;
+        let trace = Trace::new(self.range(), pad);
+        let done = trace.follow(self, |starts, place| {
+            if self.ways(place.at..place.end, landmarks.cannot_unwind).next().is_some() {
+                return None;
+            }
+            if let Flow::Jump(distance) | Flow::Branch(distance) = place.flow {
+                let to = place.end.wrapping_add_signed(distance as isize);
+                (self.range().contains(&to) || self.begins_function(to)).then_some(())?;
+            }
+            Some(match place.flow {
+                Flow::Next | Flow::Branch(_) => Step::On,
+                Flow::Return | Flow::Trap | Flow::Jump(_) => Step::Stop,
+                Flow::Call if self.ways(place.at..place.end, resume()).next().is_some() => Step::Stop,
+                Flow::Call => {
+                    let callee = self.callee(place.at);
+                    let ends = pads.contains(&place.end)
+                        || callee.is_some_and(|to| landmarks.caught.contains(&to) || self.never_returns(to));
+                    if ends { Step::Stop } else { Step::On }
+                }
+                Flow::Computed => {
+                    self.jumps_through_table(place).then_some(())?;
+                    starts.extend_from_slice(tables.get_or_insert_with(|| self.tables()));
+                    Step::Stop
+                }
+            })
+        });
+        if done.is_some() { Way::Passes } else { Way::Aborts }
+    }
+
+    /// Whether calls between these addresses are of another function than those in which a throw is caught, or nobody knows.
+    pub(super) fn calls_beside_caught(&self, site: Range<usize>, landmarks: &Landmarks) -> bool {
+        let mut at = site.start;
+        while site.contains(&at) && self.range().contains(&at) {
+            let Some((length, flow)) = decode(self.from(at)) else { return true };
+            if flow == Flow::Call && !self.callee(at).is_some_and(|to| landmarks.caught.contains(&to)) {
+                return true;
+            }
+            at += length;
+        }
+        false
+    }
+
+    /// Whether no `ret` can be reached in the function that begins at `target`.
+    fn never_returns(&self, target: usize) -> bool {
+        let Some(function) = Function::at(target).filter(|function| function.start == target) else {
+            return false;
+        };
+        if function.end - function.start > SMALL {
+            return false;
+        }
+        let Some(code) = Code::of(function) else { return false };
+        let trace = Trace::new(code.range(), target);
+        let done = trace.follow(&code, |_, place| {
+            let leaves = match place.flow {
+                Flow::Return | Flow::Computed => true,
+                Flow::Jump(distance) | Flow::Branch(distance) => {
+                    !code.range().contains(&place.end.wrapping_add_signed(distance as isize))
+                }
+                Flow::Next | Flow::Call | Flow::Trap => false,
+            };
+            let goes_on = matches!(place.flow, Flow::Next | Flow::Call | Flow::Branch(_));
+            (!leaves).then_some(if goes_on { Step::On } else { Step::Stop })
+        });
+        done.is_some()
+    }
+
+    /// Whether a computed jump is one of a `match`.
+    fn jumps_through_table(&self, jump: &Place<'_>) -> bool {
+        match *Prefixes::skip(&self.from(jump.at)[..jump.end - jump.at]) {
+            // jmp [8 * index + table]
+            [0xff, 0x24, scaled, a, b, c, d] if scaled & 0xc7 == 0xc5 => {
+                let table = i32::from_le_bytes([a, b, c, d]) as usize;
+                self.object.far_table(table, &self.range()).next().is_some()
+            }
+            // jmp register
+            [0xff, register @ 0xe0..=0xe7] => {
+                let extended = self.from(jump.at)[..jump.end - jump.at - 2].contains(&0x41);
+                self.sum_of_table(register & 7 | u8::from(extended) << 3, jump.before)
+            }
+            _ => false,
+        }
+    }
+
+    /// Whether the instructions put into the register, as the last thing, the sum of a table's address and an entry of it. Where
+    /// they load that address, there must be a table.
+    fn sum_of_table(&self, register: u8, before: &[usize]) -> bool {
+        let mut rest = before.iter().rev().map(|&at| Shape::of(self.from(at), at));
+        let Some(other) = rest.by_ref().find_map(|shape| match shape {
+            Some(Shape::Add { to, from }) if to == register => Some(from),
+            _ => None,
+        }) else {
+            return false;
+        };
+        let Some(base) = rest.by_ref().find_map(|shape| match shape {
+            Some(Shape::Entry { to, base })
+                if [(register, other), (other, register)].contains(&(to, base)) =>
+            {
+                Some(base)
+            }
+            _ => None,
+        }) else {
+            return false;
+        };
+        let table = rest.find_map(|shape| match shape {
+            Some(Shape::Address { to, address }) if to == base => Some(address),
+            _ => None,
+        });
+        table.is_none_or(|table| self.object.near_table(table, &self.range()).next().is_some())
+    }
+
+    /// Where the entries of all tables lead that the function names.
+    fn tables(&self) -> Vec<usize> {
+        let code = self.range();
+        let mut to = Vec::new();
+        for at in code.start..code.end.saturating_sub(3) {
+            let near = self.destination(at);
+            if !code.contains(&near) {
+                to.extend(self.object.near_table(near, &code));
+            }
+            let far = self.destination(at).wrapping_sub(at.wrapping_add(4));
+            to.extend(self.object.far_table(far, &code));
+        }
+        to.sort_unstable();
+        to.dedup();
+        to
+    }
+}
+
+/// Those that an instruction may begin with.
+struct Prefixes;
+
+impl Prefixes {
+    fn skip(code: &[u8]) -> &[u8] {
+        let is_prefix = |byte: &u8| matches!(byte, 0x2e | 0x3e | 0x40..=0x4f | 0x66 | 0x67 | 0xf2 | 0xf3);
+        &code[code.iter().take_while(|byte| is_prefix(byte)).count()..]
+    }
+}
+
+/// The instructions of which the address of a table's entry is made.
+enum Shape {
+    /// add to, from
+    Add { to: u8, from: u8 },
+    /// movsxd to, dword [base + 4 * index]
+    Entry { to: u8, base: u8 },
+    /// lea to, [rip + distance]
+    Address { to: u8, address: usize },
+}
+
+impl Shape {
+    /// The first instruction of the code, which lies at `at`, if it is one of them.
+    fn of(code: &[u8], at: usize) -> Option<Shape> {
+        let &[rex @ 0x48..=0x4f, opcode, modrm, ..] = code else { return None };
+        // The fields for the registers, each with its bit of the prefix.
+        let middle = modrm >> 3 & 7 | (rex & 4) << 1;
+        let low = |field: u8| field & 7 | (rex & 1) << 3;
+        match (opcode, modrm >> 6, modrm & 7) {
+            (0x01, 3, _) => Some(Shape::Add { to: low(modrm), from: middle }),
+            (0x03, 3, _) => Some(Shape::Add { to: middle, from: low(modrm) }),
+            (0x63, 0, 4) => match code.get(3)? {
+                // Without a base, which is a table of another kind.
+                sib if sib & 7 == 5 => None,
+                sib => (sib >> 6 == 2).then_some(Shape::Entry { to: middle, base: low(*sib) }),
+            },
+            // rbp and r13 as base have a distance, of zero.
+            (0x63, 1, 4) => match code.get(3..5)? {
+                &[sib, 0] => (sib >> 6 == 2).then_some(Shape::Entry { to: middle, base: low(sib) }),
+                _ => None,
+            },
+            (0x8d, 0, 5) => {
+                let distance = i32::from_le_bytes(code.get(3..7)?.try_into().ok()?);
+                Some(Shape::Address { to: middle, address: (at + 7).wrapping_add_signed(distance as isize) })
+            }
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,254 @@
+//! A loaded object, and what may be read of it: code, constants, and the words that the loader has bound.
+//!
+//! Of a writable segment only the words are read that hold the loader's bindings, of which the object says where they lie:
+//! what is read-only after the relocation (`PT_GNU_RELRO`), and the words of lazily bound functions (`.got.plt`). A
+//! variable of the program may be protected at any time, and a read of it would end the process.
+
+use super::tables::Function;
+use std::ffi::{c_int, c_void};
+use std::ops::Range;
+
+/// Where the distance at `at` leads, counted from its end.
+///
+/// # Safety
+/// The four bytes there are readable.
+pub(super) unsafe fn destination(at: usize) -> usize {
+    // SAFETY: by this function's contract.
+    let distance = unsafe { (at as *const i32).read_unaligned() };
+    at.wrapping_add(4).wrapping_add_signed(distance as isize)
+}
+
+/// A loaded object: the program, or a library.
+pub(super) struct Object {
+    base: usize,
+    /// They lie in the object.
+    headers: *const libc::Elf64_Phdr,
+    count: usize,
+    /// All its segments, and what lies between.
+    range: Range<usize>,
+    /// The words of lazily bound functions.
+    lazy: Range<usize>,
+}
+
+/// Tags of the dynamic section that `libc` does not name.
+mod tag {
+    pub(super) const NULL: u64 = 0;
+    /// The bytes of the relocations that belong to the words below.
+    pub(super) const PLTRELSZ: u64 = 2;
+    /// Where the words of lazily bound functions lie.
+    pub(super) const PLTGOT: u64 = 3;
+}
+
+fn covers(outer: &Range<usize>, inner: &Range<usize>) -> bool {
+    outer.start <= inner.start && inner.end <= outer.end
+}
+
+/// A word of data, whatever it is. AddressSanitizer, which would refuse what lies between variables, does not see it.
+///
+/// # Safety
+/// It is mapped.
+#[inline]
+unsafe fn peek(at: *const usize) -> usize {
+    #[cfg(not(gmp_asan))]
+    // SAFETY: by this function's contract.
+    unsafe {
+        at.read_volatile()
+    }
+    #[cfg(gmp_asan)]
+    {
+        let word;
+        // SAFETY: by this function's contract.
+        unsafe { std::arch::asm!("mov {}, [{}]", out(reg) word, in(reg) at, options(nostack, readonly)) };
+        word
+    }
+}
+
+impl Object {
+    /// The object that holds a function. None if it can't be read there.
+    pub(super) fn of(function: &Function) -> Option<Object> {
+        extern "C" fn each(info: *mut libc::dl_phdr_info, _size: usize, search: *mut c_void) -> c_int {
+            // SAFETY: `of` passed it, and waits; the record is the loader's.
+            let (search, info) = unsafe { (&mut *search.cast::<Search>(), &*info) };
+            let mut object = Object {
+                base: info.dlpi_addr as usize,
+                headers: info.dlpi_phdr,
+                count: info.dlpi_phnum.into(),
+                range: 0..0,
+                lazy: 0..0,
+            };
+            if !object.holds(search.code.clone(), libc::PF_R | libc::PF_X) {
+                return 0;
+            }
+            let segments = || object.segments().map(|(range, _)| range);
+            let low = segments().map(|range| range.start).min();
+            object.range = low.unwrap_or(0)..segments().map(|range| range.end).max().unwrap_or(0);
+            object.lazy = object.find_lazy().unwrap_or(0..0);
+            search.found = Some(object);
+            1
+        }
+        struct Search {
+            code: Range<usize>,
+            found: Option<Object>,
+        }
+        let mut search = Search { code: function.start..function.end, found: None };
+        // SAFETY: `each` gets the search, as it expects.
+        unsafe { libc::dl_iterate_phdr(Some(each), (&raw mut search).cast()) };
+        search.found
+    }
+
+    /// Its parts of this type, with the rights of each.
+    fn parts(&self, kind: u32) -> impl Iterator<Item = (Range<usize>, u32)> {
+        // SAFETY: the headers are those of a loaded object: of one that the loader shows, or that has a function on
+        // the caller's stack.
+        let headers = unsafe { std::slice::from_raw_parts(self.headers, self.count) };
+        headers.iter().filter(move |header| header.p_type == kind).map(|header| {
+            let start = self.base.wrapping_add(header.p_vaddr as usize);
+            (start..start.wrapping_add(header.p_memsz as usize), header.p_flags)
+        })
+    }
+
+    /// Its loaded segments, with their rights.
+    fn segments(&self) -> impl Iterator<Item = (Range<usize>, u32)> {
+        self.parts(libc::PT_LOAD)
+    }
+
+    /// Whether all of `range` lies in one segment with these rights.
+    fn holds(&self, range: Range<usize>, rights: u32) -> bool {
+        self.segments().any(|(segment, has)| has & rights == rights && covers(&segment, &range))
+    }
+
+    /// The words of lazily bound functions, as the dynamic section says: three for the loader, and one for each relocation.
+    fn find_lazy(&self) -> Option<Range<usize>> {
+        let (dynamic, _) = self.parts(libc::PT_DYNAMIC).next()?;
+        if !dynamic.start.is_multiple_of(8) || !self.holds(dynamic.clone(), libc::PF_R) {
+            return None;
+        }
+        let (mut start, mut relocations) = (None, 0);
+        for entry in dynamic.step_by(size_of::<[u64; 2]>()) {
+            // SAFETY: an entry of the dynamic section of a loaded object, which the loader reads, too.
+            let [tag, value] = unsafe { (entry as *const [u64; 2]).read_volatile() };
+            match tag {
+                tag::NULL => break,
+                tag::PLTGOT => start = Some(value as usize),
+                tag::PLTRELSZ => relocations = value as usize / size_of::<libc::Elf64_Rela>(),
+                _ => {}
+            }
+        }
+        // glibc has added the base to it, others have not.
+        let start = start.map(|at| if self.range.contains(&at) { at } else { self.base.wrapping_add(at) })?;
+        let end = start.checked_add((3 + relocations) * 8)?;
+        (relocations > 0 && self.holds(start..end, libc::PF_R)).then_some(start..end)
+    }
+
+    /// Whether the loader has written what lies there, and nobody takes it away: no variable of the program.
+    fn is_bound_by_loader(&self, range: &Range<usize>) -> bool {
+        covers(&self.lazy, range) || self.parts(libc::PT_GNU_RELRO).any(|(relro, _)| covers(&relro, range))
+    }
+
+    /// Where the entries of a jump table lead that lies at `at`, if one does: distances from the table to places in `code`.
+    ///
+    /// Its length is not looked for. The entries are read on as long as they lead into the code, or to its end, where a
+    /// compiler lets those lead that are never used. What follows the table is taken for more of it, perhaps.
+    pub(super) fn near_table(&self, at: usize, code: &Range<usize>) -> impl Iterator<Item = usize> {
+        let entry = move |at: usize| {
+            // SAFETY: `constants` found it in a segment that is readable and nobody writes.
+            self.constant(at, 4).then(|| unsafe { (at as *const i32).read_unaligned() })
+        };
+        let code = code.start..=code.end;
+        (at..)
+            .step_by(4)
+            .map_while(move |next| entry(next).map(|distance| at.wrapping_add_signed(distance as isize)))
+            .take_while(move |to| code.contains(to))
+    }
+
+    /// The same for a table of addresses, as programs have it that are not position-independent.
+    pub(super) fn far_table(&self, at: usize, code: &Range<usize>) -> impl Iterator<Item = usize> {
+        let entry = move |at: usize| {
+            // SAFETY: as in `near_table`.
+            self.constant(at, 8).then(|| unsafe { (at as *const usize).read_unaligned() })
+        };
+        let code = code.start..=code.end;
+        (at..).step_by(8).map_while(entry).take_while(move |to| code.contains(to))
+    }
+
+    /// Whether an aligned constant of this size lies there.
+    fn constant(&self, at: usize, size: usize) -> bool {
+        let Some(end) = at.checked_add(size) else { return false };
+        at.is_multiple_of(size)
+            && self.holds(at..end, libc::PF_R)
+            && !self.segments().any(|(segment, has)| has & libc::PF_W != 0 && segment.contains(&at))
+    }
+
+    /// Whether the address `to`, in a function's code, is a way to `target`.
+    pub(super) fn leads(&self, to: usize, target: usize) -> bool {
+        to == target
+            || self.range.contains(&to) && (self.word(to) == Some(target) || self.stub_leads(to, target))
+    }
+
+    /// The word at `at`, if it is one that the loader has bound.
+    pub(super) fn word(&self, at: usize) -> Option<usize> {
+        let word = at..at.checked_add(8)?;
+        let is_bound = at.is_multiple_of(8)
+            && self.holds(word.clone(), libc::PF_R | libc::PF_W)
+            && self.is_bound_by_loader(&word);
+        // SAFETY: it lies in a segment of data, all of which is mapped, and in the loader's part of it.
+        is_bound.then(|| unsafe { peek(at as *const usize) })
+    }
+
+    /// The bytes of the object's code at `at`.
+    fn bytes(&self, at: usize) -> Option<[u8; 11]> {
+        let is_code = self.holds(at..at.checked_add(11)?, libc::PF_R | libc::PF_X);
+        // SAFETY: it lies in a segment of readable code.
+        is_code.then(|| unsafe { (at as *const [u8; 11]).read_unaligned() })
+    }
+
+    /// The word through which a stub of the PLT jumps, if there is one at `at`.
+    fn stub(&self, at: usize) -> Option<usize> {
+        let jump = match self.bytes(at)? {
+            [0xff, 0x25, ..] => 2,
+            [0xf2, 0xff, 0x25, ..] => 3,
+            [0xf3, 0x0f, 0x1e, 0xfa, 0xff, 0x25, ..] => 6,
+            [0xf3, 0x0f, 0x1e, 0xfa, 0xf2, 0xff, 0x25, ..] => 7,
+            _ => return None,
+        };
+        // SAFETY: `bytes` read them.
+        Some(unsafe { destination(at + jump) })
+    }
+
+    /// Whether there is a stub that leads to `target`, or was not bound yet: then nobody knows. Bytes that look like a stub, but
+    /// for a word that is no data, are none.
+    fn stub_leads(&self, at: usize, target: usize) -> bool {
+        let Some(to) = self.stub(at).and_then(|slot| self.word(slot)) else { return false };
+        to == target || matches!(self.bytes(to), Some([0x68, ..] | [0xf3, 0x0f, 0x1e, 0xfa, 0x68, ..]))
+    }
+
+    /// What a call of `at` calls.
+    pub(super) fn through_stub(&self, at: usize) -> Option<usize> {
+        match self.stub(at) {
+            Some(slot) => self.word(slot),
+            None => Some(at),
+        }
+    }
+}
+
+#[cfg(all(test, not(any(feature = "generator", not(target_arch = "x86_64")))))]
+mod tests {
+    use super::*;
+
+    /// Bytes of an instruction's operand that look like a stub; a debug build had them 8 bytes behind such a distance.
+    #[unsafe(naked)]
+    extern "C" fn looks_like_a_stub() {
+        std::arch::naked_asm!(".byte 0xff, 0x25, 0x00, 0x48, 0x8d, 0xbc, 0x24, 0xa8, 0x03, 0x00, 0x00", "ret")
+    }
+
+    /// Fails by a way: a function with such bytes in reach would never be unwound.
+    #[test]
+    fn what_only_looks_like_a_stub_leads_nowhere() {
+        let function =
+            Function::at(Object::of as *const () as usize).expect("a function of this program has a table");
+        let object = Object::of(&function).expect("its code is readable");
+        let at = looks_like_a_stub as *const () as usize;
+        assert!(object.stub(at).is_some(), "it does not look like one");
+        assert!(!object.leads(at, Object::of as *const () as usize));
+    }
+}

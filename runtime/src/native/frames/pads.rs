@@ -1,0 +1,198 @@
+//! Landing pads written by hand, also such as no compiler writes: each must be told to pass, or not, for its own reason.
+
+use super::Landmarks;
+use super::code::Code;
+use super::flow::Way;
+use super::tables::Function;
+use std::arch::naked_asm;
+use std::ffi::c_void;
+
+/// Stands for `panic_cannot_unwind`. The address of each of these must be its own: their bodies differ.
+#[unsafe(naked)]
+extern "C" fn ends_the_process() {
+    naked_asm!(".cfi_startproc", "mov eax, 1", "ud2", ".cfi_endproc")
+}
+
+/// Stands for what takes the payload out of what was thrown.
+#[unsafe(naked)]
+extern "C" fn takes_it_out() {
+    naked_asm!(".cfi_startproc", "mov eax, 2", "ret", ".cfi_endproc")
+}
+
+#[unsafe(naked)]
+extern "C" fn returns() {
+    naked_asm!(".cfi_startproc", "mov eax, 3", "test edi, edi", "jne 2f", "ud2", "2: ret", ".cfi_endproc")
+}
+
+#[unsafe(naked)]
+extern "C" fn never_returns() {
+    naked_asm!(".cfi_startproc", "mov eax, 4", "call {}", "ud2", ".cfi_endproc", sym returns)
+}
+
+/// A function that is all landing pad, and its jump table, called 30, in the section that is given.
+macro_rules! pad {
+    ($name:ident: $($code:expr),+ $(; $section:literal: $($entry:expr),+)?) => {
+        #[unsafe(naked)]
+        extern "C" fn $name() {
+            naked_asm!(
+                ".cfi_startproc",
+                $($code,)+
+                ".cfi_endproc",
+                $(
+                    concat!(".pushsection ", $section),
+                    ".balign 8",
+                    "30:",
+                    $($entry,)+
+                    ".popsection",
+                )?
+                "/* {aborts} {caught} {resume} {returns} {stops} */",
+                aborts = sym ends_the_process,
+                caught = sym takes_it_out,
+                resume = sym _Unwind_Resume,
+                returns = sym returns,
+                stops = sym never_returns,
+            )
+        }
+    };
+}
+
+unsafe extern "C-unwind" {
+    fn _Unwind_Resume(exception: *mut c_void) -> !;
+}
+
+/// How a throw leaves from the beginning of this function.
+#[track_caller]
+fn way(function: extern "C" fn()) -> Way {
+    let start = function as *const () as usize;
+    let landmarks = Landmarks {
+        personality: 0,
+        cannot_unwind: ends_the_process as *const () as usize,
+        caught: [takes_it_out as *const () as usize; 2],
+    };
+    let code = Function::at(start).and_then(Code::of).expect("the function is in the tables");
+    code.way_from(start, &[], &landmarks)
+}
+
+pad!(goes_on: "test eax, eax", "je 2f", "call {returns}", "2: call {resume}", "call {aborts}");
+pad!(ends_the_process_at_last: "test eax, eax", "je 2f", "call {resume}", "2: call {returns}", "call {aborts}");
+pad!(is_caught: "call {returns}", "call {caught}", "call {aborts}");
+pad!(stops_on_the_way: "test eax, eax", "je 2f", "call {stops}", "call {aborts}", "2: call {resume}");
+pad!(jumps_to_a_function: "jmp {returns}");
+pad!(branches_to_a_function: "test eax, eax", "je {returns}", "call {resume}");
+pad!(jumps_into_a_function: "jmp {returns} + 5");
+pad!(branches_into_a_function: "test eax, eax", "je {returns} + 5", "call {resume}");
+
+/// Fails by a no for what certainly goes on, or a yes for what does not.
+#[test]
+fn calls_jumps_and_branches_are_followed() {
+    for passes in [goes_on, is_caught, stops_on_the_way, jumps_to_a_function, branches_to_a_function] {
+        assert_eq!(way(passes), Way::Passes, "{passes:p}");
+    }
+    for aborts in [ends_the_process_at_last, jumps_into_a_function, branches_into_a_function] {
+        assert_eq!(way(aborts), Way::Aborts, "{aborts:p}");
+    }
+}
+
+// The call is the operand of the instruction before, but for the branch into that.
+pad!(hides_a_call: "test eax, eax", "je 2f + 2", "2: .byte 0x48, 0xb8, 0xe8", ".long {aborts} - . - 4", ".byte 0, 0, 0", "ret");
+pad!(hides_a_jump: "test eax, eax", "je 2f + 1", "2: .byte 0xb8, 0xeb, 3, 0, 0", "ret", "nop", "3: call {aborts}");
+pad!(is_cut_off: ".byte 0x48, 0xb8, 0");
+pad!(is_no_code: ".byte 0x06");
+
+/// Fails by a yes: what the processor does depends on where it comes in.
+#[test]
+fn overlapping_instructions_hide_nothing() {
+    for aborts in [hides_a_call, hides_a_jump, is_cut_off, is_no_code] {
+        assert_eq!(way(aborts), Way::Aborts, "{aborts:p}");
+    }
+}
+
+pad!(a_table:
+    "cmp rcx, 1", "ja 4f", "lea rdx, [rip + 30f]", "movsxd rcx, dword ptr [rdx + 4 * rcx]", "add rcx, rdx", "jmp rcx",
+    "2: call {returns}", "4: call {resume}", "ud2";
+    ".rodata": ".long 2b - 30b", ".long 4b - 30b", ".long -1000000");
+pad!(a_table_without_a_bound:
+    "lea r13, [rip + 30f]", "movsxd r9, dword ptr [r13 + 4 * r9]", "add r9, r13", "jmp r9",
+    "2: call {resume}", "4: call {resume}", "ud2";
+    ".rodata": ".long 2b - 30b", ".long 4b - 30b", ".long -1000000");
+pad!(a_table_with_an_end_that_nobody_uses:
+    "lea rdx, [rip + 30f]", "movsxd rcx, dword ptr [rdx + 4 * rcx]", "add rdx, rcx", "jmp rdx",
+    "2: call {resume}", "4:";
+    ".rodata": ".long 2b - 30b", ".long 4b - 30b", ".long -1000000");
+pad!(a_table_named_before:
+    "lea rdx, [rip + 30f]", "test eax, eax", "je 3f", "3: call {returns}", "test eax, eax", "je 5f", "nop",
+    "5: movsxd rcx, dword ptr [rdx + 4 * rcx]", "add rcx, rdx", "jmp rcx",
+    "2: call {resume}", "4: call {resume}", "ud2";
+    ".rodata": ".long 2b - 30b", ".long 4b - 30b", ".long -1000000");
+
+/// Fails by a no: this is how the drop of an enum is compiled.
+#[test]
+fn tables_are_followed() {
+    for passes in
+        [a_table, a_table_without_a_bound, a_table_with_an_end_that_nobody_uses, a_table_named_before]
+    {
+        assert_eq!(way(passes), Way::Passes, "{passes:p}");
+    }
+}
+
+pad!(an_entry_aborts:
+    "cmp rcx, 1", "ja 4f", "lea rdx, [rip + 30f]", "movsxd rcx, dword ptr [rdx + 4 * rcx]", "add rcx, rdx", "jmp rcx",
+    "2: call {aborts}", "4: call {resume}", "ud2";
+    ".rodata": ".long 4b - 30b", ".long 2b - 30b", ".long -1000000");
+pad!(an_entry_beyond_the_bound_aborts:
+    "cmp rcx, 1", "ja 4f", "lea rdx, [rip + 30f]", "movsxd rcx, dword ptr [rdx + 4 * rcx]", "add rcx, rdx", "jmp rcx",
+    "2: call {aborts}", "4: call {resume}", "ud2";
+    ".rodata": ".long 4b - 30b", ".long 4b - 30b", ".long 2b - 30b", ".long -1000000");
+pad!(an_entry_of_another_table_aborts:
+    "lea rdx, [rip + 30f]", "movsxd rcx, dword ptr [rdx + 4 * rcx]", "add rcx, rdx", "jmp rcx",
+    "2: call {aborts}", "4: call {resume}", "lea rax, [rip + 30f + 8]", "ud2";
+    ".rodata": ".long 4b - 30b", ".long -1000000", ".long 2b - 30b - 8", ".long -1000000");
+pad!(an_entry_leads_into_an_instruction:
+    "lea rdx, [rip + 30f]", "movsxd rcx, dword ptr [rdx + 4 * rcx]", "add rcx, rdx", "jmp rcx",
+    "2: call {resume}", "4: .byte 0x48, 0xb8, 0xe8", ".long {aborts} - . - 4", ".byte 0, 0, 0", "ret";
+    ".rodata": ".long 2b - 30b", ".long 4b - 30b + 2", ".long -1000000");
+pad!(no_entry_leads_here:
+    "lea rdx, [rip + 30f]", "movsxd rcx, dword ptr [rdx + 4 * rcx]", "add rcx, rdx", "jmp rcx",
+    "2: call {resume}", "ud2";
+    ".rodata": ".long -1000000", ".long 2b - 30b", ".long -1000000");
+pad!(a_table_that_is_written:
+    "lea rdx, [rip + 30f]", "movsxd rcx, dword ptr [rdx + 4 * rcx]", "add rcx, rdx", "jmp rcx",
+    "2: call {resume}", "ud2";
+    ".data": ".long 2b - 30b", ".long -1000000");
+// There is a sound table, which the jump does not use.
+pad!(a_table_that_is_written_beside_another:
+    "lea rax, [rip + 30f]", "lea rdx, [rip + {resume}]", "movsxd rcx, dword ptr [rdx + 4 * rcx]", "add rcx, rdx", "jmp rcx",
+    "2: call {resume}", "ud2";
+    ".rodata": ".long 2b - 30b", ".long -1000000");
+pad!(another_sum:
+    "lea rdx, [rip + 30f]", "movsxd rcx, dword ptr [rdx + 4 * rcx]", "add rcx, rax", "jmp rcx",
+    "2: call {resume}", "ud2";
+    ".rodata": ".long 2b - 30b", ".long -1000000");
+pad!(another_scale:
+    "lea rdx, [rip + 30f]", "movsxd rcx, dword ptr [rdx + 8 * rcx]", "add rcx, rdx", "jmp rcx",
+    "2: call {resume}", "ud2";
+    ".rodata": ".long 2b - 30b", ".long -1000000");
+pad!(any_place: "jmp rax");
+pad!(any_place_in_memory: "jmp qword ptr [rax]");
+pad!(a_table_of_addresses_elsewhere: ".byte 0xff, 0x24, 0xc5, 0, 0, 0, 0");
+
+/// Fails by a yes: the jump may lead to the end of the process, or nobody knows where it leads.
+#[test]
+fn what_is_no_table_or_leads_to_the_end_says_no() {
+    for aborts in [
+        an_entry_aborts,
+        an_entry_beyond_the_bound_aborts,
+        an_entry_of_another_table_aborts,
+        an_entry_leads_into_an_instruction,
+        no_entry_leads_here,
+        a_table_that_is_written,
+        a_table_that_is_written_beside_another,
+        another_sum,
+        another_scale,
+        any_place,
+        any_place_in_memory,
+        a_table_of_addresses_elsewhere,
+    ] {
+        assert_eq!(way(aborts), Way::Aborts, "{aborts:p}");
+    }
+}
