@@ -1,11 +1,12 @@
 //! A context that is done ends the waits of who runs under it, and nobody else suffers.
 
 use crate::common::{everywhere, until};
+use crate::support::rounds;
 use gmp::JoinHandle;
 use gmp::context::{Context, ContextError};
 use gmp::sync::{Barrier, Condvar, Mutex, Once, RwLock, Semaphore, SingleFlight, WaitGroup};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 
 /// Has a goroutine wait by `waits` under a context, and cancels it, once at once, and once when it may be parked.
 fn canceled<T: Send + Sync + 'static>(rt: &gmp::Runtime, shared: &Arc<T>, waits: fn(&T)) {
@@ -89,6 +90,45 @@ fn counters_are_left_as_they_were() {
         canceled(&rt, &once, |once| once.wait());
         once.call_once(|| ());
         once.wait();
+    });
+}
+
+/// Waiters that come again and again, each under a context that ends soon. Fails by the count: a round that opened with one
+/// that was unwound.
+#[test]
+fn a_round_lets_as_many_go_on_as_it_is_for() {
+    const SIZE: usize = 3;
+    everywhere(|rt| {
+        let barrier = Arc::new(Barrier::new(SIZE));
+        let [leaders, others, canceled] = [(); 3].map(|()| Arc::new(AtomicUsize::new(0)));
+        let waiters: Vec<_> = (0..8)
+            .map(|seed| {
+                let barrier = Arc::clone(&barrier);
+                let (leaders, others, canceled) =
+                    (Arc::clone(&leaders), Arc::clone(&others), Arc::clone(&canceled));
+                rt.go(move || {
+                    for round in 0..rounds(3000) {
+                        let (context, cancel) = Context::background().with_cancel();
+                        let spins = (seed * 7 + round * 3) % 40;
+                        let canceler = gmp::go(move || {
+                            (0..spins * 50).for_each(|_| std::hint::spin_loop());
+                            cancel.cancel();
+                        });
+                        let came_to = match context.run(|| barrier.wait().is_leader()) {
+                            Ok(true) => &leaders,
+                            Ok(false) => &others,
+                            Err(_) => &canceled,
+                        };
+                        came_to.fetch_add(1, SeqCst);
+                        canceler.join().unwrap();
+                    }
+                })
+            })
+            .collect();
+        waiters.into_iter().for_each(|waiter| waiter.join().unwrap());
+        let [leaders, others, canceled] = [leaders, others, canceled].map(|count| count.load(SeqCst));
+        assert_eq!(others, (SIZE - 1) * leaders, "{leaders} rounds, {canceled} were unwound");
+        assert!(leaders > 0 && canceled > 0, "{leaders} rounds, {canceled} were unwound");
     });
 }
 

@@ -3,7 +3,7 @@
 use crate::bolt::bolted;
 use crate::common::{PROCS, runtime, until, watched};
 use gmp::Runtime;
-use gmp::sync::{Mutex, RwLock, Semaphore};
+use gmp::sync::{Barrier, Mutex, RwLock, Semaphore};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::time::Duration;
@@ -90,6 +90,25 @@ fn a_large_request_that_is_left_holds_nobody_back() {
             );
             small.unwrap().join().unwrap();
             assert!(!permits.try_acquire(1));
+        });
+    }
+}
+
+/// Fails by a hang: those who were left count, and the round opens for one, or in pairs of which one never comes.
+#[test]
+fn who_is_left_at_a_barrier_does_not_count() {
+    for procs in PROCS {
+        watched(procs, || {
+            let barrier = Arc::new(Barrier::new(4));
+            let theirs = Arc::clone(&barrier);
+            let rt = leave_behind(procs, move || drop(theirs.wait()), || ());
+            let others = [(); 3].map(|()| {
+                let theirs = Arc::clone(&barrier);
+                rt.go(move || usize::from(theirs.wait().is_leader()))
+            });
+            let mut leaders = usize::from(barrier.wait().is_leader());
+            leaders += others.map(|other| other.join().unwrap()).iter().sum::<usize>();
+            assert_eq!(leaders, 1);
         });
     }
 }

@@ -411,6 +411,10 @@ pub enum Mutant {
     OnceLookRelaxed,
     /// Who waits for a Once looks at it only before it has the lock of the line.
     OnceNoRecheck,
+    /// A waiter that was counted when its round opened is unwound by its interrupt.
+    BarrierUnwindsTheCounted,
+    /// A waiter that its runtime has left behind stays in the count.
+    BarrierCountsTheLeft,
     /// A deadlock's judge does not ask for all Ps to be idle and all Ms to stand by.
     DeadlockIgnoresThreads,
     /// It asks for no goroutine to be parked.

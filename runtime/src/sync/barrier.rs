@@ -1,7 +1,15 @@
 //! Going on together.
+//!
+//! A waiter is counted when it arrives, and opens the round under the lock as the last of `size`. A waiter that an
+//! interrupt has claimed still counts until it has taken the lock: it finds its round open, and goes on as one of the
+//! `size`, or closed, and then takes itself off the count and unwinds. So a round that opens lets exactly `size` go on.
+//! What the interrupt asked for is asked again at the waiter's next park. A waiter that its runtime leaves behind is
+//! taken off the count by whoever settles for it.
+//!
+//! Checked by `tests/loom_barrier.rs`.
 
 use crate::host::Active;
-use crate::prim::{Mutex, const_fn};
+use crate::prim::{Mutant, Mutex, const_fn, mutated, unless};
 use crate::sched::park::WaitReason;
 use crate::sync::line::{Called, Left, Line, Lines, Place, stand};
 use crate::waiter::{How, Wait};
@@ -10,7 +18,10 @@ use std::fmt;
 /// Blocks those who come until there are `n`, and then lets all of them go on; any number of times. Signatures and behaviour
 /// are those of `std::sync::Barrier`.
 ///
-/// Goroutines and plain threads may be mixed. One that is interrupted while it waits does not count any more.
+/// Goroutines and plain threads may be mixed. A waiter that is unwound out of [`wait`](Self::wait) does not count any more: of
+/// each round exactly `n` waiters return, one of them as the leader. A waiter whose round opens before its interrupt has taken
+/// it off the count returns, and is interrupted where it parks next. (A goroutine that its runtime leaves behind, after its
+/// round has opened, counts as one that returned.)
 ///
 /// ```
 /// use gmp::{go, sync::Barrier};
@@ -42,13 +53,40 @@ struct State {
     arrived: usize,
     /// Which round this is.
     round: usize,
-    line: Line<()>,
+    line: Line<Seat>,
+}
+
+/// What one waits for: the end of this round.
+struct Seat {
+    barrier: *const Barrier,
+    round: usize,
+}
+
+// SAFETY: the barrier is Sync.
+unsafe impl Send for Seat {}
+
+impl State {
+    /// Takes a waiter of `round` off the count, unless that round has opened. Returns `true` if it was taken off.
+    fn leave(&mut self, round: usize) -> bool {
+        let closed = self.round == round;
+        if closed {
+            self.arrived -= 1;
+        }
+        closed
+    }
 }
 
 impl Lines for State {
-    type Want = ();
-    fn line(&mut self, _want: &()) -> &mut Line<()> {
+    type Want = Seat;
+    fn line(&mut self, _seat: &Seat) -> &mut Line<Seat> {
         &mut self.line
+    }
+    fn settle(seat: &Seat, _called: bool) {
+        // SAFETY: its owner is left as it is, in the middle of a borrow of the barrier.
+        let barrier = unsafe { &*seat.barrier };
+        unless(Mutant::BarrierCountsTheLeft, || {
+            barrier.state.lock().leave(seat.round);
+        });
     }
 }
 
@@ -57,7 +95,7 @@ impl Lines for State {
 pub struct BarrierWaitResult(bool);
 
 impl BarrierWaitResult {
-    /// True for one of each round: the one that came last.
+    /// Returns `true` for one of each round: the one that came last.
     pub fn is_leader(&self) -> bool {
         self.0
     }
@@ -71,7 +109,7 @@ impl Barrier {
         }
     }
 
-    /// Blocks the calling goroutine, or the plain thread, until so many have come.
+    /// Blocks the calling goroutine, or the plain thread, until `n` have come.
     pub fn wait(&self) -> BarrierWaitResult {
         let wait = Wait::begin();
         let mut state = self.state.lock();
@@ -87,11 +125,12 @@ impl Barrier {
             return BarrierWaitResult(true);
         }
         let round = state.round;
-        match stand(wait, &self.state, state, ((), Place::Back), How::new(WaitReason::Barrier)) {
-            Ok(()) => BarrierWaitResult(false),
+        let seat = Seat { barrier: self, round };
+        match stand(wait, &self.state, state, (seat, Place::Back), How::new(WaitReason::Barrier)) {
+            Ok(_seat) => BarrierWaitResult(false),
             Err(Left { mut state, by }) => {
-                if state.round == round {
-                    state.arrived -= 1;
+                if !state.leave(round) && !mutated(Mutant::BarrierUnwindsTheCounted) {
+                    return BarrierWaitResult(false);
                 }
                 drop(state);
                 by.expect("wait: a wait without a limit was called or interrupted").throw::<Active>()
