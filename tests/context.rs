@@ -5,6 +5,7 @@
 mod common;
 
 use common::{everywhere, runtime, until, watched};
+use gmp::chan::TryRecvError;
 use gmp::context::{Cancel, Context, ContextError};
 use gmp::go;
 use std::error::Error;
@@ -255,11 +256,12 @@ fn a_call_runs_once_in_a_goroutine_of_its_own_unless_it_was_stopped() {
             };
             let (runs, stopped) = (ctx.after_func(call()), ctx.after_func(call()));
             drop(ctx.after_func(call()));
-            assert!(stopped.stop() && stopped.stop(), "it will never run");
+            assert!(stopped.stop(), "it will never run");
+            assert!(!stopped.stop(), "it was stopped before");
             cancel.cancel();
             cancel.cancel();
             until(|| calls.load(SeqCst) == 2);
-            assert!(!runs.stop() && stopped.stop());
+            assert!(!runs.stop() && !stopped.stop());
             let late = ctx.after_func(call());
             assert!(!late.stop());
             until(|| calls.load(SeqCst) == 3);
@@ -362,9 +364,9 @@ fn a_call_that_was_started_runs_though_its_runtime_ends() {
     }
 }
 
-/// Fails if of two stops at once one is told that the call has begun, which never does.
+/// Fails if of two stops at once both, or none, are told that they have taken the call back.
 #[test]
-fn two_stops_at_once_both_say_that_it_never_runs() {
+fn of_two_stops_at_once_one_takes_the_call_back() {
     for _ in 0..if cfg!(debug_assertions) { 5_000 } else { 50_000 } {
         let (ctx, _cancel) = Context::background().with_cancel();
         let call = ctx.after_func(|| unreachable!("it was stopped"));
@@ -377,7 +379,91 @@ fn two_stops_at_once_both_say_that_it_never_runs() {
                 call.stop()
             });
             begin.store(true, SeqCst);
-            assert!(call.stop() && other.join().unwrap());
+            assert!(call.stop() != other.join().unwrap());
         });
     }
+}
+
+/// Fails if a deadline comes back as another time: one that lies before the process first asked for the time, or beyond
+/// the clock's range.
+#[test]
+fn a_deadline_is_given_back_as_it_was_given() {
+    const YEAR: Duration = Duration::from_secs(365 * 86_400);
+    let now = Instant::now();
+    let past =
+        [MS, 1000 * MS, 3_000_000 * MS, 99 * YEAR, 280 * YEAR].map(|ago| now.checked_sub(ago).unwrap());
+    for deadline in past {
+        let (context, _cancel) = Context::background().with_deadline(deadline);
+        assert_eq!(context.deadline(), Some(deadline));
+        assert_eq!(context.err(), Some(ContextError::DeadlineExceeded));
+        assert!(is_closed(&context));
+    }
+    for ahead in [YEAR, 450 * YEAR, 1000 * YEAR] {
+        let deadline = now.checked_add(ahead).unwrap();
+        let (context, _cancel) = Context::background().with_deadline(deadline);
+        assert_eq!((context.deadline(), context.err()), (Some(deadline), None));
+        // The earlier of the two.
+        let earlier = deadline.checked_sub(MS).unwrap();
+        let (below, _cancel) = context.with_deadline(earlier);
+        assert_eq!(below.deadline(), Some(earlier));
+        let (below, _cancel) = below.with_deadline(deadline);
+        assert_eq!(below.deadline(), Some(earlier));
+    }
+}
+
+fn is_closed(context: &Context) -> bool {
+    context.done().try_recv() == Err(TryRecvError::Disconnected)
+}
+
+/// Ends a context while others look, and looks when the end has returned. Fails by an error that is told while `done` is open,
+/// by a context that is open below one whose `cancel` has returned, to whoever of two, or by a call that is made before.
+#[test]
+fn what_is_told_of_an_end_fits_together() {
+    let rounds = if cfg!(debug_assertions) { 200 } else { 2000 } * common::effort();
+    everywhere(move |rt| {
+        rt.run(move || {
+            for round in 0..rounds {
+                let (context, cancel) = match round % 4 {
+                    0 => Context::background().with_timeout(Duration::from_micros(20)),
+                    _ => Context::background().with_cancel(),
+                };
+                let below = context.with_value(round).with_cancel().0;
+                if round % 3 == 0 {
+                    let _made_before = (context.done(), below.done());
+                }
+                let (misfits, called) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+                let all_done = |contexts: &[Context], misfits: &AtomicUsize| {
+                    let open = contexts.iter().filter(|it| it.err().is_none() || !is_closed(it)).count();
+                    misfits.fetch_add(open, SeqCst);
+                };
+                let both = [context.clone(), below.clone()];
+                let (seen, misses, calls) = (both.clone(), Arc::clone(&misfits), Arc::clone(&called));
+                drop(context.after_func(move || {
+                    all_done(&seen, &misses);
+                    calls.fetch_add(1, SeqCst);
+                }));
+                let looks = [context, below].map(|context| {
+                    let misfits = Arc::clone(&misfits);
+                    go(move || {
+                        while context.err().is_none() {
+                            gmp::yield_now();
+                        }
+                        misfits.fetch_add(usize::from(!is_closed(&context)), SeqCst);
+                    })
+                });
+                let (seen, again, misses) = (both.clone(), cancel.clone(), Arc::clone(&misfits));
+                let second = go(move || {
+                    again.cancel();
+                    all_done(&seen, &misses);
+                });
+                gmp::yield_now();
+                cancel.cancel();
+                all_done(&both, &misfits);
+                second.join().unwrap();
+                looks.into_iter().for_each(|look| look.join().unwrap());
+                until(|| called.load(SeqCst) == 1);
+                assert_eq!(misfits.load(SeqCst), 0, "round {round}");
+            }
+        });
+    });
 }

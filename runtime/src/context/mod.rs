@@ -20,14 +20,14 @@ pub(crate) use tree::interrupted;
 
 use crate::host::{Active, Host};
 use crate::m::M;
-use crate::prim::{Arc, AtomicBool, Relaxed};
+use crate::prim::Arc;
 use std::any::Any;
 use std::error::Error;
 use std::fmt;
 use std::io;
 use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::time::{Duration, Instant};
-use tree::{Node, Verdict};
+use tree::{Deadline, Node, Verdict};
 
 /// Why a context is done, in the caller's own terms.
 pub type Cause = Arc<dyn Error + Send + Sync>;
@@ -41,6 +41,12 @@ pub type Cause = Arc<dyn Error + Send + Sync>;
 ///
 /// A goroutine learns of it by looking at [`err`](Self::err), by waiting for [`done`](Self::done), or by running under it
 /// ([`run`](Self::run)): then its waits end. Goroutines that it starts do not run under it by themselves.
+///
+/// The order of an end: when [`err`](Self::err), or an error of a call, tells that a context is done, its
+/// [`done`](Self::done) is closed; when `done` is closed, `err` tells why. The context itself comes first, those that were
+/// derived from it a moment later; when [`Cancel::cancel`] returns, all of them are done, whoever has ended them. What was
+/// asked for by [`after_func`](Self::after_func) is started after that, by whoever has ended the context first: a canceller, before
+/// `cancel` returns, or the deadline's timer.
 ///
 /// ```
 /// use gmp::context::{Context, ContextError};
@@ -78,6 +84,16 @@ impl Drop for Value {
     }
 }
 
+/// A deadline that the user names.
+fn named(deadline: Instant) -> Deadline {
+    Deadline { at: Active::nanos(deadline), given: Some(deadline) }
+}
+
+/// A deadline counted from now.
+fn counted(timeout: Duration) -> Deadline {
+    Deadline { at: Active::now().saturating_add(timeout), given: None }
+}
+
 impl Context {
     /// Never done, without values: what others are derived from.
     pub fn background() -> Self {
@@ -93,26 +109,25 @@ impl Context {
         self.with_node(Node::derive(&self.node, None, None))
     }
 
-    /// A context that is done at `deadline`, when it is cancelled, or when this one is done. It holds a timer until then,
-    /// none when this one's deadline is not later.
+    /// A context that is done at `deadline`, when it is cancelled, or when this one is done: at once where that has passed. It
+    /// holds a timer until then, none when this one's deadline is not later.
     pub fn with_deadline(&self, deadline: Instant) -> (Context, Cancel) {
-        self.with_node(Node::derive(&self.node, Some(Active::nanos(deadline)), None))
+        self.with_node(Node::derive(&self.node, Some(named(deadline)), None))
     }
 
     /// The same, with the [`cause`](Self::cause) for when the deadline passes.
     pub fn with_deadline_cause(&self, deadline: Instant, cause: impl Into<Cause>) -> (Context, Cancel) {
-        self.with_node(Node::derive(&self.node, Some(Active::nanos(deadline)), Some(cause.into())))
+        self.with_node(Node::derive(&self.node, Some(named(deadline)), Some(cause.into())))
     }
 
     /// As [`with_deadline`](Self::with_deadline), counted from now.
     pub fn with_timeout(&self, timeout: Duration) -> (Context, Cancel) {
-        self.with_node(Node::derive(&self.node, Some(Active::now().saturating_add(timeout)), None))
+        self.with_node(Node::derive(&self.node, Some(counted(timeout)), None))
     }
 
     /// As [`with_deadline_cause`](Self::with_deadline_cause), counted from now.
     pub fn with_timeout_cause(&self, timeout: Duration, cause: impl Into<Cause>) -> (Context, Cancel) {
-        let deadline = Active::now().saturating_add(timeout);
-        self.with_node(Node::derive(&self.node, Some(deadline), Some(cause.into())))
+        self.with_node(Node::derive(&self.node, Some(counted(timeout)), Some(cause.into())))
     }
 
     /// A context with one value more, to be asked for by its type. It is done when this one is.
@@ -148,7 +163,7 @@ impl Context {
         Context { node: Node::endless(), values: self.values.clone() }
     }
 
-    /// Why it is done; `None` as long as it is not. Does not block.
+    /// Why it is done; `None` as long as it is not. Once there is an error, [`done`](Self::done) is closed. Does not block.
     pub fn err(&self) -> Option<ContextError> {
         self.node.err()
     }
@@ -160,14 +175,15 @@ impl Context {
     }
 
     /// A channel that is closed when the context is done, and on which nothing is sent: waiting for it is waiting for
-    /// that. It is made by the first call.
+    /// that. Once it is closed, [`err`](Self::err) tells why. It is made by the first call. Does not block.
     pub fn done(&self) -> &Receiver<()> {
         self.node.receiver()
     }
 
-    /// When it is done at the latest, if it has a deadline, or one from which it was derived.
+    /// When it is done at the latest, if it has a deadline, or one from which it was derived: the instant that was given to
+    /// [`with_deadline`](Self::with_deadline), unchanged, or the one that was counted from the timeout. Does not block.
     pub fn deadline(&self) -> Option<Instant> {
-        self.node.deadline().map(Active::instant)
+        self.node.deadline()
     }
 
     /// Has `f` called when the context is done, at once if it is: in a goroutine of its own, in the runtime of the calling
@@ -177,7 +193,7 @@ impl Context {
     pub fn after_func(&self, f: impl FnOnce() + Send + 'static) -> AfterFunc {
         let home = M::<Active>::current().and_then(M::g).map(|g| g.home().clone());
         let key = self.node.call_when_done(tree::Call { f: Box::new(f), home });
-        AfterFunc { node: Arc::clone(&self.node), key, stopped: AtomicBool::new(false) }
+        AfterFunc { node: Arc::clone(&self.node), key }
     }
 
     /// Runs `f` under this context, on the caller, a goroutine or a plain thread. Blocks what `f` blocks.
@@ -237,9 +253,9 @@ pub struct Cancel {
 }
 
 impl Cancel {
-    /// Ends the context by [`ContextError::Canceled`]; nothing happens when it is done already. Does not block, and may be
-    /// called from anywhere. When it returns the context is done, and all that were derived from it, unless another call
-    /// that came first is about it.
+    /// Ends the context by [`ContextError::Canceled`]; a context that is done keeps its error. Does not block, and may be
+    /// called from anywhere. When it returns the context is done, and so are all that were derived from it, also where another
+    /// call, or a deadline, came first and is still about it.
     pub fn cancel(&self) {
         self.node.end(&Verdict { error: ContextError::Canceled, cause: None });
     }
@@ -264,21 +280,28 @@ pub struct AfterFunc {
     node: Arc<Node>,
     /// None: it was started at once.
     key: Option<u64>,
-    stopped: AtomicBool,
 }
 
 impl AfterFunc {
-    /// Takes the call back. True: it will never run, and was dropped. False: it has begun. Does not block.
+    /// Takes the call back, and drops it. Returns `true` if this call did that; then it will never run. Returns `false` if it
+    /// was started, or was stopped before, as Go's `stop` and [`Timer::stop`](crate::time::Timer::stop). Does not block.
+    ///
+    /// ```
+    /// use gmp::context::Context;
+    ///
+    /// let (context, _cancel) = Context::background().with_cancel();
+    /// let call = context.after_func(|| unreachable!());
+    /// assert!(call.stop());
+    /// assert!(!call.stop());
+    /// ```
     pub fn stop(&self) -> bool {
-        let call = self.key.and_then(|key| self.node.take_back(key, &self.stopped));
-        // Relaxed: set under the lock that `take_back` has just let go.
-        call.is_some() || self.stopped.load(Relaxed)
+        self.key.and_then(|key| self.node.take_back(key)).is_some()
     }
 }
 
 impl fmt::Debug for AfterFunc {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("AfterFunc").field("stopped", &self.stopped.load(Relaxed)).finish_non_exhaustive()
+        f.debug_struct("AfterFunc").finish_non_exhaustive()
     }
 }
 

@@ -8,14 +8,26 @@
 //! node that goes does so before its memory does, so what a list names is there as long as its lock is held.
 //!
 //! An end goes through the tree with a list of its own, not by recursion, and holds one lock at a time, for one node:
-//! the verdict · C1 done · C2 fence · all dependents leave the list: nodes go on this walk's list, runners are nudged (C3
-//! of `interrupt.rs`; the lock keeps them there). Then, without the lock: the timer goes, the channel is closed. The calls
-//! that were asked for start when the walk is over. Who comes to a node that is done finds the verdict there.
 //!
-//! **Lock order:** a node's lock, then what a nudge takes (`central`). No two nodes' locks at a time. No user's code, and
-//! nothing that ends another node, runs under it.
+//! ```text
+//!   ender:   the verdict · C1 done + ENDING · C2 fence · C3 dependents: runners are nudged, nodes go on this walk's list
+//!            · C4 the channel is closed · C5 done, without ENDING        (C1 to C5 under the node's lock)
+//!            after the walk: S1 `swept` in each node of it · the calls that were asked for start
+//!   err():   done? with ENDING: takes the lock, and so waits for C5
+//!   done():  the channel is made under the lock, and closed before it is shown where C1 was before
+//! ```
+//! So for each node, once `err` has told an error the channel is closed, and once the channel is closed `err` tells an error.
+//! A runner may be called in after C1; it learns of the error by `err`, or by [`interrupted`], which waits as `err` does.
 //!
-//! Invariant: `done` changes once, from 0, under the lock, after the verdict was written.
+//! Nodes stay in the list of a node that is done. A second ender that finds `swept` missing walks over them as well: when
+//! an end returns, its node and all below it are done, whoever has ended them.
+//!
+//! **Lock order:** a node's lock, then what a nudge takes (`central`), or the lock of the node's own channel, and what a
+//! wake-up takes. No two nodes' locks at a time. No user's code, and nothing that ends another node, runs under it.
+//!
+//! Invariants: `done` leaves 0 once, under the lock, after the verdict was written; ENDING is seen by nobody who holds the lock.
+//!
+//! Checked by `tests/loom_context.rs`, and `tests/loom_interrupt.rs` for those who run under a node.
 
 use super::deadline::{self, Alarm};
 use super::done::Done;
@@ -25,7 +37,9 @@ use crate::g::Birth;
 use crate::goroutine;
 use crate::host::{Active, Host};
 use crate::interrupt::{self, Interrupt};
-use crate::prim::{Acquire, Arc, AtomicBool, AtomicPtr, AtomicU32, Mutex, Relaxed, Release, Weak};
+use crate::prim::{
+    Acquire, Arc, AtomicBool, AtomicPtr, AtomicU32, Mutant, Mutex, Relaxed, Release, Weak, mutated, unless,
+};
 use crate::queue::{self, Queue};
 use crate::sched::Sched;
 use crate::waiter::Runner;
@@ -33,10 +47,13 @@ use gmp_timers::Nanos;
 use std::collections::BTreeMap;
 use std::panic::Location;
 use std::ptr::{self, NonNull};
+use std::time::Instant;
 
 const OPEN: u32 = 0;
 const CANCELED: u32 = 1;
 const EXCEEDED: u32 = 2;
+/// Beside one of the two: the channel may be open. Whoever has set it holds the lock.
+const ENDING: u32 = 4;
 
 /// How a context ends.
 pub(super) struct Verdict {
@@ -53,21 +70,22 @@ impl Verdict {
     }
 }
 
-/// The error for whoever was interrupted by a context under which it runs, and returns; a goroutine that exits, or is to end with its runtime, unwinds.
+/// The error for whoever was interrupted by a context under which it runs, and returns; a goroutine that exits, or is to end
+/// with its runtime, unwinds.
 pub(crate) fn interrupted<H: Host>(why: Interrupt) -> ContextError {
     match why {
         Interrupt::Exit | Interrupt::Shutdown => why.throw::<H>(),
         Interrupt::Context(frame) => {
-            // SAFETY: the caller runs under the frame, which keeps its context. Acquire: what came before the cancel.
-            let done = unsafe { frame.as_ref().done.as_ref() }.load(Acquire);
-            error_of(done).expect("interrupted: the context is done")
+            // SAFETY: the caller runs under the frame, whose owner holds the node; the word is `done_word`'s.
+            let node = unsafe { Node::of_word(frame.as_ref().done).as_ref() };
+            node.err().expect("interrupted: the context is done")
         }
     }
 }
 
 /// What the word that a frame names says.
 fn error_of(code: u32) -> Option<ContextError> {
-    match code {
+    match code & !ENDING {
         CANCELED => Some(ContextError::Canceled),
         EXCEEDED => Some(ContextError::DeadlineExceeded),
         _ => None,
@@ -99,7 +117,22 @@ struct State {
     alarm: Option<Alarm>,
 }
 
-/// A context, but for its values.
+/// When a node is done at the latest.
+#[derive(Copy, Clone)]
+pub(super) struct Deadline {
+    pub(super) at: Nanos,
+    /// What the user has named, which may lie outside of the clock's range.
+    pub(super) given: Option<Instant>,
+}
+
+impl Deadline {
+    fn instant(&self) -> Instant {
+        self.given.unwrap_or_else(|| Active::instant(self.at))
+    }
+}
+
+/// A context, but for its values. In this layout for [`Node::of_word`].
+#[repr(C)]
 pub(super) struct Node {
     done: AtomicU32,
     above: Option<Arc<Node>>,
@@ -107,7 +140,9 @@ pub(super) struct Node {
     place: Option<NonNull<Place>>,
     /// At the top: never done.
     endless: bool,
-    deadline: Option<Nanos>,
+    deadline: Option<Deadline>,
+    /// It is done, and so are all below it.
+    swept: AtomicBool,
     /// Made by the first who asks for it, under the lock. Null before.
     channel: AtomicPtr<Done>,
     state: Mutex<State>,
@@ -119,7 +154,7 @@ unsafe impl Send for Node {}
 unsafe impl Sync for Node {}
 
 impl Node {
-    fn new(above: Option<(Arc<Node>, NonNull<Place>)>, endless: bool, deadline: Option<Nanos>) -> Self {
+    fn new(above: Option<(Arc<Node>, NonNull<Place>)>, endless: bool, deadline: Option<Deadline>) -> Self {
         let (above, place) = above.unzip();
         let state =
             State { dependents: Queue::new(), calls: BTreeMap::new(), next_key: 0, cause: None, alarm: None };
@@ -129,6 +164,7 @@ impl Node {
             place,
             endless,
             deadline,
+            swept: AtomicBool::new(false),
             channel: AtomicPtr::new(ptr::null_mut()),
             state: Mutex::new(state),
         }
@@ -140,8 +176,8 @@ impl Node {
     }
 
     /// One below `above`, with a timer if its deadline is earlier than that of all above.
-    pub(super) fn derive(above: &Arc<Node>, deadline: Option<Nanos>, cause: Option<Cause>) -> Arc<Self> {
-        let own = deadline.filter(|&own| above.deadline.is_none_or(|above| own < above));
+    pub(super) fn derive(above: &Arc<Node>, deadline: Option<Deadline>, cause: Option<Cause>) -> Arc<Self> {
+        let own = deadline.filter(|own| above.deadline.is_none_or(|above| own.instant() < above.instant()));
         let node = Arc::new_cyclic(|node| {
             let place = || Box::new(queue::Node::new(Dependent::Node(Weak::clone(node))));
             let above_it = || (Arc::clone(above), NonNull::from(Box::leak(place())));
@@ -151,10 +187,10 @@ impl Node {
             node.end(&verdict);
         } else if let Some(own) = own {
             let verdict = Verdict { error: ContextError::DeadlineExceeded, cause };
-            if own <= Active::now() {
+            if own.at <= Active::now() {
                 node.end(&verdict);
             } else {
-                node.arm(own, verdict);
+                node.arm(own.at, verdict);
             }
         }
         node
@@ -216,13 +252,24 @@ impl Node {
         !self.endless
     }
 
+    /// `done`, by a pointer that is good for the whole node: it comes first.
     pub(super) fn done_word(&self) -> NonNull<AtomicU32> {
-        NonNull::from(&self.done)
+        NonNull::from(self).cast()
     }
 
+    /// The node with this `done_word`.
+    fn of_word(done: NonNull<AtomicU32>) -> NonNull<Node> {
+        done.cast()
+    }
+
+    /// Why it is done; then its channel is closed.
     pub(super) fn err(&self) -> Option<ContextError> {
-        // Acquire: what came before the cancel.
-        error_of(self.done.load(Acquire))
+        // Acquire: what came before the cancel, and C4; partners: C1 and C5.
+        let done = self.done.load(Acquire);
+        if done & ENDING != 0 {
+            unless(Mutant::ContextErrDoesNotWait, || drop(self.state.lock()));
+        }
+        error_of(done)
     }
 
     pub(super) fn cause(&self) -> Option<Cause> {
@@ -231,44 +278,66 @@ impl Node {
         Some(given.unwrap_or_else(|| Arc::new(error)))
     }
 
-    pub(super) fn deadline(&self) -> Option<Nanos> {
-        self.deadline
+    pub(super) fn deadline(&self) -> Option<Instant> {
+        self.deadline.map(|deadline| deadline.instant())
     }
 
-    /// Ends it, and all below it, unless that has happened.
+    /// Ends it, and all below it, except those that are done. When it returns all of them are.
     pub(super) fn end(self: &Arc<Self>, verdict: &Verdict) {
-        let mut calls = Vec::new();
+        // Acquire: partner S1.
+        if self.endless || self.swept.load(Acquire) {
+            return;
+        }
+        let (mut calls, mut walked) = (Vec::new(), Vec::new());
         let mut open = vec![Arc::clone(self)];
-        // Each is dropped here, without a lock.
         while let Some(node) = open.pop() {
             node.end_one(verdict, &mut open, &mut calls);
+            walked.push(node);
         }
+        for node in &walked {
+            // S1. Release: they are done, for `end`.
+            node.swept.store(true, Release);
+        }
+        // Each is dropped here, without a lock.
+        drop(walked);
         calls.into_iter().for_each(Call::start);
     }
 
+    /// Ends this one, unless it is done, and puts those on the list that are to be ended next.
     fn end_one(&self, verdict: &Verdict, below: &mut Vec<Arc<Node>>, calls: &mut Vec<Call>) {
         let mut state = self.state.lock();
-        if self.endless || self.done.load(Relaxed) != OPEN {
+        let ends = self.done.load(Relaxed) == OPEN;
+        if !ends && mutated(Mutant::ContextSecondEndLeaves) {
             return;
         }
-        state.cause = verdict.cause.clone();
-        // C1. Release: what the canceller did before it.
-        self.done.store(verdict.code(), Release);
-        interrupt::cancel_fence();
-        while let Some(place) = state.dependents.pop_front() {
-            // SAFETY: it stood in this list, whose lock is held: its owner has not gone.
+        if ends {
+            state.cause = verdict.cause.clone();
+            // C1. Release: what the canceller did before it; partner: `Frame::is_done`.
+            self.done.store(verdict.code() | ENDING, Release);
+            interrupt::cancel_fence();
+        }
+        for place in state.dependents.iter() {
+            // C3.
+            // SAFETY: it stands in this list, whose lock is held: its owner has not gone.
             match unsafe { &place.as_ref().value } {
                 Dependent::Node(node) => below.extend(node.upgrade()),
-                Dependent::Runner(runner) => runner.nudge(),
+                Dependent::Runner(runner) if ends => runner.nudge(),
+                Dependent::Runner(_) => {}
             }
+        }
+        if !ends {
+            return;
         }
         let alarm = state.alarm.take();
         calls.extend(std::mem::take(&mut state.calls).into_values());
-        drop(state);
-        drop(alarm);
+        // C4.
         if let Some(channel) = self.channel() {
             channel.close();
         }
+        // C5. Release: C4, for whoever finds it without the lock; partner: `err`.
+        self.done.store(verdict.code(), Release);
+        drop(state);
+        drop(alarm);
     }
 
     /// Keeps the call until the end, and gives its key; starts it when that has come.
@@ -285,13 +354,9 @@ impl Node {
         Some(key)
     }
 
-    /// The call, if it has not been started, and notes that. The caller drops it, without the lock.
-    pub(super) fn take_back(&self, key: u64, taken: &AtomicBool) -> Option<Call> {
-        let mut state = self.state.lock();
-        let call = state.calls.remove(&key)?;
-        // Relaxed: under the lock, for whoever comes second.
-        taken.store(true, Relaxed);
-        Some(call)
+    /// The call, if it was neither started nor taken back. The caller drops it, without the lock.
+    pub(super) fn take_back(&self, key: u64) -> Option<Call> {
+        self.state.lock().calls.remove(&key)
     }
 
     fn channel(&self) -> Option<&Done> {
@@ -306,11 +371,18 @@ impl Node {
             let fresh = Box::new(Done::new());
             let state = self.state.lock();
             if self.channel().is_none() {
+                let done = self.done.load(Relaxed) != OPEN;
+                let shows_it_open = mutated(Mutant::ContextShowsItsChannelOpen);
+                if done && !shows_it_open {
+                    fresh.close();
+                }
                 // Release: pairs with `channel`.
                 self.channel.store(Box::into_raw(fresh), Release);
-                let done = self.done.load(Relaxed) != OPEN;
                 drop(state);
-                if done && let Some(channel) = self.channel() {
+                if done
+                    && shows_it_open
+                    && let Some(channel) = self.channel()
+                {
                     channel.close();
                 }
             }

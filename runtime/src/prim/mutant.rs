@@ -411,6 +411,12 @@ pub enum Mutant {
     OnceLookRelaxed,
     /// Who waits for a Once looks at it only before it has the lock of the line.
     OnceNoRecheck,
+    /// `Context::err` tells an error while the channel of the node may be open.
+    ContextErrDoesNotWait,
+    /// The channel of a node that is done is shown before it is closed.
+    ContextShowsItsChannelOpen,
+    /// Who ends a context that another is about to end does not look at those below it.
+    ContextSecondEndLeaves,
     /// A waiter that was counted when its round opened is unwound by its interrupt.
     BarrierUnwindsTheCounted,
     /// A waiter that its runtime has left behind stays in the count.
