@@ -15,6 +15,21 @@ const SOON: Duration = Duration::from_millis(3);
 /// Much later than any machine is late.
 const LATE: Duration = Duration::from_secs(20);
 
+/// Fails when the message of a channel for a time that has passed is another time: the process had not asked for it by then.
+#[test]
+fn a_time_of_the_past_is_told_as_it_is() {
+    everyone(|crew| {
+        crew.run(|| {
+            let now = Instant::now();
+            for ago in [1, 60, 1_000_000, 3_000_000_000] {
+                let when = now.checked_sub(Duration::from_secs(ago)).unwrap();
+                assert_eq!(at(when).recv(), Ok(when));
+                assert_eq!(at(when).try_recv(), Ok(when));
+            }
+        });
+    });
+}
+
 #[track_caller]
 fn in_time(start: Instant, least: Duration) {
     let took = start.elapsed();

@@ -114,7 +114,8 @@ pub fn after(duration: Duration) -> Receiver<Instant> {
     clock(Some(Active::now().saturating_add(duration)), Duration::ZERO)
 }
 
-/// As [`after`], for a point in time.
+/// As [`after`], for a point in time, which is the message. Where that has passed the message is there at once. (A point more
+/// than a century before the process first asked for the time is told as that time.)
 pub fn at(when: Instant) -> Receiver<Instant> {
     clock(Some(Active::nanos(when)), Duration::ZERO)
 }

@@ -1,13 +1,20 @@
-//! The monotonic clock, in nanoseconds since the process first asked for the time.
+//! The monotonic clock, in nanoseconds since a century before the process first asked for the time: so instants of before that
+//! have a place on it, too, and come back from it as they were. 484 years are left after it.
 
 use gmp_timers::Nanos;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
+const CENTURY: Duration = Duration::from_secs(100 * 365 * 86_400);
+
 /// One origin for all runtimes and plain threads, so that a time of one is a time of the other.
 fn origin() -> Instant {
     static ORIGIN: OnceLock<Instant> = OnceLock::new();
-    *ORIGIN.get_or_init(Instant::now)
+    *ORIGIN.get_or_init(|| {
+        let now = Instant::now();
+        // Where std can't tell times of before the machine's start, the clock begins now.
+        now.checked_sub(CENTURY).unwrap_or(now)
+    })
 }
 
 #[inline]
@@ -26,7 +33,6 @@ pub(crate) fn nanos(at: Instant) -> Nanos {
 
 /// The way back. A time that std can't tell is one a century from now.
 pub(crate) fn instant(at: Nanos) -> Instant {
-    const CENTURY: Duration = Duration::from_secs(100 * 365 * 86_400);
     let since = at.saturating_since(Nanos::from_nanos(0));
     origin().checked_add(since).unwrap_or_else(|| Instant::now() + CENTURY)
 }

@@ -47,7 +47,7 @@ impl Limit {
         let length = match length {
             None => NONE,
             Some(Duration::ZERO) => return Err(no_zero()),
-            // What is longer than the clock's 584 years has no end.
+            // What is longer than 584 years has no end.
             Some(length) => u64::try_from(length.as_nanos()).unwrap_or(NONE),
         };
         self.timeout.store(length, Relaxed);

@@ -250,7 +250,7 @@ impl<H: Host> Sched<H> {
                 idle_mask: Mask::new(procs),
                 timer_mask: Mask::new(0),
                 wanted: AtomicU32::new(procs),
-                procs_read: AtomicU64::new(0),
+                procs_read: AtomicU64::new(H::now().as_nanos()),
                 ps,
                 pool: GPool::new(weak.clone()),
                 descs: PollTable::new(),

@@ -251,7 +251,7 @@ impl<H: Host> Locked<'_, H> {
     }
 }
 
-/// The latest time that the copy can tell from "none"; 584 years from the start.
+/// The latest time that the copy can tell from "none".
 const LATEST: Nanos = Nanos::from_nanos(NONE - 1);
 
 impl<H: Host> Sched<H> {

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 /// sleeps. A zero duration returns at once.
 ///
 /// The wait is as exact as the machine allows: its threads run with a timer slack of one nanosecond, and the
-/// kernel is asked in nanoseconds. A duration beyond the clock's 584 years waits until then.
+/// kernel is asked in nanoseconds. A duration beyond the clock's 484 years waits until then.
 ///
 /// ```
 /// use std::time::{Duration, Instant};
