@@ -2,6 +2,7 @@
 
 use crate::common::{everywhere, until};
 use crate::support::{cast, rounds, with_every_cast};
+use gmp::context::{Context, ContextError};
 use gmp::sync::SingleFlight;
 use std::panic::resume_unwind;
 use std::sync::Arc;
@@ -76,6 +77,31 @@ fn those_who_come_meanwhile_get_the_value() {
         assert!(others.iter().all(|other| *other == (7, true) || other.0 == 99), "{others:?}");
         // The next call is a new one.
         assert_eq!(flights.work(&1, || 8), (8, false));
+    });
+}
+
+/// Fails when one that was unwound out of its wait counts as one that has got the value.
+#[test]
+fn one_that_has_gone_shares_nothing() {
+    everywhere(|rt| {
+        let flights = Arc::new(SingleFlight::new());
+        let (begun, gate) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
+        let (theirs, begins, opens) = (Arc::clone(&flights), Arc::clone(&begun), Arc::clone(&gate));
+        let first = rt.go(move || {
+            theirs.work(&1, || {
+                begins.store(true, SeqCst);
+                until(|| opens.load(SeqCst));
+                7
+            })
+        });
+        until(|| begun.load(SeqCst));
+        let (context, cancel) = Context::background().with_cancel();
+        let theirs = Arc::clone(&flights);
+        let second = rt.go(move || context.run(|| theirs.work(&1, || 8)));
+        cancel.cancel();
+        assert_eq!(second.join().unwrap(), Err(ContextError::Canceled));
+        gate.store(true, SeqCst);
+        assert_eq!(first.join().unwrap(), (7, false));
     });
 }
 

@@ -1,6 +1,6 @@
 //! `WaitGroup` and `ErrGroup`.
 
-use crate::common::{everywhere, until};
+use crate::common::{PROCS, everywhere, runtime, until, watched};
 use crate::support::{cast, rounds, with_every_cast};
 use gmp::context::{Context, ContextError};
 use gmp::sync::{ErrGroup, WaitGroup};
@@ -145,6 +145,66 @@ fn a_panic_of_one_is_passed_on_by_wait() {
             assert_eq!(*payload.downcast::<&str>().unwrap(), "on purpose");
         });
     });
+}
+
+/// Fails when a panic takes the error along, or one of the two is told twice.
+#[test]
+fn a_panic_leaves_the_error_to_the_next_wait() {
+    everywhere(|rt| {
+        rt.run(|| {
+            let group = ErrGroup::new();
+            group.go(|| Err("an error"));
+            group.go(|| resume_unwind(Box::new("on purpose")));
+            let payload = catch_unwind(AssertUnwindSafe(|| group.wait())).unwrap_err();
+            assert_eq!(*payload.downcast::<&str>().unwrap(), "on purpose");
+            assert_eq!(group.wait(), Err("an error"));
+            assert_eq!(group.wait(), Ok(()));
+        });
+    });
+}
+
+/// Fails when a task that called `goexit` counts as a success, hides the error of another, or leaves the context open.
+#[test]
+fn a_task_without_a_result_is_no_success() {
+    everywhere(|rt| {
+        rt.run(|| {
+            let (group, context) = ErrGroup::with_context(&Context::background());
+            group.go(|| Ok(()));
+            group.go(|| gmp::goexit());
+            let _cancelled = context.done().recv();
+            let text = message(|| drop(group.wait()));
+            assert!(text.contains("ended without a result"), "{text}");
+            assert_eq!(group.wait(), Ok(()));
+            group.go(|| gmp::goexit());
+            group.go(|| Err("an error"));
+            assert_eq!(group.wait(), Err("an error"));
+            assert!(message(|| drop(group.wait())).contains("ended without a result"));
+            assert_eq!(group.wait(), Ok(()));
+        });
+    });
+}
+
+/// A plain thread waits for tasks whose runtime ends: one parks, one has not begun. Fails when they count as successes.
+#[test]
+fn tasks_that_end_with_their_runtime_are_no_successes() {
+    for procs in PROCS {
+        watched(procs, || {
+            let rt = runtime(procs);
+            let group = Arc::new(ErrGroup::<()>::new());
+            let (theirs, began) = (Arc::clone(&group), Arc::new(AtomicBool::new(false)));
+            let begins = Arc::clone(&began);
+            rt.run(move || {
+                theirs.go(move || {
+                    begins.store(true, SeqCst);
+                    gmp::sync::Event::new().wait();
+                    Ok(())
+                });
+            });
+            until(|| began.load(SeqCst));
+            drop(rt);
+            assert!(message(|| drop(group.wait())).contains("ended without a result"));
+        });
+    }
 }
 
 /// Fails by a count: more run at a time than the limit says.

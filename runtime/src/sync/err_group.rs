@@ -2,7 +2,7 @@
 
 use crate::context::{Cancel, Context};
 use crate::interrupt::Thrown;
-use crate::prim::Arc;
+use crate::prim::{Arc, AtomicBool, Relaxed};
 use crate::sync::mutex::Mutex;
 use crate::sync::semaphore::Semaphore;
 use crate::sync::wait_group::WaitGroup;
@@ -30,15 +30,46 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 pub struct ErrGroup<E> {
     tasks: WaitGroup,
     slots: Mutex<Option<Arc<Semaphore>>>,
-    first: Arc<Mutex<First<E>>>,
+    results: Arc<Results<E>>,
     /// Of the group's own context.
     cancel: Option<Cancel>,
 }
 
-/// What the tasks have come to so far.
+/// What the tasks have come to since the last `wait`.
+struct Results<E> {
+    first: Mutex<First<E>>,
+    /// One has ended without a result.
+    unfinished: AtomicBool,
+}
+
 struct First<E> {
     error: Option<E>,
     panic: Option<Box<dyn Any + Send>>,
+}
+
+/// What a task is to tell. Dropped before it has, it tells that there is no result.
+struct Tells<E> {
+    results: Arc<Results<E>>,
+    cancel: Option<Cancel>,
+    told: bool,
+}
+
+impl<E> Drop for Tells<E> {
+    fn drop(&mut self) {
+        if !self.told {
+            // Relaxed: published by the count of the tasks, which falls after this.
+            self.results.unfinished.store(true, Relaxed);
+            self.cancel_all();
+        }
+    }
+}
+
+impl<E> Tells<E> {
+    fn cancel_all(&self) {
+        if let Some(cancel) = &self.cancel {
+            cancel.cancel();
+        }
+    }
 }
 
 /// Gives a slot back when it is dropped.
@@ -56,12 +87,13 @@ impl<E: Send + 'static> ErrGroup<E> {
     /// Without a limit.
     #[must_use]
     pub fn new() -> Self {
-        let first = Arc::new(Mutex::new(First { error: None, panic: None }));
-        ErrGroup { tasks: WaitGroup::new(), slots: Mutex::new(None), first, cancel: None }
+        let first = Mutex::new(First { error: None, panic: None });
+        let results = Arc::new(Results { first, unfinished: AtomicBool::new(false) });
+        ErrGroup { tasks: WaitGroup::new(), slots: Mutex::new(None), results, cancel: None }
     }
 
-    /// Without a limit, and a context derived from `context` that is cancelled as soon as one of the group fails or
-    /// panics, or the first [`wait`](Self::wait) is over. The goroutines do not run under it by themselves
+    /// Without a limit, and a context derived from `context` that is cancelled as soon as one of the group fails, panics, or
+    /// ends without a result, or the first [`wait`](Self::wait) is over. The goroutines do not run under it by themselves
     /// ([`Context::run`] does that).
     ///
     /// ```
@@ -137,40 +169,77 @@ impl<E: Send + 'static> ErrGroup<E> {
 
     #[track_caller]
     fn start(&self, slot: Slot, f: impl FnOnce() -> Result<(), E> + Send + 'static) {
-        let (first, cancel) = (Arc::clone(&self.first), self.cancel.clone());
+        let tells = Tells { results: Arc::clone(&self.results), cancel: self.cancel.clone(), told: false };
         self.tasks.go(move || {
-            let _slot = slot;
+            let (_slot, mut tells) = (slot, tells);
+            let first = &tells.results.first;
             match catch_unwind(AssertUnwindSafe(f)) {
-                Ok(Ok(())) => return,
-                Ok(Err(error)) => drop(First::note(&first, |first| &mut first.error, error)),
-                // It was ended from outside.
+                Ok(Ok(())) => {}
+                Ok(Err(error)) => {
+                    drop(First::note(first, |first| &mut first.error, error));
+                    tells.cancel_all();
+                }
+                // It was ended from outside: no result.
                 Err(payload) if payload.is::<Thrown>() => resume_unwind(payload),
-                Err(payload) => drop(First::note(&first, |first| &mut first.panic, payload)),
+                Err(payload) => {
+                    drop(First::note(first, |first| &mut first.panic, payload));
+                    tells.cancel_all();
+                }
             }
-            if let Some(cancel) = cancel {
-                cancel.cancel();
-            }
+            tells.told = true;
         });
     }
 
     /// Blocks the calling goroutine, or the plain thread, until all have ended.
     ///
+    /// A group that has failed in several ways tells them one after the other: the first panic, then the first error, then that
+    /// a goroutine had no result. Each `wait` tells one of them, the next `wait` what is left; so a caller that catches the panic
+    /// has the error by another `wait`.
+    ///
+    /// ```
+    /// use gmp::sync::ErrGroup;
+    /// use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+    ///
+    /// // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
+    /// unsafe {
+    ///     gmp::run(|| {
+    ///         let group = ErrGroup::new();
+    ///         group.go(|| Err("the disk is full"));
+    ///         group.go(|| resume_unwind(Box::new("a bug")));
+    ///         let panic = catch_unwind(AssertUnwindSafe(|| group.wait())).unwrap_err();
+    ///         assert_eq!(panic.downcast_ref(), Some(&"a bug"));
+    ///         assert_eq!(group.wait(), Err("the disk is full"));
+    ///         assert_eq!(group.wait(), Ok(()));
+    ///     })
+    /// }
+    /// ```
+    ///
     /// # Errors
-    /// The first error that one of them returned since the last `wait`.
+    /// The first error that one of them returned and no `wait` has told.
     ///
     /// # Panics
-    /// When one of them has panicked, by its panic.
+    /// When one of them has panicked, by its panic. When one of them has ended without a result, by [`goexit`](crate::goexit) or
+    /// with its runtime: that is no success.
+    #[track_caller]
     pub fn wait(&self) -> Result<(), E> {
         self.tasks.wait();
         if let Some(cancel) = &self.cancel {
             cancel.cancel();
         }
-        let mut first = self.first.lock_surely();
-        let (error, panic) = (first.error.take(), first.panic.take());
+        let mut first = self.results.first.lock_surely();
+        let panic = first.panic.take();
+        let error = if panic.is_none() { first.error.take() } else { None };
         drop(first);
-        match panic {
-            Some(payload) => resume_unwind(payload),
-            None => error.map_or(Ok(()), Err),
+        match (panic, error) {
+            (Some(payload), _) => resume_unwind(payload),
+            (None, Some(error)) => Err(error),
+            // Relaxed: see `Tells`.
+            (None, None) if self.results.unfinished.swap(false, Relaxed) => {
+                panic!(
+                    "ErrGroup: a goroutine of the group ended without a result, by goexit or with its runtime"
+                )
+            }
+            (None, None) => Ok(()),
         }
     }
 }

@@ -1,7 +1,7 @@
 //! One call for all who ask for the same at the same time.
 
 use crate::interrupt::Thrown;
-use crate::prim::{Arc, AtomicBool, Relaxed};
+use crate::prim::{Arc, AtomicU32, Relaxed};
 use crate::sync::mutex::Mutex;
 use crate::sync::once_lock::OnceLock;
 use std::any::Any;
@@ -21,8 +21,18 @@ enum Outcome<V> {
 
 struct Call<V> {
     outcome: OnceLock<Outcome<V>>,
-    /// Others have asked meanwhile. Under the lock of the calls.
-    shared: AtomicBool,
+    /// How many others wait for the outcome. Grows under the lock of the calls.
+    waiting: AtomicU32,
+}
+
+/// One of those who wait for a call. Dropped, it waits no more.
+struct Waits<'a, V>(&'a Call<V>);
+
+impl<V> Drop for Waits<'_, V> {
+    fn drop(&mut self) {
+        // Relaxed: a count, it orders nothing. Without the lock: a goroutine does not park while it unwinds.
+        self.0.waiting.fetch_sub(1, Relaxed);
+    }
 }
 
 /// Has one of those who ask for the same at the same time do the work, and gives all of them its value. (Go's
@@ -61,7 +71,8 @@ impl<K: Hash + Eq + Clone, V: Clone> SingleFlight<K, V> {
     }
 
     /// Runs `f`, unless a call for this key is under way: then it blocks the calling goroutine, or the plain thread, until that
-    /// call is over. Gives the value, and whether others got it too.
+    /// call is over. Gives the value, and whether others got it too: whether anybody else waited for it when it was there. One that
+    /// was unwound out of its wait before does not count.
     ///
     /// # Panics
     /// When `f` panics, its panic goes on in the one that ran it; those who waited panic with its text. If whoever ran it
@@ -72,16 +83,19 @@ impl<K: Hash + Eq + Clone, V: Clone> SingleFlight<K, V> {
             // One that is over stands there only if the key's own code has panicked when it was to be taken out.
             let under_way = calls.get(key).filter(|call| call.outcome.get().is_none());
             let Some(call) = under_way.map(Arc::clone) else {
-                let call = Arc::new(Call { outcome: OnceLock::new(), shared: AtomicBool::new(false) });
+                let call = Arc::new(Call { outcome: OnceLock::new(), waiting: AtomicU32::new(0) });
                 let over = calls.insert(key.clone(), Arc::clone(&call));
                 drop(calls);
                 drop(over);
                 return self.fly(key, &call, f);
             };
-            // Relaxed: the lock orders it.
-            call.shared.store(true, Relaxed);
+            // Relaxed: the lock orders it before the look in `fly`.
+            call.waiting.fetch_add(1, Relaxed);
             drop(calls);
-            match call.outcome.wait() {
+            let waits = Waits(&call);
+            let outcome = call.outcome.wait();
+            std::mem::forget(waits);
+            match outcome {
                 Outcome::Value(value) => return (value.clone(), true),
                 Outcome::Panicked(text) => panic!("SingleFlight: the call panicked: {text}"),
                 Outcome::Ended => {}
@@ -103,14 +117,15 @@ impl<K: Hash + Eq + Clone, V: Clone> SingleFlight<K, V> {
         // Both under the lock: who asks afterwards begins a new call.
         let mut calls = self.calls.lock_surely();
         let set = call.outcome.set(outcome);
+        // Relaxed: the lock orders those who came; of one that is just about to leave either count is right.
+        let shared = call.waiting.load(Relaxed) > 0;
         debug_assert!(set.is_ok(), "fly: a call has one outcome");
         let mine = calls.get(key).is_some_and(|other| Arc::ptr_eq(other, call));
         let entry = if mine { calls.remove_entry(key) } else { None };
         drop(calls);
         drop(entry);
         match result {
-            // Relaxed: as above.
-            Ok(value) => (value, call.shared.load(Relaxed)),
+            Ok(value) => (value, shared),
             Err(payload) => resume_unwind(payload),
         }
     }

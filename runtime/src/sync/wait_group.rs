@@ -61,6 +61,12 @@ impl Lines for Waiting {
     }
 }
 
+/// What [`WaitGroup::go`] runs. Dropped unrun it counts down when `f` is gone: its fields go in this order.
+struct Task<F> {
+    f: F,
+    done: Done,
+}
+
 /// Counts down when it is dropped.
 struct Done(WaitGroup);
 
@@ -182,7 +188,8 @@ impl WaitGroup {
         self.0.word.load(Relaxed) < COUNT
     }
 
-    /// Adds one, and runs `f` in a goroutine, at whose end it counts down, also when `f` unwinds. Does not block.
+    /// Adds one, and runs `f` in a goroutine, at whose end it counts down, also when `f` unwinds, or never runs as the runtime
+    /// ends. Does not block.
     ///
     /// # Panics
     /// Outside of a goroutine, as [`gmp::go`](crate::go); nothing is added then.
@@ -190,9 +197,9 @@ impl WaitGroup {
     pub fn go(&self, f: impl FnOnce() + Send + 'static) {
         crate::goroutine::assert_on_goroutine("WaitGroup::go");
         self.add(1);
-        let done = Done(self.clone());
+        let task = Task { f, done: Done(self.clone()) };
         drop(crate::go(move || {
-            let _done = done;
+            let Task { f, done: _done } = task;
             f();
         }));
     }
