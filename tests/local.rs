@@ -177,6 +177,42 @@ fn a_detached_value_may_use_variables() {
     });
 }
 
+/// Tells what its goroutine's variable holds.
+struct Reads(Arc<AtomicUsize>);
+
+impl Drop for Reads {
+    fn drop(&mut self) {
+        let value = DEPTH.try_with(Cell::get).unwrap_or(99);
+        self.0.store(value as usize, SeqCst);
+    }
+}
+
+/// Fails if the value of a detached goroutine finds variables that were made anew, after those of its goroutine were dropped;
+/// and so does the payload of a panic that nobody hears of.
+#[test]
+fn a_detached_value_finds_the_variables_of_its_goroutine() {
+    everywhere(|rt| {
+        for panics in [false, true] {
+            let found = Arc::new(AtomicUsize::new(0));
+            let (gate, theirs) = (Arc::new(()), Arc::clone(&found));
+            let held = Arc::clone(&gate);
+            drop(rt.go(move || {
+                // The handle is gone.
+                until(|| Arc::strong_count(&held) == 1);
+                DEPTH.set(7);
+                let reads = Reads(theirs);
+                if panics {
+                    std::panic::resume_unwind(Box::new(reads));
+                }
+                reads
+            }));
+            drop(gate);
+            until(|| rt.num_goroutines() == 0);
+            assert_eq!(found.load(SeqCst), 7);
+        }
+    });
+}
+
 struct Unwilling(Arc<AtomicUsize>);
 
 impl Drop for Unwilling {

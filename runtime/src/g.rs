@@ -447,15 +447,25 @@ pub(crate) fn root<H: Host>(g: GRef<H>) {
         // SAFETY: `run` unwound, or its value is gone: the space is empty, and it is this goroutine's.
         unsafe { g.task.fail(failure) };
     }
-    base.locals.drop_all(|drop| drop_quietly::<H>(drop));
+    // SAFETY: called once, when the handle is gone, and with it every other right to the outcome.
+    let forget = || drop_quietly::<H>(|| unsafe { g.task.forget() });
+    let drop_locals = || base.locals.drop_all(|drop| drop_quietly::<H>(drop));
     // Release: the outcome is published to the handle's `drop`. Of a handle that is gone nothing has to be seen.
     let publish = || g.life.fetch_or(OUTCOME, order(Mutant::OutcomeRelaxed, Release));
-    if to_drop && publish() & HANDLE == 0 {
-        // SAFETY: the handle is gone, and with it every other right to the outcome.
-        drop_quietly::<H>(|| unsafe { g.task.forget() });
-        // That may have used them again.
-        base.locals.drop_all(|drop| drop_quietly::<H>(drop));
+    // Relaxed: as above. HANDLE never comes back.
+    if to_drop && g.life.load(Relaxed) & HANDLE == 0 {
+        // Nobody will join: what the value's drop finds are the variables of its goroutine.
+        forget();
+        drop_locals();
+    } else {
+        drop_locals();
+        if to_drop && publish() & HANDLE == 0 {
+            // The handle went meanwhile. Variables that are gone refuse, and others may have been made.
+            forget();
+            drop_locals();
+        }
     }
+    base.locals.free();
     g.base.set(std::ptr::null());
 }
 

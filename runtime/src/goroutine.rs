@@ -102,7 +102,8 @@ where
 
 /// The right to wait for a goroutine's end and to take its value.
 ///
-/// Dropping it detaches the goroutine: it runs on, and its value is dropped when it ends.
+/// Dropping it detaches the goroutine: it runs on, and its value is dropped when it ends, before its
+/// [variables](crate::local::Local).
 pub struct JoinHandle<T> {
     g: GRef<Active>,
     value: PhantomData<fn() -> T>,

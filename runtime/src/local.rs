@@ -5,7 +5,8 @@
 //!
 //! ```text
 //!   first access:  the initial value is made (user's code) · noted in the G's list, by the address of the static
-//!   end:           result made · last one out first: marked as gone, dropped (user's code), until none is left · published
+//!   end:           result made · dropped, if the handle is gone (user's code) · last one out first: marked as gone, dropped
+//!                  (user's code), until none is left · the result is published
 //! ```
 //! The list is the goroutine's own; nothing borrows from it while the user's code runs, which may come back here.
 
@@ -63,7 +64,9 @@ macro_rules! local {
 /// A variable of which each goroutine has its own; declared by [`local!`](crate::local!).
 ///
 /// It is initialised at the goroutine's first access, and dropped on its stack when the goroutine ends, in whatever way,
-/// before its result can be joined: the one that was initialised last goes first. A `drop` may use other variables; one
+/// before its result can be joined: the one that was initialised last goes first. The result of a goroutine whose handle is
+/// gone by then is dropped before them, and may use them; where the handle goes at that moment, the result is dropped after
+/// them, and they refuse. A `drop` may use other variables; one
 /// that is gone refuses, one that was not used before is initialised, and goes next. A panic of a `drop` is printed and
 /// ends there. Nothing is dropped in a goroutine that its runtime leaves behind.
 ///
@@ -259,7 +262,7 @@ impl Locals {
     }
 
     fn look(&self, key: *const ()) -> Slot {
-        // SAFETY: `add` made the list, `drop_all` takes it away; no other reference to it is alive.
+        // SAFETY: `add` made the list, `free` takes it away; no other reference to it is alive.
         let Some(list) = (unsafe { self.0.get().as_ref() }) else { return Slot::Absent };
         match list.iter().find(|entry| entry.key == key) {
             None => Slot::Absent,
@@ -276,20 +279,22 @@ impl Locals {
         unsafe { &mut *self.0.get() }.push(entry);
     }
 
-    /// Drops all, each inside a call of `quietly`.
+    /// Drops all, each inside a call of `quietly`. They are gone from then on.
     pub(crate) fn drop_all(&self, quietly: impl Fn(&mut dyn FnMut())) {
-        let list = self.0.get();
-        if list.is_null() {
-            return;
-        }
-        // SAFETY: as in `look`.
-        while let Some((value, drop)) = Self::last(unsafe { &mut *list }) {
+        // SAFETY: as in `look`; asked again each time, as a drop may have made the list.
+        while let Some((value, drop)) = unsafe { self.0.get().as_mut() }.and_then(|list| Self::last(list)) {
             // SAFETY: the entry has let go of it. `drop` is of its type.
             quietly(&mut || unsafe { drop(value) });
         }
-        self.0.set(ptr::null_mut());
-        // SAFETY: `add` made it from a box, and it is no goroutine's any more.
-        drop(unsafe { Box::from_raw(list) });
+    }
+
+    /// Frees the list. The goroutine runs no user's code any more, and all was dropped.
+    pub(crate) fn free(&self) {
+        let list = self.0.replace(ptr::null_mut());
+        if !list.is_null() {
+            // SAFETY: `add` made it from a box, and nobody has it any more.
+            drop(unsafe { Box::from_raw(list) });
+        }
     }
 
     fn last(list: &mut [Entry]) -> Option<(*mut (), DropValue)> {
