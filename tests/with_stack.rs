@@ -441,3 +441,67 @@ fn a_goroutine_that_is_left_behind_keeps_both_stacks() {
         assert_eq!(unsafe { (PLACE.load(SeqCst) as *const u8).read_volatile() }, 7);
     });
 }
+
+/// From here on the kernel installs no guard in this process, for want of memory.
+fn refuse_guards() {
+    const PROCESS_MADVISE: u32 = 440;
+    const MADV_GUARD_INSTALL: u32 = 102;
+    // Where a filter finds the number of the system call, and the lower half of its third argument.
+    const NUMBER: u32 = 0;
+    const THIRD: u32 = 32;
+    let instruction = |code: u32, jt: u8, jf: u8, k: u32| libc::sock_filter { code: code as u16, jt, jf, k };
+    let load = |at| instruction(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0, at);
+    let skip_unless =
+        |value, count| instruction(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, 0, count, value);
+    let answer = |with| instruction(libc::BPF_RET | libc::BPF_K, 0, 0, with);
+    let refused = libc::SECCOMP_RET_ERRNO | libc::ENOMEM as u32;
+    let program = [
+        load(NUMBER),
+        skip_unless(PROCESS_MADVISE, 1),
+        answer(refused),
+        skip_unless(libc::SYS_madvise as u32, 3),
+        load(THIRD),
+        skip_unless(MADV_GUARD_INSTALL, 1),
+        answer(refused),
+        answer(libc::SECCOMP_RET_ALLOW),
+    ];
+    let filter = libc::sock_fprog { len: program.len() as u16, filter: program.as_ptr().cast_mut() };
+    // SAFETY: the filter is read during the calls.
+    unsafe {
+        assert_eq!(libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0);
+        let (mode, threads) = (libc::SECCOMP_SET_MODE_FILTER, libc::SECCOMP_FILTER_FLAG_TSYNC);
+        assert_eq!(libc::syscall(libc::SYS_seccomp, mode, threads, &raw const filter), 0);
+    }
+}
+
+/// Calls itself so many times, each time on one more stack.
+fn nest(size: usize, depth: usize) -> usize {
+    if depth == 0 { 0 } else { 1 + with_stack(size, || nest(size, depth - 1)) }
+}
+
+/// Fails when a stack that the kernel refuses after it was promised counts as one that is in use.
+#[test]
+fn what_is_refused_is_not_counted() {
+    const NAME: &str = "what_is_refused_is_not_counted";
+    const STACK: usize = 64 << 10;
+    const MOST: usize = 256;
+    if !child::is_child() {
+        child::passes(NAME, &[]);
+        return;
+    }
+    let builder = gmp::Runtime::builder().procs(1).stack_size(STACK).max_stack_bytes(MOST * STACK);
+    // SAFETY: as in `common::runtime`.
+    unsafe { builder.build() }.unwrap().run(|| {
+        assert_eq!(nest(STACK, 10), 10);
+        refuse_guards();
+        std::panic::set_hook(Box::new(|_| ()));
+        // More than were given a guard at a time.
+        let refused = (0..200).filter(|_| catch_unwind(|| nest(STACK, 100)).is_err()).count();
+        drop(std::panic::take_hook());
+        assert_eq!(refused, 200, "the kernel has guards all the same");
+        // All but this one's are free. They are promised, and come to run one after the other.
+        let started: Vec<_> = std::iter::from_fn(|| gmp::Builder::new().go(|| ()).ok()).collect();
+        assert_eq!(started.len(), MOST - 1);
+        started.into_iter().for_each(|one| one.join().unwrap());
+    });
+}

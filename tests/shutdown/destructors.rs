@@ -1,12 +1,12 @@
 //! What destructors do while their goroutine is unwound.
 
 use crate::child;
-use crate::common::{everywhere, runtime, until, watched};
+use crate::common::{PROCS, everywhere, runtime, until, watched};
 use crate::{Counts, HOUR, MS, PATIENCE, ends_clean};
 use gmp::chan;
 use gmp::sync::{Event, Mutex};
 use gmp::time::sleep;
-use gmp::{JoinHandle, yield_now};
+use gmp::{JoinHandle, Runtime, yield_now};
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -51,6 +51,35 @@ fn destructors_that_park_come_to_their_end() {
         after.all_unwound(20);
         assert_eq!(receives.join().unwrap(), 190);
     });
+}
+
+/// Goroutines that a destructor starts are dropped unrun. Fails when they keep what they were promised of the limit of stacks,
+/// so that a destructor after them gets none.
+#[test]
+fn what_is_started_in_vain_keeps_no_stack() {
+    const STACK: usize = 64 << 10;
+    for procs in PROCS {
+        watched(procs, || {
+            let builder = Runtime::builder().procs(procs).stack_size(STACK).max_stack_bytes(20 * STACK);
+            // SAFETY: as in `common::runtime`.
+            let rt = unsafe { builder.build() }.unwrap();
+            let (counts, fits) = (Counts::default(), Arc::new(AtomicUsize::new(0)));
+            let its = Arc::clone(&fits);
+            drop(counts.go(&rt, move || {
+                let _does = Does(move || {
+                    for _ in 0..100 {
+                        assert!(gmp::go(|| ()).join().unwrap_err().is_shutdown());
+                    }
+                    let larger = catch_unwind(|| gmp::with_stack(STACK, || 7));
+                    its.store(larger.unwrap_or(1), SeqCst);
+                });
+                sleep(HOUR);
+            }));
+            counts.all_begun(&rt, 1);
+            ends_clean(rt);
+            assert_eq!(fits.load(SeqCst), 7);
+        });
+    }
 }
 
 /// Fails by a hang: one joins another that is unwound as well, in both orders.

@@ -26,7 +26,7 @@
 use super::annotate;
 use super::overflow;
 use super::signals::SignalStack;
-use super::stack::{Extent, Hands, PAGE, StackMem, StackPool};
+use super::stack::{Class, Extent, Hands, PAGE, StackMem, StackPool};
 use crate::m::M;
 use std::arch::naked_asm;
 use std::cell::Cell;
@@ -56,7 +56,7 @@ const KEPT: usize = 256 << 10;
 /// Calls `f` on a stack of at least `size` bytes, the guard page included. On a goroutine from `pool`, its runtime's.
 ///
 /// # Errors
-/// Those of `StackPool::promise`.
+/// Those of `StackPool::promise` and `StackPool::take`; nothing is promised or taken then.
 pub(super) fn call_on(pool: Option<&StackPool>, size: usize, f: &mut dyn FnMut()) -> io::Result<()> {
     overflow::install();
     let entered =
@@ -118,7 +118,15 @@ struct Entered<'a> {
 impl<'a> Entered<'a> {
     fn new(pool: &'a StackPool, size: usize) -> io::Result<Self> {
         pool.promise(None, size)?;
-        let stack = pool.take(&mut Hands::default(), size)?;
+        let mut hands = Hands::default();
+        let stack = match pool.take(&mut hands, size) {
+            Ok(stack) => stack,
+            Err(refused) => {
+                pool.give_promise(&mut hands, Class::of(size)?);
+                pool.empty(&mut hands);
+                return Err(refused);
+            }
+        };
         let segment = Segment { extent: stack.extent(), outer: innermost() };
         let told = ManuallyDrop::new(annotate::Stack::new(stack.top(), stack.bytes()));
         Ok(Entered { pool, stack: ManuallyDrop::new(stack), told, segment, signals: SignalStack::new() })

@@ -8,7 +8,7 @@ use crate::g::{Birth, GRef};
 use crate::glist::GList;
 use crate::gpool::GPool;
 use crate::host::Host;
-use crate::m::M;
+use crate::m::{Inside, M};
 use crate::p::P;
 use crate::prim::{Arc, Relaxed, capacity, event};
 use crate::sched::{Central, Sched};
@@ -25,18 +25,31 @@ impl<H: Host> Sched<H> {
     /// What `f` borrows outlives the goroutine.
     #[doc(alias = "newproc")]
     pub(crate) unsafe fn spawn<F: FnOnce() -> T, T>(&self, birth: Birth, f: F) -> io::Result<GRef<H>> {
-        let ends = self.is_ending();
-        // SAFETY: by this function's contract.
-        let g = unsafe { self.make(birth, f) }?;
-        if ends {
-            self.drop_fresh(g);
-            return Ok(g);
+        if self.is_ending() {
+            // SAFETY: by this function's contract.
+            return Ok(unsafe { self.spawn_unrun(birth, f) });
         }
+        // SAFETY: as above.
+        let g = unsafe { self.make(birth, f) }?;
         self.submit(g);
         if self.is_stopping() {
             self.drop_set_aside();
         }
         Ok(g)
+    }
+
+    /// For a runtime that ends: a goroutine that never runs, and is promised no stack.
+    ///
+    /// # Safety
+    /// As `spawn`.
+    #[cold]
+    #[inline(never)]
+    unsafe fn spawn_unrun<F: FnOnce() -> T, T>(&self, birth: Birth, f: F) -> GRef<H> {
+        let m = M::current_of(self);
+        // SAFETY: by this function's contract.
+        let g = unsafe { self.make_promised((m, m.and_then(M::look_in)), true, birth, f) };
+        self.drop_fresh(g);
+        g
     }
 
     /// Makes a goroutine of `f`, runnable and in no queue yet.
@@ -69,6 +82,22 @@ impl<H: Host> Sched<H> {
         let inside = m.and_then(M::look_in);
         // Refused: it leaves before `f` is dropped.
         self.promise_stack(inside.as_ref().map(|inside| inside.p), birth.stack_size as usize)?;
+        // SAFETY: by this function's contract.
+        Ok(unsafe { self.make_promised((m, inside), counts, birth, f) })
+    }
+
+    /// The same, once it has the promise of a stack, on the M of the caller if that is one of this runtime's.
+    ///
+    /// # Safety
+    /// As `spawn`.
+    #[inline(always)]
+    unsafe fn make_promised<F: FnOnce() -> T, T>(
+        &self,
+        (m, inside): (Option<&M<H>>, Option<Inside<'_, H>>),
+        counts: bool,
+        birth: Birth,
+        f: F,
+    ) -> GRef<H> {
         let (id, g) = match &inside {
             Some(inside) => {
                 inside.p.owner.touch();
@@ -91,7 +120,7 @@ impl<H: Host> Sched<H> {
                 self.live.fetch_add(i64::from(counts), Relaxed);
             }
         }
-        Ok(g)
+        g
     }
 
     /// S1 of a submission: the end of the global queue. The caller wakes.

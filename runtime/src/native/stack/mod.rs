@@ -76,14 +76,14 @@ const HAND_BYTES: usize = 2 << 20;
 
 /// A size class, as the logarithm of its bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Class(u8);
+pub(super) struct Class(u8);
 
 impl Class {
     const FIRST: u8 = MIN_STACK.trailing_zeros() as u8;
     const COUNT: usize = (MAX_STACK / MIN_STACK).trailing_zeros() as usize + 1;
 
     #[inline]
-    fn of(size: usize) -> io::Result<Class> {
+    pub(super) fn of(size: usize) -> io::Result<Class> {
         if size > MAX_STACK {
             return Err(Class::too_big(size));
         }
@@ -289,9 +289,15 @@ impl StackPool {
     #[inline]
     pub(crate) unsafe fn give(&self, hands: &mut Hands, stack: StackMem) {
         let class = stack.class;
+        hands.0[class.index()].stacks.push(stack);
+        self.give_promise(hands, class);
+    }
+
+    /// Takes back a promise: with its stack, which is at hand by now, or one that `take` could not keep.
+    #[inline]
+    pub(super) fn give_promise(&self, hands: &mut Hands, class: Class) {
         self.unaccept(class);
         let hand = &mut hands.0[class.index()];
-        hand.stacks.push(stack);
         hand.promises += 1;
         if hand.stacks.len() >= 2 * class.batch() || hand.promises >= 4 * class.batch() {
             self.give_to_pool(class, hand);
