@@ -1,12 +1,12 @@
-//! The poller: a wait in it is broken by new work and by an earlier timer, and a break that another has swallowed
-//! is passed on.
+//! The poller: a wait in it is broken by new work and by an earlier timer, a break that another has swallowed
+//! is passed on, and while nobody waits in it its timers are served.
 #![cfg(gmp_loom)]
 
 mod loom_common;
 
 use gmp::go;
 use gmp::internals::{Handle, Socket};
-use gmp::model::{Flag, LONG, Model, Mutant, done, fall_asleep, runtime, together};
+use gmp::model::{Flag, LONG, Model, Mutant, done, fall_asleep, pass, runtime, together};
 use gmp::time::sleep;
 use gmp_netpoll::Readiness;
 use std::time::Duration;
@@ -158,6 +158,69 @@ fn a_gift_and_an_event_at_once_both_arrive() {
     });
 }
 
+/// Two goroutines, on an M each, go to sleep. The one that wakes first has a P, and nobody waits in the poller while the other's
+/// time passes; it goes on with `then`. Gives the sleeper that is late.
+fn one_wakes_beside_a_late_one(
+    runtime: &gmp::Runtime,
+    then: impl FnOnce(&Flag) + Send + 'static,
+) -> gmp::JoinHandle<()> {
+    let awake = Flag::default();
+    let raised = awake.clone();
+    let [late, early] = together(
+        runtime,
+        [
+            Box::new(move || {
+                sleep(Duration::from_millis(5));
+                raised.raise();
+                done();
+            }),
+            Box::new(move || {
+                sleep(Duration::from_millis(1));
+                pass(Duration::from_millis(10));
+                then(&awake);
+            }),
+        ],
+    );
+    drop(early);
+    late
+}
+
+/// The only busy M takes its turns, and so nobody is sent to the poller in its place. Fails when a timer in the heap of an idle P
+/// is none of its business.
+#[test]
+fn a_busy_m_serves_the_timers_of_idle_ps() {
+    Model::new().preemptions(1).check("turn_serves_timers", || {
+        let runtime = runtime(2, 2);
+        let handle = Handle::of(&runtime);
+        let late = one_wakes_beside_a_late_one(&runtime, move |awake| {
+            handle.take_turn();
+            // What it found stands before this goroutine, unless another M has it already.
+            gmp::yield_now();
+            awake.wait_on_thread();
+        });
+        late.join().unwrap();
+    });
+}
+
+/// The only busy M keeps to one goroutine, and the monitor looks once. Fails by deadlock when it leaves a timer in the heap of
+/// an idle P to nobody.
+#[test]
+fn the_monitor_sends_an_m_to_the_poller_that_nobody_looks_at() {
+    Model::new().preemptions(1).check("monitor_sends", || {
+        let runtime = runtime(2, 2);
+        let handle = Handle::of(&runtime);
+        let keeps = Flag::default();
+        let kept = keeps.clone();
+        let late = one_wakes_beside_a_late_one(&runtime, move |awake| {
+            kept.raise();
+            awake.wait_on_thread();
+        });
+        keeps.wait_on_thread();
+        handle.monitor_looks(Duration::from_millis(2));
+        late.join().unwrap();
+    });
+}
+
 #[test]
 fn mutants() {
     const SEEN: &str = "a_timer_is_seen_by_the_m_that_goes_into_the_poller";
@@ -169,6 +232,8 @@ fn mutants() {
         (Mutant::PollerSkipsTimers, SEEN),
         (Mutant::PollerSaysNothing, ANYBODY),
         (Mutant::PollerRunsNoTimers, ANYBODY),
+        (Mutant::TurnLeavesTimers, "a_busy_m_serves_the_timers_of_idle_ps"),
+        (Mutant::MonitorSendsNobody, "the_monitor_sends_an_m_to_the_poller_that_nobody_looks_at"),
         (Mutant::SwallowedBreakKept, "a_swallowed_break_is_passed_on"),
         (Mutant::GiftOnlyByBreak, "a_gift_and_an_event_at_once_both_arrive"),
         (Mutant::PollResultsDropped, "what_the_poller_found_is_kept_when_no_p_is_idle"),

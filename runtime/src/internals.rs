@@ -449,6 +449,15 @@ impl Handle {
         let found = self.0.look_at_poller(&m.local);
         self.0.inject(found);
     }
+    /// What a busy M does elsewhere in its turn. Called on a goroutine, with an empty global queue.
+    pub fn take_turn(&self) {
+        let m = M::<Active>::current().expect("take_turn: on a goroutine");
+        self.0.take_turn_now(m);
+    }
+    /// One look of the monitor, for which nobody has polled for that long.
+    pub fn monitor_looks(&self, unpolled: Duration) {
+        self.0.look_as_monitor(unpolled);
+    }
     /// Whether anybody sleeps until a time.
     pub fn has_timers(&self) -> bool {
         self.0.earliest_timer().is_some()

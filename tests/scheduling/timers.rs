@@ -1,9 +1,10 @@
 //! Sleeps: as exact as the kernel's own, in order, and never early.
 
 use crate::common::{runtime, watched};
-use crate::measure::{alone, median, percentile, spin_for};
-use gmp::go;
+use crate::measure::{Meeting, alone, median, percentile, spin_for};
+use gmp::net::TcpListener;
 use gmp::time::{sleep, sleep_until};
+use gmp::{go, yield_now};
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 use std::thread;
@@ -63,6 +64,51 @@ fn a_sleep_is_as_exact_as_a_threads() {
             }
         });
     }
+}
+
+/// A goroutine yields until another one, which sleeps on the other P, has woken; a listener gives it a poller to look at. How
+/// many turns the one that yields had after the other's time, at most `limit`.
+fn turns_until_a_sleeper_of_another_p_wakes(limit: usize) -> usize {
+    let rt = runtime(2);
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    drop(rt.go(move || listener.accept().map(drop)));
+    let (meeting, woken) = (Meeting::of(2), Arc::new(AtomicBool::new(false)));
+    let (meets, wakes) = (Arc::clone(&meeting), Arc::clone(&woken));
+    meeting.begin();
+    let start = Instant::now();
+    // Each is on an M of its own, and so its timer in a heap of its own.
+    let sleeper = rt.go(move || {
+        meets.attend();
+        sleep(20 * MS);
+        wakes.store(true, SeqCst);
+    });
+    let yields = rt.go(move || {
+        meeting.attend();
+        sleep(10 * MS);
+        while start.elapsed() < 40 * MS {
+            yield_now();
+        }
+        (0..limit).find(|_| {
+            yield_now();
+            woken.load(SeqCst)
+        })
+    });
+    let turns = yields.join().unwrap();
+    sleeper.join().unwrap();
+    turns.unwrap_or(limit)
+}
+
+/// Fails when a timer in the heap of an idle P is served by nobody, as the only busy M, which yields, looks at the poller and so
+/// no other is sent there. It depends on who came to wait in the poller: half of the rounds.
+#[test]
+fn one_that_yields_does_not_keep_timers_of_another_p_waiting() {
+    const LIMIT: usize = 2_000_000;
+    let _alone = alone();
+    watched(2, || {
+        let turns: Vec<_> = (0..20).map(|_| turns_until_a_sleeper_of_another_p_wakes(LIMIT)).collect();
+        println!("turns after the time of the sleeper: {turns:?}");
+        assert!(turns.iter().all(|turns| *turns < LIMIT), "{turns:?}");
+    });
 }
 
 /// Fails by lateness: the M in the poller waits for the long sleep, and nobody tells it of the short one.

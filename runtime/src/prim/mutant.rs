@@ -185,6 +185,10 @@ pub enum Mutant {
     SubmitNoBreak,
     /// A timer that is now the earliest does not break the poller's wait.
     TimerNoBreak,
+    /// A busy M in its turn serves no timers of idle Ps.
+    TurnLeavesTimers,
+    /// The monitor sends nobody to the poller.
+    MonitorSendsNobody,
     /// A look of a busy M that swallowed a break does not pass it on.
     SwallowedBreakKept,
     /// An M that comes back from the poller by an event looks for no P that was left for it.

@@ -3,8 +3,8 @@
 //! An M takes one goroutine after another from the queue of its P. Now and then it looks elsewhere, or those who wait
 //! there would wait for as long as the queue lasts:
 //!
-//! * *in turn*: every [`LOOK_EVERY`]th goroutine is the first of the global queue, if there is one, and what waits in
-//!   the poller is looked for. Long goroutines bring their turn forward, to [`TURN`] after the last, but never two in a
+//! * *in turn*: every [`LOOK_EVERY`]th goroutine is the first of the global queue, if there is one; and where no M waits in
+//!   the poller the one that looks stands in for it: for descriptors, and for the timers of Ps that nobody has (`timers.rs`). Long goroutines bring their turn forward, to [`TURN`] after the last, but never two in a
 //!   row. Every [`SHARE_EVERY`]th turn, and one that came early, takes the P's share of the queue instead of one;
 //! * *around*: about every [`capacity::LOOK_AROUND`], however long goroutines are, at another P (`help.rs`).
 //!
@@ -18,7 +18,7 @@ use crate::g::GRef;
 use crate::host::Host;
 use crate::m::M;
 use crate::p::P;
-use crate::prim::{capacity, may_help};
+use crate::prim::{Mutant, capacity, may_help, unless};
 use crate::sched::Sched;
 use gmp_timers::Nanos;
 use std::cell::Cell;
@@ -171,6 +171,13 @@ impl<H: Host> Sched<H> {
         }
     }
 
+    /// A turn of the P of `m`, for models.
+    #[cfg(gmp_loom)]
+    pub(crate) fn take_turn_now(&self, m: &M<H>) {
+        let p = m.p().expect("take_turn_now: its M holds a P");
+        assert!(self.take_turn(m, p, Turn::One).is_none(), "take_turn_now: the global queue is empty");
+    }
+
     /// Two that keep readying each other on every P would keep those in the global queue away for ever. The same for
     /// what waits in the poller.
     fn take_turn(&self, m: &M<H>, p: &P<H>, turn: Turn) -> Option<GRef<H>> {
@@ -184,7 +191,7 @@ impl<H: Host> Sched<H> {
                 self.submit_found(m, found);
             }
         }
-        self.run_retired_timers(m);
+        unless(Mutant::TurnLeavesTimers, || self.run_unserved_timers(m));
         let first = match turn {
             Turn::One => self.globrunqget_one(p),
             Turn::Share => self.globrunqget(p),

@@ -235,17 +235,11 @@ impl<H: Host> Sched<H> {
         came > 0
     }
 
-    /// The timers of retired Ps, which none of those that have work would see before the monitor does.
+    /// The first number of a P that may be retired.
     #[inline]
-    pub(crate) fn run_retired_timers(&self, m: &M<H>) {
+    pub(crate) fn first_retired(&self) -> u32 {
         // Relaxed: a hint.
-        let wanted = self.wanted.load(Relaxed);
-        if (wanted as usize) < self.ps.len() {
-            // A P may be in the mask, and new, before it is seen here.
-            for p in self.timer_mask.members_from(wanted).filter_map(|id| self.ps.get(id as usize)) {
-                self.run_timers(m, p);
-            }
-        }
+        self.wanted.load(Relaxed)
     }
 
     /// How many Ps are neither idle nor retired, are idle, are retired; for models.

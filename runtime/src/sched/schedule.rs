@@ -102,6 +102,7 @@ impl<H: Host> Sched<H> {
         if self.nobody_polls() {
             let found = self.look_at_poller(&m.local);
             self.submit_found(m, found);
+            self.run_unserved_timers(m);
             if let Some(g) = self.runqget(p) {
                 return Some(g);
             }

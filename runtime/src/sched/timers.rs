@@ -6,7 +6,8 @@
 //! * the P's own M, between two goroutines (`schedule`);
 //! * an M that looks for work, in its last round (`steal`);
 //! * the M that waits in the poller no longer than for the earliest of all of them. An idle P keeps its timers;
-//! * the monitor, when no P is idle.
+//! * while nobody is there and a P is idle, a busy M in its turn (`look.rs`); for those of retired Ps always;
+//! * the monitor, when no P is idle, or no M comes to the poller.
 //!
 //! An entry is a wait or a callback. A wait with a time limit has a timer there, which claims it like any counterpart;
 //! whoever was woken by another takes the timer out again. It is put in by the commit hook, when its goroutine is saved,
@@ -281,6 +282,28 @@ impl<H: Host> Sched<H> {
         for p in self.ps.iter().filter(|p| self.timer_mask.has(p.id)) {
             self.run_timers(m, p);
         }
+    }
+
+    /// Takes what is due in heaps that nobody else serves: while no M waits in the poller and a P is idle, as if the caller came
+    /// back from there, any heap; else those of retired Ps.
+    pub(crate) fn run_unserved_timers(&self, m: &M<H>) {
+        // Relaxed: hints. An M that goes into the poller after this looks at all heaps itself.
+        let nobody = self.poll_until.load(Relaxed) == NOBODY && self.census.look().npidle() > 0;
+        let first = if nobody { 0 } else { self.first_retired() };
+        if first as usize >= self.ps.len() {
+            return;
+        }
+        let mut due = GList::new();
+        let mut clock = None;
+        // A P may be in the mask, and new, before it is seen here.
+        for p in self.timer_mask.members_from(first).filter_map(|id| self.ps.get(id as usize)) {
+            let Some(earliest) = p.timers.earliest() else { continue };
+            let now = *clock.get_or_insert_with(H::now);
+            if now >= earliest {
+                self.take_due(p, now, &mut due);
+            }
+        }
+        self.submit_found(m, due);
     }
 
     /// What is due in any heap, taken by a thread that is no M.
