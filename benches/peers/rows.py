@@ -39,6 +39,15 @@ def echo(connections: int, **goal) -> Row:
     return Row(f"echo_{connections}", title, "s", PEERS, connections=connections, procs=(1,), **goal)
 
 
+def storm(what: str, of: str) -> list[Row]:
+    """One of those who wait in the storm: the usual wait, and the longest of a thousand."""
+    return [
+        Row(f"storm_{of}_{figure}", f"{what} beside a spawn storm ({told})", "ms", ["gmp", "go"], best=2.0, figure=f"{of}_{figure}",
+            workload="storm", procs=(1, 2))
+        for figure, told in (("p50", "p50"), ("p999", "p99.9"))
+    ]
+
+
 ROWS = [
     Row("spawn_join", "spawn and join 10^6 goroutines", "ns", RUNTIMES, best=0.4),
     Row("yield_2", "yield, 2 goroutines", "ns", RUNTIMES, best=0.6),
@@ -66,4 +75,10 @@ ROWS = [
     Row("merge_sort", "fork-join merge sort of 10^6 u64", "ms", PEERS, of_threads=1.03),
     Row("idle", "10,000 idle connections for 5 s, CPU", "ms", RUNTIMES, at_most=0.0, connections=10_000, seconds=5,
         load_options=["--idle"], procs=(2,)),
+    *storm("a yield", "yield"),
+    *storm("a sleep of 1 ms", "sleep"),
+    *storm("a spawn and a join", "join"),
+    *storm("an echo", "echo"),
+    *storm("a message of a thread", "thread"),
+    Row("storm_max", "the longest of all these waits", "ms", ["gmp", "go"], at_most=50.0, workload="storm", procs=(1, 2)),
 ]

@@ -79,6 +79,8 @@ func main() {
 		what = hog(or(20), procs)
 	case "blocking":
 		what = blocking()
+	case "storm":
+		what = storm(int64(or(3000)))
 	case "merge_sort":
 		what = mergeSort(or(1_000_000))
 	case "echo":

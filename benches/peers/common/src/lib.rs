@@ -73,6 +73,17 @@ impl Found {
     }
 }
 
+/// How long things took, by name: the longest of all, and the median and 99.9th percentile of each, in milliseconds.
+pub fn waits<const N: usize>(mut of: [(&str, Vec<Duration>); N]) -> Found {
+    let ms = |took: Duration| took.as_secs_f64() * 1e3;
+    of.iter_mut().for_each(|(_, took)| took.sort());
+    let longest = of.iter().filter_map(|(_, took)| took.last()).max().expect("something took time");
+    of.iter().fold(Found::new(ms(*longest)), |found, (name, took)| {
+        let at = |share: f64| ms(took[(took.len() as f64 * share) as usize]);
+        found.with(&format!("{name}_p50"), at(0.5)).with(&format!("{name}_p999"), at(0.999))
+    })
+}
+
 /// Nanoseconds for each of `n` operations, after a tenth of them as a warm-up.
 pub fn timed(n: u64, mut run: impl FnMut(u64)) -> Found {
     run((n / 10).max(1));

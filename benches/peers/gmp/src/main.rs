@@ -1,5 +1,7 @@
 //! The workloads on gmp.
 
+mod storm;
+
 use gmp::chan::{Receiver, Sender, bounded};
 use gmp::net::{TcpListener, TcpStream};
 use gmp::sync::{Mutex, WaitGroup};
@@ -40,6 +42,7 @@ fn run(args: &Args) -> Found {
         "hog" => hog(n(20), args.procs),
         "blocking" => blocking(|| std::thread::sleep(Duration::from_millis(1))),
         "blocking_marked" => blocking(|| gmp::blocking(|| std::thread::sleep(Duration::from_millis(1)))),
+        "storm" => storm::storm(n(3000)),
         "merge_sort" => peer_common::timed_sort(n(1_000_000), sort),
         "echo" => echo(),
         _ => args.unknown(),
