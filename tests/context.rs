@@ -443,10 +443,13 @@ fn what_is_told_of_an_end_fits_together() {
                     calls.fetch_add(1, SeqCst);
                 }));
                 let looks = [context, below].map(|context| {
-                    let misfits = Arc::clone(&misfits);
+                    let (misfits, looks) = (Arc::clone(&misfits), AtomicUsize::new(0));
                     go(move || {
+                        // Without a pause, so that it comes in the middle of the end.
                         while context.err().is_none() {
-                            gmp::yield_now();
+                            if looks.fetch_add(1, SeqCst) % 1000 == 999 {
+                                gmp::yield_now();
+                            }
                         }
                         misfits.fetch_add(usize::from(!is_closed(&context)), SeqCst);
                     })

@@ -123,6 +123,9 @@ impl<T> JoinHandle<T> {
     /// Waits until the goroutine has ended, and gives its value. Blocks the goroutine, or, called on a plain
     /// thread, the thread. After it the goroutine is gone: it counts in no [`num_goroutines`](crate::num_goroutines).
     ///
+    /// # Unwinds
+    /// When its wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
+    ///
     /// # Errors
     /// A [`JoinError`] when the goroutine panicked, called [`goexit`], or its runtime ended first. One that waits here when its own
     /// runtime ends is unwound, and hears of nobody else's end.
@@ -330,6 +333,9 @@ impl Builder {
 /// Lets other goroutines run first: the calling one goes to the end of the queue, or is unwound, when its runtime has begun to
 /// end. On a plain thread it is
 /// [`std::thread::yield_now`].
+///
+/// # Unwinds
+/// When the goroutine's runtime ends; see [`migration`](crate::migration#what-may-unwind).
 #[doc(alias = "Gosched")]
 pub fn yield_now() {
     let Some(mut window) = Window::<Active>::enter() else { return std::thread::yield_now() };
@@ -387,6 +393,9 @@ pub fn goexit() -> ! {
 /// At [`max_threads`](crate::RuntimeBuilder::max_threads) there may be nobody to take the P: then an `f` that waits for
 /// another goroutine waits for ever. As `blocking` may park on its return, [`migration`](crate::migration)'s contract
 /// holds for what `f` gives back. After a panic in `f` the goroutine goes on without a P until its next call that parks.
+///
+/// # Unwinds
+/// When a wait of `f` is ended from outside; see [`migration`](crate::migration#what-may-unwind). Its own wait for a P is not.
 ///
 /// # Panics
 /// When `f` does.

@@ -16,6 +16,12 @@
 //! 2. **A function that uses a `thread_local!` itself does not also park.** The compiler may compute the
 //!    thread-local's address once and use it on both sides of the park. Put the use into a function of its own,
 //!    `#[inline(never)]`. This counts std's inlined uses.
+//! 3. **Expect that it unwinds.** Every call that may park may also unwind, with destructors and without a panic:
+//!    [what may unwind](#what-may-unwind). Unsafe code that has broken an invariant restores it before such a call, or by a
+//!    destructor. That holds for calls that never unwind elsewhere, too: `lock` of `parking_lot`, `recv` of crossbeam.
+//! 4. **Leave the floating-point control registers as they were found**: mxcsr and the x87 control word, which have the rounding
+//!    mode, the masks of exceptions, and whether denormals are zero. A switch saves neither: what is set across a park is
+//!    seen by the next goroutine on that thread, and may be gone when this one goes on.
 //!
 //! Where something belongs to a thread and has to be kept, [`lock_os_thread`](crate::lock_os_thread) binds the goroutine to
 //! its thread, and the contract asks nothing of it until [`unlock_os_thread`](crate::unlock_os_thread).
@@ -75,6 +81,100 @@
 //! `try_recv`, `try_lock`, dropping a guard, `close` of a channel, notifications, setting and stopping timers,
 //! [`Cancel::cancel`](crate::context::Cancel::cancel), dropping a `JoinHandle`, making sockets without connecting them,
 //! [`with_stack`](crate::with_stack) itself.
+//!
+//! # What may unwind
+//!
+//! Each call that may park says so under "Unwinds". Its wait is ended from outside, and the call unwinds,
+//!
+//! * when a [`Context`](crate::context::Context) is done, under which the caller runs
+//!   ([`Context::run`](crate::context::Context::run), [`time::timeout`](crate::time::timeout)). Calls of [`net`](crate::net) and
+//!   [`Semaphore::acquire_ctx`](crate::sync::Semaphore::acquire_ctx) return an error then;
+//! * when the goroutine's runtime ends ([`Runtime::shutdown`](crate::Runtime::shutdown), `drop`, the return of
+//!   [`run`](crate::run));
+//! * when the goroutine has called [`goexit`](crate::goexit), and caught that.
+//!
+//! Plain threads are interrupted by contexts only. No wait is ended while the caller unwinds already, nor where a panic could not
+//! pass, below a function of C, say: there it goes on. An interrupt never comes anywhere else, in a loop that computes,
+//! say, nor in a call that does not block.
+//!
+//! Sound over a lock that never unwinds, and wrong here: if the wait for the lock is ended, the vector is dropped twice.
+//!
+//! ```no_run
+//! use gmp::sync::Mutex;
+//!
+//! fn append(slot: &mut Vec<u8>, last: &Mutex<u8>) {
+//!     // SAFETY: wrong. The value is in two places while `lock` may unwind.
+//!     let mut moved = unsafe { std::ptr::read(slot) };
+//!     moved.push(*last.lock());
+//!     // SAFETY: as above.
+//!     unsafe { std::ptr::write(slot, moved) };
+//! }
+//! ```
+//!
+//! Right: what may unwind comes before.
+//!
+//! ```
+//! use gmp::context::{Context, ContextError};
+//! use gmp::sync::Mutex;
+//! use std::sync::Arc;
+//!
+//! fn append(slot: &mut Vec<u8>, last: &Mutex<u8>) {
+//!     let last = last.lock();
+//!     // SAFETY: the value is in two places until the write. `push` may panic: not with room for one more.
+//!     unsafe {
+//!         slot.reserve(1);
+//!         let mut moved = std::ptr::read(slot);
+//!         moved.push(*last);
+//!         std::ptr::write(slot, moved);
+//!     }
+//! }
+//!
+//! // SAFETY: no goroutine keeps a thread-bound value across a blocking call; `append` is whole where it may unwind.
+//! unsafe {
+//!     gmp::run(|| {
+//!         let last = Arc::new(Mutex::new(7));
+//!         let held = last.lock();
+//!         let (context, cancel) = Context::background().with_cancel();
+//!         let theirs = Arc::clone(&last);
+//!         let waits = gmp::go(move || {
+//!             let mut slot = vec![1, 2, 3];
+//!             let ended = context.run(|| append(&mut slot, &theirs));
+//!             (ended, slot)
+//!         });
+//!         gmp::yield_now();
+//!         cancel.cancel();
+//!         assert_eq!(waits.join().unwrap(), (Err(ContextError::Canceled), vec![1, 2, 3]));
+//!         drop(held);
+//!     })
+//! }
+//! ```
+//!
+//! # Floating point
+//!
+//! A C library that changes the rounding mode is called, and undone, between two parks:
+//!
+//! ```no_run
+//! unsafe extern "C" {
+//!     fn fegetround() -> i32;
+//!     fn fesetround(mode: i32) -> i32;
+//!     fn sum_upwards(values: *const f64, count: usize) -> f64;
+//! }
+//! const UPWARD: i32 = 0x800;
+//!
+//! fn upper_bound(values: &[f64]) -> f64 {
+//!     // SAFETY: the C function reads so many values. No Rust code computes, and nothing parks, with the other mode.
+//!     unsafe {
+//!         let before = fegetround();
+//!         fesetround(UPWARD);
+//!         let sum = sum_upwards(values.as_ptr(), values.len());
+//!         fesetround(before);
+//!         sum
+//!     }
+//! }
+//! ```
+//!
+//! A [`yield_now`](crate::yield_now) between the two calls of `fesetround` breaks the contract: other goroutines round upwards
+//! from then on, on that thread.
 //!
 //! # std's own thread-locals
 //!

@@ -68,9 +68,12 @@ const PATIENCE: Duration = Duration::from_secs(3);
 /// assert_eq!(answer, 42);
 /// ```
 ///
+/// # Unwinds
+/// With the panic of `f` only: its wait is not ended from outside.
+///
 /// # Safety
 /// The contract of [`gmp::migration`](crate::migration): a goroutine may go on on another thread after every
-/// call that may park it, and no code that runs in it may rely on the opposite.
+/// call that may park it, and every such call may unwind; no code that runs in it may rely on the opposite.
 ///
 /// # Panics
 /// With the panic of `f`; when the machine refuses what a runtime needs, `GMPMAXPROCS` is no number within 1 to 1024, or
@@ -116,6 +119,9 @@ impl Runtime {
     /// Runs `f` as a goroutine and returns its value. Blocks the calling thread, or goroutine. The other
     /// goroutines go on after it. When `f` calls [`goexit`](crate::goexit) it does not return; when the others are done, or
     /// asleep, the process ends as [`run`](crate::run) tells.
+    ///
+    /// # Unwinds
+    /// With the panic of `f` only: its wait is not ended from outside.
     ///
     /// # Panics
     /// With the panic of `f`.
@@ -168,6 +174,9 @@ impl Runtime {
     /// assert_eq!(there, first);
     /// # Ok::<(), std::io::Error>(())
     /// ```
+    ///
+    /// # Unwinds
+    /// With the panic of `f` only: its wait is not ended from outside.
     ///
     /// # Safety
     /// The contract of [`gmp::migration`](crate::migration), for what `f` starts; and `f` runs on a stack of its own, on which

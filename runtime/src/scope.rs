@@ -46,6 +46,10 @@ use std::panic::{AssertUnwindSafe, Location, catch_unwind, resume_unwind};
 /// assert_eq!(sum, 10);
 /// ```
 ///
+/// # Unwinds
+/// When a wait of `f` is ended from outside, and when the runtime ends; see [`migration`](crate::migration#what-may-unwind). In
+/// each case after all goroutines of the scope have ended.
+///
 /// # Panics
 /// With the panic of `f`; else, when a goroutine of the scope panicked and was not joined. Outside of a goroutine.
 #[track_caller]
@@ -137,6 +141,9 @@ pub struct ScopedJoinHandle<'scope, T> {
 
 impl<T> ScopedJoinHandle<'_, T> {
     /// Waits until the goroutine has ended, and gives its value. Blocks the goroutine, or a plain thread.
+    ///
+    /// # Unwinds
+    /// When its wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
     ///
     /// # Errors
     /// As [`JoinHandle::join`].

@@ -101,6 +101,9 @@ impl<'a> Select<'a> {
 
     /// Blocks the goroutine until an operation is ready, and chooses it.
     ///
+    /// # Unwinds
+    /// When its wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
+    ///
     /// # Panics
     /// Without operations.
     #[track_caller]
@@ -119,6 +122,9 @@ impl<'a> Select<'a> {
 
     /// As [`select`](Self::select), for so long at most.
     ///
+    /// # Unwinds
+    /// When its wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
+    ///
     /// # Errors
     /// The time has passed; without operations after it.
     pub fn select_timeout(&mut self, timeout: Duration) -> Result<SelectedOperation<'a>, SelectTimeoutError> {
@@ -126,6 +132,9 @@ impl<'a> Select<'a> {
     }
 
     /// As [`select`](Self::select), until then at most.
+    ///
+    /// # Unwinds
+    /// When its wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
     ///
     /// # Errors
     /// As [`select_timeout`](Self::select_timeout).
@@ -138,6 +147,9 @@ impl<'a> Select<'a> {
 
     /// Blocks the goroutine until an operation could go on, and gives its number. Another may be faster than whoever then
     /// tries it.
+    ///
+    /// # Unwinds
+    /// When its wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
     ///
     /// # Panics
     /// Without operations.
@@ -157,6 +169,9 @@ impl<'a> Select<'a> {
 
     /// As [`ready`](Self::ready), for so long at most.
     ///
+    /// # Unwinds
+    /// When its wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
+    ///
     /// # Errors
     /// The time has passed; without operations after it.
     pub fn ready_timeout(&mut self, timeout: Duration) -> Result<usize, ReadyTimeoutError> {
@@ -164,6 +179,9 @@ impl<'a> Select<'a> {
     }
 
     /// As [`ready`](Self::ready), until then at most.
+    ///
+    /// # Unwinds
+    /// When its wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
     ///
     /// # Errors
     /// As [`ready_timeout`](Self::ready_timeout).

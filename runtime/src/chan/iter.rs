@@ -20,6 +20,9 @@ pub struct IntoIter<T> {
 
 impl<T> Receiver<T> {
     /// Receives until the channel is closed and drained. Each `next` blocks the goroutine, as [`recv`](Self::recv).
+    ///
+    /// # Unwinds
+    /// When a wait of the iterator is ended from outside; see [`migration`](crate::migration#what-may-unwind).
     pub fn iter(&self) -> Iter<'_, T> {
         Iter { receiver: self }
     }

@@ -203,6 +203,9 @@ impl<T> Sender<T> {
     /// Sends a message. Blocks the goroutine until there is room in the buffer; without a buffer, until somebody receives
     /// it.
     ///
+    /// # Unwinds
+    /// When its wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
+    ///
     /// # Errors
     /// The channel is closed; with the message.
     pub fn send(&self, message: T) -> Result<(), SendError<T>> {
@@ -235,6 +238,9 @@ impl<T> Sender<T> {
 
     /// As [`send`](Self::send), for so long at most.
     ///
+    /// # Unwinds
+    /// When its wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
+    ///
     /// # Errors
     /// The time has passed, or the channel is closed. With the message.
     pub fn send_timeout(&self, message: T, timeout: Duration) -> Result<(), SendTimeoutError<T>> {
@@ -242,6 +248,9 @@ impl<T> Sender<T> {
     }
 
     /// As [`send`](Self::send), until then at most.
+    ///
+    /// # Unwinds
+    /// When its wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
     ///
     /// # Errors
     /// As [`send_timeout`](Self::send_timeout).
@@ -289,6 +298,9 @@ impl<T> Receiver<T> {
 
     /// Receives a message. Blocks the goroutine until there is one.
     ///
+    /// # Unwinds
+    /// When its wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
+    ///
     /// # Errors
     /// The channel is closed, and no message is left.
     pub fn recv(&self) -> Result<T, RecvError> {
@@ -316,6 +328,9 @@ impl<T> Receiver<T> {
     /// As [`recv`](Self::recv), for so long at most; longer only for a message of a `select!` that has been chosen and is
     /// still being evaluated.
     ///
+    /// # Unwinds
+    /// When its wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
+    ///
     /// # Errors
     /// The time has passed, or the channel is closed and drained.
     pub fn recv_timeout(&self, timeout: Duration) -> Result<T, RecvTimeoutError> {
@@ -323,6 +338,9 @@ impl<T> Receiver<T> {
     }
 
     /// As [`recv`](Self::recv), until then at most.
+    ///
+    /// # Unwinds
+    /// When its wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
     ///
     /// # Errors
     /// As [`recv_timeout`](Self::recv_timeout).

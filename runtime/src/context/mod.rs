@@ -215,6 +215,9 @@ impl Context {
     ///
     /// `run` may be nested. Each unwinds to itself, the innermost first whose context is done.
     ///
+    /// # Unwinds
+    /// When a wait of `f` is ended from outside, but by this context; see [`migration`](crate::migration#what-may-unwind).
+    ///
     /// # Errors
     /// `f` was unwound, with [`err`](Self::err). When `f` returns its value is given, whether the context is done or not.
     ///

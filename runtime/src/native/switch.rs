@@ -28,7 +28,7 @@
 //!
 //! What is not: mxcsr and the x87 control word (storing and loading them costs 126 ns). Code that changes the
 //! rounding mode or unmasks exceptions, which Rust does not allow anyway, must put them back before it
-//! suspends.
+//! suspends: the fourth clause of `migration`.
 //!
 //! Red zone: neither block is `nostack`, so the compiler assumes that it pushes: it keeps nothing below rsp and
 //! has rsp 16-aligned there.

@@ -35,6 +35,10 @@ impl TcpListener {
     /// Waits for a connection. Blocks the goroutine; several may wait, and are served in the order in which
     /// they came.
     ///
+    /// # Unwinds
+    /// When its wait is ended from outside, but by a context, which is an error here; see
+    /// [`migration`](crate::migration#what-may-unwind).
+    ///
     /// # Errors
     /// `TimedOut` when the [deadline](Self::set_deadline) has passed; after [`close`](Self::close) the error of which
     /// [`is_closed`](super::is_closed) is true; else what `accept(2)` says. A full table of descriptors (`EMFILE`) is an error of this call; the connection
@@ -44,7 +48,8 @@ impl TcpListener {
         Ok((TcpStream(Socket::new(fd.into())), addr))
     }
 
-    /// Connections, one after the other, until the listener is closed.
+    /// Connections, one after the other, until the listener is closed. Each step is an [`accept`](Self::accept), and unwinds as
+    /// that does.
     pub fn incoming(&self) -> Incoming<'_> {
         Incoming { listener: self, ended: false }
     }
@@ -75,6 +80,9 @@ impl TcpListener {
     ///     })
     /// }
     /// ```
+    ///
+    /// # Unwinds
+    /// Never: its wait is not ended from outside.
     ///
     /// # Errors
     /// As every call on a closed socket, when it was closed already: of several calls one is `Ok`.
@@ -167,6 +175,10 @@ impl TcpStream {
     /// Connects to the first of `addr`'s addresses that answers. Blocks the goroutine; resolving a name blocks
     /// the thread.
     ///
+    /// # Unwinds
+    /// When its wait is ended from outside, but by a context, which is an error here; see
+    /// [`migration`](crate::migration#what-may-unwind).
+    ///
     /// # Errors
     /// The last address's, when none answers; `InvalidInput` when there is none.
     pub fn connect<A: ToSocketAddrs>(addr: A) -> io::Result<Self> {
@@ -181,6 +193,10 @@ impl TcpStream {
     }
 
     /// Connects to `addr`, and gives up after `timeout`. Blocks the goroutine.
+    ///
+    /// # Unwinds
+    /// When its wait is ended from outside, but by a context, which is an error here; see
+    /// [`migration`](crate::migration#what-may-unwind).
     ///
     /// # Errors
     /// `TimedOut` after that time, with the descriptor closed; `InvalidInput` for a time of zero, as in std; else as
@@ -212,6 +228,9 @@ impl TcpStream {
     /// lives on; the peer sees an end when the last handle is closed or dropped. Blocks the goroutine until system calls
     /// that others are making have come back; then the descriptor's number is free, unless it was lent out by
     /// `AsFd`.
+    ///
+    /// # Unwinds
+    /// Never: its wait is not ended from outside.
     ///
     /// # Errors
     /// As every call on a closed socket, when it was closed already: of several calls one is `Ok`.
@@ -315,6 +334,10 @@ impl TcpStream {
 
     /// Reads without taking the data out. Blocks the goroutine until there is some, or the end.
     ///
+    /// # Unwinds
+    /// When its wait is ended from outside, but by a context, which is an error here; see
+    /// [`migration`](crate::migration#what-may-unwind).
+    ///
     /// # Errors
     /// As std's.
     pub fn peek(&self, buf: &mut [u8]) -> io::Result<usize> {
@@ -364,10 +387,19 @@ impl TcpStream {
 
 impl Read for &TcpStream {
     /// Blocks the goroutine until there is data, or the end; at most until the read deadline or timeout.
+    ///
+    /// # Unwinds
+    /// When its wait is ended from outside, but by a context, which is an error here; see
+    /// [`migration`](crate::migration#what-may-unwind).
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
         self.0.run_read(ShortRead::Drained, buf.len(), |mut stream| stream.read(buf))
     }
 
+    /// Blocks the goroutine as [`read`](Read::read).
+    ///
+    /// # Unwinds
+    /// When its wait is ended from outside, but by a context, which is an error here; see
+    /// [`migration`](crate::migration#what-may-unwind).
     fn read_vectored(&mut self, bufs: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
         let len = bufs.iter().map(|buf| buf.len()).sum();
         self.0.run_read(ShortRead::Drained, len, |mut stream| stream.read_vectored(bufs))
@@ -376,10 +408,19 @@ impl Read for &TcpStream {
 
 impl Write for &TcpStream {
     /// Blocks the goroutine until at least a part of `buf` was taken; at most until the write deadline or timeout.
+    ///
+    /// # Unwinds
+    /// When its wait is ended from outside, but by a context, which is an error here; see
+    /// [`migration`](crate::migration#what-may-unwind).
     fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
         self.0.run(Direction::Write, |mut stream| stream.write(buf))
     }
 
+    /// Blocks the goroutine as [`write`](Write::write).
+    ///
+    /// # Unwinds
+    /// When its wait is ended from outside, but by a context, which is an error here; see
+    /// [`migration`](crate::migration#what-may-unwind).
     fn write_vectored(&mut self, bufs: &[IoSlice<'_>]) -> io::Result<usize> {
         self.0.run(Direction::Write, |mut stream| stream.write_vectored(bufs))
     }

@@ -110,6 +110,9 @@ impl Barrier {
     }
 
     /// Blocks the calling goroutine, or the plain thread, until `n` have come.
+    ///
+    /// # Unwinds
+    /// When its wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
     pub fn wait(&self) -> BarrierWaitResult {
         let wait = Wait::begin();
         let mut state = self.state.lock();

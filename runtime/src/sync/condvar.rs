@@ -79,6 +79,9 @@ impl Condvar {
     /// Unlocks the mutex and blocks the calling goroutine, or the plain thread, until it is notified; then locks it again.
     /// A notification that follows the unlock is not missed.
     ///
+    /// # Unwinds
+    /// When its wait is ended from outside, with the mutex locked again; see [`migration`](crate::migration#what-may-unwind).
+    ///
     /// # Panics
     /// When others wait with another mutex.
     #[track_caller]
@@ -88,6 +91,9 @@ impl Condvar {
 
     /// As [`wait`](Self::wait), for at most that long.
     ///
+    /// # Unwinds
+    /// When its wait is ended from outside, with the mutex locked again; see [`migration`](crate::migration#what-may-unwind).
+    ///
     /// # Panics
     /// As `wait`.
     #[track_caller]
@@ -96,6 +102,9 @@ impl Condvar {
     }
 
     /// As [`wait`](Self::wait), until then at most.
+    ///
+    /// # Unwinds
+    /// When its wait is ended from outside, with the mutex locked again; see [`migration`](crate::migration#what-may-unwind).
     ///
     /// # Panics
     /// As `wait`.
@@ -109,6 +118,9 @@ impl Condvar {
     }
 
     /// Waits as long as `condition` is true of the value.
+    ///
+    /// # Unwinds
+    /// When its wait is ended from outside, with the mutex locked again; see [`migration`](crate::migration#what-may-unwind).
     ///
     /// # Panics
     /// As [`wait`](Self::wait).
@@ -126,6 +138,9 @@ impl Condvar {
     /// As [`wait_while`](Self::wait_while), for at most that long in all. It says that it timed out when `condition` is
     /// true even then.
     ///
+    /// # Unwinds
+    /// When its wait is ended from outside, with the mutex locked again; see [`migration`](crate::migration#what-may-unwind).
+    ///
     /// # Panics
     /// As `wait`.
     #[track_caller]
@@ -139,6 +154,9 @@ impl Condvar {
     }
 
     /// As [`wait_while_for`](Self::wait_while_for), until then at most.
+    ///
+    /// # Unwinds
+    /// When its wait is ended from outside, with the mutex locked again; see [`migration`](crate::migration#what-may-unwind).
     ///
     /// # Panics
     /// As `wait`.

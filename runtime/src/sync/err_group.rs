@@ -2,7 +2,7 @@
 
 use crate::context::{Cancel, Context};
 use crate::interrupt::Thrown;
-use crate::prim::{Arc, AtomicBool, Relaxed};
+use crate::prim::{Arc, AtomicBool, Mutex as Short, Relaxed};
 use crate::sync::mutex::Mutex;
 use crate::sync::semaphore::Semaphore;
 use crate::sync::wait_group::WaitGroup;
@@ -29,7 +29,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 /// ```
 pub struct ErrGroup<E> {
     tasks: WaitGroup,
-    slots: Mutex<Option<Arc<Semaphore>>>,
+    /// A lock that nobody parks for.
+    slots: Short<Option<Arc<Semaphore>>>,
     results: Arc<Results<E>>,
     /// Of the group's own context.
     cancel: Option<Cancel>,
@@ -89,7 +90,7 @@ impl<E: Send + 'static> ErrGroup<E> {
     pub fn new() -> Self {
         let first = Mutex::new(First { error: None, panic: None });
         let results = Arc::new(Results { first, unfinished: AtomicBool::new(false) });
-        ErrGroup { tasks: WaitGroup::new(), slots: Mutex::new(None), results, cancel: None }
+        ErrGroup { tasks: WaitGroup::new(), slots: Short::new(None), results, cancel: None }
     }
 
     /// Without a limit, and a context derived from `context` that is cancelled as soon as one of the group fails, panics, or
@@ -134,11 +135,16 @@ impl<E: Send + 'static> ErrGroup<E> {
     #[track_caller]
     pub fn set_limit(&self, limit: usize) {
         assert!(self.tasks.is_zero(), "ErrGroup: the limit is changed while goroutines of the group run");
-        *self.slots.lock() = Some(Arc::new(Semaphore::new(limit)));
+        let slots = Some(Arc::new(Semaphore::new(limit)));
+        // Dropped after the lock.
+        let _before = std::mem::replace(&mut *self.slots.lock(), slots);
     }
 
     /// Runs `f` in a goroutine. Blocks the calling one while the limit is reached. What `f` returns, or its panic, is
     /// given by [`wait`](Self::wait).
+    ///
+    /// # Unwinds
+    /// When its wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
     ///
     /// # Panics
     /// Outside of a goroutine, as [`gmp::go`](crate::go).
@@ -213,6 +219,9 @@ impl<E: Send + 'static> ErrGroup<E> {
     ///     })
     /// }
     /// ```
+    ///
+    /// # Unwinds
+    /// When its wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
     ///
     /// # Errors
     /// The first error that one of them returned and no `wait` has told.

@@ -64,6 +64,9 @@ impl Event {
 
     /// Blocks the calling goroutine, or the plain thread, until it is notified. Takes a permit that is there
     /// and returns at once.
+    ///
+    /// # Unwinds
+    /// When its wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
     pub fn wait(&self) {
         let mut wait = Wait::begin();
         let mut state = self.state.lock();

@@ -43,6 +43,9 @@ impl<T, F: FnOnce() -> T> LazyLock<T, F> {
 
     /// The value. Blocks the calling goroutine, or the plain thread, while another runs the closure.
     ///
+    /// # Unwinds
+    /// When its wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
+    ///
     /// # Panics
     /// When the closure has unwound. Its own panic goes on in the one who ran it.
     #[inline]

@@ -70,6 +70,9 @@ impl<T: ?Sized> Mutex<T> {
 
     /// Locks. Blocks the calling goroutine, or the plain thread, until it can. Locking a mutex that the caller holds
     /// already blocks for ever.
+    ///
+    /// # Unwinds
+    /// When its wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
     #[inline]
     pub fn lock(&self) -> MutexGuard<'_, T> {
         self.raw.lock();
@@ -83,11 +86,17 @@ impl<T: ?Sized> Mutex<T> {
     }
 
     /// As [`lock`](Self::lock), for at most that long.
+    ///
+    /// # Unwinds
+    /// When its wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
     pub fn try_lock_for(&self, timeout: Duration) -> Option<MutexGuard<'_, T>> {
         self.raw.lock_until(Active::now().saturating_add(timeout)).then(|| self.guard())
     }
 
     /// As [`lock`](Self::lock), until then at most.
+    ///
+    /// # Unwinds
+    /// When its wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
     pub fn try_lock_until(&self, timeout: Instant) -> Option<MutexGuard<'_, T>> {
         self.raw.lock_until(Active::nanos(timeout)).then(|| self.guard())
     }
@@ -213,6 +222,10 @@ impl<'a, T: ?Sized> MutexGuard<'a, T> {
 
     /// Unlocks, runs `f`, and locks again: blocks as [`Mutex::lock`] does, and nothing interrupts that. A panic of `f`
     /// goes on with the lock held.
+    ///
+    /// # Unwinds
+    /// When a wait of `f` is ended from outside, with the mutex locked again; see [`migration`](crate::migration#what-may-unwind). Its
+    /// own wait for the lock is not.
     pub fn unlocked<U>(s: &mut Self, f: impl FnOnce() -> U) -> U {
         s.raw().unlock();
         // Not in a destructor: a goroutine does not park while it unwinds (`gmp::migration`).

@@ -87,6 +87,9 @@ impl Once {
     /// Runs `f`, if no closure has run yet. When it returns, one has run to its end. Blocks the calling goroutine, or the
     /// plain thread, while another's runs.
     ///
+    /// # Unwinds
+    /// When its wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
+    ///
     /// # Panics
     /// When the closure that ran has unwound: the Once is poisoned. If `f` does, its panic goes on.
     #[inline]
@@ -98,6 +101,9 @@ impl Once {
     }
 
     /// As [`call_once`](Self::call_once), and runs `f` too when the Once is poisoned; it is whole again when `f` returns.
+    ///
+    /// # Unwinds
+    /// When its wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
     #[inline]
     #[track_caller]
     pub fn call_once_force(&self, f: impl FnOnce(&OnceState)) {
@@ -115,6 +121,9 @@ impl Once {
 
     /// Blocks the calling goroutine, or the plain thread, until a closure has run to its end.
     ///
+    /// # Unwinds
+    /// When its wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
+    ///
     /// # Panics
     /// When one has unwound.
     #[track_caller]
@@ -126,6 +135,9 @@ impl Once {
     }
 
     /// As [`wait`](Self::wait), and waits on when one has unwound.
+    ///
+    /// # Unwinds
+    /// When its wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
     pub fn wait_force(&self) {
         while !self.is_completed() {
             self.park_while(|word| word != DONE);

@@ -49,6 +49,9 @@ impl<T> OnceLock<T> {
 
     /// Writes the value. Blocks the calling goroutine, or the plain thread, while another does.
     ///
+    /// # Unwinds
+    /// When its wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
+    ///
     /// # Errors
     /// `value`, when there is one.
     pub fn set(&self, value: T) -> Result<(), T> {
@@ -59,6 +62,9 @@ impl<T> OnceLock<T> {
 
     /// The value; `f` makes it, if there is none. Blocks the calling goroutine, or the plain thread, while another's closure
     /// does. When `f` unwinds there is no value, and the next closure is run. One that asks for the same value waits for itself.
+    ///
+    /// # Unwinds
+    /// When its wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
     #[inline]
     pub fn get_or_init(&self, f: impl FnOnce() -> T) -> &T {
         self.once.call_once_force(|_state| {
@@ -72,6 +78,9 @@ impl<T> OnceLock<T> {
     }
 
     /// The value. Blocks the calling goroutine, or the plain thread, until there is one.
+    ///
+    /// # Unwinds
+    /// When its wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
     pub fn wait(&self) -> &T {
         self.once.wait_force();
         self.get().expect("wait: a closure has run to its end")

@@ -70,6 +70,9 @@ impl<T: ?Sized> RwLock<T> {
     }
 
     /// Locks for reading. Blocks the calling goroutine, or the plain thread, while somebody writes, or waits to write.
+    ///
+    /// # Unwinds
+    /// When its wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
     #[inline]
     pub fn read(&self) -> RwLockReadGuard<'_, T> {
         self.raw.lock(Kind::Read, None);
@@ -77,6 +80,9 @@ impl<T: ?Sized> RwLock<T> {
     }
 
     /// Locks for writing. Blocks the calling goroutine, or the plain thread, until it is alone.
+    ///
+    /// # Unwinds
+    /// When its wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
     #[inline]
     pub fn write(&self) -> RwLockWriteGuard<'_, T> {
         self.raw.lock(Kind::Write, None);
@@ -96,23 +102,35 @@ impl<T: ?Sized> RwLock<T> {
     }
 
     /// As [`read`](Self::read), for at most that long.
+    ///
+    /// # Unwinds
+    /// When its wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
     pub fn try_read_for(&self, timeout: Duration) -> Option<RwLockReadGuard<'_, T>> {
         let until = Active::now().saturating_add(timeout);
         self.raw.lock(Kind::Read, Some(until)).then(|| self.read_guard())
     }
 
     /// As [`read`](Self::read), until then at most.
+    ///
+    /// # Unwinds
+    /// When its wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
     pub fn try_read_until(&self, timeout: Instant) -> Option<RwLockReadGuard<'_, T>> {
         self.raw.lock(Kind::Read, Some(Active::nanos(timeout))).then(|| self.read_guard())
     }
 
     /// As [`write`](Self::write), for at most that long.
+    ///
+    /// # Unwinds
+    /// When its wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
     pub fn try_write_for(&self, timeout: Duration) -> Option<RwLockWriteGuard<'_, T>> {
         let until = Active::now().saturating_add(timeout);
         self.raw.lock(Kind::Write, Some(until)).then(|| self.write_guard())
     }
 
     /// As [`write`](Self::write), until then at most.
+    ///
+    /// # Unwinds
+    /// When its wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
     pub fn try_write_until(&self, timeout: Instant) -> Option<RwLockWriteGuard<'_, T>> {
         self.raw.lock(Kind::Write, Some(Active::nanos(timeout))).then(|| self.write_guard())
     }

@@ -98,6 +98,9 @@ impl Semaphore {
     /// Takes so many permits. Blocks the calling goroutine, or the plain thread, until they are free and all who came
     /// before have theirs. A request for more than the capacity waits until an interrupt ends it, beside the line: it
     /// holds nobody back.
+    ///
+    /// # Unwinds
+    /// When its wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
     pub fn acquire(&self, permits: usize) {
         if let Err(interrupt) = self.acquire_in(permits, Ends::Unwinding) {
             interrupt.throw::<Active>();
@@ -106,6 +109,10 @@ impl Semaphore {
 
     /// As [`acquire`](Self::acquire), as long as `context` is not done: a cancel that came before the permits wins. Under
     /// another context ([`Context::run`]) that one ends it as well.
+    ///
+    /// # Unwinds
+    /// When its wait is ended from outside, but by a context, which is an error here; see
+    /// [`migration`](crate::migration#what-may-unwind).
     ///
     /// # Errors
     /// The context's; nothing was taken then.

@@ -74,6 +74,9 @@ impl<K: Hash + Eq + Clone, V: Clone> SingleFlight<K, V> {
     /// call is over. Gives the value, and whether others got it too: whether anybody else waited for it when it was there. One that
     /// was unwound out of its wait before does not count.
     ///
+    /// # Unwinds
+    /// When its wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
+    ///
     /// # Panics
     /// When `f` panics, its panic goes on in the one that ran it; those who waited panic with its text. If whoever ran it
     /// is ended from outside, those who waited begin again with closures of their own.
@@ -130,7 +133,11 @@ impl<K: Hash + Eq + Clone, V: Clone> SingleFlight<K, V> {
         }
     }
 
-    /// Whoever asks for this key from here on begins a new call, also while one is under way.
+    /// Whoever asks for this key from here on begins a new call, also while one is under way. Blocks the calling goroutine, or the
+    /// plain thread, while another's key is looked for.
+    ///
+    /// # Unwinds
+    /// When its wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
     pub fn forget(&self, key: &K) {
         let forgotten = self.calls.lock().remove_entry(key);
         // Dropped here, after the lock.

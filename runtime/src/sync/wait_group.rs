@@ -146,6 +146,9 @@ impl WaitGroup {
     }
 
     /// Blocks the calling goroutine, or the plain thread, until the count is zero.
+    ///
+    /// # Unwinds
+    /// When its wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
     pub fn wait(&self) {
         let inner = &*self.0;
         // Acquire: what was done before the count went down.

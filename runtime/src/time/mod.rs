@@ -29,6 +29,9 @@ use std::time::{Duration, Instant};
 ///     })
 /// }
 /// ```
+///
+/// # Unwinds
+/// When its wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
 pub fn sleep(dur: Duration) {
     if dur.is_zero() {
         return;
@@ -38,6 +41,9 @@ pub fn sleep(dur: Duration) {
 
 /// Parks the calling goroutine until `deadline`; its thread goes on running other goroutines. A plain thread
 /// sleeps. A time that has passed returns at once.
+///
+/// # Unwinds
+/// When its wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
 pub fn sleep_until(deadline: Instant) {
     if deadline <= Instant::now() {
         return;
@@ -55,6 +61,9 @@ fn sleep_in(due: Nanos) {
 
 /// Runs `f`, and gives up waiting inside it after `dur`: [`Context::run`](crate::context::Context::run) under a context
 /// with that timeout. Blocks what `f` blocks. A computation is not interrupted, only what waits.
+///
+/// # Unwinds
+/// When a wait of `f` is ended from outside, but by this timeout; see [`migration`](crate::migration#what-may-unwind).
 ///
 /// # Errors
 /// [`ContextError::DeadlineExceeded`]: the time has passed, and a wait of `f` was ended, by unwinding to here. Where `f`
