@@ -8,7 +8,7 @@ mod loom_common;
 
 use gmp::go;
 use gmp::internals::{Handle, Socket};
-use gmp::model::{Model, Mutant, done, fall_asleep, runtime};
+use gmp::model::{LONG, Model, Mutant, done, fall_asleep, runtime};
 use gmp::sync::Event;
 use gmp::time::after_func;
 use gmp_netpoll::Readiness;
@@ -177,6 +177,22 @@ fn a_runtime_at_rest_is_asleep() {
     });
 }
 
+/// A goroutine sleeps until a time far away, and nobody else is there. Fails when the judge does not look at the timers.
+#[test]
+fn who_sleeps_until_a_time_is_awake() {
+    Model::new().preemptions(1).check("sleeps", || {
+        let runtime = runtime(1, 1);
+        let _sleeper = runtime.go(|| gmp::time::sleep(LONG));
+        let handle = Handle::of(&runtime);
+        while !(handle.somebody_polls() && handle.has_timers()) {
+            loom::thread::yield_now();
+        }
+        loom::explore();
+        assert!(!handle.is_asleep(|| true), "said to be asleep, with a timer armed");
+        done();
+    });
+}
+
 #[test]
 fn mutants() {
     const JOINED: &str = "who_ends_and_who_is_woken_by_it_are_seen_together";
@@ -186,5 +202,6 @@ fn mutants() {
         (Mutant::DeadlockUnlocksBetween, JOINED),
         (Mutant::DeadlockIgnoresGs, SERVED),
         (Mutant::DeadlockIgnoresServing, SERVED),
+        (Mutant::DeadlockIgnoresTimers, "who_sleeps_until_a_time_is_awake"),
     ]);
 }

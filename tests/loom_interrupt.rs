@@ -358,6 +358,51 @@ fn a_thread_that_never_slept_sees_what_it_was_woken_with() {
     });
 }
 
+/// An owner that looks has lost its P, and comes back without one, still in its wait, while somebody ends that. Fails by an
+/// assertion of the word, or by deadlock, when it overwrites the claim.
+#[test]
+fn an_owner_that_comes_back_without_a_p_keeps_a_claim() {
+    Model::new().preemptions(2).check("claim_vs_requeue", || {
+        let runtime = runtime(1, 2);
+        let (place, away) = (Place::new(), Flag::default());
+        let (held, go_on) = (Flag::default(), Flag::default());
+        let owner = runtime.go({
+            let (place, away) = (place.clone(), away.clone());
+            let (held, go_on) = (held.clone(), go_on.clone());
+            move || {
+                let mut looks = 0;
+                let seen = || {
+                    looks += 1;
+                    if looks == 1 {
+                        gmp::blocking(|| {
+                            away.raise();
+                            held.wait_on_thread();
+                            loom::explore();
+                            go_on.raise();
+                        });
+                    }
+                    false
+                };
+                assert!(!park_looking(|looker: Looker| place.put(looker), seen));
+                done();
+            }
+        });
+        let looker = place.take();
+        looker.nudge();
+        away.wait_on_thread();
+        let _holder = runtime.go({
+            let held = held.clone();
+            move || {
+                held.raise();
+                go_on.wait_on_thread();
+            }
+        });
+        held.wait_on_thread();
+        assert!(looker.wake());
+        owner.join().unwrap();
+    });
+}
+
 #[test]
 fn mutants() {
     let parks = "a_cancel_while_a_goroutine_parks_unwinds_it";
@@ -381,5 +426,6 @@ fn mutants() {
         (Mutant::WhyRelaxed, "a_thread_that_never_slept_sees_what_it_was_woken_with"),
         (Mutant::AlarmRelaxed, "a_thread_that_begins_to_sleep_is_woken"),
         (Mutant::DozeRelaxed, dozes),
+        (Mutant::RequeueStores, "an_owner_that_comes_back_without_a_p_keeps_a_claim"),
     ]);
 }

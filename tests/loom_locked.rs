@@ -383,6 +383,31 @@ fn an_m_that_was_just_taken_does_not_end() {
     });
 }
 
+/// The same as a dump reads it. Fails when its M is woken for it, and runs it, while it is held.
+#[test]
+fn a_bound_goroutine_that_a_dump_holds_is_rescued_later() {
+    Model::new().preemptions(2).check("bound_rescued_vs_dump", || {
+        let runtime = runtime(1, 1);
+        let place = Place::default();
+        let there = place.clone();
+        let bound = runtime.go(move || {
+            let own = Own::lock();
+            there.park();
+            own.check();
+            done();
+        });
+        place.wait_on_thread();
+        let dumper = loom::thread::spawn({
+            let handle = Handle::of(&runtime);
+            move || drop(handle.dump())
+        });
+        loom::explore();
+        place.wake();
+        bound.join().unwrap();
+        dumper.join().unwrap();
+    });
+}
+
 #[test]
 fn mutants() {
     let readied = "a_bound_goroutine_that_is_readied_as_its_m_falls_asleep_runs";
@@ -399,5 +424,6 @@ fn mutants() {
         (Mutant::BringerSkipsGlobal, "at_the_limit_who_brings_a_bound_goroutine_sees_the_global_queue"),
         (Mutant::IdleEndsBlindly, "an_m_that_was_just_taken_does_not_end"),
         (Mutant::EndLooksAtNoQueue, "an_m_that_was_just_taken_does_not_end"),
+        (Mutant::BoundRescuedHeld, "a_bound_goroutine_that_a_dump_holds_is_rescued_later"),
     ]);
 }

@@ -315,6 +315,57 @@ fn a_dump_that_knows_a_g_from_the_goroutine_before_reads_the_next() {
     });
 }
 
+/// Two dumps read one goroutine, which is woken meanwhile and goes on. Fails by a causality violation when the first that lets
+/// it go lets it go for both, or by an assertion of the word.
+#[test]
+fn two_dumps_hold_a_g_one_after_the_other() {
+    Model::new().preemptions(1).check("dump_vs_dump", || {
+        let runtime = runtime(1, 1);
+        let place = Place::new();
+        let parker = runtime.go({
+            let place = place.clone();
+            move || place.wait()
+        });
+        let waiter = place.waiter();
+        let other = loom::thread::spawn({
+            let handle = Handle::of(&runtime);
+            move || drop(handle.dump())
+        });
+        loom::explore();
+        assert!(waiter.wake());
+        drop(Handle::of(&runtime).dump());
+        parker.join().unwrap();
+        other.join().unwrap();
+        done();
+    });
+}
+
+/// A dump that was owed a goroutine is followed by another, which is not. Fails when the second one queues it again.
+#[test]
+fn what_a_dump_was_owed_is_paid_once() {
+    Model::new().preemptions(1).check("dump_after_dump", || {
+        let runtime = runtime(1, 1);
+        let place = Place::new();
+        let parker = runtime.go({
+            let place = place.clone();
+            move || {
+                place.wait();
+                gmp::yield_now();
+            }
+        });
+        let waiter = place.waiter();
+        let dumper = loom::thread::spawn({
+            let handle = Handle::of(&runtime);
+            move || (0..2).for_each(|_| drop(handle.dump()))
+        });
+        loom::explore();
+        assert!(waiter.wake());
+        parker.join().unwrap();
+        dumper.join().unwrap();
+        done();
+    });
+}
+
 #[test]
 fn mutants() {
     loom_common::assert_caught(&[
@@ -335,5 +386,7 @@ fn mutants() {
         (Mutant::RequeueRelaxed, "a_dump_reads_a_yielding_g_only_when_it_is_saved"),
         (Mutant::RunHeldWithoutRelease, "a_g_that_is_held_when_its_turn_comes_is_run"),
         (Mutant::ReadyIgnoresScan, "a_dump_holds_a_g_without_losing_its_ready"),
+        (Mutant::HoldTwice, "two_dumps_hold_a_g_one_after_the_other"),
+        (Mutant::UnholdKeepsTheDebt, "what_a_dump_was_owed_is_paid_once"),
     ]);
 }

@@ -6,8 +6,8 @@ mod loom_common;
 
 use gmp::go;
 use gmp::internals::{Handle, Socket};
-use gmp::model::{Flag, LONG, Model, Mutant, done, fall_asleep, pass, runtime, together};
-use gmp::time::sleep;
+use gmp::model::{Flag, LONG, Model, Mutant, Parts, done, fall_asleep, pass, runtime, together};
+use gmp::time::{after_func, sleep};
 use gmp_netpoll::Readiness;
 use std::time::Duration;
 
@@ -221,6 +221,34 @@ fn the_monitor_sends_an_m_to_the_poller_that_nobody_looks_at() {
     });
 }
 
+/// Two callbacks become due while the M in whose heap they stand is at work, and each keeps an M until the other runs. Fails by
+/// deadlock when that M, which finds both, runs one of them and wakes nobody for the other.
+#[test]
+fn two_that_an_m_finds_due_run_at_once() {
+    Model::new().preemptions(1).check("two_due", || {
+        let runtime = runtime(2, 2);
+        fall_asleep::<2>(&runtime);
+        let (handle, parts) = (Handle::of(&runtime), Parts::of(2));
+        let flags = [Flag::default(), Flag::default()];
+        let at_work = runtime.go(move || {
+            for own in [0, 1] {
+                let (parts, flags) = (parts.clone(), flags.clone());
+                drop(after_func(LONG, move || {
+                    flags[own].raise();
+                    flags[1 - own].wait_on_thread();
+                    parts.held();
+                }));
+            }
+            while !handle.somebody_polls() {
+                loom::thread::yield_now();
+            }
+            pass(LONG);
+            loom::explore();
+        });
+        at_work.join().unwrap();
+    });
+}
+
 #[test]
 fn mutants() {
     const SEEN: &str = "a_timer_is_seen_by_the_m_that_goes_into_the_poller";
@@ -237,5 +265,7 @@ fn mutants() {
         (Mutant::SwallowedBreakKept, "a_swallowed_break_is_passed_on"),
         (Mutant::GiftOnlyByBreak, "a_gift_and_an_event_at_once_both_arrive"),
         (Mutant::PollResultsDropped, "what_the_poller_found_is_kept_when_no_p_is_idle"),
+        (Mutant::FoundWakesNobody, "two_that_an_m_finds_due_run_at_once"),
+        (Mutant::AlarmNotedLate, "a_timer_is_seen_by_the_m_that_goes_into_the_poller"),
     ]);
 }

@@ -226,6 +226,29 @@ fn a_g_that_becomes_the_next_before_the_ring_is_robbed_is_seen() {
     });
 }
 
+/// The owner of a full ring is a thief in another one while it is robbed. Fails when it writes to slots that its own thief reads,
+/// or that are not free.
+#[test]
+fn a_full_ring_is_robbed_while_its_owner_steals() {
+    Model::new().unbounded().check("runq_full_thief", || {
+        let [own, victim, thiefs] = queues(7);
+        let mut taken = own.push_batch(&[0, 1, 2, 3]);
+        taken.extend(victim.push_batch(&[4, 5, 6]));
+        // The thief begins: the owner's look is then one that may come too early.
+        let owner = loom::thread::spawn({
+            let (own, victim) = (Arc::clone(&own), Arc::clone(&victim));
+            move || {
+                let mut got = Vec::from_iter(own.steal_from(&victim));
+                got.extend(rest(&own));
+                got
+            }
+        });
+        taken.extend(thiefs.steal_from(&own));
+        let stolen = owner.join().unwrap();
+        assert_each_once(7, &[taken, stolen, rest(&thiefs), rest(&victim)]);
+    });
+}
+
 #[test]
 fn mutants() {
     let (pop, overflow) =
@@ -258,5 +281,7 @@ fn mutants() {
         (Mutant::EmptyTailReadFirst, kicked),
         (Mutant::EmptyNextRelaxed, kicked),
         (Mutant::EmptyHeadRelaxed, popped),
+        (Mutant::StealReckonsFromReal, "a_full_ring_is_robbed_while_its_owner_steals"),
+        (Mutant::StealBeyondTheRoom, "a_full_ring_is_robbed_while_its_owner_steals"),
     ]);
 }

@@ -3,6 +3,7 @@
 
 mod loom_common;
 
+use gmp::context::Context;
 use gmp::internals::{Handle, Looker, park_looking};
 use gmp::model::{Flag, Model, Mutant, at_rest, done, runtime};
 use gmp::sync::Event;
@@ -300,6 +301,91 @@ fn a_dump_holds_a_g_that_is_dropped_unrun() {
     });
 }
 
+/// What is sent when a runtime has left those who received. Fails by deadlock when it is handed to one of them.
+#[test]
+fn what_is_sent_after_the_end_goes_to_nobody_who_was_left() {
+    Model::new().preemptions(1).check("left_receiver", || {
+        let runtime = runtime(1, 1);
+        let (tx, rx) = chan::bounded(1);
+        let left = runtime.go({
+            let rx = rx.clone();
+            move || rx.recv().is_ok()
+        });
+        let handle = Handle::of(&runtime);
+        while !handle.somebody_polls() {
+            loom::thread::yield_now();
+        }
+        loom::explore();
+        assert_eq!(gmp::internals::leave(runtime, SECOND).goroutines_left(), 1);
+        tx.send(1).unwrap();
+        assert_eq!(rx.recv().unwrap(), 1);
+        assert!(left.join().unwrap_err().is_shutdown());
+        done();
+    });
+}
+
+/// The same with one that was nudged, and stands in a queue in the middle of its wait.
+#[test]
+fn what_is_sent_after_the_end_goes_to_nobody_who_was_queued() {
+    Model::new().preemptions(1).check("left_in_the_queue", || {
+        let runtime = runtime(1, 1);
+        let (tx, rx) = chan::bounded(1);
+        let (ctx, cancel) = Context::background().with_cancel();
+        let left = runtime.go({
+            let rx = rx.clone();
+            move || ctx.run(|| rx.recv()).is_ok()
+        });
+        let handle = Handle::of(&runtime);
+        while !handle.somebody_polls() {
+            loom::thread::yield_now();
+        }
+        let (at_work, over) = (Flag::default(), Flag::default());
+        let _busy = runtime.go({
+            let (at_work, over) = (at_work.clone(), over.clone());
+            move || {
+                at_work.raise();
+                over.wait_on_thread();
+            }
+        });
+        at_work.wait_on_thread();
+        cancel.cancel();
+        let ender = loom::thread::spawn(move || gmp::internals::leave(runtime, SECOND));
+        assert!(left.join().unwrap_err().is_shutdown());
+        loom::explore();
+        tx.send(1).unwrap();
+        assert_eq!(rx.recv().unwrap(), 1);
+        done();
+        over.raise();
+        ender.join().unwrap();
+    });
+}
+
+/// A goroutine gives its P away, with another in its queue, as the runtime ends. Fails by an assertion when the P is idle with its
+/// queue, or when nobody tells who joins.
+#[test]
+fn what_stands_in_a_p_that_is_given_away_at_the_end_is_left() {
+    Model::new().preemptions(1).check("hand_off_at_the_end", || {
+        let runtime = runtime(1, 1);
+        let (queued, go_on) = (Flag::default(), Flag::default());
+        let gives = runtime.go({
+            let (queued, go_on) = (queued.clone(), go_on.clone());
+            move || {
+                let _other = gmp::go(|| ());
+                queued.raise();
+                go_on.wait_on_thread();
+                gmp::blocking(|| ());
+                gmp::yield_now();
+            }
+        });
+        queued.wait_on_thread();
+        loom::explore();
+        go_on.raise();
+        assert_eq!(gmp::internals::leave(runtime, SECOND).threads_left(), 0);
+        drop(gives.join());
+        done();
+    });
+}
+
 #[test]
 fn mutants() {
     loom_common::assert_caught(&[
@@ -308,5 +394,11 @@ fn mutants() {
         (Mutant::DiscardIgnoresScan, "a_dump_holds_a_g_that_is_dropped_unrun"),
         (Mutant::ShutdownNotTold, "who_parks_while_the_end_begins_is_unwound"),
         (Mutant::ShutdownCallsEarly, "who_is_called_in_has_its_hook_behind_it"),
+        (Mutant::ShutdownCallsBlindly, "who_is_woken_while_the_end_begins_ends_once"),
+        (Mutant::SleeperMarksIgnored, "who_is_woken_while_the_end_begins_ends_once"),
+        (Mutant::SeizeLeavesOpen, "what_is_sent_after_the_end_goes_to_nobody_who_was_left"),
+        (Mutant::SeizeQueuedLeavesOpen, "what_is_sent_after_the_end_goes_to_nobody_who_was_queued"),
+        (Mutant::HandOffAtTheEndKeepsTheQueue, "what_stands_in_a_p_that_is_given_away_at_the_end_is_left"),
+        (Mutant::DoingRelaxed, "a_parent_woken_late_is_waited_for"),
     ]);
 }

@@ -366,6 +366,31 @@ fn a_goroutine_made_while_the_runtime_ends_is_not_forgotten() {
     });
 }
 
+/// More are made than a ring holds, and their maker keeps its M until all have run: half of the ring goes into the global queue.
+/// Fails when nobody finds them there.
+#[test]
+fn what_a_ring_can_not_hold_is_run() {
+    Model::new().preemptions(0).check("overflow", || {
+        let runtime = runtime(2, 2);
+        let [maker, _] = together(
+            &runtime,
+            [
+                Box::new(|| {
+                    let flags: [Flag; 6] = std::array::from_fn(|_| Flag::default());
+                    for flag in &flags {
+                        let raised = flag.clone();
+                        drop(go(move || raised.raise()));
+                    }
+                    flags.iter().for_each(Flag::wait_on_thread);
+                    done();
+                }),
+                Box::new(|| ()),
+            ],
+        );
+        maker.join().unwrap();
+    });
+}
+
 #[test]
 fn mutants() {
     const SPINNER: &str = "a_goroutine_submitted_while_the_last_spinner_gives_up_is_run";
@@ -401,5 +426,6 @@ fn mutants() {
         (Mutant::StopNoFence, "a_goroutine_made_while_the_runtime_ends_is_not_forgotten"),
         (Mutant::SubmitNoFence, "a_goroutine_made_while_the_runtime_ends_is_not_forgotten"),
         (Mutant::MaskReadEarly, "work_of_a_p_that_was_idle_is_seen"),
+        (Mutant::SpillKeepsTheLength, "what_a_ring_can_not_hold_is_run"),
     ]);
 }

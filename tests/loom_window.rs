@@ -5,6 +5,8 @@ mod loom_common;
 
 use gmp::internals::{Handle, Held};
 use gmp::model::{Flag, Model, Mutant, done, runtime};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
 /// Waits on its thread until the M that was sent to the poller is there.
@@ -376,6 +378,91 @@ fn at_the_limit_an_m_without_a_p_sees_the_global_queue() {
     });
 }
 
+/// An M is called in vain, and the goroutine that has taken the P instead submits another one and gives the P away, at the limit of
+/// threads. Fails by deadlock when the M that came in vain stands nowhere for a moment, and sleeps beside the idle P then.
+#[test]
+fn at_the_limit_an_m_that_was_called_in_vain_is_found() {
+    Model::new().preemptions(1).check("called_in_vain_at_limit", || {
+        let runtime = runtime(1, 2);
+        let handle = Handle::of(&runtime);
+        let comes_back = runtime.go(move || {
+            gmp::blocking(|| {
+                await_poller(&handle);
+                loom::explore();
+                // Only for the call.
+                drop(gmp::go(|| ()));
+            });
+            let ran = Flag::default();
+            let raised = ran.clone();
+            drop(gmp::go(move || raised.raise()));
+            gmp::blocking(|| ran.wait_on_thread());
+            done();
+        });
+        comes_back.join().unwrap();
+    });
+}
+
+/// An M is called, and finds no P, as the runtime ends. Fails by deadlock when it stands by after all who did were woken.
+#[test]
+fn an_m_that_is_called_in_vain_at_the_end_leaves() {
+    Model::new().preemptions(1).check("called_in_vain_at_the_end", || {
+        let runtime = runtime(1, 2);
+        let handle = Handle::of(&runtime);
+        let (back, over) = (Flag::default(), Flag::default());
+        let _comes_back = runtime.go({
+            let (back, over) = (back.clone(), over.clone());
+            move || {
+                gmp::blocking(|| {
+                    await_poller(&handle);
+                    loom::explore();
+                    // Only for the call.
+                    drop(gmp::go(|| ()));
+                });
+                gmp::internals::touch_window();
+                back.raise();
+                over.wait_on_thread();
+            }
+        });
+        back.wait_on_thread();
+        let opener = loom::thread::spawn(move || over.raise());
+        assert_eq!(gmp::internals::leave(runtime, Duration::from_secs(1)).threads_left(), 0);
+        opener.join().unwrap();
+        done();
+    });
+}
+
+/// Two goroutines give their Ps away at once, with work in the queues, and there may be one thread more. Fails by an assertion
+/// when two are started.
+#[test]
+fn no_more_threads_are_started_than_there_may_be() {
+    Model::new().preemptions(1).check("two_hand_offs_at_limit", || {
+        let runtime = runtime(2, 3);
+        let there: [[Flag; 2]; 2] = std::array::from_fn(|_| std::array::from_fn(|_| Flag::default()));
+        let arrived = Arc::new(AtomicUsize::new(0));
+        let [one, two] = [0, 1].map(|own: usize| {
+            let (there, arrived) = (there.clone(), Arc::clone(&arrived));
+            runtime.go(move || {
+                let meet = |at: usize| {
+                    there[at][own].raise();
+                    there[at][1 - own].wait_on_thread();
+                };
+                meet(0);
+                let ran = Flag::default();
+                let raised = ran.clone();
+                drop(gmp::go(move || raised.raise()));
+                if arrived.fetch_add(1, Relaxed) == 1 {
+                    loom::explore();
+                }
+                meet(1);
+                gmp::blocking(|| ran.wait_on_thread());
+                done();
+            })
+        });
+        one.join().unwrap();
+        two.join().unwrap();
+    });
+}
+
 #[test]
 fn mutants() {
     let model = "a_p_has_one_owner_while_it_is_retaken";
@@ -401,5 +488,8 @@ fn mutants() {
         (Mutant::HandoffSameGeneration, model),
         (Mutant::HandoffLeaveRelaxed, model),
         (Mutant::HandoffLookRelaxed, model),
+        (Mutant::CalledInVainStandsByLate, "at_the_limit_an_m_that_was_called_in_vain_is_found"),
+        (Mutant::CalledInVainIgnoresTheEnd, "an_m_that_is_called_in_vain_at_the_end_leaves"),
+        (Mutant::LimitForgetsTheAsked, "no_more_threads_are_started_than_there_may_be"),
     ]);
 }

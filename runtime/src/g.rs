@@ -527,7 +527,7 @@ pub(crate) fn finish<H: Host>(g: GRef<H>) {
         // A joiner that `mark_left` has told may be gone, handle and all, before that has cleared WAITER.
         let told = life & WAITER != 0 && !mutated(Mutant::EndForgetsTheTeller);
         if life & HANDLE == 0 && !told {
-            // The M is alone with it. Release: see `is_live`.
+            // The M is alone with it. Release: see `is_live`. In no model, for the reason that `StatusWord::finish` gives.
             g.life.store(life & !LIVE, Release);
             return release(g);
         }

@@ -292,8 +292,10 @@ impl<H: Host> Runq<H> {
     #[doc(alias = "runqgrab")]
     pub(crate) fn steal_from(&self, victim: &Runq<H>, next: StealNext<'_>) -> Option<GRef<H>> {
         let (head, tail) = (self.owners_head(), self.owners_tail());
-        let room = RUNQ - tail.wrapping_sub(head.steal());
-        let claim = match victim.claim(|waiting| (waiting - waiting / 2).min(room + 1)) {
+        let begin = if mutated(Mutant::StealReckonsFromReal) { head.real() } else { head.steal() };
+        let room = RUNQ - tail.wrapping_sub(begin);
+        let most = if mutated(Mutant::StealBeyondTheRoom) { RUNQ } else { room + 1 };
+        let claim = match victim.claim(|waiting| (waiting - waiting / 2).min(most)) {
             Ok(claim) => claim,
             Err(refused) => {
                 return match (refused, next) {

@@ -292,7 +292,7 @@ impl StatusWord {
         assert!(word.status() == Status::Running, "requeue: the G is not running ({word:?})");
         // Release: publishes the saved context to the next `run`, and to a dump.
         let release = order(Mutant::RequeueRelaxed, Release);
-        if word.has(OPEN) && !word.has(READY) {
+        if word.has(OPEN) && !word.has(READY) && !mutated(Mutant::RequeueStores) {
             // It came back without a P in the middle of a wait, and others know the number.
             self.update(release, |word| (Some(word.with_status(Status::Runnable)), ()));
         } else {
@@ -305,7 +305,8 @@ impl StatusWord {
         let word = self.load(Relaxed);
         assert!(word.status() == Status::Running, "finish: the G is not running ({word:?})");
         // Release: who sees the end, in `doing`, sees whom it has woken (`sleeps_still`). The G goes through `life` (`g.rs`) to
-        // whoever has it next.
+        // whoever has it next. No model has the Release: whoever queues the one that it wakes has passed S2, whose fence says as much;
+        // it is needed where a dump holds the woken one, and queues it later.
         self.0.store(word.with_status(Status::Idle).clear(OF_A_WAIT).0, Release);
     }
 
@@ -388,21 +389,21 @@ impl StatusWord {
 
     /// Whether the owner is parked, and nobody has claimed, nudged or refused its wait.
     pub(crate) fn is_asleep(&self) -> bool {
-        // Acquire: pairs with `park`: why it waits.
+        // Acquire: pairs with `park`: why it waits. That is no loom's cell, so no model has it.
         Self::sleeps(self.load(Acquire))
     }
 
     fn sleeps(word: Word) -> bool {
         word.status() == Status::Waiting
             && word.has(OPEN)
-            && word.0 & (OWED | CLAIMED | READY | LOOK | REFUSED) == 0
+            && (word.0 & (OWED | CLAIMED | READY | LOOK | REFUSED) == 0
+                || mutated(Mutant::SleeperMarksIgnored))
     }
 
     /// For the end of the runtime.
     pub(crate) fn doing(&self) -> Doing {
-        // Acquire: pairs with `park`: how the wait may end, and which M has parked it. Both are no loom's words, so no model
-        // would miss it.
-        match self.load(Acquire) {
+        // Acquire: pairs with `park`: how the wait may end, and which M has parked it; and with `finish`.
+        match self.load(order(Mutant::DoingRelaxed, Acquire)) {
             word if word.status() == Status::Idle => Doing::Ended,
             word if Self::sleeps(word) => Doing::Sleeps(Asleep(word)),
             _ => Doing::Runs,
@@ -422,7 +423,7 @@ impl StatusWord {
         // Relaxed: the word is as `doing` has acquired it. A dump that holds it, or held it, has whoever takes the G out of its
         // queue wait for it (`run`).
         self.update(Relaxed, |word| {
-            if word.clear(SCAN) != found.0.clear(SCAN) {
+            if word.clear(SCAN) != found.0.clear(SCAN) && !mutated(Mutant::ShutdownCallsBlindly) {
                 return (None, Then::Leave);
             }
             (Some(word.set(CLAIMED | CALLED_IN).with_status(Status::Runnable)), Then::Queue)
@@ -442,6 +443,8 @@ impl StatusWord {
     pub(crate) fn make_known(&self, number: WaitNumber, nudged: bool) -> Then {
         // Release: the hook has written where the owner's timer stands, and whoever nudges the owner has it run. Acquire: as
         // in `ready`.
+        // No model has this Acquire: there the caller's ring is full, so that it writes the links of the owner, which was
+        // nudged by its number meanwhile, has run elsewhere, and sleeps on.
         self.update(AcqRel, |word| {
             if !word.open(number) {
                 return (None, Then::Leave);
@@ -547,8 +550,10 @@ impl StatusWord {
     /// The end of the runtime: a parked owner's wait is claimed, whatever its number, and never readied. True:
     /// the goroutine is parked, and none will run it again.
     pub(crate) fn seize(&self) -> bool {
-        // Acquire: which turn it holds, written before it parked.
+        // Acquire: what it owes, written before it parked. No model has it: `settle_of` takes that by an exchange, which finds the
+        // last, and what a model owes is made of loom's words.
         self.update(Acquire, |word| match word.status() {
+            Status::Waiting if !word.has(CLAIMED) && mutated(Mutant::SeizeLeavesOpen) => (None, true),
             Status::Waiting if !word.has(CLAIMED) => (Some(word.set(CLAIMED)), true),
             _ => (None, false),
         })
@@ -559,6 +564,7 @@ impl StatusWord {
     pub(crate) fn seize_queued(&self) {
         // Relaxed: the queue has published the rest.
         self.update(Relaxed, |word| match word.status() {
+            Status::Runnable if mutated(Mutant::SeizeQueuedLeavesOpen) => (None, ()),
             Status::Runnable if word.has(OPEN) && !word.has(CLAIMED) => (Some(word.set(CLAIMED)), ()),
             _ => (None, ()),
         });
@@ -593,7 +599,9 @@ impl StatusWord {
         loop {
             // Acquire: what the M has saved, released by `park` or `requeue`.
             let held = self.update(order(Mutant::HoldRelaxed, Acquire), |word| match word.status() {
-                Status::Waiting | Status::Runnable if word.has(SCAN) => (None, Err(())),
+                Status::Waiting | Status::Runnable if word.has(SCAN) && !mutated(Mutant::HoldTwice) => {
+                    (None, Err(()))
+                }
                 status @ (Status::Waiting | Status::Runnable) => (Some(word.set(SCAN)), Ok(Some(status))),
                 _ => (None, Ok(None)),
             });
@@ -609,7 +617,7 @@ impl StatusWord {
         // Release: the stack was read before the next M runs on it. Acquire: whoever owes us has let go of the G.
         self.update(both(Mutant::UnholdWithoutAcquire, Mutant::UnholdWithoutRelease), |word| {
             assert!(word.has(SCAN), "unhold: not held ({word:?})");
-            let free = word.clear(SCAN | OWED);
+            let free = word.clear(if mutated(Mutant::UnholdKeepsTheDebt) { SCAN } else { SCAN | OWED });
             if word.has(OWED) {
                 (Some(free.with_status(Status::Runnable)), Then::Queue)
             } else {

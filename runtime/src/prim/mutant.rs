@@ -23,6 +23,20 @@ pub enum Mutant {
     RequeueRelaxed,
     /// `execute`, meeting a held G, leaves it to the holder without Release.
     RunHeldWithoutRelease,
+    /// A goroutine that comes back without a P in the middle of a wait stores its word instead of exchanging it.
+    RequeueStores,
+    /// A dump holds a G that another one holds.
+    HoldTwice,
+    /// A dump that lets a G go leaves the mark of who would have queued it.
+    UnholdKeepsTheDebt,
+    /// `StatusWord::is_asleep` and `doing` look at the status only.
+    SleeperMarksIgnored,
+    /// `StatusWord::doing` is no Acquire.
+    DoingRelaxed,
+    /// The end of a runtime does not claim the wait of who is parked.
+    SeizeLeavesOpen,
+    /// The same of who was queued in the middle of a wait.
+    SeizeQueuedLeavesOpen,
     /// `StatusWord::run` is no Acquire.
     RunWithoutAcquire,
     /// `StatusWord::call_off` is no Acquire.
@@ -251,14 +265,24 @@ pub enum Mutant {
     StartForgetsSpinning,
     /// The end of a runtime calls a goroutine in whose commit hook is not over.
     ShutdownCallsEarly,
+    /// The end of a runtime calls a goroutine in that has gone on since it was seen asleep.
+    ShutdownCallsBlindly,
     /// The end of a runtime does not look again whether those slept on that it saw asleep with others.
     ShutdownTrustsOneLook,
     /// An M that puts its P down does not tell who ends the runtime.
     ShutdownNotTold,
     /// The end of a runtime looks at the queues without a fence.
     StopNoFence,
-    /// What the poller or the timers made runnable wakes nobody.
+    /// What comes from outside wakes nobody.
     InjectWakesNobody,
+    /// What an M has found in the poller, or among the timers, wakes nobody.
+    FoundWakesNobody,
+    /// What a full ring can't hold goes into the global queue, whose length stays.
+    SpillKeepsTheLength,
+    /// A P that is given away as the runtime ends keeps its queue.
+    HandOffAtTheEndKeepsTheQueue,
+    /// Threads that were asked for do not count until they are started.
+    LimitForgetsTheAsked,
     /// The mask of idle Ps is read before the P is given up.
     MaskReadEarly,
     /// A new timer looks at the poller without a fence.
@@ -273,6 +297,10 @@ pub enum Mutant {
     ExitOvertakes,
     /// An M that was called and finds no P leaves the count of spinning Ms after the lock.
     CalledInVainEndsLate,
+    /// The same M stands by in another critical section.
+    CalledInVainStandsByLate,
+    /// The same M stands by although the runtime ends.
+    CalledInVainIgnoresTheEnd,
     /// The same M goes into the poller without a fence.
     CalledInVainNoFence,
     /// The waiter that was queued first in a turn is not handed it.
@@ -299,6 +327,10 @@ pub enum Mutant {
     RingClaimRelaxed,
     /// A thief gives its claim back without Release.
     RingReleaseRelaxed,
+    /// A thief reckons the room in its own ring from where Gs can be taken.
+    StealReckonsFromReal,
+    /// A thief takes more than its own ring has room for.
+    StealBeyondTheRoom,
     /// `Runq::push_next` publishes its G without Release.
     RunnextPutRelaxed,
     /// `Runq::push_next` queues the displaced G after the submission's fence, as a plain store after x86's exchange would.
@@ -319,6 +351,8 @@ pub enum Mutant {
     EmptyHeadRelaxed,
     /// `Runq::is_empty` reads runnext without Acquire.
     EmptyNextRelaxed,
+    /// The place of a timer is noted after the heap's lock.
+    AlarmNotedLate,
     /// A callback that fires stays armed.
     FiringStaysArmed,
     /// A callback that fires is taken out of its heap in one critical section and disarmed in another.
@@ -429,6 +463,8 @@ pub enum Mutant {
     DeadlockIgnoresThreads,
     /// It asks for no goroutine to be parked.
     DeadlockIgnoresGs,
+    /// It does not ask whether a timer is armed.
+    DeadlockIgnoresTimers,
     /// It does not ask whether timers are being served.
     DeadlockIgnoresServing,
     /// It looks at the Ms in one critical section and at the goroutines in another.
@@ -446,6 +482,8 @@ pub enum Mutant {
     BoundIgnoresTheEnd,
     /// A goroutine is brought to its M although the runtime ends.
     BoundBroughtAtTheEnd,
+    /// At the limit of threads an M is woken for a queued goroutine that a dump holds.
+    BoundRescuedHeld,
     /// At the limit of threads nobody looks whether an M waits for a goroutine that is queued.
     BoundNotRescued,
     /// The end of a runtime wakes no M that waits for its goroutine.

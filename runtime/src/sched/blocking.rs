@@ -76,7 +76,7 @@ impl<H: Host> Sched<H> {
             drop(central);
             return self.start_woken(wake);
         }
-        if self.is_stopping() {
+        if self.is_stopping() && !mutated(Mutant::HandOffAtTheEndKeepsTheQueue) {
             queue.drain(|g| central.globq.push(g));
             self.publish_len(&central);
         }

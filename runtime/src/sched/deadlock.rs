@@ -271,7 +271,8 @@ impl<H: Host> Sched<H> {
         {
             return Verdict::Waits;
         }
-        if self.ps.iter().any(|p| p.timers.lock().len() > 0) {
+        let armed = self.ps.iter().any(|p| p.timers.lock().len() > 0);
+        if armed && !mutated(Mutant::DeadlockIgnoresTimers) {
             return Verdict::Waits;
         }
         // Acquire: pairs with `Serving`. A heap that was found empty under its lock was emptied after that began: seen.

@@ -363,7 +363,10 @@ impl<H: Host> Sched<H> {
             let to = if g.ties.is_bound() { Some(central.ms[g.ties.m() as usize]) } else { None };
             match to.filter(|to| found.is_none() && central.bound_ms.contains(to)) {
                 // Held: whoever holds it queues it again.
-                Some(to) => found = (g.word.run() == Run::Go).then_some(to),
+                Some(to) => {
+                    let goes = g.word.run() == Run::Go || mutated(Mutant::BoundRescuedHeld);
+                    found = goes.then_some(to);
+                }
                 None => central.globq.push(g),
             }
         }

@@ -91,7 +91,8 @@ impl<H: Host> Sched<H> {
 
     /// Whether there may be one thread more.
     pub(crate) fn may_start(&self, central: &Central<H>) -> bool {
-        central.living() + central.asked_for < self.config.max_threads
+        let asked_for = if mutated(Mutant::LimitForgetsTheAsked) { 0 } else { central.asked_for };
+        central.living() + asked_for < self.config.max_threads
     }
 
     /// A record for a thread that is about to start, or to be an M for a while; with the name of this life of it.

@@ -67,6 +67,7 @@ impl<H: Host> Sched<H> {
             self.take_back(&mut central, gift);
             return Ok(());
         }
+        debug_assert!(central.living() < self.config.max_threads, "spawn_m: more threads than there may be");
         let (there, life) = self.take_record(&mut central);
         // SAFETY: Ms live as long as their scheduler, which `this` holds.
         let m = unsafe { there.as_ref() };

@@ -89,7 +89,7 @@ impl<H: Host> Sched<H> {
     /// D1 to D3 of `wake.rs`: `m` was called. It takes an idle P, and spins; or it stands by again.
     pub(crate) fn come_for_p(&self, m: &M<H>) {
         let mut central = self.central.lock();
-        if self.is_stopping() {
+        if self.is_stopping() && !mutated(Mutant::CalledInVainIgnoresTheEnd) {
             return;
         }
         if let Some(p) = self.pidleget_or(&mut central, m.last_p()) {
@@ -99,6 +99,11 @@ impl<H: Host> Sched<H> {
         // D2, in the lock: who leaves its P idle after it finds nobody spinning any more.
         m.spinning.set(false);
         unless(Mutant::CalledInVainEndsLate, || self.census.end_spinning());
+        if mutated(Mutant::CalledInVainStandsByLate) {
+            drop(central);
+            relax();
+            central = self.central.lock();
+        }
         let post = self.stand_by(m, &mut central);
         event(format_args!("comes in vain, and stands by: {post:?}"));
         drop(central);

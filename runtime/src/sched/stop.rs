@@ -47,7 +47,7 @@
 //! Checked by `tests/loom_shutdown.rs`; its end also by `tests/loom_submit_vs_idle.rs` and `tests/loom_locked.rs`.
 
 use crate::debt::Debt;
-use crate::g::{self, GRef};
+use crate::g::{self, G, GRef};
 use crate::glist::GList;
 use crate::gpool::GPool;
 use crate::host::Host;
@@ -58,6 +58,7 @@ use crate::sched::Sched;
 use crate::sched::poll::Poller;
 use crate::status::{Doing, Then};
 use gmp_timers::Nanos;
+use std::ptr::NonNull;
 use std::time::Duration;
 
 /// The ender sweeps after so long, at first, without being told.
@@ -208,10 +209,7 @@ impl<H: Host> Sched<H> {
             let moved = with_others.iter().any(|(g, found)| !g.word.sleeps_still(found));
             return if moved { Quiet::No } else { quiet };
         }
-        let central = self.central.lock();
-        // SAFETY: Ms live as long as their scheduler.
-        let at_hand: Vec<_> = central.ms.iter().filter_map(|m| unsafe { m.as_ref() }.shown_g()).collect();
-        drop(central);
+        let at_hand = self.at_hand();
         let mut called = GList::new();
         for (g, found) in asleep {
             let free = !at_hand.contains(&g.get()) || mutated(Mutant::ShutdownCallsEarly);
@@ -222,6 +220,13 @@ impl<H: Host> Sched<H> {
         event(format_args!("the end of the runtime calls in {called:?}"));
         self.inject(called);
         Quiet::No
+    }
+
+    /// E3.
+    fn at_hand(&self) -> Vec<NonNull<G<H>>> {
+        let central = self.central.lock();
+        // SAFETY: Ms live as long as their scheduler.
+        central.ms.iter().filter_map(|m| unsafe { m.as_ref() }.shown_g()).collect()
     }
 
     /// M4: a P is put down, under the lock.

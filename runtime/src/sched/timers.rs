@@ -26,7 +26,7 @@ use crate::glist::GList;
 use crate::host::Host;
 use crate::m::M;
 use crate::p::P;
-use crate::prim::{AtomicU64, Mutant, Mutex, MutexGuard, Relaxed, UnsafeCell, Weak, mutated, unless};
+use crate::prim::{AtomicU64, Mutant, Mutex, MutexGuard, Relaxed, UnsafeCell, Weak, mutated, relax, unless};
 use crate::sched::Sched;
 use crate::sched::callback::{Call, Run};
 use crate::sched::deadlock::Serving;
@@ -354,9 +354,14 @@ impl<H: Host> Sched<H> {
         // SAFETY: the alarm lies on the stack of the goroutine, which does not run before the heap's lock is free.
         let place = unsafe { &(*alarm).0 };
         // SAFETY: as above.
-        place.with_mut(|place| unsafe { *place = Some((NonNull::from(p), handle)) });
+        let note = || place.with_mut(|place| unsafe { *place = Some((NonNull::from(p), handle)) });
+        unless(Mutant::AlarmNotedLate, note);
         locked.publish();
         drop(locked);
+        if mutated(Mutant::AlarmNotedLate) {
+            relax();
+            note();
+        }
         if before.is_none_or(|before| due < before) {
             self.wake_poller_before(due);
         }

@@ -155,7 +155,7 @@ impl<H: Host> Sched<H> {
         p.runq.push_batch(&mut list);
         self.globrunqput(list);
         if !takes_it {
-            unless(Mutant::InjectWakesNobody, || self.wakep());
+            unless(Mutant::FoundWakesNobody, || self.wakep());
         }
     }
 
