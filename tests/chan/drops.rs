@@ -243,3 +243,49 @@ fn big_and_aligned_values_arrive_whole() {
         }
     });
 }
+
+/// Its drop counts, and always panics, with its number.
+struct Numbered(usize, Arc<AtomicUsize>);
+
+impl Drop for Numbered {
+    fn drop(&mut self) {
+        self.1.fetch_add(1, SeqCst);
+        resume_unwind(Box::new(self.0));
+    }
+}
+
+/// Fails by the end of the process: std's own buffer lets the second panic meet the first.
+#[test]
+fn of_several_drops_that_panic_the_first_is_told() {
+    everyone(|crew| {
+        crew.run(|| {
+            for (s, r) in [bounded(3), unbounded()] {
+                let drops = Arc::new(AtomicUsize::new(0));
+                (0..3).for_each(|number| assert!(s.send(Numbered(number, Arc::clone(&drops))).is_ok()));
+                let unwound = catch_unwind(AssertUnwindSafe(|| drop(r)));
+                assert_eq!(unwound.unwrap_err().downcast_ref(), Some(&0_usize));
+                assert_eq!(drops.load(SeqCst), 3);
+                assert!(s.is_closed());
+            }
+        });
+    });
+}
+
+/// As above, where the receiver is itself dropped by a panic.
+#[test]
+fn drops_that_panic_while_a_panic_unwinds_are_swallowed() {
+    everyone(|crew| {
+        crew.run(|| {
+            let (s, r) = bounded(2);
+            let drops = Arc::new(AtomicUsize::new(0));
+            (0..2).for_each(|number| assert!(s.send(Numbered(number, Arc::clone(&drops))).is_ok()));
+            let unwound = catch_unwind(AssertUnwindSafe(move || {
+                let _receiver = r;
+                resume_unwind(Box::new("the first"))
+            }));
+            let Err(payload) = unwound.map(|never: std::convert::Infallible| never);
+            assert_eq!(payload.downcast_ref(), Some(&"the first"));
+            assert_eq!(drops.load(SeqCst), 2);
+        });
+    });
+}

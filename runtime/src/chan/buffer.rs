@@ -1,6 +1,9 @@
 //! Where messages wait that nobody has asked for yet: a ring of fixed size, or one that grows and shrinks.
 
+use crate::host::{Active, Host};
 use std::collections::VecDeque;
+use std::mem::needs_drop;
+use std::panic::resume_unwind;
 
 /// Below this nothing is given back.
 const KEEP: usize = 64;
@@ -51,6 +54,36 @@ impl<T> Buffer<T> {
     #[cold]
     fn shrink(&mut self) {
         self.ring.shrink_to((self.ring.capacity() / 2).max(KEEP));
+    }
+
+    /// Drops all messages, also after one whose `drop` unwinds; the first of these unwindings goes on afterwards. In std's own
+    /// way the second one ends the process.
+    #[cold]
+    fn drop_all(&mut self) {
+        let mut first = None;
+        while !self.ring.is_empty() {
+            let dropped = Active::catch(|| while self.ring.pop_front().is_some() {});
+            match dropped {
+                Err(payload) if first.is_none() => first = Some(payload),
+                // Not dropped either, as that could unwind, too. The hook has told of it.
+                Err(payload) => std::mem::forget(payload),
+                Ok(()) => {}
+            }
+        }
+        match first {
+            // The caller unwinds already, and nothing can be passed on.
+            Some(payload) if Active::is_panicking() => std::mem::forget(payload),
+            Some(payload) => resume_unwind(payload),
+            None => {}
+        }
+    }
+}
+
+impl<T> Drop for Buffer<T> {
+    fn drop(&mut self) {
+        if needs_drop::<T>() && !self.ring.is_empty() {
+            self.drop_all();
+        }
     }
 }
 

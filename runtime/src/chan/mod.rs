@@ -14,7 +14,8 @@
 //! * What blocks here parks the goroutine, and its thread runs others. A plain thread blocks. Both may be mixed.
 //!
 //! No message is lost or dropped twice: an operation that fails gives its message back, one whose goroutine is unwound drops
-//! it. A message that was handed to a goroutine goes with it when its runtime ends before it has run again.
+//! it. Where several messages are dropped with their channel and the `drop` of some panics, all are dropped, and the first of these
+//! panics goes on. A message that was handed to a goroutine goes with it when its runtime ends before it has run again.
 //!
 //! ```
 //! use gmp::{chan, go};
