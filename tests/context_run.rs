@@ -626,3 +626,69 @@ fn a_cancel_races_with_those_who_come_and_go() {
         }
     });
 }
+
+/// Catches whatever unwinds `f`, asks what it is, and passes it on.
+fn ask(f: impl FnOnce()) -> Result<(), bool> {
+    let Err(payload) = catch_unwind(AssertUnwindSafe(f)) else { return Ok(()) };
+    Err(gmp::is_interrupt(&*payload))
+}
+
+/// Fails if a catcher takes an interrupt for a panic, or a panic for an interrupt.
+#[test]
+fn a_catcher_can_tell_an_interrupt_from_a_panic() {
+    for procs in PROCS {
+        watched(procs, || {
+            let waits = || Event::new().wait();
+            let done = || {
+                let (ctx, cancel) = Context::background().with_cancel();
+                cancel.cancel();
+                ctx
+            };
+            let by_context = move || done().run(|| assert_eq!(ask(waits), Err(true)));
+            assert_eq!(by_context(), Ok(()), "on a thread");
+            let rt = runtime(procs);
+            rt.run(|| {
+                assert_eq!(go(by_context).join().unwrap(), Ok(()));
+                assert!(go(|| assert_eq!(ask(|| gmp::goexit()), Err(true))).join().unwrap_err().is_goexit());
+                assert_eq!(ask(|| resume_unwind(Box::new("a panic"))), Err(false));
+            });
+            let (told, hear) = std::sync::mpsc::channel();
+            let left = rt.go(move || told.send(ask(waits)).unwrap());
+            until(|| waiters(&rt) == 1);
+            assert!(rt.shutdown(Duration::from_secs(20)).is_clean());
+            assert_eq!(hear.recv(), Ok(Err(true)), "the end of a runtime");
+            drop(left);
+        });
+    }
+}
+
+/// A worker that isolates panics. Fails by the number of steps, when it goes on after an interrupt as after a panic.
+#[test]
+fn a_loop_that_asks_ends_with_its_context_and_not_with_a_panic() {
+    for procs in PROCS {
+        watched(procs, || {
+            let rt = runtime(procs);
+            let (ctx, cancel) = Context::background().with_cancel();
+            let steps = Arc::new(AtomicUsize::new(0));
+            let counted = Arc::clone(&steps);
+            let worker = rt.go(move || {
+                ctx.run(|| {
+                    loop {
+                        let step = || match counted.fetch_add(1, SeqCst) {
+                            0 => resume_unwind(Box::new("a panic")),
+                            _ => Event::new().wait(),
+                        };
+                        match catch_unwind(AssertUnwindSafe(step)) {
+                            Err(payload) if gmp::is_interrupt(&*payload) => resume_unwind(payload),
+                            _either_way => {}
+                        }
+                    }
+                })
+            });
+            until(|| waiters(&rt) == 1);
+            cancel.cancel();
+            assert_eq!(worker.join().unwrap(), Err::<(), _>(ContextError::Canceled));
+            assert_eq!(steps.load(SeqCst), 2);
+        });
+    }
+}

@@ -350,8 +350,8 @@ pub fn yield_now() {
 /// Ends the calling goroutine: its stack is unwound, destructors run, and [`join`](JoinHandle::join) reports it by
 /// [`JoinError::is_goexit`]. Go's `runtime.Goexit`. No panic hook runs.
 ///
-/// It unwinds like a panic. Where a `catch_unwind` stops it, the goroutine ends at its next call that parks, three times,
-/// and at the latest when it returns: its value is dropped then. Called where a panic would end the process, in a
+/// It unwinds like a panic, and [`is_interrupt`](crate::is_interrupt) tells the two apart. Where a `catch_unwind` stops it, the
+/// goroutine ends at its next call that parks, three times, and at the latest when it returns: its value is dropped then. Called where a panic would end the process, in a
 /// destructor that runs because of a panic, or below a function that must not unwind, it ends the process too.
 ///
 /// In the main goroutine it has [`Runtime::run`](crate::Runtime::run) never return; the other goroutines go on. When they

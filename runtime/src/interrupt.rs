@@ -14,13 +14,14 @@
 //! and is *deaf* to that frame, and to those around it, until the wait ends.
 //!
 //! What is thrown is a [`Thrown`], by `resume_unwind`: no panic hook runs, destructors do. The frame for which it is meant
-//! catches it; others pass it on. Who catches it for good is thrown at again at its next park, three times.
+//! catches it; others pass it on, if they ask [`is_interrupt`]. Who catches it for good is thrown at again at its next park, three times.
 
 use crate::g::GRef;
 use crate::host::Host;
 use crate::m::M;
 use crate::prim::{Acquire, AtomicU32, Mutant, Ordering, ShownByte, fence, unless};
 use crate::waiter::Wait;
+use std::any::Any;
 use std::cell::Cell;
 use std::panic::resume_unwind;
 use std::ptr::NonNull;
@@ -67,6 +68,61 @@ pub(crate) enum Interrupt {
 /// The payload of an unwinding that is no panic.
 pub(crate) struct Thrown {
     pub(crate) target: Interrupt,
+}
+
+/// Returns `true` if `payload`, which a `catch_unwind` has caught, is no panic's: its goroutine or thread is being ended from
+/// outside, by a [`Context`](crate::context::Context) under which it runs, by [`goexit`](crate::goexit), or because its runtime
+/// ends. Does not block.
+///
+/// Code that catches panics to go on after them, or to end the process, asks first, and passes an interrupt on by
+/// [`resume_unwind`](std::panic::resume_unwind). A loop that does not ask takes each of its waits for a panic: the interrupt is
+/// thrown three times, and then the loop waits as if nothing had happened, or its runtime leaves it behind.
+///
+/// ```
+/// use gmp::chan::{RecvError, Receiver};
+/// use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+/// use std::process::abort;
+///
+/// /// Does each job; after one that panics it tries the next one.
+/// fn work(jobs: &Receiver<fn()>) {
+///     loop {
+///         let step = || {
+///             let job = jobs.recv()?;
+///             job();
+///             Ok(())
+///         };
+///         match catch_unwind(AssertUnwindSafe(step)) {
+///             Ok(Ok(())) => {}
+///             Ok(Err(RecvError)) => return,
+///             Err(payload) if gmp::is_interrupt(&*payload) => resume_unwind(payload),
+///             Err(_) => eprintln!("a job has panicked"),
+///         }
+///     }
+/// }
+///
+/// /// Ends the process when `f` panics. A guard whose `drop` asks `std::thread::panicking` can't tell: that is also `true`
+/// /// while an interrupt unwinds.
+/// fn must_not_panic<T>(f: impl FnOnce() -> T) -> T {
+///     match catch_unwind(AssertUnwindSafe(f)) {
+///         Ok(value) => value,
+///         Err(payload) if gmp::is_interrupt(&*payload) => resume_unwind(payload),
+///         Err(_) => abort(),
+///     }
+/// }
+///
+/// // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
+/// unsafe {
+///     gmp::run(|| {
+///         let (ctx, cancel) = gmp::context::Context::background().with_cancel();
+///         let (_sender, jobs) = gmp::chan::unbounded();
+///         let worker = gmp::go(move || ctx.run(|| must_not_panic(|| work(&jobs))));
+///         cancel.cancel();
+///         assert!(worker.join().unwrap().is_err());
+///     })
+/// }
+/// ```
+pub fn is_interrupt(payload: &(dyn Any + Send)) -> bool {
+    payload.is::<Thrown>()
 }
 
 // SAFETY: the target is a name; it is followed only by the frame itself, which compares it with its own address.

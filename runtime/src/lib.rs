@@ -203,6 +203,7 @@ pub use goroutine::{
     Builder, Goroutine, GoroutineId, JoinError, JoinHandle, blocking, current, go, goexit, num_goroutines,
     procs, set_procs, yield_now,
 };
+pub use interrupt::is_interrupt;
 pub use runtime::{Report, Runtime, RuntimeBuilder, dump, run};
 pub use scope::{Scope, ScopedJoinHandle, scope};
 pub use thread::{lock_os_thread, unlock_os_thread};

@@ -65,7 +65,7 @@
 
 use crate::g::{self, GRef};
 use crate::host::{Broken, Frames, Host, PollWait, Said, Stack, Symbol};
-use crate::interrupt::{Frame, Thrown};
+use crate::interrupt::{Frame, is_interrupt};
 use crate::m::{M, Window};
 use crate::note::Note;
 use crate::prim::{AtomicU32, Ordering, fence};
@@ -612,7 +612,7 @@ impl Host for ModelHost {
 
     fn catch(f: impl FnOnce()) -> std::thread::Result<()> {
         let Err(payload) = catch_unwind(AssertUnwindSafe(f)) else { return Ok(()) };
-        if payload.is::<Thrown>() {
+        if is_interrupt(&*payload) {
             return Err(payload);
         }
         // SAFETY: the current M lives as long as its thread.

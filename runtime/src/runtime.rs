@@ -320,8 +320,9 @@ impl Runtime {
     /// Destructors may do what they may in any unwinding. They may park: they are waited for, and so is what they wait for.
     /// In them a wait is not interrupted, and [`std::thread::panicking`] is true. A panic that leaves one ends the process, as in
     /// std. Goroutines of a
-    /// [`scope`](crate::scope()) are unwound before the one that waits for them. A `catch_unwind` may catch what is thrown: the
-    /// goroutine is thrown at again where it next parks, three times in all, or gives its value when it returns.
+    /// [`scope`](crate::scope()) are unwound before the one that waits for them. A `catch_unwind` may catch what is thrown, unless it
+    /// asks [`is_interrupt`](crate::is_interrupt): the goroutine is thrown at again where it next parks, three times in all, or
+    /// gives its value when it returns.
     ///
     /// **Some are left** as they are: their stacks are leaked, what lies on them is not dropped, sockets that they were
     /// using and the locks for which they stood in line go on for others. These are the ones

@@ -15,7 +15,7 @@
 use crate::g::Birth;
 use crate::goroutine::{self, GoroutineId, JoinError, JoinHandle};
 use crate::host::Active;
-use crate::interrupt::{self, Ends, Thrown};
+use crate::interrupt::{self, Ends};
 use crate::m::M;
 use crate::prim::{AcqRel, Arc, AtomicBool, AtomicU32, Mutex, Relaxed, Weak};
 use crate::sched::Sched;
@@ -281,7 +281,7 @@ impl<F> Job<F> {
             Ok(value) => Owed { value, _debt: debt },
             Err(payload) => {
                 // A goexit is no panic.
-                if !payload.is::<Thrown>() {
+                if !interrupt::is_interrupt(&*payload) {
                     fate.add(PANICKED, &debt.0);
                 }
                 drop(debt);

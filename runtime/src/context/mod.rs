@@ -204,8 +204,14 @@ impl Context {
     /// `Ok` of what `f` makes of it. What has happened by then counts: a
     /// wait that another has ended first ends normally, and a call that does not have to wait does what it does.
     ///
+    /// It does not end a wait that is not this library's: a lock, channel, `join` or `sleep` of std's or of another crate's, a
+    /// system call that blocks, a wait inside a function of C. It does not end a computation either. Such a call goes on
+    /// until it returns by itself, and `run` with it; the next wait of this library is unwound.
+    ///
     /// It unwinds as a panic does, without the panic hook: destructors run. A `catch_unwind` of the caller's on the way
     /// stops it; the next call that parks unwinds again, three times, and from then on this `run` interrupts nothing.
+    /// [`is_interrupt`](crate::is_interrupt) tells such a catcher that what it has caught is no panic, and shows how it passes
+    /// that on.
     /// It does not interrupt while the thread panics, nor a [`scope`](crate::scope) that waits for its goroutines, nor
     /// [`Runtime::run`](crate::Runtime::run), nor where a panic could not pass: below a function of C, say. There the wait
     /// goes on until it ends by itself. Goroutines that `f` starts do not run under the context.

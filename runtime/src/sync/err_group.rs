@@ -1,7 +1,7 @@
 //! Goroutines with a common task, whose first error counts.
 
 use crate::context::{Cancel, Context};
-use crate::interrupt::Thrown;
+use crate::interrupt::is_interrupt;
 use crate::prim::{Arc, AtomicBool, Mutex as Short, Relaxed};
 use crate::sync::mutex::Mutex;
 use crate::sync::semaphore::Semaphore;
@@ -186,7 +186,7 @@ impl<E: Send + 'static> ErrGroup<E> {
                     tells.cancel_all();
                 }
                 // It was ended from outside: no result.
-                Err(payload) if payload.is::<Thrown>() => resume_unwind(payload),
+                Err(payload) if is_interrupt(&*payload) => resume_unwind(payload),
                 Err(payload) => {
                     drop(First::note(first, |first| &mut first.panic, payload));
                     tells.cancel_all();

@@ -1,6 +1,6 @@
 //! One call for all who ask for the same at the same time.
 
-use crate::interrupt::Thrown;
+use crate::interrupt::is_interrupt;
 use crate::prim::{Arc, AtomicU32, Relaxed};
 use crate::sync::mutex::Mutex;
 use crate::sync::once_lock::OnceLock;
@@ -114,7 +114,7 @@ impl<K: Hash + Eq + Clone, V: Clone> SingleFlight<K, V> {
         }));
         let (outcome, result) = match result {
             Ok((copy, value)) => (Outcome::Value(copy), Ok(value)),
-            Err(payload) if payload.is::<Thrown>() => (Outcome::Ended, Err(payload)),
+            Err(payload) if is_interrupt(&*payload) => (Outcome::Ended, Err(payload)),
             Err(payload) => (Outcome::Panicked(text(&*payload)), Err(payload)),
         };
         // Both under the lock: who asks afterwards begins a new call.

@@ -60,7 +60,10 @@ fn sleep_in(due: Nanos) {
 }
 
 /// Runs `f`, and gives up waiting inside it after `dur`: [`Context::run`](crate::context::Context::run) under a context
-/// with that timeout. Blocks what `f` blocks. A computation is not interrupted, only what waits.
+/// with that timeout. Blocks what `f` blocks.
+///
+/// Only a wait of this library is ended. What computes, a wait of std's or of another crate's (a lock, a channel, a `sleep`), a
+/// system call that blocks and a wait inside a function of C go on until they return by themselves, however late.
 ///
 /// # Unwinds
 /// When a wait of `f` is ended from outside, but by this timeout; see [`migration`](crate::migration#what-may-unwind).
