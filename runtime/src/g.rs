@@ -31,7 +31,7 @@
 //! 3. A G's memory is never returned while its pool lives; the pool lives until it is closed *and* every G came
 //!    back (`gpool.rs`). A goroutine that shutdown can't unwind and leaves parked keeps its G, and with it the pool.
 
-use crate::debt::Debt;
+use crate::debt::{Debt, Standing};
 use crate::gpool::GPool;
 use crate::host::Host;
 use crate::interrupt::{Ends, Frame, Interrupt, Manner, Outlook, Thrown, Throws};
@@ -107,6 +107,8 @@ pub(crate) struct Base {
     pub(crate) mark: Cell<*const ()>,
     /// Its `local!` variables; empty until it uses one.
     pub(crate) locals: Locals,
+    /// What it owes through many waits; null for nothing.
+    standing: AtomicPtr<Standing>,
 }
 
 /// A goroutine.
@@ -325,6 +327,13 @@ impl<H: Host> G<H> {
             .with(|birth| f(unsafe { (*birth).as_ref() }.expect("with_birth: the G holds no goroutine")))
     }
 
+    /// The list of what it owes through many waits; none before its first run and after the last. By the goroutine, or by
+    /// whoever knows that it will not run again.
+    pub(crate) fn standing<'a>(&self) -> Option<&'a AtomicPtr<Standing>> {
+        // SAFETY: the frame is there as long as it is named here; the stack of a goroutine that is left is never freed.
+        unsafe { self.base.get().as_ref() }.map(|base| &base.standing)
+    }
+
     /// A word in the frame from which it is run, null before and after.
     pub(crate) fn mark(&self) -> *const () {
         self.base.get().cast()
@@ -427,7 +436,11 @@ impl<H: Host> G<H> {
 
 /// Runs on the goroutine's own stack, from its first instruction to its last: the frame below the user's.
 pub(crate) fn root<H: Host>(g: GRef<H>) {
-    let base = Base { mark: Cell::new(std::ptr::null()), locals: Locals::new() };
+    let base = Base {
+        mark: Cell::new(std::ptr::null()),
+        locals: Locals::new(),
+        standing: AtomicPtr::new(std::ptr::null_mut()),
+    };
     g.base.set(&raw const base);
     let failure = if Sched::<H>::current().is_some_and(Sched::is_ending) {
         g.throws.end();

@@ -322,8 +322,8 @@ impl<H: Host> Wait<H> {
     }
 
     /// Opens one in which the calling thread sleeps, also where it runs a goroutine.
-    pub(crate) fn begin_on_thread() -> Self {
-        Self::of(Opened::on_thread())
+    pub(crate) fn open_on_thread() -> Opened<H> {
+        Opened::on_thread()
     }
 
     /// The record's part that others claim.

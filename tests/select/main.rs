@@ -1,6 +1,8 @@
 #![cfg(not(gmp_loom))]
 //! `select!`, `select_biased!` and `Select`: one of several operations, each equally likely, and nothing of the others.
 
+#[path = "../common/bolt.rs"]
+mod bolt;
 #[path = "../common/watch.rs"]
 mod common;
 #[path = "../common/crew.rs"]
@@ -12,6 +14,7 @@ mod waits;
 
 mod arms;
 mod dynamic;
+mod ended;
 mod fair;
 mod macros;
 mod meet;

@@ -241,10 +241,12 @@ impl SelectedOperation<'_> {
         drop(self.selected.take());
     }
 
-    /// Completes a send, through the sender with which it was added. Does not block.
+    /// Completes a send, through the sender with which it was added. Does not block, unless the receiver for which it was chosen
+    /// has gone meanwhile, by its limit or its context: then it waits for another one, until the limit of the select, and
+    /// not at all after [`try_select`](Select::try_select).
     ///
     /// # Errors
-    /// The channel is closed; with the message.
+    /// The channel is closed, or that limit has passed; with the message.
     ///
     /// # Panics
     /// When another operation was chosen.

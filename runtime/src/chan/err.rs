@@ -3,7 +3,8 @@
 use std::error::Error;
 use std::fmt;
 
-/// The channel is closed: nobody will receive the message, which is given back.
+/// The channel is closed: nobody will receive the message, which is given back. After a select with a limit also: the receiver
+/// for which its send was chosen has gone, and no other came in time.
 #[derive(PartialEq, Eq, Clone, Copy)]
 pub struct SendError<T>(pub T);
 

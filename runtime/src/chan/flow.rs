@@ -4,13 +4,13 @@ mod promise;
 mod recv;
 mod send;
 
-pub(crate) use promise::{Promised, keep_promise};
+pub(crate) use promise::{Ask, Outcome, await_promise};
 pub(crate) use send::Abandoned;
 
 use crate::chan::buffer::Buffer;
 use crate::chan::state::{Deal, Message, RecordPtr, Seat, State, Tick, Woken};
 use crate::host::{Active, Host};
-use crate::prim::{AcqRel, AtomicU64, Mutant, Mutex, MutexGuard, Rank, Relaxed, UnsafeCell, unless};
+use crate::prim::{AcqRel, Arc, AtomicU64, Mutant, Mutex, MutexGuard, Rank, Relaxed, UnsafeCell, unless};
 use crate::waiter::Kept;
 use gmp_timers::Nanos;
 use std::time::Instant;
@@ -289,23 +289,29 @@ impl<T> Chan<T> {
         self.receivers.fetch_add(1, Relaxed);
     }
 
-    pub(crate) fn drop_sender(&self) {
+    pub(crate) fn drop_sender(this: &Arc<Self>) {
         // AcqRel: the last one closes after all that the others did.
-        if self.senders.fetch_sub(1, AcqRel) == 1 {
-            self.shut();
+        if this.senders.fetch_sub(1, AcqRel) == 1 {
+            this.shut();
+            let state = this.lock();
+            if state.promises + state.reserved > 0 {
+                // A chosen operation borrows its sender, so these were forgotten. The goroutine that did so still names the
+                // channel, and will withdraw them if it is left behind by its runtime.
+                std::mem::forget(Arc::clone(this));
+            }
         }
     }
 
     /// The last receiver takes what is left with it.
-    pub(crate) fn drop_receiver(&self) {
+    pub(crate) fn drop_receiver(this: &Arc<Self>) {
         // AcqRel: as above.
-        if self.receivers.fetch_sub(1, AcqRel) == 1 {
-            self.shut();
+        if this.receivers.fetch_sub(1, AcqRel) == 1 {
+            this.shut();
             let left = {
-                let mut state = self.lock();
+                let mut state = this.lock();
                 state.len = 0;
                 // SAFETY: the state is locked.
-                self.buffer.with_mut(|buffer| std::mem::replace(unsafe { &mut *buffer }, Buffer::growing()))
+                this.buffer.with_mut(|buffer| std::mem::replace(unsafe { &mut *buffer }, Buffer::growing()))
             };
             // Without the lock. What was promised may still come, and goes with the channel.
             drop(left);

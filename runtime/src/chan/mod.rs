@@ -309,7 +309,7 @@ impl<T> Receiver<T> {
     }
 
     /// Receives a message that is there. Does not block, except in one case: a `select!` of somebody else is about to
-    /// send, and has yet to evaluate the message; for that it waits on its thread, with its P handed off.
+    /// send, and has yet to evaluate the message; for that it waits on its thread, with its P handed off, some 10 ms at most.
     ///
     /// # Errors
     /// None is there, or the channel is closed as well.
@@ -326,8 +326,8 @@ impl<T> Receiver<T> {
         }
     }
 
-    /// As [`recv`](Self::recv), for so long at most; longer only for a message of a `select!` that has been chosen and is
-    /// still being evaluated.
+    /// As [`recv`](Self::recv), for so long at most; some 10 ms longer for a message of a `select!` that was chosen in time and
+    /// is still being evaluated.
     ///
     /// # Unwinds
     /// When its wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
@@ -412,8 +412,8 @@ macro_rules! half {
 
         impl<T> Drop for $name<T> {
             fn drop(&mut self) {
-                if let Some(chan) = self.chan() {
-                    chan.$drop();
+                if let Some(chan) = &self.chan {
+                    Chan::$drop(chan);
                 }
             }
         }

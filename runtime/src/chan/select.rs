@@ -18,12 +18,13 @@
 
 mod arm;
 mod order;
+mod pledge;
 
 pub use arm::{Arm, Selected, Space};
 pub(crate) use arm::{Chosen, Direction, Operation};
 
-use crate::chan::flow::{Patience, Promised, earlier, has_passed, keep_promise};
-use crate::chan::state::{Deal, Record, RecordPtr, Seat, Woken};
+use crate::chan::flow::{Ask, Outcome, Patience, await_promise, earlier, has_passed};
+use crate::chan::state::{Deal, Kind, Promised, Record, RecordPtr, Seat, Woken};
 use crate::debt::Debt;
 use crate::host::{Active, Host};
 use crate::prim::{Mutant, mutated};
@@ -50,7 +51,7 @@ impl Owed {
         };
         for arm in arms {
             let promised = match arm.deal() {
-                Deal::Partner(receiver) => Promised::Partner(receiver),
+                Deal::Partner(ticket) => Promised::To(ticket),
                 Deal::Reserved => Promised::Reserved,
                 _ => continue,
             };
@@ -112,14 +113,17 @@ pub(crate) fn select<'a>(
 ) -> Selected<'a> {
     let mut search = Search::new(arms, space, Intent::Operate, limit, choice);
     loop {
-        let (index, chosen) = match search.round() {
+        let round = match search.round() {
+            Round::Promise(index, ask) => search.keep(index, ask),
+            round => round,
+        };
+        let (index, chosen) = match round {
             Round::Chosen(index, chosen) => (index, chosen),
-            Round::Promise(index, sender) if search.keep(index, sender) => (index, Chosen::Received),
             Round::Late => return Selected::none(),
             Round::Promise(..) | Round::Again => continue,
         };
         // SAFETY: a message that was received lies where the arm has it, and the space is borrowed for `'a`.
-        return unsafe { Selected::new(&mut search.arms[index], search.space, index, chosen) };
+        return unsafe { Selected::new(&mut search.arms[index], search.space, (index, chosen), limit) };
     }
 }
 
@@ -138,7 +142,7 @@ pub(crate) fn ready(arms: &mut [Arm<'_>], limit: Limit, choice: Choice) -> Optio
 
 enum Round {
     Chosen(usize, Chosen),
-    Promise(usize, RecordPtr),
+    Promise(usize, Ask),
     Late,
     Again,
 }
@@ -217,7 +221,7 @@ impl<'s, 'a> Search<'s, 'a> {
         }
         match found {
             Found::Chosen(chosen) => Round::Chosen(index, chosen),
-            Found::Promise(sender) => Round::Promise(index, sender),
+            Found::Promise(sender) => Round::Promise(index, Ask::Sender(sender)),
         }
     }
 
@@ -287,7 +291,7 @@ impl<'s, 'a> Search<'s, 'a> {
                 arm.record.as_ref().expect("wait: it was queued").value.renew(wait.waiter());
             } else {
                 let slot = arm.slot(self.space);
-                arm.record = Some(Record::new(wait.waiter(), slot));
+                arm.record = Some(Record::new(wait.waiter(), slot, Kind::OfSelect));
                 let node = arm.node().expect("wait: made just now");
                 // SAFETY: it is taken out before this select returns.
                 unsafe {
@@ -325,23 +329,23 @@ impl<'s, 'a> Search<'s, 'a> {
             told.ready();
             Commit::Park
         });
-        self.settle(wait, how, limit, woke)
+        self.settle(wait, how, woke, sends)
     }
 
     /// After the wait: leaves all queues, and finds the arm that was dealt with.
     #[inline]
-    fn settle(
-        &mut self,
-        mut wait: Wait<Active>,
-        mut how: How,
-        limit: Option<Nanos>,
-        mut woke: Woke,
-    ) -> Round {
+    fn settle(&mut self, mut wait: Wait<Active>, mut how: How, mut woke: Woke, owes: bool) -> Round {
         while woke == Woke::Look {
+            let limit = match self.limit {
+                Limit::Until(limit) => limit,
+                Limit::Now => unreachable!("settle: it does not wait"),
+            };
             how = how.until(earlier(self.due(), limit));
             woke = wait.park_again(how);
         }
-        wait.owes(std::ptr::null());
+        if owes {
+            wait.owes(std::ptr::null());
+        }
         let mut dealt = None;
         for (index, arm) in self.arms.iter().enumerate() {
             match arm.deal() {
@@ -359,10 +363,15 @@ impl<'s, 'a> Search<'s, 'a> {
                 self.kept = Some(index);
                 return Round::Again;
             }
+            (Deal::Promised, _) => {
+                let own = self.arms[index].node().expect("settle: it was queued");
+                self.kept = Some(index);
+                return Round::Promise(index, Ask::Own(own));
+            }
             (Deal::Done, Direction::Receive) => Chosen::Received,
             (Deal::Closed, Direction::Receive) => Chosen::Drained,
             (Deal::Closed, Direction::Send) => Chosen::Sends(Promised::Closed),
-            (Deal::Partner(receiver), _) => Chosen::Sends(Promised::Partner(receiver)),
+            (Deal::Partner(ticket), _) => Chosen::Sends(Promised::To(ticket)),
             (Deal::Reserved, _) => Chosen::Sends(Promised::Reserved),
             (Deal::Done, Direction::Send) if self.intent == Intent::Watch => Chosen::Drained,
             (Deal::Open | Deal::Done, _) => unreachable!("settle: an arm was dealt with by {deal:?}"),
@@ -412,23 +421,30 @@ impl<'s, 'a> Search<'s, 'a> {
         }
     }
 
-    /// Waits for the message that this sender has promised. False: it will not come.
+    /// Waits for the message that was promised to this arm.
     #[cold]
-    fn keep(&mut self, index: usize, sender: RecordPtr) -> bool {
-        let patience = match self.limit {
-            Limit::Now => Patience::Thread,
-            Limit::Until(_) => Patience::Parks,
+    fn keep(&mut self, index: usize, ask: Ask) -> Round {
+        let how = match self.limit {
+            Limit::Now => (Patience::Thread, Some(Active::now())),
+            Limit::Until(limit) => (Patience::Parks, limit),
         };
-        let chan = self.arms[index].address();
+        let (raw, chan, _) = self.arms[index].chan.expect("keep: a disabled arm is never ready");
         let kept = self.kept.map(|kept| &self.arms[kept]);
         let holds = kept.filter(|arm| arm.address() == chan).and_then(Arm::node);
         let slot = self.arms[index].slot(self.space);
-        // SAFETY: `round` has claimed it, for this arm.
-        let came = unsafe { keep_promise(sender, slot, patience, holds) };
-        if came && let Some(kept) = self.kept.take() {
+        // SAFETY: `round` has claimed the sender for this arm, or the arm's record was promised its message.
+        let outcome = unsafe { await_promise(raw, ask, slot, how, holds) };
+        if outcome == Outcome::Withdrawn {
+            return Round::Again;
+        }
+        if let Some(kept) = self.kept.take() {
             self.arms[kept].leave(Intent::Operate);
         }
-        came
+        match outcome {
+            Outcome::Came => Round::Chosen(index, Chosen::Received),
+            Outcome::Interrupted(why) => why.throw::<Active>(),
+            Outcome::TimedOut | Outcome::Withdrawn => Round::Late,
+        }
     }
 
     /// The earliest time that a channel tells.

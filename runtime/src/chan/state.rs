@@ -10,13 +10,26 @@
 //! sender's lies. Whoever finds it claims its wait, moves the message, notes the [`Deal`], takes it out of the queue, and
 //! readies the owner once the lock is free. So a message goes from hand to hand, and who waits never has to look again.
 //!
-//! **A promise.** A send in a `select!` has its message only after it was chosen. Its record has no slot. Who claims it
-//! promises: from a full buffer a *reserved* place, which counts as taken; on a channel without a buffer the claimer's own
-//! record, the *partner*, whose owner waits for the message and for nothing else. The other way round a running `select!`
-//! whose send meets a waiting receiver has claimed that one, and brings the message later. If the message's expression
-//! unwinds the promise is withdrawn: the place is given back and offered to the next sender; the partner starts anew.
-//! A partner that stood in the queue is put back to its place, *returned*: its owner was readied, and will come to look; the
-//! lock alone decides meanwhile whether a message still goes to it ([`Seat`]).
+//! **A promise.** A send in a `select!` has its message only after it was chosen, and its record has no slot. What is promised
+//! is a *reserved* place in the buffer, which counts as taken, or the message of one receiver. That receiver's record stands in
+//! a queue of its own, `promised`, and the sender knows only its number there, the [`Ticket`]: the receiver may leave at any
+//! time, by its limit or an interrupt, and takes its record along. Three ways lead there:
+//!
+//! * a receiver claims a send that waits: it queues a *partner* record, and its owner waits for the message and nothing else;
+//! * a `select!` that runs finds a receiver that waits in this queue alone: its wait stays open, and it sleeps on;
+//! * a `select!` that runs finds a receiver that is a `select!` itself: its wait is claimed, as no other channel may end it,
+//!   and readied at once. It comes to look (*coming*), and becomes a partner if the message is not in its slot by then.
+//!
+//! ```text
+//!   sender:    F1 lock: the ticket's record out of `promised`; claim its wait (or it is coming): the message into its slot
+//!              F2 none is there, or the claim fails: a plain send, with the limit of the select
+//!   receiver:  G1 its own claim wins (limit, interrupt) · G2 lock: its record out of `promised`
+//! ```
+//! One claim wins: the message is in the slot of a receiver that goes on, or with the sender. If the message's expression
+//! unwinds, or the sender's goroutine is left behind by its runtime ([`Pledge`](crate::chan::select::Pledge)), the promise is
+//! withdrawn: the place is given back and offered to the next sender; a partner starts anew; a record that stood in the line
+//! is put back to its place, *returned*: its owner is awake, and will come to look; the lock alone decides meanwhile whether a
+//! message still goes to it ([`Seat`]).
 //!
 //! Invariants, under the lock:
 //! 1. A receiver that can be claimed stands in the queue only while the buffer is empty; a sender only while
@@ -24,6 +37,7 @@
 //! 2. After the close no sender stands in the queue; and no receiver, once the buffer is empty and nothing is reserved.
 //! 3. A record's deal changes from Open once for each number; whoever changes it has claimed that number.
 //! 4. Records stand in a queue in the order of their places, which they keep until their operation ends.
+//! 5. `promises` is the number of tickets that were given out and are neither kept nor withdrawn, `reserved` that of places.
 
 use crate::host::{Active, Host};
 use crate::prim::{Mutant, UnsafeCell, mutated, unless};
@@ -31,6 +45,7 @@ use crate::queue::{Node, Queue};
 use crate::sched::wake::goready;
 use crate::waiter::{Kept, Waiter};
 use gmp_timers::Nanos;
+use std::num::NonZeroU64;
 use std::ptr::NonNull;
 use std::time::Duration;
 
@@ -46,12 +61,40 @@ pub(crate) enum Deal {
     Done,
     /// The channel is closed.
     Closed,
-    /// A send without a message: this receiver waits for it.
-    Partner(RecordPtr),
+    /// A send without a message: a receiver waits for it.
+    Partner(Ticket),
     /// A send without a message: there is a place for it in the buffer.
     Reserved,
+    /// A select's receive: its message was promised, and it comes to look.
+    Promised,
     /// A receiver's message will not come.
     Withdrawn,
+}
+
+/// The number of a record: never given twice by one channel.
+#[derive(Copy, Clone, Debug, Eq, PartialEq)]
+pub(crate) struct Ticket(NonZeroU64);
+
+/// What a select's send has promised to bring.
+#[derive(Copy, Clone, Debug, Eq, PartialEq)]
+pub(crate) enum Promised {
+    /// The message of the receiver with this ticket, if that still waits.
+    To(Ticket),
+    /// A message for a place in the buffer.
+    Reserved,
+    /// Nothing: the channel is closed.
+    Closed,
+}
+
+/// Whose record it is.
+#[derive(Copy, Clone, Debug, Eq, PartialEq)]
+pub(crate) enum Kind {
+    /// An operation's that waits in no other queue.
+    Alone,
+    /// An arm's of a select.
+    OfSelect,
+    /// One that waits for a promise; with the record that keeps its owner's place in the same channel's queue.
+    Partner(Option<RecordPtr>),
 }
 
 /// What a place in a queue is worth. Under the lock.
@@ -63,8 +106,12 @@ pub(crate) enum Seat {
     Returned,
     /// The same, and one was; the record is out of the queue.
     Served,
-    /// Its owner waits for a message that was promised to it.
+    /// Its owner waits for a message that was promised to it under another record.
     Held,
+    /// Its owner waits under the number in the record, and a message was promised to it. The record stands in `promised`.
+    Promised,
+    /// The same, but its owner is awake, and has not looked yet.
+    Coming,
 }
 
 /// One operation that waits.
@@ -74,28 +121,21 @@ pub(crate) struct Record {
     deal: UnsafeCell<Deal>,
     seat: UnsafeCell<Seat>,
     place: UnsafeCell<u64>,
-    /// A partner's: the record that holds its owner's place in the same channel's queue.
-    holds: Option<RecordPtr>,
+    kind: Kind,
 }
 
 impl Record {
     /// `slot` is null for a send whose message is not there yet.
-    pub(crate) fn new(waiter: Waiter<Active>, slot: *mut ()) -> Node<Record> {
+    #[inline(always)]
+    pub(crate) fn new(waiter: Waiter<Active>, slot: *mut (), kind: Kind) -> Node<Record> {
         Node::new(Record {
             waiter: UnsafeCell::new(waiter),
             slot: UnsafeCell::new(slot),
             deal: UnsafeCell::new(Deal::Open),
             seat: UnsafeCell::new(Seat::Open),
             place: UnsafeCell::new(0),
-            holds: None,
+            kind,
         })
-    }
-
-    /// For a message that was promised; `holds` keeps its owner's place meanwhile.
-    pub(crate) fn partner(waiter: Waiter<Active>, slot: *mut (), holds: Option<RecordPtr>) -> Node<Record> {
-        let mut record = Self::new(waiter, slot);
-        record.value.holds = holds;
-        record
     }
 
     /// A promise ends, in the lock: whoever keeps a place may be served again.
@@ -103,15 +143,6 @@ impl Record {
         if self.seat() == Seat::Held {
             self.set_seat(Seat::Returned);
         }
-    }
-
-    /// The message will not come, under the lock. The caller has claimed the wait, and readies it.
-    pub(crate) fn withdraw(&self) {
-        if let Some(held) = self.holds {
-            // SAFETY: it lies on the stack of the same owner, who sleeps.
-            unsafe { held.as_ref() }.value.end_hold();
-        }
-        self.set_deal(Deal::Withdrawn);
     }
 
     #[inline]
@@ -195,6 +226,11 @@ impl Record {
         // SAFETY: under the lock.
         self.place.with(|place| unsafe { *place })
     }
+
+    /// Under the lock, once it has a place.
+    fn ticket(&self) -> Ticket {
+        Ticket(NonZeroU64::new(self.place()).expect("ticket: the record was never queued"))
+    }
 }
 
 /// A channel that tells the time: when, and how often.
@@ -222,6 +258,10 @@ pub(crate) struct State {
     pub(crate) send_watchers: Queue<Record>,
     pub(crate) tick: Option<Tick>,
     places: u64,
+    /// Receivers to whom a message was promised; in no order.
+    pub(crate) promised: Queue<Record>,
+    /// Tickets that senders hold, also those of receivers that have left.
+    pub(crate) promises: usize,
 }
 
 // SAFETY: the records are reached under the lock; what their slots hold is a `T: Send` of the channel's ends.
@@ -249,6 +289,12 @@ impl Woken {
             // SAFETY: its owner sleeps until `ready`.
             unsafe { self.others.push_back(record) };
         }
+    }
+
+    /// One that stands in a queue, and is the first here.
+    fn add_linked(&mut self, record: RecordPtr) {
+        debug_assert!(self.first.is_none(), "add_linked: its links are in use");
+        self.first = Some(record);
     }
 
     /// Called without the lock.
@@ -303,6 +349,8 @@ impl State {
             places: 0,
             closed: false,
             tick: None,
+            promised: Queue::new(),
+            promises: 0,
         }
     }
 
@@ -402,9 +450,171 @@ impl State {
         None
     }
 
+    /// What the send of a select finds, which it then has to bring; `None`: it has to wait. A select that receives is to be
+    /// woken for that.
+    pub(crate) fn promise(&mut self, woken: &mut Woken) -> Option<Promised> {
+        if self.closed {
+            return Some(Promised::Closed);
+        }
+        let room = self.has_room();
+        if !room && (self.capacity > 0 || self.receivers.is_empty()) {
+            // As in `offer`.
+            return None;
+        }
+        if let Some(ticket) = self.promise_receiver(woken) {
+            return Some(Promised::To(ticket));
+        }
+        self.reserved += usize::from(room);
+        room.then_some(Promised::Reserved)
+    }
+
+    /// Promises a message to the first receiver that waits.
+    fn promise_receiver(&mut self, woken: &mut Woken) -> Option<Ticket> {
+        let mut at = self.receivers.front();
+        while let Some(record) = at {
+            at = self.receivers.next(record);
+            // SAFETY: it stands in the queue, which is locked.
+            let it = unsafe { &record.as_ref().value };
+            if it.seat() != Seat::Open {
+                continue;
+            }
+            // Who can't be claimed leaves, or was left behind by its runtime.
+            let waits = if it.kind == Kind::OfSelect { it.claim() } else { it.is_open() };
+            // SAFETY: as above; its owner takes it out of the other queue before it goes.
+            unsafe {
+                self.receivers.remove(record);
+                if !waits {
+                    continue;
+                }
+                self.promised.push_back(record);
+            }
+            self.promises += 1;
+            if it.kind == Kind::OfSelect {
+                it.set_deal(Deal::Promised);
+                it.set_seat(Seat::Coming);
+                woken.add_linked(record);
+            } else {
+                it.set_seat(Seat::Promised);
+            }
+            return Some(it.ticket());
+        }
+        None
+    }
+
+    /// A receiver has claimed a send that waits, and queues a partner for its message.
+    ///
+    /// # Safety
+    /// The partner is in no queue, and is taken out before it goes.
+    pub(crate) unsafe fn ask(&mut self, partner: RecordPtr) -> Ticket {
+        self.promises += 1;
+        // SAFETY: by this function's contract.
+        unsafe {
+            self.give_place(partner);
+            self.wait_for_promise(partner)
+        }
+    }
+
+    /// A ticket under which nobody waits.
+    pub(crate) fn promise_nobody(&mut self) -> Ticket {
+        self.promises += 1;
+        self.places += 1;
+        Ticket(NonZeroU64::new(self.places).expect("promise_nobody: counted just now"))
+    }
+
+    /// A receiver that came to look waits on, by a partner that takes over the ticket; its record keeps its place meanwhile.
+    ///
+    /// # Safety
+    /// As `ask`; the record is Coming, and the caller's.
+    pub(crate) unsafe fn ask_on(&mut self, partner: RecordPtr, record: RecordPtr) {
+        // SAFETY: by this function's contract.
+        unsafe {
+            let it = &record.as_ref().value;
+            partner.as_ref().value.place.with_mut(|place| *place = it.place());
+            self.promised.remove(record);
+            self.stand_again(record, Seat::Held);
+            self.wait_for_promise(partner);
+        }
+    }
+
+    /// # Safety
+    /// As `ask`.
+    unsafe fn wait_for_promise(&mut self, partner: RecordPtr) -> Ticket {
+        // SAFETY: by this function's contract.
+        let it = unsafe { &partner.as_ref().value };
+        it.set_seat(Seat::Promised);
+        // SAFETY: as above.
+        unsafe { self.promised.push_back(partner) };
+        it.ticket()
+    }
+
+    /// The ticket comes back: the record, out of its queue, if its owner has not left.
+    fn redeem(&mut self, ticket: Ticket) -> Option<RecordPtr> {
+        self.promises -= 1;
+        // SAFETY: they stand in the queue, which is locked.
+        let record = self.promised.iter().find(|at| unsafe { at.as_ref() }.value.ticket() == ticket)?;
+        // SAFETY: as above.
+        unsafe { self.promised.remove(record) };
+        Some(record)
+    }
+
+    /// F1: the receiver of a message that was promised and is there now. It is claimed, or Served.
+    pub(crate) fn keep_promise(&mut self, ticket: Ticket) -> Option<RecordPtr> {
+        let record = self.redeem(ticket)?;
+        // SAFETY: its owner sleeps, or comes to look under the lock.
+        let it = unsafe { &record.as_ref().value };
+        let gets = match it.seat() {
+            Seat::Coming if it.is_left() => false,
+            Seat::Coming => {
+                it.set_seat(Seat::Served);
+                true
+            }
+            _ => it.claim() || mutated(Mutant::PromiseKeptWithoutClaim),
+        };
+        gets.then_some(record)
+    }
+
+    /// The message will not come. The receiver, if there is one to be readied; the caller feeds those that were put back.
+    pub(crate) fn break_promise(&mut self, ticket: Ticket) -> Option<RecordPtr> {
+        let record = self.redeem(ticket)?;
+        // SAFETY: its owner sleeps, or comes to look under the lock.
+        let it = unsafe { &record.as_ref().value };
+        if it.seat() == Seat::Coming {
+            // SAFETY: it was taken out just now; its owner takes it out before it goes.
+            unsafe { self.stand_again(record, Seat::Returned) };
+            return None;
+        }
+        if !it.claim() {
+            // It leaves, and has to find itself in no queue.
+            return None;
+        }
+        it.set_deal(Deal::Withdrawn);
+        match it.kind {
+            Kind::Partner(None) => {}
+            // SAFETY: it lies on the stack of the same owner, who sleeps.
+            Kind::Partner(Some(held)) => unsafe { held.as_ref() }.value.end_hold(),
+            // SAFETY: as for one that comes.
+            Kind::Alone | Kind::OfSelect => unsafe { self.stand_again(record, Seat::Returned) },
+        }
+        Some(record)
+    }
+
+    /// Takes the caller's record out of the queue in which it stands, if it stands in one. Its wait is over.
+    ///
+    /// # Safety
+    /// It is a receiver's, and stands in a queue of this channel or in none.
+    pub(crate) unsafe fn leave(&mut self, record: RecordPtr) {
+        // SAFETY: by this function's contract, and the seat says which queue it is.
+        unsafe {
+            match record.as_ref().value.seat() {
+                Seat::Promised | Seat::Coming => self.promised.remove(record),
+                _ => self.receivers.remove(record),
+            };
+        }
+    }
+
     /// What a send finds.
     #[inline]
-    pub(crate) fn offer(&mut self, message: Message) -> Offer {
+    pub(crate) fn offer(&mut self) -> Offer {
         if self.closed {
             return Offer::Closed;
         }
@@ -414,12 +624,8 @@ impl State {
             return Offer::Full;
         }
         // Who was put back comes to look, and takes from the sender that waits.
-        let message = if message == Message::Here && self.capacity == 0 && Self::somebody_waits(&self.senders)
-        {
-            Message::ToCome
-        } else {
-            message
-        };
+        let overtakes = self.capacity == 0 && Self::somebody_waits(&self.senders);
+        let message = if overtakes { Message::ToCome } else { Message::Here };
         if let Some(receiver) = self.claim_receiver(message) {
             Offer::Receiver(receiver)
         } else if room {
@@ -462,19 +668,18 @@ impl State {
         self.closed && self.len == 0 && self.reserved == 0
     }
 
-    /// Puts the record of a withdrawn promise back to its place.
+    /// Puts a record whose message was promised back to its place.
     ///
     /// # Safety
-    /// The caller has claimed its wait, and readies it after the lock.
-    pub(crate) unsafe fn put_back(&mut self, receiver: RecordPtr) {
-        // SAFETY: its owner sleeps.
+    /// It stands in no queue, and its owner takes it out before it goes.
+    unsafe fn stand_again(&mut self, receiver: RecordPtr, seat: Seat) {
+        // SAFETY: its owner sleeps, or comes to look under the lock.
         let it = unsafe { &receiver.as_ref().value };
-        it.set_deal(Deal::Withdrawn);
-        it.set_seat(Seat::Returned);
-        // Before it stand those only that were returned like it.
+        it.set_seat(seat);
+        // Before it stand those only that were put back like it.
         // SAFETY: they stand in the queue, which is locked.
         let behind = self.receivers.iter().find(|at| unsafe { at.as_ref() }.value.place() > it.place());
-        // SAFETY: it was taken out when it was claimed; its owner takes it out before it goes.
+        // SAFETY: by this function's contract.
         unsafe { self.receivers.insert_before(receiver, behind) };
     }
 

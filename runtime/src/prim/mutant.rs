@@ -97,8 +97,14 @@ pub enum Mutant {
     ChanServesWithoutClaim,
     /// A select readies who promised it a message before it is asleep.
     PromiseAskedTooEarly,
+    /// A message that was promised is given to a receiver whose wait somebody else has claimed.
+    PromiseKeptWithoutClaim,
+    /// A message that was promised to a receiver that has left is given back to its sender.
+    PromiseNotSentOn,
     /// A promise is withdrawn and its receiver is not told.
     PromiseWithdrawnSilently,
+    /// Nobody withdraws what a goroutine has promised that is left behind by its runtime.
+    StandingDebtsForgotten,
     /// A receiver that was returned takes no message that came while it woke.
     ReturnedIgnoresItsSlot,
     /// A handler of SIGQUIT looks without a fence for who answers.

@@ -1,103 +1,200 @@
 //! Messages that a select brings after it was chosen: what was promised for them, and how that is kept or withdrawn. See
-//! `state.rs`.
+//! `state.rs`. Checked by `tests/loom_promise.rs`.
 
-use crate::chan::flow::{Chan, Ended, Patience};
-use crate::chan::state::{Deal, Message, Record, RecordPtr, Seat, State, Woken};
-use crate::host::Active;
-use crate::interrupt::Ends;
+use crate::chan::flow::{Chan, Ended, Patience, Raw};
+use crate::chan::select::Limit;
+use crate::chan::state::{Deal, Kind, Message, Promised, Record, RecordPtr, Seat, State, Woken};
+use crate::debt::{Debt, Standing};
+use crate::host::{Active, Host};
+use crate::interrupt::Interrupt;
 use crate::prim::{Mutant, mutated, unless};
 use crate::sched::Sched;
 use crate::sched::park::{Commit, WaitReason};
-use crate::waiter::{How, Wait, Woke};
+use crate::waiter::{How, Opened, Wait, Woke};
+use gmp_timers::Nanos;
 use std::mem::{ManuallyDrop, MaybeUninit};
 use std::ptr::NonNull;
+use std::time::Duration;
 
-/// Waits for the message of a sender that the caller has claimed, and has it put into `slot`. False: it will not come.
-/// `holds` is a record that keeps the caller's place in the same queue, and is Held.
-///
-/// # Safety
-/// The sender is claimed and out of its queue, and `slot` is good for its messages.
-pub(crate) unsafe fn keep_promise(
-    sender: RecordPtr,
-    slot: *mut (),
-    patience: Patience,
-    holds: Option<RecordPtr>,
-) -> bool {
-    let mut wait = match patience {
-        Patience::Parks => Wait::<Active>::begin(),
-        Patience::Thread => {
-            Sched::<Active>::step_aside();
-            Wait::begin_on_thread()
-        }
-    };
-    let record = Record::partner(wait.waiter(), slot, holds);
-    let partner = NonNull::from(&record);
-    let ask = || {
-        // SAFETY: claimed, and it sleeps until it is readied.
-        let sender = unsafe { &sender.as_ref().value };
-        sender.set_deal(Deal::Partner(partner));
-        sender.ready();
-    };
-    if mutated(Mutant::PromiseAskedTooEarly) {
-        ask();
-    }
-    // The sender may answer as soon as it is readied, and is to find us asleep.
-    let woke = wait.park(How::new(WaitReason::ChanReceive).ends(Ends::Never), move || {
-        unless(Mutant::PromiseAskedTooEarly, ask);
-        Commit::Park
-    });
-    debug_assert_eq!(woke, Woke::Readied, "nothing but its sender ends this wait");
-    record.value.deal() == Deal::Done
+/// So long at least a receiver waits for a message that was promised to it, also past its limit: the sender was there in time,
+/// and would stand in the line of this channel alone from then on.
+const GRACE: Duration = Duration::from_millis(10);
+
+/// How a receiver came to a promise.
+#[derive(Copy, Clone, Debug, Eq, PartialEq)]
+pub(crate) enum Ask {
+    /// It has claimed this send, which waits.
+    Sender(RecordPtr),
+    /// It was promised a message as it waited, by this record.
+    Own(RecordPtr),
 }
 
-/// Messages that a sender brings when it has them.
-pub(crate) enum Promised {
-    /// This receiver waits for it and can be claimed by nobody else, except by the end of its runtime.
-    Partner(RecordPtr),
-    /// This receiver stood in the queue, and is claimed.
-    Claimed(RecordPtr),
-    /// There is a place in the buffer.
-    Reserved,
-    /// The channel is closed.
-    Closed,
+/// What came of a promise.
+#[derive(Copy, Clone, Debug, Eq, PartialEq)]
+#[must_use]
+pub(crate) enum Outcome {
+    /// The message is in the slot.
+    Came,
+    /// It will not come. The record that keeps the receiver's place is Returned, or Served.
+    Withdrawn,
+    /// The limit came first.
+    TimedOut,
+    /// The receiver is to leave its queues and unwind.
+    Interrupted(Interrupt),
+}
+
+/// A receiver has claimed a send, and is about to open the wait for its message, for which it may have to park.
+#[repr(C)]
+struct Asks<'a> {
+    standing: Standing,
+    raw: &'a Raw,
+    sender: RecordPtr,
+}
+
+impl Asks<'_> {
+    /// The sender is answered in place of a receiver that never runs again, and finds nobody under its ticket.
+    ///
+    /// # Safety
+    /// `debt` is that of an `Asks`.
+    unsafe fn pay(debt: *const Debt) {
+        // SAFETY: by this function's contract.
+        let this = unsafe { &*debt.cast::<Self>() };
+        // SAFETY: claimed, and it sleeps until it is readied.
+        let sender = unsafe { &this.sender.as_ref().value };
+        sender.set_deal(Deal::Partner(this.raw.state.lock().promise_nobody()));
+        sender.ready();
+    }
+}
+
+/// Opens the wait of a receiver for the message that it was promised.
+fn open(raw: &Raw, ask: Ask) -> Opened<Active> {
+    match (Wait::try_open(), ask) {
+        (Some(opened), _) => opened,
+        (None, Ask::Own(_)) => Wait::open(),
+        (None, Ask::Sender(sender)) => {
+            let asks = Asks { standing: Standing::new(Asks::pay), raw, sender };
+            let standing = (&raw const asks).cast();
+            // SAFETY: the first field, of an `Asks`, which is taken back before it goes.
+            unsafe { Standing::note(standing) };
+            let opened = Wait::open();
+            // SAFETY: as above.
+            unsafe { Standing::take_back(standing) };
+            opened
+        }
+    }
+}
+
+/// Waits for a message that was promised to the caller, and has it put into `slot`. `holds` is a record that keeps the
+/// caller's place in the same channel's queue, and is Held; or it is the one that was promised the message.
+///
+/// # Safety
+/// The sender is claimed and out of its queue, or the record is the caller's; `slot` is good for messages of this channel.
+pub(crate) unsafe fn await_promise(
+    raw: &Raw,
+    ask: Ask,
+    slot: *mut (),
+    (patience, limit): (Patience, Option<Nanos>),
+    holds: Option<RecordPtr>,
+) -> Outcome {
+    let mut wait = Wait::<Active>::of(match patience {
+        Patience::Parks => open(raw, ask),
+        Patience::Thread => {
+            Sched::<Active>::step_aside();
+            Wait::open_on_thread()
+        }
+    });
+    let record = Record::new(wait.waiter(), slot, Kind::Partner(holds));
+    let partner = NonNull::from(&record);
+    let mut state = raw.state.lock();
+    let sender = match ask {
+        Ask::Sender(sender) => {
+            // SAFETY: the partner leaves below. The sender is claimed, and sleeps until it is readied.
+            unsafe { sender.as_ref().value.set_deal(Deal::Partner(state.ask(partner))) };
+            Some(sender)
+        }
+        Ask::Own(own) => {
+            // SAFETY: it is the caller's, and the state is locked.
+            let seat = unsafe { own.as_ref() }.value.seat();
+            if seat != Seat::Coming {
+                drop(state);
+                wait.withdraw();
+                return if seat == Seat::Served { Outcome::Came } else { Outcome::Withdrawn };
+            }
+            // SAFETY: the partner leaves below.
+            unsafe { state.ask_on(partner, own) };
+            None
+        }
+    };
+    let told = move || {
+        drop(state);
+        if let Some(sender) = sender {
+            // SAFETY: as above.
+            unsafe { sender.as_ref() }.value.ready();
+        }
+    };
+    let until = limit.map(|limit| limit.max(Active::now().saturating_add(GRACE)));
+    let how = How::new(WaitReason::ChanReceive).until(until);
+    // The sender may answer as soon as it is readied, and is to find us asleep: the lock is let go after the save.
+    let woke = if mutated(Mutant::PromiseAskedTooEarly) {
+        told();
+        wait.park(how, || Commit::Park)
+    } else {
+        wait.park(how, move || {
+            told();
+            Commit::Park
+        })
+    };
+    match record.value.deal() {
+        Deal::Done => return Outcome::Came,
+        Deal::Withdrawn => return Outcome::Withdrawn,
+        _ => {}
+    }
+    // G2. SAFETY: it stands there, or in none.
+    unsafe { raw.state.lock().leave(partner) };
+    match woke {
+        Woke::Interrupted(why) => Outcome::Interrupted(why),
+        _ => Outcome::TimedOut,
+    }
 }
 
 impl<T> Chan<T> {
-    /// Brings the message. Gives it back when the channel is closed.
-    pub(crate) fn fulfil(&self, promised: Promised, message: T) -> Result<(), T> {
+    /// Brings the message. Gives it back when the channel is closed, or whoever it was for has left and nobody else takes it
+    /// before the limit.
+    pub(crate) fn fulfil(&self, promised: Promised, message: T, limit: Limit) -> Result<(), T> {
         match promised {
-            Promised::Closed => return Err(message),
-            Promised::Reserved => self.fill_reserved(message),
-            Promised::Partner(receiver) => {
-                // SAFETY: it lies on the stack of one who waits, or who was left behind by its runtime.
-                if !unsafe { receiver.as_ref() }.value.claim() {
-                    return self.send_whole(message);
-                }
-                self.hand_over(receiver, message);
+            Promised::Closed => Err(message),
+            Promised::Reserved => {
+                self.fill_reserved(message);
+                Ok(())
             }
-            Promised::Claimed(receiver) => {
-                // SAFETY: claimed, and its owner sleeps, or was left behind by its runtime, and its stack with it.
-                if unsafe { receiver.as_ref() }.value.is_left() {
-                    return self.send_whole(message);
-                }
-                self.hand_over(receiver, message);
+            Promised::To(ticket) => {
+                let mut state = self.lock();
+                let Some(receiver) = state.keep_promise(ticket) else {
+                    drop(state);
+                    return self.send_whole(message, limit);
+                };
+                let (mut woken, message) = (Woken::new(), ManuallyDrop::new(message));
+                // SAFETY: claimed or Served just now. The message lies there, and is not dropped here.
+                unsafe { self.hand(receiver, &raw const *message, &mut woken) };
+                drop(state);
+                woken.ready();
+                Ok(())
             }
         }
-        Ok(())
     }
 
-    fn hand_over(&self, receiver: RecordPtr, message: T) {
-        let (mut woken, message) = (Woken::new(), ManuallyDrop::new(message));
-        // SAFETY: claimed, and in no queue. The message lies there, and is not dropped here.
-        unsafe { self.hand(receiver, &raw const *message, &mut woken) };
-        woken.ready();
-    }
-
-    fn send_whole(&self, message: T) -> Result<(), T> {
+    /// F2.
+    #[cold]
+    fn send_whole(&self, message: T, limit: Limit) -> Result<(), T> {
         let mut message = MaybeUninit::new(message);
         // SAFETY: it lies there; it was moved if and only if it was sent.
         unsafe {
-            match self.send(message.as_mut_ptr(), None) {
+            let ended = match limit {
+                _ if mutated(Mutant::PromiseNotSentOn) => Ended::TimedOut,
+                Limit::Now => self.try_send(message.as_mut_ptr()),
+                Limit::Until(limit) => self.send(message.as_mut_ptr(), limit),
+            };
+            match ended {
                 Ended::Done => Ok(()),
                 _ => Err(message.assume_init()),
             }
@@ -109,27 +206,16 @@ impl<T> Chan<T> {
         match promised {
             Promised::Closed => {}
             Promised::Reserved => self.give_reserved_back(),
-            Promised::Partner(receiver) => {
-                // SAFETY: as in `fulfil`.
-                let it = unsafe { &receiver.as_ref().value };
-                if it.claim() {
-                    let (mut state, mut woken) = (self.lock(), Woken::new());
-                    it.withdraw();
-                    self.feed(&mut state, &mut woken);
-                    drop(state);
-                    woken.ready();
-                    unless(Mutant::PromiseWithdrawnSilently, || it.ready());
-                }
-            }
-            Promised::Claimed(receiver) => {
+            Promised::To(ticket) => {
                 let (mut state, mut woken) = (self.lock(), Woken::new());
-                // SAFETY: claimed by this operation, which readies it below.
-                unsafe { state.put_back(receiver) };
+                let receiver = state.break_promise(ticket);
                 self.feed(&mut state, &mut woken);
                 drop(state);
                 woken.ready();
-                // SAFETY: it sleeps until this.
-                unsafe { receiver.as_ref() }.value.ready();
+                if let Some(receiver) = receiver {
+                    // SAFETY: claimed just now, and it sleeps until this.
+                    unless(Mutant::PromiseWithdrawnSilently, || unsafe { receiver.as_ref() }.value.ready());
+                }
             }
         }
     }

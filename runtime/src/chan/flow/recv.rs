@@ -1,8 +1,8 @@
 //! Receiving: a look, and a wait whose record keeps its place while its owner looks again.
 
-use crate::chan::flow::{Chan, Ended, Patience, Taken, earlier, has_passed, keep_promise};
-use crate::chan::state::{Deal, Record, RecordPtr, Seat, State, Woken};
-use crate::host::Active;
+use crate::chan::flow::{Ask, Chan, Ended, Outcome, Patience, Taken, await_promise, earlier, has_passed};
+use crate::chan::state::{Deal, Kind, Record, RecordPtr, Seat, State, Woken};
+use crate::host::{Active, Host};
 use crate::prim::{Mutant, MutexGuard, mutated};
 use crate::sched::park::{Commit, WaitReason};
 use crate::waiter::{How, Wait, Woke};
@@ -62,11 +62,17 @@ impl<T> Chan<T> {
                 }
                 Taken::Promise(sender) => {
                     drop(state);
+                    let (ask, how) = (Ask::Sender(sender), (Patience::Parks, limit));
                     // SAFETY: `take` claimed it; the slot is the caller's.
-                    let came = unsafe { keep_promise(sender, slot.cast(), Patience::Parks, kept) };
-                    if came {
+                    let outcome = unsafe { await_promise(&self.raw, ask, slot.cast(), how, kept) };
+                    if outcome != Outcome::Withdrawn && kept.is_some() {
                         Self::leave(&mut self.lock(), kept);
-                        return Ended::Done;
+                    }
+                    match outcome {
+                        Outcome::Came => return Ended::Done,
+                        Outcome::TimedOut => return Ended::TimedOut,
+                        Outcome::Interrupted(why) => why.throw::<Active>(),
+                        Outcome::Withdrawn => {}
                     }
                 }
                 Taken::Nothing => {
@@ -93,7 +99,7 @@ impl<T> Chan<T> {
                         return Ended::TimedOut;
                     }
                     match &record {
-                        None => record = Some(Record::new(wait.waiter(), slot.cast())),
+                        None => record = Some(Record::new(wait.waiter(), slot.cast(), Kind::Alone)),
                         Some(it) => it.value.renew(wait.waiter()),
                     }
                     // Always from a shared reference: the queue keeps it while others are made.
@@ -129,8 +135,8 @@ impl<T> Chan<T> {
                         Deal::Closed => return Ended::Closed,
                         Deal::Withdrawn => queued = true,
                         _ => {
-                            // SAFETY: it stands there, or in none.
-                            unsafe { self.lock().receivers.remove(node) };
+                            // SAFETY: it stands in one of this channel's queues, or in none.
+                            unsafe { self.lock().leave(node) };
                             queued = false;
                             if let Woke::Interrupted(why) = woke {
                                 why.throw::<Active>();
@@ -184,7 +190,7 @@ impl<T> Chan<T> {
         taken
     }
 
-    /// As `recv`, without waiting; except for a message that was promised.
+    /// As `recv`, without waiting; except for a message that was promised, for a moment.
     ///
     /// # Safety
     /// As `recv`.
@@ -200,12 +206,16 @@ impl<T> Chan<T> {
                 Taken::Done => return Ended::Done,
                 Taken::Closed => return Ended::Closed,
                 Taken::Nothing => return Ended::TimedOut,
-                // SAFETY: `take` claimed it; the slot is the caller's.
-                Taken::Promise(sender) => unsafe {
-                    if keep_promise(sender, slot.cast(), Patience::Thread, None) {
-                        return Ended::Done;
+                Taken::Promise(sender) => {
+                    let (ask, how) = (Ask::Sender(sender), (Patience::Thread, Some(Active::now())));
+                    // SAFETY: `take` claimed it; the slot is the caller's.
+                    match unsafe { await_promise(&self.raw, ask, slot.cast(), how, None) } {
+                        Outcome::Came => return Ended::Done,
+                        Outcome::TimedOut => return Ended::TimedOut,
+                        Outcome::Interrupted(why) => why.throw::<Active>(),
+                        Outcome::Withdrawn => {}
                     }
-                },
+                }
             }
         }
     }

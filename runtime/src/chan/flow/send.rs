@@ -1,7 +1,7 @@
 //! Sending: a look, and a wait.
 
 use crate::chan::flow::{Chan, Ended, has_passed};
-use crate::chan::state::{Deal, Message, Offer, Record, State, Woken};
+use crate::chan::state::{Deal, Kind, Offer, Record, State, Woken};
 use crate::host::Active;
 use crate::prim::{Mutant, MutexGuard, mutated};
 use crate::sched::park::{Commit, WaitReason};
@@ -54,7 +54,7 @@ impl<T> Chan<T> {
     /// As `send`.
     #[inline(always)]
     unsafe fn put(&self, state: &mut State, slot: *mut T, woken: &mut Woken) -> Option<Ended> {
-        match state.offer(Message::Here) {
+        match state.offer() {
             // SAFETY: claimed just now; the message by this function's contract.
             Offer::Receiver(receiver) => unsafe { self.hand(receiver, slot, woken) },
             Offer::Room => {
@@ -101,7 +101,7 @@ impl<T> Chan<T> {
                 wait.withdraw();
                 return Ended::TimedOut;
             }
-            let record = Record::new(wait.waiter(), slot.cast());
+            let record = Record::new(wait.waiter(), slot.cast(), Kind::Alone);
             let node = NonNull::from(&record);
             if mutated(Mutant::ChanSendQueuesLate) {
                 drop(state);

@@ -1,9 +1,10 @@
 //! One operation of a select, and what is left to do when it was chosen; for messages whose type only the channel's ends know.
 
-use crate::chan::flow::{Chan, Promised, Raw, Taken};
+use crate::chan::flow::{Chan, Raw, Taken};
 use crate::chan::select::order::Link;
-use crate::chan::select::{Found, Intent};
-use crate::chan::state::{Deal, Message, Offer, Record, RecordPtr, State, Woken};
+use crate::chan::select::pledge::Pledge;
+use crate::chan::select::{Found, Intent, Limit};
+use crate::chan::state::{Deal, Promised, Record, RecordPtr, State, Woken};
 use crate::chan::{Receiver, RecvError, SendError, Sender};
 use crate::prim::{MutexGuard, UnsafeCell};
 use crate::queue::{Node, Queue};
@@ -15,9 +16,12 @@ use std::ptr::NonNull;
 /// Messages up to this many bytes need no box.
 const SPACE: usize = 32;
 
-/// Where the message of a select lies that fits.
+/// Bytes for what a send has promised.
+const ROOM: usize = 80;
+
+/// Where the message of a select lies that fits, or what the chosen send has promised.
 #[repr(C, align(16))]
-pub struct Space(MaybeUninit<[u8; SPACE]>);
+pub struct Space(MaybeUninit<[u8; ROOM]>);
 
 impl Space {
     /// Without a message.
@@ -221,15 +225,7 @@ impl<'a> Arm<'a> {
                     Taken::Nothing => return None,
                 }
             }
-            (Intent::Operate, Direction::Send) => Chosen::Sends(match state.offer(Message::ToCome) {
-                Offer::Receiver(receiver) => Promised::Claimed(receiver),
-                Offer::Room => {
-                    state.reserved += 1;
-                    Promised::Reserved
-                }
-                Offer::Closed => Promised::Closed,
-                Offer::Full => return None,
-            }),
+            (Intent::Operate, Direction::Send) => Chosen::Sends(state.promise(woken)?),
             (Intent::Watch, _) => Chosen::Drained,
         };
         Some(Found::Chosen(chosen))
@@ -307,8 +303,17 @@ impl<'a> Selected<'a> {
     /// If it is `Received`, a message of the arm's channel lies in the arm's slot, which is the arm's box or this space. The
     /// space is there for `'a`.
     #[inline]
-    pub(super) unsafe fn new(arm: &mut Arm<'a>, space: *mut Space, index: usize, chosen: Chosen) -> Self {
+    pub(super) unsafe fn new(
+        arm: &mut Arm<'a>,
+        space: *mut Space,
+        (index, chosen): (usize, Chosen),
+        limit: Limit,
+    ) -> Self {
         let (_, chan, ops) = arm.chan.expect("select: a disabled arm is never ready");
+        if let Chosen::Sends(promised) = chosen {
+            // SAFETY: the space is there for `'a`, as the channel is; one that is forgotten by its user stays for good.
+            unsafe { Pledge::note(space, chan, ops, promised, limit) };
+        }
         let boxed = arm.boxed.take();
         let slot = boxed.as_ref().map_or(space.cast(), Boxed::slot);
         Selected { index, chan, ops, chosen: Some(chosen), slot, _boxed: boxed, channel: PhantomData }
@@ -357,7 +362,11 @@ impl<'a> Selected<'a> {
         let same = sender.chan().filter(|chan| std::ptr::eq((&raw const **chan).cast(), self.chan));
         let chan = same.expect("passed a sender that wasn't selected");
         match self.chosen.take() {
-            Some(Chosen::Sends(promised)) => chan.fulfil(promised, message).map_err(SendError),
+            Some(Chosen::Sends(promised)) => {
+                // SAFETY: `new` has noted it there.
+                let limit = unsafe { Pledge::take_back(self.slot) };
+                chan.fulfil(promised, message, limit).map_err(SendError)
+            }
             chosen => {
                 self.chosen = chosen;
                 panic!("passed a sender, but a receive was selected")
@@ -370,8 +379,11 @@ impl<'a> Selected<'a> {
         match self.chosen.take() {
             // SAFETY: the message lies there and was not moved.
             Some(Chosen::Received) => unsafe { (self.ops.drop)(self.slot) },
-            // SAFETY: `chan` is of this type, and outlives its borrow.
-            Some(Chosen::Sends(promised)) => unsafe { (self.ops.withdraw)(self.chan, promised) },
+            // SAFETY: as in `send`; `chan` is of this type, and outlives its borrow.
+            Some(Chosen::Sends(promised)) => unsafe {
+                Pledge::take_back(self.slot);
+                (self.ops.withdraw)(self.chan, promised);
+            },
             Some(Chosen::Drained) | None => {}
         }
     }
