@@ -1,6 +1,6 @@
 //! Every ready arm is equally likely, and all are looked at in one snapshot.
 
-use crate::common::until;
+use crate::common::{PROCS, runtime, until, watched};
 use crate::crew::{Crew, everyone};
 use crate::random::{Random, rounds};
 use crate::share;
@@ -224,6 +224,113 @@ fn try_ready_sees_all_its_channels_at_one_moment() {
             select.recv(a);
             select.recv(b);
             select.try_ready().is_ok()
+        });
+    });
+}
+
+/// Receives from one channel by three arms, and counts which of them; by the turns of a sender for which it waits.
+fn hits_of_receives<const WORDS: usize>() -> [usize; 3] {
+    let (s, r) = bounded::<[usize; WORDS]>(0);
+    let sender = gmp::go(move || {
+        for number in 0..draws() {
+            gmp::yield_now();
+            s.send([number; WORDS]).unwrap();
+        }
+    });
+    let mut hits = [0; 3];
+    for number in 0..draws() {
+        let (arm, got) = select! {
+            recv(r) -> got => (0, got),
+            recv(r) -> got => (1, got),
+            recv(r) -> got => (2, got),
+        };
+        assert_eq!(got, Ok([number; WORDS]));
+        hits[arm] += 1;
+    }
+    sender.join().unwrap();
+    hits
+}
+
+/// Sends to one channel by three arms, each with a message of its own, and counts what arrives.
+fn hits_of_sends() -> [usize; 3] {
+    let (s, r) = bounded(0);
+    let receiver = gmp::go(move || {
+        let mut hits = [0; 3];
+        for arm in r {
+            hits[arm] += 1_usize;
+            gmp::yield_now();
+        }
+        hits
+    });
+    for _ in 0..draws() {
+        let (arm, sent) = select! {
+            send(s, 0) -> sent => (0, sent),
+            send(s, 1) -> sent => (1, sent),
+            send(s, 2) -> sent => (2, sent),
+        };
+        assert_eq!(sent, Ok(()), "arm {arm}");
+    }
+    drop(s);
+    receiver.join().unwrap()
+}
+
+/// As the first, and only asks which arm could go on.
+fn hits_of_watches() -> [usize; 3] {
+    let (s, r) = bounded(0);
+    let sender = gmp::go(move || {
+        for number in 0..draws() {
+            gmp::yield_now();
+            s.send(number).unwrap();
+        }
+    });
+    let mut hits = [0; 3];
+    for number in 0..draws() {
+        let mut watch = Select::new();
+        for _ in 0..3 {
+            watch.recv(&r);
+        }
+        hits[watch.ready()] += 1;
+        assert_eq!(r.recv(), Ok(number));
+    }
+    sender.join().unwrap();
+    hits
+}
+
+/// Fails if the first of the arms gets all that comes while the select waits, or if a message lies in another arm than the one
+/// that was chosen.
+#[test]
+fn of_several_arms_on_one_channel_a_select_that_waits_takes_any() {
+    for procs in PROCS {
+        watched(procs, || {
+            runtime(procs).run(|| {
+                is_uniform(&hits_of_receives::<1>(), "receives");
+                is_uniform(&hits_of_receives::<20>(), "receives of large messages");
+                is_uniform(&hits_of_sends(), "sends");
+                is_uniform(&hits_of_watches(), "watches");
+            });
+        });
+    }
+}
+
+/// Fails if the first of them is not the one, when the select has waited.
+#[test]
+fn of_several_arms_on_one_channel_a_biased_select_takes_the_first() {
+    watched(1, || {
+        runtime(1).run(|| {
+            let (s, r) = bounded(0);
+            let sender = gmp::go(move || {
+                (0..100).for_each(|_| {
+                    gmp::yield_now();
+                    s.send(()).unwrap();
+                });
+            });
+            for _ in 0..100 {
+                select_biased! {
+                    recv(r) -> got => assert_eq!(got, Ok(())),
+                    recv(r) -> _ => unreachable!("the second arm"),
+                }
+            }
+            sender.join().unwrap();
         });
     });
 }

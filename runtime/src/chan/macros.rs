@@ -25,7 +25,7 @@
 ///   then the send waits for another receiver as a plain send does, on this arm alone. If the select has a `default`, at
 ///   most until its timeout: `result` is an error with the message then, although the channel is not closed. A goroutine that
 ///   is left behind by its runtime in the middle of an evaluation sends nothing, and the receiver goes on waiting in its place.
-/// * A channel may stand in several arms, also for both of its directions.
+/// * A channel may stand in several arms, also for both of its directions; each of them is as likely as any other.
 /// * [`never`](crate::chan::never) and [`never_sender`](crate::chan::never_sender) switch an arm off.
 ///
 /// # Panics

@@ -113,14 +113,16 @@ pub(crate) fn select<'a>(
 ) -> Selected<'a> {
     let mut search = Search::new(arms, space, Intent::Operate, limit, choice);
     loop {
-        let round = match search.round() {
-            Round::Promise(index, ask) => search.keep(index, ask),
-            round => round,
-        };
-        let (index, chosen) = match round {
+        let (index, chosen) = match search.round() {
             Round::Chosen(index, chosen) => (index, chosen),
             Round::Late => return Selected::none(),
-            Round::Promise(..) | Round::Again => continue,
+            Round::Again => continue,
+            Round::Promise(index, sender) => match search.keep(index, sender) {
+                Outcome::Came => (search.any_alike(index), Chosen::Received),
+                Outcome::Withdrawn => continue,
+                Outcome::TimedOut => return Selected::none(),
+                Outcome::Interrupted(why) => why.throw::<Active>(),
+            },
         };
         // SAFETY: a message that was received lies where the arm has it, and the space is borrowed for `'a`.
         return unsafe { Selected::new(&mut search.arms[index], search.space, (index, chosen), limit) };
@@ -142,7 +144,8 @@ pub(crate) fn ready(arms: &mut [Arm<'_>], limit: Limit, choice: Choice) -> Optio
 
 enum Round {
     Chosen(usize, Chosen),
-    Promise(usize, Ask),
+    /// Of this sender, or of the one that has found the arm's own record.
+    Promise(usize, Option<RecordPtr>),
     Late,
     Again,
 }
@@ -161,6 +164,8 @@ struct Search<'s, 'a> {
     choice: Choice,
     /// The arm whose channel is locked first.
     first: usize,
+    /// A channel stands in several arms.
+    alike: bool,
     /// The arm whose record keeps its place in the queue, after a promise that was withdrawn.
     kept: Option<usize>,
     early: Option<Opened<Active>>,
@@ -171,7 +176,7 @@ impl<'s, 'a> Search<'s, 'a> {
     fn new(arms: &'s mut [Arm<'a>], space: *mut Space, intent: Intent, limit: Limit, choice: Choice) -> Self {
         let all = 0..arms.len();
         let first = order::chain(arms, all);
-        Search { arms, space, intent, limit, choice, first, kept: None, early: None }
+        Search { arms, space, intent, limit, choice, first, alike: false, kept: None, early: None }
     }
 
     /// Locks each channel once, and chooses one of the arms that are ready.
@@ -184,6 +189,8 @@ impl<'s, 'a> Search<'s, 'a> {
             if let Some((raw, chan, _)) = arm.chan {
                 if chan != last {
                     (last, state) = (chan, arm.hold(raw));
+                } else {
+                    self.alike = true;
                 }
                 arm.state = state;
                 if arm.is_ready() {
@@ -221,7 +228,7 @@ impl<'s, 'a> Search<'s, 'a> {
         }
         match found {
             Found::Chosen(chosen) => Round::Chosen(index, chosen),
-            Found::Promise(sender) => Round::Promise(index, Ask::Sender(sender)),
+            Found::Promise(sender) => Round::Promise(index, Some(sender)),
         }
     }
 
@@ -255,7 +262,7 @@ impl<'s, 'a> Search<'s, 'a> {
         let record = &self.arms[kept].record.as_ref().expect("take_again: it was queued").value;
         if record.seat() == Seat::Served {
             self.kept = None;
-            return Some((kept, Found::Chosen(Chosen::Received)));
+            return Some((self.any_alike(kept), Found::Chosen(Chosen::Received)));
         }
         // Nobody serves it while it takes, nor while it waits for what a sender has promised.
         record.set_seat(Seat::Held);
@@ -364,9 +371,8 @@ impl<'s, 'a> Search<'s, 'a> {
                 return Round::Again;
             }
             (Deal::Promised, _) => {
-                let own = self.arms[index].node().expect("settle: it was queued");
                 self.kept = Some(index);
-                return Round::Promise(index, Ask::Own(own));
+                return Round::Promise(index, None);
             }
             (Deal::Done, Direction::Receive) => Chosen::Received,
             (Deal::Closed, Direction::Receive) => Chosen::Drained,
@@ -376,7 +382,7 @@ impl<'s, 'a> Search<'s, 'a> {
             (Deal::Done, Direction::Send) if self.intent == Intent::Watch => Chosen::Drained,
             (Deal::Open | Deal::Done, _) => unreachable!("settle: an arm was dealt with by {deal:?}"),
         };
-        Round::Chosen(index, chosen)
+        Round::Chosen(if self.alike { self.any_alike(index) } else { index }, chosen)
     }
 
     /// A wait is to begin, and its goroutine has to park for a P first.
@@ -421,9 +427,11 @@ impl<'s, 'a> Search<'s, 'a> {
         }
     }
 
-    /// Waits for the message that was promised to this arm.
+    /// Waits for the message that was promised to this arm; by `sender`, or else to the arm's own record, which keeps its place.
     #[cold]
-    fn keep(&mut self, index: usize, ask: Ask) -> Round {
+    fn keep(&mut self, index: usize, sender: Option<RecordPtr>) -> Outcome {
+        let own = || Ask::Own(self.arms[index].node().expect("keep: it was queued"));
+        let ask = sender.map_or_else(own, Ask::Sender);
         let how = match self.limit {
             Limit::Now => (Patience::Thread, Some(Active::now())),
             Limit::Until(limit) => (Patience::Parks, limit),
@@ -434,17 +442,35 @@ impl<'s, 'a> Search<'s, 'a> {
         let slot = self.arms[index].slot(self.space);
         // SAFETY: `round` has claimed the sender for this arm, or the arm's record was promised its message.
         let outcome = unsafe { await_promise(raw, ask, slot, how, holds) };
-        if outcome == Outcome::Withdrawn {
-            return Round::Again;
-        }
-        if let Some(kept) = self.kept.take() {
+        if outcome != Outcome::Withdrawn
+            && let Some(kept) = self.kept.take()
+        {
             self.arms[kept].leave(Intent::Operate);
         }
-        match outcome {
-            Outcome::Came => Round::Chosen(index, Chosen::Received),
-            Outcome::Interrupted(why) => why.throw::<Active>(),
-            Outcome::TimedOut | Outcome::Withdrawn => Round::Late,
+        outcome
+    }
+
+    /// Of the arms that do what this one does, which was chosen, any: a counterpart has found the first of them.
+    #[cold]
+    fn any_alike(&mut self, chosen: usize) -> usize {
+        if self.choice == Choice::InOrder || !self.alike {
+            return chosen;
         }
+        let (direction, chan) = (self.arms[chosen].direction, self.arms[chosen].address());
+        let (mut any, mut alike) = (chosen, 0_u64);
+        for (index, arm) in self.arms.iter().enumerate() {
+            if arm.direction == direction && arm.address() == chan {
+                alike += 1;
+                // As in `lock`.
+                if (u64::from(Active::random()) * alike) >> 32 == 0 {
+                    any = index;
+                }
+            }
+        }
+        // A message that was received lies there.
+        let boxed = self.arms[chosen].boxed.take();
+        self.arms[any].boxed = boxed;
+        any
     }
 
     /// The earliest time that a channel tells.

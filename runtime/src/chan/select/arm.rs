@@ -83,7 +83,7 @@ impl<T> Chan<T> {
 }
 
 /// Memory for a message that does not fit into the space; the message is others' business.
-struct Boxed {
+pub(super) struct Boxed {
     memory: NonNull<u8>,
     layout: &'static Layout,
 }
@@ -133,7 +133,7 @@ pub struct Arm<'a> {
     pub(super) direction: Direction,
     pub(super) chan: Option<(&'a Raw, *const (), &'static Ops)>,
     /// Where a message goes that does not fit into the space.
-    boxed: Option<Boxed>,
+    pub(super) boxed: Option<Boxed>,
     pub(super) record: Option<Node<Record>>,
     /// The arm whose channel is locked next.
     pub(super) next: usize,
