@@ -364,6 +364,67 @@ fn a_descriptor_that_was_lent_out_stays_taken_and_is_dead() {
     });
 }
 
+/// Opens files until the process may open no more.
+fn fill_the_table() -> Vec<fs::File> {
+    let few = libc::rlimit { rlim_cur: 100, rlim_max: 100 };
+    // SAFETY: it reads the struct that we pass.
+    assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &few) }, 0);
+    let mut files = Vec::new();
+    loop {
+        match fs::File::open("/dev/null") {
+            Ok(file) => files.push(file),
+            Err(refused) => {
+                assert_eq!(refused.raw_os_error(), Some(libc::EMFILE));
+                return files;
+            }
+        }
+    }
+}
+
+/// Fails by a number that is free: a file that is opened next would be written to through the borrowed descriptor.
+#[test]
+fn a_lent_descriptor_stays_taken_at_a_full_table() {
+    if !child::is_child() {
+        child::passes("a_lent_descriptor_stays_taken_at_a_full_table", &[]);
+        return;
+    }
+    runtime(2).run(|| {
+        let (near, mut far) = pair();
+        let lent = near.as_fd();
+        let files = fill_the_table();
+        near.close().unwrap();
+        assert!(is_open(lent.as_raw_fd()));
+        assert_eq!(fs::File::open("/dev/null").unwrap_err().raw_os_error(), Some(libc::EMFILE));
+        // The connection has ended.
+        assert_eq!(far.read(&mut [0; 4]).unwrap(), 0);
+        drop(files);
+    });
+}
+
+/// The same where even the first loan came too late. Fails as above, or by a peer that never sees an end.
+#[test]
+fn a_descriptor_that_is_lent_at_a_full_table_stays_taken_until_the_socket_is_dropped() {
+    const TEST: &str = "a_descriptor_that_is_lent_at_a_full_table_stays_taken_until_the_socket_is_dropped";
+    if !child::is_child() {
+        child::passes(TEST, &[]);
+        return;
+    }
+    runtime(2).run(|| {
+        let (near, mut far) = pair();
+        let files = fill_the_table();
+        let lent = near.as_fd().as_raw_fd();
+        near.close().unwrap();
+        assert!(is_open(lent));
+        assert_eq!(fs::File::open("/dev/null").unwrap_err().raw_os_error(), Some(libc::EMFILE));
+        closed((&near).read(&mut [0; 4]));
+        assert_eq!(near.as_raw_fd(), -1);
+        drop(near);
+        assert!(!is_open(lent));
+        assert_eq!(far.read(&mut [0; 4]).unwrap(), 0);
+        drop(files);
+    });
+}
+
 /// Fails by a hang: the close waits for a goroutine that can't run, as its runtime has no P for it.
 #[test]
 fn a_close_waits_for_no_goroutine_that_sleeps() {

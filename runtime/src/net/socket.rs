@@ -182,8 +182,9 @@ impl<S: AsFd> Socket<S> {
         self.users.wait_idle();
         self.deregister();
         directions.into_iter().for_each(|direction| self.lane(direction).bell.free());
-        // Without a descriptor for the dead one its number goes too: there is no way left to keep it.
-        if self.users.is_lent() && sys::bury(self.fd()).is_ok() {
+        if self.users.is_lent() {
+            // Where no dead one was ever to be had, the descriptor itself keeps its number, until the socket is dropped.
+            let _stays_open = sys::bury(self.fd());
             return Ok(());
         }
         // Relaxed: read by the one who drops the socket, and has it for itself.
@@ -485,6 +486,8 @@ impl<S: AsFd> AsFd for Socket<S> {
         let _open =
             self.users.enter().expect("as_fd: the socket was closed, there is no descriptor to borrow");
         self.users.lend();
+        // Now rather than at the close, when the table of descriptors may be full; see there.
+        let _not_yet = sys::dead();
         self.inner.as_fd()
     }
 }

@@ -3,7 +3,8 @@
 use std::io;
 use std::mem::MaybeUninit;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
-use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::sync::OnceLock;
 use std::time::Duration;
 
 /// -1 means that `errno` says why not.
@@ -125,15 +126,28 @@ pub(super) fn poll(
     }
 }
 
-/// Closes what `fd` names, and puts a socket there that is connected to nothing, so that the number stays taken.
+/// A socket that is connected to nothing, one for the process: made by the first call that can.
 ///
 /// # Errors
-/// When there is no descriptor left for that; nothing has changed then.
-pub(super) fn bury(fd: RawFd) -> io::Result<()> {
+/// While there is no descriptor left for it.
+pub(super) fn dead() -> io::Result<BorrowedFd<'static>> {
+    static DEAD: OnceLock<OwnedFd> = OnceLock::new();
+    if let Some(dead) = DEAD.get() {
+        return Ok(dead.as_fd());
+    }
     // SAFETY: no pointers.
     let dead = check(unsafe { libc::socket(libc::AF_UNIX, libc::SOCK_STREAM | libc::SOCK_CLOEXEC, 0) })?;
     // SAFETY: as in `accept`.
     let dead = unsafe { OwnedFd::from_raw_fd(dead) };
+    Ok(DEAD.get_or_init(|| dead).as_fd())
+}
+
+/// Closes what `fd` names, and puts the dead socket there, so that the number stays taken. It takes no descriptor.
+///
+/// # Errors
+/// When there is no dead socket, and none can be made; nothing has changed then.
+pub(super) fn bury(fd: RawFd) -> io::Result<()> {
+    let dead = dead()?;
     // SAFETY: no pointers; the caller owns `fd`.
     check(unsafe { libc::dup3(dead.as_raw_fd(), fd, libc::O_CLOEXEC) }).map(drop)
 }

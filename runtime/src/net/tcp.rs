@@ -465,7 +465,8 @@ macro_rules! socket_traits {
 
         impl AsFd for $name {
             /// A descriptor that was lent out keeps its number as long as the socket lives: a `close` then puts a dead
-            /// socket in its place.
+            /// socket in its place, of which the process has one from the first loan on. Where no descriptor was left for
+            /// that one, then or later, the connection stays open until the socket is dropped.
             ///
             /// # Panics
             /// If the socket is closed.
