@@ -158,6 +158,128 @@ fn frames_larger_than_the_guard_page() {
     );
 }
 
+/// As a function of C with a frame of so many bytes, that writes to its lower end: no page in between is touched.
+#[unsafe(naked)]
+extern "C" fn large_frame(bytes: usize) {
+    std::arch::naked_asm!(
+        ".cfi_startproc",
+        "push rbp",
+        ".cfi_def_cfa_offset 16",
+        ".cfi_offset rbp, -16",
+        "mov rbp, rsp",
+        ".cfi_def_cfa_register rbp",
+        "sub rsp, rdi",
+        "mov byte ptr [rsp], 7",
+        "mov rsp, rbp",
+        "pop rbp",
+        ".cfi_def_cfa rsp, 8",
+        "ret",
+        ".cfi_endproc",
+    )
+}
+
+/// Calls it where less than a page is left of the stack. Others lie below, of goroutines that are parked.
+fn large_frame_at_the_end(rt: Runtime, bytes: usize) {
+    #[inline(never)]
+    fn descend(end: usize, bytes: usize) {
+        let frame = black_box(0_u8);
+        match (&raw const frame).addr() - end {
+            0..3072 => large_frame(bytes),
+            _ => descend(end, bytes),
+        }
+        black_box(&frame);
+    }
+    let parked: Vec<_> = (0..20).map(|_| rt.go(|| sleep(Duration::MAX))).collect();
+    let ended = rt.go(move || {
+        let top = black_box(0_u8);
+        // Stacks begin up to 1,920 bytes below their tops, and some frames lie above this one.
+        descend((&raw const top).addr() - (58 << 10), bytes);
+    });
+    drop((ended.join(), parked));
+}
+
+/// Fails by a write into the stack of another goroutine.
+#[test]
+fn frames_of_c_that_are_not_larger_than_the_guard() {
+    told(
+        "frames_of_c_that_are_not_larger_than_the_guard",
+        || large_frame_at_the_end(runtime(1), 12 << 10),
+        &["(spawned at tests/overflow.rs:", "64 KiB", "addr2line"],
+    );
+}
+
+/// As above.
+#[test]
+fn a_larger_guard_stops_larger_frames_of_c() {
+    told(
+        "a_larger_guard_stops_larger_frames_of_c",
+        || {
+            let builder = Runtime::builder().procs(1).guard_size(200_000);
+            // SAFETY: nothing here is bound to a thread, and the guard is larger than the frame.
+            large_frame_at_the_end(unsafe { builder.build() }.expect("a runtime starts"), 190_000);
+        },
+        &["(spawned at tests/overflow.rs:", "64 KiB", "addr2line"],
+    );
+}
+
+/// From here on the kernel does nothing at any `madvise`, and answers that it did, as emulators do.
+fn ignore_advice() {
+    const LOAD: u16 = (libc::BPF_LD | libc::BPF_W | libc::BPF_ABS) as u16;
+    const IS: u16 = (libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K) as u16;
+    const ANSWER: u16 = (libc::BPF_RET | libc::BPF_K) as u16;
+    let step = |code, jt, jf, k| libc::sock_filter { code, jt, jf, k };
+    let mut filter = [
+        // The number of the call stands first.
+        step(LOAD, 0, 0, 0),
+        step(IS, 1, 0, libc::SYS_madvise as u32),
+        step(IS, 0, 1, libc::SYS_process_madvise as u32),
+        // An error of number 0 is a success.
+        step(ANSWER, 0, 0, libc::SECCOMP_RET_ERRNO),
+        step(ANSWER, 0, 0, libc::SECCOMP_RET_ALLOW),
+    ];
+    let program = libc::sock_fprog { len: filter.len() as u16, filter: filter.as_mut_ptr() };
+    // SAFETY: the kernel reads the program, for this thread and those that it will start.
+    unsafe {
+        assert_eq!(libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0);
+        let set = libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &raw const program);
+        assert_eq!(set, 0, "{}", std::io::Error::last_os_error());
+    }
+}
+
+/// Fails by a write into the stack of another goroutine: a guard is believed in that the kernel never made.
+#[test]
+fn where_advice_is_ignored_with_success() {
+    told(
+        "where_advice_is_ignored_with_success",
+        || {
+            ignore_advice();
+            let rt = runtime(1);
+            let parked: Vec<_> = (0..200).map(|_| rt.go(|| sleep(Duration::MAX))).collect();
+            drop((rt.go(|| exhaust(0)).join(), parked));
+        },
+        &["(spawned at tests/overflow.rs:", "64 KiB"],
+    );
+}
+
+/// A plain thread with a signal stack as small as std's is for the handler on a processor with large frames of the kernel.
+/// Fails by a report without frames.
+#[test]
+fn a_plain_thread_with_a_small_signal_stack_in_with_stack() {
+    told(
+        "a_plain_thread_with_a_small_signal_stack_in_with_stack",
+        || {
+            // SAFETY: it only tells a number: AT_MINSIGSTKSZ.
+            let least = (unsafe { libc::getauxval(51) } as usize).max(libc::MINSIGSTKSZ);
+            let small = Box::leak(vec![0_u8; least + 1024].into_boxed_slice());
+            let stack = libc::stack_t { ss_sp: small.as_mut_ptr().cast(), ss_flags: 0, ss_size: small.len() };
+            // SAFETY: the bytes are this thread's for good.
+            assert_eq!(unsafe { libc::sigaltstack(&stack, ptr::null_mut()) }, 0);
+            assert_eq!(with_stack(1 << 20, || exhaust(0)), 0);
+        },
+        &["a plain thread, in gmp::with_stack", "1 MiB", "addr2line"],
+    );
+}
+
 /// Fails by silence, or by two messages: the second of two at the same time waits for the end.
 #[test]
 fn many_at_the_same_time() {

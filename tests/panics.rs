@@ -271,6 +271,160 @@ fn panic_below(frames: u32) {
     std::hint::black_box(frames);
 }
 
+/// Fails by a line that can't be told to belong to one of several panics at the same time, as the two lines of a panic are not
+/// written at once.
+#[test]
+fn of_panics_at_the_same_time_each_line_says_whose_it_is() {
+    const COUNT: usize = 40;
+    let test = "of_panics_at_the_same_time_each_line_says_whose_it_is";
+    if child::is_child() {
+        let rt = runtime(4);
+        let here = Arc::new(AtomicUsize::new(0));
+        let panicking: Vec<_> = (0..COUNT)
+            .map(|n| {
+                let here = Arc::clone(&here);
+                let panics = move || {
+                    here.fetch_add(1, SeqCst);
+                    until(|| here.load(SeqCst) == COUNT);
+                    panic!("of number {n}");
+                };
+                rt.run(|| Builder::new().name(format!("number {n}")).go(panics).unwrap())
+            })
+            .collect();
+        return panicking.into_iter().for_each(|one| assert!(one.join().unwrap_err().is_panic()));
+    }
+    let stderr = child::passes(test, &[("RUST_BACKTRACE", "0")]);
+    // By the number of its thread: whose panic was told there last.
+    let mut told = std::collections::HashMap::new();
+    let (mut lines, mut matched) = (stderr.lines(), 0);
+    while let Some(line) = lines.next() {
+        if let Some((goroutine, thread)) = line.split_once(", on thread ") {
+            assert!(
+                goroutine.starts_with("goroutine ") && goroutine.contains(" panicked at tests/panics.rs:")
+            );
+            let name = goroutine.split('\'').nth(1).expect(line).to_owned();
+            told.insert(thread.trim_end_matches(':').to_owned(), name);
+        } else if line.starts_with("thread '") {
+            let thread = line.rsplit_once(" (").and_then(|(_, rest)| rest.split_once(')')).expect(line).0;
+            let message = lines.next().expect(line);
+            assert_eq!(message, format!("of {}", told[thread]), "{stderr}");
+            matched += 1;
+        }
+    }
+    assert_eq!(matched, COUNT, "{stderr}");
+}
+
+/// Panics when its stack, of 64 KiB or 16, has so many bytes left, or less.
+#[inline(never)]
+fn panic_with_left(bottom: usize, left: usize) {
+    let frame = std::hint::black_box([0_u8; 64]);
+    match (&raw const frame).addr() - bottom {
+        now if now <= left => panic!("{left} left"),
+        _ => panic_with_left(bottom, left),
+    }
+    std::hint::black_box(&frame);
+}
+
+/// How much of a stack of so many KiB can be used at least, to its last byte.
+const fn usable(kib: usize) -> usize {
+    (kib - 6) << 10
+}
+
+/// Fails by SIGABRT: the backtrace needs more than is left of the goroutine's stack.
+#[test]
+fn a_panic_with_8_kib_left_stays_in_its_goroutine() {
+    let test = "a_panic_with_8_kib_left_stays_in_its_goroutine";
+    if !child::is_child() {
+        for style in ["0", "1", "full"] {
+            for with_stack in ["no", "yes"] {
+                let stderr = child::passes(test, &[("RUST_BACKTRACE", style), ("WITH_STACK", with_stack)]);
+                assert_eq!(stderr.contains("panic_with_left"), style != "0", "{stderr}");
+                assert_eq!(stderr.matches(" left\n").count(), 10, "{stderr}");
+            }
+        }
+        return;
+    }
+    let rt = runtime(2);
+    for (size, lefts) in [(16, vec![8]), (64, vec![8, 12, 16, 20, 24, 32, 40, 50]), (1024, vec![8])] {
+        for left in lefts {
+            let panics = move || {
+                let top = std::hint::black_box(0_u8);
+                panic_with_left((&raw const top).addr() - usable(size), left << 10);
+            };
+            let small = Builder::new().stack_size(size << 10);
+            let ended = match std::env::var("WITH_STACK").as_deref() {
+                Ok("yes") => rt.go(move || gmp::with_stack(size << 10, panics)),
+                _ => rt.run(|| small.go(panics)).unwrap(),
+            };
+            assert_eq!(text(ended.join().unwrap_err().into_panic()), format!("{} left", left << 10));
+        }
+    }
+}
+
+/// Fails by SIGABRT, or by silence: no memory is to be had for a stack of the hook's own.
+#[test]
+fn a_panic_is_told_where_the_hook_gets_no_stack() {
+    let test = "a_panic_is_told_where_the_hook_gets_no_stack";
+    if !child::is_child() {
+        let stderr = child::passes(test, &[("RUST_BACKTRACE", "0")]);
+        let (little, much) = stderr.split_once("'much'").expect(&stderr);
+        assert!(little.contains("'little' (spawned at tests/panics.rs:"), "{stderr}");
+        assert!(little.contains("\n8192 left\nthe panic hook was not run: "), "{stderr}");
+        assert!(much.contains("\nthread 'gmp-"), "{stderr}");
+        assert!(much.contains("\n49152 left\n") && !much.contains("was not run"), "{stderr}");
+        return;
+    }
+    let rt = runtime(1);
+    // It has stacks for the two goroutines.
+    rt.run(|| ());
+    // What is ready is taken by plain threads, which use the same stacks; and no more can be mapped.
+    let mut before = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: it writes what is passed.
+    assert_eq!(unsafe { libc::getrlimit(libc::RLIMIT_AS, &mut before) }, 0);
+    // SAFETY: it reads what is passed.
+    let limit = |limit: &libc::rlimit| assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_AS, limit) }, 0);
+    let (begin, over) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
+    let ready = Arc::new(AtomicUsize::new(0));
+    let (inside, refused) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let threads: Vec<_> = (0..40)
+        .map(|_| {
+            let (begin, over) = (Arc::clone(&begin), Arc::clone(&over));
+            let (inside, refused) = (Arc::clone(&inside), Arc::clone(&refused));
+            let ready = Arc::clone(&ready);
+            std::thread::spawn(move || {
+                ready.fetch_add(1, SeqCst);
+                until(|| begin.load(SeqCst));
+                let stays = || {
+                    inside.fetch_add(1, SeqCst);
+                    until(|| over.load(SeqCst));
+                };
+                if catch_unwind(AssertUnwindSafe(|| gmp::with_stack(256 << 10, stays))).is_err() {
+                    refused.fetch_add(1, SeqCst);
+                }
+            })
+        })
+        .collect();
+    until(|| ready.load(SeqCst) == 40);
+    // An eighth of the limit is not for stacks: that leaves nothing for them, and something for the heap.
+    let statm = std::fs::read_to_string("/proc/self/statm").unwrap();
+    let pages: u64 = statm.split(' ').next().unwrap().parse().unwrap();
+    limit(&libc::rlimit { rlim_cur: pages * 4096 + (8 << 20), ..before });
+    begin.store(true, SeqCst);
+    until(|| inside.load(SeqCst) + refused.load(SeqCst) == 40);
+    assert!(refused.load(SeqCst) > 0);
+    for (name, left) in [("little", 8 << 10), ("much", 48 << 10)] {
+        let panics = move || {
+            let top = std::hint::black_box(0_u8);
+            panic_with_left((&raw const top).addr() - usable(64), left);
+        };
+        let ended = rt.run(|| Builder::new().name(name).go(panics).unwrap()).join();
+        assert_eq!(text(ended.unwrap_err().into_panic()), format!("{left} left"));
+    }
+    limit(&before);
+    over.store(true, SeqCst);
+    threads.into_iter().for_each(|thread| thread.join().unwrap());
+}
+
 /// Fails by a fault.
 #[test]
 fn formatting_floats_fits_on_the_default_stack() {

@@ -128,6 +128,36 @@ fn address_space_that_runs_out_is_told_at_the_spawn() {
     });
 }
 
+/// `ulimit -d`. Fails as above, or by an abort of the allocator afterwards, as nothing is left for it.
+#[test]
+fn data_that_runs_out_is_told_at_the_spawn() {
+    if !child::is_child() {
+        child::passes("data_that_runs_out_is_told_at_the_spawn", &[]);
+        return;
+    }
+    watched(2, || {
+        let bytes = 160 << 20;
+        let limit = libc::rlimit { rlim_cur: bytes, rlim_max: bytes };
+        // SAFETY: it reads the struct that we pass.
+        assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_DATA, &limit) }, 0);
+        let rt = runtime(2);
+        rt.run(|| {
+            let mut waiting = Waiting::default();
+            let refused = waiting.fill();
+            let text = refused.to_string();
+            assert!(
+                text.contains("RLIMIT_DATA is 160 MiB") && refused.kind() == ErrorKind::OutOfMemory,
+                "{text}"
+            );
+            assert!((500..2500).contains(&waiting.all.len()), "{}", waiting.all.len());
+            // Most of the eighth, for the heap and a thread.
+            assert!(black_box(vec![1_u8; 12 << 20]).iter().all(|byte| *byte == 1));
+            assert!(thread::Builder::new().spawn(|| ()).unwrap().join().is_ok());
+            waiting.end();
+        });
+    });
+}
+
 /// `mlockall`, which rules light guards out, so that `vm.max_map_count` limits the goroutines. Fails as above.
 #[test]
 fn mappings_that_run_out_are_told_at_the_spawn() {

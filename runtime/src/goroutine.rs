@@ -21,8 +21,11 @@ use std::panic::Location;
 /// ends at the latest with its runtime, which unwinds it where it is parked: see
 /// [`Runtime::shutdown_timeout`](crate::Runtime::shutdown_timeout). `f` is dropped unrun, here, when that has begun to end.
 ///
-/// Its stack does not grow: 64 KiB by default, of which the lowest page is a guard. An overflow meets that page and ends the
-/// process by SIGABRT, after a message with the goroutine's number, name, where it was spawned, and its frames.
+/// A panic ends the goroutine alone, and is told on standard error by the panic hook, which has a stack of its own for its
+/// backtrace. The panic itself takes up to 8 KiB of the goroutine's.
+///
+/// Its stack does not grow: 64 KiB by default, of which the lowest page is the guard's, which goes on below
+/// ([`guard_size`](crate::RuntimeBuilder::guard_size)). An overflow meets that guard and ends the process by SIGABRT, after a message with the goroutine's number, name, where it was spawned, and its frames.
 /// [`Builder::stack_size`] asks for more, [`with_stack`](crate::with_stack) for one call.
 ///
 /// ```
@@ -39,7 +42,7 @@ use std::panic::Location;
 /// # Panics
 /// Outside of a goroutine. [`Runtime::go`](crate::Runtime::go) starts one from there. When it can get no stack, with a text that
 /// names the limit: the runtime's own ([`max_stack_bytes`](crate::RuntimeBuilder::max_stack_bytes)), the address space
-/// (`ulimit -v`), or the number of mappings (`vm.max_map_count`, before Linux 6.13). [`Builder::go`] gives that as an error.
+/// (`ulimit -v`) or data (`ulimit -d`), or the number of mappings (`vm.max_map_count`, before Linux 6.13). [`Builder::go`] gives that as an error.
 #[track_caller]
 pub fn go<F, T>(f: F) -> JoinHandle<T>
 where
@@ -299,7 +302,7 @@ impl Builder {
         self
     }
 
-    /// Bytes of stack, rounded up to a power of two; at least 16 KiB, at most 64 MiB. The lowest page is a guard;
+    /// Bytes of stack, rounded up to a power of two; at least 16 KiB, at most 64 MiB. The lowest page is the guard's;
     /// memory is used as it is touched. A stack does not grow: an overflow is told, and ends the process by SIGABRT.
     pub fn stack_size(mut self, bytes: usize) -> Self {
         self.stack_size = Some(bytes);

@@ -32,13 +32,13 @@ pub(crate) type Active = crate::native::Native;
 pub(crate) type Active = crate::model::ModelHost;
 
 #[cfg(gmp_loom)]
-pub(crate) use crate::model::{MAX_STACK, MIN_STACK};
+pub(crate) use crate::model::{GUARD, MAX_GUARD, MAX_STACK, MIN_STACK};
 #[cfg(not(gmp_loom))]
-pub(crate) use crate::native::{MAX_STACK, MIN_STACK};
+pub(crate) use crate::native::{GUARD, MAX_GUARD, MAX_STACK, MIN_STACK};
 
 /// The world of one runtime, whose goroutines have so many bytes of stacks at most.
-pub(crate) fn active(max_stack_bytes: Option<usize>) -> io::Result<Active> {
-    Active::new(max_stack_bytes)
+pub(crate) fn active(max_stack_bytes: Option<usize>, guard: usize) -> io::Result<Active> {
+    Active::new(max_stack_bytes, guard)
 }
 
 /// How long a look at the poller may wait.

@@ -23,6 +23,15 @@
 //!    mode, the masks of exceptions, and whether denormals are zero. A switch saves neither: what is set across a park is
 //!    seen by the next goroutine on that thread, and may be gone when this one goes on.
 //!
+//! And at any time:
+//!
+//! 5. **No frame beyond the guard.** A function that does not probe its stack has a frame no larger than the guard below each
+//!    stack, 16 KiB unless [`guard_size`](crate::RuntimeBuilder::guard_size) says otherwise, or is called where that much is
+//!    left. All Rust probes. C does so with `-fstack-clash-protection`, which is some distributions' default and not the
+//!    compilers'. A function that does not, with a buffer of 100 kB in its frame, writes into the stack of another goroutine, and
+//!    nothing notices. Call it inside of [`with_stack`](crate::with_stack), or on a stack that is large enough
+//!    ([`Builder::stack_size`](crate::Builder::stack_size)); `gcc -Wframe-larger-than=16384` finds such functions.
+//!
 //! Where something belongs to a thread and has to be kept, [`lock_os_thread`](crate::lock_os_thread) binds the goroutine to
 //! its thread, and the contract asks nothing of it until [`unlock_os_thread`](crate::unlock_os_thread).
 //!
@@ -66,6 +75,20 @@
 //!         LOG.with(|log| log.borrow_mut().push(1));
 //!         gmp::yield_now();
 //!     }
+//! }
+//! ```
+//!
+//! Fine, because the C function's large frame has its own stack:
+//!
+//! ```no_run
+//! unsafe extern "C" {
+//!     /// Of a library in C; 100 kB of buffers lie in its frame.
+//!     fn parse(text: *const u8, len: usize) -> i32;
+//! }
+//!
+//! fn parsed(text: &[u8]) -> i32 {
+//!     // SAFETY: `parse` reads `len` bytes, and has 256 KiB of stack.
+//!     gmp::with_stack(256 << 10, || unsafe { parse(text.as_ptr(), text.len()) })
 //! }
 //! ```
 //!

@@ -88,7 +88,7 @@ use std::time::{Duration, Instant};
 use switch::{Coro, End, Home};
 
 pub use crate::prim::Mutant;
-pub(crate) use stack::{MAX_STACK, MIN_STACK};
+pub(crate) use stack::{GUARD, MAX_GUARD, MAX_STACK, MIN_STACK};
 pub use stage::{Body, Flag, Parts, at_rest, done, fall_asleep, runtime, together, together_with_us};
 
 #[path = "native/annotate/mod.rs"]
@@ -424,11 +424,11 @@ fn origin() -> Instant {
 /// Stacks outlive the executions, so that each execution finds the ones of the last.
 fn stacks() -> &'static stack::StackPool {
     static STACKS: OnceLock<stack::StackPool> = OnceLock::new();
-    STACKS.get_or_init(|| stack::StackPool::new(None))
+    STACKS.get_or_init(|| stack::StackPool::new(None, stack::GUARD))
 }
 
 impl ModelHost {
-    pub(crate) fn new(_max_stack_bytes: Option<usize>) -> io::Result<Self> {
+    pub(crate) fn new(_max_stack_bytes: Option<usize>, _guard: usize) -> io::Result<Self> {
         Ok(ModelHost { world: Mutex::new(World::default()), happened: Condvar::new() })
     }
 

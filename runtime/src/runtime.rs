@@ -443,6 +443,7 @@ impl fmt::Debug for Runtime {
 pub struct RuntimeBuilder {
     procs: Option<usize>,
     stack_size: Option<usize>,
+    guard_size: Option<usize>,
     max_stack_bytes: Option<usize>,
     max_threads: Option<usize>,
     keep_alive: Option<Duration>,
@@ -465,6 +466,27 @@ impl RuntimeBuilder {
     /// 64 KiB. See [`Builder::stack_size`](crate::Builder::stack_size).
     pub fn stack_size(mut self, bytes: usize) -> Self {
         self.stack_size = Some(bytes);
+        self
+    }
+
+    /// Bytes of the guard below each stack, those of [`with_stack`](crate::with_stack) on goroutines too: up to 1 MiB, rounded up to
+    /// pages. Default: 16 KiB.
+    ///
+    /// A fault in the guard is told as a stack overflow. Functions of Rust touch every page of their frames, so the smallest guard
+    /// stops them. A function of C that was compiled without `-fstack-clash-protection` may write beyond the guard at once, into
+    /// the stack of another goroutine, if its frame is larger than the guard: see [`migration`](crate::migration). The guard
+    /// comes on top of the stack's size and takes no memory but page tables: 8 bytes for each 4 KiB of it. A kernel older
+    /// than 6.13 needs two mappings for each guard, however large. The `generator` backend has guards of one page.
+    ///
+    /// ```
+    /// // SAFETY: no goroutine keeps a thread-bound value across a blocking call, and no C function that is called has a frame of
+    /// // more than 256 KiB.
+    /// let runtime = unsafe { gmp::Runtime::builder().guard_size(256 << 10).build()? };
+    /// assert_eq!(runtime.run(|| 1), 1);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn guard_size(mut self, bytes: usize) -> Self {
+        self.guard_size = Some(bytes);
         self
     }
 
@@ -526,9 +548,14 @@ impl RuntimeBuilder {
     /// the runtime's end.
     pub unsafe fn build(self) -> io::Result<Runtime> {
         let max_stack_bytes = self.max_stack_bytes;
+        let guard = self.guard()?;
         let config = self.settle()?;
-        let sched = Sched::start(host::active(max_stack_bytes)?, config)?;
+        let sched = Sched::start(host::active(max_stack_bytes, guard)?, config)?;
         Ok(Runtime { sched, stopped: false })
+    }
+
+    fn guard(&self) -> io::Result<usize> {
+        in_range("guard_size", self.guard_size.unwrap_or(host::GUARD), 1, host::MAX_GUARD)
     }
 
     fn settle(self) -> io::Result<Config> {
@@ -644,6 +671,8 @@ mod tests {
         assert_eq!(refusal(b().procs(1025)), "procs: 1025 is not within 1..=1024");
         assert_eq!(refusal(b().max_threads(0)), "max_threads: 0 is not within 1..=4294967295");
         assert_eq!(refusal(b().stack_size(1)), "stack_size: 1 is not within 16384..=67108864");
+        let refused = b().guard_size(2 << 20).guard().unwrap_err().to_string();
+        assert_eq!(refused, "guard_size: 2097152 is not within 1..=1048576");
         assert_eq!(refusal(b().thread_name("a\0b")), "thread_name: \"a\\0b\" contains a zero byte");
     }
 

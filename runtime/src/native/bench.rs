@@ -1,7 +1,7 @@
 //! The bare switch, for the benches.
 
 use super::switch::{self, Coro, End, Home};
-use super::{Hands, StackPool};
+use super::{GUARD, Hands, StackPool};
 use std::ptr::{from_ref, with_exposed_provenance};
 
 /// A stack on which somebody switches back whenever it is resumed.
@@ -37,7 +37,7 @@ impl Switch {
     /// # Panics
     /// Without memory for a stack.
     pub fn new() -> Self {
-        let (pool, mut hands) = (StackPool::new(None), Hands::default());
+        let (pool, mut hands) = (StackPool::new(None, GUARD), Hands::default());
         pool.promise(None, 0).expect("there is no limit");
         let coro = Coro::new(&pool, &mut hands, 0, bounce).expect("a stack");
         let mut switch = Switch { coro: Some(coro), home: Box::new(Home::new()), pool, hands };

@@ -36,6 +36,10 @@ use crate::host::Frames;
 pub(crate) const MIN_STACK: usize = 16 << 10;
 /// The biggest stack; requests above it are an error.
 pub(crate) const MAX_STACK: usize = 64 << 20;
+/// The crate guards a stack by one page, whatever is asked for.
+pub(crate) const GUARD: usize = 4 << 10;
+/// As on the other backend.
+pub(crate) const MAX_GUARD: usize = 1 << 20;
 
 /// By this a goroutine yields and receives words. It lies on its own stack.
 type Yielder = Scope<'static, 'static, usize, usize>;
@@ -74,7 +78,7 @@ pub(crate) struct StackPool {
 
 impl StackPool {
     /// `max_bytes` limits the stacks that are out at a time.
-    pub(crate) fn new(max_bytes: Option<usize>) -> StackPool {
+    pub(crate) fn new(max_bytes: Option<usize>, _guard: usize) -> StackPool {
         StackPool { in_use: AtomicUsize::new(0), max_bytes: max_bytes.unwrap_or(usize::MAX) }
     }
 
@@ -222,7 +226,7 @@ pub(crate) unsafe fn suspend(home: *const Home, word: usize) -> usize {
 /// # Errors
 /// Those of `StackPool::promise` and `Coro::new`.
 pub(crate) fn call_on(pool: Option<&StackPool>, size: usize, f: &mut dyn FnMut()) -> io::Result<()> {
-    let of_threads = StackPool::new(None);
+    let of_threads = StackPool::new(None, GUARD);
     let pool = pool.unwrap_or(&of_threads);
     let link = M::<Native>::current().filter(|m| m.g().is_some()).map(|m| m.local.home.link.get());
     // SAFETY: the link of the calling goroutine, which stays as long as it runs: see `retire`.
@@ -353,7 +357,7 @@ mod tests {
             }
             end(home, (sum * 4.0) as usize)
         }
-        let pool = StackPool::new(None);
+        let pool = StackPool::new(None, GUARD);
         let mut coro = started(&pool, 64 << 10, wander).unwrap();
         for i in 0..=100 {
             let run = || resume_from(&mut coro, &Home::new());
@@ -373,7 +377,7 @@ mod tests {
     /// Fails by a fault, a panic on this thread, or a stack that no longer counts.
     #[test]
     fn a_suspended_coro_that_is_dropped_leaks_its_stack() {
-        let pool = StackPool::new(Some(64 << 10));
+        let pool = StackPool::new(Some(64 << 10), GUARD);
         let mut coro = started(&pool, 64 << 10, park_once).unwrap();
         let value = resume_from(&mut coro, &Home::new()) as *const usize;
         drop(coro);
@@ -386,7 +390,7 @@ mod tests {
     #[test]
     #[should_panic(expected = "Coro::retire: it is suspended")]
     fn only_a_suspended_coro_cannot_be_retired() {
-        let pool = StackPool::new(None);
+        let pool = StackPool::new(None, GUARD);
         started(&pool, 0, park_once).unwrap().retire(&pool, &mut Hands);
         let mut coro = started(&pool, 0, park_once).unwrap();
         resume_from(&mut coro, &Home::new());
@@ -404,7 +408,7 @@ mod tests {
         let limit = libc::rlimit { rlim_cur: 8 << 20, rlim_max: 8 << 20 };
         // SAFETY: it reads the struct that we pass.
         assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_STACK, &limit) }, 0);
-        let pool = StackPool::new(None);
+        let pool = StackPool::new(None, GUARD);
         let error = started(&pool, MAX_STACK, park_once).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::OutOfMemory);
         assert!(error.to_string().starts_with("a stack of 67108864 bytes: failed to alloc"), "{error}");
@@ -424,7 +428,7 @@ mod tests {
             end(home, exhaust(0))
         }
         if is_child() {
-            let mut coro = started(&StackPool::new(None), 64 << 10, overflow).unwrap();
+            let mut coro = started(&StackPool::new(None, GUARD), 64 << 10, overflow).unwrap();
             resume_from(&mut coro, &Home::new());
             return;
         }

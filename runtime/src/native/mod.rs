@@ -64,9 +64,9 @@ use switch::{Coro, End, Home};
 use watch::Watched;
 
 #[cfg(not(any(feature = "generator", not(target_arch = "x86_64"))))]
-pub(crate) use stack::{Hands, MAX_STACK, MIN_STACK, StackPool};
+pub(crate) use stack::{GUARD, Hands, MAX_GUARD, MAX_STACK, MIN_STACK, StackPool};
 #[cfg(any(feature = "generator", not(target_arch = "x86_64")))]
-pub(crate) use switch::{Hands, MAX_STACK, MIN_STACK, StackPool};
+pub(crate) use switch::{GUARD, Hands, MAX_GUARD, MAX_STACK, MIN_STACK, StackPool};
 
 /// Writes a line to standard error, if anybody reads it. `eprintln!` would panic where nobody does.
 fn say(what: std::fmt::Arguments<'_>) {
@@ -120,14 +120,14 @@ impl Default for Local {
 impl Native {
     /// # Errors
     /// When the kernel refuses the poller's descriptors.
-    pub(crate) fn new(max_stack_bytes: Option<usize>) -> io::Result<Self> {
+    pub(crate) fn new(max_stack_bytes: Option<usize>, guard: usize) -> io::Result<Self> {
         hook::install();
         #[cfg(not(any(feature = "generator", not(target_arch = "x86_64"))))]
         overflow::install();
         frames::prepare();
         barrier::register();
         topology::prepare();
-        Ok(Native { poller: Poller::new()?, stacks: StackPool::new(max_stack_bytes) })
+        Ok(Native { poller: Poller::new()?, stacks: StackPool::new(max_stack_bytes, guard) })
     }
 }
 

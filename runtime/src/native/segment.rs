@@ -25,8 +25,8 @@
 
 use super::annotate;
 use super::overflow;
-use super::signals::SignalStack;
-use super::stack::{Class, Extent, Hands, PAGE, StackMem, StackPool};
+use super::signals::{self, SignalStack};
+use super::stack::{Class, Extent, GUARD, Hands, PAGE, StackMem, StackPool};
 use crate::m::M;
 use std::arch::naked_asm;
 use std::cell::Cell;
@@ -49,9 +49,19 @@ std::thread_local! {
     static INNERMOST: Cell<*const Segment> = const { Cell::new(ptr::null()) };
 }
 
-/// The stacks of plain threads. No monitor trims them: what one has touched below its uppermost `KEPT` bytes goes back at once.
+/// The stacks of plain threads, and of the panic hook. No monitor trims them: what one has touched below its uppermost `KEPT` bytes goes back at once.
 static OF_THREADS: OnceLock<StackPool> = OnceLock::new();
 const KEPT: usize = 256 << 10;
+
+/// Of which a panic takes one, where there may be no stack left to map any: see `prepare`.
+fn of_threads() -> &'static StackPool {
+    OF_THREADS.get_or_init(|| StackPool::small(GUARD))
+}
+
+/// Has stacks of so many bytes ready for `call_on_stock`. Where none is to be had now, that does without.
+pub(super) fn prepare(size: usize) {
+    let _none_yet = Entered::new(of_threads(), size);
+}
 
 /// Calls `f` on a stack of at least `size` bytes, the guard page included. On a goroutine from `pool`, its runtime's.
 ///
@@ -59,13 +69,19 @@ const KEPT: usize = 256 << 10;
 /// Those of `StackPool::promise` and `StackPool::take`; nothing is promised or taken then.
 pub(super) fn call_on(pool: Option<&StackPool>, size: usize, f: &mut dyn FnMut()) -> io::Result<()> {
     overflow::install();
-    let entered =
-        Entered::new(pool.unwrap_or_else(|| OF_THREADS.get_or_init(|| StackPool::new(None))), size)?;
-    entered.publish();
-    let mut f = f;
-    // SAFETY: `start` is the upper end of a stack that is ours alone until `entered` is dropped, and aligned; `shim` is given
-    // what it expects, which lives longer than the call.
-    unsafe { cross(entered.stack.start(), (&raw mut f).cast(), shim) };
+    let entered = Entered::new(pool.unwrap_or_else(|| of_threads()), size)?;
+    entered.call(f);
+    Ok(())
+}
+
+/// The same on a stack that is ready. It takes little stack itself.
+///
+/// # Errors
+/// When none is.
+pub(super) fn call_on_stock(size: usize, f: &mut dyn FnMut()) -> io::Result<()> {
+    of_threads().promise_of_stock(size)?;
+    let entered = Entered::promised(of_threads(), size)?;
+    entered.call(f);
     Ok(())
 }
 
@@ -111,13 +127,17 @@ struct Entered<'a> {
     stack: ManuallyDrop<StackMem>,
     told: ManuallyDrop<annotate::Stack>,
     segment: Segment,
-    /// Lent to a plain thread that has none.
+    /// Lent to a plain thread that has too little.
     signals: SignalStack,
 }
 
 impl<'a> Entered<'a> {
     fn new(pool: &'a StackPool, size: usize) -> io::Result<Self> {
         pool.promise(None, size)?;
+        Entered::promised(pool, size)
+    }
+
+    fn promised(pool: &'a StackPool, size: usize) -> io::Result<Self> {
         let mut hands = Hands::default();
         let stack = match pool.take(&mut hands, size) {
             Ok(stack) => stack,
@@ -132,10 +152,19 @@ impl<'a> Entered<'a> {
         Ok(Entered { pool, stack: ManuallyDrop::new(stack), told, segment, signals: SignalStack::new() })
     }
 
+    /// C3 and C4, from where it stays.
+    fn call(&self, f: &mut dyn FnMut()) {
+        self.publish();
+        let mut f = f;
+        // SAFETY: `start` is the upper end of a stack that is ours alone until this is dropped, and aligned; `shim` is given
+        // what it expects, which lives longer than the call.
+        unsafe { cross(self.stack.start(), (&raw mut f).cast(), shim) };
+    }
+
     /// Once it lies where it stays.
     fn publish(&self) {
         if self.segment.outer.is_null() && chain_of_goroutine().is_none() {
-            self.signals.lend_unless(1);
+            self.signals.lend_unless(signals::HANDLER);
         }
         set_innermost(&raw const self.segment);
     }

@@ -2,7 +2,11 @@
 //!
 //! std gives its threads one of some 8 KiB, which a handler that walks frames would fill. An M has one of its own from its
 //! first look for work to its last, also when its thread is the program's (`run_locked`); a plain thread inside of
-//! `with_stack` is lent one if it has none. Afterwards the one from before is back, and std frees its own as ever.
+//! `with_stack` is lent one where the handler of `overflow` would not fit. Afterwards the one from before is back, and std frees
+//! its own as ever.
+//!
+//! The kernel puts the registers there before the handler runs: 1 KB on some processors, 3.5 with AVX-512, 11 with AMX, so that
+//! of std's nothing is left. The auxiliary vector says how much it is.
 //!
 //! One of the program's stays when it is large enough, and when the program has put it there in place of the one that was
 //! lent. Where the kernel has no memory the thread goes on with what it has.
@@ -12,6 +16,8 @@ use std::ptr;
 
 /// What a handler may use, besides the frame that the kernel puts there.
 pub(super) const ROOM: usize = 48 << 10;
+/// What the handler of `overflow` needs besides that, with its walk over frames.
+pub(super) const HANDLER: usize = 6 << 10;
 
 /// Of the auxiliary vector: how large the kernel's frame for a handler can be. Not in libc 0.2 for this target.
 const AT_MINSIGSTKSZ: libc::c_ulong = 51;
@@ -36,13 +42,19 @@ impl SignalStack {
         SignalStack { lent: Cell::new(None) }
     }
 
-    /// Lends one to the calling thread, unless it has one of at least so many bytes.
+    /// Lends one to the calling thread, unless it has one of at least so many bytes and a frame.
     pub(super) fn lend_unless(&self, enough: usize) {
+        // SAFETY: it only tells a number; 0 where the kernel is older than that.
+        self.lend_for(unsafe { libc::getauxval(AT_MINSIGSTKSZ) } as usize, enough);
+    }
+
+    /// `frame`: how large the kernel's frame for a handler can be.
+    fn lend_for(&self, frame: usize, enough: usize) {
         let Some(before) = exchange(None) else { return };
-        if before.ss_flags & libc::SS_DISABLE == 0 && before.ss_size >= enough {
+        if before.ss_flags & libc::SS_DISABLE == 0 && before.ss_size >= enough + frame {
             return;
         }
-        let Some(lent) = Lent::map(before) else { return };
+        let Some(lent) = Lent::map(before, frame) else { return };
         match exchange(Some(&lent.stack())) {
             Some(_before) => self.lent.set(Some(lent)),
             None => lent.unmap(),
@@ -69,11 +81,10 @@ fn exchange(next: Option<&libc::stack_t>) -> Option<libc::stack_t> {
 }
 
 impl Lent {
-    fn map(before: libc::stack_t) -> Option<Lent> {
-        // SAFETY: both only tell a number.
-        let (page, frame) = unsafe { (libc::sysconf(libc::_SC_PAGESIZE), libc::getauxval(AT_MINSIGSTKSZ)) };
-        let guard = usize::try_from(page).ok()?;
-        let bytes = guard + (ROOM + frame as usize).next_multiple_of(guard);
+    fn map(before: libc::stack_t, frame: usize) -> Option<Lent> {
+        // SAFETY: it only tells a number.
+        let guard = usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).ok()?;
+        let bytes = guard + (ROOM + frame).next_multiple_of(guard);
         let prot = libc::PROT_READ | libc::PROT_WRITE;
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_STACK;
         // SAFETY: a new mapping, at an address of the kernel's choice.
@@ -133,13 +144,35 @@ mod tests {
         .unwrap();
     }
 
+    /// Fails if the kernel's frame takes what the handler needs, on a processor with large ones (AVX-512, AMX): of std's signal
+    /// stack is then too little left, or nothing.
+    #[test]
+    fn a_large_frame_of_the_kernel_is_reckoned_with() {
+        thread::spawn(|| {
+            let before = now();
+            // std's own is of 8 KiB, or of a frame where that is more.
+            for frame in [3584, 11 << 10] {
+                let signals = SignalStack::new();
+                signals.lend_for(frame, HANDLER);
+                assert!(now().0 != before.0 && now().1 >= ROOM + frame, "{frame}: {:?}", now());
+                let second = SignalStack::new();
+                second.lend_for(frame, ROOM);
+                assert!(second.lent.get().is_none(), "the first is large enough for {frame}");
+                signals.take_back();
+                assert_eq!(now(), before);
+            }
+        })
+        .join()
+        .unwrap();
+    }
+
     /// Fails if the one that the program has put there meanwhile is taken from it.
     #[test]
     fn the_programs_own_stays() {
         thread::spawn(|| {
             let (before, signals) = (exchange(None).expect("it only asks"), SignalStack::new());
             signals.lend_unless(ROOM);
-            let own = Lent::map(before).expect("there is memory");
+            let own = Lent::map(before, 0).expect("there is memory");
             exchange(Some(&own.stack())).expect("the kernel takes it");
             signals.take_back();
             assert_eq!(now().0, own.stack().ss_sp.addr());

@@ -269,6 +269,7 @@ unsafe extern "C" fn trampoline() {
 
 #[cfg(test)]
 mod tests {
+    use super::super::stack::GUARD;
     use super::*;
     use std::backtrace::Backtrace;
     use std::hint::black_box;
@@ -319,7 +320,7 @@ mod tests {
             }
             end(home, usize::MAX)
         }
-        let (pool, homes) = (StackPool::new(None), [const { Home::new() }; 7]);
+        let (pool, homes) = (StackPool::new(None, GUARD), [const { Home::new() }; 7]);
         let mut coro = started(&pool, 0, echo).unwrap();
         for i in 0..1000 {
             assert_eq!(resume_from(&mut coro, &homes[i % 7]), i * 3);
@@ -379,7 +380,7 @@ mod tests {
                 below + floats[0] * 1.5 * floats[7].sqrt() + floats.iter().sum::<f64>()
             })
         }
-        let pool = StackPool::new(None);
+        let pool = StackPool::new(None, GUARD);
         let mut coro = started(&pool, 64 << 10, wander).unwrap();
         let home = Home::new();
         assert_eq!(resume_from(&mut coro, &home), 1);
@@ -406,7 +407,7 @@ mod tests {
             assert!(output.status.success() && text.contains("stack backtrace"), "{output:?}");
             return;
         }
-        let pool = StackPool::new(None);
+        let pool = StackPool::new(None, GUARD);
         let mut coro = started(&pool, 64 << 10, trace).unwrap();
         let text = resume_from(&mut coro, &Home::new()) as *mut String;
         // SAFETY: `trace` made it from a Box and keeps no copy.
@@ -430,7 +431,7 @@ mod tests {
             end(home, exhaust(0))
         }
         if is_child() {
-            let pool = StackPool::new(None);
+            let pool = StackPool::new(None, GUARD);
             let mut below = started(&pool, 64 << 10, overflow).unwrap();
             let mut coro = started(&pool, 64 << 10, overflow).unwrap();
             resume_from(&mut coro, &Home::new());
@@ -448,7 +449,7 @@ mod tests {
             panic!("uncaught")
         }
         if is_child() {
-            let mut coro = started(&StackPool::new(None), 64 << 10, throw).unwrap();
+            let mut coro = started(&StackPool::new(None, GUARD), 64 << 10, throw).unwrap();
             resume_from(&mut coro, &Home::new());
             return;
         }
@@ -465,7 +466,7 @@ mod tests {
     /// Fails by a fault or a wrong value: the frame of a dropped goroutine was unmapped, or given to another.
     #[test]
     fn a_suspended_coro_that_is_dropped_leaks_its_stack() {
-        let (pool, home) = (StackPool::new(None), Home::new());
+        let (pool, home) = (StackPool::new(None, GUARD), Home::new());
         let mut coro = started(&pool, 0, park_once).unwrap();
         let value = resume_from(&mut coro, &home) as *const usize;
         drop(coro);
@@ -484,7 +485,7 @@ mod tests {
     #[test]
     #[should_panic(expected = "Coro::retire: it is suspended")]
     fn a_suspended_coro_cannot_be_retired() {
-        let pool = StackPool::new(None);
+        let pool = StackPool::new(None, GUARD);
         let mut coro = started(&pool, 0, park_once).unwrap();
         resume_from(&mut coro, &Home::new());
         coro.retire(&pool, &mut Hands::default());
@@ -493,7 +494,7 @@ mod tests {
     /// Fails if parking costs more memory than it must: a second page of 4 KiB is touched.
     #[test]
     fn a_goroutine_that_parks_at_once_touches_one_page() {
-        let pool = StackPool::new(None);
+        let pool = StackPool::new(None, GUARD);
         let mut coro = started(&pool, 64 << 10, park_once).unwrap();
         resume_from(&mut coro, &Home::new());
         let mut resident = [0_u8; 15];

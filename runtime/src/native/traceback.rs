@@ -93,7 +93,7 @@ extern "C" fn note(context: *mut Context, walk: *mut c_void) -> c_int {
 
 #[cfg(all(test, not(gmp_loom)))]
 mod tests {
-    use super::super::stack::{Hands, StackPool};
+    use super::super::stack::{GUARD, Hands, StackPool};
     use super::super::switch::{Coro, End, Home, suspend};
     use super::*;
     use std::hint::black_box;
@@ -146,7 +146,7 @@ mod tests {
     /// Fails by another frame than the coroutine has seen itself, by one too many or too few, or by a crash in the unwinder.
     #[test]
     fn the_frames_are_those_that_a_goroutine_sees_itself() {
-        let (pool, mut hands, home) = (StackPool::new(None), Hands::default(), Home::new());
+        let (pool, mut hands, home) = (StackPool::new(None, GUARD), Hands::default(), Home::new());
         pool.promise(None, 64 << 10).unwrap();
         let mut coro = Coro::new(&pool, &mut hands, 64 << 10, entry).unwrap();
         let frames = |coro: &Coro| {

@@ -1,7 +1,7 @@
 //! A stack overflow with a name: the handler of SIGSEGV.
 //!
 //! ```text
-//!   fault ──▶ in the guard page of the stack that runs here, and the stack pointer has come down to it?
+//!   fault ──▶ in the guard of the stack that runs here, and the stack pointer has come down to it?
 //!               yes: message, frames (`report.rs`), SIGABRT
 //!               no:  the handler from before, as if ours were not there
 //! ```
@@ -10,7 +10,8 @@
 //! while its thread handles a signal. The overflow of a thread's own stack, an M's too, is none of these: std tells it.
 //!
 //! Functions of Rust with frames of more than a page touch each page of them on the way down, so they meet the guard. A
-//! function of C that was not compiled to do so (`-fstack-clash-protection`) may step over it, and is not seen.
+//! function of C that was not compiled to do so (`-fstack-clash-protection`) meets it with a frame of at most its size, and may
+//! step over it with a larger one, which is not seen.
 //!
 //! The handler from before gets every other fault: it is called with what the kernel gave, under its own signal mask. What
 //! can't be called, the default action above all, is put back, and the fault repeats itself there. The kernel raises SIGBUS
@@ -25,7 +26,7 @@ mod report;
 
 use super::Native;
 use super::segment;
-use super::stack::{Extent, PAGE};
+use super::stack::Extent;
 use crate::g::GRef;
 use crate::m::M;
 use std::ffi::{c_int, c_void};
@@ -96,9 +97,9 @@ impl Fault {
         })
     }
 
-    /// Whether it says that a stack is full. A wild pointer into a guard page, from a function with room left, does not.
+    /// Whether it says that a stack is full. A wild pointer into a guard, from a function with room left, does not.
     fn fills(&self, stack: Extent) -> bool {
-        let guard = stack.bottom..stack.bottom + PAGE;
+        let guard = stack.guard..stack.usable();
         guard.contains(&self.address) && self.sp <= self.address + BELOW
     }
 }
@@ -123,6 +124,12 @@ impl Runs {
         let stack = g?.stack.with(|stack| unsafe { (*stack).as_ref() }.map(|it| it.coro.stack.extent()))?;
         Some(Runs { stack, is_segment: false, g })
     }
+}
+
+/// Bytes that are left of the stack on which the caller runs; `None` for a thread's own.
+pub(super) fn left() -> Option<usize> {
+    let frame = 0_u8;
+    Runs::here().map(|runs| (&raw const frame).addr().saturating_sub(runs.stack.usable()))
 }
 
 unsafe extern "C" fn on_fault(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {

@@ -1,16 +1,21 @@
-//! Guard pages, many at a time.
+//! Guards, many at a time.
 //!
 //! `MADV_GUARD_INSTALL` (Linux 6.13) marks page-table entries: no mapping is split, so their number is not limited.
 //! `process_madvise` makes it for a batch in one call (from 6.14 on, which knows the calling process by a number); where
 //! the kernel has that not, one call each. Where it refuses the guard itself, because it does not know it or the
 //! memory is locked (EINVAL to both), `mprotect`: two mappings each, out of `vm.max_map_count`, of which an eighth is
 //! left to the rest of the process.
+//!
+//! Advice may be ignored with success: emulators and sandboxes answer 0 to any `madvise`. So a light guard is *proved*, once in a
+//! process for each of the two calls: a `write` from the guard to a pipe gives EFAULT, and one from the page above it does not. A
+//! call that has lied is not made again. While no pipe can be had nothing can be proved, and `mprotect` makes the guards.
 
 use std::io;
+use std::os::fd::AsRawFd;
 use std::ptr::{self, NonNull};
 use std::sync::OnceLock;
-use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicU8, AtomicUsize};
 
 use super::{BATCH, PAGE};
 
@@ -21,49 +26,75 @@ const PIDFD_SELF: libc::c_int = -10000;
 /// Guards made by `mprotect` in this process, two mappings each.
 static MPROTECTED: AtomicUsize = AtomicUsize::new(0);
 
-/// How a guard page is made.
+/// Whether guards by `process_madvise`, and by `madvise`, are there.
+static BY_BATCH: Proof = Proof::new();
+static BY_ONE: Proof = Proof::new();
+
+/// How a guard is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Guard {
-    /// `MADV_GUARD_INSTALL`, and `Mprotect` where the kernel refuses it.
+    /// `MADV_GUARD_INSTALL`, and `Mprotect` where the kernel refuses it or does nothing.
     Light,
     Mprotect,
 }
 
-/// Guards made in one call of `install`, from the first page on.
+/// Places for guards of so many bytes each: at most a batch, from the first on, `apart` from each other.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Row {
+    pub(super) first: NonNull<u8>,
+    pub(super) bytes: usize,
+    pub(super) apart: usize,
+    pub(super) count: usize,
+}
+
+impl Row {
+    fn at(&self, index: usize) -> *mut u8 {
+        self.first.as_ptr().wrapping_add(index * self.apart)
+    }
+}
+
+/// Guards made in one call of `install`, from the first place on.
 pub(super) struct Made {
-    pub(super) pages: usize,
+    pub(super) guards: usize,
     /// So many of them by `mprotect`, for `forget`.
     pub(super) mprotected: usize,
 }
 
 impl Guard {
-    /// Guards `count` pages, which lie `apart` bytes from each other; at most a batch. Fewer when the kernel stops midway,
-    /// and an error when it refuses the first.
+    /// Makes guards. Fewer when the kernel stops midway, and an error when it refuses the first.
     ///
     /// # Safety
-    /// They are the caller's, in one mapping, and hold nothing that anybody needs.
-    pub(super) unsafe fn install(self, first: NonNull<u8>, apart: usize, count: usize) -> io::Result<Made> {
-        let page = |index: usize| first.as_ptr().wrapping_add(index * apart);
-        let mut made = Made { pages: 0, mprotected: 0 };
+    /// The places are the caller's, in one mapping, as is the page above the first; they hold nothing that anybody needs.
+    pub(super) unsafe fn install(self, row: Row) -> io::Result<Made> {
+        let mut made = Made { guards: 0, mprotected: 0 };
         let mut how = self;
-        if how == Guard::Light {
+        if how == Guard::Light && BY_BATCH.is_open() {
             // SAFETY: by this function's contract.
-            made.pages = unsafe { light_batch(page, count) };
+            let claimed = unsafe { light_batch(row) };
+            // SAFETY: as above; a guard was claimed there.
+            if claimed > 0 && unsafe { BY_BATCH.holds(row, 0) } {
+                made.guards = claimed;
+            }
         }
-        while made.pages < count {
+        while made.guards < row.count {
+            let place = row.at(made.guards);
             let one = match how {
                 // SAFETY: by this function's contract.
-                Guard::Light => unsafe { light(page(made.pages)) },
+                Guard::Light => unsafe { light(place, row.bytes) },
                 // SAFETY: as above.
-                Guard::Mprotect => unsafe { mprotect(page(made.pages)) }.inspect(|()| made.mprotected += 1),
+                Guard::Mprotect => unsafe { mprotect(place, row.bytes) }.inspect(|()| made.mprotected += 1),
             };
             match one {
-                Ok(()) => made.pages += 1,
+                // SAFETY: as above.
+                Ok(()) if how == Guard::Light && !unsafe { BY_ONE.holds(row, made.guards) } => {
+                    how = Guard::Mprotect;
+                }
+                Ok(()) => made.guards += 1,
                 Err(error) if how == Guard::Light && error.raw_os_error() == Some(libc::EINVAL) => {
                     how = Guard::Mprotect;
                 }
                 // What has its guard can be used; the next call meets the error again.
-                Err(_) if made.pages > 0 => break,
+                Err(_) if made.guards > 0 => break,
                 Err(error) => return Err(io::Error::other(format!("{how:?}: {error}"))),
             }
         }
@@ -77,30 +108,94 @@ pub(super) fn forget(mprotected: usize) {
     MPROTECTED.fetch_sub(mprotected, Relaxed);
 }
 
-/// How many of the pages it guarded, from the first on; none where the kernel can't do it for many.
+/// What is known of one way to make guards.
+struct Proof(AtomicU8);
+
+impl Proof {
+    const OPEN: u8 = 0;
+    const TRUE: u8 = 1;
+    const FALSE: u8 = 2;
+
+    const fn new() -> Proof {
+        Proof(AtomicU8::new(Proof::OPEN))
+    }
+
+    /// Whether this way was not found to do nothing.
+    fn is_open(&self) -> bool {
+        // Relaxed, here and below: each look finds the same, so it does not matter whose is kept.
+        self.0.load(Relaxed) != Proof::FALSE
+    }
+
+    /// Whether the guards that this way has just made are there; looked at in one of them, unless it is known.
+    ///
+    /// # Safety
+    /// As `Guard::install`; a guard was made at this place of the row, and nobody uses the page above it.
+    unsafe fn holds(&self, row: Row, index: usize) -> bool {
+        match self.0.load(Relaxed) {
+            Proof::OPEN => {}
+            known => return known == Proof::TRUE,
+        }
+        // SAFETY: by this function's contract.
+        let found = unsafe { is_guard(row.at(index), row.bytes) };
+        if let Ok(holds) = found {
+            self.0.store(if holds { Proof::TRUE } else { Proof::FALSE }, Relaxed);
+        }
+        found.unwrap_or(false)
+    }
+}
+
+/// Whether the kernel can't read the first and the last byte there, and can read the one behind.
+///
+/// # Errors
+/// When there is no pipe to be had.
+///
+/// # Safety
+/// The bytes and a page behind them are the caller's; that page holds nothing.
+pub(super) unsafe fn is_guard(at: *mut u8, bytes: usize) -> io::Result<bool> {
+    let (_reader, writer) = io::pipe()?;
+    // SAFETY: the kernel looks whether it can read the byte.
+    let write = |byte: *mut u8| unsafe { libc::write(writer.as_raw_fd(), byte.cast(), 1) };
+    let faults =
+        |byte: *mut u8| write(byte) == -1 && io::Error::last_os_error().raw_os_error() == Some(libc::EFAULT);
+    let behind = at.wrapping_add(bytes);
+    let holds = faults(at) && faults(behind.wrapping_sub(1)) && write(behind) == 1;
+    // Being read has given it a page.
+    // SAFETY: by this function's contract.
+    unsafe { libc::madvise(behind.cast(), PAGE, libc::MADV_DONTNEED) };
+    Ok(holds)
+}
+
+/// How many of the guards it made, from the first on; none where the kernel can't do it for many.
 ///
 /// # Safety
 /// As `Guard::install`.
-unsafe fn light_batch(page: impl Fn(usize) -> *mut u8, count: usize) -> usize {
-    let mut pages = [libc::iovec { iov_base: ptr::null_mut(), iov_len: PAGE }; BATCH];
-    for (index, at) in pages[..count].iter_mut().enumerate() {
-        at.iov_base = page(index).cast();
+unsafe fn light_batch(row: Row) -> usize {
+    let mut places = [libc::iovec { iov_base: ptr::null_mut(), iov_len: row.bytes }; BATCH];
+    for (index, at) in places[..row.count].iter_mut().enumerate() {
+        at.iov_base = row.at(index).cast();
     }
     // SAFETY: advice on pages that the caller owns; the kernel reads the array.
     let advised = unsafe {
-        libc::syscall(libc::SYS_process_madvise, PIDFD_SELF, pages.as_ptr(), count, MADV_GUARD_INSTALL, 0)
+        libc::syscall(
+            libc::SYS_process_madvise,
+            PIDFD_SELF,
+            places.as_ptr(),
+            row.count,
+            MADV_GUARD_INSTALL,
+            0,
+        )
     };
     // It says how many bytes it came through.
-    usize::try_from(advised).map_or(0, |bytes| bytes / PAGE)
+    usize::try_from(advised).map_or(0, |bytes| bytes / row.bytes)
 }
 
 /// A guard that splits no mapping.
 ///
 /// # Safety
 /// As `Guard::install`.
-unsafe fn light(page: *mut u8) -> io::Result<()> {
+unsafe fn light(place: *mut u8, bytes: usize) -> io::Result<()> {
     // SAFETY: by this function's contract.
-    match unsafe { libc::madvise(page.cast(), PAGE, MADV_GUARD_INSTALL) } {
+    match unsafe { libc::madvise(place.cast(), bytes, MADV_GUARD_INSTALL) } {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),
     }
@@ -110,7 +205,7 @@ unsafe fn light(page: *mut u8) -> io::Result<()> {
 ///
 /// # Safety
 /// As `Guard::install`.
-unsafe fn mprotect(page: *mut u8) -> io::Result<()> {
+unsafe fn mprotect(place: *mut u8, bytes: usize) -> io::Result<()> {
     let max = max_map_count();
     let budget = budget();
     // Relaxed: a count, it orders nothing.
@@ -122,7 +217,7 @@ unsafe fn mprotect(page: *mut u8) -> io::Result<()> {
         )));
     }
     // SAFETY: by this function's contract.
-    if unsafe { libc::mprotect(page.cast(), PAGE, libc::PROT_NONE) } != 0 {
+    if unsafe { libc::mprotect(place.cast(), bytes, libc::PROT_NONE) } != 0 {
         let error = io::Error::last_os_error();
         MPROTECTED.fetch_sub(1, Relaxed);
         return Err(io::Error::other(format!("{error}; vm.max_map_count = {max}")));

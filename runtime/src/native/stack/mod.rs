@@ -1,5 +1,5 @@
 //! Where the stacks of goroutines come from: slots of power-of-two size in big mappings (`slab`), each with a guard
-//! page (`guard`).
+//! (`guard`).
 //!
 //! ```text
 //!   spawn      promise: P1 one in the P's hand · P2 a batch from the pool, which assures more slots, or maps a slab, for it
@@ -22,14 +22,14 @@
 //! taken for a batch. When the P is idle, whoever has the scheduler's lock may empty its hand (`sched/trim.rs`).
 //!
 //! A stack's *size* is that of its slot: a power of two from 16 KiB to 64 MiB, to which a request is rounded
-//! up. One page of it is the guard, and stacks begin up to 1,920 bytes below
+//! up. One page of it belongs to the guard, the rest of which lies below; and stacks begin up to 1,920 bytes below
 //! their tops (`start`), so a goroutine of 64 KiB has 58 to 60 KiB to use. Only pages that it touches take
 //! memory, and a slab is `MAP_NORESERVE`: it takes address space.
 //!
 //! | where the machine is short | what happens |
 //! | --- | --- |
 //! | the user's own limit, `max_bytes` | an error of the spawn; exact: counted at each spawn and end, and only then |
-//! | address space (`ulimit -v`) | slabs get smaller, down to 1 MiB; then an error of the spawn, with an eighth left for the rest of the process |
+//! | address space (`ulimit -v`), data (`ulimit -d`) | slabs get smaller, down to 1 MiB; then an error of the spawn, with an eighth left for the rest of the process |
 //! | memory that may be promised (`vm.overcommit_memory = 2`) | the same, and nothing is left |
 //! | mappings (`vm.max_map_count`) | light guards need none; those by `mprotect` end at a budget, by an error of the spawn |
 //! | page tables, for light guards; mappings, where memory is locked after the promise | the goroutine waits for a stack to come back (`sched/stacks.rs`) |
@@ -59,15 +59,22 @@ use std::sync::atomic::Ordering::Relaxed;
 use parking_lot::Mutex;
 
 use guard::Guard;
-use slab::Slab;
+use slab::{SLAB, Slab};
 
 /// The smallest stack; requests below it are rounded up.
 pub(crate) const MIN_STACK: usize = 16 << 10;
 /// The biggest stack; requests above it are an error.
 pub(crate) const MAX_STACK: usize = 64 << 20;
 
-/// Of a guard, too.
+/// Of a guard, too: of which it is the least.
 pub(crate) const PAGE: usize = 4096;
+/// The guard of a stack for which nobody has asked for another: see `DESIGN-gmp.md`.
+pub(crate) const GUARD: usize = 16 << 10;
+/// The largest guard.
+pub(crate) const MAX_GUARD: usize = 1 << 20;
+/// The largest slab of a pool of which few stacks are used at a time, but for larger stacks.
+#[cfg(not(gmp_loom))]
+const SMALL_SLAB: usize = 4 << 20;
 /// Slots guarded at a time.
 const BATCH: usize = 64;
 /// The most stacks that a hand gets from the pool at a time, and their bytes.
@@ -117,6 +124,8 @@ pub(crate) struct StackMem {
     pub(super) top: NonNull<u8>,
     slab: u32,
     class: Class,
+    /// Pages of its guard.
+    guard: u16,
 }
 
 // SAFETY: it is memory that nobody else refers to, as a Box is.
@@ -146,20 +155,29 @@ impl StackMem {
 
     pub(crate) fn extent(&self) -> Extent {
         let top = self.top.addr().get();
-        Extent { bottom: top - self.class.bytes(), top }
+        let bottom = top - self.class.bytes();
+        Extent { guard: bottom + PAGE - usize::from(self.guard) * PAGE, bottom, top }
     }
 }
 
 /// Which addresses belong to a stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Extent {
-    /// The guard page begins here.
+    /// The guard begins here: below the slot, if it has more than a page.
+    pub(crate) guard: usize,
+    /// The slot begins here, with the guard's last page.
     pub(crate) bottom: usize,
     /// Where the first frames lie, just below.
     pub(crate) top: usize,
 }
 
 impl Extent {
+    /// Where the guard ends: the lowest byte that can be used.
+    #[cfg(not(gmp_loom))]
+    pub(crate) fn usable(self) -> usize {
+        self.bottom + PAGE
+    }
+
     /// Whether a stack pointer with this value stands on it. One that stands at the top has used nothing yet.
     pub(crate) fn holds(self, sp: usize) -> bool {
         self.bottom < sp && sp <= self.top
@@ -197,6 +215,9 @@ struct Stock {
 
 #[derive(Debug, Default)]
 struct Inner {
+    /// The bytes of each guard, and of the largest slab.
+    guard: usize,
+    slab: usize,
     /// A stack knows its slab by the place in here, so it does not move; one that was unmapped leaves a gap.
     slabs: Vec<Option<Slab>>,
     stocks: [Stock; Class::COUNT],
@@ -217,12 +238,23 @@ pub(crate) struct StackPool {
 impl StackPool {
     /// `max_bytes` limits the stacks that are promised or out at a time, each counted with its whole slot.
     /// Maps nothing yet.
-    pub(crate) fn new(max_bytes: Option<usize>) -> StackPool {
-        StackPool::with_guard(max_bytes, Guard::Light)
+    /// `guard`: at least so many bytes below each stack are its guard.
+    pub(crate) fn new(max_bytes: Option<usize>, guard: usize) -> StackPool {
+        StackPool::with_guard(max_bytes, guard, Guard::Light)
     }
 
-    fn with_guard(max_bytes: Option<usize>, guard: Guard) -> StackPool {
-        StackPool { inner: Mutex::default(), guard, max_bytes, accepted: AtomicUsize::new(0) }
+    /// A pool of which few stacks are used at a time.
+    #[cfg(not(gmp_loom))]
+    pub(crate) fn small(guard: usize) -> StackPool {
+        let mut pool = StackPool::new(None, guard);
+        pool.inner.get_mut().slab = SMALL_SLAB;
+        pool
+    }
+
+    fn with_guard(max_bytes: Option<usize>, bytes: usize, guard: Guard) -> StackPool {
+        let bytes = bytes.clamp(PAGE, MAX_GUARD).next_multiple_of(PAGE);
+        let inner = Mutex::new(Inner { guard: bytes, slab: SLAB, ..Inner::default() });
+        StackPool { inner, guard, max_bytes, accepted: AtomicUsize::new(0) }
     }
 
     /// Promises a stack of at least `size` bytes, its guard page included; for `take`, of any P. `hands`: the caller's P's,
@@ -242,6 +274,20 @@ impl StackPool {
             return Ok(());
         }
         self.promise_from_pool(class, hand)
+    }
+
+    /// As `promise`, on no P, of a stack that is in the pool: nothing is mapped. It takes little stack itself.
+    #[cfg(not(gmp_loom))]
+    pub(crate) fn promise_of_stock(&self, size: usize) -> io::Result<()> {
+        let class = Class::of(size)?;
+        self.accept(class)?;
+        let stock = &mut self.inner.lock().stocks[class.index()];
+        if stock.assured == stock.promised {
+            self.unaccept(class);
+            return Err(io::ErrorKind::OutOfMemory.into());
+        }
+        stock.promised += 1;
+        Ok(())
     }
 
     #[cold]
@@ -393,7 +439,7 @@ impl Inner {
 
     fn map(&mut self, class: Class) -> io::Result<usize> {
         let mapped = self.slabs.iter().flatten().map(Slab::bytes).sum();
-        let slab = Slab::map(class, mapped)?;
+        let slab = Slab::map(class, (self.guard, self.slab), mapped)?;
         let index = self.slabs.iter().position(Option::is_none).unwrap_or_else(|| {
             self.slabs.push(None);
             self.slabs.len() - 1

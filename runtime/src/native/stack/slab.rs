@@ -2,8 +2,11 @@
 //!
 //! ```text
 //!   | guard | usable | guard | usable | .. | guard | usable | guard | .. | .. | no guard yet |
-//!   ^ base           ^ a slot of its class's size     issued ^     guarded ^            slots ^
+//!   ^ base           ^ the next slot                  issued ^     guarded ^            slots ^
 //! ```
+//! A slot has the size of its class, one page of guard included; what a guard has beyond that page lies below, so that it takes
+//! nothing of what can be used. The *stride* is the distance between two slots.
+//!
 //! Guards are made a batch at a time: the first before a promise counts on the slab. If the kernel made them all light, which
 //! it refuses for want of memory only, the promises may count on every slot, and the other guards are made when their
 //! slots are needed. Those by `mprotect` come out of a budget, so there a promise counts on slots with a guard.
@@ -12,7 +15,7 @@ use std::fmt;
 use std::io;
 use std::ptr::{self, NonNull};
 
-use super::guard::{self, Guard};
+use super::guard::{self, Guard, Row};
 use super::{BATCH, Bytes, Class, PAGE, StackMem};
 
 /// A slab: at least one slot of any class.
@@ -28,6 +31,8 @@ const STINT: usize = 1 << 20;
 pub(super) struct Slab {
     pub(super) base: NonNull<u8>,
     pub(super) class: Class,
+    /// The bytes of each guard.
+    guard: usize,
     slots: usize,
     /// Slots with a guard page, from the base upwards.
     pub(super) guarded: usize,
@@ -50,31 +55,34 @@ pub(super) struct Slab {
 unsafe impl Send for Slab {}
 
 impl Slab {
-    /// Reserves a slab; a smaller one where the address space does not hold it any more. `mapped`: what there is already,
-    /// for the error.
-    pub(super) fn map(class: Class, mapped: usize) -> io::Result<Slab> {
-        let (mut bytes, limit) = (SLAB, Limit::read());
+    /// Reserves a slab with guards of so many bytes, of at most so many bytes if it has more than one slot; a smaller one where
+    /// the address space does not hold it any more. `mapped`: what there is already, for the error.
+    pub(super) fn map(class: Class, (guard, most): (usize, usize), mapped: usize) -> io::Result<Slab> {
+        let stride = class.bytes() - PAGE + guard;
+        let (whole, limit) = (|bytes: usize| (bytes / stride).max(1) * stride, Limit::read());
+        let mut bytes = whole(most);
         let base = loop {
             let error = match limit.map(bytes) {
                 Ok(base) => break base,
                 Err(error) => error,
             };
-            if bytes == class.bytes().max(LEAST_SLAB) {
+            if bytes == whole(LEAST_SLAB) {
                 let (of, slab, mapped) = (Bytes(class.bytes()), Bytes(bytes), Bytes(mapped));
                 let text = format!(
                     "a stack of {of}: mmap of {slab}: {error}; {mapped} are mapped for stacks, {limit}"
                 );
                 return Err(io::Error::new(io::ErrorKind::OutOfMemory, text));
             }
-            bytes /= 2;
+            bytes = whole((bytes / 2).max(LEAST_SLAB));
         };
         // A kernel without huge pages answers EINVAL, and needs no advice.
         // SAFETY: advice on the mapping just made; it changes no content.
         unsafe { libc::madvise(base.as_ptr().cast(), bytes, libc::MADV_NOHUGEPAGE) };
-        let slots = bytes / class.bytes();
+        let slots = bytes / stride;
         Ok(Slab {
             base,
             class,
+            guard,
             slots,
             guarded: 0,
             assured: 0,
@@ -99,7 +107,11 @@ impl Slab {
     }
 
     pub(super) fn bytes(&self) -> usize {
-        self.slots * self.class.bytes()
+        self.slots * self.stride()
+    }
+
+    fn stride(&self) -> usize {
+        self.class.bytes() - PAGE + self.guard
     }
 
     /// Whether a promise may count on every slot.
@@ -118,15 +130,16 @@ impl Slab {
 
     /// Guards the next slots: a batch, or what is left of the slab, or as many as the kernel lets; at least one.
     fn guard_batch(&mut self, guard: Guard) -> io::Result<()> {
-        let (class, count) = (self.class.bytes(), BATCH.min(self.slots - self.guarded));
+        let (stride, count) = (self.stride(), BATCH.min(self.slots - self.guarded));
         // SAFETY: `guarded` is below `slots`: the page lies inside of the mapping.
-        let first = unsafe { self.base.add(self.guarded * class) };
-        // SAFETY: the lowest pages of slots that were never issued; nobody uses them.
-        let made = unsafe { guard.install(first, class, count) }.map_err(|error| {
-            let text = format!("a stack of {}: guard page: {error}", Bytes(class));
+        let first = unsafe { self.base.add(self.guarded * stride) };
+        let row = Row { first, bytes: self.guard, apart: stride, count };
+        // SAFETY: the lowest pages of slots that were never issued, and the page above them: nobody uses them.
+        let made = unsafe { guard.install(row) }.map_err(|error| {
+            let text = format!("a stack of {}: guard page: {error}", Bytes(self.class.bytes()));
             io::Error::new(io::ErrorKind::OutOfMemory, text)
         })?;
-        self.guarded += made.pages;
+        self.guarded += made.guards;
         self.mprotected += made.mprotected;
         Ok(())
     }
@@ -145,8 +158,8 @@ impl Slab {
 
     fn stack(&self, index: usize, slot: usize) -> StackMem {
         // SAFETY: a slot's number is below `slots`, so this is its end inside of the mapping, or the mapping's end.
-        let top = unsafe { self.base.add((slot + 1) * self.class.bytes()) };
-        StackMem { top, slab: index as u32, class: self.class }
+        let top = unsafe { self.base.add((slot + 1) * self.stride()) };
+        StackMem { top, slab: index as u32, class: self.class, guard: (self.guard / PAGE) as u16 }
     }
 
     /// The number of a stack's slot. Panics if it is another slab's.
@@ -156,7 +169,7 @@ impl Slab {
             (1..=self.bytes()).contains(&offset) && stack.class == self.class,
             "StackPool: not of this pool ({stack:?}, {self:?})"
         );
-        offset / self.class.bytes() - 1
+        offset / self.stride() - 1
     }
 
     /// Asserts that the stack is one of this slab.
@@ -193,8 +206,8 @@ impl Slab {
 
     /// Gives the kernel back pages of slots at rest: some runs of neighbours. True: there are more.
     pub(super) fn return_pages(&mut self) -> bool {
-        let class = self.class.bytes();
-        let mut left = (STINT / class).max(1);
+        let stride = self.stride();
+        let mut left = (STINT / stride).max(1);
         while left > 0 {
             let Some(first) = self.dirty.first() else { return false };
             let mut end = first;
@@ -202,8 +215,10 @@ impl Slab {
                 end += 1;
             }
             left -= end - first;
-            let (from, bytes) =
-                (self.base.as_ptr().wrapping_add(first * class + PAGE), (end - first) * class - PAGE);
+            let (from, bytes) = (
+                self.base.as_ptr().wrapping_add(first * stride + self.guard),
+                (end - first) * stride - self.guard,
+            );
             // Guards stay guards. Locked memory wants another word for it, which Linux has from 5.18 on; where both are
             // refused the pages stay.
             let _kept = [libc::MADV_DONTNEED, MADV_DONTNEED_LOCKED].into_iter().find(|&advice| {
@@ -249,27 +264,37 @@ impl Slots {
     }
 }
 
-/// The limit on the address space, of which an eighth is left to the rest of the process: its allocator and its threads do not
+/// The limit that is met first, of which an eighth is left to the rest of the process: its allocator and its threads do not
 /// take a refusal as well as a spawn does.
 struct Limit {
+    name: &'static str,
+    /// `None`: neither limit is set.
     bytes: Option<usize>,
     /// How much of it slabs may still take.
     left: usize,
 }
 
 impl Limit {
+    /// Of the address space, and of what of it is the process's own and can be written.
     fn read() -> Limit {
-        let mut limit = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: libc::RLIM_INFINITY };
-        // SAFETY: it writes the struct that we pass.
-        unsafe { libc::getrlimit(libc::RLIMIT_AS, &mut limit) };
-        if limit.rlim_cur == libc::RLIM_INFINITY {
-            return Limit { bytes: None, left: usize::MAX };
-        }
-        let bytes = limit.rlim_cur as usize;
         // Without /proc: as if nothing were in use, and the kernel says where that ends.
         let statm = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
-        let pages: usize = statm.split(' ').next().and_then(|pages| pages.parse().ok()).unwrap_or(0);
-        Limit { bytes: Some(bytes), left: (bytes - bytes / 8).saturating_sub(pages * PAGE) }
+        // The first field counts the pages of all mappings; the sixth those of the limit on data, and the main thread's stack.
+        let used = |field: usize| {
+            statm.split_whitespace().nth(field).and_then(|pages| pages.parse().ok()).unwrap_or(0) * PAGE
+        };
+        let limits = [("RLIMIT_AS", libc::RLIMIT_AS, 0), ("RLIMIT_DATA", libc::RLIMIT_DATA, 5)];
+        let limits = limits.into_iter().filter_map(|(name, resource, field)| {
+            let mut limit = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: libc::RLIM_INFINITY };
+            // SAFETY: it writes the struct that we pass.
+            unsafe { libc::getrlimit(resource, &mut limit) };
+            (limit.rlim_cur != libc::RLIM_INFINITY).then(|| {
+                let bytes = limit.rlim_cur as usize;
+                Limit { name, bytes: Some(bytes), left: (bytes - bytes / 8).saturating_sub(used(field)) }
+            })
+        });
+        let none = Limit { name: "RLIMIT_AS", bytes: None, left: usize::MAX };
+        limits.min_by_key(|limit| limit.left).unwrap_or(none)
     }
 
     fn map(&self, bytes: usize) -> io::Result<NonNull<u8>> {
@@ -290,8 +315,8 @@ impl Limit {
 impl fmt::Display for Limit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.bytes {
-            None => f.write_str("RLIMIT_AS is unlimited"),
-            Some(bytes) => write!(f, "RLIMIT_AS is {}, an eighth of it for the rest", Bytes(bytes)),
+            None => write!(f, "{} is unlimited", self.name),
+            Some(bytes) => write!(f, "{} is {}, an eighth of it for the rest", self.name, Bytes(bytes)),
         }
     }
 }

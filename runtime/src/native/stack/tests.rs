@@ -65,7 +65,7 @@ fn sizes_are_rounded_up_to_a_class() {
     assert_eq!(class(MIN_STACK + 1).bytes(), 2 * MIN_STACK);
     assert_eq!(class(64 << 10).bytes(), 64 << 10);
     assert_eq!((class(MAX_STACK).bytes(), class(MAX_STACK).index()), (MAX_STACK, Class::COUNT - 1));
-    let error = take(&StackPool::new(None), MAX_STACK + 1).unwrap_err();
+    let error = take(&StackPool::new(None, PAGE), MAX_STACK + 1).unwrap_err();
     assert_eq!(error.kind(), io::ErrorKind::InvalidInput);
     assert_eq!(error.to_string(), "a stack of 67108865 bytes: the biggest is 64 MiB");
 }
@@ -73,7 +73,7 @@ fn sizes_are_rounded_up_to_a_class() {
 /// Fails by a fault, or by one stack's bytes in another: slots overlap, or lie outside of their slab.
 #[test]
 fn stacks_of_all_classes_can_be_written_and_do_not_overlap() {
-    let pool = StackPool::new(None);
+    let pool = StackPool::new(None, GUARD);
     let mut stacks: Vec<StackMem> = (0..Class::COUNT).map(|i| take(&pool, MIN_STACK << i).unwrap()).collect();
     stacks.extend((0..200).map(|_| take(&pool, 64 << 10).unwrap()));
     let mut tops: Vec<_> = stacks.iter().map(|stack| (stack.top().addr(), stack.class.bytes())).collect();
@@ -85,7 +85,7 @@ fn stacks_of_all_classes_can_be_written_and_do_not_overlap() {
 /// Fails if a hot stack is left lying while a colder one is taken.
 #[test]
 fn the_stack_given_back_last_is_taken_first() {
-    let pool = StackPool::new(None);
+    let pool = StackPool::new(None, PAGE);
     let [a, b] = [(); 2].map(|()| take(&pool, 64 << 10).unwrap());
     let tops = [a.top(), b.top()];
     // SAFETY: nothing ever ran on them.
@@ -99,7 +99,7 @@ fn the_stack_given_back_last_is_taken_first() {
 /// Fails if the limit counts what was given back, forgets what is out, or has no text.
 #[test]
 fn the_limit_is_on_the_stacks_that_are_out() {
-    let pool = StackPool::new(Some(128 << 10));
+    let pool = StackPool::new(Some(128 << 10), PAGE);
     let first = take(&pool, 64 << 10).unwrap();
     let _second = take(&pool, 64 << 10).unwrap();
     let error = take(&pool, 1).unwrap_err();
@@ -120,7 +120,7 @@ fn a_dropped_pool_unmaps_what_came_back_and_leaks_what_did_not() {
         return;
     }
     for leak in [false, true] {
-        let pool = StackPool::new(None);
+        let pool = StackPool::new(None, PAGE);
         let [stack, other] = [(); 2].map(|()| take(&pool, 64 << 10).unwrap());
         write_through(&stack);
         // SAFETY: nothing ever ran on them.
@@ -147,14 +147,36 @@ fn every_stack_ends_at_a_guard_page_of_either_kind() {
     let (_reader, writer) = std::io::pipe().unwrap();
     // SAFETY: the kernel reads the byte for us, and says EFAULT where that cannot be.
     let readable = |byte: *mut u8| unsafe { libc::write(writer.as_raw_fd(), byte.cast(), 1) } == 1;
-    for guard in [Guard::Light, Guard::Mprotect] {
-        let pool = StackPool::with_guard(None, guard);
-        for _ in 0..2 * BATCH + 1 {
-            let lowest = take(&pool, 64 << 10).unwrap().top().wrapping_sub((64 << 10) - PAGE);
-            let around = [lowest, lowest.wrapping_sub(1), lowest.wrapping_sub(PAGE)];
-            assert_eq!(around.map(readable), [true, false, false], "{guard:?}");
+    for (guard, bytes) in [Guard::Light, Guard::Mprotect]
+        .into_iter()
+        .flat_map(|guard| [1, PAGE, GUARD, 100_000, MAX_GUARD].map(|bytes| (guard, bytes)))
+    {
+        let pool = StackPool::with_guard(None, bytes, guard);
+        for number in 0..2 * BATCH + 1 {
+            let stack = take(&pool, 64 << 10).unwrap();
+            let lowest = stack.top().wrapping_sub((64 << 10) - PAGE);
+            assert_eq!(lowest.addr(), stack.extent().usable());
+            let end = lowest.wrapping_sub(bytes.next_multiple_of(PAGE));
+            assert_eq!(end.addr(), stack.extent().guard);
+            let around = [lowest, lowest.wrapping_sub(1), lowest.wrapping_sub(PAGE), end];
+            assert_eq!(around.map(readable), [true, false, false, false], "{guard:?} {bytes}");
+            // Behind it comes the slot below, if there is one in the slab; it is out, too.
+            let slots = SLAB / ((64 << 10) - PAGE + bytes.next_multiple_of(PAGE));
+            assert!(number % slots == 0 || readable(end.wrapping_sub(1)), "{guard:?} {bytes}");
         }
     }
+}
+
+/// Fails if a guard that is not there is believed in, or one that covers what can be used.
+#[test]
+fn a_guard_is_believed_in_that_is_there_and_ends_where_it_should() {
+    let stack = take(&StackPool::new(None, 3 * PAGE), 64 << 10).unwrap();
+    let Extent { guard, .. } = stack.extent();
+    let at = |page: usize| stack.top().with_addr(guard + page * PAGE);
+    // SAFETY: a stack that is out, on which nothing ever ran; its slot and guard are longer than what is looked at.
+    let found = |page: usize, pages: usize| unsafe { guard::is_guard(at(page), pages * PAGE) }.unwrap();
+    assert!(found(0, 3));
+    assert_eq!((found(0, 4), found(0, 2), found(3, 1)), (false, false, false));
 }
 
 /// Fails if promises of stacks that nobody takes make guards, or if one that is taken has none.
@@ -163,7 +185,7 @@ fn light_guards_are_made_for_stacks_that_are_taken() {
     let (_reader, writer) = std::io::pipe().unwrap();
     // SAFETY: as above.
     let readable = |byte: *mut u8| unsafe { libc::write(writer.as_raw_fd(), byte.cast(), 1) } == 1;
-    let (pool, mut hands, size) = (StackPool::new(None), Hands::default(), 64 << 10);
+    let (pool, mut hands, size) = (StackPool::new(None, PAGE), Hands::default(), 64 << 10);
     (0..SLAB / size).for_each(|_| pool.promise(Some(&mut hands), size).unwrap());
     let guarded = || pool.inner.lock().slabs.iter().flatten().map(|slab| slab.guarded).sum::<usize>();
     assert_eq!((guarded(), count_mapped(&pool)), (BATCH, 1));
@@ -179,7 +201,7 @@ fn memory_that_is_locked_later_gets_the_other_guards_by_mprotect() {
     if !alone("memory_that_is_locked_later_gets_the_other_guards_by_mprotect") {
         return;
     }
-    let (pool, size) = (StackPool::new(None), 64 << 10);
+    let (pool, size) = (StackPool::new(None, PAGE), 64 << 10);
     let first = take(&pool, size).unwrap();
     // SAFETY: a mode of this process.
     assert_eq!(unsafe { libc::mlockall(libc::MCL_CURRENT | libc::MCL_ONFAULT) }, 0);
@@ -192,7 +214,7 @@ fn memory_that_is_locked_later_gets_the_other_guards_by_mprotect() {
 /// Fails if a batch guards another number of slots than it says. By `mprotect` the guards are visible.
 #[test]
 fn guards_are_made_in_batches() {
-    let pool = StackPool::with_guard(None, Guard::Mprotect);
+    let pool = StackPool::with_guard(None, PAGE, Guard::Mprotect);
     let stacks: Vec<StackMem> = (0..BATCH).map(|_| take(&pool, 64 << 10).unwrap()).collect();
     let (base, bytes) = extent(&pool);
     assert_eq!(mappings(base, bytes).1, BATCH);
@@ -215,7 +237,7 @@ fn address_space_that_runs_out_is_an_error_that_names_the_limit() {
     let limit = libc::rlimit { rlim_cur: bytes, rlim_max: bytes };
     // SAFETY: it reads the struct that we pass.
     assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_AS, &limit) }, 0);
-    let pool = StackPool::new(None);
+    let pool = StackPool::new(None, PAGE);
     let mut taken = 0;
     let error = loop {
         match take(&pool, 64 << 10) {
@@ -242,7 +264,7 @@ fn what_is_free_of_one_size_makes_room_for_another() {
     let limit = libc::rlimit { rlim_cur: bytes, rlim_max: bytes };
     // SAFETY: it reads the struct that we pass.
     assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_AS, &limit) }, 0);
-    let pool = StackPool::new(None);
+    let pool = StackPool::new(None, PAGE);
     let mut small: Vec<_> = std::iter::from_fn(|| take(&pool, 64 << 10).ok()).collect();
     assert!(small.len() > 90 * 16, "{}", small.len());
     let kept = small.swap_remove(7);
@@ -262,7 +284,7 @@ fn guards_by_mprotect_end_at_a_budget_of_mappings() {
     if !alone("guards_by_mprotect_end_at_a_budget_of_mappings") {
         return;
     }
-    let pools = [(); 2].map(|()| StackPool::with_guard(None, Guard::Mprotect));
+    let pools = [(); 2].map(|()| StackPool::with_guard(None, PAGE, Guard::Mprotect));
     let mut taken = Vec::new();
     let error = loop {
         match take(&pools[taken.len() / 1000 % 2], 0) {
@@ -285,7 +307,7 @@ fn locked_memory_is_guarded_by_mprotect() {
     }
     // SAFETY: a mode of this process, for mappings to come.
     assert_eq!(unsafe { libc::mlockall(libc::MCL_FUTURE | libc::MCL_ONFAULT) }, 0);
-    let pool = StackPool::new(None);
+    let pool = StackPool::new(None, PAGE);
     write_through(&take(&pool, 64 << 10).unwrap());
     let (base, bytes) = extent(&pool);
     assert!(mappings(base, bytes).1 > 0);
@@ -314,7 +336,7 @@ fn count_mapped(pool: &StackPool) -> usize {
 /// Fails by hanging: a promise, a take or a give asks for the lock, which the test has.
 #[test]
 fn what_is_at_hand_takes_no_lock() {
-    let (pool, mut hands) = (StackPool::new(None), Hands::default());
+    let (pool, mut hands) = (StackPool::new(None, PAGE), Hands::default());
     let size = 64 << 10;
     let mut turn = |count: usize| {
         (0..count).for_each(|_| pool.promise(Some(&mut hands), size).unwrap());
@@ -341,7 +363,7 @@ fn a_promise_of_any_p_is_kept_on_any_other_whatever_is_trimmed() {
         dice as usize % sides
     };
     for size in [16 << 10, 64 << 10, 1 << 20, MAX_STACK] {
-        let (pool, mut hands) = (StackPool::new(None), [(); 4].map(|()| Hands::default()));
+        let (pool, mut hands) = (StackPool::new(None, PAGE), [(); 4].map(|()| Hands::default()));
         let (mut promised, mut out) = (0, Vec::new());
         let most = if size == MAX_STACK { 20 } else { 2000 };
         // From time to time many are wanted, and from time to time none.
@@ -392,7 +414,7 @@ fn what_is_not_needed_goes_back_page_by_page_or_as_a_slab() {
     // SAFETY: as in `every_stack_ends_at_a_guard_page_of_either_kind`.
     let readable = |byte: *mut u8| unsafe { libc::write(writer.as_raw_fd(), byte.cast(), 1) } == 1;
     for guard in [Guard::Light, Guard::Mprotect] {
-        let pool = StackPool::with_guard(None, guard);
+        let pool = StackPool::with_guard(None, PAGE, guard);
         let mut stacks: Vec<_> = (0..200).map(|_| take(&pool, 64 << 10).unwrap()).collect();
         stacks.iter().for_each(write_through);
         let kept = stacks.swap_remove(100);
@@ -426,7 +448,7 @@ fn what_is_not_needed_goes_back_page_by_page_or_as_a_slab() {
 /// Fails if a trim takes hot stacks: those that are needed again and again.
 #[test]
 fn what_is_needed_again_and_again_stays() {
-    let pool = StackPool::new(None);
+    let pool = StackPool::new(None, PAGE);
     let burst = |count: usize| {
         let stacks: Vec<_> = (0..count).map(|_| take(&pool, 64 << 10).unwrap()).collect();
         stacks.iter().for_each(write_through);
