@@ -419,7 +419,7 @@ fn is_closed(context: &Context) -> bool {
 /// by a context that is open below one whose `cancel` has returned, to whoever of two, or by a call that is made before.
 #[test]
 fn what_is_told_of_an_end_fits_together() {
-    let rounds = if cfg!(debug_assertions) { 200 } else { 2000 } * common::effort();
+    let rounds = if cfg!(debug_assertions) { 4000 } else { 20_000 } * common::effort();
     everywhere(move |rt| {
         rt.run(move || {
             for round in 0..rounds {
