@@ -225,7 +225,7 @@ fn the_monitor_sends_an_m_to_the_poller_that_nobody_looks_at() {
 /// deadlock when that M, which finds both, runs one of them and wakes nobody for the other.
 #[test]
 fn two_that_an_m_finds_due_run_at_once() {
-    Model::new().preemptions(1).check("two_due", || {
+    Model::new().preemptions(0).check("two_due", || {
         let runtime = runtime(2, 2);
         fall_asleep::<2>(&runtime);
         let (handle, parts) = (Handle::of(&runtime), Parts::of(2));

@@ -4,7 +4,7 @@
 mod loom_common;
 
 use gmp::internals::{Handle, Held};
-use gmp::model::{Flag, Model, Mutant, done, runtime};
+use gmp::model::{Flag, Model, Mutant, Parts, done, runtime};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
@@ -438,9 +438,9 @@ fn no_more_threads_are_started_than_there_may_be() {
     Model::new().preemptions(1).check("two_hand_offs_at_limit", || {
         let runtime = runtime(2, 3);
         let there: [[Flag; 2]; 2] = std::array::from_fn(|_| std::array::from_fn(|_| Flag::default()));
-        let arrived = Arc::new(AtomicUsize::new(0));
+        let (arrived, parts) = (Arc::new(AtomicUsize::new(0)), Parts::of(2));
         let [one, two] = [0, 1].map(|own: usize| {
-            let (there, arrived) = (there.clone(), Arc::clone(&arrived));
+            let (there, arrived, parts) = (there.clone(), Arc::clone(&arrived), parts.clone());
             runtime.go(move || {
                 let meet = |at: usize| {
                     there[at][own].raise();
@@ -455,7 +455,7 @@ fn no_more_threads_are_started_than_there_may_be() {
                 }
                 meet(1);
                 gmp::blocking(|| ran.wait_on_thread());
-                done();
+                parts.held();
             })
         });
         one.join().unwrap();
