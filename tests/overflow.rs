@@ -276,7 +276,7 @@ fn a_plain_thread_with_a_small_signal_stack_in_with_stack() {
             assert_eq!(unsafe { libc::sigaltstack(&stack, ptr::null_mut()) }, 0);
             assert_eq!(with_stack(1 << 20, || exhaust(0)), 0);
         },
-        &["a plain thread, in gmp::with_stack", "1 MiB", "addr2line"],
+        &["a plain thread, in gmp::with_stack", "1 MiB", "its frames, innermost first"],
     );
 }
 
