@@ -19,6 +19,7 @@ use crate::sched::park::Yield;
 use crate::sched::quit::Quit;
 use gmp_netpoll::{Key, Readiness};
 use gmp_timers::Nanos;
+use std::fmt;
 use std::io;
 use std::os::fd::RawFd;
 use std::ptr::NonNull;
@@ -60,6 +61,20 @@ pub(crate) enum Broken {
     Yes,
     /// It was not.
     No,
+}
+
+/// Why an unwinding is not certain to arrive.
+#[derive(Copy, Clone, Debug, Eq, PartialEq)]
+#[cfg_attr(gmp_loom, expect(dead_code, reason = "a model has no frames that could end it"))]
+pub(crate) enum Bar {
+    /// This frame might end the process. The address is that at which its call returns.
+    Frame(usize),
+    /// Nobody is known to catch it.
+    NoCatcher,
+    /// The stack has not enough left for it.
+    NoRoom,
+    /// No unwinding ever is, in this build.
+    Build,
 }
 
 /// What the scheduler asks of the world below it.
@@ -137,8 +152,10 @@ pub(crate) trait Host: Sized + Send + Sync + 'static {
     /// threads share one count.
     fn unwinds() -> bool;
     /// Whether an unwinding that the caller begins is certain to arrive at the function in whose frame `mark` lies,
-    /// and not to end the process. In doubt, no.
-    fn may_unwind_to(mark: *const ()) -> bool;
+    /// and not to end the process. In doubt, an error.
+    fn may_unwind_to(mark: *const ()) -> Result<(), Bar>;
+    /// Returns `true` for the first call in the process.
+    fn is_first_refusal() -> bool;
 
     /// Whether any unwinding may. Always the same answer.
     fn can_unwind() -> bool;
@@ -309,4 +326,15 @@ pub(crate) struct Symbol<'a> {
     pub(crate) function: Option<&'a str>,
     pub(crate) file: Option<&'a str>,
     pub(crate) line: Option<u32>,
+}
+
+/// The function, and its place in the source where that is known.
+impl fmt::Display for Symbol<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "`{}`", self.function.unwrap_or("?"))?;
+        match (self.file, self.line) {
+            (Some(file), Some(line)) => write!(f, " ({file}:{line})"),
+            _ => Ok(()),
+        }
+    }
 }

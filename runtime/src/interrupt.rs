@@ -17,9 +17,10 @@
 //! catches it; others pass it on, if they ask [`is_interrupt`]. Who catches it for good is thrown at again at its next park, three times.
 
 use crate::g::GRef;
-use crate::host::Host;
+use crate::host::{Bar, Host};
 use crate::m::M;
 use crate::prim::{Acquire, AtomicU32, Mutant, Ordering, ShownByte, fence, unless};
+use crate::sched::Sched;
 use crate::waiter::Wait;
 use std::any::Any;
 use std::cell::Cell;
@@ -235,12 +236,41 @@ impl Interrupt {
     pub(crate) fn may_throw<H: Host>(self) -> bool {
         let (mark, thrown) = match (self, M::<H>::current().and_then(M::g)) {
             (Interrupt::Exit | Interrupt::Shutdown, None) => return false,
-            (Interrupt::Shutdown, Some(g)) if !has_room(g) => return false,
+            (Interrupt::Shutdown, Some(g)) if !has_room(g) => {
+                self.is_refused::<H>(Bar::NoRoom);
+                return false;
+            }
             (Interrupt::Exit | Interrupt::Shutdown, Some(g)) => (g.mark(), g.throws.0.get()),
             // SAFETY: the caller runs under the frame.
             (Interrupt::Context(frame), _) => unsafe { (frame.as_ref().mark, frame.as_ref().thrown.get()) },
         };
-        thrown < THROWS && H::may_unwind_to(mark)
+        if thrown >= THROWS {
+            return false;
+        }
+        let looked = H::may_unwind_to(mark);
+        looked.inspect_err(|bar| self.is_refused::<H>(*bar)).is_ok()
+    }
+
+    /// Nothing is thrown, since it might end the process. That is counted, and told: the first time in the process, or each time,
+    /// by the knob `refusals`.
+    #[cold]
+    #[inline(never)]
+    fn is_refused<H: Host>(self, bar: Bar) {
+        let sched = Sched::<H>::current();
+        if let Some(sched) = sched {
+            sched.count_refusal();
+        }
+        if H::is_first_refusal() || sched.is_some_and(|sched| sched.config.knobs.all_refusals) {
+            let who = M::<H>::current().and_then(M::g).map(|g| g.id());
+            let what = match self {
+                Interrupt::Exit => "goexit",
+                Interrupt::Context(_) => "the end of its context",
+                Interrupt::Shutdown => "the end of its runtime",
+            };
+            // The names take more stack than the caller need have.
+            let text = H::with_room(|| refusal::<H>(who, what, bar, true));
+            H::warn(&text.unwrap_or_else(|| refusal::<H>(who, what, bar, false)));
+        }
     }
 
     /// Unwinds to where this is caught. The caller has left all queues.
@@ -258,6 +288,28 @@ impl Interrupt {
         }
         resume_unwind(Box::new(Thrown { target: self }))
     }
+}
+
+/// One line about a wait that goes on after `what`. `named`: the frame's function is looked up.
+fn refusal<H: Host>(who: Option<u64>, what: &str, bar: Bar, named: bool) -> String {
+    let who = who.map_or_else(|| "a thread".to_owned(), |id| format!("goroutine {id}"));
+    let why = match bar {
+        Bar::Frame(pc) => {
+            let mut function = None;
+            if named {
+                // Where functions were inlined the innermost one comes first: it has the call.
+                H::symbols(pc, &mut |symbol| {
+                    function.get_or_insert_with(|| symbol.to_string());
+                });
+            }
+            let function = function.unwrap_or_else(|| "a function".to_owned());
+            format!("a panic might end the process in {function}, at {pc:#x}")
+        }
+        Bar::NoCatcher => "no function that catches a panic was found".to_owned(),
+        Bar::NoRoom => "its stack has too little left".to_owned(),
+        Bar::Build => "this build unwinds nothing".to_owned(),
+    };
+    format!("{who} waits on after {what}: {why}; GMPDEBUG=refusals=all tells each of these")
 }
 
 /// What a waiter looks at: its innermost frame, whether it exits, and whether its runtime ends.

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 /// For who has asked for another one.
-const NAMES: &str = "schedtrace, scheddetail, migrate, panic, handoff, helping, deadlock, sigquit";
+const NAMES: &str = "schedtrace, scheddetail, migrate, panic, handoff, helping, deadlock, sigquit, refusals";
 
 /// The knobs. Their names and meanings stand in the table of [`RuntimeBuilder`](crate::RuntimeBuilder).
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -22,6 +22,8 @@ pub(crate) struct Knobs {
     pub(crate) helping: bool,
     /// `deadlock=always`: other threads of the process do not count.
     pub(crate) deadlock_always: bool,
+    /// `refusals=all`: each wait that can't be ended is told.
+    pub(crate) all_refusals: bool,
     /// `sigquit=`: what becomes of the process at SIGQUIT.
     pub(crate) sigquit: Sigquit,
 }
@@ -48,6 +50,7 @@ impl Default for Knobs {
             handoff: true,
             helping: true,
             deadlock_always: false,
+            all_refusals: false,
             sigquit: Sigquit::Exit,
         }
     }
@@ -76,6 +79,7 @@ impl Knobs {
                 "helping" => switch(&mut knobs.helping, value),
                 "panic" => one_of(&mut knobs.panic_abort, value, "abort", "unwind"),
                 "deadlock" => one_of(&mut knobs.deadlock_always, value, "always", "alone"),
+                "refusals" => one_of(&mut knobs.all_refusals, value, "all", "first"),
                 "sigquit" => match value {
                     "exit" => Ok(Sigquit::Exit),
                     "dump" => Ok(Sigquit::Dump),
@@ -112,7 +116,7 @@ mod tests {
     #[test]
     fn each_knob_is_read() {
         assert_eq!(Knobs::parse("").unwrap(), Knobs::default());
-        let text = "schedtrace=250, scheddetail=1,migrate=1,panic=abort,handoff=0,helping=0,deadlock=always,sigquit=dump";
+        let text = "schedtrace=250, scheddetail=1,migrate=1,panic=abort,handoff=0,helping=0,deadlock=always,refusals=all,sigquit=dump";
         let all = Knobs {
             schedtrace: Some(Duration::from_millis(250)),
             scheddetail: true,
@@ -121,6 +125,7 @@ mod tests {
             handoff: false,
             helping: false,
             deadlock_always: true,
+            all_refusals: true,
             sigquit: Sigquit::Dump,
         };
         assert_eq!(Knobs::parse(text).unwrap(), all);

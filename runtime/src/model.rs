@@ -64,7 +64,7 @@
 //! protocol needs that the model fails without it.
 
 use crate::g::{self, GRef};
-use crate::host::{Broken, Frames, Host, PollWait, Said, Stack, Symbol};
+use crate::host::{Bar, Broken, Frames, Host, PollWait, Said, Stack, Symbol};
 use crate::interrupt::{Frame, is_interrupt};
 use crate::m::{M, Window};
 use crate::note::Note;
@@ -577,8 +577,12 @@ impl Host for ModelHost {
         false
     }
 
-    fn may_unwind_to(mark: *const ()) -> bool {
-        !mark.is_null()
+    fn may_unwind_to(mark: *const ()) -> Result<(), Bar> {
+        if mark.is_null() { Err(Bar::NoCatcher) } else { Ok(()) }
+    }
+
+    fn is_first_refusal() -> bool {
+        false
     }
 
     fn can_unwind() -> bool {

@@ -334,7 +334,8 @@ impl Runtime {
     /// * whose frames are borrowed by such a one: the caller of a `scope`, or of `run` of another runtime.
     ///
     /// With a `limit` of zero all are left. A goroutine that does not come back to the runtime keeps its thread.
-    /// [`shutdown`](Self::shutdown) tells how many there were.
+    /// [`shutdown`](Self::shutdown) tells how many there were. The first one in the process for which a frame is to blame is told on
+    /// standard error, with that frame; see [`Report::unwinds_refused`].
     ///
     /// ```
     /// use std::time::Duration;
@@ -431,6 +432,7 @@ impl fmt::Debug for Runtime {
 /// | `handoff=0` | no goroutine loses its P by running for long, or by an unmarked blocking call: as many of them as there are Ps stall the rest | `1` |
 /// | `helping=0` | a P with goroutines of its own takes none from another whose goroutines have waited far longer; one without still does | `1` |
 /// | `sigquit=dump` | the process goes on after SIGQUIT; `sigquit=off` does not catch the signal. See [`dump`](crate::dump) | `exit` |
+/// | `refusals=all` | each time a goroutine waits on that should have been unwound, as a panic there might end the process, a line on standard error says so, with the frame that is to blame | `first` in the process |
 /// | `deadlock=always` | reports that all goroutines are asleep, see [`run`](crate::run), also when other threads might wake one | `alone` |
 ///
 /// The line of `schedtrace` begins with the milliseconds since the first one. Then come the number of Ps (`gomaxprocs`), how

@@ -214,7 +214,8 @@ impl Context {
     /// that on.
     /// It does not interrupt while the thread panics, nor a [`scope`](crate::scope) that waits for its goroutines, nor
     /// [`Runtime::run`](crate::Runtime::run), nor where a panic could not pass: below a function of C, say. There the wait
-    /// goes on until it ends by itself. Goroutines that `f` starts do not run under the context.
+    /// goes on until it ends by itself; the first one in the process is told on standard error with the frame that is to
+    /// blame, and the runtime's report counts them, see [`unwinds_refused`](crate::Report::unwinds_refused). Goroutines that `f` starts do not run under the context.
     ///
     /// Destructors that it runs may park: the goroutine then keeps its thread until the unwinding is over. A `LazyLock` or `Once` whose closure is unwound is
     /// poisoned, as by a panic.

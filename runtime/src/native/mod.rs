@@ -37,11 +37,11 @@ mod unwind;
 
 use crate::g::{self, G, GRef};
 use crate::gpool::GPool;
-use crate::host::{Broken, Frames, Host, PollWait, Said, Stack, Symbol};
+use crate::host::{Bar, Broken, Frames, Host, PollWait, Said, Stack, Symbol};
 use crate::interrupt::Frame;
 use crate::m::{M, Window};
 use crate::note::Note;
-use crate::prim::AtomicU32;
+use crate::prim::{AtomicBool, AtomicU32, Relaxed};
 use crate::sched::deadlock::Runtimes;
 use crate::sched::keeper::Keeper;
 use crate::sched::park::Yield;
@@ -263,8 +263,14 @@ impl Host for Native {
         std::thread::panicking()
     }
 
-    fn may_unwind_to(mark: *const ()) -> bool {
-        !mark.is_null() && frames::may_unwind_to(mark)
+    fn may_unwind_to(mark: *const ()) -> Result<(), Bar> {
+        if mark.is_null() { Err(Bar::NoCatcher) } else { frames::may_unwind_to(mark) }
+    }
+
+    fn is_first_refusal() -> bool {
+        static TOLD: AtomicBool = AtomicBool::new(false);
+        // Relaxed: nothing is published by it.
+        !TOLD.swap(true, Relaxed)
     }
 
     fn can_unwind() -> bool {

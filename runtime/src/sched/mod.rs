@@ -187,6 +187,8 @@ pub(crate) struct Sched<H: Host> {
     stacks: Stacks,
     /// Goroutines made, less those dropped, by threads that are no M; the others count at their Ms.
     live: AtomicI64,
+    /// How often a goroutine was not unwound, as that might have ended the process.
+    refusals: AtomicU64,
     /// Counts the looks at the poller, for the monitor.
     polls: AtomicU64,
     /// How many threads without an M serve timers; see `deadlock`.
@@ -257,6 +259,7 @@ impl<H: Host> Sched<H> {
                 next_id: AtomicU64::new(1),
                 stacks: Stacks::new(),
                 live: AtomicI64::new(0),
+                refusals: AtomicU64::new(0),
                 polls: AtomicU64::new(0),
                 serving: AtomicU64::new(0),
                 rough_time: ShownWord::new(H::now().as_nanos()),

@@ -81,6 +81,7 @@ enum Quiet {
 pub struct Report {
     goroutines: usize,
     threads: usize,
+    refusals: usize,
 }
 
 impl Report {
@@ -94,9 +95,36 @@ impl Report {
         self.threads
     }
 
-    /// Everything has ended.
+    /// How often, in the runtime's life, one of its goroutines was not unwound that should have been, by the end of a context, by
+    /// the end of the runtime, or by [`goexit`](crate::goexit), since a panic there might have ended the process. Such a
+    /// goroutine waits on. The first one in a process is told on standard error, with the frame for which it was not unwound;
+    /// `GMPDEBUG=refusals=all` has all of them told, see [`RuntimeBuilder`](crate::RuntimeBuilder).
+    ///
+    /// ```
+    /// use gmp::time;
+    /// use std::time::Duration;
+    ///
+    /// // No panic may leave it.
+    /// extern "C" fn called_by_c() {
+    ///     time::sleep(Duration::from_millis(30));
+    /// }
+    /// // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
+    /// let runtime = unsafe { gmp::Runtime::builder().build()? };
+    /// let ended = runtime.run(|| time::timeout(Duration::from_millis(1), || std::hint::black_box(called_by_c as extern "C" fn())()));
+    /// // It slept to the end.
+    /// assert_eq!(ended, Ok(()));
+    /// let report = runtime.shutdown(Duration::from_secs(3));
+    /// assert!(report.is_clean());
+    /// assert_eq!(report.unwinds_refused(), 1);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn unwinds_refused(&self) -> usize {
+        self.refusals
+    }
+
+    /// Returns `true` if all goroutines and all threads have ended.
     pub fn is_clean(&self) -> bool {
-        *self == Report::default()
+        self.goroutines == 0 && self.threads == 0
     }
 }
 
@@ -128,12 +156,12 @@ impl<H: Host> Sched<H> {
             });
             if ends.is_ok() {
                 let threads = self.central.lock().alive as usize;
-                return Report { goroutines: self.num_goroutines(), threads };
+                return Report { goroutines: self.num_goroutines(), threads, refusals: self.refusals() };
             }
         }
         self.begin_stop();
         let threads = self.central.lock().alive as usize;
-        Report { goroutines: self.leave_goroutines(), threads }
+        Report { goroutines: self.leave_goroutines(), threads, refusals: self.refusals() }
     }
 
     /// Steps 2 to 5.
@@ -157,7 +185,18 @@ impl<H: Host> Sched<H> {
         // SAFETY: Ms live as long as their scheduler.
         central.ms.iter().for_each(|m| H::thread_ends(&unsafe { m.as_ref() }.local));
         drop(central);
-        Report { goroutines: self.leave_goroutines(), threads }
+        Report { goroutines: self.leave_goroutines(), threads, refusals: self.refusals() }
+    }
+
+    /// A goroutine was not unwound, as it might have ended the process.
+    pub(crate) fn count_refusal(&self) {
+        // Relaxed: a count.
+        self.refusals.fetch_add(1, Relaxed);
+    }
+
+    fn refusals(&self) -> usize {
+        // Relaxed: who counted and has ended was waited for.
+        self.refusals.load(Relaxed) as usize
     }
 
     /// E1.

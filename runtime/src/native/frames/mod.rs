@@ -66,6 +66,8 @@ use std::ptr;
 use std::sync::OnceLock;
 
 use super::segment;
+use crate::host::Bar;
+
 use super::unwind::{_Unwind_Backtrace, _Unwind_GetIPInfo, Context, ENOUGH, Each, ON};
 use code::{Generation, Kind};
 use tables::Action;
@@ -99,29 +101,33 @@ pub(crate) const CAN_UNWIND: bool =
 ///
 /// It and the throw must have the same frames around them: one function calls both, which is not inlined.
 #[inline(never)]
-pub(crate) fn may_unwind_to(mark: *const ()) -> bool {
+pub(crate) fn may_unwind_to(mark: *const ()) -> Result<(), Bar> {
     if !CAN_UNWIND {
-        return false;
+        return Err(Bar::Build);
     }
-    let Some(landmarks) = landmarks() else { return false };
+    let Some(landmarks) = landmarks() else { return Err(Bar::Build) };
     let mut look = Look {
         mark: mark.addr(),
         stack: segment::stack_of(mark.addr()),
         landmarks,
         generation: Generation::now(),
-        blocked: false,
+        bar: None,
         catcher: None,
-        may: false,
+        arrives: false,
     };
     // SAFETY: `judge` gets this look, which nobody else uses meanwhile.
     unsafe { walk(judge, (&raw mut look).cast()) };
-    look.may
+    match look.bar {
+        _ if look.arrives => Ok(()),
+        Some(frame) => Err(Bar::Frame(frame)),
+        None => Err(Bar::NoCatcher),
+    }
 }
 
 /// Asks once, where there is stack enough: the first walk in a process binds the unwinder's symbols, which takes more stack
 /// than the look itself.
 pub(crate) fn prepare() {
-    may_unwind_to(ptr::null());
+    let _no_mark = may_unwind_to(ptr::null());
 }
 
 /// What is compared with: addresses of this program's own Rust.
@@ -226,12 +232,12 @@ struct Look<'a> {
     stack: usize,
     landmarks: &'a Landmarks,
     generation: Generation,
-    /// A frame was met that does not pass. It matters if a Catch lies beyond.
-    blocked: bool,
-    /// The outermost Catch so far, and its function's code.
-    catcher: Option<Kind>,
+    /// Where the first frame was met that does not pass. It matters if a Catch lies beyond, or if there is none.
+    bar: Option<usize>,
+    /// The outermost Catch so far: its function's code, and where.
+    catcher: Option<(Kind, usize)>,
     /// The answer, when the walk has come beyond the mark.
-    may: bool,
+    arrives: bool,
 }
 
 extern "C" fn judge(context: *mut Context, look: *mut c_void) -> c_int {
@@ -241,22 +247,30 @@ extern "C" fn judge(context: *mut Context, look: *mut c_void) -> c_int {
     // SAFETY: a context of the unwinder, within its callback.
     let lower_end = unsafe { _Unwind_GetCFA(context) };
     if lower_end > look.mark && segment::stack_of(lower_end) == look.stack {
-        look.may = look.catcher.is_some();
+        look.arrives = look.catcher.is_some();
         return ENOUGH;
     }
+    // SAFETY: as above.
+    let at = unsafe { _Unwind_GetIPInfo(context, &mut 0) };
     // SAFETY: as above.
     match look.passage(unsafe { Frame::of(context) }) {
         Passage::Free => ON,
         Passage::Blocked => {
-            look.blocked = true;
+            look.bar.get_or_insert(at);
             ON
         }
         // What was taken for our catcher is one on the way.
-        Passage::Caught(_) if look.blocked || look.catcher == Some(Kind::Aborts) => ENOUGH,
-        Passage::Caught(kind) => {
-            look.catcher = Some(kind);
-            ON
-        }
+        Passage::Caught(kind) => match look.catcher {
+            Some((Kind::Aborts, there)) => {
+                look.bar.get_or_insert(there);
+                ENOUGH
+            }
+            _ if look.bar.is_some() => ENOUGH,
+            _ => {
+                look.catcher = Some((kind, at));
+                ON
+            }
+        },
     }
 }
 
@@ -308,7 +322,9 @@ mod tests {
     fn it_always_says_no() {
         super::prepare();
         let mark = 0_u8;
-        let caught = std::panic::catch_unwind(|| assert!(!super::may_unwind_to((&raw const mark).cast())));
+        let caught = std::panic::catch_unwind(|| {
+            assert_eq!(super::may_unwind_to((&raw const mark).cast()), Err(super::Bar::Build));
+        });
         assert!(caught.is_ok());
     }
 }

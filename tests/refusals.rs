@@ -1,0 +1,121 @@
+#![cfg(not(gmp_loom))]
+//! A goroutine that can't be unwound waits on, and that is never silent: it is counted, and told with the frame that is to blame.
+
+#[path = "common/child.rs"]
+mod child;
+mod common;
+
+use common::everywhere;
+use gmp::context::{Context, ContextError};
+use gmp::sync::Event;
+use gmp::{Runtime, time};
+use std::hint::black_box;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::time::Duration;
+
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A panic that reaches it ends the process.
+extern "C" fn lets_no_panic_out() {
+    time::sleep(Duration::from_millis(50));
+}
+
+fn waits_below_c() {
+    black_box(lets_no_panic_out as extern "C" fn())();
+}
+
+/// Runs `f` under a context that is done.
+fn under_a_done_context(f: impl FnOnce()) -> Result<(), ContextError> {
+    let (ctx, cancel) = Context::background().with_cancel();
+    cancel.cancel();
+    ctx.run(f)
+}
+
+/// So many waits below a function of C outlive their context.
+fn outlive(rt: &Runtime, waits: usize) {
+    for _ in 0..waits {
+        assert_eq!(rt.run(|| under_a_done_context(waits_below_c)), Ok(()));
+    }
+}
+
+/// Fails by another count, or by a report that is not clean, though everything has ended.
+#[test]
+fn each_is_counted_in_the_report() {
+    everywhere(|rt| {
+        outlive(&rt, 3);
+        let ended = rt.run(|| under_a_done_context(|| Event::new().wait()));
+        assert_eq!(ended, Err(ContextError::Canceled));
+        let report = rt.shutdown(PATIENCE);
+        assert_eq!((report.unwinds_refused(), report.is_clean()), (3, true), "{report:?}");
+    });
+}
+
+/// Fails by a count of none: what the end of a runtime leaves is counted, too.
+#[test]
+fn the_end_of_a_runtime_counts() {
+    extern "C" fn for_good() {
+        Event::new().wait();
+    }
+    everywhere(|rt| {
+        let begun = Arc::new(AtomicBool::new(false));
+        let begins = Arc::clone(&begun);
+        rt.go(move || {
+            begins.store(true, SeqCst);
+            black_box(for_good as extern "C" fn())();
+        });
+        common::until(|| begun.load(SeqCst));
+        let report = rt.shutdown(PATIENCE);
+        assert_eq!((report.unwinds_refused(), report.goroutines_left()), (1, 1), "{report:?}");
+    });
+}
+
+fn told(stderr: &str) -> Vec<&str> {
+    stderr.lines().filter(|line| line.contains("waits on after the end of its context")).collect()
+}
+
+/// Fails by silence, by a line without the function, or by more than one.
+#[test]
+fn the_first_is_told_with_its_frame() {
+    if child::is_child() {
+        return everywhere(|rt| outlive(&rt, 2));
+    }
+    let stderr = child::passes("the_first_is_told_with_its_frame", &[]);
+    let told = told(&stderr);
+    assert_eq!(told.len(), 1, "{stderr}");
+    assert!(told[0].starts_with("gmp: goroutine "), "{stderr}");
+    assert!(told[0].contains("a panic might end the process in `"), "{stderr}");
+    assert!(told[0].contains("lets_no_panic_out"), "{stderr}");
+    assert!(
+        told[0].contains("at 0x") && told[0].ends_with("GMPDEBUG=refusals=all tells each of these"),
+        "{stderr}"
+    );
+}
+
+/// Fails by fewer lines than there are refusals.
+#[test]
+fn the_knob_tells_each() {
+    if child::is_child() {
+        // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
+        let rt = unsafe { Runtime::builder().procs(2).build() }.expect("a runtime");
+        outlive(&rt, 3);
+        assert_eq!(rt.shutdown(PATIENCE).unwinds_refused(), 3);
+        return;
+    }
+    let stderr = child::passes("the_knob_tells_each", &[("GMPDEBUG", "refusals=all")]);
+    let told = told(&stderr);
+    assert_eq!(told.len(), 3, "{stderr}");
+    assert!(told.iter().all(|line| line.contains("lets_no_panic_out")), "{stderr}");
+}
+
+/// Fails by silence: a plain thread has no runtime that could count.
+#[test]
+fn of_a_plain_thread_the_first_is_told() {
+    if child::is_child() {
+        assert_eq!(under_a_done_context(waits_below_c), Ok(()));
+        return;
+    }
+    let stderr = child::passes("of_a_plain_thread_the_first_is_told", &[]);
+    assert_eq!(told(&stderr).len(), 1, "{stderr}");
+    assert!(told(&stderr)[0].starts_with("gmp: a thread waits on"), "{stderr}");
+}
