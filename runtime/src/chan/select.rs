@@ -24,6 +24,7 @@ pub use arm::{Arm, Selected, Space};
 pub(crate) use arm::{Chosen, Direction, Operation};
 
 use crate::chan::flow::{Ask, Outcome, Patience, await_promise, earlier, has_passed};
+use crate::chan::select::pledge::Pledge;
 use crate::chan::state::{Deal, Kind, Promised, Record, RecordPtr, Seat, Woken};
 use crate::debt::Debt;
 use crate::host::{Active, Host};
@@ -118,14 +119,16 @@ pub(crate) fn select<'a>(
             Round::Late => return Selected::none(),
             Round::Again => continue,
             Round::Promise(index, sender) => match search.keep(index, sender) {
-                Outcome::Came => (search.any_alike(index), Chosen::Received),
-                Outcome::Withdrawn => continue,
-                Outcome::TimedOut => return Selected::none(),
-                Outcome::Interrupted(why) => why.throw::<Active>(),
+                Kept::Came(index) => (index, Chosen::Received),
+                Kept::Again => continue,
+                Kept::Late => return Selected::none(),
             },
         };
-        // SAFETY: a message that was received lies where the arm has it, and the space is borrowed for `'a`.
-        return unsafe { Selected::new(&mut search.arms[index], search.space, (index, chosen), limit) };
+        if let Chosen::Sends(promised) = chosen {
+            search.pledge(index, promised);
+        }
+        // SAFETY: a message that was received lies where the arm has it, a pledge in the space, which is borrowed for `'a`.
+        return unsafe { Selected::new(&mut search.arms[index], search.space, index, chosen) };
     }
 }
 
@@ -148,6 +151,14 @@ enum Round {
     Promise(usize, Option<RecordPtr>),
     Late,
     Again,
+}
+
+/// What came of a promise to one of the arms.
+enum Kept {
+    /// The message lies in this arm's slot.
+    Came(usize),
+    Again,
+    Late,
 }
 
 /// An arm that is ready.
@@ -429,7 +440,7 @@ impl<'s, 'a> Search<'s, 'a> {
 
     /// Waits for the message that was promised to this arm; by `sender`, or else to the arm's own record, which keeps its place.
     #[cold]
-    fn keep(&mut self, index: usize, sender: Option<RecordPtr>) -> Outcome {
+    fn keep(&mut self, index: usize, sender: Option<RecordPtr>) -> Kept {
         let own = || Ask::Own(self.arms[index].node().expect("keep: it was queued"));
         let ask = sender.map_or_else(own, Ask::Sender);
         let how = match self.limit {
@@ -447,7 +458,21 @@ impl<'s, 'a> Search<'s, 'a> {
         {
             self.arms[kept].leave(Intent::Operate);
         }
-        outcome
+        match outcome {
+            Outcome::Came => Kept::Came(self.any_alike(index)),
+            Outcome::Withdrawn => Kept::Again,
+            Outcome::TimedOut => Kept::Late,
+            Outcome::Interrupted(why) => why.throw::<Active>(),
+        }
+    }
+
+    /// Notes what the chosen send has promised.
+    #[inline(never)]
+    fn pledge(&mut self, index: usize, promised: Promised) {
+        if let Some((_, chan, ops)) = self.arms[index].chan {
+            // SAFETY: the space stays for `'a`, as the channel does; one that its user forgets stays for good.
+            unsafe { Pledge::note(self.space, chan, ops, promised, self.limit) };
+        }
     }
 
     /// Of the arms that do what this one does, which was chosen, any: a counterpart has found the first of them.

@@ -452,6 +452,7 @@ impl State {
 
     /// What the send of a select finds, which it then has to bring; `None`: it has to wait. A select that receives is to be
     /// woken for that.
+    #[inline(never)]
     pub(crate) fn promise(&mut self, woken: &mut Woken) -> Option<Promised> {
         if self.closed {
             return Some(Promised::Closed);
@@ -734,7 +735,7 @@ impl State {
     }
 
     /// Whether a `recv` would go on now; perhaps another is faster.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn may_receive(&self) -> bool {
         if self.has_nothing_to_take() {
             return false;

@@ -3,7 +3,7 @@
 use crate::chan::flow::{Chan, Raw, Taken};
 use crate::chan::select::order::Link;
 use crate::chan::select::pledge::Pledge;
-use crate::chan::select::{Found, Intent, Limit};
+use crate::chan::select::{Found, Intent};
 use crate::chan::state::{Deal, Promised, Record, RecordPtr, State, Woken};
 use crate::chan::{Receiver, RecvError, SendError, Sender};
 use crate::prim::{MutexGuard, UnsafeCell};
@@ -300,20 +300,11 @@ impl<'a> Selected<'a> {
     pub const NONE: usize = usize::MAX;
 
     /// # Safety
-    /// If it is `Received`, a message of the arm's channel lies in the arm's slot, which is the arm's box or this space. The
-    /// space is there for `'a`.
+    /// If it is `Received`, a message of the arm's channel lies in the arm's slot, which is the arm's box or this space. If it
+    /// `Sends`, its pledge was noted in the space. The space is there for `'a`.
     #[inline]
-    pub(super) unsafe fn new(
-        arm: &mut Arm<'a>,
-        space: *mut Space,
-        (index, chosen): (usize, Chosen),
-        limit: Limit,
-    ) -> Self {
+    pub(super) unsafe fn new(arm: &mut Arm<'a>, space: *mut Space, index: usize, chosen: Chosen) -> Self {
         let (_, chan, ops) = arm.chan.expect("select: a disabled arm is never ready");
-        if let Chosen::Sends(promised) = chosen {
-            // SAFETY: the space is there for `'a`, as the channel is; one that is forgotten by its user stays for good.
-            unsafe { Pledge::note(space, chan, ops, promised, limit) };
-        }
         let boxed = arm.boxed.take();
         let slot = boxed.as_ref().map_or(space.cast(), Boxed::slot);
         Selected { index, chan, ops, chosen: Some(chosen), slot, _boxed: boxed, channel: PhantomData }
@@ -363,7 +354,7 @@ impl<'a> Selected<'a> {
         let chan = same.expect("passed a sender that wasn't selected");
         match self.chosen.take() {
             Some(Chosen::Sends(promised)) => {
-                // SAFETY: `new` has noted it there.
+                // SAFETY: by the contract of `new`.
                 let limit = unsafe { Pledge::take_back(self.slot) };
                 chan.fulfil(promised, message, limit).map_err(SendError)
             }

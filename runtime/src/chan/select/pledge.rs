@@ -27,7 +27,6 @@ impl Pledge {
     /// # Safety
     /// The space is good for writes, and stays where it is until `take_back`, or for good. The channel is one of these `ops`,
     /// and is there as long.
-    #[inline(never)]
     pub(super) unsafe fn note(
         space: *mut Space,
         chan: *const (),
