@@ -4,9 +4,7 @@
 mod loom_common;
 
 use gmp::internals::{Handle, Held};
-use gmp::model::{Flag, Model, Mutant, Parts, done, runtime};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use gmp::model::{Flag, Model, Mutant, Parts, done, runtime, together};
 use std::time::Duration;
 
 /// Waits on its thread until the M that was sent to the poller is there.
@@ -437,29 +435,20 @@ fn an_m_that_is_called_in_vain_at_the_end_leaves() {
 fn no_more_threads_are_started_than_there_may_be() {
     Model::new().preemptions(1).check("two_hand_offs_at_limit", || {
         let runtime = runtime(2, 3);
-        let there: [[Flag; 2]; 2] = std::array::from_fn(|_| std::array::from_fn(|_| Flag::default()));
-        let (arrived, parts) = (Arc::new(AtomicUsize::new(0)), Parts::of(2));
-        let [one, two] = [0, 1].map(|own: usize| {
-            let (there, arrived, parts) = (there.clone(), Arc::clone(&arrived), parts.clone());
-            runtime.go(move || {
-                let meet = |at: usize| {
-                    there[at][own].raise();
-                    there[at][1 - own].wait_on_thread();
-                };
-                meet(0);
+        let parts = Parts::of(2);
+        let gives = || -> gmp::model::Body {
+            let parts = parts.clone();
+            Box::new(move || {
                 let ran = Flag::default();
                 let raised = ran.clone();
                 drop(gmp::go(move || raised.raise()));
-                if arrived.fetch_add(1, Relaxed) == 1 {
-                    loom::explore();
-                }
-                meet(1);
                 gmp::blocking(|| ran.wait_on_thread());
                 parts.held();
             })
-        });
-        one.join().unwrap();
-        two.join().unwrap();
+        };
+        for one in together(&runtime, [gives(), gives()]) {
+            one.join().unwrap();
+        }
     });
 }
 
