@@ -5,7 +5,7 @@
 //! Three bystanders do next to nothing: each is readied every millisecond, by a thread outside of the runtime (which goes
 //! through the global queue), by a timer, or by another goroutine (which goes through its P's queue). Beside them runs one of the
 //! programs of the table, each of which starves somebody under some scheduler: goroutines that wake each other and so hand
-//! a P to and fro, loops of yields, chains of new goroutines, timers that are always due. The longest delay of each
+//! a P to and fro, loops of yields, chains and storms of new goroutines, timers that are always due. The longest delay of each
 //! bystander is printed, and beside it the longest for which the kernel kept one of so many busy threads waiting.
 //!
 //! The status is 1 when a delay was over 20 ms plus twice that gap, three times in a row: the programs' goroutines all run for
@@ -29,7 +29,7 @@ const ATTEMPTS: usize = 3;
 type Stop = Arc<AtomicBool>;
 type Program = (&'static str, fn(&Runtime, &Stop));
 
-const PROGRAMS: [Program; 10] = [
+const PROGRAMS: [Program; 11] = [
     ("nothing", |_, _| ()),
     ("a pair that wakes each other", |rt, stop| ring(rt, stop, 2)),
     ("16 pairs", |rt, stop| (0..16).for_each(|_| ring(rt, stop, 2))),
@@ -40,6 +40,7 @@ const PROGRAMS: [Program; 10] = [
     ("a mutex convoy", convoy),
     ("a storm of timers", timers),
     ("a chain of spawns", |rt, stop| drop(rt.go(successor(stop)))),
+    ("a storm of spawns", spawners),
 ];
 
 /// Each readies the next one and waits.
@@ -114,6 +115,25 @@ fn successor(stop: &Stop) -> impl FnOnce() + Send + 'static {
         if !stop.load(SeqCst) {
             drop(go(Box::new(successor(&stop)) as Box<dyn FnOnce() + Send>));
         }
+    }
+}
+
+/// Two that keep more goroutines alive than the queue of a P holds, and yield when there are as many.
+fn spawners(rt: &Runtime, stop: &Stop) {
+    let live = Arc::new(AtomicU64::new(0));
+    for _ in 0..2 {
+        let (live, stop) = (Arc::clone(&live), Arc::clone(stop));
+        drop(rt.go(move || {
+            while !stop.load(SeqCst) {
+                if live.load(SeqCst) >= 1000 {
+                    yield_now();
+                    continue;
+                }
+                live.fetch_add(1, SeqCst);
+                let ends = Arc::clone(&live);
+                drop(go(move || ends.fetch_sub(1, SeqCst)));
+            }
+        }));
     }
 }
 

@@ -84,6 +84,33 @@ fn half_of_a_ring_goes_beside_a_thief() {
     });
 }
 
+/// Fails when a thief takes one of the older half before and after it was appended, or reads beyond the tail.
+#[test]
+fn the_newer_half_of_a_ring_goes_beside_a_thief() {
+    Model::new().unbounded().check("runq_turn_vs_steal", || {
+        let [own, thiefs] = queues(5);
+        let mut taken = own.push_batch(&[0, 1, 2, 3]);
+        let thief = thief(&thiefs, &own, 1);
+        taken.extend(own.push_keeping_older(4));
+        taken.extend(rest(&own));
+        assert_each_once(5, &[taken, thief.join().unwrap()]);
+    });
+}
+
+/// Fails when the owner gives away what a thief has claimed, or a thief sees heads that were moved and a tail of before.
+#[test]
+fn all_of_a_ring_goes_beside_a_thief() {
+    Model::new().unbounded().check("runq_all_vs_steal", || {
+        let [own, thiefs] = queues(4);
+        let mut taken = own.push_batch(&[0, 1, 2]);
+        let thief = thief(&thiefs, &own, 1);
+        taken.extend(own.take_all());
+        taken.extend(own.push(3));
+        taken.extend(rest(&own));
+        assert_each_once(4, &[taken, thief.join().unwrap()]);
+    });
+}
+
 /// Fails when a thief and the owner both have the G that was next, or when its content is not visible.
 #[test]
 fn runnext_is_taken_once() {
@@ -183,7 +210,7 @@ fn a_drain_takes_nothing_that_the_owner_takes() {
 /// Another thread looks at a queue which never is empty, `before` and while its owner does `moves`.
 fn looked_at(name: &str, before: fn(&Runq), moves: fn(&Runq, &Runq)) {
     Model::new().unbounded().check(name, move || {
-        let [own, thiefs] = queues(3);
+        let [own, thiefs] = queues(5);
         before(&own);
         let look = loom::thread::spawn({
             let own = Arc::clone(&own);
@@ -249,6 +276,15 @@ fn a_full_ring_is_robbed_while_its_owner_steals() {
     });
 }
 
+/// Fails when a look comes between the two halves of a full ring, of which the older one stays.
+#[test]
+fn a_ring_whose_newer_half_goes_is_seen() {
+    let before = |own: &Runq| assert!(own.push_batch(&[0, 1, 2, 3]).is_empty());
+    looked_at("runq_empty_vs_turn", before, |own, _| {
+        assert_eq!(own.push_keeping_older(4), [2, 3, 4]);
+    });
+}
+
 #[test]
 fn mutants() {
     let (pop, overflow) =
@@ -260,6 +296,7 @@ fn mutants() {
     );
     loom_common::assert_caught(&[
         (Mutant::RingTailStoreRelaxed, pop),
+        (Mutant::RingTurnsLate, "a_ring_whose_newer_half_goes_is_seen"),
         (Mutant::RingTailStoreRelaxed, "a_batch_is_seen_whole_by_a_thief"),
         (Mutant::RingTailLoadRelaxed, pop),
         (Mutant::RingTailReadFirst, pop),

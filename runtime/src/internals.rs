@@ -193,6 +193,20 @@ impl Runq {
         }
         out
     }
+    /// Owner. What does not fit is returned: the newer half of a full ring.
+    #[must_use]
+    pub fn push_keeping_older(&self, number: usize) -> Vec<usize> {
+        let mut out = Vec::new();
+        if let Some(g) = self.queue.push(self.gs.put(number)) {
+            let _gone = self.queue.spill_newer(g, |g| out.push(self.gs.took(g)));
+        }
+        out
+    }
+    /// Owner. All of the ring, unless a thief is in it.
+    #[must_use]
+    pub fn take_all(&self) -> Vec<usize> {
+        self.queue.take_all().into_iter().flatten().map(|g| self.gs.took(g)).collect()
+    }
     /// Owner. What does not fit is returned.
     #[must_use]
     pub fn push_batch(&self, numbers: &[usize]) -> Vec<usize> {

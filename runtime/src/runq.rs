@@ -20,6 +20,7 @@
 //!    push      O1 read the heads · O2 write the slot · O3 tail += 1
 //!    pop       one exchange: real += 1, and steal with it unless a thief is in the ring
 //!    overflow  one exchange: steal and real += half; while a thief is in the ring only the new G goes
+//!    turn      overflow, tail += half, overflow: the older half stays, behind the old tail (`spill_newer`)
 //!    steal     T1 read the heads · T2 read the tail · T3 exchange: real += n, the claim
 //!              T4 copy the slots · T5 exchange: steal = real, wherever pops have moved it, the release
 //! ```
@@ -172,19 +173,62 @@ impl<H: Host> Runq<H> {
     #[doc(alias = "runqputslow")]
     pub(crate) fn spill(&self, g: GRef<H>, mut out: impl FnMut(GRef<H>)) {
         let head = self.owners_head();
-        if !head.has_thief() && self.owners_tail().wrapping_sub(head.steal()) == RUNQ {
-            let rest = head.taken(HALF);
-            // Release: invariant 3. When the exchange fails a thief has come in just now.
-            let ordering = order(Mutant::RingSpillRelaxed, Release);
-            if self.head.compare_exchange(head.0, rest.0, ordering, Relaxed).is_ok() {
-                for at in 0..HALF {
-                    // SAFETY: a full ring without a thief: all its slots were written by owners, and the exchange
-                    // has taken this half from the thieves. Its slots are written next by this same owner.
-                    out(unsafe { self.read(head.real().wrapping_add(at)) });
-                }
+        if self.owners_tail().wrapping_sub(head.steal()) == RUNQ
+            && let Some(older) = self.take_out(head, HALF)
+        {
+            older.for_each(&mut out);
+        }
+        out(g);
+    }
+
+    /// The same with the newer half. The position at which the ring began, when that half has gone; the older one then begins
+    /// one size of the ring later.
+    ///
+    /// The older half is taken out and appended, and then the other one is taken out: there is no moment at which the ring
+    /// seems empty. What stands behind the tail of a full ring is its head: no slot is written.
+    #[must_use]
+    #[cold]
+    pub(crate) fn spill_newer(&self, g: GRef<H>, mut out: impl FnMut(GRef<H>)) -> Option<u32> {
+        let (head, tail) = (self.owners_head(), self.owners_tail());
+        let mut gone = None;
+        if tail.wrapping_sub(head.steal()) == RUNQ && self.take_out(head, HALF).is_some() {
+            let late = mutated(Mutant::RingTurnsLate);
+            if !late {
+                self.publish(tail.wrapping_add(HALF));
+            }
+            if let Some(newer) = self.take_out(head.taken(HALF), HALF) {
+                newer.for_each(&mut out);
+                gone = Some(head.real());
+            }
+            if late {
+                self.publish(tail.wrapping_add(HALF));
             }
         }
         out(g);
+        gone
+    }
+
+    /// Owner only. All that stand in the ring, in order, to be gone through once and before anything else is queued. `None`
+    /// while a thief is in it.
+    #[must_use]
+    pub(crate) fn take_all(&self) -> Option<impl Iterator<Item = GRef<H>>> {
+        let head = self.owners_head();
+        self.take_out(head, self.owners_tail().wrapping_sub(head.real()))
+    }
+
+    /// Owner only. The first `n` of the ring, of which there are as many, with its heads as the owner has read them; `None` when
+    /// there is a thief.
+    #[inline]
+    fn take_out(&self, head: Head, n: u32) -> Option<impl Iterator<Item = GRef<H>>> {
+        if head.has_thief() {
+            return None;
+        }
+        // Release: invariant 3. When the exchange fails a thief has come in just now.
+        let ordering = order(Mutant::RingSpillRelaxed, Release);
+        self.head.compare_exchange(head.0, head.taken(n).0, ordering, Relaxed).ok()?;
+        // SAFETY: they lie below the tail, so owners wrote them, and the exchange has taken them from the thieves. Their slots
+        // are written next by this same owner.
+        Some((0..n).map(move |at| unsafe { self.read(head.real().wrapping_add(at)) }))
     }
 
     /// Owner only. As many Gs of `list` as there is room for go to the tail of the ring, in order and in one
@@ -208,6 +252,22 @@ impl<H: Host> Runq<H> {
         if end != tail {
             self.publish(end);
         }
+    }
+
+    /// Owner only: for how many there is room. What a thief copies takes some.
+    pub(crate) fn room(&self) -> u32 {
+        RUNQ - self.owners_tail().wrapping_sub(self.owners_head().steal())
+    }
+
+    /// Owner only. All of these, for which there is room, to the tail of the ring, in one publication.
+    pub(crate) fn push_all(&self, gs: impl ExactSizeIterator<Item = GRef<H>>) {
+        let (count, room, tail) = (gs.len() as u32, self.room(), self.owners_tail());
+        assert!(count <= room, "push_all: no room for so many ({count}, {room})");
+        for (at, g) in (0..count).zip(gs) {
+            // SAFETY: the owner's call, and the slot is free: there is room.
+            unsafe { self.write(tail.wrapping_add(at), g) };
+        }
+        self.publish(tail.wrapping_add(count));
     }
 
     /// Owner only: the positions of the next G to be popped, and of the next to be pushed.

@@ -327,6 +327,8 @@ pub enum Mutant {
     RingPushHeadRelaxed,
     /// The owner of a full ring takes half of it without Release.
     RingSpillRelaxed,
+    /// An owner that keeps the older half of a full ring appends it when the newer one has gone.
+    RingTurnsLate,
     /// An owner that takes a G moves the thief's head although a thief copies.
     RingClaimForgotten,
     /// A thief claims without Release.

@@ -7,6 +7,7 @@
 use crate::g::GRef;
 use crate::glist::GList;
 use crate::host::Host;
+use crate::runq::Runq;
 use std::collections::VecDeque;
 
 /// An empty queue keeps memory for no more than so many goroutines.
@@ -42,14 +43,37 @@ impl<H: Host> GlobalQueue<H> {
         }
     }
 
+    /// Appends Gs that stand in no queue any more.
+    pub(crate) fn extend(&mut self, gs: impl Iterator<Item = GRef<H>>) {
+        let touched = |g: GRef<H>| {
+            g.place.touch();
+            g
+        };
+        self.0.extend(gs.map(touched));
+    }
+
+    /// Moves so many of those that have waited longest to the ring of the caller's P, which has room for them.
+    pub(crate) fn move_to(&mut self, ring: &Runq<H>, count: usize) {
+        let touched = |g: GRef<H>| {
+            g.place.touch();
+            g
+        };
+        ring.push_all(self.0.drain(..count).map(touched));
+        self.shrink();
+    }
+
+    fn shrink(&mut self) {
+        if self.0.is_empty() && self.0.capacity() > KEPT {
+            self.0 = VecDeque::new();
+        }
+    }
+
     /// Takes the G that has waited longest.
     #[inline]
     pub(crate) fn pop(&mut self) -> Option<GRef<H>> {
         let first = self.0.pop_front()?;
         first.place.touch();
-        if self.0.is_empty() && self.0.capacity() > KEPT {
-            self.0 = VecDeque::new();
-        }
+        self.shrink();
         Some(first)
     }
 }

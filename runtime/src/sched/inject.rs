@@ -11,6 +11,7 @@ use crate::host::Host;
 use crate::m::{Inside, M};
 use crate::p::P;
 use crate::prim::{Arc, Mutant, Relaxed, capacity, event, unless};
+use crate::sched::round::Exchange;
 use crate::sched::{Central, Sched};
 use std::io;
 
@@ -146,8 +147,38 @@ impl<H: Host> Sched<H> {
     pub(crate) fn spill(&self, p: &P<H>, g: GRef<H>) {
         let mut central = self.central.lock();
         event(format_args!("queues {g:?} globally, and what {p:?} can't hold"));
-        p.runq.spill(g, |g| central.globq.push(g));
+        let (round, out) = (&p.pace.round, |g| central.globq.push(g));
+        if !round.is_on() {
+            p.runq.spill(g, out);
+        } else if let Some(head) = p.runq.spill_newer(g, out) {
+            round.keep_older_half(head);
+        } else {
+            round.take_in(p.runq.ends().1);
+        }
         unless(Mutant::SpillKeepsTheLength, || self.publish_len(&central));
+    }
+
+    /// By the owner of `p`: a round is over, see `round.rs`.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn end_round(&self, p: &P<H>) {
+        p.owner.touch();
+        let mut central = self.central.lock();
+        let (ring, procs) = (p.runq.len() as usize, central.procs as usize);
+        let Exchange { gives_all, takes } = p.pace.round.exchange(ring, central.globq.len(), procs);
+        if gives_all {
+            // With a thief in the ring the next look comes back to it.
+            let Some(all) = p.runq.take_all() else { return };
+            central.globq.extend(all);
+        }
+        central.globq.move_to(&p.runq, takes.min(p.runq.room() as usize));
+        p.pace.round.take_in(p.runq.ends().1);
+        event(format_args!("ends a round of {p:?}: {gives_all}, takes {takes}"));
+        self.publish_len(&central);
+        drop(central);
+        // S2 and S3 for those that were in the caller's hand: an M that gives up looks at the ring after it looked at the global
+        // queue, and may have found both empty.
+        self.wakep();
     }
 
     /// How many stand in the global queue: exact under the lock. Relaxed, as a hint.
@@ -189,6 +220,7 @@ impl<H: Host> Sched<H> {
             others = others.checked_sub(1)?;
             central.globq.pop()
         });
+        p.pace.round.take_in(p.runq.ends().1);
         self.publish_len(&central);
         first
     }

@@ -6,6 +6,7 @@
 //! * *in turn*: every [`LOOK_EVERY`]th goroutine is the first of the global queue, if there is one; and where no M waits in
 //!   the poller the one that looks stands in for it: for descriptors, and for the timers of Ps that nobody has (`timers.rs`). Long goroutines bring their turn forward, to [`TURN`] after the last, but never two in a
 //!   row. Every [`SHARE_EVERY`]th turn, and one that came early, takes the P's share of the queue instead of one;
+//! * *at the end of a round*, when goroutines that yield have filled the ring beside others in the global queue (`round.rs`);
 //! * *around*: about every [`capacity::LOOK_AROUND`], however long goroutines are, at another P (`help.rs`).
 //!
 //! The clock costs more than a yield, so there is none between looks: one comparison a goroutine. A look that reads it
@@ -20,6 +21,7 @@ use crate::m::M;
 use crate::p::P;
 use crate::prim::{Mutant, capacity, may_help, unless};
 use crate::sched::Sched;
+use crate::sched::round::Round;
 use gmp_timers::Nanos;
 use std::cell::Cell;
 use std::time::Duration;
@@ -51,19 +53,20 @@ pub(crate) struct Pace {
     turn: Cell<(u32, Option<Nanos>)>,
     /// Turns since the last share.
     ones: Cell<u32>,
+    pub(crate) round: Round,
 }
 
 /// What a turn takes out of the global queue.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
-enum Turn {
+pub(crate) enum Turn {
     One,
     Share,
 }
 
 /// What a look is for.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
-struct Due {
-    turn: Option<Turn>,
+pub(crate) struct Due {
+    pub(crate) turn: Option<Turn>,
     /// At this time.
     around: Option<Nanos>,
 }
@@ -72,13 +75,32 @@ impl Pace {
     pub(crate) fn new() -> Self {
         let [next, clock] = [(); 2].map(|()| Cell::new(1));
         let [around, turn] = [(); 2].map(|()| Cell::new((0, None)));
-        Pace { next, clock, every: Cell::new(1), around, turn, ones: Cell::new(0) }
+        Pace { next, clock, every: Cell::new(1), around, turn, ones: Cell::new(0), round: Round::new() }
     }
 
     /// Another M has the P, or the same one after a sleep: no time has passed for its goroutines.
     pub(crate) fn begin_tenure(&self) {
         self.around.set((self.around.get().0, None));
         self.turn.set((self.turn.get().0, None));
+        self.round.end();
+    }
+
+    /// A goroutine has yielded while there are others in the global queue. `now`: the tick, and the ends of the ring, in which it
+    /// stands already.
+    #[inline]
+    pub(crate) fn note_yield(&self, now: impl FnOnce() -> (u32, (u32, u32))) {
+        if !self.round.has_yielded() {
+            self.note_first_yield(now());
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn note_first_yield(&self, (tick, (head, tail)): (u32, (u32, u32))) {
+        if self.round.note_yield(tail) {
+            let (to_look, to_end) = (self.next.get().wrapping_sub(tick), tail.wrapping_sub(head));
+            self.next.set(tick.wrapping_add(to_look.min(to_end.max(1))));
+        }
     }
 
     /// The next look is around, and comes before the next goroutine.
@@ -95,8 +117,8 @@ impl Pace {
         tick == self.next.get()
     }
 
-    /// What is due at a tick that `is_due`, and when the next look is. Without a clock only turns are.
-    fn look(&self, tick: u32, clock: Option<impl FnOnce() -> Nanos>) -> Due {
+    /// What is due at a tick that `is_due`, and when the next look is: the ring begins at `head`. Without a clock only turns are.
+    pub(crate) fn look(&self, tick: u32, head: u32, clock: Option<impl FnOnce() -> Nanos>) -> Due {
         let now = clock.filter(|_| tick == self.clock.get()).map(|now| now());
         let due = Due { turn: self.turn(tick, now), around: now.and_then(|now| self.around(tick, now)) };
         if now.is_some() {
@@ -105,7 +127,9 @@ impl Pace {
         let to_turn = LOOK_EVERY - tick.wrapping_sub(self.turn.get().0);
         let to_clock = self.clock.get().wrapping_sub(tick);
         // Without a clock its tick is over, and far away.
-        self.next.set(tick.wrapping_add(to_turn.min(to_clock.max(1))));
+        let to_look = to_turn.min(to_clock.max(1));
+        self.next
+            .set(tick.wrapping_add(self.round.left(head).map_or(to_look, |left| to_look.min(left.max(1)))));
         due
     }
 
@@ -125,7 +149,7 @@ impl Pace {
 
     fn take(&self, late: bool) -> Turn {
         let ones = self.ones.get() + 1;
-        let share = late || ones >= SHARE_EVERY;
+        let share = (late || ones >= SHARE_EVERY) && !self.round.is_on();
         self.ones.set(if share { 0 } else { ones });
         if share { Turn::Share } else { Turn::One }
     }
@@ -157,7 +181,10 @@ impl<H: Host> Sched<H> {
     #[inline(never)]
     pub(crate) fn look_elsewhere_in_turn(&self, m: &M<H>, p: &P<H>, tick: u32) -> Option<GRef<H>> {
         let helps = self.config.knobs.helping && may_help();
-        let due = p.pace.look(tick, helps.then_some(H::now));
+        if p.pace.round.left(p.runq.ends().0) == Some(0) {
+            self.end_round(p);
+        }
+        let due = p.pace.look(tick, p.runq.ends().0, helps.then_some(H::now));
         let found = due.turn.and_then(|turn| self.take_turn(m, p, turn));
         match (due.around, found) {
             (Some(now), None) if self.ps.len() > 1 => self.look_around(m, p, now),
@@ -219,7 +246,7 @@ mod tests {
         for tick in ticks {
             *clock += each;
             if pace.is_due(tick) {
-                looked(pace.look(tick, Some(|| Nanos::from_nanos(*clock))));
+                looked(pace.look(tick, 0, Some(|| Nanos::from_nanos(*clock))));
             }
         }
     }
@@ -257,7 +284,7 @@ mod tests {
         let (pace, mut turns) = (Pace::new(), 0);
         for tick in 1..=610 {
             if pace.is_due(tick) {
-                turns += u32::from(pace.look(tick, None::<fn() -> Nanos>).turn.is_some());
+                turns += u32::from(pace.look(tick, 0, None::<fn() -> Nanos>).turn.is_some());
             }
         }
         assert_eq!(turns, 10, "without a clock");
@@ -283,7 +310,7 @@ mod tests {
         for _ in 0..200 {
             clock += 100_000;
             if pace.is_due(tick) {
-                looks += u32::from(pace.look(tick, Some(|| Nanos::from_nanos(clock))).around.is_some());
+                looks += u32::from(pace.look(tick, 0, Some(|| Nanos::from_nanos(clock))).around.is_some());
             }
             tick = tick.wrapping_add(1);
         }

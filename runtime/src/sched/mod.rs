@@ -62,6 +62,7 @@ pub(crate) mod procs;
 mod ps;
 pub(crate) mod quit;
 mod retake;
+mod round;
 mod schedule;
 mod spin;
 mod stacks;

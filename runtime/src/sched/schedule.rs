@@ -173,7 +173,8 @@ impl<H: Host> Sched<H> {
         self.attend(m, g, said).is_some_and(|later| self.obey(m, g, later))
     }
 
-    /// The goroutine lets others go first: the end of its P's own queue. Nobody is woken. This M takes one that was
+    /// The goroutine lets others go first: the end of its P's own queue, and those in the global queue come before its next
+    /// turn but one (`round.rs`). Nobody is woken. This M takes one that was
     /// queued before, in exchange for this one: as many are queued as were, and those have been announced.
     #[doc(alias = "goschedImpl")]
     #[inline(always)]
@@ -183,6 +184,9 @@ impl<H: Host> Sched<H> {
         p.owner.touch();
         if let Some(g) = p.runq.push(g) {
             self.spill(p, g);
+        }
+        if self.globrunq_len() > 0 {
+            p.pace.note_yield(|| (p.tick(), p.runq.ends()));
         }
     }
 }

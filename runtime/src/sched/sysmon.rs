@@ -6,7 +6,8 @@
 //!   for timers in any heap (`look.rs`); one whose goroutine runs for long does not. So when a P is idle, nobody is in the
 //!   poller, and nobody has polled for [`SOON`], the monitor wakes an M, which finds nothing to run and goes there.
 //! * When no P is idle, or no M can be had, as there may be no more or the kernel refuses the thread, timers wait for the M
-//!   whose P has them. Every [`LOOK`] the monitor fires those that are due, and polls if nobody else has.
+//!   whose P has them. Every [`LOOK`] the monitor fires those that are due, and polls if nobody else has and a descriptor is
+//!   watched.
 //!
 //! It also brings the rough time up to date (`dump.rs`), looks whether all goroutines are asleep (`deadlock.rs`), answers
 //! SIGQUIT (`quit.rs`) and traces (`trace.rs`). When all Ps were idle for some looks, and those two need no more, it sleeps for good; whoever takes a
@@ -205,7 +206,7 @@ impl<H: Host> Sched<H> {
             if serves && now.saturating_since(served) >= LOOK {
                 served = now;
                 let mut found = self.take_all_due();
-                if polls.unpolled(now) >= LOOK {
+                if polls.unpolled(now) >= LOOK && self.nobody_polls() {
                     found.append(&mut self.look_at_poller(&local));
                     // Its own look is none of an M.
                     polls.count = self.polls.load(Relaxed);
