@@ -74,7 +74,7 @@ impl Found {
 }
 
 /// How long things took, by name: the longest of all, and the median and 99.9th percentile of each, in milliseconds.
-pub fn waits<const N: usize>(mut of: [(&str, Vec<Duration>); N]) -> Found {
+pub fn waits_of_each<const N: usize>(mut of: [(&str, Vec<Duration>); N]) -> Found {
     let ms = |took: Duration| took.as_secs_f64() * 1e3;
     of.iter_mut().for_each(|(_, took)| took.sort());
     let longest = of.iter().filter_map(|(_, took)| took.last()).max().expect("something took time");

@@ -98,5 +98,5 @@ pub fn storm(most: u64) -> Found {
     drop(near);
     echo.join().unwrap();
     spawners.into_iter().for_each(|spawner| spawner.join().unwrap());
-    peer_common::waits(found)
+    peer_common::waits_of_each(found)
 }
