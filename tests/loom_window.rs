@@ -3,8 +3,11 @@
 
 mod loom_common;
 
-use gmp::internals::{Handle, Held};
+use gmp::internals::{Handle, Held, switch_point};
 use gmp::model::{Flag, Model, Mutant, Parts, done, runtime, together};
+use loom::sync::atomic::AtomicBool;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 /// Waits on its thread until the M that was sent to the poller is there.
@@ -42,6 +45,68 @@ fn a_p_has_one_owner_where_both_sides_fence() {
         let runtime = unsafe { gmp::Runtime::builder().procs(1).max_threads(2).build() }.unwrap();
         let retaker = runtime.run(|| {
             let held = Held::current();
+            let retaker = loom::thread::spawn(move || held.retake());
+            gmp::internals::touch_window();
+            gmp::internals::touch_window();
+            retaker
+        });
+        retaker.join().unwrap();
+        done();
+    });
+}
+
+/// Waits until `over`, where its thread may be switched out all the time, as it may be anywhere.
+fn go_on_until(over: &AtomicBool) {
+    while !over.load(Relaxed) {
+        switch_point();
+        loom::thread::yield_now();
+    }
+}
+
+/// A retaker in a thread of its own, and whether it is done.
+fn retake_aside(held: Held) -> (loom::thread::JoinHandle<()>, Arc<AtomicBool>) {
+    let over = Arc::new(AtomicBool::new(false));
+    let raised = Arc::clone(&over);
+    let retaker = loom::thread::spawn(move || {
+        held.retake();
+        raised.store(true, Relaxed);
+    });
+    (retaker, over)
+}
+
+/// The same where the kernel refuses the barrier for all threads to the retaker, of an M that counts on it: the retaker waits until
+/// that M's thread was switched out.
+#[test]
+fn a_p_has_one_owner_when_the_barrier_is_refused() {
+    Model::new().with_retaker_that_is_refused().check("retake_refused", || {
+        let runtime = runtime(1, 2);
+        let retaker = runtime.run(|| {
+            let held = Held::current();
+            loom::explore();
+            let (retaker, over) = retake_aside(held);
+            gmp::internals::touch_window();
+            gmp::internals::touch_window();
+            go_on_until(&over);
+            done();
+            retaker
+        });
+        retaker.join().unwrap();
+    });
+}
+
+/// And of an M that has acquired its P after that: both sides fence.
+#[test]
+fn a_p_has_one_owner_after_the_barrier_was_refused() {
+    Model::new().with_retaker_that_is_refused().check("retake_after_refusal", || {
+        let runtime = runtime(1, 2);
+        let retaker = runtime.run(|| {
+            let (retaker, over) = retake_aside(Held::current());
+            go_on_until(&over);
+            retaker.join().unwrap();
+            // It comes back for a P.
+            gmp::internals::touch_window();
+            let held = Held::current();
+            loom::explore();
             let retaker = loom::thread::spawn(move || held.retake());
             gmp::internals::touch_window();
             gmp::internals::touch_window();
@@ -468,6 +533,8 @@ fn mutants() {
         (Mutant::ExitInTwoSections, "a_bound_goroutine_that_comes_back_is_run_while_its_p_goes_idle"),
         (Mutant::CensusAfterTheLock, "a_goroutine_that_comes_back_is_run_while_its_p_goes_idle"),
         (Mutant::HandoffNoEntryFence, "a_p_has_one_owner_where_both_sides_fence"),
+        (Mutant::RetakeTakesAllForFenced, "a_p_has_one_owner_when_the_barrier_is_refused"),
+        (Mutant::HandoffStaysQuick, "a_p_has_one_owner_after_the_barrier_was_refused"),
         (Mutant::JudgeRelaxed, "a_p_that_changes_hands_is_judged_with_its_holder"),
         (Mutant::RetakeKeepsP, "a_goroutine_that_lost_its_p_is_run"),
         (Mutant::HandoffNoLightBarrier, model),

@@ -4,14 +4,21 @@
 #[path = "common/child.rs"]
 mod child;
 mod common;
+#[path = "common/loopback.rs"]
+mod loopback;
+#[path = "common/seccomp.rs"]
+mod seccomp;
 
 use common::{PROCS, everywhere, runtime, until, watched};
-use gmp::{Runtime, go, yield_now};
+use gmp::{Runtime, chan, go, time, yield_now};
+use loopback::pair;
+use seccomp::refuse;
 use std::fs::File;
-use std::io;
+use std::hint::spin_loop;
+use std::io::{self, Read, Write};
 use std::ptr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -149,5 +156,174 @@ fn blocked_threads_stall_nobody(rt: Runtime) {
         until(|| blocked.load(SeqCst) == all.len());
         ends.into_iter().for_each(|end| end.send(()).unwrap());
         all.into_iter().for_each(|one| one.join().unwrap());
+    });
+}
+
+/// What a refusal is played with: that of an old kernel, and what sandboxes answer.
+const ERRNOS: [libc::c_int; 4] = [libc::ENOSYS, libc::EPERM, libc::EACCES, libc::EINVAL];
+
+/// When a sandbox begins.
+#[derive(Copy, Clone, Debug, PartialEq)]
+enum From {
+    TheStart,
+    Later,
+}
+
+/// Runs the test of this name in a child for each error and beginning, and gives what each has said.
+#[track_caller]
+fn in_sandboxes(test: &str, mut each: impl FnMut(From, &str)) {
+    for errno in ERRNOS {
+        for from in [From::TheStart, From::Later] {
+            let late = if from == From::Later { "1" } else { "0" };
+            each(from, &child::passes(test, &[("ERRNO", &errno.to_string()), ("LATE", late)]));
+        }
+    }
+}
+
+/// The child's side: `f` is to hold in a sandbox that refuses these calls, from the start or after it has held without one.
+fn sandboxed(calls: &[libc::c_long], f: impl Fn() + Sync) {
+    let var = |name| std::env::var(name).unwrap().parse::<libc::c_int>().unwrap();
+    let (errno, late) = (var("ERRNO"), var("LATE") == 1);
+    let rules = || refuse(calls, errno);
+    if !late {
+        rules();
+    }
+    watched(2, || {
+        // SAFETY: as in `common::runtime`.
+        unsafe { Runtime::builder().procs(2).build() }.unwrap().run(|| {
+            f();
+            if late {
+                rules();
+                f();
+            }
+        });
+    });
+}
+
+/// Timers, sockets, and submissions to a runtime of which all sleep, from goroutines and threads.
+fn waits_end() {
+    time::sleep(5 * MS);
+    let (mut near, mut far) = pair();
+    let echo = go(move || {
+        let mut byte = [0];
+        while far.read(&mut byte).unwrap() == 1 {
+            far.write_all(&byte).unwrap();
+        }
+    });
+    for sent in 0..20 {
+        let mut got = [!sent];
+        near.write_all(&[sent]).unwrap();
+        near.read_exact(&mut got).unwrap();
+        assert_eq!(got, [sent]);
+    }
+    drop(near);
+    echo.join().unwrap();
+    let (say, hear) = chan::bounded(0);
+    let thread = thread::spawn(move || {
+        for n in 0..5 {
+            thread::sleep(2 * MS);
+            say.send(n).unwrap();
+        }
+    });
+    assert_eq!(hear.iter().sum::<u32>(), 10);
+    thread.join().unwrap();
+    time::sleep(MS);
+}
+
+/// Fails by a panic of the scheduler, which ends the process, or by a hang.
+#[test]
+fn a_refused_wait_for_events_is_replaced() {
+    const NAME: &str = "a_refused_wait_for_events_is_replaced";
+    if !child::is_child() {
+        return in_sandboxes(NAME, |_, said| assert!(!said.contains("gmp: "), "nothing is given up: {said}"));
+    }
+    sandboxed(&[libc::SYS_epoll_pwait2], waits_end);
+}
+
+/// Fails by a panic, a hang, or no word.
+#[test]
+fn without_any_wait_for_events_sockets_are_looked_at() {
+    const NAME: &str = "without_any_wait_for_events_sockets_are_looked_at";
+    if !child::is_child() {
+        for errno in ERRNOS {
+            let said = child::passes(NAME, &[("ERRNO", &errno.to_string()), ("LATE", "1")]);
+            assert_eq!(said.matches("gmp: the poller does not work any more").count(), 1, "{said}");
+        }
+        return;
+    }
+    let all = [libc::SYS_epoll_pwait2, libc::SYS_ppoll, libc::SYS_epoll_wait, libc::SYS_epoll_pwait];
+    sandboxed(&all, waits_end);
+}
+
+/// A hog on each P, and a goroutine that gets one all the same.
+fn hogs_stall_nobody() {
+    let over = Arc::new(AtomicBool::new(false));
+    let running = Arc::new(AtomicUsize::new(0));
+    let hogs: Vec<_> = (0..gmp::procs())
+        .map(|_| {
+            let (over, running) = (Arc::clone(&over), Arc::clone(&running));
+            go(move || {
+                running.fetch_add(1, SeqCst);
+                while !over.load(SeqCst) {
+                    spin_loop();
+                }
+            })
+        })
+        .collect();
+    until(|| running.load(SeqCst) == hogs.len());
+    over.store(true, SeqCst);
+    hogs.into_iter().for_each(|hog| hog.join().unwrap());
+}
+
+/// Fails by a hang, or by no word where what was counted on is refused; in a debug build, by an assertion where two own a P.
+#[test]
+fn a_refused_membarrier_is_replaced() {
+    const NAME: &str = "a_refused_membarrier_is_replaced";
+    if !child::is_child() {
+        return in_sandboxes(NAME, |from, said| {
+            let told = said.matches("gmp: membarrier is refused").count();
+            assert_eq!(told, usize::from(from == From::Later), "{said}");
+            assert!(!said.contains("keeps its P"), "{said}");
+        });
+    }
+    // The hogs first: they have held their Ps since before the refusal, and will never call the runtime.
+    sandboxed(&[libc::SYS_membarrier], || {
+        for _ in 0..5 {
+            hogs_stall_nobody();
+            waits_end();
+        }
+    });
+}
+
+/// Where no other barrier is to be had, either: fails by a hang of what a goroutine blocks that waits in the kernel.
+#[test]
+fn a_blocked_thread_needs_no_barrier() {
+    const NAME: &str = "a_blocked_thread_needs_no_barrier";
+    if !child::is_child() {
+        let said = child::passes(NAME, &[]);
+        assert_eq!(said.matches("gmp: membarrier is refused").count(), 1, "{said}");
+        return;
+    }
+    watched(1, || {
+        let rt = runtime(1);
+        rt.run(|| {
+            time::sleep(MS);
+            refuse(&[libc::SYS_membarrier, libc::SYS_sched_setaffinity], libc::EPERM);
+        });
+        blocked_threads_stall_nobody(rt);
+    });
+}
+
+/// Fails by an error of the spawn, or by a stack without a guard: what overflows it goes on.
+#[test]
+fn refused_guards_are_made_otherwise() {
+    const NAME: &str = "refused_guards_are_made_otherwise";
+    if !child::is_child() {
+        return in_sandboxes(NAME, |_, said| assert!(!said.contains("gmp: "), "nothing is given up: {said}"));
+    }
+    sandboxed(&[libc::SYS_madvise, libc::SYS_process_madvise], || {
+        let many: Vec<_> = (0..2000).map(|n| go(move || (yield_now(), n).1)).collect();
+        assert_eq!(many.into_iter().map(|one| one.join().unwrap()).sum::<u32>(), 1999 * 1000);
+        time::sleep(MS);
     });
 }

@@ -15,11 +15,14 @@
 //! [`Timeout::Zero`] returns [`Woken::Yes`] while another thread is blocked in a wait, the blocked one sleeps
 //! on; the caller of the look must then [`wake`](Poller::wake) again.
 //!
-//! | timeout   | [`WaitCall::EpollPwait2`]        | [`WaitCall::Ppoll`]                              |
-//! | --------- | -------------------------------- | ------------------------------------------------ |
-//! | `Zero`    | `epoll_pwait2`, zero             | `epoll_wait`, zero                               |
-//! | `After`   | `epoll_pwait2`, in nanoseconds   | `ppoll` on the epoll descriptor, in nanoseconds, then `epoll_wait`, zero |
-//! | `Forever` | `epoll_pwait2`, no timeout       | `epoll_wait`, no timeout                         |
+//! | timeout   | [`WaitCall::EpollPwait2`]        | [`WaitCall::Ppoll`]                              | [`WaitCall::EpollPwait`] |
+//! | --------- | -------------------------------- | ------------------------------------------------ | --- |
+//! | `Zero`    | `epoll_pwait2`, zero             | `epoll_wait`, zero                               | `epoll_pwait`, zero |
+//! | `After`   | `epoll_pwait2`, in nanoseconds   | `ppoll` on the epoll descriptor, in nanoseconds, then `epoll_wait`, zero | `epoll_pwait`, in milliseconds, rounded up |
+//! | `Forever` | `epoll_pwait2`, no timeout       | `epoll_wait`, no timeout                         | `epoll_pwait`, no timeout |
+//!
+//! An old kernel does not have the first. A sandbox may refuse any of them, with whatever error, and from any moment on: a wait
+//! whose call fails goes on with the next one of the table, and so do all later waits.
 //!
 //! Put aside for kernels before 5.11: a timerfd in the same epoll. It costs as many system calls and one
 //! descriptor more, a look can swallow its edge, and a second wait would set the first one's time. `ppoll`
@@ -27,8 +30,10 @@
 
 use std::fmt;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::ptr;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use crate::event::{Event, Key, Readiness};
@@ -78,50 +83,57 @@ pub enum WaitCall {
     EpollPwait2,
     /// `ppoll(2)` and `epoll_wait(2)`, any Linux.
     Ppoll,
+    /// `epoll_pwait(2)`, any Linux: for sandboxes that refuse one of the others.
+    EpollPwait,
+}
+
+impl WaitCall {
+    const ALL: [WaitCall; 3] = [WaitCall::EpollPwait2, WaitCall::Ppoll, WaitCall::EpollPwait];
+
+    /// The one that is left when this one is refused.
+    fn next(self) -> Option<WaitCall> {
+        Self::ALL.get(self as usize + 1).copied()
+    }
 }
 
 /// Waits for many descriptors at once; every method takes `&self`, and any number of threads may wait.
 pub struct Poller {
     poll: mio::Poll,
     waker: mio::Waker,
-    call: WaitCall,
+    /// An eventfd that is readable for ever, made when `waker` can't be written to: see `wake`.
+    spare: Mutex<Option<OwnedFd>>,
+    /// A `WaitCall`'s number.
+    call: AtomicUsize,
 }
 
 impl Poller {
-    /// Creates a poller that waits by the best call this kernel has.
+    /// Creates a poller that waits by the best call this kernel has, and allows.
     ///
     /// # Errors
-    /// When the process or the system has no descriptors left; a poller needs two.
+    /// When the process or the system has no descriptors left; a poller needs two. When all calls are refused.
     #[doc(alias = "netpollinit")]
     pub fn new() -> io::Result<Self> {
-        let mut poller = Self::with_wait_call(WaitCall::EpollPwait2)?;
-        let mut events = Events::with_capacity(1);
-        match poller.pwait2(&mut events, Timeout::Zero) {
-            Ok(()) => {}
-            // Too old a kernel, or a sandbox that refuses what it does not know.
-            Err(err) if matches!(err.raw_os_error(), Some(libc::ENOSYS | libc::EPERM)) => {
-                poller.call = WaitCall::Ppoll;
-            }
-            Err(err) => return Err(refused("try epoll_pwait2", err)),
-        }
+        let poller = Self::with_wait_call(WaitCall::EpollPwait2)?;
+        let _nobody_woke = poller.wait(&mut Events::with_capacity(1), Timeout::Zero)?;
         Ok(poller)
     }
 
-    /// Creates a poller that waits by `call`, whether the kernel has it or not. [`new`](Self::new) chooses by
-    /// itself; this is for comparing the two, and for testing the second on a kernel that has the first.
+    /// Creates a poller that waits by `call` at first. [`new`](Self::new) chooses by itself; this is for comparing them, and
+    /// for testing the others on a kernel that has the first.
     ///
     /// # Errors
-    /// As for [`new`](Self::new).
+    /// When the process or the system has no descriptors left.
     pub fn with_wait_call(call: WaitCall) -> io::Result<Self> {
         let poll = mio::Poll::new().map_err(|err| refused("create an epoll descriptor", err))?;
         let waker = mio::Waker::new(poll.registry(), token(WAKER))
             .map_err(|err| refused("create the eventfd that ends a wait", err))?;
-        Ok(Self { poll, waker, call })
+        Ok(Self { poll, waker, spare: Mutex::new(None), call: AtomicUsize::new(call as usize) })
     }
 
     /// The call that it waits by.
     pub fn wait_call(&self) -> WaitCall {
-        self.call
+        // Relaxed: a thread that reads an old one meets the refusal once more.
+        WaitCall::ALL[self.call.load(Relaxed)]
     }
 
     /// Reports what happens to `fd`, in both directions, under `key`: each change once (edge-triggered). What
@@ -164,19 +176,23 @@ impl Poller {
     /// With [`WaitCall::Ppoll`] a look from another thread may do the same, when it takes the events away.
     ///
     /// # Errors
-    /// Only when the kernel does not have the call of [`with_wait_call`](Self::with_wait_call).
+    /// When each call of the module's table was refused.
     #[doc(alias = "netpoll")]
     pub fn wait(&self, events: &mut Events, timeout: Timeout) -> io::Result<Woken> {
         loop {
             events.raw.clear();
-            let waited = match self.call {
+            let call = self.wait_call();
+            let waited = match call {
                 WaitCall::EpollPwait2 => self.pwait2(events, timeout),
                 WaitCall::Ppoll => self.ppoll(events, timeout),
+                WaitCall::EpollPwait => self.pwait(events, timeout),
             };
             match (waited, timeout) {
                 (Ok(()), _) => return Ok(events.take_waker()),
                 (Err(err), _) if err.kind() != io::ErrorKind::Interrupted => {
-                    return Err(refused("wait for epoll's events", err));
+                    let Some(next) = call.next() else { return Err(refused("wait for epoll's events", err)) };
+                    // Relaxed: as in `wait_call`. Never back to one that another thread has found to be refused.
+                    self.call.fetch_max(next as usize, Relaxed);
                 }
                 (Err(_), Timeout::After(_)) => return Ok(Woken::No),
                 (Err(_), Timeout::Zero | Timeout::Forever) => {}
@@ -187,11 +203,41 @@ impl Poller {
     /// Ends one wait: a blocked one, or else the next. Blocks nothing, and costs a system call. Wakes before
     /// that wait count once.
     ///
+    /// Where a sandbox refuses the write to the eventfd that ends a wait, this registers another one, which is readable for
+    /// ever, and each later wake registers that anew: epoll then reports it once more.
+    ///
     /// # Errors
-    /// None that Linux is known to return.
+    /// When both are refused.
     #[doc(alias = "netpollBreak")]
     pub fn wake(&self) -> io::Result<()> {
-        self.waker.wake().map_err(|err| refused("write to the eventfd that ends a wait", err))
+        self.waker.wake().or_else(|err| {
+            self.register_spare().map_err(|_| refused("write to the eventfd that ends a wait", err))
+        })
+    }
+
+    fn register_spare(&self) -> io::Result<()> {
+        let mut spare = self.spare.lock().unwrap_or_else(PoisonError::into_inner);
+        let (operation, fd) = match spare.take() {
+            Some(fd) => (libc::EPOLL_CTL_MOD, fd),
+            None => {
+                // SAFETY: no pointers.
+                let fd = unsafe { libc::eventfd(1, libc::EFD_NONBLOCK | libc::EFD_CLOEXEC) };
+                if fd < 0 {
+                    return Err(io::Error::last_os_error());
+                }
+                // SAFETY: the kernel has just given it to us.
+                (libc::EPOLL_CTL_ADD, unsafe { OwnedFd::from_raw_fd(fd) })
+            }
+        };
+        let mut event =
+            libc::epoll_event { events: (libc::EPOLLIN | libc::EPOLLET) as u32, u64: WAKER.to_bits() };
+        // SAFETY: the event lives through the call, and both descriptors are ours.
+        let done = unsafe { libc::epoll_ctl(self.poll.as_raw_fd(), operation, fd.as_raw_fd(), &mut event) };
+        let refused = io::Error::last_os_error();
+        if done == 0 || operation == libc::EPOLL_CTL_MOD {
+            *spare = Some(fd);
+        }
+        if done == 0 { Ok(()) } else { Err(refused) }
     }
 
     fn pwait2(&self, events: &mut Events, timeout: Timeout) -> io::Result<()> {
@@ -237,6 +283,20 @@ impl Poller {
             unsafe { libc::epoll_wait(self.poll.as_raw_fd(), buffer, room, millis) }
         })
     }
+
+    fn pwait(&self, events: &mut Events, timeout: Timeout) -> io::Result<()> {
+        let millis = match timeout {
+            Timeout::Zero => 0,
+            Timeout::Forever => -1,
+            // So long that nobody will see it end too early.
+            Timeout::After(dur) => dur.as_nanos().div_ceil(1_000_000).try_into().unwrap_or(libc::c_int::MAX),
+        };
+        events.fill_by(|buffer, room| {
+            // SAFETY: `fill_by` gives a buffer of `room` entries that is ours alone; a null mask leaves the signals alone;
+            // the epoll descriptor lives as long as `self.poll`.
+            unsafe { libc::epoll_pwait(self.poll.as_raw_fd(), buffer, room, millis, ptr::null()) }
+        })
+    }
 }
 
 impl AsFd for Poller {
@@ -247,7 +307,10 @@ impl AsFd for Poller {
 
 impl fmt::Debug for Poller {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Poller").field("epoll", &self.poll.as_raw_fd()).field("call", &self.call).finish()
+        f.debug_struct("Poller")
+            .field("epoll", &self.poll.as_raw_fd())
+            .field("call", &self.wait_call())
+            .finish()
     }
 }
 
@@ -314,8 +377,9 @@ impl Events {
 
     fn take_waker(&mut self) -> Woken {
         match self.raw.iter().position(|raw| raw.u64 == WAKER.to_bits()) {
-            Some(at) => {
-                self.raw.remove(at);
+            Some(_) => {
+                // Two, where the spare one has been registered as well.
+                self.raw.retain(|raw| raw.u64 != WAKER.to_bits());
                 Woken::Yes
             }
             None => Woken::No,

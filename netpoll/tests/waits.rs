@@ -12,8 +12,9 @@ use std::{fs, ptr};
 const HOUR: Timeout = Timeout::After(Duration::from_secs(3600));
 const LIMIT: Duration = Duration::from_secs(20);
 
-fn pollers() -> [Poller; 2] {
-    [WaitCall::EpollPwait2, WaitCall::Ppoll].map(|call| Poller::with_wait_call(call).expect("a poller"))
+fn pollers() -> [Poller; 3] {
+    [WaitCall::EpollPwait2, WaitCall::Ppoll, WaitCall::EpollPwait]
+        .map(|call| Poller::with_wait_call(call).expect("a poller"))
 }
 
 fn look(poller: &Poller) -> (Woken, usize) {

@@ -1,7 +1,7 @@
 //! The hand-off word of a P: who has it, told without a lock.
 //!
 //! A P is idle, held by one M, or about to be taken from an M that does not come back to the runtime. The word
-//! holds a generation and one of three states:
+//! holds a generation, how the holder of that generation enters the runtime, and one of three states:
 //!
 //! | state | meaning |
 //! | --- | --- |
@@ -14,6 +14,9 @@
 //! another generation than its own and knows that the P is lost, however often the P has changed hands since; and a
 //! retaker that judged an idle P finds that it has been acquired.
 //!
+//! How a holder enters, [`Entries`], is settled when it acquires the P, for as long as it holds it. A retaker reads it in the
+//! word that it exchanges, so both sides mean the same barrier, whatever the kernel refuses in between.
+//!
 //! The M's side of the protocol is [`Window`](crate::m::Window); its order of events stands there. Whom a retaker
 //! chooses, and why, stands in `sched/retake.rs`.
 
@@ -23,11 +26,33 @@ const STATE: u64 = 0b11;
 const IDLE: u64 = 0;
 const REQUESTED: u64 = 1;
 const TAKEN: u64 = 2;
-const STEP: u64 = 4;
+/// `Entries::Quick`, of the last holder when nobody holds the P.
+const QUICK: u64 = 4;
+const STEP: u64 = 8;
+
+/// How the holder of a P enters the runtime.
+#[derive(Copy, Clone, Debug, Eq, PartialEq)]
+pub(crate) enum Entries {
+    /// A store and a load. A retaker has the M's thread pass a barrier.
+    Quick,
+    /// A fence between the two. A retaker fences, too.
+    Fenced,
+}
 
 /// The value of the word that an M remembers when it acquires a P: its generation, Idle.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub(crate) struct Tenure(u64);
+
+fn entries(word: u64) -> Entries {
+    if word & QUICK == 0 { Entries::Fenced } else { Entries::Quick }
+}
+
+impl Tenure {
+    /// How its holder enters.
+    pub(crate) fn entries(self) -> Entries {
+        entries(self.0)
+    }
+}
 
 /// What the word says to the M that enters the runtime.
 #[derive(Debug, Eq, PartialEq)]
@@ -50,9 +75,10 @@ impl HandoffWord {
 
     /// The P is acquired: what the acquirer remembers. A generation of its own, so that a retaker who judged the P
     /// while it was idle asks in vain.
-    pub(crate) fn take_up(&self) -> Tenure {
+    pub(crate) fn take_up(&self, entries: Entries) -> Tenure {
         let word = self.0.load(Relaxed);
-        let fresh = (word & !STATE) + STEP;
+        let quick = if entries == Entries::Quick { QUICK } else { 0 };
+        let fresh = ((word & !(STATE | QUICK)) + STEP) | quick;
         // A swap and not a store, as in `give_up`.
         self.0.swap(fresh, AcqRel);
         Tenure(fresh)
@@ -105,6 +131,13 @@ impl HandoffWord {
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub(crate) struct Judged(u64);
 
+impl Judged {
+    /// How the holder enters, of whose tenure this is.
+    pub(crate) fn entries(self) -> Entries {
+        entries(self.0)
+    }
+}
+
 /// The retaker's side. There is one retaker at a time.
 impl HandoffWord {
     /// The tenure that a retaker is about to judge. It reads who the holder is after this.
@@ -146,12 +179,12 @@ mod tests {
     #[test]
     fn a_holder_finds_its_p_lost_however_often_it_has_changed_hands() {
         let word = HandoffWord::new();
-        let first = word.take_up();
+        let first = word.take_up(Entries::Quick);
         assert!(word.is_held(first));
         word.give_up();
         assert!(!word.is_held(first));
         assert_eq!(word.enter(first), Entry::Lost);
-        let second = word.take_up();
+        let second = word.take_up(Entries::Quick);
         assert_eq!(word.enter(first), Entry::Lost);
         assert_eq!(word.enter(second), Entry::In);
     }
@@ -159,7 +192,7 @@ mod tests {
     #[test]
     fn a_holder_that_enters_in_time_withdraws_the_request() {
         let word = HandoffWord::new();
-        let held = word.take_up();
+        let held = word.take_up(Entries::Quick);
         let comes_back = || {
             assert!(!word.is_held(held));
             assert_eq!(word.enter(held), Entry::In);
@@ -169,10 +202,26 @@ mod tests {
         assert!(word.is_held(held));
     }
 
+    /// Fails where a retaker takes a holder that fences for one that doesn't, or the other way round.
+    #[test]
+    fn how_a_holder_enters_is_known_as_long_as_it_holds_the_p() {
+        let word = HandoffWord::new();
+        for entries in [Entries::Quick, Entries::Fenced, Entries::Fenced, Entries::Quick, Entries::Quick] {
+            let held = word.take_up(entries);
+            assert_eq!((held.entries(), word.judge().entries()), (entries, entries));
+            let changes = word.changes();
+            assert!(!word.retake(word.judge(), || true, || true), "the holder is inside");
+            assert!(word.is_held(held));
+            word.give_up();
+            assert!(!word.is_held(held));
+            assert_eq!(word.changes(), changes + 1);
+        }
+    }
+
     #[test]
     fn a_retaker_takes_a_p_whose_holder_is_away_and_no_other() {
         let word = HandoffWord::new();
-        let held = word.take_up();
+        let held = word.take_up(Entries::Quick);
         let judged = word.judge();
         assert!(!word.retake(judged, || true, || true), "the holder is inside");
         assert!(!word.retake(judged, || false, || false), "nobody can tell where the holder is");
@@ -180,7 +229,7 @@ mod tests {
         assert!(word.retake(judged, || true, || false));
         assert_eq!(word.enter(held), Entry::Lost);
         word.give_up();
-        let next = word.take_up();
+        let next = word.take_up(Entries::Quick);
         assert!(!word.retake(judged, || true, || false), "another tenure was judged");
         assert_eq!(word.enter(next), Entry::In);
     }

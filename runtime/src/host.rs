@@ -160,11 +160,15 @@ pub(crate) trait Host: Sized + Send + Sync + 'static {
     /// Whether any unwinding may. Always the same answer.
     fn can_unwind() -> bool;
 
-    /// Whether `heavy_barrier` works in this process. Always the same answer.
+    /// Whether Ms may count on `heavy_barrier` from now on. The answer changes from yes to no once at most: when the first one was
+    /// refused.
     fn heavy_barrier_exists() -> bool;
-    /// Has every running thread of the process pass a full barrier; where that does not exist, the calling one. False when
-    /// it was refused.
-    fn heavy_barrier() -> bool;
+    /// Has every running thread of the process pass a full barrier. An error when that was refused: `heavy_barrier_exists` says no
+    /// from before this returns.
+    fn heavy_barrier() -> io::Result<()>;
+    /// Has the thread of one M pass a full barrier, and one itself: slowly, for Ms that have counted on `heavy_barrier` since before
+    /// it was refused. False: that can't be had, either.
+    fn slow_barrier(local: &Self::Local, thread: u32) -> bool;
     /// The calling thread begins to be an M, whose `local` this is. Returns the number by which `cpu_time` knows it.
     fn thread_begins(local: &Self::Local) -> u32;
     /// The M has no thread any more, or nobody is to ask `is_blocked` about it. By any thread, more than once if need be.
@@ -189,15 +193,15 @@ pub(crate) trait Host: Sized + Send + Sync + 'static {
     /// Ends the process: it can't go on.
     fn fatal(why: &str) -> !;
 
-    /// Waits for descriptors to become ready, and hands each to `found`.
+    /// Waits for descriptors to become ready, and hands each to `found`. An error: it can't wait for them, now or later.
     fn poll(
         &self,
         local: &Self::Local,
         wait: PollWait,
         found: impl FnMut(Key, Readiness),
     ) -> io::Result<Broken>;
-    /// Ends the wait of whoever blocks in `poll`, now or when it begins.
-    fn break_poll(&self);
+    /// Ends the wait of whoever blocks in `poll`, now or when it begins. An error: it goes on.
+    fn break_poll(&self) -> io::Result<()>;
     /// Has the poller watch a descriptor, edge-triggered, in both directions.
     fn watch(&self, fd: RawFd, key: Key) -> io::Result<()>;
     /// Ends that.

@@ -555,6 +555,11 @@ pub fn touch_window() {
     drop(Window::<Active>::enter().expect("touch_window: on a goroutine"));
 }
 
+/// The kernel may switch the calling thread out here; see `Model::with_retaker_that_is_refused`.
+pub fn switch_point() {
+    crate::model::switch_point();
+}
+
 /// `sched/callback.rs`: a callback that runs on the stack of whoever finds it due.
 pub struct InlineCall(Guard<Active>);
 

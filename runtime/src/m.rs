@@ -12,6 +12,12 @@
 //! barrier is none for the machine, a retaker pays for both: by `membarrier`. Where the kernel refuses that, each side
 //! fences, and an entry takes the way through `settle`.
 //!
+//! A sandbox may begin to refuse it at any moment. So each holding of a P has its own kind of entries, which its M settles when
+//! it acquires the P and writes into the hand-off word (`handoff.rs`): quick ones as long as no `membarrier` was refused. The
+//! retaker that meets the first refusal says so (`heavy_barrier_exists`); who acquires a P later fences. An M that holds its P
+//! since before still enters quickly, and may never enter again: for that one the retaker has its thread switched out, in
+//! which it passes a barrier (`Host::slow_barrier`), once for each such holding.
+//!
 //! Windows do not nest, and no user code runs inside: no drop of a user's value, no closure, no waker, no
 //! message expression. The scheduler's own stack (g0) is always inside: `execute` leaves just before it resumes
 //! a goroutine, and a goroutine that parks enters and does not leave.
@@ -19,7 +25,7 @@
 //! Checked by `tests/loom_window.rs`.
 
 use crate::g::{G, GRef};
-use crate::handoff::{Entry, Tenure};
+use crate::handoff::{Entries, Entry, Tenure};
 use crate::host::Host;
 use crate::note::Note;
 use crate::p::P;
@@ -50,8 +56,8 @@ pub(crate) struct M<H: Host> {
     p: Shown<P<H>>,
     /// The P that was given up or lost last: its queue and its data may still be in this core's cache.
     last_p: Cell<Option<NonNull<P<H>>>>,
-    /// What a window compares with the P's word. `None` without a P; and always where the host has no `heavy_barrier`,
-    /// so that each entry is settled behind a fence.
+    /// What a window compares with the P's word. `None` without a P; and where entries are `Fenced`, so that each is settled
+    /// behind its fence.
     quick: Cell<Option<Tenure>>,
     tenure: Cell<Option<Tenure>>,
     g: Shown<G<H>>,
@@ -213,9 +219,12 @@ impl<H: Host> M<H> {
         let there = unsafe { p.as_ref() };
         debug_assert!(there.is_held_by(None), "acquire: {there:?} has an owner");
         there.set_holder(Some(self));
-        let tenure = there.handoff.take_up();
+        // Asked once: the word and this M are to mean the same.
+        let entries = if H::heavy_barrier_exists() { Entries::Quick } else { Entries::Fenced };
+        let tenure = there.handoff.take_up(entries);
         self.tenure.set(Some(tenure));
-        self.quick.set(H::heavy_barrier_exists().then_some(tenure));
+        let is_quick = tenure.entries() == Entries::Quick || mutated(Mutant::HandoffStaysQuick);
+        self.quick.set(is_quick.then_some(tenure));
         self.p.set(Some(p));
         self.touch_p();
         // SAFETY: as in `p`.
@@ -305,8 +314,8 @@ impl<H: Host> M<H> {
     /// The rest of an entry that did not find the word as it had left it.
     #[cold]
     fn settle(&self) -> Entry {
-        if !H::heavy_barrier_exists() {
-            // E2 where R2 is a fence of the retaker alone. SeqCst: a store to `in_runtime`, then a load of the word.
+        if self.quick.get().is_none() {
+            // E2 where R2 is a fence of the retaker alone, and of no meaning without a P. SeqCst: a store to `in_runtime`, then a load of the word.
             unless(Mutant::HandoffNoEntryFence, || fence(Ordering::SeqCst));
         }
         match (self.p(), self.tenure.get()) {

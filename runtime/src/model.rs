@@ -125,11 +125,15 @@ enum Retaker {
     Heavy,
     /// A thread of the model, over a host that has none.
     Fences,
+    /// A thread of the model, over a host that refuses the barrier when it is asked for one.
+    Refused,
 }
 
 thread_local! {
     /// That of the model which this OS thread explores.
     static RETAKER: Cell<Retaker> = const { Cell::new(Retaker::None) };
+    /// Over a host that refuses it: the barrier was asked for in this execution.
+    static REFUSED: Cell<bool> = const { Cell::new(false) };
     /// Whether its busy Ps help each other.
     static HELPERS: Cell<bool> = const { Cell::new(false) };
     /// So many more thieves find that what they look at does not hold still.
@@ -146,6 +150,50 @@ pub(crate) fn holds_still() -> bool {
 /// Whether a retaker relies on it that each entry into the runtime is a barrier.
 pub(crate) fn relies_on_entries() -> bool {
     RETAKER.get() == Retaker::Heavy
+}
+
+/// The kernel may switch the calling thread out here, in which it passes a barrier: it does where another thread waits for that.
+/// Anywhere, in truth; a model has such points in the windows, and where it says so.
+pub(crate) fn switch_point() {
+    if RETAKER.get() == Retaker::Refused {
+        // SAFETY: the current M lives as long as its thread.
+        let m = unsafe { ModelHost::current().as_ref() };
+        m.inspect(|m| m.local.switches.may_pass());
+    }
+}
+
+/// The barriers which others wait for one M to pass.
+#[derive(Debug)]
+struct Switches {
+    asked: AtomicU32,
+    passed: AtomicU32,
+}
+
+impl Switches {
+    fn new() -> Self {
+        Switches { asked: AtomicU32::new(0), passed: AtomicU32::new(0) }
+    }
+
+    /// The M's thread.
+    fn may_pass(&self) {
+        // Acquire: pairs with `wait_for_one`; what the asker did before is seen from here on.
+        let asked = self.asked.load(crate::prim::Acquire);
+        if self.passed.load(crate::prim::Relaxed) != asked {
+            fence(Ordering::SeqCst);
+            // Release: pairs with `wait_for_one`.
+            self.passed.store(asked, crate::prim::Release);
+        }
+    }
+
+    fn wait_for_one(&self) {
+        let asked = self.asked.load(crate::prim::Relaxed) + 1;
+        // Release: pairs with `may_pass`.
+        self.asked.store(asked, crate::prim::Release);
+        // Acquire: pairs with `may_pass`; what that thread did before is seen.
+        while self.passed.load(crate::prim::Acquire) != asked {
+            loom::thread::yield_now();
+        }
+    }
 }
 
 pub(crate) fn has_helpers() -> bool {
@@ -195,6 +243,12 @@ impl Model {
         self
     }
 
+    /// As `with_retaker`, over a host that refuses the barrier from the first time on.
+    pub fn with_retaker_that_is_refused(mut self) -> Self {
+        self.retaker = Retaker::Refused;
+        self
+    }
+
     /// Busy Ps help each other, before each goroutine and whatever their ages.
     pub fn with_helpers(mut self) -> Self {
         self.helpers = true;
@@ -239,6 +293,7 @@ impl Model {
         builder.check(move || {
             schedule::begin();
             REFUSALS.set(refusals);
+            REFUSED.set(false);
             f();
         });
         let executions = schedule::reset();
@@ -395,11 +450,12 @@ impl Default for Bed {
 pub struct Local {
     home: Home,
     panic: Cell<Option<Box<dyn Any + Send>>>,
+    switches: Switches,
 }
 
 impl Default for Local {
     fn default() -> Self {
-        Local { home: Home::new(), panic: Cell::new(None) }
+        Local { home: Home::new(), panic: Cell::new(None), switches: Switches::new() }
     }
 }
 
@@ -590,11 +646,24 @@ impl Host for ModelHost {
     }
 
     fn heavy_barrier_exists() -> bool {
-        RETAKER.get() != Retaker::Fences
+        match RETAKER.get() {
+            Retaker::None | Retaker::Heavy => true,
+            Retaker::Fences => false,
+            Retaker::Refused => !REFUSED.get(),
+        }
     }
 
-    fn heavy_barrier() -> bool {
+    fn heavy_barrier() -> io::Result<()> {
+        if RETAKER.get() == Retaker::Refused {
+            REFUSED.set(true);
+            return Err(io::ErrorKind::PermissionDenied.into());
+        }
         fence(Ordering::SeqCst);
+        Ok(())
+    }
+
+    fn slow_barrier(local: &Local, _thread: u32) -> bool {
+        local.switches.wait_for_one();
         true
     }
 
@@ -679,10 +748,11 @@ impl Host for ModelHost {
         Ok(if broken { Broken::Yes } else { Broken::No })
     }
 
-    fn break_poll(&self) {
+    fn break_poll(&self) -> io::Result<()> {
         schedule::add(format_args!("breaks the poller's wait"));
         self.world().broken = true;
         self.happened.notify_all();
+        Ok(())
     }
 
     fn watch(&self, _fd: RawFd, key: Key) -> io::Result<()> {

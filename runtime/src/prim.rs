@@ -232,6 +232,7 @@ mod model {
         if crate::model::relies_on_entries() {
             loom::sync::atomic::fence(Ordering::SeqCst);
         }
+        crate::model::switch_point();
     }
 
     /// A full fence: loom has no exchange that is one.

@@ -282,8 +282,12 @@ impl Host for Native {
         barrier::exists()
     }
 
-    fn heavy_barrier() -> bool {
+    fn heavy_barrier() -> io::Result<()> {
         barrier::heavy()
+    }
+
+    fn slow_barrier(local: &Local, thread: u32) -> bool {
+        local.watched.is_off_cpu() || barrier::visit_cpus_of(thread)
     }
 
     fn thread_begins(local: &Local) -> u32 {
@@ -353,9 +357,8 @@ impl Host for Native {
         })
     }
 
-    fn break_poll(&self) {
-        // The eventfd takes 2^64 - 2 wakes without anybody looking; nothing else can fail.
-        self.poller.wake().expect("break_poll: the poller's eventfd is not writable");
+    fn break_poll(&self) -> io::Result<()> {
+        self.poller.wake()
     }
 
     fn watch(&self, fd: RawFd, key: Key) -> io::Result<()> {

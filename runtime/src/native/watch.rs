@@ -99,6 +99,17 @@ impl Watched {
         said
     }
 
+    /// Whether the thread was off its CPU at a moment since this was called, and so has passed a full barrier since. The kernel
+    /// describes a system call only of a thread that it has found switched out, under the lock of that thread's run queue.
+    pub(crate) fn is_off_cpu(&self) -> bool {
+        let this = self.lock();
+        let source = this.as_ref().and_then(|thread| thread.open.as_ref());
+        // The state in `stat` is stored by a thread that is still on its CPU.
+        source.is_some_and(|source| {
+            matches!(source.kind, Kind::Syscall) && source.is_blocked().unwrap_or(false)
+        })
+    }
+
     fn lock(&self) -> MutexGuard<'_, Option<Thread>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -221,6 +221,10 @@ pub enum Mutant {
     HandoffNoEntryFence,
     /// A retaker goes on without R2.
     HandoffNoHeavyBarrier,
+    /// An M enters quickly although its tenure says that it fences, as `membarrier` was refused.
+    HandoffStaysQuick,
+    /// A retaker whose `membarrier` was refused only fences, also for an M that enters quickly.
+    RetakeTakesAllForFenced,
     /// A retaker takes the P although the M is inside.
     HandoffBlind,
     /// An M that finds its P requested goes in without taking the request back.

@@ -19,22 +19,31 @@
 //! ```
 //! One of the fences comes first: B3 sees the timer, or T3 sees B1. B2 is the fence I2 of `wake.rs`.
 //!
+//! Where the kernel refuses all calls that wait, or a break, waits are short, and find no event: whoever waits for a socket looks
+//! at it after each of them.
+//!
 //! Checked by `tests/loom_poll.rs`.
 
 use crate::glist::GList;
 use crate::host::{Broken, Host, PollWait};
 use crate::m::M;
 use crate::net::desc::PollDesc;
-use crate::prim::{Arc, AtomicU64, Mutant, Mutex, Ordering, Relaxed, fence, mutated, unless};
+use crate::prim::{Arc, AtomicU32, AtomicU64, Mutant, Mutex, Ordering, Relaxed, fence, mutated, unless};
+use crate::sched::told::Refusal;
 use crate::sched::{Central, Sched};
 use gmp_netpoll::{Key, Readiness};
 use gmp_timers::Nanos;
+use std::io;
 use std::ptr::NonNull;
+use std::time::Duration;
 
 /// `poll_until` while nobody waits: no timer is earlier.
 pub(crate) const NOBODY: u64 = 0;
 /// `poll_until` while the wait has no end of its own.
 const FOREVER: u64 = u64::MAX;
+
+/// How long a wait is that nobody can end, or that sees nothing.
+const BLIND: Duration = Duration::from_millis(1);
 
 /// Who is in the poller.
 #[derive(Debug)]
@@ -137,7 +146,7 @@ impl<H: Host> Sched<H> {
             // It was meant for the one who waits, if there is one.
             let waiting = self.central.lock().poller != Poller::Nobody;
             if waiting {
-                unless(Mutant::SwallowedBreakKept, || self.host.break_poll());
+                unless(Mutant::SwallowedBreakKept, || self.break_poll());
             }
         }
         found
@@ -150,13 +159,50 @@ impl<H: Host> Sched<H> {
     }
 
     fn poll(&self, local: &H::Local, wait: PollWait, found: &mut GList<H>) -> Broken {
-        let polled = self.host.poll(local, wait, |key, readiness| self.descs.unblock(key, readiness, found));
+        let polled = self
+            .host
+            .poll(local, self.within_reach(wait), |key, readiness| self.descs.unblock(key, readiness, found));
         // Relaxed: a hint for the monitor; two that count at once may count as one.
         self.polls.store(self.polls.load(Relaxed).wrapping_add(1), Relaxed);
-        match polled {
-            Ok(broken) => broken,
-            // Not refused by a full machine, which has no say in a wait: the descriptor is gone or not ours.
-            Err(broken) => panic!("poll: the poller does not work any more: {broken}"),
+        polled.unwrap_or_else(|refused| self.poll_blindly(wait, found, &refused))
+    }
+
+    /// A wait that nobody can break is short.
+    fn within_reach(&self, wait: PollWait) -> PollWait {
+        match wait {
+            PollWait::Never => PollWait::Never,
+            PollWait::For(limit) if self.was_refused(Refusal::Break) => PollWait::For(limit.min(BLIND)),
+            PollWait::Forever if self.was_refused(Refusal::Break) => PollWait::For(BLIND),
+            wait => wait,
+        }
+    }
+
+    /// The kernel refuses every call by which a poller waits: a sandbox, or somebody has closed its descriptor. Whoever waits
+    /// for a socket looks at it now and then instead. A break is not seen, so the wait is short.
+    #[cold]
+    fn poll_blindly(&self, wait: PollWait, found: &mut GList<H>, refused: &io::Error) -> Broken {
+        self.tell_refused(Refusal::Poll, || {
+            format!("the poller does not work any more ({refused}): sockets are looked at every {BLIND:?}")
+        });
+        let pause = match wait {
+            PollWait::Never => Duration::ZERO,
+            PollWait::For(limit) => limit.min(BLIND),
+            PollWait::Forever => BLIND,
+        };
+        if !pause.is_zero() {
+            // Nobody wakes it.
+            H::sleep(&H::Bed::default(), &AtomicU32::new(0), 0, Some(pause));
+        }
+        self.descs.unblock_all(found);
+        Broken::No
+    }
+
+    /// Ends the wait of the M in the poller. Where that is refused its next waits are short.
+    pub(crate) fn break_poll(&self) {
+        if let Err(refused) = self.host.break_poll() {
+            self.tell_refused(Refusal::Break, || {
+                format!("a wait in the poller can't be ended ({refused}): what is submitted may wait for {BLIND:?}")
+            });
         }
     }
 
@@ -172,7 +218,7 @@ impl<H: Host> Sched<H> {
         if matches!(central.poller, Poller::Blocked(_)) {
             self.expel_poller(&mut central);
             drop(central);
-            unless(Mutant::TimerNoBreak, || self.host.break_poll());
+            unless(Mutant::TimerNoBreak, || self.break_poll());
         }
     }
 }
@@ -233,6 +279,14 @@ impl<H: Host> PollTable<H> {
         self.watched.fetch_sub(1, Relaxed);
         drop(entries);
         drop(gone);
+    }
+
+    /// Something may have happened to each of them: whoever waits makes its system call and waits again.
+    fn unblock_all(&self, found: &mut GList<H>) {
+        let entries = self.entries.lock();
+        for desc in entries.all.iter().filter_map(|entry| entry.desc.as_ref()) {
+            desc.unblock(Readiness::READABLE | Readiness::WRITABLE, found);
+        }
     }
 
     /// Wakes who waits for what has happened; those who become runnable go to `found`.

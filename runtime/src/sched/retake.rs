@@ -25,11 +25,11 @@
 //!
 //! Checked by `tests/loom_window.rs`; what is decided by times, by the tests below.
 
-use crate::handoff::Judged;
+use crate::handoff::{Entries, Judged};
 use crate::host::Host;
 use crate::m::M;
 use crate::p::P;
-use crate::prim::{Mutant, unless};
+use crate::prim::{Mutant, Ordering, fence, mutated, unless};
 use crate::sched::poll::Poller;
 use crate::sched::told::Refusal;
 use crate::sched::{Central, Sched};
@@ -250,7 +250,7 @@ impl<H: Host> Sched<H> {
 
     /// Takes `p` from `m` and has another M take it, or makes it idle. False: the M has come back to the runtime.
     pub(crate) fn retake(&self, p: &P<H>, m: &M<H>, judged: Judged) -> bool {
-        if !p.handoff.retake(judged, H::heavy_barrier, || m.is_inside()) {
+        if !p.handoff.retake(judged, || self.barrier_with(m, judged), || m.is_inside()) {
             return false;
         }
         p.owner.touch();
@@ -258,6 +258,30 @@ impl<H: Host> Sched<H> {
         p.handoff.give_up();
         unless(Mutant::RetakeKeepsP, || self.handoffp(NonNull::from(p)));
         true
+    }
+
+    /// R2, with the M of the tenure that was judged. False: it could not be had, and the P stays where it is.
+    fn barrier_with(&self, m: &M<H>, judged: Judged) -> bool {
+        let entries =
+            if mutated(Mutant::RetakeTakesAllForFenced) { Entries::Fenced } else { judged.entries() };
+        if entries == Entries::Fenced {
+            // SeqCst: the request, then a load of `in_runtime`; partner: `settle` in `m.rs`.
+            fence(Ordering::SeqCst);
+            return true;
+        }
+        let Err(refused) = H::heavy_barrier() else { return true };
+        self.tell_refused(Refusal::Barrier, || {
+            format!("membarrier is refused ({refused}): each entry into the runtime has a fence from now on")
+        });
+        let passed = H::slow_barrier(&m.local, m.thread());
+        if !passed {
+            self.tell_refused(Refusal::SlowBarrier, || {
+                "a goroutine that has run since before membarrier was refused keeps its P until it calls the runtime: \
+                 its thread can't be made to pass a barrier"
+                    .to_owned()
+            });
+        }
+        passed
     }
 
     /// Whether an M can be had for a P that is taken. Else this is said, once.

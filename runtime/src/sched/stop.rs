@@ -309,7 +309,7 @@ impl<H: Host> Sched<H> {
             m.note.wake();
         }
         if blocked {
-            self.host.break_poll();
+            self.break_poll();
         }
         self.leave_parked();
         self.leave_timers();

@@ -9,6 +9,14 @@ use crate::sched::Sched;
 pub(crate) enum Refusal {
     /// A look at what a thread does.
     Watch,
+    /// The barrier by which a retaker spares the entries into the runtime theirs.
+    Barrier,
+    /// That barrier, and what would take its place once.
+    SlowBarrier,
+    /// Every call by which the poller waits.
+    Poll,
+    /// What ends such a wait.
+    Break,
 }
 
 /// The refusals of which the operator knows, a bit for each.
@@ -21,6 +29,11 @@ impl Told {
 }
 
 impl<H: Host> Sched<H> {
+    /// Whether the operator was told of it. Relaxed: a hint, for whoever goes another way from then on.
+    pub(crate) fn was_refused(&self, what: Refusal) -> bool {
+        self.told.0.load(Relaxed) & (1 << what as u32) != 0
+    }
+
     /// Tells the operator, the first time.
     #[cold]
     pub(crate) fn tell_refused(&self, what: Refusal, text: impl FnOnce() -> String) {

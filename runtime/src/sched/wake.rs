@@ -272,7 +272,7 @@ impl<H: Host> Sched<H> {
             None => {}
             // SAFETY: Ms live as long as their scheduler; this one was taken out of the idle list.
             Some(Wake::M(m)) => unsafe { m.as_ref() }.note.wake(),
-            Some(Wake::Poller) => unless(Mutant::SubmitNoBreak, || self.host.break_poll()),
+            Some(Wake::Poller) => unless(Mutant::SubmitNoBreak, || self.break_poll()),
             Some(Wake::New(gift)) => self.newm(gift),
         }
     }

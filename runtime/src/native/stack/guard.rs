@@ -3,8 +3,8 @@
 //! `MADV_GUARD_INSTALL` (Linux 6.13) marks page-table entries: no mapping is split, so their number is not limited.
 //! `process_madvise` makes it for a batch in one call (from 6.14 on, which knows the calling process by a number); where
 //! the kernel has that not, one call each. Where it refuses the guard itself, because it does not know it or the
-//! memory is locked (EINVAL to both), `mprotect`: two mappings each, out of `vm.max_map_count`, of which an eighth is
-//! left to the rest of the process.
+//! memory is locked (EINVAL to both), or a sandbox does with whatever error, `mprotect`: two mappings each, out of
+//! `vm.max_map_count`, of which an eighth is left to the rest of the process.
 //!
 //! Advice may be ignored with success: emulators and sandboxes answer 0 to any `madvise`. So a light guard is *proved*, once in a
 //! process for each of the two calls: a `write` from the guard to a pipe gives EFAULT, and one from the page above it does not. A
@@ -90,7 +90,8 @@ impl Guard {
                     how = Guard::Mprotect;
                 }
                 Ok(()) => made.guards += 1,
-                Err(error) if how == Guard::Light && error.raw_os_error() == Some(libc::EINVAL) => {
+                // Memory that is short now is not for `mprotect`'s budget to make up for.
+                Err(error) if how == Guard::Light && error.raw_os_error() != Some(libc::ENOMEM) => {
                     how = Guard::Mprotect;
                 }
                 // What has its guard can be used; the next call meets the error again.

@@ -101,9 +101,10 @@ impl Slab {
     /// No stack of it is out, nor will one that is in the pool be taken any more.
     pub(super) unsafe fn unmap(self) {
         // SAFETY: the slab owns this mapping; that nobody uses it is the caller's contract.
-        let done = unsafe { libc::munmap(self.base.as_ptr().cast(), self.bytes()) };
-        debug_assert_eq!(done, 0, "Slab::unmap: munmap of {self:?}");
-        guard::forget(self.mprotected);
+        // Where it is refused the mapping stays, with its guards.
+        if unsafe { libc::munmap(self.base.as_ptr().cast(), self.bytes()) } == 0 {
+            guard::forget(self.mprotected);
+        }
     }
 
     pub(super) fn bytes(&self) -> usize {
