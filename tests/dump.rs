@@ -4,10 +4,14 @@
 mod common;
 #[path = "common/dumps.rs"]
 mod dumps;
+#[path = "common/loopback.rs"]
+mod loopback;
 
 use common::{effort, everywhere, until};
+use gmp::Runtime;
 use gmp::chan::{Receiver, Sender, bounded};
-use gmp::sync::Event;
+use gmp::sync::{Barrier, Condvar, Event, Mutex, RwLock, Semaphore, WaitGroup};
+use std::io::{Read, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::thread;
@@ -174,6 +178,172 @@ fn a_trace_begins_at_the_call_that_waits_and_ends_at_the_users_first_function() 
         event.notify_one();
         waiter.join().unwrap();
     });
+}
+
+/// A goroutine that waits in `f`, which its caller has named.
+fn waiting(rt: &Runtime, name: &'static str, f: impl FnOnce() + Send + 'static) {
+    drop(rt.run(move || gmp::Builder::new().name(name).go(f)).unwrap());
+}
+
+/// The place, below `runtime/src/`, of the innermost function that the goroutine of this name shows. `None`: it does not wait yet.
+#[track_caller]
+fn innermost<'a>(dump: &'a str, name: &str) -> Option<&'a str> {
+    let trace = dump.split("\n\n").find(|text| {
+        let head = text.lines().next().unwrap_or_default();
+        head.contains(&format!("'{name}' [")) && !head.contains("[run")
+    })?;
+    let mut places = trace.lines().filter_map(|line| line.strip_prefix('\t'));
+    let first = places.next().unwrap_or_else(|| panic!("no place: {trace}"));
+    let ours = |place: &str| place.rsplit_once("runtime/src/").map(|(_, ours)| ours.len());
+    let called = first.rsplit_once("runtime/src/").unwrap_or_else(|| panic!("not the library's: {trace}")).1;
+    assert!(places.clone().all(|place| ours(place).is_none()), "more than the call is shown: {trace}");
+    assert!(places.any(|place| place.contains("tests/dump.rs")), "the user's function is not shown: {trace}");
+    called.split_once(':').map(|(file, _line)| file)
+}
+
+/// Fails when a dump shows the way from a call of the library to the switch, or hides the call.
+#[test]
+fn of_each_blocking_operation_the_call_is_shown_and_nothing_below_it() {
+    let rt = common::runtime(2);
+    let (full, receiver) = bounded(1);
+    full.send(0).unwrap();
+    let (_sender, empty) = bounded::<u32>(1);
+    waiting(&rt, "send", move || assert!(full.send(1).is_ok()));
+    let same = empty.clone();
+    waiting(&rt, "receive", move || assert!(same.recv().is_err()));
+    let same = empty.clone();
+    waiting(&rt, "iterate", move || assert!(same.iter().next().is_none()));
+    waiting(&rt, "select", move || gmp::select! { recv(empty) -> _ => {} });
+    let (mutex, rwlock) = (Arc::new(Mutex::new(())), Arc::new(RwLock::new(())));
+    std::mem::forget((mutex.lock(), rwlock.write()));
+    waiting(&rt, "mutex", move || drop(mutex.lock()));
+    let same = Arc::clone(&rwlock);
+    waiting(&rt, "rwlock read", move || drop(same.read()));
+    waiting(&rt, "rwlock write", move || drop(rwlock.write()));
+    waiting(&rt, "condvar", || {
+        let mutex = Mutex::new(());
+        Condvar::new().wait(&mut mutex.lock());
+    });
+    waiting(&rt, "semaphore", || Semaphore::new(0).acquire(1));
+    waiting(&rt, "event", || Event::new().wait());
+    waiting(&rt, "barrier", || drop(Barrier::new(2).wait()));
+    waiting(&rt, "wait group", || {
+        let group = WaitGroup::new();
+        group.add(1);
+        group.wait();
+    });
+    waiting(&rt, "sleep", || gmp::time::sleep(Duration::from_secs(3600)));
+    waiting(&rt, "join", || gmp::go(|| Event::new().wait()).join().unwrap());
+    waiting(&rt, "scope", || gmp::scope(|s| drop(s.go(|| Event::new().wait()))));
+    waiting(&rt, "accept", || drop(loopback::listen().0.accept()));
+    waiting(&rt, "read", || {
+        let (mut near, _far) = loopback::pair();
+        drop(near.read(&mut [0]));
+    });
+    waiting(&rt, "write", || {
+        let (mut near, _far) = loopback::pair();
+        while near.write(&[0; 1 << 16]).is_ok() {}
+    });
+    waiting(&rt, "read exactly", || {
+        let (mut near, _far) = loopback::pair();
+        drop(near.read_exact(&mut [0; 8]));
+    });
+    let calls = [
+        ("send", "chan/mod.rs"),
+        ("receive", "chan/mod.rs"),
+        ("iterate", "chan/iter.rs"),
+        ("select", "chan/macros.rs"),
+        ("mutex", "sync/mutex.rs"),
+        ("rwlock read", "sync/rwlock.rs"),
+        ("rwlock write", "sync/rwlock.rs"),
+        ("condvar", "sync/condvar.rs"),
+        ("semaphore", "sync/semaphore.rs"),
+        ("event", "sync/event.rs"),
+        ("barrier", "sync/barrier.rs"),
+        ("wait group", "sync/wait_group.rs"),
+        ("sleep", "time/mod.rs"),
+        ("join", "goroutine.rs"),
+        ("scope", "scope.rs"),
+        ("accept", "net/tcp.rs"),
+        ("read", "net/tcp.rs"),
+        ("write", "net/tcp.rs"),
+        ("read exactly", "net/tcp.rs"),
+    ];
+    for (name, file) in calls {
+        let begun = Instant::now();
+        until(|| {
+            let dump = rt.dump();
+            assert!(begun.elapsed() < Duration::from_secs(20), "{name} does not wait: {dump}");
+            innermost(&dump, name).is_some()
+        });
+        let dump = rt.dump();
+        assert_eq!(innermost(&dump, name), Some(file), "{name}: {dump}");
+    }
+    // They are unwound before the channel's other end goes.
+    drop(rt);
+    drop(receiver);
+}
+
+/// What two dumps of the same program have in common: without times, places and paths.
+fn shape(dump: &str) -> Vec<String> {
+    let line = |line: &str| {
+        if line.starts_with("created at ") {
+            "created".to_owned()
+        } else if let Some((head, rest)) = line.split_once(" [") {
+            let (state, after) = rest.split_once(']').expect("a state in brackets");
+            format!("{head} [{}]{after}", state.split(',').next().expect("a reason"))
+        } else {
+            let last = line.rsplit("::").next().expect("a line");
+            if last.starts_with('{') { "a closure".to_owned() } else { last.to_owned() }
+        }
+    };
+    let is_place = |line: &&str| line.starts_with('\t') || line.starts_with("    ");
+    dump.trim_end().lines().filter(|text| !is_place(text)).map(line).collect()
+}
+
+#[inline(never)]
+fn worker(from: &Receiver<u32>) {
+    std::hint::black_box(from.recv().is_err());
+}
+
+/// Fails when the documentation shows something else than what a dump says.
+#[test]
+fn the_sample_in_the_documentation_is_what_a_dump_says() {
+    let documented: String = include_str!("../runtime/src/runtime.rs")
+        .lines()
+        .skip_while(|line| !line.contains("/// ```text"))
+        .skip(1)
+        .take_while(|line| !line.contains("/// ```"))
+        .map(|line| {
+            line.trim_start()
+                .strip_prefix("///")
+                .expect("a line of it")
+                .strip_prefix(' ')
+                .unwrap_or("")
+                .to_owned()
+                + "\n"
+        })
+        .collect();
+    assert!(documented.contains("[chan receive"), "another sample comes first: {documented}");
+    let rt = common::runtime(1);
+    let dump = rt.run({
+        let rt = &rt;
+        move || {
+            let (_sender, from) = bounded::<u32>(1);
+            for _ in 0..3 {
+                let from = from.clone();
+                drop(gmp::go(move || worker(&from)));
+            }
+            drop(gmp::Builder::new().name("waits").go(|| Event::new().wait()).unwrap());
+            until(|| {
+                rt.dump().matches("oroutine").count() == 4
+                    && rt.dump().contains("[chan")
+                    && rt.dump().contains("[event")
+            });
+            rt.dump()
+        }
+    });
+    assert_eq!(shape(&dump), shape(&documented), "{dump}");
 }
 
 /// Fails when a trace grows with the stack, or loses its inner end.

@@ -275,18 +275,26 @@ impl Runtime {
     /// 5 goroutines, 1 of them running
     ///
     /// 3 goroutines [chan receive, 2 s, 1304 to 1560 bytes of stack]: 2-4
-    /// gmp::chan::flow::recv::<impl gmp::chan::flow::Chan<T>>::recv
+    /// gmp::chan::Receiver<T>::recv
+    ///     /src/gmp/runtime/src/chan/mod.rs:294
     /// demo::worker
+    ///     src/main.rs:11
+    /// demo::main::{{closure}}::{{closure}}
+    ///     src/main.rs:19
     /// created at src/main.rs:19:64
     ///
     /// goroutine 5 'waits' [event, 120 ms, 1256 bytes of stack]:
     /// gmp::sync::event::Event::wait
+    ///     /src/gmp/runtime/src/sync/event.rs:79
+    /// demo::main::{{closure}}::{{closure}}
+    ///     src/main.rs:22
     /// created at src/main.rs:22:52
     ///
     /// goroutine 1 [running]:
     /// ```
-    /// This is from a program without debug information, where functions that were inlined do not show. With it each function
-    /// has a line below it with its place, as in Go; `debug = "line-tables-only"` in the profile is enough.
+    /// Of the library's functions at the inner end the outermost one is shown, which is the call that the user wrote. Places, and
+    /// functions that were inlined, show with debug information; `debug = "line-tables-only"` in the profile is enough. Without it
+    /// the call may show under the name of what was not inlined.
     ///
     /// A goroutine is held for some microseconds while its frames are read, the innermost 63 of them; one that is readied
     /// meanwhile runs after that. Of one that runs only the number is known, and of one that never ran that it is not started.

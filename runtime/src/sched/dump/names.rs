@@ -1,7 +1,8 @@
 //! The frames of a stack, for people: which function, which line, and which of them are not the user's concern.
 //!
-//! A trace begins at the call that parks and ends at the function that the goroutine was spawned with. What lies between
-//! that call and the switch, and between that function and the first frame, is the library's own machinery.
+//! A trace begins at the call of the library that the user wrote, and ends at the function that the goroutine was spawned with.
+//! The library's frames at the inner end are the way from that call to the switch: of these the outermost one is shown. So are
+//! all that stand between two of the user's.
 
 use crate::host::{Frames, Host, Symbol};
 use std::collections::HashMap;
@@ -9,18 +10,8 @@ use std::fmt::Write;
 use std::marker::PhantomData;
 use std::path::PathBuf;
 
-/// What no user calls of the library.
-const MACHINERY: [&str; 9] = [
-    "native::",
-    "sched::",
-    "m::",
-    "waiter::",
-    "g::",
-    "task::",
-    "net::desc::",
-    "net::socket::",
-    "net::turn::",
-];
+/// What no user calls of the library, and what may stand below the function that a goroutine was spawned with.
+const MACHINERY: [&str; 6] = ["native::", "sched::", "m::", "waiter::", "g::", "task::"];
 /// Where the code between two of its functions may be from.
 const GLUE: [&str; 4] = ["core::", "alloc::", "std::", "__rust_try"];
 /// The same, as a part of a path to a source.
@@ -31,13 +22,19 @@ const GLUE_SOURCES: [&str; 3] = ["/library/core/src/", "/library/alloc/src/", "/
 enum Whose {
     /// The library's, and nobody calls it from outside.
     Machinery,
+    /// The library's other functions.
+    Library,
     /// The standard library's.
     Glue,
-    /// The library's interface, or not of the library.
+    /// Not of the library.
     User,
 }
 
 impl Whose {
+    fn is_ours(self) -> bool {
+        matches!(self, Whose::Machinery | Whose::Library)
+    }
+
     /// By the source, where that is known: names may come without their paths.
     fn of(symbol: Symbol<'_>) -> Self {
         match (symbol.file, symbol.function) {
@@ -69,7 +66,7 @@ impl Whose {
 
     fn of_ours(path: &str) -> Self {
         let is_machinery = MACHINERY.iter().any(|begin| path.starts_with(begin));
-        if is_machinery { Whose::Machinery } else { Whose::User }
+        if is_machinery { Whose::Machinery } else { Whose::Library }
     }
 }
 
@@ -139,16 +136,18 @@ impl Frame {
     }
 }
 
-/// Without the machinery at both ends; only at the inner one, if the outer is not there.
+/// From the call that the user wrote to the user's outermost function; to the last frame, if the outermost is not there.
 fn trim<'a, 'b>(frames: &'b [&'a Frame], whole: bool) -> &'b [&'a Frame] {
-    let is_machinery = |frame: &&Frame| frame.whose == Whose::Machinery;
     let users = |frame: &&Frame| frame.whose == Whose::User;
-    let inner = frames.iter().position(users).unwrap_or(frames.len());
-    // Glue around the machinery goes with it, the rest is the user's.
-    let begin = frames[..inner].iter().rposition(is_machinery).map_or(0, |last| last + 1);
-    let outer = frames.iter().rposition(users).map_or(begin, |last| last + 1);
-    let end = if whole { outer.max(begin) } else { frames.len() };
-    &frames[begin..end]
+    let Some(inner) = frames.iter().position(users) else {
+        // One of the library's functions was spawned itself.
+        let called = frames.iter().rposition(|frame| frame.whose == Whose::Library);
+        return called.map_or(&[], |called| &frames[called..=called]);
+    };
+    // What lies between it and the user's function is the standard library's, which the user has called.
+    let begin = frames[..inner].iter().rposition(|frame| frame.whose.is_ours()).unwrap_or(0);
+    let outer = frames.iter().rposition(users).map_or(inner, |last| last + 1);
+    &frames[begin..if whole { outer } else { frames.len() }]
 }
 
 #[cfg(all(test, not(gmp_loom)))]
@@ -164,24 +163,25 @@ mod tests {
         let this = Some(file!());
         assert_eq!(whose("tell", this), Whose::Machinery);
         let sources = file!().strip_suffix("sched/dump/names.rs").unwrap();
-        assert_eq!(whose("recv", Some(&format!("/elsewhere/{sources}chan/mod.rs"))), Whose::User);
+        assert_eq!(whose("recv", Some(&format!("/elsewhere/{sources}chan/mod.rs"))), Whose::Library);
         assert_eq!(whose("suspend", Some(&format!("{sources}m.rs"))), Whose::Machinery);
         assert_eq!(whose("call_once", Some("/rustc/1/library/core/src/ops/function.rs")), Whose::Glue);
         assert_eq!(whose("gmp::m::spoof", Some("/home/me/src/main.rs")), Whose::User);
         assert_eq!(whose("<gmp::m::Window<gmp::native::Native>>::suspend", None), Whose::Machinery);
         assert_eq!(whose("gmp::native::switch::trampoline", None), Whose::Machinery);
-        assert_eq!(whose("<&mut gmp::chan::Iter<u32> as core::iter::Iterator>::next", None), Whose::User);
+        assert_eq!(whose("<&mut gmp::chan::Iter<u32> as core::iter::Iterator>::next", None), Whose::Library);
         assert_eq!(whose("<alloc::boxed::Box<F> as core::ops::FnOnce<A>>::call_once", None), Whose::Glue);
         assert_eq!(whose("gmp_user::main", None), Whose::User);
     }
 
-    /// Fails when a user's frame goes with the machinery, or glue stays that only served it.
+    /// Fails when a user's frame goes with the library's, or more of those stay at an end than the one that was called.
     #[test]
     fn both_ends_are_trimmed_to_what_the_user_called_and_wrote() {
         let trimmed = |all: &str, whole| -> String {
             let frame = |text: char| Frame {
                 whose: match text {
                     'm' => Whose::Machinery,
+                    'l' | 'k' => Whose::Library,
                     'g' => Whose::Glue,
                     _ => Whose::User,
                 },
@@ -191,9 +191,11 @@ mod tests {
             let frames: Vec<&Frame> = frames.iter().collect();
             trim(&frames, whole).iter().map(|frame| frame.text.as_str()).collect()
         };
-        assert_eq!(trimmed("mgmABgCmDgmgm", true), "ABgCmD");
-        assert_eq!(trimmed("mgAgg", true), "gA");
-        assert_eq!(trimmed("mmABmm", false), "ABmm");
+        assert_eq!(trimmed("mgmlglkABglClDgmgm", true), "kABglClD");
+        assert_eq!(trimmed("mgmlglkgAgg", true), "kgA");
+        assert_eq!(trimmed("gAgm", true), "gA");
+        assert_eq!(trimmed("mlABmm", false), "lABmm");
+        assert_eq!(trimmed("mglkgmgm", true), "k");
         assert_eq!(trimmed("mgm", true), "");
         assert_eq!(trimmed("mgm", false), "");
         assert_eq!(trimmed("", true), "");
