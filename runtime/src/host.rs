@@ -65,16 +65,15 @@ pub(crate) enum Broken {
 
 /// Why an unwinding is not certain to arrive.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
-#[cfg_attr(gmp_loom, expect(dead_code, reason = "a model has no frames that could end it"))]
-pub(crate) enum Bar {
-    /// This frame might end the process. The address is that at which its call returns.
-    Frame(usize),
-    /// Nobody is known to catch it.
-    NoCatcher,
-    /// The stack has not enough left for it.
-    NoRoom,
-    /// No unwinding ever is, in this build.
-    Build,
+pub(crate) struct Bar {
+    pub(crate) why: &'static str,
+    /// The frame that is to blame, if one is: the address at which its call returns.
+    pub(crate) frame: Option<usize>,
+}
+
+impl Bar {
+    pub(crate) const NO_CATCHER: Bar = Bar { why: "no function that catches a panic was found", frame: None };
+    pub(crate) const NO_ROOM: Bar = Bar { why: "its stack has too little left", frame: None };
 }
 
 /// What the scheduler asks of the world below it.

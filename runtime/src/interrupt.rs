@@ -237,7 +237,7 @@ impl Interrupt {
         let (mark, thrown) = match (self, M::<H>::current().and_then(M::g)) {
             (Interrupt::Exit | Interrupt::Shutdown, None) => return false,
             (Interrupt::Shutdown, Some(g)) if !has_room(g) => {
-                self.is_refused::<H>(Bar::NoRoom);
+                self.is_refused::<H>(Bar::NO_ROOM);
                 return false;
             }
             (Interrupt::Exit | Interrupt::Shutdown, Some(g)) => (g.mark(), g.throws.0.get()),
@@ -293,22 +293,18 @@ impl Interrupt {
 /// One line about a wait that goes on after `what`. `named`: the frame's function is looked up.
 fn refusal<H: Host>(who: Option<u64>, what: &str, bar: Bar, named: bool) -> String {
     let who = who.map_or_else(|| "a thread".to_owned(), |id| format!("goroutine {id}"));
-    let why = match bar {
-        Bar::Frame(pc) => {
-            let mut function = None;
-            if named {
-                // Where functions were inlined the innermost one comes first: it has the call.
-                H::symbols(pc, &mut |symbol| {
-                    function.get_or_insert_with(|| symbol.to_string());
-                });
-            }
-            let function = function.unwrap_or_else(|| "a function".to_owned());
-            format!("a panic might end the process in {function}, at {pc:#x}")
+    let mut why = bar.why.to_owned();
+    if let Some(pc) = bar.frame {
+        let mut function = None;
+        if named {
+            // Where functions were inlined the innermost one comes first: it has the call.
+            H::symbols(pc, &mut |symbol| {
+                function.get_or_insert_with(|| symbol.to_string());
+            });
         }
-        Bar::NoCatcher => "no function that catches a panic was found".to_owned(),
-        Bar::NoRoom => "its stack has too little left".to_owned(),
-        Bar::Build => "this build unwinds nothing".to_owned(),
-    };
+        let function = function.unwrap_or_else(|| "a function".to_owned());
+        why.push_str(&format!(" in {function}, at {pc:#x}"));
+    }
     format!("{who} waits on after {what}: {why}; GMPDEBUG=refusals=all tells each of these")
 }
 

@@ -634,7 +634,7 @@ impl Host for ModelHost {
     }
 
     fn may_unwind_to(mark: *const ()) -> Result<(), Bar> {
-        if mark.is_null() { Err(Bar::NoCatcher) } else { Ok(()) }
+        if mark.is_null() { Err(Bar::NO_CATCHER) } else { Ok(()) }
     }
 
     fn is_first_refusal() -> bool {

@@ -264,7 +264,7 @@ impl Host for Native {
     }
 
     fn may_unwind_to(mark: *const ()) -> Result<(), Bar> {
-        if mark.is_null() { Err(Bar::NoCatcher) } else { frames::may_unwind_to(mark) }
+        if mark.is_null() { Err(Bar::NO_CATCHER) } else { frames::may_unwind_to(mark) }
     }
 
     fn is_first_refusal() -> bool {

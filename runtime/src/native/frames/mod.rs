@@ -92,6 +92,8 @@ unsafe fn walk(each: Each, arg: *mut c_void) {
     unsafe { black_box(_Unwind_Backtrace as Walk)(each, arg) };
 }
 
+const NEVER: Bar = Bar { why: "this build unwinds nothing", frame: None };
+
 /// Whether the answer is ever yes.
 pub(crate) const CAN_UNWIND: bool =
     !cfg!(any(panic = "abort", feature = "generator", not(target_arch = "x86_64")));
@@ -103,9 +105,9 @@ pub(crate) const CAN_UNWIND: bool =
 #[inline(never)]
 pub(crate) fn may_unwind_to(mark: *const ()) -> Result<(), Bar> {
     if !CAN_UNWIND {
-        return Err(Bar::Build);
+        return Err(NEVER);
     }
-    let Some(landmarks) = landmarks() else { return Err(Bar::Build) };
+    let Some(landmarks) = landmarks() else { return Err(NEVER) };
     let mut look = Look {
         mark: mark.addr(),
         stack: segment::stack_of(mark.addr()),
@@ -119,8 +121,8 @@ pub(crate) fn may_unwind_to(mark: *const ()) -> Result<(), Bar> {
     unsafe { walk(judge, (&raw mut look).cast()) };
     match look.bar {
         _ if look.arrives => Ok(()),
-        Some(frame) => Err(Bar::Frame(frame)),
-        None => Err(Bar::NoCatcher),
+        Some(frame) => Err(Bar { why: "a panic might end the process", frame: Some(frame) }),
+        None => Err(Bar::NO_CATCHER),
     }
 }
 
@@ -323,7 +325,7 @@ mod tests {
         super::prepare();
         let mark = 0_u8;
         let caught = std::panic::catch_unwind(|| {
-            assert_eq!(super::may_unwind_to((&raw const mark).cast()), Err(super::Bar::Build));
+            assert_eq!(super::may_unwind_to((&raw const mark).cast()), Err(super::NEVER));
         });
         assert!(caught.is_ok());
     }
