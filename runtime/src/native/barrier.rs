@@ -50,19 +50,28 @@ pub(crate) fn heavy() -> io::Result<()> {
 ///
 /// A change of that thread's CPUs meanwhile, or of the CPU that it runs on, is a switch as well.
 pub(crate) fn visit_cpus_of(thread: u32) -> bool {
-    let (Ok(own), Ok(others)) = (affinity(0), affinity(thread as libc::pid_t)) else { return false };
+    affinity(thread as libc::pid_t).is_ok_and(|cpus| visit(&cpus, |_| ()))
+}
+
+/// Runs the calling thread on each of these CPUs, and calls `there` on it. False: it may not run on one of them.
+fn visit(cpus: &libc::cpu_set_t, mut there: impl FnMut(usize)) -> bool {
+    let Ok(own) = affinity(0) else { return false };
     let all_seen = (0..libc::CPU_SETSIZE as usize)
         // SAFETY: the number is below the set's size.
-        .filter(|&cpu| unsafe { libc::CPU_ISSET(cpu, &others) })
+        .filter(|&cpu| unsafe { libc::CPU_ISSET(cpu, cpus) })
         .all(|cpu| {
             // SAFETY: a set of bits, for which zeros are no CPU.
             let mut one: libc::cpu_set_t = unsafe { std::mem::zeroed() };
             // SAFETY: as above.
             unsafe { libc::CPU_SET(cpu, &mut one) };
             // The calling thread runs there when this returns.
-            set_affinity(&one)
+            let arrived = set_affinity(&one);
+            if arrived {
+                there(cpu);
+            }
+            arrived
         });
-    // What it was is allowed again; if it is not, the program has meanwhile said something else.
+    // Refused only if those CPUs are not the process's any more: then the kernel has chosen others.
     let _restored = set_affinity(&own);
     all_seen
 }
@@ -86,8 +95,6 @@ fn set_affinity(set: &libc::cpu_set_t) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::sync::mpsc::channel;
-    use std::thread;
 
     #[test]
     fn it_works_here_or_says_that_it_does_not() {
@@ -95,34 +102,32 @@ mod tests {
         assert_eq!(heavy().is_ok(), exists());
     }
 
-    /// Fails where a thread that only computes is not switched out, or the visitor stays where it came last.
+    /// Fails where the visitor does not run on a CPU that it has visited, passes one over, or stays where it came last.
     #[test]
-    fn a_thread_that_computes_is_switched_out_by_visits() {
-        let (over, (say, hear)) = (AtomicBool::new(false), channel());
-        thread::scope(|s| {
-            s.spawn(|| {
-                // SAFETY: gettid has no preconditions.
-                say.send(unsafe { libc::gettid() }).unwrap();
-                while !over.load(Relaxed) {
-                    std::hint::spin_loop();
-                }
-            });
-            let thread = hear.recv().unwrap();
-            let switches = || -> u64 {
-                let status = std::fs::read_to_string(format!("/proc/self/task/{thread}/status")).unwrap();
-                let counts = status.lines().filter_map(|line| line.split_once("ctxt_switches:"));
-                counts.map(|(_, count)| count.trim().parse::<u64>().unwrap()).sum()
-            };
-            let mine = affinity(0).unwrap();
-            for _ in 0..20 {
-                let before = switches();
-                assert!(visit_cpus_of(thread as u32));
-                assert!(switches() > before);
-            }
-            // SAFETY: two sets.
-            assert!(unsafe { libc::CPU_EQUAL(&mine, &affinity(0).unwrap()) });
-            over.store(true, Relaxed);
-        });
+    fn each_cpu_is_visited_and_left() {
+        let own = affinity(0).unwrap();
+        let mut visited = Vec::new();
+        assert!(visit(&own, |cpu| {
+            // SAFETY: sched_getcpu has no preconditions.
+            assert_eq!(unsafe { libc::sched_getcpu() }, cpu as libc::c_int);
+            visited.push(cpu);
+        }));
+        // SAFETY: a set, and numbers below its size.
+        assert_eq!(visited.len(), unsafe { libc::CPU_COUNT(&own) } as usize);
+        // SAFETY: as above.
+        assert!(visited.iter().all(|&cpu| unsafe { libc::CPU_ISSET(cpu, &own) }));
+        // SAFETY: two sets.
+        assert!(unsafe { libc::CPU_EQUAL(&own, &affinity(0).unwrap()) });
+    }
+
+    #[test]
+    fn a_cpu_that_is_not_there_is_not_visited() {
+        // SAFETY: a set of bits, for which zeros are no CPU.
+        let mut none: libc::cpu_set_t = unsafe { std::mem::zeroed() };
+        let last = libc::CPU_SETSIZE as usize - 1;
+        // SAFETY: the number is below the set's size.
+        unsafe { libc::CPU_SET(last, &mut none) };
+        assert!(!visit(&none, |cpu| unreachable!("on CPU {cpu}")));
         assert!(!visit_cpus_of(u32::MAX >> 1), "of a thread that is not there");
     }
 }
