@@ -53,14 +53,16 @@ const CHECKED: [&str; 24] = [
 const CHOOSING: [&str; 3] = ["prim.rs", "host.rs", "model.rs"];
 
 /// The files that add something to the model's build and choose nothing, and what it is.
-const ADDING: [(&str, &str); 7] = [
+const ADDING: [(&str, &str); 9] = [
     ("chan/dynamic.rs", "a message that unwinds"),
     ("lib.rs", "which modules there are"),
     ("runtime.rs", "a runtime without a first M"),
     ("sched/keeper.rs", "whether its thread is there"),
+    ("sched/look.rs", "a turn that a model takes"),
     ("sched/mod.rs", "whether nobody runs anything"),
     ("sched/park.rs", "the wait reason of a model"),
     ("sched/procs.rs", "how many Ps are where"),
+    ("sched/sysmon.rs", "one look of the monitor"),
 ];
 
 /// Every source file below `folder`, with its path from there and its code: no comments, no unit tests.
