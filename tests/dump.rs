@@ -293,8 +293,9 @@ fn shape(dump: &str) -> Vec<String> {
             let (state, after) = rest.split_once(']').expect("a state in brackets");
             format!("{head} [{}]{after}", state.split(',').next().expect("a reason"))
         } else {
-            let last = line.rsplit("::").next().expect("a line");
-            if last.starts_with('{') { "a closure".to_owned() } else { last.to_owned() }
+            // Without the types, which some builds name.
+            let function = line.rsplit("::").next().expect("a line").split('<').next().expect("a name");
+            if function.starts_with('{') { "a closure".to_owned() } else { function.to_owned() }
         }
     };
     let is_place = |line: &&str| line.starts_with('\t') || line.starts_with("    ");
