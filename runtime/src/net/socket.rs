@@ -252,8 +252,6 @@ impl<S: AsFd> Socket<S> {
     }
 
     /// Makes the system call `call` in the direction's turn, and waits as often as it would block.
-    // In line, as the next two: a call in the last place of the public function would leave no frame of that one for a dump.
-    #[inline(always)]
     pub(crate) fn run<R>(
         &self,
         direction: Direction,
@@ -264,7 +262,6 @@ impl<S: AsFd> Socket<S> {
     }
 
     /// As `run` for writing, with a time limit of this call alone.
-    #[inline(always)]
     pub(crate) fn run_until<R>(
         &self,
         until: Option<Nanos>,
@@ -275,7 +272,6 @@ impl<S: AsFd> Socket<S> {
     }
 
     /// As `run`, for a read into `len` bytes.
-    #[inline(always)]
     pub(crate) fn run_read(
         &self,
         kind: ShortRead,
