@@ -5,6 +5,7 @@ use crate::support::{cast, rounds, with_every_cast};
 use gmp::go;
 use gmp::sync::{MappedMutexGuard, Mutex, MutexGuard};
 use std::cell::Cell;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::time::{Duration, Instant};
@@ -145,6 +146,40 @@ fn a_guard_may_be_dropped_on_another_thread() {
 }
 
 fn assert_send_sync<T: Send + Sync>(_: &T) {}
+
+/// Fails by the value, the error, or the lock: a refusal gives the error alone, another guard, or unlocks on the way; a closure that
+/// unwinds leaves the lock held.
+#[test]
+fn a_refused_part_gives_its_error_and_the_guard() {
+    let lock = Mutex::new([Some(1_u8), None]);
+    let (whole, error) =
+        MutexGuard::try_map_or_err(lock.lock(), |all| all[1].as_mut().ok_or("none")).unwrap_err();
+    assert_eq!((*whole, error, lock.is_locked()), ([Some(1), None], "none", true));
+    let part = MutexGuard::try_map_or_err(whole, |all| all[0].as_mut().ok_or("none")).unwrap();
+    let (mut part, error) = MappedMutexGuard::try_map_or_err(part, |part| {
+        *part = 2;
+        Err::<&mut u8, _>(*part + 1)
+    })
+    .unwrap_err();
+    assert_eq!((*part, error, lock.is_locked()), (2, 3, true));
+    *part = 4;
+    let part =
+        MappedMutexGuard::try_map_or_err(part, |part| Ok::<_, ()>(std::slice::from_mut(part))).unwrap();
+    assert_eq!((&*part, lock.try_lock().is_none()), (&[4][..], true));
+    drop(part);
+    assert_eq!(*lock.try_lock().expect("unlocked by the part's guard"), [Some(4), None]);
+    for mapped in [false, true] {
+        let unwound = catch_unwind(AssertUnwindSafe(|| match mapped {
+            false => drop(MutexGuard::try_map_or_err(lock.lock(), unwinds)),
+            true => drop(MappedMutexGuard::try_map_or_err(MutexGuard::map(lock.lock(), |all| all), unwinds)),
+        }));
+        assert!(unwound.is_err() && !lock.is_locked(), "mapped: {mapped}");
+    }
+}
+
+fn unwinds(_: &mut [Option<u8>; 2]) -> Result<&mut u8, ()> {
+    resume_unwind(Box::new("no part"))
+}
 
 /// Fails by the value: a part that is mapped is another one, or does not unlock.
 #[test]

@@ -194,6 +194,41 @@ fn a_downgrade_lets_no_writer_in_between() {
 
 fn assert_send_sync<T: Send + Sync>(_: &T) {}
 
+/// Fails by the value, the error, or the lock: a refusal gives another guard, or ends the read or the write on the way.
+#[test]
+fn a_refused_part_gives_its_error_and_the_guard() {
+    let lock = RwLock::new([Some(1_u8), None]);
+    let state = || (lock.is_locked(), lock.is_locked_exclusive());
+    let (whole, error) =
+        RwLockReadGuard::try_map_or_err(lock.read(), |all| all[1].as_ref().ok_or("none")).unwrap_err();
+    assert_eq!((*whole, error, state()), ([Some(1), None], "none", (true, false)));
+    let part = RwLockReadGuard::try_map_or_err(whole, |all| all[0].as_ref().ok_or("none")).unwrap();
+    let (part, error) =
+        MappedRwLockReadGuard::try_map_or_err(part, |part| Err::<&u8, _>(*part + 1)).unwrap_err();
+    assert_eq!((*part, error, state()), (1, 2, (true, false)));
+    drop(
+        MappedRwLockReadGuard::try_map_or_err(part, |part| Ok::<_, ()>(std::slice::from_ref(part))).unwrap(),
+    );
+    assert_eq!(state(), (false, false));
+
+    let (whole, error) =
+        RwLockWriteGuard::try_map_or_err(lock.write(), |all| all[1].as_mut().ok_or("none")).unwrap_err();
+    assert_eq!((*whole, error, state()), ([Some(1), None], "none", (true, true)));
+    let part = RwLockWriteGuard::try_map_or_err(whole, |all| all[0].as_mut().ok_or("none")).unwrap();
+    let (mut part, error) = MappedRwLockWriteGuard::try_map_or_err(part, |part| {
+        *part = 3;
+        Err::<&mut u8, _>(*part + 1)
+    })
+    .unwrap_err();
+    assert_eq!((*part, error, state()), (3, 4, (true, true)));
+    *part = 5;
+    drop(
+        MappedRwLockWriteGuard::try_map_or_err(part, |part| Ok::<_, ()>(std::slice::from_mut(part))).unwrap(),
+    );
+    assert_eq!(state(), (false, false));
+    assert_eq!(lock.into_inner(), [Some(5), None]);
+}
+
 /// Fails by the value, or by a lock that stays.
 #[test]
 fn guards_of_parts_unlock_the_whole() {

@@ -24,7 +24,7 @@ macro_rules! shows {
 }
 pub(super) use shows;
 
-/// A guard of a part of what another guard guards, and its `map` and `try_map`.
+/// A guard of a part of what another guard guards, and its `map`, `try_map` and `try_map_or_err`.
 macro_rules! mapped {
     ($(#[$doc:meta])* $guard:ident, $raw:ty, $unlock:ident, $pointer:ident, ($($mutability:tt)?), $bound:ident) => {
         $(#[$doc])*
@@ -70,12 +70,24 @@ macro_rules! mapped {
                 s: Self,
                 f: impl FnOnce(&$($mutability)? T) -> Option<&$($mutability)? U>,
             ) -> Result<$guard<'a, U>, Self> {
+                Self::try_map_or_err(s, |value| f(value).ok_or(())).map_err(|(s, ())| s)
+            }
+
+            /// A guard of a part of it, or `s` again with the error of `f` when there is no such part. Example:
+            /// [`MutexGuard::try_map_or_err`](crate::sync::MutexGuard::try_map_or_err).
+            ///
+            /// # Errors
+            /// `s` and the error of `f`.
+            pub fn try_map_or_err<U: ?Sized, E>(
+                s: Self,
+                f: impl FnOnce(&$($mutability)? T) -> Result<&$($mutability)? U, E>,
+            ) -> Result<$guard<'a, U>, (Self, E)> {
                 #[allow(unused_mut)]
                 let mut value = s.value;
                 // SAFETY: as in `value`; `s` is not used meanwhile, and unlocks if `f` unwinds.
                 match f(unsafe { value.$pointer() }) {
-                    None => Err(s),
-                    Some(part) => {
+                    Err(error) => Err((s, error)),
+                    Ok(part) => {
                         let value = std::ptr::NonNull::from(part);
                         let (raw, _whole) = s.disarm();
                         Ok($guard { raw, value, borrows: std::marker::PhantomData })

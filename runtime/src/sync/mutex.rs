@@ -207,10 +207,36 @@ impl<'a, T: ?Sized> MutexGuard<'a, T> {
         s: Self,
         f: impl FnOnce(&mut T) -> Option<&mut U>,
     ) -> Result<MappedMutexGuard<'a, U>, Self> {
+        Self::try_map_or_err(s, |value| f(value).ok_or(())).map_err(|(s, ())| s)
+    }
+
+    /// A guard of a part of the value, or `s` again with the error of `f`, which says why there is no such part.
+    ///
+    /// # Errors
+    /// `s` and the error of `f`; the lock is held throughout.
+    ///
+    /// ```
+    /// use gmp::sync::{MappedMutexGuard, Mutex, MutexGuard};
+    ///
+    /// let line = Mutex::new(vec!["7".to_owned(), "eight".to_owned()]);
+    /// let Err((whole, error)) = MutexGuard::try_map_or_err(line.lock(), |line| line.get_mut(5).ok_or("too short")) else {
+    ///     panic!("there are two words")
+    /// };
+    /// assert_eq!((whole.len(), error), (2, "too short"));
+    ///
+    /// // From the guard that came back to one of its parts, and from that to another.
+    /// let word = MutexGuard::try_map_or_err(whole, |line| line.last_mut().ok_or("empty")).unwrap();
+    /// let (word, error) = MappedMutexGuard::try_map_or_err(word, |word| word.parse::<u32>().map(|_| word)).unwrap_err();
+    /// assert_eq!(format!("{}: {error}", *word), "eight: invalid digit found in string");
+    /// ```
+    pub fn try_map_or_err<U: ?Sized, E>(
+        s: Self,
+        f: impl FnOnce(&mut T) -> Result<&mut U, E>,
+    ) -> Result<MappedMutexGuard<'a, U>, (Self, E)> {
         let mutex = s.mutex;
-        MappedMutexGuard::try_map(s.mapped(), f).map_err(|whole| {
+        MappedMutexGuard::try_map_or_err(s.mapped(), f).map_err(|(whole, error)| {
             std::mem::forget(whole);
-            mutex.guard()
+            (mutex.guard(), error)
         })
     }
 

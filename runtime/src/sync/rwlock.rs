@@ -244,10 +244,31 @@ impl<'a, T: ?Sized> RwLockReadGuard<'a, T> {
         s: Self,
         f: impl FnOnce(&T) -> Option<&U>,
     ) -> Result<MappedRwLockReadGuard<'a, U>, Self> {
+        Self::try_map_or_err(s, |value| f(value).ok_or(())).map_err(|(s, ())| s)
+    }
+
+    /// A guard of a part of the value, or `s` again with the error of `f`, which says why there is no such part.
+    ///
+    /// # Errors
+    /// `s` and the error of `f`; the lock is held throughout.
+    ///
+    /// ```
+    /// use gmp::sync::{RwLock, RwLockReadGuard};
+    ///
+    /// let limits = RwLock::new(vec![10, 20]);
+    /// let (limits, error) = RwLockReadGuard::try_map_or_err(limits.read(), |all| all.get(2).ok_or("no third")).unwrap_err();
+    /// assert_eq!((limits.len(), error), (2, "no third"));
+    /// let first = RwLockReadGuard::try_map_or_err(limits, |all| all.first().ok_or("empty")).unwrap();
+    /// assert_eq!(*first, 10);
+    /// ```
+    pub fn try_map_or_err<U: ?Sized, E>(
+        s: Self,
+        f: impl FnOnce(&T) -> Result<&U, E>,
+    ) -> Result<MappedRwLockReadGuard<'a, U>, (Self, E)> {
         let lock = s.lock;
-        MappedRwLockReadGuard::try_map(s.mapped(), f).map_err(|whole| {
+        MappedRwLockReadGuard::try_map_or_err(s.mapped(), f).map_err(|(whole, error)| {
             std::mem::forget(whole);
-            lock.read_guard()
+            (lock.read_guard(), error)
         })
     }
 
@@ -290,10 +311,32 @@ impl<'a, T: ?Sized> RwLockWriteGuard<'a, T> {
         s: Self,
         f: impl FnOnce(&mut T) -> Option<&mut U>,
     ) -> Result<MappedRwLockWriteGuard<'a, U>, Self> {
+        Self::try_map_or_err(s, |value| f(value).ok_or(())).map_err(|(s, ())| s)
+    }
+
+    /// A guard of a part of the value, or `s` again with the error of `f`, which says why there is no such part.
+    ///
+    /// # Errors
+    /// `s` and the error of `f`; the lock is held throughout.
+    ///
+    /// ```
+    /// use gmp::sync::{RwLock, RwLockWriteGuard};
+    ///
+    /// let limits = RwLock::new(vec![10, 20]);
+    /// let (whole, error) =
+    ///     RwLockWriteGuard::try_map_or_err(limits.write(), |all| all.get_mut(2).ok_or("no third")).unwrap_err();
+    /// assert_eq!((whole.len(), error), (2, "no third"));
+    /// *RwLockWriteGuard::try_map_or_err(whole, |all| all.first_mut().ok_or("empty")).unwrap() = 5;
+    /// assert_eq!(*limits.read(), [5, 20]);
+    /// ```
+    pub fn try_map_or_err<U: ?Sized, E>(
+        s: Self,
+        f: impl FnOnce(&mut T) -> Result<&mut U, E>,
+    ) -> Result<MappedRwLockWriteGuard<'a, U>, (Self, E)> {
         let lock = s.lock;
-        MappedRwLockWriteGuard::try_map(s.mapped(), f).map_err(|whole| {
+        MappedRwLockWriteGuard::try_map_or_err(s.mapped(), f).map_err(|(whole, error)| {
             std::mem::forget(whole);
-            lock.write_guard()
+            (lock.write_guard(), error)
         })
     }
 
