@@ -226,7 +226,7 @@ fn of_each_blocking_operation_the_call_is_shown_and_nothing_below_it() {
     });
     waiting(&rt, "semaphore", || Semaphore::new(0).acquire(1));
     waiting(&rt, "event", || Event::new().wait());
-    waiting(&rt, "barrier", || drop(Barrier::new(2).wait()));
+    waiting(&rt, "barrier", || _ = Barrier::new(2).wait());
     waiting(&rt, "wait group", || {
         let group = WaitGroup::new();
         group.add(1);

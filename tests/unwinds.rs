@@ -82,11 +82,9 @@ fn functions(file: &str, text: &str) -> Vec<Function> {
         let rest = lines[at..].iter();
         let body: Vec<&str> = match line.ends_with('}') {
             true => vec![line],
-            false => rest
-                .clone()
-                .take(rest.clone().position(|line| ends(&line)).map_or(0, |end| end + 1))
-                .copied()
-                .collect(),
+            false => {
+                rest.clone().take(rest.clone().position(ends).map_or(0, |end| end + 1)).copied().collect()
+            }
         };
         let code = body.iter().map(|line| line.split("//").next().unwrap_or_default());
         found.push(Function {

@@ -101,7 +101,7 @@ fn who_is_left_at_a_barrier_does_not_count() {
         watched(procs, || {
             let barrier = Arc::new(Barrier::new(4));
             let theirs = Arc::clone(&barrier);
-            let rt = leave_behind(procs, move || drop(theirs.wait()), || ());
+            let rt = leave_behind(procs, move || _ = theirs.wait(), || ());
             let others = [(); 3].map(|()| {
                 let theirs = Arc::clone(&barrier);
                 rt.go(move || usize::from(theirs.wait().is_leader()))

@@ -155,7 +155,7 @@ fn every_stack_ends_at_a_guard_page_of_either_kind() {
         for number in 0..2 * BATCH + 1 {
             let stack = take(&pool, 64 << 10).unwrap();
             let lowest = stack.top().wrapping_sub((64 << 10) - PAGE);
-            assert_eq!(lowest.addr(), stack.extent().usable());
+            assert_eq!(lowest.addr(), stack.extent().bottom + PAGE);
             let end = lowest.wrapping_sub(bytes.next_multiple_of(PAGE));
             assert_eq!(end.addr(), stack.extent().guard);
             let around = [lowest, lowest.wrapping_sub(1), lowest.wrapping_sub(PAGE), end];
