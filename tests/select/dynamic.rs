@@ -4,10 +4,11 @@ use crate::crew::{each, everyone, join_all};
 use crate::random::Random;
 use crate::share;
 use gmp::chan::{
-    ReadyTimeoutError, RecvError, Select, SelectTimeoutError, SendError, TryReadyError, TrySelectError,
-    bounded, never, unbounded,
+    ReadyTimeoutError, RecvError, Select, SelectTimeoutError, SelectedOperation, SendError, TryReadyError,
+    TrySelectError, bounded, never, unbounded,
 };
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 const SOON: Duration = Duration::from_millis(3);
@@ -18,6 +19,38 @@ fn panics_with(text: &str, f: impl FnOnce()) {
     let said = payload.downcast_ref::<String>().cloned();
     let said = said.or_else(|| payload.downcast_ref::<&str>().map(|&said| said.to_owned()));
     assert!(said.as_ref().is_some_and(|said| said.contains(text)), "{said:?} does not say {text:?}");
+}
+
+/// Which of two implementations is meant is inferred for a type without the mark, and is ambiguous for a type with it.
+macro_rules! assert_not {
+    ($mark:ident, $($type:ty),+) => {{
+        trait Ambiguous<Which> {
+            fn named() {}
+        }
+        struct Marked;
+        impl<T: ?Sized> Ambiguous<()> for T {}
+        impl<T: ?Sized + $mark> Ambiguous<Marked> for T {}
+        $(<$type as Ambiguous<_>>::named();)+
+    }};
+}
+
+/// Fails to compile when a `Select`, or what it has selected, may go to another thread: a message that is not `Send`, and whose
+/// operation is not completed, would be dropped there.
+#[test]
+fn a_select_stays_where_it_was_made() {
+    assert_not!(Send, Select<'static>, SelectedOperation<'static>);
+    assert_not!(Sync, Select<'static>, SelectedOperation<'static>);
+    let (sender, receiver) = unbounded();
+    let message = Rc::new(());
+    sender.send(Rc::clone(&message)).unwrap();
+    let mut select = Select::new();
+    select.recv(&receiver);
+    panics_with("without completing", || drop(select.select()));
+    assert_eq!(
+        (Rc::strong_count(&message), receiver.len()),
+        (1, 0),
+        "the message is dropped with its operation"
+    );
 }
 
 /// Fails if an index is not that of its operation, with many or after some were removed.

@@ -30,6 +30,32 @@ use std::time::{Duration, Instant};
 /// }
 /// assert_eq!(receiver.recv(), Ok(7));
 /// ```
+///
+/// A `Select` is neither `Send` nor `Sync`; crossbeam-channel's is both. The messages of its channels need not be `Send`, and
+/// [`select`](Self::select) takes the message of a receive out of its channel: on another thread, an operation that is not completed would
+/// drop the message there. Each goroutine makes its own `Select` of ends that it borrows:
+///
+/// ```
+/// use gmp::chan::{self, Select};
+///
+/// let (sender, receiver) = chan::unbounded();
+/// (0..3).for_each(|message| sender.send(message).unwrap());
+/// // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
+/// unsafe {
+///     gmp::run(|| {
+///         gmp::scope(|scope| {
+///             for _ in 0..3 {
+///                 scope.go(|| {
+///                     let mut select = Select::new();
+///                     select.recv(&receiver);
+///                     assert!(select.select().recv(&receiver).is_ok());
+///                 });
+///             }
+///         })
+///     })
+/// }
+/// assert!(receiver.is_empty());
+/// ```
 #[derive(Clone)]
 #[doc(alias = "reflect.Select")]
 pub struct Select<'a> {

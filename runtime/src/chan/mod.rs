@@ -3,7 +3,8 @@
 //! Names, signatures and error types are crossbeam-channel 0.5's: a program written for that compiles after a change of
 //! its `use` lines. Semantics are Go's where the two differ: a channel is first in, first out, for messages as for those
 //! who wait; a receiver that waits is handed its message directly; [`select!`](crate::select) chooses from one snapshot of
-//! all its channels, each ready arm equally likely; and there is [`close`](Sender::close).
+//! all its channels, each ready arm equally likely; and there is [`close`](Sender::close). One type does less: a [`Select`] stays on
+//! the thread or goroutine that made it.
 //!
 //! * [`bounded(0)`](bounded) has no buffer: a send and a receive meet. [`bounded(n)`](bounded) holds `n` messages,
 //!   [`unbounded`] any number. [`after`], [`at`] and [`tick`] tell the time, [`never()`] and [`never_sender`] are disabled
