@@ -308,10 +308,10 @@ fn nobody_is_starved() {
     let (status, text, complaint) = (0..4).map(|_| run()).find(|said| said.0 == Some(0)).unwrap_or_else(run);
     assert_eq!((status, complaint.as_str()), (Some(0), ""), "{text}");
     let rows: Vec<_> = text.lines().skip(1).collect();
-    assert_eq!(rows.len(), 10 * PROCS.len(), "{text}");
+    assert_eq!(rows.len(), 11 * PROCS.len(), "{text}");
     for procs in PROCS {
         let of = |row: &&&str| row.split_whitespace().rev().nth(4) == Some(procs);
-        assert_eq!(rows.iter().filter(of).count(), 10, "{text}");
+        assert_eq!(rows.iter().filter(of).count(), 11, "{text}");
     }
     for args in [&["--millis", "0"][..], &["--millis"], &["--loud"]] {
         let line = refusal("fairness", args, 2);
