@@ -10,9 +10,9 @@
 //! | comes to a way to `panic_cannot_unwind` | the process ends |
 //! | holds an instruction that is not known | nobody knows |
 //!
-//! A call does not return, if the code behind it is a landing pad, which only an unwinding enters, or if in the function it
-//! calls no `ret` can be reached. What lies behind another call that does not return is followed; that can only make a no of
-//! a yes.
+//! A call does not return, if the code behind it is a landing pad, which only an unwinding enters, or if the function it
+//! calls has no landing pads, and no `ret` can be reached in it. (A function with a landing pad may catch a throw, and return
+//! from there.) What lies behind another call that does not return is followed; that can only make a no of a yes.
 //!
 //! A *computed jump* is followed if it is one of a `match`: a distance is loaded from a table, the table's address is
 //! added, and the sum is jumped to; or it jumps through a table of addresses. It may lead to each entry of each table that
@@ -155,12 +155,13 @@ impl Code {
         false
     }
 
-    /// Whether no `ret` can be reached in the function that begins at `target`.
+    /// Whether the function that begins at `target` has no landing pads, and no `ret` can be reached in it.
     fn never_returns(&self, target: usize) -> bool {
         let Some(function) = Function::at(target).filter(|function| function.start == target) else {
             return false;
         };
-        if function.end - function.start > SMALL {
+        // A personality is named where there are landing pads.
+        if function.personality.is_some() || function.end - function.start > SMALL {
             return false;
         }
         let Some(code) = Code::of(function) else { return false };

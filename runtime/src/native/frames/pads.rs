@@ -6,6 +6,7 @@ use super::flow::Way;
 use super::tables::Function;
 use std::arch::naked_asm;
 use std::ffi::c_void;
+use std::panic::{catch_unwind, resume_unwind};
 
 /// Stands for `panic_cannot_unwind`. The address of each of these must be its own: their bodies differ.
 #[unsafe(naked)]
@@ -29,6 +30,12 @@ extern "C" fn never_returns() {
     naked_asm!(".cfi_startproc", "mov eax, 4", "call {}", "ud2", ".cfi_endproc", sym returns)
 }
 
+/// It returns by its landing pad alone: no `ret` can be reached from its beginning, if `catch_unwind` is inlined.
+#[inline(never)]
+extern "C" fn returns_by_a_catch() {
+    std::mem::forget(catch_unwind(|| -> () { resume_unwind(Box::new(())) }));
+}
+
 /// A function that is all landing pad, and its jump table, called 30, in the section that is given.
 macro_rules! pad {
     ($name:ident: $($code:expr),+ $(; $section:literal: $($entry:expr),+)?) => {
@@ -45,11 +52,12 @@ macro_rules! pad {
                     $($entry,)+
                     ".popsection",
                 )?
-                "/* {aborts} {caught} {resume} {returns} {stops} */",
+                "/* {aborts} {caught} {resume} {returns} {catches} {stops} */",
                 aborts = sym ends_the_process,
                 caught = sym takes_it_out,
                 resume = sym _Unwind_Resume,
                 returns = sym returns,
+                catches = sym returns_by_a_catch,
                 stops = sym never_returns,
             )
         }
@@ -77,6 +85,7 @@ pad!(goes_on: "test eax, eax", "je 2f", "call {returns}", "2: call {resume}", "c
 pad!(ends_the_process_at_last: "test eax, eax", "je 2f", "call {resume}", "2: call {returns}", "call {aborts}");
 pad!(is_caught: "call {returns}", "call {caught}", "call {aborts}");
 pad!(stops_on_the_way: "test eax, eax", "je 2f", "call {stops}", "call {aborts}", "2: call {resume}");
+pad!(goes_on_after_a_catch: "call {catches}", "call {aborts}");
 pad!(jumps_to_a_function: "jmp {returns}");
 pad!(branches_to_a_function: "test eax, eax", "je {returns}", "call {resume}");
 pad!(jumps_into_a_function: "jmp {returns} + 5");
@@ -88,7 +97,9 @@ fn calls_jumps_and_branches_are_followed() {
     for passes in [goes_on, is_caught, stops_on_the_way, jumps_to_a_function, branches_to_a_function] {
         assert_eq!(way(passes), Way::Passes, "{passes:p}");
     }
-    for aborts in [ends_the_process_at_last, jumps_into_a_function, branches_into_a_function] {
+    for aborts in
+        [ends_the_process_at_last, goes_on_after_a_catch, jumps_into_a_function, branches_into_a_function]
+    {
         assert_eq!(way(aborts), Way::Aborts, "{aborts:p}");
     }
 }
