@@ -119,3 +119,46 @@ fn of_a_plain_thread_the_first_is_told() {
     assert_eq!(told(&stderr).len(), 1, "{stderr}");
     assert!(told(&stderr)[0].starts_with("gmp: a thread waits on"), "{stderr}");
 }
+
+/// Goes down until no more than so many bytes lie between this frame and `end`, and calls `f` there.
+#[inline(never)]
+fn deep(end: usize, left: usize, f: &dyn Fn()) {
+    let frame = black_box([0_u8; 64]);
+    if (&raw const frame).addr() > end + left {
+        deep(end, left, f)
+    } else {
+        f()
+    }
+    black_box(&frame);
+}
+
+/// Fails by an overflow: who is left where it is, for want of stack, must not be told of by means of that stack.
+#[test]
+fn a_goroutine_with_little_stack_left_is_counted_alone() {
+    const NAME: &str = "a_goroutine_with_little_stack_left_is_counted_alone";
+    if !child::is_child() {
+        child::passes(NAME, &[("GMPDEBUG", "refusals=all")]);
+        return;
+    }
+    everywhere(|rt| {
+        let begun = Arc::new(AtomicBool::new(false));
+        let begins = Arc::clone(&begun);
+        rt.run(move || {
+            let deep = gmp::Builder::new().stack_size(16 << 10).go(move || {
+                let top = 0_u8;
+                // 16 KiB less a page of the guard, and less than 2.5 KiB above this frame.
+                let end = (&raw const top).addr() + 2560 - (12 << 10);
+                // A park takes more where nothing is optimised.
+                let left = if cfg!(debug_assertions) { 5000 } else { 600 };
+                deep(end, left, &|| {
+                    begins.store(true, SeqCst);
+                    Event::new().wait();
+                });
+            });
+            drop(deep.unwrap());
+        });
+        common::until(|| begun.load(SeqCst));
+        let report = rt.shutdown(PATIENCE);
+        assert_eq!((report.unwinds_refused(), report.goroutines_left()), (1, 1), "{report:?}");
+    });
+}

@@ -73,7 +73,6 @@ pub(crate) struct Bar {
 
 impl Bar {
     pub(crate) const NO_CATCHER: Bar = Bar { why: "no function that catches a panic was found", frame: None };
-    pub(crate) const NO_ROOM: Bar = Bar { why: "its stack has too little left", frame: None };
 }
 
 /// What the scheduler asks of the world below it.

@@ -237,7 +237,10 @@ impl Interrupt {
         let (mark, thrown) = match (self, M::<H>::current().and_then(M::g)) {
             (Interrupt::Exit | Interrupt::Shutdown, None) => return false,
             (Interrupt::Shutdown, Some(g)) if !has_room(g) => {
-                self.is_refused::<H>(Bar::NO_ROOM);
+                // Counted alone: to tell of it takes stack, too.
+                if let Some(sched) = Sched::<H>::current() {
+                    sched.count_refusal();
+                }
                 return false;
             }
             (Interrupt::Exit | Interrupt::Shutdown, Some(g)) => (g.mark(), g.throws.0.get()),

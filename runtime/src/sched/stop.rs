@@ -98,7 +98,8 @@ impl Report {
     /// How often, in the runtime's life, one of its goroutines was not unwound that should have been, by the end of a context, by
     /// the end of the runtime, or by [`goexit`](crate::goexit), since a panic there might have ended the process. Such a
     /// goroutine waits on. The first one in a process is told on standard error, with the frame for which it was not unwound;
-    /// `GMPDEBUG=refusals=all` has all of them told, see [`RuntimeBuilder`](crate::RuntimeBuilder).
+    /// `GMPDEBUG=refusals=all` has all of them told, see [`RuntimeBuilder`](crate::RuntimeBuilder). One that has too little stack
+    /// left for its runtime's end to unwind it is counted, and not told.
     ///
     /// ```
     /// use gmp::time;
