@@ -18,6 +18,8 @@ use std::time::{Duration, Instant};
 /// a writer all readers that wait go together, so neither side starves (the order of Go's `sync.RWMutex`).
 ///
 /// The guards may be held across calls that park, and may be dropped on another thread.
+/// There is no upgradable read, and no read that passes a waiting writer, as `parking_lot`'s `read_recursive` does.
+/// [`RwLockWriteGuard::downgrade`] makes a write a read.
 ///
 /// ```
 /// use gmp::{go, sync::RwLock};
