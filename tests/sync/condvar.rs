@@ -125,6 +125,20 @@ fn a_limit_is_kept_and_told() {
             assert!(start.elapsed() >= 4 * MS);
             assert!(changed.wait_while_for(&mut guard, |_| true, MS).timed_out());
             assert!(!changed.wait_while_for(&mut guard, |_| false, MS).timed_out());
+            // Nobody notifies: each wait ends by its limit, after which the condition decides.
+            for still in [true, false] {
+                let mut calls = 0;
+                let condition = |_: &mut _| {
+                    calls += 1;
+                    calls == 1 || still
+                };
+                let result = changed.wait_while_for(&mut guard, condition, MS);
+                assert_eq!(
+                    (result.timed_out(), calls),
+                    (still, 2),
+                    "not asked once before the wait and once after its limit"
+                );
+            }
             assert!(changed.wait_while_until(&mut guard, |_| true, start).timed_out());
             assert!(lock.is_locked());
         };
