@@ -137,7 +137,8 @@ pub(crate) enum Ends {
     Unwinding,
     /// By an error that the call returns, or by unwinding where the call can't say what it was.
     Returning,
-    /// Not at all. It is short, or the goroutine unwinds already.
+    /// Not at all. It is short, or the goroutine unwinds already, or it waits for main of another runtime. A runtime that ends
+    /// waits for it, within its time.
     Never,
     /// Not at all. It ends when other goroutines have ended, and a runtime that ends does not wait for it.
     WithOthers,

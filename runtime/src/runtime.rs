@@ -142,7 +142,8 @@ impl Runtime {
 
     #[track_caller]
     fn outcome_of<T>(main: JoinHandle<T>, presence: &Presence<Active>) -> T {
-        let how = How::new(WaitReason::Join).ends(Ends::WithOthers);
+        // Main borrows from the caller, and is to be waited for: `shutdown` of the caller's own runtime does so in its time.
+        let how = How::new(WaitReason::Join).ends(Ends::Never);
         presence.set(Doing::WaitsFor(main.g()));
         main.wait(how);
         // Before the handle lets its G go.
@@ -334,12 +335,13 @@ impl Runtime {
     ///
     /// **Some are left** as they are: their stacks are leaked, what lies on them is not dropped, sockets that they were
     /// using and the locks for which they stood in line go on for others. These are the ones
-    /// * that do not park, or wait in destructors, for as long as `limit` says, less what the threads need to go;
+    /// * that do not park, or wait in destructors, or for main in `run` of another runtime, for as long as `limit` says, less
+    ///   what the threads need to go;
     /// * that an unwinding might end the process for: with a function of the C ABI among their frames, with less than
     ///   12 KiB left of the stack on which they are, the guard page included, on other machines than x86-64, with
     ///   `panic = "abort"`: see [`migration`](crate::migration#panic--abort-and-fork);
     /// * that have caught three times what was thrown at them;
-    /// * whose frames are borrowed by such a one: the caller of a `scope`, or of `run` of another runtime.
+    /// * whose frames are borrowed by such a one: the caller of a `scope`.
     ///
     /// With a `limit` of zero all are left. A goroutine that does not come back to the runtime keeps its thread.
     /// [`shutdown`](Self::shutdown) tells how many there were. The first one in the process for which a frame is to blame is told on

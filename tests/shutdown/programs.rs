@@ -3,10 +3,11 @@
 use crate::common::{PROCS, everywhere, runtime, until, watched};
 use crate::{Counts, HOUR, child, ends_clean};
 use gmp::context::Context;
+use gmp::sync::ErrGroup;
 use gmp::time::sleep;
 use gmp::{chan, go};
 use std::sync::Arc;
-use std::sync::atomic::Ordering::SeqCst;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
 /// Fails by a drop that is missing when `run` has returned.
@@ -56,6 +57,91 @@ fn nobody_takes_the_end_of_others_for_news() {
         ends_clean(rt);
         counts.all_unwound(60);
         assert!(workers.into_iter().all(|worker| worker.join().unwrap_err().is_shutdown()));
+    });
+}
+
+/// A goroutine of a group, which parks for good.
+fn task(counts: &Counts, group: &ErrGroup<()>) {
+    let counts = counts.clone();
+    group.go(move || {
+        let _probe = counts.begin();
+        sleep(HOUR);
+        Ok(())
+    });
+}
+
+/// Whoever waits for a group is awake while its task is unwound. Fails by the panic of its wait.
+#[test]
+fn a_group_that_ends_with_the_runtime_of_its_waiter_is_no_panic() {
+    everywhere(|rt| {
+        let counts = Counts::default();
+        let waits = counts.go(&rt, {
+            let counts = counts.clone();
+            move || {
+                let group = ErrGroup::new();
+                task(&counts, &group);
+                gmp::blocking(|| until(|| gmp::num_goroutines() == 1));
+                group.wait()
+            }
+        });
+        until(|| counts.begun.load(SeqCst) == 2);
+        ends_clean(rt);
+        counts.all_unwound(2);
+        assert!(waits.join().unwrap_err().is_shutdown());
+    });
+}
+
+/// The same, in a destructor. Fails by the end of the process.
+#[test]
+fn a_destructor_may_wait_for_a_group_that_ends_too() {
+    struct Waits(ErrGroup<()>);
+    impl Drop for Waits {
+        fn drop(&mut self) {
+            assert!(self.0.wait().is_ok());
+        }
+    }
+    everywhere(|rt| {
+        let counts = Counts::default();
+        let _waits = counts.go(&rt, {
+            let counts = counts.clone();
+            move || {
+                let waits = Waits(ErrGroup::new());
+                task(&counts, &waits.0);
+                sleep(HOUR);
+            }
+        });
+        counts.all_begun(&rt, 2);
+        ends_clean(rt);
+        counts.all_unwound(2);
+    });
+}
+
+/// Main of another runtime ends when this one has begun to end. Fails by its caller, who is left at once.
+#[test]
+fn main_of_another_runtime_is_waited_for() {
+    everywhere(|rt| {
+        let (counts, other) = (Counts::default(), runtime(rt.procs()));
+        let (opens, gate) = chan::bounded::<()>(0);
+        let returned = Arc::new(AtomicBool::new(false));
+        let _unwound = counts.go(&rt, move || {
+            sleep(HOUR);
+            drop(opens);
+        });
+        let (theirs, returns) = (counts.clone(), Arc::clone(&returned));
+        let runs = rt.go(move || {
+            let _probe = theirs.begin();
+            other.run(|| {
+                assert!(gate.recv().is_err());
+                // Long enough for a sweep that finds nobody else.
+                sleep(Duration::from_millis(20));
+            });
+            returns.store(true, SeqCst);
+        });
+        counts.all_begun(&rt, 2);
+        ends_clean(rt);
+        assert!(returned.load(SeqCst));
+        counts.all_unwound(2);
+        drop(runs);
     });
 }
 

@@ -24,10 +24,11 @@
 //!    M3 comes after M2 and E3 after E2: whoever sleeps in E2 and is at no M's hand in E3 has its hook behind it, and what that
 //!    has written, where its timer stands for one, is seen by whoever runs it next.
 //!
-//!    Never called in: who unwinds already, on whatever ground, who only drops what is left of it (`g::root`), and who waits inside the library for what is about to come
-//!    (`Ends::Never`); the ender waits for them, within its time. Who waits for its scope, or for main of another
-//!    runtime (`Ends::WithOthers`), is not called in either, since its frames are borrowed; it goes on when those have
-//!    ended that borrow them, and is left, like them, when they are left. The ender does not wait for it.
+//!    Never called in: who unwinds already, on whatever ground, who only drops what is left of it (`g::root`), and who waits inside the library for what is about to come, or for main
+//!    of another runtime, which borrows its frames (`Ends::Never`); the ender waits for them, within its time. Who waits for
+//!    its scope (`Ends::WithOthers`) is not called in either, since its frames are borrowed; it goes on when those have
+//!    ended that borrow them, which are the ender's to end, and is left, like them, when they are left. The ender does not
+//!    wait for it.
 //!
 //!    Who never ran does not start: its closure is dropped, on a goroutine's stack, as it may park. A `go` from E1 on drops
 //!    its closure at once. Who catches what is thrown at it is thrown at three times, and stays then.

@@ -1,8 +1,10 @@
 //! Goroutines with a common task, whose first error counts.
 
 use crate::context::{Cancel, Context};
-use crate::interrupt::is_interrupt;
+use crate::host::Active;
+use crate::interrupt::{self, is_interrupt};
 use crate::prim::{Arc, AtomicBool, Mutex as Short, Relaxed};
+use crate::sched::Sched;
 use crate::sync::mutex::Mutex;
 use crate::sync::semaphore::Semaphore;
 use crate::sync::wait_group::WaitGroup;
@@ -228,7 +230,8 @@ impl<E: Send + 'static> ErrGroup<E> {
     ///
     /// # Panics
     /// When one of them has panicked, by its panic. When one of them has ended without a result, by [`goexit`](crate::goexit) or
-    /// with its runtime: that is no success.
+    /// with its runtime: that is no success. On a goroutine whose own runtime ends the wait unwinds instead; in a destructor
+    /// that such a goroutine runs as it unwinds, where a panic would end the process, the wait returns `Ok`.
     #[track_caller]
     pub fn wait(&self) -> Result<(), E> {
         self.tasks.wait();
@@ -242,6 +245,15 @@ impl<E: Send + 'static> ErrGroup<E> {
         match (panic, error) {
             (Some(payload), _) => resume_unwind(payload),
             (None, Some(error)) => Err(error),
+            // The caller is one of those that its runtime ends, and was awake as the task ended: no failure of the program.
+            // Not taken from another caller, which is told. Relaxed: see `Tells`.
+            (None, None)
+                if self.results.unfinished.load(Relaxed)
+                    && Sched::<Active>::current().is_some_and(Sched::is_ending) =>
+            {
+                interrupt::end_here::<Active>();
+                Ok(())
+            }
             // Relaxed: see `Tells`.
             (None, None) if self.results.unfinished.swap(false, Relaxed) => {
                 panic!(
