@@ -96,13 +96,17 @@ pub fn runtime(w: &mut Worker) {
         }));
     }
     let limit = w.random.micros(500);
-    // Not by `run`: its caller is left when its own runtime ends meanwhile.
-    let inner = other.go(move || {
+    let inner = move || {
         let slept = gmp::time::timeout(limit, || gmp::time::sleep(Duration::from_secs(3600)));
         assert!(slept.is_err(), "an hour has passed");
         probe
-    });
-    drop(inner.join());
+    };
+    if w.random.one_in(2) {
+        // Its caller's own runtime may end meanwhile, and waits for it.
+        drop(other.run(inner));
+    } else {
+        drop(other.go(inner).join());
+    }
     let report = other.shutdown(Duration::from_secs(30));
     assert!(report.is_clean(), "{report:?}");
 }

@@ -42,10 +42,13 @@ pub fn dynamic<P: Steady>(w: &mut Worker) {
         message.received();
     } else {
         let (message, receipt) = w.message();
-        // Under a limit the receiver for which it was chosen may have gone, and no other come in time.
-        if operation.send(&channels[index].0, message).is_ok() {
-            receipt.sent();
-        }
+        // The receiver for which it was chosen may have gone. Under a limit no other may come in time; without one perhaps none
+        // comes at all, at the end of a round.
+        w.ended(|_| {
+            if operation.send(&channels[index].0, message).is_ok() {
+                receipt.sent();
+            }
+        });
     }
 }
 
@@ -94,14 +97,17 @@ pub fn limited<P: Steady>(w: &mut Worker) {
         },
         _ => {
             let (message, receipt) = own;
-            select! {
-                recv(r) -> message => message.expect("it is open").received(),
-                recv(gmp::chan::after(limit)) -> _ => {}
-                send(other_s, message) -> sent => {
-                    sent.unwrap_or_else(|_| panic!("it is open"));
-                    receipt.sent();
+            // As above: the timer ends the choice, but not a send that was chosen for a receiver which then leaves.
+            w.ended(|_| {
+                select! {
+                    recv(r) -> message => message.expect("it is open").received(),
+                    recv(gmp::chan::after(limit)) -> _ => {}
+                    send(other_s, message) -> sent => {
+                        sent.unwrap_or_else(|_| panic!("it is open"));
+                        receipt.sent();
+                    }
                 }
-            }
+            });
         }
     }
 }
