@@ -17,6 +17,7 @@
 
 use super::Landmarks;
 use super::flow::Way;
+use super::held::Held;
 use super::object::{Object, destination};
 use super::tables::{self, Function};
 use std::ffi::{c_int, c_void};
@@ -256,10 +257,11 @@ impl Code {
         // SAFETY: by this function's contract.
         let sites = || unsafe { tables::sites(table, self.function.start) };
         let pads: Vec<usize> = sites().filter_map(|site| site.pad).collect();
+        let held = Held::of(self, &pads, landmarks);
         sites().any(|site| {
             site.pad.is_some_and(|pad| {
                 self.range().contains(&pad)
-                    && self.calls_beside_caught(site.code, landmarks)
+                    && self.calls_beside_caught(site.code, held, landmarks)
                     && self.way_from(pad, &pads, landmarks) == Way::Aborts
             })
         })

@@ -5,7 +5,7 @@
 //! | the code | means |
 //! | --- | --- |
 //! | calls `_Unwind_Resume` | the throw goes on to the next frame |
-//! | calls the function in which each `catch_unwind` takes the payload out (`Landmarks::caught`) | the throw is caught; what follows is ordinary code |
+//! | calls the function in which each `catch_unwind` takes the payload out (`Landmarks::caught`), by name or in a register that holds it (`held.rs`) | the throw is caught; what follows is ordinary code |
 //! | returns, traps, jumps to the beginning of another function | it was caught, in a way that is not known here |
 //! | comes to a way to `panic_cannot_unwind` | the process ends |
 //! | holds an instruction that is not known | nobody knows |
@@ -27,6 +27,7 @@
 
 use super::Landmarks;
 use super::code::{Code, resume};
+use super::held::Held;
 use super::instruction::{Flow, decode};
 use super::tables::Function;
 use std::ops::Range;
@@ -44,22 +45,22 @@ pub(super) enum Way {
 }
 
 /// What the follower does behind an instruction.
-enum Step {
+pub(super) enum Step {
     On,
     Stop,
 }
 
 /// One instruction on the way.
-struct Place<'a> {
-    at: usize,
-    end: usize,
-    flow: Flow,
+pub(super) struct Place<'a> {
+    pub(super) at: usize,
+    pub(super) end: usize,
+    pub(super) flow: Flow,
     /// Those before it that the processor certainly comes through, in their order.
     before: &'a [usize],
 }
 
 /// The places to follow from, and those that were.
-struct Trace {
+pub(super) struct Trace {
     code: Range<usize>,
     starts: Vec<usize>,
     /// A bit for each byte of the code.
@@ -67,9 +68,9 @@ struct Trace {
 }
 
 impl Trace {
-    fn new(code: Range<usize>, start: usize) -> Trace {
+    pub(super) fn new(code: Range<usize>, starts: Vec<usize>) -> Trace {
         let seen = vec![0; code.len().div_ceil(64)];
-        Trace { code, starts: vec![start], seen }
+        Trace { code, starts, seen }
     }
 
     /// Whether this instruction is met for the first time.
@@ -82,7 +83,7 @@ impl Trace {
     }
 
     /// Shows each instruction to `visit`, which may add starts. None: an instruction is not known, or `visit` gave it up.
-    fn follow(
+    pub(super) fn follow(
         mut self,
         code: &Code,
         mut visit: impl FnMut(&mut Vec<usize>, &Place<'_>) -> Option<Step>,
@@ -112,24 +113,22 @@ impl Trace {
 impl Code {
     /// How a throw leaves from `pad`. `pads`: all of the function, as far as they are known.
     pub(super) fn way_from(&self, pad: usize, pads: &[usize], landmarks: &Landmarks) -> Way {
+        let held = Held::of(self, pads, landmarks);
         let mut tables = None;
-        let trace = Trace::new(self.range(), pad);
+        let trace = Trace::new(self.range(), vec![pad]);
         let done = trace.follow(self, |starts, place| {
             if self.ways(place.at..place.end, landmarks.cannot_unwind).next().is_some() {
                 return None;
             }
-            if let Flow::Jump(distance) | Flow::Branch(distance) = place.flow {
-                let to = place.end.wrapping_add_signed(distance as isize);
-                (self.range().contains(&to) || self.begins_function(to)).then_some(())?;
-            }
+            self.stays_or_leaves_well(place.end, place.flow).then_some(())?;
             Some(match place.flow {
                 Flow::Next | Flow::Branch(_) => Step::On,
                 Flow::Return | Flow::Trap | Flow::Jump(_) => Step::Stop,
                 Flow::Call if self.ways(place.at..place.end, resume()).next().is_some() => Step::Stop,
                 Flow::Call => {
-                    let callee = self.callee(place.at);
                     let ends = pads.contains(&place.end)
-                        || callee.is_some_and(|to| landmarks.caught.contains(&to) || self.never_returns(to));
+                        || self.calls_caught(place.at, held, landmarks)
+                        || self.callee(place.at).is_some_and(|to| self.never_returns(to));
                     if ends { Step::Stop } else { Step::On }
                 }
                 Flow::Computed => {
@@ -142,12 +141,25 @@ impl Code {
         if done.is_some() { Way::Passes } else { Way::Aborts }
     }
 
+    /// Whether a jump or branch, if it is one, that ends at `end` leads into the function, or to the beginning of another.
+    pub(super) fn stays_or_leaves_well(&self, end: usize, flow: Flow) -> bool {
+        let (Flow::Jump(distance) | Flow::Branch(distance)) = flow else { return true };
+        let to = end.wrapping_add_signed(distance as isize);
+        self.range().contains(&to) || self.begins_function(to)
+    }
+
+    /// Whether the instruction at `at` calls a function in which a throw is caught.
+    fn calls_caught(&self, at: usize, held: Held, landmarks: &Landmarks) -> bool {
+        let named = self.callee(at).is_some_and(|to| landmarks.caught.contains(&to));
+        named || held.is_called(self.from(at))
+    }
+
     /// Whether calls between these addresses are of another function than those in which a throw is caught, or nobody knows.
-    pub(super) fn calls_beside_caught(&self, site: Range<usize>, landmarks: &Landmarks) -> bool {
+    pub(super) fn calls_beside_caught(&self, site: Range<usize>, held: Held, landmarks: &Landmarks) -> bool {
         let mut at = site.start;
         while site.contains(&at) && self.range().contains(&at) {
             let Some((length, flow)) = decode(self.from(at)) else { return true };
-            if flow == Flow::Call && !self.callee(at).is_some_and(|to| landmarks.caught.contains(&to)) {
+            if flow == Flow::Call && !self.calls_caught(at, held, landmarks) {
                 return true;
             }
             at += length;
@@ -165,7 +177,7 @@ impl Code {
             return false;
         }
         let Some(code) = Code::of(function) else { return false };
-        let trace = Trace::new(code.range(), target);
+        let trace = Trace::new(code.range(), vec![target]);
         let done = trace.follow(&code, |_, place| {
             let leaves = match place.flow {
                 Flow::Return | Flow::Computed => true,
@@ -181,7 +193,7 @@ impl Code {
     }
 
     /// Whether a computed jump is one of a `match`.
-    fn jumps_through_table(&self, jump: &Place<'_>) -> bool {
+    pub(super) fn jumps_through_table(&self, jump: &Place<'_>) -> bool {
         match *Prefixes::skip(&self.from(jump.at)[..jump.end - jump.at]) {
             // jmp [8 * index + table]
             [0xff, 0x24, scaled, a, b, c, d] if scaled & 0xc7 == 0xc5 => {
@@ -225,7 +237,7 @@ impl Code {
     }
 
     /// Where the entries of all tables lead that the function names.
-    fn tables(&self) -> Vec<usize> {
+    pub(super) fn tables(&self) -> Vec<usize> {
         let code = self.range();
         let mut to = Vec::new();
         for at in code.start..code.end.saturating_sub(3) {

@@ -51,6 +51,7 @@
 
 mod code;
 mod flow;
+mod held;
 mod instruction;
 mod object;
 #[cfg(all(test, not(any(feature = "generator", not(target_arch = "x86_64")))))]

@@ -118,6 +118,102 @@ fn overlapping_instructions_hide_nothing() {
     }
 }
 
+/// The words through which it is loaded: read-only after the relocation, as those of the GOT are.
+macro_rules! holds {
+    ($name:ident: $($code:expr),+) => {
+        pad!($name: $($code),+; ".data.rel.ro,\"aw\"": ".quad {caught}", ".quad {returns}");
+    };
+}
+
+holds!(is_caught_by_a_register:
+    "push r13", "mov r13, [rip + 30f]", "2: mov rdi, rax", "call r13", "test eax, eax", "jne 3f", "pop r13", "ret",
+    "3: call {aborts}");
+holds!(is_caught_by_one_of_two_registers:
+    "push r12", "push r14", "mov r12, [rip + 30f + 8]", "mov r14, [rip + 30f]", "call r12", "call r14", "call {aborts}");
+holds!(is_caught_by_a_loaded_address: "push r15", "lea r15, [rip + {caught}]", "call r15", "call {aborts}");
+holds!(is_caught_in_a_loop:
+    "push r13", "sub rsp, 16", "mov r13, [rip + 30f]", "2: call {returns}", "call r13", "dec ebx", "jne 2b", "call {returns}",
+    "add rsp, 16", "pop r13", "jmp {returns}", "call {aborts}");
+holds!(is_caught_beside_other_names:
+    "push r13", "mov r13, [rip + 30f]", "mov r12, r15", "lea rbp, [rsp + 8]", "vxorps xmm5, xmm5, xmm5", "call r13",
+    "call {aborts}");
+
+/// Fails by a no: a `catch_unwind` in a loop is compiled so.
+#[test]
+fn a_register_that_holds_what_takes_it_out_is_known() {
+    for passes in [
+        is_caught_by_a_register,
+        is_caught_by_one_of_two_registers,
+        is_caught_by_a_loaded_address,
+        is_caught_in_a_loop,
+        is_caught_beside_other_names,
+    ] {
+        assert_eq!(way(passes), Way::Passes, "{passes:p}");
+    }
+}
+
+// Each would pass, were it not for one instruction.
+holds!(another_is_loaded: "mov r13, [rip + 30f + 8]", "call r13", "call {aborts}");
+holds!(another_is_loaded_too:
+    "mov r13, [rip + 30f]", "test eax, eax", "je 2f", "mov r13, [rip + 30f + 8]", "2: call r13", "call {aborts}");
+holds!(it_is_written_behind_the_call:
+    "mov r13, [rip + 30f]", "2: call r13", "dec ebx", "je 3f", "xor r13d, r13d", "jmp 2b", "3: call {aborts}");
+holds!(another_register_is_called: "mov r13, [rip + 30f]", "call r14", "call {aborts}");
+holds!(a_caller_saved_one: "mov r11, [rip + 30f]", "call r11", "call {aborts}");
+holds!(half_is_loaded: "mov r13d, [rip + 30f]", "call r13", "call {aborts}");
+holds!(it_is_popped_and_called:
+    "push rax", "mov r13, [rip + 30f]", "pop r13", "call r13", "call {aborts}");
+holds!(it_is_popped_and_jumped_back:
+    "mov r13, [rip + 30f]", "2: call r13", "dec ebx", "je 3f", "pop r13", "jmp 2b", "3: call {aborts}");
+holds!(it_is_popped_from_elsewhere:
+    "mov r13, [rip + 30f]", "pop qword ptr [rsp]", ".byte 0x41, 0x8f, 0xc5", "call r13", "call {aborts}");
+holds!(it_is_exchanged: "mov r13, [rip + 30f]", "xchg rax, r13", "call r13", "call {aborts}");
+holds!(it_is_written_by_a_vector_prefix:
+    "mov r13, [rip + 30f]", "andn r13, rax, rcx", "call r13", "call {aborts}");
+holds!(it_is_written_by_a_fourth_operand: "mov r13, [rip + 30f]", "blsr r13, rax", "call r13", "call {aborts}");
+// vmovd r13d, xmm0 of EVEX
+holds!(a_prefix_that_is_not_read:
+    "mov r13, [rip + 30f]", ".byte 0x62, 0x51, 0x7d, 0x08, 0x7e, 0xc5", "call r13", "call {aborts}");
+// The instruction before hides the write, but for the branch into that.
+holds!(the_write_is_hidden:
+    "mov r13, [rip + 30f]", "test eax, eax", "je 2f + 2", "2: .byte 0x48, 0xb8, 0x45, 0x31, 0xed, 0xeb, 3, 0, 0, 0", "call r13",
+    "call {aborts}");
+// What the caught throw comes to does not matter, but for what it may write.
+holds!(not_all_is_known:
+    "mov r13, [rip + 30f]", "call r13", ".byte 0x06");
+holds!(nobody_knows_where_it_leads:
+    "mov r13, [rip + 30f]", "call r13", "jmp rax");
+// As `is_caught_by_a_register`, of a word that the program may write.
+pad!(a_variable_is_loaded:
+    "mov r13, [rip + 30f]", "call r13", "call {aborts}";
+    ".data": ".quad {caught}");
+
+/// Fails by a yes: something else may be in the register, or nobody knows.
+#[test]
+fn a_register_that_may_hold_another_is_not_known() {
+    for aborts in [
+        another_is_loaded,
+        another_is_loaded_too,
+        it_is_written_behind_the_call,
+        another_register_is_called,
+        a_caller_saved_one,
+        half_is_loaded,
+        it_is_popped_and_called,
+        it_is_popped_and_jumped_back,
+        it_is_popped_from_elsewhere,
+        it_is_exchanged,
+        it_is_written_by_a_vector_prefix,
+        it_is_written_by_a_fourth_operand,
+        a_prefix_that_is_not_read,
+        the_write_is_hidden,
+        not_all_is_known,
+        nobody_knows_where_it_leads,
+        a_variable_is_loaded,
+    ] {
+        assert_eq!(way(aborts), Way::Aborts, "{aborts:p}");
+    }
+}
+
 pad!(a_table:
     "cmp rcx, 1", "ja 4f", "lea rdx, [rip + 30f]", "movsxd rcx, dword ptr [rdx + 4 * rcx]", "add rcx, rdx", "jmp rcx",
     "2: call {returns}", "4: call {resume}", "ud2";

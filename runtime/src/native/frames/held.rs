@@ -1,0 +1,263 @@
+//! Registers that hold the function in which each `catch_unwind` takes the payload out.
+//!
+//! Where a `catch_unwind` stands in a loop, LLVM loads that function's address once, before the loop, and the landing pad
+//! calls a register. Such a call is taken for what it is if nothing else can be in that register:
+//!
+//! 1. The register is one of r12 to r15. The ABI has each function give these back as they were, so no call changes them;
+//!    and the unwinder enters a landing pad with the values that they had in this frame at the call which throws.
+//! 2. All code of the function that can be reached, from its beginning and from each landing pad, is followed. There each
+//!    instruction that names the register, in whatever part, is one of: a load of that address, a call of the register, its push,
+//!    or its pop, behind which nothing but a straight way out of the function lies. No instruction writes these four registers
+//!    without naming them. So the register holds that address, or what the function's caller had in it.
+//! 3. The latter is not called: nobody passes anything in these registers, and a compiler reads such a register before it writes
+//!    it to save it, and for nothing else.
+//!
+//! An instruction that is not known, or a jump of which nobody knows where it leads, means that nobody knows any register.
+
+use super::Landmarks;
+use super::code::Code;
+use super::flow::{Step, Trace};
+use super::instruction::{Flow, decode};
+
+const FIRST: u8 = 12;
+const COUNT: usize = 4;
+
+/// Of r12 to r15, those that hold it where they are called.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Held([bool; COUNT]);
+
+/// What an instruction is to a register.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Use {
+    /// Does not name it.
+    Nothing,
+    Push,
+    Pop,
+    Call,
+    /// `mov` from this distance behind the instruction.
+    Load(i32),
+    /// `lea` of it.
+    Address(i32),
+    /// Another one, that may write it.
+    Other,
+}
+
+/// The register that this instruction calls, counted from r12.
+fn called(code: &[u8]) -> Option<usize> {
+    match code {
+        [0x41, 0xff, modrm @ 0xd4..=0xd7, ..] => Some(usize::from(modrm - 0xd4)),
+        _ => None,
+    }
+}
+
+impl Held {
+    /// Of the function whose code this is. `pads`: all of it.
+    pub(super) fn of(code: &Code, pads: &[usize], landmarks: &Landmarks) -> Held {
+        let mut held = Held::default();
+        let range = code.range();
+        let calls_any = range.clone().any(|at| called(code.from(at)).is_some());
+        if landmarks.caught == [0; 2] || !calls_any {
+            return held;
+        }
+        let (mut tables, mut spoilt, mut loaded) = (None, [false; COUNT], [false; COUNT]);
+        let starts = pads.iter().copied().chain([range.start]).collect();
+        let done = Trace::new(range, starts).follow(code, |starts, place| {
+            let bytes = &code.from(place.at)[..place.end - place.at];
+            for register in 0..COUNT {
+                let is_sound = match Use::of(bytes, FIRST + register as u8) {
+                    Use::Nothing | Use::Push | Use::Call => true,
+                    Use::Pop => code.goes_straight_out(place.end),
+                    Use::Load(distance) => {
+                        let word = code.object.word(place.end.wrapping_add_signed(distance as isize));
+                        loaded[register] = true;
+                        word.is_some_and(|to| landmarks.caught.contains(&to))
+                    }
+                    Use::Address(distance) => {
+                        let to = place.end.wrapping_add_signed(distance as isize);
+                        loaded[register] = true;
+                        landmarks.caught.contains(&to)
+                    }
+                    Use::Other => false,
+                };
+                spoilt[register] |= !is_sound;
+            }
+            code.stays_or_leaves_well(place.end, place.flow).then_some(())?;
+            Some(match place.flow {
+                Flow::Next | Flow::Branch(_) | Flow::Call => Step::On,
+                Flow::Return | Flow::Trap | Flow::Jump(_) => Step::Stop,
+                Flow::Computed => {
+                    code.jumps_through_table(place).then_some(())?;
+                    starts.extend_from_slice(tables.get_or_insert_with(|| code.tables()));
+                    Step::Stop
+                }
+            })
+        });
+        if done.is_some() {
+            held.0 = std::array::from_fn(|register| loaded[register] && !spoilt[register]);
+        }
+        held
+    }
+
+    /// Whether this instruction calls one of them.
+    pub(super) fn is_called(self, code: &[u8]) -> bool {
+        called(code).is_some_and(|register| self.0[register])
+    }
+}
+
+impl Code {
+    /// Whether the code from `at` on leaves the function without a call, a branch, or a jump within.
+    fn goes_straight_out(&self, mut at: usize) -> bool {
+        while self.range().contains(&at) {
+            let Some((length, flow)) = decode(self.from(at)) else { return false };
+            at += length;
+            match flow {
+                Flow::Next => {}
+                Flow::Return => return true,
+                Flow::Jump(distance) => {
+                    return !self.range().contains(&at.wrapping_add_signed(distance as isize));
+                }
+                Flow::Call | Flow::Branch(_) | Flow::Computed | Flow::Trap => return false,
+            }
+        }
+        false
+    }
+}
+
+impl Use {
+    /// Of `register`, one of r8 to r15, in the instruction that `code` is.
+    fn of(code: &[u8], register: u8) -> Use {
+        let low = register & 7;
+        match *code {
+            [0x41, opcode] if opcode == 0x50 | low => Use::Push,
+            [0x41, opcode] if opcode == 0x58 | low => Use::Pop,
+            [0x41, 0xff, modrm] if modrm == 0xd0 | low => Use::Call,
+            [0x4c, 0x8b, modrm, a, b, c, d] if modrm == 5 | low << 3 => {
+                Use::Load(i32::from_le_bytes([a, b, c, d]))
+            }
+            [0x4c, 0x8d, modrm, a, b, c, d] if modrm == 5 | low << 3 => {
+                Use::Address(i32::from_le_bytes([a, b, c, d]))
+            }
+            _ if Names::of(code).is_none_or(|names| names.contain(register)) => Use::Other,
+            _ => Use::Nothing,
+        }
+    }
+}
+
+/// The registers from r8 on that an instruction names, in any part of it; a vector register counts as the one of its number. None
+/// of its kind is a register that an instruction uses without a name. Such a name takes a bit of a prefix (REX, VEX, EVEX).
+struct Names([Option<u8>; 4]);
+
+impl Names {
+    /// None: nobody knows.
+    fn of(code: &[u8]) -> Option<Names> {
+        let prefixes = code
+            .iter()
+            .take_while(|byte| matches!(byte, 0x26 | 0x2e | 0x36 | 0x3e | 0x64..=0x67 | 0xf0 | 0xf2 | 0xf3))
+            .count();
+        match code[prefixes..] {
+            [rex @ 0x40..=0x4f, 0x0f, 0x38 | 0x3a, _, ref operands @ ..] => Names::by_modrm(rex, operands),
+            [rex @ 0x40..=0x4f, 0x0f, opcode @ 0xc8..=0xcf, ..] => Some(Names::by_opcode(rex, opcode)),
+            [rex @ 0x40..=0x4f, 0x0f, _, ref operands @ ..] => Names::by_modrm(rex, operands),
+            [rex @ 0x40..=0x4f, opcode @ (0x50..=0x5f | 0x90..=0x97 | 0xb0..=0xbf), ..] => {
+                Some(Names::by_opcode(rex, opcode))
+            }
+            // Some of these have no ModRM, but then an operand or nothing, and only W of the prefix has a meaning.
+            [0x40 | 0x48, ..] => Some(Names([None; 4])),
+            [rex @ 0x41..=0x4f, _, ref operands @ ..] => Names::by_modrm(rex, operands),
+            // Their bits are inverted. The short form has that of the middle field only.
+            [0xc5, bits, _, ref operands @ ..] => Names::by_vector(!bits >> 7 << 2, bits, operands),
+            [0xc4, first, bits, _, ref operands @ ..] => Names::by_vector(!first >> 5, bits, operands),
+            [0x62 | 0xc4 | 0xc5, ..] => None,
+            _ => Some(Names([None; 4])),
+        }
+    }
+
+    fn by_opcode(rex: u8, opcode: u8) -> Names {
+        Names([extended(opcode, rex & 1), None, None, None])
+    }
+
+    fn by_modrm(rex: u8, operands: &[u8]) -> Option<Names> {
+        let modrm = *operands.first()?;
+        let has_index = modrm >> 6 != 3 && modrm & 7 == 4;
+        let (low, index) = match has_index.then(|| operands.get(1)) {
+            None => (modrm, None),
+            Some(sib) => (*sib?, extended(*sib? >> 3, rex >> 1 & 1)),
+        };
+        Some(Names([extended(modrm >> 3, rex >> 2 & 1), extended(low, rex & 1), index, None]))
+    }
+
+    /// `bits` has the fourth register, inverted, from its bit 3 on.
+    fn by_vector(rex: u8, bits: u8, operands: &[u8]) -> Option<Names> {
+        let mut names = Names::by_modrm(rex, operands)?;
+        names.0[3] = Some(!bits >> 3 & 15);
+        Some(names)
+    }
+
+    fn contain(&self, register: u8) -> bool {
+        self.0.contains(&Some(register))
+    }
+}
+
+/// The register of a field, if the prefix extends it.
+fn extended(field: u8, bit: u8) -> Option<u8> {
+    (bit == 1).then_some(field & 7 | 8)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Fails by an instruction that changes a register behind the look's back.
+    #[test]
+    fn what_may_write_a_register_is_seen() {
+        let cases: &[(&[u8], u8, Use)] = &[
+            (&[0x41, 0x55], 13, Use::Push),
+            (&[0x41, 0x5d], 13, Use::Pop),
+            (&[0x5d], 13, Use::Nothing),
+            (&[0x41, 0xff, 0xd5], 13, Use::Call),
+            (&[0xff, 0xd5], 13, Use::Nothing),
+            (&[0x4c, 0x8b, 0x2d, 1, 0, 0, 0], 13, Use::Load(1)),
+            (&[0x4c, 0x8d, 0x2d, 1, 0, 0, 0], 13, Use::Address(1)),
+            // mov r13d, [rip + 1]; movabs r13; mov r13d, 1; mov r13b, 1; xor r13d, r13d; inc r13
+            (&[0x44, 0x8b, 0x2d, 1, 0, 0, 0], 13, Use::Other),
+            (&[0x49, 0xbd, 0, 0, 0, 0, 0, 0, 0, 0], 13, Use::Other),
+            (&[0x41, 0xbd, 1, 0, 0, 0], 13, Use::Other),
+            (&[0x41, 0xb5, 1], 13, Use::Other),
+            (&[0x45, 0x31, 0xed], 13, Use::Other),
+            (&[0x49, 0xff, 0xc5], 13, Use::Other),
+            // xchg r13, rax; bswap r13; pop by its long form; sete r13b; cmovne r13, rax; lea r13, [rsp + 8]
+            (&[0x49, 0x95], 13, Use::Other),
+            (&[0x49, 0x0f, 0xcd], 13, Use::Other),
+            (&[0x41, 0x8f, 0xc5], 13, Use::Other),
+            (&[0x41, 0x0f, 0x94, 0xc5], 13, Use::Other),
+            (&[0x4c, 0x0f, 0x45, 0xe8], 13, Use::Other),
+            (&[0x4c, 0x8d, 0x6c, 0x24, 8], 13, Use::Other),
+            // popcnt r13, rax; crc32 r13d, al; xadd [rax], r13 with a lock
+            (&[0xf3, 0x4c, 0x0f, 0xb8, 0xe8], 13, Use::Other),
+            (&[0xf2, 0x44, 0x0f, 0x38, 0xf0, 0xe8], 13, Use::Other),
+            (&[0xf0, 0x4c, 0x0f, 0xc1, 0x28], 13, Use::Other),
+            // andn r13, rax, rcx; blsr r13, rax, which has it in the fourth place; mulx r13, rcx, rax; one of EVEX
+            (&[0xc4, 0x62, 0xf8, 0xf2, 0xe9], 13, Use::Other),
+            (&[0xc4, 0xe2, 0x90, 0xf3, 0xc8], 13, Use::Other),
+            (&[0xc4, 0x62, 0xf3, 0xf6, 0xe8], 13, Use::Other),
+            (&[0x62, 0xf1, 0x7c, 0x48, 0x10, 0x44, 0x24, 0x01], 13, Use::Other),
+            // vmovups ymm0, [rsp + 8]; vpmovmskb r13d, xmm0; vpmovmskb eax, xmm0
+            (&[0xc5, 0xfc, 0x10, 0x44, 0x24, 8], 13, Use::Nothing),
+            (&[0xc5, 0x79, 0xd7, 0xe8], 13, Use::Other),
+            (&[0xc5, 0xf9, 0xd7, 0xc0], 13, Use::Nothing),
+            // mov [r13 + 8 * rax], rcx only reads it; r12 as a base; no prefix of an index.
+            (&[0x49, 0x89, 0x4c, 0xc5, 0], 13, Use::Other),
+            (&[0x49, 0x89, 0x0c, 0x24], 12, Use::Other),
+            (&[0x48, 0x89, 0x4c, 0x24, 8], 12, Use::Nothing),
+            // cdqe; call; mov rdi, rbp; mov r8, rbp; push r12
+            (&[0x48, 0x98], 13, Use::Nothing),
+            (&[0x48, 0xe8, 0x2d, 0x2d, 0x2d, 0x2d], 13, Use::Nothing),
+            (&[0x48, 0x89, 0xef], 13, Use::Nothing),
+            (&[0x49, 0x89, 0xe8], 13, Use::Nothing),
+            (&[0x41, 0x54], 13, Use::Nothing),
+        ];
+        for &(code, register, expected) in cases {
+            assert_eq!(Use::of(code, register), expected, "r{register} in {code:02x?}");
+        }
+    }
+}
