@@ -243,6 +243,65 @@ fn what_is_started_while_the_end_begins_is_dropped_or_unwound() {
     });
 }
 
+/// Parks once, in its drop, if that comes before the notification. Notes when its drop runs on no goroutine: a panic would be lost there.
+struct ParksWhenDropped {
+    event: std::sync::Arc<Event>,
+    astray: std::sync::Arc<AtomicBool>,
+    _probe: Probe,
+}
+
+impl Drop for ParksWhenDropped {
+    fn drop(&mut self) {
+        if gmp::current().is_none() {
+            self.astray.store(true, SeqCst);
+        }
+        self.event.wait();
+    }
+}
+
+/// A goroutine starts its last one, which parks while its closure is dropped, and is woken by a thread. Fails by a goroutine that is
+/// left although there was time, or by a closure that the ender drops.
+fn starts_one_more(name: &str, start: impl Fn(ParksWhenDropped) + Copy + Send + Sync + 'static) {
+    Model::new().preemptions(2).check(name, move || {
+        let runtime = runtime(1, 1);
+        let (drops, probe) = Drops::new();
+        let event = std::sync::Arc::new(Event::new());
+        let astray = std::sync::Arc::new(AtomicBool::new(false));
+        let begins = Flag::default();
+        let starts = runtime.go({
+            let (event, astray) = (std::sync::Arc::clone(&event), std::sync::Arc::clone(&astray));
+            let begins = begins.clone();
+            move || {
+                let parks = ParksWhenDropped { event, astray, _probe: probe };
+                loom::explore();
+                begins.raise();
+                start(parks);
+            }
+        });
+        begins.wait_on_thread();
+        let notifier = loom::thread::spawn(move || event.notify_one());
+        ends_clean(runtime);
+        notifier.join().unwrap();
+        assert!(drops.is_one());
+        assert!(!astray.load(SeqCst), "dropped on no goroutine");
+        drop(starts.join());
+    });
+}
+
+/// It ends before the ender has looked at it.
+#[test]
+fn one_started_by_a_goroutine_that_ends_is_waited_for() {
+    starts_one_more("shutdown_vs_last_go", |parks| drop(gmp::go(move || drop(parks))));
+}
+
+/// It waits for what it has started when the ender looks at it.
+#[test]
+fn one_started_by_a_goroutine_that_waits_for_it_is_waited_for() {
+    starts_one_more("shutdown_vs_last_scope", |parks| {
+        scope(|s| drop(s.go(move || drop(parks))));
+    });
+}
+
 /// The child ends by itself as the end begins, and wakes its parent. Fails by a parent that is left: it was seen asleep with others,
 /// and they were seen to have ended.
 #[test]
@@ -391,6 +450,8 @@ fn mutants() {
     loom_common::assert_caught(&[
         (Mutant::LiveLooksRelaxed, "a_parent_woken_late_is_waited_for"),
         (Mutant::ShutdownTrustsOneLook, "a_parent_woken_late_is_waited_for"),
+        (Mutant::ShutdownTrustsOneSnapshot, "one_started_by_a_goroutine_that_ends_is_waited_for"),
+        (Mutant::ShutdownTrustsOneSnapshot, "one_started_by_a_goroutine_that_waits_for_it_is_waited_for"),
         (Mutant::DiscardIgnoresScan, "a_dump_holds_a_g_that_is_dropped_unrun"),
         (Mutant::ShutdownNotTold, "who_parks_while_the_end_begins_is_unwound"),
         (Mutant::ShutdownCallsEarly, "who_is_called_in_has_its_hook_behind_it"),
@@ -399,6 +460,6 @@ fn mutants() {
         (Mutant::SeizeLeavesOpen, "what_is_sent_after_the_end_goes_to_nobody_who_was_left"),
         (Mutant::SeizeQueuedLeavesOpen, "what_is_sent_after_the_end_goes_to_nobody_who_was_queued"),
         (Mutant::HandOffAtTheEndKeepsTheQueue, "what_stands_in_a_p_that_is_given_away_at_the_end_is_left"),
-        (Mutant::DoingRelaxed, "a_parent_woken_late_is_waited_for"),
+        (Mutant::DoingRelaxed, "one_started_by_a_goroutine_that_waits_for_it_is_waited_for"),
     ]);
 }

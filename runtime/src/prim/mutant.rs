@@ -279,6 +279,8 @@ pub enum Mutant {
     ShutdownCallsBlindly,
     /// The end of a runtime does not look again whether those slept on that it saw asleep with others.
     ShutdownTrustsOneLook,
+    /// The end of a runtime does not look for goroutines that were started after its snapshot.
+    ShutdownTrustsOneSnapshot,
     /// An M that puts its P down does not tell who ends the runtime.
     ShutdownNotTold,
     /// The end of a runtime looks at the queues without a fence.

@@ -5,7 +5,7 @@
 //!           E2 sweep: of each goroutine that sleeps, and may be called in, read the word
 //!           E3 read which goroutines the Ms have at hand
 //!           E4 those of E2 that are not among them: claim the wait and make it Runnable, if the word is as in E2 (less a hold)
-//!           E5 queue these, all at once; somebody runs, or is about to?  sleep, and sweep again; no: step 2
+//!           E5 queue these, all at once; somebody runs, or is about to, or has begun since E2?  sleep, sweep again; no: step 2
 //!   M:      M1 Waiting (K1 of `park.rs`) · M2 the commit hook · M3 nothing at hand · M4 lock: puts its P down, is the
 //!           runtime ending?  alarm for the ender
 //! ```
@@ -23,6 +23,12 @@
 //!
 //!    M3 comes after M2 and E3 after E2: whoever sleeps in E2 and is at no M's hand in E3 has its hook behind it, and what that
 //!    has written, where its timer stands for one, is seen by whoever runs it next.
+//!
+//!    E2 takes a snapshot of those that live, and looks at each. A goroutine that did not see E1 may start one more after the
+//!    snapshot, and be at its own end when the ender looks at it. So before step 2 the ender takes a second snapshot, which
+//!    must hold nobody but those that slept from the first one's looks until then: a goroutine that is queued at step 2 would lose
+//!    its closure on the ender's thread, which has no time limit there. A callback's firing alone may be queued as
+//!    late as that, by an M without a goroutine: what is dropped of it goes to the keeper.
 //!
 //!    Never called in: who unwinds already, on whatever ground, who only drops what is left of it (`g::root`), and who waits inside the library for what is about to come, or for main
 //!    of another runtime, which borrows its frames (`Ends::Never`); the ender waits for them, within its time. Who waits for
@@ -57,7 +63,7 @@ use crate::m::M;
 use crate::prim::{Mutant, Ordering, Relaxed, event, fence, mutated, unless};
 use crate::sched::Sched;
 use crate::sched::poll::Poller;
-use crate::status::{Doing, Then};
+use crate::status::{Asleep, Doing, Then};
 use gmp_timers::Nanos;
 use std::ptr::NonNull;
 use std::time::Duration;
@@ -229,8 +235,7 @@ impl<H: Host> Sched<H> {
         }
     }
 
-    /// E2 to E5. Quiet, if at one moment nobody ran whom it knows, and nobody will: those that were found asleep with others slept
-    /// until all were looked at. Else one could be woken after the look at it, by one that has ended before the look at that.
+    /// E2 to E5. Quiet, if at one moment no goroutine ran, and none will: see `nobody_else_lives`.
     fn sweep(&self) -> Quiet {
         let (mut asleep, mut with_others, mut quiet) = (Vec::new(), Vec::new(), Quiet::Yes);
         // SAFETY: the pool is closed when the scheduler is dropped.
@@ -247,8 +252,11 @@ impl<H: Host> Sched<H> {
             });
         }
         if asleep.is_empty() {
-            let moved = with_others.iter().any(|(g, found)| !g.word.sleeps_still(found));
-            return if moved { Quiet::No } else { quiet };
+            return if quiet == Quiet::Yes && self.nobody_else_lives(&with_others) {
+                Quiet::Yes
+            } else {
+                Quiet::No
+            };
         }
         let at_hand = self.at_hand();
         let mut called = GList::new();
@@ -261,6 +269,28 @@ impl<H: Host> Sched<H> {
         event(format_args!("the end of the runtime calls in {called:?}"));
         self.inject(called);
         Quiet::No
+    }
+
+    /// E2, again: returns `true` if the goroutines of a second snapshot are those that the first one's looks found asleep with
+    /// others, in the order of the pool, and each has slept on. Then none ran at the moment of the second snapshot.
+    ///
+    /// One look at each is too little. A goroutine may be woken after the look at it, by one that ends before the look at that. And
+    /// a goroutine that had not seen E1 may start another after the first snapshot, and end, or park, before the look at it.
+    /// What it has started is in the second snapshot, unless that has ended as well: its `life` is seen by the `Acquire` of `is_live`
+    /// where the starter has ended, by that of `doing` where it has parked.
+    fn nobody_else_lives(&self, asleep: &[(GRef<H>, Asleep)]) -> bool {
+        let sleeps = |(g, found): &(GRef<H>, Asleep)| g.word.sleeps_still(found);
+        if mutated(Mutant::ShutdownTrustsOneSnapshot) {
+            return asleep.iter().all(sleeps);
+        }
+        let (mut known, mut alone) = (asleep.iter(), true);
+        // SAFETY: the pool is closed when the scheduler is dropped.
+        unsafe {
+            GPool::for_each_live(self.pool, |g| {
+                alone = alone && (g.is_left() || known.next().is_some_and(|it| it.0 == g && sleeps(it)));
+            });
+        }
+        alone && known.next().is_none()
     }
 
     /// E3.
