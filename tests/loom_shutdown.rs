@@ -262,7 +262,7 @@ impl Drop for ParksWhenDropped {
 /// A goroutine starts its last one, which parks while its closure is dropped, and is woken by a thread. Fails by a goroutine that is
 /// left although there was time, or by a closure that the ender drops.
 fn starts_one_more(name: &str, start: impl Fn(ParksWhenDropped) + Copy + Send + Sync + 'static) {
-    Model::new().preemptions(2).check(name, move || {
+    Model::new().preemptions(1).check(name, move || {
         let runtime = runtime(1, 1);
         let (drops, probe) = Drops::new();
         let event = std::sync::Arc::new(Event::new());
