@@ -79,6 +79,9 @@ pub(crate) struct Thrown {
 /// [`resume_unwind`](std::panic::resume_unwind). A loop that does not ask takes each of its waits for a panic: the interrupt is
 /// thrown three times, and then the loop waits as if nothing had happened, or its runtime leaves it behind.
 ///
+/// Pass `&*payload` of the `Box` that `catch_unwind` gives: with `&payload` it is the `Box` itself that is asked, and the
+/// answer is always `false`.
+///
 /// ```
 /// use gmp::chan::{RecvError, Receiver};
 /// use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};

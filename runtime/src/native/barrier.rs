@@ -2,7 +2,8 @@
 //!
 //! It makes a plain store and a load enough on the side that runs all the time (`m.rs`). A process registers once for the
 //! expedited form (Linux 4.14), which interrupts only the CPUs that run its threads. Sandboxes may refuse it, from the
-//! beginning or from any moment on; then it is not tried again.
+//! beginning or from any moment on: from then on each M that acquires a P enters behind fences. A retaker still tries it for
+//! an M that has held its P since before.
 //!
 //! What takes its place for threads that count on it already: a thread that is switched out passes a full barrier. So a thread
 //! that visits each CPU on which another may run has had that one switched out, or found it not running.

@@ -45,21 +45,19 @@ impl<H: Host> GlobalQueue<H> {
 
     /// Appends Gs that stand in no queue any more.
     pub(crate) fn extend(&mut self, gs: impl Iterator<Item = GRef<H>>) {
-        let touched = |g: GRef<H>| {
-            g.place.touch();
-            g
-        };
-        self.0.extend(gs.map(touched));
+        self.0.extend(gs.map(Self::touched));
     }
 
     /// Moves so many of those that have waited longest to the ring of the caller's P, which has room for them.
     pub(crate) fn move_to(&mut self, ring: &Runq<H>, count: usize) {
-        let touched = |g: GRef<H>| {
-            g.place.touch();
-            g
-        };
-        ring.push_all(self.0.drain(..count).map(touched));
+        ring.push_all(self.0.drain(..count).map(Self::touched));
         self.shrink();
+    }
+
+    /// `g`, whose queue changes here.
+    fn touched(g: GRef<H>) -> GRef<H> {
+        g.place.touch();
+        g
     }
 
     fn shrink(&mut self) {

@@ -260,7 +260,7 @@ impl<H: Host> Sched<H> {
         true
     }
 
-    /// R2, with the M of the tenure that was judged. False: it could not be had, and the P stays where it is.
+    /// R2, with the M of the tenure that was judged. Returns `false` if the barrier could not be had: the P stays with its M.
     fn barrier_with(&self, m: &M<H>, judged: Judged) -> bool {
         let entries =
             if mutated(Mutant::RetakeTakesAllForFenced) { Entries::Fenced } else { judged.entries() };
