@@ -65,7 +65,8 @@ impl Standing {
     /// It is the first field of what `pay` expects, and stays where it is until it is taken back, or for good.
     pub(crate) unsafe fn note(this: *const Self) {
         if let Some(list) = Self::list() {
-            // SAFETY: by this function's contract. Relaxed, both: the goroutine's own while it runs; its next park publishes them.
+            // SAFETY: by this function's contract. Relaxed, both: the goroutine's own while it runs; its next park
+            // publishes them.
             unsafe { (*this).next.set(list.load(Relaxed)) };
             list.store(this.cast_mut(), Relaxed);
         }

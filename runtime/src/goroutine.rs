@@ -25,8 +25,9 @@ use std::panic::Location;
 /// backtrace. The panic itself takes up to 8 KiB of the goroutine's.
 ///
 /// Its stack does not grow: 64 KiB by default, of which the lowest page is the guard's, which goes on below
-/// ([`guard_size`](crate::RuntimeBuilder::guard_size)). An overflow meets that guard and ends the process by SIGABRT, after a message with the goroutine's number, name, where it was spawned, and its frames.
-/// [`Builder::stack_size`] asks for more, [`with_stack`](crate::with_stack) for one call.
+/// ([`guard_size`](crate::RuntimeBuilder::guard_size)). An overflow meets that guard and ends the process by SIGABRT, after
+/// a message with the goroutine's number, name, where it was spawned, and its frames. [`Builder::stack_size`] asks for
+/// more, [`with_stack`](crate::with_stack) for one call.
 ///
 /// ```
 /// // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
@@ -42,7 +43,8 @@ use std::panic::Location;
 /// # Panics
 /// Outside of a goroutine. [`Runtime::go`](crate::Runtime::go) starts one from there. When it can get no stack, with a text that
 /// names the limit: the runtime's own ([`max_stack_bytes`](crate::RuntimeBuilder::max_stack_bytes)), the address space
-/// (`ulimit -v`) or data (`ulimit -d`), or the number of mappings (`vm.max_map_count`, before Linux 6.13). [`Builder::go`] gives that as an error.
+/// (`ulimit -v`) or data (`ulimit -d`), or the number of mappings (`vm.max_map_count`, before Linux 6.13). [`Builder::go`]
+/// gives that as an error.
 #[track_caller]
 pub fn go<F, T>(f: F) -> JoinHandle<T>
 where
@@ -354,8 +356,9 @@ pub fn yield_now() {
 /// [`JoinError::is_goexit`]. Go's `runtime.Goexit`. No panic hook runs.
 ///
 /// It unwinds like a panic, and [`is_interrupt`](crate::is_interrupt) tells the two apart. Where a `catch_unwind` stops it, the
-/// goroutine ends at its next call that parks, three times, and at the latest when it returns: its value is dropped then. Called where a panic would end the process, in a
-/// destructor that runs because of a panic, or below a function that must not unwind, it ends the process too.
+/// goroutine ends at its next call that parks, three times, and at the latest when it returns: its value is dropped then.
+/// Called where a panic would end the process, in a destructor that runs because of a panic, or below a function that must
+/// not unwind, it ends the process too.
 ///
 /// In the main goroutine it has [`Runtime::run`](crate::Runtime::run) never return; the other goroutines go on. When they
 /// have ended too the process does, by "fatal error: no goroutines (main called runtime.Goexit) - deadlock!", which are Go's

@@ -158,14 +158,14 @@ pub(crate) trait Host: Sized + Send + Sync + 'static {
     /// Whether any unwinding may. Always the same answer.
     fn can_unwind() -> bool;
 
-    /// Whether Ms may count on `heavy_barrier` from now on. The answer changes from yes to no once at most: when the first one was
-    /// refused.
+    /// Whether Ms may count on `heavy_barrier` from now on. The answer changes from yes to no once at most: when the first
+    /// one was refused.
     fn heavy_barrier_exists() -> bool;
-    /// Has every running thread of the process pass a full barrier. An error when that was refused: `heavy_barrier_exists` says no
-    /// from before this returns.
+    /// Has every running thread of the process pass a full barrier. An error when that was refused: `heavy_barrier_exists`
+    /// says no from before this returns.
     fn heavy_barrier() -> io::Result<()>;
-    /// Has the thread of one M pass a full barrier, and one itself: slowly, for Ms that have counted on `heavy_barrier` since before
-    /// it was refused. False: that can't be had, either.
+    /// Has the thread of one M pass a full barrier, and one itself: slowly, for Ms that have counted on `heavy_barrier`
+    /// since before it was refused. False: that can't be had, either.
     fn slow_barrier(local: &Self::Local, thread: u32) -> bool;
     /// The calling thread begins to be an M, whose `local` this is. Returns the number by which `cpu_time` knows it.
     fn thread_begins(local: &Self::Local) -> u32;

@@ -14,7 +14,8 @@
 //! and is *deaf* to that frame, and to those around it, until the wait ends.
 //!
 //! What is thrown is a [`Thrown`], by `resume_unwind`: no panic hook runs, destructors do. The frame for which it is meant
-//! catches it; others pass it on, if they ask [`is_interrupt`]. Who catches it for good is thrown at again at its next park, three times.
+//! catches it; others pass it on, if they ask [`is_interrupt`]. Who catches it for good is thrown at again at its next
+//! park, three times.
 
 use crate::g::GRef;
 use crate::host::{Bar, Host};
@@ -258,8 +259,8 @@ impl Interrupt {
         looked.inspect_err(|bar| self.is_refused::<H>(*bar)).is_ok()
     }
 
-    /// Nothing is thrown, since it might end the process. That is counted, and told: the first time in the process, or each time,
-    /// by the knob `refusals`.
+    /// Nothing is thrown, since it might end the process. That is counted, and told: the first time in the process, or each
+    /// time, by the knob `refusals`.
     #[cold]
     #[inline(never)]
     fn is_refused<H: Host>(self, bar: Bar) {

@@ -50,11 +50,11 @@
 //! * [`dump`] tells the same at any time, from any thread, with the calls that led to each wait; and `kill -QUIT` from
 //!   outside, which ends the process. A release build shows all of these calls with `debug = "line-tables-only"` in its
 //!   profile; without it those that were inlined are missing.
-//! * A sampling profiler or a crash reporter may walk frames in its signal handler, by the unwind tables and at any instruction. A
-//!   walk ends at the goroutine's first frame: those of the thread below are another stack's. Where the signal meets the context
-//!   switch, the walk has that one frame. A handler that was installed without `SA_ONSTACK` runs on the goroutine's own stack,
-//!   and needs room there. Two kinds of walks fail, as in any program: by an unwinder that locks the list of loaded objects
-//!   (glibc before 2.35, musl), and along frame pointers where the program is compiled without them.
+//! * A sampling profiler or a crash reporter may walk frames in its signal handler, by the unwind tables and at any
+//!   instruction. A walk ends at the goroutine's first frame: those of the thread below are another stack's. Where the signal meets the
+//!   context switch, the walk has that one frame. A handler that was installed without `SA_ONSTACK` runs on the goroutine's
+//!   own stack, and needs room there. Two kinds of walks fail, as in any program: by an unwinder that locks the list of
+//!   loaded objects (glibc before 2.35, musl), and along frame pointers where the program is compiled without them.
 //! * `GMPDEBUG=schedtrace=1000` in the environment prints a line about the scheduler every second; `migrate=1` shows a breach of
 //!   the contract; `panic=abort` ends the process at the first panic. The table of all knobs is [`RuntimeBuilder`]'s.
 //!

@@ -315,7 +315,8 @@ impl<H: Host> M<H> {
     #[cold]
     fn settle(&self) -> Entry {
         if self.quick.get().is_none() {
-            // E2 where R2 is a fence of the retaker alone, and of no meaning without a P. SeqCst: a store to `in_runtime`, then a load of the word.
+            // E2 where R2 is a fence of the retaker alone, and of no meaning without a P. SeqCst: a store to `in_runtime`,
+            // then a load of the word.
             unless(Mutant::HandoffNoEntryFence, || fence(Ordering::SeqCst));
         }
         match (self.p(), self.tenure.get()) {

@@ -19,7 +19,8 @@
 //! 3. **Expect that it unwinds.** Every call that may park may also unwind, with destructors and without a panic:
 //!    [what may unwind](#what-may-unwind). Unsafe code that has broken an invariant restores it before such a call, or by a
 //!    destructor. That holds for calls that never unwind elsewhere, too: `lock` of `parking_lot`, `recv` of crossbeam.
-//! 4. **Leave the floating-point control registers as they were found**: mxcsr and the x87 control word, which have the rounding
+//! 4. **Leave the floating-point control registers as they were found**: mxcsr and the x87 control word, which have the
+//! rounding
 //!    mode, the masks of exceptions, and whether denormals are zero. A switch saves neither: what is set across a park is
 //!    seen by the next goroutine on that thread, and may be gone when this one goes on.
 //!
@@ -28,9 +29,9 @@
 //! 5. **No frame beyond the guard.** A function that does not probe its stack has a frame no larger than the guard below each
 //!    stack, 16 KiB unless [`guard_size`](crate::RuntimeBuilder::guard_size) says otherwise, or is called where that much is
 //!    left. All Rust probes. C does so with `-fstack-clash-protection`, which is some distributions' default and not the
-//!    compilers'. A function that does not, with a buffer of 100 kB in its frame, writes into the stack of another goroutine, and
-//!    nothing notices. Call it inside of [`with_stack`](crate::with_stack), or on a stack that is large enough
-//!    ([`Builder::stack_size`](crate::Builder::stack_size)); `gcc -Wframe-larger-than=16384` finds such functions.
+//!    compilers'. A function that does not, with a buffer of 100 kB in its frame, writes into the stack of another
+//!    goroutine, and nothing notices. Call it inside of [`with_stack`](crate::with_stack), or on a stack that is large
+//!    enough ([`Builder::stack_size`](crate::Builder::stack_size)); `gcc -Wframe-larger-than=16384` finds such functions.
 //!
 //! Where something belongs to a thread and has to be kept, [`lock_os_thread`](crate::lock_os_thread) binds the goroutine to
 //! its thread, and the contract asks nothing of it until [`unlock_os_thread`](crate::unlock_os_thread).
@@ -110,15 +111,15 @@
 //! Each call that may park says so under "Unwinds". Its wait is ended from outside, and the call unwinds,
 //!
 //! * when a [`Context`](crate::context::Context) is done, under which the caller runs
-//!   ([`Context::run`](crate::context::Context::run), [`time::timeout`](crate::time::timeout)). Calls of [`net`](crate::net) and
-//!   [`Semaphore::acquire_ctx`](crate::sync::Semaphore::acquire_ctx) return an error then;
+//!   ([`Context::run`](crate::context::Context::run), [`time::timeout`](crate::time::timeout)). Calls of
+//!   [`net`](crate::net) and [`Semaphore::acquire_ctx`](crate::sync::Semaphore::acquire_ctx) return an error then;
 //! * when the goroutine's runtime ends ([`Runtime::shutdown`](crate::Runtime::shutdown), `drop`, the return of
 //!   [`run`](crate::run));
 //! * when the goroutine has called [`goexit`](crate::goexit), and caught that.
 //!
-//! Plain threads are interrupted by contexts only. No wait is ended while the caller unwinds already, nor where a panic could not
-//! pass, below a function of C, say: there it goes on. An interrupt never comes anywhere else, in a loop that computes,
-//! say, nor in a call that does not block.
+//! Plain threads are interrupted by contexts only. No wait is ended while the caller unwinds already, nor where a panic
+//! could not pass, below a function of C, say: there it goes on. An interrupt never comes anywhere else, in a loop that
+//! computes, say, nor in a call that does not block.
 //!
 //! Sound over a lock that never unwinds, and wrong here: if the wait for the lock is ended, the vector is dropped twice.
 //!

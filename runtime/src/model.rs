@@ -152,8 +152,8 @@ pub(crate) fn relies_on_entries() -> bool {
     RETAKER.get() == Retaker::Heavy
 }
 
-/// The kernel may switch the calling thread out here, in which it passes a barrier: it does where another thread waits for that.
-/// Anywhere, in truth; a model has such points in the windows, and where it says so.
+/// The kernel may switch the calling thread out here, in which it passes a barrier: it does where another thread waits for
+/// that. Anywhere, in truth; a model has such points in the windows, and where it says so.
 pub(crate) fn switch_point() {
     if RETAKER.get() == Retaker::Refused {
         // SAFETY: the current M lives as long as its thread.

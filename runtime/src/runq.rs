@@ -121,9 +121,10 @@ impl<H: Host> Runq<H> {
     /// Between the two the displaced G is in the owner's hand, and a thief may take `g`: the queue then seems empty
     /// until this returns. The owner looks for somebody to wake after that.
     ///
-    /// `fence` is S2 of `sched/wake.rs`: the last store that queues a G is an exchange, of `runnext` or of the tail, and `fence`
-    /// follows at once, so that it costs nothing on x86, where the exchange is one. If the tail were stored after the fence, an
-    /// M that goes idle might see neither `g`, which a thief has run, nor the displaced one, and the owner no idle P.
+    /// `fence` is S2 of `sched/wake.rs`: the last store that queues a G is an exchange, of `runnext` or of the tail, and
+    /// `fence` follows at once, so that it costs nothing on x86, where the exchange is one. If the tail were stored after
+    /// the fence, an M that goes idle might see neither `g`, which a thief has run, nor the displaced one, and the owner no
+    /// idle P.
     #[must_use]
     #[inline]
     #[doc(alias = "runqput")]
@@ -216,8 +217,8 @@ impl<H: Host> Runq<H> {
         self.take_out(head, self.owners_tail().wrapping_sub(head.real()))
     }
 
-    /// Owner only. The first `n` of the ring, of which there are as many, with its heads as the owner has read them; `None` when
-    /// there is a thief.
+    /// Owner only. The first `n` of the ring, of which there are as many, with its heads as the owner has read them; `None`
+    /// when there is a thief.
     #[inline]
     fn take_out(&self, head: Head, n: u32) -> Option<impl Iterator<Item = GRef<H>>> {
         if head.has_thief() {

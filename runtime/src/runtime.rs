@@ -293,9 +293,9 @@ impl Runtime {
     ///
     /// goroutine 1 [running]:
     /// ```
-    /// Of the library's functions at the inner end the outermost one is shown, which is the call that the user wrote. Places, and
-    /// functions that were inlined, show with debug information; `debug = "line-tables-only"` in the profile is enough. Without it
-    /// the call may show under the name of what was not inlined.
+    /// Of the library's functions at the inner end the outermost one is shown, which is the call that the user wrote.
+    /// Places, and functions that were inlined, show with debug information; `debug = "line-tables-only"` in the profile is
+    /// enough. Without it the call may show under the name of what was not inlined.
     ///
     /// A goroutine is held for some microseconds while its frames are read, the innermost 63 of them; one that is readied
     /// meanwhile runs after that. Of one that runs only the number is known, and of one that never ran that it is not started.
@@ -329,9 +329,9 @@ impl Runtime {
     /// Destructors may do what they may in any unwinding. They may park: they are waited for, and so is what they wait for.
     /// In them a wait is not interrupted, and [`std::thread::panicking`] is true. A panic that leaves one ends the process, as in
     /// std. Goroutines of a
-    /// [`scope`](crate::scope()) are unwound before the one that waits for them. A `catch_unwind` may catch what is thrown, unless it
-    /// asks [`is_interrupt`](crate::is_interrupt): the goroutine is thrown at again where it next parks, three times in all, or
-    /// gives its value when it returns.
+    /// [`scope`](crate::scope()) are unwound before the one that waits for them. A `catch_unwind` may catch what is thrown,
+    /// unless it asks [`is_interrupt`](crate::is_interrupt): the goroutine is thrown at again where it next parks, three
+    /// times in all, or gives its value when it returns.
     ///
     /// **Some are left** as they are: their stacks are leaked, what lies on them is not dropped, sockets that they were
     /// using and the locks for which they stood in line go on for others. These are the ones
@@ -344,8 +344,8 @@ impl Runtime {
     /// * whose frames are borrowed by such a one: the caller of a `scope`.
     ///
     /// With a `limit` of zero all are left. A goroutine that does not come back to the runtime keeps its thread.
-    /// [`shutdown`](Self::shutdown) tells how many there were. The first one in the process for which a frame is to blame is told on
-    /// standard error, with that frame; see [`Report::unwinds_refused`].
+    /// [`shutdown`](Self::shutdown) tells how many there were. The first one in the process for which a frame is to blame
+    /// is told on standard error, with that frame; see [`Report::unwinds_refused`].
     ///
     /// ```
     /// use std::time::Duration;
@@ -481,19 +481,19 @@ impl RuntimeBuilder {
         self
     }
 
-    /// Bytes of the guard below each stack, those of [`with_stack`](crate::with_stack) on goroutines too: up to 1 MiB, rounded up to
-    /// pages. Default: 16 KiB.
+    /// Bytes of the guard below each stack, those of [`with_stack`](crate::with_stack) on goroutines too: up to 1 MiB,
+    /// rounded up to pages. Default: 16 KiB.
     ///
-    /// A fault in the guard is told as a stack overflow. Functions of Rust touch every page of their frames, so the smallest guard
-    /// stops them. A function of C that was compiled without `-fstack-clash-protection` may write beyond the guard at once, into
-    /// the stack of another goroutine, if its frame is larger than the guard: see [`migration`](crate::migration). The guard
-    /// comes on top of the stack's size and takes no memory but page tables: 8 bytes for each 4 KiB of it. A kernel older
-    /// than 6.13 needs two mappings for each guard, however large. The `generator` backend has guards of one page.
+    /// A fault in the guard is told as a stack overflow. Functions of Rust touch every page of their frames, so the
+    /// smallest guard stops them. A function of C that was compiled without `-fstack-clash-protection` may write beyond the
+    /// guard at once, into the stack of another goroutine, if its frame is larger than the guard: see
+    /// [`migration`](crate::migration). The guard comes on top of the stack's size and takes no memory but page tables: 8
+    /// bytes for each 4 KiB of it. A kernel older than 6.13 needs two mappings for each guard, however large. The
+    /// `generator` backend has guards of one page.
     ///
     /// ```
-    /// // SAFETY: no goroutine keeps a thread-bound value across a blocking call, and no C function that is called has a frame of
-    /// // more than 256 KiB.
-    /// let runtime = unsafe { gmp::Runtime::builder().guard_size(256 << 10).build()? };
+    /// // SAFETY: no goroutine keeps a thread-bound value across a blocking call, and no C function that is called has a
+    /// frame of // more than 256 KiB. let runtime = unsafe { gmp::Runtime::builder().guard_size(256 << 10).build()? };
     /// assert_eq!(runtime.run(|| 1), 1);
     /// # Ok::<(), std::io::Error>(())
     /// ```
@@ -555,9 +555,9 @@ impl RuntimeBuilder {
     /// error, with what was attempted, when it refuses a thread or the poller's descriptors.
     ///
     /// # Descriptors
-    /// A runtime has two for its poller, and one for each of its threads, by which it sees that a goroutine blocks its thread. The
-    /// latter are none of the last quarter of `RLIMIT_NOFILE`: threads that would need those do without. All are closed at
-    /// the runtime's end.
+    /// A runtime has two for its poller, and one for each of its threads, by which it sees that a goroutine blocks its
+    /// thread. The latter are none of the last quarter of `RLIMIT_NOFILE`: threads that would need those do without. All
+    /// are closed at the runtime's end.
     pub unsafe fn build(self) -> io::Result<Runtime> {
         let max_stack_bytes = self.max_stack_bytes;
         let guard = self.guard()?;

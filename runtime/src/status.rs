@@ -305,8 +305,8 @@ impl StatusWord {
         let word = self.load(Relaxed);
         assert!(word.status() == Status::Running, "finish: the G is not running ({word:?})");
         // Release: who sees the end, in `doing`, sees whom it has woken (`sleeps_still`). The G goes through `life` (`g.rs`) to
-        // whoever has it next. No model has the Release: whoever queues the one that it wakes has passed S2, whose fence says as much;
-        // it is needed where a dump holds the woken one, and queues it later.
+        // whoever has it next. No model has the Release: whoever queues the one that it wakes has passed S2, whose fence
+        // says as much; it is needed where a dump holds the woken one, and queues it later.
         self.0.store(word.with_status(Status::Idle).clear(OF_A_WAIT).0, Release);
     }
 
@@ -550,8 +550,8 @@ impl StatusWord {
     /// The end of the runtime: a parked owner's wait is claimed, whatever its number, and never readied. True:
     /// the goroutine is parked, and none will run it again.
     pub(crate) fn seize(&self) -> bool {
-        // Acquire: what it owes, written before it parked. No model has it: `settle_of` takes that by an exchange, which finds the
-        // last, and what a model owes is made of loom's words.
+        // Acquire: what it owes, written before it parked. No model has it: `settle_of` takes that by an exchange, which
+        // finds the last, and what a model owes is made of loom's words.
         self.update(Acquire, |word| match word.status() {
             Status::Waiting if !word.has(CLAIMED) && mutated(Mutant::SeizeLeavesOpen) => (None, true),
             Status::Waiting if !word.has(CLAIMED) => (Some(word.set(CLAIMED)), true),

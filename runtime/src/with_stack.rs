@@ -12,9 +12,10 @@ use crate::sched::Sched;
 /// runtime, call `with_stack` again. It need be neither `Send` nor `'static`. Does not park by itself.
 ///
 /// Sizes are those of [`Builder::stack_size`](crate::Builder::stack_size): 16 KiB to 64 MiB, rounded up to a power of two, one
-/// page of which is the guard's, and up to 2 KiB at the top remain unused. Memory is taken as it is touched. The stack comes from the
-/// runtime's, and goes back to them when `f` returns or unwinds; on a plain thread from those that the process keeps for
-/// that, each with 256 KiB of memory at most. Ask once, before going down, and not on each step: a call costs less than starting a goroutine, and far more than a call.
+/// page of which is the guard's, and up to 2 KiB at the top remain unused. Memory is taken as it is touched. The stack
+/// comes from the runtime's, and goes back to them when `f` returns or unwinds; on a plain thread from those that the
+/// process keeps for that, each with 256 KiB of memory at most. Ask once, before going down, and not on each step: a call
+/// costs less than starting a goroutine, and far more than a call.
 ///
 /// An overflow of the second stack is told as one of the first; see [`go`](crate::go).
 ///

@@ -32,8 +32,8 @@ use std::time::{Duration, Instant};
 /// ```
 ///
 /// A `Select` is neither `Send` nor `Sync`; crossbeam-channel's is both. The messages of its channels need not be `Send`, and
-/// [`select`](Self::select) takes the message of a receive out of its channel: on another thread, an operation that is not completed would
-/// drop the message there. Each goroutine makes its own `Select` of ends that it borrows:
+/// [`select`](Self::select) takes the message of a receive out of its channel: on another thread, an operation that is not
+/// completed would drop the message there. Each goroutine makes its own `Select` of ends that it borrows:
 ///
 /// ```
 /// use gmp::chan::{self, Select};
@@ -267,9 +267,9 @@ impl SelectedOperation<'_> {
         drop(self.selected.take());
     }
 
-    /// Completes a send, through the sender with which it was added. Does not block, unless the receiver for which it was chosen
-    /// has gone meanwhile, by its limit or its context: then it waits for another one, until the limit of the select, and
-    /// not at all after [`try_select`](Select::try_select).
+    /// Completes a send, through the sender with which it was added. Does not block, unless the receiver for which it was
+    /// chosen has gone meanwhile, by its limit or its context: then it waits for another one, until the limit of the
+    /// select, and not at all after [`try_select`](Select::try_select).
     ///
     /// # Errors
     /// The channel is closed, or that limit has passed; with the message.

@@ -21,8 +21,8 @@
 /// * All arms are looked at in one snapshot: no channel changes while the others are asked.
 /// * Channels are evaluated once, on entry, in their order; a message only when its arm was chosen. If that panics, nothing
 ///   was sent, and a receiver that was chosen goes on waiting in its place.
-/// * While a message is evaluated a receiver waits for it, and for no other one. The receiver's limit, or its context, ends that;
-///   then the send waits for another receiver as a plain send does, on this arm alone. If the select has a `default`, at
+/// * While a message is evaluated a receiver waits for it, and for no other one. The receiver's limit, or its context, ends
+///   that; then the send waits for another receiver as a plain send does, on this arm alone. If the select has a `default`, at
 ///   most until its timeout: `result` is an error with the message then, although the channel is not closed. A goroutine that
 ///   is left behind by its runtime in the middle of an evaluation sends nothing, and the receiver goes on waiting in its place.
 /// * A channel may stand in several arms, also for both of its directions; each of them is as likely as any other.

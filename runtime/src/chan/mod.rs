@@ -3,8 +3,8 @@
 //! Names, signatures and error types are crossbeam-channel 0.5's: a program written for that compiles after a change of
 //! its `use` lines. Semantics are Go's where the two differ: a channel is first in, first out, for messages as for those
 //! who wait; a receiver that waits is handed its message directly; [`select!`](crate::select) chooses from one snapshot of
-//! all its channels, each ready arm equally likely; and there is [`close`](Sender::close). One type does less: a [`Select`] stays on
-//! the thread or goroutine that made it.
+//! all its channels, each ready arm equally likely; and there is [`close`](Sender::close). One type does less: a [`Select`]
+//! stays on the thread or goroutine that made it.
 //!
 //! * [`bounded(0)`](bounded) has no buffer: a send and a receive meet. [`bounded(n)`](bounded) holds `n` messages,
 //!   [`unbounded`] any number. [`after`], [`at`] and [`tick`] tell the time, [`never()`] and [`never_sender`] are disabled
@@ -15,8 +15,9 @@
 //! * What blocks here parks the goroutine, and its thread runs others. A plain thread blocks. Both may be mixed.
 //!
 //! No message is lost or dropped twice: an operation that fails gives its message back, one whose goroutine is unwound drops
-//! it. Where several messages are dropped with their channel and the `drop` of some panics, all are dropped, and the first of these
-//! panics goes on. A message that was handed to a goroutine goes with it when its runtime ends before it has run again.
+//! it. Where several messages are dropped with their channel and the `drop` of some panics, all are dropped, and the first
+//! of these panics goes on. A message that was handed to a goroutine goes with it when its runtime ends before it has run
+//! again.
 //!
 //! ```
 //! use gmp::{chan, go};

@@ -438,7 +438,8 @@ impl<'s, 'a> Search<'s, 'a> {
         }
     }
 
-    /// Waits for the message that was promised to this arm; by `sender`, or else to the arm's own record, which keeps its place.
+    /// Waits for the message that was promised to this arm; by `sender`, or else to the arm's own record, which keeps its
+    /// place.
     #[cold]
     fn keep(&mut self, index: usize, sender: Option<RecordPtr>) -> Kept {
         let own = || Ask::Own(self.arms[index].node().expect("keep: it was queued"));

@@ -45,7 +45,8 @@ pub type Cause = Arc<dyn Error + Send + Sync>;
 /// The order of an end: when [`err`](Self::err), or an error of a call, tells that a context is done, its
 /// [`done`](Self::done) is closed; when `done` is closed, `err` tells why. The context itself comes first, those that were
 /// derived from it a moment later; when [`Cancel::cancel`] returns, all of them are done, whoever has ended them. What was
-/// asked for by [`after_func`](Self::after_func) is started after that, by whoever has ended the context first: a canceller, before
+/// asked for by [`after_func`](Self::after_func) is started after that, by whoever has ended the context first: a
+/// canceller, before
 /// `cancel` returns, or the deadline's timer.
 ///
 /// ```
@@ -215,7 +216,8 @@ impl Context {
     /// It does not interrupt while the thread panics, nor a [`scope`](crate::scope) that waits for its goroutines, nor
     /// [`Runtime::run`](crate::Runtime::run), nor where a panic could not pass: below a function of C, say. There the wait
     /// goes on until it ends by itself; the first one in the process is told on standard error with the frame that is to
-    /// blame, and the runtime's report counts them, see [`unwinds_refused`](crate::Report::unwinds_refused). Goroutines that `f` starts do not run under the context.
+    /// blame, and the runtime's report counts them, see [`unwinds_refused`](crate::Report::unwinds_refused). Goroutines
+    /// that `f` starts do not run under the context.
     ///
     /// Destructors that it runs may park: the goroutine then keeps its thread until the unwinding is over. A `LazyLock` or `Once` whose closure is unwound is
     /// poisoned, as by a panic.

@@ -25,7 +25,8 @@
 //! **Lock order:** a node's lock, then what a nudge takes (`central`), or the lock of the node's own channel, and what a
 //! wake-up takes. No two nodes' locks at a time. No user's code, and nothing that ends another node, runs under it.
 //!
-//! Invariants: `done` leaves 0 once, under the lock, after the verdict was written; ENDING is seen by nobody who holds the lock.
+//! Invariants: `done` leaves 0 once, under the lock, after the verdict was written; ENDING is seen by nobody who holds the
+//! lock.
 //!
 //! Checked by `tests/loom_context.rs`, and `tests/loom_interrupt.rs` for those who run under a node.
 

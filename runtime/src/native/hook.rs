@@ -1,16 +1,16 @@
 //! The panic hook says which goroutine panicked, and has the hook from before run where there is stack enough.
 //!
 //! std's hook names the thread, which tells nothing here. Before the hook that was installed when the first
-//! runtime was built, ours prints one line with the goroutine's id, name and spawn site, and with the place of the panic and the
-//! number of the thread, both of which std's next line has too: so the two belong together, however many panic at a time. A
-//! hook that the program installs later replaces it, and may ask `gmp::current()`.
+//! runtime was built, ours prints one line with the goroutine's id, name and spawn site, and with the place of the panic
+//! and the number of the thread, both of which std's next line has too: so the two belong together, however many panic at a
+//! time. A hook that the program installs later replaces it, and may ask `gmp::current()`.
 //!
 //! A backtrace takes some 30 KiB of stack, more than a goroutine may have left. So the hook from before runs on a stack of its
-//! own, as if `with_stack` were called; a backtrace goes on from there to the goroutine's frames. Where no stack is to be had, it
-//! runs on the goroutine's, if `ENOUGH` of that is left, and else not at all: then the message is printed here, and why no more
-//! is. Some of those stacks are made with the first runtime, for fifteen panics at a time: mapping more takes `ENOUGH` stack, too.
-//! The stacks are the process's, not the runtime's: neither a runtime's limit nor a lock that is held by the code that panics
-//! is in the way. (On the `generator` backend the hook runs where it was called.)
+//! own, as if `with_stack` were called; a backtrace goes on from there to the goroutine's frames. Where no stack is to be
+//! had, it runs on the goroutine's, if `ENOUGH` of that is left, and else not at all: then the message is printed here, and
+//! why no more is. Some of those stacks are made with the first runtime, for fifteen panics at a time: mapping more takes
+//! `ENOUGH` stack, too. The stacks are the process's, not the runtime's: neither a runtime's limit nor a lock that is held
+//! by the code that panics is in the way. (On the `generator` backend the hook runs where it was called.)
 
 #[cfg(not(any(feature = "generator", not(target_arch = "x86_64"))))]
 use super::{overflow, segment};

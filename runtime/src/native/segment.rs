@@ -49,7 +49,8 @@ std::thread_local! {
     static INNERMOST: Cell<*const Segment> = const { Cell::new(ptr::null()) };
 }
 
-/// The stacks of plain threads, and of the panic hook. No monitor trims them: what one has touched below its uppermost `KEPT` bytes goes back at once.
+/// The stacks of plain threads, and of the panic hook. No monitor trims them: what one has touched below its uppermost
+/// `KEPT` bytes goes back at once.
 static OF_THREADS: OnceLock<StackPool> = OnceLock::new();
 const KEPT: usize = 256 << 10;
 

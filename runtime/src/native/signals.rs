@@ -2,8 +2,8 @@
 //!
 //! std gives its threads one of some 8 KiB, which a handler that walks frames would fill. An M has one of its own from its
 //! first look for work to its last, also when its thread is the program's (`run_locked`); a plain thread inside of
-//! `with_stack` is lent one where the handler of `overflow` would not fit. Afterwards the one from before is back, and std frees
-//! its own as ever.
+//! `with_stack` is lent one where the handler of `overflow` would not fit. Afterwards the one from before is back, and std
+//! frees its own as ever.
 //!
 //! The kernel puts the registers there before the handler runs: 1 KB on some processors, 3.5 with AVX-512, 11 with AMX, so that
 //! of std's nothing is left. The auxiliary vector says how much it is.

@@ -1,9 +1,10 @@
 //! What a thread of this process is doing, as another one sees it.
 //!
-//! Whether a thread is blocked is said by a file of `/proc`. The thread opens the file when it begins to be an M, and the monitor
-//! reads it at offset 0 as often as it wants to know: no descriptor has to be had when a thread blocks, which may be the moment
-//! at which the process has none left. The thread opens the file as `/proc/thread-self/..`, which names the calling thread
-//! whatever numbers that `/proc` has for it: one that was mounted in another pid namespace has others than `gettid`.
+//! Whether a thread is blocked is said by a file of `/proc`. The thread opens the file when it begins to be an M, and the
+//! monitor reads it at offset 0 as often as it wants to know: no descriptor has to be had when a thread blocks, which may
+//! be the moment at which the process has none left. The thread opens the file as `/proc/thread-self/..`, which names the
+//! calling thread whatever numbers that `/proc` has for it: one that was mounted in another pid namespace has others than
+//! `gettid`.
 //!
 //! A process that is short of descriptors keeps its last ones. An M whose descriptor would be in the last quarter of
 //! `RLIMIT_NOFILE`, or was refused, has none for now: the monitor opens the file when it looks, and keeps the descriptor once
@@ -121,7 +122,8 @@ impl Source {
         syscall.or_else(|_| Ok(Source { file: File::open(folder.join("stat"))?, kind: Kind::Stat }))
     }
 
-    /// Whether the process has a quarter of its descriptors left besides this one. The kernel gives the lowest number that is free.
+    /// Whether the process has a quarter of its descriptors left besides this one. The kernel gives the lowest number that
+    /// is free.
     fn leaves_room(&self) -> bool {
         let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
         // SAFETY: it writes the struct that we pass.

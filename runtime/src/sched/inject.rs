@@ -176,8 +176,8 @@ impl<H: Host> Sched<H> {
         event(format_args!("ends a round of {p:?}: {gives_all}, takes {takes}"));
         self.publish_len(&central);
         drop(central);
-        // S2 and S3 for those that were in the caller's hand: an M that gives up looks at the ring after it looked at the global
-        // queue, and may have found both empty.
+        // S2 and S3 for those that were in the caller's hand: an M that gives up looks at the ring after it looked at the
+        // global queue, and may have found both empty.
         self.wakep();
     }
 

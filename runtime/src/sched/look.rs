@@ -4,8 +4,9 @@
 //! there would wait for as long as the queue lasts:
 //!
 //! * *in turn*: every [`LOOK_EVERY`]th goroutine is the first of the global queue, if there is one; and where no M waits in
-//!   the poller the one that looks stands in for it: for descriptors, and for the timers of Ps that nobody has (`timers.rs`). Long goroutines bring their turn forward, to [`TURN`] after the last, but never two in a
-//!   row. Every [`SHARE_EVERY`]th turn, and one that came early, takes the P's share of the queue instead of one;
+//!   the poller the one that looks stands in for it: for descriptors, and for the timers of Ps that nobody has
+//!   (`timers.rs`). Long goroutines bring their turn forward, to [`TURN`] after the last, but never two in a row. Every
+//!   [`SHARE_EVERY`]th turn, and one that came early, takes the P's share of the queue instead of one;
 //! * *at the end of a round*, when goroutines that yield have filled the ring beside others in the global queue (`round.rs`);
 //! * *around*: about every [`capacity::LOOK_AROUND`], however long goroutines are, at another P (`help.rs`).
 //!
@@ -85,8 +86,8 @@ impl Pace {
         self.round.end();
     }
 
-    /// A goroutine has yielded while there are others in the global queue. `now`: the tick, and the ends of the ring, in which it
-    /// stands already.
+    /// A goroutine has yielded while there are others in the global queue. `now`: the tick, and the ends of the ring, in
+    /// which it stands already.
     #[inline]
     pub(crate) fn note_yield(&self, now: impl FnOnce() -> (u32, (u32, u32))) {
         if !self.round.has_yielded() {
@@ -117,7 +118,8 @@ impl Pace {
         tick == self.next.get()
     }
 
-    /// What is due at a tick that `is_due`, and when the next look is: the ring begins at `head`. Without a clock only turns are.
+    /// What is due at a tick that `is_due`, and when the next look is: the ring begins at `head`. Without a clock only
+    /// turns are.
     pub(crate) fn look(&self, tick: u32, head: u32, clock: Option<impl FnOnce() -> Nanos>) -> Due {
         let now = clock.filter(|_| tick == self.clock.get()).map(|now| now());
         let due = Due { turn: self.turn(tick, now), around: now.and_then(|now| self.around(tick, now)) };

@@ -19,8 +19,8 @@
 //! ```
 //! One of the fences comes first: B3 sees the timer, or T3 sees B1. B2 is the fence I2 of `wake.rs`.
 //!
-//! Where the kernel refuses all calls that wait, or a break, waits are short, and find no event: whoever waits for a socket looks
-//! at it after each of them.
+//! Where the kernel refuses all calls that wait, or a break, waits are short, and find no event: whoever waits for a socket
+//! looks at it after each of them.
 //!
 //! Checked by `tests/loom_poll.rs`.
 

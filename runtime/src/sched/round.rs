@@ -1,9 +1,9 @@
 //! Rounds: how goroutines that yield give way to those in the global queue.
 //!
 //! A goroutine that yields goes to the end of its P's ring, and may have the ring filled again before it is empty: by what it
-//! spawns, or by yielding itself. Then those in the global queue would have no more than their turns (`look.rs`), and what a turn
-//! brings into the ring would go back by the next overflow. So when one yields while the global queue holds others, a *round*
-//! begins: it lasts until the ring's present goroutines have run.
+//! spawns, or by yielding itself. Then those in the global queue would have no more than their turns (`look.rs`), and what
+//! a turn brings into the ring would go back by the next overflow. So when one yields while the global queue holds others,
+//! a *round* begins: it lasts until the ring's present goroutines have run.
 //!
 //! ```text
 //!            these run in this round    these have come since
@@ -68,8 +68,8 @@ impl Round {
         self.yielded.get()
     }
 
-    /// A goroutine has yielded while the global queue was not empty. True: a round begins, with all that stand in the ring, up to
-    /// its tail.
+    /// A goroutine has yielded while the global queue was not empty. True: a round begins, with all that stand in the ring,
+    /// up to its tail.
     pub(crate) fn note_yield(&self, tail: u32) -> bool {
         self.yielded.set(true);
         let begins = !self.on.replace(true);

@@ -26,15 +26,15 @@
 //!
 //!    E2 takes a snapshot of those that live, and looks at each. A goroutine that did not see E1 may start one more after the
 //!    snapshot, and be at its own end when the ender looks at it. So before step 2 the ender takes a second snapshot, which
-//!    must hold nobody but those that slept from the first one's looks until then: a goroutine that is queued at step 2 would lose
-//!    its closure on the ender's thread, which has no time limit there. A callback's firing alone may be queued as
-//!    late as that, by an M without a goroutine: what is dropped of it goes to the keeper.
+//!    must hold nobody but those that slept from the first one's looks until then: a goroutine that is queued at step 2
+//!    would lose its closure on the ender's thread, which has no time limit there. A callback's firing alone may be queued
+//!    as late as that, by an M without a goroutine: what is dropped of it goes to the keeper.
 //!
-//!    Never called in: who unwinds already, on whatever ground, who only drops what is left of it (`g::root`), and who waits inside the library for what is about to come, or for main
-//!    of another runtime, which borrows its frames (`Ends::Never`); the ender waits for them, within its time. Who waits for
-//!    its scope (`Ends::WithOthers`) is not called in either, since its frames are borrowed; it goes on when those have
-//!    ended that borrow them, which are the ender's to end, and is left, like them, when they are left. The ender does not
-//!    wait for it.
+//!    Never called in: who unwinds already, on whatever ground, who only drops what is left of it (`g::root`), and who
+//!    waits inside the library for what is about to come, or for main of another runtime, which borrows its frames
+//!    (`Ends::Never`); the ender waits for them, within its time. Who waits for its scope (`Ends::WithOthers`) is not
+//!    called in either, since its frames are borrowed; it goes on when those have ended that borrow them, which are the
+//!    ender's to end, and is left, like them, when they are left. The ender does not wait for it.
 //!
 //!    Who never ran does not start: its closure is dropped, on a goroutine's stack, as it may park. A `go` from E1 on drops
 //!    its closure at once. Who catches what is thrown at it is thrown at three times, and stays then.
@@ -102,11 +102,12 @@ impl Report {
         self.threads
     }
 
-    /// How often, in the runtime's life, one of its goroutines was not unwound that should have been, by the end of a context, by
-    /// the end of the runtime, or by [`goexit`](crate::goexit), since a panic there might have ended the process. Such a
-    /// goroutine waits on. The first one in a process is told on standard error, with the frame for which it was not unwound;
-    /// `GMPDEBUG=refusals=all` has all of them told, see [`RuntimeBuilder`](crate::RuntimeBuilder). One that has too little stack
-    /// left for its runtime's end to unwind it is counted, and not told.
+    /// How often, in the runtime's life, one of its goroutines was not unwound that should have been, by the end of a
+    /// context, by the end of the runtime, or by [`goexit`](crate::goexit), since a panic there might have ended the
+    /// process. Such a goroutine waits on. The first one in a process is told on standard error, with the frame for which
+    /// it was not unwound;
+    /// `GMPDEBUG=refusals=all` has all of them told, see [`RuntimeBuilder`](crate::RuntimeBuilder). One that has too little
+    /// stack left for its runtime's end to unwind it is counted, and not told.
     ///
     /// ```
     /// use gmp::time;
@@ -274,10 +275,11 @@ impl<H: Host> Sched<H> {
     /// E2, again: returns `true` if the goroutines of a second snapshot are those that the first one's looks found asleep with
     /// others, in the order of the pool, and each has slept on. Then none ran at the moment of the second snapshot.
     ///
-    /// One look at each is too little. A goroutine may be woken after the look at it, by one that ends before the look at that. And
-    /// a goroutine that had not seen E1 may start another after the first snapshot, and end, or park, before the look at it.
-    /// What it has started is in the second snapshot, unless that has ended as well: its `life` is seen by the `Acquire` of `is_live`
-    /// where the starter has ended, by that of `doing` where it has parked.
+    /// One look at each is too little. A goroutine may be woken after the look at it, by one that ends before the look at
+    /// that. And a goroutine that had not seen E1 may start another after the first snapshot, and end, or park, before the
+    /// look at it. What it has started is in the second snapshot, unless that has ended as well: its `life` is seen by the
+    /// `Acquire` of
+    /// `is_live` where the starter has ended, by that of `doing` where it has parked.
     fn nobody_else_lives(&self, asleep: &[(GRef<H>, Asleep)]) -> bool {
         let sleeps = |(g, found): &(GRef<H>, Asleep)| g.word.sleeps_still(found);
         if mutated(Mutant::ShutdownTrustsOneSnapshot) {

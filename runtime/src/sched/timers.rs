@@ -284,8 +284,8 @@ impl<H: Host> Sched<H> {
         }
     }
 
-    /// Takes what is due in heaps that nobody else serves: while no M waits in the poller and a P is idle, as if the caller came
-    /// back from there, any heap; else those of retired Ps.
+    /// Takes what is due in heaps that nobody else serves: while no M waits in the poller and a P is idle, as if the caller
+    /// came back from there, any heap; else those of retired Ps.
     pub(crate) fn run_unserved_timers(&self, m: &M<H>) {
         // Relaxed: hints. An M that goes into the poller after this looks at all heaps itself.
         let nobody = self.poll_until.load(Relaxed) == NOBODY && self.census.look().npidle() > 0;

@@ -135,9 +135,9 @@ impl Condvar {
         }
     }
 
-    /// As [`wait_while`](Self::wait_while), for at most that long in all. The limit ends the wait, and then `condition` is called once
-    /// more: the result is a timeout if `condition` is still true, as that of std's `wait_timeout_while`. `parking_lot`'s returns
-    /// a timeout without that last call.
+    /// As [`wait_while`](Self::wait_while), for at most that long in all. The limit ends the wait, and then `condition` is
+    /// called once more: the result is a timeout if `condition` is still true, as that of std's `wait_timeout_while`.
+    /// `parking_lot`'s returns a timeout without that last call.
     ///
     /// # Unwinds
     /// When its wait is ended from outside, with the mutex locked again; see [`migration`](crate::migration#what-may-unwind).

@@ -201,8 +201,8 @@ impl<E: Send + 'static> ErrGroup<E> {
     /// Blocks the calling goroutine, or the plain thread, until all have ended.
     ///
     /// A group that has failed in several ways tells them one after the other: the first panic, then the first error, then that
-    /// a goroutine had no result. Each `wait` tells one of them, the next `wait` what is left; so a caller that catches the panic
-    /// has the error by another `wait`.
+    /// a goroutine had no result. Each `wait` tells one of them, the next `wait` what is left; so a caller that catches the
+    /// panic has the error by another `wait`.
     ///
     /// ```
     /// use gmp::sync::ErrGroup;
@@ -229,9 +229,10 @@ impl<E: Send + 'static> ErrGroup<E> {
     /// The first error that one of them returned and no `wait` has told.
     ///
     /// # Panics
-    /// When one of them has panicked, by its panic. When one of them has ended without a result, by [`goexit`](crate::goexit) or
-    /// with its runtime: that is no success. On a goroutine whose own runtime ends the wait unwinds instead; in a destructor
-    /// that such a goroutine runs as it unwinds, where a panic would end the process, the wait returns `Ok`.
+    /// When one of them has panicked, by its panic. When one of them has ended without a result, by
+    /// [`goexit`](crate::goexit) or with its runtime: that is no success. On a goroutine whose own runtime ends the wait
+    /// unwinds instead; in a destructor that such a goroutine runs as it unwinds, where a panic would end the process, the
+    /// wait returns `Ok`.
     #[track_caller]
     pub fn wait(&self) -> Result<(), E> {
         self.tasks.wait();

@@ -5,9 +5,9 @@
 //! [`LazyLock`], [`Barrier`]), or of Go's `sync` and `x/sync`. Guards may be held across calls that park, and may be dropped on
 //! another thread.
 //!
-//! Not all of `parking_lot` is here: there is no `ReentrantMutex`, `FairMutex`, upgradable or recursive read, `lock_api`, guard that owns
-//! an `Arc`, or `serde`. As [`Once`] is std's, so are [`OnceState::is_poisoned`], which `parking_lot` calls `poisoned`, and what `Debug`
-//! prints.
+//! Not all of `parking_lot` is here: there is no `ReentrantMutex`, `FairMutex`, upgradable or recursive read, `lock_api`,
+//! guard that owns an `Arc`, or `serde`. As [`Once`] is std's, so are [`OnceState::is_poisoned`], which `parking_lot` calls
+//! `poisoned`, and what `Debug` prints.
 //!
 //! A goroutine that its runtime leaves behind in a line does not hold up those who stand there with it.
 

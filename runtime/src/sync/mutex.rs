@@ -250,8 +250,8 @@ impl<'a, T: ?Sized> MutexGuard<'a, T> {
     /// goes on with the lock held.
     ///
     /// # Unwinds
-    /// When a wait of `f` is ended from outside, with the mutex locked again; see [`migration`](crate::migration#what-may-unwind). Its
-    /// own wait for the lock is not.
+    /// When a wait of `f` is ended from outside, with the mutex locked again; see
+    /// [`migration`](crate::migration#what-may-unwind). Its own wait for the lock is not.
     pub fn unlocked<U>(s: &mut Self, f: impl FnOnce() -> U) -> U {
         s.raw().unlock();
         // Not in a destructor: a goroutine does not park while it unwinds (`gmp::migration`).

@@ -71,8 +71,8 @@ impl<K: Hash + Eq + Clone, V: Clone> SingleFlight<K, V> {
     }
 
     /// Runs `f`, unless a call for this key is under way: then it blocks the calling goroutine, or the plain thread, until that
-    /// call is over. Gives the value, and whether others got it too: whether anybody else waited for it when it was there. One that
-    /// was unwound out of its wait before does not count.
+    /// call is over. Gives the value, and whether others got it too: whether anybody else waited for it when it was there.
+    /// One that was unwound out of its wait before does not count.
     ///
     /// # Unwinds
     /// When its wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
@@ -133,8 +133,8 @@ impl<K: Hash + Eq + Clone, V: Clone> SingleFlight<K, V> {
         }
     }
 
-    /// Whoever asks for this key from here on begins a new call, also while one is under way. Blocks the calling goroutine, or the
-    /// plain thread, while another's key is looked for.
+    /// Whoever asks for this key from here on begins a new call, also while one is under way. Blocks the calling goroutine,
+    /// or the plain thread, while another's key is looked for.
     ///
     /// # Unwinds
     /// When its wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).

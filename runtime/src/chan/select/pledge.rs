@@ -62,8 +62,8 @@ impl Pledge {
     /// # Safety
     /// `debt` is that of a `Pledge` whose goroutine never runs again.
     unsafe fn pay(debt: *const Debt) {
-        // SAFETY: by this function's contract. The goroutine has the channel borrowed for good; or it has forgotten that, and the
-        // channel stays (`Chan::drop_sender`).
+        // SAFETY: by this function's contract. The goroutine has the channel borrowed for good; or it has forgotten that,
+        // and the channel stays (`Chan::drop_sender`).
         unsafe {
             let this = &*debt.cast::<Self>();
             (this.ops.withdraw)(this.chan, this.promised);

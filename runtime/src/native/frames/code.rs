@@ -148,8 +148,9 @@ pub(super) fn first_call(pad: usize, function: Function) -> Option<usize> {
     })
 }
 
-/// The functions that take the payload out of what was thrown, if `first` is one: the first one that a `catch_unwind` calls in its
-/// landing pad. That is std's own, or the panic runtime's if the former was inlined there; in other functions either may be.
+/// The functions that take the payload out of what was thrown, if `first` is one: the first one that a `catch_unwind` calls
+/// in its landing pad. That is std's own, or the panic runtime's if the former was inlined there; in other functions either
+/// may be.
 pub(super) fn caught_in(first: usize) -> [usize; 2] {
     /// What the panic runtime compares an exception's class with.
     const CLASS: &[u8; 8] = b"MOZ\0RUST";

@@ -209,8 +209,8 @@ impl Code {
         }
     }
 
-    /// Whether the instructions put into the register, as the last thing, the sum of a table's address and an entry of it. Where
-    /// they load that address, there must be a table.
+    /// Whether the instructions put into the register, as the last thing, the sum of a table's address and an entry of it.
+    /// Where they load that address, there must be a table.
     fn sum_of_table(&self, register: u8, before: &[usize]) -> bool {
         let mut rest = before.iter().rev().map(|&at| Shape::of(self.from(at), at));
         let Some(other) = rest.by_ref().find_map(|shape| match shape {

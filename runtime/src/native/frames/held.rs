@@ -6,10 +6,11 @@
 //! 1. The register is one of r12 to r15. The ABI has each function give these back as they were, so no call changes them;
 //!    and the unwinder enters a landing pad with the values that they had in this frame at the call which throws.
 //! 2. All code of the function that can be reached, from its beginning and from each landing pad, is followed. There each
-//!    instruction that names the register, in whatever part, is one of: a load of that address, a call of the register, its push,
-//!    or its pop, behind which nothing but a straight way out of the function lies. No instruction writes these four registers
-//!    without naming them. So the register holds that address, or what the function's caller had in it.
-//! 3. The latter is not called: nobody passes anything in these registers, and a compiler reads such a register before it writes
+//!    instruction that names the register, in whatever part, is one of: a load of that address, a call of the register, its
+//!    push, or its pop, behind which nothing but a straight way out of the function lies. No instruction writes these four
+//!    registers without naming them. So the register holds that address, or what the function's caller had in it.
+//! 3. The latter is not called: nobody passes anything in these registers, and a compiler reads such a register before it
+//! writes
 //!    it to save it, and for nothing else.
 //!
 //! An instruction that is not known, or a jump of which nobody knows where it leads, means that nobody knows any register.
@@ -143,8 +144,9 @@ impl Use {
     }
 }
 
-/// The registers from r8 on that an instruction names, in any part of it; a vector register counts as the one of its number. None
-/// of its kind is a register that an instruction uses without a name. Such a name takes a bit of a prefix (REX, VEX, EVEX).
+/// The registers from r8 on that an instruction names, in any part of it; a vector register counts as the one of its
+/// number. None of its kind is a register that an instruction uses without a name. Such a name takes a bit of a prefix
+/// (REX, VEX, EVEX).
 struct Names([Option<u8>; 4]);
 
 impl Names {

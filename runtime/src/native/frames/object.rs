@@ -215,8 +215,8 @@ impl Object {
         Some(unsafe { destination(at + jump) })
     }
 
-    /// Whether there is a stub that leads to `target`, or was not bound yet: then nobody knows. Bytes that look like a stub, but
-    /// for a word that is no data, are none.
+    /// Whether there is a stub that leads to `target`, or was not bound yet: then nobody knows. Bytes that look like a
+    /// stub, but for a word that is no data, are none.
     fn stub_leads(&self, at: usize, target: usize) -> bool {
         let Some(to) = self.stub(at).and_then(|slot| self.word(slot)) else { return false };
         to == target || matches!(self.bytes(to), Some([0x68, ..] | [0xf3, 0x0f, 0x1e, 0xfa, 0x68, ..]))

@@ -6,9 +6,10 @@
 //! memory is locked (EINVAL to both), or a sandbox does with whatever error, `mprotect`: two mappings each, out of
 //! `vm.max_map_count`, of which an eighth is left to the rest of the process.
 //!
-//! Advice may be ignored with success: emulators and sandboxes answer 0 to any `madvise`. So a light guard is *proved*, once in a
-//! process for each of the two calls: a `write` from the guard to a pipe gives EFAULT, and one from the page above it does not. A
-//! call that has lied is not made again. While no pipe can be had nothing can be proved, and `mprotect` makes the guards.
+//! Advice may be ignored with success: emulators and sandboxes answer 0 to any `madvise`. So a light guard is *proved*,
+//! once in a process for each of the two calls: a `write` from the guard to a pipe gives EFAULT, and one from the page
+//! above it does not. A call that has lied is not made again. While no pipe can be had nothing can be proved, and
+//! `mprotect` makes the guards.
 
 use std::io;
 use std::os::fd::AsRawFd;

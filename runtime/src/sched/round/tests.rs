@@ -1,5 +1,5 @@
-//! One P's queues, played by the shipped decisions about which source is looked at when, and what moves between the ring and the
-//! global queue. Time is counted in goroutines that were run, so nothing here depends on a machine.
+//! One P's queues, played by the shipped decisions about which source is looked at when, and what moves between the ring
+//! and the global queue. Time is counted in goroutines that were run, so nothing here depends on a machine.
 
 use super::*;
 
@@ -8,9 +8,9 @@ use crate::sched::look::{Pace, Turn};
 use gmp_timers::Nanos;
 use std::collections::{BTreeMap, VecDeque};
 
-/// How far a wait in the global queue may go beyond a goroutine for each that stood before: three rings, for those that came into
-/// the ring before, while it stood in the queue, and into the other half of the ring when it was back. Those who stand in the
-/// ring at the end of a round are overtaken once by all in the global queue.
+/// How far a wait in the global queue may go beyond a goroutine for each that stood before: three rings, for those that
+/// came into the ring before, while it stood in the queue, and into the other half of the ring when it was back. Those who
+/// stand in the ring at the end of a round are overtaken once by all in the global queue.
 const SLACK: usize = 3 * RUNQ as usize;
 
 /// How a goroutine became runnable, or what it does.
@@ -236,8 +236,8 @@ impl Play {
     }
 }
 
-/// Fails when somebody is overtaken again and again, whatever it came through: by those that a spawner puts into the ring, or by
-/// an overflow that sends it back.
+/// Fails when somebody is overtaken again and again, whatever it came through: by those that a spawner puts into the ring,
+/// or by an overflow that sends it back.
 #[test]
 fn whoever_is_runnable_runs_within_a_round() {
     for most in [100, 300, 600, 1000, 3000, 10_000] {
