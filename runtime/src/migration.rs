@@ -20,7 +20,7 @@
 //!    [what may unwind](#what-may-unwind). Unsafe code that has broken an invariant restores it before such a call, or by a
 //!    destructor. That holds for calls that never unwind elsewhere, too: `lock` of `parking_lot`, `recv` of crossbeam.
 //! 4. **Leave the floating-point control registers as they were found**: mxcsr and the x87 control word, which have the
-//!   rounding
+//!    rounding
 //!    mode, the masks of exceptions, and whether denormals are zero. A switch saves neither: what is set across a park is
 //!    seen by the next goroutine on that thread, and may be gone when this one goes on.
 //!

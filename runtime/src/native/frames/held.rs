@@ -10,7 +10,7 @@
 //!    push, or its pop, behind which nothing but a straight way out of the function lies. No instruction writes these four
 //!    registers without naming them. So the register holds that address, or what the function's caller had in it.
 //! 3. The latter is not called: nobody passes anything in these registers, and a compiler reads such a register before it
-//!   writes
+//!    writes
 //!    it to save it, and for nothing else.
 //!
 //! An instruction that is not known, or a jump of which nobody knows where it leads, means that nobody knows any register.
