@@ -493,7 +493,8 @@ impl RuntimeBuilder {
     ///
     /// ```
     /// // SAFETY: no goroutine keeps a thread-bound value across a blocking call, and no C function that is called has a
-    /// frame of // more than 256 KiB. let runtime = unsafe { gmp::Runtime::builder().guard_size(256 << 10).build()? };
+    /// // frame of more than 256 KiB.
+    /// let runtime = unsafe { gmp::Runtime::builder().guard_size(256 << 10).build()? };
     /// assert_eq!(runtime.run(|| 1), 1);
     /// # Ok::<(), std::io::Error>(())
     /// ```
