@@ -185,13 +185,13 @@ fn a_runtime_that_can_not_start_is_an_error_and_leaves_nothing() {
     let limit = libc::rlimit { rlim_cur: 100, rlim_max: 100 };
     // SAFETY: a valid struct.
     assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) }, 0);
-    for room in [0, 1] {
+    for room in [0, 1, 2] {
         let mut full: Vec<_> = std::iter::from_fn(|| fs::File::open("/dev/null").ok()).collect();
         full.truncate(full.len() - room);
         // SAFETY: no goroutine runs.
         let refused = unsafe { Runtime::builder().procs(2).build() }.unwrap_err();
         let text = refused.to_string();
-        assert!(text.contains(["epoll", "eventfd"][room]), "{text}");
+        assert!(text.contains(["epoll", "the eventfd", "the spare eventfd"][room]), "{text}");
     }
     comes_to(before.0, "threads", || threads().len());
     comes_to(before.1, "descriptors", descriptors);

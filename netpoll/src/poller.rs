@@ -33,7 +33,6 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::ptr;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use crate::event::{Event, Key, Readiness};
@@ -100,8 +99,8 @@ impl WaitCall {
 pub struct Poller {
     poll: mio::Poll,
     waker: mio::Waker,
-    /// An eventfd that is readable for ever, made when `waker` can't be written to: see `wake`.
-    spare: Mutex<Option<OwnedFd>>,
+    /// An eventfd that is readable for ever, for when `waker` can't be written to: see `wake`. Registered for nothing until then.
+    spare: OwnedFd,
     /// A `WaitCall`'s number.
     call: AtomicUsize,
 }
@@ -110,7 +109,7 @@ impl Poller {
     /// Creates a poller that waits by the best call this kernel has, and allows.
     ///
     /// # Errors
-    /// When the process or the system has no descriptors left; a poller needs two. When all calls are refused.
+    /// When the process or the system has no descriptors left; a poller needs three. When all calls are refused.
     #[doc(alias = "netpollinit")]
     pub fn new() -> io::Result<Self> {
         let poller = Self::with_wait_call(WaitCall::EpollPwait2)?;
@@ -127,7 +126,12 @@ impl Poller {
         let poll = mio::Poll::new().map_err(|err| refused("create an epoll descriptor", err))?;
         let waker = mio::Waker::new(poll.registry(), token(WAKER))
             .map_err(|err| refused("create the eventfd that ends a wait", err))?;
-        Ok(Self { poll, waker, spare: Mutex::new(None), call: AtomicUsize::new(call as usize) })
+        let spare = spare().map_err(|err| refused("create the spare eventfd that ends a wait", err))?;
+        let poller = Self { poll, waker, spare, call: AtomicUsize::new(call as usize) };
+        poller
+            .register_spare(libc::EPOLL_CTL_ADD, 0)
+            .map_err(|err| refused("register the spare eventfd that ends a wait", err))?;
+        Ok(poller)
     }
 
     /// The call that it waits by.
@@ -203,41 +207,29 @@ impl Poller {
     /// Ends one wait: a blocked one, or else the next. Blocks nothing, and costs a system call. Wakes before
     /// that wait count once.
     ///
-    /// Where a sandbox refuses the write to the eventfd that ends a wait, this registers another one, which is readable for
-    /// ever, and each later wake registers that anew: epoll then reports it once more.
+    /// Where a sandbox refuses the write to the eventfd that ends a wait, each wake registers anew another one, which is readable
+    /// for ever: epoll then reports it once more. That one is there from the beginning, since a descriptor may not be had when a
+    /// blocked wait has to end.
     ///
     /// # Errors
-    /// When both are refused.
+    /// When both are refused. The wait goes on.
     #[doc(alias = "netpollBreak")]
     pub fn wake(&self) -> io::Result<()> {
+        let readable = libc::EPOLLIN | libc::EPOLLET;
         self.waker.wake().or_else(|err| {
-            self.register_spare().map_err(|_| refused("write to the eventfd that ends a wait", err))
+            self.register_spare(libc::EPOLL_CTL_MOD, readable)
+                .map_err(|_| refused("write to the eventfd that ends a wait", err))
         })
     }
 
-    fn register_spare(&self) -> io::Result<()> {
-        let mut spare = self.spare.lock().unwrap_or_else(PoisonError::into_inner);
-        let (operation, fd) = match spare.take() {
-            Some(fd) => (libc::EPOLL_CTL_MOD, fd),
-            None => {
-                // SAFETY: no pointers.
-                let fd = unsafe { libc::eventfd(1, libc::EFD_NONBLOCK | libc::EFD_CLOEXEC) };
-                if fd < 0 {
-                    return Err(io::Error::last_os_error());
-                }
-                // SAFETY: the kernel has just given it to us.
-                (libc::EPOLL_CTL_ADD, unsafe { OwnedFd::from_raw_fd(fd) })
-            }
-        };
-        let mut event =
-            libc::epoll_event { events: (libc::EPOLLIN | libc::EPOLLET) as u32, u64: WAKER.to_bits() };
+    fn register_spare(&self, operation: libc::c_int, events: libc::c_int) -> io::Result<()> {
+        let mut event = libc::epoll_event { events: events as u32, u64: WAKER.to_bits() };
+        let (epoll, spare) = (self.poll.as_raw_fd(), self.spare.as_raw_fd());
         // SAFETY: the event lives through the call, and both descriptors are ours.
-        let done = unsafe { libc::epoll_ctl(self.poll.as_raw_fd(), operation, fd.as_raw_fd(), &mut event) };
-        let refused = io::Error::last_os_error();
-        if done == 0 || operation == libc::EPOLL_CTL_MOD {
-            *spare = Some(fd);
+        match unsafe { libc::epoll_ctl(epoll, operation, spare, &mut event) } {
+            0 => Ok(()),
+            _ => Err(io::Error::last_os_error()),
         }
-        if done == 0 { Ok(()) } else { Err(refused) }
     }
 
     fn pwait2(&self, events: &mut Events, timeout: Timeout) -> io::Result<()> {
@@ -297,6 +289,17 @@ impl Poller {
             unsafe { libc::epoll_pwait(self.poll.as_raw_fd(), buffer, room, millis, ptr::null()) }
         })
     }
+}
+
+/// An eventfd that is readable, and that nobody reads.
+fn spare() -> io::Result<OwnedFd> {
+    // SAFETY: no pointers.
+    let fd = unsafe { libc::eventfd(1, libc::EFD_NONBLOCK | libc::EFD_CLOEXEC) };
+    if fd < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the kernel has just given it to us.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
 impl AsFd for Poller {

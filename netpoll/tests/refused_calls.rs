@@ -141,10 +141,32 @@ fn a_wake_needs_no_write() {
     }
     filtered(|| {
         let poller = Poller::new().expect("a poller");
-        refuse(&[libc::SYS_write, libc::SYS_eventfd2], libc::EPERM).expect("as above");
+        refuse(&[libc::SYS_write, libc::SYS_epoll_ctl], libc::EPERM).expect("as above");
         let refused = poller.wake().expect_err("there is no other way");
         assert_eq!(os_error(&refused), Some(libc::EPERM));
     });
+}
+
+/// Fails by an error of the wake, and so by a wait that goes on, where the process has no descriptor left by then.
+#[test]
+fn a_wake_without_a_write_needs_no_descriptor() {
+    filtered(|| {
+        let poller = Poller::new().expect("a poller");
+        refuse(&[libc::SYS_write, libc::SYS_eventfd2], libc::EMFILE).expect("as above");
+        works(&poller);
+    });
+}
+
+/// Fails by a wait that the spare eventfd ends where the first one works: an idle process would not rest.
+#[test]
+fn the_spare_ends_no_wait_by_itself() {
+    let poller = Poller::new().expect("a poller");
+    let pause = Timeout::After(Duration::from_millis(1));
+    let mut events = Events::with_capacity(4);
+    for _ in 0..10 {
+        assert_eq!(poller.wait(&mut events, pause).expect("a wait"), Woken::No);
+        assert!(events.is_empty(), "{events:?}");
+    }
 }
 
 /// Fails by falling back where there is no need.
