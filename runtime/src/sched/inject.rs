@@ -165,15 +165,21 @@ impl<H: Host> Sched<H> {
         p.owner.touch();
         let mut central = self.central.lock();
         let (ring, procs) = (p.runq.len() as usize, central.procs as usize);
-        let Exchange { gives_all, takes } = p.pace.round.exchange(ring, central.globq.len(), procs);
-        if gives_all {
-            // With a thief in the ring the next look comes back to it.
-            let Some(all) = p.runq.take_all() else { return };
-            central.globq.extend(all);
+        let lengths = (ring, central.globq.len());
+        let moved = p.pace.round.exchange(lengths, procs, |Exchange { gives_all, takes }| {
+            if gives_all {
+                // With a thief in the ring the next look comes back to it.
+                let Some(all) = p.runq.take_all() else { return false };
+                central.globq.extend(all);
+            }
+            central.globq.move_to(&p.runq, takes.min(p.runq.room() as usize));
+            event(format_args!("ends a round of {p:?}: {gives_all}, takes {takes}"));
+            true
+        });
+        if !moved {
+            return;
         }
-        central.globq.move_to(&p.runq, takes.min(p.runq.room() as usize));
         p.pace.round.take_in(p.runq.ends().1);
-        event(format_args!("ends a round of {p:?}: {gives_all}, takes {takes}"));
         self.publish_len(&central);
         drop(central);
         // S2 and S3 for those that were in the caller's hand: an M that gives up looks at the ring after it looked at the

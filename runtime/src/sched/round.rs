@@ -103,19 +103,35 @@ impl Round {
         self.ends.set(head.wrapping_add(RUNQ + left));
     }
 
-    /// What is done when none is left, with so many in the ring, and in the global queue that so many Ps share.
-    pub(crate) fn exchange(&self, ring: usize, global: usize, procs: usize) -> Exchange {
-        if ring + global <= RUNQ as usize {
-            self.end();
-            return Exchange { gives_all: false, takes: global };
+    /// None is left, with so many in the ring, and in the global queue that so many Ps share: has `carry_out` move what is to be
+    /// moved. Returns what that has returned. If it is `false` nothing was moved, and the round is what it was: the next look
+    /// tries again.
+    pub(crate) fn exchange(
+        &self,
+        (ring, global): (usize, usize),
+        procs: usize,
+        carry_out: impl FnOnce(Exchange) -> bool,
+    ) -> bool {
+        let all_fit = ring + global <= RUNQ as usize;
+        let share = (global / procs + 1).min(BATCH).min(global);
+        let due = match self.yielded.get() {
+            _ if all_fit => 0,
+            true => global,
+            false => self.due.get().saturating_sub(share),
+        };
+        let goes_on = due > 0;
+        let takes = match (all_fit, goes_on) {
+            (true, _) => global,
+            (false, true) => share,
+            (false, false) => 0,
+        };
+        let moved = carry_out(Exchange { gives_all: goes_on, takes });
+        if moved {
+            self.yielded.set(false);
+            self.due.set(due);
+            self.on.set(goes_on);
         }
-        let takes = (global / procs + 1).min(BATCH).min(global);
-        let yielded = self.yielded.replace(false);
-        self.due.set(if yielded { global } else { self.due.get().saturating_sub(takes) });
-        if self.due.get() == 0 {
-            self.end();
-        }
-        Exchange { gives_all: self.is_on(), takes: if self.is_on() { takes } else { 0 } }
+        moved
     }
 }
 
