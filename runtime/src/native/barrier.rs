@@ -7,10 +7,17 @@
 //!
 //! What takes its place for threads that count on it already: a thread that is switched out passes a full barrier. So a thread
 //! that visits each CPU on which another may run has had that one switched out, or found it not running.
+//!
+//! A visit may take for ever: a CPU may be kept by threads of a real-time class, behind which the visitor stands in line. Such
+//! a CPU can't be left out, as the thread in question may be the one that keeps it, or run there whenever it is let. So the
+//! visitor is a thread of its own, for which the monitor waits for so long and no longer; after that there is no barrier, as
+//! where a visit is refused. There is one visitor at a time: while it stands in line no other sets out, and nobody waits.
 
 use std::io;
 use std::sync::Once;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, Ordering, Ordering::Relaxed, fence};
+use std::sync::mpsc::sync_channel;
+use std::time::Duration;
 
 fn membarrier(command: libc::c_int) -> io::Result<()> {
     // SAFETY: takes no pointers.
@@ -46,18 +53,61 @@ pub(crate) fn heavy() -> io::Result<()> {
     membarrier(libc::MEMBARRIER_CMD_PRIVATE_EXPEDITED).inspect_err(|_| EXISTS.store(false, Relaxed))
 }
 
-/// Has `thread` pass a full barrier, by a visit to each CPU on which it may run. False: the kernel does not let the caller go
-/// there. The caller comes back to the CPUs that it may run on now.
+/// How long a visit to all CPUs may take. Where each is busy with others of its class the kernel has the visitor wait for some
+/// milliseconds at each.
+const PATIENCE: Duration = Duration::from_millis(500);
+
+/// Has `thread` pass a full barrier, and the caller one itself, by a visit to each CPU on which that thread may run. Returns
+/// `false` if the kernel does not let a thread of the process go there, or it does not arrive in time.
 ///
 /// A change of that thread's CPUs meanwhile, or of the CPU that it runs on, is a switch as well.
 pub(crate) fn visit_cpus_of(thread: u32) -> bool {
-    affinity(thread as libc::pid_t).is_ok_and(|cpus| visit(&cpus, |_| ()))
+    static VISITS: Visits = Visits::new();
+    let visit = move || affinity(thread as libc::pid_t).is_ok_and(|cpus| visit(&cpus, |_| ()));
+    // SeqCst: what the caller did before, with the switch on the last CPU; what it does later, with that switch.
+    fence(Ordering::SeqCst);
+    let passed = VISITS.within(PATIENCE, visit);
+    fence(Ordering::SeqCst);
+    passed
 }
 
-/// Runs the calling thread on each of these CPUs, and calls `there` on it. False: it may not run on one of them.
+/// One visit at a time, each by a thread of its own.
+struct Visits {
+    under_way: AtomicBool,
+}
+
+impl Visits {
+    const fn new() -> Self {
+        Visits { under_way: AtomicBool::new(false) }
+    }
+
+    /// Returns what `visit` returns, or `false` if that is not known within `limit`, the last visitor has not come back, or
+    /// there can be no thread.
+    fn within(&'static self, limit: Duration, visit: impl FnOnce() -> bool + Send + 'static) -> bool {
+        // Relaxed, here and below: nothing is published by it.
+        if self.under_way.swap(true, Relaxed) {
+            return false;
+        }
+        let (tell, hear) = sync_channel(1);
+        let visitor = move || {
+            let passed = visit();
+            // Before it is told: a caller who has heard may ask for the next visit at once.
+            self.under_way.store(false, Relaxed);
+            // Nobody hears it after the limit.
+            let _heard = tell.send(passed);
+        };
+        if std::thread::Builder::new().name("gmp-visitor".to_owned()).spawn(visitor).is_err() {
+            self.under_way.store(false, Relaxed);
+            return false;
+        }
+        hear.recv_timeout(limit).unwrap_or(false)
+    }
+}
+
+/// Runs the calling thread on each of these CPUs, and calls `there` on it. The thread stays on the last one. Returns `false` if
+/// the thread may not run on one of them.
 fn visit(cpus: &libc::cpu_set_t, mut there: impl FnMut(usize)) -> bool {
-    let Ok(own) = affinity(0) else { return false };
-    let all_seen = (0..libc::CPU_SETSIZE as usize)
+    (0..libc::CPU_SETSIZE as usize)
         // SAFETY: the number is below the set's size.
         .filter(|&cpu| unsafe { libc::CPU_ISSET(cpu, cpus) })
         .all(|cpu| {
@@ -71,10 +121,7 @@ fn visit(cpus: &libc::cpu_set_t, mut there: impl FnMut(usize)) -> bool {
                 there(cpu);
             }
             arrived
-        });
-    // Refused only if those CPUs are not the process's any more: then the kernel has chosen others.
-    let _restored = set_affinity(&own);
-    all_seen
+        })
 }
 
 fn affinity(thread: libc::pid_t) -> io::Result<libc::cpu_set_t> {
@@ -103,22 +150,46 @@ mod tests {
         assert_eq!(heavy().is_ok(), exists());
     }
 
-    /// Fails where the visitor does not run on a CPU that it has visited, passes one over, or stays where it came last.
+    /// Fails where the visitor does not run on a CPU that it has visited, or passes one over, or where the caller's CPUs change.
     #[test]
-    fn each_cpu_is_visited_and_left() {
+    fn each_cpu_is_visited() {
         let own = affinity(0).unwrap();
-        let mut visited = Vec::new();
-        assert!(visit(&own, |cpu| {
-            // SAFETY: sched_getcpu has no preconditions.
-            assert_eq!(unsafe { libc::sched_getcpu() }, cpu as libc::c_int);
-            visited.push(cpu);
-        }));
+        let visitor = std::thread::spawn(move || {
+            let mut visited = Vec::new();
+            assert!(visit(&own, |cpu| {
+                // SAFETY: sched_getcpu has no preconditions.
+                assert_eq!(unsafe { libc::sched_getcpu() }, cpu as libc::c_int);
+                visited.push(cpu);
+            }));
+            visited
+        });
+        let visited = visitor.join().unwrap();
         // SAFETY: a set, and numbers below its size.
         assert_eq!(visited.len(), unsafe { libc::CPU_COUNT(&own) } as usize);
         // SAFETY: as above.
         assert!(visited.iter().all(|&cpu| unsafe { libc::CPU_ISSET(cpu, &own) }));
+        assert!(visit_cpus_of(std::process::id()));
         // SAFETY: two sets.
         assert!(unsafe { libc::CPU_EQUAL(&own, &affinity(0).unwrap()) });
+    }
+
+    /// A visitor that a CPU does not let run stands in line for as long as that lasts. Fails by a hang where the caller waits as
+    /// long, and by an answer that is not known where another visit begins meanwhile, or none does afterwards.
+    #[test]
+    fn a_visit_that_does_not_end_is_given_up() {
+        static VISITS: Visits = Visits::new();
+        let (end, ended) = std::sync::mpsc::channel::<()>();
+        let stands_in_line = move || {
+            ended.recv().unwrap();
+            true
+        };
+        assert!(!VISITS.within(Duration::from_millis(1), stands_in_line));
+        assert!(!VISITS.within(PATIENCE, || unreachable!("another visit is under way")));
+        end.send(()).unwrap();
+        while !VISITS.within(PATIENCE, || true) {
+            std::thread::yield_now();
+        }
+        assert!(!VISITS.within(PATIENCE, || false));
     }
 
     #[test]
