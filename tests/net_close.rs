@@ -413,14 +413,72 @@ fn a_descriptor_that_is_lent_at_a_full_table_stays_taken_until_the_socket_is_dro
         let (near, mut far) = pair();
         let files = fill_the_table();
         let lent = near.as_fd().as_raw_fd();
+        far.write_all(b"unread").unwrap();
         near.close().unwrap();
+        // At once, and not when the socket is dropped.
+        far.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        assert_eq!(far.read(&mut [0; 4]).unwrap(), 0);
         assert!(is_open(lent));
         assert_eq!(fs::File::open("/dev/null").unwrap_err().raw_os_error(), Some(libc::EMFILE));
         closed((&near).read(&mut [0; 4]));
         assert_eq!(near.as_raw_fd(), -1);
         drop(near);
         assert!(!is_open(lent));
-        assert_eq!(far.read(&mut [0; 4]).unwrap(), 0);
+        drop(files);
+    });
+}
+
+/// The same of a listener, which then takes no connections. Fails by one that is made.
+#[test]
+fn a_listener_that_is_lent_at_a_full_table_ends_at_its_close() {
+    if !child::is_child() {
+        child::passes("a_listener_that_is_lent_at_a_full_table_ends_at_its_close", &[]);
+        return;
+    }
+    runtime(2).run(|| {
+        let (listener, addr) = listen();
+        let mut files = fill_the_table();
+        let lent = listener.as_fd().as_raw_fd();
+        listener.close().unwrap();
+        assert!(is_open(lent));
+        files.pop();
+        assert_eq!(net::TcpStream::connect(addr).unwrap_err().kind(), ErrorKind::ConnectionRefused);
+        drop(files);
+    });
+}
+
+/// Where a connection has, or may have, other descriptors it is theirs as well. Fails by an end that they see.
+#[test]
+fn a_connection_with_other_descriptors_goes_on_when_one_is_closed_at_a_full_table() {
+    const TEST: &str = "a_connection_with_other_descriptors_goes_on_when_one_is_closed_at_a_full_table";
+    if !child::is_child() {
+        child::passes(TEST, &[]);
+        return;
+    }
+    runtime(2).run(|| {
+        let (near, mut far) = pair();
+        let clone = near.try_clone().unwrap();
+        let (third, mut fourth) = pair();
+        let third = net::TcpStream::from(third);
+        let (mut elsewhere, third) = (third.try_clone().unwrap(), TcpStream::from(third));
+        let files = fill_the_table();
+        for (closes, goes_on, peer) in [
+            (&near, &mut (&clone) as &mut dyn Read, &mut far),
+            (&third, &mut elsewhere as &mut dyn Read, &mut fourth),
+        ] {
+            let _lent = closes.as_fd();
+            closes.close().unwrap();
+            peer.write_all(b"1234").unwrap();
+            let mut got = [0; 4];
+            until(|| match goes_on.read(&mut got) {
+                Ok(read) => read == 4,
+                Err(refused) => {
+                    assert_eq!(refused.kind(), ErrorKind::WouldBlock);
+                    false
+                }
+            });
+            assert_eq!(&got, b"1234");
+        }
         drop(files);
     });
 }

@@ -11,7 +11,8 @@
 //! A descriptor that was lent out (`AsFd`) may be named by somebody as long as the socket lives. Its close replaces it by a
 //! dead one, under the same number, so that nobody else gets that number meanwhile. The dead one is the process's, and is
 //! made when a descriptor is lent out first: a close needs none then. Where it could not be made, then or later, the
-//! descriptor stays open until the socket is dropped.
+//! descriptor stays open until the socket is dropped. So that the peer sees the end all the same, the connection is shut
+//! down: unless it may have other descriptors, for which it is to go on.
 //!
 //! Invariants: one caller finds the bit unset and sets it; the descriptor is closed when the count is zero after that, and
 //! nobody counts any more.

@@ -89,6 +89,9 @@ pub(crate) struct Socket<S: AsFd> {
     /// Gone when `freed` is set.
     inner: ManuallyDrop<S>,
     freed: AtomicBool,
+    /// Whether other descriptors may stand for the same connection: made by `try_clone`, or before the socket came here. Of
+    /// those that a borrower makes nobody knows.
+    shared: AtomicBool,
     users: Users,
     read: Lane,
     write: Lane,
@@ -112,17 +115,39 @@ impl<S: AsFd + fmt::Debug> fmt::Debug for Socket<S> {
 }
 
 impl<S: AsFd> Socket<S> {
-    /// Takes a descriptor that is in non-blocking mode already.
+    /// Takes a descriptor that was just made, in non-blocking mode.
     pub(crate) fn new(inner: S) -> Self {
         Socket {
             inner: ManuallyDrop::new(inner),
             freed: AtomicBool::new(false),
+            shared: AtomicBool::new(false),
             users: Users::new(),
             read: Lane::new(),
             write: Lane::new(),
             registrations: AtomicPtr::new(std::ptr::null_mut()),
             watches: Mutex::new(Vec::new()),
         }
+    }
+
+    /// As `new`, for a descriptor which may have duplicates.
+    pub(crate) fn of_shared(inner: S) -> Self {
+        let socket = Self::new(inner);
+        // Relaxed: nobody else has it yet.
+        socket.shared.store(true, Relaxed);
+        socket
+    }
+
+    /// Makes another descriptor of the same connection, and a socket of that.
+    ///
+    /// # Errors
+    /// `closed`, and those of `clone`.
+    pub(crate) fn try_clone(&self, clone: impl FnOnce(&S) -> io::Result<S>) -> io::Result<Self> {
+        self.with(|inner| {
+            // Relaxed: read by the closer, which waits for this call to end.
+            self.shared.store(true, Relaxed);
+            clone(inner)
+        })
+        .map(Self::of_shared)
     }
 
     fn lane(&self, direction: Direction) -> &Lane {
@@ -183,8 +208,11 @@ impl<S: AsFd> Socket<S> {
         self.deregister();
         directions.into_iter().for_each(|direction| self.lane(direction).bell.free());
         if self.users.is_lent() {
-            // Where no dead one was ever to be had, the descriptor itself keeps its number, until the socket is dropped.
-            let _stays_open = sys::bury(self.fd());
+            // Where no dead one was ever to be had, the descriptor itself keeps its number, until the socket is dropped. Its
+            // peer need not wait for that. Relaxed: see `try_clone`.
+            if sys::bury(self.fd()).is_err() && !self.shared.load(Relaxed) {
+                sys::end_connection(self.fd());
+            }
             return Ok(());
         }
         // Relaxed: read by the one who drops the socket, and has it for itself.

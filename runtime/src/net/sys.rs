@@ -152,6 +152,12 @@ pub(super) fn bury(fd: RawFd) -> io::Result<()> {
     check(unsafe { libc::dup3(dead.as_raw_fd(), fd, libc::O_CLOEXEC) }).map(drop)
 }
 
+/// Ends the connection at both its ends, for all its descriptors. It takes none.
+pub(super) fn end_connection(fd: RawFd) {
+    // SAFETY: no pointers; the caller owns `fd`. Refused for a socket that is connected to nothing: it has no peer.
+    unsafe { libc::shutdown(fd, libc::SHUT_RDWR) };
+}
+
 fn to_addr(storage: &libc::sockaddr_storage) -> io::Result<SocketAddr> {
     let at: *const libc::sockaddr_storage = storage;
     match i32::from(storage.ss_family) {

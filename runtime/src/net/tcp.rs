@@ -122,7 +122,7 @@ impl TcpListener {
     /// # Errors
     /// When the table of descriptors is full.
     pub fn try_clone(&self) -> io::Result<Self> {
-        Ok(TcpListener(Socket::new(self.0.with(net::TcpListener::try_clone)?)))
+        Ok(TcpListener(self.0.try_clone(net::TcpListener::try_clone)?))
     }
 
     /// The value of `IP_TTL`.
@@ -338,7 +338,7 @@ impl TcpStream {
     /// # Errors
     /// When the table of descriptors is full.
     pub fn try_clone(&self) -> io::Result<Self> {
-        Ok(TcpStream(Socket::new(self.0.with(net::TcpStream::try_clone)?)))
+        Ok(TcpStream(self.0.try_clone(net::TcpStream::try_clone)?))
     }
 
     /// Reads without taking the data out. Blocks the goroutine until there is some, or the end.
@@ -475,7 +475,10 @@ macro_rules! socket_traits {
         impl AsFd for $name {
             /// A descriptor that was lent out keeps its number as long as the socket lives: a `close` then puts a dead
             /// socket in its place, of which the process has one from the first loan on. Where no descriptor was left for
-            /// that one, then or later, the connection stays open until the socket is dropped.
+            /// that one, then or later, the descriptor stays open until the socket is dropped, and a `close` shuts the
+            /// connection down, for duplicates of the borrowed descriptor too. It shuts none down that may have other
+            /// descriptors: one that has a `try_clone`, or came from a descriptor made elsewhere. Then the peer sees the end
+            /// when the socket is dropped.
             ///
             /// # Panics
             /// If the socket is closed.
@@ -520,7 +523,7 @@ macro_rules! socket_traits {
             /// If the descriptor can't be, which the kernel refuses for none that is open.
             fn from(inner: $std) -> Self {
                 inner.set_nonblocking(true).expect("from: the descriptor is not open");
-                $name(Socket::new(inner))
+                $name(Socket::of_shared(inner))
             }
         }
 
