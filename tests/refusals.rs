@@ -11,7 +11,7 @@ use gmp::sync::Event;
 use gmp::{Runtime, time};
 use std::hint::black_box;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::time::Duration;
 
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -131,6 +131,43 @@ fn deep(end: usize, left: usize, f: &dyn Fn()) {
     }
     black_box(&frame);
 }
+
+/// The same where a context has ended, below a function that a panic could not pass. Fails by a line, which is
+/// written on what is left of the stack, and may overflow it: the look at the frames fits there.
+#[test]
+fn a_wait_that_outlives_its_context_with_little_stack_left_is_counted_alone() {
+    const NAME: &str = "a_wait_that_outlives_its_context_with_little_stack_left_is_counted_alone";
+    extern "C" fn waits_deep() {
+        let here = 0_u8;
+        let top = TOP.load(SeqCst);
+        assert!(top - (&raw const here).addr() < 2560, "the frames above are small");
+        // 16 KiB less a page of the guard, and less than 2.5 KiB above this frame.
+        let end = top - (12 << 10);
+        deep(end, LEFT, &|| time::sleep(Duration::from_millis(5)));
+    }
+    if !child::is_child() {
+        let stderr = child::passes(NAME, &[("GMPDEBUG", "refusals=all")]);
+        assert_eq!(told(&stderr).len(), 0, "{stderr}");
+        return;
+    }
+    everywhere(|rt| {
+        rt.run(|| {
+            let deep = gmp::Builder::new().stack_size(16 << 10).go(|| {
+                let top = 0_u8;
+                TOP.store((&raw const top).addr(), SeqCst);
+                under_a_done_context(|| black_box(waits_deep as extern "C" fn())())
+            });
+            assert_eq!(deep.unwrap().join().unwrap(), Ok(()));
+        });
+        let report = rt.shutdown(PATIENCE);
+        assert_eq!((report.unwinds_refused(), report.is_clean()), (1, true), "{report:?}");
+    });
+}
+
+/// An address near the upper end of the stack.
+static TOP: AtomicUsize = AtomicUsize::new(0);
+/// So much of the stack is left for a wait and the look at its frames.
+const LEFT: usize = if cfg!(debug_assertions) { 10_000 } else { 6000 };
 
 /// Fails by an overflow: who is left where it is, for want of stack, must not be told of by means of that stack.
 #[test]

@@ -259,8 +259,8 @@ impl Interrupt {
         looked.inspect_err(|bar| self.is_refused::<H>(*bar)).is_ok()
     }
 
-    /// Nothing is thrown, since it might end the process. That is counted, and told: the first time in the process, or each
-    /// time, by the knob `refusals`.
+    /// Nothing is thrown, since it might end the process. That is counted, and told where there is stack for it: the first
+    /// time in the process, or each time, by the knob `refusals`.
     #[cold]
     #[inline(never)]
     fn is_refused<H: Host>(self, bar: Bar) {
@@ -268,17 +268,28 @@ impl Interrupt {
         if let Some(sched) = sched {
             sched.count_refusal();
         }
-        if H::is_first_refusal() || sched.is_some_and(|sched| sched.config.knobs.all_refusals) {
-            let who = M::<H>::current().and_then(M::g).map(|g| g.id());
-            let what = match self {
-                Interrupt::Exit => "goexit",
-                Interrupt::Context(_) => "the end of its context",
-                Interrupt::Shutdown => "the end of its runtime",
-            };
-            // The names take more stack than the caller need have.
-            let text = H::with_room(|| refusal::<H>(who, what, bar, true));
-            H::warn(&text.unwrap_or_else(|| refusal::<H>(who, what, bar, false)));
+        let g = M::<H>::current().and_then(M::g);
+        // To tell of it takes stack, too.
+        if g.is_some_and(|g| !has_room(g)) {
+            return;
         }
+        if H::is_first_refusal() || sched.is_some_and(|sched| sched.config.knobs.all_refusals) {
+            self.tell_refused::<H>(g, bar);
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn tell_refused<H: Host>(self, g: Option<GRef<H>>, bar: Bar) {
+        let who = g.map(|g| g.id());
+        let what = match self {
+            Interrupt::Exit => "goexit",
+            Interrupt::Context(_) => "the end of its context",
+            Interrupt::Shutdown => "the end of its runtime",
+        };
+        // The names take more stack than the caller need have.
+        let text = H::with_room(|| refusal::<H>(who, what, bar, true));
+        H::warn(&text.unwrap_or_else(|| refusal::<H>(who, what, bar, false)));
     }
 
     /// Unwinds to where this is caught. The caller has left all queues.
