@@ -340,7 +340,7 @@ impl<T> Receiver<T> {
         self.recv_until(limit_of(timeout)).map_err(Self::in_time)
     }
 
-    /// As [`recv`](Self::recv), until then at most.
+    /// As [`recv`](Self::recv), until then at most; or some 10 ms longer, as [`recv_timeout`](Self::recv_timeout) does.
     ///
     /// # Unwinds
     /// When its wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).

@@ -200,6 +200,10 @@ impl<E: Send + 'static> ErrGroup<E> {
 
     /// Blocks the calling goroutine, or the plain thread, until all have ended.
     ///
+    /// In a destructor of a goroutine that its runtime ends, `Ok` does not say that all have succeeded: the runtime ends the
+    /// group's goroutines too, and one that was ended so has neither an error of type `E` nor a panic. A destructor that does
+    /// more than wait, such as one that commits what the group has done, asks [`std::thread::panicking`] before.
+    ///
     /// A group that has failed in several ways tells them one after the other: the first panic, then the first error, then that
     /// a goroutine had no result. Each `wait` tells one of them, the next `wait` what is left; so a caller that catches the
     /// panic has the error by another `wait`.
