@@ -10,9 +10,9 @@ mod loopback;
 mod seccomp;
 
 use common::{PROCS, everywhere, runtime, until, watched};
-use gmp::{Runtime, chan, go, time, yield_now};
+use gmp::{Refused, Runtime, chan, go, time, yield_now};
 use loopback::pair;
-use seccomp::refuse;
+use seccomp::{refuse, refuse_writes_of_eight};
 use std::fs::File;
 use std::hint::spin_loop;
 use std::io::{self, Read, Write};
@@ -180,8 +180,9 @@ fn in_sandboxes(test: &str, mut each: impl FnMut(From, &str)) {
     }
 }
 
-/// The child's side: `f` is to hold in a sandbox that refuses these calls, from the start or after it has held without one.
-fn sandboxed(calls: &[libc::c_long], f: impl Fn() + Sync) {
+/// The child's side: `f` is to hold in a sandbox that refuses these calls, from the start or after it has held without one. Then
+/// the runtime has counted what it had to do without, as `counts` says, which is told whether the refusal came later.
+fn sandboxed(calls: &[libc::c_long], f: impl Fn() + Sync, counts: impl Fn(Refused, bool) -> bool + Sync) {
     let var = |name| std::env::var(name).unwrap().parse::<libc::c_int>().unwrap();
     let (errno, late) = (var("ERRNO"), var("LATE") == 1);
     let rules = || refuse(calls, errno);
@@ -190,15 +191,20 @@ fn sandboxed(calls: &[libc::c_long], f: impl Fn() + Sync) {
     }
     watched(2, || {
         // SAFETY: as in `common::runtime`.
-        unsafe { Runtime::builder().procs(2).build() }.unwrap().run(|| {
+        let rt = unsafe { Runtime::builder().procs(2).build() }.unwrap();
+        rt.run(|| {
             f();
             if late {
                 rules();
                 f();
             }
         });
+        let refused = rt.shutdown(PATIENCE).refused();
+        assert!(counts(refused, late), "{refused:?}");
     });
 }
+
+const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Timers, sockets, and submissions to a runtime of which all sleep, from goroutines and threads.
 fn waits_end() {
@@ -237,7 +243,7 @@ fn a_refused_wait_for_events_is_replaced() {
     if !child::is_child() {
         return in_sandboxes(NAME, |_, said| assert!(!said.contains("gmp: "), "nothing is given up: {said}"));
     }
-    sandboxed(&[libc::SYS_epoll_pwait2], waits_end);
+    sandboxed(&[libc::SYS_epoll_pwait2], waits_end, |refused, _| refused.is_empty());
 }
 
 /// Fails by a panic, a hang, or no word.
@@ -252,7 +258,33 @@ fn without_any_wait_for_events_sockets_are_looked_at() {
         return;
     }
     let all = [libc::SYS_epoll_pwait2, libc::SYS_ppoll, libc::SYS_epoll_wait, libc::SYS_epoll_pwait];
-    sandboxed(&all, waits_end);
+    sandboxed(&all, waits_end, |refused, _| refused.waits() > 0);
+}
+
+/// Fails by a hang: the write that ends the poller's wait is refused for the first time when no descriptor is left for what would
+/// take its place, so a thread that waits for ever there is woken by nobody.
+#[test]
+fn an_idle_runtime_is_woken_without_a_write_or_a_descriptor() {
+    const NAME: &str = "an_idle_runtime_is_woken_without_a_write_or_a_descriptor";
+    if !child::is_child() {
+        for errno in ERRNOS {
+            let said = child::passes(NAME, &[("ERRNO", &errno.to_string())]);
+            assert!(!said.contains("can't be ended"), "nothing is given up: {said}");
+        }
+        return;
+    }
+    let errno = std::env::var("ERRNO").unwrap().parse().unwrap();
+    everywhere(|rt| {
+        rt.run(|| time::sleep(MS));
+        let full = all_descriptors();
+        refuse_writes_of_eight(errno);
+        for n in 0..10 {
+            // All its threads but the one in the poller sleep, or are about to.
+            thread::sleep(MS);
+            assert_eq!(rt.go(move || n).join().unwrap(), n);
+        }
+        drop(full);
+    });
 }
 
 /// A hog on each P, and a goroutine that gets one all the same.
@@ -287,11 +319,14 @@ fn a_refused_membarrier_is_replaced() {
         });
     }
     // The hogs first: they have held their Ps since before the refusal, and will never call the runtime.
-    sandboxed(&[libc::SYS_membarrier], || {
+    let works = || {
         for _ in 0..5 {
             hogs_stall_nobody();
             waits_end();
         }
+    };
+    sandboxed(&[libc::SYS_membarrier], works, |refused, late| {
+        (refused.barriers() > 0, refused.retakes()) == (late, 0)
     });
 }
 
@@ -321,9 +356,94 @@ fn refused_guards_are_made_otherwise() {
     if !child::is_child() {
         return in_sandboxes(NAME, |_, said| assert!(!said.contains("gmp: "), "nothing is given up: {said}"));
     }
-    sandboxed(&[libc::SYS_madvise, libc::SYS_process_madvise], || {
+    let works = || {
         let many: Vec<_> = (0..2000).map(|n| go(move || (yield_now(), n).1)).collect();
         assert_eq!(many.into_iter().map(|one| one.join().unwrap()).sum::<u32>(), 1999 * 1000);
         time::sleep(MS);
+    };
+    sandboxed(&[libc::SYS_madvise, libc::SYS_process_madvise], works, |refused, _| refused.is_empty());
+}
+
+/// How many descriptors the process has by which threads are looked at.
+fn watch_descriptors() -> usize {
+    let open =
+        std::fs::read_dir("/proc/self/fd").unwrap().map(|entry| std::fs::read_link(entry.unwrap().path()));
+    open.filter(|open| open.as_ref().is_ok_and(|name| name.ends_with("syscall"))).count()
+}
+
+/// Fails by more descriptors than a quarter of what the process may have, by a count of none, or by no word, or one for each thread.
+#[test]
+fn threads_leave_the_program_its_descriptors() {
+    const NAME: &str = "threads_leave_the_program_its_descriptors";
+    if !child::is_child() {
+        let said = child::passes(NAME, &[]);
+        assert_eq!(
+            said.matches("gmp: there are too few descriptors to keep one for each thread").count(),
+            2,
+            "{said}"
+        );
+        return;
+    }
+    let limit = libc::rlimit { rlim_cur: 64, rlim_max: 64 };
+    // SAFETY: it reads the struct that we pass.
+    assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) }, 0);
+    for procs in [1, 4] {
+        watched(procs, || {
+            let rt = runtime(procs);
+            let (ends, calls): (Vec<_>, Vec<_>) = (0..30).map(|_| channel::<()>()).unzip();
+            let begun = Arc::new(AtomicUsize::new(0));
+            let block = |call: Receiver<()>| {
+                let begun = Arc::clone(&begun);
+                rt.go(move || {
+                    begun.fetch_add(1, SeqCst);
+                    // Each on a thread of its own.
+                    call.recv().unwrap();
+                })
+            };
+            let all: Vec<_> = calls.into_iter().map(block).collect();
+            until(|| begun.load(SeqCst) == all.len());
+            assert_eq!(watch_descriptors(), 16);
+            ends.into_iter().for_each(|end| end.send(()).unwrap());
+            all.into_iter().for_each(|one| one.join().unwrap());
+            // Threads that begin to run one, and then block.
+            let refused = rt.shutdown(PATIENCE).refused();
+            assert!(refused.descriptors() >= 14 && refused.looks() == 0, "{refused:?}");
+            assert_eq!(watch_descriptors(), 0);
+        });
+    }
+}
+
+/// Fails by a descriptor that stays with a thread which does not come back, by a count of none, or by no word.
+#[test]
+fn a_runtime_that_ends_from_inside_without_a_thread_keeps_no_descriptor() {
+    const NAME: &str = "a_runtime_that_ends_from_inside_without_a_thread_keeps_no_descriptor";
+    if !child::is_child() {
+        let said = child::passes(NAME, &[]);
+        assert_eq!(said.matches("gmp: a runtime that one of its goroutines ends").count(), 1, "{said}");
+        return;
+    }
+    watched(2, || {
+        let rt = runtime(2);
+        let (goes_on, blocks) = channel::<()>();
+        let begun = Arc::new(AtomicBool::new(false));
+        let begins = Arc::clone(&begun);
+        let _stays = rt.go(move || {
+            begins.store(true, SeqCst);
+            // The thread, and so its M, does not come back.
+            blocks.recv().unwrap();
+        });
+        until(|| begun.load(SeqCst));
+        let (gives, takes) = chan::bounded::<Runtime>(0);
+        let (tell, hear) = channel();
+        let _ends_it = rt.go(move || {
+            let rt = takes.recv().unwrap();
+            refuse(&[libc::SYS_clone, libc::SYS_clone3], libc::EAGAIN);
+            tell.send(rt.shutdown(PATIENCE)).unwrap();
+        });
+        gives.send(rt).unwrap();
+        let report = hear.recv().unwrap();
+        assert_eq!((report.goroutines_left(), report.refused().threads()), (2, 1), "{report:?}");
+        until(|| watch_descriptors() == 0);
+        goes_on.send(()).unwrap();
     });
 }

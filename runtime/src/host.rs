@@ -63,6 +63,16 @@ pub(crate) enum Broken {
     No,
 }
 
+/// Whether an M goes without a descriptor, since there are too few of them.
+#[derive(Copy, Clone, Debug, Eq, PartialEq)]
+#[must_use]
+pub(crate) enum Lack {
+    /// It does.
+    Yes,
+    /// It has one, or needs none.
+    No,
+}
+
 /// Why an unwinding is not certain to arrive.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub(crate) struct Bar {
@@ -167,8 +177,9 @@ pub(crate) trait Host: Sized + Send + Sync + 'static {
     /// Has the thread of one M pass a full barrier, and one itself: slowly, for Ms that have counted on `heavy_barrier`
     /// since before it was refused. False: that can't be had, either.
     fn slow_barrier(local: &Self::Local, thread: u32) -> bool;
-    /// The calling thread begins to be an M, whose `local` this is. Returns the number by which `cpu_time` knows it.
-    fn thread_begins(local: &Self::Local) -> u32;
+    /// The calling thread begins to be an M, whose `local` this is. Returns the number by which `cpu_time` knows it, and whether
+    /// there are too few descriptors to keep one for `is_blocked`.
+    fn thread_begins(local: &Self::Local) -> (u32, Lack);
     /// The M has no thread any more, or nobody is to ask `is_blocked` about it. By any thread, more than once if need be.
     fn thread_ends(local: &Self::Local);
     /// How long a thread has used a CPU; `None` when nobody can tell.

@@ -204,7 +204,7 @@ pub use goroutine::{
     procs, set_procs, yield_now,
 };
 pub use interrupt::is_interrupt;
-pub use runtime::{Report, Runtime, RuntimeBuilder, dump, run};
+pub use runtime::{Refused, Report, Runtime, RuntimeBuilder, dump, run};
 pub use scope::{Scope, ScopedJoinHandle, scope};
 pub use thread::{lock_os_thread, unlock_os_thread};
 pub use with_stack::with_stack;

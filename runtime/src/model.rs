@@ -64,7 +64,7 @@
 //! protocol needs that the model fails without it.
 
 use crate::g::{self, GRef};
-use crate::host::{Bar, Broken, Frames, Host, PollWait, Said, Stack, Symbol};
+use crate::host::{Bar, Broken, Frames, Host, Lack, PollWait, Said, Stack, Symbol};
 use crate::interrupt::{Frame, is_interrupt};
 use crate::m::{M, Window};
 use crate::note::Note;
@@ -667,8 +667,8 @@ impl Host for ModelHost {
         true
     }
 
-    fn thread_begins(_local: &Local) -> u32 {
-        0
+    fn thread_begins(_local: &Local) -> (u32, Lack) {
+        (0, Lack::No)
     }
 
     fn thread_ends(_local: &Local) {}

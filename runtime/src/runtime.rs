@@ -19,7 +19,7 @@ use std::io;
 use std::panic::{Location, resume_unwind};
 use std::time::Duration;
 
-pub use crate::sched::Report;
+pub use crate::sched::{Refused, Report};
 
 /// Bytes of stack of a goroutine that asks for no size of its own.
 const STACK_SIZE: u32 = 64 << 10;
@@ -556,9 +556,11 @@ impl RuntimeBuilder {
     /// error, with what was attempted, when it refuses a thread or the poller's descriptors.
     ///
     /// # Descriptors
-    /// A runtime has two for its poller, and one for each of its threads, by which it sees that a goroutine blocks its
-    /// thread. The latter are none of the last quarter of `RLIMIT_NOFILE`: threads that would need those do without. All
-    /// are closed at the runtime's end.
+    /// A runtime has three for its poller, and one for each of its threads, by which it sees that a goroutine blocks its
+    /// thread. Of the latter a process has as many as a quarter of `RLIMIT_NOFILE` at most, and none of its last quarter: threads
+    /// that would need more do without, which is told on standard error and counted ([`Refused::descriptors`]). Of such a thread
+    /// the runtime opens a file when it looks; while no descriptor is left at all, a goroutine that blocks that thread keeps
+    /// others waiting for 40 ms, not for 1. All are closed at the runtime's end.
     pub unsafe fn build(self) -> io::Result<Runtime> {
         let max_stack_bytes = self.max_stack_bytes;
         let guard = self.guard()?;

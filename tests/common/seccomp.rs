@@ -16,6 +16,23 @@ pub fn refuse(calls: &[libc::c_long], errno: libc::c_int) {
     install(&program);
 }
 
+/// From here on writes of eight bytes fail with `errno`, on all threads, as those into an eventfd are.
+#[allow(dead_code, reason = "one file has tests of that")]
+#[track_caller]
+pub fn refuse_writes_of_eight(errno: libc::c_int) {
+    let number = std::mem::offset_of!(libc::seccomp_data, nr) as u32;
+    // The lower half of the third argument, on machines whose lower half comes first.
+    let len = (std::mem::offset_of!(libc::seccomp_data, args) + 2 * size_of::<u64>()) as u32;
+    install(&[
+        statement(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, number),
+        jump(libc::SYS_write as u32, 0, 3),
+        statement(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, len),
+        jump(8, 0, 1),
+        statement(libc::BPF_RET | libc::BPF_K, libc::SECCOMP_RET_ERRNO | errno as u32),
+        statement(libc::BPF_RET | libc::BPF_K, libc::SECCOMP_RET_ALLOW),
+    ]);
+}
+
 fn statement(code: u32, k: u32) -> libc::sock_filter {
     libc::sock_filter { code: code as u16, jt: 0, jf: 0, k }
 }

@@ -37,7 +37,7 @@ mod unwind;
 
 use crate::g::{self, G, GRef};
 use crate::gpool::GPool;
-use crate::host::{Bar, Broken, Frames, Host, PollWait, Said, Stack, Symbol};
+use crate::host::{Bar, Broken, Frames, Host, Lack, PollWait, Said, Stack, Symbol};
 use crate::interrupt::Frame;
 use crate::m::{M, Window};
 use crate::note::Note;
@@ -290,7 +290,7 @@ impl Host for Native {
         local.watched.is_off_cpu() || barrier::visit_cpus_of(thread)
     }
 
-    fn thread_begins(local: &Local) -> u32 {
+    fn thread_begins(local: &Local) -> (u32, Lack) {
         local.watched.begin()
     }
 

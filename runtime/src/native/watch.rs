@@ -6,15 +6,20 @@
 //! calling thread whatever numbers that `/proc` has for it: one that was mounted in another pid namespace has others than
 //! `gettid`.
 //!
-//! A process that is short of descriptors keeps its last ones. An M whose descriptor would be in the last quarter of
-//! `RLIMIT_NOFILE`, or was refused, has none for now: the monitor opens the file when it looks, and keeps the descriptor once
-//! there is room.
+//! The Ms of a process keep a quarter of `RLIMIT_NOFILE` at most, and none of its last quarter: they number as many as there are
+//! goroutines that block their threads, and descriptors are the program's first. The monitor looks only at Ms that hold a P, so
+//! of thousands of Ms no more are looked at than there are Ps. An M that goes without a descriptor, or was refused one, has its
+//! file opened for each look, which is two system calls more, and keeps the descriptor once there is room. While the process has
+//! none left at all, nothing is known of such an M: its P is taken when its time is over (`retake.rs`). The operator is told of
+//! the first M that goes without.
 
+use crate::host::Lack;
 use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -46,7 +51,36 @@ struct Thread {
     /// Its folder, under the name that this `/proc` has for it. An error where no `/proc` is mounted, or one of a pid namespace
     /// in which this process is not.
     folder: Result<PathBuf, i32>,
-    open: Option<Source>,
+    open: Option<Kept>,
+}
+
+/// A file that stays open, and its place in the share of the Ms.
+#[derive(Debug)]
+struct Kept {
+    source: Source,
+    _place: Place,
+}
+
+/// One of the descriptors that the process's Ms keep.
+#[derive(Debug)]
+struct Place;
+
+/// How many there are.
+static PLACES: AtomicU64 = AtomicU64::new(0);
+
+impl Place {
+    /// One of so many. `None`: all are taken.
+    fn take(most: u64) -> Option<Place> {
+        // Relaxed: a count, of what others keep by themselves.
+        let more = |places: u64| (places < most).then_some(places + 1);
+        PLACES.fetch_update(Relaxed, Relaxed, more).is_ok().then(|| Place)
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        PLACES.fetch_sub(1, Relaxed);
+    }
 }
 
 /// A file that says whether a thread is blocked.
@@ -66,15 +100,24 @@ enum Kind {
 }
 
 impl Watched {
-    /// The calling thread begins to be an M: what says whether it is blocked is opened. Returns its number.
-    pub(crate) fn begin(&self) -> u32 {
+    /// The calling thread begins to be an M: what says whether it is blocked is opened. Returns its number, and whether the M goes
+    /// without for want of a descriptor.
+    pub(crate) fn begin(&self) -> (u32, Lack) {
         let folder = match std::fs::read_link("/proc/thread-self") {
             Ok(name) => Ok(Path::new("/proc").join(name)),
             Err(refused) => Err(refused.raw_os_error().unwrap_or(libc::ENOENT)),
         };
-        let open = folder.as_ref().ok().and_then(|folder| Source::open(folder).ok());
-        *self.lock() = Some(Thread { folder, open: open.filter(Source::leaves_room) });
-        number()
+        let opened = folder.as_ref().map_err(|&refused| refused).and_then(|folder| {
+            Source::open(folder).map_err(|refused| refused.raw_os_error().unwrap_or(libc::ENOENT))
+        });
+        let (open, lack) = match opened.map(Source::keep) {
+            Ok(Some(kept)) => (Some(kept), Lack::No),
+            Ok(None) | Err(libc::EMFILE | libc::ENFILE) => (None, Lack::Yes),
+            // The first look says so.
+            Err(_) => (None, Lack::No),
+        };
+        *self.lock() = Some(Thread { folder, open });
+        (number(), lack)
     }
 
     /// It is no M any more, or nobody is to look at it again. Closes what was opened.
@@ -90,13 +133,13 @@ impl Watched {
         let mut this = self.lock();
         // Without: the M has no thread any more.
         let Some(thread) = &mut *this else { return Ok(false) };
-        if let Some(source) = &thread.open {
-            return source.is_blocked();
+        if let Some(kept) = &thread.open {
+            return kept.source.is_blocked();
         }
         let folder = thread.folder.as_ref().map_err(|&refused| io::Error::from_raw_os_error(refused))?;
         let source = Source::open(folder)?;
         let said = source.is_blocked();
-        thread.open = Some(source).filter(Source::leaves_room);
+        thread.open = source.keep();
         said
     }
 
@@ -104,9 +147,9 @@ impl Watched {
     /// describes a system call only of a thread that it has found switched out, under the lock of that thread's run queue.
     pub(crate) fn is_off_cpu(&self) -> bool {
         let this = self.lock();
-        let source = this.as_ref().and_then(|thread| thread.open.as_ref());
+        let kept = this.as_ref().and_then(|thread| thread.open.as_ref());
         // The state in `stat` is stored by a thread that is still on its CPU.
-        source.is_some_and(|source| {
+        kept.is_some_and(|Kept { source, .. }| {
             matches!(source.kind, Kind::Syscall) && source.is_blocked().unwrap_or(false)
         })
     }
@@ -122,13 +165,17 @@ impl Source {
         syscall.or_else(|_| Ok(Source { file: File::open(folder.join("stat"))?, kind: Kind::Stat }))
     }
 
-    /// Whether the process has a quarter of its descriptors left besides this one. The kernel gives the lowest number that
-    /// is free.
-    fn leaves_room(&self) -> bool {
+    /// Has it stay open, where the process has a quarter of its descriptors left besides this one, and the Ms keep less than
+    /// theirs; else closes it.
+    fn keep(self) -> Option<Kept> {
         let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
         // SAFETY: it writes the struct that we pass.
         let known = unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) } == 0;
-        known && (self.file.as_raw_fd() as libc::rlim_t) < limit.rlim_cur - limit.rlim_cur / 4
+        let quarter = limit.rlim_cur / 4;
+        // The kernel gives the lowest number that is free.
+        let leaves_room = known && (self.file.as_raw_fd() as libc::rlim_t) < limit.rlim_cur - quarter;
+        let place = if leaves_room { Place::take(quarter)? } else { return None };
+        Some(Kept { source: self, _place: place })
     }
 
     fn is_blocked(&self) -> io::Result<bool> {
@@ -183,7 +230,7 @@ mod tests {
         let watched = Arc::new(Watched::default());
         let own = Arc::clone(&watched);
         scope.spawn(move || {
-            say.send(own.begin()).unwrap();
+            say.send(own.begin().0).unwrap();
             drop(say);
             then();
         });
@@ -242,13 +289,12 @@ mod tests {
         let (end, ended) = channel::<()>();
         thread::scope(|s| {
             let (watched, _) = watched(s, move || ended.recv().unwrap_or_default());
-            let is_open = || watched.lock().as_ref().unwrap().open.is_some();
-            assert!(is_open());
-            let number = watched.lock().as_ref().unwrap().open.as_ref().unwrap().file.as_raw_fd();
+            let number =
+                || watched.lock().as_ref().unwrap().open.as_ref().map(|kept| kept.source.file.as_raw_fd());
+            let kept = number().unwrap();
             until(|| watched.is_blocked().unwrap());
-            let same = watched.lock().as_ref().unwrap().open.as_ref().unwrap().file.as_raw_fd();
-            assert_eq!(same, number);
-            let source = watched.lock().as_mut().unwrap().open.take().unwrap();
+            assert_eq!(number(), Some(kept));
+            let source = watched.lock().as_mut().unwrap().open.take().unwrap().source;
             let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
             // SAFETY: it writes the struct that we pass.
             assert_eq!(unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) }, 0);
@@ -258,10 +304,10 @@ mod tests {
                 File::from_raw_fd(libc::fcntl(source.file.as_raw_fd(), libc::F_DUPFD_CLOEXEC, edge))
             };
             let high = Source { file: high, kind: source.kind };
-            assert!(source.leaves_room() && !high.leaves_room());
+            assert!(source.keep().is_some() && high.keep().is_none());
             // What was closed is opened again, as there is room.
-            assert!(!is_open());
-            assert!(watched.is_blocked().unwrap() && is_open());
+            assert!(number().is_none());
+            assert!(watched.is_blocked().unwrap() && number().is_some());
             drop(end);
         });
     }

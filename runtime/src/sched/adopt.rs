@@ -23,7 +23,7 @@ impl<H: Host> Sched<H> {
         m.adopted.set(true);
         g.ties.adopt(m.id);
         H::set_current(m);
-        m.set_thread(H::thread_begins(&m.local));
+        self.thread_begins(m);
         self.inject(GList::one(g));
         while self.await_bound(m) {
             // Else it is brought again when there is a stack.

@@ -97,6 +97,7 @@ use std::ptr::NonNull;
 use std::time::Duration;
 
 pub use stop::Report;
+pub use told::Refused;
 
 /// What the builder has settled.
 #[derive(Clone, Debug)]

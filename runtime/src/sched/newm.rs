@@ -1,9 +1,10 @@
 //! Starting Ms: a thread for each.
 
-use crate::host::Host;
+use crate::host::{Host, Lack};
 use crate::m::{Gift, M};
 use crate::prim::MutexGuard;
 use crate::sched::poll::Poller;
+use crate::sched::told::Refusal;
 use crate::sched::{Central, Sched};
 use std::io;
 use std::ptr::NonNull;
@@ -24,6 +25,7 @@ impl<H: Host> Sched<H> {
     /// Starts a new M. When the world refuses, the P is idle again, and its work waits for the Ms that exist.
     pub(crate) fn newm(&self, gift: Gift<H>) {
         let Err((refused, gift)) = self.spawn_m(gift) else { return };
+        let _counted = self.count_refused(Refusal::Thread);
         let mut central = self.central.lock();
         self.take_back(&mut central, gift);
         let first = !std::mem::replace(&mut central.warned, true);
@@ -55,6 +57,19 @@ impl<H: Host> Sched<H> {
             H::warn(&format!(
                 "all threads that a runtime may have are in use: goroutines wait for one (RuntimeBuilder::max_threads is {most})"
             ));
+        }
+    }
+
+    /// The calling thread begins to be `m`.
+    pub(crate) fn thread_begins(&self, m: &M<H>) {
+        let (thread, lack) = H::thread_begins(&m.local);
+        m.set_thread(thread);
+        if lack == Lack::Yes {
+            self.tell_refused(Refusal::Descriptor, || {
+                "there are too few descriptors to keep one for each thread: whether a goroutine blocks its thread is then read \
+                 from a file that is opened for each look (RLIMIT_NOFILE)"
+                    .to_owned()
+            });
         }
     }
 

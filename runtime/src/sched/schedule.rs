@@ -19,7 +19,7 @@ impl<H: Host> Sched<H> {
     /// The body of an M's thread. Returns when the M, or the runtime, ends.
     pub(crate) fn mstart(&self, m: &M<H>) {
         H::set_current(m);
-        m.set_thread(H::thread_begins(&m.local));
+        self.thread_begins(m);
         self.tell_time();
         m.take_gift();
         while let Some(g) = self.find_runnable(m) {

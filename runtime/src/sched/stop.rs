@@ -63,6 +63,7 @@ use crate::m::M;
 use crate::prim::{Mutant, Ordering, Relaxed, event, fence, mutated, unless};
 use crate::sched::Sched;
 use crate::sched::poll::Poller;
+use crate::sched::told::{Refusal, Refused};
 use crate::status::{Asleep, Doing, Then};
 use gmp_timers::Nanos;
 use std::ptr::NonNull;
@@ -89,6 +90,7 @@ pub struct Report {
     goroutines: usize,
     threads: usize,
     refusals: usize,
+    refused: Refused,
 }
 
 impl Report {
@@ -106,8 +108,8 @@ impl Report {
     /// context, by the end of the runtime, or by [`goexit`](crate::goexit), since a panic there might have ended the
     /// process. Such a goroutine waits on. The first one in a process is told on standard error, with the frame for which
     /// it was not unwound;
-    /// `GMPDEBUG=refusals=all` has all of them told, see [`RuntimeBuilder`](crate::RuntimeBuilder). One that has too little
-    /// stack left for its runtime's end to unwind it is counted, and not told.
+    /// `GMPDEBUG=refusals=all` has all of them told, see [`RuntimeBuilder`](crate::RuntimeBuilder). One that has less than
+    /// 12 KiB left of the stack on which it is, the guard page included, is counted, and not told.
     ///
     /// ```
     /// use gmp::time;
@@ -129,6 +131,11 @@ impl Report {
     /// ```
     pub fn unwinds_refused(&self) -> usize {
         self.refusals
+    }
+
+    /// What the system refused the runtime in its life, and it did without.
+    pub fn refused(&self) -> Refused {
+        self.refused
     }
 
     /// Returns `true` if all goroutines and all threads have ended.
@@ -163,14 +170,22 @@ impl<H: Host> Sched<H> {
                 this.unwind_goroutines(limit);
                 let _nobody_asks = this.leave(until);
             });
-            if ends.is_ok() {
-                let threads = self.central.lock().alive as usize;
-                return Report { goroutines: self.num_goroutines(), threads, refusals: self.refusals() };
+            match ends {
+                Ok(_detached) => {
+                    let threads = self.central.lock().alive as usize;
+                    return self.report(self.num_goroutines(), threads);
+                }
+                Err(refused) => self.tell_refused(Refusal::Thread, || {
+                    format!(
+                        "a runtime that one of its goroutines ends leaves all others where they are: cannot start the thread \
+                         that would unwind them: {refused}"
+                    )
+                }),
             }
         }
         self.begin_stop();
-        let threads = self.central.lock().alive as usize;
-        Report { goroutines: self.leave_goroutines(), threads, refusals: self.refusals() }
+        let threads = self.forget_threads();
+        self.report(self.leave_goroutines(), threads)
     }
 
     /// Steps 2 to 5.
@@ -188,13 +203,16 @@ impl<H: Host> Sched<H> {
             let threads = self.central.lock().take_threads();
             threads.into_iter().for_each(H::join);
         }
+        let threads = self.forget_threads();
+        self.report(self.leave_goroutines(), threads)
+    }
+
+    /// No descriptor stays with a thread that has not come back. Returns how many there are.
+    fn forget_threads(&self) -> usize {
         let central = self.central.lock();
-        let threads = central.alive as usize;
-        // No descriptor stays with a thread that did not come back.
         // SAFETY: Ms live as long as their scheduler.
         central.ms.iter().for_each(|m| H::thread_ends(&unsafe { m.as_ref() }.local));
-        drop(central);
-        Report { goroutines: self.leave_goroutines(), threads, refusals: self.refusals() }
+        central.alive as usize
     }
 
     /// A goroutine was not unwound, as it might have ended the process.
@@ -203,9 +221,10 @@ impl<H: Host> Sched<H> {
         self.refusals.fetch_add(1, Relaxed);
     }
 
-    fn refusals(&self) -> usize {
-        // Relaxed: who counted and has ended was waited for.
-        self.refusals.load(Relaxed) as usize
+    fn report(&self, goroutines: usize, threads: usize) -> Report {
+        // Relaxed: the counters that have ended were waited for.
+        let refusals = self.refusals.load(Relaxed) as usize;
+        Report { goroutines, threads, refusals, refused: self.told.counts() }
     }
 
     /// E1.

@@ -1,12 +1,16 @@
-//! What the world has refused for good, and the scheduler does without: told once for each runtime, however often it is met.
+//! What the world has refused, and the scheduler does without: counted, and told once for each runtime, however often it is met.
 
 use crate::host::Host;
-use crate::prim::{AtomicU32, Relaxed};
+use crate::prim::{AtomicU64, Relaxed};
 use crate::sched::Sched;
 
 /// What was refused.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub(crate) enum Refusal {
+    /// A thread.
+    Thread,
+    /// A descriptor by which a thread is looked at.
+    Descriptor,
     /// A look at what a thread does.
     Watch,
     /// The barrier by which a retaker spares the entries into the runtime theirs.
@@ -19,27 +23,108 @@ pub(crate) enum Refusal {
     Break,
 }
 
-/// The refusals of which the operator knows, a bit for each.
-pub(crate) struct Told(AtomicU32);
+const KINDS: usize = Refusal::Break as usize + 1;
+
+/// How often each was met.
+pub(crate) struct Told([AtomicU64; KINDS]);
 
 impl Told {
     pub(crate) fn new() -> Self {
-        Told(AtomicU32::new(0))
+        Told(std::array::from_fn(|_| AtomicU64::new(0)))
+    }
+
+    /// Relaxed: counts.
+    pub(crate) fn counts(&self) -> Refused {
+        Refused { counts: std::array::from_fn(|what| self.0[what].load(Relaxed)) }
+    }
+}
+
+/// How often the system refused a runtime what it then did without, by [`Report::refused`](crate::Report::refused).
+///
+/// The first time of each kind is told on standard error, in one line. Not counted is what was replaced without loss:
+/// `epoll_pwait2` by `ppoll` or `epoll_pwait`, the eventfd that wakes the poller by another one, `madvise` for guards and for
+/// memory by `mprotect` and `munmap`. What is refused to a call of the program is its error: a socket, a stack.
+///
+/// ```
+/// // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
+/// let runtime = unsafe { gmp::Runtime::builder().build()? };
+/// runtime.run(|| gmp::time::sleep(std::time::Duration::from_millis(1)));
+/// let refused = runtime.shutdown(std::time::Duration::from_secs(3)).refused();
+/// assert!(refused.is_empty(), "{refused:?}");
+/// # Ok::<(), std::io::Error>(())
+/// ```
+#[derive(Copy, Clone, Debug, Default, Eq, PartialEq)]
+pub struct Refused {
+    counts: [u64; KINDS],
+}
+
+impl Refused {
+    fn count(&self, what: Refusal) -> u64 {
+        self.counts[what as usize]
+    }
+
+    /// Threads. What they were to run waited for those that the runtime had.
+    pub fn threads(&self) -> u64 {
+        self.count(Refusal::Thread)
+    }
+
+    /// Threads of the runtime for which no descriptor was kept by which they are looked at, as there are too few: see
+    /// [`RuntimeBuilder::build`](crate::RuntimeBuilder::build).
+    pub fn descriptors(&self) -> u64 {
+        self.count(Refusal::Descriptor)
+    }
+
+    /// Looks in `/proc` at what a thread does. A goroutine that blocks its thread then keeps others waiting for 40 ms, not
+    /// for 1.
+    pub fn looks(&self) -> u64 {
+        self.count(Refusal::Watch)
+    }
+
+    /// Calls of `membarrier`. Each entry of a goroutine into the runtime has a fence from the first one on.
+    pub fn barriers(&self) -> u64 {
+        self.count(Refusal::Barrier)
+    }
+
+    /// Retakes of a P from a goroutine that had run since before `membarrier` was refused, whose thread could not be made to
+    /// pass a barrier by other means. The goroutine kept its P.
+    pub fn retakes(&self) -> u64 {
+        self.count(Refusal::SlowBarrier)
+    }
+
+    /// Waits for sockets, by every call that there is for it. Sockets are looked at every millisecond instead.
+    pub fn waits(&self) -> u64 {
+        self.count(Refusal::Poll)
+    }
+
+    /// Wake-ups of a thread that waits for sockets. Such waits last a millisecond at most from the first one on.
+    pub fn wakes(&self) -> u64 {
+        self.count(Refusal::Break)
+    }
+
+    /// Returns `true` if nothing was refused.
+    pub fn is_empty(&self) -> bool {
+        self.counts == [0; KINDS]
     }
 }
 
 impl<H: Host> Sched<H> {
-    /// Whether the operator was told of it. Relaxed: a hint, for whoever goes another way from then on.
+    /// Whether that was ever met. Relaxed: a hint, for callers that go another way from then on.
     pub(crate) fn was_refused(&self, what: Refusal) -> bool {
-        self.told.0.load(Relaxed) & (1 << what as u32) != 0
+        self.told.0[what as usize].load(Relaxed) > 0
     }
 
-    /// Tells the operator, the first time.
+    /// Counts it. Returns `true` for the first time.
+    #[cold]
+    #[must_use]
+    pub(crate) fn count_refused(&self, what: Refusal) -> bool {
+        // Relaxed: the addition alone decides which of two callers is the first.
+        self.told.0[what as usize].fetch_add(1, Relaxed) == 0
+    }
+
+    /// Counts it, and tells the operator, the first time.
     #[cold]
     pub(crate) fn tell_refused(&self, what: Refusal, text: impl FnOnce() -> String) {
-        let bit = 1 << what as u32;
-        // Relaxed: the exchange alone decides which of two callers tells.
-        if self.told.0.fetch_or(bit, Relaxed) & bit == 0 {
+        if self.count_refused(what) {
             H::warn(&text());
         }
     }
