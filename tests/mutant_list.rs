@@ -20,10 +20,10 @@ fn variants() -> Vec<String> {
 /// Fails when a mutant was added and no model was shown to notice it.
 #[test]
 fn each_mutant_stands_in_the_list_of_a_model() {
-    let models: String = fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests"))
-        .expect("the folder of tests")
+    let models: String = fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("runtime/src/models"))
+        .expect("the folder of models")
         .map(|entry| entry.expect("an entry").path())
-        .filter(|path| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("loom_")))
+        .filter(|path| path.file_name().is_some_and(|name| name.to_string_lossy().ends_with(".rs")))
         .filter(|path| path.is_file())
         .map(read)
         .flat_map(|model| model.split_whitespace().map(str::to_owned).collect::<Vec<_>>())

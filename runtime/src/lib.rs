@@ -169,9 +169,6 @@ mod goroutine;
 mod gpool;
 mod handoff;
 mod host;
-#[cfg(gmp_loom)]
-#[doc(hidden)]
-pub mod internals;
 mod interrupt;
 mod knobs;
 pub mod local;
@@ -179,6 +176,8 @@ mod m;
 pub mod migration;
 #[cfg(gmp_loom)]
 pub mod model;
+#[cfg(all(test, gmp_loom))]
+mod models;
 #[cfg(not(gmp_loom))]
 mod native;
 pub mod net;

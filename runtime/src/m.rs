@@ -22,7 +22,7 @@
 //! message expression. The scheduler's own stack (g0) is always inside: `execute` leaves just before it resumes
 //! a goroutine, and a goroutine that parks enters and does not leave.
 //!
-//! Checked by `tests/loom_window.rs`.
+//! Checked by `models/window.rs`.
 
 use crate::g::{G, GRef};
 use crate::handoff::{Entries, Entry, Tenure};

@@ -498,6 +498,7 @@ impl ModelHost {
     }
 
     /// Plays the kernel: something has happened to the descriptor. Gives the keys under which it is watched.
+    #[cfg(test)]
     pub(crate) fn happen(&self, readiness: Readiness) -> Vec<Key> {
         schedule::add(format_args!("the kernel has {readiness:?}"));
         let mut world = self.world();
@@ -506,6 +507,7 @@ impl ModelHost {
     }
 
     /// The same, for the poller to find.
+    #[cfg(test)]
     pub(crate) fn post(&self, readiness: Readiness) {
         schedule::add(format_args!("the kernel posts {readiness:?}"));
         let mut world = self.world();
@@ -589,7 +591,7 @@ impl Host for ModelHost {
     }
 
     fn runtimes() -> Option<&'static Runtimes<Self>> {
-        // A lock around every `run`, for what `internals::is_asleep` asks of one runtime.
+        // A lock around every `run`, for what `models::cover` asks with `is_asleep` of one runtime.
         None
     }
 

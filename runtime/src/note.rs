@@ -11,7 +11,7 @@
 //! an alarm clock instead: any number of `alarm`s, each seen by one `doze` at least, which takes what has come until then.
 //! The protocol is here; only "sleep while the word is 0" and "wake" are the host's.
 //!
-//! Checked by `tests/loom_note.rs`.
+//! Checked by `models/note.rs`.
 
 use crate::host::Host;
 use crate::prim::{AcqRel, Acquire, AtomicU32, Mutant, Relaxed, Release, mutated, order};

@@ -228,7 +228,7 @@ impl Runtime {
         }
     }
 
-    #[cfg(gmp_loom)]
+    #[cfg(all(test, gmp_loom))]
     pub(crate) fn leave(mut self, limit: Duration) -> Report {
         self.stopped = true;
         self.sched.leave(Active::now().saturating_add(limit))

@@ -8,7 +8,7 @@
 //! 1. `owners` is the number of [`Shared`]s. Only one that exists makes another.
 //! 2. So whoever reads a count of one is alone and stays alone, and frees without an exchange.
 //!
-//! Checked by `tests/loom_shared.rs`.
+//! Checked by `models/shared.rs`.
 
 use crate::prim::{Acquire, AtomicU64, Mutant, Relaxed, order};
 use crate::status::both;

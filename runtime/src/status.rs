@@ -42,7 +42,7 @@
 //! 4. `CLAIMED` is set at most once a wait, and exactly one `ready` follows it; none after `call_in`, by which a runtime
 //!    that ends claims the wait for its owner, and after `seize`, by which it claims what it leaves behind.
 //!
-//! Checked by `tests/loom_park.rs`; the tests below go through the transitions one by one.
+//! Checked by `models/park.rs`; the tests below go through the transitions one by one.
 
 use crate::prim::{AcqRel, Acquire, AtomicU64, Mutant, Ordering, Relaxed, Release, mutated, order, relax};
 

@@ -28,7 +28,7 @@
 //! Invariants: `done` leaves 0 once, under the lock, after the verdict was written; ENDING is seen by nobody who holds the
 //! lock.
 //!
-//! Checked by `tests/loom_context.rs`, and `tests/loom_interrupt.rs` for those who run under a node.
+//! Checked by `models/context.rs`, and `models/interrupt.rs` for those who run under a node.
 
 use super::deadline::{self, Alarm};
 use super::done::Done;

@@ -29,7 +29,7 @@
 //! short. As long as nothing of it was seen, a read that filled less than its buffer has drained the socket, and the
 //! next one may wait for an event before it asks the kernel.
 //!
-//! Checked by `tests/loom_polldesc.rs`.
+//! Checked by `models/polldesc.rs`.
 
 use crate::g::{G, GRef};
 use crate::glist::GList;

@@ -17,7 +17,7 @@
 //! Invariants: one caller finds the bit unset and sets it; the descriptor is closed when the count is zero after that, and
 //! nobody counts any more.
 //!
-//! Checked by `tests/loom_socket.rs`.
+//! Checked by `models/socket.rs`.
 
 use crate::host::Active;
 use crate::interrupt::Ends;

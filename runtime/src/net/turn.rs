@@ -30,7 +30,7 @@
 //! Invariants: `resting` is false while the word is Free, and set for whoever is handed the turn. A record's fields are
 //! touched under the line's lock, or after a won claim.
 //!
-//! Checked by `tests/loom_turn.rs`.
+//! Checked by `models/turn.rs`.
 
 use crate::debt::Debt;
 use crate::g::GRef;

@@ -1,7 +1,7 @@
 //! The lines that the protocols need, by name.
 
 /// What may be switched off or weakened in a model, by name. Each is a line of shipped code that a protocol
-/// needs, and loom must fail when it is gone; the lists in `tests/loom_*.rs` hold it to that.
+/// needs, and loom must fail when it is gone; the lists in `models/*.rs` hold it to that.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub enum Mutant {

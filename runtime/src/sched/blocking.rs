@@ -28,7 +28,7 @@
 //! Who takes a P that was idle takes one goroutine from the global queue at first, not its share (`inject.rs`): what stood in
 //! the P's queue when that one blocks would have to go with the P.
 //!
-//! Checked by `tests/loom_window.rs`.
+//! Checked by `models/window.rs`.
 
 use crate::g::GRef;
 use crate::host::Host;

@@ -28,7 +28,7 @@
 //! the callback's own to know its heap. The price here: on another P than that on which it was made, to set one that
 //! is not armed takes the scheduler's lock; to move or stop one does not.
 //!
-//! Checked by `tests/loom_timer.rs`.
+//! Checked by `models/timer.rs`.
 
 use crate::g::{self, Birth, GRef};
 use crate::host::Host;

@@ -38,7 +38,7 @@
 //!
 //! Lock order: `runtimes`, outermost · the keeper's · all `central`s · heaps, pool.
 //!
-//! Checked by `tests/loom_deadlock.rs` (1 to 3, for one runtime) and `tests/deadlock/`.
+//! Checked by `models/deadlock.rs` (1 to 3, for one runtime) and `tests/deadlock/`.
 
 use crate::g::GRef;
 use crate::gpool::GPool;

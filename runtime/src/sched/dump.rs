@@ -9,7 +9,7 @@
 //! a clock for each park would be a tenth of its cost. Whoever comes back from a sleep brings it up to date, and the monitor,
 //! which looks every few milliseconds as long as a P is held: so it is right to some 10 ms.
 //!
-//! Checked by `tests/loom_park.rs`.
+//! Checked by `models/park.rs`.
 
 mod names;
 mod text;

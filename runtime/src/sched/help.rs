@@ -32,7 +32,7 @@
 //! alone for longer than the kernel usually takes. Nothing shorter would help: the goroutine that this M was running
 //! when it was sent off waits for it in any case.
 //!
-//! The theft itself is checked by `tests/loom_runq.rs`, what is new by `tests/loom_help.rs`; `tests/scheduling/transfer.rs`
+//! The theft itself is checked by `models/runq.rs`, what is new by `models/help.rs`; `tests/scheduling/transfer.rs`
 //! measures it, and shows that nothing else does it.
 
 use crate::g::GRef;

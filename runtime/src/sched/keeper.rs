@@ -17,7 +17,7 @@
 //!
 //! Threads that run callbacks are not counted as the library's own: they run user's code, which may wake others.
 //!
-//! Checked by `tests/loom_timer.rs`.
+//! Checked by `models/timer.rs`.
 
 use crate::host::Host;
 use crate::note::Note;
@@ -64,7 +64,7 @@ impl<H: Host> Keeper<H> {
     }
 
     /// For models: how many threads it has that run no user's code.
-    #[cfg(gmp_loom)]
+    #[cfg(all(test, gmp_loom))]
     pub(crate) fn threads(&self) -> usize {
         usize::from(self.state.lock().thread)
     }

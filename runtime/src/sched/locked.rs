@@ -44,7 +44,7 @@
 //!    won `run` may read them, and who finds it in the global queue, under the lock.
 //! 2. An M in `bound_ms` has no gift and holds no P that it did not bring along for A3; it is in no other list.
 //!
-//! Checked by `tests/loom_locked.rs`.
+//! Checked by `models/locked.rs`.
 
 use crate::g::GRef;
 use crate::host::{Host, Said, Stack};

@@ -201,7 +201,7 @@ impl<H: Host> Sched<H> {
     }
 
     /// A turn of the P of `m`, for models.
-    #[cfg(gmp_loom)]
+    #[cfg(all(test, gmp_loom))]
     pub(crate) fn take_turn_now(&self, m: &M<H>) {
         let p = m.p().expect("take_turn_now: its M holds a P");
         assert!(self.take_turn(m, p, Turn::One).is_none(), "take_turn_now: the global queue is empty");

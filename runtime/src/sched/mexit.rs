@@ -22,7 +22,7 @@
 //! Invariants: a spare M is in no list of Ms that wait, holds no P and no gift. `alive` counts a thread until its last step,
 //! so that the end of the runtime waits also for those that are about to end.
 //!
-//! Checked by `tests/loom_locked.rs`.
+//! Checked by `models/locked.rs`.
 
 use crate::host::Host;
 use crate::m::M;

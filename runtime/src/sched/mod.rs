@@ -60,6 +60,8 @@ pub(crate) mod park;
 pub(crate) mod poll;
 pub(crate) mod procs;
 mod ps;
+// Under loom its models alone use it.
+#[cfg_attr(gmp_loom, allow(dead_code))]
 pub(crate) mod quit;
 mod retake;
 mod round;

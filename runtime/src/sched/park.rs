@@ -14,7 +14,7 @@
 //! saved by then. The hook is moved to the M's stack before it runs, and neither it nor the M touches the G after
 //! the record was published: the G may have run on and ended.
 //!
-//! Checked by `tests/loom_park.rs`.
+//! Checked by `models/park.rs`.
 
 use crate::g::{self, GRef};
 use crate::host::Host;

@@ -22,7 +22,7 @@
 //! Where the kernel refuses all calls that wait, or a break, waits are short, and find no event: whoever waits for a socket
 //! looks at it after each of them.
 //!
-//! Checked by `tests/loom_poll.rs`.
+//! Checked by `models/poll.rs`.
 
 use crate::glist::GList;
 use crate::host::{Broken, Host, PollWait};

@@ -47,7 +47,7 @@
 //!
 //! Until somebody sets `procs` by hand they follow the machine: the monitor asks it once a second, while it is awake.
 //!
-//! Checked by `tests/loom_procs.rs`.
+//! Checked by `models/procs.rs`.
 
 use crate::host::Host;
 use crate::m::M;
@@ -243,7 +243,7 @@ impl<H: Host> Sched<H> {
     }
 
     /// How many Ps are neither idle nor retired, are idle, are retired; for models.
-    #[cfg(gmp_loom)]
+    #[cfg(all(test, gmp_loom))]
     pub(crate) fn count_ps(&self) -> [usize; 3] {
         let central = self.central.lock();
         let seen = self.census.look();

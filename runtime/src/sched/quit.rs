@@ -20,7 +20,7 @@
 //!    one while the answer is printed: whatever hangs there, there is a way out.
 //! 4. One monitor answers each question, and one at a time.
 //!
-//! Checked by `tests/loom_quit.rs` and `tests/sigquit.rs`.
+//! Checked by `models/quit.rs` and `tests/sigquit.rs`.
 
 use crate::prim::{
     AcqRel, Acquire, AtomicPtr, AtomicU32, Mutant, Ordering, Relaxed, Release, fence, mutated, order, relax,

@@ -23,7 +23,7 @@
 //! A P is taken only for an M that can have it. When there may be no more threads the operator is told, once, and the
 //! stay goes on.
 //!
-//! Checked by `tests/loom_window.rs`; what is decided by times, by the tests below.
+//! Checked by `models/window.rs`; what is decided by times, by the tests below.
 
 use crate::handoff::{Entries, Judged};
 use crate::host::Host;

@@ -17,7 +17,7 @@
 //! Timers are not part of I3: an M that stands by in the poller looks at all of them after I2 and waits no longer than
 //! for the first (`timers.rs`); one that stands by on its note leaves them to the poller.
 //!
-//! Checked by `tests/loom_submit_vs_idle.rs`.
+//! Checked by `models/submit_vs_idle.rs`.
 
 use crate::host::Host;
 use crate::m::M;

@@ -51,7 +51,7 @@
 //! Without time, or where nothing can be unwound (`panic = "abort"`, the `generator` backend), it begins with step 2.
 //! A goroutine of the runtime itself that ends it does E1 and leaves the rest to a thread.
 //!
-//! Checked by `tests/loom_shutdown.rs`; its end also by `tests/loom_submit_vs_idle.rs` and `tests/loom_locked.rs`.
+//! Checked by `models/shutdown.rs`; its end also by `models/submit_vs_idle.rs` and `models/locked.rs`.
 
 use crate::debt::Debt;
 use crate::g::{self, G, GRef};

@@ -13,7 +13,7 @@
 //! SIGQUIT (`quit.rs`) and traces (`trace.rs`). When all Ps were idle for some looks, and those two need no more, it sleeps for good; whoever takes a
 //! P out of the idle list wakes it. So an idle process makes no system call. In a model there is no monitor: it would hide
 //! what is missing elsewhere. What it decides is a function of what it sees ([`Sight::decide`]); a model that is about the
-//! monitor takes single looks of it (`tests/loom_poll.rs`).
+//! monitor takes single looks of it (`models/poll.rs`).
 
 use crate::host::Host;
 use crate::m::Gift;
@@ -258,7 +258,7 @@ impl<H: Host> Sched<H> {
     }
 
     /// One look of the monitor of a model, for which nobody has polled for that long.
-    #[cfg(gmp_loom)]
+    #[cfg(all(test, gmp_loom))]
     pub(crate) fn look_as_monitor(&self, unpolled: Duration) {
         match self.duty(&mut 0, unpolled, LOOK, || Rest::ForGood).0 {
             Duty::Wake(wake) => self.start_woken(Some(wake)),

@@ -17,9 +17,9 @@
 //! When the runtime ends its heaps become *orphans*: waits are dropped, callbacks stay where they are, and the keeper
 //! takes what is due (`keeper.rs`). So a heap is counted, and may outlive its P.
 //!
-//! How a new timer and the poller's wait meet stands in `poll.rs`; checked by `tests/loom_poll.rs`. An M that holds the
+//! How a new timer and the poller's wait meet stands in `poll.rs`; checked by `models/poll.rs`. An M that holds the
 //! P finds it in `timer_mask`; whoever else puts something into its heap sets the mask in the same critical section of
-//! the scheduler's lock in which it inserts, since `pidleput` may clear it there. Checked by `tests/loom_timer.rs`.
+//! the scheduler's lock in which it inserts, since `pidleput` may clear it there. Checked by `models/timer.rs`.
 
 use crate::g::GRef;
 use crate::glist::GList;

@@ -7,7 +7,7 @@
 //! What was given back comes to rest in the second period after it; a stack that is in use moves nowhere.
 //!
 //! A1 is the only thing here that meets others. Hands are their P's owner's; a P that is idle or retired has none, and can't
-//! get one without the scheduler's lock, under which A1 is done. Checked by `tests/loom_trim.rs`.
+//! get one without the scheduler's lock, under which A1 is done. Checked by `models/trim.rs`.
 
 use crate::host::Host;
 use crate::prim::{Mutant, mutated};

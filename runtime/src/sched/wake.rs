@@ -33,7 +33,7 @@
 //! spins. So D2 needs no look of its own; but it has to be in the lock, or there is a P put down, and a claim that nobody stands
 //! for any more.
 //!
-//! Checked by `tests/loom_submit_vs_idle.rs`.
+//! Checked by `models/submit_vs_idle.rs`.
 
 use crate::debt::Debt;
 use crate::g::GRef;

@@ -6,7 +6,7 @@
 //! What the interrupt asked for is asked again at the waiter's next park. A waiter that its runtime leaves behind is
 //! taken off the count by whoever settles for it.
 //!
-//! Checked by `tests/loom_barrier.rs`.
+//! Checked by `models/barrier.rs`.
 
 use crate::host::Active;
 use crate::prim::{Mutant, Mutex, const_fn, mutated, unless};

@@ -27,7 +27,7 @@
 //! 2. QUEUED in a free lock without WOKEN occurs only while an unlock is on its way to the line.
 //! 3. STARVING excludes WOKEN.
 //!
-//! Checked by `tests/loom_mutex.rs`.
+//! Checked by `models/mutex.rs`.
 
 use crate::host::{Active, Host};
 use crate::interrupt::{Ends, Interrupt};

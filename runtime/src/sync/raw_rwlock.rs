@@ -19,7 +19,7 @@
 //! 1. QUEUED is set if and only if somebody stands in a line.
 //! 2. With QUEUED set, the lock is held, or the last reader is on its way to grant it.
 //!
-//! Checked by `tests/loom_rwlock.rs`.
+//! Checked by `models/rwlock.rs`.
 
 use crate::host::Active;
 use crate::prim::{Acquire, AtomicU32, Mutant, Mutex, MutexGuard, Relaxed, Release, const_fn, order, unless};

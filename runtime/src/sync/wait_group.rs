@@ -7,7 +7,7 @@
 //! Counting is one exchange. Only the step to zero with WAITED set takes the lock, makes the word 0 under it, and calls all
 //! who wait: so those who come after the next `add` wait for the next zero, and nobody of theirs is called now.
 //!
-//! Checked by `tests/loom_waitgroup.rs`.
+//! Checked by `models/waitgroup.rs`.
 
 use crate::host::Active;
 use crate::prim::{AcqRel, Acquire, Arc, AtomicI64, Mutant, Mutex, Relaxed, mutated, order};

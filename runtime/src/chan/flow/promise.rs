@@ -1,5 +1,5 @@
 //! Messages that a select brings after it was chosen: what was promised for them, and how that is kept or withdrawn. See
-//! `state.rs`. Checked by `tests/loom_promise.rs`.
+//! `state.rs`. Checked by `models/promise.rs`.
 
 use crate::chan::flow::{Chan, Ended, Patience, Raw};
 use crate::chan::select::Limit;

@@ -1,0 +1,58 @@
+//! `sync::Barrier`: who is counted goes on, who does not go on is not counted.
+
+use super::caught;
+use crate::context::Context;
+use crate::model::{Model, Mutant, at_rest, done};
+use crate::sync::Barrier;
+use loom::thread;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// A waiter is interrupted while the second one comes. Fails by deadlock when the round opens with one that is unwound: then
+/// nobody is there for the one that comes in its place.
+#[test]
+fn an_interrupted_waiter_goes_on_or_does_not_count() {
+    Model::new().check("barrier_interrupt", || {
+        let runtime = at_rest::<1>();
+        let barrier = Arc::new(Barrier::new(2));
+        let (context, cancel) = Context::background().with_cancel();
+        let theirs = Arc::clone(&barrier);
+        let waiter = runtime.go(move || context.run(|| theirs.wait().is_leader()));
+        let theirs = Arc::clone(&barrier);
+        let second = thread::spawn(move || theirs.wait().is_leader());
+        cancel.cancel();
+        let first = match waiter.join().unwrap() {
+            Ok(leads) => leads,
+            Err(_unwound) => barrier.wait().is_leader(),
+        };
+        assert_ne!(first, second.join().unwrap(), "a round has one leader");
+        done();
+    });
+}
+
+/// Fails by deadlock when the one that is left there takes the place of one that comes.
+#[test]
+fn a_waiter_that_is_left_does_not_count() {
+    Model::new().check("barrier_left", || {
+        let runtime = at_rest::<1>();
+        let barrier = Arc::new(Barrier::new(2));
+        let theirs = Arc::clone(&barrier);
+        drop(runtime.go(move || theirs.wait()));
+        super::cover::leave(runtime, Duration::from_secs(1));
+        let theirs = Arc::clone(&barrier);
+        let second = thread::spawn(move || theirs.wait().is_leader());
+        assert_ne!(barrier.wait().is_leader(), second.join().unwrap(), "a round has one leader");
+        done();
+    });
+}
+
+#[test]
+fn mutants() {
+    caught::assert_caught(
+        module_path!(),
+        &[
+            (Mutant::BarrierUnwindsTheCounted, "an_interrupted_waiter_goes_on_or_does_not_count"),
+            (Mutant::BarrierCountsTheLeft, "a_waiter_that_is_left_does_not_count"),
+        ],
+    );
+}

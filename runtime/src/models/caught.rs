@@ -1,0 +1,98 @@
+//! Runs mutants: the same model in a child process, with one line of the shipped code switched off.
+
+use crate::model::Mutant;
+use std::io::Read;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// A mutated model that is still running after so much CPU time has not been caught. Others may use the machine meanwhile.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Asserts that loom fails the model `test` of `module` for each mutant, and prints how.
+///
+/// Fails if a mutant's child passes all executions, or is not through in time: the model would not notice that
+/// line missing.
+pub fn assert_caught(module: &str, pairs: &[(Mutant, &str)]) {
+    let module = module.split_once("::").expect("the crate's name stands before").1;
+    let survivors: Vec<String> = pairs
+        .iter()
+        .filter_map(|&(mutant, test)| caught(mutant, &format!("{module}::{test}")).err())
+        .collect();
+    assert!(survivors.is_empty(), "not caught:\n{}", survivors.join("\n"));
+}
+
+/// What all threads of a process have used until now.
+fn cpu_time(process: u32) -> Duration {
+    // SAFETY: it takes a number.
+    let ticks_per_second = unsafe { libc::sysconf(libc::_SC_CLK_TCK) } as f64;
+    let text = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
+    // Behind the name, which may hold anything: from the third field on, and these are the 14th and 15th.
+    let fields = text.rsplit(')').next().unwrap_or_default().split_whitespace().skip(11).take(2);
+    let ticks: f64 = fields.filter_map(|field| field.parse::<f64>().ok()).sum();
+    Duration::from_secs_f64(ticks / ticks_per_second)
+}
+
+/// The most that a mutant needs; a model that sets a number of its own may have fewer.
+const MOST_PREEMPTIONS: u32 = 3;
+
+/// Searches with one preemption more after the other: most mutants fail with few, where the search is short.
+fn caught(mutant: Mutant, test: &str) -> Result<(), String> {
+    let start = Instant::now();
+    for most in 0..=MOST_PREEMPTIONS {
+        if let Some(text) = failure(mutant, test, most)? {
+            let took = start.elapsed().as_secs_f64();
+            let why = reason(&text)
+                .ok_or_else(|| format!("{mutant:?}: {test} failed without saying why:\n{text}"))?;
+            println!(
+                "mutant {mutant:?}: caught by {test} in {took:.2} s, with at most {most} preemptions, {why}"
+            );
+            return Ok(());
+        }
+    }
+    Err(format!("{mutant:?}: {test} passes without it"))
+}
+
+/// What the model says as it fails with at most so many preemptions; `None` when it passes.
+fn failure(mutant: Mutant, test: &str, most: u32) -> Result<Option<String>, String> {
+    let mut child = Command::new(std::env::current_exe().expect("this test's own path"))
+        .args(["--exact", test, "--nocapture"])
+        .env("GMP_MUTANT", format!("{mutant:?}"))
+        .env("GMP_LOOM_FULL", "1")
+        .env("GMP_LOOM_MOST", most.to_string())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("start a child process");
+    let mut stderr = child.stderr.take().expect("the pipe that was asked for");
+    let reader = std::thread::spawn(move || {
+        let mut text = Vec::new();
+        let _read = stderr.read_to_end(&mut text);
+        String::from_utf8_lossy(&text).into_owned()
+    });
+    let status = loop {
+        if let Some(status) = child.try_wait().expect("wait for the child") {
+            break status;
+        }
+        if cpu_time(child.id()) > PATIENCE {
+            child.kill().expect("end the child");
+            child.wait().expect("wait for the child");
+            return Err(format!(
+                "{mutant:?}: {test} with at most {most} preemptions was not through after {PATIENCE:?} of CPU time"
+            ));
+        }
+        std::thread::sleep(Duration::from_millis(2));
+    };
+    let text = reader.join().expect("read what the child said");
+    Ok((!status.success()).then_some(text))
+}
+
+/// The line of a failure that says what loom, or an assertion, has found.
+fn reason(text: &str) -> Option<String> {
+    const SIGNS: [&str; 4] = ["deadlock", "Causality violation", "assertion", "panicked at"];
+    let sign = SIGNS.iter().find(|sign| text.contains(*sign))?;
+    if *sign != "panicked at" {
+        return Some((*sign).to_owned());
+    }
+    let mut lines = text.lines().skip_while(|line| !line.contains("panicked at"));
+    lines.nth(1).map(|line| format!("\"{line}\""))
+}

@@ -1,0 +1,261 @@
+//! Channels: a message that meets a receiver on its way to sleep, a close, a limit, a promise.
+
+use super::caught;
+use crate::chan::{self, Receiver, Sender, TryRecvError};
+use crate::model::{LONG, Model, Mutant, at_rest, done};
+use loom::cell::UnsafeCell;
+use std::time::Duration;
+
+/// A message: what its sender wrote must be seen by its receiver.
+struct Letter(Box<UnsafeCell<u32>>);
+
+// SAFETY: the channel orders the accesses; loom checks that it does.
+unsafe impl Send for Letter {}
+
+impl Letter {
+    fn new(text: u32) -> Self {
+        let letter = Letter(Box::new(UnsafeCell::new(0)));
+        // SAFETY: nobody else has it yet.
+        letter.0.with_mut(|it| unsafe { *it = text });
+        letter
+    }
+    fn read(self) -> u32 {
+        // SAFETY: the sender has let go of it.
+        self.0.with_mut(|it| unsafe { *it })
+    }
+}
+
+/// Fails by deadlock when the message and the receiver miss each other, by a causality violation when it is moved before
+/// the other sleeps.
+fn a_letter_arrives(capacity: usize, name: &str) {
+    Model::new().check(name, move || {
+        let runtime = at_rest::<1>();
+        let (s, r) = chan::bounded(capacity);
+        let receiver = runtime.go(move || r.recv().map(Letter::read));
+        s.send(Letter::new(7)).unwrap();
+        assert_eq!(receiver.join().unwrap(), Ok(7));
+        done();
+    });
+}
+
+#[test]
+fn a_send_meets_a_goroutine_that_begins_to_receive() {
+    a_letter_arrives(0, "chan_rendezvous");
+}
+
+#[test]
+fn a_message_in_the_buffer_is_seen_by_who_begins_to_receive() {
+    a_letter_arrives(1, "chan_buffered");
+}
+
+/// The same the other way round: the thread receives.
+#[test]
+fn a_receive_meets_a_goroutine_that_begins_to_send() {
+    Model::new().check("chan_rendezvous_back", || {
+        let runtime = at_rest::<1>();
+        let (s, r) = chan::bounded(0);
+        let sender = runtime.go(move || s.send(Letter::new(7)).is_ok());
+        assert_eq!(r.recv().map(Letter::read), Ok(7));
+        assert!(sender.join().unwrap());
+        done();
+    });
+}
+
+/// Fails by deadlock when the second sender is not let in, by its assertion when they change places.
+#[test]
+fn a_receive_from_a_full_buffer_lets_who_waits_move_up() {
+    Model::new().check("chan_full", || {
+        let runtime = at_rest::<1>();
+        let (s, r) = chan::bounded(1);
+        s.send(1).unwrap();
+        let sender = runtime.go(move || s.send(2).is_ok());
+        assert_eq!([r.recv(), r.recv()], [Ok(1), Ok(2)]);
+        assert!(sender.join().unwrap());
+        done();
+    });
+}
+
+/// Fails by deadlock when the receiver is not told.
+#[test]
+fn a_close_meets_a_goroutine_that_begins_to_receive() {
+    Model::new().check("chan_close_receive", || {
+        let runtime = at_rest::<1>();
+        let (s, r) = chan::bounded::<u32>(0);
+        let receiver = runtime.go(move || r.recv().is_err());
+        assert!(s.close());
+        assert!(receiver.join().unwrap());
+        done();
+    });
+}
+
+/// Fails by deadlock when the sender is not told; its message comes back.
+#[test]
+fn a_close_meets_a_goroutine_that_begins_to_send() {
+    Model::new().check("chan_close_send", || {
+        let runtime = at_rest::<1>();
+        let (s, r) = chan::bounded(0);
+        let sender = runtime.go(move || s.send(7).unwrap_err().into_inner());
+        assert!(r.close());
+        assert_eq!(sender.join().unwrap(), 7);
+        done();
+    });
+}
+
+/// A limit and a message come at the same time. Fails when the message is lost, or is there twice.
+#[test]
+fn a_limit_that_meets_a_message_loses_none() {
+    Model::new().check("chan_limit", || {
+        let runtime = at_rest::<1>();
+        let (s, r) = chan::bounded(1);
+        let receiver = runtime.go({
+            let r = r.clone();
+            move || r.recv_timeout(Duration::from_millis(1)).ok()
+        });
+        s.send(7).unwrap();
+        let got = receiver.join().unwrap();
+        let left = r.try_recv();
+        assert!(
+            matches!((got, left), (Some(7), Err(TryRecvError::Empty)) | (None, Ok(7))),
+            "{got:?} {left:?}"
+        );
+        done();
+    });
+}
+
+/// Sends in a select, whose message is there only when it is chosen.
+fn send_chosen(s: &Sender<Letter>, message: impl FnOnce() -> Letter) {
+    crate::select! {
+        send(s, message()) -> sent => assert!(sent.is_ok()),
+        recv(chan::never::<()>()) -> _ => unreachable!(),
+    }
+}
+
+/// Fails by deadlock when the receiver that has claimed the send, or was claimed by it, does not hear of the message.
+#[test]
+fn a_send_that_is_chosen_brings_its_message() {
+    Model::new().check("chan_promise", || {
+        let runtime = at_rest::<1>();
+        let (s, r) = chan::bounded(0);
+        let sender = runtime.go(move || send_chosen(&s, || Letter::new(7)));
+        assert_eq!(r.recv().map(Letter::read), Ok(7));
+        sender.join().unwrap();
+        done();
+    });
+}
+
+/// The same the other way round. Fails when the sender answers a receiver that does not sleep yet.
+#[test]
+fn a_goroutine_waits_for_the_message_of_a_send_that_it_has_claimed() {
+    Model::new().check("chan_promise_back", || {
+        let runtime = at_rest::<1>();
+        let (s, r) = chan::bounded(0);
+        let receiver = runtime.go(move || r.recv().map(Letter::read));
+        send_chosen(&s, || Letter::new(7));
+        assert_eq!(receiver.join().unwrap(), Ok(7));
+        done();
+    });
+}
+
+/// A select that was chosen, and is dropped by the unwinding of its message.
+fn fail_to_send(s: &Sender<u32>) {
+    let mut select = chan::Select::new();
+    let index = select.send(s);
+    let operation = select.select();
+    assert_eq!(operation.index(), index);
+    operation.withdraw();
+}
+
+fn receive_all(r: &Receiver<u32>) -> Vec<u32> {
+    r.iter().collect()
+}
+
+/// Fails by deadlock when a receiver waits for a message that will not come.
+#[test]
+fn a_promise_that_is_withdrawn_leaves_the_receiver_waiting() {
+    Model::new().check("chan_withdrawn", || {
+        let runtime = at_rest::<1>();
+        let (s, r) = chan::bounded(0);
+        let receiver = runtime.go(move || receive_all(&r));
+        fail_to_send(&s);
+        s.send(7).unwrap();
+        drop(s);
+        assert_eq!(receiver.join().unwrap(), [7]);
+        done();
+    });
+}
+
+/// Fails by deadlock when the place that was kept is offered to nobody.
+#[test]
+fn a_place_that_is_given_back_goes_to_the_next() {
+    Model::new().check("chan_given_back", || {
+        let runtime = at_rest::<1>();
+        let (s, r) = chan::bounded(1);
+        let first = s.clone();
+        let mut select = chan::Select::new();
+        select.send(&first);
+        let promised = select.select();
+        let sender = runtime.go(move || s.send(2).is_ok());
+        promised.withdraw();
+        assert_eq!(r.recv(), Ok(2));
+        assert!(sender.join().unwrap());
+        done();
+    });
+}
+
+/// A promise is kept while a receiver and a sender wait: its message goes to the receiver, and the place that was kept for
+/// it to the sender. Fails by deadlock when nobody is told that it is free.
+#[test]
+fn a_message_that_passes_the_buffer_frees_its_place() {
+    Model::new().check("chan_place_free", || {
+        let runtime = at_rest::<1>();
+        let (s, r) = chan::bounded(1);
+        let first = s.clone();
+        let mut select = chan::Select::new();
+        select.send(&first);
+        let promised = select.select();
+        let both = runtime.go(move || {
+            // It waits for what was promised, as the buffer is empty.
+            let sender = crate::go(move || s.send(2).is_ok());
+            crate::yield_now();
+            let mut got = [r.recv().unwrap(), r.recv().unwrap()];
+            assert!(sender.join().unwrap());
+            got.sort_unstable();
+            got
+        });
+        promised.send(&first, 1).unwrap();
+        assert_eq!(both.join().unwrap(), [1, 2]);
+        done();
+    });
+}
+
+/// A goroutine waits without a limit that a model reaches: only the message ends it.
+#[test]
+fn a_far_limit_does_not_keep_a_message_away() {
+    Model::new().check("chan_far_limit", || {
+        let runtime = at_rest::<1>();
+        let (s, r) = chan::bounded(0);
+        let receiver = runtime.go(move || r.recv_timeout(LONG * 2).map(Letter::read));
+        s.send(Letter::new(7)).unwrap();
+        assert_eq!(receiver.join().unwrap(), Ok(7));
+        done();
+    });
+}
+
+#[test]
+fn mutants() {
+    caught::assert_caught(
+        module_path!(),
+        &[
+            (Mutant::ChanRecvQueuesLate, "a_message_in_the_buffer_is_seen_by_who_begins_to_receive"),
+            (Mutant::ChanSendQueuesLate, "a_receive_from_a_full_buffer_lets_who_waits_move_up"),
+            (Mutant::ChanCloseForgetsReceivers, "a_close_meets_a_goroutine_that_begins_to_receive"),
+            (Mutant::ChanCloseForgetsSenders, "a_close_meets_a_goroutine_that_begins_to_send"),
+            (Mutant::ChanNobodyMovesUp, "a_receive_from_a_full_buffer_lets_who_waits_move_up"),
+            (Mutant::ChanServesWithoutClaim, "a_limit_that_meets_a_message_loses_none"),
+            (Mutant::PromiseAskedTooEarly, "a_goroutine_waits_for_the_message_of_a_send_that_it_has_claimed"),
+            (Mutant::PromiseWithdrawnSilently, "a_promise_that_is_withdrawn_leaves_the_receiver_waiting"),
+            (Mutant::ChanReservedNotOffered, "a_place_that_is_given_back_goes_to_the_next"),
+            (Mutant::ReturnedIgnoresItsSlot, "a_promise_that_is_withdrawn_leaves_the_receiver_waiting"),
+        ],
+    );
+}

@@ -1,0 +1,108 @@
+//! The end of a context: what `err`, `done` and `cancel` tell of it fits together at every moment.
+
+use super::caught;
+use crate::chan::TryRecvError;
+use crate::context::{Context, ContextError};
+use crate::model::{Model, Mutant};
+use crate::sync::Semaphore;
+use loom::thread;
+use std::sync::Arc;
+
+fn is_closed(context: &Context) -> bool {
+    context.done().try_recv() == Err(TryRecvError::Disconnected)
+}
+
+/// Fails by the assertion: somebody is told the error, and finds the channel open.
+#[test]
+fn an_error_is_told_when_the_channel_is_closed() {
+    Model::new().unbounded().check("context_err_then_done", || {
+        let (context, cancel) = Context::background().with_cancel();
+        assert!(!is_closed(&context));
+        let canceler = thread::spawn(move || cancel.cancel());
+        while context.err().is_none() {
+            thread::yield_now();
+        }
+        assert!(is_closed(&context), "there is an error, and the channel is open");
+        canceler.join().unwrap();
+    });
+}
+
+/// Fails by the assertion: the channel is closed, and there is no error.
+#[test]
+fn a_closed_channel_has_an_error() {
+    Model::new().unbounded().check("context_done_then_err", || {
+        let (context, cancel) = Context::background().with_cancel();
+        assert!(!is_closed(&context));
+        let canceler = thread::spawn(move || cancel.cancel());
+        while !is_closed(&context) {
+            thread::yield_now();
+        }
+        assert_eq!(context.err(), Some(ContextError::Canceled));
+        canceler.join().unwrap();
+    });
+}
+
+/// One asks for the channel for the first time while another, who has canceled, does so too. Fails by the assertion: the
+/// second is shown a channel that the first has yet to close.
+#[test]
+fn a_channel_that_is_made_late_is_shown_closed() {
+    Model::new().unbounded().check("context_late_channel", || {
+        let (context, cancel) = Context::background().with_cancel();
+        let theirs = context.clone();
+        let asks = thread::spawn(move || {
+            let _made = theirs.done();
+        });
+        cancel.cancel();
+        assert!(is_closed(&context), "`cancel` has returned, and the channel is open");
+        asks.join().unwrap();
+    });
+}
+
+/// Two end a context at the same time. Fails by the assertions: `cancel` returns to the one that came second, and what is
+/// below goes on.
+#[test]
+fn a_cancel_returns_when_all_below_are_done() {
+    Model::new().unbounded().check("context_second_cancel", || {
+        let (context, cancel) = Context::background().with_cancel();
+        let (below, _cancel) = context.with_cancel();
+        let (again, seen) = (cancel.clone(), below.clone());
+        let other = thread::spawn(move || {
+            again.cancel();
+            assert!(seen.err().is_some(), "`cancel` has returned, and one below is open");
+        });
+        cancel.cancel();
+        assert!(below.err().is_some(), "`cancel` has returned, and one below is open");
+        other.join().unwrap();
+    });
+}
+
+/// A call that returns the context's error instead of unwinding. Fails by the assertion: it returns that before the channel
+/// is closed.
+#[test]
+fn a_call_returns_the_error_when_the_channel_is_closed() {
+    Model::new().check("context_returned_error", || {
+        let (context, cancel) = Context::background().with_cancel();
+        assert!(!is_closed(&context));
+        let permits = Arc::new(Semaphore::new(0));
+        let theirs = context.clone();
+        let asks = thread::spawn(move || {
+            assert_eq!(permits.acquire_ctx(&theirs, 1), Err(ContextError::Canceled));
+            assert!(is_closed(&theirs), "the call was ended, and the channel is open");
+        });
+        cancel.cancel();
+        asks.join().unwrap();
+    });
+}
+
+#[test]
+fn mutants() {
+    caught::assert_caught(
+        module_path!(),
+        &[
+            (Mutant::ContextErrDoesNotWait, "an_error_is_told_when_the_channel_is_closed"),
+            (Mutant::ContextErrDoesNotWait, "a_call_returns_the_error_when_the_channel_is_closed"),
+            (Mutant::ContextShowsItsChannelOpen, "a_channel_that_is_made_late_is_shown_closed"),
+            (Mutant::ContextSecondEndLeaves, "a_cancel_returns_when_all_below_are_done"),
+        ],
+    );
+}

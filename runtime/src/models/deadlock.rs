@@ -1,0 +1,208 @@
+//! The judge of a deadlock: it says "asleep" of no runtime in which anything is under way.
+//!
+//! The plain threads of these models are foreign ones, which the judge counts as the kernel does: one that has handed
+//! something to the runtime and ended is not counted any more.
+
+use super::caught;
+use super::cover::{Handle, Socket};
+use crate::go;
+use crate::model::{LONG, Model, Mutant, done, fall_asleep, runtime};
+use crate::sync::Event;
+use crate::time::after_func;
+use gmp_netpoll::Readiness;
+use loom::sync::atomic::AtomicBool;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::{Acquire, Release};
+use std::time::Duration;
+
+/// A thread that is counted until it has done its part, and goroutines that come to their end after it.
+#[derive(Clone)]
+struct Witness {
+    gone: Arc<AtomicBool>,
+    ended: Arc<AtomicBool>,
+}
+
+impl Witness {
+    fn new() -> Self {
+        Witness { gone: Arc::new(AtomicBool::new(false)), ended: Arc::new(AtomicBool::new(false)) }
+    }
+
+    /// A foreign thread does `work`, and is gone.
+    fn foreign(&self, work: impl FnOnce() + 'static) -> loom::thread::JoinHandle<()> {
+        let gone = Arc::clone(&self.gone);
+        loom::thread::spawn(move || {
+            work();
+            gone.store(true, Release);
+        })
+    }
+
+    /// The judge speaks once.
+    fn judge(&self, handle: &Handle) {
+        if handle.is_asleep(|| self.gone.load(Acquire)) {
+            assert!(self.ended.load(Acquire), "said to be asleep, with work to do");
+        }
+    }
+}
+
+/// A foreign thread submits a goroutine and ends. Fails when the judge misses it in the queue, at the M that was woken
+/// for it, or while it runs.
+#[test]
+fn what_was_submitted_is_awake() {
+    Model::new().check("submitted", || {
+        let runtime = runtime(1, 1);
+        fall_asleep::<1>(&runtime);
+        let (handle, witness) = (Handle::of(&runtime), Witness::new());
+        let ended = Arc::clone(&witness.ended);
+        let work = handle.make(move || ended.store(true, Release));
+        loom::explore();
+        let submitter = witness.foreign({
+            let handle = handle.clone();
+            move || drop(handle.inject([work]))
+        });
+        witness.judge(&handle);
+        submitter.join().unwrap();
+        done();
+    });
+}
+
+/// A foreign thread notifies a goroutine that another one joins. Fails when the judge looks at the joiner before and at
+/// the other after its end, and so sees nobody awake.
+#[test]
+fn who_ends_and_who_is_woken_by_it_are_seen_together() {
+    Model::new().check("joined", || {
+        let runtime = runtime(1, 1);
+        let (handle, witness) = (Handle::of(&runtime), Witness::new());
+        let event = Arc::new(Event::new());
+        let joiner = runtime.go({
+            let (event, ended) = (Arc::clone(&event), Arc::clone(&witness.ended));
+            move || {
+                go(move || event.wait()).join().unwrap();
+                ended.store(true, Release);
+            }
+        });
+        while !handle.is_asleep(|| true) {
+            loom::thread::yield_now();
+        }
+        loom::explore();
+        let notifier = witness.foreign(move || event.notify_one());
+        witness.judge(&handle);
+        notifier.join().unwrap();
+        joiner.join().unwrap();
+        done();
+    });
+}
+
+/// An event ends the poller's wait. Fails when the judge misses the goroutine that the M in the poller carries, which is in
+/// no queue yet, or takes one that waits for a descriptor for one that nobody wakes.
+#[test]
+fn what_the_poller_has_found_is_awake() {
+    Model::new().check("found", || {
+        let runtime = runtime(1, 1);
+        let (handle, witness) = (Handle::of(&runtime), Witness::new());
+        let reader = runtime.go({
+            let ended = Arc::clone(&witness.ended);
+            move || {
+                let mut calls = 0;
+                let got = Socket::new().read(8, || {
+                    calls += 1;
+                    if calls == 1 { Err(std::io::ErrorKind::WouldBlock.into()) } else { Ok(1) }
+                });
+                assert_eq!(got.unwrap(), 1);
+                ended.store(true, Release);
+            }
+        });
+        while !handle.somebody_polls() {
+            loom::thread::yield_now();
+        }
+        loom::explore();
+        let kernel = witness.foreign({
+            let handle = handle.clone();
+            move || handle.post(Readiness::READABLE)
+        });
+        witness.judge(&handle);
+        kernel.join().unwrap();
+        reader.join().unwrap();
+        done();
+    });
+}
+
+/// A callback that is due, which the M takes or a monitor, who is no foreign thread. Fails when the judge misses it where it
+/// is neither in its heap nor a goroutine, or where that goroutine is in no queue.
+#[test]
+fn what_the_monitor_serves_is_awake() {
+    Model::new().check("served", || {
+        let runtime = runtime(1, 1);
+        fall_asleep::<1>(&runtime);
+        let (handle, witness) = (Handle::of(&runtime), Witness::new());
+        witness.gone.store(true, Release);
+        let ended = Arc::clone(&witness.ended);
+        loom::explore();
+        let waiter = runtime.go(move || {
+            let event = Arc::new(Event::new());
+            let rings = Arc::clone(&event);
+            let _timer = after_func(Duration::ZERO, move || rings.notify_one());
+            event.wait();
+            ended.store(true, Release);
+        });
+        let monitor = loom::thread::spawn({
+            let handle = handle.clone();
+            move || handle.serve_timers()
+        });
+        witness.judge(&handle);
+        monitor.join().unwrap();
+        waiter.join().unwrap();
+        done();
+    });
+}
+
+/// Fails when the judge never says it: a model in which nothing can be wrong.
+#[test]
+fn a_runtime_at_rest_is_asleep() {
+    Model::new().preemptions(1).check("rest", || {
+        let runtime = runtime(1, 1);
+        fall_asleep::<1>(&runtime);
+        loom::explore();
+        let event = Arc::new(Event::new());
+        let waits = Arc::clone(&event);
+        let waiter = runtime.go(move || waits.wait());
+        let handle = Handle::of(&runtime);
+        while !handle.is_asleep(|| true) {
+            loom::thread::yield_now();
+        }
+        event.notify_one();
+        waiter.join().unwrap();
+        done();
+    });
+}
+
+/// A goroutine sleeps until a time far away, and nobody else is there. Fails when the judge does not look at the timers.
+#[test]
+fn who_sleeps_until_a_time_is_awake() {
+    Model::new().preemptions(1).check("sleeps", || {
+        let runtime = runtime(1, 1);
+        let _sleeper = runtime.go(|| crate::time::sleep(LONG));
+        let handle = Handle::of(&runtime);
+        while !(handle.somebody_polls() && handle.has_timers()) {
+            loom::thread::yield_now();
+        }
+        loom::explore();
+        assert!(!handle.is_asleep(|| true), "said to be asleep, with a timer armed");
+        done();
+    });
+}
+
+#[test]
+fn mutants() {
+    const JOINED: &str = "who_ends_and_who_is_woken_by_it_are_seen_together";
+    const SERVED: &str = "what_the_monitor_serves_is_awake";
+    caught::assert_caught(
+        module_path!(),
+        &[
+            (Mutant::DeadlockIgnoresThreads, JOINED),
+            (Mutant::DeadlockUnlocksBetween, JOINED),
+            (Mutant::DeadlockIgnoresGs, SERVED),
+            (Mutant::DeadlockIgnoresServing, SERVED),
+            (Mutant::DeadlockIgnoresTimers, "who_sleeps_until_a_time_is_awake"),
+        ],
+    );
+}

@@ -1,0 +1,90 @@
+//! A busy P helps another: who stands behind one that keeps its M is run, and nobody is forgotten on the way.
+//!
+//! In these models an M looks around before each goroutine, and helps whatever the ages: how they are reckoned is tested
+//! beside the code.
+
+use super::caught;
+use crate::model::{Flag, Model, Mutant, done, runtime, together};
+use crate::{go, yield_now};
+
+/// One goroutine keeps its M until another, which stands in the queue of its P, has run; the other M always has work of
+/// its own. Fails by deadlock when that one only looks elsewhere once it has none.
+#[test]
+fn who_stands_behind_one_that_does_not_yield_is_run() {
+    Model::new().with_helpers().check("help_behind_a_hog", || {
+        let runtime = runtime(2, 2);
+        let (queued, ran) = (Flag::default(), Flag::default());
+        let (there, waits, raises) = (queued.clone(), ran.clone(), ran.clone());
+        let [hog, busy] = together(
+            &runtime,
+            [
+                Box::new(move || {
+                    drop(go(move || raises.raise()));
+                    queued.raise();
+                    waits.wait_on_thread();
+                }),
+                Box::new(move || {
+                    there.wait_on_thread();
+                    // Its own work: itself. It comes back once the look has had its chance.
+                    yield_now();
+                    ran.wait_on_thread();
+                    done();
+                }),
+            ],
+        );
+        busy.join().unwrap();
+        hog.join().unwrap();
+    });
+}
+
+/// A helper takes two of three and runs the first, which keeps its M until the second has run; meanwhile the owner runs
+/// the third, finds nothing more anywhere, as the second is in the helper's hand, and gives up. Fails by deadlock when
+/// the helper tells nobody of the one that it has put into its own queue; and by a status that is not Runnable when
+/// owner and helper take the same one.
+#[test]
+fn what_a_helper_queues_is_run_by_one_that_gave_up_meanwhile() {
+    Model::new().with_helpers().preemptions(1).check("help_vs_idle", || {
+        let runtime = runtime(2, 2);
+        let [there, queued, go_on, second]: [Flag; 4] = Default::default();
+        let ran = second.clone();
+        let owner = runtime.go({
+            let (there, queued, go_on) = (there.clone(), queued.clone(), go_on.clone());
+            move || {
+                there.wait_on_thread();
+                let raises = second.clone();
+                drop(go(move || second.wait_on_thread()));
+                drop(go(move || {
+                    done();
+                    raises.raise();
+                }));
+                drop(go(|| ()));
+                // Kicks the last one from `runnext` into the ring.
+                drop(go(|| ()));
+                queued.raise();
+                go_on.wait_on_thread();
+            }
+        });
+        let busy = runtime.go(move || {
+            there.raise();
+            queued.wait_on_thread();
+            // The search begins with the helper.
+            loom::explore();
+            go_on.raise();
+            yield_now();
+        });
+        ran.wait_on_thread();
+        owner.join().unwrap();
+        busy.join().unwrap();
+    });
+}
+
+#[test]
+fn mutants() {
+    caught::assert_caught(
+        module_path!(),
+        &[
+            (Mutant::HelpsNobody, "who_stands_behind_one_that_does_not_yield_is_run"),
+            (Mutant::HelpWakesNobody, "what_a_helper_queues_is_run_by_one_that_gave_up_meanwhile"),
+        ],
+    );
+}

@@ -1,0 +1,432 @@
+//! Ending a wait from outside: no cancel is lost, no counterpart, and no look.
+
+use super::caught;
+use super::cover::{Handle, Looker, park_looking};
+use crate::context::{Context, ContextError};
+use crate::model::{Flag, LONG, Model, Mutant, Parked, Waiter, at_rest, done, park, runtime};
+use crate::sync::Event;
+use crate::time;
+use loom::cell::UnsafeCell;
+use loom::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use loom::sync::{Condvar, Mutex};
+use std::sync::Arc;
+
+const CANCELED: Result<(), ContextError> = Err(ContextError::Canceled);
+
+/// Where one waits, and another finds it.
+struct Place<W>(Arc<(Mutex<Option<W>>, Condvar)>);
+
+impl<W> Clone for Place<W> {
+    fn clone(&self) -> Self {
+        Place(Arc::clone(&self.0))
+    }
+}
+
+impl<W> Place<W> {
+    fn new() -> Self {
+        Place(Arc::new((Mutex::new(None), Condvar::new())))
+    }
+
+    fn put(&self, waiter: W) {
+        *self.0.0.lock().unwrap() = Some(waiter);
+        self.0.1.notify_all();
+    }
+
+    fn take(&self) -> W {
+        let mut place = self.0.0.lock().unwrap();
+        loop {
+            match place.take() {
+                Some(waiter) => return waiter,
+                None => place = self.0.1.wait(place).unwrap(),
+            }
+        }
+    }
+}
+
+/// What is handed over between a claim and its ready.
+struct Given(UnsafeCell<u32>);
+
+// SAFETY: claim and ready order the accesses; loom checks that they do.
+unsafe impl Send for Given {}
+// SAFETY: as above.
+unsafe impl Sync for Given {}
+
+/// Fails by deadlock when a cancel is lost between the look of one who parks and its wait, or while its hook runs.
+#[test]
+fn a_cancel_while_a_goroutine_parks_unwinds_it() {
+    Model::new().check("cancel_vs_park", || {
+        let runtime = at_rest::<1>();
+        let (ctx, cancel) = Context::background().with_cancel();
+        let parker = runtime.go(move || ctx.run(|| Event::new().wait()));
+        cancel.cancel();
+        assert_eq!(parker.join().unwrap(), CANCELED);
+        done();
+    });
+}
+
+/// The same, by a cancel two contexts above. Fails by deadlock when one that comes to be below is not told.
+#[test]
+fn a_cancel_above_unwinds_who_runs_below() {
+    Model::new().check("cancel_above", || {
+        let runtime = at_rest::<1>();
+        let (above, cancel) = Context::background().with_cancel();
+        let parker = runtime.go(move || above.with_cancel().0.with_cancel().0.run(|| Event::new().wait()));
+        cancel.cancel();
+        assert_eq!(parker.join().unwrap(), CANCELED);
+        done();
+    });
+}
+
+/// Fails by deadlock when a wait ends neither way, or the notification goes with the one who is unwound.
+#[test]
+fn a_cancel_and_a_notification_end_a_wait_once() {
+    Model::new().check("cancel_vs_ready", || {
+        let runtime = runtime(1, 1);
+        let (ctx, cancel) = Context::background().with_cancel();
+        let (event, begins) = (Arc::new(Event::new()), Flag::default());
+        let waiter = runtime.go({
+            let (event, begins) = (Arc::clone(&event), begins.clone());
+            move || {
+                ctx.run(|| {
+                    begins.raise();
+                    event.wait();
+                })
+            }
+        });
+        begins.wait_on_thread();
+        loom::explore();
+        let notifier = loom::thread::spawn({
+            let event = Arc::clone(&event);
+            move || event.notify_one()
+        });
+        cancel.cancel();
+        notifier.join().unwrap();
+        if waiter.join().unwrap() == CANCELED {
+            // It is there for the next one.
+            event.wait();
+        }
+        done();
+    });
+}
+
+/// Fails by deadlock when the hold swallows the nudge, by a causality violation when it reads a stack that is in use.
+#[test]
+fn a_dump_holds_a_g_without_losing_its_cancel() {
+    Model::new().preemptions(2).check("cancel_vs_dump", || {
+        let runtime = runtime(1, 1);
+        let (ctx, cancel) = Context::background().with_cancel();
+        let place = Place::new();
+        let parker = runtime.go({
+            let place = place.clone();
+            move || ctx.run(|| park_looking(|looker: Looker| place.put(looker), || false))
+        });
+        drop(place.take());
+        let dumper = loom::thread::spawn({
+            let handle = Handle::of(&runtime);
+            move || drop(handle.dump())
+        });
+        loom::explore();
+        cancel.cancel();
+        dumper.join().unwrap();
+        loom::stop_exploring();
+        assert_eq!(parker.join().unwrap(), Err(ContextError::Canceled));
+        loom::explore();
+        done();
+    });
+}
+
+/// Fails by deadlock when a nudge is lost on an owner that is about to sleep on, or does not bring what it is about.
+#[test]
+fn a_second_nudge_while_the_owner_looks_is_not_lost() {
+    Model::new().check("nudge_vs_park_again", || {
+        let runtime = runtime(1, 1);
+        let (place, seen) = (Place::new(), Arc::new(AtomicBool::new(false)));
+        let owner = runtime.go({
+            let (place, seen) = (place.clone(), Arc::clone(&seen));
+            move || park_looking(|looker: Looker| place.put(looker), || seen.load(Relaxed))
+        });
+        let looker = place.take();
+        loom::explore();
+        looker.nudge();
+        seen.store(true, Relaxed);
+        looker.nudge();
+        assert!(owner.join().unwrap());
+        done();
+    });
+}
+
+/// Fails by deadlock when both believe that the other ends the wait, by a causality violation when the owner does not see
+/// what it was woken with.
+#[test]
+fn an_owner_that_looks_meets_its_counterpart() {
+    Model::new().check("nudge_vs_ready", || {
+        let runtime = runtime(1, 1);
+        let (place, given) = (Place::new(), Arc::new(Given(UnsafeCell::new(0))));
+        let owner = runtime.go({
+            let (place, given) = (place.clone(), Arc::clone(&given));
+            move || {
+                park(|waiter: Waiter| {
+                    place.put(waiter);
+                    true
+                });
+                // SAFETY: after the ready.
+                given.0.with(|given| unsafe { *given })
+            }
+        });
+        let waiter = place.take();
+        loom::explore();
+        assert!(waiter.claim());
+        // SAFETY: before the ready.
+        given.0.with_mut(|given| unsafe { *given = 1 });
+        waiter.ready();
+        assert_eq!(owner.join().unwrap(), 1);
+        done();
+    });
+}
+
+/// A dump reads an owner that sleeps on after a look. Fails by a causality violation when that was not saved.
+#[test]
+fn a_dump_reads_an_owner_that_sleeps_on_only_when_it_is_saved() {
+    Model::new().check("dump_vs_park_again", || {
+        let runtime = runtime(1, 1);
+        let place = Place::new();
+        let owner = runtime.go({
+            let place = place.clone();
+            move || park_looking(|looker: Looker| place.put(looker), || false)
+        });
+        let looker = place.take();
+        loom::explore();
+        looker.nudge();
+        drop(Handle::of(&runtime).dump());
+        loom::stop_exploring();
+        assert!(looker.wake());
+        assert!(!owner.join().unwrap());
+        loom::explore();
+        done();
+    });
+}
+
+/// One nudge wakes the owner, on another M, while its commit hook is not over yet; the cancel comes then, while the owner
+/// looks. Fails by deadlock when that is lost.
+#[test]
+fn a_cancel_finds_an_owner_that_looks_before_its_hook_is_over() {
+    Model::new().preemptions(1).check("cancel_vs_early_look", || {
+        let runtime = at_rest::<2>();
+        loom::stop_exploring();
+        let (ctx, cancel) = Context::background().with_cancel();
+        let (place, looked, cancelled) = (Place::new(), Flag::default(), Flag::default());
+        let owner = runtime.go({
+            let (place, looked, cancelled) = (place.clone(), looked.clone(), cancelled.clone());
+            move || {
+                let hook_goes_on = cancelled.clone();
+                let publish = |looker: Looker| {
+                    place.put(looker);
+                    hook_goes_on.wait_on_thread();
+                };
+                let seen = || {
+                    looked.raise();
+                    cancelled.wait_on_thread();
+                    false
+                };
+                ctx.run(|| park_looking(publish, seen))
+            }
+        });
+        place.take().nudge();
+        looked.wait_on_thread();
+        cancel.cancel();
+        loom::explore();
+        cancelled.raise();
+        assert_eq!(owner.join().unwrap(), Err(ContextError::Canceled));
+        done();
+    });
+}
+
+/// Fails by deadlock when the cancel is lost, by a causality violation when the goroutine is queued by us before the M that
+/// ran it after the nudge is through with it.
+#[test]
+fn a_cancel_right_after_a_nudge_is_not_lost() {
+    Model::new().check("cancel_vs_park_again", || {
+        let runtime = runtime(1, 1);
+        let (ctx, cancel) = Context::background().with_cancel();
+        let place = Place::new();
+        let owner = runtime.go({
+            let place = place.clone();
+            move || ctx.run(|| park_looking(|looker: Looker| place.put(looker), || false))
+        });
+        let looker = place.take();
+        loom::explore();
+        looker.nudge();
+        cancel.cancel();
+        assert_eq!(owner.join().unwrap(), Err(ContextError::Canceled));
+        done();
+    });
+}
+
+/// Fails when a wait that was cancelled leaves its timer in the heap.
+#[test]
+fn a_cancelled_sleep_takes_its_timer_along() {
+    Model::new().check("cancel_vs_timer", || {
+        let runtime = at_rest::<1>();
+        let (ctx, cancel) = Context::background().with_cancel();
+        let sleeper = runtime.go(move || ctx.run(|| time::sleep(LONG)));
+        cancel.cancel();
+        assert_eq!(sleeper.join().unwrap(), CANCELED);
+        assert!(!Handle::of(&runtime).has_timers(), "the timer is still there");
+        done();
+    });
+}
+
+/// The same on two Ms. Fails by a causality violation when the owner, on the second one, looks for its timer before the
+/// first one has noted its place.
+#[test]
+fn a_cancelled_sleep_finds_its_timer_on_another_m() {
+    Model::new().preemptions(1).check("cancel_vs_timer_elsewhere", || {
+        let runtime = at_rest::<2>();
+        loom::stop_exploring();
+        let (ctx, cancel) = Context::background().with_cancel();
+        let begins = Flag::default();
+        let sleeper = runtime.go({
+            let begins = begins.clone();
+            move || {
+                ctx.run(|| {
+                    begins.raise();
+                    loom::explore();
+                    time::sleep(LONG);
+                })
+            }
+        });
+        begins.wait_on_thread();
+        cancel.cancel();
+        assert_eq!(sleeper.join().unwrap(), CANCELED);
+        done();
+    });
+}
+
+/// Fails by deadlock when an alarm is lost, or comes without the cancel.
+#[test]
+fn a_cancel_while_a_thread_begins_to_wait_unwinds_it() {
+    Model::new().unbounded().check("cancel_vs_doze", || {
+        let (ctx, cancel) = Context::background().with_cancel();
+        let thread = loom::thread::spawn(move || ctx.run(|| Event::new().wait()));
+        cancel.cancel();
+        assert_eq!(thread.join().unwrap(), CANCELED);
+    });
+}
+
+/// Has a thread park, readied with something to read. `published` runs on it when its waiter can be found, `claimed` on the
+/// other one when it has claimed.
+fn ready_a_thread(published: impl FnOnce() + Send + 'static, claimed: impl FnOnce()) {
+    let (place, given) = (Place::new(), Arc::new(Given(UnsafeCell::new(0))));
+    let thread = loom::thread::spawn({
+        let (place, given) = (place.clone(), Arc::clone(&given));
+        move || {
+            let parked = park(|waiter: Waiter| {
+                place.put(waiter);
+                published();
+                true
+            });
+            assert_eq!(parked, Parked::Readied);
+            // SAFETY: after the ready.
+            given.0.with(|given| unsafe { *given })
+        }
+    });
+    let waiter = place.take();
+    assert!(waiter.claim());
+    claimed();
+    // SAFETY: before the ready.
+    given.0.with_mut(|given| unsafe { *given = 1 });
+    waiter.ready();
+    assert_eq!(thread.join().unwrap(), 1);
+}
+
+/// Fails by deadlock when the thread is woken and does not see why, by a causality violation when it does not see with what.
+#[test]
+fn a_thread_that_begins_to_sleep_is_woken() {
+    Model::new().unbounded().check("ready_vs_doze", || ready_a_thread(|| (), || ()));
+}
+
+/// Fails by a causality violation: a thread that was readied before it fell asleep does not see what it was readied with.
+#[test]
+fn a_thread_that_never_slept_sees_what_it_was_woken_with() {
+    Model::new().unbounded().check("ready_before_doze", || {
+        // It begins when the other one goes on, so that this one is the first.
+        let claimed = Flag::default();
+        let waits = claimed.clone();
+        ready_a_thread(move || waits.wait_on_thread(), || claimed.raise());
+    });
+}
+
+/// An owner that looks has lost its P, and comes back without one, still in its wait, while somebody ends that. Fails by an
+/// assertion of the word, or by deadlock, when it overwrites the claim.
+#[test]
+fn an_owner_that_comes_back_without_a_p_keeps_a_claim() {
+    Model::new().preemptions(2).check("claim_vs_requeue", || {
+        let runtime = runtime(1, 2);
+        let (place, away) = (Place::new(), Flag::default());
+        let (held, go_on) = (Flag::default(), Flag::default());
+        let owner = runtime.go({
+            let (place, away) = (place.clone(), away.clone());
+            let (held, go_on) = (held.clone(), go_on.clone());
+            move || {
+                let mut looks = 0;
+                let seen = || {
+                    looks += 1;
+                    if looks == 1 {
+                        crate::blocking(|| {
+                            away.raise();
+                            held.wait_on_thread();
+                            loom::explore();
+                            go_on.raise();
+                        });
+                    }
+                    false
+                };
+                assert!(!park_looking(|looker: Looker| place.put(looker), seen));
+                done();
+            }
+        });
+        let looker = place.take();
+        looker.nudge();
+        away.wait_on_thread();
+        let _holder = runtime.go({
+            let held = held.clone();
+            move || {
+                held.raise();
+                go_on.wait_on_thread();
+            }
+        });
+        held.wait_on_thread();
+        assert!(looker.wake());
+        owner.join().unwrap();
+    });
+}
+
+#[test]
+fn mutants() {
+    let parks = "a_cancel_while_a_goroutine_parks_unwinds_it";
+    let dozes = "a_cancel_while_a_thread_begins_to_wait_unwinds_it";
+    let nudges = "a_second_nudge_while_the_owner_looks_is_not_lost";
+    let timer = "a_cancelled_sleep_takes_its_timer_along";
+    caught::assert_caught(
+        module_path!(),
+        &[
+            (Mutant::InterruptNotSeen, parks),
+            (Mutant::InterruptParkNoFence, parks),
+            (Mutant::InterruptCancelNoFence, parks),
+            (Mutant::EarlyNudgeLost, parks),
+            (Mutant::EarlyNudgeToSleepersOnly, "a_cancel_finds_an_owner_that_looks_before_its_hook_is_over"),
+            (Mutant::NudgeWithoutAcquire, nudges),
+            (Mutant::ReadyWithoutAcquire, "a_cancel_and_a_notification_end_a_wait_once"),
+            (Mutant::AlarmStaysArmed, timer),
+            (Mutant::NudgeIgnoresScan, "a_dump_holds_a_g_without_losing_its_cancel"),
+            (Mutant::ParkAgainBlind, nudges),
+            (Mutant::NudgeRelaxed, nudges),
+            (Mutant::LookRelaxed, nudges),
+            (Mutant::ParkAgainRelaxed, "a_dump_reads_an_owner_that_sleeps_on_only_when_it_is_saved"),
+            (Mutant::WhyRelaxed, "a_thread_that_never_slept_sees_what_it_was_woken_with"),
+            (Mutant::AlarmRelaxed, "a_thread_that_begins_to_sleep_is_woken"),
+            (Mutant::DozeRelaxed, dozes),
+            (Mutant::RequeueStores, "an_owner_that_comes_back_without_a_p_keeps_a_claim"),
+        ],
+    );
+}

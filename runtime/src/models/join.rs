@@ -1,0 +1,209 @@
+//! Join: whoever waits for a goroutine's end hears of it, and finds its value.
+
+use super::caught;
+use crate::context::{Context, ContextError};
+use crate::model::{Flag, Model, Mutant, at_rest, done, fall_asleep, runtime, together_with_us};
+
+/// Fails by deadlock when the end comes between the joiner's look and its place as the joiner.
+#[test]
+fn a_thread_hears_of_the_end() {
+    Model::new().check("join_from_thread", || {
+        let runtime = at_rest::<1>();
+        let one = runtime.go(|| 1);
+        assert_eq!(one.join().unwrap(), 1);
+        done();
+    });
+}
+
+#[test]
+fn a_goroutine_hears_of_the_end() {
+    // Two Ms, of which one has to be woken: two preemptions are 26,000 executions, one is 137.
+    Model::new().preemptions(1).check("join_from_goroutine", || {
+        let runtime = runtime(2, 2);
+        fall_asleep::<2>(&runtime);
+        // How the outer one begins, and how its own end is heard of, are other models' subjects.
+        runtime.run(|| {
+            loom::explore();
+            assert_eq!(crate::go(|| 1).join().unwrap(), 1);
+            done();
+        });
+    });
+}
+
+/// The handle goes while the goroutine ends: the value is dropped once, by one of the two, and the G goes back.
+#[test]
+fn a_handle_dropped_at_the_end_leaves_the_value_to_one_party() {
+    use loom::sync::Arc;
+    Model::new().check("detach_vs_end", || {
+        let runtime = at_rest::<1>();
+        let value = Arc::new(());
+        let inside = Arc::clone(&value);
+        drop(runtime.go(move || inside));
+        assert!(runtime.shutdown_timeout(std::time::Duration::from_secs(1)));
+        assert_eq!(Arc::strong_count(&value), 1);
+    });
+}
+
+/// What has to be dropped, once, and says so to loom.
+struct Value(loom::cell::UnsafeCell<u32>);
+
+// SAFETY: the handle orders its drop after its making; loom checks that.
+unsafe impl Send for Value {}
+
+impl Drop for Value {
+    fn drop(&mut self) {
+        // SAFETY: whoever drops it is alone with it.
+        self.0.with_mut(|value| unsafe { *value += 1 });
+    }
+}
+
+/// A handle goes while its goroutine ends, and the next goroutine of the same M makes a third one, which may get the
+/// G. Only the bits of its life order what the handle's owner did against that. Fails by a causality violation.
+#[test]
+fn a_handle_that_goes_at_the_end_leaves_the_g_alone() {
+    Model::new().check("drop_vs_reuse", || {
+        let runtime = runtime(1, 1);
+        let next = runtime.go(|| {
+            // The other one first.
+            crate::yield_now();
+            drop(crate::go(|| ()));
+            done();
+        });
+        let (begins, begun) = (Flag::default(), Flag::default());
+        let first = runtime.go({
+            let (begins, begun) = (begins.clone(), begun.clone());
+            move || {
+                begins.raise();
+                begun.wait_on_thread();
+                Value(loom::cell::UnsafeCell::new(0))
+            }
+        });
+        begins.wait_on_thread();
+        loom::explore();
+        begun.raise();
+        drop(first);
+        next.join().unwrap();
+    });
+}
+
+/// The other way round: the handle's owner is the one who makes the next.
+#[test]
+fn a_goroutine_that_ends_as_its_handle_goes_leaves_the_g_alone() {
+    Model::new().check("end_vs_reuse", || {
+        let runtime = runtime(1, 1);
+        let [first] = together_with_us(&runtime, [Box::new(|| ())]);
+        drop(first);
+        let next = runtime.go(|| ());
+        done();
+        next.join().unwrap();
+    });
+}
+
+/// A joiner that was told goes before the M that has told it, which makes the next. Fails by a causality violation.
+#[test]
+fn a_joiner_that_was_told_leaves_the_g_to_the_m() {
+    Model::new().check("told_vs_reuse", || {
+        let runtime = runtime(1, 1);
+        let next = runtime.go(|| {
+            // The other one first.
+            crate::yield_now();
+            drop(crate::go(|| ()));
+            done();
+        });
+        let [first] = together_with_us(&runtime, [Box::new(|| ())]);
+        first.join().unwrap();
+        next.join().unwrap();
+    });
+}
+
+/// The other way round: the joiner goes last, makes the next, and joins that.
+#[test]
+fn an_m_that_has_told_leaves_the_g_to_the_joiner() {
+    Model::new().check("tell_vs_reuse", || {
+        let runtime = runtime(1, 1);
+        let [first] = together_with_us(&runtime, [Box::new(|| ())]);
+        first.join().unwrap();
+        // Not the next one's part.
+        done();
+        runtime.go(|| ()).join().unwrap();
+    });
+}
+
+/// A joiner is interrupted as its goroutine ends. Fails by a causality violation when it goes while the M looks at its record.
+#[test]
+fn a_joiner_that_is_interrupted_at_the_end_waits_for_who_reads_its_record() {
+    Model::new().check("join_vs_interrupt", || {
+        let runtime = runtime(1, 1);
+        let (ctx, cancel) = Context::background().with_cancel();
+        let [ends] = together_with_us(&runtime, [Box::new(|| ())]);
+        let joined = ctx.run(|| {
+            // By itself: loom's threads share one count of panics, and its locks look at that.
+            cancel.cancel();
+            ends.join()
+        });
+        match joined {
+            Ok(joined) => joined.unwrap(),
+            Err(error) => assert_eq!(error, ContextError::Canceled),
+        }
+        done();
+    });
+}
+
+/// The end of the runtime tells a joiner, after whose handle is gone the goroutine ends after all. Fails by an assertion when
+/// the M gives the G back before who has told is through with it.
+#[test]
+fn a_joiner_that_was_told_by_the_end_leaves_the_g_to_who_has_told() {
+    Model::new().check("left_vs_end", || {
+        let runtime = runtime(1, 1);
+        let (begins, joins, ends) = (Flag::default(), Flag::default(), Flag::default());
+        let first = runtime.go({
+            let (begins, ends) = (begins.clone(), ends.clone());
+            move || {
+                begins.raise();
+                ends.wait_on_thread();
+            }
+        });
+        begins.wait_on_thread();
+        let joiner = loom::thread::spawn({
+            let joins = joins.clone();
+            move || {
+                joins.raise();
+                assert!(first.join().unwrap_err().is_shutdown());
+                ends.raise();
+            }
+        });
+        joins.wait_on_thread();
+        loom::explore();
+        runtime.shutdown(std::time::Duration::ZERO);
+        joiner.join().unwrap();
+    });
+}
+
+#[test]
+fn mutants() {
+    let hears = "a_thread_hears_of_the_end";
+    let drops = "a_handle_that_goes_at_the_end_leaves_the_g_alone";
+    let interrupted = "a_joiner_that_is_interrupted_at_the_end_waits_for_who_reads_its_record";
+    let left = "a_joiner_that_was_told_by_the_end_leaves_the_g_to_who_has_told";
+    caught::assert_caught(
+        module_path!(),
+        &[
+            (Mutant::JoinNoWake, hears),
+            (Mutant::JoinNoRecheck, hears),
+            (Mutant::JoinRelaxed, hears),
+            (Mutant::JoinLooksRelaxed, hears),
+            (Mutant::EndRelaxed, hears),
+            (Mutant::JoinEndsEarly, interrupted),
+            (Mutant::JoinEndsRelaxed, interrupted),
+            (Mutant::EndForgetsTheTeller, left),
+            (Mutant::LeftWithoutAcquire, left),
+            (Mutant::ToldWithoutAcquire, "a_joiner_that_was_told_leaves_the_g_to_the_m"),
+            (Mutant::ToldWithoutRelease, "an_m_that_has_told_leaves_the_g_to_the_joiner"),
+            (Mutant::OutcomeRelaxed, drops),
+            (Mutant::HandleRelaxed, drops),
+            (Mutant::HandleGoesFirst, drops),
+            (Mutant::HandleLooksRelaxed, drops),
+            (Mutant::LiveRelaxed, drops),
+        ],
+    );
+}

@@ -1,0 +1,430 @@
+//! Goroutines that are bound to an M, and threads that end: nobody waits for what was brought already, or never comes.
+
+use super::caught;
+use super::cover::{Handle, park_for_ever};
+use crate::Runtime;
+use crate::model::{Flag, Model, Mutant, Parked, Waiter, at_rest, done, park, runtime, together};
+use crate::{go, lock_os_thread, yield_now};
+use loom::sync::{Condvar, Mutex};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Where a goroutine waits, and another finds it.
+#[derive(Clone, Default)]
+struct Place(Arc<(Mutex<Option<Waiter>>, Condvar)>);
+
+impl Place {
+    /// Parks the caller here.
+    fn park(&self) {
+        let there = self.clone();
+        let parked = park(move |waiter| {
+            *there.0.0.lock().unwrap() = Some(waiter);
+            there.0.1.notify_all();
+            true
+        });
+        assert_eq!(parked, Parked::Readied);
+    }
+
+    /// Blocks the thread until somebody parks here.
+    fn wait_on_thread(&self) {
+        let mut place = self.0.0.lock().unwrap();
+        while place.is_none() {
+            place = self.0.1.wait(place).unwrap();
+        }
+    }
+
+    /// Wakes whoever parks here, now or later.
+    fn wake(&self) {
+        let mut place = self.0.0.lock().unwrap();
+        let waiter = loop {
+            match place.take() {
+                Some(waiter) => break waiter,
+                None => place = self.0.1.wait(place).unwrap(),
+            }
+        };
+        drop(place);
+        // At the end of the runtime another claims it.
+        let _woken = waiter.wake();
+    }
+}
+
+/// Locks the caller to its thread; fails when it is on another one afterwards.
+struct Own(loom::thread::ThreadId);
+
+impl Own {
+    fn lock() -> Self {
+        lock_os_thread();
+        Own(loom::thread::current().id())
+    }
+
+    fn check(&self) {
+        assert_eq!(loom::thread::current().id(), self.0, "a bound goroutine has left its thread");
+    }
+}
+
+/// A bound goroutine parks and is readied from outside at the same time. Fails by deadlock when its M falls asleep after
+/// it was brought, or is not woken; by an assertion when the other M runs it.
+#[test]
+fn a_bound_goroutine_that_is_readied_as_its_m_falls_asleep_runs() {
+    Model::new().check("bound_ready_vs_sleep", || {
+        let runtime = at_rest::<2>();
+        let place = Place::default();
+        let there = place.clone();
+        let bound = runtime.go(move || {
+            let own = Own::lock();
+            there.park();
+            own.check();
+            done();
+        });
+        place.wake();
+        bound.join().unwrap();
+    });
+}
+
+/// The same with one P, which the bound goroutine's M has to give away. Fails by deadlock when it keeps it.
+#[test]
+fn the_p_of_a_bound_goroutine_that_parks_goes_to_others() {
+    Model::new().check("bound_gives_p", || {
+        let runtime = runtime(1, 2);
+        let place = Place::default();
+        let there = place.clone();
+        let bound = runtime.go(move || {
+            let own = Own::lock();
+            // Its counterpart, which needs the P.
+            let wakes = there.clone();
+            drop(go(move || wakes.wake()));
+            loom::explore();
+            there.park();
+            own.check();
+            done();
+        });
+        bound.join().unwrap();
+    });
+}
+
+/// A bound goroutine yields while another is queued. Fails by deadlock when one of the two is lost.
+#[test]
+fn a_bound_goroutine_that_yields_comes_back() {
+    Model::new().check("bound_yield", || {
+        let runtime = runtime(1, 2);
+        let bound = runtime.go(move || {
+            let own = Own::lock();
+            let other = go(|| ());
+            loom::explore();
+            yield_now();
+            own.check();
+            other.join().unwrap();
+            own.check();
+            done();
+        });
+        bound.join().unwrap();
+    });
+}
+
+/// A bound goroutine comes back without a P while the M that has it goes idle. Fails by deadlock when it is queued
+/// where nobody looks, or its M is not told.
+#[test]
+fn a_bound_goroutine_that_comes_back_without_a_p_is_brought_one() {
+    Model::new().check("bound_come_back", || {
+        let runtime = runtime(1, 2);
+        let (away, there, go_on) = (Flag::default(), Flag::default(), Flag::default());
+        let comes_back = runtime.go({
+            let (away, there, go_on) = (away.clone(), there.clone(), go_on.clone());
+            move || {
+                let own = Own::lock();
+                crate::blocking(|| {
+                    away.raise();
+                    there.wait_on_thread();
+                    loom::explore();
+                    go_on.raise();
+                });
+                own.check();
+                done();
+            }
+        });
+        let _last = runtime.go(move || {
+            away.wait_on_thread();
+            there.raise();
+            go_on.wait_on_thread();
+        });
+        comes_back.join().unwrap();
+    });
+}
+
+/// A bound goroutine comes back to an idle P while another one stands in the global queue, behind which it goes. With another
+/// thread, which is called for that one, and without. Fails by deadlock when its M keeps the P, or is forgotten.
+#[test]
+fn a_bound_goroutine_that_comes_back_behind_others_is_run() {
+    for threads in [1, 2] {
+        Model::new().check("bound_behind_others", move || {
+            let runtime = runtime(1, threads);
+            let handle = Handle::of(&runtime);
+            let comes_back = runtime.go(move || {
+                let own = Own::lock();
+                let other = crate::blocking(|| {
+                    while threads > 1 && !handle.somebody_polls() {
+                        loom::thread::yield_now();
+                    }
+                    loom::explore();
+                    go(|| ())
+                });
+                own.check();
+                other
+            });
+            let other = comes_back.join().unwrap();
+            other.join().unwrap();
+            done();
+        });
+    }
+}
+
+/// A bound goroutine is found, on another M, before its own has begun to wait for it. Fails by deadlock when that does not
+/// see that it was brought.
+#[test]
+fn a_bound_goroutine_may_be_brought_before_its_m_waits() {
+    Model::new().check("bound_brought_early", || {
+        let runtime = runtime(2, 2);
+        let place = Place::default();
+        let there = place.clone();
+        let parks = move || {
+            let own = Own::lock();
+            there.park();
+            own.check();
+            done();
+        };
+        let both = together(&runtime, [Box::new(parks), Box::new(move || place.wake())]);
+        both.into_iter().for_each(|goroutine| goroutine.join().unwrap());
+    });
+}
+
+/// The runtime ends as a bound goroutine parks. Fails by deadlock when its M waits for it all the same.
+#[test]
+fn the_end_of_a_runtime_meets_an_m_that_begins_to_wait() {
+    Model::new().check("end_vs_bound_park", || {
+        let runtime = runtime(1, 1);
+        let (locked, ready) = (Flag::default(), Flag::default());
+        let (raised, go_on) = (locked.clone(), ready.clone());
+        let bound = runtime.go(move || {
+            lock_os_thread();
+            raised.raise();
+            go_on.wait_on_thread();
+            park_for_ever();
+        });
+        locked.wait_on_thread();
+        loom::explore();
+        ready.raise();
+        assert_eq!(super::cover::leave(runtime, Duration::from_secs(1)).threads_left(), 0);
+        assert!(bound.join().is_err_and(|error| error.is_shutdown()));
+        done();
+    });
+}
+
+/// The runtime ends as a bound goroutine is brought to its M. Fails by deadlock when that was not told of the end, or when
+/// whoever brings it does not see that the M has gone.
+#[test]
+fn the_end_of_a_runtime_meets_a_bound_goroutine_on_its_way() {
+    Model::new().check("end_vs_bring", || {
+        let runtime = runtime(1, 2);
+        let place = Place::default();
+        let there = place.clone();
+        let bound = runtime.go(move || {
+            lock_os_thread();
+            there.park();
+        });
+        place.wait_on_thread();
+        while !Handle::of(&runtime).somebody_polls() {
+            loom::thread::yield_now();
+        }
+        loom::explore();
+        place.wake();
+        assert_eq!(super::cover::leave(runtime, Duration::from_secs(1)).threads_left(), 0);
+        let _ended_or_left = bound.join();
+        done();
+    });
+}
+
+/// The only thread that there may be waits for its goroutine, which is readied from outside. Fails by deadlock: there is
+/// nobody who could bring it.
+#[test]
+fn a_bound_goroutine_needs_no_other_thread() {
+    Model::new().check("bound_rescued", || {
+        let runtime = at_rest::<1>();
+        let place = Place::default();
+        let there = place.clone();
+        let bound = runtime.go(move || {
+            let own = Own::lock();
+            there.park();
+            own.check();
+            // There is somebody in the queue.
+            drop(go(|| ()));
+            yield_now();
+            own.check();
+        });
+        place.wake();
+        bound.join().unwrap();
+        done();
+    });
+}
+
+/// All three threads that there may be are taken: one waits for its bound goroutine, one blocks without its P, which is idle
+/// beside a goroutine in the global queue, and the last one brings the bound goroutine the other P. Fails by deadlock when it
+/// sleeps then: nobody runs what the bound goroutine waits for.
+#[test]
+fn at_the_limit_who_brings_a_bound_goroutine_sees_the_global_queue() {
+    Model::new().preemptions(1).check("bringer_at_limit", || {
+        let runtime = runtime(2, 3);
+        let (place, ran, alone) = (Place::default(), Flag::default(), Flag::default());
+        let bound = runtime.go({
+            let (there, ran) = (place.clone(), ran.clone());
+            move || {
+                let own = Own::lock();
+                there.park();
+                own.check();
+                ran.wait_on_thread();
+                done();
+            }
+        });
+        place.wait_on_thread();
+        while !Handle::of(&runtime).somebody_polls() {
+            loom::thread::yield_now();
+        }
+        let begun = Flag::default();
+        let _wakes = runtime.go({
+            let (begun, alone) = (begun.clone(), alone.clone());
+            move || {
+                begun.raise();
+                alone.wait_on_thread();
+                loom::explore();
+                place.wake();
+            }
+        });
+        begun.wait_on_thread();
+        let _blocks = runtime.go(move || {
+            let raised = ran.clone();
+            drop(go(move || raised.raise()));
+            crate::blocking(|| {
+                alone.raise();
+                ran.wait_on_thread();
+            });
+        });
+        bound.join().unwrap();
+    });
+}
+
+/// Fails by deadlock, or an assertion: the calling thread is not brought its main, or is not let go.
+#[test]
+fn main_runs_locked_to_its_caller() {
+    Model::new().check("run_locked", || {
+        let runtime = at_rest::<1>();
+        let caller = loom::thread::current().id();
+        // SAFETY: the goroutines keep nothing of a thread.
+        let sum = unsafe {
+            runtime.run_locked(|| {
+                let one = go(|| 1).join().unwrap();
+                assert_eq!(loom::thread::current().id(), caller);
+                one + 1
+            })
+        };
+        assert_eq!(sum, 2);
+        assert!(crate::current().is_none());
+        done();
+    });
+}
+
+/// A goroutine ends locked, and its thread with it, while another is submitted. Fails by deadlock when the P goes with them.
+#[test]
+fn a_thread_that_ends_leaves_its_p() {
+    Model::new().check("end_locked", || {
+        let runtime = at_rest::<1>();
+        let ends = runtime.go(lock_os_thread);
+        let other = runtime.go(|| ());
+        ends.join().unwrap();
+        other.join().unwrap();
+        done();
+    });
+}
+
+/// An M that nobody needs ends while it is taken to be woken. Fails by deadlock when it ends with the P that it was given, or
+/// when it is too late to be taken, and counts too long for another to be started.
+/// It stands by because its goroutine came back without a P.
+#[test]
+fn an_m_that_was_just_taken_does_not_end() {
+    Model::new().check("idle_end_vs_taken", || {
+        loom::stop_exploring();
+        let builder = Runtime::builder().procs(1).max_threads(2).thread_keep_alive(Duration::ZERO);
+        // SAFETY: the goroutines keep nothing of a thread.
+        let runtime = unsafe { builder.build() }.unwrap();
+        let (away, there, go_on) = (Flag::default(), Flag::default(), Flag::default());
+        let comes_back = runtime.go({
+            let (away, there, go_on) = (away.clone(), there.clone(), go_on.clone());
+            move || {
+                crate::blocking(|| {
+                    away.raise();
+                    there.wait_on_thread();
+                    loom::explore();
+                    go_on.raise();
+                });
+                // On the other M now, unless that has ended first.
+                let ran = Flag::default();
+                let raised = ran.clone();
+                drop(go(move || raised.raise()));
+                crate::blocking(|| ran.wait_on_thread());
+                done();
+            }
+        });
+        let _last = runtime.go(move || {
+            away.wait_on_thread();
+            there.raise();
+            go_on.wait_on_thread();
+        });
+        comes_back.join().unwrap();
+    });
+}
+
+/// The same as a dump reads it. Fails when its M is woken for it, and runs it, while it is held.
+#[test]
+fn a_bound_goroutine_that_a_dump_holds_is_rescued_later() {
+    Model::new().preemptions(2).check("bound_rescued_vs_dump", || {
+        let runtime = runtime(1, 1);
+        let place = Place::default();
+        let there = place.clone();
+        let bound = runtime.go(move || {
+            let own = Own::lock();
+            there.park();
+            own.check();
+            done();
+        });
+        place.wait_on_thread();
+        let dumper = loom::thread::spawn({
+            let handle = Handle::of(&runtime);
+            move || drop(handle.dump())
+        });
+        loom::explore();
+        place.wake();
+        bound.join().unwrap();
+        dumper.join().unwrap();
+    });
+}
+
+#[test]
+fn mutants() {
+    let readied = "a_bound_goroutine_that_is_readied_as_its_m_falls_asleep_runs";
+    let on_its_way = "the_end_of_a_runtime_meets_a_bound_goroutine_on_its_way";
+    caught::assert_caught(
+        module_path!(),
+        &[
+            (Mutant::BoundRunsAnywhere, readied),
+            (Mutant::BoundNotWoken, readied),
+            (Mutant::BoundOverlooksGift, "a_bound_goroutine_that_comes_back_without_a_p_is_brought_one"),
+            (Mutant::BoundKeepsItsP, "the_p_of_a_bound_goroutine_that_parks_goes_to_others"),
+            (Mutant::BoundIgnoresTheEnd, "the_end_of_a_runtime_meets_an_m_that_begins_to_wait"),
+            (Mutant::BoundBroughtAtTheEnd, on_its_way),
+            (Mutant::StopForgetsTheBound, on_its_way),
+            (Mutant::BoundNotRescued, "a_bound_goroutine_needs_no_other_thread"),
+            (Mutant::BringerSkipsGlobal, "at_the_limit_who_brings_a_bound_goroutine_sees_the_global_queue"),
+            (Mutant::IdleEndsBlindly, "an_m_that_was_just_taken_does_not_end"),
+            (Mutant::EndLooksAtNoQueue, "an_m_that_was_just_taken_does_not_end"),
+            (Mutant::BoundRescuedHeld, "a_bound_goroutine_that_a_dump_holds_is_rescued_later"),
+        ],
+    );
+}

@@ -1,0 +1,40 @@
+//! The models of the runtime's own protocols: loom runs the code that ships in every schedule, and each mutant of it
+//! has to fail in one of them. A module a subject; `cover` gives the shipped types to threads of loom's.
+//!
+//! A model that checks a user's protocol, over public items only, is `tests/loom_user.rs`.
+
+mod caught;
+mod cover;
+
+mod barrier;
+mod chan;
+mod condvar;
+mod context;
+mod deadlock;
+mod event;
+mod help;
+mod interrupt;
+mod join;
+mod locked;
+mod mutex;
+mod note;
+mod once;
+mod park;
+mod poll;
+mod polldesc;
+mod procs;
+mod promise;
+mod quit;
+mod runq;
+mod rwlock;
+mod select;
+mod semaphore;
+mod shared;
+mod shutdown;
+mod socket;
+mod submit_vs_idle;
+mod timer;
+mod trim;
+mod turn;
+mod waitgroup;
+mod window;

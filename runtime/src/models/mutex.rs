@@ -1,0 +1,180 @@
+//! `sync::Mutex`: one at a time, and whoever stands in line is called.
+
+use super::caught;
+use crate::context::Context;
+use crate::model::{Flag, Model, Mutant, at_rest, done};
+use crate::sync::{Mutex, MutexGuard};
+use loom::thread;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Shorter than any wait of a model.
+const SOON: Duration = Duration::from_nanos(1);
+
+/// Fails by a causality violation when two have the value at once, or one does not see what the last one did.
+#[test]
+fn two_threads_count() {
+    Model::new().preemptions(4).check("mutex_two", || {
+        let lock = Arc::new(Mutex::new(0));
+        let theirs = Arc::clone(&lock);
+        let other = thread::spawn(move || *theirs.lock() += 1);
+        *lock.lock() += 1;
+        other.join().unwrap();
+        assert_eq!(*lock.lock(), 2);
+    });
+}
+
+/// One who was called finds the lock taken, goes back, and is called again, or handed it. Fails by deadlock.
+#[test]
+fn one_who_lost_to_a_barger_is_called_again() {
+    Model::new().check("mutex_three", || {
+        let lock = Arc::new(Mutex::new(0));
+        let others = [(); 2].map(|()| {
+            let theirs = Arc::clone(&lock);
+            thread::spawn(move || *theirs.lock() += 1)
+        });
+        *lock.lock() += 1;
+        *lock.lock() += 1;
+        others.into_iter().for_each(|other| other.join().unwrap());
+        assert_eq!(*lock.lock(), 4);
+    });
+}
+
+/// A thread waits, and the holder takes the lock again and again. Fails by deadlock, or by the assertion, when one who lost is
+/// not handed the lock: with a model's clock everybody is starved at once.
+#[test]
+fn one_who_is_starved_is_handed_the_lock() {
+    Model::new().preemptions(4).check("mutex_starved", || {
+        let lock = Arc::new(Mutex::new(0));
+        let theirs = Arc::clone(&lock);
+        let guard = lock.lock();
+        let other = thread::spawn(move || *theirs.lock() = 1);
+        MutexGuard::unlock_fair(guard);
+        // It goes on, whether it stood in line or came just now, and whether it loses to us.
+        drop(lock.try_lock());
+        drop(lock.lock());
+        other.join().unwrap();
+        assert_eq!(*lock.lock(), 1);
+    });
+}
+
+/// The same with a goroutine that is certain to stand in line. Fails by the assertion when the lock is let go instead.
+#[test]
+fn a_fair_unlock_hands_the_lock_over() {
+    Model::new().check("mutex_fair", || {
+        let runtime = at_rest::<1>();
+        loom::stop_exploring();
+        let (lock, waits) = (Arc::new(Mutex::new(0)), Flag::default());
+        let guard = lock.lock();
+        let theirs = Arc::clone(&lock);
+        let waiter = runtime.go(move || *theirs.lock() = 1);
+        let raises = waits.clone();
+        // It has the P when the first one has parked.
+        runtime.go(move || raises.raise()).join().unwrap();
+        waits.wait_on_thread();
+        loom::explore();
+        MutexGuard::unlock_fair(guard);
+        if let Some(value) = lock.try_lock() {
+            assert_eq!(*value, 1, "somebody was faster than the one in line");
+        }
+        waiter.join().unwrap();
+        done();
+    });
+}
+
+/// A goroutine gives up by its time limit while the lock is let go, and a thread waits, too. Fails by deadlock when the one
+/// who gives up takes the other's call with it.
+#[test]
+fn one_who_times_out_takes_no_call_with_it() {
+    Model::new().check("mutex_limit", || {
+        let runtime = at_rest::<1>();
+        let lock = Arc::new(Mutex::new(0));
+        let guard = lock.lock();
+        let theirs = Arc::clone(&lock);
+        let limited = runtime.go(move || theirs.try_lock_for(SOON).map(|mut value| *value += 1).is_some());
+        let theirs = Arc::clone(&lock);
+        let other = thread::spawn(move || *theirs.lock() += 1);
+        drop(guard);
+        let got = limited.join().unwrap();
+        other.join().unwrap();
+        assert_eq!(*lock.lock(), 1 + i32::from(got));
+        done();
+    });
+}
+
+/// A goroutine is unwound while it waits, or just as it is called. Fails by deadlock when nobody is called in its place, by
+/// the count when it has the lock and is unwound all the same.
+#[test]
+fn one_who_is_interrupted_takes_no_call_with_it() {
+    Model::new().check("mutex_interrupt", || {
+        let runtime = at_rest::<1>();
+        let lock = Arc::new(Mutex::new(0));
+        let (context, cancel) = Context::background().with_cancel();
+        let guard = lock.lock();
+        let theirs = Arc::clone(&lock);
+        let interrupted = runtime.go(move || context.run(|| *theirs.lock() += 1).is_ok());
+        let cuts = thread::spawn(move || cancel.cancel());
+        drop(guard);
+        *lock.lock() += 1;
+        let got = interrupted.join().unwrap();
+        cuts.join().unwrap();
+        assert_eq!(*lock.lock(), 1 + i32::from(got));
+        done();
+    });
+}
+
+/// A goroutine stands in line, and its runtime ends while the lock is handed to it. Fails by deadlock when it goes with it.
+#[test]
+fn what_was_handed_to_a_left_goroutine_is_not_lost() {
+    Model::new().check("mutex_left_handed", || {
+        let runtime = at_rest::<1>();
+        loom::stop_exploring();
+        let lock = Arc::new(Mutex::new(0));
+        let guard = lock.lock();
+        let theirs = Arc::clone(&lock);
+        drop(runtime.go(move || *theirs.lock() += 1));
+        // It has the P when the first one has parked.
+        runtime.go(|| ()).join().unwrap();
+        loom::explore();
+        let ends = thread::spawn(move || super::cover::leave(runtime, Duration::from_secs(1)));
+        MutexGuard::unlock_fair(guard);
+        drop(lock.lock());
+        ends.join().unwrap();
+        done();
+    });
+}
+
+/// A goroutine is called to try, and its runtime ends before it does; a thread stands in line behind it. Fails by deadlock
+/// when the thread is not called in its place.
+#[test]
+fn a_left_goroutine_that_was_called_holds_nobody_back() {
+    Model::new().check("mutex_left_called", || {
+        let runtime = at_rest::<1>();
+        let lock = Arc::new(Mutex::new(0));
+        let guard = lock.lock();
+        let theirs = Arc::clone(&lock);
+        drop(runtime.go(move || *theirs.lock() += 1));
+        let theirs = Arc::clone(&lock);
+        let other = thread::spawn(move || *theirs.lock() += 1);
+        let ends = thread::spawn(move || super::cover::leave(runtime, Duration::from_secs(1)));
+        drop(guard);
+        other.join().unwrap();
+        ends.join().unwrap();
+        drop(lock.lock());
+        done();
+    });
+}
+
+#[test]
+fn mutants() {
+    caught::assert_caught(
+        module_path!(),
+        &[
+            (Mutant::MutexLockRelaxed, "two_threads_count"),
+            (Mutant::MutexUnlockRelaxed, "two_threads_count"),
+            (Mutant::MutexWokenStays, "one_who_lost_to_a_barger_is_called_again"),
+            (Mutant::MutexNoHandOver, "a_fair_unlock_hands_the_lock_over"),
+            (Mutant::MutexLeftBehind, "what_was_handed_to_a_left_goroutine_is_not_lost"),
+        ],
+    );
+}

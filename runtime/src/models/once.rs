@@ -1,0 +1,44 @@
+//! `sync::Once` and what is built on it: one closure runs, and everybody comes after it.
+
+use super::caught;
+use crate::model::{Model, Mutant};
+use crate::sync::OnceLock;
+use loom::thread;
+use std::sync::Arc;
+
+/// Fails by deadlock when one who waits is forgotten, by a causality violation when somebody sees the value too early.
+#[test]
+fn all_see_the_one_value() {
+    Model::new().preemptions(4).check("once", || {
+        let cell = Arc::new(OnceLock::new());
+        let theirs = Arc::clone(&cell);
+        let other = thread::spawn(move || *theirs.get_or_init(|| 1));
+        let mine = *cell.get_or_init(|| 2);
+        assert_eq!(other.join().unwrap(), mine);
+        assert_eq!(cell.get(), Some(&mine));
+    });
+}
+
+/// Fails as above.
+#[test]
+fn who_waits_for_a_value_gets_it() {
+    Model::new().preemptions(4).check("once_wait", || {
+        let cell = Arc::new(OnceLock::new());
+        let theirs = Arc::clone(&cell);
+        let other = thread::spawn(move || *theirs.wait());
+        assert_eq!(cell.set(1), Ok(()));
+        assert_eq!(other.join().unwrap(), 1);
+    });
+}
+
+#[test]
+fn mutants() {
+    caught::assert_caught(
+        module_path!(),
+        &[
+            (Mutant::OnceDoneRelaxed, "all_see_the_one_value"),
+            (Mutant::OnceLookRelaxed, "all_see_the_one_value"),
+            (Mutant::OnceNoRecheck, "who_waits_for_a_value_gets_it"),
+        ],
+    );
+}

@@ -1,0 +1,393 @@
+//! Park against ready: no ready is lost, no goroutine runs twice, none runs before it was saved.
+
+use super::caught;
+use super::cover::Handle;
+use crate::model::{Flag, Model, Mutant, Parked, Parts, Waiter, at_rest, done, park, runtime, together};
+use loom::cell::UnsafeCell;
+use loom::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use loom::sync::{Condvar, Mutex};
+use std::sync::Arc;
+
+/// What is handed over between a claim and its ready.
+struct Given(UnsafeCell<u32>);
+
+// SAFETY: claim and ready order the accesses; loom checks that they do.
+unsafe impl Send for Given {}
+// SAFETY: as above.
+unsafe impl Sync for Given {}
+
+/// Where one waits, and one other finds it.
+#[derive(Clone)]
+struct Place(Arc<(Mutex<Option<Waiter>>, Condvar)>);
+
+impl Place {
+    fn new() -> Self {
+        Place(Arc::new((Mutex::new(None), Condvar::new())))
+    }
+
+    /// Parks here, as in a channel: queued under its lock, which the commit hook lets go.
+    fn wait(&self) {
+        let mut place = self.0.0.lock().unwrap();
+        let parked = park(|waiter| {
+            *place = Some(waiter);
+            drop(place);
+            self.0.1.notify_all();
+            true
+        });
+        assert_eq!(parked, Parked::Readied);
+    }
+
+    /// Whoever waits here, once somebody does.
+    fn waiter(&self) -> Waiter {
+        let mut place = self.0.0.lock().unwrap();
+        loop {
+            match place.take() {
+                Some(waiter) => return waiter,
+                None => place = self.0.1.wait(place).unwrap(),
+            }
+        }
+    }
+}
+
+/// Fails by deadlock when the ready is lost, by a causality violation when the goroutine runs before the save.
+#[test]
+fn a_ready_right_after_the_commit_is_not_lost() {
+    Model::new().check("park_vs_ready", || {
+        let runtime = at_rest::<1>();
+        let place = Place::new();
+        let parker = runtime.go({
+            let place = place.clone();
+            move || place.wait()
+        });
+        assert!(place.waiter().wake());
+        parker.join().unwrap();
+        done();
+    });
+}
+
+/// Two claim the first of a goroutine's waits, and one of them its second, at once. Fails when both win, when the late
+/// one wakes the next wait, or by deadlock when neither does.
+#[test]
+fn of_two_readiers_one_wins_and_the_late_one_touches_no_later_wait() {
+    Model::new().check("two_readiers", || {
+        let runtime = runtime(1, 1);
+        let waits = [Place::new(), Place::new()];
+        let parker = runtime.go({
+            let waits = waits.clone();
+            move || waits.iter().for_each(Place::wait)
+        });
+        let first = waits[0].waiter();
+        let won = Arc::new(AtomicU32::new(0));
+        let claim = {
+            let won = Arc::clone(&won);
+            move |waiter: Waiter| {
+                if waiter.wake() {
+                    won.fetch_add(1, Relaxed);
+                }
+            }
+        };
+        let rival = loom::thread::spawn({
+            let (first, claim) = (first.clone(), claim.clone());
+            move || claim(first)
+        });
+        loom::explore();
+        claim(first);
+        // The second wait is claimed by nobody but us.
+        assert!(waits[1].waiter().wake(), "the second wait was claimed under the first one's number");
+        rival.join().unwrap();
+        assert_eq!(won.load(Relaxed), 1);
+        done();
+        parker.join().unwrap();
+    });
+}
+
+/// A ready meets a hold. Fails by deadlock when the hold swallows it, by a causality violation when the goroutine does
+/// not see what it was woken with.
+#[test]
+fn a_dump_holds_a_g_without_losing_its_ready() {
+    Model::new().preemptions(2).check("dump_vs_ready", || {
+        let runtime = runtime(1, 1);
+        let place = Place::new();
+        let (given, parts) = (Arc::new(Given(UnsafeCell::new(0))), Parts::of(2));
+        let parker = runtime.go({
+            let (place, given, parts) = (place.clone(), Arc::clone(&given), parts.clone());
+            move || {
+                place.wait();
+                // SAFETY: after the ready.
+                assert_eq!(given.0.with(|given| unsafe { *given }), 1);
+                parts.held();
+            }
+        });
+        let waiter = place.waiter();
+        let dumper = loom::thread::spawn({
+            let handle = Handle::of(&runtime);
+            move || {
+                drop(handle.dump());
+                parts.held();
+            }
+        });
+        loom::explore();
+        assert!(waiter.claim());
+        // SAFETY: before the ready.
+        given.0.with_mut(|given| unsafe { *given = 1 });
+        waiter.ready();
+        parker.join().unwrap();
+        dumper.join().unwrap();
+    });
+}
+
+/// A goroutine parks, and goes on, while it is dumped. Fails by a causality violation when the dump reads a stack that
+/// is not saved, or that is in use.
+#[test]
+fn a_dump_reads_a_g_that_parks_only_when_it_is_saved() {
+    Model::new().check("dump_vs_park", || {
+        let runtime = runtime(1, 1);
+        let place = Place::new();
+        let begins = Flag::default();
+        let parker = runtime.go({
+            let (place, begins) = (place.clone(), begins.clone());
+            move || {
+                loom::explore();
+                begins.raise();
+                place.wait();
+            }
+        });
+        begins.wait_on_thread();
+        drop(Handle::of(&runtime).dump());
+        assert!(place.waiter().wake());
+        done();
+        parker.join().unwrap();
+    });
+}
+
+/// An M takes a goroutine from the global queue and finds it held by a dump, which has to queue it then. Fails by a
+/// causality violation when it may be queued while it is still being taken out, by deadlock when it is lost.
+#[test]
+fn a_g_that_is_held_when_its_turn_comes_is_run() {
+    Model::new().check("dump_vs_run", || {
+        let runtime = runtime(1, 1);
+        // An M that is woken passes a fence, which hides what is missing; one that is at work does not.
+        let (there, go_on) = (Flag::default(), Flag::default());
+        drop(runtime.go({
+            let (there, go_on) = (there.clone(), go_on.clone());
+            move || {
+                there.raise();
+                go_on.wait_on_thread();
+            }
+        }));
+        there.wait_on_thread();
+        let queued = runtime.go(|| ());
+        loom::explore();
+        go_on.raise();
+        drop(Handle::of(&runtime).dump());
+        queued.join().unwrap();
+        done();
+    });
+}
+
+/// Fails by a causality violation when a dump reads a goroutine that is still being made.
+#[test]
+fn a_dump_reads_no_half_made_g() {
+    Model::new().check("dump_vs_spawn", || {
+        let runtime = at_rest::<1>();
+        let dumper = loom::thread::spawn({
+            let handle = Handle::of(&runtime);
+            move || drop(handle.dump())
+        });
+        let spawned = runtime.go(|| ());
+        dumper.join().unwrap();
+        spawned.join().unwrap();
+        done();
+    });
+}
+
+/// Fails by a causality violation when a G goes on, its park refused, while a dump reads its stack.
+#[test]
+fn a_refused_park_waits_for_a_dump() {
+    Model::new().check("dump_vs_refusal", || {
+        let runtime = at_rest::<1>();
+        let refused = runtime.go(|| park(|_| false));
+        drop(Handle::of(&runtime).dump());
+        assert_eq!(refused.join().unwrap(), Parked::Refused);
+        done();
+    });
+}
+
+/// The same with a second M, which runs the goroutine once the dump has let it go, while the first has other work. The
+/// first has read the hook, which lay on the goroutine's stack, by then.
+#[test]
+fn a_refused_park_that_a_dump_has_queued_is_over_on_the_first_m() {
+    Model::new().preemptions(2).check("dump_vs_refusal_elsewhere", || {
+        let runtime = runtime(2, 2);
+        let (begins, free, ended) = (Flag::default(), Flag::default(), Flag::default());
+        let [refused, _elsewhere] = together(
+            &runtime,
+            [
+                Box::new({
+                    let (begins, ended) = (begins.clone(), ended.clone());
+                    move || {
+                        loom::stop_exploring();
+                        drop(crate::go(move || ended.wait_on_thread()));
+                        loom::explore();
+                        begins.raise();
+                        assert_eq!(park(|_| false), Parked::Refused);
+                    }
+                }),
+                Box::new({
+                    let free = free.clone();
+                    move || free.wait_on_thread()
+                }),
+            ],
+        );
+        begins.wait_on_thread();
+        drop(Handle::of(&runtime).dump());
+        free.raise();
+        refused.join().unwrap();
+        done();
+        ended.raise();
+    });
+}
+
+/// Fails by a causality violation when a dump reads the stack of a goroutine that yields before it is saved.
+#[test]
+fn a_dump_reads_a_yielding_g_only_when_it_is_saved() {
+    Model::new().check("dump_vs_yield", || {
+        let runtime = at_rest::<1>();
+        let yields = runtime.go(crate::yield_now);
+        drop(Handle::of(&runtime).dump());
+        yields.join().unwrap();
+        done();
+    });
+}
+
+/// Fails by an assertion when a refused park leaves its wait open, or does not return.
+#[test]
+fn a_refused_park_goes_on_at_once() {
+    Model::new().check("refused_park", || {
+        let runtime = at_rest::<1>();
+        assert_eq!(runtime.run(|| park(|_| false)), Parked::Refused);
+        assert_eq!(park(|_| false), Parked::Refused);
+        done();
+    });
+}
+
+/// Fails by deadlock when a thread's ready is lost.
+#[test]
+fn a_plain_thread_parks_and_is_readied() {
+    Model::new().unbounded().check("thread_park", || {
+        let place = Place::new();
+        let waker = loom::thread::spawn({
+            let place = place.clone();
+            move || assert!(place.waiter().wake())
+        });
+        place.wait();
+        waker.join().unwrap();
+    });
+}
+
+/// A dump has found a goroutine that then ends, and the next one gets its G before the dump looks at that. Fails by a causality
+/// violation.
+#[test]
+fn a_dump_that_knows_a_g_from_the_goroutine_before_reads_the_next() {
+    Model::new().preemptions(2).check("dump_vs_reuse", || {
+        let runtime = runtime(1, 1);
+        let (begins, start) = (Flag::default(), Flag::default());
+        let maker = runtime.go({
+            let (begins, start) = (begins.clone(), start.clone());
+            move || {
+                drop(crate::go(|| ()));
+                begins.raise();
+                start.wait_on_thread();
+                // It ends.
+                crate::yield_now();
+                drop(crate::go(|| ()));
+                crate::yield_now();
+            }
+        });
+        begins.wait_on_thread();
+        loom::explore();
+        start.raise();
+        drop(Handle::of(&runtime).dump());
+        done();
+        maker.join().unwrap();
+    });
+}
+
+/// Two dumps read one goroutine, which is woken meanwhile and goes on. Fails by a causality violation when the first that lets
+/// it go lets it go for both, or by an assertion of the word.
+#[test]
+fn two_dumps_hold_a_g_one_after_the_other() {
+    Model::new().preemptions(1).check("dump_vs_dump", || {
+        let runtime = runtime(1, 1);
+        let place = Place::new();
+        let parker = runtime.go({
+            let place = place.clone();
+            move || place.wait()
+        });
+        let waiter = place.waiter();
+        let other = loom::thread::spawn({
+            let handle = Handle::of(&runtime);
+            move || drop(handle.dump())
+        });
+        loom::explore();
+        assert!(waiter.wake());
+        drop(Handle::of(&runtime).dump());
+        parker.join().unwrap();
+        other.join().unwrap();
+        done();
+    });
+}
+
+/// A dump that was owed a goroutine is followed by another, which is not. Fails when the second one queues it again.
+#[test]
+fn what_a_dump_was_owed_is_paid_once() {
+    Model::new().preemptions(1).check("dump_after_dump", || {
+        let runtime = runtime(1, 1);
+        let place = Place::new();
+        let parker = runtime.go({
+            let place = place.clone();
+            move || {
+                place.wait();
+                crate::yield_now();
+            }
+        });
+        let waiter = place.waiter();
+        let dumper = loom::thread::spawn({
+            let handle = Handle::of(&runtime);
+            move || (0..2).for_each(|_| drop(handle.dump()))
+        });
+        loom::explore();
+        assert!(waiter.wake());
+        parker.join().unwrap();
+        dumper.join().unwrap();
+        done();
+    });
+}
+
+#[test]
+fn mutants() {
+    caught::assert_caught(
+        module_path!(),
+        &[
+            (Mutant::ParkStatusAfterCommit, "a_ready_right_after_the_commit_is_not_lost"),
+            (Mutant::ParkStatusRelaxed, "a_dump_reads_a_g_that_parks_only_when_it_is_saved"),
+            (Mutant::ClaimAnyWait, "of_two_readiers_one_wins_and_the_late_one_touches_no_later_wait"),
+            (Mutant::SpawnRelaxed, "a_dump_reads_no_half_made_g"),
+            (Mutant::SpawnRelaxed, "a_dump_that_knows_a_g_from_the_goroutine_before_reads_the_next"),
+            (Mutant::CallOffIgnoresScan, "a_refused_park_waits_for_a_dump"),
+            (Mutant::CallOffWithoutAcquire, "a_refused_park_waits_for_a_dump"),
+            (Mutant::CallOffWithoutRelease, "a_refused_park_that_a_dump_has_queued_is_over_on_the_first_m"),
+            (Mutant::ReadyRelaxed, "a_dump_holds_a_g_without_losing_its_ready"),
+            (Mutant::DumpLetsGoFirst, "a_dump_holds_a_g_without_losing_its_ready"),
+            (Mutant::HoldRelaxed, "a_dump_reads_a_g_that_parks_only_when_it_is_saved"),
+            (Mutant::RunWithoutAcquire, "a_dump_reads_a_yielding_g_only_when_it_is_saved"),
+            (Mutant::UnholdWithoutAcquire, "a_g_that_is_held_when_its_turn_comes_is_run"),
+            (Mutant::UnholdWithoutRelease, "a_dump_reads_a_yielding_g_only_when_it_is_saved"),
+            (Mutant::RequeueRelaxed, "a_dump_reads_a_yielding_g_only_when_it_is_saved"),
+            (Mutant::RunHeldWithoutRelease, "a_g_that_is_held_when_its_turn_comes_is_run"),
+            (Mutant::ReadyIgnoresScan, "a_dump_holds_a_g_without_losing_its_ready"),
+            (Mutant::HoldTwice, "two_dumps_hold_a_g_one_after_the_other"),
+            (Mutant::UnholdKeepsTheDebt, "what_a_dump_was_owed_is_paid_once"),
+        ],
+    );
+}

@@ -1,0 +1,272 @@
+//! The poller: a wait in it is broken by new work and by an earlier timer, a break that another has swallowed
+//! is passed on, and while nobody waits in it its timers are served.
+
+use super::caught;
+use super::cover::{Handle, Socket};
+use crate::go;
+use crate::model::{Flag, LONG, Model, Mutant, Parts, done, fall_asleep, pass, runtime, together};
+use crate::time::{after_func, sleep};
+use gmp_netpoll::Readiness;
+use std::time::Duration;
+
+/// One M goes into the poller while a goroutine of the other goes to sleep and leaves its M to a goroutine that stays
+/// until the sleeper runs again. The clock moves only with the poller: fails by deadlock when the poller sleeps past
+/// the timer.
+#[test]
+fn a_timer_is_seen_by_the_m_that_goes_into_the_poller() {
+    Model::new().check("timer_vs_poller", || {
+        let runtime = runtime(2, 2);
+        let [sleeper, _goes_idle] = together(
+            &runtime,
+            [
+                Box::new(|| {
+                    let awake = Flag::default();
+                    let waits = awake.clone();
+                    drop(go(move || waits.wait_on_thread()));
+                    sleep(Duration::from_millis(1));
+                    awake.raise();
+                    done();
+                }),
+                Box::new(|| ()),
+            ],
+        );
+        sleeper.join().unwrap();
+    });
+}
+
+/// The same with nobody else to run: whichever of the two Ms waits in the poller, it is not past the timer.
+#[test]
+fn a_timer_ends_the_wait_of_whoever_polls() {
+    Model::new().preemptions(1).check("timer_vs_two_pollers", || {
+        let runtime = runtime(2, 2);
+        let [sleeper, _goes_idle] = together(
+            &runtime,
+            [
+                Box::new(|| {
+                    sleep(Duration::from_millis(1));
+                    done();
+                }),
+                Box::new(|| ()),
+            ],
+        );
+        sleeper.join().unwrap();
+    });
+}
+
+/// One M waits in the poller until a time far away when another goroutine begins a short sleep.
+#[test]
+fn an_earlier_timer_breaks_the_wait() {
+    Model::new().check("earlier_timer", || {
+        let runtime = runtime(2, 2);
+        drop(runtime.go(|| sleep(4 * LONG)));
+        fall_asleep::<2>(&runtime);
+        loom::explore();
+        runtime
+            .go(|| {
+                sleep(Duration::from_millis(1));
+                done();
+            })
+            .join()
+            .unwrap();
+    });
+}
+
+/// A goroutine's M looks at the poller, as a busy M does now and then, while the other M blocks in it and a
+/// submission breaks its wait. Fails by deadlock when the look keeps the break to itself: the looking goroutine
+/// stays until the submitted one has run.
+#[test]
+fn a_swallowed_break_is_passed_on() {
+    Model::new().check("swallowed_break", || {
+        let runtime = runtime(2, 2);
+        let handle = Handle::of(&runtime);
+        let [looks, _goes_idle] = together(
+            &runtime,
+            [
+                Box::new(move || {
+                    let ran = Flag::default();
+                    let raised = ran.clone();
+                    drop(go(move || raised.raise()));
+                    handle.look_at_poller();
+                    ran.wait_on_thread();
+                    done();
+                }),
+                Box::new(|| ()),
+            ],
+        );
+        looks.join().unwrap();
+    });
+}
+
+/// A goroutine gives the only P away, an event comes for the M that then waits in the poller, and the first M takes the
+/// P back before that one can. Fails by deadlock when what the poller found is dropped.
+#[test]
+fn what_the_poller_found_is_kept_when_no_p_is_idle() {
+    Model::new().check("poll_without_p", || {
+        let runtime = runtime(1, 2);
+        let handle = Handle::of(&runtime);
+        let reader = runtime.go(|| {
+            let mut calls = 0;
+            let got = Socket::new().read(8, || {
+                calls += 1;
+                if calls == 1 { Err(std::io::ErrorKind::WouldBlock.into()) } else { Ok(1) }
+            });
+            assert_eq!(got.unwrap(), 1);
+            done();
+        });
+        let poster = runtime.go(move || {
+            loom::explore();
+            crate::blocking(|| handle.post(Readiness::READABLE));
+        });
+        poster.join().unwrap();
+        reader.join().unwrap();
+    });
+}
+
+/// A submission breaks the wait of the only M, and calls it, while an event ends that wait. Fails by deadlock when the event is
+/// lost, or when the M that comes back by the event does not hear of the call: the next submission believes that it looks for
+/// work.
+#[test]
+fn a_gift_and_an_event_at_once_both_arrive() {
+    Model::new().preemptions(2).check("gift_vs_event", || {
+        let runtime = runtime(1, 1);
+        let handle = Handle::of(&runtime);
+        let reader = runtime.go(|| {
+            let mut calls = 0;
+            let got = Socket::new().read(8, || {
+                calls += 1;
+                if calls == 1 { Err(std::io::ErrorKind::WouldBlock.into()) } else { Ok(1) }
+            });
+            assert_eq!(got.unwrap(), 1);
+        });
+        while !handle.somebody_polls() {
+            loom::thread::yield_now();
+        }
+        let work = handle.make(|| ());
+        let poster = loom::thread::spawn({
+            let handle = handle.clone();
+            move || handle.post(Readiness::READABLE)
+        });
+        loom::explore();
+        for one in handle.inject([work]) {
+            one.join().unwrap();
+        }
+        reader.join().unwrap();
+        runtime.go(done).join().unwrap();
+        poster.join().unwrap();
+    });
+}
+
+/// Two goroutines, on an M each, go to sleep. The one that wakes first has a P, and nobody waits in the poller while the other's
+/// time passes; it goes on with `then`. Gives the sleeper that is late.
+fn one_wakes_beside_a_late_one(
+    runtime: &crate::Runtime,
+    then: impl FnOnce(&Flag) + Send + 'static,
+) -> crate::JoinHandle<()> {
+    let awake = Flag::default();
+    let raised = awake.clone();
+    let [late, early] = together(
+        runtime,
+        [
+            Box::new(move || {
+                sleep(Duration::from_millis(5));
+                raised.raise();
+                done();
+            }),
+            Box::new(move || {
+                sleep(Duration::from_millis(1));
+                pass(Duration::from_millis(10));
+                then(&awake);
+            }),
+        ],
+    );
+    drop(early);
+    late
+}
+
+/// The only busy M takes its turns, and so nobody is sent to the poller in its place. Fails when a timer in the heap of an idle P
+/// is none of its business.
+#[test]
+fn a_busy_m_serves_the_timers_of_idle_ps() {
+    Model::new().preemptions(1).check("turn_serves_timers", || {
+        let runtime = runtime(2, 2);
+        let handle = Handle::of(&runtime);
+        let late = one_wakes_beside_a_late_one(&runtime, move |awake| {
+            handle.take_turn();
+            // What it found stands before this goroutine, unless another M has it already.
+            crate::yield_now();
+            awake.wait_on_thread();
+        });
+        late.join().unwrap();
+    });
+}
+
+/// The only busy M keeps to one goroutine, and the monitor looks once. Fails by deadlock when it leaves a timer in the heap of
+/// an idle P to nobody.
+#[test]
+fn the_monitor_sends_an_m_to_the_poller_that_nobody_looks_at() {
+    Model::new().preemptions(1).check("monitor_sends", || {
+        let runtime = runtime(2, 2);
+        let handle = Handle::of(&runtime);
+        let keeps = Flag::default();
+        let kept = keeps.clone();
+        let late = one_wakes_beside_a_late_one(&runtime, move |awake| {
+            kept.raise();
+            awake.wait_on_thread();
+        });
+        keeps.wait_on_thread();
+        handle.monitor_looks(Duration::from_millis(2));
+        late.join().unwrap();
+    });
+}
+
+/// Two callbacks become due while the M in whose heap they stand is at work, and each keeps an M until the other runs. Fails by
+/// deadlock when that M, which finds both, runs one of them and wakes nobody for the other.
+#[test]
+fn two_that_an_m_finds_due_run_at_once() {
+    Model::new().preemptions(0).check("two_due", || {
+        let runtime = runtime(2, 2);
+        fall_asleep::<2>(&runtime);
+        let (handle, parts) = (Handle::of(&runtime), Parts::of(2));
+        let flags = [Flag::default(), Flag::default()];
+        let at_work = runtime.go(move || {
+            for own in [0, 1] {
+                let (parts, flags) = (parts.clone(), flags.clone());
+                drop(after_func(LONG, move || {
+                    flags[own].raise();
+                    flags[1 - own].wait_on_thread();
+                    parts.held();
+                }));
+            }
+            while !handle.somebody_polls() {
+                loom::thread::yield_now();
+            }
+            pass(LONG);
+            loom::explore();
+        });
+        at_work.join().unwrap();
+    });
+}
+
+#[test]
+fn mutants() {
+    const SEEN: &str = "a_timer_is_seen_by_the_m_that_goes_into_the_poller";
+    const ANYBODY: &str = "a_timer_ends_the_wait_of_whoever_polls";
+    caught::assert_caught(
+        module_path!(),
+        &[
+            (Mutant::TimerNoBreak, ANYBODY),
+            (Mutant::TimerNoFence, ANYBODY),
+            (Mutant::IdleNoFence, SEEN),
+            (Mutant::PollerSkipsTimers, SEEN),
+            (Mutant::PollerSaysNothing, ANYBODY),
+            (Mutant::PollerRunsNoTimers, ANYBODY),
+            (Mutant::TurnLeavesTimers, "a_busy_m_serves_the_timers_of_idle_ps"),
+            (Mutant::MonitorSendsNobody, "the_monitor_sends_an_m_to_the_poller_that_nobody_looks_at"),
+            (Mutant::SwallowedBreakKept, "a_swallowed_break_is_passed_on"),
+            (Mutant::GiftOnlyByBreak, "a_gift_and_an_event_at_once_both_arrive"),
+            (Mutant::PollResultsDropped, "what_the_poller_found_is_kept_when_no_p_is_idle"),
+            (Mutant::FoundWakesNobody, "two_that_an_m_finds_due_run_at_once"),
+            (Mutant::AlarmNotedLate, "a_timer_is_seen_by_the_m_that_goes_into_the_poller"),
+        ],
+    );
+}

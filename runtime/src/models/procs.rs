@@ -1,0 +1,296 @@
+//! Changing the number of Ps: what is queued is run, as on many Ps as there are to be, whoever leaves or comes meanwhile.
+//!
+//! A goroutine that waits for another on its thread keeps its P, so a wake-up that is lost is a deadlock. That a surplus P
+//! is handed to nobody is asserted by the scheduler itself.
+
+use super::caught;
+use super::cover::{Handle, p_number};
+use crate::model::{Body, Flag, Model, Mutant, done, fall_asleep, runtime, together, together_with_us};
+use crate::time::sleep;
+use crate::{JoinHandle, Runtime, go};
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+/// Which of two goroutines loom's search begins with.
+#[derive(Clone, Copy, PartialEq)]
+enum First {
+    There,
+    Elsewhere,
+}
+
+/// Starts two goroutines at once: one on the P with that number, the other on another. Before the search begins, `before`
+/// runs on the first one.
+fn one_on(
+    number: u32,
+    runtime: &Runtime,
+    (first, before): (First, fn()),
+    bodies: [Body; 2],
+) -> [JoinHandle<()>; 2] {
+    let [there, elsewhere] = bodies;
+    let bodies = Arc::new(Mutex::new((Some(there), Some(elsewhere))));
+    let (one_is_there, begun) = (Flag::default(), Flag::default());
+    [(); 2].map(|()| {
+        let (bodies, one_is_there, begun) = (Arc::clone(&bodies), one_is_there.clone(), begun.clone());
+        runtime.go(move || {
+            let has_it = p_number() == number;
+            let mut bodies = bodies.lock().unwrap();
+            let body = if has_it { bodies.0.take() } else { bodies.1.take() };
+            drop(bodies);
+            if has_it == (first == First::There) {
+                one_is_there.wait_on_thread();
+                before();
+                loom::explore();
+                begun.raise();
+            } else {
+                one_is_there.raise();
+                begun.wait_on_thread();
+            }
+            body.expect("one of them has that P")();
+        })
+    })
+}
+
+/// A goroutine that raises the flag.
+fn raise(flag: &Flag) {
+    let flag = flag.clone();
+    drop(go(move || flag.raise()));
+}
+
+fn one_p() {
+    crate::set_procs(1);
+}
+
+/// A goroutine stands in the queue of a surplus P, and the one that runs there ends, while the M of the other P goes idle or
+/// sleeps: it may have looked into the queue before, and at the global one.
+#[test]
+fn a_goroutine_queued_on_a_p_that_retires_is_run() {
+    Model::new().preemptions(2).check("submit_vs_shrink", || {
+        let runtime = runtime(2, 2);
+        let handle = Handle::of(&runtime);
+        let ran = Flag::default();
+        let raised = ran.clone();
+        let queued = handle.make(move || raised.raise());
+        let queues = move || handle.queue_in_silence([queued]);
+        let _both = one_on(1, &runtime, (First::Elsewhere, one_p), [Box::new(queues), Box::new(|| ())]);
+        ran.wait_on_thread();
+        done();
+    });
+}
+
+/// The same, and the one that runs there submits as usual.
+#[test]
+fn a_goroutine_submitted_on_a_p_that_retires_is_run() {
+    Model::new().preemptions(2).check("spawn_vs_shrink", || {
+        let runtime = runtime(2, 2);
+        let ran = Flag::default();
+        let queued = ran.clone();
+        let makes = move || raise(&queued);
+        let _both = one_on(1, &runtime, (First::Elsewhere, one_p), [Box::new(makes), Box::new(|| ())]);
+        ran.wait_on_thread();
+        done();
+    });
+}
+
+/// The same, and it goes into a blocking call: it gives the surplus P away.
+#[test]
+fn a_goroutine_queued_on_a_p_that_retires_is_run_while_its_maker_blocks() {
+    Model::new().preemptions(2).check("submit_vs_shrink_vs_blocking", || {
+        let runtime = runtime(2, 2);
+        let handle = Handle::of(&runtime);
+        let ran = Flag::default();
+        let raised = ran.clone();
+        let queued = handle.make(move || {
+            done();
+            raised.raise();
+        });
+        let queues = move || {
+            handle.queue_in_silence([queued]);
+            crate::blocking(|| ran.wait_on_thread());
+        };
+        let both = one_on(1, &runtime, (First::Elsewhere, one_p), [Box::new(queues), Box::new(|| ())]);
+        both.into_iter().for_each(|one| one.join().unwrap());
+    });
+}
+
+fn two_ps() {
+    crate::set_procs(2);
+}
+
+/// Two that need an M each stand in the queue of a P that retires, and two Ps are left: whoever has found one wakes another.
+#[test]
+fn two_goroutines_queued_on_a_p_that_retires_are_run_on_two() {
+    Model::new().preemptions(1).check("two_submitted_vs_shrink", || {
+        let runtime = runtime(1, 2);
+        // The one that comes last is taken first.
+        runtime.set_procs(3);
+        let handle = Handle::of(&runtime);
+        let (other, ran) = (Flag::default(), Flag::default());
+        let (waits, both) = (other.clone(), ran.clone());
+        let first = handle.make(move || {
+            waits.wait_on_thread();
+            done();
+            both.raise();
+        });
+        let two = [first, handle.make(move || other.raise())];
+        let queues = move || handle.queue_in_silence(two);
+        let _both = one_on(2, &runtime, (First::Elsewhere, two_ps), [Box::new(queues), Box::new(|| ())]);
+        ran.wait_on_thread();
+    });
+}
+
+/// An M that spins finds its P surplus, and all others held. Fails by deadlock when it still counts: nobody is woken then for
+/// what a thread submits.
+#[test]
+fn work_is_run_after_an_m_has_left_a_surplus_p() {
+    Model::new().preemptions(2).check("shrink_vs_idle", || {
+        let runtime = runtime(2, 2);
+        let shrinks = || one_p();
+        let both = one_on(1, &runtime, (First::There, || ()), [Box::new(|| ()), Box::new(shrinks)]);
+        both.into_iter().for_each(|one| one.join().unwrap());
+        done();
+        runtime.go(|| ()).join().unwrap();
+        let [_, idle, retired] = Handle::of(&runtime).count_ps();
+        assert!(idle <= 1 && retired <= 1);
+    });
+}
+
+/// A thread submits while idle Ps retire. Fails by an assertion when its goroutine gets one of those, by deadlock when it
+/// is run on none.
+#[test]
+fn work_from_a_thread_is_run_while_idle_ps_retire() {
+    Model::new().preemptions(1).check("submit_vs_idle_shrink", || {
+        let runtime = Arc::new(runtime(2, 2));
+        fall_asleep::<2>(&runtime);
+        loom::explore();
+        let shrinks = loom::thread::spawn({
+            let runtime = Arc::clone(&runtime);
+            move || assert_eq!(runtime.set_procs(1), 2)
+        });
+        runtime.go(|| ()).join().unwrap();
+        done();
+        shrinks.join().unwrap();
+    });
+}
+
+/// A goroutine keeps the only P until another has run, while a second P is made.
+#[test]
+fn work_that_waits_gets_the_new_p() {
+    Model::new().preemptions(1).check("grow_vs_waiting", || {
+        let runtime = runtime(1, 2);
+        let ran = Flag::default();
+        let queued = ran.clone();
+        let keeps = move || {
+            raise(&queued);
+            queued.wait_on_thread();
+        };
+        let _keeper = together_with_us(&runtime, [Box::new(keeps)]);
+        runtime.set_procs(2);
+        ran.wait_on_thread();
+        done();
+    });
+}
+
+/// The same with a P that had retired, and whose M is perhaps still on the way.
+#[test]
+fn work_that_waits_gets_a_p_that_had_retired() {
+    Model::new().preemptions(2).check("shrink_and_grow_vs_waiting", || {
+        let runtime = runtime(2, 2);
+        let ran = Flag::default();
+        let keeps = move || {
+            crate::set_procs(1);
+            raise(&ran);
+            crate::set_procs(2);
+            ran.wait_on_thread();
+            done();
+        };
+        let both = one_on(1, &runtime, (First::There, || ()), [Box::new(|| ()), Box::new(keeps)]);
+        both.into_iter().for_each(|one| one.join().unwrap());
+    });
+}
+
+/// Fails by a count: an M that has seen its P surplus gives it up although it is so no more.
+#[test]
+fn no_p_retires_after_growing() {
+    Model::new().preemptions(2).check("leave_vs_grow", || {
+        let runtime = runtime(2, 2);
+        let grows = || two_ps();
+        let both = one_on(1, &runtime, (First::There, one_p), [Box::new(|| ()), Box::new(grows)]);
+        both.into_iter().for_each(|one| one.join().unwrap());
+        assert_eq!(Handle::of(&runtime).count_ps()[2], 0);
+        done();
+    });
+}
+
+/// Two goroutines change the number at once. Fails by a count, or by an assertion.
+#[test]
+fn of_two_changes_at_once_one_is_the_last() {
+    Model::new().preemptions(1).check("two_set_procs", || {
+        let runtime = runtime(2, 2);
+        let before = Arc::new([AtomicUsize::new(0), AtomicUsize::new(0)]);
+        let change = |at: usize, to: usize| {
+            let before = Arc::clone(&before);
+            move || before[at].store(crate::set_procs(to), SeqCst)
+        };
+        let both = together(&runtime, [Box::new(change(0, 1)), Box::new(change(1, 3))]);
+        both.into_iter().for_each(|one| one.join().unwrap());
+        done();
+        let last = runtime.procs();
+        let before = [0, 1].map(|at| before[at].load(SeqCst));
+        // Each tells what the other has set, or what was there before both.
+        assert!((before, last) == ([2, 1], 3) || (before, last) == ([3, 2], 1), "{before:?}, {last}");
+        let [_, idle, retired] = Handle::of(&runtime).count_ps();
+        assert!(idle <= last && (last == 1 || retired == 0));
+    });
+}
+
+/// A goroutine begins to sleep on a P that becomes surplus. Fails by deadlock when whoever waits in the poller does not
+/// see its timer.
+#[test]
+fn a_timer_of_a_p_that_retires_fires() {
+    Model::new().preemptions(1).check("timer_vs_shrink", || {
+        let runtime = runtime(2, 2);
+        let shrinks = || one_p();
+        let sleeps = || sleep(Duration::from_millis(1));
+        let both = one_on(1, &runtime, (First::There, || ()), [Box::new(sleeps), Box::new(shrinks)]);
+        both.into_iter().for_each(|one| one.join().unwrap());
+        done();
+    });
+}
+
+/// Fails by deadlock, or by an assertion, when the end of a runtime and a change of its Ps meet.
+#[test]
+fn a_runtime_ends_while_its_ps_change() {
+    Model::new().preemptions(2).check("shutdown_vs_procs", || {
+        let runtime = runtime(2, 1);
+        let changes = || {
+            crate::set_procs(1);
+            crate::set_procs(3);
+        };
+        let _changes = together_with_us(&runtime, [Box::new(changes)]);
+        drop(runtime);
+        done();
+    });
+}
+
+#[test]
+fn mutants() {
+    const QUEUED: &str = "a_goroutine_queued_on_a_p_that_retires_is_run";
+    const GIVEN: &str = "a_goroutine_queued_on_a_p_that_retires_is_run_while_its_maker_blocks";
+    const IDLE: &str = "work_is_run_after_an_m_has_left_a_surplus_p";
+    caught::assert_caught(
+        module_path!(),
+        &[
+            (Mutant::IdleKeepsTheSurplus, IDLE),
+            (Mutant::RetireKeepsTheQueue, QUEUED),
+            (Mutant::LeaveSurplusAsksForNone, QUEUED),
+            (Mutant::HandOffRetiresQuietly, GIVEN),
+            (Mutant::LeaveSurplusDoesNotSpin, "two_goroutines_queued_on_a_p_that_retires_are_run_on_two"),
+            (Mutant::LeaveSurplusLeaksSpinning, IDLE),
+            (Mutant::ShrinkKeepsTheIdle, IDLE),
+            (Mutant::ProcsInTwoSections, "work_from_a_thread_is_run_while_idle_ps_retire"),
+            (Mutant::LeaveSurplusBlindly, "no_p_retires_after_growing"),
+            (Mutant::GrowWakesNobody, "work_that_waits_gets_the_new_p"),
+        ],
+    );
+}

@@ -1,0 +1,137 @@
+//! `sync::RwLock`: readers together, a writer alone, and whoever was held back goes on.
+
+use super::caught;
+use crate::context::Context;
+use crate::model::{Model, Mutant, at_rest, done};
+use crate::sync::{RwLock, RwLockWriteGuard};
+use loom::thread;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Shorter than any wait of a model.
+const SOON: Duration = Duration::from_nanos(1);
+
+/// Fails by a causality violation when one reads while another writes, or does not see what was written.
+#[test]
+fn a_reader_and_a_writer() {
+    Model::new().preemptions(4).check("rwlock_two", || {
+        let lock = Arc::new(RwLock::new(0));
+        let theirs = Arc::clone(&lock);
+        let writer = thread::spawn(move || *theirs.write() += 1);
+        let seen = *lock.read();
+        writer.join().unwrap();
+        assert!(seen <= *lock.read());
+    });
+}
+
+/// Fails by deadlock when the last reader forgets the writer, by a causality violation when the writer comes before one of them
+/// has ended.
+#[test]
+fn a_writer_comes_after_two_readers() {
+    Model::new().check("rwlock_three", || {
+        let lock = Arc::new(RwLock::new(0));
+        let theirs = Arc::clone(&lock);
+        let reader = thread::spawn(move || *theirs.read());
+        let theirs = Arc::clone(&lock);
+        let writer = thread::spawn(move || *theirs.write() = 1);
+        let _seen = *lock.read();
+        reader.join().unwrap();
+        writer.join().unwrap();
+        assert_eq!(*lock.read(), 1);
+    });
+}
+
+/// Fails by a value, or by deadlock: a writer comes in between, or the reader that waited is forgotten.
+#[test]
+fn a_downgrade_keeps_writers_out_and_lets_readers_in() {
+    Model::new().check("rwlock_downgrade", || {
+        let lock = Arc::new(RwLock::new(0));
+        let mut guard = lock.write();
+        let theirs = Arc::clone(&lock);
+        let reader = thread::spawn(move || *theirs.read());
+        let theirs = Arc::clone(&lock);
+        let writer = thread::spawn(move || *theirs.write() += 2);
+        *guard = 1;
+        let guard = RwLockWriteGuard::downgrade(guard);
+        assert_eq!(*guard, 1);
+        drop(guard);
+        assert!(reader.join().unwrap() > 0);
+        writer.join().unwrap();
+        assert_eq!(*lock.read(), 3);
+    });
+}
+
+/// A writer gives up while a reader stands behind it, and another one reads on. Fails by deadlock.
+#[test]
+fn a_writer_that_times_out_lets_the_reader_go_on() {
+    Model::new().check("rwlock_limit", || {
+        let runtime = at_rest::<1>();
+        let lock = Arc::new(RwLock::new(0));
+        let reads = lock.read();
+        let theirs = Arc::clone(&lock);
+        let writer = runtime.go(move || theirs.try_write_for(SOON).is_some());
+        let theirs = Arc::clone(&lock);
+        let reader = thread::spawn(move || *theirs.read());
+        assert_eq!(reader.join().unwrap(), 0);
+        assert!(!writer.join().unwrap());
+        drop(reads);
+        done();
+    });
+}
+
+/// The same, and the writer is unwound. Fails by deadlock.
+#[test]
+fn a_writer_that_is_interrupted_lets_the_reader_go_on() {
+    Model::new().check("rwlock_interrupt", || {
+        let runtime = at_rest::<1>();
+        let lock = Arc::new(RwLock::new(0));
+        let (context, cancel) = Context::background().with_cancel();
+        let reads = lock.read();
+        let theirs = Arc::clone(&lock);
+        let writer = runtime.go(move || context.run(|| drop(theirs.write())).is_ok());
+        let theirs = Arc::clone(&lock);
+        let reader = thread::spawn(move || *theirs.read());
+        cancel.cancel();
+        assert_eq!(reader.join().unwrap(), 0);
+        assert!(!writer.join().unwrap());
+        drop(reads);
+        done();
+    });
+}
+
+/// A writer's runtime ends, before or after the lock is granted to it. Fails by deadlock when others wait for it.
+#[test]
+fn a_writer_that_is_left_holds_nobody_back() {
+    Model::new().check("rwlock_left", || {
+        let runtime = at_rest::<1>();
+        loom::stop_exploring();
+        let lock = Arc::new(RwLock::new(0));
+        let reads = lock.read();
+        let theirs = Arc::clone(&lock);
+        drop(runtime.go(move || *theirs.write() = 1));
+        // It has the P when the first one has parked.
+        runtime.go(|| ()).join().unwrap();
+        loom::explore();
+        let ends = thread::spawn(move || super::cover::leave(runtime, Duration::from_secs(1)));
+        drop(reads);
+        drop(lock.read());
+        ends.join().unwrap();
+        drop(lock.write());
+        done();
+    });
+}
+
+#[test]
+fn mutants() {
+    caught::assert_caught(
+        module_path!(),
+        &[
+            (Mutant::RwLockTakeRelaxed, "a_reader_and_a_writer"),
+            (Mutant::RwLockReadRelaxed, "a_reader_and_a_writer"),
+            (Mutant::RwLockWriteRelaxed, "a_reader_and_a_writer"),
+            (Mutant::RwLockGrantRelaxed, "a_writer_comes_after_two_readers"),
+            (Mutant::RwLockLastReaderLeaves, "a_writer_comes_after_two_readers"),
+            (Mutant::RwLockLeavesQuietly, "a_writer_that_times_out_lets_the_reader_go_on"),
+        ],
+    );
+}

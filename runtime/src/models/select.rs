@@ -1,0 +1,160 @@
+//! Selects: over two channels, against closes, sends and other selects.
+
+use super::caught;
+use crate::chan;
+use crate::model::{Model, Mutant, at_rest, done};
+use crate::{select, select_biased};
+
+/// Fails by deadlock when the select misses the close between its look and its place in the queues.
+#[test]
+fn a_close_meets_a_select_over_two_channels() {
+    Model::new().check("select_close", || {
+        let runtime = at_rest::<1>();
+        let (first, one) = chan::bounded::<u32>(0);
+        let (_second, two) = chan::bounded::<u32>(0);
+        let selects = runtime.go(move || {
+            select! {
+                recv(one) -> got => got.is_err(),
+                recv(two) -> _ => unreachable!(),
+            }
+        });
+        assert!(first.close());
+        assert!(selects.join().unwrap());
+        done();
+    });
+}
+
+/// Both channels get a message at once, from two threads. Fails when the select takes both, or loses one.
+#[test]
+fn of_two_messages_a_select_takes_one_and_leaves_the_other() {
+    Model::new().check("select_two", || {
+        let runtime = at_rest::<1>();
+        let (first, one) = chan::bounded(1);
+        let (second, two) = chan::bounded(1);
+        let selects = runtime.go({
+            let (one, two) = (one.clone(), two.clone());
+            move || {
+                select! {
+                    recv(one) -> got => got.unwrap(),
+                    recv(two) -> got => got.unwrap(),
+                }
+            }
+        });
+        let other = loom::thread::spawn(move || second.send(2).unwrap());
+        first.send(1).unwrap();
+        other.join().unwrap();
+        let got = selects.join().unwrap();
+        let left: Vec<_> = one.try_iter().chain(two.try_iter()).collect();
+        assert_eq!(left, [3 - got]);
+        done();
+    });
+}
+
+/// A goroutine offers on one channel and asks on the other, the thread the other way round. Fails by deadlock when they
+/// miss each other, by an assertion when both channels are used.
+#[test]
+fn two_selects_that_cross_each_other_meet() {
+    Model::new().check("select_crossing", || {
+        let runtime = at_rest::<1>();
+        let (ping, pinged) = chan::bounded(0);
+        let (pong, ponged) = chan::bounded(0);
+        let other = runtime.go({
+            let (ping, ponged) = (ping.clone(), ponged.clone());
+            move || {
+                select! {
+                    send(ping, 1) -> sent => { sent.unwrap(); (1, 0) }
+                    recv(ponged) -> got => (0, got.unwrap()),
+                }
+            }
+        });
+        let (sent, got) = select! {
+            send(pong, 2) -> sent => { sent.unwrap(); (2, 0) }
+            recv(pinged) -> got => (0, got.unwrap()),
+        };
+        assert_eq!(other.join().unwrap(), (got, sent));
+        assert!(got + sent > 0);
+        drop((ping, ponged));
+        done();
+    });
+}
+
+/// A select with a default looks once. Fails when a message that it does not see is lost.
+#[test]
+fn a_select_that_does_not_wait_loses_nothing() {
+    Model::new().check("select_default", || {
+        let runtime = at_rest::<1>();
+        let (s, r) = chan::bounded(0);
+        let sender = runtime.go(move || s.send(7).is_ok());
+        let early = select! {
+            recv(r) -> got => got.ok(),
+            default => None,
+        };
+        let got = early.or_else(|| r.recv().ok());
+        assert_eq!(got, Some(7));
+        assert!(sender.join().unwrap());
+        done();
+    });
+}
+
+/// Fails by deadlock when a `ready` is not told of what it waits for.
+#[test]
+fn a_ready_hears_of_a_sender_that_comes() {
+    Model::new().check("select_ready", || {
+        let runtime = at_rest::<1>();
+        let (s, r) = chan::bounded(0);
+        let watcher = runtime.go(move || {
+            let mut select = chan::Select::new();
+            select.recv(&r);
+            assert_eq!(select.ready(), 0);
+            r.recv().ok()
+        });
+        s.send(7).unwrap();
+        assert_eq!(watcher.join().unwrap(), Some(7));
+        done();
+    });
+}
+
+/// A sender waits in two channels, and is claimed through the second one after a select has seen it in the first. Fails by
+/// deadlock when the select then waits, although its other arm is ready.
+#[test]
+fn a_select_whose_counterpart_goes_elsewhere_takes_its_other_arm() {
+    Model::new().check("select_elsewhere", || {
+        let runtime = at_rest::<1>();
+        let (first, one) = chan::bounded(0);
+        let (second, two) = chan::bounded(0);
+        let (third, three) = chan::bounded(1);
+        third.send(3).unwrap();
+        let offers = runtime.go({
+            let (first, second) = (first.clone(), second.clone());
+            move || {
+                select! {
+                    send(first, 1) -> sent => sent.unwrap(),
+                    send(second, 2) -> sent => sent.unwrap(),
+                }
+            }
+        });
+        let other = loom::thread::spawn(move || two.recv().unwrap());
+        let got = select_biased! {
+            recv(one) -> got => got.unwrap(),
+            recv(three) -> got => got.unwrap(),
+        };
+        if got == 1 {
+            second.send(2).unwrap();
+        }
+        assert_eq!(other.join().unwrap(), 2);
+        offers.join().unwrap();
+        drop((first, third));
+        done();
+    });
+}
+
+#[test]
+fn mutants() {
+    caught::assert_caught(
+        module_path!(),
+        &[
+            (Mutant::SelectQueuesLate, "a_close_meets_a_select_over_two_channels"),
+            (Mutant::SelectLooksOnce, "a_select_whose_counterpart_goes_elsewhere_takes_its_other_arm"),
+        ],
+    );
+}

@@ -1,0 +1,113 @@
+//! `sync::Semaphore`: what is released reaches who waits, also when the one before gives up.
+
+use super::caught;
+use crate::context::Context;
+use crate::model::{Model, Mutant, at_rest, done};
+use crate::sync::Semaphore;
+use loom::cell::UnsafeCell;
+use loom::thread;
+use std::sync::Arc;
+use std::time::Duration;
+
+struct Shared {
+    permits: Semaphore,
+    count: UnsafeCell<u32>,
+}
+
+// SAFETY: the one permit orders the accesses to `count`; loom checks that it does.
+unsafe impl Send for Shared {}
+// SAFETY: as above.
+unsafe impl Sync for Shared {}
+
+/// Fails by deadlock when a release is lost, by a causality violation when two have the permit.
+#[test]
+fn one_permit_goes_from_one_to_the_next() {
+    Model::new().check("semaphore", || {
+        let shared = Arc::new(Shared { permits: Semaphore::new(1), count: UnsafeCell::new(0) });
+        let counts = |shared: &Shared| {
+            shared.permits.acquire(1);
+            // SAFETY: with the permit.
+            shared.count.with_mut(|count| unsafe { *count += 1 });
+            shared.permits.release(1);
+        };
+        let others = [(); 2].map(|()| {
+            let theirs = Arc::clone(&shared);
+            thread::spawn(move || counts(&theirs))
+        });
+        counts(&shared);
+        others.into_iter().for_each(|other| other.join().unwrap());
+    });
+}
+
+/// A large request at the head is unwound; the small one behind it fits. Fails by deadlock.
+#[test]
+fn a_head_that_is_interrupted_lets_those_behind_it_go() {
+    Model::new().check("semaphore_interrupt", || {
+        let runtime = at_rest::<1>();
+        let permits = Arc::new(Semaphore::new(2));
+        let (context, cancel) = Context::background().with_cancel();
+        permits.acquire(1);
+        let theirs = Arc::clone(&permits);
+        let large = runtime.go(move || context.run(|| theirs.acquire(2)).is_ok());
+        let theirs = Arc::clone(&permits);
+        let small = thread::spawn(move || theirs.acquire(1));
+        cancel.cancel();
+        small.join().unwrap();
+        assert!(!large.join().unwrap());
+        assert!(!permits.try_acquire(1));
+        done();
+    });
+}
+
+/// A request is unwound while its permit comes. Fails by the count when the permit is lost or doubled; by a causality
+/// violation when the one who readies a goroutine that was nudged meanwhile links it into a run queue too early.
+#[test]
+fn an_interrupt_against_a_release_loses_no_permit() {
+    Model::new().check("semaphore_race", || {
+        let runtime = at_rest::<1>();
+        let permits = Arc::new(Semaphore::new(1));
+        let (context, cancel) = Context::background().with_cancel();
+        permits.acquire(1);
+        let theirs = Arc::clone(&permits);
+        let waiter = runtime.go(move || context.run(|| theirs.acquire(1)).is_ok());
+        let cuts = thread::spawn(move || cancel.cancel());
+        permits.release(1);
+        let got = waiter.join().unwrap();
+        cuts.join().unwrap();
+        assert_eq!(permits.try_acquire(1), !got);
+        done();
+    });
+}
+
+/// Fails by deadlock when a permit goes with a goroutine that never runs, or when it holds back who stands behind it.
+#[test]
+fn a_request_that_is_left_holds_nobody_back() {
+    Model::new().check("semaphore_left", || {
+        let runtime = at_rest::<1>();
+        let permits = Arc::new(Semaphore::new(2));
+        permits.acquire(1);
+        let theirs = Arc::clone(&permits);
+        // It takes them for good only if it runs.
+        drop(runtime.go(move || {
+            theirs.acquire(2);
+            theirs.release(2);
+        }));
+        let theirs = Arc::clone(&permits);
+        let small = thread::spawn(move || theirs.acquire(1));
+        super::cover::leave(runtime, Duration::from_secs(1));
+        small.join().unwrap();
+        done();
+    });
+}
+
+#[test]
+fn mutants() {
+    caught::assert_caught(
+        module_path!(),
+        &[
+            (Mutant::SemaphoreGrantsNobody, "one_permit_goes_from_one_to_the_next"),
+            (Mutant::ReadyWithoutAcquire, "an_interrupt_against_a_release_loses_no_permit"),
+            (Mutant::SemaphoreLeavesQuietly, "a_head_that_is_interrupted_lets_those_behind_it_go"),
+        ],
+    );
+}

@@ -1,0 +1,80 @@
+//! A value with a count of its owners: the last one frees it, once, after all that the others did to it.
+
+use super::caught;
+use super::cover::Shared;
+use crate::model::{Model, Mutant};
+use loom::cell::UnsafeCell;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+/// Looked at by its owners. Its end writes it, so that loom finds a look that nothing orders before that.
+struct Value {
+    cell: UnsafeCell<()>,
+    ends: Arc<AtomicUsize>,
+}
+
+impl Value {
+    fn look(&self) {
+        self.cell.with(|_| ());
+    }
+}
+
+impl Drop for Value {
+    fn drop(&mut self) {
+        self.cell.with_mut(|_| ());
+        self.ends.fetch_add(1, Relaxed);
+    }
+}
+
+/// Two owners, and how often the value has ended.
+fn two() -> ([Shared<Value>; 2], Arc<AtomicUsize>) {
+    let ends = Arc::new(AtomicUsize::new(0));
+    let value = Value { cell: UnsafeCell::new(()), ends: Arc::clone(&ends) };
+    (Shared::two(value), ends)
+}
+
+/// Fails when the value is freed while the other one looks at it, twice, or never.
+#[test]
+fn two_owners_go_at_the_same_time() {
+    Model::new().unbounded().check("shared_two", || {
+        let ([ours, theirs], ends) = two();
+        let other = loom::thread::spawn(move || {
+            theirs.look();
+            drop(theirs);
+        });
+        ours.look();
+        drop(ours);
+        other.join().unwrap();
+        assert_eq!(ends.load(Relaxed), 1);
+    });
+}
+
+/// The same with a third one, made meanwhile.
+#[test]
+fn an_owner_makes_another_while_one_goes() {
+    Model::new().unbounded().check("shared_three", || {
+        let ([ours, theirs], ends) = two();
+        let other = loom::thread::spawn(move || {
+            theirs.look();
+            drop(theirs);
+        });
+        let third = ours.clone();
+        let last = loom::thread::spawn(move || {
+            third.look();
+            drop(third);
+        });
+        drop(ours);
+        other.join().unwrap();
+        last.join().unwrap();
+        assert_eq!(ends.load(Relaxed), 1);
+    });
+}
+
+#[test]
+fn mutants() {
+    const TWO: &str = "two_owners_go_at_the_same_time";
+    caught::assert_caught(
+        module_path!(),
+        &[(Mutant::SharedAloneRelaxed, TWO), (Mutant::SharedNoAcquire, TWO), (Mutant::SharedNoRelease, TWO)],
+    );
+}

@@ -1,0 +1,469 @@
+//! The end of a runtime: everybody who parks is unwound, once, and the end comes.
+
+use super::caught;
+use super::cover::{Handle, Looker, park_looking};
+use crate::context::Context;
+use crate::model::{Flag, Model, Mutant, at_rest, done, runtime};
+use crate::sync::Event;
+use crate::{Runtime, chan, scope};
+use loom::cell::UnsafeCell;
+use loom::sync::Arc;
+use std::panic::catch_unwind;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::time::Duration;
+
+const SECOND: Duration = Duration::from_secs(1);
+
+/// What lies on a goroutine's stack; its drop writes to what the model reads at the end.
+struct Probe(Arc<UnsafeCell<u32>>);
+
+// SAFETY: the drop comes before the end of the runtime, which loom checks.
+unsafe impl Send for Probe {}
+// SAFETY: nobody reads through a shared reference.
+unsafe impl Sync for Probe {}
+
+impl Drop for Probe {
+    fn drop(&mut self) {
+        // SAFETY: as above.
+        self.0.with_mut(|drops| unsafe { *drops += 1 });
+    }
+}
+
+/// Counts the drops of one value.
+struct Drops(Arc<UnsafeCell<u32>>);
+
+impl Drops {
+    fn new() -> (Self, Probe) {
+        let drops = Arc::new(UnsafeCell::new(0));
+        (Drops(Arc::clone(&drops)), Probe(drops))
+    }
+
+    /// SAFETY: the runtime has ended.
+    fn is_one(&self) -> bool {
+        // SAFETY: as above.
+        self.0.with(|drops| unsafe { *drops }) == 1
+    }
+}
+
+#[track_caller]
+fn ends_clean(runtime: Runtime) {
+    let report = runtime.shutdown(SECOND);
+    assert!(report.is_clean(), "{report:?}");
+}
+
+/// It parks before, while, or after the end begins. Fails by deadlock when a park is missed between the flag and the sweeps.
+#[test]
+fn who_parks_while_the_end_begins_is_unwound() {
+    Model::new().preemptions(2).check("shutdown_vs_park", || {
+        let runtime = at_rest::<1>();
+        let (drops, probe) = Drops::new();
+        let parks = runtime.go(move || {
+            let _probe = probe;
+            Event::new().wait();
+        });
+        ends_clean(runtime);
+        assert!(drops.is_one());
+        assert!(parks.join().unwrap_err().is_shutdown());
+    });
+}
+
+/// A thread wakes it meanwhile. Fails by deadlock when both ends of its wait are lost, or by a second drop.
+#[test]
+fn who_is_woken_while_the_end_begins_ends_once() {
+    Model::new().preemptions(2).check("shutdown_vs_ready", || {
+        let runtime = runtime(1, 1);
+        let (drops, probe) = Drops::new();
+        let (event, begins) = (std::sync::Arc::new(Event::new()), Flag::default());
+        let waits = runtime.go({
+            let (event, begins) = (std::sync::Arc::clone(&event), begins.clone());
+            move || {
+                let _probe = probe;
+                begins.raise();
+                event.wait();
+            }
+        });
+        begins.wait_on_thread();
+        loom::explore();
+        let notifier = loom::thread::spawn({
+            let event = std::sync::Arc::clone(&event);
+            move || event.notify_one()
+        });
+        ends_clean(runtime);
+        notifier.join().unwrap();
+        assert!(drops.is_one());
+        if waits.join().is_err() {
+            // It is there for the next one.
+            event.wait();
+        }
+    });
+}
+
+/// The end begins while its hook runs, and another M is there to run it. Fails when it is unwound before the hook is over.
+#[test]
+fn who_is_called_in_has_its_hook_behind_it() {
+    Model::new().preemptions(1).check("shutdown_vs_hook", || {
+        let runtime = at_rest::<2>();
+        loom::stop_exploring();
+        let (inside, go_on) = (Flag::default(), Flag::default());
+        let [over, early] = [(); 2].map(|()| std::sync::Arc::new(AtomicBool::new(false)));
+        let parks = runtime.go({
+            let (inside, go_on) = (inside.clone(), go_on.clone());
+            let (over, early) = (std::sync::Arc::clone(&over), std::sync::Arc::clone(&early));
+            move || {
+                let _looks = Looks(std::sync::Arc::clone(&over), early);
+                // What it uses is its own: in a mutant the goroutine is gone before it is over.
+                let hook = move |_: Looker| {
+                    inside.raise();
+                    go_on.wait_on_thread();
+                    over.store(true, SeqCst);
+                };
+                park_looking(hook, || false);
+            }
+        });
+        inside.wait_on_thread();
+        loom::explore();
+        let opener = loom::thread::spawn(move || go_on.raise());
+        ends_clean(runtime);
+        opener.join().unwrap();
+        assert!(over.load(SeqCst) && !early.load(SeqCst), "unwound while its hook runs");
+        assert!(parks.join().unwrap_err().is_shutdown());
+    });
+}
+
+/// Notes, when it is dropped, whether the hook was over.
+struct Looks(std::sync::Arc<AtomicBool>, std::sync::Arc<AtomicBool>);
+
+impl Drop for Looks {
+    fn drop(&mut self) {
+        self.1.store(!self.0.load(SeqCst), SeqCst);
+        done();
+    }
+}
+
+/// One goroutine wakes another as the end begins. Fails by deadlock, or by what is not dropped.
+#[test]
+fn two_who_wake_each_other_are_unwound() {
+    Model::new().preemptions(1).check("shutdown_vs_two", || {
+        let runtime = runtime(1, 1);
+        let ((first, one), (second, two)) = (Drops::new(), Drops::new());
+        let (tx, rx) = chan::bounded(0);
+        let receives = runtime.go(move || {
+            let _probe = one;
+            while rx.recv().is_ok() {}
+            Event::new().wait();
+        });
+        loom::explore();
+        let sends = runtime.go(move || {
+            let _probe = two;
+            let _sent = tx.send(1);
+            Event::new().wait();
+        });
+        ends_clean(runtime);
+        assert!(first.is_one() && second.is_one());
+        assert!(receives.join().unwrap_err().is_shutdown());
+        assert!(sends.join().unwrap_err().is_shutdown());
+    });
+}
+
+/// Fails by a causality violation when the parent's frame goes before the child has let go of it.
+#[test]
+fn a_child_is_unwound_before_its_parent() {
+    Model::new().preemptions(1).check("shutdown_vs_scope", || {
+        let runtime = runtime(1, 1);
+        let (drops, probe) = Drops::new();
+        let begins = Flag::default();
+        let parent = runtime.go({
+            let begins = begins.clone();
+            move || {
+                let probe = probe;
+                scope(|s| {
+                    s.go(|| {
+                        let _borrowed = &probe;
+                        begins.raise();
+                        Event::new().wait();
+                    });
+                });
+            }
+        });
+        begins.wait_on_thread();
+        loom::explore();
+        ends_clean(runtime);
+        assert!(drops.is_one());
+        assert!(parent.join().unwrap_err().is_shutdown());
+    });
+}
+
+/// Fails by deadlock when the hold swallows the call, by a causality violation when a stack is read that is in use.
+#[test]
+fn a_dump_holds_a_g_that_is_called_in() {
+    Model::new().preemptions(2).check("shutdown_vs_dump", || {
+        let runtime = runtime(1, 1);
+        let (drops, probe) = Drops::new();
+        let begins = Flag::default();
+        let parks = runtime.go({
+            let begins = begins.clone();
+            move || {
+                let _probe = probe;
+                begins.raise();
+                Event::new().wait();
+            }
+        });
+        begins.wait_on_thread();
+        let dumper = loom::thread::spawn({
+            let handle = Handle::of(&runtime);
+            move || drop(handle.dump())
+        });
+        loom::explore();
+        ends_clean(runtime);
+        dumper.join().unwrap();
+        assert!(drops.is_one());
+        assert!(parks.join().unwrap_err().is_shutdown());
+    });
+}
+
+/// A goroutine starts another as the end begins. Fails when its closure is dropped twice or not at all.
+#[test]
+fn what_is_started_while_the_end_begins_is_dropped_or_unwound() {
+    Model::new().preemptions(1).check("shutdown_vs_go", || {
+        let runtime = runtime(1, 1);
+        let (drops, probe) = Drops::new();
+        loom::explore();
+        let starts = runtime.go(move || {
+            let begun = crate::go(move || {
+                let _probe = probe;
+                Event::new().wait();
+            });
+            drop(begun);
+        });
+        ends_clean(runtime);
+        assert!(drops.is_one());
+        drop(starts.join());
+    });
+}
+
+/// Parks once, in its drop, if that comes before the notification. Notes when its drop runs on no goroutine: a panic would be lost there.
+struct ParksWhenDropped {
+    event: std::sync::Arc<Event>,
+    astray: std::sync::Arc<AtomicBool>,
+    _probe: Probe,
+}
+
+impl Drop for ParksWhenDropped {
+    fn drop(&mut self) {
+        if crate::current().is_none() {
+            self.astray.store(true, SeqCst);
+        }
+        self.event.wait();
+    }
+}
+
+/// A goroutine starts its last one, which parks while its closure is dropped, and is woken by a thread. Fails by a goroutine that is
+/// left although there was time, or by a closure that the ender drops.
+fn starts_one_more(name: &str, start: impl Fn(ParksWhenDropped) + Copy + Send + Sync + 'static) {
+    Model::new().preemptions(1).check(name, move || {
+        let runtime = runtime(1, 1);
+        let (drops, probe) = Drops::new();
+        let event = std::sync::Arc::new(Event::new());
+        let astray = std::sync::Arc::new(AtomicBool::new(false));
+        let begins = Flag::default();
+        let starts = runtime.go({
+            let (event, astray) = (std::sync::Arc::clone(&event), std::sync::Arc::clone(&astray));
+            let begins = begins.clone();
+            move || {
+                let parks = ParksWhenDropped { event, astray, _probe: probe };
+                loom::explore();
+                begins.raise();
+                start(parks);
+            }
+        });
+        begins.wait_on_thread();
+        let notifier = loom::thread::spawn(move || event.notify_one());
+        ends_clean(runtime);
+        notifier.join().unwrap();
+        assert!(drops.is_one());
+        assert!(!astray.load(SeqCst), "dropped on no goroutine");
+        drop(starts.join());
+    });
+}
+
+/// It ends before the ender has looked at it.
+#[test]
+fn one_started_by_a_goroutine_that_ends_is_waited_for() {
+    starts_one_more("shutdown_vs_last_go", |parks| drop(crate::go(move || drop(parks))));
+}
+
+/// It waits for what it has started when the ender looks at it.
+#[test]
+fn one_started_by_a_goroutine_that_waits_for_it_is_waited_for() {
+    starts_one_more("shutdown_vs_last_scope", |parks| {
+        scope(|s| drop(s.go(move || drop(parks))));
+    });
+}
+
+/// The child ends by itself as the end begins, and wakes its parent. Fails by a parent that is left: it was seen asleep with others,
+/// and they were seen to have ended.
+#[test]
+fn a_parent_woken_late_is_waited_for() {
+    Model::new().preemptions(2).check("shutdown_vs_last_child", || {
+        let runtime = runtime(1, 1);
+        let (drops, probe) = Drops::new();
+        let (begins, go_on) = (Flag::default(), Flag::default());
+        let parent = runtime.go({
+            let (begins, go_on) = (begins.clone(), go_on.clone());
+            move || {
+                let probe = probe;
+                scope(|s| {
+                    s.go(|| {
+                        let _borrowed = &probe;
+                        begins.raise();
+                        go_on.wait_on_thread();
+                    });
+                });
+            }
+        });
+        begins.wait_on_thread();
+        loom::explore();
+        go_on.raise();
+        ends_clean(runtime);
+        assert!(drops.is_one());
+        drop(parent.join());
+    });
+}
+
+/// Who was unwound, and has caught that, starts a goroutine, which is dropped at once. Fails by an assertion of the word, or by a
+/// causality violation, when its G goes while a dump reads it.
+#[test]
+fn a_dump_holds_a_g_that_is_dropped_unrun() {
+    Model::new().preemptions(2).check("shutdown_vs_dump_of_unrun", || {
+        let runtime = runtime(1, 1);
+        let begins = Flag::default();
+        let starts = runtime.go({
+            let begins = begins.clone();
+            move || {
+                begins.raise();
+                let caught = catch_unwind(|| Event::new().wait());
+                assert!(caught.is_err());
+                drop(crate::go(|| ()));
+            }
+        });
+        begins.wait_on_thread();
+        let dumper = loom::thread::spawn({
+            let handle = Handle::of(&runtime);
+            move || drop(handle.dump())
+        });
+        loom::explore();
+        ends_clean(runtime);
+        dumper.join().unwrap();
+        assert!(starts.join().is_ok());
+    });
+}
+
+/// What is sent when a runtime has left those who received. Fails by deadlock when it is handed to one of them.
+#[test]
+fn what_is_sent_after_the_end_goes_to_nobody_who_was_left() {
+    Model::new().preemptions(1).check("left_receiver", || {
+        let runtime = runtime(1, 1);
+        let (tx, rx) = chan::bounded(1);
+        let left = runtime.go({
+            let rx = rx.clone();
+            move || rx.recv().is_ok()
+        });
+        let handle = Handle::of(&runtime);
+        while !handle.somebody_polls() {
+            loom::thread::yield_now();
+        }
+        loom::explore();
+        assert_eq!(super::cover::leave(runtime, SECOND).goroutines_left(), 1);
+        tx.send(1).unwrap();
+        assert_eq!(rx.recv().unwrap(), 1);
+        assert!(left.join().unwrap_err().is_shutdown());
+        done();
+    });
+}
+
+/// The same with one that was nudged, and stands in a queue in the middle of its wait.
+#[test]
+fn what_is_sent_after_the_end_goes_to_nobody_who_was_queued() {
+    Model::new().preemptions(1).check("left_in_the_queue", || {
+        let runtime = runtime(1, 1);
+        let (tx, rx) = chan::bounded(1);
+        let (ctx, cancel) = Context::background().with_cancel();
+        let left = runtime.go({
+            let rx = rx.clone();
+            move || ctx.run(|| rx.recv()).is_ok()
+        });
+        let handle = Handle::of(&runtime);
+        while !handle.somebody_polls() {
+            loom::thread::yield_now();
+        }
+        let (at_work, over) = (Flag::default(), Flag::default());
+        let _busy = runtime.go({
+            let (at_work, over) = (at_work.clone(), over.clone());
+            move || {
+                at_work.raise();
+                over.wait_on_thread();
+            }
+        });
+        at_work.wait_on_thread();
+        cancel.cancel();
+        let ender = loom::thread::spawn(move || super::cover::leave(runtime, SECOND));
+        assert!(left.join().unwrap_err().is_shutdown());
+        loom::explore();
+        tx.send(1).unwrap();
+        assert_eq!(rx.recv().unwrap(), 1);
+        done();
+        over.raise();
+        ender.join().unwrap();
+    });
+}
+
+/// A goroutine gives its P away, with another in its queue, as the runtime ends. Fails by an assertion when the P is idle with its
+/// queue, or when nobody tells who joins.
+#[test]
+fn what_stands_in_a_p_that_is_given_away_at_the_end_is_left() {
+    Model::new().preemptions(1).check("hand_off_at_the_end", || {
+        let runtime = runtime(1, 1);
+        let (queued, go_on) = (Flag::default(), Flag::default());
+        let gives = runtime.go({
+            let (queued, go_on) = (queued.clone(), go_on.clone());
+            move || {
+                let _other = crate::go(|| ());
+                queued.raise();
+                go_on.wait_on_thread();
+                crate::blocking(|| ());
+                crate::yield_now();
+            }
+        });
+        queued.wait_on_thread();
+        loom::explore();
+        go_on.raise();
+        assert_eq!(super::cover::leave(runtime, SECOND).threads_left(), 0);
+        drop(gives.join());
+        done();
+    });
+}
+
+#[test]
+fn mutants() {
+    caught::assert_caught(
+        module_path!(),
+        &[
+            (Mutant::LiveLooksRelaxed, "a_parent_woken_late_is_waited_for"),
+            (Mutant::ShutdownTrustsOneLook, "a_parent_woken_late_is_waited_for"),
+            (Mutant::ShutdownTrustsOneSnapshot, "one_started_by_a_goroutine_that_ends_is_waited_for"),
+            (Mutant::ShutdownTrustsOneSnapshot, "one_started_by_a_goroutine_that_waits_for_it_is_waited_for"),
+            (Mutant::DiscardIgnoresScan, "a_dump_holds_a_g_that_is_dropped_unrun"),
+            (Mutant::ShutdownNotTold, "who_parks_while_the_end_begins_is_unwound"),
+            (Mutant::ShutdownCallsEarly, "who_is_called_in_has_its_hook_behind_it"),
+            (Mutant::ShutdownCallsBlindly, "who_is_woken_while_the_end_begins_ends_once"),
+            (Mutant::SleeperMarksIgnored, "who_is_woken_while_the_end_begins_ends_once"),
+            (Mutant::SeizeLeavesOpen, "what_is_sent_after_the_end_goes_to_nobody_who_was_left"),
+            (Mutant::SeizeQueuedLeavesOpen, "what_is_sent_after_the_end_goes_to_nobody_who_was_queued"),
+            (
+                Mutant::HandOffAtTheEndKeepsTheQueue,
+                "what_stands_in_a_p_that_is_given_away_at_the_end_is_left",
+            ),
+            (Mutant::DoingRelaxed, "one_started_by_a_goroutine_that_waits_for_it_is_waited_for"),
+        ],
+    );
+}

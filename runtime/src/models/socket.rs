@@ -1,0 +1,239 @@
+//! A socket's read against a kernel that the model plays: no data and no end of the stream is missed, although a
+//! short read spares the system call that would say `EAGAIN`.
+
+use super::caught;
+use super::cover::{Handle, Socket};
+use crate::model::{Model, Mutant, at_rest, done, note};
+use gmp_netpoll::Readiness;
+use loom::cell::UnsafeCell;
+use loom::sync::Mutex;
+use std::io;
+use std::sync::Arc;
+
+/// What the kernel holds for the reader.
+#[derive(Default)]
+struct Kernel {
+    bytes: usize,
+    ended: bool,
+}
+
+impl Kernel {
+    fn read(&mut self, len: usize) -> io::Result<usize> {
+        match self.bytes.min(len) {
+            0 if self.ended => Ok(0),
+            0 => Err(io::ErrorKind::WouldBlock.into()),
+            got => {
+                self.bytes -= got;
+                Ok(got)
+            }
+        }
+    }
+}
+
+/// Reads with a buffer that is never full, to the end of the stream or until there were `most` bytes.
+fn read_to_end(socket: &Socket, kernel: &Mutex<Kernel>, most: usize) -> usize {
+    let mut total = 0;
+    while total < most {
+        let got = socket.read(8, || {
+            let got = kernel.lock().unwrap().read(8);
+            note(&format!("the kernel gives {got:?}"));
+            got
+        });
+        match got.unwrap() {
+            0 => return total,
+            got => total += got,
+        }
+    }
+    total
+}
+
+/// Whether the reader waits already when the sender begins, which saves a preemption for what follows.
+#[derive(Copy, Clone, Eq, PartialEq)]
+enum Begun {
+    Yes,
+    No,
+}
+
+/// The model's own thread plays the kernel and the M that comes back from the poller.
+fn exchange(
+    name: &str,
+    most: usize,
+    begun: Begun,
+    send: impl Fn(&Mutex<Kernel>, &Handle) + Send + Sync + 'static,
+) {
+    Model::new().check(name, move || {
+        let runtime = at_rest::<1>();
+        let kernel = Arc::new(Mutex::new(Kernel::default()));
+        let reader = runtime.go({
+            let kernel = Arc::clone(&kernel);
+            move || {
+                let total = read_to_end(&Socket::new(), &kernel, most);
+                done();
+                total
+            }
+        });
+        if begun == Begun::Yes {
+            // One M and one queue: the reader, which came first, has parked when this has run.
+            runtime.run(|| ());
+        }
+        send(&kernel, &Handle::of(&runtime));
+        assert_eq!(reader.join().unwrap(), 2);
+    });
+}
+
+/// Fails by deadlock when the event of the second piece is taken for that of the first.
+#[test]
+fn a_second_piece_arrives_after_a_short_read() {
+    exchange("pieces", 2, Begun::Yes, |kernel, poller| {
+        for _ in 0..2 {
+            kernel.lock().unwrap().bytes += 1;
+            poller.deliver(Readiness::READABLE);
+        }
+    });
+}
+
+/// The worst moment for an event: the system call has returned, and the reader has not acted on it. loom's bounded
+/// search was not seen to reach it, so the reader itself plays the kernel and the poller there. Fails by deadlock.
+#[test]
+fn an_event_right_after_a_short_read_is_kept() {
+    Model::new().check("event_after_read", || {
+        let runtime = at_rest::<1>();
+        let handle = Handle::of(&runtime);
+        let total = runtime.run(move || {
+            let (socket, mut kernel, mut calls) = (Socket::new(), Kernel::default(), 0);
+            let mut read = || {
+                socket.read(8, || {
+                    let got = kernel.read(8);
+                    calls += 1;
+                    // After the one that waits to be watched, and after the first that has got something.
+                    if calls <= 2 {
+                        kernel.bytes += 1;
+                        handle.deliver(Readiness::READABLE);
+                    }
+                    got
+                })
+            };
+            read().unwrap() + read().unwrap()
+        });
+        assert_eq!(total, 2);
+        done();
+    });
+}
+
+/// Fails by deadlock when the end is missed after a short read.
+#[test]
+fn a_piece_and_the_end_arrive() {
+    exchange("piece_then_end", 3, Begun::Yes, |kernel, poller| {
+        kernel.lock().unwrap().bytes += 2;
+        poller.deliver(Readiness::READABLE);
+        kernel.lock().unwrap().ended = true;
+        poller.deliver(Readiness::READABLE | Readiness::READ_HUP);
+    });
+}
+
+/// Data and the end come as one event: the read that takes the data is short, and nothing else will come.
+#[test]
+fn data_and_the_end_in_one_event_arrive() {
+    exchange("data_with_fin", 3, Begun::No, |kernel, poller| {
+        *kernel.lock().unwrap() = Kernel { bytes: 2, ended: true };
+        poller.deliver(Readiness::READABLE | Readiness::READ_HUP);
+    });
+}
+
+/// A descriptor that a close takes away.
+struct Descriptor(UnsafeCell<()>);
+
+// SAFETY: the socket orders the accesses; loom checks that it does.
+unsafe impl Send for Descriptor {}
+// SAFETY: as above.
+unsafe impl Sync for Descriptor {}
+
+impl Descriptor {
+    fn new() -> Arc<Self> {
+        Arc::new(Descriptor(UnsafeCell::new(())))
+    }
+    fn call(&self) -> io::Result<usize> {
+        self.0.with(|_| ());
+        Err(io::ErrorKind::WouldBlock.into())
+    }
+    fn closed(&self) {
+        self.0.with_mut(|_| ());
+    }
+}
+
+/// Fails by deadlock when the reader sleeps through the close, by two accesses that nothing orders when its system call
+/// runs into it.
+#[test]
+fn a_close_ends_a_read() {
+    Model::new().check("close_vs_read", || {
+        let runtime = at_rest::<1>();
+        let (socket, descriptor) = (Arc::new(Socket::new()), Descriptor::new());
+        let reader = runtime.go({
+            let (socket, descriptor) = (Arc::clone(&socket), Arc::clone(&descriptor));
+            move || assert!(crate::net::is_closed(&socket.read(8, || descriptor.call()).unwrap_err()))
+        });
+        socket.close().unwrap();
+        descriptor.closed();
+        reader.join().unwrap();
+        done();
+    });
+}
+
+/// The same for a call beside the turns, and of two closes one is told that it is the one.
+#[test]
+fn a_close_comes_after_all_calls_and_happens_once() {
+    Model::new().check("close_vs_users", || {
+        let (socket, descriptor) = (Arc::new(Socket::new()), Descriptor::new());
+        let user = loom::thread::spawn({
+            let (socket, descriptor) = (Arc::clone(&socket), Arc::clone(&descriptor));
+            move || socket.with(|| descriptor.call().map(drop)).unwrap_err().kind()
+        });
+        socket.close().unwrap();
+        descriptor.closed();
+        assert!(crate::net::is_closed(&socket.close().unwrap_err()));
+        let expected = [io::ErrorKind::WouldBlock, io::ErrorKind::NotConnected];
+        assert!(expected.contains(&user.join().unwrap()));
+    });
+}
+
+/// Fails by deadlock when the reader sleeps through its deadline being moved to now; or, with the deadline taken back,
+/// through the data that came meanwhile.
+#[test]
+fn a_deadline_that_is_moved_ends_a_read_and_loses_no_data() {
+    Model::new().check("deadline_vs_read", || {
+        let runtime = at_rest::<1>();
+        let (socket, kernel) = (Arc::new(Socket::new()), Arc::new(Mutex::new(Kernel::default())));
+        let reader = runtime.go({
+            let (socket, kernel) = (Arc::clone(&socket), Arc::clone(&kernel));
+            move || {
+                let first = socket.read(8, || kernel.lock().unwrap().read(8));
+                assert_eq!(first.unwrap_err().kind(), io::ErrorKind::TimedOut);
+                socket.set_expired(false).unwrap();
+                assert_eq!(socket.read(8, || kernel.lock().unwrap().read(8)).unwrap(), 1);
+                done();
+            }
+        });
+        runtime.run(|| ());
+        socket.set_expired(true).unwrap();
+        kernel.lock().unwrap().bytes += 1;
+        Handle::of(&runtime).deliver(Readiness::READABLE);
+        reader.join().unwrap();
+    });
+}
+
+#[test]
+fn mutants() {
+    caught::assert_caught(
+        module_path!(),
+        &[
+            (Mutant::SocketClearsLate, "an_event_right_after_a_short_read_is_kept"),
+            (Mutant::SocketDrainedClears, "an_event_right_after_a_short_read_is_kept"),
+            (Mutant::SocketTrustsAfterHup, "data_and_the_end_in_one_event_arrive"),
+            (Mutant::SocketLooksAtNoSlot, "a_close_ends_a_read"),
+            (Mutant::UsersIdleRelaxed, "a_close_comes_after_all_calls_and_happens_once"),
+            (Mutant::UsersLeaveRelaxed, "a_close_comes_after_all_calls_and_happens_once"),
+            (Mutant::UsersLastIsSilent, "a_close_comes_after_all_calls_and_happens_once"),
+            (Mutant::PollSeenLate, "data_and_the_end_in_one_event_arrive"),
+        ],
+    );
+}

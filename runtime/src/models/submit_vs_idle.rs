@@ -1,0 +1,432 @@
+//! A submission against Ms that go idle: the goroutine is run, and on a second M when there is a second P.
+//!
+//! A missing wake rarely loses work, only parallelism. So in most of these models somebody keeps his M, and with it
+//! his P, until the goroutine in question has run elsewhere: a lost wake-up is a deadlock.
+
+use super::caught;
+use super::cover::{Handle, Made};
+use crate::go;
+use crate::model::{Flag, Model, Mutant, Parts, done, fall_asleep, runtime, together, together_with_us};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+/// Submits a goroutine, and keeps the P until it has run.
+fn go_and_stay() {
+    let ran = Flag::default();
+    let raised = ran.clone();
+    drop(go(move || raised.raise()));
+    ran.wait_on_thread();
+}
+
+/// One M gives up while the other one's goroutine submits, twice: what the first round leaves behind in the counts
+/// must not lose the second.
+#[test]
+fn a_goroutine_submitted_while_the_last_spinner_gives_up_is_run() {
+    Model::new().check("submit_vs_last_spinner", || {
+        let runtime = runtime(2, 2);
+        let [submitter, _] = together(
+            &runtime,
+            [
+                Box::new(|| {
+                    go_and_stay();
+                    go_and_stay();
+                    done();
+                }),
+                Box::new(|| ()),
+            ],
+        );
+        submitter.join().unwrap();
+    });
+}
+
+/// The same with a thief that leaves the goroutine to its owner, who stays: it gives up, and its look after that sees the
+/// goroutine still there.
+#[test]
+fn a_goroutine_that_a_thief_has_left_to_its_owner_is_run() {
+    Model::new().with_refusals(1).check("refused_thief_vs_owner", || {
+        let runtime = runtime(2, 2);
+        let [submitter, _] = together(
+            &runtime,
+            [
+                Box::new(|| {
+                    go_and_stay();
+                    done();
+                }),
+                Box::new(|| ()),
+            ],
+        );
+        submitter.join().unwrap();
+    });
+}
+
+/// The same in the ring instead of `runnext`: the second goroutine kicks the first one there, and is not run before it.
+#[test]
+fn a_goroutine_in_the_ring_is_run_while_the_last_spinner_gives_up() {
+    Model::new().check("ring_vs_last_spinner", || {
+        let runtime = runtime(2, 2);
+        let [submitter, _] = together(
+            &runtime,
+            [
+                Box::new(|| {
+                    let (first, second) = (Flag::default(), Flag::default());
+                    let (one, two) = (first.clone(), second.clone());
+                    drop(go(move || one.raise()));
+                    drop(go(move || two.raise()));
+                    first.wait_on_thread();
+                    second.wait_on_thread();
+                    done();
+                }),
+                Box::new(|| ()),
+            ],
+        );
+        submitter.join().unwrap();
+    });
+}
+
+/// From a thread that is no M, through the global queue.
+#[test]
+fn work_from_a_thread_is_run_while_the_only_m_goes_idle() {
+    Model::new().check("global_vs_idle", || {
+        let runtime = runtime(1, 1);
+        let [first] = together_with_us(&runtime, [Box::new(|| ())]);
+        // The M is on its way to sleep, somewhere.
+        assert_eq!(runtime.go(|| 2).join().unwrap(), 2);
+        done();
+        first.join().unwrap();
+    });
+}
+
+/// The same while another M sleeps already.
+#[test]
+fn work_from_a_thread_is_run_while_the_last_of_two_ms_goes_idle() {
+    Model::new().preemptions(1).check("global_vs_last_idle", || {
+        let runtime = runtime(2, 2);
+        let handle = Handle::of(&runtime);
+        fall_asleep::<2>(&runtime);
+        let work = handle.make(done);
+        let [_last] = together_with_us(&runtime, [Box::new(|| ())]);
+        for one in handle.inject([work]) {
+            one.join().unwrap();
+        }
+    });
+}
+
+#[test]
+fn work_from_two_threads_is_run() {
+    Model::new().check("two_submitters", || {
+        let runtime = Arc::new(runtime(1, 1));
+        fall_asleep::<1>(&runtime);
+        let both = Parts::of(2);
+        loom::explore();
+        let other = loom::thread::spawn({
+            let (runtime, both) = (Arc::clone(&runtime), both.clone());
+            move || runtime.go(move || both.held()).join().unwrap()
+        });
+        runtime.go(move || both.held()).join().unwrap();
+        other.join().unwrap();
+    });
+}
+
+/// Two goroutines, and the one that is taken first keeps its M until the other has run. The search ends when both have.
+fn two_that_need_two_ms(handle: &Handle) -> [Made; 2] {
+    let flag = Flag::default();
+    let waits = flag.clone();
+    let first = handle.make(move || {
+        waits.wait_on_thread();
+        done();
+    });
+    [first, handle.make(move || flag.raise())]
+}
+
+/// Two are injected while all sleep: one M is woken for both, and whoever has found work wakes the next.
+#[test]
+fn whoever_finds_work_wakes_the_next() {
+    Model::new().check("spinner_finds_work", || {
+        let runtime = runtime(2, 2);
+        let handle = Handle::of(&runtime);
+        fall_asleep::<2>(&runtime);
+        let two = two_that_need_two_ms(&handle);
+        loom::explore();
+        for one in handle.inject(two) {
+            one.join().unwrap();
+        }
+    });
+}
+
+/// Two are injected while one M sleeps and the other gives up. The first is woken, takes both, and finds no idle P for
+/// the second; meanwhile the other has seen it spin, and so not begun to spin itself. It has to look again all the
+/// same, and to spin then: else it finds that one spins already, gives up, sees the work, and so on.
+#[test]
+fn an_m_that_did_not_spin_looks_again() {
+    Model::new().preemptions(1).check("no_spinner_gives_up", || {
+        let runtime = runtime(2, 2);
+        let handle = Handle::of(&runtime);
+        fall_asleep::<2>(&runtime);
+        let two = two_that_need_two_ms(&handle);
+        let [_gives_up] = together_with_us(&runtime, [Box::new(|| ())]);
+        for one in handle.inject(two) {
+            one.join().unwrap();
+        }
+    });
+}
+
+/// A goroutine that yields is queued where nobody was told of it; the one that takes its place keeps the M until the
+/// first has run on.
+#[test]
+fn a_goroutine_that_yields_is_run_elsewhere() {
+    Model::new().check("gosched", || {
+        let runtime = runtime(2, 2);
+        let [yields, _] = together(
+            &runtime,
+            [
+                Box::new(|| {
+                    let ran_on = Flag::default();
+                    let waits = ran_on.clone();
+                    drop(go(move || waits.wait_on_thread()));
+                    crate::yield_now();
+                    ran_on.raise();
+                    done();
+                }),
+                Box::new(|| ()),
+            ],
+        );
+        yields.join().unwrap();
+    });
+}
+
+/// An M gives up while a goroutine of another comes back from a blocking call, takes the idle P, and submits: it finds
+/// the first M spinning and leaves the goroutine to it. Fails by deadlock when that one passes the P over, because it
+/// was idle a moment before.
+#[test]
+fn work_of_a_p_that_was_idle_is_seen() {
+    Model::new().check("idle_p_snapshot", || {
+        let runtime = runtime(2, 3);
+        let handle = Handle::of(&runtime);
+        let (away, back) = (Flag::default(), Flag::default());
+        let _gives_up = runtime.go({
+            let (away, back) = (away.clone(), back.clone());
+            move || {
+                away.wait_on_thread();
+                loom::explore();
+                back.raise();
+            }
+        });
+        let submitter = runtime.go(move || {
+            crate::blocking(|| {
+                // A third M is sent there, as nobody else is.
+                while !handle.somebody_polls() {
+                    loom::thread::yield_now();
+                }
+                away.raise();
+                back.wait_on_thread();
+            });
+            go_and_stay();
+            done();
+        });
+        submitter.join().unwrap();
+    });
+}
+
+/// A submission has seen an idle P and counts as spinning for whom it would wake, and a goroutine that comes back from
+/// a blocking call takes that P, ends, and leaves it idle. Fails by deadlock when the count stays, or stays for longer:
+/// the next submission, a thread's, believes that somebody looks for work.
+#[test]
+fn a_submission_that_finds_no_p_after_all_leaves_no_count() {
+    Model::new().preemptions(2).check("claim_in_vain", || {
+        let runtime = runtime(2, 3);
+        let handle = Handle::of(&runtime);
+        let (there, go_on) = (Flag::default(), Flag::default());
+        let (ran, ended) = (Flag::default(), Flag::default());
+        let submitter = runtime.go({
+            let (there, go_on, raised) = (there.clone(), go_on.clone(), ran.clone());
+            let ended = ended.clone();
+            move || {
+                there.raise();
+                go_on.wait_on_thread();
+                drop(go(move || raised.raise()));
+                ended.wait_on_thread();
+            }
+        });
+        let comes_back = runtime.go({
+            let handle = handle.clone();
+            move || {
+                crate::blocking(|| {
+                    // A third M is sent there, as nobody else is.
+                    while !handle.somebody_polls() {
+                        loom::thread::yield_now();
+                    }
+                    there.wait_on_thread();
+                    loom::explore();
+                    go_on.raise();
+                });
+            }
+        });
+        let work = handle.make(|| ());
+        ran.wait_on_thread();
+        for one in handle.inject([work]) {
+            one.join().unwrap();
+        }
+        done();
+        ended.raise();
+        comes_back.join().unwrap();
+        submitter.join().unwrap();
+    });
+}
+
+/// More Ps than Ms: one is always idle, so that each submission looks for an M to bring it, also for the one that has
+/// just stood by and sees work after all. Fails by deadlock when that one takes another P than it was given, or when the
+/// P for which no M was found stays with nobody.
+#[test]
+fn a_p_without_an_m_changes_nothing() {
+    Model::new().preemptions(1).check("spare_p", || {
+        let runtime = runtime(3, 2);
+        let [submitter, _] = together(
+            &runtime,
+            [
+                Box::new(|| {
+                    go_and_stay();
+                    go_and_stay();
+                    done();
+                }),
+                Box::new(|| ()),
+            ],
+        );
+        submitter.join().unwrap();
+    });
+}
+
+/// Two Ms give up at the same moment, and a thread submits. Fails by deadlock when each leaves the goroutine, or the
+/// poller, to the other.
+#[test]
+fn work_from_a_thread_is_run_while_two_ms_go_idle() {
+    Model::new().preemptions(1).check("global_vs_two_idle", || {
+        let runtime = runtime(2, 2);
+        let handle = Handle::of(&runtime);
+        let work = handle.make(done);
+        let _both = together_with_us(&runtime, [Box::new(|| ()), Box::new(|| ())]);
+        for one in handle.inject([work]) {
+            one.join().unwrap();
+        }
+    });
+}
+
+/// Fails by deadlock when the end of a runtime and an M that goes idle miss each other.
+#[test]
+fn a_runtime_ends_while_its_m_goes_idle() {
+    Model::new().check("shutdown_vs_idle", || {
+        let runtime = runtime(1, 1);
+        loom::explore();
+        drop(runtime.go(|| ()));
+        drop(runtime);
+    });
+}
+
+/// Fails when shutdown waits for a parked goroutine, or its joiner is not told.
+#[test]
+fn a_runtime_ends_with_a_parked_goroutine_whose_joiner_is_told() {
+    Model::new().check("shutdown_with_parked", || {
+        let runtime = runtime(1, 1);
+        loom::explore();
+        let parked = runtime.go(super::cover::park_for_ever);
+        let joiner = loom::thread::spawn(move || assert!(parked.join().unwrap_err().is_shutdown()));
+        super::cover::leave(runtime, std::time::Duration::from_secs(1));
+        joiner.join().unwrap();
+    });
+}
+
+/// A goroutine makes another one while a thread ends the runtime without patience, and keeps its M until that thread
+/// has heard of the other one's end. Fails by deadlock when neither the submission sees that the runtime ends, nor the
+/// end what was submitted.
+#[test]
+fn a_goroutine_made_while_the_runtime_ends_is_not_forgotten() {
+    Model::new().check("spawn_vs_end", || {
+        let runtime = runtime(1, 1);
+        let made = Arc::new(Mutex::new(None));
+        let (there, told) = (Flag::default(), Flag::default());
+        let [_maker] = together_with_us(
+            &runtime,
+            [{
+                let (made, there, told) = (Arc::clone(&made), there.clone(), told.clone());
+                Box::new(move || {
+                    let handle = go(|| ());
+                    *made.lock().unwrap() = Some(handle);
+                    there.raise();
+                    told.wait_on_thread();
+                })
+            }],
+        );
+        runtime.shutdown(Duration::ZERO);
+        there.wait_on_thread();
+        let handle = made.lock().unwrap().take().unwrap();
+        assert!(handle.join().unwrap_err().is_shutdown());
+        done();
+        told.raise();
+    });
+}
+
+/// More are made than a ring holds, and their maker keeps its M until all have run: half of the ring goes into the global queue.
+/// Fails when nobody finds them there.
+#[test]
+fn what_a_ring_can_not_hold_is_run() {
+    Model::new().preemptions(0).check("overflow", || {
+        let runtime = runtime(2, 2);
+        let [maker, _] = together(
+            &runtime,
+            [
+                Box::new(|| {
+                    let flags: [Flag; 6] = std::array::from_fn(|_| Flag::default());
+                    for flag in &flags {
+                        let raised = flag.clone();
+                        drop(go(move || raised.raise()));
+                    }
+                    flags.iter().for_each(Flag::wait_on_thread);
+                    done();
+                }),
+                Box::new(|| ()),
+            ],
+        );
+        maker.join().unwrap();
+    });
+}
+
+#[test]
+fn mutants() {
+    const SPINNER: &str = "a_goroutine_submitted_while_the_last_spinner_gives_up_is_run";
+    const RING: &str = "a_goroutine_in_the_ring_is_run_while_the_last_spinner_gives_up";
+    const ONE: &str = "work_from_a_thread_is_run_while_the_only_m_goes_idle";
+    const FOUND: &str = "whoever_finds_work_wakes_the_next";
+    const UNSPUN: &str = "an_m_that_did_not_spin_looks_again";
+    caught::assert_caught(
+        module_path!(),
+        &[
+            (Mutant::SubmitNoFence, SPINNER),
+            (Mutant::IdleNoFence, SPINNER),
+            (Mutant::DisplacedAfterFence, RING),
+            (Mutant::IdleNoFence, RING),
+            (Mutant::IdleNoRecheck, SPINNER),
+            (Mutant::IdleNoRecheck, "a_goroutine_that_a_thief_has_left_to_its_owner_is_run"),
+            (Mutant::IdleLooksFirst, SPINNER),
+            (Mutant::SubmitNoWake, SPINNER),
+            (Mutant::SubmitWakeFirst, SPINNER),
+            (Mutant::SubmitNoBreak, SPINNER),
+            (Mutant::WakepLeaksSpinning, "a_submission_that_finds_no_p_after_all_leaves_no_count"),
+            (Mutant::WakepUndoesLate, "a_submission_that_finds_no_p_after_all_leaves_no_count"),
+            (Mutant::CallOffTakesAnyP, "a_p_without_an_m_changes_nothing"),
+            (Mutant::TakeBackLeaksSpinning, "a_p_without_an_m_changes_nothing"),
+            (Mutant::IdleKeepsTheSurplus, "a_runtime_ends_while_its_m_goes_idle"),
+            (Mutant::StartForgetsSpinning, SPINNER),
+            (Mutant::RunnextNeverStolen, SPINNER),
+            (Mutant::EmptyIgnoresRunnext, SPINNER),
+            (Mutant::SubmitNoWake, ONE),
+            (Mutant::IdleSkipsGlobal, ONE),
+            (Mutant::InjectWakesNobody, FOUND),
+            (Mutant::SpinnerWakesNobody, FOUND),
+            (Mutant::IdleOnlySpinnersLook, UNSPUN),
+            (Mutant::RecheckDoesNotSpin, UNSPUN),
+            (Mutant::StopNoFence, "a_goroutine_made_while_the_runtime_ends_is_not_forgotten"),
+            (Mutant::SubmitNoFence, "a_goroutine_made_while_the_runtime_ends_is_not_forgotten"),
+            (Mutant::MaskReadEarly, "work_of_a_p_that_was_idle_is_seen"),
+            (Mutant::SpillKeepsTheLength, "what_a_ring_can_not_hold_is_run"),
+        ],
+    );
+}

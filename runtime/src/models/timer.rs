@@ -1,0 +1,259 @@
+//! Callbacks: stop, reset and firing agree on how often one is called, nobody sleeps past one that somebody else sets,
+//! and none goes with its runtime.
+
+use super::caught;
+use super::cover::{InlineCall, keeper_ends};
+use crate::Runtime;
+use crate::model::{Flag, LONG, Model, Mutant, done, fall_asleep, runtime, together_with_us};
+use crate::time::{Timer, after_func, sleep};
+use loom::sync::{Condvar, Mutex};
+use std::sync::Arc;
+use std::time::Duration;
+
+const SOON: Duration = Duration::from_millis(1);
+
+/// Counts calls, and is waited for.
+#[derive(Clone, Default)]
+struct Count(Arc<(Mutex<usize>, Condvar)>);
+
+impl Count {
+    fn add(&self) {
+        *self.0.0.lock().expect("no panic under a model's lock") += 1;
+        self.0.1.notify_all();
+    }
+    fn get(&self) -> usize {
+        *self.0.0.lock().expect("no panic under a model's lock")
+    }
+    /// Blocks the thread until there were so many.
+    fn reaches(&self, n: usize) {
+        let mut count = self.0.0.lock().expect("no panic under a model's lock");
+        while *count < n {
+            count = self.0.1.wait(count).expect("no panic under a model's lock");
+        }
+        assert_eq!(*count, n, "called too often");
+    }
+}
+
+/// A timer in the heap of the only P, far away.
+fn far_timer(runtime: &Runtime, count: &Count) -> Timer {
+    let count = count.clone();
+    runtime.go(move || after_func(4 * LONG, move || count.add())).join().unwrap()
+}
+
+/// A runtime with one M, which waits in the poller for a timer that is far away. loom's search begins.
+fn far_away() -> (Runtime, Timer, Count) {
+    let (runtime, count) = (runtime(1, 1), Count::default());
+    let timer = far_timer(&runtime, &count);
+    fall_asleep::<1>(&runtime);
+    loom::explore();
+    (runtime, timer, count)
+}
+
+/// The clock moves with the poller: a goroutine that was to be made for the timer has run before.
+fn let_it_fire(runtime: &Runtime) {
+    runtime.go(|| sleep(SOON)).join().unwrap();
+}
+
+/// Fails by deadlock when whoever waits in the poller is not told of the earlier time.
+#[test]
+fn a_callback_that_is_moved_to_an_earlier_time_is_called_then() {
+    Model::new().check("call_moved", || {
+        let (_runtime, timer, count) = far_away();
+        assert!(timer.reset(SOON));
+        count.reaches(1);
+        done();
+    });
+}
+
+/// A callback that is armed is moved to an earlier time while the M goes into the poller. Fails by deadlock when neither
+/// sees the other.
+#[test]
+fn a_callback_is_moved_while_the_m_goes_into_the_poller() {
+    Model::new().check("call_moved_vs_idle", || {
+        let (runtime, count) = (runtime(1, 1), Count::default());
+        let timer = far_timer(&runtime, &count);
+        let [_goes_idle] = together_with_us(&runtime, [Box::new(|| ())]);
+        assert!(timer.reset(SOON));
+        count.reaches(1);
+        done();
+    });
+}
+
+/// The M fires the callback while a thread stops it. Fails when it is called although `stop` returned true, and by
+/// deadlock when it is not although `stop` returned false.
+#[test]
+fn a_stop_and_a_firing_agree() {
+    Model::new().check("call_stop", || {
+        let (runtime, timer, count) = far_away();
+        assert!(timer.reset(SOON));
+        let expected = usize::from(!timer.stop());
+        count.reaches(expected);
+        assert!(!timer.stop(), "stopped, or fired");
+        let_it_fire(&runtime);
+        assert_eq!(count.get(), expected);
+        done();
+    });
+}
+
+/// The same with a reset: a firing for each setting that was not taken back.
+#[test]
+fn a_reset_and_a_firing_agree() {
+    Model::new().check("call_reset", || {
+        let (runtime, timer, count) = far_away();
+        assert!(timer.reset(SOON));
+        let expected = 2 - usize::from(timer.reset(SOON));
+        count.reaches(expected);
+        let_it_fire(&runtime);
+        assert_eq!(count.get(), expected);
+        assert!(!timer.stop());
+        done();
+    });
+}
+
+/// A P without timers becomes idle while a thread puts one into its heap. Fails by deadlock when the M that goes into the
+/// poller leaves that heap out.
+#[test]
+fn a_callback_is_put_into_the_heap_of_a_p_that_becomes_idle() {
+    Model::new().check("call_vs_idle", || {
+        let (runtime, count) = (runtime(1, 1), Count::default());
+        let timer = far_timer(&runtime, &count);
+        assert!(timer.stop());
+        let [_goes_idle] = together_with_us(&runtime, [Box::new(|| ())]);
+        assert!(!timer.reset(SOON));
+        count.reaches(1);
+        done();
+    });
+}
+
+/// Two Ps are idle, each with a heap in which nothing stands; one of their Ms waits in the poller and takes one of them
+/// when it is called. Fails by deadlock when it then leaves the heap of the other out.
+#[test]
+fn a_callback_is_put_into_the_heap_of_any_idle_p() {
+    for which in [0, 1] {
+        Model::new().preemptions(1).check("call_on_idle_p", move || {
+            let (runtime, count) = (runtime(2, 2), Count::default());
+            let at_work = [Flag::default(), Flag::default()];
+            // Each on an M, and so a P, of its own.
+            let makers = [0, 1].map(|number| {
+                let (at_work, calls) = (at_work.clone(), count.clone());
+                runtime.go(move || {
+                    let call = InlineCall::after(4 * LONG, move || calls.add());
+                    at_work[number].raise();
+                    at_work[1 - number].wait_on_thread();
+                    call
+                })
+            });
+            let calls = makers.map(|maker| maker.join().unwrap());
+            assert!(calls.iter().all(InlineCall::stop));
+            fall_asleep::<2>(&runtime);
+            loom::explore();
+            assert!(!calls[which].reset(SOON));
+            count.reaches(1);
+            done();
+        });
+    }
+}
+
+/// The runtime ends while a thread arms a callback of its heap. Fails by deadlock when nobody is left to call it, and
+/// when it is called twice.
+#[test]
+fn a_callback_that_is_set_while_its_runtime_ends_is_called() {
+    Model::new().check("call_vs_end", || {
+        let (runtime, count) = (runtime(1, 1), Count::default());
+        let calls = count.clone();
+        let call = runtime.go(move || InlineCall::after(4 * LONG, move || calls.add())).join().unwrap();
+        assert!(call.stop());
+        fall_asleep::<1>(&runtime);
+        let setter = loom::thread::spawn(move || {
+            assert!(!call.reset(Duration::ZERO));
+            call
+        });
+        loom::explore();
+        drop(runtime);
+        let call = setter.join().unwrap();
+        count.reaches(1);
+        done();
+        assert!(!call.stop());
+        keeper_ends();
+    });
+}
+
+/// The runtime ends while a callback is due: its goroutine runs, or it is made and never runs, or nobody has looked.
+/// Fails by deadlock when it is not called.
+#[test]
+fn a_callback_that_is_due_when_its_runtime_ends_is_called() {
+    Model::new().preemptions(1).check("due_vs_end", || {
+        let (runtime, timer, count) = far_away();
+        assert!(timer.reset(Duration::ZERO));
+        drop(runtime);
+        count.reaches(1);
+        done();
+        keeper_ends();
+    });
+}
+
+/// Outside of any runtime: the thread of the timers ends while another callback is set. Fails by deadlock.
+#[test]
+fn the_timers_thread_does_not_end_before_a_callback() {
+    Model::new().preemptions(3).check("keeper_ends", || {
+        let count = Count::default();
+        let calls = count.clone();
+        let call = InlineCall::after(Duration::ZERO, move || calls.add());
+        count.reaches(1);
+        assert!(!call.reset(Duration::ZERO));
+        count.reaches(2);
+        done();
+        keeper_ends();
+    });
+}
+
+/// The thread of the timers is about to sleep for long when the callback is moved. Fails by deadlock.
+#[test]
+fn the_timers_thread_does_not_sleep_past_a_callback() {
+    Model::new().preemptions(3).check("keeper_sleeps", || {
+        let count = Count::default();
+        let calls = count.clone();
+        let call = InlineCall::after(LONG, move || calls.add());
+        assert!(call.reset(Duration::ZERO));
+        count.reaches(1);
+        done();
+        keeper_ends();
+    });
+}
+
+/// Fails by deadlock: the thread stays until the time of a callback that was stopped.
+#[test]
+fn the_timers_thread_goes_with_its_last_callback() {
+    Model::new().preemptions(3).check("keeper_told", || {
+        let call = InlineCall::after(LONG, || unreachable!("it is stopped"));
+        assert!(call.stop());
+        keeper_ends();
+        done();
+    });
+}
+
+#[test]
+fn mutants() {
+    const IDLE: &str = "a_callback_is_put_into_the_heap_of_a_p_that_becomes_idle";
+    const END: &str = "a_callback_that_is_set_while_its_runtime_ends_is_called";
+    const DUE: &str = "a_callback_that_is_due_when_its_runtime_ends_is_called";
+    caught::assert_caught(
+        module_path!(),
+        &[
+            (Mutant::CallMovedInSilence, "a_callback_that_is_moved_to_an_earlier_time_is_called_then"),
+            (Mutant::TimerNoFence, "a_callback_is_moved_while_the_m_goes_into_the_poller"),
+            (Mutant::IdleNoFence, "a_callback_is_moved_while_the_m_goes_into_the_poller"),
+            (Mutant::FiringStaysArmed, "a_stop_and_a_firing_agree"),
+            (Mutant::FiringInTwoSections, "a_stop_and_a_firing_agree"),
+            (Mutant::FiringInTwoSections, "a_reset_and_a_firing_agree"),
+            (Mutant::CallUnmasked, "a_callback_is_put_into_the_heap_of_any_idle_p"),
+            (Mutant::CallWithoutTheLock, IDLE),
+            (Mutant::OrphansForgotten, END),
+            (Mutant::OrphanStaysHome, END),
+            (Mutant::UnrunFiringLost, DUE),
+            (Mutant::KeeperEndsLate, "the_timers_thread_does_not_end_before_a_callback"),
+            (Mutant::KeeperLooksEarly, "the_timers_thread_does_not_sleep_past_a_callback"),
+            (Mutant::KeeperNotTold, "the_timers_thread_goes_with_its_last_callback"),
+        ],
+    );
+}

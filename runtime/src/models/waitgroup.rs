@@ -1,0 +1,88 @@
+//! `sync::WaitGroup`: the last one calls who waits.
+
+use super::caught;
+use crate::model::{Model, Mutant, at_rest, done};
+use crate::sync::WaitGroup;
+use loom::cell::UnsafeCell;
+use loom::thread;
+use std::sync::Arc;
+
+struct Value(UnsafeCell<u32>);
+
+// SAFETY: the group orders the accesses; loom checks that it does.
+unsafe impl Send for Value {}
+// SAFETY: as above.
+unsafe impl Sync for Value {}
+
+/// Fails by deadlock when the last one calls nobody, by a causality violation when a wait returns before what was done is seen.
+#[test]
+fn a_wait_sees_what_was_done() {
+    Model::new().check("waitgroup", || {
+        let tasks = WaitGroup::new();
+        tasks.add(2);
+        let values = [(); 2].map(|()| Arc::new(Value(UnsafeCell::new(0))));
+        let others = values.clone().map(|value| {
+            let tasks = tasks.clone();
+            thread::spawn(move || {
+                // SAFETY: read after the wait.
+                value.0.with_mut(|value| unsafe { *value = 1 });
+                tasks.done();
+            })
+        });
+        tasks.wait();
+        // SAFETY: everybody is done.
+        assert!(values.iter().all(|value| value.0.with(|value| unsafe { *value }) == 1));
+        others.into_iter().for_each(|other| other.join().unwrap());
+    });
+}
+
+/// Fails by a causality violation when a count that is found at zero comes without what was done.
+#[test]
+fn a_zero_that_is_found_shows_what_was_done() {
+    Model::new().preemptions(4).check("waitgroup_look", || {
+        let tasks = WaitGroup::new();
+        tasks.add(1);
+        let value = Arc::new(Value(UnsafeCell::new(0)));
+        let (theirs, other_value) = (tasks.clone(), Arc::clone(&value));
+        let other = thread::spawn(move || {
+            theirs.wait();
+            // SAFETY: it is done.
+            assert_eq!(other_value.0.with(|value| unsafe { *value }), 1);
+        });
+        // SAFETY: read after the wait.
+        value.0.with_mut(|value| unsafe { *value = 1 });
+        tasks.done();
+        other.join().unwrap();
+    });
+}
+
+/// The group is used again while who waited for the first zero is on its way. Fails by deadlock when that one is not called.
+#[test]
+fn a_zero_counts_whatever_is_added_after_it() {
+    Model::new().check("waitgroup_again", || {
+        let runtime = at_rest::<1>();
+        let tasks = WaitGroup::new();
+        tasks.add(1);
+        let theirs = tasks.clone();
+        let waiter = runtime.go(move || theirs.wait());
+        tasks.done();
+        tasks.add(1);
+        tasks.done();
+        waiter.join().unwrap();
+        done();
+    });
+}
+
+#[test]
+fn mutants() {
+    let model = "a_wait_sees_what_was_done";
+    caught::assert_caught(
+        module_path!(),
+        &[
+            (Mutant::WaitGroupWakesNobody, model),
+            (Mutant::WaitGroupNoRecheck, model),
+            (Mutant::WaitGroupDoneRelaxed, model),
+            (Mutant::WaitGroupLookRelaxed, "a_zero_that_is_found_shows_what_was_done"),
+        ],
+    );
+}
