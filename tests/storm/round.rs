@@ -182,6 +182,7 @@ impl Course {
         assert!(world.timers.have_fired(), "a callback is missing, or came twice");
         world.empty();
         until("what was made is dropped", || world.book.is_closed());
+        until("what counts it is dropped", || Arc::strong_count(&world.book) == 1);
         world.balances();
         world.book.messages()
     }

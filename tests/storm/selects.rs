@@ -5,7 +5,6 @@ use crate::ledger::{Book, Deliberate, Message, fail_deliberately};
 use crate::worker::Worker;
 use gmp::chan::{Select, SelectedOperation};
 use gmp::{select, select_biased};
-use std::mem::forget;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 use std::time::Duration;
@@ -30,7 +29,7 @@ pub fn dynamic<P: Steady>(w: &mut Worker) {
     };
     let Some(operation) = chosen else { return };
     let index = operation.index();
-    let unless_received = receives[index].then(|| GaveUp(Arc::clone(&w.world.book)));
+    let unless_received = receives[index].then(|| GaveUp::new(&w.world.book));
     if w.random.one_in(3) {
         w.pause();
     }
@@ -38,7 +37,7 @@ pub fn dynamic<P: Steady>(w: &mut Worker) {
         give_up(operation);
     } else if receives[index] {
         let message = operation.recv(&channels[index].1).expect("it is open");
-        forget(unless_received);
+        unless_received.into_iter().for_each(GaveUp::received);
         message.received();
     } else {
         let (message, receipt) = w.message();
@@ -53,11 +52,26 @@ pub fn dynamic<P: Steady>(w: &mut Worker) {
 }
 
 /// Counts a message that was received by an operation which is not completed: the runtime may end before.
-struct GaveUp(Arc<Book>);
+struct GaveUp {
+    book: Arc<Book>,
+    received: bool,
+}
+
+impl GaveUp {
+    fn new(book: &Arc<Book>) -> Self {
+        GaveUp { book: Arc::clone(book), received: false }
+    }
+
+    fn received(mut self) {
+        self.received = true;
+    }
+}
 
 impl Drop for GaveUp {
     fn drop(&mut self) {
-        self.0.gave_up();
+        if !self.received {
+            self.book.gave_up();
+        }
     }
 }
 

@@ -49,9 +49,11 @@ pub fn serve(world: &Arc<World>) {
             Ok((stream, _)) => {
                 let at_once = Arc::clone(&world.sockets.at_once);
                 if at_once.try_acquire(1) {
+                    let probe = world.book.probe();
                     gmp::go(move || {
                         echo(&stream);
                         at_once.release(1);
+                        probe
                     });
                 }
             }

@@ -1,6 +1,6 @@
 //! Who makes the storm: a goroutine, or a plain thread, that does one operation after the other.
 
-use crate::ledger::{Aligned, Large, Small, isolated};
+use crate::ledger::{Aligned, Large, Probe, Small, isolated};
 use crate::random::Random;
 use crate::watch::{self, Watched};
 use crate::world::World;
@@ -114,6 +114,8 @@ pub struct Worker {
     /// It stays from one operation to the next.
     pub connection: Option<sockets::Connection>,
     choice: Arc<[usize]>,
+    /// A worker that is left behind is among what is alive.
+    _probe: Probe,
 }
 
 impl Worker {
@@ -125,6 +127,7 @@ impl Worker {
             world: Arc::clone(world),
             connection: None,
             choice: Arc::clone(choice),
+            _probe: world.book.probe(),
         }
     }
 

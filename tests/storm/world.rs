@@ -68,5 +68,6 @@ impl World {
     pub fn balances(&self) {
         self.locks.balance();
         self.book.balances();
+        assert_eq!(Arc::strong_count(&self.book), 1, "somebody has kept the book");
     }
 }
