@@ -3,6 +3,7 @@
 use crate::host::Host;
 use crate::prim::{AtomicU64, Relaxed};
 use crate::sched::Sched;
+use std::fmt;
 
 /// What was refused.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
@@ -53,7 +54,7 @@ impl Told {
 /// assert!(refused.is_empty(), "{refused:?}");
 /// # Ok::<(), std::io::Error>(())
 /// ```
-#[derive(Copy, Clone, Debug, Default, Eq, PartialEq)]
+#[derive(Copy, Clone, Default, Eq, PartialEq)]
 pub struct Refused {
     counts: [u64; KINDS],
 }
@@ -104,6 +105,20 @@ impl Refused {
     /// Returns `true` if nothing was refused.
     pub fn is_empty(&self) -> bool {
         self.counts == [0; KINDS]
+    }
+}
+
+impl fmt::Debug for Refused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Refused")
+            .field("threads", &self.threads())
+            .field("descriptors", &self.descriptors())
+            .field("looks", &self.looks())
+            .field("barriers", &self.barriers())
+            .field("retakes", &self.retakes())
+            .field("waits", &self.waits())
+            .field("wakes", &self.wakes())
+            .finish()
     }
 }
 
