@@ -18,6 +18,9 @@ use std::time::{Duration, Instant};
 /// The wait is as exact as the machine allows: its threads run with a timer slack of one nanosecond, and the
 /// kernel is asked in nanoseconds. A duration beyond the clock's 484 years waits until then.
 ///
+/// Threads and processes that a goroutine starts inherit that slack, where others have 50 µs, by which the kernel saves
+/// power. `prctl(PR_SET_TIMERSLACK, 50_000)` gives it back to a thread; to a process in `CommandExt::pre_exec`.
+///
 /// ```
 /// use std::time::{Duration, Instant};
 /// // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
