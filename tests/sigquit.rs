@@ -105,7 +105,14 @@ fn hogs_on_all_threads_do_not_keep_it() {
     }
     for debug in ["", "handoff=0"] {
         let text = dumped(&child::run(name, &[("GMPDEBUG", debug)]));
-        assert!(text.contains("\n2 goroutines [running]: ") && text.contains("[chan receive, "), "{text}");
+        assert!(
+            text.contains("\n4 goroutines, 2 of them running\n") && text.contains("[chan receive, "),
+            "{text}"
+        );
+        // Each stands at an instruction of its own.
+        let mut running =
+            text.split("\n\n").filter(|part| part.contains("[running]: ") || part.contains("[running]:\n"));
+        assert!(running.all(|part| part.contains("\n\ttests/sigquit.rs:")), "{text}");
     }
 }
 

@@ -7,7 +7,7 @@
 //!
 //! Every failure of the world is a value that comes up through here.
 
-use crate::g::{G, GRef};
+use crate::g::{G, GRef, Name};
 use crate::gpool::GPool;
 use crate::interrupt::Frame;
 use crate::m::M;
@@ -22,6 +22,7 @@ use gmp_timers::Nanos;
 use std::fmt;
 use std::io;
 use std::os::fd::RawFd;
+use std::panic::Location;
 use std::ptr::NonNull;
 use std::time::{Duration, Instant};
 
@@ -99,6 +100,8 @@ pub(crate) trait Host: Sized + Send + Sync + 'static {
     type Hands: Default + Send;
     /// Whether a runtime has a monitor.
     const MONITORED: bool;
+    /// Whether the frames of goroutines that run can be had: `frames_here`, `ask`.
+    const SEES_RUNNING: bool;
 
     /// The monotonic clock, the same for all runtimes and threads.
     fn now() -> Nanos;
@@ -191,6 +194,12 @@ pub(crate) trait Host: Sized + Send + Sync + 'static {
     /// there, innermost first, and the one that stands in the code. For none when that is not known. Takes locks, memory, and
     /// more stack than a goroutine need have.
     fn symbols(pc: usize, each: &mut dyn FnMut(Symbol<'_>));
+    /// Reads the frames of the caller into `frames`.
+    fn frames_here(frames: &mut Frames);
+    /// Interrupts threads, by their numbers, and hands to `heard` what each of them says of itself, with its place in `threads`:
+    /// all of them, in any order. Each is waited for a limited time. Takes locks, memory, and more stack than a goroutine
+    /// need have; never to be asked about the calling thread.
+    fn ask(threads: &[u32], heard: &mut dyn FnMut(usize, Answer));
     /// Runs a goroutine's code and stops a panic at its edge.
     fn catch(f: impl FnOnce()) -> std::thread::Result<()>;
     /// Tells the operator, once and in one line. Never fails: there may be nobody to hear it.
@@ -302,7 +311,7 @@ pub(crate) trait Stack<H: Host>: Send {
     unsafe fn frames(&self, frames: &mut Frames);
 }
 
-/// Where the frames of a suspended goroutine go on, innermost first.
+/// Where the frames of a goroutine go on, innermost first.
 pub(crate) struct Frames {
     pcs: [usize; Self::MOST],
     len: usize,
@@ -330,6 +339,18 @@ impl Frames {
     pub(crate) fn pcs(&self) -> &[usize] {
         &self.pcs[..self.len]
     }
+}
+
+/// What a thread says of itself that was asked where it is: in which goroutine, or in none, as it is on its way into one or out
+/// of one. An error: why it says nothing.
+pub(crate) type Answer = Result<Option<Asked>, &'static str>;
+
+/// A goroutine that was interrupted. Its name and spawn site were read there: it may have ended since.
+pub(crate) struct Asked {
+    pub(crate) id: u64,
+    pub(crate) name: Option<Name>,
+    pub(crate) site: &'static Location<'static>,
+    pub(crate) frames: Frames,
 }
 
 /// A function that lies at an address, or was inlined there.

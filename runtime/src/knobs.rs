@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 /// For who has asked for another one.
-const NAMES: &str = "schedtrace, scheddetail, migrate, panic, handoff, helping, deadlock, sigquit, refusals";
+const NAMES: &str =
+    "schedtrace, scheddetail, migrate, panic, handoff, helping, deadlock, sigquit, dumpsignal, refusals";
 
 /// The knobs. Their names and meanings stand in the table of [`RuntimeBuilder`](crate::RuntimeBuilder).
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -26,6 +27,8 @@ pub(crate) struct Knobs {
     pub(crate) all_refusals: bool,
     /// `sigquit=`: what becomes of the process at SIGQUIT.
     pub(crate) sigquit: Sigquit,
+    /// `dumpsignal=0`: no dump interrupts a thread.
+    pub(crate) dump_signal: bool,
 }
 
 /// What SIGQUIT does.
@@ -52,6 +55,7 @@ impl Default for Knobs {
             deadlock_always: false,
             all_refusals: false,
             sigquit: Sigquit::Exit,
+            dump_signal: true,
         }
     }
 }
@@ -77,6 +81,7 @@ impl Knobs {
                 "migrate" => switch(&mut knobs.migrate, value),
                 "handoff" => switch(&mut knobs.handoff, value),
                 "helping" => switch(&mut knobs.helping, value),
+                "dumpsignal" => switch(&mut knobs.dump_signal, value),
                 "panic" => one_of(&mut knobs.panic_abort, value, "abort", "unwind"),
                 "deadlock" => one_of(&mut knobs.deadlock_always, value, "always", "alone"),
                 "refusals" => one_of(&mut knobs.all_refusals, value, "all", "first"),
@@ -116,7 +121,7 @@ mod tests {
     #[test]
     fn each_knob_is_read() {
         assert_eq!(Knobs::parse("").unwrap(), Knobs::default());
-        let text = "schedtrace=250, scheddetail=1,migrate=1,panic=abort,handoff=0,helping=0,deadlock=always,refusals=all,sigquit=dump";
+        let text = "schedtrace=250, scheddetail=1,migrate=1,panic=abort,handoff=0,helping=0,deadlock=always,refusals=all,sigquit=dump,dumpsignal=0";
         let all = Knobs {
             schedtrace: Some(Duration::from_millis(250)),
             scheddetail: true,
@@ -127,6 +132,7 @@ mod tests {
             deadlock_always: true,
             all_refusals: true,
             sigquit: Sigquit::Dump,
+            dump_signal: false,
         };
         assert_eq!(Knobs::parse(text).unwrap(), all);
         assert_eq!(Knobs::parse("handoff=0,handoff=1,schedtrace=5,schedtrace=0").unwrap(), Knobs::default());

@@ -47,8 +47,8 @@
 //! # When it stands still, or is slow
 //!
 //! * A program whose goroutines are all asleep is ended, with what each of them waits for: [`run`] says when.
-//! * [`dump`] tells the same at any time, from any thread, with the calls that led to each wait; and `kill -QUIT` from
-//!   outside, which ends the process. A release build shows all of these calls with `debug = "line-tables-only"` in its
+//! * [`dump`] tells the same at any time, from any thread, with the calls that led to each wait, or where a goroutine runs or
+//!   hangs; and `kill -QUIT` from outside, which ends the process. A release build shows all of these calls with `debug = "line-tables-only"` in its
 //!   profile; without it those that were inlined are missing.
 //! * A sampling profiler or a crash reporter may walk frames in its signal handler, by the unwind tables and at any
 //!   instruction. A walk ends at the goroutine's first frame: those of the thread below are another stack's. Where the signal meets the
@@ -75,7 +75,7 @@
 //! | `net.Dial`, `SetDeadline`, `Close` | [`net`], std's names, `set_deadline`, `close` | |
 //! | `runtime.Gosched`, `Goexit`, `NumGoroutine`, `GOMAXPROCS` | [`yield_now`], [`goexit`], [`num_goroutines`], [`procs`] and [`set_procs`], the variable `GMPMAXPROCS` | reading and setting are two calls; 0 is refused, Go takes it for a question; it does not stop the world; a quota is rounded down |
 //! | `GODEBUG`: `schedtrace`, `scheddetail` | `GMPDEBUG`, see [`RuntimeBuilder`] | an unknown knob is an error |
-//! | "all goroutines are asleep - deadlock!"; the dump of SIGQUIT | the same, see [`run`]; [`dump`] | the first wherever the process has no threads of its own; in a dump those that are alike are told together, and of one that runs there are no frames |
+//! | "all goroutines are asleep - deadlock!"; the dump of SIGQUIT | the same, see [`run`]; [`dump`] | the first wherever the process has no threads of its own; in a dump those that are alike are told together, and one that runs is interrupted by SIGRTMIN+12 |
 //! | `runtime.LockOSThread`, `UnlockOSThread`; in `init`, for the first thread | [`lock_os_thread`], [`unlock_os_thread`]; [`Runtime::run_locked`] | |
 //! | stacks that grow; "stack overflow" | 64 KiB, or [`Builder::stack_size`], or the variable `GMPSTACK`; [`with_stack`] for what goes deep | the end of a stack ends the process, with the goroutine's name |
 //! | goroutine-local storage | [`local!`] | Go has none |
@@ -138,7 +138,7 @@
 //! | `sysmon` | `sched/sysmon.rs` |
 //! | `checkdead` | `sched/deadlock.rs` |
 //! | `schedtrace` | `sched/trace.rs` |
-//! | `traceback`, `gcount` | `sched/dump.rs`, `sched/mod.rs` |
+//! | `traceback`, `gcount`; `preemptM`, where it serves a traceback | `sched/dump.rs`, `sched/mod.rs`; `native/sample/` |
 //! | `gogo`, `mcall`, `systemstack` | `native/switch.rs` |
 //! | `stackalloc`, `stackfree`, `stackpool`, `stackcache` | `native/stack/`, `sched/stacks.rs` |
 //! | `bgscavenge` | `sched/trim.rs`, `native/stack/trim.rs` |

@@ -64,7 +64,7 @@
 //! protocol needs that the model fails without it.
 
 use crate::g::{self, GRef};
-use crate::host::{Bar, Broken, Frames, Host, Lack, PollWait, Said, Stack, Symbol};
+use crate::host::{Answer, Bar, Broken, Frames, Host, Lack, PollWait, Said, Stack, Symbol};
 use crate::interrupt::{Frame, is_interrupt};
 use crate::m::{M, Window};
 use crate::note::Note;
@@ -526,6 +526,7 @@ impl Host for ModelHost {
     type Hands = stack::Hands;
     // A backstop would hide what is missing elsewhere.
     const MONITORED: bool = false;
+    const SEES_RUNNING: bool = false;
 
     fn now() -> Nanos {
         *CLOCK.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
@@ -682,6 +683,10 @@ impl Host for ModelHost {
     fn is_blocked(_local: &Local) -> io::Result<bool> {
         Ok(false)
     }
+
+    fn frames_here(_frames: &mut Frames) {}
+
+    fn ask(_threads: &[u32], _heard: &mut dyn FnMut(usize, Answer)) {}
 
     fn symbols(_pc: usize, _each: &mut dyn FnMut(Symbol<'_>)) {}
 

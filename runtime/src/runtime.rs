@@ -275,6 +275,13 @@ impl Runtime {
     /// ```text
     /// 5 goroutines, 1 of them running
     ///
+    /// goroutine 1 'main' [running]:
+    /// gmp::runtime::Runtime::dump
+    ///     /src/gmp/runtime/src/runtime.rs:328
+    /// demo::main::{{closure}}
+    ///     src/main.rs:24
+    /// created at src/main.rs:17:5
+    ///
     /// 3 goroutines [chan receive, 2 s, 1304 to 1560 bytes of stack]: 2-4
     /// gmp::chan::Receiver<T>::recv
     ///     /src/gmp/runtime/src/chan/mod.rs:294
@@ -290,15 +297,14 @@ impl Runtime {
     /// demo::main::{{closure}}::{{closure}}
     ///     src/main.rs:22
     /// created at src/main.rs:22:52
-    ///
-    /// goroutine 1 [running]:
     /// ```
     /// Of the library's functions at the inner end the outermost one is shown, which is the call that the user wrote.
     /// Places, and functions that were inlined, show with debug information; `debug = "line-tables-only"` in the profile is
     /// enough. Without it the call may show under the name of what was not inlined.
     ///
     /// A goroutine is held for some microseconds while its frames are read, the innermost 63 of them; one that is readied
-    /// meanwhile runs after that. Of one that runs only the number is known, and of one that never ran that it is not started.
+    /// meanwhile runs after that. Of one that never ran it is known that it is not started. One that runs, or hangs in a call that
+    /// blocks its thread, is interrupted by a signal to say where it is: see [`dump`](crate::dump#goroutines-that-run).
     /// How much stack is in use is not told of one that is parked in [`with_stack`](crate::with_stack).
     /// There are no frames with the feature `generator`, and so on other architectures than x86-64. The names are looked up when
     /// nobody is held, on another thread if a goroutine asks: that takes milliseconds the first time, or some hundred in a large
@@ -379,7 +385,30 @@ impl Runtime {
 }
 
 /// What all goroutines of all runtimes of the process are doing, as text. From any thread, also while every goroutine
-/// is stuck; waits for nobody. See [`Runtime::dump`] for what it says.
+/// is stuck; waits for no goroutine. See [`Runtime::dump`] for what it says.
+///
+/// # Goroutines that run
+///
+/// A goroutine that computes for ever, or hangs in a lock of std or in a system call, is shown like the others: its thread is
+/// interrupted by the signal SIGRTMIN+12, and its handler copies up to 64 KiB of the goroutine's stack, without a lock or an
+/// allocation. The handler is installed by the first dump that needs it.
+///
+/// A thread that does not answer in 100 ms is told as such: it has blocked the signal, or waits in the kernel where no signal
+/// reaches it. All of them together are waited for a second at most. Nothing but the number is shown of a goroutine that has
+/// switched whenever it was looked for, that runs a signal handler on the thread's signal stack, or that has changed to a stack
+/// which this library does not know. Code without unwind tables, such as musl's, ends a trace with "...".
+///
+/// A handler that the program has installed for that signal stays, before or after the first dump; the dump says so then, and
+/// shows no calls of goroutines that run, but for the one that asks. `GMPDEBUG=dumpsignal=0` has no thread
+/// interrupted at all. A dump that comes unasked, before the process is ended for a deadlock, interrupts nobody.
+///
+/// **System calls that are interrupted** go on by themselves (`SA_RESTART`), and so do locks, condition variables, channels and
+/// sleeps of std and of this library. As at any signal that has a handler, these fail with `EINTR` in the thread that
+/// is asked, and code that calls them has to expect it:
+/// * `nanosleep`, `clock_nanosleep`, `usleep`; `sleep` returns what is left;
+/// * `poll`, `ppoll`, `select`, `pselect`, `epoll_wait`, `epoll_pwait`, `io_getevents`;
+/// * `recv`, `send`, `accept`, `connect` and their relatives on a socket with `SO_RCVTIMEO` or `SO_SNDTIMEO`;
+/// * `semop`, `semtimedop`, `msgrcv`, `msgsnd`; `pause`, `sigsuspend`, `sigtimedwait`, `sigwaitinfo`.
 ///
 /// # SIGQUIT
 ///
@@ -399,7 +428,7 @@ impl Runtime {
 /// assert!(text.starts_with("1 goroutine, running"));
 /// ```
 pub fn dump() -> String {
-    dump::dump_all::<Active>()
+    dump::dump_all::<Active>(dump::Wanted::ByUser)
 }
 
 /// Main has called `goexit`.
@@ -442,6 +471,7 @@ impl fmt::Debug for Runtime {
 /// | `handoff=0` | no goroutine loses its P by running for long, or by an unmarked blocking call: as many of them as there are Ps stall the rest | `1` |
 /// | `helping=0` | a P with goroutines of its own takes none from another whose goroutines have waited far longer; one without still does | `1` |
 /// | `sigquit=dump` | the process goes on after SIGQUIT; `sigquit=off` does not catch the signal. See [`dump`](crate::dump) | `exit` |
+/// | `dumpsignal=0` | a dump does not interrupt the threads of goroutines that run, and shows no calls of them. See [`dump`](crate::dump#goroutines-that-run) | `1` |
 /// | `refusals=all` | each time a goroutine waits on that should have been unwound, as a panic there might end the process, a line on standard error says so, with the frame that is to blame | `first` in the process |
 /// | `deadlock=always` | reports that all goroutines are asleep, see [`run`](crate::run), also when other threads might wake one | `alone` |
 ///

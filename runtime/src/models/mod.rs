@@ -6,6 +6,7 @@
 mod caught;
 mod cover;
 
+mod ask;
 mod barrier;
 mod chan;
 mod condvar;

@@ -14,6 +14,8 @@ mod debugger;
 mod frames;
 mod hook;
 mod quit;
+#[cfg(not(any(feature = "generator", not(target_arch = "x86_64"))))]
+mod sample;
 mod signals;
 mod symbols;
 mod thread;
@@ -37,7 +39,7 @@ mod unwind;
 
 use crate::g::{self, G, GRef};
 use crate::gpool::GPool;
-use crate::host::{Bar, Broken, Frames, Host, Lack, PollWait, Said, Stack, Symbol};
+use crate::host::{Answer, Bar, Broken, Frames, Host, Lack, PollWait, Said, Stack, Symbol};
 use crate::interrupt::Frame;
 use crate::m::{M, Window};
 use crate::note::Note;
@@ -108,12 +110,20 @@ pub(crate) struct Local {
     events: RefCell<Events>,
     signals: SignalStack,
     watched: Watched,
+    #[cfg(not(any(feature = "generator", not(target_arch = "x86_64"))))]
+    own_stack: sample::OwnStack,
 }
 
 impl Default for Local {
     fn default() -> Self {
-        let events = RefCell::new(Events::with_capacity(EVENTS));
-        Local { home: Home::new(), events, signals: SignalStack::new(), watched: Watched::default() }
+        Local {
+            home: Home::new(),
+            events: RefCell::new(Events::with_capacity(EVENTS)),
+            signals: SignalStack::new(),
+            watched: Watched::default(),
+            #[cfg(not(any(feature = "generator", not(target_arch = "x86_64"))))]
+            own_stack: sample::OwnStack::new(),
+        }
     }
 }
 
@@ -138,6 +148,7 @@ impl Host for Native {
     type Thread = std::thread::JoinHandle<()>;
     type Hands = Hands;
     const MONITORED: bool = true;
+    const SEES_RUNNING: bool = !cfg!(any(feature = "generator", not(target_arch = "x86_64")));
 
     #[inline]
     fn now() -> Nanos {
@@ -291,6 +302,8 @@ impl Host for Native {
     }
 
     fn thread_begins(local: &Local) -> (u32, Lack) {
+        #[cfg(not(any(feature = "generator", not(target_arch = "x86_64"))))]
+        local.own_stack.begin();
         local.watched.begin()
     }
 
@@ -309,6 +322,22 @@ impl Host for Native {
     fn symbols(pc: usize, each: &mut dyn FnMut(Symbol<'_>)) {
         symbols::of(pc, each);
     }
+
+    #[cfg(not(any(feature = "generator", not(target_arch = "x86_64"))))]
+    fn frames_here(frames: &mut Frames) {
+        sample::walk_here(frames);
+    }
+
+    #[cfg(any(feature = "generator", not(target_arch = "x86_64")))]
+    fn frames_here(_frames: &mut Frames) {}
+
+    #[cfg(not(any(feature = "generator", not(target_arch = "x86_64"))))]
+    fn ask(threads: &[u32], heard: &mut dyn FnMut(usize, Answer)) {
+        sample::ask(threads, heard);
+    }
+
+    #[cfg(any(feature = "generator", not(target_arch = "x86_64")))]
+    fn ask(_threads: &[u32], _heard: &mut dyn FnMut(usize, Answer)) {}
 
     fn catch(f: impl FnOnce()) -> std::thread::Result<()> {
         catch_unwind(AssertUnwindSafe(f))

@@ -41,7 +41,7 @@ use std::sync::OnceLock;
 pub(super) struct Segment {
     pub(super) extent: Extent,
     /// The one from which it was entered; null for the goroutine's, or the thread's, own.
-    outer: *const Segment,
+    pub(super) outer: *const Segment,
 }
 
 std::thread_local! {

@@ -251,7 +251,7 @@ pub(crate) unsafe fn suspend(home: *const Home, word: usize) -> usize {
 /// A walk over the stack ends here: an unwinder is told that this frame has no caller, one without the tables finds
 /// zero in rbp and where the caller's address would lie. (With neither the walk reads beyond the slot, and faults.)
 #[unsafe(naked)]
-unsafe extern "C" fn trampoline() {
+pub(super) unsafe extern "C" fn trampoline() {
     naked_asm!(
         ".cfi_startproc",
         ".cfi_undefined rip",

@@ -117,6 +117,12 @@ pub enum Mutant {
     QuitSetForgets,
     /// Each monitor that sees the question of a SIGQUIT answers it.
     QuitTakenByBoth,
+    /// Whoever asks a thread where it is does not say by Release that the last answer was read.
+    AskRelaxed,
+    /// A handler that has answered where its thread is does not say so by Release.
+    AnswerRelaxed,
+    /// A question is withdrawn by a store, also from a handler that has taken it up.
+    WithdrawStores,
     /// A dump reads a G and its stack when it has let it go.
     DumpLetsGoFirst,
     /// A dump holds a G without Acquire.

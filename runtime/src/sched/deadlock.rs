@@ -46,7 +46,7 @@ use crate::host::Host;
 use crate::m::M;
 use crate::note::Note;
 use crate::prim::{Acquire, Arc, Mutant, Mutex, Relaxed, Weak, mutated};
-use crate::sched::dump::dump_all;
+use crate::sched::dump::{Wanted, dump_all};
 use crate::sched::poll::Poller;
 use crate::sched::{Central, Sched};
 use gmp_timers::Nanos;
@@ -380,5 +380,5 @@ fn report<H: Host>(goroutines: usize) -> ! {
     } else {
         "all goroutines are asleep - deadlock!"
     };
-    H::give_up(&format!("fatal error: {what}\n\n{}", dump_all::<H>()))
+    H::give_up(&format!("fatal error: {what}\n\n{}", dump_all::<H>(Wanted::ByRuntime)))
 }

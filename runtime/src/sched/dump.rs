@@ -3,7 +3,8 @@
 //! A G that is parked or queued is held where it is by the scan bit while it and its stack are read; whoever would run it
 //! meanwhile leaves that to the holder (`status.rs`). The holder takes no lock and allocates nothing until it
 //! lets go: the frames go into a space that it has brought along, as addresses. They get their names when nobody is held
-//! (`names.rs`). A running G is not read, only its number is told: it may end at any moment.
+//! (`names.rs`). A running G is not read by others, as it may end at any moment: its thread is asked where it is
+//! (`running.rs`), but only in a dump that somebody has asked for.
 //!
 //! How long each has waited is told by a time that it noted when it parked. That is a word of the runtime, the *rough time*:
 //! a clock for each park would be a tenth of its cost. Whoever comes back from a sleep brings it up to date, and the monitor,
@@ -12,11 +13,12 @@
 //! Checked by `models/park.rs`.
 
 mod names;
+mod running;
 mod text;
 
 use crate::g::{GRef, Name};
 use crate::gpool::GPool;
-use crate::host::{Frames, Host, Stack};
+use crate::host::{Asked, Frames, Host, Stack};
 use crate::knobs::Sigquit;
 use crate::prim::{Mutant, mutated};
 use crate::sched::Sched;
@@ -25,6 +27,7 @@ use crate::sched::park::WaitReason;
 use crate::status::{Status, Then};
 use gmp_timers::Nanos;
 use names::Names;
+use running::Runs;
 use std::collections::HashMap;
 use std::panic::Location;
 use std::time::Duration;
@@ -50,11 +53,18 @@ struct Seen {
     depth: Option<usize>,
 }
 
+/// What a goroutine's status was when its frames were read.
+#[derive(Copy, Clone, Eq, PartialEq, Hash)]
+enum State {
+    Waits(WaitReason),
+    Runnable,
+    Runs,
+}
+
 /// What goroutines have in common that are shown as one group.
 #[derive(Copy, Clone, Eq, PartialEq, Hash)]
 struct Does {
-    /// The reason why it waits; `None`: it is runnable.
-    waits: Option<WaitReason>,
+    state: State,
     started: bool,
     /// Which of the stacks in `Snapshot`.
     stack: usize,
@@ -66,15 +76,64 @@ struct Does {
 struct Snapshot {
     /// By their numbers.
     seen: Vec<Seen>,
-    running: Vec<u64>,
+    /// Those that run, and of which no more is known; with the reason, if there is one to tell.
+    unseen: Vec<(u64, Option<&'static str>)>,
     /// Each different stack once, as return addresses, innermost first.
     stacks: Vec<Box<[usize]>>,
+    known: HashMap<Box<[usize]>, usize>,
+}
+
+impl Snapshot {
+    /// Which of the stacks this is.
+    fn stack(&mut self, frames: &Frames) -> usize {
+        let pcs = frames.pcs();
+        self.known.get(pcs).copied().unwrap_or_else(|| {
+            self.stacks.push(pcs.into());
+            self.known.insert(pcs.into(), self.stacks.len() - 1);
+            self.stacks.len() - 1
+        })
+    }
+
+    /// One that was held.
+    fn add(&mut self, held: Held, frames: &Frames, now: Nanos) {
+        let stack = self.stack(frames);
+        let waits = held.status == Status::Waiting;
+        let state = if waits { State::Waits(held.reason) } else { State::Runnable };
+        self.seen.push(Seen {
+            id: held.id,
+            name: held.name,
+            does: Does { state, started: held.started, stack, site: held.site },
+            waited: now.saturating_since(held.since),
+            depth: held.depth,
+        });
+    }
+
+    /// One that was interrupted.
+    fn add_running(&mut self, asked: Asked) {
+        let stack = self.stack(&asked.frames);
+        self.seen.push(Seen {
+            id: asked.id,
+            name: asked.name,
+            does: Does { state: State::Runs, started: true, stack, site: asked.site },
+            waited: Duration::ZERO,
+            depth: None,
+        });
+    }
+}
+
+/// Who wants a dump.
+#[derive(Copy, Clone, Eq, PartialEq)]
+pub(crate) enum Wanted {
+    /// Somebody has asked for it: threads may be interrupted.
+    ByUser,
+    /// The runtime itself, which ends the process.
+    ByRuntime,
 }
 
 /// What the goroutines of all runtimes are doing.
-pub(crate) fn dump_all<H: Host>() -> String {
+pub(crate) fn dump_all<H: Host>(wanted: Wanted) -> String {
     let all = H::runtimes().map(Runtimes::all).unwrap_or_default();
-    let snapshots: Vec<_> = all.iter().map(|sched| sched.look_at_all()).collect();
+    let snapshots: Vec<_> = all.iter().map(|sched| sched.look_at_all(wanted)).collect();
     tell::<H>(&snapshots)
 }
 
@@ -85,10 +144,10 @@ impl<H: Host> Sched<H> {
         while quit.take() {
             if self.config.knobs.sigquit != Sigquit::Dump {
                 // As Go's programs end. `Off`: another runtime of the process was built under another `GMPDEBUG`.
-                H::give_up(&format!("SIGQUIT: quit\n\n{}", dump_all::<H>()));
+                H::give_up(&format!("SIGQUIT: quit\n\n{}", dump_all::<H>(Wanted::ByUser)));
             }
             quit.begin();
-            H::print(&format!("SIGQUIT: dump\n\n{}", dump_all::<H>()));
+            H::print(&format!("SIGQUIT: dump\n\n{}", dump_all::<H>(Wanted::ByUser)));
             quit.end();
         }
     }
@@ -112,34 +171,27 @@ fn tell<H: Host>(snapshots: &[Snapshot]) -> String {
 impl<H: Host> Sched<H> {
     /// A paragraph for those that do the same at the same place, oldest first.
     pub(crate) fn dump(&self) -> String {
-        tell::<H>(&[self.look_at_all()])
+        tell::<H>(&[self.look_at_all(Wanted::ByUser)])
     }
 
-    fn look_at_all(&self) -> Snapshot {
-        let (mut all, mut known) = (Snapshot::default(), HashMap::<Box<[usize]>, usize>::new());
+    fn look_at_all(&self, wanted: Wanted) -> Snapshot {
+        let (mut all, mut running) = (Snapshot::default(), Vec::new());
         let now = H::now();
         let see = |g: GRef<H>| {
-            let mut frames = Frames::new();
-            let Some(held) = self.see(g, &mut frames) else { return all.running.push(g.id()) };
-            let pcs = frames.pcs();
-            let stack = known.get(pcs).copied().unwrap_or_else(|| {
-                all.stacks.push(pcs.into());
-                known.insert(pcs.into(), all.stacks.len() - 1);
-                all.stacks.len() - 1
-            });
-            let waits = (held.status == Status::Waiting).then_some(held.reason);
-            all.seen.push(Seen {
-                id: held.id,
-                name: held.name,
-                does: Does { waits, started: held.started, stack, site: held.site },
-                waited: now.saturating_since(held.since),
-                depth: held.depth,
-            });
+            let (mut frames, id) = (Frames::new(), g.id());
+            match self.see(g, &mut frames) {
+                Some(held) => all.add(held, &frames, now),
+                None => running.push(Runs::new(g, id)),
+            }
         };
         // SAFETY: the pool is closed when the scheduler is dropped.
         unsafe { GPool::for_each_live(self.pool, see) };
+        if H::SEES_RUNNING && wanted == Wanted::ByUser {
+            self.look_at_running(&mut running, &mut all);
+        }
+        all.unseen.extend(running.iter().map(Runs::tell));
         all.seen.sort_unstable_by_key(|g| g.id);
-        all.running.sort_unstable();
+        all.unseen.sort_unstable();
         all
     }
 

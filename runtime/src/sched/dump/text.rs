@@ -1,7 +1,7 @@
 //! How a dump reads.
 //!
 //! ```text
-//! 10003 goroutines, 1 of them running
+//! 10004 goroutines, 2 of them running
 //!
 //! goroutine 1 'main' [join, 2 s, 1232 bytes of stack]:
 //! gmp::goroutine::JoinHandle<T>::join
@@ -13,13 +13,17 @@
 //! ...
 //! created at src/main.rs:20:9
 //!
-//! goroutine 2 [running]
+//! goroutine 2 [running]:
+//! ...
+//! created at src/main.rs:16:5
+//!
+//! goroutine 10005 [running, its thread did not answer in 100 ms]:
 //! ```
 
 use crate::host::Host;
 use crate::sched::dump::names::Names;
-use crate::sched::dump::{Does, Seen, Snapshot};
-use std::collections::HashMap;
+use crate::sched::dump::{Does, Seen, Snapshot, State};
+use std::collections::{BTreeSet, HashMap};
 use std::fmt::Write;
 use std::time::Duration;
 
@@ -28,7 +32,8 @@ const LISTED: usize = 100;
 
 impl Snapshot {
     pub(super) fn tell<H: Host>(&self, names: &mut Names<H>) -> String {
-        let (count, running) = (self.seen.len() + self.running.len(), self.running.len());
+        let runs = self.seen.iter().filter(|g| g.does.state == State::Runs).count();
+        let (count, running) = (self.seen.len() + self.unseen.len(), runs + self.unseen.len());
         let mut text = match (count, running) {
             (1, 0) => "1 goroutine, not running\n".to_owned(),
             (1, _) => "1 goroutine, running\n".to_owned(),
@@ -44,8 +49,11 @@ impl Snapshot {
             names.write(&self.stacks[does.stack], &mut text);
             let _infallible = writeln!(text, "created at {}", does.site);
         }
-        if running > 0 {
-            head(&mut text, "running", self.running.iter().map(|&id| (id, None)));
+        let whys: BTreeSet<_> = self.unseen.iter().map(|&(_, why)| why).collect();
+        for why in whys {
+            let state = why.map_or_else(|| "running".to_owned(), |why| format!("running, {why}"));
+            let ids: Vec<_> = self.unseen.iter().filter(|g| g.1 == why).map(|&(id, _)| (id, None)).collect();
+            head(&mut text, &state, ids.into_iter());
         }
         text
     }
@@ -104,12 +112,13 @@ fn list<'a>(group: impl Iterator<Item = (u64, Option<&'a str>)>) -> String {
 
 /// What stands in brackets.
 fn state(does: Does, group: &[&Seen]) -> String {
-    let mut text = match does.waits {
-        Some(reason) => {
+    let mut text = match does.state {
+        State::Waits(reason) => {
             let waited = group.iter().map(|g| g.waited);
             format!("{}, {}", reason.as_str(), range(waited.clone().min(), waited.max(), age))
         }
-        None => "runnable".to_owned(),
+        State::Runnable => "runnable".to_owned(),
+        State::Runs => "running".to_owned(),
     };
     if !does.started {
         text.push_str(", not started");

@@ -1,0 +1,398 @@
+//! Where a thread is that runs a goroutine: it is interrupted by a signal, and says so.
+//!
+//! ```text
+//!   dump:     A1 the handler is ours, or nobody's: it is installed · A2 ask in a slot · A3 tgkill · A4 wait, at most `LIMIT`
+//!   handler:  H1 take up the slot · H2 which goroutine? copy the registers and the stack · H3 answered, wake the dump
+//!   dump:     A5 walk over the copied stack (`walk.rs`), and free the slot
+//! ```
+//! A handler interrupts code at any instruction, which may hold any lock, and be in the middle of any allocation. So it
+//! unwinds nothing, which may do both, and reads nothing but what is its own thread's: it copies, by a loop of
+//! ours, up to [`ROOM`] bytes of the stack. The dump walks over the copy when the thread has gone on: what it does wrong there,
+//! as unwind tables may be wrong, costs some frames and can't harm the process.
+//!
+//! Which goroutine: while the interrupted code is on the thread's own stack, it is the scheduler's, and what the M shows
+//! may be another M's by now. Elsewhere it is the M's goroutine's, or a handler's on the signal stack, which may have
+//! interrupted either: then nothing is known. Only what lies on the goroutine's own stack, or one that it has entered by
+//! `with_stack`, is copied, as of others it is not known where they end.
+//!
+//! The signal is [`signal`], SIGRTMIN + 12, of which no other use is known: the C library keeps those below SIGRTMIN; .NET,
+//! D's runtime and some garbage collectors take the first ones above it, others those next to SIGRTMAX, or SIGURG, SIGPROF
+//! and SIGPWR. A program that has said what this signal does keeps what it has said. `SA_RESTART` is set, which has most
+//! system calls go on; which do not is told in the documentation of `dump`.
+//!
+//! A signal that a thread has blocked stays pending there. If that is let through much later the handler finds no question, and
+//! does nothing: it stays installed for that.
+//!
+//! Invariants: one asker at a time (`ask.rs`). Slots, their room, and the handler live as long as the process.
+
+mod ask;
+mod walk;
+
+use super::{Native, segment, thread};
+use crate::g::{GRef, Name};
+use crate::host::{Answer, Asked, Frames, Host};
+use crate::m::M;
+use ask::Slot;
+use std::arch::asm;
+use std::cell::Cell;
+use std::ffi::{c_int, c_void};
+use std::iter;
+use std::ops::Range;
+use std::panic::Location;
+use std::ptr::{self, NonNull};
+use std::sync::atomic::AtomicU32;
+use std::sync::atomic::Ordering::{Acquire, Release};
+use std::sync::{Mutex, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
+use walk::Ended;
+
+pub(super) use walk::walk_here;
+
+/// How long each thread is waited for.
+const LIMIT: Duration = Duration::from_millis(100);
+/// And all of them: no more are asked after this.
+const LIMIT_OF_ALL: Duration = Duration::from_secs(1);
+/// Threads that are asked at the same time.
+const SLOTS: usize = 16;
+/// What is copied of stacks at most, for each slot. A stack of the default size fits in.
+const ROOM: usize = 64 << 10;
+/// Parts of it, innermost first: of the stacks of a goroutine, each of which has called the next inner one.
+const PARTS: usize = 4;
+/// Below its stack pointer a function may keep something.
+const RED_ZONE: usize = 128;
+/// What may lie below a `Segment` on the same stack: the frames of `call_on` and `cross`.
+const BELOW_SEGMENT: usize = 2 << 10;
+
+const NO_SIGNAL: &str = "SIGRTMIN+12 can't be caught";
+const TAKEN: &str = "SIGRTMIN+12 is the program's";
+const NO_MEMORY: &str = "no memory for its stack";
+const NO_ANSWER: &str = "its thread did not answer in 100 ms";
+const NOT_ASKED: &str = "its thread was not asked, for want of time";
+const IN_HANDLER: &str = "in a signal handler";
+const ELSEWHERE: &str = "on a stack of its own";
+
+/// Registers as DWARF numbers them: the general ones, and where it goes on.
+pub(super) type Registers = [usize; 17];
+
+const IN_ORDER: [c_int; 17] = [
+    libc::REG_RAX,
+    libc::REG_RDX,
+    libc::REG_RCX,
+    libc::REG_RBX,
+    libc::REG_RSI,
+    libc::REG_RDI,
+    libc::REG_RBP,
+    libc::REG_RSP,
+    libc::REG_R8,
+    libc::REG_R9,
+    libc::REG_R10,
+    libc::REG_R11,
+    libc::REG_R12,
+    libc::REG_R13,
+    libc::REG_R14,
+    libc::REG_R15,
+    libc::REG_RIP,
+];
+
+/// What the handler found.
+enum Said {
+    Nothing,
+    /// On the thread's own stack, or without a goroutine.
+    Between,
+    InHandler,
+    Elsewhere,
+    In {
+        id: u64,
+        name: Option<Name>,
+        site: &'static Location<'static>,
+    },
+}
+
+/// A handler's answer.
+struct Sample {
+    said: Said,
+    registers: Registers,
+    /// Addresses of what was copied; as many bytes of each stand in `room`, one after the other.
+    parts: [Range<usize>; PARTS],
+    room: NonNull<[u8; ROOM]>,
+}
+
+// SAFETY: the room is the sample's alone; a name may go to any thread.
+unsafe impl Send for Sample {}
+
+/// Where a thread's own stack lies, for its M.
+#[derive(Debug)]
+pub(super) struct OwnStack(Cell<(usize, usize)>);
+
+impl OwnStack {
+    pub(super) const fn new() -> Self {
+        OwnStack(Cell::new(EVERYWHERE))
+    }
+
+    /// The calling thread begins to be the M's.
+    pub(super) fn begin(&self) {
+        self.0.set(own_stack().unwrap_or(EVERYWHERE));
+    }
+
+    fn holds(&self, address: usize) -> bool {
+        let (from, to) = self.0.get();
+        (from..to).contains(&address)
+    }
+}
+
+/// Where it is not known: then no frames of its goroutines are shown.
+const EVERYWHERE: (usize, usize) = (0, usize::MAX);
+
+fn own_stack() -> Option<(usize, usize)> {
+    let (mut at, mut bytes) = (ptr::null_mut(), 0);
+    // SAFETY: the first call makes what the others read and destroy; they write to the variables that we pass.
+    unsafe {
+        let mut attributes = std::mem::zeroed();
+        if libc::pthread_getattr_np(libc::pthread_self(), &raw mut attributes) != 0 {
+            return None;
+        }
+        let told = libc::pthread_attr_getstack(&raw const attributes, &raw mut at, &raw mut bytes);
+        libc::pthread_attr_destroy(&raw mut attributes);
+        (told == 0).then(|| (at.addr(), at.addr() + bytes))
+    }
+}
+
+/// The signal by which threads are asked.
+fn signal() -> c_int {
+    libc::SIGRTMIN() + 12
+}
+
+/// Made by the first dump that asks, before the handler is installed.
+static ASKED: OnceLock<Option<Vec<Slot<Sample>>>> = OnceLock::new();
+/// Counts answers, for who waits for one.
+static ANSWERS: AtomicU32 = AtomicU32::new(0);
+
+fn slots() -> Option<&'static [Slot<Sample>]> {
+    let make = || {
+        let room = Native::map(SLOTS * ROOM)?.cast::<[u8; ROOM]>();
+        let slot = |at| {
+            // SAFETY: as many were mapped.
+            let room = unsafe { room.add(at) };
+            let parts = [const { 0..0 }; PARTS];
+            Slot::new(Sample { said: Said::Nothing, registers: [0; 17], parts, room })
+        };
+        Some((0..SLOTS).map(slot).collect())
+    };
+    ASKED.get_or_init(make).as_deref()
+}
+
+/// A1. Asked each time: the program may have taken the signal since.
+fn catch() -> Result<(), &'static str> {
+    // SAFETY: both are plain data, for which zero is a value; the kernel writes the old one and reads the new one.
+    unsafe {
+        let mut old: libc::sigaction = std::mem::zeroed();
+        if libc::sigaction(signal(), ptr::null(), &raw mut old) != 0 {
+            return Err(NO_SIGNAL);
+        }
+        match old.sa_sigaction {
+            ours if ours == on_signal as *const () as usize => return Ok(()),
+            libc::SIG_DFL => {}
+            _ => return Err(TAKEN),
+        }
+        let mut new: libc::sigaction = std::mem::zeroed();
+        new.sa_sigaction = on_signal as *const () as usize;
+        new.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK | libc::SA_RESTART;
+        let installed = libc::sigaction(signal(), &raw const new, ptr::null_mut()) == 0;
+        if installed { Ok(()) } else { Err(NO_SIGNAL) }
+    }
+}
+
+/// As `Host::ask`.
+pub(super) fn ask(threads: &[u32], heard: &mut dyn FnMut(usize, Answer)) {
+    static ASKER: Mutex<()> = Mutex::new(());
+    let _one_at_a_time = ASKER.lock().unwrap_or_else(PoisonError::into_inner);
+    let ready = slots().ok_or(NO_MEMORY).and_then(|slots| catch().map(|()| slots));
+    let slots = match ready {
+        Ok(slots) => slots,
+        Err(why) => return (0..threads.len()).for_each(|at| heard(at, Err(why))),
+    };
+    let begun = Instant::now();
+    let mut rest = (0..threads.len()).peekable();
+    // Who is asked in each slot, and until when.
+    let mut asked: [Option<(usize, Instant)>; SLOTS] = [None; SLOTS];
+    loop {
+        // Acquire: partner `on_signal`. An answer that is not seen below ends the wait.
+        let answers = ANSWERS.load(Acquire);
+        for (slot, asked) in slots.iter().zip(&mut asked) {
+            if let Some((at, until)) = *asked {
+                if let Some(answer) = slot.take(Sample::tell) {
+                    *asked = None;
+                    heard(at, answer);
+                } else if until <= Instant::now() {
+                    slot.withdraw();
+                    *asked = None;
+                    heard(at, Err(NO_ANSWER));
+                }
+            }
+            if asked.is_none()
+                && begun.elapsed() < LIMIT_OF_ALL
+                && let Some(&at) = rest.peek()
+                && slot.ask(threads[at], Sample::clear)
+            {
+                rest.next();
+                if send(threads[at]) {
+                    *asked = Some((at, Instant::now() + LIMIT));
+                } else {
+                    slot.withdraw();
+                    // It is looked for again.
+                    heard(at, Ok(None));
+                }
+            }
+        }
+        let Some(first) = asked.iter().flatten().map(|&(_, until)| until).min() else { break };
+        thread::futex_wait(&ANSWERS, answers, Some(first.saturating_duration_since(Instant::now())));
+    }
+    rest.for_each(|at| heard(at, Err(NOT_ASKED)));
+}
+
+/// A3. False: there is no such thread any more, or the kernel has no room for a signal.
+fn send(thread: u32) -> bool {
+    // SAFETY: no pointers. The handler is installed.
+    unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), thread, signal()) == 0 }
+}
+
+unsafe extern "C" fn on_signal(_signal: c_int, _info: *mut libc::siginfo_t, context: *mut c_void) {
+    let Some(Some(slots)) = ASKED.get() else { return };
+    // SAFETY: the address of this thread's errno, which the interrupted code may be about to read.
+    let errno = unsafe { libc::__errno_location() };
+    // SAFETY: as above.
+    let before = unsafe { *errno };
+    let own = super::watch::number();
+    // SAFETY: the kernel calls this as a handler with `SA_SIGINFO`.
+    let context = unsafe { &*context.cast::<libc::ucontext_t>() };
+    if slots.iter().any(|slot| slot.answer(own, |sample| sample.fill(context))) {
+        // Release: partner `ask`.
+        ANSWERS.fetch_add(1, Release);
+        thread::futex_wake(&ANSWERS);
+    }
+    // SAFETY: as above.
+    unsafe { *errno = before };
+}
+
+impl Sample {
+    /// H2. Does what a handler may.
+    fn fill(&mut self, context: &libc::ucontext_t) {
+        self.registers = IN_ORDER.map(|name| context.uc_mcontext.gregs[name as usize] as usize);
+        self.parts = [const { 0..0 }; PARTS];
+        let sp = self.registers[walk::SP];
+        let alternate =
+            context.uc_stack.ss_sp.addr()..context.uc_stack.ss_sp.addr() + context.uc_stack.ss_size;
+        // Drops nothing: `clear` or `tell` has taken the last name.
+        self.said = if alternate.contains(&sp) {
+            Said::InHandler
+        } else {
+            match M::<Native>::current() {
+                Some(m) if !m.local.own_stack.holds(sp) => match m.g() {
+                    Some(g) => self.fill_from(g, sp),
+                    None => Said::Between,
+                },
+                _ => Said::Between,
+            }
+        };
+    }
+
+    /// The interrupted code is the goroutine's.
+    fn fill_from(&mut self, g: GRef<Native>, sp: usize) -> Said {
+        if !self.copy_stacks(g, sp) {
+            return Said::Elsewhere;
+        }
+        // SAFETY: written before the goroutine was queued, and by the M after its last switch, never between.
+        let birth =
+            g.birth.with(|birth| unsafe { (*birth).as_ref() }.map(|birth| (birth.name.clone(), birth.site)));
+        birth.map_or(Said::Between, |(name, site)| Said::In { id: g.id(), name, site })
+    }
+
+    /// Copies the stack that holds `sp`, from there on, and those outside of it. False: `sp` is on none of the goroutine's.
+    fn copy_stacks(&mut self, g: GRef<Native>, sp: usize) -> bool {
+        // SAFETY: this M runs it, and its stack stays as it is until it leaves the M, on the M's own stack: nothing but the saved
+        // stack pointer is written meanwhile, which is not read here.
+        let own = g.stack.with(|stack| unsafe { (*stack).as_ref() }.map(|it| it.coro.stack.extent()));
+        let Some(own) = own else { return false };
+        let (mut parts, mut room) = (0, 0);
+        let mut from = None;
+        // SAFETY: the goroutine's, which stands still; a segment of its chain is on a stack that it has not left.
+        let chain = iter::successors(unsafe { segment::innermost().as_ref() }, |inner| unsafe {
+            inner.outer.as_ref()
+        });
+        let stacks = chain.map(|inner| (inner.extent, ptr::from_ref(inner).addr()));
+        for (extent, outside) in stacks.chain(iter::once((own, 0))) {
+            from = from.or_else(|| extent.holds(sp).then(|| sp.saturating_sub(RED_ZONE)));
+            if let Some(low) = from
+                && parts < PARTS
+            {
+                let low = low.max(extent.usable());
+                let part = low..low + extent.top.saturating_sub(low).min(ROOM - room);
+                // SAFETY: the upper part of a stack of the goroutine's, which is mapped, and as much room is left.
+                unsafe { copy(part.start, self.room.as_ptr().cast::<u8>().add(room), part.len()) };
+                room += part.len();
+                self.parts[parts] = part;
+                parts += 1;
+                // Where it goes on on the next stack.
+                from = Some(outside.saturating_sub(BELOW_SEGMENT));
+            }
+        }
+        parts > 0
+    }
+
+    /// What came too late, and may have a name to free.
+    fn clear(&mut self) {
+        self.said = Said::Nothing;
+    }
+
+    /// A5.
+    fn tell(&mut self) -> Answer {
+        match std::mem::replace(&mut self.said, Said::Nothing) {
+            Said::Nothing | Said::Between => Ok(None),
+            Said::InHandler => Err(IN_HANDLER),
+            Said::Elsewhere => Err(ELSEWHERE),
+            Said::In { id, name, site } => {
+                let mut frames = Frames::new();
+                match walk::walk(self.registers, &|at| self.word(at), &mut frames) {
+                    Ended::InSwitch => Ok(None),
+                    Ended::Whole => Ok(Some(Asked { id, name, site, frames })),
+                    Ended::Lost => {
+                        frames.push(Frames::MORE);
+                        Ok(Some(Asked { id, name, site, frames }))
+                    }
+                }
+            }
+        }
+    }
+
+    /// What the word at this address was.
+    fn word(&self, at: usize) -> Option<usize> {
+        let mut room = 0;
+        for part in &self.parts {
+            if part.contains(&at) && part.end - at >= size_of::<usize>() {
+                let place = room + (at - part.start);
+                // SAFETY: `copy_stacks` wrote it.
+                return Some(unsafe { self.room.as_ptr().byte_add(place).cast::<usize>().read_unaligned() });
+            }
+            room += part.len();
+        }
+        None
+    }
+}
+
+/// Copies what the interrupted code has on its stack: unaligned, partly never written, and of no concern to any checker. So not
+/// by `memcpy`, which a sanitizer would intercept.
+///
+/// # Safety
+/// So many bytes are mapped there, and here they are ours.
+unsafe fn copy(from: usize, to: *mut u8, bytes: usize) {
+    // SAFETY: by this function's contract. The direction flag is clear.
+    unsafe {
+        asm!(
+            "rep movsb",
+            inout("rcx") bytes => _,
+            inout("rsi") from => _,
+            inout("rdi") to => _,
+            options(nostack, preserves_flags),
+        );
+    }
+}
