@@ -36,7 +36,10 @@ fn of<'a>(dump: &'a str, name: &str) -> Option<&'a str> {
 fn functions(paragraph: &str) -> Vec<&str> {
     let lines = paragraph.lines().skip(1).take_while(|line| !line.starts_with("created at "));
     let frames = lines.filter(|line| !line.starts_with('\t') && !line.starts_with("    "));
-    frames.map(|line| line.rsplit("::").next().unwrap_or(line)).collect()
+    // Some builds name the types after the function.
+    let plain =
+        frames.map(|line| if line.starts_with('<') { line } else { line.split('<').next().unwrap_or(line) });
+    plain.map(|line| line.rsplit("::").next().unwrap_or(line)).collect()
 }
 
 /// Dumps until the goroutine of this name runs in this function; gives its paragraph.
