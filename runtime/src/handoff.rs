@@ -79,7 +79,8 @@ impl HandoffWord {
         let word = self.0.load(Relaxed);
         let quick = if entries == Entries::Quick { QUICK } else { 0 };
         let fresh = ((word & !(STATE | QUICK)) + STEP) | quick;
-        // A swap and not a store, as in `give_up`.
+        // A swap and not a store, as in `give_up`. Release: partner `judge`, which reads the holder after this. Acquire: partner the
+        // exchanges of `give_up` and of a retaker.
         self.0.swap(fresh, AcqRel);
         Tenure(fresh)
     }
@@ -121,7 +122,7 @@ impl HandoffWord {
     pub(crate) fn give_up(&self) {
         let word = self.0.load(Relaxed);
         // A swap and not a store: a retaker's CAS may come at the same time, and one of the two has to see the
-        // other.
+        // other. AcqRel: partners are the retaker's exchanges and the next `take_up`.
         let step = if mutated(Mutant::HandoffSameGeneration) { 0 } else { STEP };
         self.0.swap((word & !STATE) + step, AcqRel);
     }

@@ -48,7 +48,8 @@ impl<H: Host> Note<H> {
     /// Blocks the thread until `wake` was called or `until` has come; false when nobody woke it.
     pub(crate) fn sleep_until(&self, until: Nanos) -> bool {
         loop {
-            if self.word.load(Acquire) != CLEAR {
+            // Acquire: partner `wake`, as in `sleep`.
+            if self.word.load(order(Mutant::NoteSleepUntilRelaxed, Acquire)) != CLEAR {
                 return true;
             }
             let now = H::now();

@@ -128,6 +128,7 @@ impl<H: Host> P<H> {
     /// For whoever acquires the P, before `take_up`, or gives it up, before `give_up`.
     pub(crate) fn set_holder(&self, m: Option<&M<H>>) {
         let m = m.map_or(null_mut(), |m| std::ptr::from_ref(m).cast_mut());
+        // Release: partner `holder`: an M that was just made is whole.
         self.holder.store(m, Release);
     }
 

@@ -49,6 +49,10 @@ impl Note {
     pub fn sleep(&self) {
         self.0.sleep();
     }
+    /// The same, or until so many nanoseconds of the model's clock; false when nobody woke it.
+    pub fn sleep_until(&self, until: u64) -> bool {
+        self.0.sleep_until(Nanos::from_nanos(until))
+    }
     /// Ends the sleep.
     pub fn wake(&self) {
         self.0.wake();
@@ -448,6 +452,20 @@ impl Handle {
         inside.p.owner.touch();
         inside.p.runq.push_batch(&mut list);
         assert!(list.is_empty(), "queue_in_silence: the ring is full");
+    }
+    /// Queues them globally, and tells nobody: they were announced when they were queued first.
+    pub fn queue_globally_in_silence<const N: usize>(&self, made: [Made; N]) {
+        let mut list = GList::new();
+        made.iter().for_each(|made| list.push(made.g));
+        self.0.globrunqput(list);
+    }
+    /// The next goroutine of the caller's P is preceded by a turn. Called on a goroutine.
+    ///
+    /// # Panics
+    /// Without a P.
+    pub fn have_a_turn_come(&self) {
+        let inside = M::<Active>::current().and_then(M::look_in).expect("have_a_turn_come: on a P");
+        inside.p.pace.turn_comes_next(inside.p.tick());
     }
     /// How many Ps are in use, idle, retired; and the census agrees.
     pub fn count_ps(&self) -> [usize; 3] {

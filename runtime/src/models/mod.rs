@@ -37,5 +37,6 @@ mod submit_vs_idle;
 mod timer;
 mod trim;
 mod turn;
+mod turns;
 mod waitgroup;
 mod window;

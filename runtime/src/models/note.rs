@@ -17,10 +17,9 @@ unsafe impl Send for Shared {}
 // SAFETY: as above.
 unsafe impl Sync for Shared {}
 
-/// Fails by deadlock when a wake is lost, by a causality violation when the sleeper may not see what came before.
-#[test]
-fn a_sleep_ends_by_its_wake_and_sees_what_came_before() {
-    Model::new().unbounded().check("note", || {
+/// Has a thread sleep by `sleep`, and another wake it, twice.
+fn sleeps(name: &str, sleep: fn(&Note)) {
+    Model::new().unbounded().check(name, move || {
         let shared = Arc::new(Shared { note: Note::new(), word: UnsafeCell::new(0) });
         let waker = loom::thread::spawn({
             let shared = Arc::clone(&shared);
@@ -30,26 +29,40 @@ fn a_sleep_ends_by_its_wake_and_sees_what_came_before() {
                 shared.note.wake();
             }
         });
-        shared.note.sleep();
+        sleep(&shared.note);
         // SAFETY: after the wake.
         assert_eq!(shared.word.with(|word| unsafe { *word }), 1);
         waker.join().unwrap();
         // The second use.
         shared.note.clear();
         shared.note.wake();
-        shared.note.sleep();
+        sleep(&shared.note);
     });
+}
+
+/// Fails by deadlock when a wake is lost, by a causality violation when the sleeper may not see what came before.
+#[test]
+fn a_sleep_ends_by_its_wake_and_sees_what_came_before() {
+    sleeps("note", Note::sleep);
+}
+
+/// The same of a sleep with a limit, which does not come.
+#[test]
+fn a_sleep_with_a_limit_ends_by_its_wake_and_sees_what_came_before() {
+    sleeps("note_until", |note| assert!(note.sleep_until(u64::MAX), "nobody woke it"));
 }
 
 #[test]
 fn mutants() {
     let model = "a_sleep_ends_by_its_wake_and_sees_what_came_before";
+    let limited = "a_sleep_with_a_limit_ends_by_its_wake_and_sees_what_came_before";
     caught::assert_caught(
         module_path!(),
         &[
             (Mutant::NoteWakeRelaxed, model),
             (Mutant::NoteWakeBeforeStore, model),
             (Mutant::NoteSleepRelaxed, model),
+            (Mutant::NoteSleepUntilRelaxed, limited),
         ],
     );
 }

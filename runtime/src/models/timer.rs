@@ -2,7 +2,7 @@
 //! and none goes with its runtime.
 
 use super::caught;
-use super::cover::{InlineCall, keeper_ends};
+use super::cover::{Handle, Held, InlineCall, keeper_ends};
 use crate::Runtime;
 use crate::model::{Flag, LONG, Model, Mutant, done, fall_asleep, runtime, together_with_us};
 use crate::time::{Timer, after_func, sleep};
@@ -154,6 +154,36 @@ fn a_callback_is_put_into_the_heap_of_any_idle_p() {
     }
 }
 
+/// A P is taken away, and comes to rest, while its goroutine puts a callback into its heap. Fails by deadlock when whoever
+/// waits in the poller with another P leaves that heap out.
+#[test]
+fn a_callback_is_put_into_the_heap_of_a_p_that_is_taken_away() {
+    Model::new().with_retaker().preemptions(1).check("call_vs_retake", || {
+        let (runtime, count) = (runtime(2, 2), Count::default());
+        fall_asleep::<2>(&runtime);
+        let handle = Handle::of(&runtime);
+        let setter = runtime.go(move || {
+            while !handle.somebody_polls() {
+                loom::thread::yield_now();
+            }
+            let calls = count.clone();
+            let call = InlineCall::after(4 * LONG, move || calls.add());
+            assert!(call.stop());
+            while !handle.somebody_polls() {
+                loom::thread::yield_now();
+            }
+            let held = Held::current();
+            loom::explore();
+            let retaker = loom::thread::spawn(move || held.retake());
+            assert!(!call.reset(SOON));
+            count.reaches(1);
+            done();
+            retaker.join().unwrap();
+        });
+        setter.join().unwrap();
+    });
+}
+
 /// The runtime ends while a thread arms a callback of its heap. Fails by deadlock when nobody is left to call it, and
 /// when it is called twice.
 #[test]
@@ -248,6 +278,7 @@ fn mutants() {
             (Mutant::FiringInTwoSections, "a_reset_and_a_firing_agree"),
             (Mutant::CallUnmasked, "a_callback_is_put_into_the_heap_of_any_idle_p"),
             (Mutant::CallWithoutTheLock, IDLE),
+            (Mutant::CallLeavesThePEarly, "a_callback_is_put_into_the_heap_of_a_p_that_is_taken_away"),
             (Mutant::OrphansForgotten, END),
             (Mutant::OrphanStaysHome, END),
             (Mutant::UnrunFiringLost, DUE),

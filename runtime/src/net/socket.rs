@@ -454,6 +454,7 @@ impl<S: AsFd> Socket<S> {
         let entry: *const Registration = match left {
             Some(left) => {
                 let watch = &mut watches[left];
+                // Release: partner `registered`, which uses the pollDesc that `reset` has emptied.
                 // SAFETY: as above.
                 unsafe { &*watch.entry }.sched.store(this, Release);
                 // Only now may the old one's address be used again.

@@ -359,7 +359,8 @@ impl<H: Host> Holder<'_, H> {
 
     /// H1 and H2: after a rest. The holder looks before its next system call.
     pub(crate) fn go_on(&self) {
-        // An exchange, so that H2 costs nothing more.
+        // An exchange, so that H2 costs nothing more. AcqRel: on x86 it stands for H2 (`fence_after_exchange`); where a fence
+        // follows nothing rests on it.
         self.turn.resting.swap(false, AcqRel);
         // SeqCst: partner C2.
         unless(Mutant::TurnGoesOnNoFence, fence_after_exchange);

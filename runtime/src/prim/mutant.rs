@@ -9,6 +9,8 @@ pub enum Mutant {
     NoteWakeRelaxed,
     /// `Note::sleep` reads its word without Acquire.
     NoteSleepRelaxed,
+    /// `Note::sleep_until` reads its word without Acquire.
+    NoteSleepUntilRelaxed,
     /// `Note::wake` wakes before it stores the word.
     NoteWakeBeforeStore,
     /// `execute` runs the commit hook before the status is Waiting.
@@ -213,6 +215,8 @@ pub enum Mutant {
     TimerNoBreak,
     /// A busy M in its turn serves no timers of idle Ps.
     TurnLeavesTimers,
+    /// A turn that takes one of the global queue tells nobody of those before whom it goes.
+    TurnWakesNobody,
     /// The monitor sends nobody to the poller.
     MonitorSendsNobody,
     /// A look of a busy M that swallowed a break does not pass it on.
@@ -379,6 +383,8 @@ pub enum Mutant {
     FiringInTwoSections,
     /// A callback that was moved to an earlier time is told to nobody.
     CallMovedInSilence,
+    /// A callback is put into a heap of the caller's when the P was left already.
+    CallLeavesThePEarly,
     /// A callback is put into the heap of an idle P, which stays among those without timers.
     CallUnmasked,
     /// A callback is put into another P's heap without the scheduler's lock.

@@ -145,10 +145,13 @@ impl<H: Host> Guard<H> {
     pub(crate) fn set(&self, due: Nanos) -> bool {
         let (call, timers) = (&self.0, &self.0.timers);
         // As long as the P is held its timers are in the mask.
-        let inside = M::<H>::current().and_then(M::look_in);
+        let mut inside = M::<H>::current().and_then(M::look_in);
         let mut locked = timers.lock();
         let armed = call.handle(&locked).is_some();
         let own = inside.as_ref().is_some_and(|inside| Arc::ptr_eq(&inside.p.timers, timers));
+        if mutated(Mutant::CallLeavesThePEarly) {
+            drop(inside.take());
+        }
         let set = if armed || own || locked.is_orphaned() {
             let earlier = locked.set(due, call);
             let orphaned = locked.is_orphaned();

@@ -112,6 +112,14 @@ impl Pace {
         self.around.set((tick, None));
     }
 
+    /// The goroutine after that of this tick is preceded by a turn, for models.
+    #[cfg(all(test, gmp_loom))]
+    pub(crate) fn turn_comes_next(&self, tick: u32) {
+        let next = tick.wrapping_add(1);
+        self.next.set(next);
+        self.turn.set((next.wrapping_sub(LOOK_EVERY), None));
+    }
+
     /// Whether the goroutine of this tick is preceded by a look.
     #[inline(always)]
     pub(crate) fn is_due(&self, tick: u32) -> bool {
@@ -227,7 +235,7 @@ impl<H: Host> Sched<H> {
         };
         if first.is_some() && !p.runq.is_empty() {
             // A single one that a timer or the poller has just put there was to be run at once, and nobody was told.
-            self.wakep();
+            unless(Mutant::TurnWakesNobody, || self.wakep());
         }
         first
     }
