@@ -171,7 +171,8 @@ fn a_trace_begins_at_the_call_that_waits_and_ends_at_the_users_first_function() 
         assert_eq!(users.len(), 5, "{dump}");
         assert!(users[0].ends_with("waits_in_the_innermost"), "{dump}");
         assert!(trace.contains("\n\ttests/dump.rs:"), "{dump}");
-        for machinery in ["gopark", "trampoline", "/native/", "/sched/", "/task.rs", "catch_unwind"] {
+        for machinery in ["gopark", "trampoline", "/host/", "/stack/", "/sched/", "/task.rs", "catch_unwind"]
+        {
             assert!(!trace.contains(machinery), "{machinery} is shown: {dump}");
         }
         assert!(lines.last().unwrap().starts_with("created at tests/dump.rs:"), "{dump}");
@@ -262,8 +263,8 @@ fn of_each_blocking_operation_the_call_is_shown_and_nothing_below_it() {
         ("barrier", "sync/barrier.rs"),
         ("wait group", "sync/wait_group.rs"),
         ("sleep", "time/mod.rs"),
-        ("join", "goroutine.rs"),
-        ("scope", "scope.rs"),
+        ("join", "goroutine/mod.rs"),
+        ("scope", "goroutine/scope.rs"),
         ("accept", "net/tcp.rs"),
         ("read", "net/tcp.rs"),
         ("write", "net/tcp.rs"),
@@ -310,7 +311,7 @@ fn worker(from: &Receiver<u32>) {
 /// Fails when the documentation shows something else than what a dump says.
 #[test]
 fn the_sample_in_the_documentation_is_what_a_dump_says() {
-    let documented: String = include_str!("../runtime/src/runtime.rs")
+    let documented: String = include_str!("../runtime/src/runtime/mod.rs")
         .lines()
         .skip_while(|line| !line.contains("/// ```text"))
         .skip(1)

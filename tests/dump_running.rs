@@ -110,7 +110,7 @@ fn one_that_spins_or_hangs_in_a_foreign_call_is_shown_with_its_name_and_its_call
             let last = functions(&text).into_iter().next_back();
             assert!(last.is_some_and(|last| last.starts_with('{')), "the outer end is missing: {text}");
             assert!(text.contains("\ncreated at tests/dump_running.rs:"), "{text}");
-            for machinery in ["trampoline", "/native/switch", "/sched/schedule", "/task.rs"] {
+            for machinery in ["trampoline", "/stack/switch", "/sched/run/schedule", "/task.rs"] {
                 assert!(!text.contains(machinery), "{machinery} is shown: {text}");
             }
         }

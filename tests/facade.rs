@@ -22,27 +22,19 @@ const BEHIND_THE_FACADE: [&str; 12] = [
 ];
 
 /// The files that loom runs as they are: a folder, or a file.
-const CHECKED: [&str; 24] = [
+const CHECKED: [&str; 16] = [
     "chan/",
     "context/",
     "sched/",
-    "debt.rs",
-    "g.rs",
-    "glist.rs",
-    "gpool.rs",
-    "handoff.rs",
-    "interrupt.rs",
-    "m.rs",
-    "p.rs",
-    "note.rs",
-    "queue.rs",
-    "runq.rs",
-    "runq/head.rs",
-    "status.rs",
+    "wait/",
+    "g/",
+    "m/",
+    "p/mod.rs",
+    "p/runq.rs",
+    "p/runq/head.rs",
     "sync/",
     "time/source.rs",
     "time/timer.rs",
-    "waiter.rs",
     "net/desc.rs",
     "net/fd.rs",
     "net/limit.rs",
@@ -50,19 +42,20 @@ const CHECKED: [&str; 24] = [
 ];
 
 /// The files that choose between two builds by the cfg `gmp_loom`.
-const CHOOSING: [&str; 3] = ["prim.rs", "host.rs", "model.rs"];
+const CHOOSING: [&str; 3] = ["prim/mod.rs", "host/mod.rs", "host/model/mod.rs"];
 
 /// The files that add something to the model's build and choose nothing, and what it is.
-const ADDING: [(&str, &str); 9] = [
+const ADDING: [(&str, &str); 10] = [
     ("chan/dynamic.rs", "a message that unwinds"),
     ("lib.rs", "which modules there are"),
-    ("runtime.rs", "a runtime without a first M"),
-    ("sched/keeper.rs", "whether its thread is there"),
-    ("sched/look.rs", "a turn that a model takes"),
+    ("runtime/mod.rs", "a runtime without a first M"),
     ("sched/mod.rs", "whether nobody runs anything"),
     ("sched/park.rs", "the wait reason of a model"),
-    ("sched/procs.rs", "how many Ps are where"),
-    ("sched/sysmon.rs", "one look of the monitor"),
+    ("sched/run/look.rs", "a turn that a model takes"),
+    ("sched/threads/procs.rs", "how many Ps are where"),
+    ("sched/timers/keeper.rs", "whether its thread is there"),
+    ("sched/watch/mod.rs", "what its models alone use"),
+    ("sched/watch/sysmon.rs", "one look of the monitor"),
 ];
 
 /// Every source file below `folder`, with its path from there and its code: no comments, no unit tests.

@@ -12,12 +12,12 @@ const PUBLIC: [&str; 11] = [
     "net/",
     "sync/",
     "time/",
-    "goroutine.rs",
-    "local.rs",
-    "runtime.rs",
-    "scope.rs",
-    "thread.rs",
-    "with_stack.rs",
+    "goroutine/mod.rs",
+    "goroutine/local.rs",
+    "runtime/mod.rs",
+    "goroutine/scope.rs",
+    "goroutine/thread.rs",
+    "goroutine/with_stack.rs",
 ];
 
 /// Where a wait begins.
@@ -201,8 +201,8 @@ fn the_list_is_read_from_the_code() {
     let parks: Vec<_> = parking(&all).into_iter().map(|n| (&*all[n].file, &*all[n].name)).collect();
     for known in [
         ("chan/mod.rs", "recv_timeout"),
-        ("goroutine.rs", "join"),
-        ("goroutine.rs", "yield_now"),
+        ("goroutine/mod.rs", "join"),
+        ("goroutine/mod.rs", "yield_now"),
         ("net/tcp.rs", "accept"),
         ("sync/condvar.rs", "wait_while_until"),
         ("sync/mutex.rs", "lock"),

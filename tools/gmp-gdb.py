@@ -9,7 +9,7 @@
 does not run. Frame 0 is the selected thread's own; the goroutine's are its callers, as long as the command lasts. Nothing in
 the process is changed.
 
-What is read stands in runtime/src/native/debugger.rs; x86-64, the library's own context switch.
+What is read stands in runtime/src/host/native/debugger.rs; x86-64, the library's own context switch.
 """
 
 import re
@@ -66,7 +66,7 @@ class Goroutine:
 
 def goroutines():
     """All that have not ended, oldest first."""
-    at = where("gmp::native::debugger::TABLE")
+    at = where("gmp::host::native::debugger::TABLE")
     table = dict(zip(FIELDS, words(at, len(FIELDS))))
     if table["version"] != VERSION:
         raise gdb.GdbError(f"the program's table has version {table['version']}, this script reads {VERSION}")

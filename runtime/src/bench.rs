@@ -4,10 +4,10 @@
 
 use crate::g::{G, GRef};
 use crate::host::Active;
-use crate::runq::{Runq as Queue, StealNext};
+use crate::p::runq::{Runq as Queue, StealNext};
 use std::marker::PhantomData;
 
-pub use crate::native::bench::Switch;
+pub use crate::host::native::bench::Switch;
 
 /// Gs that only stand in queues.
 pub struct Gs(Box<[G<Active>]>);
@@ -27,7 +27,7 @@ impl Gs {
     }
 }
 
-/// `runq.rs`. The thread that has it is the owner.
+/// `p/runq.rs`. The thread that has it is the owner.
 pub struct Runq<'a>(Queue<Active>, PhantomData<&'a Gs>);
 
 impl Default for Runq<'_> {

@@ -101,54 +101,54 @@
 //!
 //! | Go | here |
 //! | --- | --- |
-//! | `g`, `_Grunnable` …, `casgstatus`, `_Gscan` | `g.rs`, `status.rs` |
-//! | `m`, `p`, `note` | `m.rs`, `p.rs`, `note.rs` |
-//! | `getg`, `acquirem`, `releasem` | `native/current.rs`, `m.rs` (`Window`, `Inside`) |
-//! | `acquirep`, `releasep`, `wirep`, `_Pidle`, `_Prunning` | `m.rs`, `p.rs` |
-//! | `runqput`, `runqputbatch`, `runqget`, `runqgrab`, `runqsteal`, `runqempty`, `runnext` | `runq.rs` |
-//! | `gList`, `gQueue` | `glist.rs` |
-//! | `gfget`, `gfput`, `malg`, `allgs`, `p.gFree` | `gpool.rs` |
-//! | `goidcache`, `schedtick` | `p.rs` |
-//! | `schedule`, `findRunnable`, `execute`, `mstart`, `gosched_m` | `sched/schedule.rs` |
-//! | `gopark`, `park_m`, `unlockf`, `goexit0`, `Gosched`, `mcall` | `sched/park.rs`, `goroutine.rs` |
-//! | `ready`, `goready`, `wakep`, `startm`, `injectglist` | `sched/wake.rs` |
-//! | `resetspinning`, `becomeSpinning`, `checkRunqsNoP`, the "delicate dance" | `sched/spin.rs` |
-//! | `sched.nmspinning`, `sched.npidle` | `sched/census.rs`; `needspinning`: not needed, see `sched/wake.rs` |
-//! | `stealWork`, `cheaprand` | `sched/steal.rs`, `m.rs`; between busy Ps, where Go preempts: `sched/help.rs` |
-//! | `schedtick%61` | `sched/look.rs` |
-//! | `newproc`, `newproc1`, `globrunqput`, `globrunqputbatch`, `globrunqget` | `sched/inject.rs` |
-//! | `pidleput`, `pidleget`, `mput`, `mget`, `stopm`, `idlepMask`, `timerpMask`, `pMask` | `sched/idle.rs`, `sched/mask.rs` |
-//! | `GOMAXPROCS`, `procresize`, `sysmonUpdateGOMAXPROCS`, `allp` | `sched/procs.rs`, `sched/ps.rs` |
-//! | `newm`, `newosproc`, `allm`, `mexit` | `sched/newm.rs`, `native/thread.rs`, `sched/mexit.rs` |
-//! | `LockOSThread`, `lockedm`, `stoplockedm`, `startlockedm` | `thread.rs`, `sched/locked.rs` |
-//! | `handoffp`, `entersyscallblock`, `exitsyscall`, `exitsyscall0` | `sched/blocking.rs` |
-//! | `retake`, `preemptone` | `sched/retake.rs`, `handoff.rs` |
+//! | `g`, `_Grunnable` …, `casgstatus`, `_Gscan` | `g/mod.rs`, `wait/status.rs` |
+//! | `m`, `p`, `note` | `m/mod.rs`, `p/mod.rs`, `m/note.rs` |
+//! | `getg`, `acquirem`, `releasem` | `host/native/current.rs`, `m/mod.rs` (`Window`, `Inside`) |
+//! | `acquirep`, `releasep`, `wirep`, `_Pidle`, `_Prunning` | `m/mod.rs`, `p/mod.rs` |
+//! | `runqput`, `runqputbatch`, `runqget`, `runqgrab`, `runqsteal`, `runqempty`, `runnext` | `p/runq.rs` |
+//! | `gList`, `gQueue` | `g/list.rs` |
+//! | `gfget`, `gfput`, `malg`, `allgs`, `p.gFree` | `g/pool.rs` |
+//! | `goidcache`, `schedtick` | `p/mod.rs` |
+//! | `schedule`, `findRunnable`, `execute`, `mstart`, `gosched_m` | `sched/run/schedule.rs` |
+//! | `gopark`, `park_m`, `unlockf`, `goexit0`, `Gosched`, `mcall` | `sched/park.rs`, `goroutine/mod.rs` |
+//! | `ready`, `goready`, `wakep`, `startm`, `injectglist` | `sched/run/wake.rs` |
+//! | `resetspinning`, `becomeSpinning`, `checkRunqsNoP`, the "delicate dance" | `sched/run/spin.rs` |
+//! | `sched.nmspinning`, `sched.npidle` | `sched/run/census.rs`; `needspinning`: not needed, see `sched/run/wake.rs` |
+//! | `stealWork`, `cheaprand` | `sched/run/steal.rs`, `m/mod.rs`; between busy Ps, where Go preempts: `sched/run/help.rs` |
+//! | `schedtick%61` | `sched/run/look.rs` |
+//! | `newproc`, `newproc1`, `globrunqput`, `globrunqputbatch`, `globrunqget` | `sched/run/inject.rs` |
+//! | `pidleput`, `pidleget`, `mput`, `mget`, `stopm`, `idlepMask`, `timerpMask`, `pMask` | `sched/run/idle.rs`, `sched/run/mask.rs` |
+//! | `GOMAXPROCS`, `procresize`, `sysmonUpdateGOMAXPROCS`, `allp` | `sched/threads/procs.rs`, `sched/threads/ps.rs` |
+//! | `newm`, `newosproc`, `allm`, `mexit` | `sched/threads/newm.rs`, `host/native/thread.rs`, `sched/threads/mexit.rs` |
+//! | `LockOSThread`, `lockedm`, `stoplockedm`, `startlockedm` | `goroutine/thread.rs`, `sched/threads/locked.rs` |
+//! | `handoffp`, `entersyscallblock`, `exitsyscall`, `exitsyscall0` | `sched/threads/blocking.rs` |
+//! | `retake`, `preemptone` | `sched/threads/retake.rs`, `m/handoff.rs` |
 //! | `netpoll`, `netpollBreak`, `netpollopen`, `sched.lastpoll`, `sched.pollUntil` | `sched/poll.rs`, the crate `gmp-netpoll` |
 //! | `pollDesc`, `netpollblock`, `netpollunblock` | `net/desc.rs`, `gmp_netpoll::Slot` |
 //! | `fdMutex` | `net/turn.rs`, `net/fd.rs` |
 //! | `hchan`, `chansend`, `chanrecv`, `closechan` | `chan/state.rs`, `chan/flow.rs` |
-//! | `sudog`, `waitq` | `queue.rs`, `waiter.rs` |
+//! | `sudog`, `waitq` | `wait/queue.rs`, `wait/waiter.rs` |
 //! | `selectgo`, `scase`, `selparkcommit`, `reflect.Select` | `chan/select.rs`, `chan/dynamic.rs` |
-//! | `context` | `context/`, `interrupt.rs` |
-//! | `Goexit` | `goroutine.rs`, `interrupt.rs` |
-//! | `timers`, `timeSleep`, `checkTimers`, `timeSleepUntil`, `wakeNetPoller` | `sched/timers.rs`, `sched/poll.rs`, the crate `gmp-timers` |
-//! | `time.AfterFunc`, `time.Timer`, `time.Ticker`, `goFunc`, `stopTimer`, `resetTimer` | `time/timer.rs`, `sched/callback.rs`, `sched/keeper.rs` |
+//! | `context` | `context/`, `wait/interrupt.rs` |
+//! | `Goexit` | `goroutine/mod.rs`, `wait/interrupt.rs` |
+//! | `timers`, `timeSleep`, `checkTimers`, `timeSleepUntil`, `wakeNetPoller` | `sched/timers/mod.rs`, `sched/poll.rs`, the crate `gmp-timers` |
+//! | `time.AfterFunc`, `time.Timer`, `time.Ticker`, `goFunc`, `stopTimer`, `resetTimer` | `time/timer.rs`, `sched/timers/callback.rs`, `sched/timers/keeper.rs` |
 //! | `sync.Mutex`, `RWMutex`, `Cond`, `Once`, `WaitGroup`, `Pool`; `x/sync`: `semaphore`, `singleflight`, `errgroup` | `sync/` |
-//! | `runtime_canSpin`, `runtime_doSpin` | `sched/spin.rs`, `prim.rs` |
-//! | `sysmon` | `sched/sysmon.rs` |
-//! | `checkdead` | `sched/deadlock.rs` |
-//! | `schedtrace` | `sched/trace.rs` |
-//! | `traceback`, `gcount`; `preemptM`, where it serves a traceback | `sched/dump.rs`, `sched/mod.rs`; `native/sample/` |
-//! | `gogo`, `mcall`, `systemstack` | `native/switch.rs` |
-//! | `stackalloc`, `stackfree`, `stackpool`, `stackcache` | `native/stack/`, `sched/stacks.rs` |
-//! | `bgscavenge` | `sched/trim.rs`, `native/stack/trim.rs` |
+//! | `runtime_canSpin`, `runtime_doSpin` | `sched/run/spin.rs`, `prim/mod.rs` |
+//! | `sysmon` | `sched/watch/sysmon.rs` |
+//! | `checkdead` | `sched/watch/deadlock.rs` |
+//! | `schedtrace` | `sched/watch/trace.rs` |
+//! | `traceback`, `gcount`; `preemptM`, where it serves a traceback | `sched/watch/dump.rs`, `sched/mod.rs`; `host/native/sample/` |
+//! | `gogo`, `mcall`, `systemstack` | `stack/switch.rs` |
+//! | `stackalloc`, `stackfree`, `stackpool`, `stackcache` | `stack/pool/`, `sched/stacks.rs` |
+//! | `bgscavenge` | `sched/watch/trim.rs`, `stack/pool/trim.rs` |
 //!
 //! Not here, as it belongs to Go's garbage collector, compiler or tracer: `stopTheWorld`, write barriers, `gcController`,
 //! stack growth, `trace*`.
 
 #[cfg(not(target_os = "linux"))]
 compile_error!(
-    "gmp runs on Linux only: its poller is epoll, its notes are futexes. Other systems need a `native/` and a poller of their own."
+    "gmp runs on Linux only: its poller is epoll, its notes are futexes. Other systems need a `host/native/` and a poller of their own."
 );
 #[cfg(not(target_pointer_width = "64"))]
 compile_error!("gmp needs 64-bit pointers: a goroutine's stack is a range of a large address space.");
@@ -162,51 +162,35 @@ compile_error!("the model can't run on the `generator` backend: loom's own threa
 pub mod bench;
 pub mod chan;
 pub mod context;
-mod debt;
 mod g;
-mod glist;
 mod goroutine;
-mod gpool;
-mod handoff;
 mod host;
-mod interrupt;
-mod knobs;
-pub mod local;
 mod m;
-pub mod migration;
-#[cfg(gmp_loom)]
-pub mod model;
 #[cfg(all(test, gmp_loom))]
 mod models;
-#[cfg(not(gmp_loom))]
-mod native;
 pub mod net;
-mod note;
 mod p;
 mod prim;
-mod queue;
-mod runq;
 mod runtime;
 mod sched;
-mod scope;
-mod shared;
-mod status;
+mod stack;
 pub mod sync;
-mod task;
-mod thread;
 pub mod time;
-mod waiter;
-mod with_stack;
+mod wait;
 
+pub use goroutine::local;
+pub use goroutine::migration;
+pub use goroutine::scope::{Scope, ScopedJoinHandle, scope};
+pub use goroutine::thread::{lock_os_thread, unlock_os_thread};
+pub use goroutine::with_stack::with_stack;
 pub use goroutine::{
     Builder, Goroutine, GoroutineId, JoinError, JoinHandle, blocking, current, go, goexit, num_goroutines,
     procs, set_procs, yield_now,
 };
-pub use interrupt::is_interrupt;
+#[cfg(gmp_loom)]
+pub use host::model;
 pub use runtime::{Refused, Report, Runtime, RuntimeBuilder, dump, run};
-pub use scope::{Scope, ScopedJoinHandle, scope};
-pub use thread::{lock_os_thread, unlock_os_thread};
-pub use with_stack::with_stack;
+pub use wait::interrupt::is_interrupt;
 
 /// The README's program, compiled.
 #[cfg(doctest)]

@@ -11,7 +11,7 @@ use crate::chan::buffer::Buffer;
 use crate::chan::state::{Deal, Message, RecordPtr, Seat, State, Tick, Woken};
 use crate::host::{Active, Host};
 use crate::prim::{AcqRel, Arc, AtomicU64, Mutant, Mutex, MutexGuard, Rank, Relaxed, UnsafeCell, unless};
-use crate::waiter::Kept;
+use crate::wait::waiter::Kept;
 use gmp_timers::Nanos;
 use std::time::Instant;
 

@@ -63,7 +63,7 @@ pub(crate) use crate::chan::state::Tick;
 use crate::host::{Active, Host};
 use crate::prim::Arc;
 use crate::sched::park::{Commit, WaitReason};
-use crate::waiter::{How, Wait, Woke};
+use crate::wait::waiter::{How, Wait, Woke};
 use gmp_timers::Nanos;
 use std::fmt;
 use std::mem::MaybeUninit;

@@ -26,11 +26,11 @@ pub(crate) use arm::{Chosen, Direction, Operation};
 use crate::chan::flow::{Ask, Outcome, Patience, await_promise, earlier, has_passed};
 use crate::chan::select::pledge::Pledge;
 use crate::chan::state::{Deal, Kind, Promised, Record, RecordPtr, Seat, Woken};
-use crate::debt::Debt;
 use crate::host::{Active, Host};
 use crate::prim::{Mutant, mutated};
 use crate::sched::park::{Commit, WaitReason};
-use crate::waiter::{How, Opened, Wait, Woke};
+use crate::wait::debt::Debt;
+use crate::wait::waiter::{How, Opened, Wait, Woke};
 use gmp_timers::Nanos;
 
 /// What a goroutine owes that waits in a select: a send that is chosen has promised its message.

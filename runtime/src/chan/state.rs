@@ -41,9 +41,9 @@
 
 use crate::host::{Active, Host};
 use crate::prim::{Mutant, UnsafeCell, mutated, unless};
-use crate::queue::{Node, Queue};
-use crate::sched::wake::goready;
-use crate::waiter::{Kept, Waiter};
+use crate::sched::run::wake::goready;
+use crate::wait::queue::{Node, Queue};
+use crate::wait::waiter::{Kept, Waiter};
 use gmp_timers::Nanos;
 use std::num::NonZeroU64;
 use std::ptr::NonNull;

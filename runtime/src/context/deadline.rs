@@ -3,7 +3,7 @@
 use super::tree::{Node, Verdict};
 use crate::host::Active;
 use crate::prim::Weak;
-use crate::sched::callback::{Guard, Run, call_at};
+use crate::sched::timers::callback::{Guard, Run, call_at};
 use gmp_timers::Nanos;
 
 /// A timer that is armed. Dropped, it does not fire any more, though it may be about it.

@@ -8,7 +8,7 @@
 //! form a tree, and with one all below it are done. And a chain of *values*, newest first; a context with one value more
 //! is the same node.
 //!
-//! Whoever runs under a context ([`Context::run`], `run.rs`) is interrupted when it is done: `interrupt.rs`.
+//! Whoever runs under a context ([`Context::run`], `run.rs`) is interrupted when it is done: `wait/interrupt.rs`.
 
 mod deadline;
 mod done;
@@ -239,7 +239,7 @@ impl Context {
         run::run(&self.node, f)
     }
 
-    /// Calls `f`, whose waits hear of this context by [`Ends::Returning`](crate::interrupt::Ends).
+    /// Calls `f`, whose waits hear of this context by [`Ends::Returning`](crate::wait::interrupt::Ends).
     pub(crate) fn under<T>(&self, f: impl FnOnce() -> T) -> T {
         run::under(&self.node, f)
     }

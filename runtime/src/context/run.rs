@@ -2,7 +2,7 @@
 //!
 //! The runner stands in the node's list of dependents, with a [`Frame`] on its stack, which is the innermost one of its
 //! goroutine, or plain thread, meanwhile. Who ends the node, or one above it, nudges it; a wait of the runner then looks at
-//! the frames and unwinds to here (`interrupt.rs`).
+//! the frames and unwinds to here (`wait/interrupt.rs`).
 //!
 //! ```text
 //!   R1 in the list, unless the node is done · R2 the frame is the innermost · f · R3 it is not · R4 out of the list
@@ -16,11 +16,11 @@ use super::ContextError;
 use super::tree::{Dependent, Node, Place};
 use crate::g::GRef;
 use crate::host::{Active, Host};
-use crate::interrupt::{Frame, Interrupt, Thrown};
 use crate::m::M;
 use crate::prim::Arc;
-use crate::queue;
-use crate::waiter::{Parker, Runner};
+use crate::wait::interrupt::{Frame, Interrupt, Thrown};
+use crate::wait::queue;
+use crate::wait::waiter::{Parker, Runner};
 use std::cell::Cell;
 use std::hint::black_box;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -90,7 +90,7 @@ where
 }
 
 /// Runs `f` with the node among those that interrupt it, and catches nothing: for a call of the library that hears of an
-/// interrupt by [`Ends::Returning`](crate::interrupt::Ends).
+/// interrupt by [`Ends::Returning`](crate::wait::interrupt::Ends).
 pub(super) fn under<T>(node: &Arc<Node>, f: impl FnOnce() -> T) -> T {
     let who = Who::calls();
     let frame = who.frame_for(node, ptr::null());

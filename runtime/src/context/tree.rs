@@ -37,13 +37,13 @@ use crate::chan::Receiver;
 use crate::g::Birth;
 use crate::goroutine;
 use crate::host::{Active, Host};
-use crate::interrupt::{self, Interrupt};
 use crate::prim::{
     Acquire, Arc, AtomicBool, AtomicPtr, AtomicU32, Mutant, Mutex, Relaxed, Release, Weak, mutated, unless,
 };
-use crate::queue::{self, Queue};
 use crate::sched::Sched;
-use crate::waiter::Runner;
+use crate::wait::interrupt::{self, Interrupt};
+use crate::wait::queue::{self, Queue};
+use crate::wait::waiter::Runner;
 use gmp_timers::Nanos;
 use std::collections::BTreeMap;
 use std::panic::Location;

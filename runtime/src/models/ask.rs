@@ -1,6 +1,6 @@
 //! A dump that asks threads where they are: an answer is read when it is whole, and a late one harms nobody.
 
-#[path = "../native/sample/ask.rs"]
+#[path = "../host/native/sample/ask.rs"]
 mod shipped;
 
 use super::caught;

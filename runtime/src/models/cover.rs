@@ -2,26 +2,26 @@
 //!
 //! Each type here is a thin cover of the shipped one of the same name.
 
+use crate::g::list::GList;
 use crate::g::{Birth, G, GRef};
-use crate::glist::GList;
 use crate::goroutine::JoinHandle;
-use crate::handoff::Judged;
 use crate::host::{Active, Host};
+use crate::m::handoff::Judged;
 use crate::m::{M, Window};
 use crate::net::desc::{Direction, PollDesc as Desc, Waited};
 use crate::net::socket::{ShortRead, Socket as Sock};
 use crate::net::turn::{Holder, Turn as Line, fence_look};
 use crate::p::P;
+use crate::p::runq::{Runq as Queue, StealNext};
 use crate::prim::{Arc, AtomicBool, Relaxed, UnsafeCell};
-use crate::runq::{Runq as Queue, StealNext};
 use crate::runtime::{Report, Runtime};
 use crate::sched::Sched;
-use crate::sched::callback::{Guard, Run, call_at};
-use crate::sched::deadlock::{Verdict, judge};
 use crate::sched::park::{Commit, WaitReason};
-use crate::sched::quit::Heard;
-use crate::shared::Counted;
-use crate::waiter::{How, Wait, Waiter, Woke};
+use crate::sched::timers::callback::{Guard, Run, call_at};
+use crate::sched::timers::shared::Counted;
+use crate::sched::watch::deadlock::{Verdict, judge};
+use crate::sched::watch::quit::Heard;
+use crate::wait::waiter::{How, Wait, Waiter, Woke};
 use gmp_netpoll::Readiness;
 use gmp_timers::Nanos;
 use std::fs::File;
@@ -32,7 +32,7 @@ use std::ptr::NonNull;
 use std::time::Duration;
 
 /// `note.rs`.
-pub struct Note(crate::note::Note<Active>);
+pub struct Note(crate::m::note::Note<Active>);
 
 impl Default for Note {
     fn default() -> Self {
@@ -43,7 +43,7 @@ impl Default for Note {
 impl Note {
     /// Not woken.
     pub fn new() -> Self {
-        Note(crate::note::Note::new())
+        Note(crate::m::note::Note::new())
     }
     /// Blocks the thread until the wake.
     pub fn sleep(&self) {
@@ -64,12 +64,12 @@ impl Note {
 }
 
 /// `shared.rs`.
-pub struct Shared<T>(crate::shared::Shared<T>);
+pub struct Shared<T>(crate::sched::timers::shared::Shared<T>);
 
 impl<T> Shared<T> {
     /// Both owners of a new value.
     pub fn two(value: T) -> [Self; 2] {
-        crate::shared::Shared::two(Counted::boxed(value)).map(Shared)
+        crate::sched::timers::shared::Shared::two(Counted::boxed(value)).map(Shared)
     }
 }
 
@@ -86,9 +86,9 @@ impl<T> Deref for Shared<T> {
     }
 }
 
-/// `sched/quit.rs`, between two who could answer.
+/// `sched/watch/quit.rs`, between two who could answer.
 pub struct Quit {
-    quit: crate::sched::quit::Quit<Answerer>,
+    quit: crate::sched::watch::quit::Quit<Answerer>,
     both: [Answerer; 2],
 }
 
@@ -110,7 +110,7 @@ impl Quit {
     /// Nobody is there.
     pub fn new() -> Self {
         let answerer = || Answerer { lives: UnsafeCell::new(()), woken: AtomicBool::new(false) };
-        Quit { quit: crate::sched::quit::Quit::new(), both: [answerer(), answerer()] }
+        Quit { quit: crate::sched::watch::quit::Quit::new(), both: [answerer(), answerer()] }
     }
     fn wake(answerer: &Answerer) {
         answerer.lives.with(|_| ());
@@ -553,7 +553,7 @@ impl Held {
         self.judged = Sched::judge(self.p()).map(|(judged, m)| (judged, NonNull::from(m)));
     }
 
-    /// R1 to R3 of `m.rs`; true: the P was taken, and handed on.
+    /// R1 to R3 of `m/mod.rs`; true: the P was taken, and handed on.
     pub fn retake(self) -> bool {
         // SAFETY: `sched` keeps it.
         self.judged.is_some_and(|(judged, m)| self.sched.retake(self.p(), unsafe { m.as_ref() }, judged))
@@ -578,7 +578,7 @@ pub fn switch_point() {
     crate::model::switch_point();
 }
 
-/// `sched/callback.rs`: a callback that runs on the stack of whoever finds it due.
+/// `sched/timers/callback.rs`: a callback that runs on the stack of whoever finds it due.
 pub struct InlineCall(Guard<Active>);
 
 impl InlineCall {

@@ -10,10 +10,10 @@
 
 use crate::context::interrupted;
 use crate::host::{Active, Host};
-use crate::interrupt::{Interrupt, first_done};
 use crate::net::sys;
 use crate::net::turn::fence_look;
 use crate::prim::{AtomicU32, Relaxed};
+use crate::wait::interrupt::{Interrupt, first_done};
 use gmp_timers::Nanos;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};

@@ -23,7 +23,7 @@
 //!
 //! The ticket is drawn anew for each park on this slot. E2 reads `owner` and `number` before E1's exchange; when
 //! the exchange holds, the slot still had the same ticket, so that nobody had written them since. A claim under a
-//! number that is over fails and touches nothing but the owner's word, which stays mapped (`g.rs`, invariant 3).
+//! number that is over fails and touches nothing but the owner's word, which stays mapped (`g/mod.rs`, invariant 3).
 //!
 //! `seen` keeps what can't be seen twice: a peer that has closed, an error, urgent data, at whose mark a read stops
 //! short. As long as nothing of it was seen, a read that filled less than its buffer has drained the socket, and the
@@ -31,18 +31,18 @@
 //!
 //! Checked by `models/polldesc.rs`.
 
+use crate::g::list::GList;
 use crate::g::{G, GRef};
-use crate::glist::GList;
 use crate::host::Host;
-use crate::interrupt::{Ends, Interrupt};
 use crate::m::M;
 use crate::prim::{
     AcqRel, Acquire, AtomicPtr, AtomicU32, AtomicU64, Ghost, Mutant, Mutex, Relaxed, Release, mutated, order,
     unless,
 };
 use crate::sched::park::{Commit, WaitReason};
-use crate::status::{Then, WaitNumber};
-use crate::waiter::{How, Wait, Woke};
+use crate::wait::interrupt::{Ends, Interrupt};
+use crate::wait::status::{Then, WaitNumber};
+use crate::wait::waiter::{How, Wait, Woke};
 use gmp_netpoll::{Block, Cause, Commit as SlotCommit, Leave, Readiness, Slot, Ticket, Unblock};
 use gmp_timers::Nanos;
 

@@ -20,10 +20,10 @@
 //! Checked by `models/socket.rs`.
 
 use crate::host::Active;
-use crate::interrupt::Ends;
 use crate::prim::{AcqRel, Acquire, AtomicU32, Mutant, Mutex, Relaxed, mutated, order};
 use crate::sched::park::{Commit, WaitReason};
-use crate::waiter::{How, Wait, Waiter};
+use crate::wait::interrupt::Ends;
+use crate::wait::waiter::{How, Wait, Waiter};
 
 const CLOSED: u32 = 1 << 31;
 const LENT: u32 = 1 << 30;

@@ -32,7 +32,7 @@ use crate::prim::{
     Acquire, Arc, AtomicBool, AtomicPtr, Mutant, Mutex, Relaxed, Release, Weak, mutated, unless,
 };
 use crate::sched::Sched;
-use crate::waiter::Wait;
+use crate::wait::waiter::Wait;
 use gmp_netpoll::Key;
 use gmp_timers::Nanos;
 use std::fmt;

@@ -32,18 +32,18 @@
 //!
 //! Checked by `models/turn.rs`.
 
-use crate::debt::Debt;
 use crate::g::GRef;
 use crate::host::Host;
-use crate::interrupt::{Ends, Interrupt};
 use crate::m::M;
 use crate::prim::{
     AcqRel, Acquire, AtomicBool, AtomicU32, Mutant, Mutex, Ordering, Relaxed, Release, UnsafeCell, fence,
     fence_after_exchange, mutated, order, unless,
 };
-use crate::queue::{Node, Queue};
 use crate::sched::park::{Commit, WaitReason};
-use crate::waiter::{How, Kept, Wait, Waiter, Woke};
+use crate::wait::debt::Debt;
+use crate::wait::interrupt::{Ends, Interrupt};
+use crate::wait::queue::{Node, Queue};
+use crate::wait::waiter::{How, Kept, Wait, Waiter, Woke};
 use gmp_timers::Nanos;
 use std::ptr::NonNull;
 

@@ -2,37 +2,37 @@
 //!
 //! | file | concept | Go |
 //! | --- | --- | --- |
-//! | `schedule` | an M's loop; finding the next goroutine; running it | `schedule`, `findRunnable`, `execute`, `mstart`, `runqget` |
-//! | `wake` | making a goroutine runnable; why no wake-up is lost | `ready`, `goready`, `wakep`, `startm`, `injectglist` |
-//! | `spin` | who looks for work, and the look after giving up | `resetspinning`, `becomeSpinning`, `checkRunqsNoP` |
-//! | `census` | nmspinning and npidle in one word | `sched.nmspinning`, `sched.npidle` |
-//! | `look` | when a busy M looks elsewhere | `schedtick % 61` |
-//! | `help` | work of other Ps that waits too long | – |
-//! | `steal` | work of other Ps | `stealWork`, `runqsteal` |
-//! | `inject`, `globq` | new goroutines; the global queue | `newproc`, `globrunqput`, `globrunqgetbatch` |
-//! | `idle`, `mask` | idle Ps, Ms that stand by | `pidleput`, `pidleget`, `mput`, `stopm`, `idlepMask`, `timerpMask` |
-//! | `newm`, `mexit` | starting threads, ending them | `newm`, `mexit` |
-//! | `procs`, `ps` | how many Ps there are, and changing that; where they lie | `procresize`, `GOMAXPROCS`, `sysmonUpdateGOMAXPROCS` |
+//! | `run/schedule` | an M's loop; finding the next goroutine; running it | `schedule`, `findRunnable`, `execute`, `mstart`, `runqget` |
+//! | `run/wake` | making a goroutine runnable; why no wake-up is lost | `ready`, `goready`, `wakep`, `startm`, `injectglist` |
+//! | `run/spin` | who looks for work, and the look after giving up | `resetspinning`, `becomeSpinning`, `checkRunqsNoP` |
+//! | `run/census` | nmspinning and npidle in one word | `sched.nmspinning`, `sched.npidle` |
+//! | `run/look` | when a busy M looks elsewhere | `schedtick % 61` |
+//! | `run/help` | work of other Ps that waits too long | – |
+//! | `run/steal` | work of other Ps | `stealWork`, `runqsteal` |
+//! | `run/inject`, `run/globq` | new goroutines; the global queue | `newproc`, `globrunqput`, `globrunqgetbatch` |
+//! | `run/idle`, `run/mask` | idle Ps, Ms that stand by | `pidleput`, `pidleget`, `mput`, `stopm`, `idlepMask`, `timerpMask` |
+//! | `threads/newm`, `threads/mexit` | starting threads, ending them | `newm`, `mexit` |
+//! | `threads/procs`, `threads/ps` | how many Ps there are, and changing that; where they lie | `procresize`, `GOMAXPROCS`, `sysmonUpdateGOMAXPROCS` |
 //! | `park` | how a goroutine leaves its M, and the commit hook | `gopark`, `mcall`, `goexit0` |
 //! | `poll` | the poller: who waits in it, breaking the wait | `netpoll`, `netpollBreak`, `wakeNetPoller` |
 //! | `timers` | who sleeps until when; what is due | `runtime/time.go` |
-//! | `callback` | timers that call a function | `time.AfterFunc`, `goFunc` |
-//! | `keeper` | the callbacks that no runtime runs | – |
-//! | `blocking` | giving a P away, and coming back without one | `handoffp`, `entersyscallblock`, `exitsyscall0` |
-//! | `retake` | taking a P from an M that does not come back | `retake` |
-//! | `locked` | goroutines that are bound to an M | `LockOSThread`, `stoplockedm`, `startlockedm` |
-//! | `adopt` | a thread of the program as an M | – |
+//! | `timers/callback` | timers that call a function | `time.AfterFunc`, `goFunc` |
+//! | `timers/keeper` | the callbacks that no runtime runs | – |
+//! | `threads/blocking` | giving a P away, and coming back without one | `handoffp`, `entersyscallblock`, `exitsyscall0` |
+//! | `threads/retake` | taking a P from an M that does not come back | `retake` |
+//! | `threads/locked` | goroutines that are bound to an M | `LockOSThread`, `stoplockedm`, `startlockedm` |
+//! | `threads/adopt` | a thread of the program as an M | – |
 //! | `stacks` | a stack for each goroutine, promised at its spawn | `malg` |
-//! | `trim` | what Ps and the host have too many of goes back | `scavenge` |
-//! | `dump` | what all goroutines are doing | `traceback`, `_Gscan` |
-//! | `sysmon` | the monitor, backstop of the poller | `sysmon` |
-//! | `deadlock` | whether all goroutines of the process are asleep | `checkdead` |
-//! | `quit` | who answers SIGQUIT | `sighandler`, `dieFromSignal` |
-//! | `trace` | what `GMPDEBUG=schedtrace` prints | `schedtrace` |
+//! | `watch/trim` | what Ps and the host have too many of goes back | `scavenge` |
+//! | `watch/dump` | what all goroutines are doing | `traceback`, `_Gscan` |
+//! | `watch/sysmon` | the monitor, backstop of the poller | `sysmon` |
+//! | `watch/deadlock` | whether all goroutines of the process are asleep | `checkdead` |
+//! | `watch/quit` | who answers SIGQUIT | `sighandler`, `dieFromSignal` |
+//! | `watch/trace` | what `GMPDEBUG=schedtrace` prints | `schedtrace` |
 //! | `stop` | the end of a runtime | – |
 //!
 //! **Lock order**, outermost first: a socket's turn or registration · a joiner · the list of runtimes, then all of the
-//! following, for the judge of a deadlock alone (`deadlock.rs`) · `central`, or the keeper's · a
+//! following, for the judge of a deadlock alone (`sched/watch/deadlock.rs`) · `central`, or the keeper's · a
 //! P's timers, the poller's table, the pool of Gs. No lock is held while a goroutine's stack is switched, except those that the
 //! commit hook releases.
 //!
@@ -40,66 +40,38 @@
 //! an M which goes idle and a submission can't miss each other (`wake`). Who is idle, who stands by and who waits in
 //! the poller changes under one lock, `central`.
 
-mod adopt;
-mod blocking;
-pub(crate) mod callback;
-mod census;
-pub(crate) mod deadlock;
-pub(crate) mod dump;
-mod globq;
-pub(crate) mod help;
-mod idle;
-mod inject;
-pub(crate) mod keeper;
-pub(crate) mod locked;
-pub(crate) mod look;
-mod mask;
-pub(crate) mod mexit;
-mod newm;
 pub(crate) mod park;
 pub(crate) mod poll;
-pub(crate) mod procs;
-mod ps;
-// Under loom its models alone use it.
-#[cfg_attr(gmp_loom, allow(dead_code))]
-pub(crate) mod quit;
-mod retake;
-mod round;
-mod schedule;
-mod spin;
+pub(crate) mod run;
 mod stacks;
-mod steal;
 mod stop;
-mod sysmon;
+pub(crate) mod threads;
 pub(crate) mod timers;
-mod told;
-mod trace;
-mod trim;
-pub(crate) mod wake;
+pub(crate) mod watch;
 
 use crate::g::GRef;
-use crate::glist::GList;
-use crate::gpool::GPool;
+use crate::g::list::GList;
+use crate::g::pool::GPool;
 use crate::host::Host;
-use crate::knobs::{Knobs, Sigquit};
 use crate::m::M;
-use crate::note::Note;
+use crate::m::note::Note;
 use crate::p::P;
 use crate::prim::{Arc, AtomicBool, AtomicI64, AtomicU32, AtomicU64, CachePadded, Mutex, Relaxed, ShownWord};
-use crate::sched::census::Census;
-use crate::sched::globq::GlobalQueue;
-use crate::sched::mask::Mask;
+use crate::runtime::knobs::{Knobs, Sigquit};
 use crate::sched::poll::{NOBODY, PollTable, Poller};
-use crate::sched::ps::Ps;
+use crate::sched::run::census::Census;
+use crate::sched::run::globq::GlobalQueue;
+use crate::sched::run::mask::Mask;
 use crate::sched::stacks::Stacks;
-use crate::sched::sysmon::Monitor;
-use crate::sched::told::Told;
+use crate::sched::threads::ps::Ps;
+use crate::sched::watch::sysmon::Monitor;
+use crate::sched::watch::told::Told;
 use std::io;
 use std::ptr::NonNull;
 use std::time::Duration;
 
 pub use stop::Report;
-pub use told::Refused;
+pub use watch::told::Refused;
 
 /// What the builder has settled.
 #[derive(Clone, Debug)]

@@ -7,8 +7,9 @@
 //!                                    K2 arms the wait's timer; commit hook: publishes the record (unlocks its queue)
 //!                                       Refuse: K3 status := Running, resume at once
 //! ```
-//! A goroutine that may be interrupted has two steps more: between K1 and K2 a look whether it is (`interrupt.rs`), after
-//! K2 the permission to nudge it. No nudge may wake it before K2 is over, as the hook writes down where its timer stands.
+//! A goroutine that may be interrupted has two steps more: between K1 and K2 a look whether it is (`wait/interrupt.rs`),
+//! after K2 the permission to nudge it. No nudge may wake it before K2 is over, as the hook writes down where its timer
+//! stands.
 //!
 //! K1 before K2: whoever finds the record may ready the goroutine at once, on another M, and its context is
 //! saved by then. The hook is moved to the M's stack before it runs, and neither it nor the M touches the G after
@@ -18,12 +19,12 @@
 
 use crate::g::{self, GRef};
 use crate::host::Host;
-use crate::interrupt;
 use crate::m::{M, Window};
 use crate::prim::{Mutant, mutated};
 use crate::sched::Sched;
 use crate::sched::timers::Alarm;
-use crate::status::{Again, CallOff, Then, WaitNumber};
+use crate::wait::interrupt;
+use crate::wait::status::{Again, CallOff, Then, WaitNumber};
 use gmp_timers::Nanos;
 use std::mem::ManuallyDrop;
 

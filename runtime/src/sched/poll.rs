@@ -17,19 +17,19 @@
 //!   sleeper: T1 insert the timer · T2 fence · T3 poll_until later than it?  break (under the lock)
 //!   poller:  B1 poll_until := for ever · B2 fence · B3 look at every heap · poll_until := the earliest
 //! ```
-//! One of the fences comes first: B3 sees the timer, or T3 sees B1. B2 is the fence I2 of `wake.rs`.
+//! One of the fences comes first: B3 sees the timer, or T3 sees B1. B2 is the fence I2 of `sched/run/wake.rs`.
 //!
 //! Where the kernel refuses all calls that wait, or a break, waits are short, and find no event: whoever waits for a socket
 //! looks at it after each of them.
 //!
 //! Checked by `models/poll.rs`.
 
-use crate::glist::GList;
+use crate::g::list::GList;
 use crate::host::{Broken, Host, PollWait};
 use crate::m::M;
 use crate::net::desc::PollDesc;
 use crate::prim::{Arc, AtomicU32, AtomicU64, Mutant, Mutex, Ordering, Relaxed, fence, mutated, unless};
-use crate::sched::told::Refusal;
+use crate::sched::watch::told::Refusal;
 use crate::sched::{Central, Sched};
 use gmp_netpoll::{Key, Readiness};
 use gmp_timers::Nanos;

@@ -11,7 +11,7 @@
 //! W3 and R1 meet in the host's lock. If R1 comes first, W3 finds the stack; if W3 does, R2 sees W2.
 
 use crate::g::GRef;
-use crate::glist::GList;
+use crate::g::list::GList;
 use crate::host::Host;
 use crate::m::M;
 use crate::p::P;
@@ -79,7 +79,7 @@ impl<H: Host> Sched<H> {
     /// Gives `g` a stack before its first run. False: the kernel has none now, and `g` waits for one to come back.
     #[inline]
     pub(crate) fn provide_stack(&self, m: &M<H>, g: GRef<H>) -> bool {
-        // SAFETY: `run` returned Go, so this M alone has the stack (status.rs, invariant 2).
+        // SAFETY: `run` returned Go, so this M alone has the stack (wait/status.rs, invariant 2).
         if g.stack.with(|stack| unsafe { (*stack).is_some() }) {
             return true;
         }

@@ -10,7 +10,7 @@
 //!           runtime ending?  alarm for the ender
 //! ```
 //! 1. **Goroutines are unwound.** The Ms go on as ever. Whoever is called in (E4) finds its wait claimed for itself, looks
-//!    whether its stack may be unwound, leaves its queues and throws (`interrupt.rs`). It holds a claim from E4 on, so
+//!    whether its stack may be unwound, leaves its queues and throws (`wait/interrupt.rs`). It holds a claim from E4 on, so
 //!    what others let go of when *they* are unwound, a lock, a channel's last sender, does not wake it to go on as if nothing
 //!    had happened. Where it may not be unwound it stays where it is for good, and is counted (`Wait::stay`): its joiner
 //!    is told and its debts are paid at once.
@@ -39,10 +39,10 @@
 //!    Who never ran does not start: its closure is dropped, on a goroutine's stack, as it may park. A `go` from E1 on drops
 //!    its closure at once. Who catches what is thrown at it is thrown at three times, and stays then.
 //! 2. `stopping` is set; Ms that stand by are woken, every M leaves when it next looks for work. Whoever queues a
-//!    goroutine from here on finds the flag after S2 of `wake.rs`, and sets aside what is queued.
+//!    goroutine from here on finds the flag after S2 of `sched/run/wake.rs`, and sets aside what is queued.
 //! 3. What is parked or queued will not run again: the waits are claimed, so that nobody hands them anything, whoever
-//!    joins one of these hears that the runtime ended, and what they owe is paid (`debt.rs`): turns go to the next in line.
-//!    Callbacks that are armed go to the keeper (`keeper.rs`).
+//!    joins one of these hears that the runtime ended, and what they owe is paid (`wait/debt.rs`): turns go to the next in
+//!    line. Callbacks that are armed go to the keeper (`sched/timers/keeper.rs`).
 //! 4. The ender waits for the last M, for a limited time. A goroutine that does not come back to the runtime
 //!    keeps its M; it is left behind, with everything that it refers to.
 //! 5. Step 3 once more, for those that ran meanwhile. Those that never ran are dropped. The others stay where they are:
@@ -53,18 +53,18 @@
 //!
 //! Checked by `models/shutdown.rs`; its end also by `models/submit_vs_idle.rs` and `models/locked.rs`.
 
-use crate::debt::Debt;
+use crate::g::list::GList;
+use crate::g::pool::GPool;
 use crate::g::{self, G, GRef};
-use crate::glist::GList;
-use crate::gpool::GPool;
 use crate::host::Host;
-use crate::interrupt::Ends;
 use crate::m::M;
 use crate::prim::{Mutant, Ordering, Relaxed, event, fence, mutated, unless};
 use crate::sched::Sched;
 use crate::sched::poll::Poller;
-use crate::sched::told::{Refusal, Refused};
-use crate::status::{Asleep, Doing, Then};
+use crate::sched::watch::told::{Refusal, Refused};
+use crate::wait::debt::Debt;
+use crate::wait::interrupt::Ends;
+use crate::wait::status::{Asleep, Doing, Then};
 use gmp_timers::Nanos;
 use std::ptr::NonNull;
 use std::time::Duration;
@@ -345,7 +345,8 @@ impl<H: Host> Sched<H> {
         self.stopping.store(true, Relaxed);
         self.no_p_is_wanted();
         // SeqCst: a store that submissions load, then loads from the queues (`take_queued`) and from the lives of Gs;
-        // partner: S2 of `wake.rs`. The locks on the way order it for those who take them, and a submission need not.
+        // partner: S2 of `sched/run/wake.rs`. The locks on the way order it for those who take them, and a submission need
+        // not.
         unless(Mutant::StopNoFence, || fence(Ordering::SeqCst));
         let mut idle = std::mem::take(&mut central.idle_ms);
         unless(Mutant::StopForgetsTheBound, || idle.append(&mut central.bound_ms));

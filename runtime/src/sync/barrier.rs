@@ -12,7 +12,7 @@ use crate::host::Active;
 use crate::prim::{Mutant, Mutex, const_fn, mutated, unless};
 use crate::sched::park::WaitReason;
 use crate::sync::line::{Called, Left, Line, Lines, Place, stand};
-use crate::waiter::{How, Wait};
+use crate::wait::waiter::{How, Wait};
 use std::fmt;
 
 /// Blocks those who come until there are `n`, and then lets all of them go on; any number of times. Signatures and behaviour

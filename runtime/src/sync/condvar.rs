@@ -6,7 +6,7 @@ use crate::sched::park::WaitReason;
 use crate::sync::line::{Called, Line, Lines, Place, stand};
 use crate::sync::mutex::MutexGuard;
 use crate::sync::raw_mutex::RawMutex;
-use crate::waiter::{How, Wait};
+use crate::wait::waiter::{How, Wait};
 use gmp_timers::Nanos;
 use std::fmt;
 use std::time::{Duration, Instant};

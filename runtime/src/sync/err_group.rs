@@ -2,12 +2,12 @@
 
 use crate::context::{Cancel, Context};
 use crate::host::Active;
-use crate::interrupt::{self, is_interrupt};
 use crate::prim::{Arc, AtomicBool, Mutex as Short, Relaxed};
 use crate::sched::Sched;
 use crate::sync::mutex::Mutex;
 use crate::sync::semaphore::Semaphore;
 use crate::sync::wait_group::WaitGroup;
+use crate::wait::interrupt::{self, is_interrupt};
 use std::any::Any;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};

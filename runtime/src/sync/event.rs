@@ -2,9 +2,9 @@
 
 use crate::host::Active;
 use crate::prim::{Mutant, Mutex, const_fn, mutated};
-use crate::queue::{Node, Queue};
 use crate::sched::park::{Commit, WaitReason};
-use crate::waiter::{How, Wait, Waiter, Woke};
+use crate::wait::queue::{Node, Queue};
+use crate::wait::waiter::{How, Wait, Waiter, Woke};
 use std::fmt;
 use std::ptr::NonNull;
 

@@ -12,13 +12,13 @@
 //! Who can't be called was interrupted, timed out, or left behind by its runtime: it is the next one's turn. One who is left
 //! behind does not come to leave the line; others do it for it ([`Lines::settle`]), as its debt.
 
-use crate::debt::Debt;
 use crate::host::Active;
-use crate::interrupt::Interrupt;
 use crate::prim::{Mutex, MutexGuard};
-use crate::queue::{Node, Queue};
 use crate::sched::park::Commit;
-use crate::waiter::{How, Wait, Waiter, Woke};
+use crate::wait::debt::Debt;
+use crate::wait::interrupt::Interrupt;
+use crate::wait::queue::{Node, Queue};
+use crate::wait::waiter::{How, Wait, Waiter, Woke};
 use std::cell::Cell;
 use std::ptr::NonNull;
 

@@ -4,7 +4,7 @@ use crate::host::Active;
 use crate::prim::{Acquire, AtomicU32, Mutant, Mutex, Relaxed, Release, const_fn, mutated, order};
 use crate::sched::park::WaitReason;
 use crate::sync::line::{Called, Line, Lines, Place, stand};
-use crate::waiter::{How, Wait};
+use crate::wait::waiter::{How, Wait};
 use std::fmt;
 
 const NEW: u32 = 0;

@@ -30,7 +30,6 @@
 //! Checked by `models/mutex.rs`.
 
 use crate::host::{Active, Host};
-use crate::interrupt::{Ends, Interrupt};
 use crate::m::M;
 use crate::prim::{
     Acquire, AtomicU32, Mutant, Mutex, MutexGuard, Relaxed, Release, capacity, const_fn, mutated, order,
@@ -38,7 +37,8 @@ use crate::prim::{
 };
 use crate::sched::park::WaitReason;
 use crate::sync::line::{Called, Left, Line, Lines, Place, stand};
-use crate::waiter::{How, Wait};
+use crate::wait::interrupt::{Ends, Interrupt};
+use crate::wait::waiter::{How, Wait};
 use gmp_timers::Nanos;
 use std::cell::Cell;
 

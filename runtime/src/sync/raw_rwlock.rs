@@ -25,7 +25,7 @@ use crate::host::Active;
 use crate::prim::{Acquire, AtomicU32, Mutant, Mutex, MutexGuard, Relaxed, Release, const_fn, order, unless};
 use crate::sched::park::WaitReason;
 use crate::sync::line::{Called, Left, Line, Lines, Place, stand};
-use crate::waiter::{How, Wait};
+use crate::wait::waiter::{How, Wait};
 use gmp_timers::Nanos;
 
 const WRITER: u32 = 1;

@@ -2,11 +2,11 @@
 
 use crate::context::{Context, ContextError, interrupted};
 use crate::host::Active;
-use crate::interrupt::{Ends, Interrupt};
 use crate::prim::{Mutant, Mutex, const_fn, mutated};
 use crate::sched::park::{Commit, WaitReason};
 use crate::sync::line::{Called, Left, Line, Lines, Place, stand};
-use crate::waiter::{How, Wait, Woke};
+use crate::wait::interrupt::{Ends, Interrupt};
+use crate::wait::waiter::{How, Wait, Woke};
 use std::fmt;
 
 /// Gives out permits, up to a number; a request may be for several at once.

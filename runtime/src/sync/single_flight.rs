@@ -1,9 +1,9 @@
 //! One call for all who ask for the same at the same time.
 
-use crate::interrupt::is_interrupt;
 use crate::prim::{Arc, AtomicU32, Relaxed};
 use crate::sync::mutex::Mutex;
 use crate::sync::once_lock::OnceLock;
+use crate::wait::interrupt::is_interrupt;
 use std::any::Any;
 use std::collections::HashMap;
 use std::fmt;

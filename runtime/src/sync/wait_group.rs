@@ -13,7 +13,7 @@ use crate::host::Active;
 use crate::prim::{AcqRel, Acquire, Arc, AtomicI64, Mutant, Mutex, Relaxed, mutated, order};
 use crate::sched::park::WaitReason;
 use crate::sync::line::{Called, Left, Line, Lines, Place, stand};
-use crate::waiter::{How, Wait};
+use crate::wait::waiter::{How, Wait};
 use std::fmt;
 
 const WAITED: i64 = 1;

@@ -8,7 +8,7 @@ pub use timer::{Ticker, Timer, after_func};
 use crate::context::{Context, ContextError};
 use crate::host::{Active, Host};
 use crate::sched::park::{Commit, WaitReason};
-use crate::waiter::{How, Wait, Woke};
+use crate::wait::waiter::{How, Wait, Woke};
 use gmp_timers::Nanos;
 use std::time::{Duration, Instant};
 

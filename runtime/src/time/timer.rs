@@ -2,7 +2,7 @@
 
 use crate::chan::{Receiver, never};
 use crate::host::{Active, Host};
-use crate::sched::callback::{Guard, Run, call_at};
+use crate::sched::timers::callback::{Guard, Run, call_at};
 use crate::time::source::Source;
 use gmp_timers::Nanos;
 use std::fmt;

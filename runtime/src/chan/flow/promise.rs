@@ -4,13 +4,13 @@
 use crate::chan::flow::{Chan, Ended, Patience, Raw};
 use crate::chan::select::Limit;
 use crate::chan::state::{Deal, Kind, Message, Promised, Record, RecordPtr, Seat, State, Woken};
-use crate::debt::{Debt, Standing};
 use crate::host::{Active, Host};
-use crate::interrupt::Interrupt;
 use crate::prim::{Mutant, mutated, unless};
 use crate::sched::Sched;
 use crate::sched::park::{Commit, WaitReason};
-use crate::waiter::{How, Opened, Wait, Woke};
+use crate::wait::debt::{Debt, Standing};
+use crate::wait::interrupt::Interrupt;
+use crate::wait::waiter::{How, Opened, Wait, Woke};
 use gmp_timers::Nanos;
 use std::mem::{ManuallyDrop, MaybeUninit};
 use std::ptr::NonNull;

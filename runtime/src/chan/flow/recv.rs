@@ -5,7 +5,7 @@ use crate::chan::state::{Deal, Kind, Record, RecordPtr, Seat, State, Woken};
 use crate::host::{Active, Host};
 use crate::prim::{Mutant, MutexGuard, mutated};
 use crate::sched::park::{Commit, WaitReason};
-use crate::waiter::{How, Wait, Woke};
+use crate::wait::waiter::{How, Wait, Woke};
 use gmp_timers::Nanos;
 use std::ptr::NonNull;
 

@@ -7,7 +7,7 @@ use crate::chan::select::{Found, Intent};
 use crate::chan::state::{Deal, Promised, Record, RecordPtr, State, Woken};
 use crate::chan::{Receiver, RecvError, SendError, Sender};
 use crate::prim::{MutexGuard, UnsafeCell};
-use crate::queue::{Node, Queue};
+use crate::wait::queue::{Node, Queue};
 use std::alloc::{self, Layout};
 use std::marker::PhantomData;
 use std::mem::MaybeUninit;

@@ -6,7 +6,7 @@
 use crate::chan::select::Limit;
 use crate::chan::select::arm::{Ops, Space};
 use crate::chan::state::Promised;
-use crate::debt::{Debt, Standing};
+use crate::wait::debt::{Debt, Standing};
 
 /// The first field is what the list of the goroutine's debts names.
 #[repr(C)]

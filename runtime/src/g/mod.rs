@@ -1,0 +1,687 @@
+//! G, a goroutine: its word, its stack, what it runs and who joins it.
+//!
+//! ```text
+//!   pool ──▶ load the task ──▶ run queue ──▶ M: stack, run ──▶ outcome ──▶ M: stack back, done ──▶ pool
+//!                 │                                              ▲
+//!                 └────────────── JoinHandle ────────────────────┘ join: takes the outcome
+//! ```
+//!
+//! Two parties hold a G: the runtime (`LIVE`) until its M has taken the stack back, and the handle (`HANDLE`)
+//! until it is joined or dropped. Both bits lie in `life`, with what the two tell each other:
+//!
+//! | who | does | and then |
+//! | --- | --- | --- |
+//! | the goroutine, as its last act | sets OUTCOME, if that has to be dropped | drops the outcome itself when HANDLE is gone |
+//! | the handle, dropped | drops the outcome when OUTCOME is set, then clears HANDLE | frees the G when LIVE is gone |
+//! | the joiner, after its save | sets WAITER, unless DONE is set | sleeps; else takes the outcome |
+//! | the M, after the last switch | sets DONE and clears LIVE; with a WAITER only the first | |
+//! | the same, with a WAITER | wakes it, then clears WAITER and LIVE | frees the G when HANDLE is gone |
+//!
+//! So the outcome, which may run the user's `drop`, is dropped by the goroutine or by the handle's owner, never
+//! inside the scheduler; and the G is freed by the later of the two. Who is the last with a bit is alone with the G, and
+//! needs no exchange any more: a join of what has ended already is a load.
+//!
+//! A joiner's record lies on its stack. One that is interrupted takes it back by clearing WAITER; when DONE is set, somebody
+//! is about to read the record, and the joiner waits until that one has cleared WAITER. No more than a failed claim comes
+//! in between. `mark_left` does as the M does, with LEFT, and without LIVE, which is not its own: the M waits for it.
+//!
+//! Invariants:
+//! 1. `next` belongs to the list in which the G stands, under that list's lock.
+//! 2. `stack` and `m` belong to the M that won `StatusWord::run`, until it stores a new status.
+//! 3. A G's memory is never returned while its pool lives; the pool lives until it is closed *and* every G came
+//!    back (`pool.rs`). A goroutine that shutdown can't unwind and leaves parked keeps its G, and with it the pool.
+
+pub(crate) mod list;
+pub(crate) mod pool;
+pub(crate) mod task;
+
+use crate::g::pool::GPool;
+use crate::g::task::{Failure, Task};
+use crate::host::Host;
+use crate::local::Locals;
+use crate::m::M;
+use crate::prim::{
+    AcqRel, Acquire, Arc, AtomicBool, AtomicPtr, AtomicU32, Ghost, Mutant, Relaxed, Release, ShownWord,
+    UnsafeCell, Weak, mutated, order, prefetch, relax, unless,
+};
+use crate::sched::Sched;
+use crate::sched::park::{Commit, WaitReason};
+use crate::sched::threads::locked::Ties;
+use crate::wait::debt::{Debt, Standing};
+use crate::wait::interrupt::{Ends, Frame, Interrupt, Manner, Outlook, Thrown, Throws};
+use crate::wait::status::{Status, StatusWord, both};
+use crate::wait::waiter::Waiter;
+use gmp_timers::Nanos;
+use std::any::Any;
+use std::cell::Cell;
+use std::ops::Deref;
+use std::panic::{AssertUnwindSafe, Location, catch_unwind, resume_unwind};
+use std::ptr::NonNull;
+
+const HANDLE: u32 = 1;
+const LIVE: u32 = 2;
+const OUTCOME: u32 = 4;
+/// No part of that: it stays as it was at the beginning.
+const COUNTS: u32 = 8;
+/// The owner of the handle waits, by the record at `joiner`.
+const WAITER: u32 = 16;
+/// The goroutine has ended, or its runtime has.
+const DONE: u32 = 32;
+/// Its runtime, beside DONE.
+const LEFT: u32 = 64;
+
+/// Why a goroutine will do nothing more.
+#[derive(Copy, Clone, Debug, Eq, PartialEq)]
+pub(crate) enum End {
+    /// It ran to its end; the outcome says which.
+    Ended,
+    /// Its runtime ended first and left it where it was.
+    Left,
+}
+
+/// What its `life` was at one moment.
+#[derive(Copy, Clone, Debug)]
+pub(crate) struct Life(u32);
+
+impl Life {
+    /// Why it will do nothing more; `None`: it will.
+    #[inline]
+    pub(crate) fn end(self) -> Option<End> {
+        let end = if self.0 & LEFT == 0 { End::Ended } else { End::Left };
+        (self.0 & DONE != 0).then_some(end)
+    }
+}
+
+/// A goroutine's name. A thin pointer: most have none.
+pub(crate) type Name = Arc<Box<str>>;
+
+/// What was asked for when the goroutine was spawned.
+pub(crate) struct Birth {
+    pub(crate) name: Option<Name>,
+    /// In bytes.
+    pub(crate) stack_size: u32,
+    pub(crate) site: &'static Location<'static>,
+}
+
+/// What a goroutine needs only while it runs: in the frame of `root`, on its own stack, since memory for a G is touched when it
+/// is spawned.
+#[repr(C)]
+pub(crate) struct Base {
+    /// For the host, which finds zero here at first. What is thrown at the goroutine arrives in this frame.
+    pub(crate) mark: Cell<*const ()>,
+    /// Its `local!` variables; empty until it uses one.
+    pub(crate) locals: Locals,
+    /// What it owes through many waits; null for nothing.
+    standing: AtomicPtr<Standing>,
+}
+
+/// A goroutine.
+///
+/// In this order, what an M touches to run it, or anybody to ready it, lies in one cache line, with what is touched to park it in
+/// two, and all of it in three. A join of one that has ended touches the first, and the outcome.
+#[repr(C, align(64))]
+pub(crate) struct G<H: Host> {
+    pub(crate) word: StatusWord,
+    /// The stack, from the first run to the end. loom proves of this cell that no G runs on two Ms, and that none
+    /// is resumed before it was saved.
+    pub(crate) stack: UnsafeCell<Option<H::Stack>>,
+    pool: Cell<Option<NonNull<GPool<H>>>>,
+    life: AtomicU32,
+    /// Which Ms may run it.
+    pub(crate) ties: Ties,
+    /// How the wait in which it is parked takes an interrupt.
+    pub(crate) manner: Manner,
+    pub(crate) reason: Cell<WaitReason>,
+    /// It has called `goexit`.
+    pub(crate) exits: Cell<bool>,
+    /// How often it was thrown at, for that or because its runtime ends.
+    pub(crate) throws: Throws,
+    /// Its runtime has ended, and it will not run again.
+    left: AtomicBool,
+    /// The innermost frame of `Context::run`; null for none.
+    pub(crate) frame: Cell<*const Frame>,
+    next: UnsafeCell<Option<GRef<H>>>,
+    /// Whoever puts it into a list or the global queue, or takes it out, is alone with it.
+    pub(crate) place: Ghost,
+    /// The runtime's rough time when it parked.
+    pub(crate) since: Cell<Nanos>,
+    pub(crate) id: ShownWord,
+    /// Null before its first run, and after the last.
+    base: Cell<*const Base>,
+    /// The record of who waits for its end, while WAITER is set in `life`; before that, the handle's.
+    joiner: UnsafeCell<*const Waiter<H>>,
+    pub(crate) birth: UnsafeCell<Option<Birth>>,
+    pub(crate) task: Task,
+    /// What it owes others, null for nothing: when the runtime ends first, somebody else has to pay. Written by the
+    /// goroutine, or by whoever has claimed its wait.
+    pub(crate) debt: AtomicPtr<Debt>,
+}
+
+// SAFETY: every field is an atomic, a lock, or has one owner at a time by the invariants of the module's header.
+unsafe impl<H: Host> Send for G<H> {}
+// SAFETY: as above.
+unsafe impl<H: Host> Sync for G<H> {}
+
+/// A pointer to a G. Copies are free; the memory stays a G as long as the pool lives (invariant 3), and whoever
+/// holds a GRef holds a party's bit, stands under a queue's lock, or has claimed the G's wait.
+pub(crate) struct GRef<H: Host>(NonNull<G<H>>);
+
+impl<H: Host> Clone for GRef<H> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+impl<H: Host> Copy for GRef<H> {}
+impl<H: Host> PartialEq for GRef<H> {
+    fn eq(&self, other: &Self) -> bool {
+        self.0 == other.0
+    }
+}
+// SAFETY: a GRef is a shared reference to a G, which is Sync.
+unsafe impl<H: Host> Send for GRef<H> {}
+// SAFETY: as above.
+unsafe impl<H: Host> Sync for GRef<H> {}
+
+impl<H: Host> Deref for GRef<H> {
+    type Target = G<H>;
+    #[inline(always)]
+    fn deref(&self) -> &G<H> {
+        // SAFETY: the type's contract.
+        unsafe { self.0.as_ref() }
+    }
+}
+
+impl<H: Host> std::fmt::Debug for GRef<H> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "G{}", self.id.get())
+    }
+}
+
+impl<H: Host> GRef<H> {
+    pub(crate) fn new(g: &G<H>) -> Self {
+        GRef(NonNull::from(g))
+    }
+
+    /// The G of an M, which is alive as long as it is there.
+    #[inline(always)]
+    pub(crate) fn of(g: NonNull<G<H>>) -> Self {
+        GRef(g)
+    }
+
+    #[inline(always)]
+    pub(crate) fn get(self) -> NonNull<G<H>> {
+        self.0
+    }
+
+    pub(crate) fn to_raw(self) -> *mut G<H> {
+        self.0.as_ptr()
+    }
+
+    /// Has the cache bring all of it.
+    #[inline(always)]
+    pub(crate) fn fetch(self) {
+        const LINE: usize = 64;
+        (0..size_of::<G<H>>()).step_by(LINE).for_each(|at| prefetch(self.0.as_ptr().wrapping_byte_add(at)));
+    }
+
+    /// # Safety
+    /// `raw` came from `to_raw`, and the type's contract holds again.
+    pub(crate) unsafe fn from_raw(raw: *mut G<H>) -> Self {
+        // SAFETY: by this function's contract.
+        GRef(unsafe { NonNull::new_unchecked(raw) })
+    }
+}
+
+impl<H: Host> G<H> {
+    pub(crate) fn new() -> Self {
+        G {
+            word: StatusWord::new(Status::Idle),
+            next: UnsafeCell::new(None),
+            place: Ghost::new(),
+            stack: UnsafeCell::new(None),
+            reason: Cell::new(WaitReason::None),
+            since: Cell::new(Nanos::ZERO),
+            frame: Cell::new(std::ptr::null()),
+            exits: Cell::new(false),
+            throws: Throws::new(),
+            base: Cell::new(std::ptr::null()),
+            manner: Manner::new(),
+            ties: Ties::new(),
+            task: Task::new(),
+            life: AtomicU32::new(0),
+            joiner: UnsafeCell::new(std::ptr::null()),
+            pool: Cell::new(None),
+            debt: AtomicPtr::new(std::ptr::null_mut()),
+            left: AtomicBool::new(false),
+            id: ShownWord::new(0),
+            birth: UnsafeCell::new(None),
+        }
+    }
+
+    /// Says which pool's memory this is; once.
+    pub(crate) fn belongs_to(&self, pool: NonNull<GPool<H>>) {
+        self.pool.set(Some(pool));
+    }
+
+    /// A G out of its pool becomes a goroutine-to-be, with both parties alive.
+    pub(crate) fn begin(&self, id: u64, birth: Birth, counts: bool, wanders: bool) {
+        self.id.set(id);
+        self.ties.begin(wanders);
+        self.reason.set(WaitReason::None);
+        self.exits.set(false);
+        self.throws.begin();
+        // Relaxed: its own, see below.
+        self.left.store(false, Relaxed);
+        // SAFETY: the G is out of the pool and known to nobody else.
+        self.birth.with_mut(|slot| unsafe { *slot = Some(birth) });
+        // Relaxed: a word, which says no more than is in it. The G is published by `StatusWord::spawn`.
+        let counts = if counts { COUNTS } else { 0 };
+        self.life.store(HANDLE | LIVE | counts, Relaxed);
+    }
+
+    /// It is one of `num_goroutines`: not one of the library's own.
+    pub(crate) fn counts(&self) -> bool {
+        // Relaxed: as it was since `begin`, for those who hold a party's bit.
+        self.life.load(Relaxed) & COUNTS != 0
+    }
+
+    /// Whether it has begun and not ended.
+    pub(crate) fn is_live(&self) -> bool {
+        // Acquire: pairs with `finish`: of who has ended it is seen whom it has woken. A live one is read by its word, which may
+        // be the next goroutine's by then.
+        self.life.load(order(Mutant::LiveLooksRelaxed, Acquire)) & LIVE != 0
+    }
+
+    /// Its runtime has ended, and none will run it again.
+    pub(crate) fn leave(&self) {
+        // Relaxed: whoever calls something after the end of the runtime sees it; to who runs beside that it is a guess.
+        self.left.store(true, Relaxed);
+    }
+
+    /// Whether it is known that it will not run again.
+    pub(crate) fn is_left(&self) -> bool {
+        // Relaxed: as above.
+        self.left.load(Relaxed)
+    }
+
+    /// Whether what it is parked for, or was last, is a descriptor. The caller knows that no M runs it.
+    pub(crate) fn waits_for_io(&self) -> bool {
+        matches!(self.reason.get(), WaitReason::IoRead | WaitReason::IoWrite)
+    }
+
+    pub(crate) fn next(&self) -> Option<GRef<H>> {
+        // SAFETY: invariant 1.
+        self.next.with(|next| unsafe { *next })
+    }
+
+    pub(crate) fn set_next(&self, g: Option<GRef<H>>) {
+        self.place.touch();
+        // SAFETY: invariant 1.
+        self.next.with_mut(|next| unsafe { *next = g });
+    }
+
+    pub(crate) fn id(&self) -> u64 {
+        self.id.get()
+    }
+
+    /// What was asked for at the spawn.
+    pub(crate) fn with_birth<R>(&self, f: impl FnOnce(&Birth) -> R) -> R {
+        // SAFETY: written before the G was queued and by the M after the last switch, never between.
+        self.birth
+            .with(|birth| f(unsafe { (*birth).as_ref() }.expect("with_birth: the G holds no goroutine")))
+    }
+
+    /// The list of what it owes through many waits; none before its first run and after the last. By the goroutine, or by
+    /// whoever knows that it will not run again.
+    pub(crate) fn standing<'a>(&self) -> Option<&'a AtomicPtr<Standing>> {
+        // SAFETY: the frame is there as long as it is named here; the stack of a goroutine that is left is never freed.
+        unsafe { self.base.get().as_ref() }.map(|base| &base.standing)
+    }
+
+    /// A word in the frame from which it is run, null before and after.
+    pub(crate) fn mark(&self) -> *const () {
+        self.base.get().cast()
+    }
+
+    /// The goroutine's own.
+    pub(crate) fn locals(&self) -> &Locals {
+        // SAFETY: only what `root` calls asks for them, and their frame lasts as long as that.
+        unsafe { &(*self.base.get()).locals }
+    }
+
+    /// What may interrupt its waits. The goroutine's own.
+    #[inline]
+    pub(crate) fn outlook(&self, sched: &Sched<H>) -> Outlook {
+        let ends = sched.is_ending() && !self.throws.are_over();
+        Outlook { frame: self.frame.get(), exits: self.exits.get(), ends }
+    }
+
+    /// For the end of its runtime, which has found it asleep: how that ends its wait.
+    pub(crate) fn ends(&self) -> Ends {
+        match self.manner.ends() {
+            ends if ends.can_be_interrupted() && self.throws.are_over() => Ends::Never,
+            ends => ends,
+        }
+    }
+
+    fn pool(&self) -> &GPool<H> {
+        let pool = self.pool.get().expect("pool: the G was never taken from one");
+        // SAFETY: invariant 3: this G is out, so its pool lives.
+        unsafe { pool.as_ref() }
+    }
+
+    /// The scheduler whose goroutine this is.
+    pub(crate) fn home(&self) -> &Weak<Sched<H>> {
+        self.pool().sched()
+    }
+
+    /// For the handle's owner, who sees what the goroutine has done, if that has ended.
+    #[inline]
+    pub(crate) fn life(&self) -> Life {
+        // Acquire: pairs with `finish` and `mark_left`.
+        Life(self.life.load(order(Mutant::JoinLooksRelaxed, Acquire)))
+    }
+
+    /// The handle's owner, which has `seen` no end, is about to wait, by a record that stays where it is until there is one or
+    /// `wait_no_more` is called. The commit hook of its wait, which a handle has once, and which has no time limit: an alarm could
+    /// end the wait before WAITER is set.
+    pub(crate) fn wait_for_end(&self, record: *const Waiter<H>, seen: Life) -> Commit {
+        // SAFETY: nobody reads it before WAITER is set, and nobody else sets that.
+        self.joiner.with_mut(|joiner| unsafe { *joiner = record });
+        let Life(mut life) = seen;
+        loop {
+            if life & DONE != 0 && !mutated(Mutant::JoinNoRecheck) {
+                return Commit::Refuse;
+            }
+            // Release: the record, and where it lies, to whoever finds WAITER. Relaxed: whoever is refused looks once more.
+            let release = order(Mutant::JoinRelaxed, Release);
+            match self.life.compare_exchange(life, life | WAITER, release, Relaxed) {
+                Ok(_) => return Commit::Park,
+                Err(now) => life = now,
+            }
+        }
+    }
+
+    /// The handle's owner, interrupted, takes its record back. As `life`.
+    pub(crate) fn wait_no_more(&self) -> Life {
+        // Acquire: whoever has found the record is through with it.
+        let through = order(Mutant::JoinEndsRelaxed, Acquire);
+        let mut life = self.life.load(through);
+        while life & WAITER != 0 {
+            if life & DONE != 0 {
+                if mutated(Mutant::JoinEndsEarly) {
+                    break;
+                }
+                relax();
+                life = self.life.load(through);
+            } else {
+                // Relaxed: nobody has read the record.
+                match self.life.compare_exchange(life, life & !WAITER, Relaxed, through) {
+                    Ok(_) => break,
+                    Err(now) => life = now,
+                }
+            }
+        }
+        // SAFETY: WAITER is clear.
+        self.joiner.with_mut(|joiner| unsafe { *joiner = std::ptr::null() });
+        Life(life)
+    }
+
+    /// Wakes who waits for the end. The caller has set DONE and found WAITER, which it clears after this.
+    fn tell(&self) {
+        unless(Mutant::JoinNoWake, || {
+            // SAFETY: the record stays until it was readied, or WAITER is clear; `wake` reads nothing of it after the ready.
+            self.joiner.with(|record| unsafe { (**record).wake() });
+        });
+        // For loom, to which an access is as old as its beginning: until here the record was read.
+        self.joiner.with(|_| ());
+    }
+}
+
+/// Runs on the goroutine's own stack, from its first instruction to its last: the frame below the user's.
+pub(crate) fn root<H: Host>(g: GRef<H>) {
+    let base = Base {
+        mark: Cell::new(std::ptr::null()),
+        locals: Locals::new(),
+        standing: AtomicPtr::new(std::ptr::null_mut()),
+    };
+    g.base.set(&raw const base);
+    let failure = if Sched::<H>::current().is_some_and(Sched::is_ending) {
+        g.throws.end();
+        // SAFETY: the spawner loaded the task, which did not run, and will not.
+        drop_quietly::<H>(|| unsafe { g.task.discard() });
+        Some(Failure::Shutdown)
+    } else {
+        run(g)
+    };
+    if let Some(Failure::Panic(_)) = failure
+        && Sched::<H>::current().is_some_and(|sched| sched.config.knobs.panic_abort)
+    {
+        abort(g);
+    }
+    let to_drop = failure.is_some() || g.task.value_is_to_be_dropped();
+    if let Some(failure) = failure {
+        // SAFETY: `run` unwound, or its value is gone: the space is empty, and it is this goroutine's.
+        unsafe { g.task.fail(failure) };
+    }
+    // SAFETY: called once, when the handle is gone, and with it every other right to the outcome.
+    let forget = || drop_quietly::<H>(|| unsafe { g.task.forget() });
+    let drop_locals = || base.locals.drop_all(|drop| drop_quietly::<H>(drop));
+    // Release: the outcome is published to the handle's `drop`. Of a handle that is gone nothing has to be seen.
+    let publish = || g.life.fetch_or(OUTCOME, order(Mutant::OutcomeRelaxed, Release));
+    // Relaxed: as above. HANDLE never comes back.
+    if to_drop && g.life.load(Relaxed) & HANDLE == 0 {
+        // Nobody will join: what the value's drop finds are the variables of its goroutine.
+        forget();
+        drop_locals();
+    } else {
+        drop_locals();
+        if to_drop && publish() & HANDLE == 0 {
+            // The handle went meanwhile. Variables that are gone refuse, and others may have been made.
+            forget();
+            drop_locals();
+        }
+    }
+    base.locals.free();
+    g.base.set(std::ptr::null());
+}
+
+/// Runs the user's code, and says why it has left no value.
+fn run<H: Host>(g: GRef<H>) -> Option<Failure> {
+    // SAFETY: the spawner loaded the task, and a goroutine runs once.
+    let ran = H::catch(|| unsafe { g.task.run() });
+    // From here on it ends, and what is dropped may park like any other code. No interrupt ends these waits.
+    g.throws.end();
+    match (ran, g.exits.replace(false)) {
+        (Ok(()), false) => None,
+        (Ok(()), true) => {
+            // It caught what was thrown at it, and returned.
+            // SAFETY: `run` has stored the value, which is this goroutine's until it is published.
+            drop_quietly::<H>(|| unsafe { g.task.forget() });
+            Some(Failure::Goexit)
+        }
+        (Err(payload), exits) => Some(failure_of::<H>(payload, exits)),
+    }
+}
+
+/// `GMPDEBUG=panic=abort`: the panic's message was printed.
+#[cold]
+fn abort<H: Host>(g: GRef<H>) -> ! {
+    let name =
+        g.with_birth(|birth| birth.name.as_deref().map(|name| format!(" '{name}'"))).unwrap_or_default();
+    H::fatal(&format!("a panic has left goroutine {}{name}, and GMPDEBUG has panic=abort", g.id()))
+}
+
+/// What an unwinding that arrived at `root` says.
+fn failure_of<H: Host>(payload: Box<dyn Any + Send>, exits: bool) -> Failure {
+    match payload.downcast_ref::<Thrown>().map(|thrown| thrown.target) {
+        Some(Interrupt::Exit) if exits => Failure::Goexit,
+        Some(Interrupt::Shutdown) if Sched::<H>::current().is_some_and(Sched::is_ending) => Failure::Shutdown,
+        _ => Failure::Panic(payload),
+    }
+}
+
+/// Drops what nobody asked for. A panic of a user's `drop` ends here: it was printed by the hook, and there is
+/// nobody to hand it to.
+fn drop_quietly<H: Host>(forget: impl FnOnce()) {
+    if let Err(payload) = H::catch(forget) {
+        // The payload's own drop may panic again: leak it instead.
+        std::mem::forget(payload);
+    }
+}
+
+/// The M's part of a goroutine's end, after its last switch: tells the joiner and lets the G go.
+/// The stack has been taken back, and the word is Idle.
+pub(crate) fn finish<H: Host>(g: GRef<H>) {
+    // Here, where it is in the cache.
+    // SAFETY: it is looked at while it runs, and by a dump that holds it, which an Idle word forbids.
+    drop(g.birth.with_mut(|birth| unsafe { (*birth).take() }));
+    // Acquire: what the handle's owner did with the G comes before its next goroutine; and the joiner's record.
+    let look = order(Mutant::LiveRelaxed, Acquire);
+    // What it is most often. A look before would be one more access.
+    let mut life = HANDLE | LIVE | COUNTS;
+    loop {
+        // A joiner that `mark_left` has told may be gone, handle and all, before that has cleared WAITER.
+        let told = life & WAITER != 0 && !mutated(Mutant::EndForgetsTheTeller);
+        if life & HANDLE == 0 && !told {
+            // The M is alone with it. Release: see `is_live`. In no model, for the reason that `StatusWord::finish` gives.
+            g.life.store(life & !LIVE, Release);
+            return release(g);
+        }
+        let next = match life & (WAITER | DONE) {
+            0 | DONE => life & !LIVE | DONE,
+            WAITER => life | DONE,
+            _ => {
+                // `mark_left` is on its way.
+                relax();
+                life = g.life.load(look);
+                continue;
+            }
+        };
+        // Release: what the goroutine did, and the M with the G, to the handle's owner.
+        match g.life.compare_exchange(life, next, order(Mutant::EndRelaxed, Release), look) {
+            Ok(_) if next & LIVE == 0 => return,
+            Ok(_) => break,
+            Err(now) => life = now,
+        }
+    }
+    g.tell();
+    // Release: the record was read. Acquire: as above.
+    if g.life.fetch_and(!(WAITER | LIVE), both(Mutant::ToldWithoutAcquire, Mutant::ToldWithoutRelease))
+        & HANDLE
+        == 0
+    {
+        release(g);
+    }
+}
+
+/// The runtime has ended first, and the goroutine stays where it is: tells the joiner, once.
+pub(crate) fn mark_left<H: Host>(g: GRef<H>) {
+    // Relaxed: nothing is read before the exchange, which says whether this was true.
+    let mut life = g.life.load(Relaxed);
+    loop {
+        // Its last party is alone with it, or it is in the pool.
+        if life & (HANDLE | LIVE) != HANDLE | LIVE || life & DONE != 0 {
+            return;
+        }
+        // Acquire: the joiner's record. It has to be the exchange's own: since the look the G may have ended and hold another
+        // goroutine with the same bits, whose joiner waits by another record. Release: who finds LEFT sees what came before the
+        // end of the runtime. No model can tell: that end has had its fences by now, which publish as much.
+        let both = if mutated(Mutant::LeftWithoutAcquire) { Release } else { AcqRel };
+        match g.life.compare_exchange(life, life | DONE | LEFT, both, Relaxed) {
+            Ok(_) => break,
+            Err(now) => life = now,
+        }
+    }
+    if life & WAITER != 0 {
+        g.tell();
+        // Release: the record was read, to a joiner that takes it back, and to the M that waits in `finish`. In no model: that
+        // joiner unwinds beside the end of the runtime, and loom's threads share one count of panics, which its locks take for
+        // poison; the M reads nothing that this has touched.
+        let was = g.life.fetch_and(!WAITER, Release);
+        debug_assert!(was & LIVE != 0, "mark_left: its M has let it go");
+    }
+}
+
+/// The end of a goroutine that never ran: its closure is dropped here, on the calling thread.
+pub(crate) fn drop_unrun<H: Host>(g: GRef<H>) {
+    // SAFETY: the caller took the G from a queue, or never queued it; it did not run.
+    drop_quietly::<H>(|| unsafe { g.task.discard() });
+    // SAFETY: the closure is gone, the space is empty.
+    unsafe { g.task.fail(Failure::Shutdown) };
+    // Release: as in `root`.
+    if g.life.fetch_or(OUTCOME, Release) & HANDLE == 0 {
+        // SAFETY: as in `root`.
+        unsafe { g.task.forget() };
+    }
+    g.word.discard();
+    finish(g);
+}
+
+/// The handle's party goes; the outcome was taken by it, or not.
+///
+/// An outcome that is there is dropped before the bit is cleared: after it the M may free the G, and the next
+/// goroutine move in.
+pub(crate) fn drop_handle<H: Host>(g: GRef<H>) {
+    // Acquire: see the outcome; with it all that the goroutine did.
+    let life = g.life.load(order(Mutant::HandleLooksRelaxed, Acquire));
+    give_handle_back(g, false, Life(life));
+}
+
+/// As `drop_handle`, by one who has looked: `taken` is true if there was an outcome, and it was moved out.
+pub(crate) fn give_handle_back<H: Host>(g: GRef<H>, mut taken: bool, seen: Life) {
+    // Release: the outcome is gone before the M frees the G. Acquire: as in `drop_handle`.
+    let release_order = order(Mutant::HandleRelaxed, Release);
+    let look = order(Mutant::HandleLooksRelaxed, Acquire);
+    let Life(mut life) = seen;
+    let mut dropped = Ok(());
+    loop {
+        debug_assert!(life & HANDLE != 0, "drop_handle: dropped twice");
+        if life & OUTCOME != 0 && !taken && !mutated(Mutant::HandleGoesFirst) {
+            // SAFETY: OUTCOME is set and HANDLE still ours: the right to the outcome is this caller's.
+            dropped = catch_unwind(AssertUnwindSafe(|| unsafe { g.task.forget() }));
+            taken = true;
+        }
+        if life & LIVE == 0 {
+            release(g);
+            break;
+        }
+        // Without an outcome: whoever sets OUTCOME later finds the handle gone.
+        match g.life.compare_exchange(life, life & !HANDLE, release_order, look) {
+            Ok(_) => break,
+            Err(now) => life = now,
+        }
+    }
+    if mutated(Mutant::HandleGoesFirst) && life & OUTCOME != 0 && !taken {
+        // SAFETY: none, which is the mutant.
+        unsafe { g.task.forget() };
+    }
+    if let Err(payload) = dropped {
+        resume_unwind(payload);
+    }
+}
+
+/// Gives a G without parties back to its pool.
+fn release<H: Host>(g: GRef<H>) {
+    let pool = g.pool.get().expect("release: the G was never taken from a pool");
+    let here = M::current().filter(|m| std::ptr::eq(m.sched(), g.home().as_ptr())).and_then(M::look_in);
+    match here {
+        // SAFETY: invariant 3.
+        Some(inside) => unsafe { inside.p.free_gs.put(pool, g) },
+        // SAFETY: as above. The pool may be gone when `put` returns.
+        None => unsafe { GPool::put(pool, std::iter::once(g)) },
+    }
+}
+
+#[cfg(all(test, not(gmp_loom), not(feature = "generator")))]
+mod tests {
+    use super::*;
+    use crate::host::Active;
+
+    /// Fails when a G has grown: a million of them are 64 MB more, as they begin at multiples of 64 bytes.
+    #[test]
+    fn a_g_is_three_cache_lines_and_runs_by_the_first() {
+        assert!(size_of::<G<Active>>() <= 192, "{} bytes", size_of::<G<Active>>());
+        assert!(std::mem::offset_of!(G<Active>, frame) < 64);
+    }
+}

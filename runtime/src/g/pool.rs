@@ -1,0 +1,339 @@
+//! Where Gs come from and go to: a pool for each runtime (Go's `gfget`, `gfput`, `allgs`).
+//!
+//! Memory grows by chunks and is kept, so that a G's word can be read through a record that is out of date. The first chunks
+//! are allocated; from [`BOXED`] on they are cut from regions of 2 MiB. An allocator may grow by a few pages at a time, with a
+//! system call for each, as glibc's does on all threads but main's. The regions are of small pages: with huge ones, asked for
+//! by `madvise`, a tree of a million goroutines took 5 % less time, but a `go` that was the first to touch a region waited for
+//! the kernel to find and clear 2 MiB, with the pool locked: for tens of milliseconds.
+//!
+//! Free Gs are held by pointers, and not in a list through them: of a million the next one is not in the cache, and whoever
+//! walked along them would wait for the memory at each. The next one to be taken is fetched while one is.
+//!
+//! The pool outlives its runtime as long as one of its Gs is out: one that was left behind, or one whose handle somebody
+//! still has. Whoever brings the last one back frees it.
+
+use crate::g::{G, GRef};
+use crate::host::Host;
+use crate::prim::{Mutex, MutexGuard, ShownWord, UnsafeCell, Weak, capacity};
+use crate::sched::Sched;
+use std::ptr::NonNull;
+
+/// So many chunks come before the first region: a small program does without.
+const BOXED: usize = 64;
+/// Bytes of a region.
+const REGION: usize = 2 << 20;
+
+/// Where the memory of a chunk is from.
+#[derive(Copy, Clone)]
+enum Place {
+    Boxed,
+    Region,
+}
+
+struct Stock<H: Host> {
+    chunks: Vec<(NonNull<[G<H>]>, Place)>,
+    regions: Vec<NonNull<u8>>,
+    /// Bytes of the last region that are in use.
+    used: usize,
+    free: Vec<GRef<H>>,
+    out: usize,
+    closed: bool,
+}
+
+impl<H: Host> Drop for Stock<H> {
+    fn drop(&mut self) {
+        for (chunk, place) in self.chunks.drain(..) {
+            match place {
+                // SAFETY: it came from a box, and no G of it is out when the pool goes.
+                Place::Boxed => drop(unsafe { Box::from_raw(chunk.as_ptr()) }),
+                // SAFETY: `grow` made them, and the same.
+                Place::Region => unsafe { chunk.as_ptr().drop_in_place() },
+            }
+        }
+        for region in self.regions.drain(..) {
+            // SAFETY: mapped by `cut`, and nothing lies there any more.
+            unsafe { H::unmap(region, REGION) };
+        }
+    }
+}
+
+impl<H: Host> Stock<H> {
+    /// One more chunk.
+    fn grow(&mut self) -> NonNull<[G<H>]> {
+        let cut = if self.chunks.len() < BOXED { None } else { self.cut() };
+        let (chunk, place) = match cut {
+            Some(first) => {
+                for at in 0..capacity::G_CHUNK {
+                    // SAFETY: `cut` has given room for so many.
+                    unsafe { first.add(at).write(G::new()) };
+                }
+                (NonNull::slice_from_raw_parts(first, capacity::G_CHUNK), Place::Region)
+            }
+            None => {
+                let chunk: Box<[G<H>]> = (0..capacity::G_CHUNK).map(|_| G::new()).collect();
+                (NonNull::from(Box::leak(chunk)), Place::Boxed)
+            }
+        };
+        self.chunks.push((chunk, place));
+        chunk
+    }
+
+    /// Room for a chunk in a region. `None`: the host has none.
+    fn cut(&mut self) -> Option<NonNull<G<H>>> {
+        let bytes = capacity::G_CHUNK * size_of::<G<H>>();
+        if self.regions.is_empty() || self.used + bytes > REGION {
+            self.regions.push(H::map(REGION)?);
+            self.used = 0;
+        }
+        let region = *self.regions.last()?;
+        // SAFETY: below the region's end. Its start is a page's, and the size of a G a multiple of its alignment.
+        let place = unsafe { region.add(self.used) }.cast();
+        self.used += bytes;
+        Some(place)
+    }
+}
+
+/// The Gs of one runtime.
+pub(crate) struct GPool<H: Host> {
+    /// The runtime whose goroutines these are. Weak: a G that was left behind must not keep threads and
+    /// descriptors alive, only the memory that a late waker looks at.
+    sched: Weak<Sched<H>>,
+    stock: Mutex<Stock<H>>,
+}
+
+impl<H: Host> GPool<H> {
+    pub(crate) fn new(sched: Weak<Sched<H>>) -> NonNull<Self> {
+        let (chunks, regions) = (Vec::new(), Vec::new());
+        let stock = Stock { chunks, regions, used: 0, free: Vec::new(), out: 0, closed: false };
+        let pool = Box::new(GPool { sched, stock: Mutex::new(stock) });
+        NonNull::from(Box::leak(pool))
+    }
+
+    pub(crate) fn sched(&self) -> &Weak<Sched<H>> {
+        &self.sched
+    }
+
+    /// Takes a G that holds no goroutine.
+    ///
+    /// # Safety
+    /// The pool is not closed yet.
+    pub(crate) unsafe fn get(this: NonNull<Self>) -> GRef<H> {
+        // SAFETY: by this function's contract.
+        let mut stock = unsafe { Self::stock_of(this, 1) };
+        stock.out += 1;
+        let g = stock.free.pop().expect("get: there is one");
+        g.place.touch();
+        g
+    }
+
+    /// Puts so many into `taken`.
+    ///
+    /// # Safety
+    /// As `get`.
+    unsafe fn get_batch(this: NonNull<Self>, count: usize, taken: &mut Vec<GRef<H>>) {
+        // SAFETY: by this function's contract.
+        let mut stock = unsafe { Self::stock_of(this, count) };
+        stock.out += count;
+        let rest = stock.free.len() - count;
+        taken.extend(stock.free.drain(rest..).inspect(|g| g.place.touch()));
+    }
+
+    /// The stock, with so many that are free.
+    ///
+    /// # Safety
+    /// As `get`.
+    unsafe fn stock_of<'a>(this: NonNull<Self>, count: usize) -> MutexGuard<'a, Stock<H>> {
+        // SAFETY: by this function's contract.
+        let mut stock = unsafe { this.as_ref() }.stock.lock();
+        while stock.free.len() < count {
+            let chunk = stock.grow();
+            // SAFETY: nobody else knows the chunk yet.
+            for g in unsafe { chunk.as_ref() } {
+                g.belongs_to(this);
+                stock.free.push(GRef::new(g));
+            }
+            H::show(this.as_ptr(), chunk);
+        }
+        stock
+    }
+
+    /// # Safety
+    /// All in `gs` came from `this` and have no party left.
+    pub(crate) unsafe fn put(this: NonNull<Self>, gs: impl ExactSizeIterator<Item = GRef<H>>) {
+        // SAFETY: invariant 3: these are still out.
+        let pool = unsafe { this.as_ref() };
+        let mut stock = pool.stock.lock();
+        stock.out -= gs.len();
+        stock.free.extend(gs.inspect(|g| g.place.touch()));
+        let last = stock.closed && stock.out == 0;
+        drop(stock);
+        if last {
+            // SAFETY: closed and all back: no GRef and no other pointer to the pool is left.
+            drop(unsafe { Box::from_raw(this.as_ptr()) });
+        }
+    }
+
+    /// The runtime has ended. The memory goes with the last G.
+    ///
+    /// # Safety
+    /// Called once; no `get` follows.
+    pub(crate) unsafe fn close(this: NonNull<Self>) {
+        // SAFETY: not closed yet, so it lives.
+        let mut stock = unsafe { this.as_ref() }.stock.lock();
+        stock.closed = true;
+        let last = stock.out == 0;
+        drop(stock);
+        if last {
+            // SAFETY: as in `put`.
+            drop(unsafe { Box::from_raw(this.as_ptr()) });
+        }
+    }
+
+    /// The first goroutine that has not ended and is what `f` looks for. Under the pool's lock: `f` takes none.
+    ///
+    /// # Safety
+    /// The pool is not closed yet.
+    pub(crate) unsafe fn find_live(
+        this: NonNull<Self>,
+        mut f: impl FnMut(GRef<H>) -> bool,
+    ) -> Option<GRef<H>> {
+        // SAFETY: by this function's contract.
+        let stock = unsafe { this.as_ref() }.stock.lock();
+        // SAFETY: chunks live as long as the pool.
+        let all = stock.chunks.iter().flat_map(|(chunk, _)| unsafe { chunk.as_ref() });
+        all.filter(|g| g.is_live()).map(GRef::new).find(|&g| f(g))
+    }
+
+    /// Calls `f` for each goroutine that has not ended.
+    ///
+    /// # Safety
+    /// The pool is not closed yet.
+    pub(crate) unsafe fn for_each_live(this: NonNull<Self>, mut f: impl FnMut(GRef<H>)) {
+        // SAFETY: by this function's contract.
+        let stock = unsafe { this.as_ref() }.stock.lock();
+        let live: Vec<GRef<H>> = stock
+            .chunks
+            .iter()
+            // SAFETY: chunks live as long as the pool.
+            .flat_map(|(chunk, _)| unsafe { chunk.as_ref() })
+            .filter(|g| g.is_live())
+            .map(GRef::new)
+            .collect();
+        drop(stock);
+        live.into_iter().for_each(&mut f);
+    }
+}
+
+impl<H: Host> Drop for GPool<H> {
+    fn drop(&mut self) {
+        H::hide(self);
+    }
+}
+
+/// The Gs that a P keeps at hand, so that a goroutine's birth and end take no lock (Go's `p.gFree`). The P's owner's.
+pub(crate) struct FreeGs<H: Host> {
+    list: UnsafeCell<Vec<GRef<H>>>,
+    len: ShownWord,
+}
+
+impl<H: Host> FreeGs<H> {
+    pub(crate) fn new() -> Self {
+        FreeGs { list: UnsafeCell::new(Vec::with_capacity(2 * capacity::G_BATCH)), len: ShownWord::new(0) }
+    }
+
+    /// How many there are, for a trace.
+    pub(crate) fn shown_len(&self) -> u64 {
+        self.len.get()
+    }
+
+    /// Owner: takes a G that holds no goroutine.
+    ///
+    /// # Safety
+    /// As [`GPool::get`].
+    #[inline]
+    pub(crate) unsafe fn get(&self, pool: NonNull<GPool<H>>) -> GRef<H> {
+        self.list.with_mut(|free| {
+            // SAFETY: the owner's call (p/mod.rs, invariant 3).
+            let free = unsafe { &mut *free };
+            if free.is_empty() {
+                // SAFETY: by this function's contract.
+                unsafe { GPool::get_batch(pool, capacity::G_BATCH, free) };
+            }
+            self.len.set(free.len() as u64 - 1);
+            let g = free.pop().expect("get: a batch has at least one G");
+            if let Some(next) = free.last() {
+                next.fetch();
+            }
+            g.place.touch();
+            g
+        })
+    }
+
+    /// Owner: gives a G without parties back.
+    ///
+    /// # Safety
+    /// As [`GPool::put`].
+    #[inline]
+    pub(crate) unsafe fn put(&self, pool: NonNull<GPool<H>>, g: GRef<H>) {
+        self.list.with_mut(|free| {
+            // SAFETY: the owner's call (p/mod.rs, invariant 3).
+            let free = unsafe { &mut *free };
+            g.place.touch();
+            free.push(g);
+            if free.len() == 2 * capacity::G_BATCH {
+                // Those that were used last stay: they are in this core's cache.
+                // SAFETY: by this function's contract.
+                unsafe { GPool::put(pool, free.drain(..capacity::G_BATCH)) };
+            }
+            self.len.set(free.len() as u64);
+        });
+    }
+
+    /// Gives all back, at the end.
+    ///
+    /// # Safety
+    /// As [`GPool::put`], and nobody owns the P any more.
+    pub(crate) unsafe fn empty(&self, pool: NonNull<GPool<H>>) {
+        self.list.with_mut(|free| {
+            // SAFETY: by this function's contract.
+            unsafe { GPool::put(pool, (*free).drain(..)) };
+        });
+    }
+}
+
+#[cfg(all(test, not(gmp_loom)))]
+mod tests {
+    use super::*;
+    use crate::host::Active;
+    use crate::wait::status::Doing;
+    use std::collections::BTreeSet;
+
+    /// Fails when Gs lie upon each other, or are no Gs, where chunks are cut from regions; by a crash, when a region goes
+    /// before them or with them.
+    #[test]
+    fn each_g_has_a_place_of_its_own_on_both_sides_of_the_first_region() {
+        let pool = GPool::<Active>::new(Weak::new());
+        let count = 3 * REGION / size_of::<G<Active>>();
+        assert!(count > BOXED * capacity::G_CHUNK);
+        for _ in 0..2 {
+            let mut batch = Vec::new();
+            // SAFETY: not closed yet.
+            unsafe { GPool::get_batch(pool, count, &mut batch) };
+            let mut places = BTreeSet::new();
+            for g in &batch {
+                assert!(places.insert(g.to_raw().addr()));
+                assert!(matches!(g.word.doing(), Doing::Ended) && !g.is_live());
+            }
+            let apart =
+                places.iter().zip(places.iter().skip(1)).all(|(a, b)| b - a >= size_of::<G<Active>>());
+            assert!(apart && places.iter().all(|at| at.is_multiple_of(align_of::<G<Active>>())));
+            // SAFETY: not closed yet.
+            let regions = unsafe { pool.as_ref() }.stock.lock().regions.len();
+            assert_eq!(regions, 3, "the second round needs no more");
+            // SAFETY: no G has a party.
+            unsafe { GPool::put(pool, batch.into_iter()) };
+        }
+        // SAFETY: once, and nothing follows.
+        unsafe { GPool::close(pool) };
+    }
+}

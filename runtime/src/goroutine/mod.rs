@@ -1,0 +1,513 @@
+//! Goroutines as the user sees them: [`go`], [`JoinHandle`], [`Builder`], [`yield_now`], [`goexit`], [`current`].
+
+pub mod local;
+pub mod migration;
+pub(crate) mod scope;
+pub(crate) mod thread;
+pub(crate) mod with_stack;
+
+use crate::g::task::Failure;
+use crate::g::{self, Birth, End, GRef, Life, Name};
+use crate::host::Active;
+use crate::m::{M, Window};
+use crate::sched::Sched;
+use crate::sched::park::{WaitReason, Yield};
+use crate::wait::interrupt::{self, Interrupt};
+use crate::wait::waiter::{How, Wait, Woke};
+use std::any::Any;
+use std::fmt;
+use std::io;
+use std::marker::PhantomData;
+use std::mem::ManuallyDrop;
+use std::panic::Location;
+
+/// Starts a goroutine in the runtime of the calling one. Go's `go f()`. Does not block.
+///
+/// The goroutine is queued, and starts when an M comes to it. It lives on when the [`JoinHandle`] is dropped, and
+/// ends at the latest with its runtime, which unwinds it where it is parked: see
+/// [`Runtime::shutdown_timeout`](crate::Runtime::shutdown_timeout). `f` is dropped unrun, here, when that has begun to end.
+///
+/// A panic ends the goroutine alone, and is told on standard error by the panic hook, which has a stack of its own for its
+/// backtrace. The panic itself takes up to 8 KiB of the goroutine's.
+///
+/// Its stack does not grow: 64 KiB by default, of which the lowest page is the guard's, which goes on below
+/// ([`guard_size`](crate::RuntimeBuilder::guard_size)). An overflow meets that guard and ends the process by SIGABRT, after
+/// a message with the goroutine's number, name, where it was spawned, and its frames. [`Builder::stack_size`] asks for
+/// more, [`with_stack`](crate::with_stack) for one call.
+///
+/// ```
+/// // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
+/// let sum = unsafe {
+///     gmp::run(|| {
+///         let halves = [gmp::go(|| (0..50).sum::<u32>()), gmp::go(|| (50..100).sum::<u32>())];
+///         halves.map(|half| half.join().unwrap()).iter().sum::<u32>()
+///     })
+/// };
+/// assert_eq!(sum, 4950);
+/// ```
+///
+/// # Panics
+/// Outside of a goroutine. [`Runtime::go`](crate::Runtime::go) starts one from there. When it can get no stack, with a text that
+/// names the limit: the runtime's own ([`max_stack_bytes`](crate::RuntimeBuilder::max_stack_bytes)), the address space
+/// (`ulimit -v`) or data (`ulimit -d`), or the number of mappings (`vm.max_map_count`, before Linux 6.13). [`Builder::go`]
+/// gives that as an error.
+#[track_caller]
+pub fn go<F, T>(f: F) -> JoinHandle<T>
+where
+    F: FnOnce() -> T + Send + 'static,
+    T: Send + 'static,
+{
+    let sched = here("go", "Runtime::go");
+    let birth = Birth { name: None, stack_size: sched.config.stack_size, site: Location::caller() };
+    accepted("go", spawn(sched, birth, f))
+}
+
+/// What was spawned, for a caller who is not to be bothered with errors.
+#[track_caller]
+pub(crate) fn accepted<T>(call: &str, spawned: io::Result<T>) -> T {
+    match spawned {
+        Ok(spawned) => spawned,
+        Err(refused) => panic!("{call}: {refused}"),
+    }
+}
+
+/// The scheduler of the calling goroutine.
+#[track_caller]
+fn here<'a>(call: &str, elsewhere: &str) -> &'a Sched<Active> {
+    match Sched::current() {
+        Some(sched) => sched,
+        None => panic!("{call}: not called on a goroutine; from a thread use {elsewhere}"),
+    }
+}
+
+/// Panics on a thread that runs none.
+#[track_caller]
+pub(crate) fn assert_on_goroutine(call: &str) {
+    here(call, "Runtime::go");
+}
+
+/// Starts a goroutine of `sched`, or says what limit of stacks was met.
+pub(crate) fn spawn<F, T>(sched: &Sched<Active>, birth: Birth, f: F) -> io::Result<JoinHandle<T>>
+where
+    F: FnOnce() -> T + Send + 'static,
+    T: Send + 'static,
+{
+    // SAFETY: `f` borrows nothing that ends.
+    unsafe { spawn_unchecked(sched, birth, f) }
+}
+
+/// # Safety
+/// What `f` and `T` borrow outlives the goroutine and its handle.
+pub(crate) unsafe fn spawn_unchecked<F, T>(
+    sched: &Sched<Active>,
+    birth: Birth,
+    f: F,
+) -> io::Result<JoinHandle<T>>
+where
+    F: FnOnce() -> T + Send,
+    T: Send,
+{
+    // SAFETY: by this function's contract.
+    unsafe { sched.spawn(birth, f) }.map(JoinHandle::of)
+}
+
+/// The right to wait for a goroutine's end and to take its value.
+///
+/// Dropping it detaches the goroutine: it runs on, and its value is dropped when it ends, before its
+/// [variables](crate::local::Local).
+pub struct JoinHandle<T> {
+    g: GRef<Active>,
+    value: PhantomData<fn() -> T>,
+}
+
+// SAFETY: the handle gives a `T` made on another thread to whoever joins.
+unsafe impl<T: Send> Send for JoinHandle<T> {}
+// SAFETY: through a shared reference nothing of `T` can be reached.
+unsafe impl<T: Send> Sync for JoinHandle<T> {}
+
+impl<T> JoinHandle<T> {
+    /// The handle's party of a goroutine that was just made, whose value is a `T`.
+    pub(crate) fn of(g: GRef<Active>) -> Self {
+        JoinHandle { g, value: PhantomData }
+    }
+
+    /// Waits until the goroutine has ended, and gives its value. Blocks the goroutine, or, called on a plain
+    /// thread, the thread. After it the goroutine is gone: it counts in no [`num_goroutines`](crate::num_goroutines).
+    ///
+    /// # Unwinds
+    /// When its wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
+    ///
+    /// # Errors
+    /// A [`JoinError`] when the goroutine panicked, called [`goexit`], or its runtime ended first. One that waits here when its own
+    /// runtime ends is unwound, and hears of nobody else's end.
+    ///
+    /// ```
+    /// // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
+    /// unsafe {
+    ///     gmp::run(|| {
+    ///         let failing = gmp::go(|| -> u32 { std::panic::resume_unwind(Box::new("no")) });
+    ///         let error = failing.join().unwrap_err();
+    ///         assert!(error.is_panic());
+    ///         assert_eq!(error.into_panic().downcast_ref(), Some(&"no"));
+    ///     })
+    /// }
+    /// ```
+    pub fn join(self) -> Result<T, JoinError> {
+        self.join_in(How::new(WaitReason::Join))
+    }
+
+    pub(crate) fn join_in(self, how: How) -> Result<T, JoinError> {
+        let (end, life) = self.wait(how);
+        let this = ManuallyDrop::new(self);
+        let outcome = match end {
+            // SAFETY: the goroutine has ended and left an `Outcome<T>`; the handle's right to it is used here,
+            // once, and `give_handle_back` is told so.
+            End::Ended => unsafe { this.g.task.outcome::<T>() },
+            End::Left => Err(Failure::Shutdown),
+        };
+        g::give_handle_back(this.g, end == End::Ended, life);
+        outcome.map_err(JoinError)
+    }
+
+    pub(crate) fn g(&self) -> GRef<Active> {
+        self.g
+    }
+
+    /// Waits for the end, and leaves the outcome where it is. Who was unwound out of it does not wait again.
+    pub(crate) fn wait(&self, how: How) -> (End, Life) {
+        let mut life = self.g.life();
+        if life.end().is_none() {
+            let mut wait = Wait::begin();
+            let (g, record) = (self.g, wait.waiter());
+            life = match wait.park(how, || g.wait_for_end(&raw const record, life)) {
+                Woke::Interrupted(why) => match g.wait_no_more() {
+                    // Where both end with their runtime it is no news for the caller.
+                    life if why != Interrupt::Shutdown && life.end().is_some() => life,
+                    _ => why.throw::<Active>(),
+                },
+                _ => g.life(),
+            };
+        }
+        (life.end().expect("wait: woken before the goroutine ended"), life)
+    }
+
+    /// Whether `join` would return at once. Does not block.
+    pub fn is_finished(&self) -> bool {
+        self.g.life().end().is_some()
+    }
+
+    /// The goroutine's number, unique within its runtime.
+    pub fn id(&self) -> GoroutineId {
+        GoroutineId(self.g.id())
+    }
+}
+
+impl<T> Drop for JoinHandle<T> {
+    fn drop(&mut self) {
+        g::drop_handle(self.g);
+    }
+}
+
+impl<T> fmt::Debug for JoinHandle<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("JoinHandle").field("id", &self.g.id()).finish_non_exhaustive()
+    }
+}
+
+/// Why a goroutine has no value.
+pub struct JoinError(Failure);
+
+// SAFETY: a `&JoinError` only tells which kind it is; the panic's payload comes out by value alone.
+unsafe impl Sync for JoinError {}
+
+impl JoinError {
+    /// It panicked.
+    pub fn is_panic(&self) -> bool {
+        matches!(self.0, Failure::Panic(_))
+    }
+
+    /// It called [`goexit`].
+    pub fn is_goexit(&self) -> bool {
+        matches!(self.0, Failure::Goexit)
+    }
+
+    /// Its runtime ended before it did: it never started, was unwound where it was parked, or left there. That is so at the latest
+    /// when the [shutdown](crate::Runtime::shutdown_timeout) has returned.
+    pub fn is_shutdown(&self) -> bool {
+        matches!(self.0, Failure::Shutdown)
+    }
+
+    /// The panic's payload, for [`std::panic::resume_unwind`].
+    ///
+    /// # Panics
+    /// If the goroutine did not panic.
+    #[track_caller]
+    pub fn into_panic(self) -> Box<dyn Any + Send> {
+        match self.0 {
+            Failure::Panic(payload) => payload,
+            Failure::Goexit => panic!("into_panic: the goroutine did not panic, it called goexit"),
+            Failure::Shutdown => panic!("into_panic: the goroutine did not panic, its runtime ended"),
+        }
+    }
+
+    fn message(&self) -> Option<&str> {
+        let Failure::Panic(payload) = &self.0 else { return None };
+        payload
+            .downcast_ref::<&str>()
+            .copied()
+            .or_else(|| payload.downcast_ref::<String>().map(String::as_str))
+    }
+}
+
+impl fmt::Display for JoinError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (&self.0, self.message()) {
+            (Failure::Shutdown, _) => f.write_str("the runtime ended before the goroutine did"),
+            (Failure::Goexit, _) => f.write_str("the goroutine called goexit"),
+            (Failure::Panic(_), Some(message)) => write!(f, "the goroutine panicked: {message}"),
+            (Failure::Panic(_), None) => f.write_str("the goroutine panicked"),
+        }
+    }
+}
+
+impl fmt::Debug for JoinError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "JoinError({self})")
+    }
+}
+
+impl std::error::Error for JoinError {}
+
+/// A goroutine with a name, or with a stack of its own size. A function that wraps [`go`](Self::go) is `#[track_caller]` best: else dumps
+/// and panics name it as the place of each spawn.
+///
+/// ```
+/// // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
+/// let name = unsafe {
+///     gmp::run(|| {
+///         let parser = gmp::Builder::new().name("parser").stack_size(1 << 20);
+///         let named = parser.go(|| gmp::current().and_then(|g| g.name().map(str::to_owned)))?;
+///         Ok::<_, std::io::Error>(named.join().unwrap())
+///     })
+/// };
+/// assert_eq!(name.unwrap().as_deref(), Some("parser"));
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct Builder {
+    name: Option<Name>,
+    stack_size: Option<usize>,
+}
+
+impl Builder {
+    /// Without a name, with the runtime's stack size.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// The name, for panic messages and dumps.
+    pub fn name(mut self, name: impl AsRef<str>) -> Self {
+        self.name = Some(Name::new(name.as_ref().into()));
+        self
+    }
+
+    /// Bytes of stack, rounded up to a power of two; at least 16 KiB, at most 64 MiB. The lowest page is the guard's;
+    /// memory is used as it is touched. A stack does not grow: an overflow is told, and ends the process by SIGABRT.
+    pub fn stack_size(mut self, bytes: usize) -> Self {
+        self.stack_size = Some(bytes);
+        self
+    }
+
+    /// Starts the goroutine, as [`go`] does.
+    ///
+    /// # Errors
+    /// `InvalidInput` when the stack size is out of range; when it can get no stack, as [`go`] panics with: `QuotaExceeded` at
+    /// [`max_stack_bytes`](crate::RuntimeBuilder::max_stack_bytes), `OutOfMemory` where the kernel refuses.
+    ///
+    /// # Panics
+    /// Outside of a goroutine.
+    #[track_caller]
+    pub fn go<F, T>(self, f: F) -> io::Result<JoinHandle<T>>
+    where
+        F: FnOnce() -> T + Send + 'static,
+        T: Send + 'static,
+    {
+        let sched = here("Builder::go", "Runtime::go");
+        let stack_size = match self.stack_size {
+            Some(bytes) => crate::runtime::check_stack_size(bytes)?,
+            None => sched.config.stack_size,
+        };
+        let birth = Birth { name: self.name, stack_size, site: Location::caller() };
+        spawn(sched, birth, f)
+    }
+}
+
+/// Lets other goroutines run first: the calling one goes to the end of the queue, or is unwound, when its runtime has begun to
+/// end. On a plain thread it is
+/// [`std::thread::yield_now`].
+///
+/// # Unwinds
+/// When the goroutine's runtime ends; see [`migration`](crate::migration#what-may-unwind).
+#[doc(alias = "Gosched")]
+pub fn yield_now() {
+    let Some(mut window) = Window::<Active>::enter() else { return std::thread::yield_now() };
+    if window.m().sched().is_ending() {
+        drop(window);
+        interrupt::end_here::<Active>();
+        window = Window::enter().expect("yield_now: a goroutine runs on an M");
+    }
+    window.suspend(Yield::Requeue);
+}
+
+/// Ends the calling goroutine: its stack is unwound, destructors run, and [`join`](JoinHandle::join) reports it by
+/// [`JoinError::is_goexit`]. Go's `runtime.Goexit`. No panic hook runs.
+///
+/// It unwinds like a panic, and [`is_interrupt`](crate::is_interrupt) tells the two apart. Where a `catch_unwind` stops it, the
+/// goroutine ends at its next call that parks, three times, and at the latest when it returns: its value is dropped then.
+/// Called where a panic would end the process, in a destructor that runs because of a panic, or below a function that must
+/// not unwind, it ends the process too.
+///
+/// In the main goroutine it has [`Runtime::run`](crate::Runtime::run) never return; the other goroutines go on. When they
+/// have ended too the process does, by "fatal error: no goroutines (main called runtime.Goexit) - deadlock!", which are Go's
+/// words, where [`run`](crate::run) would tell a deadlock.
+///
+/// ```
+/// // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
+/// unsafe {
+///     gmp::run(|| {
+///         let ended = gmp::go(|| gmp::goexit()).join();
+///         assert!(ended.unwrap_err().is_goexit());
+///     })
+/// }
+/// ```
+///
+/// # Panics
+/// Outside of a goroutine.
+#[doc(alias = "Goexit")]
+#[track_caller]
+pub fn goexit() -> ! {
+    let Some(g) = M::<Active>::current().and_then(M::g) else {
+        panic!("goexit: not called on a goroutine");
+    };
+    g.exits.set(true);
+    Interrupt::Exit.throw::<Active>()
+}
+
+/// Runs `f`, which blocks the thread, and lets the other goroutines go on meanwhile: the calling one gives its P away,
+/// runs `f` on its own thread, and takes a P again after it, for which it may park. On a plain thread, and inside
+/// another `blocking`, it just calls `f`. `f` needs to be neither `Send` nor `'static`.
+///
+/// A blocking call that is not marked stalls nobody for long: its thread is found waiting, and loses its P. What is marked costs
+/// the others nothing at all. So mark what is known to block, for longer than the some 10 µs that it costs to wake another
+/// thread for the P: a file, a name look-up, a lock of std, a long computation. `f` may do everything that a goroutine may;
+/// where it parks it takes a P first, and keeps it. What never parks goes on without one: goroutines that `f` starts or
+/// wakes go through the global queue.
+///
+/// At [`max_threads`](crate::RuntimeBuilder::max_threads) there may be nobody to take the P: then an `f` that waits for
+/// another goroutine waits for ever. As `blocking` may park on its return, [`migration`](crate::migration)'s contract
+/// holds for what `f` gives back. After a panic in `f` the goroutine goes on without a P until its next call that parks.
+///
+/// # Unwinds
+/// When a wait of `f` is ended from outside; see [`migration`](crate::migration#what-may-unwind). Its own wait for a P is not.
+///
+/// # Panics
+/// When `f` does.
+///
+/// ```
+/// // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
+/// let text = unsafe { gmp::run(|| gmp::blocking(|| std::fs::read_to_string("/proc/self/comm"))) };
+/// assert!(text.is_ok());
+/// ```
+#[doc(alias = "entersyscall")]
+pub fn blocking<R>(f: impl FnOnce() -> R) -> R {
+    let Some(window) = Window::<Active>::enter_with_p() else { return f() };
+    window.m().sched().entersyscallblock(&window);
+    drop(window);
+    let value = f();
+    // Takes a P, and may park for it.
+    drop(Window::<Active>::enter());
+    value
+}
+
+/// A goroutine's number. Unique within a runtime, never used again.
+#[derive(Copy, Clone, Debug, Eq, PartialEq, Ord, PartialOrd, Hash)]
+pub struct GoroutineId(u64);
+
+impl GoroutineId {
+    /// The number itself.
+    pub fn get(self) -> u64 {
+        self.0
+    }
+}
+
+impl fmt::Display for GoroutineId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// The calling goroutine, as [`current`] tells it.
+#[derive(Clone, Debug)]
+pub struct Goroutine {
+    id: GoroutineId,
+    name: Option<Name>,
+}
+
+impl Goroutine {
+    /// Its number.
+    pub fn id(&self) -> GoroutineId {
+        self.id
+    }
+
+    /// Its name, if it was given one.
+    pub fn name(&self) -> Option<&str> {
+        self.name.as_deref().map(|name| &**name)
+    }
+}
+
+/// The calling goroutine; `None` on a plain thread.
+pub fn current() -> Option<Goroutine> {
+    let g = M::<Active>::current()?.g()?;
+    Some(Goroutine { id: GoroutineId(g.id()), name: g.with_birth(|birth| birth.name.clone()) })
+}
+
+/// How many goroutines the calling one's runtime has, itself included; 0 outside of a runtime.
+pub fn num_goroutines() -> usize {
+    Sched::<Active>::current().map_or(0, Sched::num_goroutines)
+}
+
+/// How many Ps the calling goroutine's runtime has: how many goroutines may run at the same time. 0 outside of a
+/// runtime.
+#[doc(alias = "GOMAXPROCS")]
+pub fn procs() -> usize {
+    Sched::<Active>::current().map_or(0, Sched::procs)
+}
+
+/// Changes how many goroutines of the calling one's runtime may run at the same time, 1 to 1024, and gives the number
+/// before. Does not block. From a plain thread there is [`Runtime::set_procs`](crate::Runtime::set_procs).
+///
+/// With more Ps, goroutines that wait for one begin to run at once. With fewer, idle Ps go at once, and a goroutine that
+/// runs on one of the others runs on until it parks, yields, ends, or has its P taken within some milliseconds: Go
+/// stops the world for that, this returns before. Nothing that is queued or sleeps is lost. Threads that are not needed
+/// any more sleep.
+///
+/// Several may call it at once: each number is the last one's before it. From the first call on the number no longer
+/// follows the machine's. In a runtime that has begun to end it has no effect.
+///
+/// ```
+/// // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
+/// unsafe {
+///     gmp::run(|| {
+///         let before = gmp::set_procs(2);
+///         assert_eq!(gmp::procs(), 2);
+///         assert_eq!(gmp::set_procs(before), 2);
+///     })
+/// }
+/// ```
+///
+/// # Panics
+/// Outside of a goroutine; when `procs` is out of range (Go ignores a number below one).
+#[doc(alias = "GOMAXPROCS")]
+#[track_caller]
+pub fn set_procs(procs: usize) -> usize {
+    crate::runtime::set_procs(here("set_procs", "Runtime::set_procs"), procs)
+}

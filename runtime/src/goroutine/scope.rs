@@ -1,0 +1,292 @@
+//! Goroutines that may borrow: [`scope`] waits for all that were started in it.
+//!
+//! ```text
+//!   child:   value or panic · its value is dropped or joined · counts down, the last one wakes the parent
+//!   parent:  body (returns, panics, exits, is interrupted) · waits until the count is zero · goes on as the body ended
+//! ```
+//! The count is taken before the child is spawned, and falls when nothing of the child can touch what it borrows: not its
+//! closure, not its value. So the value carries the count ([`Owed`]): it falls when the value was dropped, by the
+//! goroutine, or by the owner of the handle, or was handed out by `join`.
+//!
+//! The parent's wait is never interrupted. When the runtime ends, children are unwound before the parent, which is unwound as it
+//! comes out of its wait. A child that is left where it is keeps the count, and the parent, which is of the same runtime,
+//! never goes on: what they borrow is never freed.
+
+use crate::g::Birth;
+use crate::goroutine::{self, GoroutineId, JoinError, JoinHandle};
+use crate::host::Active;
+use crate::m::M;
+use crate::prim::{AcqRel, Arc, AtomicBool, AtomicU32, Mutex, Relaxed, Weak};
+use crate::sched::Sched;
+use crate::sched::park::{Commit, WaitReason};
+use crate::wait::interrupt::{self, Ends};
+use crate::wait::waiter::{How, Wait, Waiter};
+use std::fmt;
+use std::marker::PhantomData;
+use std::panic::{AssertUnwindSafe, Location, catch_unwind, resume_unwind};
+
+/// Runs `f`, which may start goroutines that borrow what lives longer than this call, and returns its value when all of
+/// them have ended. [`std::thread::scope`] for goroutines. Blocks the goroutine.
+///
+/// All of them are waited for in whatever way `f` ends: also when it panics, calls [`goexit`](crate::goexit), or is
+/// unwound by the end of a [`Context`](crate::context::Context) under which it runs. That wait can't be interrupted.
+/// When the runtime ends they are unwound before the calling goroutine is; where one of them can't be unwound, neither is that.
+///
+/// ```
+/// // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
+/// let sum = unsafe {
+///     gmp::run(|| {
+///         let numbers = [1, 2, 3, 4];
+///         gmp::scope(|s| {
+///             let halves = numbers.chunks(2).map(|half| s.go(move || half.iter().sum::<i32>()));
+///             halves.collect::<Vec<_>>().into_iter().map(|half| half.join().unwrap()).sum::<i32>()
+///         })
+///     })
+/// };
+/// assert_eq!(sum, 10);
+/// ```
+///
+/// # Unwinds
+/// When a wait of `f` is ended from outside, and when the runtime ends; see [`migration`](crate::migration#what-may-unwind). In
+/// each case after all goroutines of the scope have ended.
+///
+/// # Panics
+/// With the panic of `f`; else, when a goroutine of the scope panicked and was not joined. Outside of a goroutine.
+#[track_caller]
+pub fn scope<'env, F, T>(f: F) -> T
+where
+    F: for<'scope> FnOnce(&'scope Scope<'scope, 'env>) -> T,
+{
+    let Some(g) = M::<Active>::current().and_then(M::g) else {
+        panic!("scope: not called on a goroutine; a thread has std::thread::scope, or Runtime::run");
+    };
+    let children = Arc::new(Children {
+        sched: g.home().clone(),
+        count: Mutex::new(Count { alive: 0, parent: None }),
+        panicked: AtomicBool::new(false),
+    });
+    let scope = Scope { children: Arc::clone(&children), scope: PhantomData, env: PhantomData };
+    let result = catch_unwind(AssertUnwindSafe(|| f(&scope)));
+    children.wait();
+    match result {
+        Err(payload) => resume_unwind(payload),
+        // Relaxed: set before the count fell to zero, under whose lock it was read.
+        Ok(_) if children.panicked.load(Relaxed) => panic!("a scoped goroutine panicked"),
+        Ok(value) => {
+            // They may have been unwound, and have left undone what the caller goes on with.
+            if Sched::<Active>::current().is_some_and(Sched::is_ending) {
+                interrupt::end_here::<Active>();
+            }
+            value
+        }
+    }
+}
+
+/// Where goroutines are started that may borrow from outside of it; see [`scope`].
+pub struct Scope<'scope, 'env: 'scope> {
+    children: Arc<Children>,
+    /// Invariant, as std's: else `'scope` could shrink, and a child borrow what the scope's body owns.
+    scope: PhantomData<&'scope mut &'scope ()>,
+    env: PhantomData<&'env mut &'env ()>,
+}
+
+impl<'scope> Scope<'scope, '_> {
+    /// Starts a goroutine of this scope, in the scope's runtime. Does not block. Goroutines of the scope may start more.
+    ///
+    /// # Panics
+    /// When the runtime of the scope has ended, which a plain thread may see that was handed the scope; when the goroutine can get
+    /// no stack, as [`go`](crate::go).
+    #[track_caller]
+    pub fn go<F, T>(&'scope self, f: F) -> ScopedJoinHandle<'scope, T>
+    where
+        F: FnOnce() -> T + Send + 'scope,
+        T: Send + 'scope,
+    {
+        let Some(sched) = self.children.sched.upgrade() else {
+            panic!("Scope::go: the runtime has ended");
+        };
+        let birth = Birth { name: None, stack_size: sched.config.stack_size, site: Location::caller() };
+        self.children.count.lock().alive += 1;
+        let fate = Arc::new(Fate(AtomicU32::new(0)));
+        let debt = Debt(Arc::clone(&self.children));
+        let job = Job { f, debt, fate: Arc::clone(&fate) };
+        // SAFETY: what `f` and its value borrow outlives 'scope, which ends when the scope's body and its wait are over,
+        // and that is when the debt is paid: after `f` and the value are gone.
+        let handle = unsafe { goroutine::spawn_unchecked(&sched, birth, move || job.run()) };
+        let handle = goroutine::accepted("Scope::go", handle);
+        ScopedJoinHandle {
+            handle: Some(handle),
+            fate,
+            children: Arc::clone(&self.children),
+            scope: PhantomData,
+        }
+    }
+}
+
+impl fmt::Debug for Scope<'_, '_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let alive = self.children.count.lock().alive;
+        f.debug_struct("Scope").field("alive", &alive).finish_non_exhaustive()
+    }
+}
+
+/// The right to wait for a goroutine of a [`Scope`] and to take its value. Dropped, it leaves both to the scope.
+pub struct ScopedJoinHandle<'scope, T> {
+    /// Until `join` has given its result.
+    handle: Option<JoinHandle<Owed<T>>>,
+    fate: Arc<Fate>,
+    children: Arc<Children>,
+    scope: PhantomData<&'scope ()>,
+}
+
+impl<T> ScopedJoinHandle<'_, T> {
+    /// Waits until the goroutine has ended, and gives its value. Blocks the goroutine, or a plain thread.
+    ///
+    /// # Unwinds
+    /// When its wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
+    ///
+    /// # Errors
+    /// As [`JoinHandle::join`].
+    pub fn join(mut self) -> Result<T, JoinError> {
+        let handle = self.handle.take().expect("join: consumes the handle");
+        // An unwinding out of here drops both, and finds the panic, if there is one, unjoined.
+        let left = Unjoined(&self.fate, &self.children);
+        let result = handle.join();
+        std::mem::forget(left);
+        result.map(|owed| owed.value)
+    }
+
+    /// Whether `join` would return at once. Does not block.
+    pub fn is_finished(&self) -> bool {
+        self.handle().is_finished()
+    }
+
+    /// The goroutine's number.
+    pub fn id(&self) -> GoroutineId {
+        self.handle().id()
+    }
+
+    fn handle(&self) -> &JoinHandle<Owed<T>> {
+        self.handle.as_ref().expect("handle: `join` consumes it")
+    }
+}
+
+impl<T> Drop for ScopedJoinHandle<'_, T> {
+    fn drop(&mut self) {
+        if let Some(handle) = self.handle.take() {
+            let _unjoined = Unjoined(&self.fate, &self.children);
+            drop(handle);
+        }
+    }
+}
+
+impl<T> fmt::Debug for ScopedJoinHandle<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ScopedJoinHandle").field("fate", &self.fate.0.load(Relaxed)).finish_non_exhaustive()
+    }
+}
+
+/// What the scope knows of all its goroutines.
+struct Children {
+    sched: Weak<Sched<Active>>,
+    count: Mutex<Count>,
+    /// One has panicked, and nobody will join it.
+    panicked: AtomicBool,
+}
+
+struct Count {
+    alive: usize,
+    parent: Option<Waiter<Active>>,
+}
+
+impl Children {
+    /// Blocks the parent until the count is zero.
+    fn wait(&self) {
+        loop {
+            let mut wait = Wait::begin();
+            let mut count = self.count.lock();
+            if count.alive == 0 {
+                drop(count);
+                return wait.withdraw();
+            }
+            count.parent = Some(wait.waiter());
+            let _down_to_zero = wait.park(How::new(WaitReason::Scope).ends(Ends::WithOthers), move || {
+                drop(count);
+                Commit::Park
+            });
+        }
+    }
+}
+
+/// One of the count.
+struct Debt(Arc<Children>);
+
+impl Drop for Debt {
+    fn drop(&mut self) {
+        let mut count = self.0.count.lock();
+        count.alive -= 1;
+        let parent = if count.alive == 0 { count.parent.take() } else { None };
+        drop(count);
+        if let Some(parent) = parent {
+            // Not if its runtime has left it.
+            parent.wake();
+        }
+    }
+}
+
+/// A value, and what is to be paid when it is gone. In this order.
+struct Owed<T> {
+    value: T,
+    _debt: Debt,
+}
+
+const PANICKED: u32 = 1;
+const UNJOINED: u32 = 2;
+
+/// Whether a goroutine has panicked, and whether nobody will join it. Whoever comes second tells the scope.
+struct Fate(AtomicU32);
+
+impl Fate {
+    fn add(&self, what: u32, children: &Children) {
+        // AcqRel: of two the second sees the first. What it then tells is published by the count's lock.
+        if (self.0.fetch_or(what, AcqRel) | what) == PANICKED | UNJOINED {
+            children.panicked.store(true, Relaxed);
+        }
+    }
+}
+
+/// Dropped: nobody will join.
+struct Unjoined<'a>(&'a Fate, &'a Children);
+
+impl Drop for Unjoined<'_> {
+    fn drop(&mut self) {
+        self.0.add(UNJOINED, self.1);
+    }
+}
+
+/// What a goroutine of a scope runs. Dropped unrun it pays its debt when `f` is gone.
+struct Job<F> {
+    f: F,
+    debt: Debt,
+    fate: Arc<Fate>,
+}
+
+impl<F> Job<F> {
+    fn run<T>(self) -> Owed<T>
+    where
+        F: FnOnce() -> T,
+    {
+        let Job { f, debt, fate } = self;
+        match catch_unwind(AssertUnwindSafe(f)) {
+            Ok(value) => Owed { value, _debt: debt },
+            Err(payload) => {
+                // A goexit is no panic.
+                if !interrupt::is_interrupt(&*payload) {
+                    fate.add(PANICKED, &debt.0);
+                }
+                drop(debt);
+                resume_unwind(payload)
+            }
+        }
+    }
+}

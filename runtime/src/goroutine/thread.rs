@@ -1,0 +1,52 @@
+//! Binding a goroutine to its thread: [`lock_os_thread`], [`unlock_os_thread`].
+
+use crate::host::Active;
+use crate::sched::threads::locked;
+
+/// Binds the calling goroutine to the thread on which it runs: until [`unlock_os_thread`] was called as often, it runs on this
+/// thread and no other goroutine does. Go's `runtime.LockOSThread`. Never blocks; on a plain thread it does nothing.
+///
+/// For what belongs to a thread: a C library that keeps its state in thread-locals (OpenGL, many GUIs, some language
+/// runtimes), `setns`, `unshare`, a thread's credentials, its CPU affinity or priority, `pthread_kill`. Between the two calls
+/// [`migration`](crate::migration)'s contract asks nothing: a `thread_local!`, a guard of std, a handle that is not `Send` may be
+/// kept across calls that park. A library that insists on the process's *first* thread needs
+/// [`Runtime::run_locked`](crate::Runtime::run_locked).
+///
+/// A goroutine that ends locked takes its thread with it: what it has done to that thread, nobody else meets. So do not unlock
+/// after a change that can't be undone. Goroutines that it starts are not bound, and run elsewhere. But a new thread of the runtime
+/// may be started from this one, when the locked goroutine parks, and then inherits its affinity, priority and namespaces: have
+/// the threads that are needed before, or make such changes on a thread of your own.
+///
+/// It costs: when the goroutine parks, its thread sleeps, and its P goes to another thread; when it goes on a P is brought
+/// here. That is two times what it takes to wake a thread (some 10 µs each), where others take nanoseconds. And while it is
+/// locked its thread serves nobody else: it is one less of [`max_threads`](crate::RuntimeBuilder::max_threads) for the others.
+///
+/// ```
+/// // SAFETY: no goroutine keeps a thread-bound value across a blocking call, except while it is locked to its thread.
+/// unsafe {
+///     gmp::run(|| {
+///         gmp::lock_os_thread();
+///         let before = std::thread::current().id();
+///         gmp::time::sleep(std::time::Duration::from_millis(1));
+///         assert_eq!(std::thread::current().id(), before);
+///         gmp::unlock_os_thread();
+///     })
+/// }
+/// ```
+///
+/// # Panics
+/// When it was called 65,536 times more often than `unlock_os_thread`.
+#[doc(alias = "LockOSThread")]
+pub fn lock_os_thread() {
+    locked::lock_thread::<Active>();
+}
+
+/// Takes back one [`lock_os_thread`]; the last one lets the goroutine go on on any thread. More of them than there were locks
+/// have no effect. Never blocks; on a plain thread it does nothing.
+///
+/// In the main goroutine of [`Runtime::run_locked`](crate::Runtime::run_locked) it takes back what that goroutine has locked
+/// itself, not what binds it to its caller's thread.
+#[doc(alias = "UnlockOSThread")]
+pub fn unlock_os_thread() {
+    locked::unlock_thread::<Active>();
+}

@@ -1,0 +1,205 @@
+//! `membarrier`: a full barrier on every running thread of the process, asked for by one of them.
+//!
+//! It makes a plain store and a load enough on the side that runs all the time (`m/mod.rs`). A process registers once for
+//! the expedited form (Linux 4.14), which interrupts only the CPUs that run its threads. Sandboxes may refuse it, from the
+//! beginning or from any moment on: from then on each M that acquires a P enters behind fences. A retaker still tries it for
+//! an M that has held its P since before.
+//!
+//! What takes its place for threads that count on it already: a thread that is switched out passes a full barrier. So a thread
+//! that visits each CPU on which another may run has had that one switched out, or found it not running.
+//!
+//! A visit may take for ever: a CPU may be kept by threads of a real-time class, behind which the visitor stands in line. Such
+//! a CPU can't be left out, as the thread in question may be the one that keeps it, or run there whenever it is let. So the
+//! visitor is a thread of its own, for which the monitor waits for so long and no longer; after that there is no barrier, as
+//! where a visit is refused. There is one visitor at a time: while it stands in line no other sets out, and nobody waits.
+
+use std::io;
+use std::sync::Once;
+use std::sync::atomic::{AtomicBool, Ordering, Ordering::Relaxed, fence};
+use std::sync::mpsc::sync_channel;
+use std::time::Duration;
+
+fn membarrier(command: libc::c_int) -> io::Result<()> {
+    // SAFETY: takes no pointers.
+    match unsafe { libc::syscall(libc::SYS_membarrier, command, 0, 0) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// The process is registered, and no barrier was refused.
+static EXISTS: AtomicBool = AtomicBool::new(false);
+
+/// Registers the process, before its first M enters a window.
+pub(crate) fn register() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        let registered = membarrier(libc::MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED).is_ok();
+        // Relaxed: as in `exists`; `Once` tells whoever comes later.
+        EXISTS.store(registered, Relaxed);
+    });
+}
+
+/// Whether the kernel has it for us, as far as is known.
+#[inline]
+pub(crate) fn exists() -> bool {
+    // Relaxed: an M that reads an old answer says so in the hand-off word.
+    EXISTS.load(Relaxed)
+}
+
+/// Has all threads pass a full barrier.
+pub(crate) fn heavy() -> io::Result<()> {
+    // Relaxed: as in `exists`.
+    membarrier(libc::MEMBARRIER_CMD_PRIVATE_EXPEDITED).inspect_err(|_| EXISTS.store(false, Relaxed))
+}
+
+/// How long a visit to all CPUs may take. Where each is busy with others of its class the kernel has the visitor wait for some
+/// milliseconds at each.
+const PATIENCE: Duration = Duration::from_millis(500);
+
+/// Has `thread` pass a full barrier, and the caller one itself, by a visit to each CPU on which that thread may run. Returns
+/// `false` if the kernel does not let a thread of the process go there, or it does not arrive in time.
+///
+/// A change of that thread's CPUs meanwhile, or of the CPU that it runs on, is a switch as well.
+pub(crate) fn visit_cpus_of(thread: u32) -> bool {
+    static VISITS: Visits = Visits::new();
+    let visit = move || affinity(thread as libc::pid_t).is_ok_and(|cpus| visit(&cpus, |_| ()));
+    // SeqCst: what the caller did before, with the switch on the last CPU; what it does later, with that switch.
+    fence(Ordering::SeqCst);
+    let passed = VISITS.within(PATIENCE, visit);
+    fence(Ordering::SeqCst);
+    passed
+}
+
+/// One visit at a time, each by a thread of its own.
+struct Visits {
+    under_way: AtomicBool,
+}
+
+impl Visits {
+    const fn new() -> Self {
+        Visits { under_way: AtomicBool::new(false) }
+    }
+
+    /// Returns what `visit` returns, or `false` if that is not known within `limit`, the last visitor has not come back, or
+    /// there can be no thread.
+    fn within(&'static self, limit: Duration, visit: impl FnOnce() -> bool + Send + 'static) -> bool {
+        // Relaxed, here and below: nothing is published by it.
+        if self.under_way.swap(true, Relaxed) {
+            return false;
+        }
+        let (tell, hear) = sync_channel(1);
+        let visitor = move || {
+            let passed = visit();
+            // Before it is told: a caller who has heard may ask for the next visit at once.
+            self.under_way.store(false, Relaxed);
+            // Nobody hears it after the limit.
+            let _heard = tell.send(passed);
+        };
+        if std::thread::Builder::new().name("gmp-visitor".to_owned()).spawn(visitor).is_err() {
+            self.under_way.store(false, Relaxed);
+            return false;
+        }
+        hear.recv_timeout(limit).unwrap_or(false)
+    }
+}
+
+/// Runs the calling thread on each of these CPUs, and calls `there` on it. The thread stays on the last one. Returns `false` if
+/// the thread may not run on one of them.
+fn visit(cpus: &libc::cpu_set_t, mut there: impl FnMut(usize)) -> bool {
+    (0..libc::CPU_SETSIZE as usize)
+        // SAFETY: the number is below the set's size.
+        .filter(|&cpu| unsafe { libc::CPU_ISSET(cpu, cpus) })
+        .all(|cpu| {
+            // SAFETY: a set of bits, for which zeros are no CPU.
+            let mut one: libc::cpu_set_t = unsafe { std::mem::zeroed() };
+            // SAFETY: as above.
+            unsafe { libc::CPU_SET(cpu, &mut one) };
+            // The calling thread runs there when this returns.
+            let arrived = set_affinity(&one);
+            if arrived {
+                there(cpu);
+            }
+            arrived
+        })
+}
+
+fn affinity(thread: libc::pid_t) -> io::Result<libc::cpu_set_t> {
+    // SAFETY: as above.
+    let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
+    // SAFETY: it writes the set that we pass.
+    match unsafe { libc::sched_getaffinity(thread, size_of_val(&set), &mut set) } {
+        0 => Ok(set),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// The calling thread's.
+fn set_affinity(set: &libc::cpu_set_t) -> bool {
+    // SAFETY: it reads the set that we pass.
+    unsafe { libc::sched_setaffinity(0, size_of_val(set), set) == 0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_works_here_or_says_that_it_does_not() {
+        register();
+        assert_eq!(heavy().is_ok(), exists());
+    }
+
+    /// Fails where the visitor does not run on a CPU that it has visited, or passes one over, or where the caller's CPUs change.
+    #[test]
+    fn each_cpu_is_visited() {
+        let own = affinity(0).unwrap();
+        let visitor = std::thread::spawn(move || {
+            let mut visited = Vec::new();
+            assert!(visit(&own, |cpu| {
+                // SAFETY: sched_getcpu has no preconditions.
+                assert_eq!(unsafe { libc::sched_getcpu() }, cpu as libc::c_int);
+                visited.push(cpu);
+            }));
+            visited
+        });
+        let visited = visitor.join().unwrap();
+        // SAFETY: a set, and numbers below its size.
+        assert_eq!(visited.len(), unsafe { libc::CPU_COUNT(&own) } as usize);
+        // SAFETY: as above.
+        assert!(visited.iter().all(|&cpu| unsafe { libc::CPU_ISSET(cpu, &own) }));
+        assert!(visit_cpus_of(std::process::id()));
+        // SAFETY: two sets.
+        assert!(unsafe { libc::CPU_EQUAL(&own, &affinity(0).unwrap()) });
+    }
+
+    /// A visitor that a CPU does not let run stands in line for as long as that lasts. Fails by a hang where the caller waits as
+    /// long, and by an answer that is not known where another visit begins meanwhile, or none does afterwards.
+    #[test]
+    fn a_visit_that_does_not_end_is_given_up() {
+        static VISITS: Visits = Visits::new();
+        let (end, ended) = std::sync::mpsc::channel::<()>();
+        let stands_in_line = move || {
+            ended.recv().unwrap();
+            true
+        };
+        assert!(!VISITS.within(Duration::from_millis(1), stands_in_line));
+        assert!(!VISITS.within(PATIENCE, || unreachable!("another visit is under way")));
+        end.send(()).unwrap();
+        while !VISITS.within(PATIENCE, || true) {
+            std::thread::yield_now();
+        }
+        assert!(!VISITS.within(PATIENCE, || false));
+    }
+
+    #[test]
+    fn a_cpu_that_is_not_there_is_not_visited() {
+        // SAFETY: a set of bits, for which zeros are no CPU.
+        let mut none: libc::cpu_set_t = unsafe { std::mem::zeroed() };
+        let last = libc::CPU_SETSIZE as usize - 1;
+        // SAFETY: the number is below the set's size.
+        unsafe { libc::CPU_SET(last, &mut none) };
+        assert!(!visit(&none, |cpu| unreachable!("on CPU {cpu}")));
+        assert!(!visit_cpus_of(u32::MAX >> 1), "of a thread that is not there");
+    }
+}

@@ -1,0 +1,70 @@
+//! The bare switch, for the benches.
+
+use super::{GUARD, Hands, StackPool};
+use crate::stack::switch::{self, Coro, End, Home};
+use std::ptr::{from_ref, with_exposed_provenance};
+
+/// A stack on which somebody switches back whenever it is resumed.
+pub struct Switch {
+    /// Until it is retired.
+    coro: Option<Coro>,
+    /// In one place, as the coroutine keeps its address.
+    home: Box<Home>,
+    pool: StackPool,
+    hands: Hands,
+}
+
+/// The word of the last resume.
+const END: usize = 0;
+
+/// `home` is the word of the first resume.
+unsafe extern "C" fn bounce(home: usize) -> End {
+    let home: *const Home = with_exposed_provenance(home);
+    // SAFETY: all resumes are from this home, which `Switch` keeps.
+    while unsafe { switch::suspend(home, 0) } != END {}
+    End { home, word: END }
+}
+
+impl Default for Switch {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Switch {
+    /// It has been resumed once.
+    ///
+    /// # Panics
+    /// Without memory for a stack.
+    pub fn new() -> Self {
+        let (pool, mut hands) = (StackPool::new(None, GUARD), Hands::default());
+        pool.promise(None, 0).expect("there is no limit");
+        let coro = Coro::new(&pool, &mut hands, 0, bounce).expect("a stack");
+        let mut switch = Switch { coro: Some(coro), home: Box::new(Home::new()), pool, hands };
+        switch.round_trip();
+        switch
+    }
+
+    /// To the other stack and back.
+    #[inline(always)]
+    pub fn round_trip(&mut self) {
+        self.resume(from_ref(&*self.home).expose_provenance());
+    }
+
+    #[inline(always)]
+    fn resume(&mut self, word: usize) {
+        let coro = self.coro.as_mut().expect("resume: it is there until the drop");
+        // SAFETY: the entry has not returned, END is the drop's; nothing else is resumed with this home.
+        unsafe { coro.resume(&self.home, word) };
+    }
+}
+
+impl Drop for Switch {
+    fn drop(&mut self) {
+        self.resume(END);
+        if let Some(coro) = self.coro.take() {
+            coro.retire(&self.pool, &mut self.hands);
+        }
+        self.pool.empty(&mut self.hands);
+    }
+}

@@ -1,0 +1,180 @@
+//! What `tools/gmp-gdb.py` reads of a process, alive or dead: where the Gs lie, and where in a G is what it shows.
+//!
+//! A release build has no types to read by, and a process that is stopped can't be asked. So the table is here, one word
+//! each, in an order on which the script relies. The chunks of all pools stand in one list; nobody but a debugger reads it.
+
+use super::{Native, NativeStack};
+use crate::g::pool::GPool;
+use crate::g::{Birth, G};
+use crate::prim::capacity::G_CHUNK;
+use crate::sched::park::WaitReason as Why;
+use parking_lot::Mutex;
+use std::mem::offset_of;
+use std::ptr::{self, NonNull};
+use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering::Relaxed, Ordering::SeqCst, compiler_fence};
+
+/// The script's way in, by its name. All offsets are from the beginning of a G.
+#[repr(C)]
+struct Table {
+    /// The order of these words.
+    version: usize,
+    chunks: AtomicPtr<Chunk>,
+    chunks_len: AtomicUsize,
+    gs_in_a_chunk: usize,
+    size_of_g: usize,
+    /// `StatusWord`: its lowest three bits.
+    word: usize,
+    id: usize,
+    /// `Option<Name>`.
+    name: usize,
+    /// A byte, the index of a text in `reasons`.
+    reason: usize,
+    /// Null while it has no stack.
+    stack_top: usize,
+    /// The saved stack pointer; `usize::MAX` where the backend does not tell.
+    sp: usize,
+    reasons: *const &'static str,
+    reasons_len: usize,
+}
+
+// SAFETY: what it points to is constant, or an atomic.
+unsafe impl Sync for Table {}
+
+// `used`: to the compiler it is only ever written.
+#[used]
+static TABLE: Table = Table {
+    version: 2,
+    chunks: AtomicPtr::new(ptr::null_mut()),
+    chunks_len: AtomicUsize::new(0),
+    gs_in_a_chunk: G_CHUNK,
+    size_of_g: size_of::<G<Native>>(),
+    word: offset_of!(G<Native>, word),
+    id: offset_of!(G<Native>, id),
+    // A Birth can't be without a site, by which an Option tells that there is none.
+    name: offset_of!(G<Native>, birth) + offset_of!(Birth, name),
+    reason: offset_of!(G<Native>, reason),
+    stack_top: offset_of!(G<Native>, stack) + TOP,
+    sp: SP.saturating_add(offset_of!(G<Native>, stack)),
+    reasons: REASONS.as_ptr(),
+    reasons_len: REASONS.len(),
+};
+
+/// In a NativeStack: a word that is null in none, and the saved stack pointer.
+#[cfg(not(any(feature = "generator", not(target_arch = "x86_64"))))]
+const TOP: usize = offset_of!(NativeStack, coro.stack.top);
+#[cfg(not(any(feature = "generator", not(target_arch = "x86_64"))))]
+const SP: usize = offset_of!(NativeStack, coro.sp);
+#[cfg(any(feature = "generator", not(target_arch = "x86_64")))]
+const TOP: usize = offset_of!(NativeStack, coro.link);
+#[cfg(any(feature = "generator", not(target_arch = "x86_64")))]
+const SP: usize = usize::MAX;
+
+const REASONS: &[&str] = &{
+    let mut texts = [""; WHYS.len()];
+    let mut at = 0;
+    while at < WHYS.len() {
+        assert!(WHYS[at] as usize == at, "not in the order of the enum");
+        texts[at] = WHYS[at].as_str();
+        at += 1;
+    }
+    texts
+};
+
+/// In the order of the enum. For one that is missing here the script prints its number.
+const WHYS: &[Why] = &[
+    Why::None,
+    Why::Join,
+    Why::Sleep,
+    Why::IoRead,
+    Why::IoWrite,
+    Why::IoTurn,
+    Why::IoClose,
+    Why::Event,
+    Why::ChanReceive,
+    Why::ChanSend,
+    Why::Select,
+    Why::Never,
+    Why::Scope,
+    Why::Main,
+    Why::End,
+    Why::Mutex,
+    Why::RwLockRead,
+    Why::RwLockWrite,
+    Why::Condvar,
+    Why::Once,
+    Why::Barrier,
+    Why::WaitGroup,
+    Why::Semaphore,
+];
+
+/// So many Gs in a row, and whose they are.
+#[repr(C)]
+struct Chunk {
+    gs: *const G<Native>,
+    pool: *const GPool<Native>,
+}
+
+// SAFETY: an address; only a debugger looks there.
+unsafe impl Send for Chunk {}
+
+static CHUNKS: Mutex<Vec<Chunk>> = Mutex::new(Vec::new());
+
+/// A pool has got these.
+pub(super) fn show(pool: *const GPool<Native>, gs: NonNull<[G<Native>]>) {
+    change(|chunks| chunks.push(Chunk { gs: gs.as_ptr().cast(), pool }));
+}
+
+/// A pool goes, and all that it had.
+pub(super) fn hide(pool: *const GPool<Native>) {
+    change(|chunks| chunks.retain(|chunk| chunk.pool != pool));
+}
+
+fn change(f: impl FnOnce(&mut Vec<Chunk>)) {
+    let mut chunks = CHUNKS.lock();
+    // Relaxed, all of them: a debugger stops the threads, and reads what they have executed. Empty while the Vec moves.
+    TABLE.chunks_len.store(0, Relaxed);
+    compiler_fence(SeqCst);
+    f(&mut chunks);
+    TABLE.chunks.store(chunks.as_mut_ptr(), Relaxed);
+    compiler_fence(SeqCst);
+    TABLE.chunks_len.store(chunks.len(), Relaxed);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::g::GRef;
+
+    /// Fails if the script would take a goroutine without a stack for one that has one.
+    #[cfg(not(any(feature = "generator", not(target_arch = "x86_64"))))]
+    #[test]
+    fn without_a_stack_its_top_is_null() {
+        assert_eq!(size_of::<Option<NativeStack>>(), size_of::<NativeStack>());
+        let none: Option<NativeStack> = None;
+        // SAFETY: None is told by a word that is null in no stack, and the top is the only one: it is initialized.
+        let top = unsafe { (&raw const none).byte_add(TOP).cast::<usize>().read() };
+        assert_eq!(top, 0);
+    }
+
+    /// Fails if the Gs of a pool that lives are not in the list, or those of one that is gone still are.
+    #[test]
+    fn the_gs_of_the_pools_that_live_are_shown() {
+        let shown = |g: GRef<Native>| {
+            let at = g.to_raw().addr();
+            CHUNKS.lock().iter().any(|chunk| {
+                let first = chunk.gs.addr();
+                (first..first + G_CHUNK * TABLE.size_of_g).contains(&at)
+            })
+        };
+        let pool = GPool::new(crate::prim::Weak::new());
+        // SAFETY: the pool is not closed; the G goes back to it, and then it is closed.
+        let g = unsafe { GPool::get(pool) };
+        assert!(shown(g));
+        // SAFETY: as above.
+        unsafe {
+            GPool::put(pool, std::iter::once(g));
+            GPool::close(pool);
+        }
+        assert!(CHUNKS.lock().iter().all(|chunk| !ptr::eq(chunk.pool, pool.as_ptr())));
+    }
+}

@@ -1,0 +1,501 @@
+//! The operating system: Linux threads, stacks, the context switch, the clock, the poller.
+//!
+//! Below the line: what stands here decides nothing. Everything that depends on an OS or a CPU is in this folder
+//! and in `gmp_netpoll::Poller`.
+
+mod barrier;
+#[cfg(gmp_bench)]
+pub(crate) mod bench;
+mod clock;
+mod current;
+mod debugger;
+mod frames;
+mod hook;
+mod quit;
+#[cfg(not(any(feature = "generator", not(target_arch = "x86_64"))))]
+mod sample;
+mod signals;
+mod symbols;
+mod thread;
+mod topology;
+mod watch;
+
+#[cfg(not(any(feature = "generator", not(target_arch = "x86_64"))))]
+mod overflow;
+#[cfg(not(any(feature = "generator", not(target_arch = "x86_64"))))]
+mod segment;
+
+use crate::g::pool::GPool;
+use crate::g::{self, G, GRef};
+use crate::host::{Answer, Bar, Broken, Frames, Host, Lack, PollWait, Said, Stack, Symbol};
+use crate::m::note::Note;
+use crate::m::{M, Window};
+use crate::prim::{AtomicBool, AtomicU32, Relaxed};
+use crate::sched::park::Yield;
+use crate::sched::timers::keeper::Keeper;
+use crate::sched::watch::deadlock::Runtimes;
+use crate::sched::watch::quit::Quit;
+#[cfg(any(feature = "generator", not(target_arch = "x86_64")))]
+use crate::stack::switch as segment;
+use crate::stack::switch::{Coro, End, Home};
+use crate::wait::interrupt::Frame;
+use gmp_netpoll::{Events, Key, Poller, Readiness, Timeout, Woken};
+use gmp_timers::Nanos;
+use signals::SignalStack;
+use std::cell::{Cell, RefCell};
+use std::fs::File;
+use std::io::{self, Write};
+use std::mem::ManuallyDrop;
+use std::os::fd::{BorrowedFd, FromRawFd, RawFd};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::ptr::NonNull;
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
+use watch::Watched;
+
+#[cfg(not(any(feature = "generator", not(target_arch = "x86_64"))))]
+pub(crate) use crate::stack::pool::{GUARD, Hands, MAX_GUARD, MAX_STACK, MIN_STACK, StackPool};
+#[cfg(any(feature = "generator", not(target_arch = "x86_64")))]
+pub(crate) use crate::stack::switch::{GUARD, Hands, MAX_GUARD, MAX_STACK, MIN_STACK, StackPool};
+
+/// Writes a line to standard error, if anybody reads it. `eprintln!` would panic where nobody does.
+fn say(what: std::fmt::Arguments<'_>) {
+    tell(&format!("{what}\n"));
+}
+
+/// Writes to standard error, in one piece where the kernel does that. Not through std: a part of the program that hangs, of
+/// which this may tell, may hold the lock of its `Stderr`.
+fn tell(text: &str) {
+    // SAFETY: the number belongs to standard error as long as the process lives; it is not closed here.
+    let stderr = ManuallyDrop::new(unsafe { File::from_raw_fd(libc::STDERR_FILENO) });
+    let _nobody_listens = (&*stderr).write_all(text.as_bytes());
+}
+
+/// Different for each thread, and never zero.
+fn seed() -> u32 {
+    use std::hash::{BuildHasher, RandomState};
+    RandomState::new().hash_one(0) as u32 | 1
+}
+
+std::thread_local! {
+    /// Of a thread that is no M.
+    static THREAD_FRAME: Cell<*const Frame> = const { Cell::new(std::ptr::null()) };
+    static DICE: Cell<u32> = Cell::new(seed());
+}
+
+/// Descriptors that one look at the poller reports at most.
+const EVENTS: usize = 128;
+
+/// The operating system, as one runtime sees it.
+pub(crate) struct Native {
+    poller: Poller,
+    stacks: StackPool,
+}
+
+/// What an M keeps for the host. Its thread's own, but for `watched`, which any thread may ask.
+pub(crate) struct Local {
+    pub(crate) home: Home,
+    events: RefCell<Events>,
+    signals: SignalStack,
+    watched: Watched,
+    #[cfg(not(any(feature = "generator", not(target_arch = "x86_64"))))]
+    own_stack: sample::OwnStack,
+}
+
+impl Default for Local {
+    fn default() -> Self {
+        Local {
+            home: Home::new(),
+            events: RefCell::new(Events::with_capacity(EVENTS)),
+            signals: SignalStack::new(),
+            watched: Watched::default(),
+            #[cfg(not(any(feature = "generator", not(target_arch = "x86_64"))))]
+            own_stack: sample::OwnStack::new(),
+        }
+    }
+}
+
+impl Native {
+    /// # Errors
+    /// When the kernel refuses the poller's descriptors.
+    pub(crate) fn new(max_stack_bytes: Option<usize>, guard: usize) -> io::Result<Self> {
+        hook::install();
+        #[cfg(not(any(feature = "generator", not(target_arch = "x86_64"))))]
+        overflow::install();
+        frames::prepare();
+        barrier::register();
+        topology::prepare();
+        Ok(Native { poller: Poller::new()?, stacks: StackPool::new(max_stack_bytes, guard) })
+    }
+}
+
+impl Host for Native {
+    type Stack = NativeStack;
+    type Bed = ();
+    type Local = Local;
+    type Thread = std::thread::JoinHandle<()>;
+    type Hands = Hands;
+    const MONITORED: bool = true;
+    const SEES_RUNNING: bool = !cfg!(any(feature = "generator", not(target_arch = "x86_64")));
+
+    #[inline]
+    fn now() -> Nanos {
+        clock::now()
+    }
+
+    fn nanos(at: Instant) -> Nanos {
+        clock::nanos(at)
+    }
+
+    fn instant(at: Nanos) -> Instant {
+        clock::instant(at)
+    }
+
+    fn parallelism() -> usize {
+        // The calling thread's affinity mask, and the quotas of its cgroup and of all above it that can be seen, v1 and
+        // v2: each rounded down, at least one.
+        std::thread::available_parallelism().map_or(1, usize::from)
+    }
+
+    fn start(name: &str, body: impl FnOnce() + Send + 'static) -> io::Result<Self::Thread> {
+        thread::start(name, body)
+    }
+
+    fn join(thread: Self::Thread) {
+        // Its body ends the process rather than unwind.
+        let _ended = thread.join();
+    }
+
+    fn run_aside(f: impl FnOnce() + Send + 'static) {
+        thread::run_aside(f);
+    }
+
+    fn with_room<R: Send>(f: impl FnOnce() -> R + Send) -> Option<R> {
+        let on_goroutine = !Self::current().is_null();
+        if on_goroutine { thread::run_beside(f) } else { Some(f()) }
+    }
+
+    fn sleep((): &(), word: &AtomicU32, expected: u32, limit: Option<Duration>) {
+        thread::futex_wait(word, expected, limit);
+    }
+
+    fn wake((): &(), word: &AtomicU32) {
+        thread::futex_wake(word);
+    }
+
+    fn keeper() -> &'static Keeper<Self> {
+        static KEEPER: OnceLock<Keeper<Native>> = OnceLock::new();
+        KEEPER.get_or_init(Keeper::new)
+    }
+
+    fn runtimes() -> Option<&'static Runtimes<Self>> {
+        static RUNTIMES: OnceLock<Runtimes<Native>> = OnceLock::new();
+        Some(RUNTIMES.get_or_init(Runtimes::default))
+    }
+
+    fn quit() -> &'static Quit<Note<Self>> {
+        quit::quit()
+    }
+
+    fn catch_quit() {
+        quit::catch();
+    }
+
+    fn threads() -> Option<u32> {
+        thread::count()
+    }
+
+    #[inline(always)]
+    fn current() -> *const M<Self> {
+        current::get().cast()
+    }
+
+    fn set_current(m: *const M<Self>) {
+        // SAFETY: an M lives as long as its scheduler, which its thread holds from the first call of this to the second.
+        if let Some(before) = unsafe { Self::current().as_ref() } {
+            before.local.signals.take_back();
+        }
+        current::set(m.cast());
+        // SAFETY: as above.
+        if let Some(now) = unsafe { m.as_ref() } {
+            now.local.signals.lend_unless(signals::ROOM);
+        }
+    }
+
+    #[inline(never)]
+    fn random() -> u32 {
+        // Marsaglia's xorshift, a state for each thread.
+        let mut x = DICE.get();
+        x ^= x << 13;
+        x ^= x >> 17;
+        x ^= x << 5;
+        DICE.set(x);
+        x
+    }
+
+    fn cpu() -> u32 {
+        topology::cpu()
+    }
+
+    fn cache_of(cpu: u32) -> u32 {
+        topology::cache_of(cpu)
+    }
+
+    #[inline(never)]
+    fn thread_frame() -> *const Frame {
+        THREAD_FRAME.get()
+    }
+
+    #[inline(never)]
+    fn set_thread_frame(frame: *const Frame) {
+        THREAD_FRAME.set(frame);
+    }
+
+    #[inline(never)]
+    fn is_panicking() -> bool {
+        std::thread::panicking()
+    }
+
+    #[inline(always)]
+    fn unwinds() -> bool {
+        // One load of a global, while nobody unwinds anywhere.
+        std::thread::panicking()
+    }
+
+    fn may_unwind_to(mark: *const ()) -> Result<(), Bar> {
+        if mark.is_null() { Err(Bar::NO_CATCHER) } else { frames::may_unwind_to(mark) }
+    }
+
+    fn is_first_refusal() -> bool {
+        static TOLD: AtomicBool = AtomicBool::new(false);
+        // Relaxed: nothing is published by it.
+        !TOLD.swap(true, Relaxed)
+    }
+
+    fn can_unwind() -> bool {
+        frames::CAN_UNWIND
+    }
+
+    #[inline]
+    fn heavy_barrier_exists() -> bool {
+        barrier::exists()
+    }
+
+    fn heavy_barrier() -> io::Result<()> {
+        barrier::heavy()
+    }
+
+    fn slow_barrier(local: &Local, thread: u32) -> bool {
+        local.watched.is_off_cpu() || barrier::visit_cpus_of(thread)
+    }
+
+    fn thread_begins(local: &Local) -> (u32, Lack) {
+        #[cfg(not(any(feature = "generator", not(target_arch = "x86_64"))))]
+        local.own_stack.begin();
+        local.watched.begin()
+    }
+
+    fn thread_ends(local: &Local) {
+        local.watched.end();
+    }
+
+    fn cpu_time(thread: u32) -> Option<Duration> {
+        watch::cpu_time(thread)
+    }
+
+    fn is_blocked(local: &Local) -> io::Result<bool> {
+        local.watched.is_blocked()
+    }
+
+    fn symbols(pc: usize, each: &mut dyn FnMut(Symbol<'_>)) {
+        symbols::of(pc, each);
+    }
+
+    #[cfg(not(any(feature = "generator", not(target_arch = "x86_64"))))]
+    fn frames_here(frames: &mut Frames) {
+        sample::walk_here(frames);
+    }
+
+    #[cfg(any(feature = "generator", not(target_arch = "x86_64")))]
+    fn frames_here(_frames: &mut Frames) {}
+
+    #[cfg(not(any(feature = "generator", not(target_arch = "x86_64"))))]
+    fn ask(threads: &[u32], heard: &mut dyn FnMut(usize, Answer)) {
+        sample::ask(threads, heard);
+    }
+
+    #[cfg(any(feature = "generator", not(target_arch = "x86_64")))]
+    fn ask(_threads: &[u32], _heard: &mut dyn FnMut(usize, Answer)) {}
+
+    fn catch(f: impl FnOnce()) -> std::thread::Result<()> {
+        catch_unwind(AssertUnwindSafe(f))
+    }
+
+    fn warn(what: &str) {
+        say(format_args!("gmp: {what}"));
+    }
+
+    fn print(text: &str) {
+        tell(text);
+    }
+
+    fn give_up(text: &str) -> ! {
+        Self::print(text);
+        // Not `std::process::exit`: it runs what was registered for the end, and flushes standard output; either may
+        // wait for a lock that one of those holds who will never run. A report must not hang. Go's exit runs nothing either.
+        // SAFETY: it does not return, and no thread is left that could miss anything.
+        unsafe { libc::_exit(2) }
+    }
+
+    fn fatal(why: &str) -> ! {
+        say(format_args!("fatal error: {why}"));
+        std::process::abort()
+    }
+
+    fn poll(
+        &self,
+        local: &Local,
+        wait: PollWait,
+        mut found: impl FnMut(Key, Readiness),
+    ) -> io::Result<Broken> {
+        let mut events = local.events.borrow_mut();
+        let timeout = match wait {
+            PollWait::Never => Timeout::Zero,
+            PollWait::For(limit) => Timeout::After(limit),
+            PollWait::Forever => Timeout::Forever,
+        };
+        let woken = self.poller.wait(&mut events, timeout)?;
+        for event in events.iter() {
+            found(event.key, event.readiness);
+        }
+        Ok(match woken {
+            Woken::Yes => Broken::Yes,
+            Woken::No => Broken::No,
+        })
+    }
+
+    fn break_poll(&self) -> io::Result<()> {
+        self.poller.wake()
+    }
+
+    fn watch(&self, fd: RawFd, key: Key) -> io::Result<()> {
+        // SAFETY: the socket that asks owns the descriptor and outlives the call.
+        self.poller.add(unsafe { BorrowedFd::borrow_raw(fd) }, key)
+    }
+
+    fn unwatch(&self, fd: RawFd) -> io::Result<()> {
+        // SAFETY: as in `watch`.
+        self.poller.remove(unsafe { BorrowedFd::borrow_raw(fd) })
+    }
+
+    #[inline]
+    fn promise_stack(&self, hands: Option<&mut Hands>, size: usize) -> io::Result<()> {
+        self.stacks.promise(hands, size)
+    }
+
+    #[inline]
+    fn new_stack(&self, hands: &mut Hands, size: usize) -> io::Result<NativeStack> {
+        Ok(NativeStack { coro: Coro::new(&self.stacks, hands, size, entry)? })
+    }
+
+    #[inline]
+    fn retire(&self, hands: &mut Hands, stack: NativeStack) {
+        stack.coro.retire(&self.stacks, hands);
+    }
+
+    fn empty(&self, hands: &mut Hands) {
+        self.stacks.empty(hands);
+    }
+
+    fn age_stacks(&self) -> bool {
+        self.stacks.age()
+    }
+
+    fn trim_some(&self) -> bool {
+        self.stacks.trim_some()
+    }
+
+    fn map(bytes: usize) -> Option<NonNull<u8>> {
+        let (prot, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+        // SAFETY: a fresh mapping.
+        let at = unsafe { libc::mmap(std::ptr::null_mut(), bytes, prot, flags, -1, 0) };
+        if at == libc::MAP_FAILED {
+            return None;
+        }
+        NonNull::new(at.cast())
+    }
+
+    unsafe fn unmap(at: NonNull<u8>, bytes: usize) {
+        // SAFETY: by this function's contract.
+        unsafe { libc::munmap(at.as_ptr().cast(), bytes) };
+    }
+
+    fn show(pool: *const GPool<Self>, gs: NonNull<[G<Self>]>) {
+        debugger::show(pool, gs);
+    }
+
+    fn hide(pool: *const GPool<Self>) {
+        debugger::hide(pool);
+    }
+
+    fn call_on(here: Option<&Self>, size: usize, f: &mut dyn FnMut()) -> io::Result<()> {
+        segment::call_on(here.map(|host| &host.stacks), size, f)
+    }
+
+    fn left_of_calls(address: usize) -> (usize, usize) {
+        segment::left_of_calls(address)
+    }
+
+    #[inline(always)]
+    unsafe fn suspend(m: &M<Self>, what: Yield) {
+        let what = ManuallyDrop::new(what);
+        let home: *const Home = &raw const m.local.home;
+        // SAFETY: the caller runs on `m`. The M reads `what` once, before anybody can resume this goroutine, and
+        // nothing here uses `m` afterwards.
+        unsafe { crate::stack::switch::suspend(home, (&raw const what).expose_provenance()) };
+    }
+}
+
+/// A goroutine's stack.
+pub(crate) struct NativeStack {
+    coro: Coro,
+}
+
+// SAFETY: a suspended stack belongs to whoever holds this value; what its frames may keep across a switch is the
+// contract of `gmp::migration`, under which the runtime was started.
+unsafe impl Send for NativeStack {}
+
+impl Stack<Native> for NativeStack {
+    #[inline(always)]
+    unsafe fn resume(&mut self, m: &M<Native>, g: GRef<Native>) -> Said {
+        // For the entry; other resumes look at no word.
+        let word = g.to_raw().expose_provenance();
+        // SAFETY: the caller won the right to run this goroutine, which has not ended, on `m`.
+        Said::of(unsafe { self.coro.resume(&m.local.home, word) })
+    }
+
+    fn depth(&self) -> Option<usize> {
+        self.coro.depth()
+    }
+
+    unsafe fn frames(&self, frames: &mut Frames) {
+        // SAFETY: by this function's contract.
+        unsafe { self.coro.frames(frames) };
+    }
+}
+
+/// The first code on a goroutine's stack, and the last.
+unsafe extern "C" fn entry(word: usize) -> End {
+    #[cfg(not(any(feature = "generator", not(target_arch = "x86_64"))))]
+    crate::stack::annotate::begun();
+    // SAFETY: `resume` passed the goroutine, whose M holds it.
+    let g = unsafe { GRef::<Native>::from_raw(std::ptr::with_exposed_provenance_mut(word)) };
+    g::root(g);
+    // The end is inside the runtime, like a park.
+    let window = Window::<Native>::enter().expect("entry: a goroutine runs on an M");
+    let home = &raw const window.m().local.home;
+    #[cfg(not(any(feature = "generator", not(target_arch = "x86_64"))))]
+    crate::stack::annotate::end(&window.m().local.home.told);
+    std::mem::forget(window);
+    End { home, word: Said::EXIT }
+}

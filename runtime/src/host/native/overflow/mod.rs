@@ -1,0 +1,183 @@
+//! A stack overflow with a name: the handler of SIGSEGV.
+//!
+//! ```text
+//!   fault ──▶ in the guard of the stack that runs here, and the stack pointer has come down to it?
+//!               yes: message, frames (`report.rs`), SIGABRT
+//!               no:  the handler from before, as if ours were not there
+//! ```
+//! Which stack runs here: the current M's goroutine's own, or its innermost segment (`segment.rs`), or the segment of a plain
+//! thread. All of it is read without a lock: the M by the thread-local, the rest is the goroutine's own, which stands still
+//! while its thread handles a signal. The overflow of a thread's own stack, an M's too, is none of these: std tells it.
+//!
+//! Functions of Rust with frames of more than a page touch each page of them on the way down, so they meet the guard. A
+//! function of C that was not compiled to do so (`-fstack-clash-protection`) meets it with a frame of at most its size, and may
+//! step over it with a larger one, which is not seen.
+//!
+//! The handler from before gets every other fault: it is called with what the kernel gave, under its own signal mask. What
+//! can't be called, the default action above all, is put back, and the fault repeats itself there. The kernel raises SIGBUS
+//! for no page of a stack, so that signal is left alone.
+//!
+//! Everything on the way is safe in a signal handler: no lock, no allocation, `write` and `readlink`. The second of two
+//! threads that overflow waits for the end of the process.
+//!
+//! Invariants: installed once in a process, before any goroutine has a stack. A fault that is not told goes on exactly once.
+
+mod report;
+
+use super::Native;
+use super::segment;
+use crate::g::GRef;
+use crate::m::M;
+use crate::stack::pool::Extent;
+use std::ffi::{c_int, c_void};
+use std::ptr;
+use std::sync::{Once, OnceLock};
+
+/// An instruction may touch so much below the stack pointer: a red zone of 128 bytes, a push.
+const BELOW: usize = 256;
+
+/// What SIGSEGV did before.
+static BEFORE: OnceLock<libc::sigaction> = OnceLock::new();
+
+/// Installs the handler, once in the process. One that the program installs later takes its place.
+pub(super) fn install() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        report::prepare();
+        let before = *BEFORE.get_or_init(|| exchange(libc::SIGSEGV, None));
+        let mut ours = before;
+        ours.sa_sigaction = on_fault as *const () as usize;
+        // The mask of the one from before, and what else the kernel is to do for it.
+        let kept = before.sa_flags & (libc::SA_NODEFER | libc::SA_RESTART);
+        ours.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK | kept;
+        exchange(libc::SIGSEGV, Some(&ours));
+    });
+}
+
+/// `sigaction`: gives the one before.
+fn exchange(signal: c_int, next: Option<&libc::sigaction>) -> libc::sigaction {
+    // SAFETY: a struct of integers, for which zeros are the default action.
+    let mut before = unsafe { std::mem::zeroed() };
+    let next = next.map_or(ptr::null(), ptr::from_ref);
+    // SAFETY: it reads and writes what we pass; it fails for a signal that can't be caught only. A handler that is set is
+    // `on_fault`, `report::on_second_fault`, or what was there before.
+    unsafe { libc::sigaction(signal, next, &mut before) };
+    before
+}
+
+/// What the kernel tells of a fault.
+#[derive(Clone, Copy, Debug)]
+struct Fault {
+    address: usize,
+    pc: usize,
+    sp: usize,
+    /// The lower end of the signal stack that the handler runs on; 0 without one.
+    signal_stack: usize,
+}
+
+impl Fault {
+    /// `None`: somebody has sent the signal.
+    ///
+    /// # Safety
+    /// The arguments of a handler of SIGSEGV.
+    unsafe fn of(info: *const libc::siginfo_t, context: *const c_void) -> Option<Fault> {
+        // SAFETY: by this function's contract.
+        let (info, context) = unsafe { (&*info, &*context.cast::<libc::ucontext_t>()) };
+        let register = |name: c_int| context.uc_mcontext.gregs[name as usize] as usize;
+        let signal_stack = match context.uc_stack.ss_flags & libc::SS_DISABLE {
+            0 => context.uc_stack.ss_sp.addr(),
+            _ => 0,
+        };
+        (info.si_code > 0).then(|| Fault {
+            // SAFETY: the kernel has set it for a fault.
+            address: unsafe { info.si_addr() }.addr(),
+            pc: register(libc::REG_RIP),
+            sp: register(libc::REG_RSP),
+            signal_stack,
+        })
+    }
+
+    /// Whether it says that a stack is full. A wild pointer into a guard, from a function with room left, does not.
+    fn fills(&self, stack: Extent) -> bool {
+        let guard = stack.guard..stack.usable();
+        guard.contains(&self.address) && self.sp <= self.address + BELOW
+    }
+}
+
+/// The stack on which the interrupted code runs.
+struct Runs {
+    stack: Extent,
+    /// One of `with_stack`.
+    is_segment: bool,
+    g: Option<GRef<Native>>,
+}
+
+impl Runs {
+    fn here() -> Option<Runs> {
+        let g = M::<Native>::current().and_then(M::g);
+        // SAFETY: the thread's, or goroutine's, own, which it has interrupted.
+        if let Some(segment) = unsafe { segment::innermost().as_ref() } {
+            return Some(Runs { stack: segment.extent, is_segment: true, g });
+        }
+        // SAFETY: this M runs it, and its stack stays as it is until it leaves the M: nothing but the saved stack pointer is
+        // written meanwhile, which is not read here.
+        let stack = g?.stack.with(|stack| unsafe { (*stack).as_ref() }.map(|it| it.coro.stack.extent()))?;
+        Some(Runs { stack, is_segment: false, g })
+    }
+}
+
+/// Bytes that are left of the stack on which the caller runs; `None` for a thread's own.
+pub(super) fn left() -> Option<usize> {
+    let frame = 0_u8;
+    Runs::here().map(|runs| (&raw const frame).addr().saturating_sub(runs.stack.usable()))
+}
+
+unsafe extern "C" fn on_fault(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
+    // SAFETY: the kernel calls this as a handler of SIGSEGV; so does who chains to it.
+    let fault = unsafe { Fault::of(info, context) };
+    if let Some(fault) = fault
+        && let Some(runs) = Runs::here()
+        && fault.fills(runs.stack)
+    {
+        report::tell_and_abort(&fault, &runs);
+    }
+    // SAFETY: the same arguments.
+    unsafe { pass_on(signal, info, context, fault.is_some()) };
+}
+
+/// To the handler from before.
+///
+/// # Safety
+/// The arguments of a handler of this signal.
+unsafe fn pass_on(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void, is_fault: bool) {
+    let before = BEFORE.get().expect("pass_on: known before the handler is installed");
+    match before.sa_sigaction {
+        libc::SIG_IGN if !is_fault => {}
+        handler
+            if handler != libc::SIG_DFL
+                && handler != libc::SIG_IGN
+                && before.sa_flags & libc::SA_RESETHAND == 0 =>
+        {
+            if before.sa_flags & libc::SA_SIGINFO != 0 {
+                type Full = unsafe extern "C" fn(c_int, *mut libc::siginfo_t, *mut c_void);
+                // SAFETY: whoever has installed it said by the flag that it has this type.
+                let handler = unsafe { std::mem::transmute::<usize, Full>(handler) };
+                // SAFETY: by this function's contract.
+                unsafe { handler(signal, info, context) };
+            } else {
+                // SAFETY: as above, without the flag.
+                let handler = unsafe { std::mem::transmute::<usize, unsafe extern "C" fn(c_int)>(handler) };
+                // SAFETY: as above.
+                unsafe { handler(signal) };
+            }
+        }
+        // The default action, one that is to be forgotten when it is called, and the fault that the kernel lets nobody ignore.
+        _ => {
+            exchange(signal, Some(before));
+            if !is_fault {
+                // SAFETY: no pointers. It is delivered when this handler returns.
+                unsafe { libc::raise(signal) };
+            }
+        }
+    }
+}

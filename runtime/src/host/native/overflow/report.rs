@@ -1,0 +1,318 @@
+//! What is said of an overflow, and the end of the process.
+//!
+//! R1 the first one to overflow goes on, others wait for the end · R2 faults from here on end the process at once · R3 the
+//! message, in one write · R4 the frames · R5 SIGABRT, by its default action.
+//!
+//! R4 may fault: the unwinder follows what it finds. It does not run where that could wait for a lock: the lists of objects
+//! are read by glibc's `_dl_find_object` (2.35), without which the address of the fault has to do; nor where the signal stack
+//! is too small for it. The frames are told as commands of `addr2line`, whose addresses count from the beginning of the object.
+
+use super::{Fault, Runs, exchange};
+use crate::stack::pool::Bytes;
+use crate::stack::unwind::{_Unwind_Backtrace, _Unwind_GetIPInfo, Context, ON};
+use std::ffi::{CStr, c_char, c_int, c_void};
+use std::fmt::{self, Write};
+use std::io;
+use std::ptr;
+use std::sync::OnceLock;
+use std::sync::atomic::AtomicI32;
+use std::sync::atomic::Ordering::Relaxed;
+
+/// Frames told at either end of the stack.
+const INNERMOST: usize = 32;
+const OUTERMOST: usize = 8;
+/// With less of the signal stack left a walk over frames is not begun. It takes 1.6 KB, and some for what it calls.
+const WALK: usize = 3 << 10;
+
+/// The thread that tells; 0 for none.
+static TELLER: AtomicI32 = AtomicI32::new(0);
+
+pub(super) fn prepare() {
+    find_object();
+}
+
+pub(super) fn tell_and_abort(fault: &Fault, runs: &Runs) -> ! {
+    // SAFETY: it only tells a number.
+    let own = unsafe { libc::gettid() };
+    // Relaxed: a count of one, which orders nothing.
+    if TELLER.compare_exchange(0, own, Relaxed, Relaxed).is_err_and(|teller| teller != own) {
+        wait_for_the_end();
+    }
+    take_over_faults();
+    let mut to = Stderr::new();
+    let _infallible = tell(&mut to, fault, runs);
+    to.flush();
+    abort()
+}
+
+fn tell(to: &mut Stderr, fault: &Fault, runs: &Runs) -> fmt::Result {
+    match runs.g {
+        Some(g) => g.with_birth(|birth| {
+            write!(to, "fatal error: stack overflow in goroutine {}", g.id())?;
+            if let Some(name) = &birth.name {
+                write!(to, " '{name}'")?;
+            }
+            writeln!(to, " (spawned at {})", birth.site)
+        })?,
+        None => writeln!(to, "fatal error: stack overflow on a plain thread, in gmp::with_stack")?,
+    }
+    let size = Bytes(runs.stack.top - runs.stack.bottom);
+    if runs.is_segment {
+        writeln!(to, "the {size} of its gmp::with_stack are used up; ask there for more")?;
+    } else {
+        writeln!(
+            to,
+            "its stack of {size} is used up; for more: GMPSTACK in the environment, gmp::Builder::stack_size, RuntimeBuilder::stack_size, or gmp::with_stack around what goes deep"
+        )?;
+    }
+    to.flush();
+    tell_frames(to, fault)
+}
+
+/// R2: other threads wait; who tells ends the process, with what it has told.
+fn take_over_faults() {
+    // SAFETY: a struct of integers.
+    let mut second: libc::sigaction = unsafe { std::mem::zeroed() };
+    second.sa_sigaction = on_second_fault as *const () as usize;
+    second.sa_flags = libc::SA_ONSTACK | libc::SA_NODEFER;
+    for signal in [libc::SIGSEGV, libc::SIGBUS] {
+        exchange(signal, Some(&second));
+        unblock(signal);
+    }
+}
+
+extern "C" fn on_second_fault(_signal: c_int) {
+    // SAFETY: it only tells a number.
+    match TELLER.load(Relaxed) == unsafe { libc::gettid() } {
+        true => abort(),
+        false => wait_for_the_end(),
+    }
+}
+
+fn wait_for_the_end() -> ! {
+    loop {
+        // SAFETY: no preconditions.
+        unsafe { libc::pause() };
+    }
+}
+
+/// R5. Not `std::process::abort`: that first calls the program's own handler of SIGABRT, here.
+fn abort() -> ! {
+    // SAFETY: zeros are the default action.
+    exchange(libc::SIGABRT, Some(&unsafe { std::mem::zeroed() }));
+    unblock(libc::SIGABRT);
+    // SAFETY: no pointers; the second does not return.
+    unsafe {
+        libc::raise(libc::SIGABRT);
+        libc::_exit(128 + libc::SIGABRT)
+    }
+}
+
+fn unblock(signal: c_int) {
+    // SAFETY: a struct of integers, that the calls write and read.
+    unsafe {
+        let mut set = std::mem::zeroed();
+        libc::sigemptyset(&mut set);
+        libc::sigaddset(&mut set, signal);
+        libc::pthread_sigmask(libc::SIG_UNBLOCK, &set, ptr::null_mut());
+    }
+}
+
+/// Standard error, by `write` alone: a line is lost where nobody reads it.
+struct Stderr {
+    text: [u8; 512],
+    len: usize,
+}
+
+impl Stderr {
+    fn new() -> Self {
+        Stderr { text: [0; 512], len: 0 }
+    }
+
+    fn flush(&mut self) {
+        let mut rest = &self.text[..self.len];
+        while !rest.is_empty() {
+            // SAFETY: the text is ours.
+            match unsafe { libc::write(libc::STDERR_FILENO, rest.as_ptr().cast(), rest.len()) } {
+                written @ 1.. => rest = &rest[written as usize..],
+                // Another signal of this thread; the text is short.
+                -1 if io::Error::last_os_error().kind() == io::ErrorKind::Interrupted => {}
+                _ => break,
+            }
+        }
+        self.len = 0;
+    }
+}
+
+impl fmt::Write for Stderr {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        for &byte in text.as_bytes() {
+            if self.len == self.text.len() {
+                self.flush();
+            }
+            self.text[self.len] = byte;
+            self.len += 1;
+        }
+        Ok(())
+    }
+}
+
+/// R4.
+fn tell_frames(to: &mut Stderr, fault: &Fault) -> fmt::Result {
+    let mut frames =
+        Frames { fault: fault.pc, begun: false, count: 0, last: [0; OUTERMOST], to, object: None };
+    let here = ptr::from_ref(&frames).addr();
+    if find_object().is_none() || here.wrapping_sub(fault.signal_stack) < WALK {
+        write!(frames.to, "where it was:")?;
+        frames.tell(fault.pc)?;
+        return writeln!(frames.to);
+    }
+    write!(frames.to, "its frames, innermost first; these commands name them:")?;
+    // SAFETY: `each` gets what it expects. The walk reads the stack and the tables of the code on it; should it fault,
+    // `on_second_fault` ends the process.
+    unsafe { _Unwind_Backtrace(each, (&raw mut frames).cast()) };
+    frames.end()
+}
+
+extern "C" fn each(context: *mut Context, frames: *mut c_void) -> c_int {
+    // SAFETY: `tell_frames` passed it, and waits.
+    let frames = unsafe { &mut *frames.cast::<Frames<'_>>() };
+    let mut before = 0;
+    // SAFETY: a context of the unwinder, within its callback.
+    let pc = unsafe { _Unwind_GetIPInfo(context, &mut before) };
+    if pc != 0 {
+        // Behind a call: within it.
+        frames.add(pc - usize::from(before == 0));
+    }
+    ON
+}
+
+struct Frames<'a> {
+    fault: usize,
+    /// The walk has come to the code that was interrupted.
+    begun: bool,
+    count: usize,
+    /// The last ones, each at its number modulo `OUTERMOST`.
+    last: [usize; OUTERMOST],
+    to: &'a mut Stderr,
+    /// That of the line which is being written.
+    object: Option<usize>,
+}
+
+impl Frames<'_> {
+    fn add(&mut self, pc: usize) {
+        if !self.begun && pc != self.fault {
+            return;
+        }
+        self.begun = true;
+        if self.count < INNERMOST {
+            let _infallible = self.tell(pc);
+        }
+        self.last[self.count % OUTERMOST] = pc;
+        self.count += 1;
+    }
+
+    fn end(&mut self) -> fmt::Result {
+        if !self.begun {
+            self.tell(self.fault)?;
+        }
+        let later = INNERMOST.max(self.count.saturating_sub(OUTERMOST))..self.count;
+        let between = later.start.saturating_sub(INNERMOST);
+        if between > 0 && !later.is_empty() {
+            write!(self.to, "\n  ({between} more)")?;
+            self.object = None;
+        }
+        for number in later {
+            self.tell(self.last[number % OUTERMOST])?;
+        }
+        writeln!(self.to)
+    }
+
+    /// Writes an address, on the line of its object.
+    fn tell(&mut self, pc: usize) -> fmt::Result {
+        let Some(object) = Object::of(pc) else {
+            self.object = None;
+            return write!(self.to, "\n  at {pc:#x}");
+        };
+        if self.object != Some(object.base) {
+            self.object = Some(object.base);
+            self.to.write_str("\n  addr2line -Cfpie ")?;
+            object.tell_path(self.to)?;
+        }
+        write!(self.to, " {:#x}", pc.wrapping_sub(object.base))
+    }
+}
+
+/// What of the loader's record of an object is public.
+#[repr(C)]
+struct LinkMap {
+    base: usize,
+    name: *const c_char,
+}
+
+/// `struct dl_find_object` of glibc.
+#[repr(C)]
+struct Found {
+    flags: u64,
+    start: *mut c_void,
+    end: *mut c_void,
+    link_map: *const LinkMap,
+    eh_frame: *mut c_void,
+    reserved: [u64; 7],
+}
+
+type FindObject = unsafe extern "C" fn(pc: *const c_void, found: *mut Found) -> c_int;
+
+/// glibc's, where there is one.
+fn find_object() -> Option<FindObject> {
+    static FOUND: OnceLock<Option<FindObject>> = OnceLock::new();
+    *FOUND.get_or_init(|| {
+        // SAFETY: a name that ends with a zero.
+        let there = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"_dl_find_object".as_ptr()) };
+        // SAFETY: the function of this name has this type.
+        (!there.is_null()).then(|| unsafe { std::mem::transmute::<*mut c_void, FindObject>(there) })
+    })
+}
+
+struct Object {
+    base: usize,
+    name: *const c_char,
+}
+
+impl Object {
+    fn of(pc: usize) -> Option<Object> {
+        let null = ptr::null_mut();
+        let mut found = Found {
+            flags: 0,
+            start: null,
+            end: null,
+            link_map: ptr::null(),
+            eh_frame: null,
+            reserved: [0; 7],
+        };
+        // SAFETY: it writes the struct, which is as large as any version's.
+        let done = unsafe { find_object()?(pc as *const c_void, &mut found) };
+        // SAFETY: the record of an object that is loaded, as code of it is being run.
+        let object = unsafe { found.link_map.as_ref() }.filter(|_| done == 0)?;
+        Some(Object { base: object.base, name: object.name })
+    }
+
+    /// The program itself has no name.
+    fn tell_path(&self, to: &mut Stderr) -> fmt::Result {
+        let mut own = [0; 256];
+        // SAFETY: the loader's text, which ends with a zero; it stays as long as its object.
+        let name = unsafe { CStr::from_ptr(self.name) }.to_bytes();
+        let path = if name.is_empty() {
+            // SAFETY: it writes at most so many bytes.
+            let len =
+                unsafe { libc::readlink(c"/proc/self/exe".as_ptr(), own.as_mut_ptr().cast(), own.len()) };
+            usize::try_from(len)
+                .ok()
+                .filter(|&len| len < own.len())
+                .map_or(&b"/proc/self/exe"[..], |len| &own[..len])
+        } else {
+            name
+        };
+        path.utf8_chunks().try_for_each(|chunk| to.write_str(chunk.valid()))
+    }
+}

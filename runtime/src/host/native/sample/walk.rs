@@ -1,0 +1,243 @@
+//! The walk over a stack that was copied: by the unwind tables alone, which `gimli` reads.
+//!
+//! The process's own unwinder can't do this: it reads the stack where it was. Each step looks for the object that holds the code,
+//! and reads its tables, while the loader's list of objects is locked: an object that the thread has left meanwhile may be
+//! unloaded otherwise.
+//!
+//! The walk ends at the trampoline (`switch.rs`), which has no caller. Code without tables, as in musl, or made at run time, is
+//! the last frame that is shown; so is one that lies beyond what was copied.
+
+use super::Registers;
+use crate::host::Frames;
+use crate::stack::switch;
+use crate::stack::unwind::{_Unwind_Backtrace, _Unwind_GetIPInfo, Context, ENOUGH, ON};
+use gimli::{
+    BaseAddresses, CfaRule, EhFrame, EhFrameHdr, EndianSlice, EvaluationResult, Location, NativeEndian,
+    Pointer, Register, RegisterRule, UnwindContext, UnwindExpression, Value,
+};
+use std::ffi::{c_int, c_void};
+use std::ops::Range;
+use std::ptr;
+use std::slice;
+
+/// The stack pointer's place among the registers.
+pub(super) const SP: usize = 7;
+/// The instruction pointer's, which stands where the tables have the return address.
+const IP: usize = 16;
+
+type Bytes<'a> = EndianSlice<'a, NativeEndian>;
+
+/// How a walk ended.
+#[derive(Copy, Clone, Debug, Eq, PartialEq)]
+pub(super) enum Ended {
+    /// At the goroutine's outermost frame, or when there were enough.
+    Whole,
+    /// At another frame without a caller: while the stacks change.
+    InSwitch,
+    /// Where it does not go on.
+    Lost,
+}
+
+/// Reads the frames from `registers` outwards. `word`: what the stack held at an address, as far as it was copied.
+pub(super) fn walk(
+    mut registers: Registers,
+    word: &dyn Fn(usize) -> Option<usize>,
+    frames: &mut Frames,
+) -> Ended {
+    // A frame that was interrupted stands at an instruction, the others behind a call. All are shown by the latter.
+    let mut behind = 0;
+    loop {
+        let pc = registers[IP];
+        if !frames.push(pc.wrapping_add(1 - behind)) {
+            return Ended::Whole;
+        }
+        match step(pc - behind, &mut registers, word) {
+            Some(Step::Called) => behind = 1,
+            Some(Step::Interrupted) => behind = 0,
+            Some(Step::Outermost(start)) if start == switch::trampoline as *const () as usize => {
+                return Ended::Whole;
+            }
+            Some(Step::Outermost(_)) => return Ended::InSwitch,
+            None => return Ended::Lost,
+        }
+        if registers[IP] < 2 {
+            return Ended::Lost;
+        }
+    }
+}
+
+/// Reads the frames of the caller, which the process's own unwinder may do.
+#[inline(never)]
+pub(in crate::host::native) fn walk_here(frames: &mut Frames) {
+    extern "C" fn note(context: *mut Context, frames: *mut c_void) -> c_int {
+        // SAFETY: `walk_here` passed it, and waits.
+        let frames = unsafe { &mut *frames.cast::<Frames>() };
+        // SAFETY: a context of the unwinder, within its callback.
+        let pc = unsafe { _Unwind_GetIPInfo(context, &mut 0) };
+        let goes_on = pc != 0 && frames.push(pc);
+        if goes_on { ON } else { ENOUGH }
+    }
+    // SAFETY: `note` gets the frames, as it expects.
+    unsafe { _Unwind_Backtrace(note, ptr::from_mut(frames).cast()) };
+}
+
+/// How the registers of a frame's caller came to be.
+enum Step {
+    /// It called.
+    Called,
+    /// A signal came.
+    Interrupted,
+    /// It has none. Where its code starts.
+    Outermost(usize),
+}
+
+/// From the frame that stands in the code at `pc` to its caller.
+fn step(pc: usize, registers: &mut Registers, word: &dyn Fn(usize) -> Option<usize>) -> Option<Step> {
+    extern "C" fn each(info: *mut libc::dl_phdr_info, _size: usize, search: *mut c_void) -> c_int {
+        // SAFETY: `step` passed it, and waits; the record is the loader's.
+        let (search, info) = unsafe { (&mut *search.cast::<Search<'_>>(), &*info) };
+        // SAFETY: the headers of a loaded object, which stays while the loader's list is locked.
+        let Some(found) = (unsafe { Tables::of(info, search.pc) }) else { return 0 };
+        search.step = found.and_then(|tables| tables.step(search.pc, search.registers, search.word));
+        1
+    }
+    struct Search<'a> {
+        pc: usize,
+        registers: &'a mut Registers,
+        word: &'a dyn Fn(usize) -> Option<usize>,
+        step: Option<Step>,
+    }
+    let mut search = Search { pc, registers, word, step: None };
+    // SAFETY: `each` gets the search, as it expects.
+    unsafe { libc::dl_iterate_phdr(Some(each), (&raw mut search).cast()) };
+    search.step
+}
+
+/// The unwind tables of a loaded object.
+struct Tables<'a> {
+    index: Bytes<'a>,
+    index_at: usize,
+    /// The loaded segment in which the tables lie.
+    segment: Range<usize>,
+}
+
+impl Tables<'_> {
+    /// Those of this object, if it holds `pc`; `Some(None)`: it has none.
+    ///
+    /// # Safety
+    /// The object stays loaded.
+    unsafe fn of(info: &libc::dl_phdr_info, pc: usize) -> Option<Option<Self>> {
+        // SAFETY: as many headers lie there.
+        let headers = unsafe { slice::from_raw_parts(info.dlpi_phdr, info.dlpi_phnum.into()) };
+        let range = |header: &libc::Elf64_Phdr| {
+            let start = (info.dlpi_addr as usize).wrapping_add(header.p_vaddr as usize);
+            start..start.wrapping_add(header.p_memsz as usize)
+        };
+        let loaded = || headers.iter().filter(|header| header.p_type == libc::PT_LOAD);
+        loaded().find(|header| header.p_flags & libc::PF_X != 0 && range(header).contains(&pc))?;
+        let tables = || {
+            let index = range(headers.iter().find(|header| header.p_type == libc::PT_GNU_EH_FRAME)?);
+            let holds = |header: &&libc::Elf64_Phdr| {
+                let segment = range(header);
+                header.p_flags & libc::PF_R != 0 && segment.start <= index.start && index.end <= segment.end
+            };
+            let segment = range(loaded().find(holds)?);
+            // SAFETY: a part of a loaded segment that can be read.
+            let bytes = unsafe { slice::from_raw_parts(index.start as *const u8, index.len()) };
+            Some(Tables { index: EndianSlice::new(bytes, NativeEndian), index_at: index.start, segment })
+        };
+        Some(tables())
+    }
+
+    fn step(
+        &self,
+        pc: usize,
+        registers: &mut Registers,
+        word: &dyn Fn(usize) -> Option<usize>,
+    ) -> Option<Step> {
+        let bases = BaseAddresses::default().set_eh_frame_hdr(self.index_at as u64);
+        let index = EhFrameHdr::from(self.index).parse(&bases, size_of::<usize>() as u8).ok()?;
+        let Pointer::Direct(entries_at) = index.eh_frame_ptr() else { return None };
+        let entries_at = entries_at as usize;
+        if !self.segment.contains(&entries_at) {
+            return None;
+        }
+        // SAFETY: from there to the end of a loaded segment that can be read.
+        let bytes = unsafe { slice::from_raw_parts(entries_at as *const u8, self.segment.end - entries_at) };
+        let entries = EhFrame::from(EndianSlice::new(bytes, NativeEndian));
+        let bases = bases.set_eh_frame(entries_at as u64);
+        let entry = index.table()?.fde_for_address(
+            &entries,
+            &bases,
+            pc as u64,
+            gimli::UnwindSection::cie_from_offset,
+        );
+        let entry = entry.ok()?;
+        let mut context = UnwindContext::new();
+        let row = entry.unwind_info_for_address(&entries, &bases, &mut context, pc as u64).ok()?;
+        let before = *registers;
+        let evaluate = |expression: &UnwindExpression<usize>, first| {
+            let code = expression.get(&entries).ok()?;
+            evaluate(code.evaluation(entry.cie().encoding()), first, &before, word)
+        };
+        let cfa = match row.cfa() {
+            CfaRule::RegisterAndOffset { register, offset } => {
+                before.get(usize::from(register.0))?.wrapping_add_signed(*offset as isize)
+            }
+            CfaRule::Expression(expression) => evaluate(expression, None)?,
+        };
+        registers[SP] = cfa;
+        for (number, value) in registers.iter_mut().enumerate() {
+            *value = match row.register(Register(number as u16)) {
+                Some(RegisterRule::Offset(offset)) => word(cfa.wrapping_add_signed(offset as isize))?,
+                Some(RegisterRule::ValOffset(offset)) => cfa.wrapping_add_signed(offset as isize),
+                Some(RegisterRule::Register(other)) => *before.get(usize::from(other.0))?,
+                Some(RegisterRule::Expression(place)) => word(evaluate(&place, Some(cfa))?)?,
+                Some(RegisterRule::ValExpression(value)) => evaluate(&value, Some(cfa))?,
+                Some(RegisterRule::Undefined) | None if number == IP => {
+                    return Some(Step::Outermost(entry.initial_address() as usize));
+                }
+                // As a caller finds them: those that a call preserves are as they were, of the others none is needed.
+                Some(RegisterRule::Undefined | RegisterRule::SameValue) | None => continue,
+                Some(_) => return None,
+            };
+        }
+        Some(if entry.is_signal_trampoline() { Step::Interrupted } else { Step::Called })
+    }
+}
+
+/// The value of an expression, which begins with `first` where there is one.
+fn evaluate(
+    mut evaluation: gimli::Evaluation<Bytes<'_>>,
+    first: Option<usize>,
+    registers: &Registers,
+    word: &dyn Fn(usize) -> Option<usize>,
+) -> Option<usize> {
+    const MOST: u32 = 1000;
+    evaluation.set_max_iterations(MOST);
+    if let Some(first) = first {
+        evaluation.set_initial_value(first as u64);
+    }
+    let generic = |value: usize| Value::Generic(value as u64);
+    let mut state = evaluation.evaluate().ok()?;
+    loop {
+        state = match state {
+            EvaluationResult::Complete => break,
+            EvaluationResult::RequiresMemory { address, size: 8, .. } => {
+                evaluation.resume_with_memory(generic(word(address as usize)?)).ok()?
+            }
+            EvaluationResult::RequiresRegister { register, .. } => {
+                let value = registers.get(usize::from(register.0))?;
+                evaluation.resume_with_register(generic(*value)).ok()?
+            }
+            _ => return None,
+        };
+    }
+    match evaluation.as_result() {
+        [piece] => match piece.location {
+            Location::Address { address } => Some(address as usize),
+            _ => None,
+        },
+        _ => None,
+    }
+}

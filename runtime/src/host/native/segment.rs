@@ -1,0 +1,248 @@
+//! `with_stack`: a second stack under the same goroutine, or thread, while a function runs.
+//!
+//! ```text
+//!   own stack                            second stack (a `StackMem`, from the runtime's pool)
+//!   | ..                    |            | start                        |
+//!   | frame of `call_on`    |            | return into `cross`          |
+//!   |   Entered             | <- outer   | frame of `shim`              |
+//!   | frame of `cross`: rbp |            | frames of f; may park here,  |
+//!   |                       |            | and enter a third stack      |
+//! ```
+//! C1 take a stack · C2 its `Segment` is the innermost · C3 rsp := start, f · C4 rsp := rbp · C5 the outer one is the
+//! innermost again · C6 the stack goes back.
+//!
+//! C5 and C6 are a destructor in a frame of the outer stack: a panic, `goexit` and an end from outside unwind from the second
+//! stack to the first like through any call, and it runs then too. For that `cross` tells where its caller's frame lies: at
+//! rbp, which whoever it calls preserves. It has no exception table, so a throw passes.
+//!
+//! A park on the second stack is like any other: the switch saves one stack pointer, wherever that points
+//! (`stack/switch.rs`). So the goroutine may go on on another M, and the chain of segments must not be the thread's: it
+//! begins at a word in the frame of `g::root`, which `Task::mark` points to. A plain thread has a thread-local for it.
+//!
+//! Invariants: a goroutine's frames lie on its own stack and those of its segments, each called from the next one in the
+//! chain. A `Segment` lives in a frame of the stack outside of its own. A goroutine that is left behind never comes to C6:
+//! it keeps all its stacks.
+
+use super::overflow;
+use super::signals::{self, SignalStack};
+use crate::m::M;
+use crate::stack::annotate;
+use crate::stack::pool::{Class, Extent, GUARD, Hands, PAGE, StackMem, StackPool};
+use std::arch::naked_asm;
+use std::cell::Cell;
+use std::io;
+use std::iter;
+use std::mem::ManuallyDrop;
+use std::ptr;
+use std::sync::OnceLock;
+
+/// A stack that was entered and not left.
+#[derive(Debug)]
+pub(super) struct Segment {
+    pub(super) extent: Extent,
+    /// The one from which it was entered; null for the goroutine's, or the thread's, own.
+    pub(super) outer: *const Segment,
+}
+
+std::thread_local! {
+    /// Of a thread that runs no goroutine.
+    static INNERMOST: Cell<*const Segment> = const { Cell::new(ptr::null()) };
+}
+
+/// The stacks of plain threads, and of the panic hook. No monitor trims them: what one has touched below its uppermost
+/// `KEPT` bytes goes back at once.
+static OF_THREADS: OnceLock<StackPool> = OnceLock::new();
+const KEPT: usize = 256 << 10;
+
+/// Of which a panic takes one, where there may be no stack left to map any: see `prepare`.
+fn of_threads() -> &'static StackPool {
+    OF_THREADS.get_or_init(|| StackPool::small(GUARD))
+}
+
+/// Has stacks of so many bytes ready for `call_on_stock`. Where none is to be had now, that does without.
+pub(super) fn prepare(size: usize) {
+    let _none_yet = Entered::new(of_threads(), size);
+}
+
+/// Calls `f` on a stack of at least `size` bytes, the guard page included. On a goroutine from `pool`, its runtime's.
+///
+/// # Errors
+/// Those of `StackPool::promise` and `StackPool::take`; nothing is promised or taken then.
+pub(super) fn call_on(pool: Option<&StackPool>, size: usize, f: &mut dyn FnMut()) -> io::Result<()> {
+    overflow::install();
+    let entered = Entered::new(pool.unwrap_or_else(|| of_threads()), size)?;
+    entered.call(f);
+    Ok(())
+}
+
+/// The same on a stack that is ready. It takes little stack itself.
+///
+/// # Errors
+/// When none is.
+pub(super) fn call_on_stock(size: usize, f: &mut dyn FnMut()) -> io::Result<()> {
+    of_threads().promise_of_stock(size)?;
+    let entered = Entered::promised(of_threads(), size)?;
+    entered.call(f);
+    Ok(())
+}
+
+type Shim = unsafe extern "C-unwind" fn(*mut ());
+
+/// The outermost frame on the second stack.
+///
+/// # Safety
+/// `f` points to a `&mut dyn FnMut()`.
+unsafe extern "C-unwind" fn shim(f: *mut ()) {
+    // SAFETY: by this function's contract.
+    (unsafe { &mut *f.cast::<&mut dyn FnMut()>() })();
+}
+
+/// C3 and C4: calls `shim(f)` with the stack pointer at `start`.
+///
+/// # Safety
+/// Below `start`, which is 16-aligned, lies a stack that nobody uses. `shim` may be called with `f`.
+#[unsafe(naked)]
+unsafe extern "C-unwind" fn cross(start: *mut u8, f: *mut (), shim: Shim) {
+    naked_asm!(
+        ".cfi_startproc",
+        "push rbp",
+        ".cfi_def_cfa_offset 16",
+        ".cfi_offset rbp, -16",
+        "mov rbp, rsp",
+        ".cfi_def_cfa_register rbp", // from here on the caller is found by rbp, wherever rsp points
+        "mov rsp, rdi",
+        "mov rdi, rsi",
+        "call rdx",
+        "mov rsp, rbp",
+        "pop rbp",
+        ".cfi_def_cfa rsp, 8",
+        ".cfi_restore rbp",
+        "ret",
+        ".cfi_endproc",
+    )
+}
+
+/// C2; C5 and C6 when it is dropped.
+struct Entered<'a> {
+    pool: &'a StackPool,
+    stack: ManuallyDrop<StackMem>,
+    told: ManuallyDrop<annotate::Stack>,
+    segment: Segment,
+    /// Lent to a plain thread that has too little.
+    signals: SignalStack,
+}
+
+impl<'a> Entered<'a> {
+    fn new(pool: &'a StackPool, size: usize) -> io::Result<Self> {
+        pool.promise(None, size)?;
+        Entered::promised(pool, size)
+    }
+
+    fn promised(pool: &'a StackPool, size: usize) -> io::Result<Self> {
+        let mut hands = Hands::default();
+        let stack = match pool.take(&mut hands, size) {
+            Ok(stack) => stack,
+            Err(refused) => {
+                pool.give_promise(&mut hands, Class::of(size)?);
+                pool.empty(&mut hands);
+                return Err(refused);
+            }
+        };
+        let segment = Segment { extent: stack.extent(), outer: innermost() };
+        let told = ManuallyDrop::new(annotate::Stack::new(stack.top(), stack.bytes()));
+        Ok(Entered { pool, stack: ManuallyDrop::new(stack), told, segment, signals: SignalStack::new() })
+    }
+
+    /// C3 and C4, from where it stays.
+    fn call(&self, f: &mut dyn FnMut()) {
+        self.publish();
+        let mut f = f;
+        // SAFETY: `start` is the upper end of a stack that is ours alone until this is dropped, and aligned; `shim` is given
+        // what it expects, which lives longer than the call.
+        unsafe { cross(self.stack.start(), (&raw mut f).cast(), shim) };
+    }
+
+    /// Once it lies where it stays.
+    fn publish(&self) {
+        if self.segment.outer.is_null() && chain_of_goroutine().is_none() {
+            self.signals.lend_unless(signals::HANDLER);
+        }
+        set_innermost(&raw const self.segment);
+    }
+}
+
+impl Drop for Entered<'_> {
+    fn drop(&mut self) {
+        set_innermost(self.segment.outer);
+        self.signals.take_back();
+        // SAFETY: neither is used again.
+        let (stack, told) =
+            unsafe { (ManuallyDrop::take(&mut self.stack), ManuallyDrop::take(&mut self.told)) };
+        told.retire();
+        let mut hands = Hands::default();
+        // SAFETY: the function has returned or unwound: no frame is left there.
+        unsafe {
+            if OF_THREADS.get().is_some_and(|of_threads| ptr::eq(self.pool, of_threads)) {
+                return_pages(&stack);
+            }
+            self.pool.give(&mut hands, stack);
+        }
+        self.pool.empty(&mut hands);
+    }
+}
+
+/// Gives the kernel back the pages of all but the uppermost `KEPT` bytes; where memory is locked they stay.
+///
+/// # Safety
+/// No frame is on the stack any more.
+unsafe fn return_pages(stack: &StackMem) {
+    if let Some(bytes) = stack.bytes().checked_sub(PAGE + KEPT) {
+        let from = stack.top().wrapping_sub(KEPT + bytes);
+        // SAFETY: of a slot that is the caller's, without its guard; by this function's contract nobody reads them.
+        unsafe { libc::madvise(from.cast(), bytes, libc::MADV_DONTNEED) };
+    }
+}
+
+/// Where the chain of the calling goroutine begins; `None` outside of one.
+fn chain_of_goroutine<'a>() -> Option<&'a Cell<*const Segment>> {
+    let g = M::<super::Native>::current().and_then(M::g)?;
+    // SAFETY: null, or the word that `g::root` keeps for the host as long as it runs, on the goroutine's own stack. A pointer
+    // to one type is as good as to another.
+    unsafe { g.mark().cast::<Cell<*const Segment>>().as_ref() }
+}
+
+/// The innermost segment of the calling goroutine, or thread. Never inlined: of a thread-local it reads the value, and keeps
+/// no address.
+#[inline(never)]
+pub(super) fn innermost() -> *const Segment {
+    chain_of_goroutine().map_or_else(|| INNERMOST.get(), Cell::get)
+}
+
+#[inline(never)]
+fn set_innermost(segment: *const Segment) {
+    match chain_of_goroutine() {
+        Some(first) => first.set(segment),
+        None => INNERMOST.set(segment),
+    }
+}
+
+/// A stack of the caller's, as far as an address tells: a number for each, 0 for its own.
+pub(super) fn stack_of(address: usize) -> usize {
+    // SAFETY: a segment of the caller's own chain is on a stack that the caller has not left.
+    let chain =
+        iter::successors(unsafe { innermost().as_ref() }, |segment| unsafe { segment.outer.as_ref() });
+    chain.into_iter().find(|segment| segment.extent.holds(address)).map_or(0, |segment| segment.extent.top)
+}
+
+/// What is left of that segment of the caller which has the least, its guard page included, and where the own stack goes on:
+/// a frame that has entered a segment goes on, and unwinds, from where that `Segment` lies.
+pub(super) fn left_of_calls(address: usize) -> (usize, usize) {
+    let (mut least, mut at, mut segment) = (usize::MAX, address, innermost());
+    // SAFETY: as in `stack_of`.
+    while let Some(inner) = unsafe { segment.as_ref() } {
+        least = least.min(at.saturating_sub(inner.extent.bottom));
+        at = ptr::from_ref(inner).addr();
+        segment = inner.outer;
+    }
+    (least, at)
+}

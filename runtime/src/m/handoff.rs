@@ -1,0 +1,237 @@
+//! The hand-off word of a P: who has it, told without a lock.
+//!
+//! A P is idle, held by one M, or about to be taken from an M that does not come back to the runtime. The word
+//! holds a generation, how the holder of that generation enters the runtime, and one of three states:
+//!
+//! | state | meaning |
+//! | --- | --- |
+//! | Idle | the holder of this generation keeps the P, or nobody has it |
+//! | Requested | a retaker has asked for it and looks whether the holder is inside the runtime |
+//! | Taken | the holder of this generation has lost it |
+//!
+//! Whoever gives a P up, in any way, moves the word to (generation + 1, Idle) before another can see that P;
+//! whoever acquires it moves it on once more, and remembers that value. An M that was away for long therefore finds
+//! another generation than its own and knows that the P is lost, however often the P has changed hands since; and a
+//! retaker that judged an idle P finds that it has been acquired.
+//!
+//! How a holder enters, [`Entries`], is settled when it acquires the P, for as long as it holds it. A retaker reads it in the
+//! word that it exchanges, so both sides mean the same barrier, whatever the kernel refuses in between.
+//!
+//! The M's side of the protocol is [`Window`](crate::m::Window); its order of events stands there. Whom a retaker
+//! chooses, and why, stands in `sched/threads/retake.rs`.
+
+use crate::prim::{AcqRel, Acquire, AtomicU64, Mutant, Relaxed, mutated, order};
+
+const STATE: u64 = 0b11;
+const IDLE: u64 = 0;
+const REQUESTED: u64 = 1;
+const TAKEN: u64 = 2;
+/// `Entries::Quick`, of the last holder when nobody holds the P.
+const QUICK: u64 = 4;
+const STEP: u64 = 8;
+
+/// How the holder of a P enters the runtime.
+#[derive(Copy, Clone, Debug, Eq, PartialEq)]
+pub(crate) enum Entries {
+    /// A store and a load. A retaker has the M's thread pass a barrier.
+    Quick,
+    /// A fence between the two. A retaker fences, too.
+    Fenced,
+}
+
+/// The value of the word that an M remembers when it acquires a P: its generation, Idle.
+#[derive(Copy, Clone, Debug, Eq, PartialEq)]
+pub(crate) struct Tenure(u64);
+
+fn entries(word: u64) -> Entries {
+    if word & QUICK == 0 { Entries::Fenced } else { Entries::Quick }
+}
+
+impl Tenure {
+    /// How its holder enters.
+    pub(crate) fn entries(self) -> Entries {
+        entries(self.0)
+    }
+}
+
+/// What the word says to the M that enters the runtime.
+#[derive(Debug, Eq, PartialEq)]
+#[must_use]
+pub(crate) enum Entry {
+    /// The P is still its own.
+    In,
+    /// The P was taken away.
+    Lost,
+}
+
+/// Who may have the P: see the module's header.
+#[derive(Debug)]
+pub(crate) struct HandoffWord(AtomicU64);
+
+impl HandoffWord {
+    pub(crate) fn new() -> Self {
+        HandoffWord(AtomicU64::new(IDLE))
+    }
+
+    /// The P is acquired: what the acquirer remembers. A generation of its own, so that a retaker who judged the P
+    /// while it was idle asks in vain.
+    pub(crate) fn take_up(&self, entries: Entries) -> Tenure {
+        let word = self.0.load(Relaxed);
+        let quick = if entries == Entries::Quick { QUICK } else { 0 };
+        let fresh = ((word & !(STATE | QUICK)) + STEP) | quick;
+        // A swap and not a store, as in `give_up`. Release: partner `judge`, which reads the holder after this. Acquire: partner the
+        // exchanges of `give_up` and of a retaker.
+        self.0.swap(fresh, AcqRel);
+        Tenure(fresh)
+    }
+
+    /// How often the P was taken up and given up: for a trace, and for whoever wants to know whether anybody had it.
+    pub(crate) fn changes(&self) -> u64 {
+        self.0.load(Relaxed) / STEP
+    }
+
+    /// One load in the common case. Relaxed: the barriers on both sides order it, not the load
+    /// (`Window::enter`, `Retake`).
+    #[inline(always)]
+    pub(crate) fn is_held(&self, tenure: Tenure) -> bool {
+        self.0.load(Relaxed) == tenure.0
+    }
+
+    /// The rest of an entry that did not find the word as the M had left it.
+    #[cold]
+    pub(crate) fn enter(&self, tenure: Tenure) -> Entry {
+        loop {
+            let word = self.0.load(Relaxed);
+            if word == tenure.0 {
+                return Entry::In;
+            }
+            if word != tenure.0 | REQUESTED {
+                return Entry::Lost;
+            }
+            if mutated(Mutant::HandoffEnterBlind) {
+                return Entry::In;
+            }
+            // AcqRel: a retaker whose exchange fails for this one sees that we are inside.
+            if self.0.compare_exchange(word, tenure.0, AcqRel, Relaxed).is_ok() {
+                return Entry::In;
+            }
+        }
+    }
+
+    /// The P changes hands, or becomes idle: nobody's old tenure counts any more.
+    pub(crate) fn give_up(&self) {
+        let word = self.0.load(Relaxed);
+        // A swap and not a store: a retaker's CAS may come at the same time, and one of the two has to see the
+        // other. AcqRel: partners are the retaker's exchanges and the next `take_up`.
+        let step = if mutated(Mutant::HandoffSameGeneration) { 0 } else { STEP };
+        self.0.swap((word & !STATE) + step, AcqRel);
+    }
+}
+
+/// What a retaker has judged: the word as it was when the holder seemed to be away.
+#[derive(Copy, Clone, Debug, Eq, PartialEq)]
+pub(crate) struct Judged(u64);
+
+impl Judged {
+    /// How the holder enters, of whose tenure this is.
+    pub(crate) fn entries(self) -> Entries {
+        entries(self.0)
+    }
+}
+
+/// The retaker's side. There is one retaker at a time.
+impl HandoffWord {
+    /// The tenure that a retaker is about to judge. It reads who the holder is after this.
+    pub(crate) fn judge(&self) -> Judged {
+        // Acquire: pairs with `take_up`. The holder that is read next is the one of this tenure, or a later one; and then
+        // the exchange of R1 fails.
+        Judged(self.0.load(order(Mutant::JudgeRelaxed, Acquire)) & !STATE)
+    }
+
+    /// R1 to R3 of `m/mod.rs`. True: the P is the retaker's, who calls `give_up` before it hands it on.
+    ///
+    /// `barrier` is R2; false when it could not be had.
+    pub(crate) fn retake(
+        &self,
+        judged: Judged,
+        barrier: impl FnOnce() -> bool,
+        is_inside: impl FnOnce() -> bool,
+    ) -> bool {
+        let idle = judged.0;
+        // R1. AcqRel: the next steps come after it. Under the generation that was judged: another tenure is
+        // another judgement.
+        if self.0.compare_exchange(idle, idle | REQUESTED, AcqRel, Relaxed).is_err() {
+            return false;
+        }
+        // R2
+        let seen = mutated(Mutant::HandoffNoHeavyBarrier) || barrier();
+        // R3. A failed exchange means that the holder has come back, or has given the P up.
+        let inside = !seen || is_inside() && !mutated(Mutant::HandoffBlind);
+        let next = if inside { idle } else { idle | TAKEN };
+        let held = self.0.compare_exchange(idle | REQUESTED, next, AcqRel, Relaxed).is_ok();
+        held && next != idle
+    }
+}
+
+#[cfg(all(test, not(gmp_loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_holder_finds_its_p_lost_however_often_it_has_changed_hands() {
+        let word = HandoffWord::new();
+        let first = word.take_up(Entries::Quick);
+        assert!(word.is_held(first));
+        word.give_up();
+        assert!(!word.is_held(first));
+        assert_eq!(word.enter(first), Entry::Lost);
+        let second = word.take_up(Entries::Quick);
+        assert_eq!(word.enter(first), Entry::Lost);
+        assert_eq!(word.enter(second), Entry::In);
+    }
+
+    #[test]
+    fn a_holder_that_enters_in_time_withdraws_the_request() {
+        let word = HandoffWord::new();
+        let held = word.take_up(Entries::Quick);
+        let comes_back = || {
+            assert!(!word.is_held(held));
+            assert_eq!(word.enter(held), Entry::In);
+            false
+        };
+        assert!(!word.retake(word.judge(), || true, comes_back));
+        assert!(word.is_held(held));
+    }
+
+    /// Fails where a retaker takes a holder that fences for one that doesn't, or the other way round.
+    #[test]
+    fn how_a_holder_enters_is_known_as_long_as_it_holds_the_p() {
+        let word = HandoffWord::new();
+        for entries in [Entries::Quick, Entries::Fenced, Entries::Fenced, Entries::Quick, Entries::Quick] {
+            let held = word.take_up(entries);
+            assert_eq!((held.entries(), word.judge().entries()), (entries, entries));
+            let changes = word.changes();
+            assert!(!word.retake(word.judge(), || true, || true), "the holder is inside");
+            assert!(word.is_held(held));
+            word.give_up();
+            assert!(!word.is_held(held));
+            assert_eq!(word.changes(), changes + 1);
+        }
+    }
+
+    #[test]
+    fn a_retaker_takes_a_p_whose_holder_is_away_and_no_other() {
+        let word = HandoffWord::new();
+        let held = word.take_up(Entries::Quick);
+        let judged = word.judge();
+        assert!(!word.retake(judged, || true, || true), "the holder is inside");
+        assert!(!word.retake(judged, || false, || false), "nobody can tell where the holder is");
+        assert_eq!(word.enter(held), Entry::In);
+        assert!(word.retake(judged, || true, || false));
+        assert_eq!(word.enter(held), Entry::Lost);
+        word.give_up();
+        let next = word.take_up(Entries::Quick);
+        assert!(!word.retake(judged, || true, || false), "another tenure was judged");
+        assert_eq!(word.enter(next), Entry::In);
+    }
+}

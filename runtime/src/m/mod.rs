@@ -1,0 +1,471 @@
+//! M, an OS thread that runs goroutines while it holds a P; and the window through which they call the runtime.
+//!
+//! A goroutine runs with `in_runtime = 0`: then a retaker may take its M's P away. Every runtime call that
+//! touches P-local data stands in a *window*:
+//!
+//! ```text
+//!   enter:   E1 in_runtime := 1  · E2 barrier · E3 the hand-off word as we left it?  else `reenter`
+//!   retaker: R1 Idle → Requested · R2 barrier · R3 in_runtime = 1?  yes: withdraw · no: Requested → Taken
+//!   leave:   in_runtime := 0 (Release)
+//! ```
+//! One of the barriers comes first. If E2 does, R3 sees the M inside; if R2 does, E3 sees the request. The M's
+//! barrier is none for the machine, a retaker pays for both: by `membarrier`. Where the kernel refuses that, each side
+//! fences, and an entry takes the way through `settle`.
+//!
+//! A sandbox may begin to refuse it at any moment. So each holding of a P has its own kind of entries, which its M settles when
+//! it acquires the P and writes into the hand-off word (`handoff.rs`): quick ones as long as no `membarrier` was refused. The
+//! retaker that meets the first refusal says so (`heavy_barrier_exists`); who acquires a P later fences. An M that holds its P
+//! since before still enters quickly, and may never enter again: for that one the retaker has its thread switched out, in
+//! which it passes a barrier (`Host::slow_barrier`), once for each such holding.
+//!
+//! Windows do not nest, and no user code runs inside: no drop of a user's value, no closure, no waker, no
+//! message expression. The scheduler's own stack (g0) is always inside: `execute` leaves just before it resumes
+//! a goroutine, and a goroutine that parks enters and does not leave.
+//!
+//! Checked by `models/window.rs`.
+
+pub(crate) mod handoff;
+pub(crate) mod note;
+
+use crate::g::{G, GRef};
+use crate::host::Host;
+use crate::m::handoff::{Entries, Entry, Tenure};
+use crate::m::note::Note;
+use crate::p::P;
+use crate::prim::{
+    Acquire, AtomicI64, AtomicU32, Mutant, Ordering, Relaxed, Release, Shown, ShownFlag, UnsafeCell, fence,
+    light_barrier, mutated, order, unless,
+};
+use crate::sched::Sched;
+use crate::sched::park::Yield;
+use std::cell::Cell;
+use std::ptr::NonNull;
+
+/// What a window costs is measured against a build without them, which has no hand-off: `--cfg gmp_no_windows`.
+const WINDOWS: bool = !cfg!(gmp_no_windows);
+
+const OUTSIDE: u32 = 0;
+const INSIDE: u32 = 1;
+
+/// An OS thread of the runtime. Lives as long as its scheduler, so that a retaker may read it at any time; its thread may
+/// end before that, and it gets another (`sched/threads/mexit.rs`).
+#[repr(align(128))]
+pub(crate) struct M<H: Host> {
+    in_runtime: AtomicU32,
+    /// The host's number of its thread; 0 before it runs.
+    thread: AtomicU32,
+    pub(crate) id: u32,
+    sched: NonNull<Sched<H>>,
+    p: Shown<P<H>>,
+    /// The P that was given up or lost last: its queue and its data may still be in this core's cache.
+    last_p: Cell<Option<NonNull<P<H>>>>,
+    /// What a window compares with the P's word. `None` without a P; and where entries are `Fenced`, so that each is settled
+    /// behind its fence.
+    quick: Cell<Option<Tenure>>,
+    tenure: Cell<Option<Tenure>>,
+    g: Shown<G<H>>,
+    /// Whether it counts in `nmspinning`.
+    pub(crate) spinning: ShownFlag,
+    /// State of `random`.
+    dice: Cell<u32>,
+    /// It looks for no more work, and its thread ends.
+    pub(crate) ends: Cell<bool>,
+    /// The P that it held when its goroutine ended and took the thread along. It gives that away as its last act.
+    pub(crate) parting_p: Cell<Option<NonNull<P<H>>>>,
+    /// Its thread is the program's; see `sched/threads/adopt.rs`. Its own.
+    pub(crate) adopted: Cell<bool>,
+    /// How often it got a thread and lost it. Under the scheduler's lock.
+    pub(crate) life: Cell<u32>,
+    /// Its thread, once whoever started that has put it here. Under the scheduler's lock.
+    pub(crate) handle: Cell<Option<H::Thread>>,
+    /// Goroutines that were made on this M, less those that ended on it.
+    live: AtomicI64,
+    /// Stacks that goroutines got on this M, less those that came back on it.
+    stacks: AtomicI64,
+    /// Where the thread sleeps while it has nothing to do, and what whoever wakes it has left for it: written before
+    /// the note's wake, or the poller's break, and read after its sleep.
+    pub(crate) note: Note<H>,
+    gift: UnsafeCell<Option<Gift<H>>>,
+    pub(crate) local: H::Local,
+}
+
+/// What an M is woken, or started, with.
+pub(crate) enum Gift<H: Host> {
+    /// A P with work.
+    P(NonNull<P<H>>),
+    /// It is called: it counts in `nmspinning`, and is to come for an idle P.
+    Call,
+}
+
+// SAFETY: `in_runtime` and `note` are made for sharing; `gift` is ordered by the note, or the scheduler's lock; the cells belong to the
+// M's own thread.
+unsafe impl<H: Host> Send for M<H> {}
+// SAFETY: as above.
+unsafe impl<H: Host> Sync for M<H> {}
+
+impl<H: Host> M<H> {
+    pub(crate) fn new(id: u32, sched: &Sched<H>) -> Self {
+        M {
+            in_runtime: AtomicU32::new(INSIDE),
+            thread: AtomicU32::new(0),
+            id,
+            sched: NonNull::from(sched),
+            p: Shown::new(None),
+            last_p: Cell::new(None),
+            quick: Cell::new(None),
+            tenure: Cell::new(None),
+            g: Shown::new(None),
+            spinning: ShownFlag::new(false),
+            // Odd, so never zero, and different for each M.
+            dice: Cell::new(id.wrapping_mul(0x9e37_79b9) | 1),
+            ends: Cell::new(false),
+            parting_p: Cell::new(None),
+            adopted: Cell::new(false),
+            life: Cell::new(0),
+            handle: Cell::new(None),
+            live: AtomicI64::new(0),
+            stacks: AtomicI64::new(0),
+            note: Note::new(),
+            gift: UnsafeCell::new(None),
+            local: H::Local::default(),
+        }
+    }
+
+    /// The M of the calling thread; `None` where no goroutine runs. It is the caller's only until its next park:
+    /// read what is needed and let go.
+    #[inline(always)]
+    pub(crate) fn current<'a>() -> Option<&'a M<H>> {
+        // SAFETY: an M lives as long as its scheduler, which the thread of a current M keeps alive, and so does the
+        // runtime of a running goroutine.
+        unsafe { H::current().as_ref() }
+    }
+
+    pub(crate) fn sched<'a>(&self) -> &'a Sched<H> {
+        // SAFETY: as in `current`.
+        unsafe { self.sched.as_ref() }
+    }
+
+    /// A number without a pattern, for the order in which victims are visited (Marsaglia's xorshift).
+    #[doc(alias = "cheaprand")]
+    pub(crate) fn random(&self) -> u32 {
+        let mut x = self.dice.get();
+        x ^= x << 13;
+        x ^= x >> 17;
+        x ^= x << 5;
+        self.dice.set(x);
+        x
+    }
+
+    /// The M's own: counts goroutines that begin and end on it.
+    #[inline]
+    pub(crate) fn count_live(&self, by: i64) {
+        // Relaxed: one writer. Who was told of a goroutine's beginning or end sees it counted.
+        self.live.store(self.live.load(Relaxed) + by, Relaxed);
+    }
+
+    /// Its part of the goroutines; negative when others' ended here.
+    pub(crate) fn live(&self) -> i64 {
+        self.live.load(Relaxed)
+    }
+
+    /// The M's own: counts stacks that goroutines got on it and gave back.
+    #[inline]
+    pub(crate) fn count_stacks(&self, by: i64) {
+        // Release: pairs with `stacks`. One writer, which reads what it wrote itself.
+        self.stacks.store(self.stacks.load(Relaxed) + by, Release);
+    }
+
+    /// Its part of the stacks in use; negative when others' goroutines ended here.
+    pub(crate) fn stacks(&self) -> i64 {
+        // Acquire: pairs with `count_stacks`; see `Sched::no_stack_is_out`.
+        self.stacks.load(Acquire)
+    }
+
+    /// The goroutine that this M runs.
+    pub(crate) fn g(&self) -> Option<GRef<H>> {
+        self.g.get().map(GRef::of)
+    }
+
+    pub(crate) fn set_g(&self, g: Option<GRef<H>>) {
+        self.g.set_after(g.map(GRef::get));
+    }
+
+    /// For a trace, by any thread: the P that it holds, or held when it last looked.
+    pub(crate) fn shown_p<'a>(&self) -> Option<&'a P<H>> {
+        // SAFETY: as in `p`.
+        self.p.look().map(|p| unsafe { p.as_ref() })
+    }
+
+    /// By any thread: the goroutine that it runs, or whose word it has just acted on, to be compared only. Who sees
+    /// another than before sees what the M has done with that one.
+    pub(crate) fn shown_g(&self) -> Option<NonNull<G<H>>> {
+        self.g.look_after()
+    }
+
+    /// The P that this M holds, or held when it last looked.
+    #[inline(always)]
+    pub(crate) fn p<'a>(&self) -> Option<&'a P<H>> {
+        // SAFETY: Ps live as long as their scheduler, which outlives the use of its Ms.
+        self.p.get().map(|p| unsafe { p.as_ref() })
+    }
+
+    /// The P that this M held last.
+    pub(crate) fn last_p(&self) -> Option<NonNull<P<H>>> {
+        self.last_p.get()
+    }
+
+    /// Makes `p`, which the caller took out of the idle list or was given, this M's own.
+    #[doc(alias = "acquirep")]
+    pub(crate) fn acquire(&self, p: NonNull<P<H>>) {
+        assert!(self.p.get().is_none(), "acquire: the M already holds a P");
+        // SAFETY: as in `p`.
+        let there = unsafe { p.as_ref() };
+        debug_assert!(there.is_held_by(None), "acquire: {there:?} has an owner");
+        there.set_holder(Some(self));
+        // Asked once: the word and this M are to mean the same.
+        let entries = if H::heavy_barrier_exists() { Entries::Quick } else { Entries::Fenced };
+        let tenure = there.handoff.take_up(entries);
+        self.tenure.set(Some(tenure));
+        let is_quick = tenure.entries() == Entries::Quick || mutated(Mutant::HandoffStaysQuick);
+        self.quick.set(is_quick.then_some(tenure));
+        self.p.set(Some(p));
+        self.touch_p();
+        // SAFETY: as in `p`.
+        unsafe { p.as_ref() }.begin_tenure();
+    }
+
+    /// Gives the P up. The caller puts it where others find it, after this.
+    #[doc(alias = "releasep")]
+    pub(crate) fn release(&self) -> NonNull<P<H>> {
+        self.touch_p();
+        let p = self.p.take().expect("release: the M holds no P");
+        self.last_p.set(Some(p));
+        self.quick.set(None);
+        // SAFETY: as in `p`.
+        let there = unsafe { p.as_ref() };
+        debug_assert!(there.is_held_by(Some(self)), "release: {there:?} is another's");
+        there.set_holder(None);
+        there.handoff.give_up();
+        p
+    }
+
+    /// One operation of the P's owner, for the ghost.
+    #[inline(always)]
+    pub(crate) fn touch_p(&self) {
+        if let Some(p) = self.p() {
+            p.owner.touch();
+        }
+    }
+
+    /// Leaves a gift for an M that stands by or was not started yet; nothing, when the runtime ends. The caller
+    /// wakes it after this.
+    pub(crate) fn give(&self, gift: Option<Gift<H>>) {
+        // SAFETY: the caller took this M out of those that stand by, and the M reads it only after the wake.
+        self.gift.with_mut(|slot| unsafe { *slot = gift });
+    }
+
+    /// Whether a gift was left. Under the scheduler's lock.
+    pub(crate) fn has_gift(&self) -> bool {
+        // SAFETY: the lock: who attends is left gifts under it.
+        self.gift.with(|slot| unsafe { (*slot).is_some() })
+    }
+
+    /// Takes back what was left for an M whose thread did not start.
+    pub(crate) fn take_unread(&self) -> Option<Gift<H>> {
+        // SAFETY: nobody else has the record of an M that has no thread.
+        self.gift.with_mut(|slot| unsafe { (*slot).take() })
+    }
+
+    /// Takes what was left by whoever woke this M, and is its owner from here on.
+    pub(crate) fn take_gift(&self) {
+        // SAFETY: the note's wake, or the scheduler's lock, came after `give` and before this.
+        if let Some(gift) = self.gift.with_mut(|slot| unsafe { (*slot).take() }) {
+            match gift {
+                Gift::P(p) => self.acquire(p),
+                Gift::Call => self.spinning.set(!mutated(Mutant::StartForgetsSpinning)),
+            }
+        }
+    }
+
+    /// The goroutine side begins: `execute`, just before a resume.
+    #[inline(always)]
+    pub(crate) fn leave(&self) {
+        if !WINDOWS {
+            return;
+        }
+        // Release: a retaker that reads Outside sees all that was done to the P inside.
+        self.in_runtime.store(OUTSIDE, order(Mutant::HandoffLeaveRelaxed, Release));
+    }
+
+    /// E1 to E3; false when the P may be lost.
+    #[inline(always)]
+    fn enter(&self) -> bool {
+        if !WINDOWS {
+            return self.p.get().is_some();
+        }
+        debug_assert!(self.in_runtime.load(Relaxed) == OUTSIDE, "enter: windows do not nest");
+        // Relaxed: E2 orders it before E3.
+        self.in_runtime.store(INSIDE, Relaxed);
+        unless(Mutant::HandoffNoLightBarrier, light_barrier);
+        match (self.p.get(), self.quick.get()) {
+            // SAFETY: as in `p`.
+            (Some(p), Some(tenure)) => unsafe { p.as_ref() }.handoff.is_held(tenure),
+            _ => false,
+        }
+    }
+
+    /// The rest of an entry that did not find the word as it had left it.
+    #[cold]
+    fn settle(&self) -> Entry {
+        if self.quick.get().is_none() {
+            // E2 where R2 is a fence of the retaker alone, and of no meaning without a P. SeqCst: a store to `in_runtime`,
+            // then a load of the word.
+            unless(Mutant::HandoffNoEntryFence, || fence(Ordering::SeqCst));
+        }
+        match (self.p(), self.tenure.get()) {
+            (Some(p), Some(tenure)) => p.handoff.enter(tenure),
+            _ => Entry::Lost,
+        }
+    }
+
+    /// Forgets a P that was taken away.
+    fn lose_p(&self) {
+        if let Some(p) = self.p.take() {
+            self.last_p.set(Some(p));
+        }
+        self.tenure.set(None);
+        self.quick.set(None);
+    }
+
+    /// The M of the calling thread, if it is one of `sched`.
+    #[inline]
+    pub(crate) fn current_of<'a>(sched: &Sched<H>) -> Option<&'a M<H>> {
+        Self::current().filter(|m| std::ptr::eq(m.sched.as_ptr(), sched))
+    }
+
+    /// Enters for a call that never parks. `None`: the M holds no P, and the call goes on as a plain thread's
+    /// would. On the M's own stack, and inside a window, it is inside already.
+    #[inline]
+    pub(crate) fn look_in(&self) -> Option<Inside<'_, H>> {
+        if self.in_runtime.load(Relaxed) == INSIDE {
+            return self.p().map(|p| Inside { m: self, p, leave: false });
+        }
+        if !self.enter() && self.settle() == Entry::Lost {
+            self.lose_p();
+            self.leave();
+            return None;
+        }
+        self.p().map(|p| Inside { m: self, p, leave: true })
+    }
+
+    /// The M's thread begins.
+    pub(crate) fn set_thread(&self, number: u32) {
+        // Relaxed: whoever finds this M as the holder of a P finds it set.
+        self.thread.store(number, Relaxed);
+    }
+
+    /// The host's number of its thread.
+    pub(crate) fn thread(&self) -> u32 {
+        self.thread.load(Relaxed)
+    }
+
+    /// R3, for a retaker.
+    pub(crate) fn is_inside(&self) -> bool {
+        // Acquire: pairs with `leave`. Outside means that all which was done inside is seen.
+        self.in_runtime.load(order(Mutant::HandoffLookRelaxed, Acquire)) == INSIDE
+    }
+}
+
+/// The calling thread is inside the runtime, its M holds `p`, and no call that parks follows. Dropping it leaves.
+pub(crate) struct Inside<'a, H: Host> {
+    m: &'a M<H>,
+    pub(crate) p: &'a P<H>,
+    leave: bool,
+}
+
+impl<H: Host> Drop for Inside<'_, H> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        if self.leave {
+            self.m.leave();
+        }
+    }
+}
+
+/// The calling goroutine is inside the runtime, and its M holds a P. Dropping it leaves.
+pub(crate) struct Window<H: Host> {
+    m: NonNull<M<H>>,
+}
+
+impl<H: Host> Window<H> {
+    /// Enters the runtime from a goroutine; `None` on any other thread. May park the goroutine, when its M has
+    /// lost its P meanwhile.
+    #[inline(always)]
+    pub(crate) fn enter() -> Option<Self> {
+        let m = M::current()?;
+        let m = if m.enter() { m } else { Self::reenter(m) };
+        m.touch_p();
+        Some(Window { m: NonNull::from(m) })
+    }
+
+    /// Enters from a goroutine whose M holds a P; `None` otherwise. Never parks.
+    #[inline]
+    pub(crate) fn enter_with_p() -> Option<Self> {
+        let inside = M::current()?.look_in()?;
+        debug_assert!(inside.leave, "enter_with_p: called inside the runtime");
+        let m = NonNull::from(inside.m);
+        std::mem::forget(inside);
+        Some(Window { m })
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn reenter(mut m: &M<H>) -> &M<H> {
+        loop {
+            match m.settle() {
+                Entry::In => return m,
+                Entry::Lost => {
+                    m.lose_p();
+                    // SAFETY: this goroutine runs on `m`, and is inside the runtime.
+                    unsafe { H::suspend(m, Yield::Return) };
+                }
+            }
+            // The M that resumed us held a P, and left the runtime for it: enter as a fresh call.
+            m = M::current().expect("reenter: a goroutine runs on an M");
+            if m.enter() {
+                return m;
+            }
+        }
+    }
+
+    pub(crate) fn m(&self) -> &M<H> {
+        // SAFETY: the goroutine does not leave its M while the window is open.
+        unsafe { self.m.as_ref() }
+    }
+
+    /// The P that its M holds.
+    pub(crate) fn p<'a>(&self) -> &'a P<H> {
+        self.m().p().expect("p: a window is open only with a P")
+    }
+
+    /// The goroutine whose window this is.
+    pub(crate) fn g(&self) -> GRef<H> {
+        self.m().g().expect("g: a window is opened by a goroutine")
+    }
+
+    /// Turns the window into a switch away from the goroutine, which returns outside of any window.
+    #[inline(always)]
+    pub(crate) fn suspend(self, what: Yield) {
+        let m = self.m;
+        std::mem::forget(self);
+        // SAFETY: a window is opened by the goroutine that runs on its M.
+        unsafe { H::suspend(m.as_ref(), what) };
+    }
+}
+
+impl<H: Host> Drop for Window<H> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        self.m().leave();
+    }
+}

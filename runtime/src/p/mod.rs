@@ -1,0 +1,204 @@
+//! P, the right to run goroutines: a token, and all that whoever holds it may touch without a lock.
+//!
+//! ```text
+//!                 acquirep                      (the M parks its goroutine and takes the next: no change)
+//!      ┌──────┐ ────────────▶ ┌──────┐
+//!      │ idle │               │ held │ ◀── an M that waits for it, or is being started, finds it in its gift
+//!      └──────┘ ◀──────────── └──────┘
+//!                 releasep        │ the M does not come back to the runtime: a retaker takes it (`m/handoff.rs`)
+//!                                 └──────▶ handed to another M, or idle
+//! ```
+//! One that is to be used no more retires, until there are to be more again (`sched/threads/procs.rs`).
+//!
+//! Invariants:
+//! 1. A P is in the idle list, or retired, or held by one M, or on its way to one inside a `Gift`.
+//! 2. An idle or retired P has an empty run queue. It may have timers: whoever waits in the poller waits for those too.
+//! 3. The methods and fields marked *owner* are for the M that holds the P, between entering the runtime and
+//!    leaving it (`m/mod.rs`). loom checks it: each touches the ghost.
+
+pub(crate) mod runq;
+
+use crate::g::pool::FreeGs;
+use crate::host::Host;
+use crate::m::M;
+use crate::m::handoff::HandoffWord;
+use crate::p::runq::Runq;
+use crate::prim::{
+    Acquire, Arc, AtomicPtr, AtomicU32, AtomicU64, Ghost, Relaxed, Release, UnsafeCell, Weak, capacity,
+};
+use crate::sched::Sched;
+use crate::sched::run::help::Age;
+use crate::sched::run::look::Pace;
+use crate::sched::timers::Timers;
+use std::cell::Cell;
+use std::ptr::null_mut;
+
+/// Numbers of goroutines that a P draws at a time. Go's number.
+const ID_BATCH: u32 = 16;
+
+/// The right to run goroutines.
+pub(crate) struct P<H: Host> {
+    pub(crate) id: u32,
+    pub(crate) handoff: HandoffWord,
+    /// Whose it is; null for nobody. For a retaker, who reads it after the word.
+    holder: AtomicPtr<M<H>>,
+    pub(crate) runq: Runq<H>,
+    /// Counted: a callback's timer stays in the heap in which it was made, and may outlive the runtime.
+    pub(crate) timers: Arc<Timers<H>>,
+    /// Written by each owner on each of its operations: exactly one owner at a time.
+    pub(crate) owner: Ghost,
+    /// Owner: Gs without a goroutine.
+    pub(crate) free_gs: FreeGs<H>,
+    /// Owner: stacks, and promises of some.
+    hands: UnsafeCell<H::Hands>,
+    /// Owner: the next number of a goroutine, and how many are left of the last batch.
+    ids: Cell<(u64, u32)>,
+    /// How many goroutines were run. Written by the owner.
+    tick: AtomicU32,
+    /// Owner: when to look elsewhere.
+    pub(crate) pace: Pace,
+    /// How long those in the queue wait.
+    pub(crate) age: Age,
+    /// Owner: how many of them, in a row, came from `runnext`.
+    inherited: Cell<u32>,
+    /// Owner: nothing was taken from the global queue since it was acquired.
+    fresh: Cell<bool>,
+    /// How often an owner went into the kernel to wake somebody, and came back: odd while one is there.
+    wakes: AtomicU32,
+}
+
+// SAFETY: the cells belong to the owner (invariant 3); the rest is Sync by itself.
+unsafe impl<H: Host> Send for P<H> {}
+// SAFETY: as above.
+unsafe impl<H: Host> Sync for P<H> {}
+
+impl<H: Host> P<H> {
+    pub(crate) fn new(id: u32, sched: &Weak<Sched<H>>) -> Self {
+        P {
+            id,
+            handoff: HandoffWord::new(),
+            holder: AtomicPtr::new(null_mut()),
+            runq: Runq::new(),
+            timers: Arc::new(Timers::of_p(id, sched)),
+            owner: Ghost::new(),
+            free_gs: FreeGs::new(),
+            hands: UnsafeCell::new(H::Hands::default()),
+            ids: Cell::new((0, 0)),
+            tick: AtomicU32::new(0),
+            pace: Pace::new(),
+            age: Age::new(),
+            inherited: Cell::new(0),
+            fresh: Cell::new(true),
+            wakes: AtomicU32::new(0),
+        }
+    }
+
+    /// The owner, or who was it until just now, is in the kernel during `wake`.
+    pub(crate) fn while_waking(&self, wake: impl FnOnce()) {
+        // Relaxed: a hint for thieves, ordered by nothing.
+        self.wakes.fetch_add(1, Relaxed);
+        wake();
+        self.wakes.fetch_add(1, Relaxed);
+    }
+
+    /// For a thief: a hint whether the owner is in the kernel to wake somebody, maybe that thief.
+    pub(crate) fn is_waking(&self) -> bool {
+        // Relaxed: as above.
+        self.wakes.load(Relaxed) % 2 == 1
+    }
+
+    /// For a thief: another number when the owner has run a goroutine, gone to wake somebody, or come back from that.
+    pub(crate) fn signs_of_life(&self) -> u32 {
+        // Relaxed: as above.
+        self.tick().wrapping_add(self.wakes.load(Relaxed))
+    }
+
+    /// The M that has it, or had when this was called.
+    pub(crate) fn holder<'a>(&self) -> Option<&'a M<H>> {
+        // SAFETY: Ms live as long as their scheduler, which outlives the use of its Ps.
+        // Acquire: pairs with `set_holder`. An M that was made since the tenure that was judged is whole. No model has it: loom
+        // does not know memory that is not there yet, and a model's retaker reads nothing of the M before R1.
+        unsafe { self.holder.load(Acquire).as_ref() }
+    }
+
+    /// For assertions: whether it is held by `m`, or by nobody.
+    pub(crate) fn is_held_by(&self, m: Option<&M<H>>) -> bool {
+        // Relaxed: an assertion must not order what it is there to watch.
+        std::ptr::eq(self.holder.load(Relaxed), m.map_or(null_mut(), |m| std::ptr::from_ref(m).cast_mut()))
+    }
+
+    /// For whoever acquires the P, before `take_up`, or gives it up, before `give_up`.
+    pub(crate) fn set_holder(&self, m: Option<&M<H>>) {
+        let m = m.map_or(null_mut(), |m| std::ptr::from_ref(m).cast_mut());
+        // Release: partner `holder`: an M that was just made is whole.
+        self.holder.store(m, Release);
+    }
+
+    /// Owner, or who has the scheduler's lock while the P is idle or retired, or is the last to know it: the stacks at hand.
+    #[inline]
+    pub(crate) fn with_hands<R>(&self, f: impl FnOnce(&mut H::Hands) -> R) -> R {
+        // SAFETY: each of those is alone with the P; `f` is the host's, and asks for no hands.
+        self.hands.with_mut(|hands| f(unsafe { &mut *hands }))
+    }
+
+    /// Owner: an M has acquired it; what was measured ends with the last tenure.
+    pub(crate) fn begin_tenure(&self) {
+        self.pace.begin_tenure();
+        self.age.begin_tenure();
+        self.fresh.set(true);
+    }
+
+    /// Owner: whether this is the first time that its M comes to the global queue since it was acquired.
+    pub(crate) fn is_fresh(&self) -> bool {
+        capacity::FIRST_ALONE && self.fresh.replace(false)
+    }
+
+    /// Owner: a number for a new goroutine, from a batch of the runtime's (Go's `goidcache`).
+    #[inline]
+    pub(crate) fn next_id(&self, source: &AtomicU64) -> u64 {
+        let (next, left) = match self.ids.get() {
+            // Relaxed: a number, ordered by nothing.
+            (_, 0) => (source.fetch_add(u64::from(ID_BATCH), Relaxed), ID_BATCH),
+            some => some,
+        };
+        self.ids.set((next + 1, left - 1));
+        next
+    }
+
+    /// Owner: counts the goroutines that are run (Go's `schedtick`).
+    #[inline]
+    pub(crate) fn next_tick(&self) -> u32 {
+        self.owner.touch();
+        // Relaxed: one writer at a time; for others it is a sign of life.
+        let tick = self.tick.load(Relaxed).wrapping_add(1);
+        self.tick.store(tick, Relaxed);
+        tick
+    }
+
+    /// How many goroutines were run so far, for whoever wants to know whether it goes on.
+    pub(crate) fn tick(&self) -> u32 {
+        self.tick.load(Relaxed)
+    }
+
+    /// Owner: a goroutine from `runnext` is to be run within the slice of the last one. False: the slice has ended
+    /// ([`capacity::SLICE`]), and a new one begins with whoever is first in the queue.
+    #[inline]
+    pub(crate) fn inherit_slice(&self) -> bool {
+        let inherited = self.inherited.get() + 1;
+        let goes_on = inherited < capacity::SLICE;
+        self.inherited.set(if goes_on { inherited } else { 0 });
+        goes_on
+    }
+
+    /// Owner: a goroutine from anywhere else is to be run.
+    #[inline]
+    pub(crate) fn begin_slice(&self) {
+        self.inherited.set(0);
+    }
+}
+
+impl<H: Host> std::fmt::Debug for P<H> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "P{}", self.id)
+    }
+}

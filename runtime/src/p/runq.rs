@@ -1,0 +1,523 @@
+//! The run queue of a P: a ring of goroutines, and `runnext`, the one that runs before them.
+//!
+//! One thread at a time is the *owner*, the M that holds the P; any other that takes from the queue is a *thief*.
+//! Go's queue, except that the ring has two heads, as the multi-thread scheduler of tokio has them. All positions
+//! count up freely and wrap; the slot of a position is its remainder by the ring's size.
+//!
+//! ```text
+//!            a thief copies these     these can be taken
+//!    ··· │ ······················ │ ······················ │ free ···
+//!        ▲ steal                  ▲ real                   ▲ tail
+//! ```
+//!
+//! | heads | meaning | owner may | thief may |
+//! | --- | --- | --- | --- |
+//! | steal = real = tail | empty | push | look at runnext |
+//! | steal = real ≠ tail | Gs wait | push, pop, give half away when full | claim |
+//! | steal ≠ real | a thief is in the ring | push while there is room, pop | nothing: `Refused::Busy` |
+//!
+//! ```text
+//!    push      O1 read the heads · O2 write the slot · O3 tail += 1
+//!    pop       one exchange: real += 1, and steal with it unless a thief is in the ring
+//!    overflow  one exchange: steal and real += half; while a thief is in the ring only the new G goes
+//!    turn      overflow, tail += half, overflow: the older half stays, behind the old tail (`spill_newer`)
+//!    steal     T1 read the heads · T2 read the tail · T3 exchange: real += n, the claim
+//!              T4 copy the slots · T5 exchange: steal = real, wherever pops have moved it, the release
+//! ```
+//! A slot is read after O3 and T2, and written again after T5 and O1. Each pair is a Release and an Acquire, so that
+//! slots are plain memory. `runnext` changes by exchanges only: to a G by the owner's, to null by anybody's.
+//!
+//! Invariants:
+//! 1. steal ≤ real ≤ tail ≤ steal + size. The owner alone moves tail, and writes only slots from tail on.
+//! 2. steal ≠ real exactly while a [`Claim`] lives; nobody else moves steal meanwhile.
+//! 3. Heads never overtake a tail that is read after them: every exchange of the heads is a Release, and follows the
+//!    store of the tail that it relies on; `claim` and `is_empty` read them by Acquire.
+//! 4. The heads can't return to an old value under a thief's exchange, short of 2³² Gs between T1 and T3.
+//!
+//! Why not Go's single head, which a thief moves only *after* it has copied: the owner may then overwrite what the
+//! thief reads, so that slots have to be atomics, and a copy may be for nothing. The price of the claim: a thief that
+//! the kernel preempts between T3 and T5 keeps other thieves out of this ring. It never blocks the owner, but the
+//! ring gives no slot back meanwhile, and what does not fit goes to the global queue one by one.
+//!
+//! Checked by `models/runq.rs`, over rings of four that begin just before their positions wrap.
+
+mod head;
+
+use crate::g::list::GList;
+use crate::g::{G, GRef};
+use crate::host::Host;
+use crate::prim::capacity::RUNQ;
+use crate::prim::{
+    Acquire, AtomicPtr, AtomicU32, AtomicU64, Mutant, Relaxed, Release, UnsafeCell, holds_still, mutated,
+    order, prefetch, relax,
+};
+use head::Head;
+use std::mem::MaybeUninit;
+use std::ptr::null_mut;
+
+const HALF: u32 = RUNQ / 2;
+const _: () = assert!(RUNQ.is_power_of_two() && RUNQ >= 2, "positions wrap only with a power of two");
+
+/// Whether a thief may take a victim's `runnext`.
+#[derive(Copy, Clone)]
+pub(crate) enum StealNext<'a> {
+    /// If there is nothing in the ring, and the victim's owner leaves it there: the number of goroutines that it has run, as
+    /// this tells it, stays the same for a moment.
+    IfLeft(&'a dyn Fn() -> u32),
+    /// It leaves it to the owner.
+    No,
+}
+
+/// Why a thief gets nothing from a ring.
+#[derive(Copy, Clone, Debug, Eq, PartialEq)]
+enum Refused {
+    /// There is nothing.
+    Empty,
+    /// Another thief is in the ring.
+    Busy,
+}
+
+/// The run queue of a P. Its owner is the M that holds the P: whatever hands the P on orders one owner after another.
+#[doc(alias = "runq")]
+pub(crate) struct Runq<H: Host> {
+    head: AtomicU64,
+    /// Written by the owner only.
+    tail: AtomicU32,
+    /// Null for none.
+    runnext: AtomicPtr<G<H>>,
+    slots: [UnsafeCell<MaybeUninit<GRef<H>>>; RUNQ as usize],
+}
+
+// SAFETY: a GRef may go to any thread; the module's header says who touches which slot when.
+unsafe impl<H: Host> Send for Runq<H> {}
+// SAFETY: as above.
+unsafe impl<H: Host> Sync for Runq<H> {}
+
+impl<H: Host> Runq<H> {
+    pub(crate) fn new() -> Self {
+        Self::starting_at(0)
+    }
+
+    /// Empty, with the first G to stand at position `start`.
+    pub(crate) fn starting_at(start: u32) -> Self {
+        Runq {
+            head: AtomicU64::new(Head::new(start, start).0),
+            tail: AtomicU32::new(start),
+            runnext: AtomicPtr::new(null_mut()),
+            slots: std::array::from_fn(|_| UnsafeCell::new(MaybeUninit::uninit())),
+        }
+    }
+
+    /// How many stand in the ring, for a trace.
+    pub(crate) fn len(&self) -> u32 {
+        // Relaxed: a hint. Heads newer than the tail count as an empty ring, older ones at most as a full one.
+        let (head, tail) = (Head(self.head.load(Relaxed)), self.tail.load(Relaxed));
+        (tail.wrapping_sub(head.real()) as i32).clamp(0, RUNQ as i32) as u32
+    }
+
+    /// Owner only. `g` is the next to run; the one that was goes to the tail of the ring. What is returned did not fit, and is
+    /// for [`spill`](Self::spill), under the scheduler's lock.
+    ///
+    /// Between the two the displaced G is in the owner's hand, and a thief may take `g`: the queue then seems empty
+    /// until this returns. The owner looks for somebody to wake after that.
+    ///
+    /// `fence` is S2 of `sched/run/wake.rs`: the last store that queues a G is an exchange, of `runnext` or of the tail, and
+    /// `fence` follows at once, so that it costs nothing on x86, where the exchange is one. If the tail were stored after
+    /// the fence, an M that goes idle might see neither `g`, which a thief has run, nor the displaced one, and the owner no
+    /// idle P.
+    #[must_use]
+    #[inline]
+    #[doc(alias = "runqput")]
+    pub(crate) fn push_next(&self, g: GRef<H>, fence: impl FnOnce()) -> Option<GRef<H>> {
+        // Release: what the G holds is published to `steal_next`.
+        let displaced = self.runnext.swap(g.to_raw(), order(Mutant::RunnextPutRelaxed, Release));
+        if displaced.is_null() {
+            fence();
+            return None;
+        }
+        // SAFETY: put there by an earlier `push_next`, and taken out by this exchange alone.
+        let displaced = unsafe { GRef::from_raw(displaced) };
+        if mutated(Mutant::DisplacedAfterFence) {
+            fence();
+            return self.push(displaced);
+        }
+        let full = self.push_by(displaced, |tail| {
+            // Release: as in `publish`.
+            self.tail.swap(tail, order(Mutant::RingTailStoreRelaxed, Release));
+        });
+        fence();
+        full
+    }
+
+    /// Owner only. `g` goes to the tail of the ring, or is returned when that is full, and is for [`spill`](Self::spill).
+    #[must_use]
+    #[inline]
+    pub(crate) fn push(&self, g: GRef<H>) -> Option<GRef<H>> {
+        self.push_by(g, |tail| self.publish(tail))
+    }
+
+    #[inline(always)]
+    fn push_by(&self, g: GRef<H>, publish: impl FnOnce(u32)) -> Option<GRef<H>> {
+        let (head, tail) = (self.owners_head(), self.owners_tail());
+        if tail.wrapping_sub(head.steal()) == RUNQ {
+            return Some(g);
+        }
+        // SAFETY: the owner's call, and the slot is free.
+        unsafe { self.write(tail, g) };
+        publish(tail.wrapping_add(1));
+        None
+    }
+
+    /// Owner only. `g` found the ring full: its older half goes `out`, in order, and then `g`; or `g` alone while a thief is in
+    /// the ring.
+    #[cold]
+    #[doc(alias = "runqputslow")]
+    pub(crate) fn spill(&self, g: GRef<H>, mut out: impl FnMut(GRef<H>)) {
+        let head = self.owners_head();
+        if self.owners_tail().wrapping_sub(head.steal()) == RUNQ
+            && let Some(older) = self.take_out(head, HALF)
+        {
+            older.for_each(&mut out);
+        }
+        out(g);
+    }
+
+    /// The same with the newer half. The position at which the ring began, when that half has gone; the older one then begins
+    /// one size of the ring later.
+    ///
+    /// The older half is taken out and appended, and then the other one is taken out: there is no moment at which the ring
+    /// seems empty. What stands behind the tail of a full ring is its head: no slot is written.
+    #[must_use]
+    #[cold]
+    pub(crate) fn spill_newer(&self, g: GRef<H>, mut out: impl FnMut(GRef<H>)) -> Option<u32> {
+        let (head, tail) = (self.owners_head(), self.owners_tail());
+        let mut gone = None;
+        if tail.wrapping_sub(head.steal()) == RUNQ && self.take_out(head, HALF).is_some() {
+            let late = mutated(Mutant::RingTurnsLate);
+            if !late {
+                self.publish(tail.wrapping_add(HALF));
+            }
+            if let Some(newer) = self.take_out(head.taken(HALF), HALF) {
+                newer.for_each(&mut out);
+                gone = Some(head.real());
+            }
+            if late {
+                self.publish(tail.wrapping_add(HALF));
+            }
+        }
+        out(g);
+        gone
+    }
+
+    /// Owner only. All that stand in the ring, in order, to be gone through once and before anything else is queued. `None`
+    /// while a thief is in it.
+    #[must_use]
+    pub(crate) fn take_all(&self) -> Option<impl Iterator<Item = GRef<H>>> {
+        let head = self.owners_head();
+        self.take_out(head, self.owners_tail().wrapping_sub(head.real()))
+    }
+
+    /// Owner only. The first `n` of the ring, of which there are as many, with its heads as the owner has read them; `None`
+    /// when there is a thief.
+    #[inline]
+    fn take_out(&self, head: Head, n: u32) -> Option<impl Iterator<Item = GRef<H>>> {
+        if head.has_thief() {
+            return None;
+        }
+        // Release: invariant 3. When the exchange fails a thief has come in just now.
+        let ordering = order(Mutant::RingSpillRelaxed, Release);
+        self.head.compare_exchange(head.0, head.taken(n).0, ordering, Relaxed).ok()?;
+        // SAFETY: they lie below the tail, so owners wrote them, and the exchange has taken them from the thieves. Their slots
+        // are written next by this same owner.
+        Some((0..n).map(move |at| unsafe { self.read(head.real().wrapping_add(at)) }))
+    }
+
+    /// Owner only. As many Gs of `list` as there is room for go to the tail of the ring, in order and in one
+    /// publication; the others stay.
+    #[doc(alias = "runqputbatch")]
+    pub(crate) fn push_batch(&self, list: &mut GList<H>) {
+        self.push_from(|| list.pop());
+    }
+
+    /// The same for what is taken one by one, as long as there is room.
+    pub(crate) fn push_from(&self, mut next: impl FnMut() -> Option<GRef<H>>) {
+        let (head, tail) = (self.owners_head(), self.owners_tail());
+        let (mut end, limit) = (tail, head.steal().wrapping_add(RUNQ));
+        while end != limit
+            && let Some(g) = next()
+        {
+            // SAFETY: the owner's call, and the slot is free: `end` is below the limit.
+            unsafe { self.write(end, g) };
+            end = end.wrapping_add(1);
+        }
+        if end != tail {
+            self.publish(end);
+        }
+    }
+
+    /// Owner only: for how many there is room. What a thief copies takes some.
+    pub(crate) fn room(&self) -> u32 {
+        RUNQ - self.owners_tail().wrapping_sub(self.owners_head().steal())
+    }
+
+    /// Owner only. All of these, for which there is room, to the tail of the ring, in one publication.
+    pub(crate) fn push_all(&self, gs: impl ExactSizeIterator<Item = GRef<H>>) {
+        let (count, room, tail) = (gs.len() as u32, self.room(), self.owners_tail());
+        assert!(count <= room, "push_all: no room for so many ({count}, {room})");
+        for (at, g) in (0..count).zip(gs) {
+            // SAFETY: the owner's call, and the slot is free: there is room.
+            unsafe { self.write(tail.wrapping_add(at), g) };
+        }
+        self.publish(tail.wrapping_add(count));
+    }
+
+    /// Owner only: the positions of the next G to be popped, and of the next to be pushed.
+    pub(crate) fn ends(&self) -> (u32, u32) {
+        // Relaxed: for a count. A thief may move the head meanwhile, up to the tail.
+        (Head(self.head.load(Relaxed)).real(), self.owners_tail())
+    }
+
+    /// Owner only. Takes runnext.
+    #[inline]
+    pub(crate) fn pop_next(&self) -> Option<GRef<H>> {
+        // Relaxed: the owner put it, or it is null.
+        let next = self.runnext.load(Relaxed);
+        if next.is_null() {
+            return None;
+        }
+        if mutated(Mutant::RunnextTakenByStore) {
+            self.runnext.store(null_mut(), Release);
+        } else {
+            // Release: who sees it gone in `is_empty` sees in the ring what was pushed before. It fails when a thief
+            // has it: nobody else but the owner puts one there.
+            let ordering = order(Mutant::RunnextPopRelaxed, Release);
+            self.runnext.compare_exchange(next, null_mut(), ordering, Relaxed).ok()?;
+        }
+        // SAFETY: put there by `push_next`, and taken out by this exchange alone.
+        Some(unsafe { GRef::from_raw(next) })
+    }
+
+    /// Owner only. Takes the G at the head of the ring.
+    #[inline]
+    #[doc(alias = "runqget")]
+    pub(crate) fn pop(&self) -> Option<GRef<H>> {
+        let tail = self.owners_tail();
+        // Relaxed: the owner wrote the slots, and a value that is out of date fails the exchange. Nor does it make
+        // the ring look empty: real never passes the tail.
+        let mut head = Head(self.head.load(Relaxed));
+        while head.real() != tail {
+            let rest = head.taken(1).0;
+            // Release: invariant 3; and who sees the G gone in `is_empty` sees the runnext that was put before.
+            let ordering = order(Mutant::RingPopRelaxed, Release);
+            if mutated(Mutant::RingHeadStore) {
+                self.head.store(rest, ordering);
+            } else if let Err(now) = self.head.compare_exchange(head.0, rest, ordering, Relaxed) {
+                head = Head(now);
+                continue;
+            }
+            let after = head.real().wrapping_add(1);
+            if after != tail {
+                // SAFETY: below the tail, so an owner wrote it, and only owners write.
+                prefetch(unsafe { self.read(after) }.to_raw());
+            }
+            // SAFETY: written by an owner, below the tail; the exchange has taken it from the thieves, and it is
+            // written next by this same owner.
+            return Some(unsafe { self.read(head.real()) });
+        }
+        None
+    }
+
+    /// Any thread. True: at one moment during the call neither the ring nor runnext held anything. False: at one
+    /// moment something was there.
+    ///
+    /// The order of the three loads matters, since Gs move meanwhile. Heads before runnext: for a G that is put there
+    /// before the ring's last one is popped. Runnext before the tail: for a G that is kicked from there into the ring
+    /// before the one that kicked it is popped. And real, read early, equals the tail, read late, only if the ring
+    /// was empty all the time between, when runnext was read. (Go reads the tail before and after.)
+    #[doc(alias = "runqempty")]
+    pub(crate) fn is_empty(&self) -> bool {
+        let early = mutated(Mutant::EmptyTailReadFirst).then(|| self.tail.load(Relaxed));
+        // Acquire: pairs with the exchange of `pop` and of `claim`.
+        let head = Head(self.head.load(order(Mutant::EmptyHeadRelaxed, Acquire)));
+        // Acquire: pairs with the exchange of `pop_next`. A thief's is not a Release: it has found the ring empty.
+        let next = self.runnext.load(order(Mutant::EmptyNextRelaxed, Acquire));
+        // Relaxed: ordered by the two before.
+        let tail = early.unwrap_or_else(|| self.tail.load(Relaxed));
+        head.real() == tail && (next.is_null() || mutated(Mutant::EmptyIgnoresRunnext))
+    }
+
+    /// Owner only, of `self`; `victim` is the queue of another P. Takes half of the victim's ring, rounded up, as far
+    /// as there is room: the oldest is returned to be run, the others go to the tail of this ring, in order.
+    #[must_use]
+    #[doc(alias = "runqsteal")]
+    #[doc(alias = "runqgrab")]
+    pub(crate) fn steal_from(&self, victim: &Runq<H>, next: StealNext<'_>) -> Option<GRef<H>> {
+        let (head, tail) = (self.owners_head(), self.owners_tail());
+        let begin = if mutated(Mutant::StealReckonsFromReal) { head.real() } else { head.steal() };
+        let room = RUNQ - tail.wrapping_sub(begin);
+        let most = if mutated(Mutant::StealBeyondTheRoom) { RUNQ } else { room + 1 };
+        let claim = match victim.claim(|waiting| (waiting - waiting / 2).min(most)) {
+            Ok(claim) => claim,
+            Err(refused) => {
+                return match (refused, next) {
+                    (Refused::Empty, StealNext::IfLeft(ran)) => victim.steal_next(ran),
+                    _ => None,
+                };
+            }
+        };
+        let mut gs = claim.gs();
+        let (oldest, mut end) = (gs.next(), tail);
+        for g in gs {
+            // SAFETY: the owner's call, and the slot is free: no more than `room` are written.
+            unsafe { self.write(end, g) };
+            end = end.wrapping_add(1);
+        }
+        // Before the publication: other thieves wait for it.
+        drop(claim);
+        if end != tail {
+            self.publish(end);
+        }
+        oldest
+    }
+
+    /// Any thread. Takes all that a thief can take: the ring, then runnext. Waits for a thief that is in the ring; what
+    /// the owner queues meanwhile may stay.
+    pub(crate) fn drain(&self, mut out: impl FnMut(GRef<H>)) {
+        loop {
+            match self.claim(|waiting| waiting) {
+                Ok(claim) => claim.gs().for_each(&mut out),
+                Err(Refused::Empty) => break,
+                Err(Refused::Busy) => relax(),
+            }
+        }
+        if let Some(g) = self.steal_next(&|| 0) {
+            out(g);
+        }
+    }
+
+    /// T1 to T3. `want` says how many of those that wait.
+    fn claim(&self, want: impl Fn(u32) -> u32) -> Result<Claim<'_, H>, Refused> {
+        let early = mutated(Mutant::RingTailReadFirst).then(|| self.tail.load(Acquire));
+        // Acquire: invariant 3.
+        let look = order(Mutant::RingHeadLoadRelaxed, Acquire);
+        let mut head = Head(self.head.load(look));
+        loop {
+            // Acquire: pairs with `publish`, so that the slots below the tail can be read.
+            let tail = self.tail.load(order(Mutant::RingTailLoadRelaxed, Acquire));
+            let waiting = early.unwrap_or(tail).wrapping_sub(head.real());
+            let n = want(waiting);
+            if n == 0 {
+                return Err(Refused::Empty);
+            }
+            if head.has_thief() {
+                return Err(Refused::Busy);
+            }
+            // Release: invariant 3.
+            let ordering = order(Mutant::RingClaimRelaxed, Release);
+            match self.head.compare_exchange(head.0, head.claimed(n).0, ordering, look) {
+                Ok(_) => {
+                    // Else the head was out of date, and the exchange has failed.
+                    assert!(
+                        waiting <= RUNQ,
+                        "claim: the heads are ahead of the tail ({head:?}, tail {tail})"
+                    );
+                    return Ok(Claim { ring: self, first: head.real(), n });
+                }
+                Err(now) => head = Head(now),
+            }
+        }
+    }
+
+    /// Takes runnext from its owner, who had a moment to run it, or anything else. Two goroutines that wake each other
+    /// stand there in turn: whether it is the same one as before says nothing.
+    fn steal_next(&self, ran: &dyn Fn() -> u32) -> Option<GRef<H>> {
+        // Relaxed: only compared, until the exchange has it.
+        let next = self.runnext.load(Relaxed);
+        if next.is_null() || mutated(Mutant::RunnextNeverStolen) {
+            return None;
+        }
+        // Relaxed: only compared.
+        if !holds_still(|| (self.runnext.load(Relaxed), ran())) {
+            return None;
+        }
+        // Acquire: pairs with the exchange of `push_next`, the last one: the same G may have been run and put again
+        // since the load. Then it is taken earlier than it might be, which is all; nothing of the old turn was read.
+        let ordering = order(Mutant::RunnextStealRelaxed, Acquire);
+        self.runnext.compare_exchange(next, null_mut(), ordering, Relaxed).ok()?;
+        // SAFETY: put there by `push_next`, and taken out by this exchange alone.
+        Some(unsafe { GRef::from_raw(next) })
+    }
+
+    /// The heads, for an owner that is about to write slots from the tail on.
+    #[inline]
+    fn owners_head(&self) -> Head {
+        // Acquire: pairs with the end of a `Claim`, whose reads of the slots come before. The owner's exchanges since
+        // then continue its release sequence.
+        Head(self.head.load(order(Mutant::RingPushHeadRelaxed, Acquire)))
+    }
+
+    #[inline]
+    fn owners_tail(&self) -> u32 {
+        // Relaxed: the owner's own; an earlier owner's came with the P.
+        self.tail.load(Relaxed)
+    }
+
+    /// O3, for all that was written below the new tail.
+    #[inline]
+    fn publish(&self, tail: u32) {
+        // Release: pairs with the load of the tail in `claim`.
+        self.tail.store(tail, order(Mutant::RingTailStoreRelaxed, Release));
+    }
+
+    fn slot(&self, at: u32) -> &UnsafeCell<MaybeUninit<GRef<H>>> {
+        &self.slots[(at % RUNQ) as usize]
+    }
+
+    /// # Safety
+    /// The caller is the owner; `at` is not below the tail, and below `owners_head().steal()` + the size.
+    #[inline]
+    unsafe fn write(&self, at: u32, g: GRef<H>) {
+        // SAFETY: by this function's contract. A thief that comes reads below the tail only (`claim`); one that was
+        // here has read before its release, which `owners_head` has met.
+        self.slot(at).with_mut(|slot| unsafe { (*slot).write(g) });
+    }
+
+    /// # Safety
+    /// The slot at `at` was written, and is not written again meanwhile.
+    #[inline]
+    unsafe fn read(&self, at: u32) -> GRef<H> {
+        // SAFETY: by this function's contract.
+        self.slot(at).with(|slot| unsafe { (*slot).assume_init() })
+    }
+}
+
+/// A thief in a ring. Its Gs are the thief's alone, and their slots stay as they are, until it is dropped.
+struct Claim<'r, H: Host> {
+    ring: &'r Runq<H>,
+    first: u32,
+    n: u32,
+}
+
+impl<H: Host> Claim<'_, H> {
+    /// T4: the claimed Gs, the oldest first. To be gone through once.
+    fn gs(&self) -> impl Iterator<Item = GRef<H>> {
+        // SAFETY: `claim` has seen them below the tail, and `steal` keeps the owner from them (invariant 2).
+        (0..self.n).map(|at| unsafe { self.ring.read(self.first.wrapping_add(at)) })
+    }
+}
+
+impl<H: Host> Drop for Claim<'_, H> {
+    /// T5.
+    fn drop(&mut self) {
+        let mut head = Head::new(self.first, self.first.wrapping_add(self.n));
+        // Release: the copies come before the owner's next look (`owners_head`); invariant 3.
+        let ordering = order(Mutant::RingReleaseRelaxed, Release);
+        // It fails as often as the owner pops meanwhile.
+        while let Err(now) = self.ring.head.compare_exchange(head.0, head.released().0, ordering, Relaxed) {
+            head = Head(now);
+        }
+    }
+}
+
+#[cfg(all(test, not(gmp_loom)))]
+mod tests;

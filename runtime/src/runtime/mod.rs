@@ -1,0 +1,742 @@
+//! Starting and ending a runtime: [`run`], [`Runtime`].
+
+pub(crate) mod knobs;
+
+use crate::g::{Birth, Name};
+use crate::goroutine::{self, JoinHandle};
+use crate::host::{self, Active, Host};
+use crate::m::M;
+use crate::prim::{Arc, capacity};
+use crate::runtime::knobs::Knobs;
+use crate::sched::park::{Commit, WaitReason};
+use crate::sched::threads::procs::check_procs;
+use crate::sched::watch::deadlock::{Doing, Presence};
+use crate::sched::watch::dump;
+use crate::sched::{Config, Sched};
+use crate::wait::interrupt::Ends;
+use crate::wait::waiter::{How, Wait};
+use std::ffi::OsStr;
+use std::fmt;
+use std::io;
+use std::panic::{Location, resume_unwind};
+use std::time::Duration;
+
+pub use crate::sched::{Refused, Report};
+
+/// Bytes of stack of a goroutine that asks for no size of its own.
+const STACK_SIZE: u32 = 64 << 10;
+/// The most threads of a runtime, as in Go.
+const MAX_THREADS: usize = 10_000;
+/// What `drop` waits for the threads.
+const PATIENCE: Duration = Duration::from_secs(3);
+
+/// Runs `f` as the main goroutine of a new runtime with all defaults, and returns its value when it returns.
+/// Blocks the calling thread. The other goroutines end with it: they are unwound where they are parked, so that their
+/// destructors run; see [`Runtime::shutdown_timeout`]. For one that does not park it waits three seconds. How many were left
+/// where they are only [`Runtime::shutdown`] tells.
+///
+/// The main goroutine's stack is one like all others, of 64 KiB: for more there are
+/// [`RuntimeBuilder::stack_size`] and [`Builder::stack_size`](crate::Builder::stack_size), and `GMPSTACK` in the environment. A
+/// debug build adds up the locals of all branches of a function.
+///
+/// # When all goroutines are asleep
+/// As in Go, a program that can't go on is ended, by "fatal error: all goroutines are asleep - deadlock!" and the text of
+/// [`dump`] on standard error, with exit status 2 and without running anything that was registered for the exit: of what was
+/// printed, a line without its end is lost. It is found within a second of the last goroutine's falling asleep, most often
+/// at once, where
+/// * somebody is inside `run`, of this or any other runtime of the process;
+/// * every goroutine of every runtime is parked, by this library: one that blocks its thread, in a lock of std for example, is
+///   not;
+/// * none waits for a descriptor, and no timer is pending: no `sleep`, time limit, callback, or deadline of a context;
+/// * the process has no threads but the library's own and those that wait inside `run`. Any other might still do something,
+///   whatever it is doing. `GMPDEBUG=deadlock=always` ignores them. A `#[test]` has another thread, its harness's, and so has
+///   a program that calls `run` on a thread and joins that.
+///
+/// So crossed locks, a ring of joins, a lock taken twice, a channel that nobody sends to are reported, if they leave nobody
+/// else who could ever run. Goroutines that wait for each other while others go on are not; nor is what becomes a deadlock
+/// by nothing but the end of another thread, or of a callback outside of a runtime, later than a second after the last
+/// goroutine fell asleep. Where `/proc` is missing nothing is reported.
+///
+/// The first runtime of a process installs a panic hook: before the hook that was there it prints the goroutine's number,
+/// name, and where it was spawned. A hook that is set later replaces it, and may ask [`current`](crate::current).
+///
+/// It also installs a handler of SIGSEGV, which tells the overflow of a goroutine's stack and hands every other fault to the
+/// handler that was there before. One that the program installs later takes its place; to have overflows told it hands on what
+/// it does not know, and is installed with `SA_SIGINFO | SA_ONSTACK`.
+///
+/// ```
+/// // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
+/// let answer = unsafe { gmp::run(|| gmp::go(|| 42).join().unwrap()) };
+/// assert_eq!(answer, 42);
+/// ```
+///
+/// # Unwinds
+/// With the panic of `f` only: its wait is not ended from outside.
+///
+/// # Safety
+/// The contract of [`gmp::migration`](crate::migration): a goroutine may go on on another thread after every
+/// call that may park it, and every such call may unwind; no code that runs in it may rely on the opposite.
+///
+/// # Panics
+/// With the panic of `f`; when the machine refuses what a runtime needs, `GMPMAXPROCS` is no number within 1 to 1024, or
+/// `GMPDEBUG` has an unknown knob or value: [`RuntimeBuilder::build`] gives that as an error.
+#[track_caller]
+pub unsafe fn run<F, T>(f: F) -> T
+where
+    F: FnOnce() -> T + Send,
+    T: Send,
+{
+    // SAFETY: by this function's contract.
+    match unsafe { Runtime::builder().build() } {
+        Ok(runtime) => runtime.run(f),
+        Err(refused) => panic!("gmp::run: {refused}"),
+    }
+}
+
+/// A runtime: its Ps, its threads, its goroutines. Several may live in one process.
+///
+/// Dropping it ends it, as [`shutdown_timeout`](Self::shutdown_timeout) with three seconds of patience, and blocks the
+/// thread, also when a goroutine of another runtime does it. On one of its own goroutines it only begins to end, and
+/// `drop` does not wait: a thread does, and that goroutine is unwound like all others when it parks.
+///
+/// ```
+/// // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
+/// let runtime = unsafe { gmp::Runtime::builder().procs(2).build()? };
+/// let double = |n: u32| runtime.go(move || 2 * n);
+/// assert_eq!(double(21).join().unwrap(), 42);
+/// assert!(runtime.shutdown_timeout(std::time::Duration::from_secs(1)));
+/// # Ok::<(), std::io::Error>(())
+/// ```
+pub struct Runtime {
+    sched: Arc<Sched<Active>>,
+    stopped: bool,
+}
+
+impl Runtime {
+    /// What a runtime may be told before it starts.
+    pub fn builder() -> RuntimeBuilder {
+        RuntimeBuilder::default()
+    }
+
+    /// Runs `f` as a goroutine and returns its value. Blocks the calling thread, or goroutine. The other
+    /// goroutines go on after it. When `f` calls [`goexit`](crate::goexit) it does not return; when the others are done, or
+    /// asleep, the process ends as [`run`](crate::run) tells.
+    ///
+    /// # Unwinds
+    /// With the panic of `f` only: its wait is not ended from outside.
+    ///
+    /// # Panics
+    /// With the panic of `f`.
+    #[track_caller]
+    pub fn run<F, T>(&self, f: F) -> T
+    where
+        F: FnOnce() -> T + Send,
+        T: Send,
+    {
+        let birth = self.birth(Some("main"));
+        let presence = Presence::<Active>::begin();
+        // SAFETY: the borrows of `f` and `T` outlive this call, which does not return before the goroutine has
+        // ended; `&self` keeps the runtime from ending before it.
+        let main = unsafe { goroutine::spawn_unchecked(&self.sched, birth, f) };
+        let main = goroutine::accepted("run", main);
+        Self::outcome_of(main, &presence)
+    }
+
+    #[track_caller]
+    fn outcome_of<T>(main: JoinHandle<T>, presence: &Presence<Active>) -> T {
+        // Main borrows from the caller, and is to be waited for: `shutdown` of the caller's own runtime does so in its time.
+        let how = How::new(WaitReason::Join).ends(Ends::Never);
+        presence.set(Doing::WaitsFor(main.g()));
+        main.wait(how);
+        // Before the handle lets its G go.
+        presence.set(Doing::Awake);
+        match main.join_in(how) {
+            Ok(value) => value,
+            Err(error) if error.is_goexit() => block_for_good(presence),
+            Err(error) => resume_unwind(error.into_panic()),
+        }
+    }
+
+    /// Runs `f` as a goroutine that is bound to the calling thread from its beginning to its end, and returns its value. For a
+    /// library that insists on the process's first thread: call it in `main`. Blocks the thread, which is one of the
+    /// runtime's meanwhile and runs this goroutine only; [`max_threads`](RuntimeBuilder::max_threads) does not
+    /// count it. [`unlock_os_thread`](crate::unlock_os_thread) does not unbind it. The other goroutines go on
+    /// after it. When `f` calls [`goexit`](crate::goexit) it does not return.
+    ///
+    /// ```
+    /// // SAFETY: no goroutine keeps a thread-bound value across a blocking call, except those that are bound to theirs.
+    /// let runtime = unsafe { gmp::Runtime::builder().build()? };
+    /// let first = std::thread::current().id();
+    /// // SAFETY: as above.
+    /// let there = unsafe {
+    ///     runtime.run_locked(|| {
+    ///         gmp::time::sleep(std::time::Duration::from_millis(1));
+    ///         std::thread::current().id()
+    ///     })
+    /// };
+    /// assert_eq!(there, first);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    ///
+    /// # Unwinds
+    /// With the panic of `f` only: its wait is not ended from outside.
+    ///
+    /// # Safety
+    /// The contract of [`gmp::migration`](crate::migration), for what `f` starts; and `f` runs on a stack of its own, on which
+    /// nothing may look for the frames of the thread that calls this.
+    ///
+    /// # Panics
+    /// With the panic of `f`; and when a goroutine calls this, which has no thread to give.
+    #[track_caller]
+    pub unsafe fn run_locked<F, T>(&self, f: F) -> T
+    where
+        F: FnOnce() -> T + Send,
+        T: Send,
+    {
+        assert!(
+            M::<Active>::current().is_none(),
+            "run_locked: called on a goroutine; it needs a plain thread, most often the process's first"
+        );
+        let birth = self.birth(Some("main"));
+        let presence = Presence::<Active>::begin_as_m();
+        // SAFETY: as in `run`.
+        let g = goroutine::accepted("run_locked", unsafe { self.sched.make(birth, f) });
+        let main = JoinHandle::of(g);
+        presence.set(Doing::WaitsFor(g));
+        self.sched.run_here(g);
+        presence.ends_as_m();
+        Self::outcome_of(main, &presence)
+    }
+
+    /// Starts a goroutine from any thread. Does not block.
+    ///
+    /// # Panics
+    /// When it can get no stack, as [`go`](crate::go).
+    #[track_caller]
+    pub fn go<F, T>(&self, f: F) -> JoinHandle<T>
+    where
+        F: FnOnce() -> T + Send + 'static,
+        T: Send + 'static,
+    {
+        goroutine::accepted("Runtime::go", goroutine::spawn(&self.sched, self.birth(None), f))
+    }
+
+    #[track_caller]
+    fn birth(&self, name: Option<&str>) -> Birth {
+        Birth {
+            name: name.map(|name| Name::new(name.into())),
+            stack_size: self.sched.config.stack_size,
+            site: Location::caller(),
+        }
+    }
+
+    #[cfg(all(test, gmp_loom))]
+    pub(crate) fn leave(mut self, limit: Duration) -> Report {
+        self.stopped = true;
+        self.sched.leave(Active::now().saturating_add(limit))
+    }
+
+    #[cfg(gmp_loom)]
+    pub(crate) fn sched(&self) -> Arc<Sched<Active>> {
+        Arc::clone(&self.sched)
+    }
+
+    /// How many Ps it has: how many goroutines may run at the same time. Unless it was set, by the builder, by the
+    /// variable `GMPMAXPROCS`, or by [`set_procs`](Self::set_procs), it follows the machine.
+    pub fn procs(&self) -> usize {
+        self.sched.procs()
+    }
+
+    /// Changes that, 1 to 1024, and gives the number before. From any thread; does not block, and does not wait for
+    /// anybody: see [`gmp::set_procs`](crate::set_procs).
+    ///
+    /// ```
+    /// // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
+    /// let runtime = unsafe { gmp::Runtime::builder().procs(4).build()? };
+    /// assert_eq!(runtime.set_procs(1), 4);
+    /// assert_eq!(runtime.run(gmp::procs), 1);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    ///
+    /// # Panics
+    /// When `procs` is out of range.
+    #[track_caller]
+    pub fn set_procs(&self, procs: usize) -> usize {
+        set_procs(&self.sched, procs)
+    }
+
+    /// How many goroutines have not ended.
+    pub fn num_goroutines(&self) -> usize {
+        self.sched.num_goroutines()
+    }
+
+    /// What all its goroutines are doing, as text: number, name, what each waits for and since when, the calls that led there,
+    /// where it was spawned. Those that do the same at the same place are told together. Works from any thread, also while every
+    /// goroutine is stuck. The time is right to some 10 ms.
+    ///
+    /// ```text
+    /// 5 goroutines, 1 of them running
+    ///
+    /// goroutine 1 'main' [running]:
+    /// gmp::runtime::Runtime::dump
+    ///     /src/gmp/runtime/src/runtime.rs:328
+    /// demo::main::{{closure}}
+    ///     src/main.rs:24
+    /// created at src/main.rs:17:5
+    ///
+    /// 3 goroutines [chan receive, 2 s, 1304 to 1560 bytes of stack]: 2-4
+    /// gmp::chan::Receiver<T>::recv
+    ///     /src/gmp/runtime/src/chan/mod.rs:294
+    /// demo::worker
+    ///     src/main.rs:11
+    /// demo::main::{{closure}}::{{closure}}
+    ///     src/main.rs:19
+    /// created at src/main.rs:19:64
+    ///
+    /// goroutine 5 'waits' [event, 120 ms, 1256 bytes of stack]:
+    /// gmp::sync::event::Event::wait
+    ///     /src/gmp/runtime/src/sync/event.rs:79
+    /// demo::main::{{closure}}::{{closure}}
+    ///     src/main.rs:22
+    /// created at src/main.rs:22:52
+    /// ```
+    /// Of the library's functions at the inner end the outermost one is shown, which is the call that the user wrote.
+    /// Places, and functions that were inlined, show with debug information; `debug = "line-tables-only"` in the profile is
+    /// enough. Without it the call may show under the name of what was not inlined.
+    ///
+    /// A goroutine is held for some microseconds while its frames are read, the innermost 63 of them; one that is readied
+    /// meanwhile runs after that. Of one that never ran it is known that it is not started. One that runs, or hangs in a call that
+    /// blocks its thread, is interrupted by a signal to say where it is: see [`dump`](crate::dump#goroutines-that-run).
+    /// How much stack is in use is not told of one that is parked in [`with_stack`](crate::with_stack).
+    /// There are no frames with the feature `generator`, and so on other architectures than x86-64. The names are looked up when
+    /// nobody is held, on another thread if a goroutine asks: that takes milliseconds the first time, or some hundred in a large
+    /// program with debug information.
+    ///
+    /// ```
+    /// // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
+    /// let runtime = unsafe { gmp::Runtime::builder().build()? };
+    /// runtime.run(|| {
+    ///     let _sleeper = gmp::go(|| gmp::time::sleep(std::time::Duration::from_secs(60)));
+    ///     gmp::yield_now();
+    /// });
+    /// println!("{}", runtime.dump());
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn dump(&self) -> String {
+        self.sched.dump()
+    }
+
+    /// Ends the runtime. Blocks the calling thread until its threads are gone, at most for `limit`. True when
+    /// every goroutine had ended and every thread is gone.
+    ///
+    /// **Goroutines are unwound** where they are parked: as by a panic, but without the panic hook, so that what lies on
+    /// their stacks is dropped. One that runs is unwound at its next call that parks or yields. One that never ran does
+    /// not begin; its closure is dropped. [`go`](crate::go) drops its closure at once. Whoever joins one of them gets
+    /// an error that [`is_shutdown`](crate::JoinError::is_shutdown).
+    ///
+    /// Destructors may do what they may in any unwinding. They may park: they are waited for, and so is what they wait for.
+    /// In them a wait is not interrupted, and [`std::thread::panicking`] is true. A panic that leaves one ends the process, as in
+    /// std. Goroutines of a
+    /// [`scope`](crate::scope()) are unwound before the one that waits for them. A `catch_unwind` may catch what is thrown,
+    /// unless it asks [`is_interrupt`](crate::is_interrupt): the goroutine is thrown at again where it next parks, three
+    /// times in all, or gives its value when it returns.
+    ///
+    /// **Some are left** as they are: their stacks are leaked, what lies on them is not dropped, sockets that they were
+    /// using and the locks for which they stood in line go on for others. These are the ones
+    /// * that do not park, or wait in destructors, or for main in `run` of another runtime, for as long as `limit` says, less
+    ///   what the threads need to go;
+    /// * that an unwinding might end the process for: with a function of the C ABI among their frames, with less than
+    ///   12 KiB left of the stack on which they are, the guard page included, on other machines than x86-64, with
+    ///   `panic = "abort"`: see [`migration`](crate::migration#panic--abort-and-fork);
+    /// * that have caught three times what was thrown at them;
+    /// * whose frames are borrowed by such a one: the caller of a `scope`.
+    ///
+    /// With a `limit` of zero all are left. A goroutine that does not come back to the runtime keeps its thread.
+    /// [`shutdown`](Self::shutdown) tells how many there were. The first one in the process for which a frame is to blame
+    /// is told on standard error, with that frame; see [`Report::unwinds_refused`].
+    ///
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// struct Tells;
+    /// impl Drop for Tells {
+    ///     fn drop(&mut self) {
+    ///         println!("closed");
+    ///     }
+    /// }
+    /// // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
+    /// let runtime = unsafe { gmp::Runtime::builder().build()? };
+    /// let sleeper = runtime.go(|| {
+    ///     let _open = Tells;
+    ///     gmp::time::sleep(Duration::from_secs(3600));
+    /// });
+    /// runtime.run(gmp::yield_now);
+    /// assert!(runtime.shutdown_timeout(Duration::from_secs(1)));
+    /// assert!(sleeper.join().unwrap_err().is_shutdown());
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn shutdown_timeout(self, limit: Duration) -> bool {
+        self.shutdown(limit).is_clean()
+    }
+
+    /// As [`shutdown_timeout`](Self::shutdown_timeout), and tells what was left.
+    pub fn shutdown(mut self, limit: Duration) -> Report {
+        self.stopped = true;
+        self.sched.stop(limit)
+    }
+}
+
+/// What all goroutines of all runtimes of the process are doing, as text. From any thread, also while every goroutine
+/// is stuck; waits for no goroutine. See [`Runtime::dump`] for what it says.
+///
+/// # Goroutines that run
+///
+/// A goroutine that computes for ever, or hangs in a lock of std or in a system call, is shown like the others: its thread is
+/// interrupted by the signal SIGRTMIN+12, and its handler copies up to 64 KiB of the goroutine's stack, without a lock or an
+/// allocation. The handler is installed by the first dump that needs it.
+///
+/// A thread that does not answer in 100 ms is told as such: it has blocked the signal, or waits in the kernel where no signal
+/// reaches it. All of them together are waited for a second at most. Nothing but the number is shown of a goroutine that has
+/// switched whenever it was looked for, that runs a signal handler on the thread's signal stack, or that has changed to a stack
+/// which this library does not know. Code without unwind tables, such as musl's, ends a trace with "...".
+///
+/// A handler that the program has installed for that signal stays, before or after the first dump; the dump says so then, and
+/// shows no calls of goroutines that run, but for the one that asks. `GMPDEBUG=dumpsignal=0` has no thread
+/// interrupted at all. A dump that comes unasked, before the process is ended for a deadlock, interrupts nobody.
+///
+/// **System calls that are interrupted** go on by themselves (`SA_RESTART`), and so do locks, condition variables, channels and
+/// sleeps of std and of this library. As at any signal that has a handler, these fail with `EINTR` in the thread that
+/// is asked, and code that calls them has to expect it:
+/// * `nanosleep`, `clock_nanosleep`, `usleep`; `sleep` returns what is left;
+/// * `poll`, `ppoll`, `select`, `pselect`, `epoll_wait`, `epoll_pwait`, `io_getevents`;
+/// * `recv`, `send`, `accept`, `connect` and their relatives on a socket with `SO_RCVTIMEO` or `SO_SNDTIMEO`;
+/// * `semop`, `semtimedop`, `msgrcv`, `msgsnd`; `pause`, `sigsuspend`, `sigtimedwait`, `sigwaitinfo`.
+///
+/// # SIGQUIT
+///
+/// A program that hangs can be asked from outside: `kill -QUIT`, or `Ctrl-\` at the terminal, prints "SIGQUIT: quit" and this text on
+/// standard error and ends the process with status 2, as Go's programs do. The handler only wakes a monitor, a thread that runs no
+/// goroutine; so it works while all others are stuck, or asleep. `GMPDEBUG=sigquit=dump` in the environment has the process
+/// go on after the dump, as Java's do. A second SIGQUIT that comes before the first is taken up, or while the process ends by
+/// it, does what it does without this library, which is to end the process at once: so there is a way out whatever hangs.
+///
+/// The signal is caught when the first runtime of the process starts, if nobody has said before what it does: a handler of the
+/// program stays, and so does a signal that is ignored. One that the program sets later takes the place of this one.
+/// `GMPDEBUG=sigquit=off` leaves the signal alone. While there is no runtime it ends the process as ever.
+///
+/// ```
+/// // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
+/// let text = unsafe { gmp::run(gmp::dump) };
+/// assert!(text.starts_with("1 goroutine, running"));
+/// ```
+pub fn dump() -> String {
+    dump::dump_all::<Active>(dump::Wanted::ByUser)
+}
+
+/// Main has called `goexit`.
+fn block_for_good(presence: &Presence<Active>) -> ! {
+    presence.set(Doing::WaitsForEver);
+    loop {
+        let how = How::new(WaitReason::Main).ends(Ends::WithOthers);
+        let _nobody_knows_of_it = Wait::<Active>::begin().park(how, || Commit::Park);
+    }
+}
+
+impl Drop for Runtime {
+    fn drop(&mut self) {
+        if !self.stopped {
+            self.sched.stop(PATIENCE);
+        }
+    }
+}
+
+impl fmt::Debug for Runtime {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Runtime")
+            .field("procs", &self.procs())
+            .field("goroutines", &self.num_goroutines())
+            .finish_non_exhaustive()
+    }
+}
+
+/// What a runtime may be told before it starts; made by [`Runtime::builder`].
+///
+/// An operator may tell it more from outside, by the variable `GMPDEBUG` of the environment: `name=value`s, separated by
+/// commas. It is read when a runtime is built, and holds for each one of the process.
+///
+/// | knob | what it does | default |
+/// | --- | --- | --- |
+/// | `schedtrace=MS` | every so many milliseconds a line about the scheduler on standard error, in Go's format | off |
+/// | `scheddetail=1` | with it, and not alone, also a line for each P, M and goroutine | off |
+/// | `migrate=1` | a goroutine that parks resumes on another thread, unless it is bound to its own, so that a breach of [`gmp::migration`](crate::migration) shows | off |
+/// | `panic=abort` | a panic that leaves its goroutine, main's too, ends the process by SIGABRT, after its message | `unwind` |
+/// | `handoff=0` | no goroutine loses its P by running for long, or by an unmarked blocking call: as many of them as there are Ps stall the rest | `1` |
+/// | `helping=0` | a P with goroutines of its own takes none from another whose goroutines have waited far longer; one without still does | `1` |
+/// | `sigquit=dump` | the process goes on after SIGQUIT; `sigquit=off` does not catch the signal. See [`dump`](crate::dump) | `exit` |
+/// | `dumpsignal=0` | a dump does not interrupt the threads of goroutines that run, and shows no calls of them. See [`dump`](crate::dump#goroutines-that-run) | `1` |
+/// | `refusals=all` | each time a goroutine waits on that should have been unwound, as a panic there might end the process, a line on standard error says so, with the frame that is to blame | `first` in the process |
+/// | `deadlock=always` | reports that all goroutines are asleep, see [`run`](crate::run), also when other threads might wake one | `alone` |
+///
+/// The line of `schedtrace` begins with the milliseconds since the first one. Then come the number of Ps (`gomaxprocs`), how
+/// many of them are idle, the threads, the monitor among them, those that look for work and those that sleep, the length of
+/// the global queue, of each P's own in brackets, and how many goroutines each P has run so far (`schedticks`). In the lines
+/// of `scheddetail` a P's `status` is 0 when it is idle and 1 when it runs; a goroutine's is 1 when it is runnable, 2 when it
+/// runs, and 4 when it waits, with the reason. Fields of what there is none of here say 0, `false` or `nil`.
+#[derive(Clone, Debug, Default)]
+#[must_use = "nothing starts before `build`"]
+pub struct RuntimeBuilder {
+    procs: Option<usize>,
+    stack_size: Option<usize>,
+    guard_size: Option<usize>,
+    max_stack_bytes: Option<usize>,
+    max_threads: Option<usize>,
+    keep_alive: Option<Duration>,
+    thread_name: Option<String>,
+}
+
+impl RuntimeBuilder {
+    /// How many goroutines may run at the same time, 1 to 1024. Default: the variable `GMPMAXPROCS` of the
+    /// environment, else what the machine allows the process, by its affinity mask and by the CPU quotas of its cgroup and
+    /// those above it ([`std::thread::available_parallelism`]; rounded down, where Go rounds up). The machine is asked again
+    /// about once a second while goroutines run, until somebody sets the number by [`set_procs`](crate::set_procs).
+    #[doc(alias = "GOMAXPROCS")]
+    pub fn procs(mut self, procs: usize) -> Self {
+        self.procs = Some(procs);
+        self
+    }
+
+    /// Bytes of stack of a goroutine that asks for no size of its own, 16 KiB to 64 MiB, rounded up to a power of two.
+    /// Default: the variable `GMPSTACK` of the environment, a number of bytes, which `K` or `M` behind it makes KiB or MiB; else
+    /// 64 KiB. See [`Builder::stack_size`](crate::Builder::stack_size).
+    pub fn stack_size(mut self, bytes: usize) -> Self {
+        self.stack_size = Some(bytes);
+        self
+    }
+
+    /// Bytes of the guard below each stack, those of [`with_stack`](crate::with_stack) on goroutines too: up to 1 MiB,
+    /// rounded up to pages. Default: 16 KiB.
+    ///
+    /// A fault in the guard is told as a stack overflow. Functions of Rust touch every page of their frames, so the
+    /// smallest guard stops them. A function of C that was compiled without `-fstack-clash-protection` may write beyond the
+    /// guard at once, into the stack of another goroutine, if its frame is larger than the guard: see
+    /// [`migration`](crate::migration). The guard comes on top of the stack's size and takes no memory but page tables: 8
+    /// bytes for each 4 KiB of it. A kernel older than 6.13 needs two mappings for each guard, however large. The
+    /// `generator` backend has guards of one page.
+    ///
+    /// ```
+    /// // SAFETY: no goroutine keeps a thread-bound value across a blocking call, and no C function that is called has a
+    /// // frame of more than 256 KiB.
+    /// let runtime = unsafe { gmp::Runtime::builder().guard_size(256 << 10).build()? };
+    /// assert_eq!(runtime.run(|| 1), 1);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn guard_size(mut self, bytes: usize) -> Self {
+        self.guard_size = Some(bytes);
+        self
+    }
+
+    /// The most bytes of stack that goroutines which have not ended have together, each counted with the whole size of its
+    /// stack, whatever it touches of it. The next spawn is refused then: [`Builder::go`](crate::Builder::go) gives an error,
+    /// [`go`](crate::go) panics. Default: as many as the kernel gives.
+    ///
+    /// ```
+    /// // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
+    /// let runtime = unsafe { gmp::Runtime::builder().max_stack_bytes(192 << 10).build()? };
+    /// let refused = runtime.run(|| {
+    ///     let _sleeper = gmp::go(|| gmp::time::sleep(std::time::Duration::from_secs(60)));
+    ///     // Main has 64 KiB, and so has the sleeper.
+    ///     gmp::Builder::new().stack_size(128 << 10).go(|| ()).unwrap_err()
+    /// });
+    /// assert_eq!(refused.kind(), std::io::ErrorKind::QuotaExceeded);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn max_stack_bytes(mut self, bytes: usize) -> Self {
+        self.max_stack_bytes = Some(bytes);
+        self
+    }
+
+    /// The most threads that run goroutines, at least one; the monitor is one more. Default: 10,000. At
+    /// the limit the runtime says so once, on standard error, and goes on with the threads that it has. A goroutine that
+    /// keeps one then keeps others waiting: in [`blocking`](crate::blocking), in an unmarked blocking call, by running on and on,
+    /// or [locked to it](crate::lock_os_thread). If it waits for one of them, it waits for ever. So leave more than the number
+    /// of Ps and of locked goroutines.
+    pub fn max_threads(mut self, threads: usize) -> Self {
+        self.max_threads = Some(threads);
+        self
+    }
+
+    /// How long a thread stays that has nothing to do, before it ends; one thread always stays. Default: 10 s. What a thread
+    /// keeps in the kernel and in `thread_local!`s goes with it.
+    pub fn thread_keep_alive(mut self, limit: Duration) -> Self {
+        self.keep_alive = Some(limit);
+        self
+    }
+
+    /// What its threads are called, followed by their number. Default: `gmp-`. Linux shows 15 bytes of it.
+    pub fn thread_name(mut self, name: impl Into<String>) -> Self {
+        self.thread_name = Some(name.into());
+        self
+    }
+
+    /// Starts the runtime, with one thread; others are made when there is work for them.
+    ///
+    /// # Safety
+    /// The contract of [`gmp::migration`](crate::migration).
+    ///
+    /// # Errors
+    /// `InvalidInput` when a setting, `GMPMAXPROCS` or `GMPSTACK`, is out of range, or `GMPDEBUG` has an unknown knob or value; the kernel's
+    /// error, with what was attempted, when it refuses a thread or the poller's descriptors.
+    ///
+    /// # Descriptors
+    /// A runtime has three for its poller, and one for each of its threads, by which it sees that a goroutine blocks its
+    /// thread. Of the latter a process has as many as a quarter of `RLIMIT_NOFILE` at most, and none of its last quarter: threads
+    /// that would need more do without, which is told on standard error and counted ([`Refused::descriptors`]). Of such a thread
+    /// the runtime opens a file when it looks; while no descriptor is left at all, a goroutine that blocks that thread keeps
+    /// others waiting for 40 ms, not for 1. All are closed at the runtime's end.
+    pub unsafe fn build(self) -> io::Result<Runtime> {
+        let max_stack_bytes = self.max_stack_bytes;
+        let guard = self.guard()?;
+        let config = self.settle()?;
+        let sched = Sched::start(host::active(max_stack_bytes, guard)?, config)?;
+        Ok(Runtime { sched, stopped: false })
+    }
+
+    fn guard(&self) -> io::Result<usize> {
+        in_range("guard_size", self.guard_size.unwrap_or(host::GUARD), 1, host::MAX_GUARD)
+    }
+
+    fn settle(self) -> io::Result<Config> {
+        let (procs, procs_follow) = match self.procs {
+            Some(procs) => (check_procs("procs", procs).map_err(invalid)?, false),
+            None => default_procs()?,
+        };
+        let max_threads =
+            in_range("max_threads", self.max_threads.unwrap_or(MAX_THREADS), 1, u32::MAX as usize)?;
+        let thread_name = self.thread_name.unwrap_or_else(|| "gmp-".to_owned());
+        if thread_name.contains('\0') {
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidInput,
+                format!("thread_name: {thread_name:?} contains a zero byte"),
+            ));
+        }
+        Ok(Config {
+            procs,
+            procs_follow,
+            stack_size: match self.stack_size {
+                Some(bytes) => check_stack_size(bytes)?,
+                None => default_stack_size(std::env::var_os("GMPSTACK").as_deref())?,
+            },
+            max_threads: max_threads as u32,
+            keep_alive: self.keep_alive.or(capacity::KEEP_ALIVE),
+            thread_name,
+            knobs: knobs()?,
+        })
+    }
+}
+
+fn knobs() -> io::Result<Knobs> {
+    match std::env::var_os("GMPDEBUG") {
+        None => Ok(Knobs::default()),
+        Some(text) => {
+            Knobs::parse(&text.to_string_lossy()).map_err(|unknown| invalid(format!("GMPDEBUG: {unknown}")))
+        }
+    }
+}
+
+/// Changes the number of Ps, for a caller who may be wrong.
+#[track_caller]
+pub(crate) fn set_procs(sched: &Sched<Active>, procs: usize) -> usize {
+    match check_procs("set_procs", procs) {
+        Ok(procs) => sched.set_procs(procs),
+        Err(out_of_range) => panic!("{out_of_range}"),
+    }
+}
+
+/// And whether they follow the machine.
+fn default_procs() -> io::Result<(u32, bool)> {
+    match std::env::var("GMPMAXPROCS") {
+        Err(std::env::VarError::NotPresent) => {
+            Ok((Active::parallelism().clamp(1, capacity::PROCS) as u32, true))
+        }
+        Err(std::env::VarError::NotUnicode(text)) => {
+            Err(invalid(format!("GMPMAXPROCS: {text:?} is no number")))
+        }
+        Ok(text) => match text.trim().parse() {
+            Ok(procs) => Ok((check_procs("GMPMAXPROCS", procs).map_err(invalid)?, false)),
+            Err(_) => Err(invalid(format!("GMPMAXPROCS: {text:?} is no number"))),
+        },
+    }
+}
+
+/// `text`: what the environment says.
+fn default_stack_size(text: Option<&OsStr>) -> io::Result<u32> {
+    let Some(text) = text else { return Ok(STACK_SIZE) };
+    let text = text.to_string_lossy();
+    let (number, unit) = match text.trim() {
+        kib if kib.ends_with(['K', 'k']) => (&kib[..kib.len() - 1], 1 << 10),
+        mib if mib.ends_with(['M', 'm']) => (&mib[..mib.len() - 1], 1 << 20),
+        bytes => (bytes, 1),
+    };
+    let bytes = number.parse().ok().and_then(|number: usize| number.checked_mul(unit));
+    let in_range = bytes.filter(|bytes| (host::MIN_STACK..=host::MAX_STACK).contains(bytes));
+    in_range
+        .map(|bytes| bytes as u32)
+        .ok_or_else(|| invalid(format!("GMPSTACK: {text:?} is no size from 16K to 64M, in bytes, K or M")))
+}
+
+/// Refuses a stack that can't be had.
+pub(crate) fn check_stack_size(bytes: usize) -> io::Result<u32> {
+    in_range("stack_size", bytes, host::MIN_STACK, host::MAX_STACK).map(|bytes| bytes as u32)
+}
+
+fn in_range(what: &str, value: usize, least: usize, most: usize) -> io::Result<usize> {
+    if (least..=most).contains(&value) {
+        Ok(value)
+    } else {
+        Err(invalid(format!("{what}: {value} is not within {least}..={most}")))
+    }
+}
+
+fn invalid(text: String) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidInput, text)
+}
+
+#[cfg(all(test, not(gmp_loom)))]
+mod tests {
+    use super::*;
+
+    fn refusal(builder: RuntimeBuilder) -> String {
+        let refused = builder.settle().unwrap_err();
+        assert_eq!(refused.kind(), io::ErrorKind::InvalidInput);
+        refused.to_string()
+    }
+
+    #[test]
+    fn a_setting_out_of_range_is_an_error_that_names_it_and_the_limits() {
+        let b = Runtime::builder;
+        assert_eq!(refusal(b().procs(0)), "procs: 0 is not within 1..=1024");
+        assert_eq!(refusal(b().procs(1025)), "procs: 1025 is not within 1..=1024");
+        assert_eq!(refusal(b().max_threads(0)), "max_threads: 0 is not within 1..=4294967295");
+        assert_eq!(refusal(b().stack_size(1)), "stack_size: 1 is not within 16384..=67108864");
+        let refused = b().guard_size(2 << 20).guard().unwrap_err().to_string();
+        assert_eq!(refused, "guard_size: 2097152 is not within 1..=1048576");
+        assert_eq!(refusal(b().thread_name("a\0b")), "thread_name: \"a\\0b\" contains a zero byte");
+    }
+
+    #[test]
+    fn the_default_stack_is_what_the_environment_says_or_that_is_an_error() {
+        let size = |text: &str| default_stack_size(Some(OsStr::new(text)));
+        assert_eq!(default_stack_size(None).unwrap(), 64 << 10);
+        for (text, bytes) in [("16384", 16 << 10), ("16K", 16 << 10), ("1m", 1 << 20), (" 64M ", 64 << 20)] {
+            assert_eq!(size(text).unwrap(), bytes);
+        }
+        for text in
+            ["", "K", "-1", "1G", "64KB", "16383", "65M", "99999999999999999999", "18014398509481985K"]
+        {
+            let refused = size(text).unwrap_err();
+            assert_eq!(refused.kind(), io::ErrorKind::InvalidInput);
+            let expected = format!("GMPSTACK: {text:?} is no size from 16K to 64M, in bytes, K or M");
+            assert_eq!(refused.to_string(), expected);
+        }
+    }
+}

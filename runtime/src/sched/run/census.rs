@@ -1,0 +1,195 @@
+//! How many Ms spin, how many Ps are idle and how many there are, in one word: what a submitter reads instead of taking
+//! the lock.
+//!
+//! An M *spins* while it holds a P and looks for work, or was called and is on its way to an idle one (`wake.rs`). It counts
+//! in `nmspinning` from before its first look, or the call, until it has found some, has given its P up, or finds none to
+//! take. Go keeps `nmspinning` and `npidle` in two words; here one load shows both as they were at one moment, and "my P is
+//! idle, and I do not spin any more" is one step. `nlive` counts the Ps that are not retired (`sched/threads/procs.rs`):
+//! those that are idle, held, or on their way to an M.
+//!
+//! Every change is a read-modify-write, Relaxed: what orders it against the queues are the fences S2 and I2 of `wake.rs`,
+//! or the scheduler's lock.
+
+use crate::prim::{AtomicU64, Relaxed};
+
+const SPINNING: u64 = 1;
+const IDLE: u64 = 1 << 24;
+const LIVE: u64 = 1 << 44;
+const SPINNERS: u64 = IDLE - 1;
+const PS: u64 = (1 << 20) - 1;
+
+/// The word as it was at one moment.
+#[derive(Copy, Clone, Eq, PartialEq)]
+pub(crate) struct Seen(u64);
+
+impl Seen {
+    /// Ms that look for work.
+    pub(crate) fn nmspinning(self) -> u64 {
+        self.0 & SPINNERS
+    }
+
+    /// Ps that nobody has.
+    pub(crate) fn npidle(self) -> u64 {
+        self.0 >> 24 & PS
+    }
+
+    /// Ps that are not retired.
+    pub(crate) fn nlive(self) -> u64 {
+        self.0 >> 44
+    }
+
+    /// Ps that somebody has.
+    #[inline]
+    pub(crate) fn nbusy(self) -> u64 {
+        self.nlive() - self.npidle()
+    }
+
+    /// Nobody looks for work, and a P could run some.
+    #[inline]
+    fn lacks_a_spinner(self) -> bool {
+        self.nmspinning() == 0 && self.npidle() > 0
+    }
+}
+
+impl std::fmt::Debug for Seen {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} spinning, {} of {} idle", self.nmspinning(), self.npidle(), self.nlive())
+    }
+}
+
+/// The word itself.
+#[derive(Debug)]
+pub(crate) struct Census(AtomicU64);
+
+impl Census {
+    /// So many Ps are idle, and there is no M.
+    pub(crate) fn new(npidle: u32) -> Self {
+        Census(AtomicU64::new(u64::from(npidle) * (IDLE + LIVE)))
+    }
+
+    /// What it holds now.
+    #[inline]
+    pub(crate) fn look(&self) -> Seen {
+        Seen(self.0.load(Relaxed))
+    }
+
+    /// S3 of `wake.rs`: nobody looks for work, and a P could run some.
+    #[inline]
+    pub(crate) fn lacks_a_spinner(&self) -> bool {
+        self.look().lacks_a_spinner()
+    }
+
+    /// So many Ps were made, or are retired no more, and are idle. Under the scheduler's lock.
+    pub(crate) fn idle_ps_came(&self, count: u64) {
+        self.0.fetch_add(count * (IDLE + LIVE), Relaxed);
+    }
+
+    /// So many idle Ps are retired. Under the scheduler's lock.
+    pub(crate) fn idle_ps_went(&self, count: u64) {
+        let before = Seen(self.0.fetch_sub(count * (IDLE + LIVE), Relaxed));
+        debug_assert!(before.npidle() >= count, "idle_ps_went: so many were not idle ({count}, {before:?})");
+    }
+
+    /// A P that somebody had is retired. Under the scheduler's lock.
+    pub(crate) fn p_retired(&self) {
+        let before = Seen(self.0.fetch_sub(LIVE, Relaxed));
+        debug_assert!(before.nbusy() > 0, "p_retired: nobody had a P ({before:?})");
+    }
+
+    /// I1 of `wake.rs`: the caller has put its P among the idle ones, and does not spin any more.
+    pub(crate) fn give_up(&self, spun: bool) {
+        // The sum wraps: one idle more, one spinning less.
+        self.0.fetch_add(IDLE.wrapping_sub(if spun { SPINNING } else { 0 }), Relaxed);
+    }
+
+    /// A P was taken out of the idle ones, under the scheduler's lock.
+    pub(crate) fn p_taken(&self) {
+        let before = Seen(self.0.fetch_sub(IDLE, Relaxed));
+        debug_assert!(before.npidle() > 0, "p_taken: no P was idle ({before:?})");
+    }
+
+    /// A P was put back by one who did not run on it, under the scheduler's lock.
+    pub(crate) fn p_returned(&self) {
+        self.0.fetch_add(IDLE, Relaxed);
+    }
+
+    /// Makes the caller, or whom it is about to wake, the only one who spins. False when somebody does already.
+    pub(crate) fn claim_spinning(&self) -> bool {
+        let mut seen = self.look();
+        while seen.lacks_a_spinner() {
+            match self.0.compare_exchange_weak(seen.0, seen.0 + SPINNING, Relaxed, Relaxed) {
+                Ok(_) => return true,
+                Err(now) => seen = Seen(now),
+            }
+        }
+        false
+    }
+
+    /// One more spins.
+    pub(crate) fn begin_spinning(&self) {
+        self.0.fetch_add(SPINNING, Relaxed);
+    }
+
+    /// One less does: it has found work, or was claimed in vain.
+    pub(crate) fn end_spinning(&self) {
+        let before = Seen(self.0.fetch_sub(SPINNING, Relaxed));
+        debug_assert!(before.nmspinning() > 0, "end_spinning: nobody was spinning ({before:?})");
+    }
+
+    /// At most half of the Ps that are not idle have an M that spins: more would look at each other.
+    pub(crate) fn may_spin(&self) -> bool {
+        let seen = self.look();
+        2 * seen.nmspinning() < seen.nbusy()
+    }
+}
+
+#[cfg(all(test, not(gmp_loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn giving_up_is_one_step() {
+        let census = Census::new(2);
+        census.p_taken();
+        census.begin_spinning();
+        assert_eq!((census.look().nmspinning(), census.look().npidle()), (1, 1));
+        assert!(!census.lacks_a_spinner(), "somebody spins");
+        census.give_up(true);
+        assert_eq!((census.look().nmspinning(), census.look().npidle()), (0, 2));
+        assert!(census.lacks_a_spinner());
+    }
+
+    #[test]
+    fn one_submitter_claims() {
+        let census = Census::new(1);
+        assert!(census.claim_spinning());
+        assert!(!census.claim_spinning());
+        census.end_spinning();
+        census.p_taken();
+        assert!(!census.claim_spinning(), "no P is idle");
+    }
+
+    #[test]
+    fn at_most_half_of_the_busy_spin() {
+        let census = Census::new(4);
+        for _ in 0..3 {
+            census.p_taken();
+        }
+        assert!(census.may_spin());
+        census.begin_spinning();
+        assert!(census.may_spin());
+        census.begin_spinning();
+        assert!(!census.may_spin());
+    }
+
+    #[test]
+    fn what_is_retired_is_neither_idle_nor_busy() {
+        let census = Census::new(1024);
+        census.p_taken();
+        census.idle_ps_went(1023);
+        assert_eq!((census.look().nlive(), census.look().npidle(), census.look().nbusy()), (1, 0, 1));
+        census.idle_ps_came(1);
+        census.p_retired();
+        assert_eq!((census.look().nlive(), census.look().npidle(), census.look().nbusy()), (1, 1, 0));
+    }
+}

@@ -1,0 +1,77 @@
+//! The global run queue: goroutines from outside of an M, and what does not fit into a P's ring.
+//!
+//! It holds pointers, in an array that grows: to queue a goroutine may allocate, as to spawn one. It touches no G. Whoever
+//! moves a hundred goroutines between a ring and the queue would else miss the cache a hundred times, for each of the two
+//! ways, which made up half of a yield among a thousand.
+
+use crate::g::GRef;
+use crate::g::list::GList;
+use crate::host::Host;
+use crate::p::runq::Runq;
+use std::collections::VecDeque;
+
+/// An empty queue keeps memory for no more than so many goroutines.
+const KEPT: usize = 1 << 16;
+
+/// FIFO. Under the scheduler's lock.
+pub(crate) struct GlobalQueue<H: Host>(VecDeque<GRef<H>>);
+
+impl<H: Host> GlobalQueue<H> {
+    pub(crate) const fn new() -> Self {
+        GlobalQueue(VecDeque::new())
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Appends a G that stands in no queue.
+    #[inline]
+    pub(crate) fn push(&mut self, g: GRef<H>) {
+        g.place.touch();
+        self.0.push_back(g);
+    }
+
+    /// Appends all of a list.
+    pub(crate) fn append(&mut self, list: &mut GList<H>) {
+        while let Some(g) = list.pop() {
+            self.push(g);
+        }
+    }
+
+    /// Appends Gs that stand in no queue any more.
+    pub(crate) fn extend(&mut self, gs: impl Iterator<Item = GRef<H>>) {
+        self.0.extend(gs.map(Self::touched));
+    }
+
+    /// Moves so many of those that have waited longest to the ring of the caller's P, which has room for them.
+    pub(crate) fn move_to(&mut self, ring: &Runq<H>, count: usize) {
+        ring.push_all(self.0.drain(..count).map(Self::touched));
+        self.shrink();
+    }
+
+    /// `g`, whose queue changes here.
+    fn touched(g: GRef<H>) -> GRef<H> {
+        g.place.touch();
+        g
+    }
+
+    fn shrink(&mut self) {
+        if self.0.is_empty() && self.0.capacity() > KEPT {
+            self.0 = VecDeque::new();
+        }
+    }
+
+    /// Takes the G that has waited longest.
+    #[inline]
+    pub(crate) fn pop(&mut self) -> Option<GRef<H>> {
+        let first = self.0.pop_front()?;
+        first.place.touch();
+        self.shrink();
+        Some(first)
+    }
+}

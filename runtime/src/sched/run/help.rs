@@ -1,0 +1,261 @@
+//! Helping: a busy P takes work from one whose goroutines wait too long.
+//!
+//! A thief comes when it has nothing to do. So one that spins on P0 without yielding, beside others that yield on P1,
+//! starves all who stand in P0's queue: P1 always has work. Here the owner of a P shows how old its queue is, and each
+//! busy one looks now and then at that of another (`look.rs`). The scheme is that of CforAll's scheduler (Thierry
+//! Delisle's thesis, chapter "Scheduling Core"): ages, damped by a moving average, biased towards the own queue and the own
+//! cache, in a redundant copy whose reader need not be exact.
+//!
+//! ```text
+//!   owner, at a look around:  A1 has the mark been reached?  the wait of those before it goes into the average
+//!                             A2 yes: the mark is now the ring's end; shows the time · no: the mark and the time stay
+//!   another one, at its look: B1 age := now - the time shown, averaged · B2 over 8 times its own, and the floor?
+//!                             B3 fires what is due among the timers; takes half of the ring, or `runnext` · B4 wakep
+//! ```
+//! CforAll stamps each goroutine when it is queued. There is no clock at a push here, and no time in a goroutine: the
+//! *mark* is a position in the ring and the time at which it was the ring's end. While it has not been reached, somebody
+//! has waited since that time; once it has, nobody who waits was there before it. So what is shown makes a queue look
+//! younger than it is by one look at most, and an owner that does not come back shows the same time for ever: its queue
+//! looks older and older. A copy that is out of date errs on the same side. What looks old may be empty; the thief sees.
+//! A P that was just acquired shows that it is *undated*, for which its owner needs no clock; the first one who looks
+//! at it dates it.
+//!
+//! B3 is a theft like that of an M that spins (`p/runq.rs`), save that the thief's own ring holds something, which neither
+//! the claim nor the owner's words care about. What is new is that nobody counts the helper in `nmspinning` while the
+//! goroutines are in its hand and in neither ring: an M that gives up just then sees them nowhere, and relies on nobody. B4,
+//! after they stand in the helper's ring, is the S2 and S3 of a submission (`wake.rs`), and finds that M's P idle.
+//!
+//! The floors: an age of about two looks tells nothing. And an age may be the kernel's doing. A P whose M was sent off
+//! its CPU looks as old as one whose goroutine spins; to take its work each time, some hundred goroutines in each slice
+//! of 4 ms, and back, cost 10 to 30 % with four Ps on two cores. So an owner also shows on which CPU it looks. If that is
+//! the one on which the helper runs, or on which a third one has looked since, the victim's M is off it, and its queue is left
+//! alone for longer than the kernel usually takes. Nothing shorter would help: the goroutine that this M was running
+//! when it was sent off waits for it in any case.
+//!
+//! The theft itself is checked by `models/runq.rs`, what is new by `models/help.rs`; `tests/scheduling/transfer.rs`
+//! measures it, and shows that nothing else does it.
+
+use crate::g::GRef;
+use crate::host::Host;
+use crate::m::M;
+use crate::p::P;
+use crate::p::runq::StealNext;
+use crate::prim::{AtomicU32, AtomicU64, CachePadded, Mutant, Relaxed, capacity, event, mutated, unless};
+use crate::sched::Sched;
+use gmp_timers::Nanos;
+use std::cell::Cell;
+use std::time::Duration;
+
+/// So many times as old as the own queue another one has to be.
+const BIAS: u64 = 8;
+/// The same when its P runs under another last-level cache.
+const FAR_BIAS: u64 = 16;
+/// `Shown::since` of a P that has not looked in this tenure.
+const UNDATED: u64 = u64::MAX;
+/// A position in the ring, and when it was the end.
+#[derive(Copy, Clone, Debug)]
+struct Mark {
+    head: u32,
+    waiting: u32,
+    at: Nanos,
+}
+
+/// What others read. Relaxed: hints, each by itself.
+struct Shown {
+    /// Who was in the queue at that time may still be there; UNDATED: nobody knows.
+    since: AtomicU64,
+    /// The average wait, in nanoseconds.
+    usual: AtomicU64,
+    /// The CPU on which its M was at that look, or a later one.
+    cpu: AtomicU32,
+}
+
+/// How long those in the queue of a P wait.
+pub(crate) struct Age {
+    shown: CachePadded<Shown>,
+    /// Owner; `None`: not in this tenure.
+    mark: Cell<Option<Mark>>,
+}
+
+/// Three quarters of the new value, as in CforAll (12/16 and 4/16).
+fn average(new: u64, old: u64) -> u64 {
+    (new.saturating_mul(3).saturating_add(old)) / 4
+}
+
+fn nanos(time: Duration) -> u64 {
+    time.as_nanos() as u64
+}
+
+fn nanos_between(from: Nanos, to: Nanos) -> u64 {
+    to.as_nanos().saturating_sub(from.as_nanos())
+}
+
+impl Age {
+    pub(crate) fn new() -> Self {
+        let shown =
+            Shown { since: AtomicU64::new(UNDATED), usual: AtomicU64::new(0), cpu: AtomicU32::new(0) };
+        Age { shown: CachePadded::new(shown), mark: Cell::new(None) }
+    }
+
+    /// Owner: another M has the P, or the same one after a sleep.
+    pub(crate) fn begin_tenure(&self) {
+        // Without a mark of its own another one may have dated it.
+        if self.mark.take().is_some() || self.shown.since.load(Relaxed) != UNDATED {
+            self.shown.since.store(UNDATED, Relaxed);
+        }
+    }
+
+    /// Owner, A1 and A2: `head` and `tail` are the ends of its ring. How old its queue is.
+    pub(crate) fn advance(&self, (head, tail): (u32, u32), now: Nanos) -> u64 {
+        let usual = self.shown.usual.load(Relaxed);
+        let mut wait = usual;
+        if let Some(mark) = self.mark.get() {
+            let (passed, gone) = (nanos_between(mark.at, now), head.wrapping_sub(mark.head));
+            if gone < mark.waiting {
+                return average(passed, usual);
+            }
+            // Little's law: so many went in that time.
+            let last = passed * u64::from(mark.waiting) / u64::from(gone.max(1));
+            wait = average(last, usual);
+            self.shown.usual.store(wait, Relaxed);
+        }
+        self.mark.set(Some(Mark { head, waiting: tail.wrapping_sub(head), at: now }));
+        self.shown.since.store(now.as_nanos(), Relaxed);
+        wait
+    }
+
+    /// Owner: where it runs.
+    fn show_cpu(&self, cpu: u32) {
+        if self.shown.cpu.load(Relaxed) != cpu {
+            self.shown.cpu.store(cpu, Relaxed);
+        }
+    }
+
+    /// B1, for others.
+    fn seen(&self, now: Nanos) -> u64 {
+        let since = self.shown.since.load(Relaxed);
+        if since == UNDATED {
+            // Fails when the owner, or another, was faster.
+            let _dated = self.shown.since.compare_exchange(UNDATED, now.as_nanos(), Relaxed, Relaxed);
+            return 0;
+        }
+        average(nanos_between(Nanos::from_nanos(since), now), self.shown.usual.load(Relaxed))
+    }
+
+    fn cpu(&self) -> u32 {
+        self.shown.cpu.load(Relaxed)
+    }
+
+    /// Whether it shows a later time than `other`, and the same CPU: then that one's M was sent off it.
+    fn follows(&self, other: &Age) -> bool {
+        let [since, others] = [self, other].map(|age| age.shown.since.load(Relaxed));
+        self.cpu() == other.cpu() && since != UNDATED && since > others
+    }
+}
+
+impl<H: Host> Sched<H> {
+    /// A1 to B4, for the owner of `p`. The goroutine to run; the rest of what was taken is in the queue of `p`.
+    pub(crate) fn look_around(&self, m: &M<H>, p: &P<H>, now: Nanos) -> Option<GRef<H>> {
+        let own = p.age.advance(p.runq.ends(), now);
+        let cpu = H::cpu();
+        p.age.show_cpu(cpu);
+        let victim = self.somebody_else(m, p)?;
+        if self.is_idle(victim) {
+            return None;
+        }
+        let near = H::cache_of(victim.age.cpu()) == H::cache_of(cpu);
+        let least = own.saturating_mul(if near { BIAS } else { FAR_BIAS }).max(nanos(capacity::HELP_FLOOR));
+        let age = victim.age.seen(now);
+        if age < least || age < nanos(capacity::HELP_FLOOR_OFF) && self.is_off_cpu(victim, cpu) {
+            return None;
+        }
+        if mutated(Mutant::HelpsNobody) {
+            return None;
+        }
+        self.run_timers(m, victim);
+        p.owner.touch();
+        let g = p.runq.steal_from(&victim.runq, StealNext::IfLeft(&|| victim.signs_of_life()))?;
+        // The other half waits as long.
+        p.pace.look_again(p.tick());
+        event(format_args!("helps {victim:?} with {g:?}"));
+        unless(Mutant::HelpWakesNobody, || self.wakep());
+        Some(g)
+    }
+
+    /// Whether the kernel seems to run another of our Ms where that of `victim` was: the caller's, on `cpu`, or a third
+    /// one that has looked since.
+    fn is_off_cpu(&self, victim: &P<H>, cpu: u32) -> bool {
+        victim.age.cpu() == cpu || self.ps.iter().any(|p| p.age.follows(&victim.age))
+    }
+
+    /// A P to look at. In place of a retired one, of which there may be many more than of others, one that is in use. A surplus
+    /// one that is held is as good as any: without hand-off it may be kept, and then nobody else sees what stands in its queue.
+    fn somebody_else(&self, m: &M<H>, p: &P<H>) -> Option<&P<H>> {
+        let drawn = another_of(m, p, &self.ps)?;
+        if self.is_surplus(drawn) && self.is_idle(drawn) {
+            another_of(m, p, self.ps_in_use())
+        } else {
+            Some(drawn)
+        }
+    }
+}
+
+/// One of these, and not `p`. None, when that is not among them, and gives its work to others anyway.
+fn another_of<'a, H: Host>(m: &M<H>, p: &P<H>, ps: &'a [CachePadded<P<H>>]) -> Option<&'a P<H>> {
+    let own = p.id as usize;
+    if ps.len() < 2 || own >= ps.len() {
+        return None;
+    }
+    let step = if capacity::RANDOM_VICTIMS { m.random() as usize % (ps.len() - 1) } else { 0 };
+    Some(&ps[(own + 1 + step) % ps.len()])
+}
+
+#[cfg(all(test, not(gmp_loom)))]
+mod tests {
+    use super::*;
+
+    fn at(micros: u64) -> Nanos {
+        Nanos::from_nanos(micros * 1_000)
+    }
+
+    #[test]
+    fn an_owner_that_does_not_come_looks_older_and_older() {
+        let age = Age::new();
+        assert_eq!(age.seen(at(5)), 0, "undated: the look dates it");
+        assert_eq!(age.seen(at(105)), 75_000);
+        age.advance((7, 9), at(200));
+        assert_eq!(age.seen(at(200)), 0);
+        assert_eq!(age.seen(at(1_200)), 750_000);
+        age.begin_tenure();
+        assert_eq!(age.seen(at(2_000)), 0);
+        age.begin_tenure();
+        assert_eq!(age.seen(at(9_000)), 0, "a tenure without a look leaves no date to the next");
+    }
+
+    /// Fails when who yields alone counts as one who waits, or a long queue that moves fast as an old one.
+    #[test]
+    fn the_age_is_the_wait_of_those_who_were_run() {
+        let age = Age::new();
+        assert_eq!(age.advance((0, 0), at(0)), 0);
+        assert_eq!(age.advance((0, 0), at(1_000)), 0, "nobody waited");
+        assert_eq!(age.advance((0, 1), at(1_000)), 0);
+        // Two that take turns, 100 times in 100 µs: a microsecond each.
+        assert_eq!(age.advance((100, 101), at(1_100)), 750);
+        assert_eq!(age.advance((200, 201), at(1_200)), 937);
+        // A hundred wait, and one is run in 50 µs.
+        let age = Age::new();
+        age.advance((200, 300), at(1_200));
+        assert_eq!(age.advance((201, 300), at(1_250)), average(50_000, 0));
+        assert_eq!(age.advance((201, 300), at(2_250)), average(1_050_000, 0), "the mark stays");
+        assert_eq!(age.seen(at(2_250)), average(1_050_000, 0));
+        assert_eq!(age.advance((300, 300), at(3_200)), average(2_000_000, 0), "until it is reached");
+    }
+
+    #[test]
+    fn positions_wrap() {
+        let age = Age::new();
+        age.advance((u32::MAX - 1, 1), at(0));
+        assert_eq!(age.advance((0, 1), at(10)), 7_500, "two of three are gone");
+        assert_eq!(age.advance((1, 1), at(30)), average(30_000, 0), "all of them");
+    }
+}

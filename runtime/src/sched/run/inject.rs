@@ -1,0 +1,240 @@
+//! New goroutines, and the global queue: work from outside of an M, and what does not fit into a P's ring.
+//!
+//! The queue lies under the lock; its length is read without it, as a hint. An M that takes a goroutine out of the
+//! global queue may have put another into its own ring just before, and who finds the one gone has to find the other:
+//! so before an M sleeps it looks at the queue itself, under the lock (I1), and at the rings after that.
+
+use crate::g::list::GList;
+use crate::g::pool::GPool;
+use crate::g::{Birth, GRef};
+use crate::host::Host;
+use crate::m::{Inside, M};
+use crate::p::P;
+use crate::prim::{Arc, Mutant, Relaxed, capacity, event, unless};
+use crate::sched::run::round::Exchange;
+use crate::sched::{Central, Sched};
+use std::io;
+
+impl<H: Host> Sched<H> {
+    /// Makes a goroutine of `f` and queues it. When the runtime ends already, `f` is dropped here, and whoever
+    /// joins the goroutine hears so.
+    ///
+    /// # Errors
+    /// When it can't be promised a stack: which limit was met.
+    ///
+    /// # Safety
+    /// What `f` borrows outlives the goroutine.
+    #[doc(alias = "newproc")]
+    pub(crate) unsafe fn spawn<F: FnOnce() -> T, T>(&self, birth: Birth, f: F) -> io::Result<GRef<H>> {
+        if self.is_ending() {
+            // SAFETY: by this function's contract.
+            return Ok(unsafe { self.spawn_unrun(birth, f) });
+        }
+        // SAFETY: as above.
+        let g = unsafe { self.make(birth, f) }?;
+        self.submit(g);
+        if self.is_stopping() {
+            self.drop_set_aside();
+        }
+        Ok(g)
+    }
+
+    /// For a runtime that ends: a goroutine that never runs, and is promised no stack.
+    ///
+    /// # Safety
+    /// As `spawn`.
+    #[cold]
+    #[inline(never)]
+    unsafe fn spawn_unrun<F: FnOnce() -> T, T>(&self, birth: Birth, f: F) -> GRef<H> {
+        let m = M::current_of(self);
+        // SAFETY: by this function's contract.
+        let g = unsafe { self.make_promised((m, m.and_then(M::look_in)), true, birth, f) };
+        self.drop_fresh(g);
+        g
+    }
+
+    /// Makes a goroutine of `f`, runnable and in no queue yet.
+    ///
+    /// # Errors
+    /// As `spawn`.
+    ///
+    /// # Safety
+    /// As `spawn`.
+    #[inline]
+    pub(crate) unsafe fn make<F: FnOnce() -> T, T>(&self, birth: Birth, f: F) -> io::Result<GRef<H>> {
+        // SAFETY: by this function's contract.
+        unsafe { self.make_counting(true, birth, f) }
+    }
+
+    /// The same, for one that may be the library's own, which counts as none.
+    ///
+    /// # Errors
+    /// As `spawn`.
+    ///
+    /// # Safety
+    /// As `spawn`.
+    pub(crate) unsafe fn make_counting<F: FnOnce() -> T, T>(
+        &self,
+        counts: bool,
+        birth: Birth,
+        f: F,
+    ) -> io::Result<GRef<H>> {
+        let m = M::current_of(self);
+        let inside = m.and_then(M::look_in);
+        // Refused: it leaves before `f` is dropped.
+        self.promise_stack(inside.as_ref().map(|inside| inside.p), birth.stack_size as usize)?;
+        // SAFETY: by this function's contract.
+        Ok(unsafe { self.make_promised((m, inside), counts, birth, f) })
+    }
+
+    /// The same, once it has the promise of a stack, on the M of the caller if that is one of this runtime's.
+    ///
+    /// # Safety
+    /// As `spawn`.
+    #[inline(always)]
+    unsafe fn make_promised<F: FnOnce() -> T, T>(
+        &self,
+        (m, inside): (Option<&M<H>>, Option<Inside<'_, H>>),
+        counts: bool,
+        birth: Birth,
+        f: F,
+    ) -> GRef<H> {
+        let (id, g) = match &inside {
+            Some(inside) => {
+                inside.p.owner.touch();
+                // SAFETY: the pool is closed when the scheduler is dropped.
+                (inside.p.next_id(&self.next_id), unsafe { inside.p.free_gs.get(self.pool) })
+            }
+            // Relaxed: a number, ordered by nothing.
+            // SAFETY: as above.
+            None => (self.next_id.fetch_add(1, Relaxed), unsafe { GPool::get(self.pool) }),
+        };
+        drop(inside);
+        g.begin(id, birth, counts, self.config.knobs.migrate);
+        // SAFETY: `g` is fresh from the pool; the borrows are this function's contract.
+        unsafe { g.task.load(f) };
+        g.word.spawn();
+        match m {
+            Some(m) => m.count_live(i64::from(counts)),
+            // Relaxed: a count, ordered by nothing.
+            None => {
+                self.live.fetch_add(i64::from(counts), Relaxed);
+            }
+        }
+        g
+    }
+
+    /// S1 of a submission: the end of the global queue. The caller wakes.
+    #[inline]
+    #[doc(alias = "globrunqputbatch")]
+    pub(crate) fn globrunqput(&self, list: GList<H>) {
+        if !list.is_empty() {
+            self.put_global(list);
+        }
+    }
+
+    #[cold]
+    fn put_global(&self, mut list: GList<H>) {
+        let mut central = self.central.lock();
+        event(format_args!("queues {list:?} globally"));
+        central.globq.append(&mut list);
+        self.publish_len(&central);
+    }
+
+    /// By the owner of `p`: `g` found its ring full.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn spill(&self, p: &P<H>, g: GRef<H>) {
+        let mut central = self.central.lock();
+        event(format_args!("queues {g:?} globally, and what {p:?} can't hold"));
+        let (round, out) = (&p.pace.round, |g| central.globq.push(g));
+        if !round.is_on() {
+            p.runq.spill(g, out);
+        } else if let Some(head) = p.runq.spill_newer(g, out) {
+            round.keep_older_half(head);
+        } else {
+            round.take_in(p.runq.ends().1);
+        }
+        unless(Mutant::SpillKeepsTheLength, || self.publish_len(&central));
+    }
+
+    /// By the owner of `p`: a round is over, see `round.rs`.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn end_round(&self, p: &P<H>) {
+        p.owner.touch();
+        let mut central = self.central.lock();
+        let (ring, procs) = (p.runq.len() as usize, central.procs as usize);
+        let lengths = (ring, central.globq.len());
+        let moved = p.pace.round.exchange(lengths, procs, |Exchange { gives_all, takes }| {
+            if gives_all {
+                // With a thief in the ring the next look comes back to it.
+                let Some(all) = p.runq.take_all() else { return false };
+                central.globq.extend(all);
+            }
+            central.globq.move_to(&p.runq, takes.min(p.runq.room() as usize));
+            event(format_args!("ends a round of {p:?}: {gives_all}, takes {takes}"));
+            true
+        });
+        if !moved {
+            return;
+        }
+        p.pace.round.take_in(p.runq.ends().1);
+        self.publish_len(&central);
+        drop(central);
+        // S2 and S3 for those that were in the caller's hand: an M that gives up looks at the ring after it looked at the
+        // global queue, and may have found both empty.
+        self.wakep();
+    }
+
+    /// How many stand in the global queue: exact under the lock. Relaxed, as a hint.
+    #[inline]
+    pub(crate) fn globrunq_len(&self) -> usize {
+        self.globq_len.load(Relaxed) as usize
+    }
+
+    pub(crate) fn publish_len(&self, central: &Central<H>) {
+        self.globq_len.store(central.globq.len() as u64, Relaxed);
+    }
+
+    /// The first of the global queue.
+    #[doc(alias = "globrunqget")]
+    pub(crate) fn globrunqget_one(&self, p: &P<H>) -> Option<GRef<H>> {
+        if self.globrunq_len() == 0 {
+            return None;
+        }
+        p.owner.touch();
+        let mut central = self.central.lock();
+        let first = central.globq.pop();
+        self.publish_len(&central);
+        first
+    }
+
+    /// The first of the global queue, and its share of the rest into the queue of `p`: as if each P came once. Whoever has just
+    /// acquired `p` gets no more than the first, as that one may block at once and leave the others behind
+    /// (`sched/threads/blocking.rs`).
+    #[doc(alias = "globrunqgetbatch")]
+    pub(crate) fn globrunqget(&self, p: &P<H>) -> Option<GRef<H>> {
+        if self.globrunq_len() == 0 {
+            return None;
+        }
+        p.owner.touch();
+        let mut central = self.central.lock();
+        let share = if p.is_fresh() { 1 } else { central.globq.len() / central.procs as usize + 1 };
+        let first = central.globq.pop();
+        let mut others = share.min(capacity::RUNQ as usize / 2) - 1;
+        p.runq.push_from(|| {
+            others = others.checked_sub(1)?;
+            central.globq.pop()
+        });
+        p.pace.round.take_in(p.runq.ends().1);
+        self.publish_len(&central);
+        first
+    }
+
+    /// A counted handle to this scheduler; `None` while its last one goes.
+    pub(crate) fn arc(&self) -> Option<Arc<Self>> {
+        // SAFETY: the pool lives as long as the scheduler.
+        unsafe { self.pool.as_ref() }.sched().upgrade()
+    }
+}

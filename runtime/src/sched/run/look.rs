@@ -1,0 +1,341 @@
+//! When a busy M looks up from its own queue, and at what.
+//!
+//! An M takes one goroutine after another from the queue of its P. Now and then it looks elsewhere, or those who wait
+//! there would wait for as long as the queue lasts:
+//!
+//! * *in turn*: every [`LOOK_EVERY`]th goroutine is the first of the global queue, if there is one; and where no M waits in
+//!   the poller the one that looks stands in for it: for descriptors, and for the timers of Ps that nobody has
+//!   (`sched/timers/mod.rs`). Long goroutines bring their turn forward, to [`TURN`] after the last, but never two in a row.
+//!   Every [`SHARE_EVERY`]th turn, and one that came early, takes the P's share of the queue instead of one;
+//! * *at the end of a round*, when goroutines that yield have filled the ring beside others in the global queue (`round.rs`);
+//! * *around*: about every [`capacity::LOOK_AROUND`], however long goroutines are, at another P (`help.rs`).
+//!
+//! The clock costs more than a yield, so there is none between looks: one comparison a goroutine. A look that reads it
+//! reckons from the goroutines since the last one how many fit into the time to the next, at most [`CLOCK_EVERY`]. When
+//! goroutines become longer all at once, that many of the long ones pass before it is noticed.
+//!
+//! With `GMPDEBUG=helping=0` nobody looks around, nor at the clock.
+
+use crate::g::GRef;
+use crate::host::Host;
+use crate::m::M;
+use crate::p::P;
+use crate::prim::{Mutant, capacity, may_help, unless};
+use crate::sched::Sched;
+use crate::sched::run::round::Round;
+use gmp_timers::Nanos;
+use std::cell::Cell;
+use std::time::Duration;
+
+/// Every so many goroutines an M looks at the global queue and at the poller although its P has work. Go's number, for
+/// the same purpose as there: a prime, so that it does not fall into step with a pattern of the program.
+const LOOK_EVERY: u32 = 61;
+/// Of a thousand goroutines that yield on one P three quarters stand in the global queue, as what the ring can't hold goes
+/// there. With ones only, some had 406 turns while others had 2484. A share each time gives all the same, as this does, but
+/// then moving goroutines takes half of the time.
+const SHARE_EVERY: u32 = 4;
+/// Every so many, however short, an M reads the clock. At every 61st two goroutines that yield to each other pay 3.5 % for
+/// it, at every second of those 2.3 %.
+const CLOCK_EVERY: u32 = 4 * LOOK_EVERY;
+/// No longer than that from one turn to the next, unless one goroutine takes longer.
+const TURN: Duration = Duration::from_micros(500);
+
+/// Owner: the rhythms of a P. Ticks count its goroutines, and wrap.
+pub(crate) struct Pace {
+    /// The tick of the next look, whatever it is for.
+    next: Cell<u32>,
+    /// The tick at which the clock is read next.
+    clock: Cell<u32>,
+    /// So many goroutines from one reading of it to the next.
+    every: Cell<u32>,
+    /// When the last look around was; `None`: not in this tenure.
+    around: Cell<(u32, Option<Nanos>)>,
+    /// The same of the last turn.
+    turn: Cell<(u32, Option<Nanos>)>,
+    /// Turns since the last share.
+    ones: Cell<u32>,
+    pub(crate) round: Round,
+}
+
+/// What a turn takes out of the global queue.
+#[derive(Copy, Clone, Debug, Eq, PartialEq)]
+pub(crate) enum Turn {
+    One,
+    Share,
+}
+
+/// What a look is for.
+#[derive(Copy, Clone, Debug, Eq, PartialEq)]
+pub(crate) struct Due {
+    pub(crate) turn: Option<Turn>,
+    /// At this time.
+    around: Option<Nanos>,
+}
+
+impl Pace {
+    pub(crate) fn new() -> Self {
+        let [next, clock] = [(); 2].map(|()| Cell::new(1));
+        let [around, turn] = [(); 2].map(|()| Cell::new((0, None)));
+        Pace { next, clock, every: Cell::new(1), around, turn, ones: Cell::new(0), round: Round::new() }
+    }
+
+    /// Another M has the P, or the same one after a sleep: no time has passed for its goroutines.
+    pub(crate) fn begin_tenure(&self) {
+        self.around.set((self.around.get().0, None));
+        self.turn.set((self.turn.get().0, None));
+        self.round.end();
+    }
+
+    /// A goroutine has yielded while there are others in the global queue. `now`: the tick, and the ends of the ring, in
+    /// which it stands already.
+    #[inline]
+    pub(crate) fn note_yield(&self, now: impl FnOnce() -> (u32, (u32, u32))) {
+        if !self.round.has_yielded() {
+            self.note_first_yield(now());
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn note_first_yield(&self, (tick, (head, tail)): (u32, (u32, u32))) {
+        if self.round.note_yield(tail) {
+            let (to_look, to_end) = (self.next.get().wrapping_sub(tick), tail.wrapping_sub(head));
+            self.next.set(tick.wrapping_add(to_look.min(to_end.max(1))));
+        }
+    }
+
+    /// The next look is around, and comes before the next goroutine.
+    pub(crate) fn look_again(&self, tick: u32) {
+        let soon = tick.wrapping_add(1);
+        self.next.set(soon);
+        self.clock.set(soon);
+        self.around.set((tick, None));
+    }
+
+    /// The goroutine after that of this tick is preceded by a turn, for models.
+    #[cfg(all(test, gmp_loom))]
+    pub(crate) fn turn_comes_next(&self, tick: u32) {
+        let next = tick.wrapping_add(1);
+        self.next.set(next);
+        self.turn.set((next.wrapping_sub(LOOK_EVERY), None));
+    }
+
+    /// Whether the goroutine of this tick is preceded by a look.
+    #[inline(always)]
+    pub(crate) fn is_due(&self, tick: u32) -> bool {
+        tick == self.next.get()
+    }
+
+    /// What is due at a tick that `is_due`, and when the next look is: the ring begins at `head`. Without a clock only
+    /// turns are.
+    pub(crate) fn look(&self, tick: u32, head: u32, clock: Option<impl FnOnce() -> Nanos>) -> Due {
+        let now = clock.filter(|_| tick == self.clock.get()).map(|now| now());
+        let due = Due { turn: self.turn(tick, now), around: now.and_then(|now| self.around(tick, now)) };
+        if now.is_some() {
+            self.clock.set(tick.wrapping_add(self.every.get()));
+        }
+        let to_turn = LOOK_EVERY - tick.wrapping_sub(self.turn.get().0);
+        let to_clock = self.clock.get().wrapping_sub(tick);
+        // Without a clock its tick is over, and far away.
+        let to_look = to_turn.min(to_clock.max(1));
+        self.next
+            .set(tick.wrapping_add(self.round.left(head).map_or(to_look, |left| to_look.min(left.max(1)))));
+        due
+    }
+
+    fn turn(&self, tick: u32, now: Option<Nanos>) -> Option<Turn> {
+        let (last, at) = self.turn.get();
+        let count = tick.wrapping_sub(last);
+        let late = now.zip(at).is_some_and(|(now, at)| now.saturating_since(at) >= TURN);
+        let due = count >= LOOK_EVERY || late && count > 1;
+        if due {
+            // Without a clock the next reading dates it.
+            self.turn.set((tick, now));
+        } else if at.is_none() {
+            self.turn.set((last, now));
+        }
+        due.then(|| self.take(late))
+    }
+
+    fn take(&self, late: bool) -> Turn {
+        let ones = self.ones.get() + 1;
+        let share = (late || ones >= SHARE_EVERY) && !self.round.is_on();
+        self.ones.set(if share { 0 } else { ones });
+        if share { Turn::Share } else { Turn::One }
+    }
+
+    fn around(&self, tick: u32, now: Nanos) -> Option<Nanos> {
+        let (last, at) = self.around.get();
+        if let Some(at) = at {
+            let (passed, wanted) = (nanos(now.saturating_since(at)), nanos(capacity::LOOK_AROUND));
+            if passed < wanted {
+                self.every.set((2 * self.every.get()).min(CLOCK_EVERY));
+                return None;
+            }
+            // Rounded up: a look that comes a little too early is none.
+            let fit = u64::from(tick.wrapping_sub(last)) * wanted / passed.max(1) + 1;
+            self.every.set(fit.min(CLOCK_EVERY.into()) as u32);
+        }
+        self.around.set((tick, Some(now)));
+        Some(now)
+    }
+}
+
+fn nanos(time: Duration) -> u64 {
+    time.as_nanos() as u64
+}
+
+impl<H: Host> Sched<H> {
+    /// A look that [`Pace::is_due`]: the goroutine to run before those of the own queue, if there is one.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn look_elsewhere_in_turn(&self, m: &M<H>, p: &P<H>, tick: u32) -> Option<GRef<H>> {
+        let helps = self.config.knobs.helping && may_help();
+        if p.pace.round.left(p.runq.ends().0) == Some(0) {
+            self.end_round(p);
+        }
+        let due = p.pace.look(tick, p.runq.ends().0, helps.then_some(H::now));
+        let found = due.turn.and_then(|turn| self.take_turn(m, p, turn));
+        match (due.around, found) {
+            (Some(now), None) if self.ps.len() > 1 => self.look_around(m, p, now),
+            (Some(_), found @ Some(_)) => {
+                // Else a global queue that is never empty, and a rhythm of a multiple of 61, would keep it from ever
+                // looking around.
+                p.pace.look_again(tick);
+                found
+            }
+            (_, found) => found,
+        }
+    }
+
+    /// A turn of the P of `m`, for models.
+    #[cfg(all(test, gmp_loom))]
+    pub(crate) fn take_turn_now(&self, m: &M<H>) {
+        let p = m.p().expect("take_turn_now: its M holds a P");
+        assert!(self.take_turn(m, p, Turn::One).is_none(), "take_turn_now: the global queue is empty");
+    }
+
+    /// Two that keep readying each other on every P would keep those in the global queue away for ever. The same for
+    /// what waits in the poller.
+    fn take_turn(&self, m: &M<H>, p: &P<H>, turn: Turn) -> Option<GRef<H>> {
+        if self.nobody_polls() {
+            let found = self.look_at_poller(&m.local);
+            // Not before those that have waited longer: a server with more connections than the ring has room for would
+            // serve the same ones again and again.
+            if self.globrunq_len() > 0 {
+                self.inject(found);
+            } else {
+                self.submit_found(m, found);
+            }
+        }
+        unless(Mutant::TurnLeavesTimers, || self.run_unserved_timers(m));
+        let first = match turn {
+            Turn::One => self.globrunqget_one(p),
+            Turn::Share => self.globrunqget(p),
+        };
+        if first.is_some() && !p.runq.is_empty() {
+            // A single one that a timer or the poller has just put there was to be run at once, and nobody was told.
+            unless(Mutant::TurnWakesNobody, || self.wakep());
+        }
+        first
+    }
+}
+
+#[cfg(all(test, not(gmp_loom)))]
+mod tests {
+    use super::*;
+
+    /// Runs goroutines that take so long each, and calls `looked` at each look.
+    fn run(
+        pace: &Pace,
+        ticks: std::ops::Range<u32>,
+        clock: &mut u64,
+        each: u64,
+        mut looked: impl FnMut(Due),
+    ) {
+        for tick in ticks {
+            *clock += each;
+            if pace.is_due(tick) {
+                looked(pace.look(tick, 0, Some(|| Nanos::from_nanos(*clock))));
+            }
+        }
+    }
+
+    /// Fails by a clock that is read for each short goroutine, or by long ones between which nobody looks.
+    #[test]
+    fn looks_around_come_as_often_as_they_should() {
+        for (each, least, most) in [
+            (50, 50_000, 60_000),
+            (1_000, 50_000, 100_000),
+            (10_000, 50_000, 80_000),
+            (1_000_000, 1_000_000, 1_000_000),
+        ] {
+            let (pace, mut clock) = (Pace::new(), 0);
+            run(&pace, 1..1_000, &mut clock, each, |_| ());
+            let (begin, mut looks) = (clock, 0);
+            run(&pace, 1_000..11_000, &mut clock, each, |due| looks += u64::from(due.around.is_some()));
+            let between = (clock - begin) / looks;
+            assert!((least..=most).contains(&between), "{each} ns each: one in {between} ns");
+        }
+    }
+
+    /// Fails when short goroutines lose their 61, or long ones do not bring it forward, or are passed over for ever.
+    #[test]
+    fn turns_come_by_count_and_by_time() {
+        for (each, every) in [(50, 61), (7_000, 61), (100_000, 5), (250_000, 2), (10_000_000, 2)] {
+            let (pace, mut clock) = (Pace::new(), 0);
+            run(&pace, 1..1_000, &mut clock, each, |_| ());
+            let mut turns = 0;
+            run(&pace, 1_000..1_000 + 610 * every, &mut clock, each, |due| {
+                turns += u32::from(due.turn.is_some())
+            });
+            assert!(turns.abs_diff(610) <= 610 / 30, "{each} ns each: {turns} turns instead of 610");
+        }
+        let (pace, mut turns) = (Pace::new(), 0);
+        for tick in 1..=610 {
+            if pace.is_due(tick) {
+                turns += u32::from(pace.look(tick, 0, None::<fn() -> Nanos>).turn.is_some());
+            }
+        }
+        assert_eq!(turns, 10, "without a clock");
+    }
+
+    /// Fails when those in the global queue come back by ones.
+    #[test]
+    fn one_turn_in_four_takes_a_share_and_each_of_long_goroutines() {
+        for (each, shares) in [(50, 25), (1_000_000, 100)] {
+            let (pace, mut clock, mut taken) = (Pace::new(), 0, Vec::new());
+            run(&pace, 1..10_000, &mut clock, each, |due| taken.extend(due.turn));
+            let found = taken[20..120].iter().filter(|&&turn| turn == Turn::Share).count();
+            assert_eq!(found, shares, "{each} ns each");
+        }
+    }
+
+    /// Fails when the rhythm of short goroutines outlives them by more than the 61.
+    #[test]
+    fn the_pace_follows_a_change() {
+        let (pace, mut clock) = (Pace::new(), 0);
+        run(&pace, u32::MAX - 2_000..u32::MAX, &mut clock, 50, |_| ());
+        let (mut looks, mut tick) = (0, u32::MAX);
+        for _ in 0..200 {
+            clock += 100_000;
+            if pace.is_due(tick) {
+                looks += u32::from(pace.look(tick, 0, Some(|| Nanos::from_nanos(clock))).around.is_some());
+            }
+            tick = tick.wrapping_add(1);
+        }
+        assert!(looks > 130, "{looks} looks at 200 long goroutines, after short ones");
+    }
+
+    /// Fails when the time for which nobody had the P counts as its goroutines'.
+    #[test]
+    fn a_sleep_makes_nobody_late() {
+        let (pace, mut clock) = (Pace::new(), 0);
+        run(&pace, 1..1_000, &mut clock, 50, |_| ());
+        let every = pace.every.get();
+        clock += 1_000_000_000;
+        pace.begin_tenure();
+        run(&pace, 1_000..2_000, &mut clock, 50, |_| ());
+        assert_eq!(pace.every.get(), every);
+    }
+}

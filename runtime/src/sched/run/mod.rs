@@ -1,0 +1,14 @@
+//! An M's way to the next goroutine: making it runnable, queueing it, finding it, and what is done when there is none.
+
+pub(super) mod census;
+pub(super) mod globq;
+pub(crate) mod help;
+pub(super) mod idle;
+pub(super) mod inject;
+pub(crate) mod look;
+pub(super) mod mask;
+pub(super) mod round;
+pub(super) mod schedule;
+pub(super) mod spin;
+pub(super) mod steal;
+pub(crate) mod wake;

@@ -1,0 +1,139 @@
+//! Rounds: how goroutines that yield give way to those in the global queue.
+//!
+//! A goroutine that yields goes to the end of its P's ring, and may have the ring filled again before it is empty: by what it
+//! spawns, or by yielding itself. Then those in the global queue would have no more than their turns (`look.rs`), and what
+//! a turn brings into the ring would go back by the next overflow. So when one yields while the global queue holds others,
+//! a *round* begins: it lasts until the ring's present goroutines have run.
+//!
+//! ```text
+//!            these run in this round    these have come since
+//!    ··· │ ························ │ ························ │ free ···
+//!        ▲ head                     ▲ ends                     ▲ tail
+//! ```
+//! | when | then |
+//! | --- | --- |
+//! | the ring overflows in a round | its newer half goes to the global queue, not the older one |
+//! | a turn comes in a round | it brings one goroutine, which runs at once, and no share |
+//! | the round ends, and all fit into the ring | the global queue is emptied into it |
+//! | it ends, and they do not | the ring's goroutines go behind those of the global queue, whose first come into the ring |
+//!
+//! So each goroutine has a turn before any of those that came later has its second, as if there were one queue. Rounds go on
+//! until so many goroutines have come from the global queue as stood there when somebody yielded last.
+//!
+//! Goroutines that only spawn and wake others begin no round: a tree of tasks that was run in the order of its spawns would be
+//! all alive at once.
+//!
+//! [`Round`] decides, and knows positions and lengths only; the queues are moved by `inject.rs`. The tests below play whole
+//! queues by its decisions and those of [`Pace`](crate::sched::run::look::Pace).
+
+use crate::prim::capacity::RUNQ;
+use std::cell::Cell;
+
+/// No more than that stands in the ring at the beginning of a round: the other half is for those that come.
+pub(crate) const BATCH: usize = RUNQ as usize / 2;
+
+/// Owner: the round of a P. Positions are those of its ring, and wrap.
+pub(crate) struct Round {
+    on: Cell<bool>,
+    ends: Cell<u32>,
+    /// Somebody has yielded in it.
+    yielded: Cell<bool>,
+    /// Rounds go on for so many goroutines of the global queue.
+    due: Cell<usize>,
+}
+
+/// What the end of a round moves.
+#[derive(Copy, Clone, Debug, Eq, PartialEq)]
+pub(crate) struct Exchange {
+    /// The ring's goroutines go behind those of the global queue.
+    pub(crate) gives_all: bool,
+    /// So many then come into the ring.
+    pub(crate) takes: usize,
+}
+
+impl Round {
+    pub(crate) fn new() -> Self {
+        Round { on: Cell::new(false), ends: Cell::new(0), yielded: Cell::new(false), due: Cell::new(0) }
+    }
+
+    /// Whether there is one.
+    #[inline]
+    pub(crate) fn is_on(&self) -> bool {
+        self.on.get()
+    }
+
+    /// Whether a goroutine has yielded in this one. False where there is none.
+    #[inline]
+    pub(crate) fn has_yielded(&self) -> bool {
+        self.yielded.get()
+    }
+
+    /// A goroutine has yielded while the global queue was not empty. True: a round begins, with all that stand in the ring,
+    /// up to its tail.
+    pub(crate) fn note_yield(&self, tail: u32) -> bool {
+        self.yielded.set(true);
+        let begins = !self.on.replace(true);
+        if begins {
+            self.ends.set(tail);
+        }
+        begins
+    }
+
+    /// Those up to the ring's tail run in it, too.
+    pub(crate) fn take_in(&self, tail: u32) {
+        self.ends.set(tail);
+    }
+
+    /// There is none any more.
+    pub(crate) fn end(&self) {
+        self.on.set(false);
+        self.yielded.set(false);
+        self.due.set(0);
+    }
+
+    /// How many of those that run in it stand in the ring. `None`: there is no round.
+    pub(crate) fn left(&self, head: u32) -> Option<u32> {
+        // Thieves may have taken the head beyond.
+        self.on.get().then(|| (self.ends.get().wrapping_sub(head) as i32).max(0) as u32)
+    }
+
+    /// The older half of a full ring, which began at `head`, stands behind its old tail now, and the rest is gone.
+    pub(crate) fn keep_older_half(&self, head: u32) {
+        let left = self.left(head).map_or(0, |left| left.min(RUNQ / 2));
+        self.ends.set(head.wrapping_add(RUNQ + left));
+    }
+
+    /// None is left, with so many in the ring, and in the global queue that so many Ps share: has `carry_out` move what is to be
+    /// moved. Returns what that has returned. If it is `false` nothing was moved, and the round is what it was: the next look
+    /// tries again.
+    pub(crate) fn exchange(
+        &self,
+        (ring, global): (usize, usize),
+        procs: usize,
+        carry_out: impl FnOnce(Exchange) -> bool,
+    ) -> bool {
+        let all_fit = ring + global <= RUNQ as usize;
+        let share = (global / procs + 1).min(BATCH).min(global);
+        let due = match self.yielded.get() {
+            _ if all_fit => 0,
+            true => global,
+            false => self.due.get().saturating_sub(share),
+        };
+        let goes_on = due > 0;
+        let takes = match (all_fit, goes_on) {
+            (true, _) => global,
+            (false, true) => share,
+            (false, false) => 0,
+        };
+        let moved = carry_out(Exchange { gives_all: goes_on, takes });
+        if moved {
+            self.yielded.set(false);
+            self.due.set(due);
+            self.on.set(goes_on);
+        }
+        moved
+    }
+}
+
+#[cfg(all(test, not(gmp_loom)))]
+mod tests;

@@ -1,0 +1,346 @@
+//! One P's queues, played by the shipped decisions about which source is looked at when, and what moves between the ring
+//! and the global queue. Time is counted in goroutines that were run, so nothing here depends on a machine.
+
+use super::*;
+
+use crate::prim::capacity::SLICE;
+use crate::sched::run::look::{Pace, Turn};
+use gmp_timers::Nanos;
+use std::collections::{BTreeMap, VecDeque};
+
+/// How far a wait in the global queue may go beyond a goroutine for each that stood before: three rings, for those that
+/// came into the ring before, while it stood in the queue, and into the other half of the ring when it was back. Those who
+/// stand in the ring at the end of a round are overtaken once by all in the global queue.
+const SLACK: usize = 3 * RUNQ as usize;
+
+/// How a goroutine became runnable, or what it does.
+#[derive(Copy, Clone, Debug, Eq, PartialEq, Ord, PartialOrd)]
+enum Of {
+    /// It is short, and one of those that a spawner keeps alive.
+    Child,
+    /// It spawns as many as may live, and yields.
+    Spawner,
+    /// It yields again and again.
+    Yielder,
+    /// It spawns one and waits until that has run.
+    Joiner,
+    /// The one that a joiner waits for.
+    Joined,
+    /// A plain thread has submitted it.
+    Thread,
+    /// It was found in the poller.
+    Poller,
+    /// Its timer was due.
+    Timer,
+}
+
+#[derive(Copy, Clone, Debug)]
+struct Queued {
+    of: Of,
+    at: u32,
+    /// How many stood in the queues.
+    before: usize,
+}
+
+struct Play {
+    /// Off: no yield begins a round.
+    rounds: bool,
+    pace: Pace,
+    tick: u32,
+    head: u32,
+    next: Option<Queued>,
+    ring: VecDeque<Queued>,
+    global: VecDeque<Queued>,
+    inherited: u32,
+    /// In the poller, since when.
+    events: Vec<u32>,
+    live: usize,
+    most: usize,
+    /// By how much a wait was longer than there were goroutines before, at most.
+    longest: BTreeMap<Of, usize>,
+}
+
+impl Play {
+    fn new(rounds: bool, most: usize, spawners: usize) -> Self {
+        let mut play = Play {
+            rounds,
+            pace: Pace::new(),
+            tick: 0,
+            head: u32::MAX - 5_000,
+            next: None,
+            ring: VecDeque::new(),
+            global: VecDeque::new(),
+            inherited: 0,
+            events: Vec::new(),
+            live: 0,
+            most,
+            longest: BTreeMap::new(),
+        };
+        (0..spawners).for_each(|_| play.push_new(Of::Spawner));
+        play.push_new(Of::Yielder);
+        play.push_new(Of::Joiner);
+        play
+    }
+
+    fn queued(&self, of: Of) -> Queued {
+        let before = self.ring.len() + self.global.len() + usize::from(self.next.is_some());
+        Queued { of, at: self.tick, before }
+    }
+
+    fn tail(&self) -> u32 {
+        self.head.wrapping_add(self.ring.len() as u32)
+    }
+
+    fn push_new(&mut self, of: Of) {
+        self.push(self.queued(of));
+    }
+
+    fn push(&mut self, g: Queued) {
+        if self.ring.len() < RUNQ as usize {
+            return self.ring.push_back(g);
+        }
+        if self.pace.round.is_on() {
+            let newer = self.ring.split_off(BATCH);
+            self.global.extend(newer);
+            self.pace.round.keep_older_half(self.head);
+            self.head = self.head.wrapping_add(RUNQ);
+        } else {
+            self.global.extend(self.ring.drain(..BATCH));
+            self.head = self.head.wrapping_add(BATCH as u32);
+        }
+        self.global.push_back(g);
+    }
+
+    fn ready(&mut self, of: Of) {
+        let new = self.queued(of);
+        if let Some(displaced) = self.next.replace(new) {
+            self.push(displaced);
+        }
+    }
+
+    fn requeue(&mut self, of: Of) {
+        self.push_new(of);
+        if self.rounds && !self.global.is_empty() {
+            self.pace.note_yield(|| (self.tick, (self.head, self.tail())));
+        }
+    }
+
+    fn pop(&mut self) -> Option<Queued> {
+        if let Some(next) = self.next.take() {
+            self.inherited += 1;
+            if self.inherited < SLICE {
+                return Some(next);
+            }
+            self.push(next);
+        }
+        self.inherited = 0;
+        let first = self.ring.pop_front()?;
+        self.head = self.head.wrapping_add(1);
+        Some(first)
+    }
+
+    fn take(&mut self, mut count: usize) {
+        while count > 0
+            && self.ring.len() < RUNQ as usize
+            && let Some(g) = self.global.pop_front()
+        {
+            self.ring.push_back(g);
+            count -= 1;
+        }
+    }
+
+    /// What `globrunqget` does, of one P.
+    fn share(&mut self) -> Option<Queued> {
+        let others = (self.global.len() + 1).min(BATCH) - 1;
+        let first = self.global.pop_front();
+        self.take(others);
+        self.pace.round.take_in(self.tail());
+        first
+    }
+
+    /// What `find_runnable` does.
+    fn find(&mut self) -> Option<Queued> {
+        self.tick += 1;
+        let mut found = None;
+        if self.pace.is_due(self.tick) {
+            if self.pace.round.left(self.head) == Some(0) {
+                let exchange = exchange(&self.pace.round, self.ring.len(), self.global.len(), 1);
+                if exchange.gives_all {
+                    self.head = self.tail();
+                    self.global.append(&mut self.ring);
+                }
+                self.take(exchange.takes);
+                self.pace.round.take_in(self.tail());
+            }
+            let turn = self.pace.look(self.tick, self.head, None::<fn() -> Nanos>).turn;
+            if turn.is_some() {
+                for at in std::mem::take(&mut self.events) {
+                    let g = Queued { at, ..self.queued(Of::Poller) };
+                    if self.global.is_empty() { self.push(g) } else { self.global.push_back(g) }
+                }
+            }
+            found = match turn {
+                None => None,
+                Some(Turn::One) => self.global.pop_front(),
+                Some(Turn::Share) => self.share(),
+            };
+        }
+        found.or_else(|| self.pop()).or_else(|| self.share())
+    }
+
+    /// Not the first ones: what a spawner spawns before anybody has yielded is in no order.
+    fn note(&mut self, g: Queued) {
+        let beyond = ((self.tick - g.at) as usize).saturating_sub(g.before);
+        if g.at as usize > self.most {
+            let longest = self.longest.entry(g.of).or_default();
+            *longest = beyond.max(*longest);
+        }
+    }
+
+    fn run(&mut self, g: Queued) {
+        self.note(g);
+        match g.of {
+            Of::Child => self.live -= 1,
+            Of::Spawner => {
+                while self.live < self.most {
+                    self.live += 1;
+                    self.ready(Of::Child);
+                }
+                self.requeue(Of::Spawner);
+            }
+            Of::Yielder => self.requeue(Of::Yielder),
+            Of::Joiner => self.ready(Of::Joined),
+            Of::Joined => self.ready(Of::Joiner),
+            Of::Thread | Of::Poller | Of::Timer => {}
+        }
+    }
+
+    /// By how much each kind waited too long, when so many were run.
+    fn play(mut self, ticks: u32) -> BTreeMap<Of, usize> {
+        while self.tick < ticks {
+            match self.tick % 1009 {
+                0 => self.global.push_back(self.queued(Of::Thread)),
+                300 => self.events.push(self.tick),
+                600 => self.push_new(Of::Timer),
+                _ => {}
+            }
+            if let Some(g) = self.find() {
+                self.run(g);
+            }
+        }
+        // Those that wait still.
+        for g in std::mem::take(&mut self.ring).into_iter().chain(std::mem::take(&mut self.global)) {
+            self.note(g);
+        }
+        self.longest
+    }
+}
+
+/// What is moved at the end of a round.
+fn exchange(round: &Round, ring: usize, global: usize, procs: usize) -> Exchange {
+    let mut moves = None;
+    let moved = round.exchange((ring, global), procs, |exchange| moves.replace(exchange).is_none());
+    assert!(moved);
+    moves.expect("it is carried out")
+}
+
+/// Fails when somebody is overtaken again and again, whatever it came through: by those that a spawner puts into the ring,
+/// or by an overflow that sends it back.
+#[test]
+fn whoever_is_runnable_runs_within_a_round() {
+    for most in [100, 300, 600, 1000, 3000, 10_000] {
+        for spawners in [1, 2, 20, 300] {
+            let longest = Play::new(true, most, spawners).play(200_000);
+            println!("{most} alive, {spawners} spawners: {longest:?}");
+            assert_eq!(longest.len(), 8, "all kinds were run");
+            for (of, beyond) in longest {
+                let once = if of == Of::Thread { 0 } else { most + spawners };
+                assert!(
+                    beyond <= once + SLACK,
+                    "{most} alive, {spawners} spawners: {of:?} waits for {beyond} more"
+                );
+            }
+        }
+    }
+}
+
+/// The play sees what it is there for: fails when goroutines that yield need no rounds.
+#[test]
+fn without_rounds_somebody_starves() {
+    for most in [1000, 3000, 10_000] {
+        let longest = Play::new(false, most, 2).play(200_000);
+        for of in [Of::Thread, Of::Timer, Of::Child] {
+            let beyond = longest[&of];
+            assert!(beyond > 20 * SLACK, "{most} alive: {of:?} waits for {beyond} more, without rounds");
+        }
+    }
+}
+
+/// Fails when those that yield keep a P in rounds after the global queue was emptied, or one yield does so for ever.
+#[test]
+fn rounds_end() {
+    let round = Round::new();
+    assert!(round.note_yield(100));
+    assert_eq!((round.left(40), round.left(100), round.left(130)), (Some(60), Some(0), Some(0)));
+    assert_eq!(exchange(&round, 200, 56, 1), Exchange { gives_all: false, takes: 56 });
+    assert!(!round.is_on(), "all fit");
+
+    assert!(round.note_yield(u32::MAX) && !round.note_yield(0));
+    assert_eq!(round.left(u32::MAX - 7), Some(7));
+    assert_eq!(exchange(&round, 200, 300, 1), Exchange { gives_all: true, takes: BATCH });
+    // Nobody yields any more, and others come to the global queue all the time.
+    assert!(exchange(&round, 200, 1000, 1).gives_all && exchange(&round, 200, 1000, 1).gives_all);
+    assert_eq!(exchange(&round, 200, 1000, 1), Exchange { gives_all: false, takes: 0 });
+    assert!(!round.is_on() && round.left(0).is_none());
+}
+
+/// A thief in the ring has the exchange put off. Fails when the round has forgotten by the next look that somebody yielded in it,
+/// or for how many others it goes on: it would end before those had their turns, or begin anew.
+#[test]
+fn a_round_that_could_not_end_is_what_it_was() {
+    let round = Round::new();
+    let refused = |ring, global| {
+        let mut asked = None;
+        assert!(!round.exchange((ring, global), 1, |exchange| asked.replace(exchange).is_some()));
+        asked.expect("it was to be carried out")
+    };
+    assert!(round.note_yield(40));
+    for _ in 0..9 {
+        assert_eq!(refused(200, 300), Exchange { gives_all: true, takes: BATCH });
+        assert!(round.has_yielded() && round.left(40) == Some(0));
+    }
+    // Those of the global queue, and no fewer, are due.
+    for _ in 0..2 {
+        assert!(exchange(&round, 200, 300, 1).gives_all);
+        assert!(refused(200, 300).gives_all && !round.has_yielded());
+    }
+    assert!(exchange(&round, 200, 300, 1).gives_all);
+    assert_eq!(refused(200, 300), Exchange { gives_all: false, takes: 0 });
+    assert!(round.is_on());
+    assert_eq!(refused(100, 100), Exchange { gives_all: false, takes: 100 });
+    assert!(round.is_on());
+    assert_eq!(exchange(&round, 200, 300, 1), Exchange { gives_all: false, takes: 0 });
+    assert!(!round.is_on());
+}
+
+/// Fails when one of several Ps takes more than its share.
+#[test]
+fn each_p_takes_its_share() {
+    let round = Round::new();
+    assert!(round.note_yield(0));
+    assert_eq!(exchange(&round, 200, 99, 4), Exchange { gives_all: true, takes: 25 });
+}
+
+/// Fails when an overflow sends those out that have come from the global queue.
+#[test]
+fn an_overflow_keeps_those_of_the_round() {
+    for head in [0, u32::MAX - 10] {
+        let round = Round::new();
+        assert!(round.note_yield(head.wrapping_add(30)));
+        round.keep_older_half(head);
+        assert_eq!(round.left(head.wrapping_add(RUNQ)), Some(30));
+        round.take_in(head.wrapping_add(RUNQ));
+        round.keep_older_half(head);
+        assert_eq!(round.left(head.wrapping_add(RUNQ)), Some(RUNQ / 2));
+    }
+}

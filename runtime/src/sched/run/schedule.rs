@@ -1,0 +1,192 @@
+//! An M's life: find a goroutine, run it until it yields, act on what it said.
+
+use crate::g::GRef;
+use crate::host::{Host, Said};
+use crate::m::M;
+use crate::p::P;
+use crate::sched::Sched;
+use crate::sched::park::Yield;
+use crate::wait::status::Run;
+
+/// Whether the M does, or the runtime.
+#[derive(Copy, Clone, Eq, PartialEq)]
+enum Ends {
+    Yes,
+    No,
+}
+
+impl<H: Host> Sched<H> {
+    /// The body of an M's thread. Returns when the M, or the runtime, ends.
+    pub(crate) fn mstart(&self, m: &M<H>) {
+        H::set_current(m);
+        self.thread_begins(m);
+        self.tell_time();
+        m.take_gift();
+        while let Some(g) = self.find_runnable(m) {
+            self.execute(m, g);
+        }
+        self.mexit(m);
+    }
+
+    /// The next goroutine for this M, which sleeps until there is one. `None`: the M, or the runtime, ends.
+    #[doc(alias = "findRunnable")]
+    fn find_runnable(&self, m: &M<H>) -> Option<GRef<H>> {
+        loop {
+            let Some(p) = m.p().filter(|p| !self.is_surplus(p)) else {
+                if self.change_p(m) == Ends::Yes {
+                    return None;
+                }
+                continue;
+            };
+            self.run_timers(m, p);
+            let tick = p.next_tick();
+            let mut found = None;
+            if p.pace.is_due(tick) {
+                found = self.look_elsewhere_in_turn(m, p, tick);
+            }
+            if found.is_none() {
+                found = self.runqget(p);
+            }
+            if found.is_none() {
+                found = self.globrunqget(p).or_else(|| self.look_elsewhere(m, p));
+            }
+            if found.is_some() {
+                self.reset_spinning(m);
+                return found;
+            }
+            self.go_idle(m);
+        }
+    }
+
+    /// The M has no P, or one that is surplus: it comes back with another, unless it ends, or the runtime does.
+    #[cold]
+    #[inline(never)]
+    fn change_p(&self, m: &M<H>) -> Ends {
+        if self.is_stopping() {
+            return Ends::Yes;
+        }
+        match m.p() {
+            Some(_) => self.leave_surplus(m),
+            None if m.ends.get() => return Ends::Yes,
+            None if m.spinning.get() => self.come_for_p(m),
+            None => self.stopm(m),
+        }
+        Ends::No
+    }
+
+    /// The first of the P's own queue. A goroutine in `runnext` was readied by the last one, and goes on within its
+    /// time slice: two that wake each other keep the P, and their data stays in its cache. When the slice has ended it
+    /// goes to the end of the queue like everybody.
+    #[inline]
+    pub(crate) fn runqget(&self, p: &P<H>) -> Option<GRef<H>> {
+        p.owner.touch();
+        if let Some(next) = p.runq.pop_next() {
+            if p.inherit_slice() {
+                return Some(next);
+            }
+            if let Some(next) = p.runq.push(next) {
+                self.spill(p, next);
+            }
+        } else {
+            p.begin_slice();
+        }
+        p.runq.pop()
+    }
+
+    /// What waits in the poller, or in the queues of other Ps. When all of those are idle there is nothing to steal, and
+    /// the M goes on to wait in the poller at once: a look before that would be a system call in vain.
+    fn look_elsewhere(&self, m: &M<H>, p: &P<H>) -> Option<GRef<H>> {
+        if self.census.look().nbusy() == 1 {
+            return None;
+        }
+        if self.nobody_polls() {
+            let found = self.look_at_poller(&m.local);
+            self.submit_found(m, found);
+            self.run_unserved_timers(m);
+            if let Some(g) = self.runqget(p) {
+                return Some(g);
+            }
+        }
+        self.steal_work(m, p)
+    }
+
+    /// Runs `g` until it parks, yields or ends.
+    fn execute(&self, m: &M<H>, g: GRef<H>) {
+        if g.word.run() == Run::Held {
+            return;
+        }
+        if g.ties.are_some() && !self.may_run(m, g) {
+            return;
+        }
+        if !self.provide_stack(m, g) {
+            return;
+        }
+        m.set_g(Some(g));
+        loop {
+            let said = self.resume(m, g);
+            let goes_on = if H::unwinds() {
+                self.obey_bound(m, g, said)
+            } else {
+                // SAFETY: it has just said so.
+                self.obey(m, g, unsafe { said.read() })
+            };
+            if !goes_on {
+                break;
+            }
+        }
+        m.set_g(None);
+    }
+
+    /// Does what `g` has said. True: it is to be resumed at once; else it is not the M's any more.
+    #[inline(always)]
+    fn obey(&self, m: &M<H>, g: GRef<H>, said: Yield) -> bool {
+        match said {
+            Yield::Park(number, hook) => self.park(g, number, hook),
+            Yield::ParkAgain(number) => self.park_again(g, number),
+            Yield::Requeue => {
+                self.requeue(m, g);
+                false
+            }
+            Yield::Return => self.exitsyscall(m, g),
+            Yield::Exit => {
+                self.goexit0(m, g);
+                false
+            }
+            // It says nothing of the kind again while it is attended to.
+            Yield::Tie => self.obey_tied(m, g),
+        }
+    }
+
+    /// `g` has bound itself to `m`.
+    #[cold]
+    #[inline(never)]
+    fn obey_tied(&self, m: &M<H>, g: GRef<H>) -> bool {
+        self.attend(m, g, Yield::Tie).is_some_and(|later| self.obey(m, g, later))
+    }
+
+    /// The same for a `g` that unwinds, and is bound to `m` until that is over.
+    #[cold]
+    #[inline(never)]
+    fn obey_bound(&self, m: &M<H>, g: GRef<H>, said: Said) -> bool {
+        // SAFETY: as in `execute`.
+        let said = unsafe { said.read() };
+        self.attend(m, g, said).is_some_and(|later| self.obey(m, g, later))
+    }
+
+    /// The goroutine lets others go first: the end of its P's own queue, and those in the global queue come before its next
+    /// turn but one (`round.rs`). Nobody is woken. This M takes one that was
+    /// queued before, in exchange for this one: as many are queued as were, and those have been announced.
+    #[doc(alias = "goschedImpl")]
+    #[inline(always)]
+    fn requeue(&self, m: &M<H>, g: GRef<H>) {
+        let p = m.p().expect("requeue: a goroutine yields inside the runtime");
+        g.word.requeue();
+        p.owner.touch();
+        if let Some(g) = p.runq.push(g) {
+            self.spill(p, g);
+        }
+        if self.globrunq_len() > 0 {
+            p.pace.note_yield(|| (p.tick(), p.runq.ends()));
+        }
+    }
+}

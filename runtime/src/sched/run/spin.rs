@@ -1,0 +1,152 @@
+//! Looking for work, and giving up: the delicate dance.
+//!
+//! An M without work of its own begins to *spin*: it counts in `nmspinning` and looks at the other Ps' queues. It
+//! ends in one of two ways:
+//!
+//! * it finds work, leaves the count, and calls `wakep`: submitters may have left more than this to it, and if it was
+//!   the last nobody would look for the rest;
+//! * it finds none, gives its P up and looks *again* at every queue (I1 to I3 of `wake.rs`). What it sees now it
+//!   may have missed before; then it takes an idle P back, spins, and searches once more.
+//!
+//! The global queue is looked at in the critical section of I1; who queues a goroutine there later finds the P idle.
+//! I3 looks at the queue of each P that is not idle, and has to come after that: goroutines move from the global queue
+//! to a P's, and whoever looked the other way round could miss them in both places. An idle P has an empty queue; the
+//! mask that says which are idle is read after I2, or a P that was idle *before* it, and has got an owner and a
+//! goroutine since, would be passed over.
+//!
+//! Timers are not part of I3: an M that stands by in the poller looks at all of them after I2 and waits no longer than
+//! for the first (`sched/timers/mod.rs`); one that stands by on its note leaves them to the poller.
+//!
+//! Checked by `models/submit_vs_idle.rs`.
+
+use crate::host::Host;
+use crate::m::M;
+use crate::prim::{Mutant, Ordering, event, fence, mutated, relax, unless};
+use crate::sched::Sched;
+use crate::sched::run::idle::Post;
+use crate::sched::run::mask::Mask;
+
+impl<H: Host> Sched<H> {
+    /// Counts the M in `nmspinning`.
+    pub(crate) fn become_spinning(&self, m: &M<H>) {
+        debug_assert!(!m.spinning.get(), "become_spinning: it spins already");
+        m.spinning.set(true);
+        self.census.begin_spinning();
+    }
+
+    /// The M has found a goroutine to run.
+    #[inline]
+    #[doc(alias = "resetspinning")]
+    pub(crate) fn reset_spinning(&self, m: &M<H>) {
+        if m.spinning.replace(false) {
+            self.census.end_spinning();
+            unless(Mutant::SpinnerWakesNobody, || self.wakep());
+        }
+    }
+
+    /// I1 to I3, and then sleep: in the poller, if nobody is there, or on the note. Returns with a P when there is
+    /// something to look for, or without one when the M lost its place to others, or the runtime ends.
+    pub(crate) fn go_idle(&self, m: &M<H>) {
+        let early = mutated(Mutant::MaskReadEarly).then(|| self.idle_mask.copy());
+        let mut central = self.central.lock();
+        if !central.globq.is_empty() && !mutated(Mutant::IdleSkipsGlobal) {
+            return;
+        }
+        if m.p().is_some_and(|p| self.is_surplus(p)) && !mutated(Mutant::IdleKeepsTheSurplus) {
+            // Or the runtime ends: the caller's next look at its P finds out.
+            return;
+        }
+        let missed = mutated(Mutant::IdleLooksFirst) && self.work_somewhere(&self.idle_mask);
+        let p = m.release();
+        self.pidleput(&mut central, p);
+        let post = self.stand_by(m, &mut central);
+        event(format_args!("gives its P up, to wait: {post:?}"));
+        // I1, in the lock: whoever takes the idle P finds this M standing by.
+        let spun = m.spinning.replace(false);
+        unless(Mutant::CensusAfterTheLock, || self.census.give_up(spun));
+        drop(central);
+        if mutated(Mutant::CensusAfterTheLock) {
+            self.census.give_up(spun);
+        }
+        // I2. SeqCst: a store to the census, then loads from the queues; partner: S2 in `wakep`.
+        unless(Mutant::IdleNoFence, || fence(Ordering::SeqCst));
+
+        let looks = !mutated(Mutant::IdleLooksFirst)
+            && !mutated(Mutant::IdleNoRecheck)
+            && (spun || !mutated(Mutant::IdleOnlySpinnersLook));
+        if missed || looks && self.work_somewhere(early.as_ref().unwrap_or(&self.idle_mask)) {
+            event(format_args!("sees work after all"));
+            if self.call_off(m) {
+                return;
+            }
+        }
+        match post {
+            Post::Poller => self.block_in_poller(m),
+            Post::Note => self.sleep_on_note(m),
+        }
+    }
+
+    /// D1 to D3 of `wake.rs`: `m` was called. It takes an idle P, and spins; or it stands by again.
+    pub(crate) fn come_for_p(&self, m: &M<H>) {
+        let mut central = self.central.lock();
+        if self.is_stopping() && !mutated(Mutant::CalledInVainIgnoresTheEnd) {
+            return;
+        }
+        if let Some(p) = self.pidleget_or(&mut central, m.last_p()) {
+            drop(central);
+            return m.acquire(p);
+        }
+        // D2, in the lock: who leaves its P idle after it finds nobody spinning any more.
+        m.spinning.set(false);
+        unless(Mutant::CalledInVainEndsLate, || self.census.end_spinning());
+        if mutated(Mutant::CalledInVainStandsByLate) {
+            drop(central);
+            relax();
+            central = self.central.lock();
+        }
+        let post = self.stand_by(m, &mut central);
+        event(format_args!("comes in vain, and stands by: {post:?}"));
+        drop(central);
+        if mutated(Mutant::CalledInVainEndsLate) {
+            relax();
+            self.census.end_spinning();
+        }
+        match post {
+            Post::Poller => {
+                // D3, which is B2 of `sched/poll.rs`. SeqCst: a store to `poll_until`, then loads from the heaps; partner:
+                // T2.
+                unless(Mutant::CalledInVainNoFence, || fence(Ordering::SeqCst));
+                self.block_in_poller(m);
+            }
+            Post::Note => self.sleep_on_note(m),
+        }
+    }
+
+    /// I3: whether there is a goroutine in the queue of a P, those of the `idle` ones left out.
+    pub(crate) fn work_somewhere(&self, idle: &Mask) -> bool {
+        self.ps.iter().any(|p| !idle.has(p.id) && !p.runq.is_empty())
+    }
+
+    /// Takes the M out of those who stand by, with an idle P, and has it spin. False: there is no idle P, so all are in
+    /// the hands of others who look before they sleep; or the M has been given one, or called, and will find that.
+    fn call_off(&self, m: &M<H>) -> bool {
+        let mut central = self.central.lock();
+        if !central.stands_by(m) && !mutated(Mutant::CallOffTakesAnyP) {
+            return false;
+        }
+        let Some(p) = self.pidleget(&mut central) else { return false };
+        self.leave_post(m, &mut central);
+        drop(central);
+        m.acquire(p);
+        unless(Mutant::RecheckDoesNotSpin, || self.become_spinning(m));
+        true
+    }
+
+    /// Whether a goroutine of `m` that wants a lock may find it free soon without leaving its M: another M is at work, and
+    /// nobody waits for this one's P. A hint.
+    #[doc(alias = "sync_runtime_canSpin")]
+    pub(crate) fn may_wait_awake(&self, m: &M<H>) -> bool {
+        let seen = self.census.look();
+        seen.nbusy() > seen.nmspinning() + 1 && m.p().is_some_and(|p| p.runq.is_empty())
+    }
+}

@@ -1,0 +1,109 @@
+//! Taking work from other Ps: half of a queue, what is due among their timers, and last what is about to run.
+//!
+//! A spinning M visits the others in [`STEAL_ROUNDS`](capacity::STEAL_ROUNDS) rounds, beginning at a random one. The last
+//! one also runs the timers of those that have any, and takes from `runnext`, which its owner will most probably run
+//! within a microsecond: who takes it too early moves a goroutine away from the data that it was woken for. Nothing is
+//! taken there from an owner that runs one goroutine after another.
+//!
+//! The last round is repeated as long as there was something to be seen in one of the last two, up to
+//! [`STEAL_ROUNDS_MOST`](capacity::STEAL_ROUNDS_MOST), some 200 µs with one P to visit. Two goroutines that wake each
+//! other show one of them in `runnext` half of the time. Who gave up each time that it sees none would be woken at once by
+//! the next of these wake-ups, which pays a system call and the lock for it: two that talked over a channel on one of two
+//! Ps took half as long again. For as long as that call lasts, 10 µs and more, what the owner has just readied stands in
+//! `runnext`, and the M that it wakes would take it: so it takes nothing from there while the owner is in that call, until
+//! the last round of all.
+//!
+//! Idle Ps have an empty queue and are passed over (`idle_mask`); they may have timers (`timer_mask`). Both masks are
+//! hints here: what a stale one hides is seen by the look after giving up (`spin.rs`), or by the poller's wait.
+
+use crate::g::GRef;
+use crate::host::Host;
+use crate::m::M;
+use crate::p::P;
+use crate::p::runq::StealNext;
+use crate::prim::{capacity, event, pause};
+use crate::sched::Sched;
+
+/// Pauses between two repeated rounds, 240 instructions that take 7 µs on the machine that this was measured on: each look takes the cache lines of those
+/// queues away from their owners.
+const PAUSES: u32 = 8;
+/// After so many looks that see nothing, with a pause between them, the M gives up. When those of the first rounds, which have
+/// none, counted too, a select that two senders feed took 16 % longer at two Ps.
+const IN_VAIN: u32 = 2;
+
+/// What a round takes.
+#[derive(Copy, Clone, Debug, Eq, PartialEq)]
+enum How {
+    /// From rings.
+    Ring,
+    /// And timers, and from `runnext`, but not while its owner is in the kernel to wake somebody.
+    NextIfLeft,
+    /// And then, too.
+    All,
+}
+
+impl<H: Host> Sched<H> {
+    /// Spins, unless enough others do. The goroutine to run; the rest of what was taken is in the queue of `p`.
+    #[doc(alias = "stealWork")]
+    pub(crate) fn steal_work(&self, m: &M<H>, p: &P<H>) -> Option<GRef<H>> {
+        if !m.spinning.get() {
+            if !self.census.may_spin() {
+                return None;
+            }
+            self.become_spinning(m);
+        }
+        let mut in_vain = 0;
+        for round in 1..=capacity::STEAL_ROUNDS_MOST {
+            let how = if round == capacity::STEAL_ROUNDS_MOST {
+                How::All
+            } else if round >= capacity::STEAL_ROUNDS {
+                How::NextIfLeft
+            } else {
+                How::Ring
+            };
+            let found = self.victims(m, p).find_map(|victim| self.steal_from(m, p, victim, how));
+            if found.is_some() || how == How::All {
+                return found;
+            }
+            if how == How::Ring {
+                continue;
+            }
+            in_vain = if self.work_somewhere(&self.idle_mask) { 0 } else { in_vain + 1 };
+            // What comes into the global queue is left to whoever spins. The M finds it when it gives up.
+            if in_vain >= IN_VAIN || self.globrunq_len() > 0 {
+                return None;
+            }
+            if self.run_timers(m, p) {
+                return self.runqget(p);
+            }
+            (0..PAUSES).for_each(|_| pause());
+        }
+        None
+    }
+
+    fn steal_from(&self, m: &M<H>, p: &P<H>, victim: &P<H>, how: How) -> Option<GRef<H>> {
+        if how != How::Ring && self.timer_mask.has(victim.id) && self.run_timers(m, victim) {
+            return self.runqget(p);
+        }
+        if self.is_idle(victim) {
+            return None;
+        }
+        p.owner.touch();
+        let signs = || victim.signs_of_life();
+        let next = match how {
+            How::Ring => StealNext::No,
+            How::NextIfLeft if victim.is_waking() => StealNext::No,
+            How::NextIfLeft | How::All => StealNext::IfLeft(&signs),
+        };
+        let g = p.runq.steal_from(&victim.runq, next)?;
+        event(format_args!("steals {g:?} from {victim:?}"));
+        Some(g)
+    }
+
+    /// All other Ps, from a random one on.
+    fn victims<'a>(&'a self, m: &M<H>, p: &P<H>) -> impl Iterator<Item = &'a P<H>> + use<'a, H> {
+        let (own, count) = (p.id as usize, self.ps.len());
+        let start = if capacity::RANDOM_VICTIMS { m.random() as usize % count } else { 0 };
+        (0..count).map(move |i| (start + i) % count).filter(move |&i| i != own).map(|i| &*self.ps[i])
+    }
+}

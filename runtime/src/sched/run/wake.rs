@@ -1,0 +1,279 @@
+//! Making a goroutine runnable, and having somebody run it: why no wake-up is lost.
+//!
+//! ```text
+//!   submitter:     S1 queue the G · S2 fence · S3 nobody spins and a P is idle?  claim to spin, call an M
+//!   M going idle:  I1 its P is idle, it does not spin, it stands by · I2 fence · I3 look at every queue: found?  back
+//! ```
+//! One of the fences comes first. If S2 does, I3 sees the G. If I2 does, S3 sees an idle P and, unless somebody
+//! else spins, calls an M. Whoever spins goes through I1 to I3 itself, or finds work and then, having left the
+//! spinning ones, does S2 and S3 once more (`spin.rs`): so the G that a submitter left to it is found by it, or by the
+//! one that it wakes, or by the next. If no P is idle every P is held, and each holder goes through I1 to I3 before it
+//! sleeps.
+//!
+//! I1 is one critical section of the lock: then whoever sees the idle P there finds an M to call. Go lets an M stand by
+//! only after its last look; a submission in between starts a thread. Go's `needspinning` is not needed here,
+//! because *every* M looks again, not only those that spun, and so a submission that finds all Ps busy takes no lock.
+//!
+//! One M is woken for many submissions: as long as it spins, others leave theirs to it. Once it has found work and
+//! others still find idle Ps it wakes the next. A burst of goroutines costs its submitter one futex call.
+//!
+//! **A call** brings no P:
+//!
+//! ```text
+//!   caller:  C1 claims to spin · C2 lock: a P is idle?  takes an M out of its post, for the call · no: undoes C1 · C3 wakes it
+//!   called:  D1 lock: a P is idle?  takes it, and spins · no: D2 undoes C1, stands by, in the same lock · D3 fence, sleep
+//! ```
+//! The P is idle until D1. Go, and the obvious code, have C2 take it and the wake bring it; then nobody can use it until
+//! that M runs, 10 to 20 µs later, though one that is awake may want it: that comes back from a blocking call, or from
+//! the poller. In programs that block much everybody waited for such wakes (`sched/threads/blocking.rs`).
+//!
+//! In D2 all Ps are held. Whoever left a goroutine to the claim has read it at S3, before D2. An M that puts its P down later
+//! does so after D2, in the lock, and then passes I2; S2 can't come after that I2, as S3 would have seen the P idle; so I3
+//! sees the goroutine. One in the global queue it sees in the lock, or calls an M for it (`handoffp`), or leaves it to one that
+//! spins. So D2 needs no look of its own; but it has to be in the lock, or there is a P put down, and a claim that nobody stands
+//! for any more.
+//!
+//! Checked by `models/submit_vs_idle.rs`.
+
+use crate::g::GRef;
+use crate::g::list::GList;
+use crate::host::Host;
+use crate::m::{Gift, M};
+use crate::prim::{Mutant, Ordering, event, fence, fence_after_exchange, mutated, relax, unless};
+use crate::sched::poll::Poller;
+use crate::sched::{Central, Sched};
+use crate::wait::debt::Debt;
+use crate::wait::status::{Then, WaitNumber};
+use std::ptr::NonNull;
+
+/// Whom to start, decided under the lock and done after it.
+#[must_use]
+pub(crate) enum Wake<H: Host> {
+    /// An M that sleeps on its note.
+    M(NonNull<M<H>>),
+    /// The M that waits in the poller.
+    Poller,
+    /// A new M.
+    New(Gift<H>),
+}
+
+/// Makes a goroutine runnable whose wait the caller has claimed. Any thread may call it.
+#[doc(alias = "ready")]
+pub(crate) fn goready<H: Host>(g: GRef<H>) {
+    // From here on the goroutine may run and end, and its runtime with it: hold the scheduler, unless this
+    // thread is one of its own Ms.
+    if let Some(m) = M::<H>::current()
+        && std::ptr::eq(m.sched(), g.home().as_ptr())
+    {
+        if g.word.ready() == Then::Queue {
+            m.sched().submit_on(m, g);
+        }
+        return;
+    }
+    let sched = g.home().upgrade();
+    if g.word.ready() == Then::Queue {
+        match sched {
+            Some(sched) => sched.submit(g),
+            // Its runtime is over, and it was left; nobody but us knows what we have just handed it.
+            None => Debt::settle_of(g),
+        }
+    }
+}
+
+/// Has the owner of a published wait look again. Any thread may call it.
+pub(crate) fn nudge<H: Host>(g: GRef<H>, number: WaitNumber) {
+    requeue_nudged(g, || g.word.nudge(number));
+}
+
+/// Has a goroutine look again, in whichever wait it is.
+pub(crate) fn nudge_any<H: Host>(g: GRef<H>) {
+    requeue_nudged(g, || g.word.nudge_any());
+}
+
+fn requeue_nudged<H: Host>(g: GRef<H>, nudge: impl FnOnce() -> Then) {
+    // As in `goready`: held before the nudge.
+    let sched = g.home().upgrade();
+    if nudge() == Then::Queue
+        && let Some(sched) = sched
+    {
+        sched.submit(g);
+    }
+}
+
+impl<H: Host> Sched<H> {
+    /// S1 to S3: the next goroutine of the calling M's P, or the last of the global queue.
+    #[inline]
+    pub(crate) fn submit(&self, g: GRef<H>) {
+        match M::current_of(self) {
+            Some(m) => self.submit_on(m, g),
+            None => {
+                if mutated(Mutant::SubmitWakeFirst) {
+                    self.wakep();
+                }
+                self.inject(GList::one(g));
+            }
+        }
+    }
+
+    /// The same on the thread of `m`, which is one of this scheduler's.
+    #[inline]
+    pub(crate) fn submit_on(&self, m: &M<H>, g: GRef<H>) {
+        if mutated(Mutant::SubmitWakeFirst) {
+            self.wakep();
+        }
+        let Some(inside) = m.look_in() else { return self.inject(GList::one(g)) };
+        inside.p.owner.touch();
+        event(format_args!("queues {g:?} as the next of {:?}", inside.p));
+        // S2, as in `wakep`, with the same partners.
+        let full = inside.p.runq.push_next(g, || unless(Mutant::SubmitNoFence, fence_after_exchange));
+        if let Some(g) = full {
+            // Whoever goes idle looks at the global queue under the lock that this takes.
+            self.spill(inside.p, g);
+        }
+        drop(inside);
+        if !mutated(Mutant::SubmitWakeFirst) {
+            self.wakep_beside_own();
+        }
+    }
+
+    /// S1 to S3 for several at once, on a thread that is no M or holds no P.
+    #[doc(alias = "injectglist")]
+    pub(crate) fn inject(&self, list: GList<H>) {
+        if !list.is_empty() {
+            self.globrunqput(list);
+            unless(Mutant::InjectWakesNobody, || self.wakep());
+        }
+    }
+
+    /// S1 to S3 for what an M has found on its own stack, in the poller or among the timers. It takes the first
+    /// itself, at once, so a single one in an empty queue needs nobody to be woken.
+    #[doc(alias = "injectglist")]
+    pub(crate) fn submit_found(&self, m: &M<H>, mut list: GList<H>) {
+        let Some(p) = m.p() else { return self.inject(list) };
+        p.owner.touch();
+        let takes_it = list.is_empty() || list.len() == 1 && p.runq.is_empty();
+        p.runq.push_batch(&mut list);
+        self.globrunqput(list);
+        if !takes_it {
+            unless(Mutant::FoundWakesNobody, || self.wakep());
+        }
+    }
+
+    /// S3 of a submission to the caller's own P, after `push_next`, which has fenced.
+    #[inline]
+    fn wakep_beside_own(&self) {
+        if mutated(Mutant::SubmitNoWake) {
+            return;
+        }
+        // Where there never was more than one P none is idle, and S2 is needed only for whoever ends the runtime.
+        if self.ps.len() > 1 && self.census.lacks_a_spinner() {
+            self.wake_one();
+        }
+        self.tell_if_stopping();
+    }
+
+    /// S2 and S3: has somebody come, if nobody looks for work and a P is idle. After each submission, and when one
+    /// that spun has found work.
+    #[inline]
+    pub(crate) fn wakep(&self) {
+        if mutated(Mutant::SubmitNoWake) {
+            return;
+        }
+        // S2. SeqCst: a store to a queue, then loads from here and of `stopping`; partners: I2 in `go_idle` and in
+        // `handoffp`, and the fence of `begin_stop`.
+        unless(Mutant::SubmitNoFence, || fence(Ordering::SeqCst));
+        if self.census.lacks_a_spinner() {
+            self.wake_one();
+        }
+        self.tell_if_stopping();
+    }
+
+    #[inline]
+    fn tell_if_stopping(&self) {
+        if self.is_stopping() {
+            self.set_queued_aside();
+        }
+    }
+
+    #[cold]
+    fn wake_one(&self) {
+        if !self.census.claim_spinning() {
+            return;
+        }
+        let mut central = self.central.lock();
+        let wake = if !central.idle_ps.is_empty() {
+            let wake = self.startm(&mut central, Gift::Call);
+            // One whose wait in the poller was broken is about to come for an idle P.
+            let comes = matches!(central.poller, Poller::Broken(_));
+            if wake.is_none() && !comes && !self.is_stopping() {
+                return self.warn_at_the_limit(central);
+            }
+            wake
+        } else {
+            // The undo is under the lock: who leaves its P idle after it finds nobody spinning any more.
+            if mutated(Mutant::WakepUndoesLate) {
+                drop(central);
+                relax();
+                return self.census.end_spinning();
+            }
+            unless(Mutant::WakepLeaksSpinning, || self.census.end_spinning());
+            None
+        };
+        drop(central);
+        match M::current_of(self).and_then(M::p) {
+            Some(p) => p.while_waking(|| self.start_woken(wake)),
+            None => self.start_woken(wake),
+        }
+    }
+
+    /// Chooses an M for a P, or to be called for one: one that sleeps, else the one in the poller, else a new one. When there
+    /// may be no more threads the P is idle again, or still, and all Ms are at work and look at the queues before they sleep, or
+    /// come without a P and look at the global one (`mput`), or wait for their goroutine, which may be there.
+    pub(crate) fn startm(&self, central: &mut Central<H>, gift: Gift<H>) -> Option<Wake<H>> {
+        if let Some(m) = central.idle_ms.pop() {
+            // SAFETY: Ms live as long as their scheduler.
+            unsafe { m.as_ref() }.give(Some(gift));
+            return Some(Wake::M(m));
+        }
+        if let Poller::Blocked(m) = central.poller {
+            self.expel_poller(central);
+            // SAFETY: as above.
+            unsafe { m.as_ref() }.give(Some(gift));
+            return Some(Wake::Poller);
+        }
+        if self.may_start(central) {
+            central.asked_for += 1;
+            return Some(Wake::New(gift));
+        }
+        self.take_back(central, gift);
+        self.rescue(central)
+    }
+
+    /// A gift found no taker: its P is idle, or retired, and what stands in its queue goes to the global one; a call ends.
+    pub(crate) fn take_back(&self, central: &mut Central<H>, gift: Gift<H>) {
+        let p = match gift {
+            Gift::P(p) => p,
+            Gift::Call => return unless(Mutant::TakeBackLeaksSpinning, || self.census.end_spinning()),
+        };
+        // SAFETY: Ps live as long as their scheduler.
+        unsafe { p.as_ref() }.runq.drain(|g| central.globq.push(g));
+        self.publish_len(central);
+        if self.is_to_retire(p) {
+            self.retire(central, p);
+        } else {
+            self.pidleput(central, p);
+            self.census.p_returned();
+        }
+    }
+
+    /// Does what was decided under the lock.
+    pub(crate) fn start_woken(&self, wake: Option<Wake<H>>) {
+        match wake {
+            None => {}
+            // SAFETY: Ms live as long as their scheduler; this one was taken out of the idle list.
+            Some(Wake::M(m)) => unsafe { m.as_ref() }.note.wake(),
+            Some(Wake::Poller) => unless(Mutant::SubmitNoBreak, || self.break_poll()),
+            Some(Wake::New(gift)) => self.newm(gift),
+        }
+    }
+}

@@ -1,0 +1,43 @@
+//! A thread that is not the runtime's runs one goroutine, which is bound to it for good: `run_locked`.
+//!
+//! The thread gets an M's record, in which it only attends (`locked.rs`): the goroutine is queued like any other, and whoever
+//! finds it brings it here, with a P. When it has ended the thread gives the P away and the record back, and goes on as what it
+//! was. `max_threads` does not count it: a runtime whose own threads have ended could else start none for everybody else.
+
+use crate::g::GRef;
+use crate::g::list::GList;
+use crate::host::Host;
+use crate::sched::Sched;
+
+impl<H: Host> Sched<H> {
+    /// Runs `g`, which was made and not queued, on the calling thread, which is nobody's M. Returns when it has ended; when the
+    /// runtime ends first it is left, or dropped unrun.
+    pub(crate) fn run_here(&self, g: GRef<H>) {
+        let mut central = self.central.lock();
+        let (m, _) = self.take_record(&mut central);
+        central.alive += 1;
+        central.adopted += 1;
+        drop(central);
+        // SAFETY: Ms live as long as their scheduler, whose `alive` has just counted this thread.
+        let m = unsafe { m.as_ref() };
+        m.adopted.set(true);
+        g.ties.adopt(m.id);
+        H::set_current(m);
+        self.thread_begins(m);
+        self.inject(GList::one(g));
+        while self.await_bound(m) {
+            // Else it is brought again when there is a stack.
+            if self.provide_stack(m, g) {
+                m.set_g(Some(g));
+                // SAFETY: it has just said so.
+                let said = unsafe { self.resume(m, g).read() };
+                let _gone = self.attend(m, g, said);
+                break;
+            }
+        }
+        self.mexit(m);
+        if self.is_stopping() {
+            self.drop_set_aside();
+        }
+    }
+}

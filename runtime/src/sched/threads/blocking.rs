@@ -1,0 +1,134 @@
+//! Giving a P away and coming back without one: a goroutine goes on, on its thread, while another M has its P.
+//!
+//! ```text
+//!                 entersyscallblock                            exitsyscall (its next call that may park)
+//!   with a P ─────────────────────────▶ without one ──┬──▶ a P is idle, nobody waits: with the P it had, or that one
+//!                 or a retaker          │             ├──▶ a P is idle, others wait: the end of the global queue; the M
+//!                                       │             │    takes the P, and runs the first of them
+//!                                       │             └──▶ none is idle: the global queue; the M stands by
+//!                                       └ calls that never park go on, as from a plain thread
+//! ```
+//! *A P that is given away* goes to another M when there is work in its own queue. Else it is idle: for work in the global
+//! queue, and when nobody is in the poller, an M is called that is to come for it (`sched/run/wake.rs`), unless one spins
+//! already. If it claims no spinning its giver looks once more, as everybody who makes a P idle (I1 to I3). A claim for which
+//! there may be no more threads ends in the same lock: what was left to it stands in a held P's queue, or in the global one, and
+//! there an M that comes without a P finds it, in the lock, before it sleeps (`mput`).
+//!
+//! The obvious thing is to hand the P over for work in the global queue too. Then it is nobody's from the wake of that M until
+//! this one runs, some 10 µs, where a goroutine that blocks at once again takes 2; those who come back in that time find no
+//! P, go to the global queue, and their Ms to sleep: from then on each of them waits for a wake, and each wake for the one
+//! before it. An idle P is taken by whoever comes back first, without any wake.
+//!
+//! *Coming back*, the look for an idle P and the put into the global queue are one critical section: who gives a P up
+//! after it finds the goroutine there. (An M that goes on to `stopm` would find both; one whose goroutine is bound to it
+//! does not.) Nobody overtakes those in the global queue: an M that was called for them could
+//! come in vain each time, and they would wait for as long as others come back. A goroutine that is bound to its M goes
+//! behind them like any other; its M gives the P away again (`locked.rs`).
+//!
+//! Who takes a P that was idle takes one goroutine from the global queue at first, not its share (`sched/run/inject.rs`):
+//! what stood in the P's queue when that one blocks would have to go with the P.
+//!
+//! Checked by `models/window.rs`.
+
+use crate::g::GRef;
+use crate::host::Host;
+use crate::m::{Gift, M, Window};
+use crate::p::P;
+use crate::prim::{Mutant, Ordering, event, fence, mutated, unless};
+use crate::sched::Sched;
+use crate::sched::poll::Poller;
+use std::ptr::NonNull;
+
+impl<H: Host> Sched<H> {
+    /// The calling goroutine goes on without a P.
+    pub(crate) fn entersyscallblock(&self, window: &Window<H>) {
+        let p = window.m().release();
+        event(format_args!("{:?} gives its P away", window.g()));
+        self.handoffp(p);
+    }
+
+    /// The calling goroutine is about to block its thread in a call that never parks: gives its P away, if it has one. A
+    /// plain thread has none.
+    pub(crate) fn step_aside() {
+        if let Some(window) = Window::<H>::enter_with_p() {
+            window.m().sched().entersyscallblock(&window);
+        }
+    }
+
+    /// Has somebody take a P that the caller has given up, or taken from its M; or makes it idle.
+    pub(crate) fn handoffp(&self, p: NonNull<P<H>>) {
+        // SAFETY: Ps live as long as their scheduler.
+        let queue = &unsafe { p.as_ref() }.runq;
+        let mut central = self.central.lock();
+        if self.is_to_retire(p) {
+            self.retire(&mut central, p);
+            drop(central);
+            // What stood in its queue; and somebody is to go to the poller, if nobody is there.
+            unless(Mutant::HandOffRetiresQuietly, || self.wakep());
+            return;
+        }
+        let works = !queue.is_empty() && !mutated(Mutant::HandOffSkipsQueue);
+        if works && !self.is_stopping() {
+            let wake = self.startm(&mut central, Gift::P(p));
+            if wake.is_none() {
+                return self.warn_at_the_limit(central);
+            }
+            drop(central);
+            return self.start_woken(wake);
+        }
+        if self.is_stopping() && !mutated(Mutant::HandOffAtTheEndKeepsTheQueue) {
+            queue.drain(|g| central.globq.push(g));
+            self.publish_len(&central);
+        }
+        self.pidleput(&mut central, p);
+        // In the lock: whoever takes the P is to find it counted.
+        unless(Mutant::HandOffCountsLate, || self.census.give_up(false));
+        let works = !central.globq.is_empty() && !mutated(Mutant::HandOffSkipsGlobal);
+        if (works || central.poller == Poller::Nobody) && !self.is_stopping() && self.census.claim_spinning()
+        {
+            // It looks at all queues, if it finds the P; if not, whoever has that does when he gives it up.
+            let wake = self.startm(&mut central, Gift::Call);
+            if wake.is_none() && works {
+                return self.warn_at_the_limit(central);
+            }
+            drop(central);
+            return self.start_woken(wake);
+        }
+        drop(central);
+        if mutated(Mutant::HandOffCountsLate) {
+            self.census.give_up(false);
+        }
+        // I2, as in `go_idle`.
+        unless(Mutant::HandOffNoFence, || fence(Ordering::SeqCst));
+        if self.work_somewhere(&self.idle_mask) && !mutated(Mutant::HandOffNoRecheck) {
+            self.wakep();
+        }
+    }
+
+    /// The M that runs `g` has lost its P, or has given it away: takes the one that it had, or another idle one. If others
+    /// wait, or there is none, `g` is queued for the Ms that have one. True: `g` goes on at once.
+    #[doc(alias = "exitsyscall0")]
+    pub(crate) fn exitsyscall(&self, m: &M<H>, g: GRef<H>) -> bool {
+        let mut central = self.central.lock();
+        let p = self.pidleget_or(&mut central, m.last_p());
+        let first = central.globq.is_empty() || mutated(Mutant::ExitOvertakes);
+        if let Some(p) = p.filter(|_| first) {
+            drop(central);
+            m.acquire(p);
+            return true;
+        }
+        if mutated(Mutant::ExitInTwoSections) {
+            drop(central);
+            central = self.central.lock();
+        }
+        event(format_args!("queues {g:?}, which comes back without a P, or behind others"));
+        g.word.requeue();
+        central.globq.push(g);
+        self.publish_len(&central);
+        drop(central);
+        if let Some(p) = p {
+            m.acquire(p);
+        }
+        false
+    }
+}

@@ -1,0 +1,390 @@
+//! Goroutines that are bound to a thread.
+//!
+//! A goroutine is *bound* to an M while it has locked itself to its thread (`lock_os_thread`), while it unwinds (std counts
+//! panics per thread), and, as main of `run_locked`, from its beginning to its end. Under `migrate=1` all others *wander*: none
+//! is run twice in a row by the same M, if there is another one.
+//!
+//! | `Tied` | who runs the goroutine | becomes that when |
+//! | --- | --- | --- |
+//! | Free | any M | it begins; it leaves its M with no reason left to be bound |
+//! | Wanders | any M but the last, if it can be | as Free, under `migrate=1` |
+//! | Bound, to m | m | it locks itself (`Yield::Tie`), or says anything to m while its thread panics |
+//! | Adopted, by m | m | it is main of `run_locked` |
+//!
+//! An M whose goroutine is bound to it *attends* to that goroutine: it runs nobody else. When the goroutine has left it, its P
+//! goes to others, and it waits for somebody who takes the goroutine out of a queue and brings a P:
+//!
+//! ```text
+//!   attending m:                                  finder, an M with a P:
+//!     A1 saved, and published: parked, queued       F1 takes g out of a queue, and wins `run`
+//!     A2 lock: a gift is there?  take it            F2 lock: releases its P, leaves it as m's gift
+//!              else, it waits: `bound_ms`           F3 m in `bound_ms`?  take it out, and wake it
+//!     A3 the P it had: `handoffp`                   F4 stands by, in the same lock, or takes an idle P (`mput`)
+//!     A4 sleeps, takes the gift, resumes g
+//! ```
+//! F1 may come as soon as A1 is done, so m may find a gift while it still has a P; A2 and F2 lie under the scheduler's
+//! lock, so either F3 finds m waiting and wakes it, once, or A2 finds the gift. The gift says more than that there is a P:
+//! who left it has won `run` of the goroutine, which is Running and in no queue from then on, and m's.
+//!
+//! No goroutine is lost: it is in a queue or a wait until F1, and m's from F2 on. No P is lost: F2 moves it from one M to
+//! the other, and A3 treats it like every P that is given away. No wake-up is lost: the finder's P stays held, and who
+//! holds it looks at all queues when it gives it up, in A3.
+//!
+//! **The end of the runtime** takes the Ms out of `bound_ms` under the lock and wakes them with nothing, and they leave. A
+//! finder that comes after that, F2 in the same lock, has nobody to bring the goroutine to, and sets it aside.
+//!
+//! **At `max_threads`** there may be no M that could be the finder: all attend, or block. So whoever finds no M for a P
+//! (`startm`, `newm`) looks into the global queue for a goroutine whose M waits, and wakes that one (`rescue`); it does so with
+//! the P idle again, and A2 comes before A3, so that an M which gives the last P away is found itself.
+//!
+//! A goroutine that ends locked takes its thread with it (`mexit`): what it has done to it, nobody else is to meet.
+//!
+//! Invariants:
+//! 1. The ties of a goroutine are written by itself, or by the M that it has just left, before that publishes it. Who has
+//!    won `run` may read them, and who finds it in the global queue, under the lock.
+//! 2. An M in `bound_ms` has no gift and holds no P that it did not bring along for A3; it is in no other list.
+//!
+//! Checked by `models/locked.rs`.
+
+use crate::g::GRef;
+use crate::host::{Host, Said, Stack};
+use crate::m::{Gift, M};
+use crate::prim::{Mutant, event, mutated, unless};
+use crate::sched::park::Yield;
+use crate::sched::poll::Poller;
+use crate::sched::run::wake::Wake;
+use crate::sched::{Central, Sched};
+use crate::wait::interrupt::Ends;
+use crate::wait::status::Run;
+use std::cell::Cell;
+use std::ptr::NonNull;
+
+/// Which Ms may run a goroutine.
+#[derive(Copy, Clone, Debug, Eq, PartialEq)]
+enum Tied {
+    /// Any.
+    Free,
+    /// Any but the last.
+    Wanders,
+    /// This one.
+    Bound,
+    /// This one, to the end: it is the main goroutine of a thread that is not the runtime's.
+    Adopted,
+}
+
+/// What ties a goroutine to Ms. Bytes, because a G has no room for more; only its first is looked at often.
+pub(crate) struct Ties {
+    tied: Cell<Tied>,
+    /// The number of the M to which it is bound, or that it is not to be run by again.
+    m: Cell<[u8; 4]>,
+    /// How often it has locked itself to its thread, less the unlocks.
+    locks: Cell<[u8; 2]>,
+}
+
+/// Of no M.
+const NOBODY: u32 = u32::MAX;
+
+impl Ties {
+    pub(crate) fn new() -> Self {
+        Ties { tied: Cell::new(Tied::Free), m: Cell::new(NOBODY.to_ne_bytes()), locks: Cell::new([0; 2]) }
+    }
+
+    /// Of a goroutine that begins.
+    pub(crate) fn begin(&self, wanders: bool) {
+        self.set_locks(0);
+        self.loosen(wanders, NOBODY);
+    }
+
+    /// Before its first run: this M, of a thread that is not the runtime's, is to run it to its end.
+    pub(crate) fn adopt(&self, m: u32) {
+        self.set(Tied::Adopted, m);
+    }
+
+    /// Whether an M has to ask whether it may run the goroutine.
+    #[inline(always)]
+    pub(crate) fn are_some(&self) -> bool {
+        self.tied.get() != Tied::Free
+    }
+
+    fn set(&self, tied: Tied, m: u32) {
+        self.tied.set(tied);
+        self.m.set(m.to_ne_bytes());
+    }
+
+    fn m(&self) -> u32 {
+        u32::from_ne_bytes(self.m.get())
+    }
+
+    fn is_bound(&self) -> bool {
+        matches!(self.tied.get(), Tied::Bound | Tied::Adopted)
+    }
+
+    fn bind(&self, m: u32) {
+        if self.tied.get() != Tied::Adopted {
+            self.set(Tied::Bound, m);
+        }
+    }
+
+    fn loosen(&self, wanders: bool, last: u32) {
+        self.set(if wanders { Tied::Wanders } else { Tied::Free }, last);
+    }
+
+    fn locks(&self) -> u16 {
+        u16::from_ne_bytes(self.locks.get())
+    }
+
+    fn set_locks(&self, locks: u16) {
+        self.locks.set(locks.to_ne_bytes());
+    }
+
+    /// Whether it is to stay bound, as far as that does not depend on its thread.
+    fn stay(&self) -> bool {
+        self.locks() > 0 || self.tied.get() == Tied::Adopted
+    }
+}
+
+/// Binds the calling goroutine to its thread, once more; nothing, on a plain thread.
+pub(crate) fn lock_thread<H: Host>() {
+    let Some(m) = M::<H>::current() else { return };
+    let Some(g) = m.g() else { return };
+    g.ties.set_locks(g.ties.locks().checked_add(1).expect("lock_os_thread: locked 65,536 times"));
+    if !g.ties.is_bound() {
+        g.ties.bind(m.id);
+        // SAFETY: this goroutine runs on `m`, which resumes it at once and touches no P.
+        unsafe { H::suspend(m, Yield::Tie) };
+    }
+}
+
+/// Takes one `lock_thread` back, if there is one. The M hears of it when the goroutine next leaves it.
+pub(crate) fn unlock_thread<H: Host>() {
+    if let Some(g) = M::<H>::current().and_then(M::g) {
+        g.ties.set_locks(g.ties.locks().saturating_sub(1));
+    }
+}
+
+impl<H: Host> Sched<H> {
+    /// Runs `g`, which is `m`'s, until it says something.
+    #[inline(always)]
+    pub(crate) fn resume(&self, m: &M<H>, g: GRef<H>) -> Said {
+        let said = g.stack.with_mut(|stack| {
+            // SAFETY: `m` has won `run`, or was brought the goroutine by the M that has, and has not published it since: it
+            // alone has the stack (wait/status.rs, invariant 2), until a new status is stored.
+            let stack = unsafe { (*stack).as_mut() }.expect("resume: a running G has a stack");
+            m.leave();
+            // SAFETY: as above; `m`'s thread runs this function.
+            unsafe { stack.resume(m, g) }
+        });
+        // For loom, to which an access is as old as its beginning: until here the goroutine used its stack.
+        g.stack.with_mut(|_| ());
+        said
+    }
+
+    /// Whether `m`, which has won `run`, may run `g`, which is bound or wanders. False: another M has it now.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn may_run(&self, m: &M<H>, g: GRef<H>) -> bool {
+        if g.ties.is_bound() {
+            if mutated(Mutant::BoundRunsAnywhere) {
+                return true;
+            }
+            self.startlockedm(m, g);
+            return false;
+        }
+        if g.ties.m() == m.id && self.send_on(m, g) {
+            return false;
+        }
+        g.ties.set(Tied::Wanders, m.id);
+        true
+    }
+
+    /// F2 to F4: hands `g`, and the P of `m`, to the M to which `g` is bound. `m` then takes an idle P, if others wait.
+    fn startlockedm(&self, m: &M<H>, g: GRef<H>) {
+        debug_assert!(g.ties.m() != m.id, "startlockedm: an M looks for no work while it attends");
+        let mut central = self.central.lock();
+        if self.is_stopping() && !mutated(Mutant::BoundBroughtAtTheEnd) {
+            // Its M has left, or is about to.
+            g.word.requeue();
+            central.globq.push(g);
+            self.publish_len(&central);
+            drop(central);
+            return self.set_queued_aside();
+        }
+        event(format_args!("brings {g:?} to its M"));
+        let gift = Gift::P(m.release());
+        let to = central.ms[g.ties.m() as usize];
+        let sleeps = central.take_bound(to);
+        // SAFETY: Ms live as long as their scheduler.
+        let to = unsafe { to.as_ref() };
+        to.give(Some(gift));
+        let p = if mutated(Mutant::BringerSkipsGlobal) {
+            central.idle_ms.push(NonNull::from(m));
+            None
+        } else {
+            self.mput(m, &mut central)
+        };
+        drop(central);
+        if sleeps {
+            unless(Mutant::BoundNotWoken, || to.note.wake());
+        }
+        self.sleep_unless(m, p);
+    }
+
+    /// `migrate=1`: has another M run `g`, with the P of `m`. False when there is none.
+    fn send_on(&self, m: &M<H>, g: GRef<H>) -> bool {
+        let mut central = self.central.lock();
+        let another = !central.idle_ms.is_empty()
+            || matches!(central.poller, Poller::Blocked(_))
+            || self.may_start(&central);
+        if !another || self.is_stopping() {
+            return false;
+        }
+        let p = m.p().expect("send_on: an M runs goroutines with a P");
+        g.word.requeue();
+        // Without a fence: nobody is told of what stands there but the M that gets the P.
+        if let Some(g) = p.runq.push_next(g, || ()) {
+            p.runq.spill(g, |g| central.globq.push(g));
+        }
+        self.publish_len(&central);
+        let wake = self.startm(&mut central, Gift::P(m.release()));
+        // Before the other is started: if that fails, this one is found. No look at the global queue (`mput`): if a P were idle
+        // beside a goroutine there, for want of an M, there would be no other M for this one either.
+        central.idle_ms.push(NonNull::from(m));
+        drop(central);
+        self.start_woken(wake);
+        self.sleep_on_note(m);
+        true
+    }
+
+    /// `m` runs `g`, which is bound to it from here on, and nobody else, until `g` is loose again, has ended, or is left by
+    /// the end of the runtime. `said` is what `g` has just said; what it says when it is loose again is returned.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn attend(&self, m: &M<H>, g: GRef<H>, mut said: Yield) -> Option<Yield> {
+        g.ties.bind(m.id);
+        loop {
+            let goes_on = match said {
+                Yield::Park(number, hook) => {
+                    if H::unwinds() {
+                        // The end of the runtime does not end this wait.
+                        g.manner.set(Ends::Never, false);
+                    }
+                    self.park(g, number, hook)
+                }
+                Yield::ParkAgain(number) => self.park_again(g, number),
+                Yield::Requeue => self.yield_bound(m, g),
+                Yield::Return => self.exitsyscall(m, g),
+                Yield::Tie => true,
+                Yield::Exit => {
+                    self.goexit0(m, g);
+                    m.ends.set(true);
+                    m.parting_p.set(Some(m.release()));
+                    return None;
+                }
+            };
+            if !goes_on && !self.stoplockedm(m, g) {
+                return None;
+            }
+            // SAFETY: it has just said so.
+            said = unsafe { self.resume(m, g).read() };
+            if !g.ties.stay() && !H::unwinds() {
+                g.ties.loosen(self.config.knobs.migrate, m.id);
+                return Some(said);
+            }
+        }
+    }
+
+    /// A2 to A4. False: the runtime ends, and the goroutine is left.
+    fn stoplockedm(&self, m: &M<H>, g: GRef<H>) -> bool {
+        m.set_g(None);
+        if !self.await_bound(m) {
+            return false;
+        }
+        m.set_g(Some(g));
+        true
+    }
+
+    /// Waits until `m` is brought the goroutine that is bound to it, with a P. False: the runtime ends.
+    pub(crate) fn await_bound(&self, m: &M<H>) -> bool {
+        let mut central = self.central.lock();
+        let brought = m.has_gift() && !mutated(Mutant::BoundOverlooksGift);
+        if !brought {
+            if self.is_stopping() && !mutated(Mutant::BoundIgnoresTheEnd) {
+                return false;
+            }
+            central.bound_ms.push(NonNull::from(m));
+        }
+        event(format_args!("waits for its goroutine: {}", if brought { "it is there" } else { "sleeps" }));
+        let p = m.p().map(|_| m.release());
+        drop(central);
+        if let Some(p) = p {
+            unless(Mutant::BoundKeepsItsP, || self.handoffp(p));
+        }
+        if !brought {
+            m.note.sleep();
+            m.note.clear();
+            self.tell_time();
+        }
+        m.take_gift();
+        m.p().is_some()
+    }
+
+    /// A bound goroutine lets others go first. True: there is nobody in the queues, and it goes on; not on a surplus P, which
+    /// is given up here, as this M does not look for work.
+    fn yield_bound(&self, m: &M<H>, g: GRef<H>) -> bool {
+        let p = m.p().expect("yield_bound: a goroutine yields inside the runtime");
+        self.run_timers(m, p);
+        let tick = p.next_tick();
+        if p.pace.is_due(tick)
+            && let Some(found) = self.look_elsewhere_in_turn(m, p, tick)
+            && let Some(found) = p.runq.push(found)
+        {
+            self.spill(p, found);
+        }
+        // All are surplus when the runtime ends.
+        if p.runq.is_empty() && self.globrunq_len() == 0 && !self.is_surplus(p) {
+            return true;
+        }
+        g.word.requeue();
+        p.owner.touch();
+        if let Some(g) = p.runq.push(g) {
+            self.spill(p, g);
+        }
+        false
+    }
+
+    /// There is no M for an idle P: a goroutine in the global queue whose own M waits can run all the same.
+    pub(crate) fn rescue(&self, central: &mut Central<H>) -> Option<Wake<H>> {
+        if central.bound_ms.is_empty() || central.idle_ps.is_empty() || mutated(Mutant::BoundNotRescued) {
+            return None;
+        }
+        let mut found = None;
+        for _ in 0..central.globq.len() {
+            let g = central.globq.pop().expect("rescue: so many stand there, under the lock");
+            let to = if g.ties.is_bound() { Some(central.ms[g.ties.m() as usize]) } else { None };
+            match to.filter(|to| found.is_none() && central.bound_ms.contains(to)) {
+                // Held: whoever holds it queues it again.
+                Some(to) => {
+                    let goes = g.word.run() == Run::Go || mutated(Mutant::BoundRescuedHeld);
+                    found = goes.then_some(to);
+                }
+                None => central.globq.push(g),
+            }
+        }
+        self.publish_len(central);
+        let to = found?;
+        central.take_bound(to);
+        let p = self.pidleget(central).expect("rescue: a P is idle, under the lock");
+        // SAFETY: Ms live as long as their scheduler.
+        unsafe { to.as_ref() }.give(Some(Gift::P(p)));
+        Some(Wake::M(to))
+    }
+}
+
+impl<H: Host> Central<H> {
+    /// Takes `m` out of those that wait for their goroutines. False: it does not, yet.
+    fn take_bound(&mut self, m: NonNull<M<H>>) -> bool {
+        let before = self.bound_ms.len();
+        self.bound_ms.retain(|&other| other != m);
+        self.bound_ms.len() < before
+    }
+}

@@ -1,0 +1,121 @@
+//! Starting Ms: a thread for each.
+
+use crate::host::{Host, Lack};
+use crate::m::{Gift, M};
+use crate::prim::MutexGuard;
+use crate::sched::poll::Poller;
+use crate::sched::watch::told::Refusal;
+use crate::sched::{Central, Sched};
+use std::io;
+use std::ptr::NonNull;
+
+impl<H: Host> Sched<H> {
+    /// The first M, without which nothing would ever run.
+    pub(crate) fn start_first(&self) -> io::Result<()> {
+        let mut central = self.central.lock();
+        let p = self.pidleget(&mut central).expect("start_first: there is at least one P");
+        central.asked_for += 1;
+        drop(central);
+        self.spawn_m(Gift::P(p)).map_err(|(refused, gift)| {
+            self.take_back(&mut self.central.lock(), gift);
+            io::Error::new(refused.kind(), format!("cannot start the runtime's first thread: {refused}"))
+        })
+    }
+
+    /// Starts a new M. When the world refuses, the P is idle again, and its work waits for the Ms that exist.
+    pub(crate) fn newm(&self, gift: Gift<H>) {
+        let Err((refused, gift)) = self.spawn_m(gift) else { return };
+        let _counted = self.count_refused(Refusal::Thread);
+        let mut central = self.central.lock();
+        self.take_back(&mut central, gift);
+        let first = !std::mem::replace(&mut central.warned, true);
+        let count = central.living();
+        let rescued = self.rescue(&mut central);
+        let somebody = !central.idle_ms.is_empty() || matches!(central.poller, Poller::Blocked(_));
+        drop(central);
+        self.start_woken(rescued);
+        if first {
+            let most = self.config.max_threads;
+            H::warn(&format!(
+                "cannot start thread {} of at most {most}: {refused}; going on with those that run",
+                count + 1
+            ));
+        }
+        if somebody {
+            // What came meanwhile was left to the one that was called; or an M that gave up has seen work and found no idle
+            // P, as this gift held it.
+            self.wakep();
+        }
+    }
+
+    /// No M can be had for a P that others wait for: says so, once.
+    pub(crate) fn warn_at_the_limit(&self, mut central: MutexGuard<'_, Central<H>>) {
+        let first = !std::mem::replace(&mut central.warned, true);
+        drop(central);
+        if first {
+            let most = self.config.max_threads;
+            H::warn(&format!(
+                "all threads that a runtime may have are in use: goroutines wait for one (RuntimeBuilder::max_threads is {most})"
+            ));
+        }
+    }
+
+    /// The calling thread begins to be `m`.
+    pub(crate) fn thread_begins(&self, m: &M<H>) {
+        let (thread, lack) = H::thread_begins(&m.local);
+        m.set_thread(thread);
+        if lack == Lack::Yes {
+            self.tell_refused(Refusal::Descriptor, || {
+                "there are too few descriptors to keep one for each thread: whether a goroutine blocks its thread is then read \
+                 from a file that is opened for each look (RLIMIT_NOFILE)"
+                    .to_owned()
+            });
+        }
+    }
+
+    /// The place for it was kept in `asked_for`.
+    fn spawn_m(&self, gift: Gift<H>) -> Result<(), (io::Error, Gift<H>)> {
+        let this = self.arc().expect("spawn_m: whoever starts an M holds its scheduler");
+        let mut central = self.central.lock();
+        central.asked_for -= 1;
+        if self.is_stopping() {
+            self.take_back(&mut central, gift);
+            return Ok(());
+        }
+        debug_assert!(central.living() < self.config.max_threads, "spawn_m: more threads than there may be");
+        let (there, life) = self.take_record(&mut central);
+        // SAFETY: Ms live as long as their scheduler, which `this` holds.
+        let m = unsafe { there.as_ref() };
+        let name = format!("{}{}", self.config.thread_name, m.id);
+        m.give(Some(gift));
+        let raw = Handed(there);
+        // Once for the M, and once for this start: the runtime does not end before the thread is on the list.
+        central.alive += 2;
+        drop(central);
+
+        let started = H::start(&name, move || {
+            let raw = raw;
+            // SAFETY: Ms live as long as their scheduler, which `this` holds.
+            this.mstart(unsafe { raw.0.as_ref() });
+        });
+        let result = match started {
+            Ok(thread) => {
+                self.central.lock().keep_thread(m, life, thread);
+                Ok(())
+            }
+            Err(refused) => {
+                let gift = m.take_unread().expect("spawn_m: what was left for an M that did not start");
+                self.central.lock().spare_ms.push(there);
+                self.thread_left();
+                Err((refused, gift))
+            }
+        };
+        self.thread_left();
+        result
+    }
+}
+
+/// A pointer to an M on its way to the M's own thread.
+struct Handed<H: Host>(NonNull<M<H>>);
+// SAFETY: an M is Sync.
+unsafe impl<H: Host> Send for Handed<H> {}

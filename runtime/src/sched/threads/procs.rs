@@ -1,0 +1,259 @@
+//! How many Ps there are, and changing that while they work.
+//!
+//! The Ps with a number below `wanted` are to be used; a P beyond is *surplus* as long as somebody has it, and then *retired*.
+//! Go stops the world for this; here each P leaves by itself:
+//!
+//! ```text
+//!                      made                      fewer procs: an idle one at once, a held one at its M's next
+//!                        ▼                       look for work, or when it is given away, or finds no taker
+//!   ┌──────┐        ┌─────────┐                       ┌─────────┐
+//!   │ held │ ◀────▶ │  idle   │ ────────────────────▶ │ retired │
+//!   └──────┘        └─────────┘ ◀──────────────────── └─────────┘
+//!       │             nlive and npidle, in the lock        ▲
+//!       └──────────── nlive, in the lock ──────────────────┘
+//! ```
+//! `procs`, the lists, and nlive of the census change in one critical section of the scheduler's lock, and whoever puts a P
+//! down asks there whether it is surplus. So, inside the lock: an idle P is not surplus, a retired one is, and nobody
+//! who asks for an idle P is given a surplus one. A goroutine on a surplus P runs on and submits as before: others steal
+//! from that P as from any. `wanted` is read without the lock in `find_runnable`; an old value costs one more goroutine. When
+//! the runtime ends it is zero, so that this one look tells both; then nothing retires any more.
+//!
+//! **No wake-up is lost** (S1 to S3, I1 to I3 of `sched/run/wake.rs`).
+//!
+//! *The queue of a P that retires* goes to the global queue, in the lock. An M that goes idle at that time may have looked at
+//! the global queue before and look at the ring after it, and miss the goroutines in both. Its P is idle by then, in the
+//! lock. So the M that leaves a surplus P asks for an idle one in the same critical section, and if there is one goes on
+//! with it, spinning, as after I3. If there is none, all others are held, and each holder looks at the global queue, in
+//! I1, before it puts its P down. Whoever gives a surplus P away on another's behalf (`handoffp`) has queued its goroutines
+//! like any submitter, and calls `wakep`.
+//!
+//! *An M that spins on a surplus P* and finds no idle one stops spinning in the lock, without I2 and I3. Whoever left a
+//! goroutine to it has read, after S2, the census as it was before that; an M that puts its P down later changes the census
+//! after it and passes I2: one of the two fences comes first, and S2 can't be the later one, as S3 would then have seen that
+//! P. So I3 sees the goroutine. A P that became idle before would have been found.
+//!
+//! *Fewer procs*: whoever has counted on an idle P finds it gone, in the lock, as when another has taken it. The Ps that are
+//! left are then held. *More procs*: new idle Ps, and perhaps work that waits for one; `wakep`, after the lock, sends an
+//! M, which wakes the next when it has found some. An M that spins meanwhile finds the new P when it gives up, or has
+//! given up before, and then is not seen spinning.
+//!
+//! *Whoever looks at all Ps* (I3, thieves) with an old number of them misses only Ps that were made after it last had
+//! the lock, in I1. Who has one of those took it in the lock after that, and at S3 sees the looker's P idle.
+//! The same holds for timers, with T1 to T3 and B1 to B3 of `sched/poll.rs`.
+//!
+//! **Timers of a retired P** stay in its heap, like those of an idle one: the poller's wait, the last round of thieves and the
+//! monitor see them, and an M that has work looks at them with its look at the global queue. So no timer moves, and a
+//! callback, whose heap is named by its handle, need not know.
+//!
+//! Until somebody sets `procs` by hand they follow the machine: the monitor asks it once a second, while it is awake.
+//!
+//! Checked by `models/procs.rs`.
+
+use crate::host::Host;
+use crate::m::M;
+use crate::p::P;
+use crate::prim::{CachePadded, Mutant, Relaxed, capacity, event, mutated, unless};
+use crate::sched::{Central, Sched};
+use gmp_timers::Nanos;
+use std::ptr::NonNull;
+use std::time::Duration;
+
+/// How often the machine is asked.
+const ASK_EVERY: Duration = Duration::from_secs(1);
+
+/// Who says how many Ps there are to be.
+#[derive(Copy, Clone, Debug, Eq, PartialEq)]
+enum Says {
+    /// The user: from here on the machine has no say.
+    Hand,
+    /// The machine, unless the user has spoken.
+    Machine,
+}
+
+/// Refuses a number of Ps that can't be had.
+pub(crate) fn check_procs(what: &str, procs: usize) -> Result<u32, String> {
+    if (1..=capacity::PROCS).contains(&procs) {
+        Ok(procs as u32)
+    } else {
+        Err(format!("{what}: {procs} is not within 1..={}", capacity::PROCS))
+    }
+}
+
+impl<H: Host> Sched<H> {
+    /// How many goroutines may run at the same time. Not under the lock, where `Central::procs` is.
+    pub(crate) fn procs(&self) -> usize {
+        match self.wanted.load(Relaxed) {
+            // The runtime ends.
+            0 => self.central.lock().procs as usize,
+            procs => procs as usize,
+        }
+    }
+
+    /// The runtime ends: every M finds its P surplus, and then why. Under the lock.
+    pub(crate) fn no_p_is_wanted(&self) {
+        self.wanted.store(0, Relaxed);
+    }
+
+    /// Changes that, from any thread, and gives the number before. Does not wait for goroutines on Ps that are
+    /// surplus now. Without effect when the runtime ends.
+    pub(crate) fn set_procs(&self, procs: u32) -> usize {
+        self.change_procs(procs, Says::Hand)
+    }
+
+    /// Follows the machine. The monitor calls it at each of its looks.
+    pub(crate) fn reread_procs(&self) {
+        let (now, last) = (H::now(), Nanos::from_nanos(self.procs_read.load(Relaxed)));
+        if now.saturating_since(last) < ASK_EVERY {
+            return;
+        }
+        // Relaxed: the monitor's own.
+        self.procs_read.store(now.as_nanos(), Relaxed);
+        if self.central.lock().procs_follow {
+            // Not under the lock: it reads files.
+            self.change_procs(H::parallelism().clamp(1, capacity::PROCS) as u32, Says::Machine);
+        }
+    }
+
+    /// Whether the P is to be given up by whoever has it; each is when the runtime ends. Exact under the lock; elsewhere it
+    /// may be out of date. A retaker takes such a P at once.
+    #[inline]
+    pub(crate) fn is_surplus(&self, p: &P<H>) -> bool {
+        p.id >= self.wanted.load(Relaxed)
+    }
+
+    /// The Ps that are to be used. A hint: others may still be held.
+    pub(crate) fn ps_in_use(&self) -> &[CachePadded<P<H>>] {
+        let ps = &*self.ps;
+        // Relaxed: a hint.
+        &ps[..ps.len().min(self.wanted.load(Relaxed) as usize)]
+    }
+
+    /// Whether the caller, who puts the P down, is to `retire` it: under the lock. At the end of a runtime nobody asks.
+    pub(crate) fn is_to_retire(&self, p: NonNull<P<H>>) -> bool {
+        // SAFETY: Ps live as long as their scheduler.
+        self.is_surplus(unsafe { p.as_ref() }) && !self.is_stopping()
+    }
+
+    /// Takes a surplus P, which nobody has any more, out of use; its queue goes to the global one. The caller wakes.
+    pub(crate) fn retire(&self, central: &mut Central<H>, p: NonNull<P<H>>) {
+        // SAFETY: Ps live as long as their scheduler.
+        let there = unsafe { p.as_ref() };
+        event(format_args!("retires {there:?}"));
+        unless(Mutant::RetireKeepsTheQueue, || there.runq.drain(|g| central.globq.push(g)));
+        self.publish_len(central);
+        self.nobody_has(there);
+        central.retired_ps.push(p);
+        self.census.p_retired();
+    }
+
+    /// `m` has a P that seems to be surplus: it gives it up, and comes back with another; or without one, when all are
+    /// held or the runtime ends. Or it may keep it.
+    #[cold]
+    pub(crate) fn leave_surplus(&self, m: &M<H>) {
+        let mut central = self.central.lock();
+        let held = m.p().expect("leave_surplus: the M holds a P");
+        let blindly = mutated(Mutant::LeaveSurplusBlindly);
+        if !self.is_to_retire(NonNull::from(held)) && !blindly {
+            return;
+        }
+        let p = m.release();
+        self.retire(&mut central, p);
+        let next = if mutated(Mutant::LeaveSurplusAsksForNone) { None } else { self.pidleget(&mut central) };
+        match next {
+            Some(next) => {
+                drop(central);
+                m.acquire(next);
+                if !m.spinning.get() {
+                    unless(Mutant::LeaveSurplusDoesNotSpin, || self.become_spinning(m));
+                }
+            }
+            None => {
+                if m.spinning.replace(false) {
+                    unless(Mutant::LeaveSurplusLeaksSpinning, || self.census.end_spinning());
+                }
+                central.idle_ms.push(NonNull::from(m));
+                drop(central);
+                self.sleep_on_note(m);
+            }
+        }
+    }
+
+    fn change_procs(&self, procs: u32, says: Says) -> usize {
+        let mut central = self.central.lock();
+        match says {
+            Says::Hand => central.procs_follow = false,
+            Says::Machine if central.procs_follow => {}
+            Says::Machine => return central.procs as usize,
+        }
+        let before = central.procs as usize;
+        if self.is_stopping() {
+            return before;
+        }
+        central.procs = procs;
+        // Relaxed: whoever decides by it has the lock.
+        self.wanted.store(procs, Relaxed);
+        if mutated(Mutant::ProcsInTwoSections) {
+            drop(central);
+            central = self.central.lock();
+        }
+        event(format_args!("{procs} procs instead of {before}"));
+        if (procs as usize) < before {
+            unless(Mutant::ShrinkKeepsTheIdle, || self.retire_idle(&mut central));
+        } else if self.add_idle(&mut central) {
+            drop(central);
+            unless(Mutant::GrowWakesNobody, || self.wakep());
+        }
+        before
+    }
+
+    /// Idle Ps that are surplus now retire. Nobody's M is concerned: those that stand by take whichever P they are given.
+    fn retire_idle(&self, central: &mut Central<H>) {
+        // SAFETY: Ps live as long as their scheduler.
+        let surplus = central.idle_ps.extract_if(.., |p| self.is_surplus(unsafe { p.as_ref() }));
+        let before = central.retired_ps.len();
+        central.retired_ps.extend(surplus);
+        self.census.idle_ps_went((central.retired_ps.len() - before) as u64);
+    }
+
+    /// Ps that are surplus no more, and new ones up to `procs`, are idle. One that is still held stays so. Whether there
+    /// are any.
+    fn add_idle(&self, central: &mut Central<H>) -> bool {
+        let before = central.idle_ps.len();
+        // SAFETY: Ps live as long as their scheduler.
+        let wanted = central.retired_ps.extract_if(.., |p| !self.is_surplus(unsafe { p.as_ref() }));
+        central.idle_ps.extend(wanted);
+        // SAFETY: the pool lives as long as the scheduler.
+        let home = unsafe { self.pool.as_ref() }.sched();
+        while self.ps.len() < central.procs as usize {
+            let p = self.ps.push(|id| P::new(id, home));
+            // SAFETY: as above.
+            self.nobody_has(unsafe { p.as_ref() });
+            central.idle_ps.push(p);
+        }
+        let came = central.idle_ps.len() - before;
+        self.census.idle_ps_came(came as u64);
+        came > 0
+    }
+
+    /// The first number of a P that may be retired.
+    #[inline]
+    pub(crate) fn first_retired(&self) -> u32 {
+        // Relaxed: a hint.
+        self.wanted.load(Relaxed)
+    }
+
+    /// How many Ps are neither idle nor retired, are idle, are retired; for models.
+    #[cfg(all(test, gmp_loom))]
+    pub(crate) fn count_ps(&self) -> [usize; 3] {
+        let central = self.central.lock();
+        let seen = self.census.look();
+        assert_eq!(seen.npidle() as usize, central.idle_ps.len(), "count_ps: the census and the list differ");
+        let (idle, retired) = (central.idle_ps.len(), central.retired_ps.len());
+        assert_eq!(
+            seen.nlive() as usize,
+            self.ps.len() - retired,
+            "count_ps: the census and the list differ"
+        );
+        [self.ps.len() - idle - retired, idle, retired]
+    }
+}

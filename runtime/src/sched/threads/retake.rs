@@ -1,0 +1,369 @@
+//! Taking a P from an M that does not come back (Go's `retake`): nothing that a goroutine does stalls the others.
+//!
+//! The monitor looks at every P that is held. What it judges is a *stay*: one goroutine, on one M, since the look that first
+//! saw it. A stay goes on as long as the hand-off word and the P's tick are what they were.
+//!
+//! | the stay | and | then |
+//! | --- | --- | --- |
+//! | blocks its thread | others wait | the P is taken at this look |
+//! | blocks its thread, for [`SLICE`] | nobody waits | the P is taken: it is to be idle, and with it the process |
+//! | runs, for [`SLICE`] | others wait | the P is taken, unless it is the kernel that lets the thread wait |
+//! | runs on a surplus P (`procs.rs`) | | the P is taken at this look |
+//! | anything else | | nothing |
+//!
+//! Others *wait* when a goroutine stands in the P's own queue or in the global one. A thread *blocks* when it has used no CPU
+//! since the last look, and the kernel says that it waits for something. The first alone is not enough: a thread that the
+//! kernel has preempted, with more of them than cores, makes no progress for milliseconds either. What says so is a
+//! file, which is read only where others wait, or where nobody made progress.
+//!
+//! The goroutine goes on, on its thread and without a P. Calls that never park go on too, as from a plain thread; the next
+//! one that may park comes back for a P (`blocking.rs`). How the P is taken from an M that may be entering the runtime at
+//! the same moment is R1 to R3 of `m/mod.rs`; the monitor alone does it, so there is one retaker at a time.
+//!
+//! A P is taken only for an M that can have it. When there may be no more threads the operator is told, once, and the
+//! stay goes on.
+//!
+//! Checked by `models/window.rs`; what is decided by times, by the tests below.
+
+use crate::host::Host;
+use crate::m::M;
+use crate::m::handoff::{Entries, Judged};
+use crate::p::P;
+use crate::prim::{Mutant, Ordering, fence, mutated, unless};
+use crate::sched::poll::Poller;
+use crate::sched::watch::told::Refusal;
+use crate::sched::{Central, Sched};
+use gmp_timers::Nanos;
+use std::ptr::NonNull;
+use std::time::Duration;
+
+/// How long a goroutine may keep its P while others wait: Go's 10 ms, less what it takes until another runs there. As a
+/// stay is known only from the first look that saw it, the time counts from the look before that one: a goroutine may be
+/// younger by one pause, and nobody waits longer.
+const SLICE: Duration = Duration::from_micros(9_800);
+/// A thread that has used so little of a CPU in its slice was kept from it by others, and another thread would be as well.
+const HARDLY: Duration = Duration::from_micros(600);
+/// How long that counts. A goroutine that waits may be what those others wait for.
+const PATIENCE: Duration = Duration::from_millis(40);
+/// How soon after a look that took a P, or has found a thread waiting in the kernel while others wait for its P, the next one
+/// comes.
+const AT_ONCE: Duration = Duration::from_micros(50);
+/// How long looks go on at that pace after one that took a P.
+const HOT: u32 = 8;
+/// The longest pause. So often, looks at Ps that are all at work cost some 0.3 to 0.6 % of a core.
+pub(crate) const SLOWEST: Duration = Duration::from_millis(5);
+
+/// A stay, as the monitor knows it.
+#[derive(Copy, Clone, Debug)]
+struct Stay {
+    judged: Judged,
+    tick: u32,
+    /// The look before the one that first saw it.
+    since: Nanos,
+    /// What its thread had used of a CPU at the last look that asked.
+    cpu: Option<Duration>,
+    /// The same, at the first of these looks.
+    cpu_first: Option<Duration>,
+    /// It was found waiting in the kernel.
+    suspect: bool,
+}
+
+/// What the monitor remembers between two looks.
+pub(crate) struct Watch {
+    stays: Vec<Option<Stay>>,
+    last_look: Nanos,
+    pause: Duration,
+    /// So many more looks at once.
+    hot: u32,
+}
+
+/// What a look at a P came to.
+enum Found {
+    Nothing,
+    /// The P was taken.
+    Taken,
+    /// Others wait for it. `closer`: its thread may be blocked, which the next look is to see. So much is left of its time;
+    /// nothing is, when it could not be taken: then there is no hurry.
+    Awaited {
+        closer: bool,
+        left: Duration,
+    },
+}
+
+/// What a look at all Ps came to.
+#[derive(Copy, Clone, Debug, Default)]
+struct Seen {
+    took: bool,
+    closer: bool,
+    next_due: Option<Duration>,
+}
+
+/// What a look saw of a stay.
+#[derive(Copy, Clone, Debug)]
+struct Look {
+    ran: Duration,
+    waits: bool,
+    state: State,
+}
+
+/// What the M's thread did since the last look.
+#[derive(Copy, Clone, Debug, Eq, PartialEq)]
+enum State {
+    /// It waited for something in the kernel.
+    Blocked,
+    /// It would run, and was hardly let.
+    Starved,
+    Running,
+}
+
+impl Look {
+    /// The table of the module's header.
+    fn is_to_go(self) -> bool {
+        match self.state {
+            State::Blocked => self.waits || self.ran >= SLICE,
+            State::Running => self.waits && self.ran >= SLICE,
+            State::Starved => self.waits && self.ran >= PATIENCE,
+        }
+    }
+}
+
+impl Watch {
+    pub(crate) fn new(now: Nanos) -> Self {
+        Watch { stays: Vec::new(), last_look: now, pause: SLOWEST, hot: 0 }
+    }
+
+    /// When a stay that is new at this look can have begun. The monitor may have slept for long before it.
+    fn since(&self, now: Nanos) -> Nanos {
+        self.last_look.max(Nanos::from_nanos(now.as_nanos().saturating_sub(SLOWEST.as_nanos() as u64)))
+    }
+
+    /// When to look again: at once while there is something to take, then ever later, and when a stay for which others wait
+    /// has had its time.
+    fn settle_pause(&mut self, seen: Seen) -> Duration {
+        if seen.took {
+            self.hot = HOT;
+        }
+        self.pause = if self.hot > 0 || seen.closer { AT_ONCE } else { (self.pause * 2).min(SLOWEST) };
+        self.hot = self.hot.saturating_sub(1);
+        seen.next_due.map_or(self.pause, |due| self.pause.min(due.max(AT_ONCE)))
+    }
+}
+
+impl<H: Host> Sched<H> {
+    /// One look at all Ps. Returns how long the next one may wait.
+    pub(crate) fn retake_all(&self, watch: &mut Watch, now: Nanos) -> Duration {
+        let mut stays = std::mem::take(&mut watch.stays);
+        stays.resize(self.ps.len(), None);
+        let mut seen = Seen::default();
+        for (p, stay) in self.ps.iter().zip(&mut stays) {
+            match self.look_at(p, stay, watch, now) {
+                Found::Nothing => {}
+                Found::Taken => {
+                    *stay = None;
+                    seen.took = true;
+                }
+                Found::Awaited { closer, left } => {
+                    seen.closer |= closer;
+                    if !left.is_zero() {
+                        seen.next_due = Some(seen.next_due.map_or(left, |due| due.min(left)));
+                    }
+                }
+            }
+        }
+        watch.stays = stays;
+        watch.last_look = now;
+        watch.settle_pause(seen)
+    }
+
+    fn look_at(&self, p: &P<H>, known: &mut Option<Stay>, watch: &Watch, now: Nanos) -> Found {
+        let Some((judged, m)) = Self::judge(p) else {
+            *known = None;
+            return Found::Nothing;
+        };
+        let tick = p.tick();
+        let waits = !p.runq.is_empty() || self.globrunq_len() > 0;
+        let stay = match known {
+            Some(stay) if stay.judged == judged && stay.tick == tick => stay,
+            _ => {
+                // Asked at once: the next look is to judge this stay.
+                let cpu = H::cpu_time(m.thread());
+                let since = watch.since(now);
+                *known = Some(Stay { judged, tick, since, cpu, cpu_first: cpu, suspect: false });
+                return if waits { Found::Awaited { closer: false, left: SLICE } } else { Found::Nothing };
+            }
+        };
+        let ran = now.saturating_since(stay.since);
+        // Inside it is no goroutine that keeps the P.
+        if m.is_inside() {
+            return Found::Nothing;
+        }
+        // Nobody is to have it after that, so no M is needed for it.
+        if self.is_to_retire(NonNull::from(p)) && self.retake(p, m, judged) {
+            return Found::Taken;
+        }
+        if !waits && ran < SLICE {
+            return Found::Nothing;
+        }
+        let look = Look { ran, waits, state: self.state_of(m, stay) };
+        if look.is_to_go() && self.can_hand_off() && self.retake(p, m, judged) {
+            return Found::Taken;
+        }
+        if !waits {
+            return Found::Nothing;
+        }
+        let closer = !stay.suspect && self.is_blocked(m);
+        stay.suspect |= closer;
+        Found::Awaited { closer, left: SLICE.saturating_sub(ran) }
+    }
+
+    fn state_of(&self, m: &M<H>, stay: &mut Stay) -> State {
+        let Some(cpu) = H::cpu_time(m.thread()) else { return State::Running };
+        let first = *stay.cpu_first.get_or_insert(cpu);
+        if stay.cpu.replace(cpu) == Some(cpu) && self.is_blocked(m) {
+            State::Blocked
+        } else if cpu.saturating_sub(first) < HARDLY {
+            State::Starved
+        } else {
+            State::Running
+        }
+    }
+
+    /// Whether the M's thread is blocked. In doubt it is not, and its P is taken when its time is over.
+    fn is_blocked(&self, m: &M<H>) -> bool {
+        H::is_blocked(&m.local).unwrap_or_else(|refused| {
+            let time = PATIENCE.as_millis();
+            self.tell_refused(Refusal::Watch, || {
+                format!(
+                    "what a thread does can't be read in /proc ({refused}): a goroutine that blocks its thread keeps others \
+                     waiting for {time} ms"
+                )
+            });
+            false
+        })
+    }
+
+    /// Who has the P, and the tenure that he has it in. When it changes hands between the two, the retake fails.
+    pub(crate) fn judge(p: &P<H>) -> Option<(Judged, &M<H>)> {
+        let judged = p.handoff.judge();
+        Some((judged, p.holder()?))
+    }
+
+    /// Takes `p` from `m` and has another M take it, or makes it idle. False: the M has come back to the runtime.
+    pub(crate) fn retake(&self, p: &P<H>, m: &M<H>, judged: Judged) -> bool {
+        if !p.handoff.retake(judged, || self.barrier_with(m, judged), || m.is_inside()) {
+            return false;
+        }
+        p.owner.touch();
+        p.set_holder(None);
+        p.handoff.give_up();
+        unless(Mutant::RetakeKeepsP, || self.handoffp(NonNull::from(p)));
+        true
+    }
+
+    /// R2, with the M of the tenure that was judged. Returns `false` if the barrier could not be had: the P stays with its M.
+    fn barrier_with(&self, m: &M<H>, judged: Judged) -> bool {
+        let entries =
+            if mutated(Mutant::RetakeTakesAllForFenced) { Entries::Fenced } else { judged.entries() };
+        if entries == Entries::Fenced {
+            // SeqCst: the request, then a load of `in_runtime`; partner: `settle` in `m/mod.rs`.
+            fence(Ordering::SeqCst);
+            return true;
+        }
+        let Err(refused) = H::heavy_barrier() else { return true };
+        self.tell_refused(Refusal::Barrier, || {
+            format!("membarrier is refused ({refused}): each entry into the runtime has a fence from now on")
+        });
+        let passed = H::slow_barrier(&m.local, m.thread());
+        if !passed {
+            self.tell_refused(Refusal::SlowBarrier, || {
+                "a goroutine that has run since before membarrier was refused keeps its P until it calls the runtime: \
+                 its thread can't be made to pass a barrier"
+                    .to_owned()
+            });
+        }
+        passed
+    }
+
+    /// Whether an M can be had for a P that is taken. Else this is said, once.
+    fn can_hand_off(&self) -> bool {
+        let central = self.central.lock();
+        let there_is = central.can_have_m(self.config.max_threads);
+        if !there_is {
+            self.warn_at_the_limit(central);
+        }
+        there_is
+    }
+}
+
+impl<H: Host> Central<H> {
+    /// An M stands by, another one may be made, or one waits for its own goroutine.
+    fn can_have_m(&self, max_threads: u32) -> bool {
+        !self.idle_ms.is_empty()
+            || matches!(self.poller, Poller::Blocked(_))
+            || self.living() + self.asked_for < max_threads
+            // A goroutine that is bound to it may be what waits for the P.
+            || !self.bound_ms.is_empty()
+    }
+}
+
+#[cfg(all(test, not(gmp_loom)))]
+mod tests {
+    use super::*;
+
+    const SHORT: Duration = Duration::from_micros(50);
+
+    fn goes(state: State, ran: Duration, waits: bool) -> bool {
+        Look { ran, waits, state }.is_to_go()
+    }
+
+    #[test]
+    fn what_blocks_goes_at_once_when_others_wait_and_in_time_when_nobody_does() {
+        assert!(goes(State::Blocked, SHORT, true));
+        assert!(!goes(State::Blocked, SHORT, false));
+        assert!(goes(State::Blocked, SLICE, false));
+    }
+
+    #[test]
+    fn what_runs_goes_in_time_and_only_when_others_wait() {
+        assert!(!goes(State::Running, SLICE - SHORT, true));
+        assert!(goes(State::Running, SLICE, true));
+        assert!(!goes(State::Running, SLICE * 100, false));
+    }
+
+    #[test]
+    fn what_the_kernel_keeps_from_running_has_more_time() {
+        assert!(!goes(State::Starved, SLICE, true));
+        assert!(goes(State::Starved, PATIENCE, true));
+        assert!(!goes(State::Starved, PATIENCE, false));
+    }
+
+    #[test]
+    fn looks_come_at_once_while_they_take_something_and_then_ever_later() {
+        let (took, nothing) = (Seen { took: true, ..Seen::default() }, Seen::default());
+        let mut watch = Watch::new(Nanos::ZERO);
+        assert_eq!(watch.settle_pause(nothing), SLOWEST);
+        for _ in 0..3 {
+            assert_eq!(watch.settle_pause(took), AT_ONCE);
+        }
+        for _ in 1..HOT {
+            assert_eq!(watch.settle_pause(nothing), AT_ONCE);
+        }
+        assert_eq!(watch.settle_pause(nothing), AT_ONCE * 2);
+        for _ in 0..8 {
+            watch.settle_pause(nothing);
+        }
+        assert_eq!(watch.settle_pause(nothing), SLOWEST);
+    }
+
+    #[test]
+    fn what_may_be_blocked_is_looked_at_closely_and_no_slice_is_missed() {
+        let mut watch = Watch::new(Nanos::ZERO);
+        let awaited = Seen { next_due: Some(SLICE), ..Seen::default() };
+        assert_eq!(watch.settle_pause(Seen { closer: true, ..awaited }), AT_ONCE);
+        assert_eq!(watch.settle_pause(awaited), AT_ONCE * 2);
+        watch.pause = SLOWEST;
+        let due = |nanos| Seen { next_due: Some(Duration::from_nanos(nanos)), ..awaited };
+        assert_eq!(watch.settle_pause(due(1_000_000)), Duration::from_millis(1));
+        assert_eq!(watch.settle_pause(due(1)), AT_ONCE);
+    }
+}

@@ -1,0 +1,258 @@
+//! Timers that call a function.
+//!
+//! ```text
+//!              set                      due: popped under the heap's lock, called after it
+//!   idle ─────────────▶ armed ──────────────────────────────────────────────────▶ idle, and one firing under way
+//!    ▲                  │   ▲│
+//!    └───── stop ───────┘   └┘ set: moves it
+//! ```
+//! A [`Call`] stands in one heap for as long as it lives: that of the P on which it was made; made outside of any
+//! runtime, the keeper's. `handle` says whether it is armed, and lies under that heap's lock, like the heap. So
+//! popping, stopping and moving it are decided by whoever has the lock first:
+//!
+//! * `stop` and `set` return whether it was armed. Then what it was armed for does not happen, and nothing of it is
+//!   under way.
+//! * each pop is one firing, and disarms. What fires once was set once.
+//!
+//! A firing runs in a goroutine of its own, made by whoever took it; or at once, [`Run::Inline`], on the M's own
+//! stack or the thread that took it: that is for the library's own, which neither parks nor runs or drops user's code.
+//! No lock is held then, so it may wake goroutines, set and stop timers, and take a lock under which others do that.
+//! A firing whose goroutine did not come to run before its runtime ended goes to the keeper, like a callback that is
+//! still armed.
+//!
+//! Memory: one allocation for callback and timer together. The heap is one of its owners while it is armed, so dropping a
+//! [`Guard`] disarms nothing; the user's closure is dropped by the last guard's owner or by the goroutine of the
+//! last firing, never under a lock; nor on an M's own stack, save where the machine has neither a stack nor a thread for it.
+//!
+//! Not done: to put a callback that is set again into the heap of the caller's P, as Go does. Then a stop needs a lock of
+//! the callback's own to know its heap. The price here: on another P than that on which it was made, to set one that
+//! is not armed takes the scheduler's lock; to move or stop one does not.
+//!
+//! Checked by `models/timer.rs`.
+
+use crate::g::{self, Birth, GRef};
+use crate::host::Host;
+use crate::m::M;
+use crate::prim::{Arc, Mutant, UnsafeCell, mutated};
+use crate::sched::Sched;
+use crate::sched::timers::shared::{Counted, Shared};
+use crate::sched::timers::{Locked, Set, Timers};
+use gmp_timers::{Handle, Nanos};
+use std::panic::Location;
+
+/// Where a callback runs.
+#[derive(Copy, Clone, Debug, Eq, PartialEq)]
+pub(crate) enum Run {
+    /// In a goroutine of its own; the keeper's: on a thread of its own.
+    Goroutine,
+    /// The same, for what is the library's: the goroutine counts as none.
+    Uncounted,
+    /// On the stack of whoever finds it due. Only what neither parks nor runs user's code.
+    Inline,
+}
+
+/// A callback and its timer.
+pub(crate) struct Call<H: Host, F: ?Sized = dyn Fn() + Send + Sync> {
+    timers: Arc<Timers<H>>,
+    /// Armed: where it stands in the heap of `timers`. Under that heap's lock.
+    handle: UnsafeCell<Option<Handle>>,
+    site: &'static Location<'static>,
+    run: Run,
+    f: F,
+}
+
+// SAFETY: `handle` lies under a lock; the rest is read only.
+unsafe impl<H: Host, F: ?Sized + Send + Sync> Send for Call<H, F> {}
+// SAFETY: as above.
+unsafe impl<H: Host, F: ?Sized + Send + Sync> Sync for Call<H, F> {}
+
+impl<H: Host> Call<H> {
+    /// An owner for the guard and one for the heap.
+    fn new(
+        timers: &Arc<Timers<H>>,
+        site: &'static Location<'static>,
+        run: Run,
+        f: impl Fn() + Send + Sync + 'static,
+    ) -> [Shared<Self>; 2] {
+        Shared::two(Counted::boxed(Call {
+            timers: Arc::clone(timers),
+            handle: UnsafeCell::new(None),
+            site,
+            run,
+            f,
+        }))
+    }
+
+    #[inline]
+    pub(crate) fn handle(&self, _lock: &Locked<'_, H>) -> Option<Handle> {
+        // SAFETY: its heap is locked.
+        self.handle.with(|handle| unsafe { *handle })
+    }
+
+    #[inline]
+    pub(crate) fn set_handle(&self, _lock: &Locked<'_, H>, to: Option<Handle>) {
+        // SAFETY: as above.
+        self.handle.with_mut(|handle| unsafe { *handle = to });
+    }
+
+    pub(crate) fn run(&self) -> Run {
+        self.run
+    }
+
+    pub(crate) fn call(&self) {
+        (self.f)();
+    }
+
+    /// Whoever waits for the earliest timer is to know. After the locks, and outside of the window.
+    #[cold]
+    fn announce(&self, orphaned: bool, due: Nanos) {
+        if orphaned {
+            return H::keeper().keep(&self.timers);
+        }
+        // Without a home it has been left to the keeper meanwhile, which was told.
+        self.at_home(|sched| sched.call_is_next(due));
+    }
+
+    /// Calls `f` with the scheduler in one of whose heaps it stands, if that is still there.
+    fn at_home<R>(&self, f: impl FnOnce(&Sched<H>) -> R) -> Option<R> {
+        let home = self.timers.home();
+        match M::<H>::current() {
+            Some(m) if std::ptr::eq(m.sched(), home.as_ptr()) => Some(f(m.sched())),
+            _ => home.upgrade().map(|sched| f(&sched)),
+        }
+    }
+}
+
+/// The right to stop and to set a callback. Dropping it does neither.
+pub(crate) struct Guard<H: Host>(Shared<Call<H>>);
+
+impl<H: Host> Guard<H> {
+    /// True: it was armed, and `f` will not be called for it.
+    pub(crate) fn stop(&self) -> bool {
+        let call = &self.0;
+        let mut locked = call.timers.lock();
+        let Some(share) = locked.take(call) else { return false };
+        let last = locked.is_orphaned() && call.timers.is_empty();
+        drop(locked);
+        drop(share);
+        if last {
+            H::keeper().look_again();
+        }
+        true
+    }
+
+    /// Arms it, for another time if it is armed already. True when it was.
+    pub(crate) fn set(&self, due: Nanos) -> bool {
+        let (call, timers) = (&self.0, &self.0.timers);
+        // As long as the P is held its timers are in the mask.
+        let mut inside = M::<H>::current().and_then(M::look_in);
+        let mut locked = timers.lock();
+        let armed = call.handle(&locked).is_some();
+        let own = inside.as_ref().is_some_and(|inside| Arc::ptr_eq(&inside.p.timers, timers));
+        if mutated(Mutant::CallLeavesThePEarly) {
+            drop(inside.take());
+        }
+        let set = if armed || own || locked.is_orphaned() {
+            let earlier = locked.set(due, call);
+            let orphaned = locked.is_orphaned();
+            drop(locked);
+            drop(inside);
+            Set { armed, earlier, orphaned }
+        } else {
+            drop(locked);
+            drop(inside);
+            self.set_from_afar(due)
+        };
+        if set.earlier {
+            call.announce(set.orphaned, due);
+        }
+        set.armed
+    }
+
+    #[cold]
+    fn set_from_afar(&self, due: Nanos) -> Set {
+        let call = &self.0;
+        call.at_home(|sched| sched.set_from_afar(&call.timers, due, call)).unwrap_or_else(|| {
+            // Its runtime is over, and has left the heap to the keeper before.
+            let mut locked = call.timers.lock();
+            let (armed, orphaned) = (call.handle(&locked).is_some(), locked.is_orphaned());
+            Set { armed, earlier: locked.set(due, call), orphaned }
+        })
+    }
+
+    /// Whether it is armed.
+    pub(crate) fn is_armed(&self) -> bool {
+        self.0.handle(&self.0.timers.lock()).is_some()
+    }
+}
+
+/// Has `f` called at `due`, once, unless it is stopped before. Does not block.
+#[inline]
+#[track_caller]
+pub(crate) fn call_at<H: Host>(due: Nanos, run: Run, f: impl Fn() + Send + Sync + 'static) -> Guard<H> {
+    let site = Location::caller();
+    let m = M::<H>::current();
+    let Some(inside) = m.and_then(M::look_in) else {
+        let timers = match m {
+            None => H::keeper().own(),
+            Some(m) => m.any_timers(),
+        };
+        let [call, _] = Call::new(timers, site, run, f);
+        let guard = Guard(call);
+        guard.set(due);
+        return guard;
+    };
+    let timers = &inside.p.timers;
+    let [call, for_the_heap] = Call::new(timers, site, run, f);
+    let mut locked = timers.lock();
+    let earlier = locked.add(due, for_the_heap);
+    let orphaned = locked.is_orphaned();
+    drop(locked);
+    drop(inside);
+    if earlier {
+        call.announce(orphaned, due);
+    }
+    Guard(call)
+}
+
+impl<H: Host> M<H> {
+    /// The heap for a callback that is made without a P: any will do, and its core has seen this one last.
+    #[cold]
+    fn any_timers<'a>(&self) -> &'a Arc<Timers<H>> {
+        // SAFETY: Ps live as long as their scheduler, which the calling goroutine keeps.
+        self.last_p().map_or(&self.sched().ps[0].timers, |p| unsafe { &p.as_ref().timers })
+    }
+}
+
+/// A firing on its way.
+struct Firing<H: Host>(Option<Shared<Call<H>>>);
+
+impl<H: Host> Drop for Firing<H> {
+    fn drop(&mut self) {
+        // Its goroutine was never run: the runtime ended, or had no stack for it.
+        if let Some(call) = self.0.take()
+            && !mutated(Mutant::UnrunFiringLost)
+        {
+            H::keeper().run(call);
+        }
+    }
+}
+
+impl<H: Host> Sched<H> {
+    /// The goroutine of one firing, runnable and in no queue. `None`: there is no stack for it, and the keeper runs it.
+    pub(crate) fn make_firing(&self, call: Shared<Call<H>>) -> Option<GRef<H>> {
+        let birth = Birth { name: None, stack_size: self.config.stack_size, site: call.site };
+        let counts = call.run() != Run::Uncounted;
+        let mut firing = Firing(Some(call));
+        let body = move || {
+            if let Some(call) = firing.0.take() {
+                call.call();
+            }
+        };
+        // SAFETY: it borrows nothing.
+        let g = unsafe { self.make_counting(counts, birth, body) }.ok()?;
+        // Nobody joins it.
+        g::drop_handle(g);
+        Some(g)
+    }
+}

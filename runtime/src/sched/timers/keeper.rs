@@ -1,0 +1,214 @@
+//! The keeper: a thread for the callbacks that no runtime runs, one for the process.
+//!
+//! Callbacks made outside of any runtime stand in its own heap; those that outlive their runtime stay in that
+//! runtime's heaps, which it takes over. It fires each callback on a thread of its own.
+//!
+//! ```text
+//!   setter: T1 a callback becomes the earliest of a heap (heap's lock) · T2 under the keeper's lock: the heap is on
+//!           the list; no thread? start one · it sleeps longer? until := the new time, alarm
+//!   thread: B1 under the keeper's lock: the earliest of the heaps on the list; until := that · B2 sleep until then
+//! ```
+//! T2 and B1 exclude each other: B1 sees the callback, or T2 sees how long the thread is about to sleep; an alarm keeps
+//! until it sleeps. In B1 heaps without a callback leave the list: who puts one in comes to T2 after it.
+//!
+//! The thread is there as long as there is a callback, and a moment longer ([`LINGER`](capacity::LINGER)), so that
+//! a program that sets and stops one timer at a time does not start a thread for each. It ends in B1, in the
+//! critical section in which it says so. When the last callback is stopped it is told, unless it would look soon anyway.
+//!
+//! Threads that run callbacks are not counted as the library's own: they run user's code, which may wake others.
+//!
+//! Checked by `models/timer.rs`.
+
+use crate::host::Host;
+use crate::m::note::Note;
+use crate::prim::{Arc, Mutant, Mutex, MutexGuard, capacity, mutated, unless};
+use crate::sched::timers::Timers;
+use crate::sched::timers::callback::{Call, Run};
+use crate::sched::timers::shared::Shared;
+use crate::sched::watch::deadlock::Verdict;
+use gmp_timers::Nanos;
+
+struct State<H: Host> {
+    /// Heaps with callbacks.
+    kept: Vec<Arc<Timers<H>>>,
+    thread: bool,
+    /// It fires something, and has not looked again since.
+    fires: bool,
+    /// How long the thread sleeps; it sleeps now, or is about to, or comes back.
+    until: Nanos,
+}
+
+/// The keeper.
+pub(crate) struct Keeper<H: Host> {
+    own: Arc<Timers<H>>,
+    state: Mutex<State<H>>,
+    note: Note<H>,
+}
+
+/// What the thread is to do next.
+enum Next<H: Host> {
+    Fire(Arc<Timers<H>>),
+    Sleep(Nanos),
+    End,
+}
+
+impl<H: Host> Keeper<H> {
+    pub(crate) fn new() -> Self {
+        let state = State { kept: Vec::new(), thread: false, fires: false, until: Nanos::ZERO };
+        Keeper { own: Arc::new(Timers::of_nobody()), state: Mutex::new(state), note: Note::new() }
+    }
+
+    /// The heap of what is made outside of any runtime.
+    pub(crate) fn own(&self) -> &Arc<Timers<H>> {
+        &self.own
+    }
+
+    /// For models: how many threads it has that run no user's code.
+    #[cfg(all(test, gmp_loom))]
+    pub(crate) fn threads(&self) -> usize {
+        usize::from(self.state.lock().thread)
+    }
+
+    /// For the judge of a deadlock: why callbacks keep everybody awake, or that they don't: then none will fire as long as
+    /// the first part of the result lives, and the keeper has so many threads.
+    pub(crate) fn hold_still(&self) -> Result<(impl Sized + '_, u32), Verdict> {
+        let state = self.state.lock();
+        if state.fires {
+            return Err(Verdict::Awake);
+        }
+        if state.kept.iter().any(|timers| !timers.is_empty()) {
+            return Err(Verdict::Waits);
+        }
+        let threads = u32::from(state.thread);
+        Ok((state, threads))
+    }
+
+    /// T2: a callback was put into one of its heaps, or the heap became its own.
+    pub(crate) fn keep(&'static self, timers: &Arc<Timers<H>>) {
+        let mut state = self.state.lock();
+        if !state.kept.iter().any(|kept| Arc::ptr_eq(kept, timers)) {
+            state.kept.push(Arc::clone(timers));
+        }
+        if !state.thread {
+            state.thread = true;
+            // In the lock: whoever finds no thread is the one to start it.
+            if let Err(refused) = H::start("gmp-timers", || self.serve()) {
+                state.thread = false;
+                drop(state);
+                H::warn(&format!("cannot start the timers' thread: {refused}; they wait for the next one"));
+            }
+        } else if let Some(due) = timers.earliest()
+            && due < state.until
+        {
+            self.alarm(state, due);
+        }
+    }
+
+    /// The last callback of a heap was stopped: the thread need not sleep until then.
+    pub(crate) fn look_again(&self) {
+        let state = self.state.lock();
+        let now = H::now();
+        if state.thread && state.until > now.saturating_add(capacity::LINGER) {
+            unless(Mutant::KeeperNotTold, || self.alarm(state, now));
+        }
+    }
+
+    fn alarm(&self, mut state: MutexGuard<'_, State<H>>, until: Nanos) {
+        state.until = until;
+        drop(state);
+        self.note.alarm();
+    }
+
+    fn serve(&self) {
+        let mut idle_since = None;
+        loop {
+            match self.next(&mut idle_since) {
+                Next::Fire(timers) => {
+                    while let Some(call) = timers.pop_orphan(H::now()) {
+                        self.run(call);
+                    }
+                }
+                Next::Sleep(until) => {
+                    self.note.doze(Some(until));
+                }
+                Next::End => break,
+            }
+        }
+        if mutated(Mutant::KeeperEndsLate) {
+            self.state.lock().thread = false;
+        }
+    }
+
+    /// B1.
+    fn next(&self, idle_since: &mut Option<Nanos>) -> Next<H> {
+        let mut state = self.state.lock();
+        state.fires = false;
+        state.kept.retain(|timers| !timers.is_empty());
+        let now = H::now();
+        let first =
+            state.kept.iter().filter_map(|timers| Some((timers.earliest()?, timers))).min_by_key(|f| f.0);
+        let until = match first {
+            Some((due, timers)) if due <= now => {
+                *idle_since = None;
+                let timers = Arc::clone(timers);
+                state.fires = true;
+                return Next::Fire(timers);
+            }
+            Some((due, _)) => {
+                *idle_since = None;
+                due
+            }
+            None => {
+                let end = idle_since.get_or_insert(now).saturating_add(capacity::LINGER);
+                if end <= now {
+                    unless(Mutant::KeeperEndsLate, || state.thread = false);
+                    return Next::End;
+                }
+                end
+            }
+        };
+        if mutated(Mutant::KeeperLooksEarly) {
+            drop(state);
+            state = self.state.lock();
+        }
+        state.until = until;
+        Next::Sleep(until)
+    }
+
+    /// Runs what fires, on a thread of its own. Refused one, here: the others then wait for it.
+    pub(crate) fn run(&self, call: Shared<Call<H>>) {
+        if call.run() == Run::Inline {
+            return call.call();
+        }
+        let mut called = OnItsWay(Some(call));
+        if let Err(refused) = H::start("gmp-callback", move || called.arrives()) {
+            H::warn(&format!("cannot start a thread for a timer's callback: {refused}"));
+        }
+    }
+}
+
+/// A callback for its thread, which is the only one to hold it for this firing: else who started the thread may be the last
+/// owner, and drop the user's closure. Refused a thread, it is called where it is dropped.
+struct OnItsWay<H: Host>(Option<Shared<Call<H>>>);
+
+impl<H: Host> OnItsWay<H> {
+    fn arrives(&mut self) {
+        if let Some(call) = self.0.take() {
+            call_and_drop(call);
+        }
+    }
+}
+
+impl<H: Host> Drop for OnItsWay<H> {
+    fn drop(&mut self) {
+        self.arrives();
+    }
+}
+
+/// User's code, whose panic ends with it: the hook has printed it.
+fn call_and_drop<H: Host>(call: Shared<Call<H>>) {
+    if let Err(payload) = H::catch(move || call.call()) {
+        // The payload's own drop may panic again: leak it instead.
+        std::mem::forget(payload);
+    }
+}

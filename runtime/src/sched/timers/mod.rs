@@ -1,0 +1,420 @@
+//! Who sleeps until when, and which callbacks are due.
+//!
+//! Each P has a heap of timers under a lock of its own, and a copy of the heap's earliest time that is read without
+//! it. A goroutine sleeps in the heap of its P; who takes what is due there:
+//!
+//! * the P's own M, between two goroutines (`schedule`);
+//! * an M that looks for work, in its last round (`steal`);
+//! * the M that waits in the poller no longer than for the earliest of all of them. An idle P keeps its timers;
+//! * while nobody is there and a P is idle, a busy M in its turn (`sched/run/look.rs`); for those of retired Ps always;
+//! * the monitor, when no P is idle, or no M comes to the poller.
+//!
+//! An entry is a wait or a callback. A wait with a time limit has a timer there, which claims it like any counterpart;
+//! whoever was woken by another takes the timer out again. It is put in by the commit hook, when its goroutine is saved,
+//! and the place where it stands is noted under the heap's lock: the goroutine may run again as soon as that is free.
+//! Whether a callback fires is decided under the lock, and it is called after it (`callback.rs`).
+//!
+//! When the runtime ends its heaps become *orphans*: waits are dropped, callbacks stay where they are, and the keeper
+//! takes what is due (`keeper.rs`). So a heap is counted, and may outlive its P.
+//!
+//! How a new timer and the poller's wait meet stands in `sched/poll.rs`; checked by `models/poll.rs`. An M that holds the
+//! P finds it in `timer_mask`; whoever else puts something into its heap sets the mask in the same critical section of
+//! the scheduler's lock in which it inserts, since `pidleput` may clear it there. Checked by `models/timer.rs`.
+
+pub(crate) mod callback;
+pub(crate) mod keeper;
+pub(crate) mod shared;
+
+use crate::g::GRef;
+use crate::g::list::GList;
+use crate::host::Host;
+use crate::m::M;
+use crate::p::P;
+use crate::prim::{AtomicU64, Mutant, Mutex, MutexGuard, Relaxed, UnsafeCell, Weak, mutated, relax, unless};
+use crate::sched::Sched;
+use crate::sched::poll::NOBODY;
+use crate::sched::timers::callback::{Call, Run};
+use crate::sched::timers::shared::Shared;
+use crate::sched::watch::deadlock::Serving;
+use crate::wait::status::{Then, WaitNumber};
+use gmp_timers::{Handle, Heap, Nanos};
+use std::ptr::NonNull;
+
+/// What a timer is for.
+enum Entry<H: Host> {
+    /// One wait with a limit.
+    Wait { g: GRef<H>, wait: WaitNumber },
+    /// A callback.
+    Call(Shared<Call<H>>),
+}
+
+/// Where the timer of a wait stands. Belongs to the waiting goroutine.
+pub(crate) struct Alarm<H: Host>(UnsafeCell<Option<(NonNull<P<H>>, Handle)>>);
+
+impl<H: Host> Alarm<H> {
+    pub(crate) fn new() -> Self {
+        Alarm(UnsafeCell::new(None))
+    }
+
+    /// Takes the timer out of its heap, if it has not fired. The goroutine itself calls it, after its wait.
+    pub(crate) fn disarm(&self) {
+        // SAFETY: the goroutine runs, so its commit hook is over, or past the heap's lock.
+        if let Some((p, handle)) = self.0.with_mut(|place| unsafe { (*place).take() }) {
+            // SAFETY: Ps live as long as their scheduler, which a running goroutine keeps.
+            unless(Mutant::AlarmStaysArmed, || drop(unsafe { p.as_ref() }.timers.lock().remove(handle)));
+        }
+    }
+}
+
+/// The timers of a P, or the keeper's own.
+#[repr(align(128))]
+pub(crate) struct Timers<H: Host> {
+    inner: Mutex<Inner<H>>,
+    /// The earliest time in the heap, or NONE. Written under the lock. Relaxed: the fences of `sched/poll.rs` order it.
+    earliest: AtomicU64,
+    /// Whose they are while it lives, and the number of the P.
+    home: Weak<Sched<H>>,
+    p: u32,
+}
+
+struct Inner<H: Host> {
+    heap: Heap<Entry<H>>,
+    /// The keeper looks after them.
+    orphaned: bool,
+}
+
+const NONE: u64 = u64::MAX;
+
+impl<H: Host> Timers<H> {
+    /// Those of a P.
+    pub(crate) fn of_p(p: u32, home: &Weak<Sched<H>>) -> Self {
+        Self::new(p, Weak::clone(home), false)
+    }
+
+    /// Those of no runtime.
+    pub(crate) fn of_nobody() -> Self {
+        Self::new(0, Weak::new(), true)
+    }
+
+    fn new(p: u32, home: Weak<Sched<H>>, orphaned: bool) -> Self {
+        let inner = Mutex::new(Inner { heap: Heap::new(), orphaned });
+        Timers { inner, earliest: AtomicU64::new(NONE), home, p }
+    }
+
+    /// The earliest time at which something is due.
+    #[inline]
+    pub(crate) fn earliest(&self) -> Option<Nanos> {
+        let earliest = self.earliest.load(Relaxed);
+        (earliest != NONE).then(|| Nanos::from_nanos(earliest))
+    }
+
+    /// Whether there is no timer. Exact for the P's owner.
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.earliest.load(Relaxed) == NONE
+    }
+
+    pub(crate) fn home(&self) -> &Weak<Sched<H>> {
+        &self.home
+    }
+
+    #[inline]
+    pub(crate) fn lock(&self) -> Locked<'_, H> {
+        Locked { timers: self, inner: self.inner.lock() }
+    }
+
+    /// Claims and readies the waits that are due, up to the first callback, which it returns. That one fires: the caller
+    /// calls it.
+    fn pop_due(&self, now: Nanos, waits: &mut GList<H>) -> Option<Shared<Call<H>>> {
+        let mut locked = self.lock();
+        if locked.inner.orphaned {
+            return None;
+        }
+        let mut fires = None;
+        while let Some((_, entry)) = locked.inner.heap.pop_due(now) {
+            match entry {
+                Entry::Wait { g, wait } => {
+                    if g.word.claim(wait) && g.word.ready() == Then::Queue {
+                        waits.push(g);
+                    }
+                }
+                Entry::Call(call) => {
+                    locked = self.disarm_popped(locked, &call);
+                    fires = Some(call);
+                    break;
+                }
+            }
+        }
+        locked.publish();
+        fires
+    }
+
+    /// The same for the keeper.
+    pub(crate) fn pop_orphan(&self, now: Nanos) -> Option<Shared<Call<H>>> {
+        let mut locked = self.lock();
+        let fires = match locked.inner.heap.pop_due(now) {
+            None => None,
+            Some((_, Entry::Wait { .. })) => unreachable!("pop_orphan: waits went with their runtime"),
+            Some((_, Entry::Call(call))) => {
+                locked = self.disarm_popped(locked, &call);
+                Some(call)
+            }
+        };
+        locked.publish();
+        fires
+    }
+
+    fn disarm_popped<'a>(&'a self, mut locked: Locked<'a, H>, call: &Call<H>) -> Locked<'a, H> {
+        if mutated(Mutant::FiringInTwoSections) {
+            locked.publish();
+            drop(locked);
+            locked = self.lock();
+        }
+        unless(Mutant::FiringStaysArmed, || call.set_handle(&locked, None));
+        locked
+    }
+
+    /// The runtime ends. True: callbacks are armed, for the keeper.
+    pub(crate) fn orphan(&self) -> bool {
+        let mut locked = self.lock();
+        unless(Mutant::OrphanStaysHome, || locked.inner.orphaned = true);
+        for (due, entry) in locked.inner.heap.drain() {
+            if let Entry::Call(call) = entry {
+                locked.insert(due, call);
+            }
+        }
+        locked.publish();
+        !locked.inner.heap.is_empty()
+    }
+}
+
+/// The timers, locked.
+pub(crate) struct Locked<'a, H: Host> {
+    timers: &'a Timers<H>,
+    inner: MutexGuard<'a, Inner<H>>,
+}
+
+impl<H: Host> Locked<'_, H> {
+    /// How many there are.
+    pub(crate) fn len(&self) -> usize {
+        self.inner.heap.len()
+    }
+
+    /// Whether the keeper looks after them.
+    pub(crate) fn is_orphaned(&self) -> bool {
+        self.inner.orphaned
+    }
+
+    /// Puts a callback in, or moves it. True: the earliest time is now an earlier one.
+    pub(crate) fn set(&mut self, due: Nanos, call: &Shared<Call<H>>) -> bool {
+        let Some(handle) = call.handle(self) else { return self.add(due, Shared::clone(call)) };
+        let due = due.min(LATEST);
+        let before = self.inner.heap.next_due();
+        let moved = self.inner.heap.reset(handle, due);
+        debug_assert!(moved, "set: an armed callback stands in its heap");
+        self.publish();
+        before.is_none_or(|before| due < before)
+    }
+
+    /// Puts a callback in that is not armed. True: as for `set`.
+    #[inline]
+    pub(crate) fn add(&mut self, due: Nanos, call: Shared<Call<H>>) -> bool {
+        let due = due.min(LATEST);
+        let before = self.inner.heap.next_due();
+        self.insert(due, call);
+        self.publish();
+        before.is_none_or(|before| due < before)
+    }
+
+    #[inline]
+    fn insert(&mut self, due: Nanos, call: Shared<Call<H>>) {
+        let raw: *const Call<H> = &*call;
+        let handle = self.inner.heap.insert(due, Entry::Call(call));
+        // SAFETY: the heap owns it now, and is locked.
+        unsafe { &*raw }.set_handle(self, Some(handle));
+    }
+
+    /// Takes a callback out. Gives the heap's share of it back, for a drop after the lock; `None` when it was not armed.
+    #[must_use]
+    pub(crate) fn take(&mut self, call: &Call<H>) -> Option<impl Sized + use<H>> {
+        let handle = call.handle(self)?;
+        call.set_handle(self, None);
+        Some(self.remove(handle))
+    }
+
+    fn remove(&mut self, handle: Handle) -> Option<Entry<H>> {
+        let entry = self.inner.heap.remove(handle);
+        if entry.is_some() {
+            self.publish();
+        }
+        entry
+    }
+
+    fn publish(&self) {
+        let earliest = self.inner.heap.next_due().map_or(NONE, Nanos::as_nanos);
+        self.timers.earliest.store(earliest, Relaxed);
+    }
+}
+
+/// The latest time that the copy can tell from "none".
+const LATEST: Nanos = Nanos::from_nanos(NONE - 1);
+
+impl<H: Host> Sched<H> {
+    /// Takes what is due in the heap of `p`. True when there was anything.
+    #[inline]
+    pub(crate) fn run_timers(&self, m: &M<H>, p: &P<H>) -> bool {
+        match p.timers.earliest() {
+            None => false,
+            Some(earliest) => self.run_timers_due(m, p, earliest),
+        }
+    }
+
+    fn run_timers_due(&self, m: &M<H>, p: &P<H>, earliest: Nanos) -> bool {
+        let now = H::now();
+        if now < earliest {
+            return false;
+        }
+        let mut due = GList::new();
+        let called = self.take_due(p, now, &mut due);
+        let any = called || !due.is_empty();
+        self.submit_found(m, due);
+        any
+    }
+
+    /// Takes what is due in any heap.
+    pub(crate) fn run_all_timers(&self, m: &M<H>) {
+        for p in self.ps.iter().filter(|p| self.timer_mask.has(p.id)) {
+            self.run_timers(m, p);
+        }
+    }
+
+    /// Takes what is due in heaps that nobody else serves: while no M waits in the poller and a P is idle, as if the caller
+    /// came back from there, any heap; else those of retired Ps.
+    pub(crate) fn run_unserved_timers(&self, m: &M<H>) {
+        // Relaxed: hints. An M that goes into the poller after this looks at all heaps itself.
+        let nobody = self.poll_until.load(Relaxed) == NOBODY && self.census.look().npidle() > 0;
+        let first = if nobody { 0 } else { self.first_retired() };
+        if first as usize >= self.ps.len() {
+            return;
+        }
+        let mut due = GList::new();
+        let mut clock = None;
+        // A P may be in the mask, and new, before it is seen here.
+        for p in self.timer_mask.members_from(first).filter_map(|id| self.ps.get(id as usize)) {
+            let Some(earliest) = p.timers.earliest() else { continue };
+            let now = *clock.get_or_insert_with(H::now);
+            if now >= earliest {
+                self.take_due(p, now, &mut due);
+            }
+        }
+        self.submit_found(m, due);
+    }
+
+    /// What is due in any heap, taken by a thread that is no M.
+    pub(crate) fn take_all_due(&self) -> GList<H> {
+        let _serving = Serving::begin(self);
+        let (now, mut due) = (H::now(), GList::new());
+        for p in self.ps.iter().filter(|p| p.timers.earliest().is_some_and(|earliest| earliest <= now)) {
+            self.take_due(p, now, &mut due);
+        }
+        due
+    }
+
+    /// Whom the timers wake goes to `due`, and so do the goroutines of the callbacks that fire. True: something was
+    /// called here.
+    fn take_due(&self, p: &P<H>, now: Nanos, due: &mut GList<H>) -> bool {
+        let mut called = false;
+        while let Some(call) = p.timers.pop_due(now, due) {
+            match call.run() {
+                Run::Inline => {
+                    call.call();
+                    called = true;
+                }
+                Run::Goroutine | Run::Uncounted => {
+                    self.make_firing(call).into_iter().for_each(|g| due.push(g))
+                }
+            }
+        }
+        called
+    }
+
+    /// B3 of `sched/poll.rs`: the earliest time in any heap.
+    #[doc(alias = "timeSleepUntil")]
+    pub(crate) fn earliest_timer(&self) -> Option<Nanos> {
+        self.ps.iter().filter(|p| self.timer_mask.has(p.id)).filter_map(|p| p.timers.earliest()).min()
+    }
+
+    /// Has a timer claim and ready `who`, which is saved, at `due`. Called by its commit hook, on the M that ran it.
+    pub(crate) fn arm(&self, p: &P<H>, alarm: *const Alarm<H>, due: Nanos, who: (GRef<H>, WaitNumber)) {
+        let due = due.min(LATEST);
+        let mut locked = p.timers.lock();
+        if locked.inner.orphaned {
+            // The runtime ends, and this goroutine does not run again.
+            return;
+        }
+        let before = locked.inner.heap.next_due();
+        let (g, wait) = who;
+        let handle = locked.inner.heap.insert(due, Entry::Wait { g, wait });
+        // SAFETY: the alarm lies on the stack of the goroutine, which does not run before the heap's lock is free.
+        let place = unsafe { &(*alarm).0 };
+        // SAFETY: as above.
+        let note = || place.with_mut(|place| unsafe { *place = Some((NonNull::from(p), handle)) });
+        unless(Mutant::AlarmNotedLate, note);
+        locked.publish();
+        drop(locked);
+        if mutated(Mutant::AlarmNotedLate) {
+            relax();
+            note();
+        }
+        if before.is_none_or(|before| due < before) {
+            self.wake_poller_before(due);
+        }
+        // T1 to T3 see to it that whoever waits in the poller knows. If nobody does, and this M has other
+        // goroutines to run before it looks at the clock again, another M is to go there.
+        if !p.runq.is_empty() && self.poll_until.load(Relaxed) == NOBODY {
+            self.wakep();
+        }
+    }
+
+    /// A callback is now the earliest in its heap: T2 and T3, and as in `arm`, except that whoever set it goes on.
+    pub(crate) fn call_is_next(&self, due: Nanos) {
+        unless(Mutant::CallMovedInSilence, || self.wake_poller_before(due));
+        // Relaxed: the fence T2 orders it. Who polls later sees the timer.
+        if self.poll_until.load(Relaxed) == NOBODY && self.census.lacks_a_spinner() {
+            self.wakep();
+        }
+    }
+
+    /// Puts a callback into the heap of a P that the caller does not hold.
+    pub(crate) fn set_from_afar(&self, timers: &Timers<H>, due: Nanos, call: &Shared<Call<H>>) -> Set {
+        let _central = (!mutated(Mutant::CallWithoutTheLock)).then(|| self.central.lock());
+        let mut locked = timers.lock();
+        unless(Mutant::CallUnmasked, || self.timer_mask.set(timers.p));
+        Set {
+            armed: call.handle(&locked).is_some(),
+            earlier: locked.set(due, call),
+            orphaned: locked.is_orphaned(),
+        }
+    }
+
+    /// Step 2 of `sched/stop.rs`.
+    pub(crate) fn leave_timers(&self) {
+        for p in &self.ps {
+            if p.timers.orphan() {
+                unless(Mutant::OrphansForgotten, || H::keeper().keep(&p.timers));
+            }
+        }
+    }
+}
+
+/// How a callback was set.
+#[derive(Copy, Clone, Debug)]
+#[must_use]
+pub(crate) struct Set {
+    /// It was armed before.
+    pub(crate) armed: bool,
+    /// The heap's earliest time is an earlier one now.
+    pub(crate) earlier: bool,
+    /// The keeper looks after the heap.
+    pub(crate) orphaned: bool,
+}

@@ -1,0 +1,84 @@
+//! A value with a count of its owners, like `Arc`'s, for what is mostly lent once, and given back.
+//!
+//! It is born with two owners, and there are no weak ones. So to make a value, to give it away, to get it back and to free it
+//! takes one exchange. With `Arc` it takes four: to count the other owner, to uncount it, to uncount the first one, and
+//! to uncount what stands for the weak ones.
+//!
+//! Invariants:
+//! 1. `owners` is the number of [`Shared`]s. Only one that exists makes another.
+//! 2. So whoever reads a count of one is alone and stays alone, and frees without an exchange.
+//!
+//! Checked by `models/shared.rs`.
+
+use crate::prim::{Acquire, AtomicU64, Mutant, Relaxed, order};
+use crate::wait::status::both;
+use std::ops::Deref;
+use std::ptr::NonNull;
+
+/// A value and its count.
+pub(crate) struct Counted<T: ?Sized> {
+    owners: AtomicU64,
+    value: T,
+}
+
+impl<T> Counted<T> {
+    /// For [`Shared::two`]. In a box, which may become that of a trait object before.
+    #[inline]
+    pub(crate) fn boxed(value: T) -> Box<Self> {
+        Box::new(Counted { owners: AtomicU64::new(2), value })
+    }
+}
+
+/// One owner of a value.
+pub(crate) struct Shared<T: ?Sized>(NonNull<Counted<T>>);
+
+// SAFETY: as an `Arc`: each owner may read the value, and the last one drops it.
+unsafe impl<T: ?Sized + Send + Sync> Send for Shared<T> {}
+// SAFETY: as above.
+unsafe impl<T: ?Sized + Send + Sync> Sync for Shared<T> {}
+
+impl<T: ?Sized> Shared<T> {
+    /// The two owners of a new value.
+    #[inline]
+    pub(crate) fn two(of: Box<Counted<T>>) -> [Self; 2] {
+        let it = NonNull::from(Box::leak(of));
+        [Shared(it), Shared(it)]
+    }
+
+    fn counted(&self) -> &Counted<T> {
+        // SAFETY: it lives as long as one of its owners.
+        unsafe { self.0.as_ref() }
+    }
+}
+
+impl<T: ?Sized> Deref for Shared<T> {
+    type Target = T;
+
+    #[inline]
+    fn deref(&self) -> &T {
+        &self.counted().value
+    }
+}
+
+impl<T: ?Sized> Clone for Shared<T> {
+    #[inline]
+    fn clone(&self) -> Self {
+        // Relaxed: the caller's own count keeps the others from being the last.
+        self.counted().owners.fetch_add(1, Relaxed);
+        Shared(self.0)
+    }
+}
+
+impl<T: ?Sized> Drop for Shared<T> {
+    #[inline]
+    fn drop(&mut self) {
+        let owners = &self.counted().owners;
+        // Acquire: what the others did to the value comes before its end. Release: as one of them.
+        let alone = owners.load(order(Mutant::SharedAloneRelaxed, Acquire)) == 1;
+        if !alone && owners.fetch_sub(1, both(Mutant::SharedNoAcquire, Mutant::SharedNoRelease)) != 1 {
+            return;
+        }
+        // SAFETY: made by `two` out of a box, and this was the last owner.
+        drop(unsafe { Box::from_raw(self.0.as_ptr()) });
+    }
+}

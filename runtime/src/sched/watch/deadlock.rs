@@ -1,0 +1,384 @@
+//! Deadlock: nobody runs, and nothing that is under way could make anybody run.
+//!
+//! It is looked for while somebody is inside `run`, by the monitor of a runtime all of whose Ps are idle: at once, and
+//! 1, 10, 100 ms and 1 s later ([`LOOKS`]); again when anybody had a P meanwhile. Then the monitor may sleep for
+//! good. The runtime that falls asleep last finds the others asleep.
+//!
+//! *Asleep*, for all runtimes of the process at one moment:
+//!
+//! 1. all Ps are idle, and every thread of theirs that has not left is the monitor, an M in a list of those that
+//!    stand by, or wait for the goroutine that is bound to them, or the M in the poller; none is on its way to be started;
+//! 2. no timer is armed, no monitor is serving timers, and the keeper has nothing to fire and fires nothing;
+//! 3. every goroutine is parked, in a wait that nobody has claimed or nudged, and none waits for a descriptor;
+//! 4. each plain thread inside `run` waits for a goroutine that has not ended;
+//! 5. the process has no other threads: the kernel's number of them is that of the threads in 1, 2 and 4. They might
+//!    do anything. `GMPDEBUG=deadlock=always` leaves this one out.
+//!
+//! **Why it is never said too early.** The judge holds, in this order and together, the lock of the list of runtimes,
+//! the keeper's, and the lock of each scheduler. Judges exclude each other by the first, and nobody else holds two of
+//! the last kind. An M that stands by takes its scheduler's lock before it does anything but look: whoever gives it a P,
+//! or calls it, takes it out under that lock, and the M in the poller takes it when it comes back. So under 1 and with the
+//! locks held no M does anything, and what they did before is seen. What is left:
+//!
+//! * the M in the poller may have come back and carry goroutines that it found. Those were claimed, which 3 sees. One whose
+//!   event is in the kernel, or in the M's hands and not looked at, waits for a descriptor;
+//! * an M between standing by and its sleep looks at the queues, which are empty, as all Ps are idle;
+//! * another monitor may carry what it took from a heap: it says so before and until that is a goroutine again (`serving`).
+//!   Goroutines that it found in the poller, as above;
+//! * the keeper's thread says under its lock what it is about to do;
+//! * a thread inside `run` that was woken: its goroutine has ended, and was not live any more when its M gave up;
+//! * others were counted by the kernel while nobody of ours was awake to start one, and there are none.
+//!
+//! With no thread awake nothing changes any more: what is seen is true at one moment, and then for ever. The count by the
+//! kernel may be too high, by a thread that has ended and is not gone yet: the next look finds it gone.
+//!
+//! **Not noticed**: goroutines that wait for each other while any other goroutine, timer, descriptor or foreign thread
+//! could still do something; and what becomes a deadlock only by the end of a foreign thread, or of a callback outside of
+//! a runtime, more than a second after the last goroutine fell asleep: nobody looks then.
+//!
+//! Lock order: `runtimes`, outermost · the keeper's · all `central`s · heaps, pool.
+//!
+//! Checked by `models/deadlock.rs` (1 to 3, for one runtime) and `tests/deadlock/`.
+
+use crate::g::GRef;
+use crate::g::pool::GPool;
+use crate::host::Host;
+use crate::m::M;
+use crate::m::note::Note;
+use crate::prim::{Acquire, Arc, Mutant, Mutex, Relaxed, Weak, mutated};
+use crate::sched::poll::Poller;
+use crate::sched::watch::dump::{Wanted, dump_all};
+use crate::sched::{Central, Sched};
+use gmp_timers::Nanos;
+use std::marker::PhantomData;
+use std::time::Duration;
+
+/// When to look, after all Ps of a runtime have become idle.
+const LOOKS: [Duration; 5] = [
+    Duration::ZERO,
+    Duration::from_millis(1),
+    Duration::from_millis(10),
+    Duration::from_millis(100),
+    Duration::from_secs(1),
+];
+
+/// The runtimes of the process, and who is inside `run`. One, in the host.
+pub(crate) struct Runtimes<H: Host>(Mutex<Known<H>>);
+
+struct Known<H: Host> {
+    /// From their start until they begin to end.
+    all: Vec<Weak<Sched<H>>>,
+    callers: Vec<Caller<H>>,
+    tickets: u64,
+    /// A deadlock was found; another judge may be looking.
+    reported: bool,
+}
+
+/// Somebody inside `run`.
+struct Caller<H: Host> {
+    ticket: u64,
+    does: Doing<H>,
+    /// It is a thread of its own, and no goroutine.
+    thread: bool,
+}
+
+/// What a caller of `run` is doing.
+pub(crate) enum Doing<H: Host> {
+    /// It has not begun to wait, or does not wait any more.
+    Awake,
+    /// It waits for this one, whose handle it keeps until it says otherwise.
+    WaitsFor(GRef<H>),
+    /// It waits for ever.
+    WaitsForEver,
+}
+
+/// The presence of a caller in `run`, from before its goroutine is spawned: one that falls asleep at once is to find that
+/// somebody is there to be told. Dropped when it leaves.
+pub(crate) struct Presence<H: Host>(u64, PhantomData<fn(H)>);
+
+impl<H: Host> Presence<H> {
+    /// The calling thread, or goroutine, is inside `run`.
+    pub(crate) fn begin() -> Self {
+        Self::of(M::<H>::current().is_none())
+    }
+
+    /// The calling thread is about to be an M, and counts as one until it says otherwise.
+    pub(crate) fn begin_as_m() -> Self {
+        Self::of(false)
+    }
+
+    /// The calling thread is no M any more.
+    pub(crate) fn ends_as_m(&self) {
+        self.with(|caller| caller.thread = true);
+    }
+
+    fn of(thread: bool) -> Self {
+        let Some(runtimes) = H::runtimes() else { return Presence(0, PhantomData) };
+        let mut known = runtimes.0.lock();
+        known.tickets += 1;
+        let ticket = known.tickets;
+        known.callers.push(Caller { ticket, does: Doing::Awake, thread });
+        Presence(ticket, PhantomData)
+    }
+
+    pub(crate) fn set(&self, does: Doing<H>) {
+        self.with(|caller| caller.does = does);
+    }
+
+    fn with(&self, f: impl FnOnce(&mut Caller<H>)) {
+        if let Some(runtimes) = H::runtimes() {
+            let mut known = runtimes.0.lock();
+            let caller = known.callers.iter_mut().find(|caller| caller.ticket == self.0);
+            f(caller.expect("with: the caller is inside `run`"));
+        }
+    }
+}
+
+impl<H: Host> Drop for Presence<H> {
+    fn drop(&mut self) {
+        if let Some(runtimes) = H::runtimes() {
+            runtimes.0.lock().callers.retain(|caller| caller.ticket != self.0);
+        }
+    }
+}
+
+/// What a judge says.
+#[derive(Copy, Clone, Debug, Eq, PartialEq)]
+#[must_use]
+pub(crate) enum Verdict {
+    /// Nobody will ever run; so many goroutines are left.
+    Asleep(usize),
+    /// Somebody is awake, or may be.
+    Awake,
+    /// Nobody is, and something of ours will wake somebody, who is watched then.
+    Waits,
+    /// Nobody is inside `run`, or it was reported already.
+    NobodyAsks,
+}
+
+impl<H: Host> Default for Runtimes<H> {
+    fn default() -> Self {
+        Runtimes(Mutex::new(Known { all: Vec::new(), callers: Vec::new(), tickets: 0, reported: false }))
+    }
+}
+
+impl<H: Host> Known<H> {
+    /// SIGQUIT goes to the monitor of the oldest runtime.
+    fn name_who_answers(&self) {
+        let oldest = self.all.first().and_then(Weak::upgrade);
+        let note = oldest.map_or(std::ptr::null(), |sched| &raw const sched.monitor_note);
+        // SAFETY: a scheduler lives until it is off this list, and that comes here again.
+        unsafe { H::quit().set(note, Note::alarm) };
+    }
+}
+
+impl<H: Host> Runtimes<H> {
+    /// A runtime has started.
+    pub(crate) fn begin(&self, sched: &Arc<Sched<H>>) {
+        let mut known = self.0.lock();
+        known.all.push(Arc::downgrade(sched));
+        known.name_who_answers();
+    }
+
+    /// It begins to end: from here on its threads count as foreign ones.
+    pub(crate) fn end(&self, sched: &Sched<H>) {
+        let mut known = self.0.lock();
+        known.all.retain(|known| !std::ptr::eq(known.as_ptr(), sched));
+        known.name_who_answers();
+    }
+
+    /// All that have started and not begun to end, in the order in which they started.
+    pub(crate) fn all(&self) -> Vec<Arc<Sched<H>>> {
+        self.0.lock().all.iter().filter_map(Weak::upgrade).collect()
+    }
+
+    fn judge(&self, ignores_others: bool) -> Verdict {
+        let mut known = self.0.lock();
+        if known.callers.is_empty() || known.reported {
+            return Verdict::NobodyAsks;
+        }
+        // They live: who ends one takes it off the list first, for which it needs the lock.
+        let scheds: Vec<_> = known.all.iter().filter_map(Weak::upgrade).collect();
+        let (_still, keepers) = match H::keeper().hold_still() {
+            Ok(still) => still,
+            Err(verdict) => return verdict,
+        };
+        let verdict = judge(&scheds, |sleepers| {
+            let waits = |caller: &Caller<H>| match caller.does {
+                Doing::Awake => false,
+                Doing::WaitsFor(main) => main.is_live(),
+                Doing::WaitsForEver => true,
+            };
+            let threads = known.callers.iter().filter(|caller| caller.thread).count() as u32;
+            known.callers.iter().all(waits)
+                && (ignores_others || H::threads() == Some(sleepers + keepers + threads))
+        });
+        known.reported = matches!(verdict, Verdict::Asleep(_));
+        verdict
+    }
+}
+
+/// 1 to 3 of all `scheds` at one moment, at which `nobody_else` is asked for 4 and 5, and told how many threads they have.
+pub(crate) fn judge<H: Host>(scheds: &[Arc<Sched<H>>], nobody_else: impl FnOnce(u32) -> bool) -> Verdict {
+    let lock_all = || scheds.iter().map(|sched| sched.central.lock()).collect::<Vec<_>>();
+    let mut centrals = lock_all();
+    let sleepers: Option<u32> =
+        scheds.iter().zip(&centrals).map(|(sched, central)| sched.sleepers(central)).sum();
+    if mutated(Mutant::DeadlockUnlocksBetween) {
+        drop(centrals);
+        centrals = lock_all();
+    }
+    if !sleepers.is_some_and(nobody_else) {
+        return Verdict::Awake;
+    }
+    let mut goroutines = 0;
+    for (sched, central) in scheds.iter().zip(&mut centrals) {
+        match sched.all_wait(central) {
+            Verdict::Asleep(count) => goroutines += count,
+            other => return other,
+        }
+    }
+    Verdict::Asleep(goroutines)
+}
+
+impl<H: Host> Sched<H> {
+    /// Whether nobody has a P. Under the lock.
+    pub(crate) fn all_idle(&self, central: &Central<H>) -> bool {
+        central.idle_ps.len() as u64 == self.census.look().nlive()
+    }
+
+    /// 1: how many threads there are, when all of them sleep.
+    fn sleepers(&self, central: &Central<H>) -> Option<u32> {
+        let mut standing_by = (central.idle_ms.len() + central.bound_ms.len()) as u32;
+        match central.poller {
+            Poller::Nobody => {}
+            Poller::Blocked(_) => standing_by += 1,
+            // It was given something.
+            Poller::Broken(_) => return None,
+        }
+        let threads = standing_by + u32::from(H::MONITORED);
+        let none_else = central.alive == threads && central.asked_for == 0;
+        let asleep = self.all_idle(central) && none_else || mutated(Mutant::DeadlockIgnoresThreads);
+        (asleep && central.globq.is_empty()).then_some(threads)
+    }
+
+    /// 2 and 3, after 1, under the locks of it.
+    fn all_wait(&self, central: &mut Central<H>) -> Verdict {
+        if let Some(g) = central.waits_for_io
+            && g.is_live()
+            && g.word.is_asleep()
+            && g.waits_for_io()
+        {
+            return Verdict::Waits;
+        }
+        let armed = self.ps.iter().any(|p| p.timers.lock().len() > 0);
+        if armed && !mutated(Mutant::DeadlockIgnoresTimers) {
+            return Verdict::Waits;
+        }
+        // Acquire: pairs with `Serving`. A heap that was found empty under its lock was emptied after that began: seen.
+        if self.serving.load(Acquire) > 0 && !mutated(Mutant::DeadlockIgnoresServing) {
+            return Verdict::Awake;
+        }
+        let (mut count, mut verdict) = (0, None);
+        // SAFETY: the pool is closed when the scheduler is dropped.
+        let waits_for_io = unsafe {
+            GPool::find_live(self.pool, |g| {
+                count += 1;
+                if !g.word.is_asleep() && !mutated(Mutant::DeadlockIgnoresGs) {
+                    verdict = Some(Verdict::Awake);
+                } else if g.waits_for_io() {
+                    // Seen asleep once: looked at again, it may have been found by the M in the poller meanwhile.
+                    verdict = Some(Verdict::Waits);
+                }
+                verdict.is_some()
+            })
+        };
+        if verdict == Some(Verdict::Waits) {
+            // Most programs that wait for descriptors do so always, often with the same goroutine: the next look is short.
+            central.waits_for_io = waits_for_io;
+        }
+        verdict.unwrap_or(Verdict::Asleep(count))
+    }
+}
+
+/// While it lives, something may be out of its heap that is no goroutine yet.
+pub(crate) struct Serving<'a, H: Host>(&'a Sched<H>);
+
+impl<'a, H: Host> Serving<'a, H> {
+    pub(crate) fn begin(sched: &'a Sched<H>) -> Self {
+        // Relaxed: the lock of the heap that is popped next publishes it.
+        sched.serving.fetch_add(1, Relaxed);
+        Serving(sched)
+    }
+}
+
+impl<H: Host> Drop for Serving<'_, H> {
+    fn drop(&mut self) {
+        // Release: what was made of it is seen by `all_wait`.
+        self.0.serving.fetch_sub(1, crate::prim::Release);
+    }
+}
+
+/// The looks of one monitor.
+#[derive(Debug, Default)]
+pub(crate) struct Vigil {
+    /// Since when the Ps were seen idle; `None`: they were not.
+    since: Option<Nanos>,
+    /// How often Ps had changed hands then.
+    changes: u64,
+    /// How many of [`LOOKS`] were done.
+    looks: usize,
+}
+
+impl<H: Host> Sched<H> {
+    /// The monitor's look, outside of all locks. Gives the time to the next; `None`: none is needed.
+    /// Does not return when all goroutines are asleep.
+    pub(crate) fn keep_vigil(&self, vigil: &mut Vigil, now: Nanos) -> Option<Duration> {
+        let runtimes = H::runtimes()?;
+        if !self.all_idle(&self.central.lock()) {
+            vigil.since = None;
+            return None;
+        }
+        let changes = self.changes();
+        let since = match vigil.since {
+            Some(since) if changes == vigil.changes => since,
+            _ => {
+                *vigil = Vigil { since: Some(now), changes, looks: 0 };
+                now
+            }
+        };
+        let waited = now.saturating_since(since);
+        let due = LOOKS.iter().filter(|&&look| look <= waited).count();
+        if due > vigil.looks {
+            vigil.looks = due;
+            match runtimes.judge(self.config.knobs.deadlock_always) {
+                Verdict::Asleep(goroutines) => report::<H>(goroutines),
+                Verdict::Awake => {}
+                Verdict::Waits | Verdict::NobodyAsks => vigil.looks = LOOKS.len(),
+            }
+        }
+        LOOKS.get(vigil.looks).map(|&look| look.saturating_sub(waited))
+    }
+
+    /// Whether the vigil has looked often enough since anybody had a P. Under the lock, with all Ps idle.
+    pub(crate) fn is_watched(&self, vigil: &Vigil) -> bool {
+        H::runtimes().is_none()
+            || vigil.since.is_some() && vigil.changes == self.changes() && vigil.looks == LOOKS.len()
+    }
+
+    /// Has grown when anybody has had a P since. Not the ticks of the Ps: a goroutine that comes back from a blocking call to
+    /// a P that was idle, and is bound, parks without anybody's looking for another.
+    fn changes(&self) -> u64 {
+        self.ps.iter().map(|p| p.handoff.changes()).sum()
+    }
+}
+
+fn report<H: Host>(goroutines: usize) -> ! {
+    // The texts are Go's.
+    let what = if goroutines == 0 {
+        "no goroutines (main called runtime.Goexit) - deadlock!"
+    } else {
+        "all goroutines are asleep - deadlock!"
+    };
+    H::give_up(&format!("fatal error: {what}\n\n{}", dump_all::<H>(Wanted::ByRuntime)))
+}

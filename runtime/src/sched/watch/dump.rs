@@ -1,0 +1,263 @@
+//! What all goroutines are doing, as text.
+//!
+//! A G that is parked or queued is held where it is by the scan bit while it and its stack are read; whoever would run it
+//! meanwhile leaves that to the holder (`wait/status.rs`). The holder takes no lock and allocates nothing until it
+//! lets go: the frames go into a space that it has brought along, as addresses. They get their names when nobody is held
+//! (`names.rs`). A running G is not read by others, as it may end at any moment: its thread is asked where it is
+//! (`running.rs`), but only in a dump that somebody has asked for.
+//!
+//! How long each has waited is told by a time that it noted when it parked. That is a word of the runtime, the *rough time*:
+//! a clock for each park would be a tenth of its cost. Whoever comes back from a sleep brings it up to date, and the monitor,
+//! which looks every few milliseconds as long as a P is held: so it is right to some 10 ms.
+//!
+//! Checked by `models/park.rs`.
+
+mod names;
+mod running;
+mod text;
+
+use crate::g::pool::GPool;
+use crate::g::{GRef, Name};
+use crate::host::{Asked, Frames, Host, Stack};
+use crate::prim::{Mutant, mutated};
+use crate::runtime::knobs::Sigquit;
+use crate::sched::Sched;
+use crate::sched::park::WaitReason;
+use crate::sched::watch::deadlock::Runtimes;
+use crate::wait::status::{Status, Then};
+use gmp_timers::Nanos;
+use names::Names;
+use running::Runs;
+use std::collections::HashMap;
+use std::panic::Location;
+use std::time::Duration;
+
+/// What is read of a held G, but for its frames.
+struct Held {
+    id: u64,
+    name: Option<Name>,
+    site: &'static Location<'static>,
+    status: Status,
+    reason: WaitReason,
+    since: Nanos,
+    started: bool,
+    depth: Option<usize>,
+}
+
+/// What a goroutine was doing.
+struct Seen {
+    id: u64,
+    name: Option<Name>,
+    does: Does,
+    waited: Duration,
+    depth: Option<usize>,
+}
+
+/// What a goroutine's status was when its frames were read.
+#[derive(Copy, Clone, Eq, PartialEq, Hash)]
+enum State {
+    Waits(WaitReason),
+    Runnable,
+    Runs,
+}
+
+/// What goroutines have in common that are shown as one group.
+#[derive(Copy, Clone, Eq, PartialEq, Hash)]
+struct Does {
+    state: State,
+    started: bool,
+    /// Which of the stacks in `Snapshot`.
+    stack: usize,
+    site: &'static Location<'static>,
+}
+
+/// What the goroutines of a runtime were doing.
+#[derive(Default)]
+struct Snapshot {
+    /// By their numbers.
+    seen: Vec<Seen>,
+    /// Those that run, and of which no more is known; with the reason, if there is one to tell.
+    unseen: Vec<(u64, Option<&'static str>)>,
+    /// Each different stack once, as return addresses, innermost first.
+    stacks: Vec<Box<[usize]>>,
+    known: HashMap<Box<[usize]>, usize>,
+}
+
+impl Snapshot {
+    /// Which of the stacks this is.
+    fn stack(&mut self, frames: &Frames) -> usize {
+        let pcs = frames.pcs();
+        self.known.get(pcs).copied().unwrap_or_else(|| {
+            self.stacks.push(pcs.into());
+            self.known.insert(pcs.into(), self.stacks.len() - 1);
+            self.stacks.len() - 1
+        })
+    }
+
+    /// One that was held.
+    fn add(&mut self, held: Held, frames: &Frames, now: Nanos) {
+        let stack = self.stack(frames);
+        let waits = held.status == Status::Waiting;
+        let state = if waits { State::Waits(held.reason) } else { State::Runnable };
+        self.seen.push(Seen {
+            id: held.id,
+            name: held.name,
+            does: Does { state, started: held.started, stack, site: held.site },
+            waited: now.saturating_since(held.since),
+            depth: held.depth,
+        });
+    }
+
+    /// One that was interrupted.
+    fn add_running(&mut self, asked: Asked) {
+        let stack = self.stack(&asked.frames);
+        self.seen.push(Seen {
+            id: asked.id,
+            name: asked.name,
+            does: Does { state: State::Runs, started: true, stack, site: asked.site },
+            waited: Duration::ZERO,
+            depth: None,
+        });
+    }
+}
+
+/// Who wants a dump.
+#[derive(Copy, Clone, Eq, PartialEq)]
+pub(crate) enum Wanted {
+    /// Somebody has asked for it: threads may be interrupted.
+    ByUser,
+    /// The runtime itself, which ends the process.
+    ByRuntime,
+}
+
+/// What the goroutines of all runtimes are doing.
+pub(crate) fn dump_all<H: Host>(wanted: Wanted) -> String {
+    let all = H::runtimes().map(Runtimes::all).unwrap_or_default();
+    let snapshots: Vec<_> = all.iter().map(|sched| sched.look_at_all(wanted)).collect();
+    tell::<H>(&snapshots)
+}
+
+impl<H: Host> Sched<H> {
+    /// The monitor's: M1 of `quit.rs`.
+    pub(crate) fn answer_quit(&self) {
+        let quit = H::quit();
+        while quit.take() {
+            if self.config.knobs.sigquit != Sigquit::Dump {
+                // As Go's programs end. `Off`: another runtime of the process was built under another `GMPDEBUG`.
+                H::give_up(&format!("SIGQUIT: quit\n\n{}", dump_all::<H>(Wanted::ByUser)));
+            }
+            quit.begin();
+            H::print(&format!("SIGQUIT: dump\n\n{}", dump_all::<H>(Wanted::ByUser)));
+            quit.end();
+        }
+    }
+}
+
+fn tell<H: Host>(snapshots: &[Snapshot]) -> String {
+    let tell = |names: &mut Names<H>| match snapshots {
+        [] => "no runtime\n".to_owned(),
+        [only] => only.tell(names),
+        several => {
+            let count = several.len();
+            let texts = several.iter().enumerate();
+            let texts = texts.map(|(at, it)| format!("runtime {} of {count}: {}", at + 1, it.tell(names)));
+            texts.collect::<Vec<_>>().join("\n")
+        }
+    };
+    // Where there is no room the frames stay numbers.
+    H::with_room(|| tell(&mut Names::new())).unwrap_or_else(|| tell(&mut Names::nobody_knows()))
+}
+
+impl<H: Host> Sched<H> {
+    /// A paragraph for those that do the same at the same place, oldest first.
+    pub(crate) fn dump(&self) -> String {
+        tell::<H>(&[self.look_at_all(Wanted::ByUser)])
+    }
+
+    fn look_at_all(&self, wanted: Wanted) -> Snapshot {
+        let (mut all, mut running) = (Snapshot::default(), Vec::new());
+        let now = H::now();
+        let see = |g: GRef<H>| {
+            let (mut frames, id) = (Frames::new(), g.id());
+            match self.see(g, &mut frames) {
+                Some(held) => all.add(held, &frames, now),
+                None => running.push(Runs::new(g, id)),
+            }
+        };
+        // SAFETY: the pool is closed when the scheduler is dropped.
+        unsafe { GPool::for_each_live(self.pool, see) };
+        if H::SEES_RUNNING && wanted == Wanted::ByUser {
+            self.look_at_running(&mut running, &mut all);
+        }
+        all.unseen.extend(running.iter().map(Runs::tell));
+        all.seen.sort_unstable_by_key(|g| g.id);
+        all.unseen.sort_unstable();
+        all
+    }
+
+    /// Holds `g`, if it can be, and reads it.
+    fn see(&self, g: GRef<H>, frames: &mut Frames) -> Option<Held> {
+        self.with_held(g, |status| {
+            let (started, depth) = g.stack.with(|stack| {
+                // SAFETY: a held G is on no M, and none resumes it before `unhold`.
+                let Some(stack) = (unsafe { (*stack).as_ref() }) else { return (false, None) };
+                // SAFETY: as above.
+                unsafe { stack.frames(frames) };
+                (true, stack.depth())
+            });
+            g.with_birth(|birth| Held {
+                id: g.id(),
+                name: birth.name.clone(),
+                site: birth.site,
+                status,
+                reason: g.reason.get(),
+                since: g.since.get(),
+                started,
+                depth,
+            })
+        })
+    }
+
+    /// Calls `f` while `g` is held. `None`: it can't be, as it runs. `f` takes no lock and allocates nothing.
+    pub(crate) fn with_held<R>(&self, g: GRef<H>, f: impl FnOnce(Status) -> R) -> Option<R> {
+        let status = g.word.hold()?;
+        let late = mutated(Mutant::DumpLetsGoFirst);
+        if late {
+            self.let_go(g);
+        }
+        let seen = f(status);
+        if !late {
+            self.let_go(g);
+        }
+        Some(seen)
+    }
+
+    fn let_go(&self, g: GRef<H>) {
+        if g.word.unhold() == Then::Queue {
+            self.submit(g);
+        }
+    }
+
+    /// What a park notes as its time: right to some 10 ms. Whoever comes back from a sleep, and the monitor, which looks
+    /// as long as a P is held, bring it up to date.
+    #[inline(always)]
+    pub(crate) fn rough_time(&self) -> Nanos {
+        Nanos::from_nanos(self.rough_time.get())
+    }
+
+    /// Brings the rough time up to date. A word that all Ps read: it is not written for less than a millisecond.
+    pub(crate) fn tell_time(&self) {
+        // A model's clock stands still.
+        if H::MONITORED {
+            self.it_is(H::now());
+        }
+    }
+
+    /// The same for who has looked at the clock.
+    pub(crate) fn it_is(&self, now: Nanos) {
+        const STEP: u64 = 1_000_000;
+        if now.as_nanos().saturating_sub(self.rough_time.get()) >= STEP {
+            self.rough_time.set(now.as_nanos());
+        }
+    }
+}

@@ -1,0 +1,113 @@
+//! Where goroutines are that run: for ever, or in a call that blocks their thread.
+//!
+//! Such a G has no frames that another thread might read. So the thread of its M is interrupted and says where it is
+//! (`Host::ask`; `host/native/sample/`). Which M that is, the Ms show; it is only where to ask: the thread says which
+//! goroutine it was in, with the name and the spawn site, so that nothing is read of a G that may end meanwhile.
+//!
+//! A goroutine may begin, park, or change its M in between. Whoever is not found where it was shown is looked at again: it
+//! is held if it has parked, forgotten if it has ended, asked for if it runs. One that switches all the time may escape
+//! each of these looks, of which there are a few.
+//!
+//! The goroutine that asks for the dump reads its own frames.
+
+use crate::g::GRef;
+use crate::host::{Asked, Frames, Host};
+use crate::m::M;
+use crate::prim::relax;
+use crate::sched::Sched;
+use crate::sched::watch::dump::Snapshot;
+use std::collections::HashMap;
+
+/// How often a goroutine that runs is looked for.
+const LOOKS: u32 = 8;
+
+/// A goroutine that ran when it was looked at.
+pub(super) struct Runs<H: Host> {
+    g: GRef<H>,
+    id: u64,
+    /// Why there is no use in asking once more.
+    why: Option<&'static str>,
+    seen: bool,
+}
+
+impl<H: Host> Runs<H> {
+    /// `id`: its number before the look, since when its G may have become another one's.
+    pub(super) fn new(g: GRef<H>, id: u64) -> Self {
+        Runs { g, id, why: None, seen: false }
+    }
+
+    /// What is known of it.
+    pub(super) fn tell(&self) -> (u64, Option<&'static str>) {
+        (self.id, self.why)
+    }
+}
+
+impl<H: Host> Sched<H> {
+    /// Adds to `all` what can be known of those in `running`, and takes them out there.
+    pub(super) fn look_at_running(&self, running: &mut Vec<Runs<H>>, all: &mut Snapshot) {
+        if let Some(own) = M::<H>::current_of(self).and_then(M::g) {
+            running.retain(|runs| runs.g != own);
+            let mut frames = Frames::new();
+            H::frames_here(&mut frames);
+            all.add_running(own.with_birth(|birth| {
+                let (name, site) = (birth.name.clone(), birth.site);
+                Asked { id: own.id(), name, site, frames }
+            }));
+        }
+        if !running.is_empty() && self.config.knobs.dump_signal {
+            // Where there is no room they are told by their numbers.
+            let _no_room = H::with_room(|| self.ask_running(running, all));
+        }
+    }
+
+    fn ask_running(&self, running: &mut Vec<Runs<H>>, all: &mut Snapshot) {
+        for look in 0..LOOKS {
+            if look > 0 {
+                relax();
+                running.retain(|runs| runs.why.is_some() || self.still_runs(runs, all));
+            }
+            let (threads, whose) = self.threads_of(running);
+            if threads.is_empty() && running.iter().all(|runs| runs.why.is_some()) {
+                return;
+            }
+            H::ask(&threads, &mut |at, answer| match answer {
+                Ok(Some(asked)) => {
+                    let found = running.iter_mut().find(|runs| runs.id == asked.id && !runs.seen);
+                    if let Some(runs) = found {
+                        runs.seen = true;
+                        all.add_running(asked);
+                    }
+                }
+                Ok(None) => {}
+                Err(why) => running[whose[at]].why = Some(why),
+            });
+            running.retain(|runs| !runs.seen);
+        }
+        for runs in running.iter_mut().filter(|runs| runs.why.is_none()) {
+            runs.why = Some("on its way into a thread or out of one");
+        }
+    }
+
+    /// False: it does not, and is in `all` if it has not ended.
+    fn still_runs(&self, runs: &Runs<H>, all: &mut Snapshot) -> bool {
+        if !runs.g.is_live() || runs.g.id() != runs.id {
+            return false;
+        }
+        let mut frames = Frames::new();
+        let Some(held) = self.see(runs.g, &mut frames) else { return true };
+        if held.id == runs.id {
+            all.add(held, &frames, H::now());
+        }
+        false
+    }
+
+    /// The threads that show one of these, and which.
+    fn threads_of(&self, running: &[Runs<H>]) -> (Vec<u32>, Vec<usize>) {
+        let asked_for = running.iter().enumerate().filter(|(_, runs)| runs.why.is_none());
+        let places: HashMap<_, _> = asked_for.map(|(at, runs)| (runs.g.get(), at)).collect();
+        let central = self.central.lock();
+        // SAFETY: Ms live as long as their scheduler.
+        let ms = central.ms.iter().map(|m| unsafe { m.as_ref() });
+        ms.filter_map(|m| Some((m.thread(), *places.get(&m.shown_g()?)?))).unzip()
+    }
+}

@@ -1,0 +1,350 @@
+//! The monitor: a thread without a P (Go's `sysmon`), the backstop of the poller and of all who wait for a P.
+//!
+//! * It takes Ps from Ms that do not come back: `sched/threads/retake.rs`.
+//! * An M that comes back from the poller takes a P and runs what it found. Until it, or another, goes idle again,
+//!   nobody waits in the poller. An M that runs one goroutine after another stands in for it in its turns, for descriptors and
+//!   for timers in any heap (`sched/run/look.rs`); one whose goroutine runs for long does not. So when a P is idle, nobody
+//!   is in the poller, and nobody has polled for [`SOON`], the monitor wakes an M, which finds nothing to run and goes
+//!   there.
+//! * When no P is idle, or no M can be had, as there may be no more or the kernel refuses the thread, timers wait for the M
+//!   whose P has them. Every [`LOOK`] the monitor fires those that are due, and polls if nobody else has and a descriptor is
+//!   watched.
+//!
+//! It also brings the rough time up to date (`dump.rs`), looks whether all goroutines are asleep (`deadlock.rs`), answers
+//! SIGQUIT (`quit.rs`) and traces (`trace.rs`). When all Ps were idle for some looks, and those two need no more, it sleeps for good; whoever takes a
+//! P out of the idle list wakes it. So an idle process makes no system call. In a model there is no monitor: it would hide
+//! what is missing elsewhere. What it decides is a function of what it sees ([`Sight::decide`]); a model that is about the
+//! monitor takes single looks of it (`models/poll.rs`).
+
+use crate::host::Host;
+use crate::m::Gift;
+use crate::m::note::Note;
+use crate::prim::{Arc, Mutant, Relaxed, mutated};
+use crate::sched::poll::Poller;
+use crate::sched::run::wake::Wake;
+use crate::sched::threads::retake::Watch;
+use crate::sched::watch::deadlock::Vigil;
+use crate::sched::watch::trace::Trace;
+use crate::sched::watch::trim::Trim;
+use crate::sched::{Central, Sched};
+use gmp_timers::Nanos;
+use std::io;
+use std::time::Duration;
+
+/// How long the poller, and timers that are due, are left alone while no P is idle. Go's for a network that nobody polls.
+const LOOK: Duration = Duration::from_millis(10);
+/// How long nobody may have polled while a P is idle.
+const SOON: Duration = Duration::from_millis(2);
+/// So many looks at nothing but idle Ps, and the monitor sleeps for good.
+const PATIENCE: u32 = 5;
+
+/// What the monitor does, under the scheduler's lock. Its alarm rings when the state becomes Called, and at SIGQUIT.
+#[derive(Copy, Clone, Debug, Eq, PartialEq)]
+pub(crate) enum Monitor {
+    /// It looks every now and then, or there is none.
+    Looking,
+    /// It sleeps until a P is taken, or for as long as nothing else is due.
+    Asleep,
+    /// It was woken, and has not looked since.
+    Called,
+}
+
+/// How many Ps are idle.
+#[derive(Copy, Clone, Debug, Eq, PartialEq)]
+enum Idle {
+    All,
+    Some,
+    None,
+}
+
+/// What the monitor sees at one look, under the scheduler's lock.
+#[derive(Copy, Clone, Debug)]
+struct Sight {
+    stops: bool,
+    /// It was called since its last look.
+    called: bool,
+    idle: Idle,
+    /// An M is in the poller, or on its way back.
+    polling: bool,
+    /// How long nobody has looked at the poller; whoever does serves timers, too.
+    unpolled: Duration,
+    /// How many looks in a row, before this one, saw nothing but idle Ps and somebody in the poller.
+    idle_looks: u32,
+}
+
+/// What it then does.
+#[derive(Copy, Clone, Debug, Eq, PartialEq)]
+enum Decision {
+    Nothing,
+    /// An M is to go to the poller.
+    Send,
+    /// The monitor serves timers itself.
+    Serve,
+    Sleep,
+    End,
+}
+
+impl Sight {
+    /// How many idle looks there were, with this one.
+    fn idle_looks(self) -> u32 {
+        let before = if self.called { 0 } else { self.idle_looks };
+        // Not while nobody could be sent to the poller: all threads there may be wait for their goroutines.
+        if self.idle == Idle::All && self.polling { before + 1 } else { 0 }
+    }
+
+    fn decide(self) -> Decision {
+        if self.stops {
+            Decision::End
+        } else if self.idle_looks() >= PATIENCE {
+            Decision::Sleep
+        } else if self.idle == Idle::None {
+            Decision::Serve
+        } else if !self.polling && self.unpolled >= SOON && !mutated(Mutant::MonitorSendsNobody) {
+            Decision::Send
+        } else {
+            Decision::Nothing
+        }
+    }
+
+    /// When it looks again, at the latest: in time to send somebody.
+    fn pause(self) -> Duration {
+        if self.idle != Idle::None && !self.polling { SOON } else { Duration::MAX }
+    }
+}
+
+/// What one look has found to do.
+enum Duty<H: Host> {
+    Nothing,
+    /// Nobody is in the poller: an M is to go there.
+    Wake(Wake<H>),
+    /// No M can be had for it: fires timers, and looks at the poller if nobody did since the last look.
+    Serve,
+    /// Nobody needs it before that, or before a P is taken.
+    Sleep(Rest),
+    End,
+}
+
+/// How long it may sleep when all Ps have been idle for a while.
+enum Rest {
+    For(Duration),
+    ForGood,
+}
+
+impl<H: Host> Central<H> {
+    /// A P was taken: somebody is to watch what is done with it.
+    pub(crate) fn watch_again(&mut self, monitor: &Note<H>) {
+        if self.monitor == Monitor::Asleep {
+            self.call_monitor(monitor);
+        }
+    }
+
+    /// Ends the monitor's sleep, once.
+    pub(crate) fn call_monitor(&mut self, monitor: &Note<H>) {
+        if H::MONITORED && self.monitor != Monitor::Called {
+            self.monitor = Monitor::Called;
+            monitor.alarm();
+        }
+    }
+}
+
+impl<H: Host> Sched<H> {
+    /// Starts the monitor's thread, in a host that has one.
+    pub(crate) fn start_monitor(&self) -> io::Result<()> {
+        if !H::MONITORED {
+            return Ok(());
+        }
+        let this = self.arc().expect("start_monitor: whoever starts it holds its scheduler");
+        self.central.lock().alive += 1;
+        match H::start("gmp-sysmon", move || this.monitor()) {
+            Ok(thread) => {
+                self.central.lock().threads.push(thread);
+                Ok(())
+            }
+            Err(refused) => {
+                self.thread_left();
+                Err(refused)
+            }
+        }
+    }
+
+    fn monitor(self: Arc<Self>) {
+        let local = H::Local::default();
+        let mut now = H::now();
+        let (mut watch, mut polls) = (Watch::new(now), Polls { count: self.polls.load(Relaxed), since: now });
+        let (mut idle_looks, mut served) = (0, now);
+        let (mut vigil, mut trace, mut trim) = (Vigil::default(), Trace::default(), Trim::new());
+        loop {
+            self.it_is(now);
+            self.answer_quit();
+            let soon =
+                [self.keep_vigil(&mut vigil, now), self.trace(&mut trace, now), self.trim(&mut trim, now)];
+            let rest = || match soon.into_iter().flatten().min() {
+                None if self.is_watched(&vigil) => Rest::ForGood,
+                soon => Rest::For(soon.unwrap_or(LOOK)),
+            };
+            let pause = if self.config.knobs.handoff { self.retake_all(&mut watch, now) } else { LOOK };
+            polls.look(self.polls.load(Relaxed), now);
+            let (duty, pause) = self.duty(&mut idle_looks, polls.unpolled(now), pause, rest);
+            let pause = soon.into_iter().flatten().fold(pause, Duration::min);
+            let serves = match duty {
+                Duty::Nothing => false,
+                Duty::Wake(wake) => {
+                    self.start_woken(Some(wake));
+                    // Those that were woken before this one have not come: the kernel refuses them their threads.
+                    polls.unpolled(now) >= LOOK
+                }
+                Duty::Serve => true,
+                Duty::Sleep(Rest::ForGood) => {
+                    let _woken = self.monitor_note.doze(None);
+                    false
+                }
+                Duty::Sleep(Rest::For(limit)) => {
+                    let _woken = self.monitor_note.doze(Some(now.saturating_add(limit)));
+                    false
+                }
+                Duty::End => break,
+            };
+            if serves && now.saturating_since(served) >= LOOK {
+                served = now;
+                let mut found = self.take_all_due();
+                if polls.unpolled(now) >= LOOK && self.nobody_polls() {
+                    found.append(&mut self.look_at_poller(&local));
+                    // Its own look is none of an M.
+                    polls.count = self.polls.load(Relaxed);
+                }
+                self.inject(found);
+            }
+            self.reread_procs();
+            let _woken = self.monitor_note.doze(Some(H::now().saturating_add(pause)));
+            now = H::now();
+        }
+        self.thread_left();
+    }
+
+    /// What is to be done now, and when to look again: after `pause`, or earlier. `rest`: how long nothing
+    /// else needs it.
+    fn duty(
+        &self,
+        idle_looks: &mut u32,
+        unpolled: Duration,
+        pause: Duration,
+        rest: impl FnOnce() -> Rest,
+    ) -> (Duty<H>, Duration) {
+        let mut central = self.central.lock();
+        let sight = Sight {
+            stops: self.is_stopping(),
+            called: central.monitor == Monitor::Called,
+            idle: match central.idle_ps.is_empty() {
+                true => Idle::None,
+                false if self.all_idle(&central) => Idle::All,
+                false => Idle::Some,
+            },
+            polling: central.poller != Poller::Nobody,
+            unpolled,
+            idle_looks: *idle_looks,
+        };
+        let decision = sight.decide();
+        *idle_looks = sight.idle_looks();
+        central.monitor = if decision == Decision::Sleep { Monitor::Asleep } else { Monitor::Looking };
+        let duty = match decision {
+            Decision::Nothing => Duty::Nothing,
+            Decision::Serve => Duty::Serve,
+            Decision::End => Duty::End,
+            Decision::Sleep => return (Duty::Sleep(rest()), Duration::ZERO),
+            // Else somebody looks for work, and goes to the poller when there is none.
+            Decision::Send if !self.census.claim_spinning() => Duty::Nothing,
+            Decision::Send => self.startm(&mut central, Gift::Call).map_or(Duty::Serve, Duty::Wake),
+        };
+        (duty, pause.min(sight.pause()))
+    }
+
+    /// One look of the monitor of a model, for which nobody has polled for that long.
+    #[cfg(all(test, gmp_loom))]
+    pub(crate) fn look_as_monitor(&self, unpolled: Duration) {
+        match self.duty(&mut 0, unpolled, LOOK, || Rest::ForGood).0 {
+            Duty::Wake(wake) => self.start_woken(Some(wake)),
+            Duty::Serve => self.inject(self.take_all_due()),
+            Duty::Nothing | Duty::Sleep(_) | Duty::End => {}
+        }
+    }
+}
+
+/// How long nobody has polled, as far as the monitor knows.
+struct Polls {
+    count: u64,
+    since: Nanos,
+}
+
+impl Polls {
+    fn look(&mut self, count: u64, now: Nanos) {
+        if count != self.count {
+            *self = Polls { count, since: now };
+        }
+    }
+
+    fn unpolled(&self, now: Nanos) -> Duration {
+        now.saturating_since(self.since)
+    }
+}
+
+#[cfg(all(test, not(gmp_loom)))]
+mod tests {
+    use super::*;
+
+    /// A P is idle, another is not, and nobody has polled for a while.
+    const UNSERVED: Sight = Sight {
+        stops: false,
+        called: false,
+        idle: Idle::Some,
+        polling: false,
+        unpolled: SOON,
+        idle_looks: 0,
+    };
+    const AT_REST: Sight = Sight { idle: Idle::All, polling: true, ..UNSERVED };
+
+    /// Fails by a decision that leaves descriptors or timers to nobody, or that wakes an idle process.
+    #[test]
+    fn what_is_seen_decides() {
+        let just_polled = Duration::from_micros(1_999);
+        for (sight, decision) in [
+            (UNSERVED, Decision::Send),
+            (Sight { unpolled: just_polled, ..UNSERVED }, Decision::Nothing),
+            (Sight { polling: true, ..UNSERVED }, Decision::Nothing),
+            (Sight { polling: true, unpolled: LOOK, ..UNSERVED }, Decision::Nothing),
+            // All are idle, and it is an adopted thread, or one without a P, that was the last to poll.
+            (Sight { idle: Idle::All, ..UNSERVED }, Decision::Send),
+            (Sight { idle: Idle::All, idle_looks: PATIENCE, ..UNSERVED }, Decision::Send),
+            (Sight { idle: Idle::None, ..UNSERVED }, Decision::Serve),
+            (Sight { idle: Idle::None, unpolled: Duration::ZERO, ..UNSERVED }, Decision::Serve),
+            (Sight { idle: Idle::None, polling: true, ..UNSERVED }, Decision::Serve),
+            (Sight { idle: Idle::None, idle_looks: PATIENCE, ..UNSERVED }, Decision::Serve),
+            (AT_REST, Decision::Nothing),
+            (Sight { idle_looks: PATIENCE - 2, ..AT_REST }, Decision::Nothing),
+            (Sight { idle_looks: PATIENCE - 1, ..AT_REST }, Decision::Sleep),
+            (Sight { idle_looks: PATIENCE, called: true, ..AT_REST }, Decision::Nothing),
+            (Sight { idle_looks: PATIENCE, unpolled: Duration::MAX, ..AT_REST }, Decision::Sleep),
+            (Sight { stops: true, ..UNSERVED }, Decision::End),
+            (Sight { stops: true, idle_looks: PATIENCE, ..AT_REST }, Decision::End),
+        ] {
+            assert_eq!(sight.decide(), decision, "{sight:?}");
+        }
+    }
+
+    /// Fails by a monitor that sleeps past the moment at which somebody is to be sent.
+    #[test]
+    fn it_looks_soon_while_nobody_is_in_the_poller_beside_an_idle_p() {
+        assert_eq!(UNSERVED.pause(), SOON);
+        for sight in [AT_REST, Sight { polling: true, ..UNSERVED }, Sight { idle: Idle::None, ..UNSERVED }] {
+            assert_eq!(sight.pause(), Duration::MAX, "{sight:?}");
+        }
+    }
+
+    #[test]
+    fn idle_looks_are_counted_in_a_row() {
+        let third = Sight { idle_looks: 2, ..AT_REST };
+        assert_eq!(third.idle_looks(), 3);
+        assert_eq!(Sight { called: true, ..third }.idle_looks(), 1);
+        assert_eq!(Sight { polling: false, ..third }.idle_looks(), 0);
+        assert_eq!(Sight { idle: Idle::Some, ..third }.idle_looks(), 0);
+    }
+}

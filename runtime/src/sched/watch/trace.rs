@@ -1,0 +1,175 @@
+//! `GMPDEBUG=schedtrace=MS`, `scheddetail=1`: what the scheduler is doing, now and then, on standard error.
+//!
+//! The format is Go 1.27's. What there is none of here has the value that it has in Go when there is nothing:
+//! `needspinning`, `gcwaiting`, `stopwait`, `mallocing`, `throwing`, `preemptoff`, `locks`, `dying`. The others:
+//!
+//! | field | here |
+//! | --- | --- |
+//! | `threads` | threads that have not left, the monitor among them |
+//! | `idlethreads` | Ms that sleep on their notes; the one in the poller is none, as in Go |
+//! | `runqueue`, `[ … ]`, `runqsize` | the global queue; each P's own, `runnext` left out as in Go |
+//! | `schedticks`, `schedtick` | goroutines that the P looked for, and nearly always found |
+//! | `syscalltick` | how often the P was taken up and given up |
+//! | P's `status` | 0 idle, 1 running |
+//! | `gfreecnt` | Gs without a goroutine that the P keeps |
+//! | M's `p`, `curg`, `spinning` | as the M left them: a P that was taken away meanwhile is shown until it notices |
+//! | M's `blocked` | it sleeps on its note |
+//! | G's `status` | 1 runnable, 2 running, 4 waiting, followed by the wait reason |
+//!
+//! The scheduler's lock is held while the numbers of Ps and Ms are copied, not while text is made. A G is held by its
+//! scan bit, as in a dump; one that runs shows its number and its M, which are words that anybody may read.
+
+use crate::g::pool::GPool;
+use crate::host::Host;
+use crate::sched::{Central, Sched};
+use crate::wait::status::Status;
+use gmp_timers::Nanos;
+use std::fmt::Write;
+use std::time::Duration;
+
+/// When a monitor traced last.
+#[derive(Debug, Default)]
+pub(crate) struct Trace {
+    first: Option<Nanos>,
+    next: Nanos,
+}
+
+/// What is copied of an M.
+struct SeenM {
+    id: u32,
+    p: Option<u32>,
+    /// Compared only.
+    g: Option<*const ()>,
+    spinning: bool,
+    blocked: bool,
+}
+
+/// What is copied of a G.
+struct SeenG {
+    id: u64,
+    at: *const (),
+    status: u32,
+    reason: &'static str,
+}
+
+impl<H: Host> Sched<H> {
+    /// The monitor's, at each of its looks: prints when it is time to. Gives the time to the next; `None`: nobody asked.
+    pub(crate) fn trace(&self, trace: &mut Trace, now: Nanos) -> Option<Duration> {
+        let every = self.config.knobs.schedtrace?;
+        let first = *trace.first.get_or_insert(now);
+        if trace.next <= now {
+            // One that comes late moves none of the others, if it is not too late for the next.
+            let next = trace.next.max(first).saturating_add(every);
+            trace.next = if next > now { next } else { now.saturating_add(every) };
+            H::print(&self.trace_text(now.saturating_since(first), self.config.knobs.scheddetail));
+        }
+        Some(trace.next.saturating_since(now))
+    }
+
+    fn trace_text(&self, since: Duration, detailed: bool) -> String {
+        let central = self.central.lock();
+        let seen = self.census.look();
+        let mut text = format!(
+            "SCHED {}ms: gomaxprocs={} idleprocs={} threads={} spinningthreads={} needspinning=0 idlethreads={} \
+             runqueue={}",
+            since.as_millis(),
+            central.procs,
+            seen.npidle(),
+            central.alive,
+            seen.nmspinning(),
+            central.idle_ms.len(),
+            central.globq.len(),
+        );
+        let ms = if detailed { self.see_ms(&central) } else { Vec::new() };
+        let bound = central.bound_ms.len();
+        drop(central);
+        if detailed {
+            self.add_detail(&mut text, bound, &ms);
+        } else {
+            let join = |words: Vec<String>| words.join(" ");
+            let lens = join(self.ps.iter().map(|p| p.runq.len().to_string()).collect());
+            let ticks = join(self.ps.iter().map(|p| p.tick().to_string()).collect());
+            let _infallible = writeln!(text, " [ {lens} ] schedticks=[ {ticks} ]");
+        }
+        text
+    }
+
+    fn see_ms(&self, central: &Central<H>) -> Vec<SeenM> {
+        let see = |&there: &std::ptr::NonNull<_>| {
+            // SAFETY: Ms live as long as their scheduler.
+            let m: &crate::m::M<H> = unsafe { there.as_ref() };
+            SeenM {
+                id: m.id,
+                p: m.shown_p().map(|p| p.id),
+                g: m.shown_g().map(|g| g.as_ptr().cast_const().cast()),
+                spinning: m.spinning.look(),
+                blocked: central.idle_ms.contains(&there),
+            }
+        };
+        central.ms.iter().map(see).collect()
+    }
+
+    /// The lines of all Ps, Ms and Gs.
+    fn add_detail(&self, text: &mut String, bound: usize, ms: &[SeenM]) {
+        let _infallible = self.try_add_detail(text, bound, ms);
+    }
+
+    fn try_add_detail(&self, text: &mut String, bound: usize, ms: &[SeenM]) -> std::fmt::Result {
+        let nil = || "nil".to_owned();
+        let number = |number: Option<u64>| number.map_or_else(nil, |number| number.to_string());
+        writeln!(text, " gcwaiting=false nmidlelocked={bound} stopwait=0 sysmonwait=false")?;
+        for p in &self.ps {
+            let idle = self.idle_mask.has(p.id);
+            let m = ms.iter().find(|m| !idle && m.p == Some(p.id)).map(|m| u64::from(m.id));
+            writeln!(
+                text,
+                "  P{}: status={} schedtick={} syscalltick={} m={} runqsize={} gfreecnt={} timerslen={}",
+                p.id,
+                u32::from(!idle),
+                p.tick(),
+                p.handoff.changes(),
+                number(m),
+                p.runq.len(),
+                p.free_gs.shown_len(),
+                p.timers.lock().len(),
+            )?;
+        }
+        let gs = self.see_gs();
+        let id_of = |at: *const ()| gs.iter().find(|g| g.at == at).map(|g| g.id);
+        for m in ms {
+            writeln!(
+                text,
+                "  M{}: p={} curg={} mallocing=0 throwing=0 preemptoff= locks=0 dying=0 spinning={} blocked={} \
+                 lockedg=nil",
+                m.id,
+                number(m.p.map(u64::from)),
+                number(m.g.and_then(id_of)),
+                m.spinning,
+                m.blocked,
+            )?;
+        }
+        for g in &gs {
+            let m = ms.iter().find(|m| m.g == Some(g.at)).map(|m| u64::from(m.id));
+            let (m, status) = (number(m), g.status);
+            writeln!(text, "  G{}: status={status}({}) m={m} lockedm=nil", g.id, g.reason)?;
+        }
+        Ok(())
+    }
+
+    fn see_gs(&self) -> Vec<SeenG> {
+        let mut gs = Vec::new();
+        // SAFETY: the pool is closed when the scheduler is dropped.
+        unsafe {
+            GPool::for_each_live(self.pool, |g| {
+                let held = self.with_held(g, |status| match status {
+                    Status::Waiting => (4, g.reason.get().as_str()),
+                    _ => (1, ""),
+                });
+                let (status, reason) = held.unwrap_or((2, ""));
+                gs.push(SeenG { id: g.id(), at: g.get().as_ptr().cast_const().cast(), status, reason });
+            });
+        }
+        gs.sort_by_key(|g| g.id);
+        gs
+    }
+}

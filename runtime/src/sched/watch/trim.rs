@@ -1,0 +1,78 @@
+//! Stacks that nobody has needed for a while go back, some seconds after the last work; then there is nothing to do.
+//!
+//! ```text
+//!   every PERIOD   A1 what idle Ps have at hand goes to the host · A2 the host ages what it has (`stack/pool/trim.rs`)
+//!   after that     the host trims what is cold, a little at each look of the monitor
+//! ```
+//! What was given back comes to rest in the second period after it; a stack that is in use moves nowhere.
+//!
+//! A1 is the only thing here that meets others. Hands are their P's owner's; a P that is idle or retired has none, and can't
+//! get one without the scheduler's lock, under which A1 is done. Checked by `models/trim.rs`.
+
+use crate::host::Host;
+use crate::prim::{Mutant, mutated};
+use crate::sched::Sched;
+use gmp_timers::Nanos;
+use std::time::Duration;
+
+/// How long a stack lies unused before it is cold, at least.
+const PERIOD: Duration = Duration::from_secs(1);
+/// How long a look of the monitor trims, and how soon the next one does when that was not all.
+const STINT: Duration = Duration::from_millis(1);
+
+/// What the monitor keeps for it.
+pub(crate) struct Trim {
+    /// When the period ends; `None` when there was nothing left.
+    ends: Option<Nanos>,
+    /// What the Ps had run by then, in all.
+    ticks: u32,
+    more: bool,
+}
+
+impl Trim {
+    pub(crate) fn new() -> Self {
+        Trim { ends: None, ticks: 0, more: false }
+    }
+}
+
+impl<H: Host> Sched<H> {
+    /// One look. How soon it needs the next one; `None`: not before somebody has worked.
+    pub(crate) fn trim(&self, trim: &mut Trim, now: Nanos) -> Option<Duration> {
+        if trim.ends.is_none() && (self.census.look().nbusy() > 0 || self.ticks() != trim.ticks) {
+            trim.ends = Some(now.saturating_add(PERIOD));
+        }
+        let ends = trim.ends?;
+        if now >= ends {
+            // Read before the hands are looked at: who runs after that is seen by the next look.
+            trim.ticks = self.ticks();
+            let idle = self.empty_idle_hands();
+            let left = self.host.age_stacks();
+            trim.more = true;
+            trim.ends = (left || !idle).then(|| now.saturating_add(PERIOD));
+        }
+        while trim.more {
+            trim.more = self.host.trim_some();
+            if trim.more && H::now().saturating_since(now) >= STINT {
+                return Some(STINT);
+            }
+        }
+        trim.ends.map(|ends| ends.saturating_since(now))
+    }
+
+    fn ticks(&self) -> u32 {
+        self.ps.iter().fold(0, |sum, p| sum.wrapping_add(p.tick()))
+    }
+
+    /// A1. True: all Ps are idle.
+    pub(crate) fn empty_idle_hands(&self) -> bool {
+        let central = self.central.lock();
+        for p in central.idle_ps.iter().chain(&central.retired_ps) {
+            // SAFETY: Ps live as long as their scheduler.
+            unsafe { p.as_ref() }.with_hands(|hands| self.host.empty(hands));
+        }
+        if mutated(Mutant::TrimEmptiesBusyHands) {
+            self.ps.iter().for_each(|p| p.with_hands(|hands| self.host.empty(hands)));
+        }
+        self.all_idle(&central)
+    }
+}

@@ -1,0 +1,103 @@
+//! What tools that watch a program's memory are told of our stacks. Nothing, unless a cfg names the tool.
+//!
+//! | cfg | tool | is told |
+//! | --- | --- | --- |
+//! | `gmp_valgrind` | valgrind | where each stack begins and ends |
+//! | `gmp_asan` | AddressSanitizer | every switch, and the bounds of the stack that is switched to |
+//! | `gmp_tsan` | ThreadSanitizer | every switch; each goroutine is a fiber of its own |
+//!
+//! In the order of a goroutine's life, on the M's stack and on its own:
+//!
+//! ```text
+//!   M:           Stack::new · enter ──┐      ┌── back · enter ──┐      ┌── back · Stack::retire
+//!   goroutine:                        begun ... leave           arrive ... end
+//! ```
+//!
+//! One tool at a time, and only with our own switch: the `generator` backend tells nobody. Without a tool all of this is
+//! empty. How to build and run with each: DESIGN-gmp.md, "Debuggers and sanitizers".
+
+#[cfg(any(all(gmp_valgrind, gmp_asan), all(gmp_valgrind, gmp_tsan), all(gmp_asan, gmp_tsan)))]
+compile_error!("one of the cfgs gmp_valgrind, gmp_asan and gmp_tsan at a time");
+
+#[cfg(gmp_asan)]
+mod asan;
+#[cfg(gmp_asan)]
+pub(crate) use asan::*;
+
+#[cfg(gmp_tsan)]
+mod tsan;
+#[cfg(gmp_tsan)]
+pub(crate) use tsan::*;
+
+#[cfg(gmp_valgrind)]
+mod valgrind;
+#[cfg(gmp_valgrind)]
+pub(crate) use valgrind::Stack;
+
+#[cfg(not(any(gmp_valgrind, gmp_asan, gmp_tsan)))]
+pub(crate) use nobody::Stack;
+#[cfg(not(any(gmp_asan, gmp_tsan)))]
+pub(crate) use nobody::{Home, arrive, back, begun, end, enter, leave};
+
+/// Who is told nothing. Valgrind sees the switches by itself.
+#[cfg(not(any(gmp_asan, gmp_tsan)))]
+mod nobody {
+    /// Of a goroutine's stack.
+    #[cfg(not(gmp_valgrind))]
+    #[derive(Debug)]
+    pub(crate) struct Stack;
+
+    #[cfg(not(gmp_valgrind))]
+    impl Stack {
+        /// A stack of so many bytes below `top` was taken.
+        #[inline(always)]
+        pub(crate) fn new(_top: *mut u8, _bytes: usize) -> Stack {
+            Stack
+        }
+
+        /// It is given back: nothing runs on it any more.
+        #[inline(always)]
+        pub(crate) fn retire(self) {}
+    }
+
+    /// Of an M's own stack.
+    #[derive(Debug)]
+    pub(crate) struct Home;
+
+    impl Home {
+        pub(crate) const fn new() -> Home {
+            Home
+        }
+    }
+
+    /// What is kept on a stack while it is left: nothing.
+    pub(crate) struct Away;
+
+    /// On the M's stack, right before the switch to a goroutine's. What it gives is for `back`.
+    #[inline(always)]
+    pub(crate) fn enter(_stack: &super::Stack, _home: &Home) -> Away {
+        Away
+    }
+
+    /// On the M's stack, right after the switch back.
+    #[inline(always)]
+    pub(crate) fn back(_: Away) {}
+
+    /// On the goroutine's stack, right before the switch to its M's. What it gives is for `arrive`.
+    #[inline(always)]
+    pub(crate) fn leave(_home: &Home) -> Away {
+        Away
+    }
+
+    /// On the goroutine's stack, right after the switch back, perhaps on another thread.
+    #[inline(always)]
+    pub(crate) fn arrive(_: Away) {}
+
+    /// The first that a goroutine does on its stack.
+    #[inline(always)]
+    pub(crate) fn begun() {}
+
+    /// The last.
+    #[inline(always)]
+    pub(crate) fn end(_home: &Home) {}
+}

@@ -1,0 +1,439 @@
+//! The switch over the crate `generator`: for architectures that `switch.rs` does not speak, and on x86-64 to
+//! cross-check it.
+//!
+//! The interface is the same. These differences all come from that crate:
+//! - Each stack is a mapping of its own, split by its guard page (which comes on top of the size), made by
+//!   `Coro::new` and unmapped by `retire`. So it ends near `vm.max_map_count` / 2 goroutines.
+//! - It panics when the kernel refuses a stack; `Coro::new` catches that (the hook has printed it by then).
+//! - Its handlers for SIGSEGV and SIGBUS are installed by the first `Coro::new`, and its panic hook goes around the
+//!   user's at the first resume in the process.
+//! - An overflow leaves the goroutine without unwinding it and comes out of `resume` as a panic, which aborts here.
+//! - To drop a suspended generator is to resume it with a panic, on whatever thread drops it. So a Coro keeps it in
+//!   `ManuallyDrop`, and only `retire` drops one.
+//! - That overflow is told in the crate's words: no goroutine, no spawn site, no frames.
+//! - `with_stack` is an inner generator (`call_on`): a panic inside is caught at its edge and goes on outside, so a backtrace
+//!   ends there. The look at the frames says no as everywhere on this backend.
+//! - A dump shows no frames.
+//! - Its look-up of the current context reads a thread-local, the address of which a compiler may keep across the
+//!   switch: `suspend` reaches it through one `#[inline(never)]` function, which returns after every switch.
+
+use std::cell::Cell;
+use std::io;
+use std::mem::ManuallyDrop;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::process;
+use std::ptr;
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::Relaxed;
+
+use crate::host::native::Native;
+use crate::m::M;
+use ::generator::{Gn, LocalGenerator, Scope};
+
+use crate::host::Frames;
+
+/// The smallest stack; requests below it are rounded up.
+pub(crate) const MIN_STACK: usize = 16 << 10;
+/// The biggest stack; requests above it are an error.
+pub(crate) const MAX_STACK: usize = 64 << 20;
+/// The crate guards a stack by one page, whatever is asked for.
+pub(crate) const GUARD: usize = 4 << 10;
+/// As on the other backend.
+pub(crate) const MAX_GUARD: usize = 1 << 20;
+
+/// By this a goroutine yields and receives words. It lies on its own stack.
+type Yielder = Scope<'static, 'static, usize, usize>;
+
+/// The goroutine that an M runs now; one for each M.
+#[derive(Debug)]
+pub(crate) struct Home {
+    /// Where that goroutine's yielder is to be found.
+    link: Cell<*const Cell<*mut Yielder>>,
+}
+
+impl Home {
+    pub(crate) const fn new() -> Home {
+        Home { link: Cell::new(ptr::null()) }
+    }
+}
+
+/// How a goroutine ends: the home of the M on which it does, and the word of its last resume.
+#[derive(Debug)]
+#[repr(C)]
+pub(crate) struct End {
+    pub(crate) home: *const Home,
+    pub(crate) word: usize,
+}
+
+/// Runs on the new stack at the first resume, with that resume's word. A panic that reaches its edge aborts the
+/// process, as in every `extern` function.
+pub(crate) type Entry = unsafe extern "C" fn(word: usize) -> End;
+
+/// The stacks of one runtime: a count, the crate maps them itself.
+#[derive(Debug)]
+pub(crate) struct StackPool {
+    in_use: AtomicUsize,
+    max_bytes: usize,
+}
+
+impl StackPool {
+    /// `max_bytes` limits the stacks that are out at a time.
+    pub(crate) fn new(max_bytes: Option<usize>, _guard: usize) -> StackPool {
+        StackPool { in_use: AtomicUsize::new(0), max_bytes: max_bytes.unwrap_or(usize::MAX) }
+    }
+
+    /// Counts a stack for `Coro::new`. Errors: `InvalidInput` above MAX_STACK, `QuotaExceeded` at the pool's limit.
+    pub(crate) fn promise(&self, _hands: Option<&mut Hands>, size: usize) -> io::Result<()> {
+        let (size, max) = (rounded(size)?, self.max_bytes);
+        let fits = |used: usize| used.checked_add(size).filter(|&sum| sum <= max);
+        // Relaxed: a count, it orders nothing.
+        self.in_use.fetch_update(Relaxed, Relaxed, fits).map(drop).map_err(|used| {
+            let text = format!("a stack of {size} bytes: {used} are in use, the runtime's limit is {max}");
+            io::Error::new(io::ErrorKind::QuotaExceeded, text)
+        })
+    }
+
+    /// Nothing is at hand.
+    pub(crate) fn empty(&self, _hands: &mut Hands) {}
+
+    /// Nothing is kept that could age.
+    pub(crate) fn age(&self) -> bool {
+        false
+    }
+
+    /// Nor be trimmed.
+    pub(crate) fn trim_some(&self) -> bool {
+        false
+    }
+}
+
+/// What a P has at hand: nothing.
+#[derive(Debug, Default)]
+pub(crate) struct Hands;
+
+/// A request's bytes, rounded up to a power of two.
+fn rounded(size: usize) -> io::Result<usize> {
+    if size > MAX_STACK {
+        let text = format!("a stack of {size} bytes: the biggest is {MAX_STACK}");
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
+    }
+    Ok(size.max(MIN_STACK).next_power_of_two())
+}
+
+/// A goroutine's stack and the point at which it goes on.
+///
+/// Dropping one that is suspended frees nothing, by design: its frames may be referred to from elsewhere. Its
+/// stack is leaked, and counts as in use in its pool.
+#[derive(Debug)]
+#[must_use = "dropping a Coro leaks its stack: retire it"]
+pub(crate) struct Coro {
+    generator: ManuallyDrop<LocalGenerator<'static, usize, usize>>,
+    /// A Box that `retire` frees. The goroutine writes it before its entry begins; null before.
+    pub(crate) link: *mut Cell<*mut Yielder>,
+    size: usize,
+}
+
+// SAFETY: the crate keeps all of a suspended generator on its own stack, handles included, so they move
+// together. Whether the frames on it may move is the contract under which a runtime is started.
+unsafe impl Send for Coro {}
+
+impl Coro {
+    /// Makes the stack of `size` bytes that was promised; `entry` runs on it at the first resume.
+    ///
+    /// Errors: `OutOfMemory` with the crate's text when the kernel refuses; the promise stands.
+    pub(crate) fn new(_pool: &StackPool, _hands: &mut Hands, size: usize, entry: Entry) -> io::Result<Coro> {
+        let size = rounded(size)?;
+        let link: *mut Cell<*mut Yielder> = Box::into_raw(Box::new(Cell::new(ptr::null_mut())));
+        let body = move |mut scope: Scope<'_, '_, usize, usize>| {
+            // SAFETY: only `retire` frees this cell, after the generator has ended.
+            unsafe { (*link).set((&raw mut scope).cast()) };
+            let word = scope.get_yield().expect("Coro::resume sends a word each time");
+            // SAFETY: this is the first resume, on the stack that was made for this entry.
+            unsafe { entry(word).word }
+        };
+        // The crate counts in words; an odd number of them would touch the whole stack.
+        let words = size / size_of::<usize>();
+        match catch_unwind(AssertUnwindSafe(|| Gn::<usize>::new_scoped_opt_local(words, body))) {
+            Ok(generator) => Ok(Coro { generator: ManuallyDrop::new(generator), link, size }),
+            Err(payload) => {
+                // SAFETY: made above, and the body that knew it is gone.
+                drop(unsafe { Box::from_raw(link) });
+                let text = payload.downcast_ref::<String>().map_or("refused", String::as_str);
+                let text = format!("a stack of {size} bytes: {text}");
+                Err(io::Error::new(io::ErrorKind::OutOfMemory, text))
+            }
+        }
+    }
+
+    /// Runs the goroutine until it suspends or its entry returns, and gives the word of either.
+    ///
+    /// # Safety
+    /// The entry has not returned yet. `home` is the calling M's own, and nothing else is resumed with it meanwhile.
+    #[inline(always)]
+    pub(crate) unsafe fn resume(&mut self, home: &Home, word: usize) -> usize {
+        home.link.set(self.link);
+        match catch_unwind(AssertUnwindSafe(|| self.generator.raw_send(Some(word)))) {
+            Ok(answer) => answer.expect("Coro::resume: its entry has returned"),
+            // The crate's handler has said so on stderr; there are frames on that stack that were not unwound.
+            Err(_overflow) => process::abort(),
+        }
+    }
+
+    /// Bytes of the stack in use while it is suspended: the crate does not tell.
+    pub(crate) fn depth(&self) -> Option<usize> {
+        None
+    }
+
+    /// Reads none: where the crate keeps a saved context is its own affair.
+    ///
+    /// # Safety
+    /// None is needed here.
+    pub(crate) unsafe fn frames(&self, _frames: &mut Frames) {}
+
+    /// Gives the stack back: the entry has returned, or never began.
+    pub(crate) fn retire(mut self, pool: &StackPool, _hands: &mut Hands) {
+        // SAFETY: `new` made the cell, it is freed below.
+        let never_began = unsafe { (*self.link).get().is_null() };
+        assert!(self.generator.is_done() || never_began, "Coro::retire: it is suspended");
+        // SAFETY: `self` is not used after this; the frames that could read the cell are gone, see the
+        // assertion.
+        drop(unsafe { Box::from_raw(self.link) });
+        // SAFETY: `self` is not used after this.
+        let generator = unsafe { ManuallyDrop::take(&mut self.generator) };
+        // A stack that was used to its last word without an overflow makes the crate panic here, after the
+        // hook's message; the memory goes back all the same.
+        let _ = catch_unwind(AssertUnwindSafe(|| drop(generator)));
+        pool.in_use.fetch_sub(self.size, Relaxed);
+    }
+}
+
+/// Goes back to the M that resumed this goroutine, whose `resume` returns `word`. Returns the word of the next
+/// resume, possibly on another thread.
+///
+/// # Safety
+/// Called on a goroutine's stack; `home` is the one of the M that runs it now, and is not used after the
+/// switch: that M may be gone by then. What the frames here keep across the call may be used on another thread.
+#[inline(never)]
+pub(crate) unsafe fn suspend(home: *const Home, word: usize) -> usize {
+    // SAFETY: the caller's M waits in `resume`, which stored the link; the body stored the yielder, which lives
+    // as long as the entry runs, and only the goroutine itself uses it.
+    unsafe { yield_by((*(*home).link.get()).get(), word) }
+}
+
+/// Calls `f` on a stack of `size` bytes, that of a generator inside of the goroutine's: its words are passed on, outwards and
+/// back, while it is suspended. On a goroutine from `pool`; on a plain thread nobody suspends.
+///
+/// # Errors
+/// Those of `StackPool::promise` and `Coro::new`.
+pub(crate) fn call_on(pool: Option<&StackPool>, size: usize, f: &mut dyn FnMut()) -> io::Result<()> {
+    let of_threads = StackPool::new(None, GUARD);
+    let pool = pool.unwrap_or(&of_threads);
+    let link = M::<Native>::current().filter(|m| m.g().is_some()).map(|m| m.local.home.link.get());
+    // SAFETY: the link of the calling goroutine, which stays as long as it runs: see `retire`.
+    let link = link.map(|link| unsafe { &*link });
+    let outer = link.map(Cell::get);
+    let caught = Cell::new(Ok(()));
+    let size = rounded(size)?;
+    pool.promise(None, size)?;
+    let body = |mut scope: Scope<'_, '_, usize, usize>| {
+        let _first_word = scope.get_yield();
+        if let Some(link) = link {
+            link.set((&raw mut scope).cast());
+        }
+        caught.set(catch_unwind(AssertUnwindSafe(f)));
+        0
+    };
+    let words = size / size_of::<usize>();
+    let made = catch_unwind(AssertUnwindSafe(|| Gn::<usize>::new_scoped_opt_local(words, body)));
+    let Ok(inner) = made else {
+        pool.in_use.fetch_sub(size, Relaxed);
+        return Err(io::Error::new(io::ErrorKind::OutOfMemory, format!("a stack of {size} bytes: refused")));
+    };
+    // A goroutine that is left behind keeps it: see the module's header.
+    let mut inner = ManuallyDrop::new(inner);
+    let mut word = 0;
+    loop {
+        let said = send(&mut inner, word);
+        if inner.is_done() {
+            break;
+        }
+        let outer = outer.expect("call_on: a plain thread does not suspend");
+        // SAFETY: as in `suspend`; the inner generator has suspended, so this is the goroutine's innermost one again.
+        word = unsafe { yield_by(outer, said) };
+    }
+    if let (Some(link), Some(outer)) = (link, outer) {
+        link.set(outer);
+    }
+    // SAFETY: it has ended, and is not used after this.
+    let ended = unsafe { ManuallyDrop::take(&mut inner) };
+    // As in `retire`.
+    let _ = catch_unwind(AssertUnwindSafe(|| drop(ended)));
+    pool.in_use.fetch_sub(size, Relaxed);
+    caught.replace(Ok(())).or_else(|payload| resume_unwind(payload))
+}
+
+/// Not known. Nobody is unwound on this backend, so nobody needs it.
+pub(crate) fn left_of_calls(address: usize) -> (usize, usize) {
+    (usize::MAX, address)
+}
+
+/// Apart from `call_on`, which goes on on other threads.
+#[inline(never)]
+fn send(inner: &mut LocalGenerator<'_, usize, usize>, word: usize) -> usize {
+    match catch_unwind(AssertUnwindSafe(|| inner.raw_send(Some(word)))) {
+        Ok(said) => said.expect("send: it has returned"),
+        // As in `Coro::resume`.
+        Err(_overflow) => process::abort(),
+    }
+}
+
+/// # Safety
+/// It is the yielder of the generator that runs here, or of one inside of which it does.
+#[inline(never)]
+unsafe fn yield_by(yielder: *mut Yielder, word: usize) -> usize {
+    // SAFETY: by this function's contract.
+    unsafe { &mut *yielder }.yield_(word).expect("Coro::resume sends a word each time")
+}
+
+/// No mark is ever compared on this backend.
+pub(crate) fn stack_of(_address: usize) -> usize {
+    0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::hint::black_box;
+    use std::os::unix::process::ExitStatusExt;
+    use std::panic;
+    use std::process::{Command, Output};
+    use std::thread;
+
+    /// In these tests the word of every resume is the address of the M's home.
+    fn resume_from(coro: &mut Coro, home: &Home) -> usize {
+        // SAFETY: the tests resume each Coro to its end and no further, one at a time for a home.
+        unsafe { coro.resume(home, ptr::from_ref(home).addr()) }
+    }
+
+    fn started(pool: &StackPool, size: usize, entry: Entry) -> io::Result<Coro> {
+        pool.promise(None, size)?;
+        Coro::new(pool, &mut Hands, size, entry)
+    }
+
+    /// Suspends with `word`, and gives the home of the next resume.
+    fn leave(home: usize, word: usize) -> usize {
+        // SAFETY: `home` is the word of the latest resume.
+        unsafe { suspend(home as *const Home, word) }
+    }
+
+    fn end(home: usize, word: usize) -> End {
+        End { home: home as *const Home, word }
+    }
+
+    /// Runs one of these tests alone, in a process that knows by the variable that it is the child.
+    fn in_child(test: &str) -> Output {
+        let path = format!("{}::{test}", module_path!().split_once("::").unwrap().1);
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command.args([&path, "--exact", "--nocapture"]).env("GMP_TEST_CHILD", "1").output().unwrap()
+    }
+
+    fn is_child() -> bool {
+        std::env::var_os("GMP_TEST_CHILD").is_some()
+    }
+
+    /// Fails by a wrong word or sum, or a panic that is not caught: something of a suspended goroutine stayed
+    /// with its thread.
+    #[test]
+    fn a_goroutine_resumed_on_100_threads_keeps_its_words_its_floats_and_its_unwinding() {
+        extern "C" fn wander(mut home: usize) -> End {
+            let mut sum = black_box(0.25);
+            for i in 0..100 {
+                let caught = panic::catch_unwind(|| {
+                    let home = leave(home, i);
+                    panic::resume_unwind(Box::new(home))
+                });
+                home = *caught.unwrap_err().downcast().unwrap();
+                sum += i as f64;
+            }
+            end(home, (sum * 4.0) as usize)
+        }
+        let pool = StackPool::new(None, GUARD);
+        let mut coro = started(&pool, 64 << 10, wander).unwrap();
+        for i in 0..=100 {
+            let run = || resume_from(&mut coro, &Home::new());
+            let word = thread::scope(|scope| scope.spawn(run).join().unwrap());
+            assert_eq!(word, if i < 100 { i } else { 4950 * 4 + 1 });
+        }
+        coro.retire(&pool, &mut Hands);
+        assert_eq!(pool.in_use.load(Relaxed), 0);
+    }
+
+    extern "C" fn park_once(home: usize) -> End {
+        let value = black_box(Cell::new(7));
+        let home = leave(home, ptr::from_ref(&value).addr());
+        end(home, value.get())
+    }
+
+    /// Fails by a fault, a panic on this thread, or a stack that no longer counts.
+    #[test]
+    fn a_suspended_coro_that_is_dropped_leaks_its_stack() {
+        let pool = StackPool::new(Some(64 << 10), GUARD);
+        let mut coro = started(&pool, 64 << 10, park_once).unwrap();
+        let value = resume_from(&mut coro, &Home::new()) as *const usize;
+        drop(coro);
+        // SAFETY: the frame of `park_once` was leaked with its stack.
+        assert_eq!(unsafe { value.read_volatile() }, 7);
+        assert_eq!(started(&pool, 0, park_once).unwrap_err().kind(), io::ErrorKind::QuotaExceeded);
+    }
+
+    /// Fails if a stack that never ran cannot go back, or one with frames in use can.
+    #[test]
+    #[should_panic(expected = "Coro::retire: it is suspended")]
+    fn only_a_suspended_coro_cannot_be_retired() {
+        let pool = StackPool::new(None, GUARD);
+        started(&pool, 0, park_once).unwrap().retire(&pool, &mut Hands);
+        let mut coro = started(&pool, 0, park_once).unwrap();
+        resume_from(&mut coro, &Home::new());
+        coro.retire(&pool, &mut Hands);
+    }
+
+    /// Fails by an abort: the crate panics where the kernel refuses.
+    #[test]
+    fn a_stack_that_the_kernel_refuses_is_an_error() {
+        if !is_child() {
+            let output = in_child("a_stack_that_the_kernel_refuses_is_an_error");
+            assert!(output.status.success(), "{output:?}");
+            return;
+        }
+        let limit = libc::rlimit { rlim_cur: 8 << 20, rlim_max: 8 << 20 };
+        // SAFETY: it reads the struct that we pass.
+        assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_STACK, &limit) }, 0);
+        let pool = StackPool::new(None, GUARD);
+        let error = started(&pool, MAX_STACK, park_once).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::OutOfMemory);
+        assert!(error.to_string().starts_with("a stack of 67108864 bytes: failed to alloc"), "{error}");
+        // The promise stands: whoever has it waits for a stack to come back.
+        assert_eq!(pool.in_use.load(Relaxed), MAX_STACK);
+    }
+
+    /// Fails by another end of the child: a hang, or a panic in its scheduler.
+    #[test]
+    fn an_overflow_aborts() {
+        #[inline(never)]
+        fn exhaust(depth: usize) -> usize {
+            let frame = black_box([depth; 64]);
+            if black_box(false) { 0 } else { exhaust(depth + 1) + frame[depth % 64] }
+        }
+        extern "C" fn overflow(home: usize) -> End {
+            end(home, exhaust(0))
+        }
+        if is_child() {
+            let mut coro = started(&StackPool::new(None, GUARD), 64 << 10, overflow).unwrap();
+            resume_from(&mut coro, &Home::new());
+            return;
+        }
+        let output = in_child("an_overflow_aborts");
+        assert_eq!(output.status.signal(), Some(libc::SIGABRT), "{output:?}");
+        assert!(String::from_utf8_lossy(&output.stderr).contains("has overflowed its stack"), "{output:?}");
+    }
+}

@@ -1,0 +1,522 @@
+//! Where the stacks of goroutines come from: slots of power-of-two size in big mappings (`slab`), each with a guard
+//! (`guard`).
+//!
+//! ```text
+//!   spawn      promise: P1 one in the P's hand · P2 a batch from the pool, which assures more slots, or maps a slab, for it
+//!   first run  take:    T1 of the P's hand · T2 a batch from the pool: of the free, of those at rest, fresh ones
+//!   exit       give:    G1 to the P's hand, with the promise · G2 when that is full, half of it to the pool
+//! ```
+//! A **promise** is a slot for a goroutine that was accepted. All that the kernel may refuse, address space and mappings, is
+//! asked for in P2, so that it is an error of the spawn; a promised stack is there. What is left is memory: page by
+//! page as a goroutine touches it, and a part of a page table for each light guard, which is made in T2. So a burst
+//! of goroutines that run after each other on a few stacks makes the guards of a few.
+//!
+//! ```text
+//!              T2              T1                     give                G2
+//!   fresh ───────────▶ hand ───────▶ out (goroutine) ─────▶ hand ───────────────▶ free, last in first out
+//!                       ▲                                                          │ │
+//!                       └───────────────────────── T2 ─────────────────────────────┘ │ not needed for a while (`trim`)
+//!                       └──────── T2 ──────── at rest, its pages are the kernel's ◀──┘
+//! ```
+//! A **hand** is what a P keeps of a class. It is its owner's, so P1, T1 and G1 take no lock; the pool's lock is
+//! taken for a batch. When the P is idle, whoever has the scheduler's lock may empty its hand (`sched/watch/trim.rs`).
+//!
+//! A stack's *size* is that of its slot: a power of two from 16 KiB to 64 MiB, to which a request is rounded
+//! up. One page of it belongs to the guard, the rest of which lies below; and stacks begin up to 1,920 bytes below
+//! their tops (`start`), so a goroutine of 64 KiB has 58 to 60 KiB to use. Only pages that it touches take
+//! memory, and a slab is `MAP_NORESERVE`: it takes address space.
+//!
+//! | where the machine is short | what happens |
+//! | --- | --- |
+//! | the user's own limit, `max_bytes` | an error of the spawn; exact: counted at each spawn and end, and only then |
+//! | address space (`ulimit -v`), data (`ulimit -d`) | slabs get smaller, down to 1 MiB; then an error of the spawn, with an eighth left for the rest of the process |
+//! | memory that may be promised (`vm.overcommit_memory = 2`) | the same, and nothing is left |
+//! | mappings (`vm.max_map_count`) | light guards need none; those by `mprotect` end at a budget, by an error of the spawn |
+//! | page tables, for light guards; mappings, where memory is locked after the promise | the goroutine waits for a stack to come back (`sched/stacks.rs`) |
+//! | `mlockall` | guards by `mprotect`; a slab is resident as a whole, and where `RLIMIT_MEMLOCK` forbids that it is smaller; then an error of the spawn |
+//!
+//! Invariants:
+//! 1. A slot is in exactly one of: fresh, a hand, free, at rest, a `StackMem` that is out.
+//! 2. Of each class, assured slots >= promises: those of goroutines and those in hands. `trim` keeps it too.
+//! 3. No hand has more stacks than promises. With 2: who has a promise and finds no stack in its P's hand finds one in the
+//!    pool. For there are as many slots as promises, and other hands have no more of the slots than of the promises.
+//! 4. `Slab::out` counts its stacks that are not in the pool; a slab with one is never unmapped: a parked goroutine's stack is
+//!    never freed, nor are its pages taken.
+
+mod guard;
+mod slab;
+#[cfg(test)]
+mod tests;
+mod trim;
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::io;
+use std::ptr::NonNull;
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::Relaxed;
+
+use parking_lot::Mutex;
+
+use guard::Guard;
+use slab::{SLAB, Slab};
+
+/// The smallest stack; requests below it are rounded up.
+pub(crate) const MIN_STACK: usize = 16 << 10;
+/// The biggest stack; requests above it are an error.
+pub(crate) const MAX_STACK: usize = 64 << 20;
+
+/// Of a guard, too: of which it is the least.
+pub(crate) const PAGE: usize = 4096;
+/// The guard of a stack for which nobody has asked for another: see `DESIGN-gmp.md`.
+pub(crate) const GUARD: usize = 16 << 10;
+/// The largest guard.
+pub(crate) const MAX_GUARD: usize = 1 << 20;
+/// The largest slab of a pool of which few stacks are used at a time, but for larger stacks.
+#[cfg(not(gmp_loom))]
+const SMALL_SLAB: usize = 4 << 20;
+/// Slots guarded at a time.
+const BATCH: usize = 64;
+/// The most stacks that a hand gets from the pool at a time, and their bytes.
+const HAND: usize = 32;
+const HAND_BYTES: usize = 2 << 20;
+
+/// A size class, as the logarithm of its bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Class(u8);
+
+impl Class {
+    const FIRST: u8 = MIN_STACK.trailing_zeros() as u8;
+    const COUNT: usize = (MAX_STACK / MIN_STACK).trailing_zeros() as usize + 1;
+
+    #[inline]
+    pub(crate) fn of(size: usize) -> io::Result<Class> {
+        if size > MAX_STACK {
+            return Err(Class::too_big(size));
+        }
+        Ok(Class(size.max(MIN_STACK).next_power_of_two().trailing_zeros() as u8))
+    }
+
+    #[cold]
+    fn too_big(size: usize) -> io::Error {
+        let text = format!("a stack of {}: the biggest is {}", Bytes(size), Bytes(MAX_STACK));
+        io::Error::new(io::ErrorKind::InvalidInput, text)
+    }
+
+    fn bytes(self) -> usize {
+        1 << self.0
+    }
+
+    fn index(self) -> usize {
+        (self.0 - Class::FIRST) as usize
+    }
+
+    /// How many stacks go to and from a hand at a time, and half as many as promises do. Twice as many are the most that a
+    /// hand keeps of either.
+    fn batch(self) -> usize {
+        (HAND_BYTES >> self.0).clamp(1, HAND)
+    }
+}
+
+/// A stack that is out of its pool. It has no `Drop`: one that is not given back is leaked, and stays mapped.
+#[derive(Debug)]
+pub(crate) struct StackMem {
+    pub(crate) top: NonNull<u8>,
+    slab: u32,
+    class: Class,
+    /// Pages of its guard.
+    guard: u16,
+}
+
+// SAFETY: it is memory that nobody else refers to, as a Box is.
+unsafe impl Send for StackMem {}
+
+impl StackMem {
+    /// The end of the stack, from which it grows downwards; page-aligned.
+    pub(crate) fn top(&self) -> *mut u8 {
+        self.top.as_ptr()
+    }
+
+    /// The size of its slot, the guard page included.
+    pub(crate) fn bytes(&self) -> usize {
+        self.class.bytes()
+    }
+
+    /// Where its first frame begins: up to 1,920 bytes below the top, aligned to a cache line pair.
+    ///
+    /// Slots lie a power of two apart. If all stacks began at their tops, those of parked goroutines would share a
+    /// few sets of each cache; a thousand goroutines that take turns ran a quarter slower.
+    pub(crate) fn start(&self) -> *mut u8 {
+        const COLOURS: usize = 16;
+        const APART: usize = 128;
+        let slot = self.top.addr().get() / self.class.bytes();
+        self.top().wrapping_sub(slot % COLOURS * APART)
+    }
+
+    pub(crate) fn extent(&self) -> Extent {
+        let top = self.top.addr().get();
+        let bottom = top - self.class.bytes();
+        Extent { guard: bottom + PAGE - usize::from(self.guard) * PAGE, bottom, top }
+    }
+}
+
+/// Which addresses belong to a stack.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Extent {
+    /// The guard begins here: below the slot, if it has more than a page.
+    pub(crate) guard: usize,
+    /// The slot begins here, with the guard's last page.
+    pub(crate) bottom: usize,
+    /// Where the first frames lie, just below.
+    pub(crate) top: usize,
+}
+
+impl Extent {
+    /// Where the guard ends: the lowest byte that can be used.
+    #[cfg(not(gmp_loom))]
+    pub(crate) fn usable(self) -> usize {
+        self.bottom + PAGE
+    }
+
+    /// Whether a stack pointer with this value stands on it. One that stands at the top has used nothing yet.
+    pub(crate) fn holds(self, sp: usize) -> bool {
+        self.bottom < sp && sp <= self.top
+    }
+}
+
+/// What a P has at hand of a class.
+#[derive(Debug, Default)]
+struct Hand {
+    stacks: Vec<StackMem>,
+    /// At least as many as stacks.
+    promises: usize,
+}
+
+/// The hands of a P. To be emptied into its pool before it is dropped.
+#[derive(Debug, Default)]
+pub(crate) struct Hands([Hand; Class::COUNT]);
+
+/// The stacks of one class in the pool.
+#[derive(Debug, Default)]
+struct Stock {
+    /// The one given back last stands at the end.
+    free: VecDeque<StackMem>,
+    /// The fewest that there were since `trim` looked last; and so many of them, from the front, it has found cold.
+    low: usize,
+    cold: usize,
+    /// Stacks at rest, in their slabs; none of them in a slab before this one.
+    resting: usize,
+    rests_from: usize,
+    /// Slabs with slots that were never issued; the last one is the one to assure more of.
+    fresh: VecDeque<usize>,
+    assured: usize,
+    promised: usize,
+}
+
+#[derive(Debug, Default)]
+struct Inner {
+    /// The bytes of each guard, and of the largest slab.
+    guard: usize,
+    slab: usize,
+    /// A stack knows its slab by the place in here, so it does not move; one that was unmapped leaves a gap.
+    slabs: Vec<Option<Slab>>,
+    stocks: [Stock; Class::COUNT],
+    /// Slabs with something to trim.
+    listed: Vec<usize>,
+}
+
+/// The stacks of one runtime.
+#[derive(Debug)]
+pub(crate) struct StackPool {
+    inner: Mutex<Inner>,
+    guard: Guard,
+    /// The user's limit on the stacks of accepted goroutines, and their bytes, which are counted only for that.
+    max_bytes: Option<usize>,
+    accepted: AtomicUsize,
+}
+
+impl StackPool {
+    /// `max_bytes` limits the stacks that are promised or out at a time, each counted with its whole slot.
+    /// Maps nothing yet.
+    /// `guard`: at least so many bytes below each stack are its guard.
+    pub(crate) fn new(max_bytes: Option<usize>, guard: usize) -> StackPool {
+        StackPool::with_guard(max_bytes, guard, Guard::Light)
+    }
+
+    /// A pool of which few stacks are used at a time.
+    #[cfg(not(gmp_loom))]
+    pub(crate) fn small(guard: usize) -> StackPool {
+        let mut pool = StackPool::new(None, guard);
+        pool.inner.get_mut().slab = SMALL_SLAB;
+        pool
+    }
+
+    fn with_guard(max_bytes: Option<usize>, bytes: usize, guard: Guard) -> StackPool {
+        let bytes = bytes.clamp(PAGE, MAX_GUARD).next_multiple_of(PAGE);
+        let inner = Mutex::new(Inner { guard: bytes, slab: SLAB, ..Inner::default() });
+        StackPool { inner, guard, max_bytes, accepted: AtomicUsize::new(0) }
+    }
+
+    /// Promises a stack of at least `size` bytes, its guard page included; for `take`, of any P. `hands`: the caller's P's,
+    /// if it has one.
+    ///
+    /// Errors name what was attempted and the limit that was met: `InvalidInput` above MAX_STACK,
+    /// `QuotaExceeded` at the pool's own limit, `OutOfMemory` when the kernel refuses.
+    #[inline]
+    pub(crate) fn promise(&self, hands: Option<&mut Hands>, size: usize) -> io::Result<()> {
+        let class = Class::of(size)?;
+        self.accept(class)?;
+        let mut hand = hands.map(|hands| &mut hands.0[class.index()]);
+        if let Some(hand) = &mut hand
+            && hand.promises > hand.stacks.len()
+        {
+            hand.promises -= 1;
+            return Ok(());
+        }
+        self.promise_from_pool(class, hand)
+    }
+
+    /// As `promise`, on no P, of a stack that is in the pool: nothing is mapped. It takes little stack itself.
+    #[cfg(not(gmp_loom))]
+    pub(crate) fn promise_of_stock(&self, size: usize) -> io::Result<()> {
+        let class = Class::of(size)?;
+        self.accept(class)?;
+        let stock = &mut self.inner.lock().stocks[class.index()];
+        if stock.assured == stock.promised {
+            self.unaccept(class);
+            return Err(io::ErrorKind::OutOfMemory.into());
+        }
+        stock.promised += 1;
+        Ok(())
+    }
+
+    #[cold]
+    fn promise_from_pool(&self, class: Class, hand: Option<&mut Hand>) -> io::Result<()> {
+        let count = if hand.is_some() { 2 * class.batch() } else { 1 };
+        let promise = || self.inner.lock().promise(class, count, self.guard);
+        let promised = promise().or_else(|_| {
+            self.trim_all();
+            promise()
+        });
+        let promised = promised.inspect_err(|_| self.unaccept(class))?;
+        if let Some(hand) = hand {
+            hand.promises += promised - 1;
+        }
+        Ok(())
+    }
+
+    /// The stack of at least `size` bytes that was promised. An error if none was, or if there is no memory for its guard.
+    #[inline]
+    pub(crate) fn take(&self, hands: &mut Hands, size: usize) -> io::Result<StackMem> {
+        let class = Class::of(size)?;
+        let hand = &mut hands.0[class.index()];
+        match hand.stacks.pop() {
+            Some(stack) => Ok(stack),
+            None => self.take_from_pool(class, hand),
+        }
+    }
+
+    #[cold]
+    fn take_from_pool(&self, class: Class, hand: &mut Hand) -> io::Result<StackMem> {
+        let inner = &mut *self.inner.lock();
+        // The one of the promise that the caller has, and one each for those in hand.
+        let more =
+            (0..hand.promises.min(class.batch() - 1)).map_while(|_| inner.take(class, self.guard).ok()?);
+        hand.stacks.extend(more);
+        inner.take(class, self.guard)?.ok_or_else(|| {
+            io::Error::other(format!("a stack of {}: it was not promised", Bytes(class.bytes())))
+        })
+    }
+
+    /// Takes a stack back, with its promise. Panics if it is another pool's.
+    ///
+    /// # Safety
+    /// Nothing refers to a frame on it any more.
+    #[inline]
+    pub(crate) unsafe fn give(&self, hands: &mut Hands, stack: StackMem) {
+        let class = stack.class;
+        hands.0[class.index()].stacks.push(stack);
+        self.give_promise(hands, class);
+    }
+
+    /// Takes back a promise: with its stack, which is at hand by now, or one that `take` could not keep.
+    #[inline]
+    pub(crate) fn give_promise(&self, hands: &mut Hands, class: Class) {
+        self.unaccept(class);
+        let hand = &mut hands.0[class.index()];
+        hand.promises += 1;
+        if hand.stacks.len() >= 2 * class.batch() || hand.promises >= 4 * class.batch() {
+            self.give_to_pool(class, hand);
+        }
+    }
+
+    #[cold]
+    fn give_to_pool(&self, class: Class, hand: &mut Hand) {
+        let inner = &mut *self.inner.lock();
+        // The coldest go.
+        let go = hand.stacks.len().saturating_sub(class.batch());
+        hand.stacks.drain(..go).for_each(|stack| inner.give(stack));
+        let go = hand.promises.saturating_sub(2 * class.batch());
+        inner.take_back(class.index(), go);
+        hand.promises -= go;
+    }
+
+    /// Gives all back that is at hand.
+    pub(crate) fn empty(&self, hands: &mut Hands) {
+        let mut inner = None;
+        for (index, hand) in hands.0.iter_mut().enumerate().filter(|(_, hand)| hand.promises > 0) {
+            let inner = inner.get_or_insert_with(|| self.inner.lock());
+            std::mem::take(&mut hand.stacks).into_iter().for_each(|stack| inner.give(stack));
+            inner.take_back(index, std::mem::take(&mut hand.promises));
+        }
+    }
+
+    #[inline]
+    fn accept(&self, class: Class) -> io::Result<()> {
+        match self.max_bytes {
+            None => Ok(()),
+            Some(max) => self.accept_within(max, class),
+        }
+    }
+
+    fn accept_within(&self, max: usize, class: Class) -> io::Result<()> {
+        let fits = |used: usize| used.checked_add(class.bytes()).filter(|&sum| sum <= max);
+        // Relaxed: a count, it orders nothing.
+        self.accepted.fetch_update(Relaxed, Relaxed, fits).map(drop).map_err(|used| {
+            let (of, used, max) = (Bytes(class.bytes()), Bytes(used), Bytes(max));
+            let text = format!("a stack of {of}: {used} of stacks are in use, the runtime's limit is {max}");
+            io::Error::new(io::ErrorKind::QuotaExceeded, text)
+        })
+    }
+
+    fn unaccept(&self, class: Class) {
+        if self.max_bytes.is_some() {
+            // Relaxed: as above.
+            self.accepted.fetch_sub(class.bytes(), Relaxed);
+        }
+    }
+}
+
+impl Drop for StackPool {
+    /// Unmaps the slabs to which every stack has come back; the others are leaked, for ever.
+    fn drop(&mut self) {
+        for slab in self.inner.get_mut().slabs.drain(..).flatten().filter(|slab| slab.out == 0) {
+            // SAFETY: no stack in it is out, and the free ones die with the pool.
+            unsafe { slab.unmap() };
+        }
+    }
+}
+
+impl Inner {
+    /// P2: at least one promise, at most `count`.
+    fn promise(&mut self, class: Class, count: usize, guard: Guard) -> io::Result<usize> {
+        let stock = &self.stocks[class.index()];
+        if stock.assured == stock.promised {
+            self.assure_more(class, guard)?;
+        }
+        let stock = &mut self.stocks[class.index()];
+        let promised = count.min(stock.assured - stock.promised);
+        stock.promised += promised;
+        Ok(promised)
+    }
+
+    /// Promises come back. There may be more than there were: a runtime that ends accepts goroutines without.
+    fn take_back(&mut self, stock: usize, promises: usize) {
+        let promised = &mut self.stocks[stock].promised;
+        *promised = promised.saturating_sub(promises);
+    }
+
+    /// More slots for promises to count on.
+    fn assure_more(&mut self, class: Class, guard: Guard) -> io::Result<()> {
+        let last = self.stocks[class.index()].fresh.back().copied();
+        let index = match last.filter(|&index| !self.slab(index).is_assured()) {
+            Some(index) => index,
+            None => self.map(class)?,
+        };
+        self.stocks[class.index()].assured += self.slab(index).assure(guard)?;
+        Ok(())
+    }
+
+    fn map(&mut self, class: Class) -> io::Result<usize> {
+        let mapped = self.slabs.iter().flatten().map(Slab::bytes).sum();
+        let slab = Slab::map(class, (self.guard, self.slab), mapped)?;
+        let index = self.slabs.iter().position(Option::is_none).unwrap_or_else(|| {
+            self.slabs.push(None);
+            self.slabs.len() - 1
+        });
+        self.slabs[index] = Some(slab);
+        self.stocks[class.index()].fresh.push_back(index);
+        Ok(index)
+    }
+
+    fn slab(&mut self, index: usize) -> &mut Slab {
+        self.slabs[index].as_mut().expect("StackPool: a slab with stacks is mapped")
+    }
+
+    /// T2: the one given back last, one at rest, or a fresh one.
+    fn take(&mut self, class: Class, guard: Guard) -> io::Result<Option<StackMem>> {
+        let stock = &mut self.stocks[class.index()];
+        let stack = if let Some(stack) = stock.free.pop_back() {
+            stock.low = stock.low.min(stock.free.len());
+            stock.cold = stock.cold.min(stock.free.len());
+            stack
+        } else if stock.resting > 0 {
+            stock.resting -= 1;
+            self.rouse(class)
+        } else if let Some(stack) = self.issue(class, guard)? {
+            stack
+        } else {
+            return Ok(None);
+        };
+        self.slab(stack.slab as usize).out += 1;
+        Ok(Some(stack))
+    }
+
+    /// One at rest; the slabs that were mapped first fill up first, so that the others may go.
+    fn rouse(&mut self, class: Class) -> StackMem {
+        let from = &mut self.stocks[class.index()].rests_from;
+        let slabs = self.slabs.iter_mut().enumerate().skip(*from);
+        let of_class = slabs.filter_map(|(index, slab)| Some((index, slab.as_mut()?)));
+        let (index, stack) = of_class
+            .filter(|(_, slab)| slab.class == class)
+            .find_map(|(index, slab)| Some((index, slab.rouse(index)?)))
+            .expect("StackPool::take: the stacks at rest are in their slabs");
+        *from = index;
+        stack
+    }
+
+    /// One that was never out before.
+    fn issue(&mut self, class: Class, guard: Guard) -> io::Result<Option<StackMem>> {
+        while let Some(&index) = self.stocks[class.index()].fresh.front() {
+            let slab = self.slab(index);
+            if let Some(stack) = slab.issue(index, guard)? {
+                return Ok(Some(stack));
+            }
+            if !slab.is_assured() {
+                break;
+            }
+            self.stocks[class.index()].fresh.pop_front();
+        }
+        Ok(None)
+    }
+
+    fn give(&mut self, stack: StackMem) {
+        let slab = self.slab(stack.slab as usize);
+        slab.owns(&stack);
+        slab.out -= 1;
+        self.stocks[stack.class.index()].free.push_back(stack);
+    }
+}
+
+/// Prints in the biggest unit that loses nothing.
+pub(crate) struct Bytes(pub(crate) usize);
+
+impl fmt::Display for Bytes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            bytes if bytes != 0 && bytes.is_multiple_of(1 << 20) => write!(f, "{} MiB", bytes >> 20),
+            bytes if bytes != 0 && bytes.is_multiple_of(1 << 10) => write!(f, "{} KiB", bytes >> 10),
+            bytes => write!(f, "{bytes} bytes"),
+        }
+    }
+}

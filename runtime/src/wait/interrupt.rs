@@ -1,0 +1,402 @@
+//! Ending a wait from outside: who may be interrupted, by what, and how it unwinds.
+//!
+//! A goroutine, or a plain thread, is interrupted by a context under which it runs (`Context::run`); a goroutine also by its
+//! own `goexit`, and by the end of its runtime (`sched/stop.rs`, which has a protocol of its own). Each `run` puts a
+//! [`Frame`] on the stack; the innermost one whose context is done counts.
+//!
+//! ```text
+//!   cancel:  C1 the context is done · C2 fence · C3 nudge whoever runs under it
+//!   park:    K1 saved and Waiting   · K2 fence · K3 is a context done?  nudge itself, after the commit hook
+//! ```
+//! One of the fences comes first: C3 finds the owner Waiting, or K3 sees C1. An owner that was nudged looks: it judges
+//! whether it may be unwound, claims its own wait by the same CAS as any counterpart, leaves its queues, and throws. A
+//! counterpart that was faster has the wait end as if nothing had happened. Where it may not be unwound it sleeps on,
+//! and is *deaf* to that frame, and to those around it, until the wait ends.
+//!
+//! What is thrown is a [`Thrown`], by `resume_unwind`: no panic hook runs, destructors do. The frame for which it is meant
+//! catches it; others pass it on, if they ask [`is_interrupt`]. Who catches it for good is thrown at again at its next
+//! park, three times.
+
+use crate::g::GRef;
+use crate::host::{Bar, Host};
+use crate::m::M;
+use crate::prim::{Acquire, AtomicU32, Mutant, Ordering, ShownByte, fence, unless};
+use crate::sched::Sched;
+use crate::wait::waiter::Wait;
+use std::any::Any;
+use std::cell::Cell;
+use std::panic::resume_unwind;
+use std::ptr::NonNull;
+
+/// How often a goroutine that catches what is thrown at it is thrown at again.
+const THROWS: u8 = 3;
+/// In their place, in the G: it ends already.
+const ENDS: u8 = u8::MAX;
+/// Of the stack it was promised a goroutine can't use the lowest page.
+const GUARD: usize = 4 << 10;
+
+/// `Context::run`, on the stack of whoever runs under it.
+pub(crate) struct Frame {
+    /// Not zero: the context is done.
+    pub(crate) done: NonNull<AtomicU32>,
+    /// The next one outwards; null for none.
+    pub(crate) outer: *const Frame,
+    /// An address of the function that catches.
+    pub(crate) mark: *const (),
+    pub(crate) thrown: Cell<u8>,
+    /// A plain thread's: the parker of all its waits under this frame, counted by `run`. Null for a goroutine.
+    pub(crate) parker: *const (),
+}
+
+impl Frame {
+    fn is_done(&self) -> bool {
+        // Acquire: what came before the cancel.
+        // SAFETY: `run` keeps its context as long as its frame.
+        unsafe { self.done.as_ref() }.load(Acquire) != 0
+    }
+}
+
+/// What interrupts a wait.
+#[derive(Copy, Clone, Debug, Eq, PartialEq)]
+pub(crate) enum Interrupt {
+    /// The goroutine was told to end, and somebody caught that.
+    Exit,
+    /// The context of this frame is done.
+    Context(NonNull<Frame>),
+    /// The goroutine's runtime ends; see `sched/stop.rs`.
+    Shutdown,
+}
+
+/// The payload of an unwinding that is no panic.
+pub(crate) struct Thrown {
+    pub(crate) target: Interrupt,
+}
+
+/// Returns `true` if `payload`, which a `catch_unwind` has caught, is no panic's: its goroutine or thread is being ended from
+/// outside, by a [`Context`](crate::context::Context) under which it runs, by [`goexit`](crate::goexit), or because its runtime
+/// ends. Does not block.
+///
+/// Code that catches panics to go on after them, or to end the process, asks first, and passes an interrupt on by
+/// [`resume_unwind`](std::panic::resume_unwind). A loop that does not ask takes each of its waits for a panic: the interrupt is
+/// thrown three times, and then the loop waits as if nothing had happened, or its runtime leaves it behind.
+///
+/// Pass `&*payload` of the `Box` that `catch_unwind` gives: with `&payload` it is the `Box` itself that is asked, and the
+/// answer is always `false`.
+///
+/// ```
+/// use gmp::chan::{RecvError, Receiver};
+/// use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+/// use std::process::abort;
+///
+/// /// Does each job; after one that panics it tries the next one.
+/// fn work(jobs: &Receiver<fn()>) {
+///     loop {
+///         let step = || {
+///             let job = jobs.recv()?;
+///             job();
+///             Ok(())
+///         };
+///         match catch_unwind(AssertUnwindSafe(step)) {
+///             Ok(Ok(())) => {}
+///             Ok(Err(RecvError)) => return,
+///             Err(payload) if gmp::is_interrupt(&*payload) => resume_unwind(payload),
+///             Err(_) => eprintln!("a job has panicked"),
+///         }
+///     }
+/// }
+///
+/// /// Ends the process when `f` panics. A guard whose `drop` asks `std::thread::panicking` can't tell: that is also `true`
+/// /// while an interrupt unwinds.
+/// fn must_not_panic<T>(f: impl FnOnce() -> T) -> T {
+///     match catch_unwind(AssertUnwindSafe(f)) {
+///         Ok(value) => value,
+///         Err(payload) if gmp::is_interrupt(&*payload) => resume_unwind(payload),
+///         Err(_) => abort(),
+///     }
+/// }
+///
+/// // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
+/// unsafe {
+///     gmp::run(|| {
+///         let (ctx, cancel) = gmp::context::Context::background().with_cancel();
+///         let (_sender, jobs) = gmp::chan::unbounded();
+///         let worker = gmp::go(move || ctx.run(|| must_not_panic(|| work(&jobs))));
+///         cancel.cancel();
+///         assert!(worker.join().unwrap().is_err());
+///     })
+/// }
+/// ```
+pub fn is_interrupt(payload: &(dyn Any + Send)) -> bool {
+    payload.is::<Thrown>()
+}
+
+// SAFETY: the target is a name; it is followed only by the frame itself, which compares it with its own address.
+unsafe impl Send for Thrown {}
+
+/// How a wait takes an interrupt.
+#[derive(Copy, Clone, Debug, Eq, PartialEq)]
+#[repr(u8)]
+pub(crate) enum Ends {
+    /// By unwinding, where the stack may be unwound.
+    Unwinding,
+    /// By an error that the call returns, or by unwinding where the call can't say what it was.
+    Returning,
+    /// Not at all. It is short, or the goroutine unwinds already, or it waits for main of another runtime. A runtime that ends
+    /// waits for it, within its time.
+    Never,
+    /// Not at all. It ends when other goroutines have ended, and a runtime that ends does not wait for it.
+    WithOthers,
+}
+
+impl Ends {
+    #[inline]
+    pub(crate) fn can_be_interrupted(self) -> bool {
+        matches!(self, Ends::Unwinding | Ends::Returning)
+    }
+}
+
+/// How the wait in which a goroutine is parked takes an interrupt, in a byte of its G. Written by the goroutine, or the M that
+/// it has just left; read by that M, and by whoever ends the runtime and has found it asleep.
+pub(crate) struct Manner(ShownByte);
+
+impl Manner {
+    const HEEDS: u8 = 1 << 7;
+
+    pub(crate) fn new() -> Self {
+        Manner(ShownByte::new(Ends::Never as u8))
+    }
+
+    /// `heeds`: there may be an interrupt already, and others may bring one.
+    #[inline(always)]
+    pub(crate) fn set(&self, ends: Ends, heeds: bool) {
+        self.0.set(ends as u8 | if heeds { Self::HEEDS } else { 0 });
+    }
+
+    #[inline(always)]
+    pub(crate) fn heeds(&self) -> bool {
+        self.0.get() & Self::HEEDS != 0
+    }
+
+    pub(crate) fn ends(&self) -> Ends {
+        let byte = self.0.get() & !Self::HEEDS;
+        [Ends::Unwinding, Ends::Returning, Ends::Never, Ends::WithOthers][usize::from(byte)]
+    }
+}
+
+/// How often a goroutine was thrown at, in a byte of its G. Its own; read also by whoever ends the runtime and has found it asleep.
+pub(crate) struct Throws(ShownByte);
+
+impl Throws {
+    pub(crate) fn new() -> Self {
+        Throws(ShownByte::new(0))
+    }
+
+    pub(crate) fn begin(&self) {
+        self.0.set(0);
+    }
+
+    /// It ends: what it drops from here on may wait.
+    pub(crate) fn end(&self) {
+        self.0.set(ENDS);
+    }
+
+    pub(crate) fn are_over(&self) -> bool {
+        self.0.get() == ENDS
+    }
+}
+
+/// The innermost frame that is done, if the waiter is not deaf to it.
+pub(crate) fn first_done(mut frame: *const Frame, deaf_to: *const Frame) -> Option<NonNull<Frame>> {
+    while frame != deaf_to {
+        // SAFETY: frames leave the chain before they go.
+        let it = unsafe { frame.as_ref() }?;
+        if it.is_done() {
+            return NonNull::new(frame.cast_mut());
+        }
+        frame = it.outer;
+    }
+    None
+}
+
+/// K2 and K3, on the M, with the goroutine saved and its wait not yet published.
+pub(crate) fn is_interrupted<H: Host>(g: GRef<H>, ending: bool) -> bool {
+    if g.exits.get() || ending {
+        return true;
+    }
+    // SeqCst: the store of Waiting, then a load of `done`; partner: C2.
+    unless(Mutant::InterruptParkNoFence, || fence(Ordering::SeqCst));
+    let mut seen = false;
+    unless(Mutant::InterruptNotSeen, || seen = first_done(g.frame.get(), std::ptr::null()).is_some());
+    seen
+}
+
+/// C2: between the store of `done` and the look at who runs under the context.
+pub(crate) fn cancel_fence() {
+    // SeqCst: partner K2.
+    unless(Mutant::InterruptCancelNoFence, || fence(Ordering::SeqCst));
+}
+
+impl Interrupt {
+    /// Whether what is thrown is certain to arrive, and worth another try. Called below where it would be thrown.
+    pub(crate) fn may_throw<H: Host>(self) -> bool {
+        let (mark, thrown) = match (self, M::<H>::current().and_then(M::g)) {
+            (Interrupt::Exit | Interrupt::Shutdown, None) => return false,
+            (Interrupt::Shutdown, Some(g)) if !has_room(g) => {
+                // Counted alone: to tell of it takes stack, too.
+                if let Some(sched) = Sched::<H>::current() {
+                    sched.count_refusal();
+                }
+                return false;
+            }
+            (Interrupt::Exit | Interrupt::Shutdown, Some(g)) => (g.mark(), g.throws.0.get()),
+            // SAFETY: the caller runs under the frame.
+            (Interrupt::Context(frame), _) => unsafe { (frame.as_ref().mark, frame.as_ref().thrown.get()) },
+        };
+        if thrown >= THROWS {
+            return false;
+        }
+        let looked = H::may_unwind_to(mark);
+        looked.inspect_err(|bar| self.is_refused::<H>(*bar)).is_ok()
+    }
+
+    /// Nothing is thrown, since it might end the process. That is counted, and told where there is stack for it: the first
+    /// time in the process, or each time, by the knob `refusals`.
+    #[cold]
+    #[inline(never)]
+    fn is_refused<H: Host>(self, bar: Bar) {
+        let sched = Sched::<H>::current();
+        if let Some(sched) = sched {
+            sched.count_refusal();
+        }
+        let g = M::<H>::current().and_then(M::g);
+        // To tell of it takes stack, too.
+        if g.is_some_and(|g| !has_room(g)) {
+            return;
+        }
+        if H::is_first_refusal() || sched.is_some_and(|sched| sched.config.knobs.all_refusals) {
+            self.tell_refused::<H>(g, bar);
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn tell_refused<H: Host>(self, g: Option<GRef<H>>, bar: Bar) {
+        let who = g.map(|g| g.id());
+        let what = match self {
+            Interrupt::Exit => "goexit",
+            Interrupt::Context(_) => "the end of its context",
+            Interrupt::Shutdown => "the end of its runtime",
+        };
+        // The names take more stack than the caller need have.
+        let text = H::with_room(|| refusal::<H>(who, what, bar, true));
+        H::warn(&text.unwrap_or_else(|| refusal::<H>(who, what, bar, false)));
+    }
+
+    /// Unwinds to where this is caught. The caller has left all queues.
+    pub(crate) fn throw<H: Host>(self) -> ! {
+        match self {
+            Interrupt::Exit | Interrupt::Shutdown => {
+                let g = M::<H>::current().and_then(M::g).expect("throw: a goroutine is to end");
+                g.throws.0.set(g.throws.0.get().saturating_add(1));
+            }
+            Interrupt::Context(frame) => {
+                // SAFETY: as in `may_throw`.
+                let thrown = unsafe { &frame.as_ref().thrown };
+                thrown.set(thrown.get() + 1);
+            }
+        }
+        resume_unwind(Box::new(Thrown { target: self }))
+    }
+}
+
+/// One line about a wait that goes on after `what`. `named`: the frame's function is looked up.
+fn refusal<H: Host>(who: Option<u64>, what: &str, bar: Bar, named: bool) -> String {
+    let who = who.map_or_else(|| "a thread".to_owned(), |id| format!("goroutine {id}"));
+    let mut why = bar.why.to_owned();
+    if let Some(pc) = bar.frame {
+        let mut function = None;
+        if named {
+            // Where functions were inlined the innermost one comes first: it has the call.
+            H::symbols(pc, &mut |symbol| {
+                function.get_or_insert_with(|| symbol.to_string());
+            });
+        }
+        let function = function.unwrap_or_else(|| "a function".to_owned());
+        why.push_str(&format!(" in {function}, at {pc:#x}"));
+    }
+    format!("{who} waits on after {what}: {why}; GMPDEBUG=refusals=all tells each of these")
+}
+
+/// What a waiter looks at: its innermost frame, whether it exits, and whether its runtime ends.
+#[derive(Copy, Clone)]
+pub(crate) struct Outlook {
+    pub(crate) frame: *const Frame,
+    pub(crate) exits: bool,
+    /// Its runtime ends.
+    pub(crate) ends: bool,
+}
+
+impl Outlook {
+    /// Whether a wait that ends like this has anything to heed.
+    #[inline]
+    pub(crate) fn heeds<H: Host>(self, ends: Ends) -> bool {
+        (self.exits || !self.frame.is_null() || self.ends) && ends.can_be_interrupted() && !H::is_panicking()
+    }
+
+    /// What the wait is to end by, if there is anything to which the waiter is not deaf. Else it is deaf from here on.
+    pub(crate) fn interrupt<H: Host>(self, ends: Ends, deaf: &mut Deaf) -> Option<Interrupt> {
+        if self.exits && !deaf.to_exit {
+            if Interrupt::Exit.may_throw::<H>() {
+                return Some(Interrupt::Exit);
+            }
+            deaf.to_exit = true;
+        }
+        let frame = first_done(self.frame, deaf.to_frame)?;
+        let interrupt = Interrupt::Context(frame);
+        if ends == Ends::Returning || interrupt.may_throw::<H>() {
+            return Some(interrupt);
+        }
+        deaf.to_frame = frame.as_ptr();
+        None
+    }
+}
+
+/// Bytes of stack that the look at the frames and a throw take, the first time too, and some for the destructors.
+const ROOM: usize = 8 << 10;
+
+/// Whether that much is left of each stack of the calling goroutine: its own, and those of `with_stack`, whose outer frames
+/// unwind on the stacks from which they were called. It did not ask to be unwound.
+fn has_room<H: Host>(g: GRef<H>) -> bool {
+    let frame = 0_u8;
+    let here = (&raw const frame).addr();
+    let (least, here) = H::left_of_calls(here);
+    // The mark lies near the upper end of its own stack.
+    let used = g.mark().addr().saturating_sub(here);
+    least.min(g.with_birth(|birth| birth.stack_size as usize).saturating_sub(used)) >= ROOM + GUARD
+}
+
+/// The runtime of the calling goroutine ends, and the goroutine is where it might have parked: unwinds it, or has it stay for
+/// good. Returns when it unwinds or ends already.
+#[cold]
+#[inline(never)]
+pub(crate) fn end_here<H: Host>() {
+    if H::is_panicking() || M::<H>::current().and_then(M::g).is_some_and(|g| g.throws.are_over()) {
+        return;
+    }
+    if Interrupt::Shutdown.may_throw::<H>() {
+        Interrupt::Shutdown.throw::<H>()
+    }
+    Wait::<H>::begin().stay()
+}
+
+/// What a wait can't be ended by.
+pub(crate) struct Deaf {
+    to_frame: *const Frame,
+    to_exit: bool,
+}
+
+impl Deaf {
+    pub(crate) fn new() -> Self {
+        Deaf { to_frame: std::ptr::null(), to_exit: false }
+    }
+}

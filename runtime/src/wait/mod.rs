@@ -1,0 +1,10 @@
+//! What waits and what it waits in: a status word, a handle to whoever waits, the queue of them, what ends a wait early, and
+//! what is owed when one never returns.
+//!
+//! Channels, locks, sockets, timers and joins all park through [`waiter`]; none of them names the scheduler.
+
+pub(crate) mod debt;
+pub(crate) mod interrupt;
+pub(crate) mod queue;
+pub(crate) mod status;
+pub(crate) mod waiter;

@@ -1,0 +1,631 @@
+//! The word of one who may run and wait: status, scan bit, claim and wait number in one atomic.
+//!
+//! ```text
+//!            spawn            run               park
+//!    Idle ─────────▶ Runnable ───▶ Running ──────────────▶ Waiting
+//!      ▲                ▲  ▲          │ │ ▲                  │  │
+//!      │                │  └── yield ─┘ │ └──── call_off ────┘  │
+//!      │                └───────────────┼── ready ──────────────┘
+//!      └────────────── finish ──────────┘
+//! ```
+//!
+//! A *wait* has a number and is open to be claimed by exactly one: a counterpart, a timer, the poller, a close,
+//! its own owner. In order:
+//!
+//! 1. the owner opens the wait: `begin_wait` gives the number under which it stands in queues;
+//! 2. the M saves the owner's context, stores Waiting (`park`), and only then publishes (the commit hook);
+//! 3. somebody wins `claim`, one CAS from (number, open) to (number, claimed); all later ones fail;
+//! 4. the same somebody calls `ready`, and the owner runs again.
+//!
+//! Because status and claim share the word, the one who claims knows whether the owner sleeps, and a late ready
+//! can't wake a later wait: it would need the old number.
+//!
+//! A *nudge* has the owner look again and claims nothing: a deadline was moved, a context is done. The owner wakes with
+//! its wait open and in all its queues; it sleeps on (`park_again`, which refuses when a ready or another nudge came
+//! meanwhile), or claims the wait itself, by the same CAS as everybody.
+//!
+//! ```text
+//!   Waiting ── nudge ──▶ Runnable ── run ──▶ Running: looks ── park_again ──▶ Waiting
+//!                                                      └───── claim: mine? leave : somebody readies it
+//! ```
+//!
+//! The **scan bit** holds a Waiting or Runnable G where it is (Go's `_Gscan`): a dump reads its stack meanwhile.
+//! Whoever would queue or run a held G sets `OWED` instead; the holder, clearing the bit, then queues it. Whoever frees one
+//! that never ran waits for the holder (`discard`).
+//!
+//! Invariants:
+//! 1. Only the owner (or the M that runs it) writes the status of a Running word. Others write it with a CAS
+//!    that names the wait's number, and fail on a word without an open wait. So the owner may store while nobody knows
+//!    the number, and once the wait is claimed and readied; in between it exchanges.
+//! 2. Runnable → Running is won by one M, which alone touches the G's stack until it stores a new status.
+//! 3. A wait number is never used twice, not even by the next goroutine in the same G.
+//! 4. `CLAIMED` is set at most once a wait, and exactly one `ready` follows it; none after `call_in`, by which a runtime
+//!    that ends claims the wait for its owner, and after `seize`, by which it claims what it leaves behind.
+//!
+//! Checked by `models/park.rs`; the tests below go through the transitions one by one.
+
+use crate::prim::{AcqRel, Acquire, AtomicU64, Mutant, Ordering, Relaxed, Release, mutated, order, relax};
+
+const STATUS: u64 = 0b111;
+const SCAN: u64 = 1 << 3;
+const OWED: u64 = 1 << 4;
+const OPEN: u64 = 1 << 5;
+const CLAIMED: u64 = 1 << 6;
+const READY: u64 = 1 << 7;
+const LOOK: u64 = 1 << 8;
+const REFUSED: u64 = 1 << 9;
+const KNOWN: u64 = 1 << 10;
+const SAVED: u64 = 1 << 11;
+/// Claimed by the end of its runtime, for the owner itself.
+const CALLED_IN: u64 = 1 << 12;
+const NUMBER: u32 = 13;
+
+/// What a wait leaves in the word.
+const OF_A_WAIT: u64 = OPEN | CLAIMED | READY | LOOK | REFUSED | KNOWN | SAVED | CALLED_IN;
+
+/// What a G is doing. Go's names without the underscore.
+#[derive(Copy, Clone, Debug, Eq, PartialEq)]
+pub(crate) enum Status {
+    /// In the pool: it holds no goroutine.
+    Idle = 0,
+    /// In a run queue, or on its way into one.
+    Runnable = 1,
+    /// On an M.
+    Running = 2,
+    /// Parked; somebody will ready it.
+    Waiting = 3,
+}
+
+/// The number of one wait. Never used twice by the same word.
+#[derive(Copy, Clone, Debug, Eq, PartialEq)]
+pub(crate) struct WaitNumber(u64);
+
+impl WaitNumber {
+    /// For a queue record made of atomics (pollDesc's).
+    pub(crate) fn to_bits(self) -> u64 {
+        self.0
+    }
+    pub(crate) fn from_bits(bits: u64) -> Self {
+        WaitNumber(bits)
+    }
+}
+
+/// What was in the word at one moment.
+#[derive(Copy, Clone, Eq, PartialEq)]
+struct Word(u64);
+
+impl Word {
+    #[inline]
+    fn status(self) -> Status {
+        match self.0 & STATUS {
+            0 => Status::Idle,
+            1 => Status::Runnable,
+            2 => Status::Running,
+            3 => Status::Waiting,
+            other => unreachable!("status: no such status ({other})"),
+        }
+    }
+    fn has(self, bits: u64) -> bool {
+        self.0 & bits == bits
+    }
+    fn number(self) -> WaitNumber {
+        WaitNumber(self.0 >> NUMBER)
+    }
+    /// Open and not yet claimed under `number`.
+    fn open(self, number: WaitNumber) -> bool {
+        let of = if mutated(Mutant::ClaimAnyWait) { self.number() } else { number };
+        // One comparison.
+        self.0 & (u64::MAX << NUMBER | OPEN | CLAIMED) == of.0 << NUMBER | OPEN
+    }
+    fn with_status(self, status: Status) -> Word {
+        Word(self.0 & !STATUS | status as u64)
+    }
+    fn set(self, bits: u64) -> Word {
+        Word(self.0 | bits)
+    }
+    fn clear(self, bits: u64) -> Word {
+        Word(self.0 & !bits)
+    }
+}
+
+impl std::fmt::Debug for Word {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{:?} wait {}", self.status(), self.number().0)?;
+        for (bit, name) in [
+            (SCAN, "scan"),
+            (OWED, "owed"),
+            (OPEN, "open"),
+            (CLAIMED, "claimed"),
+            (READY, "ready"),
+            (LOOK, "look"),
+            (REFUSED, "refused"),
+            (KNOWN, "known"),
+            (SAVED, "saved"),
+            (CALLED_IN, "called in"),
+        ] {
+            if self.has(bit) {
+                write!(f, " {name}")?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What came of `run`.
+#[derive(Debug, Eq, PartialEq)]
+#[must_use]
+pub(crate) enum Run {
+    /// This M alone runs the G now.
+    Go,
+    /// A dump holds it; the holder queues it again.
+    Held,
+}
+
+/// What came of a `ready`, or of the end of a hold.
+#[derive(Debug, Eq, PartialEq)]
+#[must_use]
+pub(crate) enum Then {
+    /// The word is Runnable now, and the caller is the one who queues its G.
+    Queue,
+    /// Nothing to do: the owner is awake, or somebody else queues it.
+    Leave,
+}
+
+/// What came of calling a park off.
+#[derive(Debug, Eq, PartialEq)]
+#[must_use]
+pub(crate) enum CallOff {
+    /// Running again: the M resumes it at once.
+    Resume,
+    /// Somebody else has readied it, or holds it: the M takes other work.
+    Gone,
+}
+
+/// What the end of a runtime finds.
+#[derive(Debug)]
+#[must_use]
+pub(crate) enum Doing {
+    /// Nothing more.
+    Ended,
+    /// It runs, or is about to.
+    Runs,
+    /// It sleeps in this wait, which is open.
+    Sleeps(Asleep),
+}
+
+/// The word of an owner that sleeps, as it was found.
+#[derive(Debug)]
+pub(crate) struct Asleep(Word);
+
+/// Whether an owner that wanted to sleep on does.
+#[derive(Debug, Eq, PartialEq)]
+#[must_use]
+pub(crate) enum Again {
+    /// It is Waiting.
+    Asleep,
+    /// Something came meanwhile: the M resumes it at once.
+    Awake,
+}
+
+/// Why an owner runs again.
+#[derive(Copy, Clone, Debug, Eq, PartialEq)]
+#[must_use]
+pub(crate) enum Why {
+    /// Claimed and readied by another: the wait is over.
+    Readied,
+    /// The commit hook refused. The wait is open.
+    Refused,
+    /// It was nudged. The wait is open.
+    Look,
+    /// Claimed because its runtime ends. Nobody will ready it.
+    CalledIn,
+    /// Nothing has happened (a thread that was woken for nothing). The wait is open.
+    Nothing,
+}
+
+/// AcqRel, less what a mutant takes away.
+pub(crate) fn both(no_acquire: Mutant, no_release: Mutant) -> Ordering {
+    if mutated(no_acquire) {
+        Release
+    } else if mutated(no_release) {
+        Acquire
+    } else {
+        AcqRel
+    }
+}
+
+/// The word itself. See the module's header.
+#[derive(Debug)]
+pub(crate) struct StatusWord(AtomicU64);
+
+impl StatusWord {
+    pub(crate) fn new(status: Status) -> Self {
+        StatusWord(AtomicU64::new(status as u64))
+    }
+
+    #[inline(always)]
+    fn load(&self, ordering: Ordering) -> Word {
+        Word(self.0.load(ordering))
+    }
+
+    /// Changes the word by `step` until the CAS holds; `step` returns the new word and the answer.
+    fn update<T>(&self, ordering: Ordering, mut step: impl FnMut(Word) -> (Option<Word>, T)) -> T {
+        let mut seen = self.load(Relaxed);
+        loop {
+            let (next, answer) = step(seen);
+            let Some(next) = next else { return answer };
+            // Relaxed: a failed exchange is followed by another, or by an answer that rests on nothing but the word.
+            match self.0.compare_exchange_weak(seen.0, next.0, ordering, Relaxed) {
+                Ok(_) => return answer,
+                Err(now) => seen = Word(now),
+            }
+        }
+    }
+
+    /// Idle → Runnable, by the one who took the G from its pool.
+    pub(crate) fn spawn(&self) {
+        let word = self.load(Relaxed);
+        assert!(word.status() == Status::Idle, "spawn: the G is in use ({word:?})");
+        // Release: partner `hold`, of a dump, which may know the G from the goroutine before. (Others get it from a run queue.)
+        self.0.store(word.with_status(Status::Runnable).0, order(Mutant::SpawnRelaxed, Release));
+    }
+
+    /// Runnable → Running, by the M that took the G from a queue.
+    #[inline]
+    pub(crate) fn run(&self) -> Run {
+        // Acquire: a holder has read the stack before its `unhold`. Release: a holder that finds itself owed queues the
+        // G after us, and must see that we have taken it out.
+        self.update(both(Mutant::RunWithoutAcquire, Mutant::RunHeldWithoutRelease), |word| {
+            assert!(word.status() == Status::Runnable, "run: the G is not runnable ({word:?})");
+            if word.has(SCAN) {
+                (Some(word.set(OWED)), Run::Held)
+            } else {
+                (Some(word.with_status(Status::Running)), Run::Go)
+            }
+        })
+    }
+
+    /// Running → Runnable, by the M, after the save. The caller queues the G.
+    #[inline]
+    pub(crate) fn requeue(&self) {
+        let word = self.load(Relaxed);
+        assert!(word.status() == Status::Running, "requeue: the G is not running ({word:?})");
+        // Release: publishes the saved context to the next `run`, and to a dump.
+        let release = order(Mutant::RequeueRelaxed, Release);
+        if word.has(OPEN) && !word.has(READY) && !mutated(Mutant::RequeueStores) {
+            // It came back without a P in the middle of a wait, and others know the number.
+            self.update(release, |word| (Some(word.with_status(Status::Runnable)), ()));
+        } else {
+            self.0.store(word.with_status(Status::Runnable).0, release);
+        }
+    }
+
+    /// Running → Idle, by the M, after the last save.
+    pub(crate) fn finish(&self) {
+        let word = self.load(Relaxed);
+        assert!(word.status() == Status::Running, "finish: the G is not running ({word:?})");
+        // Release: who sees the end, in `doing`, sees whom it has woken (`sleeps_still`). The G goes through `life`
+        // (`g/mod.rs`) to whoever has it next. No model has the Release: whoever queues the one that it wakes has passed S2,
+        // whose fence says as much; it is needed where a dump holds the woken one, and queues it later.
+        self.0.store(word.with_status(Status::Idle).clear(OF_A_WAIT).0, Release);
+    }
+
+    /// Runnable → Idle: the goroutine never ran and never will. Waits for a dump that holds it: that reads what the caller is
+    /// about to free, and clears its bit itself.
+    pub(crate) fn discard(&self) {
+        // Acquire: a holder has read the G before its `unhold`.
+        let gone = || {
+            self.update(Acquire, |word| {
+                assert!(word.status() == Status::Runnable, "discard: the G is not runnable ({word:?})");
+                let held = word.has(SCAN) && !mutated(Mutant::DiscardIgnoresScan);
+                if held {
+                    (None, false)
+                } else {
+                    (Some(word.with_status(Status::Idle).clear(OF_A_WAIT)), true)
+                }
+            })
+        };
+        while !gone() {
+            relax();
+        }
+    }
+
+    /// Opens the owner's next wait.
+    #[inline]
+    pub(crate) fn begin_wait(&self) -> WaitNumber {
+        let word = self.load(Relaxed);
+        debug_assert!(word.status() == Status::Running, "begin_wait: not running ({word:?})");
+        debug_assert!(
+            !word.has(OPEN) || word.has(READY),
+            "begin_wait: the last wait is still open ({word:?})"
+        );
+        let number = WaitNumber((word.number().0 + 1) & (u64::MAX >> NUMBER));
+        // Relaxed: a queue's lock, or the commit's Release, publishes the number together with the record.
+        self.0.store(number.0 << NUMBER | OPEN | Status::Running as u64, Relaxed);
+        number
+    }
+
+    /// Running → Waiting, by the M, after the save and before the commit hook: the first park of this wait, when
+    /// nobody else knows its number yet. A plain store is enough.
+    #[inline]
+    pub(crate) fn park(&self, number: WaitNumber) {
+        // Release: publishes the saved context to a dump. For the claimer, the commit publishes it with the record.
+        let release = order(Mutant::ParkStatusRelaxed, Release);
+        self.0.store(number.0 << NUMBER | OPEN | SAVED | Status::Waiting as u64, release);
+    }
+
+    /// Waiting → Running, by the M whose commit hook refused, if nobody was faster.
+    pub(crate) fn call_off(&self, number: WaitNumber) -> CallOff {
+        // Acquire: a holder has read the stack. Release: a holder that is owed has the G run, and the hook, which
+        // lay on its stack, was read before.
+        self.update(both(Mutant::CallOffWithoutAcquire, Mutant::CallOffWithoutRelease), |word| {
+            // Claimed before anybody knew the wait: by its timer, which readies it, or because its runtime ends.
+            if !word.open(number) {
+                return (None, CallOff::Gone);
+            }
+            let refused = word.set(REFUSED);
+            if word.has(SCAN) && !mutated(Mutant::CallOffIgnoresScan) {
+                (Some(refused.set(OWED)), CallOff::Gone)
+            } else {
+                (Some(refused.with_status(Status::Running)), CallOff::Resume)
+            }
+        })
+    }
+
+    /// Running → Waiting, by the M, after the save, in a wait that others know; not when something has come meanwhile.
+    pub(crate) fn park_again(&self, number: WaitNumber) -> Again {
+        // Release: as in `park`, and to the M that runs the owner next. What came meanwhile, `why` acquires.
+        self.update(order(Mutant::ParkAgainRelaxed, Release), |word| {
+            debug_assert!(word.number() == number && word.has(OPEN), "park_again: not its wait ({word:?})");
+            // Not `REFUSED`: an owner that waits for whoever has claimed a refused wait sleeps like any other.
+            let anything = word.0 & (READY | LOOK) != 0;
+            if anything && !mutated(Mutant::ParkAgainBlind) {
+                (None, Again::Awake)
+            } else {
+                (Some(word.with_status(Status::Waiting)), Again::Asleep)
+            }
+        })
+    }
+
+    /// Whether the owner is parked, and nobody has claimed, nudged or refused its wait.
+    pub(crate) fn is_asleep(&self) -> bool {
+        // Acquire: pairs with `park`: why it waits. That is no loom's cell, so no model has it.
+        Self::sleeps(self.load(Acquire))
+    }
+
+    fn sleeps(word: Word) -> bool {
+        word.status() == Status::Waiting
+            && word.has(OPEN)
+            && (word.0 & (OWED | CLAIMED | READY | LOOK | REFUSED) == 0
+                || mutated(Mutant::SleeperMarksIgnored))
+    }
+
+    /// For the end of the runtime.
+    pub(crate) fn doing(&self) -> Doing {
+        // Acquire: pairs with `park`: how the wait may end, and which M has parked it; and with `finish`.
+        match self.load(order(Mutant::DoingRelaxed, Acquire)) {
+            word if word.status() == Status::Idle => Doing::Ended,
+            word if Self::sleeps(word) => Doing::Sleeps(Asleep(word)),
+            _ => Doing::Runs,
+        }
+    }
+
+    /// Whether nothing has happened to it since.
+    pub(crate) fn sleeps_still(&self, found: &Asleep) -> bool {
+        // Relaxed: what is compared with came before, by the Acquire of `doing`: the end of whoever has woken this one, too.
+        let word = if mutated(Mutant::ShutdownTrustsOneLook) { found.0 } else { self.load(Relaxed) };
+        word.clear(SCAN) == found.0.clear(SCAN)
+    }
+
+    /// The runtime ends: claims the wait for its owner, if nothing has happened to it since it was found, and has the owner
+    /// run and find that. The caller knows that the commit hook is over.
+    pub(crate) fn call_in(&self, found: &Asleep) -> Then {
+        // Relaxed: the word is as `doing` has acquired it. A dump that holds it, or held it, has whoever takes the G out of its
+        // queue wait for it (`run`).
+        self.update(Relaxed, |word| {
+            if word.clear(SCAN) != found.0.clear(SCAN) && !mutated(Mutant::ShutdownCallsBlindly) {
+                return (None, Then::Leave);
+            }
+            (Some(word.set(CLAIMED | CALLED_IN).with_status(Status::Runnable)), Then::Queue)
+        })
+    }
+
+    /// Has the owner of a published wait look again.
+    pub(crate) fn nudge(&self, number: WaitNumber) -> Then {
+        // Release: what the owner is to see. Acquire: as in `ready`.
+        self.update(both(Mutant::NudgeWithoutAcquire, Mutant::NudgeRelaxed), |word| {
+            if word.open(number) { Self::nudged(word) } else { (None, Then::Leave) }
+        })
+    }
+
+    /// The commit hook is over: from here on whoever knows the owner may nudge it. Does what a nudge that came too early
+    /// has left to do, or the caller, who saw at K1 that there was one.
+    pub(crate) fn make_known(&self, number: WaitNumber, nudged: bool) -> Then {
+        // Release: the hook has written where the owner's timer stands, and whoever nudges the owner has it run. Acquire: as
+        // in `ready`.
+        // No model has this Acquire: there the caller's ring is full, so that it writes the links of the owner, which was
+        // nudged by its number meanwhile, has run elsewhere, and sleeps on.
+        self.update(AcqRel, |word| {
+            if !word.open(number) {
+                return (None, Then::Leave);
+            }
+            let known = word.set(KNOWN);
+            if nudged || word.has(LOOK) { Self::nudged(known) } else { (Some(known), Then::Leave) }
+        })
+    }
+
+    /// Has the owner look again, in whichever wait it is. One that has not saved itself yet is not told, and looks at
+    /// what the caller has written when it has: both fence in between (`interrupt.rs`).
+    pub(crate) fn nudge_any(&self) -> Then {
+        // Acquire: as in `ready`. No Release: the caller's fence comes before.
+        self.update(Acquire, |word| {
+            // Refused: it is about to close the wait, and may do that with a store.
+            if !word.has(OPEN | SAVED) || word.has(CLAIMED) || word.has(REFUSED) {
+                (None, Then::Leave)
+            } else if word.has(KNOWN) {
+                Self::nudged(word)
+            } else if mutated(Mutant::EarlyNudgeLost)
+                || mutated(Mutant::EarlyNudgeToSleepersOnly) && word.status() != Status::Waiting
+            {
+                (None, Then::Leave)
+            } else {
+                // Its hook may still write to its stack. `make_known` comes after that. It may be awake all the same: a
+                // nudge by number does not wait for the hook.
+                (Some(word.set(LOOK)), Then::Leave)
+            }
+        })
+    }
+
+    fn nudged(word: Word) -> (Option<Word>, Then) {
+        let looks = word.set(LOOK);
+        match word.status() {
+            Status::Waiting if !word.has(SCAN) => (Some(looks.with_status(Status::Runnable)), Then::Queue),
+            Status::Waiting if mutated(Mutant::NudgeIgnoresScan) => (Some(looks), Then::Leave),
+            Status::Waiting => (Some(looks.set(OWED)), Then::Leave),
+            // Awake: it finds the mark before it sleeps on.
+            _ => (Some(looks), Then::Leave),
+        }
+    }
+
+    /// Why the owner runs again; takes a nudge.
+    #[inline]
+    pub(crate) fn why(&self, number: WaitNumber) -> Why {
+        // Acquire: what `ready` published. Most often that came with a queue, or the note; not to an owner that was awake.
+        let word = self.load(order(Mutant::WhyRelaxed, Acquire));
+        debug_assert!(word.number() == number, "why: not the owner's wait ({word:?})");
+        if word.has(READY) { Why::Readied } else { self.look(word) }
+    }
+
+    #[cold]
+    fn look(&self, mut word: Word) -> Why {
+        loop {
+            if word.has(READY) {
+                return Why::Readied;
+            }
+            if word.has(REFUSED) {
+                return Why::Refused;
+            }
+            if word.has(CALLED_IN) {
+                return Why::CalledIn;
+            }
+            if !word.has(LOOK) {
+                return Why::Nothing;
+            }
+            // Acquire: what the one who nudged has written; or, having failed, what was published by then.
+            let acquire = order(Mutant::LookRelaxed, Acquire);
+            match self.0.compare_exchange(word.0, word.clear(LOOK).0, acquire, acquire) {
+                Ok(_) => return Why::Look,
+                Err(now) => word = Word(now),
+            }
+        }
+    }
+
+    /// Ends a wait that nobody has claimed and nobody will: it was not published, or its owner has claimed it.
+    pub(crate) fn close_wait(&self, number: WaitNumber) {
+        let word = self.load(Relaxed);
+        debug_assert!(word.number() == number && !word.has(READY), "close_wait: not its wait ({word:?})");
+        // Relaxed: nobody else writes the word of a running owner now (invariant 1).
+        self.0.store(word.clear(OF_A_WAIT).0, Relaxed);
+    }
+
+    /// (number, open) → (number, claimed): true for the one who may now wake the owner, and has to.
+    #[inline]
+    pub(crate) fn claim(&self, number: WaitNumber) -> bool {
+        // Relaxed: it decides who, and orders nothing. What the owner wrote before it parked came with the record, from
+        // the queue in which the claimer found it; what the claimer knows goes to the owner with `ready`.
+        self.update(
+            Relaxed,
+            |word| {
+                if word.open(number) { (Some(word.set(CLAIMED)), true) } else { (None, false) }
+            },
+        )
+    }
+
+    /// Whether a claim would win now.
+    pub(crate) fn is_open(&self, number: WaitNumber) -> bool {
+        // Relaxed: a guess, which a claim proves.
+        self.load(Relaxed).open(number)
+    }
+
+    /// The end of the runtime: a parked owner's wait is claimed, whatever its number, and never readied. True:
+    /// the goroutine is parked, and none will run it again.
+    pub(crate) fn seize(&self) -> bool {
+        // Acquire: what it owes, written before it parked. No model has it: `settle_of` takes that by an exchange, which
+        // finds the last, and what a model owes is made of loom's words.
+        self.update(Acquire, |word| match word.status() {
+            Status::Waiting if !word.has(CLAIMED) && mutated(Mutant::SeizeLeavesOpen) => (None, true),
+            Status::Waiting if !word.has(CLAIMED) => (Some(word.set(CLAIMED)), true),
+            _ => (None, false),
+        })
+    }
+
+    /// The same for an owner that was taken out of a queue for good, where a nudge, or the loss of its P, had brought it in
+    /// the middle of a wait.
+    pub(crate) fn seize_queued(&self) {
+        // Relaxed: the queue has published the rest.
+        self.update(Relaxed, |word| match word.status() {
+            Status::Runnable if mutated(Mutant::SeizeQueuedLeavesOpen) => (None, ()),
+            Status::Runnable if word.has(OPEN) && !word.has(CLAIMED) => (Some(word.set(CLAIMED)), ()),
+            _ => (None, ()),
+        });
+    }
+
+    /// Says to the owner of a claimed wait that it may go on.
+    #[inline]
+    pub(crate) fn ready(&self) -> Then {
+        // Release: to the holder that is owed, and from it to the owner: what the claimer handed over. Where nobody
+        // holds the G, the queue into which the caller puts it publishes that, or the note of a thread. Acquire: an owner that
+        // was nudged has been in a queue since the caller learned of it; who took it out there is through with its links.
+        self.update(both(Mutant::ReadyWithoutAcquire, Mutant::ReadyRelaxed), |word| {
+            assert!(
+                word.has(CLAIMED) && !word.has(READY),
+                "ready: the wait was not claimed, or readied twice ({word:?})"
+            );
+            match word.status() {
+                Status::Waiting if !word.has(SCAN) => {
+                    (Some(word.with_status(Status::Runnable).set(READY)), Then::Queue)
+                }
+                Status::Waiting if mutated(Mutant::ReadyIgnoresScan) => (Some(word.set(READY)), Then::Leave),
+                Status::Waiting => (Some(word.set(READY | OWED)), Then::Leave),
+                // A plain thread, which runs also while it sleeps.
+                _ => (Some(word.set(READY)), Then::Leave),
+            }
+        })
+    }
+
+    /// Sets the scan bit on a Waiting or Runnable word, and tells which. The caller holds it until `unhold`. `None`: neither.
+    /// While another caller holds it this waits, which takes no longer than to read a G.
+    pub(crate) fn hold(&self) -> Option<Status> {
+        loop {
+            // Acquire: what the M has saved, released by `park` or `requeue`.
+            let held = self.update(order(Mutant::HoldRelaxed, Acquire), |word| match word.status() {
+                Status::Waiting | Status::Runnable if word.has(SCAN) && !mutated(Mutant::HoldTwice) => {
+                    (None, Err(()))
+                }
+                status @ (Status::Waiting | Status::Runnable) => (Some(word.set(SCAN)), Ok(Some(status))),
+                _ => (None, Ok(None)),
+            });
+            match held {
+                Ok(held) => return held,
+                Err(()) => relax(),
+            }
+        }
+    }
+
+    /// Clears the scan bit, and takes over what was owed meanwhile.
+    pub(crate) fn unhold(&self) -> Then {
+        // Release: the stack was read before the next M runs on it. Acquire: whoever owes us has let go of the G.
+        self.update(both(Mutant::UnholdWithoutAcquire, Mutant::UnholdWithoutRelease), |word| {
+            assert!(word.has(SCAN), "unhold: not held ({word:?})");
+            let free = word.clear(if mutated(Mutant::UnholdKeepsTheDebt) { SCAN } else { SCAN | OWED });
+            if word.has(OWED) {
+                (Some(free.with_status(Status::Runnable)), Then::Queue)
+            } else {
+                (Some(free), Then::Leave)
+            }
+        })
+    }
+}
+
+#[cfg(all(test, not(gmp_loom)))]
+mod tests;

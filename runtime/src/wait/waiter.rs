@@ -1,0 +1,577 @@
+//! Who waits: what stands in a queue, and how it is woken.
+//!
+//! A [`Waiter`] names a goroutine or a plain thread together with the number of its wait. Whoever finds one in a
+//! queue claims it; exactly one claim of a wait wins, and the winner must ready it. Nobody else may touch the
+//! record's other fields, except under the lock of the queue in which it was found.
+//!
+//! Only the owner unlinks its records, so a record may lie on its owner's stack. What keeps the memory behind a
+//! Waiter mapped: a G is type-stable as long as its pool lives (`g/mod.rs`, invariant 3), and a parked G's pool
+//! lives; a thread's parker is counted. A claim under an old number fails and touches nothing else.
+//!
+//! A [`Wait`] is the owner's side: it opens the wait, gives out its Waiter, and blocks the caller, a goroutine
+//! or a thread:
+//!
+//! ```text
+//! let mut wait = Wait::begin();        // the number is drawn
+//! let mut queue = lock.lock();         // … the lock is held …
+//! queue.push(wait.waiter());
+//! match wait.park(how, move || { drop(queue); Commit::Park }) {   // the M unlocks, after the save
+//!     Woke::Readied => ..              // claimed: by a counterpart, whose record says so, or by the time limit
+//!     Woke::Refused => ..              // the hook refused: nobody knows of the wait, it is over
+//!     Woke::Interrupted(why) => ..     // claimed by the owner itself: leave the queues, then throw, or return
+//!     Woke::Look => ..                 // only who asks for looks: look; then `park_again`, or `claim` and leave
+//! }
+//! ```
+//! After the first three the wait is over. A time limit is a counterpart that leaves no trace: an owner that was readied
+//! and finds nothing in its record was called by it.
+//!
+//! A task's `Waker` will be the third kind, beside these two, for whoever awaits a goroutine.
+
+use crate::g::{self, GRef};
+use crate::host::Host;
+use crate::m::note::Note;
+use crate::m::{M, Window};
+use crate::prim::{Arc, Relaxed};
+use crate::sched::park::{Commit, WaitReason, Yield};
+use crate::sched::run::wake;
+use crate::sched::timers::Alarm;
+use crate::sched::{Sched, park};
+use crate::wait::debt::Debt;
+use crate::wait::interrupt::{Deaf, Ends, Interrupt, Outlook};
+use crate::wait::status::{Run, Status, StatusWord, Then, WaitNumber, Why};
+use gmp_timers::Nanos;
+
+/// Where a plain thread waits: its claim word, and the note it sleeps on.
+pub(crate) struct Parker<H: Host> {
+    word: StatusWord,
+    note: Note<H>,
+}
+
+impl<H: Host> Parker<H> {
+    pub(crate) fn new() -> Arc<Self> {
+        let word = StatusWord::new(Status::Idle);
+        word.spawn();
+        // A thread is never in a run queue; it counts as running from the start, also while it sleeps.
+        let ran = word.run();
+        debug_assert_eq!(ran, Run::Go);
+        Arc::new(Parker { word, note: Note::new() })
+    }
+
+    /// For the waits of the calling thread, which is no M's: that of the frame under which it runs, or a new one.
+    pub(crate) fn of_thread() -> Arc<Self> {
+        // SAFETY: frames leave the chain before they go.
+        match unsafe { H::thread_frame().as_ref() } {
+            None => Parker::new(),
+            Some(frame) => {
+                let parker = frame.parker.cast::<Self>();
+                // SAFETY: `run` made it from an Arc that it holds as long as its frame.
+                unsafe {
+                    Arc::increment_strong_count(parker);
+                    Arc::from_raw(parker)
+                }
+            }
+        }
+    }
+}
+
+/// Who waits, and in which of its waits.
+pub(crate) enum Waiter<H: Host> {
+    /// A goroutine.
+    G(GRef<H>, WaitNumber),
+    /// A thread outside of any runtime.
+    Thread(Arc<Parker<H>>, WaitNumber),
+}
+
+impl<H: Host> Clone for Waiter<H> {
+    fn clone(&self) -> Self {
+        match self {
+            Waiter::G(g, number) => Waiter::G(*g, *number),
+            Waiter::Thread(parker, number) => Waiter::Thread(Arc::clone(parker), *number),
+        }
+    }
+}
+
+impl<H: Host> Waiter<H> {
+    /// True for the one who wins the right, and the duty, to call `ready`.
+    #[must_use]
+    #[inline]
+    pub(crate) fn claim(&self) -> bool {
+        match self {
+            Waiter::G(g, number) => g.word.claim(*number),
+            Waiter::Thread(parker, number) => parker.word.claim(*number),
+        }
+    }
+
+    /// The goroutine, if it is one.
+    #[inline]
+    pub(crate) fn g(&self) -> Option<GRef<H>> {
+        match self {
+            Waiter::G(g, _) => Some(*g),
+            Waiter::Thread(..) => None,
+        }
+    }
+
+    /// Whether a claim would win now.
+    pub(crate) fn is_open(&self) -> bool {
+        match self {
+            Waiter::G(g, number) => g.word.is_open(*number),
+            Waiter::Thread(parker, number) => parker.word.is_open(*number),
+        }
+    }
+
+    /// Whether the owner will not run again, as its runtime has ended.
+    pub(crate) fn is_left(&self) -> bool {
+        match self {
+            Waiter::G(g, _) => g.is_left(),
+            Waiter::Thread(..) => false,
+        }
+    }
+
+    /// Lets the owner go on. Only after a won `claim`. The Waiter may lie in the owner's own record, which may be gone
+    /// when this returns.
+    #[inline]
+    pub(crate) fn ready(&self) {
+        match self {
+            Waiter::G(g, _) => wake::goready(*g),
+            Waiter::Thread(parker, _) => {
+                // Counted: the thread may go on, and drop its own.
+                let parker = Arc::clone(parker);
+                let then = parker.word.ready();
+                debug_assert_eq!(then, Then::Leave, "a thread is in no run queue");
+                parker.note.alarm();
+            }
+        }
+    }
+
+    /// Claims and readies. False when somebody else was first.
+    pub(crate) fn wake(&self) -> bool {
+        let won = self.claim();
+        if won {
+            self.ready();
+        }
+        won
+    }
+
+    /// A copy that outlives the queue's lock. The caller holds that.
+    pub(crate) fn keep(&self) -> Kept<H> {
+        let home = match self {
+            Waiter::G(g, _) => g.home().upgrade(),
+            Waiter::Thread(..) => None,
+        };
+        Kept { waiter: self.clone(), home }
+    }
+
+    /// Has the owner look again; its wait goes on. The Waiter is the caller's own copy, or its queue is locked.
+    pub(crate) fn nudge(&self) {
+        match self {
+            Waiter::G(g, number) => wake::nudge(*g, *number),
+            Waiter::Thread(parker, number) => {
+                let parker = Arc::clone(parker);
+                let then = parker.word.nudge(*number);
+                debug_assert_eq!(then, Then::Leave, "a thread is in no run queue");
+                parker.note.alarm();
+            }
+        }
+    }
+}
+
+/// Somebody who was found in a queue and not claimed, with what keeps its word mapped when it has gone on and ended.
+pub(crate) struct Kept<H: Host> {
+    waiter: Waiter<H>,
+    home: Option<Arc<Sched<H>>>,
+}
+
+impl<H: Host> Kept<H> {
+    /// Has the owner look again, if it still waits.
+    pub(crate) fn nudge(&self) {
+        match &self.waiter {
+            // Its runtime is over: it was left, and looks at nothing any more.
+            Waiter::G(..) if self.home.is_none() => {}
+            waiter => waiter.nudge(),
+        }
+    }
+}
+
+/// Somebody who runs under a context.
+pub(crate) enum Runner<H: Host> {
+    /// A goroutine.
+    G(GRef<H>),
+    /// A thread outside of any runtime, by the parker of all its waits meanwhile.
+    Thread(Arc<Parker<H>>),
+}
+
+impl<H: Host> Runner<H> {
+    /// C3 of `interrupt.rs`. The caller keeps the runner from leaving.
+    pub(crate) fn nudge(&self) {
+        match self {
+            Runner::G(g) => wake::nudge_any(*g),
+            // It sleeps only after a look that came after the last alarm.
+            Runner::Thread(parker) => parker.note.alarm(),
+        }
+    }
+}
+
+/// How to wait.
+#[derive(Copy, Clone)]
+pub(crate) struct How {
+    pub(crate) reason: WaitReason,
+    /// The time limit.
+    pub(crate) until: Option<Nanos>,
+    pub(crate) ends: Ends,
+    /// Whether a nudge returns to the caller.
+    pub(crate) looks: bool,
+}
+
+impl How {
+    /// Without a limit; interrupts unwind.
+    pub(crate) fn new(reason: WaitReason) -> Self {
+        How { reason, until: None, ends: Ends::Unwinding, looks: false }
+    }
+
+    pub(crate) fn until(self, until: Option<Nanos>) -> Self {
+        How { until, ..self }
+    }
+
+    pub(crate) fn ends(self, ends: Ends) -> Self {
+        How { ends, ..self }
+    }
+
+    pub(crate) fn looking(self) -> Self {
+        How { looks: true, ..self }
+    }
+}
+
+/// Why a parked owner runs again.
+#[derive(Copy, Clone, Debug, Eq, PartialEq)]
+#[must_use]
+pub(crate) enum Woke {
+    /// Somebody has claimed the wait, a counterpart or the time limit. It is over.
+    Readied,
+    /// The commit hook refused. The wait is over.
+    Refused,
+    /// Something may have changed. The wait is open.
+    Look,
+    /// The owner has claimed its wait, which is over, and is to leave its queues and unwind, or return an error.
+    Interrupted(Interrupt),
+}
+
+/// One wait of the caller, from its opening to its end.
+pub(crate) struct Wait<H: Host> {
+    who: Who<H>,
+    number: WaitNumber,
+    /// The limit for which the alarm is armed.
+    until: Option<Nanos>,
+    alarm: Option<Alarm<H>>,
+    deaf: Deaf,
+}
+
+enum Who<H: Host> {
+    /// On a goroutine; inside the runtime, until it has parked.
+    G(GRef<H>, Option<Window<H>>),
+    /// On a plain thread.
+    Thread(Arc<Parker<H>>),
+}
+
+/// A wait that was opened, for `Wait::of`. Smaller, as it is handed on.
+pub(crate) struct Opened<H: Host> {
+    who: Who<H>,
+    number: WaitNumber,
+}
+
+impl<H: Host> Opened<H> {
+    #[inline(always)]
+    fn on_goroutine(window: Window<H>) -> Self {
+        let g = window.g();
+        let number = g.word.begin_wait();
+        Opened { who: Who::G(g, Some(window)), number }
+    }
+
+    #[cold]
+    fn on_thread() -> Self {
+        let parker = if M::<H>::current().is_none() { Parker::of_thread() } else { Parker::new() };
+        let number = parker.word.begin_wait();
+        Opened { who: Who::Thread(parker), number }
+    }
+}
+
+impl<H: Host> Wait<H> {
+    /// Opens a wait of the caller, whichever it is.
+    #[inline]
+    pub(crate) fn begin() -> Self {
+        Self::of(Self::open())
+    }
+
+    /// As `begin`, for `of`.
+    #[inline]
+    pub(crate) fn open() -> Opened<H> {
+        Window::enter().map_or_else(Opened::on_thread, Opened::on_goroutine)
+    }
+
+    /// As `open`, if that needs no parking for a P: for a caller who holds a lock.
+    #[inline(always)]
+    pub(crate) fn try_open() -> Option<Opened<H>> {
+        if M::<H>::current().is_none() {
+            return Some(Opened::on_thread());
+        }
+        Window::enter_with_p().map(Opened::on_goroutine)
+    }
+
+    #[inline(always)]
+    pub(crate) fn of(opened: Opened<H>) -> Self {
+        let Opened { who, number } = opened;
+        Wait { who, number, until: None, alarm: None, deaf: Deaf::new() }
+    }
+
+    /// Opens one in which the calling thread sleeps, also where it runs a goroutine.
+    pub(crate) fn open_on_thread() -> Opened<H> {
+        Opened::on_thread()
+    }
+
+    /// The record's part that others claim.
+    #[inline]
+    pub(crate) fn waiter(&self) -> Waiter<H> {
+        match &self.who {
+            Who::G(g, _) => Waiter::G(*g, self.number),
+            Who::Thread(parker) => Waiter::Thread(Arc::clone(parker), self.number),
+        }
+    }
+
+    /// The goroutine that waits, and the number of its wait.
+    pub(crate) fn goroutine(&self) -> Option<(GRef<H>, WaitNumber)> {
+        match &self.who {
+            Who::G(g, _) => Some((*g, self.number)),
+            Who::Thread(_) => None,
+        }
+    }
+
+    /// Notes what the owner owes from here on if it never runs again; null for nothing. A thread always runs.
+    pub(crate) fn owes(&self, debt: *const Debt) {
+        if let Who::G(g, _) = &self.who {
+            // Relaxed: read with the goroutine's wait claimed, or after it was taken out of a queue, or by itself.
+            g.debt.store(debt.cast_mut(), Relaxed);
+        }
+    }
+
+    /// Blocks the caller. `commit` publishes the Waiter, most often by unlocking its queue; it runs when the caller can be
+    /// resumed, on the M. Once for each wait.
+    #[inline]
+    pub(crate) fn park(&mut self, how: How, commit: impl FnOnce() -> Commit) -> Woke {
+        match &mut self.who {
+            Who::G(g, window) => {
+                let g = *g;
+                let window = window.take().expect("park: once for each wait");
+                g.manner.set(how.ends, g.outlook(window.m().sched()).heeds::<H>(how.ends));
+                match how.until {
+                    None => park::gopark(window, self.number, how.reason, commit),
+                    Some(due) => {
+                        self.until = how.until;
+                        let alarm: *const Alarm<H> = self.alarm.insert(Alarm::new());
+                        park::gopark_until(window, self.number, how.reason, (due, alarm), commit);
+                    }
+                }
+                match g.word.why(self.number) {
+                    Why::Readied => self.over(Woke::Readied),
+                    why => self.settle(g, how, why),
+                }
+            }
+            Who::Thread(_) => match commit() {
+                Commit::Park => self.doze(how),
+                Commit::Refuse => {
+                    self.close();
+                    Woke::Refused
+                }
+            },
+        }
+    }
+
+    /// Sleeps on after a look, perhaps with another limit.
+    pub(crate) fn park_again(&mut self, how: How) -> Woke {
+        match &self.who {
+            Who::G(g, _) => {
+                let g = *g;
+                if how.until != self.until {
+                    self.over(());
+                    self.until = how.until;
+                    if let Some(due) = how.until {
+                        let alarm: *const Alarm<H> = self.alarm.insert(Alarm::new());
+                        let window = Window::<H>::enter().expect("park_again: a goroutine runs on an M");
+                        // It may fire at once, and is then found before the goroutine sleeps.
+                        window.m().sched().arm(window.p(), alarm, due, (g, self.number));
+                    }
+                }
+                self.suspend_again(g);
+                let why = g.word.why(self.number);
+                self.settle(g, how, why)
+            }
+            Who::Thread(_) => self.doze(how),
+        }
+    }
+
+    /// After a look: ends the wait, if nobody else has claimed it. True: it is over, and the owner leaves its queues. False:
+    /// somebody was faster, and has readied the owner by now.
+    #[must_use]
+    pub(crate) fn claim(&mut self) -> bool {
+        if self.word().claim(self.number) {
+            self.close();
+            return true;
+        }
+        match &self.who {
+            Who::G(g, _) => {
+                let g = *g;
+                while g.word.why(self.number) != Why::Readied {
+                    self.suspend_again(g);
+                }
+            }
+            Who::Thread(parker) => {
+                while parker.word.why(self.number) != Why::Readied {
+                    parker.note.doze(None);
+                }
+            }
+        }
+        self.over(false)
+    }
+
+    /// Gives the wait up before it was published.
+    #[inline]
+    pub(crate) fn withdraw(self) {
+        self.word().close_wait(self.number);
+    }
+
+    fn word(&self) -> &StatusWord {
+        match &self.who {
+            Who::G(g, _) => &g.word,
+            Who::Thread(parker) => &parker.word,
+        }
+    }
+
+    fn suspend_again(&self, g: GRef<H>) {
+        // May park for a P by itself, with this wait open.
+        let window = Window::<H>::enter().expect("suspend_again: a goroutine runs on an M");
+        debug_assert!(window.g() == g, "suspend_again: not its own goroutine");
+        window.suspend(Yield::ParkAgain(self.number));
+    }
+
+    #[inline]
+    fn over<T>(&self, woke: T) -> T {
+        if let Some(alarm) = &self.alarm {
+            alarm.disarm();
+        }
+        woke
+    }
+
+    /// The wait is claimed by its owner, or was not published.
+    fn close(&self) {
+        self.word().close_wait(self.number);
+        self.over(());
+    }
+
+    #[cold]
+    fn settle(&mut self, g: GRef<H>, how: How, mut why: Why) -> Woke {
+        loop {
+            match why {
+                Why::Readied => return self.over(Woke::Readied),
+                Why::Refused => {
+                    // Its timer may have claimed it all the same.
+                    if self.alarm.is_none() {
+                        self.close();
+                        return Woke::Refused;
+                    }
+                    return if self.claim() { Woke::Refused } else { Woke::Readied };
+                }
+                Why::Look => {
+                    // Itself: it may go on on another M.
+                    let sched = Sched::<H>::current().expect("settle: a goroutine runs on an M");
+                    if let Some(woke) = self.look(g.outlook(sched), how) {
+                        return woke;
+                    }
+                }
+                Why::CalledIn => return self.end(),
+                Why::Nothing => unreachable!("settle: a goroutine runs again for no reason"),
+            }
+            self.suspend_again(g);
+            why = g.word.why(self.number);
+        }
+    }
+
+    /// The runtime ends, and the wait is claimed for that: unwinds the owner, where that is possible, else never returns.
+    #[cold]
+    fn end(&mut self) -> Woke {
+        if !Interrupt::Shutdown.may_throw::<H>() {
+            self.stay();
+        }
+        self.close();
+        Woke::Interrupted(Interrupt::Shutdown)
+    }
+
+    /// The runtime ends, and the owner, whose wait nobody else has claimed, can't be unwound: it stays where it is, for good,
+    /// as if it had been left there by the last step of the end. Its records stay in their queues.
+    pub(crate) fn stay(&mut self) -> ! {
+        let Who::G(g, window) = &mut self.who else { unreachable!("stay: called on a thread") };
+        let g = *g;
+        if let Some(window) = window.take() {
+            drop(window);
+            let claimed = g.word.claim(self.number);
+            debug_assert!(claimed, "stay: nobody knows of the wait");
+        }
+        g.manner.set(Ends::WithOthers, false);
+        g.reason.set(WaitReason::End);
+        Debt::settle_of(g);
+        g::mark_left(g);
+        loop {
+            self.suspend_again(g);
+        }
+    }
+
+    /// What a nudge comes to.
+    fn look(&mut self, outlook: Outlook, how: How) -> Option<Woke> {
+        if outlook.ends && outlook.heeds::<H>(how.ends) {
+            return Some(if self.word().claim(self.number) {
+                self.end()
+            } else {
+                let _readied = self.claim();
+                Woke::Readied
+            });
+        }
+        if outlook.heeds::<H>(how.ends)
+            && let Some(interrupt) = outlook.interrupt::<H>(how.ends, &mut self.deaf)
+        {
+            return Some(if self.claim() { Woke::Interrupted(interrupt) } else { Woke::Readied });
+        }
+        how.looks.then_some(Woke::Look)
+    }
+
+    fn doze(&mut self, how: How) -> Woke {
+        let outlook = Outlook { frame: H::thread_frame(), exits: false, ends: false };
+        let Who::Thread(parker) = &self.who else { unreachable!("doze: called on a goroutine") };
+        let parker = Arc::clone(parker);
+        let mut until = how.until;
+        loop {
+            match parker.word.why(self.number) {
+                Why::Readied => return Woke::Readied,
+                // A thread under a context looks each time that it wakes.
+                Why::Nothing if outlook.frame.is_null() => {}
+                Why::Nothing => {
+                    if let Some(woke @ (Woke::Interrupted(_) | Woke::Readied)) = self.look(outlook, how) {
+                        return woke;
+                    }
+                }
+                Why::Look => {
+                    if let Some(woke) = self.look(outlook, how) {
+                        return woke;
+                    }
+                }
+                Why::Refused => unreachable!("doze: a thread's hook refuses before"),
+                Why::CalledIn => unreachable!("doze: a thread is of no runtime that could end"),
+            }
+            if !parker.note.doze(until) {
+                if parker.word.claim(self.number) {
+                    // The time limit. For the owner it is readied like by any other.
+                    parker.word.close_wait(self.number);
+                    return Woke::Readied;
+                }
+                // Somebody was faster, and readies it.
+                until = None;
+            }
+        }
+    }
+}
