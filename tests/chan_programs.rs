@@ -30,7 +30,7 @@ use std::time::{Duration, Instant};
 
 const STEPS: usize = 12;
 /// A program in which all wait for each other is ended by closing its channels after so long.
-const PATIENCE: Duration = Duration::from_millis(1);
+const GIVE_UP_AFTER: Duration = Duration::from_millis(1);
 const CAPACITIES: [Option<usize>; 4] = [Some(0), Some(1), Some(2), None];
 
 type Channel = (Option<Sender<Value>>, Option<Receiver<Value>>);
@@ -213,7 +213,7 @@ fn run(crew: &Crew<'_>, seed: usize) {
         let now = progress.load(SeqCst);
         if now > seen {
             (seen, since) = (now, Instant::now());
-        } else if since.elapsed() > PATIENCE {
+        } else if since.elapsed() > GIVE_UP_AFTER {
             for (channel, (s, _)) in channels.iter().enumerate() {
                 let begin = closer.stamp();
                 let outcome = if s.close() { Outcome::Done } else { Outcome::Not };

@@ -29,7 +29,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::thread;
 use std::time::Duration;
 
-const SOON: Duration = Duration::from_millis(3);
+const SHORT_LIMIT: Duration = Duration::from_millis(3);
 /// More than the end of a runtime takes.
 const LONG: Duration = Duration::from_secs(20);
 
@@ -285,7 +285,7 @@ fn end_of_kept(rt: Runtime, gate: &Gate, in_time: bool) {
         gate.open();
         ending.join();
     } else {
-        rt.shutdown(SOON);
+        rt.shutdown(SHORT_LIMIT);
         gate.open();
     }
 }
@@ -300,7 +300,7 @@ fn a_receiver_that_is_put_back_after_the_end_of_its_runtime_gets_nothing() {
                 let rt = with_a_receiver(procs, &r, way);
                 let promise = promise(&s);
                 // Its wait is claimed: it would be waited for.
-                rt.shutdown(SOON);
+                rt.shutdown(SHORT_LIMIT);
                 call_off(promise);
                 assert_eq!(s.try_send(5), Err(TrySendError::Full(5)));
             }
@@ -321,7 +321,7 @@ fn a_promise_to_one_that_is_left_is_kept_with_another() {
                 &s,
                 || {
                     // As above.
-                    rt.shutdown(SOON);
+                    rt.shutdown(SHORT_LIMIT);
                     receiver = Some(waiting(crew, move || way(&r)));
                 },
                 |promise, s| promise.send(s, 5).unwrap(),
@@ -472,7 +472,7 @@ fn each_senders_order_is_kept_among_promises_that_are_called_off() {
                             }
                             resume_unwind(Box::new("no message"))
                         };
-                        select! { send(s, nothing()) -> _ => unreachable!(), default(SOON / 60) => {} }
+                        select! { send(s, nothing()) -> _ => unreachable!(), default(SHORT_LIMIT / 60) => {} }
                     }));
                     if let Err(payload) = chosen {
                         assert_eq!(payload.downcast_ref(), Some(&"no message"));

@@ -57,7 +57,7 @@ fn a_wait_is_as_old_as_it_is() {
     });
 }
 
-/// Fails when nobody brings the rough time up to date while a goroutine works on and on.
+/// Fails when nobody brings the coarse time up to date while a goroutine works on and on.
 #[test]
 fn a_wait_that_begins_in_the_middle_of_work_is_young() {
     everywhere(|rt| {

@@ -38,7 +38,7 @@ const CHECKED: [&str; 16] = [
     "net/desc.rs",
     "net/fd.rs",
     "net/limit.rs",
-    "net/turn.rs",
+    "net/io_lock.rs",
 ];
 
 /// The files that choose between two builds by the cfg `gmp_loom`.
@@ -51,9 +51,9 @@ const ADDING: [(&str, &str); 10] = [
     ("runtime/mod.rs", "a runtime without a first M"),
     ("sched/mod.rs", "whether nobody runs anything"),
     ("sched/park.rs", "the wait reason of a model"),
-    ("sched/run/look.rs", "a turn that a model takes"),
+    ("sched/run/look.rs", "a visit that a model makes"),
     ("sched/threads/procs.rs", "how many Ps are where"),
-    ("sched/timers/keeper.rs", "whether its thread is there"),
+    ("sched/timers/timer_thread.rs", "whether its thread is there"),
     ("sched/watch/mod.rs", "what its models alone use"),
     ("sched/watch/sysmon.rs", "one look of the monitor"),
 ];

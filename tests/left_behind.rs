@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
-/// Fails by a hang: the goroutine that was left in `accept` keeps the turn, and nobody accepts any more.
+/// Fails by a hang: the goroutine that was left in `accept` keeps the I/O lock, and nobody accepts any more.
 #[test]
 fn a_listener_outlives_the_runtime_that_was_accepting_on_it() {
     for procs in PROCS {
@@ -50,7 +50,7 @@ fn a_listener_outlives_the_runtime_that_was_accepting_on_it() {
     }
 }
 
-/// A thread stands in line behind a goroutine that is left. Fails by a hang when the turn is not handed on.
+/// A thread waits behind a goroutine that is left. Fails by a hang when the I/O lock is not handed on.
 #[test]
 fn a_thread_in_line_behind_a_goroutine_that_is_left_gets_its_turn() {
     watched(1, || {
@@ -62,7 +62,7 @@ fn a_thread_in_line_behind_a_goroutine_that_is_left_gets_its_turn() {
             let stream = Arc::clone(&stream);
             move || bolted(|| (&*stream).read(&mut [0; 8]).map(drop))
         }));
-        // The reader has the turn when this one, behind it in the queue, has run.
+        // The reader has the I/O lock when this one, behind it in the queue, has run.
         rt.run(|| ());
         let thread = std::thread::spawn({
             let stream = Arc::clone(&stream);

@@ -522,7 +522,7 @@ fn a_close_waits_for_no_goroutine_that_sleeps() {
     });
 }
 
-/// Fails by a hang: the turn of a goroutine that its runtime left behind is not to be had; or by a crash: the socket
+/// Fails by a hang: the I/O lock of a goroutine that its runtime left behind is not to be had; or by a crash: the socket
 /// keeps what is gone.
 #[test]
 fn a_socket_that_outlived_runtimes_is_closed() {

@@ -1,5 +1,5 @@
 #![cfg(not(gmp_loom))]
-//! One socket in several hands, of goroutines, threads and runtimes: each has its turn, and nobody takes what is
+//! One socket in several hands, of goroutines, threads and runtimes: one after the other, and nobody takes what is
 //! another's.
 
 mod common;
@@ -85,7 +85,7 @@ fn small_writes_of_several_stay_whole_and_in_order() {
     });
 }
 
-/// Fails by a hang: the turn is not handed on, or the data wakes one reader and the rest stays.
+/// Fails by a hang: the I/O lock is not handed on, or the data wakes one reader and the rest stays.
 #[test]
 fn several_read_one_stream_and_each_byte_is_taken_once() {
     everywhere(|rt| {

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::time::Duration;
 
-const PATIENCE: Duration = Duration::from_secs(20);
+const SHUTDOWN_LIMIT: Duration = Duration::from_secs(20);
 
 /// A panic that reaches it ends the process.
 extern "C" fn lets_no_panic_out() {
@@ -46,7 +46,7 @@ fn each_is_counted_in_the_report() {
         outlive(&rt, 3);
         let ended = rt.run(|| under_a_done_context(|| Event::new().wait()));
         assert_eq!(ended, Err(ContextError::Canceled));
-        let report = rt.shutdown(PATIENCE);
+        let report = rt.shutdown(SHUTDOWN_LIMIT);
         assert_eq!((report.unwinds_refused(), report.is_clean()), (3, true), "{report:?}");
     });
 }
@@ -65,7 +65,7 @@ fn the_end_of_a_runtime_counts() {
             black_box(for_good as extern "C" fn())();
         });
         common::until(|| begun.load(SeqCst));
-        let report = rt.shutdown(PATIENCE);
+        let report = rt.shutdown(SHUTDOWN_LIMIT);
         assert_eq!((report.unwinds_refused(), report.goroutines_left()), (1, 1), "{report:?}");
     });
 }
@@ -99,7 +99,7 @@ fn the_knob_tells_each() {
         // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
         let rt = unsafe { Runtime::builder().procs(2).build() }.expect("a runtime");
         outlive(&rt, 3);
-        assert_eq!(rt.shutdown(PATIENCE).unwinds_refused(), 3);
+        assert_eq!(rt.shutdown(SHUTDOWN_LIMIT).unwinds_refused(), 3);
         return;
     }
     let stderr = child::passes("the_knob_tells_each", &[("GMPDEBUG", "refusals=all")]);
@@ -159,7 +159,7 @@ fn a_wait_that_outlives_its_context_with_little_stack_left_is_counted_alone() {
             });
             assert_eq!(deep.unwrap().join().unwrap(), Ok(()));
         });
-        let report = rt.shutdown(PATIENCE);
+        let report = rt.shutdown(SHUTDOWN_LIMIT);
         assert_eq!((report.unwinds_refused(), report.is_clean()), (1, true), "{report:?}");
     });
 }
@@ -195,7 +195,7 @@ fn a_goroutine_with_little_stack_left_is_counted_alone() {
             drop(deep.unwrap());
         });
         common::until(|| begun.load(SeqCst));
-        let report = rt.shutdown(PATIENCE);
+        let report = rt.shutdown(SHUTDOWN_LIMIT);
         assert_eq!((report.unwinds_refused(), report.goroutines_left()), (1, 1), "{report:?}");
     });
 }

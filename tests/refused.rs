@@ -41,11 +41,11 @@ fn hand_off_takes() -> Duration {
         rounds.sort();
         rounds[3]
     };
-    (0..5).map(|_| median()).find(|&took| took < SOON).unwrap_or(Duration::MAX)
+    (0..5).map(|_| median()).find(|&took| took < HAND_OFF_LIMIT).unwrap_or(Duration::MAX)
 }
 
 /// Less than what is waited where nobody can tell whether a thread is blocked, and far more than it takes where somebody can.
-const SOON: Duration = Duration::from_millis(20);
+const HAND_OFF_LIMIT: Duration = Duration::from_millis(20);
 
 /// All descriptors that this process may have.
 fn all_descriptors() -> Vec<File> {
@@ -67,10 +67,10 @@ fn hand_off_needs_no_descriptor_when_a_goroutine_blocks() {
     watched(1, || {
         runtime(1).run(|| {
             // Its second thread is there.
-            assert!(hand_off_takes() < SOON);
+            assert!(hand_off_takes() < HAND_OFF_LIMIT);
             let full = all_descriptors();
             assert!(File::open("/dev/null").is_err());
-            assert!(hand_off_takes() < SOON);
+            assert!(hand_off_takes() < HAND_OFF_LIMIT);
             drop(full);
         });
     });
@@ -102,7 +102,7 @@ fn hand_off_works_where_proc_is_of_another_pid_namespace() {
         "1",
         "of which this is not the /proc"
     );
-    watched(1, || runtime(1).run(|| assert!(hand_off_takes() < SOON)));
+    watched(1, || runtime(1).run(|| assert!(hand_off_takes() < HAND_OFF_LIMIT)));
 }
 
 /// Fails by a hang where nothing is taken from a thread of which nothing is known, or by no word of it, or one for each look.
@@ -199,12 +199,12 @@ fn sandboxed(calls: &[libc::c_long], f: impl Fn() + Sync, counts: impl Fn(Refuse
                 f();
             }
         });
-        let refused = rt.shutdown(PATIENCE).refused();
+        let refused = rt.shutdown(SHUTDOWN_LIMIT).refused();
         assert!(counts(refused, late), "{refused:?}");
     });
 }
 
-const PATIENCE: Duration = Duration::from_secs(20);
+const SHUTDOWN_LIMIT: Duration = Duration::from_secs(20);
 
 /// Timers, sockets, and submissions to a runtime of which all sleep, from goroutines and threads.
 fn waits_end() {
@@ -406,7 +406,7 @@ fn threads_leave_the_program_its_descriptors() {
             ends.into_iter().for_each(|end| end.send(()).unwrap());
             all.into_iter().for_each(|one| one.join().unwrap());
             // Threads that begin to run one, and then block.
-            let refused = rt.shutdown(PATIENCE).refused();
+            let refused = rt.shutdown(SHUTDOWN_LIMIT).refused();
             assert!(refused.descriptors() >= 14 && refused.looks() == 0, "{refused:?}");
             assert_eq!(watch_descriptors(), 0);
         });
@@ -438,7 +438,7 @@ fn a_runtime_that_ends_from_inside_without_a_thread_keeps_no_descriptor() {
         let _ends_it = rt.go(move || {
             let rt = takes.recv().unwrap();
             refuse(&[libc::SYS_clone, libc::SYS_clone3], libc::EAGAIN);
-            tell.send(rt.shutdown(PATIENCE)).unwrap();
+            tell.send(rt.shutdown(SHUTDOWN_LIMIT)).unwrap();
         });
         gives.send(rt).unwrap();
         let report = hear.recv().unwrap();

@@ -19,7 +19,7 @@ use std::time::Duration;
 const LONG: Duration = Duration::from_secs(3600);
 const SHORT: Duration = Duration::from_millis(5);
 /// For the end of a runtime; only what would fail takes so long.
-const PATIENCE: Duration = Duration::from_secs(20);
+const SHUTDOWN_LIMIT: Duration = Duration::from_secs(20);
 
 /// What a service is asked. The drop of one is a computed jump.
 enum Request {
@@ -199,7 +199,7 @@ fn the_end_of_a_runtime_ends_services_that_isolate_panics() {
             rt.go(move || service(&requests, &begun));
         }
         common::until(|| begun.load(SeqCst) == SERVICES.len());
-        let report = rt.shutdown(PATIENCE);
+        let report = rt.shutdown(SHUTDOWN_LIMIT);
         assert!(report.is_clean(), "{report:?}");
         assert_eq!(begun.load(SeqCst), 0);
     });
@@ -240,7 +240,7 @@ fn a_protected_variable_is_not_looked_at() {
         });
         assert_eq!(ended, Err(ContextError::Canceled));
         drop(rt.go(uses_the_page));
-        assert!(rt.shutdown(PATIENCE).is_clean());
+        assert!(rt.shutdown(SHUTDOWN_LIMIT).is_clean());
     });
     protect(libc::PROT_READ | libc::PROT_WRITE);
 }

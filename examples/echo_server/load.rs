@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 /// How often the line that tells of the progress is drawn.
 const TICK: Duration = Duration::from_millis(100);
 /// What the last answers are given when the time is over.
-const PATIENCE: Duration = Duration::from_secs(5);
+const ANSWER_LIMIT: Duration = Duration::from_secs(5);
 /// A client writes a whole message before it reads: more than this might not fit into the sockets' buffers, and
 /// then each side would wait for the other to read.
 const MAX_SIZE: usize = 64 << 10;
@@ -130,7 +130,7 @@ impl Load {
                     if start.elapsed() >= self.time {
                         shared.stop.store(true, Relaxed);
                     }
-                    if start.elapsed() >= self.time + PATIENCE {
+                    if start.elapsed() >= self.time + ANSWER_LIMIT {
                         break;
                     }
                 }
@@ -142,7 +142,9 @@ impl Load {
             Some(wrong) => Err(wrong),
             None if ended < self.connections => {
                 let silent = self.connections - ended;
-                Err(io::Error::other(format!("{silent} connections were not answered within {PATIENCE:?}")))
+                Err(io::Error::other(format!(
+                    "{silent} connections were not answered within {ANSWER_LIMIT:?}"
+                )))
             }
             None => Ok(latency),
         }

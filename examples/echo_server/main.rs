@@ -71,7 +71,7 @@ Status: 0; 1 when the address can't be had, or the demo found a wrong byte; 2 fo
 ";
 
 /// How long open connections are given at the end, before and after they are cut off.
-const PATIENCE: Duration = Duration::from_secs(1);
+const CLOSE_LIMIT: Duration = Duration::from_secs(1);
 
 #[derive(Default)]
 struct Options {
@@ -131,7 +131,7 @@ fn serve(options: &Options) -> io::Result<()> {
     });
 
     signals.wait();
-    let (totals, left) = server.close(PATIENCE);
+    let (totals, left) = server.close(CLOSE_LIMIT);
     accepting.join().map_err(io::Error::other)?;
     println!(
         "served {} connections, {} messages, {} bytes",
@@ -161,7 +161,7 @@ fn demo(options: &Options) -> io::Result<()> {
     let report = options.load.run(&runtime, &addr)?;
     println!("{report}");
 
-    let (totals, _) = server.close(PATIENCE);
+    let (totals, _) = server.close(CLOSE_LIMIT);
     accepting.join().map_err(io::Error::other)?;
     let sent = report.latency.total() * size as u64;
     if totals.bytes != sent {

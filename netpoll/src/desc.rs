@@ -2,7 +2,7 @@
 //! other.
 //!
 //! A descriptor has one slot for each direction. A slot holds at most one event and at most one waiting
-//! owner; the owner is whoever holds that direction's turn. Here are only the transitions, as functions of a
+//! owner; the owner is whoever holds that direction's I/O lock. Here are only the transitions, as functions of a
 //! snapshot; the runtime owns the atomic word and applies them in a compare-and-exchange loop.
 //!
 //! ```text
@@ -134,7 +134,7 @@ pub enum Block {
     Take(Slot),
     /// Nothing was there. Exchange the word by this one, look at close and deadline, then park.
     Announce(Slot),
-    /// Somebody waits here already: the caller does not hold the turn.
+    /// Somebody waits here already: the caller does not hold the I/O lock.
     Busy,
 }
 
@@ -235,7 +235,7 @@ impl Slot {
     /// The announced owner is saved: puts its ticket where events find it, unless one came in between.
     ///
     /// # Panics
-    /// If another ticket is in the slot: two owners share one turn.
+    /// If another ticket is in the slot: two owners share one I/O lock.
     #[doc(alias = "netpollblockcommit")]
     #[inline]
     #[track_caller]
@@ -282,7 +282,7 @@ impl Slot {
     /// came meanwhile stays.
     ///
     /// # Panics
-    /// If the ticket in the slot is not `ticket`: two owners share one turn.
+    /// If the ticket in the slot is not `ticket`: two owners share one I/O lock.
     #[inline]
     #[track_caller]
     pub fn leave(self, ticket: Ticket) -> Leave {
@@ -302,7 +302,7 @@ impl Slot {
     /// would empty out an event that the call has not seen.
     ///
     /// # Panics
-    /// If somebody waits here: the caller does not hold the turn.
+    /// If somebody waits here: the caller does not hold the I/O lock.
     #[doc(alias = "netpollreset")]
     #[inline]
     #[track_caller]

@@ -125,14 +125,14 @@
 //! | `retake`, `preemptone` | `sched/threads/retake.rs`, `m/handoff.rs` |
 //! | `netpoll`, `netpollBreak`, `netpollopen`, `sched.lastpoll`, `sched.pollUntil` | `sched/poll.rs`, the crate `gmp-netpoll` |
 //! | `pollDesc`, `netpollblock`, `netpollunblock` | `net/desc.rs`, `gmp_netpoll::Slot` |
-//! | `fdMutex` | `net/turn.rs`, `net/fd.rs` |
+//! | `fdMutex` | `net/io_lock.rs`, `net/fd.rs` |
 //! | `hchan`, `chansend`, `chanrecv`, `closechan` | `chan/state.rs`, `chan/flow.rs` |
 //! | `sudog`, `waitq` | `wait/queue.rs`, `wait/waiter.rs` |
 //! | `selectgo`, `scase`, `selparkcommit`, `reflect.Select` | `chan/select.rs`, `chan/dynamic.rs` |
 //! | `context` | `context/`, `wait/interrupt.rs` |
 //! | `Goexit` | `goroutine/mod.rs`, `wait/interrupt.rs` |
 //! | `timers`, `timeSleep`, `checkTimers`, `timeSleepUntil`, `wakeNetPoller` | `sched/timers/mod.rs`, `sched/poll.rs`, the crate `gmp-timers` |
-//! | `time.AfterFunc`, `time.Timer`, `time.Ticker`, `goFunc`, `stopTimer`, `resetTimer` | `time/timer.rs`, `sched/timers/callback.rs`, `sched/timers/keeper.rs` |
+//! | `time.AfterFunc`, `time.Timer`, `time.Ticker`, `goFunc`, `stopTimer`, `resetTimer` | `time/timer.rs`, `sched/timers/callback.rs`, `sched/timers/timer_thread.rs` |
 //! | `sync.Mutex`, `RWMutex`, `Cond`, `Once`, `WaitGroup`, `Pool`; `x/sync`: `semaphore`, `singleflight`, `errgroup` | `sync/` |
 //! | `runtime_canSpin`, `runtime_doSpin` | `sched/run/spin.rs`, `prim/mod.rs` |
 //! | `sysmon` | `sched/watch/sysmon.rs` |

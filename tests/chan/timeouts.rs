@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
-const SOON: Duration = Duration::from_millis(3);
+const SHORT_LIMIT: Duration = Duration::from_millis(3);
 /// Much later than any machine is late.
 const LATE: Duration = Duration::from_secs(20);
 
@@ -43,19 +43,19 @@ fn a_limit_is_kept_and_the_value_comes_back() {
         crew.run(|| {
             for (s, r) in every_kind::<u8>() {
                 let start = Instant::now();
-                assert_eq!(r.recv_timeout(SOON), Err(RecvTimeoutError::Timeout));
-                in_time(start, SOON);
+                assert_eq!(r.recv_timeout(SHORT_LIMIT), Err(RecvTimeoutError::Timeout));
+                in_time(start, SHORT_LIMIT);
                 let start = Instant::now();
-                assert_eq!(r.recv_deadline(start + SOON), Err(RecvTimeoutError::Timeout));
-                in_time(start, SOON);
+                assert_eq!(r.recv_deadline(start + SHORT_LIMIT), Err(RecvTimeoutError::Timeout));
+                in_time(start, SHORT_LIMIT);
                 let Some(capacity) = s.capacity() else { continue };
                 (0..capacity).for_each(|_| s.send(0).unwrap());
                 let start = Instant::now();
-                assert_eq!(s.send_timeout(7, SOON), Err(SendTimeoutError::Timeout(7)));
-                in_time(start, SOON);
+                assert_eq!(s.send_timeout(7, SHORT_LIMIT), Err(SendTimeoutError::Timeout(7)));
+                in_time(start, SHORT_LIMIT);
                 let start = Instant::now();
-                assert_eq!(s.send_deadline(7, start + SOON), Err(SendTimeoutError::Timeout(7)));
-                in_time(start, SOON);
+                assert_eq!(s.send_deadline(7, start + SHORT_LIMIT), Err(SendTimeoutError::Timeout(7)));
+                in_time(start, SHORT_LIMIT);
                 assert_eq!(r.try_iter().count(), capacity);
             }
         });
@@ -127,23 +127,23 @@ fn an_alarm_comes_once() {
     everyone(|crew| {
         crew.run(|| {
             let start = Instant::now();
-            let alarm = after(SOON);
+            let alarm = after(SHORT_LIMIT);
             let twin = alarm.clone();
             assert_eq!((alarm.try_recv(), alarm.len()), (Err(TryRecvError::Empty), 0));
             let due = alarm.recv().unwrap();
-            in_time(start, SOON);
-            assert!((start + SOON..=Instant::now()).contains(&due));
+            in_time(start, SHORT_LIMIT);
+            assert!((start + SHORT_LIMIT..=Instant::now()).contains(&due));
             // A clone shares the one message.
-            assert_eq!(twin.recv_timeout(SOON), Err(RecvTimeoutError::Timeout));
-            let due = Instant::now() + SOON;
+            assert_eq!(twin.recv_timeout(SHORT_LIMIT), Err(RecvTimeoutError::Timeout));
+            let due = Instant::now() + SHORT_LIMIT;
             let alarm = at(due);
             assert_eq!(alarm.recv_timeout(LATE), Ok(due));
             assert_eq!(alarm.try_recv(), Err(TryRecvError::Empty));
             let past = at(start);
             assert_eq!((past.len(), past.try_recv(), past.len()), (1, Ok(start), 0));
             assert!(after(Duration::ZERO).recv().is_ok());
-            assert_eq!(after(Duration::MAX).recv_timeout(SOON), Err(RecvTimeoutError::Timeout));
-            assert_eq!(never::<u8>().recv_deadline(start + SOON), Err(RecvTimeoutError::Timeout));
+            assert_eq!(after(Duration::MAX).recv_timeout(SHORT_LIMIT), Err(RecvTimeoutError::Timeout));
+            assert_eq!(never::<u8>().recv_deadline(start + SHORT_LIMIT), Err(RecvTimeoutError::Timeout));
         });
     });
 }
@@ -154,7 +154,7 @@ fn an_alarm_is_for_one_of_those_who_wait() {
     everyone(|crew| {
         for _ in 0..share(400, 1) {
             let alarm = after(Duration::from_micros(300));
-            let waiters = each(crew, 3, move |_| alarm.recv_timeout(20 * SOON).is_ok());
+            let waiters = each(crew, 3, move |_| alarm.recv_timeout(20 * SHORT_LIMIT).is_ok());
             assert_eq!(join_all(waiters).into_iter().filter(|&got| got).count(), 1);
         }
     });
@@ -166,15 +166,15 @@ fn ticks_keep_their_distance_and_do_not_pile_up() {
     everyone(|crew| {
         crew.run(|| {
             let start = Instant::now();
-            let ticks = tick(SOON);
+            let ticks = tick(SHORT_LIMIT);
             let mut last = start;
             for number in 1..5 {
                 let due = ticks.recv().unwrap();
-                assert!(due >= last + SOON || number == 1 && due >= start + SOON);
-                in_time(start, number * SOON);
+                assert!(due >= last + SHORT_LIMIT || number == 1 && due >= start + SHORT_LIMIT);
+                in_time(start, number * SHORT_LIMIT);
                 last = due;
             }
-            gmp::time::sleep(4 * SOON);
+            gmp::time::sleep(4 * SHORT_LIMIT);
             assert_eq!(ticks.len(), 1);
             assert!(ticks.try_recv().is_ok());
         });

@@ -299,7 +299,7 @@ pub const CHILDREN: &[(&str, fn())] = &[
     }),
 ];
 
-/// The vigil is over when the thread comes back.
+/// The deadlock watch is over when the thread comes back.
 fn block_and_receive_for_ever() {
     gmp::blocking(|| thread::sleep(Duration::from_millis(1500)));
     receive_for_ever();

@@ -17,7 +17,7 @@ pub const TESTS: &[Test] = &[
     ("a_callback_is_waited_for", || lives("callback")),
     ("a_context_is_waited_for", || lives("context")),
     ("a_ticker_is_waited_for", || lives("ticker")),
-    ("a_callback_of_no_runtime_is_waited_for", || lives("keepers_callback")),
+    ("a_callback_of_no_runtime_is_waited_for", || lives("timer_threads_callback")),
     ("a_blocking_call_is_waited_for", || lives("blocking")),
     ("an_unmarked_blocking_call_is_waited_for", || lives("unmarked")),
     ("another_runtime_is_waited_for", || lives("other_runtime")),
@@ -82,7 +82,7 @@ pub const CHILDREN: &[(&str, fn())] = &[
             }));
         });
     }),
-    ("keepers_callback", || {
+    ("timer_threads_callback", || {
         let (sender, receiver) = bounded(1);
         let _timer = gmp::time::after_func(LONG, move || sender.send(()).unwrap());
         // SAFETY: nothing here is bound to a thread.

@@ -14,7 +14,7 @@ pub const PROCS: [usize; 4] = [1, 2, 4, 8];
 pub const LONG: Duration = Duration::from_millis(1300);
 
 /// A child that hangs is killed after this.
-const PATIENCE: Duration = Duration::from_secs(60);
+const CHILD_LIMIT: Duration = Duration::from_secs(60);
 
 /// How a child has ended.
 #[derive(Debug)]
@@ -63,7 +63,7 @@ fn attend(mut child: Child, limit: Duration) -> Ended {
 
 /// Runs a child to its end.
 pub fn run(child: &str, procs: usize, debug: &str) -> Ended {
-    attend(start(child, procs, debug), PATIENCE)
+    attend(start(child, procs, debug), CHILD_LIMIT)
 }
 
 /// Runs a child for longer than anybody looks for a deadlock, and kills it.

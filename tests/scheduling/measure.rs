@@ -58,7 +58,7 @@ pub struct Meeting {
 
 impl Meeting {
     /// What the slowest machine needs to run so many threads.
-    const PATIENCE: Duration = Duration::from_secs(5);
+    const MEETING_LIMIT: Duration = Duration::from_secs(5);
 
     pub fn of(size: usize) -> Arc<Self> {
         let arrivals = Mutex::new(Vec::with_capacity(size));
@@ -95,7 +95,7 @@ impl Meeting {
         let arrival = (thread_id(), begun.elapsed());
         self.arrivals.lock().unwrap().push(arrival);
         self.arrived.fetch_add(1, SeqCst);
-        while self.arrived.load(SeqCst) < self.size && begun.elapsed() < Self::PATIENCE {
+        while self.arrived.load(SeqCst) < self.size && begun.elapsed() < Self::MEETING_LIMIT {
             std::hint::spin_loop();
         }
     }

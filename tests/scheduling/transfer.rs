@@ -25,7 +25,7 @@ const MANY: usize = 600;
 const ROUNDS: usize = if cfg!(debug_assertions) { 50 } else { 100 };
 const ATTEMPTS: usize = 8;
 const MS: Duration = Duration::from_millis(1);
-const NOBODY: usize = usize::MAX;
+const NO_LEADER: usize = usize::MAX;
 const OVER: usize = usize::MAX;
 
 /// How the others wait for the next leader (`-e` of the thesis).
@@ -81,7 +81,7 @@ impl Transfer {
             if round != seen {
                 seen = round;
                 self.acknowledged.fetch_add(1, SeqCst);
-            } else if self.next.compare_exchange(me, NOBODY, SeqCst, SeqCst).is_ok() {
+            } else if self.next.compare_exchange(me, NO_LEADER, SeqCst, SeqCst).is_ok() {
                 self.lead(me);
                 seen += 1;
                 continue;
@@ -120,10 +120,10 @@ fn transfer(procs: usize, goroutines: usize, others: Others) -> Vec<Duration> {
 /// The longest gap that so many plain threads see, which do nothing but look at the clock. A leader waits for the
 /// last of all Ms, so no shorter one would tell.
 fn kernels_gap(threads: usize) -> Duration {
-    const LOOK: Duration = Duration::from_millis(200);
+    const OBSERVED: Duration = Duration::from_millis(200);
     let watch = || {
         let (start, mut last, mut longest) = (Instant::now(), Instant::now(), Duration::ZERO);
-        while start.elapsed() < LOOK {
+        while start.elapsed() < OBSERVED {
             let now = Instant::now();
             longest = longest.max(now - last);
             last = now;

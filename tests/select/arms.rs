@@ -8,7 +8,7 @@ use gmp::chan::{Receiver, RecvError, SendError, Sender, after, bounded, never, n
 use gmp::select;
 use std::time::{Duration, Instant};
 
-const SOON: Duration = Duration::from_millis(3);
+const SHORT_LIMIT: Duration = Duration::from_millis(3);
 /// No test waits for it to pass.
 const LONG: Duration = Duration::from_secs(3600);
 
@@ -65,7 +65,7 @@ fn a_select_does_not_meet_itself() {
             select! {
                 send(s, 1) -> _ => unreachable!(),
                 recv(r) -> _ => unreachable!(),
-                default(SOON) => assert!(start.elapsed() >= SOON),
+                default(SHORT_LIMIT) => assert!(start.elapsed() >= SHORT_LIMIT),
             }
         });
     });
@@ -109,7 +109,7 @@ fn those_who_offer_and_ask_at_once_meet_each_other() {
                         send(s, message) -> result => if result.is_ok() { sent.push(message) },
                         recv(r) -> message => got.extend(message),
                         // The last of them has nobody to meet.
-                        default(SOON) => {}
+                        default(SHORT_LIMIT) => {}
                     }
                 }
                 (sent, got)
@@ -149,7 +149,7 @@ fn disabled_arms_are_never_chosen() {
             select! {
                 recv(nothing) -> _ => unreachable!(),
                 send(nobody, 1) -> _ => unreachable!(),
-                default(SOON) => assert!(start.elapsed() >= SOON),
+                default(SHORT_LIMIT) => assert!(start.elapsed() >= SHORT_LIMIT),
             }
             let choose = |r: Option<&Receiver<i32>>| {
                 select! {
@@ -182,10 +182,10 @@ fn defaults_are_for_when_nothing_is_ready() {
             }
             assert_eq!(select! { default => 5 }, 5);
             let start = Instant::now();
-            assert_eq!(select! { default(SOON) => 6 }, 6);
-            assert!(select! { recv(r) -> _ => false, default(SOON) => true });
-            assert!(start.elapsed() >= 2 * SOON);
-            assert!(select! { recv(after(SOON)) -> due => due.is_ok(), recv(r) -> _ => false });
+            assert_eq!(select! { default(SHORT_LIMIT) => 6 }, 6);
+            assert!(select! { recv(r) -> _ => false, default(SHORT_LIMIT) => true });
+            assert!(start.elapsed() >= 2 * SHORT_LIMIT);
+            assert!(select! { recv(after(SHORT_LIMIT)) -> due => due.is_ok(), recv(r) -> _ => false });
         });
     });
 }

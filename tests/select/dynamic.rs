@@ -11,7 +11,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-const SOON: Duration = Duration::from_millis(3);
+const SHORT_LIMIT: Duration = Duration::from_millis(3);
 
 #[track_caller]
 fn panics_with(text: &str, f: impl FnOnce()) {
@@ -173,15 +173,15 @@ fn ready_tells_and_takes_nothing() {
             let (recv, send) = (select.recv(&r), select.send(&full));
             assert_eq!(select.try_ready(), Err(TryReadyError));
             let start = Instant::now();
-            assert_eq!(select.ready_timeout(SOON), Err(ReadyTimeoutError));
-            assert_eq!(select.ready_deadline(start + 2 * SOON), Err(ReadyTimeoutError));
-            assert_eq!(select.select_timeout(SOON).map(drop), Err(SelectTimeoutError));
-            assert_eq!(select.select_deadline(start + 4 * SOON).map(drop), Err(SelectTimeoutError));
-            assert!(start.elapsed() >= 4 * SOON);
+            assert_eq!(select.ready_timeout(SHORT_LIMIT), Err(ReadyTimeoutError));
+            assert_eq!(select.ready_deadline(start + 2 * SHORT_LIMIT), Err(ReadyTimeoutError));
+            assert_eq!(select.select_timeout(SHORT_LIMIT).map(drop), Err(SelectTimeoutError));
+            assert_eq!(select.select_deadline(start + 4 * SHORT_LIMIT).map(drop), Err(SelectTimeoutError));
+            assert!(start.elapsed() >= 4 * SHORT_LIMIT);
             s.send('a').unwrap();
             for _ in 0..9 {
                 assert_eq!((select.try_ready(), select.ready()), (Ok(recv), recv));
-                assert_eq!(select.ready_timeout(SOON), Ok(recv));
+                assert_eq!(select.ready_timeout(SHORT_LIMIT), Ok(recv));
             }
             assert_eq!((r.recv(), rest.recv()), (Ok('a'), Ok('f')));
             assert_eq!((select.try_ready(), select.ready()), (Ok(send), send));
@@ -278,9 +278,9 @@ fn a_select_without_arms_panics_or_has_its_default() {
             assert_eq!(Select::new().try_select().map(drop), Err(TrySelectError));
             assert_eq!(Select::new().try_ready(), Err(TryReadyError));
             let start = Instant::now();
-            assert_eq!(Select::new().select_timeout(SOON).map(drop), Err(SelectTimeoutError));
-            assert_eq!(Select::new().ready_timeout(SOON), Err(ReadyTimeoutError));
-            assert!(start.elapsed() >= 2 * SOON);
+            assert_eq!(Select::new().select_timeout(SHORT_LIMIT).map(drop), Err(SelectTimeoutError));
+            assert_eq!(Select::new().ready_timeout(SHORT_LIMIT), Err(ReadyTimeoutError));
+            assert!(start.elapsed() >= 2 * SHORT_LIMIT);
         });
     });
 }

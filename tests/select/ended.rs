@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
-const SOON: Duration = Duration::from_millis(3);
+const SHORT_LIMIT: Duration = Duration::from_millis(3);
 /// More than anything here takes.
 const LONG: Duration = Duration::from_secs(30);
 
@@ -48,8 +48,10 @@ const WAYS: [Way; 2] =
 
 /// The ways to receive for a short time.
 type ShortWay = fn(&Receiver<u32>) -> Option<u32>;
-const SHORT_WAYS: [ShortWay; 2] =
-    [|r| r.recv_timeout(SOON).ok(), |r| select! { recv(r) -> got => got.ok(), default(SOON) => None }];
+const SHORT_WAYS: [ShortWay; 2] = [
+    |r| r.recv_timeout(SHORT_LIMIT).ok(),
+    |r| select! { recv(r) -> got => got.ok(), default(SHORT_LIMIT) => None },
+];
 
 /// Which of the two sides is there first.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -91,7 +93,7 @@ impl Stuck {
     /// The goroutine has promised its message by now; its runtime ends.
     fn leave(self) {
         self.evaluates.pass();
-        assert_eq!(self.rt.shutdown(10 * SOON).goroutines_left(), 1);
+        assert_eq!(self.rt.shutdown(10 * SHORT_LIMIT).goroutines_left(), 1);
     }
 }
 
@@ -144,7 +146,7 @@ fn a_receiver_whose_promise_was_left_behind_keeps_its_place() {
     });
 }
 
-/// Fails by a hang: the close finds nobody in the line, and the promise keeps them from hearing of it.
+/// Fails by a hang: the close finds nobody in the queue, and the promise keeps them from hearing of it.
 #[test]
 fn a_receiver_hears_of_the_close_when_its_promise_was_left_behind() {
     everyone(|crew| {
@@ -203,7 +205,7 @@ fn all_promises_of_a_goroutine_that_is_left_behind_are_withdrawn() {
             });
         }));
         evaluates.pass();
-        assert_eq!(rt.shutdown(10 * SOON).goroutines_left(), 1);
+        assert_eq!(rt.shutdown(10 * SHORT_LIMIT).goroutines_left(), 1);
         assert_eq!((s.send(1), other_s.send(2)), (Ok(()), Ok(())));
         assert_eq!((first.join(), second.join()), (Ok(1), Ok(2)));
     });
@@ -233,7 +235,7 @@ fn a_goroutine_that_has_forgotten_what_it_promised_may_be_left_behind() {
                 });
             }));
             asleep.pass();
-            assert_eq!(rt.shutdown(10 * SOON).goroutines_left(), 1);
+            assert_eq!(rt.shutdown(10 * SHORT_LIMIT).goroutines_left(), 1);
         });
     }
 }
@@ -399,7 +401,7 @@ fn the_limit_of_a_select_ends_a_send_whose_receiver_has_gone() {
                 select.send(&s);
                 let promise = match at_once {
                     true => select.try_select().expect("somebody waits"),
-                    false => select.select_timeout(SOON).expect("somebody waits"),
+                    false => select.select_timeout(SHORT_LIMIT).expect("somebody waits"),
                 };
                 tells.open();
                 passes.pass();

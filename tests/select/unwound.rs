@@ -12,7 +12,7 @@ use gmp::select;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::time::{Duration, Instant};
 
-const SOON: Duration = Duration::from_millis(3);
+const SHORT_LIMIT: Duration = Duration::from_millis(3);
 
 /// No message: it unwinds, without a word of the panic hook's.
 fn nothing<T>() -> T {
@@ -172,14 +172,14 @@ fn what_came_during_the_claim_is_seen_after_it() {
     everyone(|crew| {
         for cap in [0, 1] {
             let start = Instant::now();
-            let limit = move |r: &Receiver<usize>| r.recv_timeout(10 * SOON);
-            let passes = move |_: &Sender<usize>| until(|| start.elapsed() > 15 * SOON);
+            let limit = move |r: &Receiver<usize>| r.recv_timeout(10 * SHORT_LIMIT);
+            let passes = move |_: &Sender<usize>| until(|| start.elapsed() > 15 * SHORT_LIMIT);
             assert_eq!(kept_in_suspense(crew, cap, limit, passes), Err(RecvTimeoutError::Timeout));
             let start = Instant::now();
             let limit = |r: &Receiver<usize>| {
-                select! { recv(r) -> got => got.is_ok(), recv(never::<()>()) -> _ => true, default(10 * SOON) => false }
+                select! { recv(r) -> got => got.is_ok(), recv(never::<()>()) -> _ => true, default(10 * SHORT_LIMIT) => false }
             };
-            let passes = move |_: &Sender<usize>| until(|| start.elapsed() > 15 * SOON);
+            let passes = move |_: &Sender<usize>| until(|| start.elapsed() > 15 * SHORT_LIMIT);
             assert!(!kept_in_suspense(crew, cap, limit, passes));
             for way in WAYS {
                 let closes = |s: &Sender<usize>| assert!(s.close());

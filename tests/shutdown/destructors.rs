@@ -2,7 +2,7 @@
 
 use crate::child;
 use crate::common::{PROCS, everywhere, runtime, until, watched};
-use crate::{Counts, HOUR, MS, PATIENCE, ends_clean};
+use crate::{Counts, HOUR, MS, SHUTDOWN_LIMIT, ends_clean};
 use gmp::chan;
 use gmp::sync::{Event, Mutex};
 use gmp::time::sleep;
@@ -53,8 +53,8 @@ fn destructors_that_park_come_to_their_end() {
     });
 }
 
-/// Goroutines that a destructor starts are dropped unrun. Fails when they keep what they were promised of the limit of stacks,
-/// so that a destructor after them gets none.
+/// Goroutines that a destructor starts are dropped unrun. Fails when they keep what was reserved for them of the limit of
+/// stacks, so that a destructor after them gets none.
 #[test]
 fn what_is_started_in_vain_keeps_no_stack() {
     const STACK: usize = 64 << 10;
@@ -248,7 +248,7 @@ fn a_panic_that_leaves_a_destructor_ends_the_process() {
             sleep(HOUR);
         });
         counts.all_begun(&rt, 1);
-        rt.shutdown(PATIENCE);
+        rt.shutdown(SHUTDOWN_LIMIT);
         return;
     }
     use std::os::unix::process::ExitStatusExt;

@@ -20,7 +20,7 @@ use std::time::Duration;
 
 const MS: Duration = Duration::from_millis(1);
 /// Enough on a machine that others use too.
-const PATIENCE: Duration = Duration::from_secs(20);
+const SHUTDOWN_LIMIT: Duration = Duration::from_secs(20);
 const HOUR: Duration = Duration::from_secs(3600);
 
 /// Counts what begins and what is dropped.
@@ -78,6 +78,6 @@ impl Counts {
 
 #[track_caller]
 fn ends_clean(rt: Runtime) {
-    let report: Report = rt.shutdown(PATIENCE);
+    let report: Report = rt.shutdown(SHUTDOWN_LIMIT);
     assert!(report.is_clean(), "{report:?}");
 }

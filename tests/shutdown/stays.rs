@@ -2,7 +2,7 @@
 
 use crate::bolt::bolted;
 use crate::common::{everywhere, runtime, until, watched};
-use crate::{Counts, HOUR, MS, PATIENCE, ends_clean};
+use crate::{Counts, HOUR, MS, SHUTDOWN_LIMIT, ends_clean};
 use gmp::time::sleep;
 use gmp::{chan, go, scope, yield_now};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -32,7 +32,7 @@ fn below_a_function_of_c_nothing_is_unwound() {
         go.all_begun(&rt, 2);
         let begun = Instant::now();
         let report = rt.shutdown(HOUR);
-        assert!(begun.elapsed() < PATIENCE);
+        assert!(begun.elapsed() < SHUTDOWN_LIMIT);
         assert_eq!((report.goroutines_left(), report.threads_left()), (1, 0));
         assert_eq!(stay.dropped.load(SeqCst), 0);
         go.all_unwound(2);
@@ -73,7 +73,7 @@ fn the_parent_of_one_that_stays_stays() {
         sibling.all_begun(&rt, 1);
         let begun = Instant::now();
         let report = rt.shutdown(HOUR);
-        assert!(begun.elapsed() < PATIENCE);
+        assert!(begun.elapsed() < SHUTDOWN_LIMIT);
         assert_eq!((report.goroutines_left(), report.threads_left()), (2, 0));
         sibling.all_unwound(1);
         assert_eq!(freed.load(SeqCst), 0);
@@ -136,7 +136,7 @@ fn who_catches_what_is_thrown_is_thrown_at_three_times() {
         counts.all_begun(&rt, 1);
         let begun = Instant::now();
         assert_eq!(rt.shutdown(HOUR).goroutines_left(), 1);
-        assert!(begun.elapsed() < PATIENCE);
+        assert!(begun.elapsed() < SHUTDOWN_LIMIT);
         assert_eq!((caught.load(SeqCst), counts.dropped.load(SeqCst)), (3, 0));
     });
 }

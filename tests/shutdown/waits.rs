@@ -162,7 +162,7 @@ fn whoever_waits_is_unwound() {
             let counts = Counts::default();
             let expected = kind(&counts, &rt);
             counts.all_begun(&rt, expected);
-            let report = rt.shutdown(crate::PATIENCE);
+            let report = rt.shutdown(crate::SHUTDOWN_LIMIT);
             assert!(report.is_clean(), "{name}: {report:?}");
             counts.all_unwound(expected);
         });

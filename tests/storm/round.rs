@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 const THREADS: usize = 3;
 /// What a shutdown may take, and what ends by itself.
-const PATIENCE: Duration = Duration::from_secs(40);
+const ROUND_LIMIT: Duration = Duration::from_secs(40);
 /// From the end of this round on what is allocated may not grow.
 const WARM: usize = 4;
 /// By more than this: tables that grow with the most there ever was, the names of functions for a dump.
@@ -152,16 +152,16 @@ impl Course {
                 stop();
                 join_all(handles);
                 until("its goroutines end", || runtime.num_goroutines() == 0);
-                assert!(runtime.shutdown(PATIENCE).is_clean());
+                assert!(runtime.shutdown(ROUND_LIMIT).is_clean());
             }
             End::Shutdown => {
-                let report = runtime.shutdown(PATIENCE);
+                let report = runtime.shutdown(ROUND_LIMIT);
                 assert!(report.is_clean(), "{report:?}");
                 join_all(handles);
             }
             End::Race => {
                 stop();
-                let report = runtime.shutdown(PATIENCE);
+                let report = runtime.shutdown(ROUND_LIMIT);
                 assert!(report.is_clean(), "{report:?}");
                 join_all(handles);
             }
@@ -207,8 +207,8 @@ fn entries(folder: &str) -> usize {
 fn until(what: &str, reached: impl Fn() -> bool) {
     let start = Instant::now();
     while !reached() {
-        if start.elapsed() > PATIENCE {
-            eprintln!("storm: not in {PATIENCE:?}: {what}");
+        if start.elapsed() > ROUND_LIMIT {
+            eprintln!("storm: not in {ROUND_LIMIT:?}: {what}");
             return;
         }
         thread::sleep(Duration::from_millis(1));

@@ -1,4 +1,4 @@
-//! Sockets: events, turns and ends meet those who wait for them.
+//! Sockets: events, I/O locks and ends meet those who wait for them.
 
 use crate::support::{Random, everywhere, join_all, pair, rounds};
 use gmp::go;
@@ -6,7 +6,7 @@ use std::io::{Read, Write};
 use std::sync::Arc;
 use std::thread;
 
-/// Fails by a hang: a turn is handed to somebody who is about to stand in line, or nobody.
+/// Fails by a hang: an I/O lock is handed to somebody who is about to wait for it, or nobody.
 #[test]
 fn turns_of_a_socket_are_handed_on_under_contention() {
     everywhere(|rt| {

@@ -20,9 +20,9 @@ const MIN_DEAD: usize = 64;
 
 pub(crate) struct Timer<T> {
     pub due: Nanos,
-    /// The number of its last insert or reset: its turn among equal due times.
-    pub turn: u64,
-    /// Due time and number of the entry that stands for it; never behind (`due`, `turn`).
+    /// The number of its last insert or reset: its order among equal due times.
+    pub order: u64,
+    /// Due time and number of the entry that stands for it; never behind (`due`, `order`).
     pub filed_due: Nanos,
     pub filed_seq: u64,
     pub generation: NonZeroU32,
@@ -32,8 +32,8 @@ pub(crate) struct Timer<T> {
 impl<T> Timer<T> {
     /// The true entry of this timer, which stands for it from now on.
     fn file_again(&mut self, slot: u32) -> Entry {
-        (self.filed_due, self.filed_seq) = (self.due, self.turn);
-        Entry { due: self.due, seq: self.turn, slot }
+        (self.filed_due, self.filed_seq) = (self.due, self.order);
+        Entry { due: self.due, seq: self.order, slot }
     }
 }
 
@@ -86,7 +86,7 @@ impl<T> Heap<T> {
     pub(crate) fn settle(&mut self, root: Entry) -> Front {
         match self.timers.get_mut(root.slot).filter(|timer| timer.filed_seq == root.seq) {
             None => self.entries.pop_root(),
-            Some(timer) if timer.turn == root.seq => return Front::True,
+            Some(timer) if timer.order == root.seq => return Front::True,
             Some(timer) => self.entries.replace_root(timer.file_again(root.slot)),
         }
         Front::Corrected
@@ -125,7 +125,7 @@ mod tests {
     }
 
     fn count_early<T>(heap: &mut Heap<T>) -> usize {
-        let is_early = |slot: &u32| heap.timers.get_mut(*slot).is_some_and(|t| t.turn != t.filed_seq);
+        let is_early = |slot: &u32| heap.timers.get_mut(*slot).is_some_and(|t| t.order != t.filed_seq);
         (0..1_000).filter(is_early).count()
     }
 

@@ -96,7 +96,7 @@ impl<T> Heap<T> {
         let seq = self.next_seq();
         let generation = self.last_generation.checked_add(1).unwrap_or(NonZeroU32::MIN);
         self.last_generation = generation;
-        let timer = Timer { due, turn: seq, filed_due: due, filed_seq: seq, generation, value };
+        let timer = Timer { due, order: seq, filed_due: due, filed_seq: seq, generation, value };
         let slot = self.timers.insert(timer);
         self.entries.push(Entry { due, seq, slot });
         Handle { slot, generation }
@@ -118,7 +118,7 @@ impl<T> Heap<T> {
         let timer = self.timers.get_mut(handle.slot).filter(|timer| timer.generation == handle.generation);
         let Some(timer) = timer else { return false };
         timer.due = due;
-        timer.turn = seq;
+        timer.order = seq;
         if timer.filed_due <= due {
             let filed_seq = timer.filed_seq;
             self.clean_behind(filed_seq);
@@ -172,7 +172,7 @@ impl<T> Heap<T> {
     /// Takes all timers out, to insert them elsewhere or to drop them. O(1), and then O(log n) a timer.
     ///
     /// The iterator gives (due time, value) in the order in which they would have fired, so that insertion into
-    /// another heap keeps the turns. It does not borrow this heap, which is empty and at once usable again: two
+    /// another heap keeps the order. It does not borrow this heap, which is empty and at once usable again: two
     /// heaps that have a lock each need never be locked together. Handles given out so far are stale.
     pub fn drain(&mut self) -> Drain<T> {
         // The counters stay: otherwise the handles of the timers that left would name new ones.

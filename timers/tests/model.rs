@@ -127,7 +127,7 @@ fn run(seed: u64, crowd: u64, spread: u64, calls: u64) {
     assert!(pair.pop_due(Nanos::from_nanos(now)));
 }
 
-/// Fails by any answer that differs from the list's: a timer lost, early, late, twice or out of turn, a stale
+/// Fails by any answer that differs from the list's: a timer lost, early, late, twice or out of order, a stale
 /// handle that does something, a `next_due` past the earliest timer, or an inexact one after `clean`.
 #[test]
 fn any_sequence_of_calls_answers_as_a_plain_list_does() {

@@ -11,7 +11,7 @@ fn values<T>(heap: &mut Heap<T>, now: u64) -> Vec<T> {
     std::iter::from_fn(|| heap.pop_due(at(now))).map(|(_, value)| value).collect()
 }
 
-/// Fails by equal due times that come out in the order of the array, or by a reset that keeps the old turn.
+/// Fails by equal due times that come out in the order of the array, or by a reset that keeps the old order.
 #[test]
 fn equal_due_times_fire_in_the_order_of_insert_and_reset() {
     let mut heap = Heap::new();
@@ -107,7 +107,7 @@ fn the_ends_of_time_are_due_times_like_others() {
     assert_eq!(heap.pop_due(Nanos::MAX), Some((Nanos::MAX, "never")));
 }
 
-/// Fails by turns that are lost on the way, or by an old heap that is not usable at once.
+/// Fails by an order that is lost on the way, or by an old heap that is not usable at once.
 #[test]
 fn timers_move_to_another_heap_in_their_order() {
     let (mut old, mut new) = (Heap::new(), Heap::new());

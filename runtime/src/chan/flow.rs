@@ -8,10 +8,10 @@ pub(crate) use promise::{Ask, Outcome, await_promise};
 pub(crate) use send::Abandoned;
 
 use crate::chan::buffer::Buffer;
-use crate::chan::state::{Deal, Message, RecordPtr, Seat, State, Tick, Woken};
+use crate::chan::state::{Message, QueueState, RecordPtr, State, Tick, WaitResult, Woken};
 use crate::host::{Active, Host};
 use crate::prim::{AcqRel, Arc, AtomicU64, Mutant, Mutex, MutexGuard, Rank, Relaxed, UnsafeCell, unless};
-use crate::wait::waiter::Kept;
+use crate::wait::waiter::UpgradedWaiter;
 use gmp_timers::Nanos;
 use std::time::Instant;
 
@@ -63,7 +63,7 @@ pub(crate) enum Ended {
 
 /// Who has to wait until a promised message is there.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
-pub(crate) enum Patience {
+pub(crate) enum WaitBy {
     /// Whoever may park.
     Parks,
     /// The thread, as the call is one that never parks; its P is handed off.
@@ -145,7 +145,7 @@ impl<T> Chan<T> {
             // SAFETY: the sender's message lies there, and is the receiver's from here on; the slot by this function's
             // contract.
             unsafe { slot.copy_from_nonoverlapping(from, 1) };
-            it.set_deal(Deal::Done);
+            it.set_wait_result(WaitResult::Done);
             // SAFETY: claimed, and out of the queue.
             unsafe { woken.add(sender) };
             return Taken::Done;
@@ -211,8 +211,8 @@ impl<T> Chan<T> {
         unsafe {
             let it = &receiver.as_ref().value;
             it.slot().cast::<T>().copy_from_nonoverlapping(message, 1);
-            if it.seat() != Seat::Served {
-                it.set_deal(Deal::Done);
+            if it.queue_state() != QueueState::Served {
+                it.set_wait_result(WaitResult::Done);
                 woken.add(receiver);
             }
         }
@@ -230,9 +230,9 @@ impl<T> Chan<T> {
             let from = it.slot().cast::<T>();
             if from.is_null() {
                 state.reserved += 1;
-                it.set_deal(Deal::Reserved);
+                it.set_wait_result(WaitResult::Reserved);
             } else {
-                it.set_deal(Deal::Done);
+                it.set_wait_result(WaitResult::Done);
                 // SAFETY: the sender's message lies there, and was not taken.
                 unsafe { self.deliver(state, from, woken) };
             }
@@ -323,11 +323,11 @@ impl<T> Chan<T> {
         let mut state = self.lock();
         let before = state.tick.replace(tick);
         // SAFETY: they stand in the queues, which are locked.
-        let keep = |record: RecordPtr| unsafe { record.as_ref() }.value.keep();
+        let keep = |record: RecordPtr| unsafe { record.as_ref() }.value.upgrade();
         let waiting: Vec<_> = state.receivers.iter().chain(state.receive_watchers.iter()).map(keep).collect();
         drop(state);
         // Without the lock: whose runtime ends meanwhile may have promises to withdraw, on other channels.
-        waiting.iter().for_each(Kept::nudge);
+        waiting.iter().for_each(UpgradedWaiter::nudge);
         before
     }
 }

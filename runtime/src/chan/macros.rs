@@ -208,7 +208,7 @@ macro_rules! __select {
     };
     (@go $chosen:ident $index:ident ($number:expr); (send $chan:ident ($message:expr) ($result:pat) ($code:expr)) $($rest:tt)*) => {
         if $index == $number {
-            // Bound first: should it unwind, the operation is called off.
+            // Bound first: should it unwind, the operation is cancelled.
             let message = $message;
             let $result = $chosen.send($chan, message);
             $code

@@ -18,42 +18,42 @@
 
 mod arm;
 mod order;
-mod pledge;
+mod promise_hook;
 
 pub use arm::{Arm, Selected, Space};
 pub(crate) use arm::{Chosen, Direction, Operation};
 
-use crate::chan::flow::{Ask, Outcome, Patience, await_promise, earlier, has_passed};
-use crate::chan::select::pledge::Pledge;
-use crate::chan::state::{Deal, Kind, Promised, Record, RecordPtr, Seat, Woken};
+use crate::chan::flow::{Ask, Outcome, WaitBy, await_promise, earlier, has_passed};
+use crate::chan::select::promise_hook::PromiseHook;
+use crate::chan::state::{Kind, Promised, QueueState, Record, RecordPtr, WaitResult, Woken};
 use crate::host::{Active, Host};
 use crate::prim::{Mutant, mutated};
 use crate::sched::park::{Commit, WaitReason};
-use crate::wait::debt::Debt;
+use crate::wait::abandon::AbandonHook;
 use crate::wait::waiter::{How, Opened, Wait, Woke};
 use gmp_timers::Nanos;
 
-/// What a goroutine owes that waits in a select: a send that is chosen has promised its message.
+/// The abandon hook of a goroutine that waits in a select: a send that was chosen has promised its message.
 #[repr(C)]
-struct Owed {
-    debt: Debt,
+struct SelectHook {
+    hook: AbandonHook,
     arms: *const Arm<'static>,
     count: usize,
 }
 
-impl Owed {
+impl SelectHook {
     /// # Safety
-    /// `debt` is that of an `Owed` whose goroutine never runs again.
-    unsafe fn pay(debt: *const Debt) {
+    /// `hook` is that of a `SelectHook` whose goroutine never runs again.
+    unsafe fn run(hook: *const AbandonHook) {
         // SAFETY: by this function's contract; the arms lie on the goroutine's stack, or are what it keeps.
         let arms = unsafe {
-            let owed = &*debt.cast::<Self>();
-            std::slice::from_raw_parts(owed.arms, owed.count)
+            let select_hook = &*hook.cast::<Self>();
+            std::slice::from_raw_parts(select_hook.arms, select_hook.count)
         };
         for arm in arms {
-            let promised = match arm.deal() {
-                Deal::Partner(ticket) => Promised::To(ticket),
-                Deal::Reserved => Promised::Reserved,
+            let promised = match arm.wait_result() {
+                WaitResult::Partner(ticket) => Promised::To(ticket),
+                WaitResult::Reserved => Promised::Reserved,
                 _ => continue,
             };
             if let Some((_, chan, ops)) = arm.chan {
@@ -125,9 +125,10 @@ pub(crate) fn select<'a>(
             },
         };
         if let Chosen::Sends(promised) = chosen {
-            search.pledge(index, promised);
+            search.note_promise(index, promised);
         }
-        // SAFETY: a message that was received lies where the arm has it, a pledge in the space, which is borrowed for `'a`.
+        // SAFETY: a message that was received lies where the arm has it, the hook of a promise in the space, which is
+        // borrowed for `'a`.
         return unsafe { Selected::new(&mut search.arms[index], search.space, index, chosen) };
     }
 }
@@ -271,12 +272,12 @@ impl<'s, 'a> Search<'s, 'a> {
         woken: &mut Woken,
     ) -> Option<(usize, Found)> {
         let record = &self.arms[kept].record.as_ref().expect("take_again: it was queued").value;
-        if record.seat() == Seat::Served {
+        if record.queue_state() == QueueState::Served {
             self.kept = None;
             return Some((self.any_alike(kept), Found::Chosen(Chosen::Received)));
         }
         // Nobody serves it while it takes, nor while it waits for what a sender has promised.
-        record.set_seat(Seat::Held);
+        record.set_queue_state(QueueState::Held);
         let found = self.take(chosen, woken);
         if matches!(found, Some((_, Found::Chosen(_)))) {
             self.forget_kept();
@@ -335,9 +336,9 @@ impl<'s, 'a> Search<'s, 'a> {
             }
         }
         let (arms, count) = (self.arms.as_ptr(), self.arms.len());
-        let owed = Owed { debt: Debt::new(Owed::pay), arms: arms.cast(), count };
+        let select_hook = SelectHook { hook: AbandonHook::new(SelectHook::run), arms: arms.cast(), count };
         if sends {
-            wait.owes(&raw const owed.debt);
+            wait.on_abandon(&raw const select_hook.hook);
         }
         let woke = wait.park(how, move || {
             // Without a lock nothing holds the owner up, whom its alarm may have woken before this.
@@ -352,8 +353,8 @@ impl<'s, 'a> Search<'s, 'a> {
 
     /// After the wait: leaves all queues, and finds the arm that was dealt with.
     #[inline]
-    fn settle(&mut self, mut wait: Wait<Active>, mut how: How, mut woke: Woke, owes: bool) -> Round {
-        while woke == Woke::Look {
+    fn settle(&mut self, mut wait: Wait<Active>, mut how: How, mut woke: Woke, hooked: bool) -> Round {
+        while woke == Woke::Nudged {
             let limit = match self.limit {
                 Limit::Until(limit) => limit,
                 Limit::Now => unreachable!("settle: it does not wait"),
@@ -361,37 +362,39 @@ impl<'s, 'a> Search<'s, 'a> {
             how = how.until(earlier(self.due(), limit));
             woke = wait.park_again(how);
         }
-        if owes {
-            wait.owes(std::ptr::null());
+        if hooked {
+            wait.on_abandon(std::ptr::null());
         }
-        let mut dealt = None;
+        let mut ended = None;
         for (index, arm) in self.arms.iter().enumerate() {
-            match arm.deal() {
-                Deal::Open => arm.leave(self.intent),
-                deal => dealt = Some((index, deal)),
+            match arm.wait_result() {
+                WaitResult::Open => arm.leave(self.intent),
+                wait_result => ended = Some((index, wait_result)),
             }
         }
         if let Woke::Interrupted(why) = woke {
             why.throw::<Active>();
         }
         // The limit, or the time that a channel tells: the next round finds out.
-        let Some((index, deal)) = dealt else { return Round::Again };
-        let chosen = match (deal, self.arms[index].direction) {
-            (Deal::Withdrawn, _) => {
+        let Some((index, wait_result)) = ended else { return Round::Again };
+        let chosen = match (wait_result, self.arms[index].direction) {
+            (WaitResult::Withdrawn, _) => {
                 self.kept = Some(index);
                 return Round::Again;
             }
-            (Deal::Promised, _) => {
+            (WaitResult::Promised, _) => {
                 self.kept = Some(index);
                 return Round::Promise(index, None);
             }
-            (Deal::Done, Direction::Receive) => Chosen::Received,
-            (Deal::Closed, Direction::Receive) => Chosen::Drained,
-            (Deal::Closed, Direction::Send) => Chosen::Sends(Promised::Closed),
-            (Deal::Partner(ticket), _) => Chosen::Sends(Promised::To(ticket)),
-            (Deal::Reserved, _) => Chosen::Sends(Promised::Reserved),
-            (Deal::Done, Direction::Send) if self.intent == Intent::Watch => Chosen::Drained,
-            (Deal::Open | Deal::Done, _) => unreachable!("settle: an arm was dealt with by {deal:?}"),
+            (WaitResult::Done, Direction::Receive) => Chosen::Received,
+            (WaitResult::Closed, Direction::Receive) => Chosen::Drained,
+            (WaitResult::Closed, Direction::Send) => Chosen::Sends(Promised::Closed),
+            (WaitResult::Partner(ticket), _) => Chosen::Sends(Promised::To(ticket)),
+            (WaitResult::Reserved, _) => Chosen::Sends(Promised::Reserved),
+            (WaitResult::Done, Direction::Send) if self.intent == Intent::Watch => Chosen::Drained,
+            (WaitResult::Open | WaitResult::Done, _) => {
+                unreachable!("settle: an arm was dealt with by {wait_result:?}")
+            }
         };
         Round::Chosen(if self.alike { self.any_alike(index) } else { index }, chosen)
     }
@@ -400,7 +403,7 @@ impl<'s, 'a> Search<'s, 'a> {
     #[cold]
     fn open_early(&mut self) -> Round {
         if let Some(record) = self.kept.and_then(|kept| self.arms[kept].record.as_ref()) {
-            record.value.set_seat(Seat::Returned);
+            record.value.set_queue_state(QueueState::Returned);
         }
         self.unlock();
         self.early = Some(Wait::open());
@@ -445,8 +448,8 @@ impl<'s, 'a> Search<'s, 'a> {
         let own = || Ask::Own(self.arms[index].node().expect("keep: it was queued"));
         let ask = sender.map_or_else(own, Ask::Sender);
         let how = match self.limit {
-            Limit::Now => (Patience::Thread, Some(Active::now())),
-            Limit::Until(limit) => (Patience::Parks, limit),
+            Limit::Now => (WaitBy::Thread, Some(Active::now())),
+            Limit::Until(limit) => (WaitBy::Parks, limit),
         };
         let (raw, chan, _) = self.arms[index].chan.expect("keep: a disabled arm is never ready");
         let kept = self.kept.map(|kept| &self.arms[kept]);
@@ -469,10 +472,10 @@ impl<'s, 'a> Search<'s, 'a> {
 
     /// Notes what the chosen send has promised.
     #[inline(never)]
-    fn pledge(&mut self, index: usize, promised: Promised) {
+    fn note_promise(&mut self, index: usize, promised: Promised) {
         if let Some((_, chan, ops)) = self.arms[index].chan {
             // SAFETY: the space stays for `'a`, as the channel does; one that its user forgets stays for good.
-            unsafe { Pledge::note(self.space, chan, ops, promised, self.limit) };
+            unsafe { PromiseHook::note(self.space, chan, ops, promised, self.limit) };
         }
     }
 

@@ -7,8 +7,8 @@
 //!                                                            else           ──▶ wait
 //! ```
 //! A waiting operation is a [`Record`] on its owner's stack, with a *slot*: where a receiver's message is to go, where a
-//! sender's lies. Whoever finds it claims its wait, moves the message, notes the [`Deal`], takes it out of the queue, and
-//! readies the owner once the lock is free. So a message goes from hand to hand, and who waits never has to look again.
+//! sender's lies. Whoever finds it claims its wait, moves the message, notes the [`WaitResult`], takes it out of the queue,
+//! and readies the owner once the lock is free. So a message goes from hand to hand, and who waits never has to look again.
 //!
 //! **A promise.** A send in a `select!` has its message only after it was chosen, and its record has no slot. What is promised
 //! is a *reserved* place in the buffer, which counts as taken, or the message of one receiver. That receiver's record stands in
@@ -26,16 +26,16 @@
 //!   receiver:  G1 its own claim wins (limit, interrupt) · G2 lock: its record out of `promised`
 //! ```
 //! One claim wins: the message is in the slot of a receiver that goes on, or with the sender. If the message's expression
-//! unwinds, or the sender's goroutine is left behind by its runtime ([`Pledge`](crate::chan::select::Pledge)), the promise is
-//! withdrawn: the place is given back and offered to the next sender; a partner starts anew; a record that stood in the line
-//! is put back to its place, *returned*: its owner is awake, and will come to look; the lock alone decides meanwhile whether a
-//! message still goes to it ([`Seat`]).
+//! unwinds, or the sender's goroutine is left behind by its runtime ([`PromiseHook`](crate::chan::select::PromiseHook)), the
+//! promise is withdrawn: the place is given back and offered to the next sender; a partner starts anew; a record that was in
+//! the queue is put back to its place, *returned*: its owner is awake, and will come to look; the lock alone decides
+//! meanwhile whether a message still goes to it ([`QueueState`]).
 //!
 //! Invariants, under the lock:
 //! 1. A receiver that can be claimed stands in the queue only while the buffer is empty; a sender only while
 //!    `len + reserved` is the capacity.
 //! 2. After the close no sender stands in the queue; and no receiver, once the buffer is empty and nothing is reserved.
-//! 3. A record's deal changes from Open once for each number; whoever changes it has claimed that number.
+//! 3. A record's result changes from Open once for each number; whoever changes it has claimed that number.
 //! 4. Records stand in a queue in the order of their places, which they keep until their operation ends.
 //! 5. `promises` is the number of tickets that were given out and are neither kept nor withdrawn, `reserved` that of places.
 
@@ -43,7 +43,7 @@ use crate::host::{Active, Host};
 use crate::prim::{Mutant, UnsafeCell, mutated, unless};
 use crate::sched::run::wake::goready;
 use crate::wait::queue::{Node, Queue};
-use crate::wait::waiter::{Kept, Waiter};
+use crate::wait::waiter::{UpgradedWaiter, Waiter};
 use gmp_timers::Nanos;
 use std::num::NonZeroU64;
 use std::ptr::NonNull;
@@ -54,7 +54,7 @@ pub(crate) type RecordPtr = NonNull<Node<Record>>;
 
 /// How a waiting operation was ended by a counterpart.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
-pub(crate) enum Deal {
+pub(crate) enum WaitResult {
     /// It was not.
     Open,
     /// The message was moved.
@@ -99,7 +99,7 @@ pub(crate) enum Kind {
 
 /// What a place in a queue is worth. Under the lock.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
-pub(crate) enum Seat {
+pub(crate) enum QueueState {
     /// Its owner waits under the number in the record.
     Open,
     /// Its owner is awake, and has not looked yet. A message may still be put into its slot.
@@ -118,8 +118,8 @@ pub(crate) enum Seat {
 pub(crate) struct Record {
     waiter: UnsafeCell<Waiter<Active>>,
     slot: UnsafeCell<*mut ()>,
-    deal: UnsafeCell<Deal>,
-    seat: UnsafeCell<Seat>,
+    wait_result: UnsafeCell<WaitResult>,
+    queue_state: UnsafeCell<QueueState>,
     place: UnsafeCell<u64>,
     kind: Kind,
 }
@@ -131,8 +131,8 @@ impl Record {
         Node::new(Record {
             waiter: UnsafeCell::new(waiter),
             slot: UnsafeCell::new(slot),
-            deal: UnsafeCell::new(Deal::Open),
-            seat: UnsafeCell::new(Seat::Open),
+            wait_result: UnsafeCell::new(WaitResult::Open),
+            queue_state: UnsafeCell::new(QueueState::Open),
             place: UnsafeCell::new(0),
             kind,
         })
@@ -140,8 +140,8 @@ impl Record {
 
     /// A promise ends, in the lock: whoever keeps a place may be served again.
     pub(crate) fn end_hold(&self) {
-        if self.seat() == Seat::Held {
-            self.set_seat(Seat::Returned);
+        if self.queue_state() == QueueState::Held {
+            self.set_queue_state(QueueState::Returned);
         }
     }
 
@@ -181,9 +181,9 @@ impl Record {
     }
 
     /// Whoever waits, to be nudged after the lock.
-    pub(crate) fn keep(&self) -> Kept<Active> {
+    pub(crate) fn upgrade(&self) -> UpgradedWaiter<Active> {
         // SAFETY: under the lock.
-        self.waiter.with(|waiter| unsafe { (*waiter).keep() })
+        self.waiter.with(|waiter| unsafe { (*waiter).upgrade() })
     }
 
     pub(crate) fn slot(&self) -> *mut () {
@@ -191,35 +191,35 @@ impl Record {
         self.slot.with(|slot| unsafe { *slot })
     }
 
-    pub(crate) fn deal(&self) -> Deal {
-        // SAFETY: the owner runs, and the deal came with the ready; or the caller has claimed the wait.
-        self.deal.with(|deal| unsafe { *deal })
+    pub(crate) fn wait_result(&self) -> WaitResult {
+        // SAFETY: the owner runs, and the result came with the ready; or the caller has claimed the wait.
+        self.wait_result.with(|wait_result| unsafe { *wait_result })
     }
 
     /// By whoever has claimed the wait.
-    pub(crate) fn set_deal(&self, to: Deal) {
+    pub(crate) fn set_wait_result(&self, to: WaitResult) {
         // SAFETY: the claim is won once, and the owner sleeps.
-        self.deal.with_mut(|deal| unsafe { *deal = to });
+        self.wait_result.with_mut(|wait_result| unsafe { *wait_result = to });
     }
 
     /// The owner opens a new wait in the same place, under the lock.
     pub(crate) fn renew(&self, waiter: Waiter<Active>) {
         // SAFETY: the lock keeps others from it.
         self.waiter.with_mut(|old| unsafe { *old = waiter });
-        self.set_deal(Deal::Open);
-        self.set_seat(Seat::Open);
+        self.set_wait_result(WaitResult::Open);
+        self.set_queue_state(QueueState::Open);
     }
 
     /// Under the lock.
-    pub(crate) fn seat(&self) -> Seat {
+    pub(crate) fn queue_state(&self) -> QueueState {
         // SAFETY: under the lock.
-        self.seat.with(|seat| unsafe { *seat })
+        self.queue_state.with(|queue_state| unsafe { *queue_state })
     }
 
     /// Under the lock.
-    pub(crate) fn set_seat(&self, to: Seat) {
+    pub(crate) fn set_queue_state(&self, to: QueueState) {
         // SAFETY: under the lock.
-        self.seat.with_mut(|seat| unsafe { *seat = to });
+        self.queue_state.with_mut(|queue_state| unsafe { *queue_state = to });
     }
 
     fn place(&self) -> u64 {
@@ -354,7 +354,7 @@ impl State {
         }
     }
 
-    /// A number for the next who stands in line.
+    /// A number for the next record in a queue.
     ///
     /// # Safety
     /// The record is in no queue.
@@ -370,7 +370,7 @@ impl State {
         let first = queue.front()?;
         // SAFETY: it stands in the queue, which is locked.
         let it = unsafe { &first.as_ref().value };
-        if it.seat() == Seat::Open && it.claim() {
+        if it.queue_state() == QueueState::Open && it.claim() {
             // SAFETY: as above.
             unsafe { queue.remove(first) };
             return Some(first);
@@ -386,12 +386,12 @@ impl State {
             at = queue.next(record);
             // SAFETY: it stands in the queue, which is locked.
             let it = unsafe { &record.as_ref().value };
-            let claimed = match it.seat() {
-                Seat::Open => it.claim() || mutated(Mutant::ChanServesWithoutClaim),
+            let claimed = match it.queue_state() {
+                QueueState::Open => it.claim() || mutated(Mutant::ChanServesWithoutClaim),
                 // It does not come to look, and what it was given would be lost.
-                Seat::Returned if it.is_left() => false,
-                Seat::Returned if message == Message::Here => {
-                    it.set_seat(Seat::Served);
+                QueueState::Returned if it.is_left() => false,
+                QueueState::Returned if message == Message::Here => {
+                    it.set_queue_state(QueueState::Served);
                     true
                 }
                 _ => continue,
@@ -424,7 +424,7 @@ impl State {
         let returned = |at: &RecordPtr| {
             // SAFETY: it stands in the queue, which is locked.
             let it = unsafe { &at.as_ref().value };
-            it.seat() == Seat::Returned && !it.is_left()
+            it.queue_state() == QueueState::Returned && !it.is_left()
         };
         let receiver = self.receivers.iter().find(returned).filter(|_| self.capacity == 0 && !self.closed)?;
         let mut at = self.senders.front();
@@ -441,7 +441,7 @@ impl State {
             if it.claim() {
                 // SAFETY: as above.
                 unsafe {
-                    receiver.as_ref().value.set_seat(Seat::Served);
+                    receiver.as_ref().value.set_queue_state(QueueState::Served);
                     self.receivers.remove(receiver);
                 }
                 return Some((receiver, sender));
@@ -476,7 +476,7 @@ impl State {
             at = self.receivers.next(record);
             // SAFETY: it stands in the queue, which is locked.
             let it = unsafe { &record.as_ref().value };
-            if it.seat() != Seat::Open {
+            if it.queue_state() != QueueState::Open {
                 continue;
             }
             // Who can't be claimed leaves, or was left behind by its runtime.
@@ -491,11 +491,11 @@ impl State {
             }
             self.promises += 1;
             if it.kind == Kind::OfSelect {
-                it.set_deal(Deal::Promised);
-                it.set_seat(Seat::Coming);
+                it.set_wait_result(WaitResult::Promised);
+                it.set_queue_state(QueueState::Coming);
                 woken.add_linked(record);
             } else {
-                it.set_seat(Seat::Promised);
+                it.set_queue_state(QueueState::Promised);
             }
             return Some(it.ticket());
         }
@@ -532,7 +532,7 @@ impl State {
             let it = &record.as_ref().value;
             partner.as_ref().value.place.with_mut(|place| *place = it.place());
             self.promised.remove(record);
-            self.stand_again(record, Seat::Held);
+            self.stand_again(record, QueueState::Held);
             self.wait_for_promise(partner);
         }
     }
@@ -542,7 +542,7 @@ impl State {
     unsafe fn wait_for_promise(&mut self, partner: RecordPtr) -> Ticket {
         // SAFETY: by this function's contract.
         let it = unsafe { &partner.as_ref().value };
-        it.set_seat(Seat::Promised);
+        it.set_queue_state(QueueState::Promised);
         // SAFETY: as above.
         unsafe { self.promised.push_back(partner) };
         it.ticket()
@@ -563,10 +563,10 @@ impl State {
         let record = self.redeem(ticket)?;
         // SAFETY: its owner sleeps, or comes to look under the lock.
         let it = unsafe { &record.as_ref().value };
-        let gets = match it.seat() {
-            Seat::Coming if it.is_left() => false,
-            Seat::Coming => {
-                it.set_seat(Seat::Served);
+        let gets = match it.queue_state() {
+            QueueState::Coming if it.is_left() => false,
+            QueueState::Coming => {
+                it.set_queue_state(QueueState::Served);
                 true
             }
             _ => it.claim() || mutated(Mutant::PromiseKeptWithoutClaim),
@@ -579,22 +579,22 @@ impl State {
         let record = self.redeem(ticket)?;
         // SAFETY: its owner sleeps, or comes to look under the lock.
         let it = unsafe { &record.as_ref().value };
-        if it.seat() == Seat::Coming {
+        if it.queue_state() == QueueState::Coming {
             // SAFETY: it was taken out just now; its owner takes it out before it goes.
-            unsafe { self.stand_again(record, Seat::Returned) };
+            unsafe { self.stand_again(record, QueueState::Returned) };
             return None;
         }
         if !it.claim() {
             // It leaves, and has to find itself in no queue.
             return None;
         }
-        it.set_deal(Deal::Withdrawn);
+        it.set_wait_result(WaitResult::Withdrawn);
         match it.kind {
             Kind::Partner(None) => {}
             // SAFETY: it lies on the stack of the same owner, who sleeps.
             Kind::Partner(Some(held)) => unsafe { held.as_ref() }.value.end_hold(),
             // SAFETY: as for one that comes.
-            Kind::Alone | Kind::OfSelect => unsafe { self.stand_again(record, Seat::Returned) },
+            Kind::Alone | Kind::OfSelect => unsafe { self.stand_again(record, QueueState::Returned) },
         }
         Some(record)
     }
@@ -604,10 +604,10 @@ impl State {
     /// # Safety
     /// It is a receiver's, and stands in a queue of this channel or in none.
     pub(crate) unsafe fn leave(&mut self, record: RecordPtr) {
-        // SAFETY: by this function's contract, and the seat says which queue it is.
+        // SAFETY: by this function's contract, and the queue state says which queue it is.
         unsafe {
-            match record.as_ref().value.seat() {
-                Seat::Promised | Seat::Coming => self.promised.remove(record),
+            match record.as_ref().value.queue_state() {
+                QueueState::Promised | QueueState::Coming => self.promised.remove(record),
                 _ => self.receivers.remove(record),
             };
         }
@@ -673,10 +673,10 @@ impl State {
     ///
     /// # Safety
     /// It stands in no queue, and its owner takes it out before it goes.
-    unsafe fn stand_again(&mut self, receiver: RecordPtr, seat: Seat) {
+    unsafe fn stand_again(&mut self, receiver: RecordPtr, queue_state: QueueState) {
         // SAFETY: its owner sleeps, or comes to look under the lock.
         let it = unsafe { &receiver.as_ref().value };
-        it.set_seat(seat);
+        it.set_queue_state(queue_state);
         // Before it stand those only that were put back like it.
         // SAFETY: they stand in the queue, which is locked.
         let behind = self.receivers.iter().find(|at| unsafe { at.as_ref() }.value.place() > it.place());
@@ -687,28 +687,28 @@ impl State {
     /// A `recv` could go on now.
     #[inline]
     pub(crate) fn tell_receive_watchers(&mut self, woken: &mut Woken) {
-        Self::end_all(&mut self.receive_watchers, Deal::Done, woken);
+        Self::end_all(&mut self.receive_watchers, WaitResult::Done, woken);
     }
 
     /// A `send` could go on now.
     #[inline]
     pub(crate) fn tell_send_watchers(&mut self, woken: &mut Woken) {
-        Self::end_all(&mut self.send_watchers, Deal::Done, woken);
+        Self::end_all(&mut self.send_watchers, WaitResult::Done, woken);
     }
 
     #[inline]
-    fn end_all(queue: &mut Queue<Record>, deal: Deal, woken: &mut Woken) {
+    fn end_all(queue: &mut Queue<Record>, wait_result: WaitResult, woken: &mut Woken) {
         if !queue.is_empty() {
-            Self::end_each(queue, deal, woken);
+            Self::end_each(queue, wait_result, woken);
         }
     }
 
     #[cold]
-    fn end_each(queue: &mut Queue<Record>, deal: Deal, woken: &mut Woken) {
+    fn end_each(queue: &mut Queue<Record>, wait_result: WaitResult, woken: &mut Woken) {
         while let Some(record) = Self::claim(queue) {
             // SAFETY: claimed, and out of the queue.
             unsafe {
-                record.as_ref().value.set_deal(deal);
+                record.as_ref().value.set_wait_result(wait_result);
                 woken.add(record);
             }
         }
@@ -719,7 +719,9 @@ impl State {
         if std::mem::replace(&mut self.closed, true) {
             return false;
         }
-        unless(Mutant::ChanCloseForgetsSenders, || Self::end_all(&mut self.senders, Deal::Closed, woken));
+        unless(Mutant::ChanCloseForgetsSenders, || {
+            Self::end_all(&mut self.senders, WaitResult::Closed, woken)
+        });
         self.tell_send_watchers(woken);
         self.tell_receive_watchers(woken);
         self.end_receivers_if_drained(woken);
@@ -729,7 +731,7 @@ impl State {
     /// Receivers that wait for what was promised, and who watches for it, hear that it will not come.
     pub(crate) fn end_receivers_if_drained(&mut self, woken: &mut Woken) {
         if self.is_drained() && !mutated(Mutant::ChanCloseForgetsReceivers) {
-            Self::end_all(&mut self.receivers, Deal::Closed, woken);
+            Self::end_all(&mut self.receivers, WaitResult::Closed, woken);
             self.tell_receive_watchers(woken);
         }
     }

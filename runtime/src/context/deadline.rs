@@ -3,7 +3,7 @@
 use super::tree::{Node, Verdict};
 use crate::host::Active;
 use crate::prim::Weak;
-use crate::sched::timers::callback::{Guard, Run, call_at};
+use crate::sched::timers::callback::{Guard, RunMode, call_at};
 use gmp_timers::Nanos;
 
 /// A timer that is armed. Dropped, it does not fire any more, though it may be about it.
@@ -12,7 +12,7 @@ pub(super) struct Alarm(Guard<Active>);
 /// Ends `node` by `verdict` at `at`, if anybody still holds it then.
 pub(super) fn arm(at: Nanos, node: Weak<Node>, verdict: Verdict) -> Alarm {
     // Not inline: an end drops causes, which are the user's.
-    Alarm(call_at(at, Run::Uncounted, move || {
+    Alarm(call_at(at, RunMode::Uncounted, move || {
         if let Some(node) = node.upgrade() {
             node.end(&verdict);
         }

@@ -193,7 +193,7 @@ impl Context {
     /// Dropping the handle does not stop it. The handle holds the context; when nobody does any more, `f` is dropped.
     pub fn after_func(&self, f: impl FnOnce() + Send + 'static) -> AfterFunc {
         let home = M::<Active>::current().and_then(M::g).map(|g| g.home().clone());
-        let key = self.node.call_when_done(tree::Call { f: Box::new(f), home });
+        let key = self.node.call_when_done(tree::AfterEnd { f: Box::new(f), home });
         AfterFunc { node: Arc::clone(&self.node), key }
     }
 
@@ -239,7 +239,7 @@ impl Context {
         run::run(&self.node, f)
     }
 
-    /// Calls `f`, whose waits hear of this context by [`Ends::Returning`](crate::wait::interrupt::Ends).
+    /// Calls `f`, whose waits hear of this context by [`OnInterrupt::Returning`](crate::wait::interrupt::OnInterrupt).
     pub(crate) fn under<T>(&self, f: impl FnOnce() -> T) -> T {
         run::under(&self.node, f)
     }

@@ -13,7 +13,7 @@
 //! frames share the outermost one's.
 
 use super::ContextError;
-use super::tree::{Dependent, Node, Place};
+use super::tree::{Dependent, DependentNode, Node};
 use crate::g::GRef;
 use crate::host::{Active, Host};
 use crate::m::M;
@@ -90,7 +90,7 @@ where
 }
 
 /// Runs `f` with the node among those that interrupt it, and catches nothing: for a call of the library that hears of an
-/// interrupt by [`Ends::Returning`](crate::wait::interrupt::Ends).
+/// interrupt by [`OnInterrupt::Returning`](crate::wait::interrupt::OnInterrupt).
 pub(super) fn under<T>(node: &Arc<Node>, f: impl FnOnce() -> T) -> T {
     let who = Who::calls();
     let frame = who.frame_for(node, ptr::null());
@@ -127,13 +127,13 @@ struct Entered<'a> {
     node: Arc<Node>,
     who: &'a Who,
     outer: *const Frame,
-    in_list: Option<NonNull<Place>>,
+    in_list: Option<NonNull<DependentNode>>,
 }
 
 impl<'a> Entered<'a> {
     /// # Safety
     /// Frame and place stay where they are until this was dropped.
-    unsafe fn new(node: &Arc<Node>, who: &'a Who, frame: &Frame, place: &Place) -> Self {
+    unsafe fn new(node: &Arc<Node>, who: &'a Who, frame: &Frame, place: &DependentNode) -> Self {
         let in_list = NonNull::from(place);
         // SAFETY: it is removed in `drop`.
         let added = node.may_end() && unsafe { node.add(in_list) }.is_ok();

@@ -17,7 +17,7 @@
 //!   done():  the channel is made under the lock, and closed before it is shown where C1 was before
 //! ```
 //! So for each node, once `err` has told an error the channel is closed, and once the channel is closed `err` tells an error.
-//! A runner may be called in after C1; it learns of the error by `err`, or by [`interrupted`], which waits as `err` does.
+//! A runner may be nudged after C1; it learns of the error by `err`, or by [`interrupted`], which waits as `err` does.
 //!
 //! Nodes stay in the list of a node that is done. A second ender that finds `swept` missing walks over them as well: when
 //! an end returns, its node and all below it are done, whoever has ended them.
@@ -102,17 +102,17 @@ pub(super) enum Dependent {
 }
 
 /// A record in the list of dependents.
-pub(super) type Place = queue::Node<Dependent>;
+pub(super) type DependentNode = queue::Node<Dependent>;
 
 /// What is to be called when a node is done, and in which runtime.
-pub(super) struct Call {
+pub(super) struct AfterEnd {
     pub(super) f: Box<dyn FnOnce() + Send>,
     pub(super) home: Option<Weak<Sched<Active>>>,
 }
 
 struct State {
     dependents: Queue<Dependent>,
-    calls: BTreeMap<u64, Call>,
+    calls: BTreeMap<u64, AfterEnd>,
     next_key: u64,
     cause: Option<Cause>,
     alarm: Option<Alarm>,
@@ -138,7 +138,7 @@ pub(super) struct Node {
     done: AtomicU32,
     above: Option<Arc<Node>>,
     /// Its place in the list of the one above.
-    place: Option<NonNull<Place>>,
+    place: Option<NonNull<DependentNode>>,
     /// At the top: never done.
     endless: bool,
     deadline: Option<Deadline>,
@@ -155,7 +155,11 @@ unsafe impl Send for Node {}
 unsafe impl Sync for Node {}
 
 impl Node {
-    fn new(above: Option<(Arc<Node>, NonNull<Place>)>, endless: bool, deadline: Option<Deadline>) -> Self {
+    fn new(
+        above: Option<(Arc<Node>, NonNull<DependentNode>)>,
+        endless: bool,
+        deadline: Option<Deadline>,
+    ) -> Self {
         let (above, place) = above.unzip();
         let state =
             State { dependents: Queue::new(), calls: BTreeMap::new(), next_key: 0, cause: None, alarm: None };
@@ -219,7 +223,7 @@ impl Node {
     ///
     /// # Safety
     /// The place stands in no list, and stays valid until it was removed.
-    pub(super) unsafe fn add(&self, place: NonNull<Place>) -> Result<(), Verdict> {
+    pub(super) unsafe fn add(&self, place: NonNull<DependentNode>) -> Result<(), Verdict> {
         let mut state = self.state.lock();
         // Relaxed: under the lock.
         if let Some(error) = error_of(self.done.load(Relaxed)) {
@@ -234,7 +238,7 @@ impl Node {
     ///
     /// # Safety
     /// The place is valid, and stands in this list or in none.
-    pub(super) unsafe fn remove(&self, place: NonNull<Place>) {
+    pub(super) unsafe fn remove(&self, place: NonNull<DependentNode>) {
         // SAFETY: by this function's contract; the lock is held.
         unsafe { self.state.lock().dependents.remove(place) };
     }
@@ -301,11 +305,11 @@ impl Node {
         }
         // Each is dropped here, without a lock.
         drop(walked);
-        calls.into_iter().for_each(Call::start);
+        calls.into_iter().for_each(AfterEnd::start);
     }
 
     /// Ends this one, unless it is done, and puts those on the list that are to be ended next.
-    fn end_one(&self, verdict: &Verdict, below: &mut Vec<Arc<Node>>, calls: &mut Vec<Call>) {
+    fn end_one(&self, verdict: &Verdict, below: &mut Vec<Arc<Node>>, calls: &mut Vec<AfterEnd>) {
         let mut state = self.state.lock();
         let ends = self.done.load(Relaxed) == OPEN;
         if !ends && mutated(Mutant::ContextSecondEndLeaves) {
@@ -342,7 +346,7 @@ impl Node {
     }
 
     /// Keeps the call until the end, and gives its key; starts it when that has come.
-    pub(super) fn call_when_done(&self, call: Call) -> Option<u64> {
+    pub(super) fn call_when_done(&self, call: AfterEnd) -> Option<u64> {
         let mut state = self.state.lock();
         if self.done.load(Relaxed) != OPEN {
             drop(state);
@@ -356,7 +360,7 @@ impl Node {
     }
 
     /// The call, if it was neither started nor taken back. The caller drops it, without the lock.
-    pub(super) fn take_back(&self, key: u64) -> Option<Call> {
+    pub(super) fn take_back(&self, key: u64) -> Option<AfterEnd> {
         self.state.lock().calls.remove(&key)
     }
 
@@ -407,9 +411,9 @@ impl Drop for Node {
     }
 }
 
-impl Call {
+impl AfterEnd {
     fn start(self) {
-        let Call { f, home } = self;
+        let AfterEnd { f, home } = self;
         match home.and_then(|home| home.upgrade()) {
             Some(sched) if !sched.is_ending() => {
                 let birth =

@@ -41,14 +41,16 @@ use crate::host::Host;
 use crate::local::Locals;
 use crate::m::M;
 use crate::prim::{
-    AcqRel, Acquire, Arc, AtomicBool, AtomicPtr, AtomicU32, Ghost, Mutant, Relaxed, Release, ShownWord,
-    UnsafeCell, Weak, mutated, order, prefetch, relax, unless,
+    AcqRel, Acquire, Arc, AtomicBool, AtomicPtr, AtomicU32, Ghost, Mutant, Relaxed, Release,
+    SingleWriterWord, UnsafeCell, Weak, mutated, order, prefetch, relax, unless,
 };
 use crate::sched::Sched;
 use crate::sched::park::{Commit, WaitReason};
 use crate::sched::threads::locked::Ties;
-use crate::wait::debt::{Debt, Standing};
-use crate::wait::interrupt::{Ends, Frame, Interrupt, Manner, Outlook, Thrown, Throws};
+use crate::wait::abandon::{AbandonHook, StandingHook};
+use crate::wait::interrupt::{
+    Frame, Interrupt, InterruptPolicy, OnInterrupt, PendingInterrupts, Thrown, Throws,
+};
 use crate::wait::status::{Status, StatusWord, both};
 use crate::wait::waiter::Waiter;
 use gmp_timers::Nanos;
@@ -111,8 +113,8 @@ pub(crate) struct Base {
     pub(crate) mark: Cell<*const ()>,
     /// Its `local!` variables; empty until it uses one.
     pub(crate) locals: Locals,
-    /// What it owes through many waits; null for nothing.
-    standing: AtomicPtr<Standing>,
+    /// The hooks that outlast a wait; null for none.
+    standing_hooks: AtomicPtr<StandingHook>,
 }
 
 /// A goroutine.
@@ -130,7 +132,7 @@ pub(crate) struct G<H: Host> {
     /// Which Ms may run it.
     pub(crate) ties: Ties,
     /// How the wait in which it is parked takes an interrupt.
-    pub(crate) manner: Manner,
+    pub(crate) interrupt_policy: InterruptPolicy,
     pub(crate) reason: Cell<WaitReason>,
     /// It has called `goexit`.
     pub(crate) exits: Cell<bool>,
@@ -143,18 +145,18 @@ pub(crate) struct G<H: Host> {
     next: UnsafeCell<Option<GRef<H>>>,
     /// Whoever puts it into a list or the global queue, or takes it out, is alone with it.
     pub(crate) place: Ghost,
-    /// The runtime's rough time when it parked.
+    /// The runtime's coarse time when it parked.
     pub(crate) since: Cell<Nanos>,
-    pub(crate) id: ShownWord,
+    pub(crate) id: SingleWriterWord,
     /// Null before its first run, and after the last.
     base: Cell<*const Base>,
     /// The record of who waits for its end, while WAITER is set in `life`; before that, the handle's.
     joiner: UnsafeCell<*const Waiter<H>>,
     pub(crate) birth: UnsafeCell<Option<Birth>>,
     pub(crate) task: Task,
-    /// What it owes others, null for nothing: when the runtime ends first, somebody else has to pay. Written by the
+    /// Its abandon hook, null for none: somebody else runs it when the runtime ends first. Written by the
     /// goroutine, or by whoever has claimed its wait.
-    pub(crate) debt: AtomicPtr<Debt>,
+    pub(crate) on_abandon: AtomicPtr<AbandonHook>,
 }
 
 // SAFETY: every field is an atomic, a lock, or has one owner at a time by the invariants of the module's header.
@@ -245,15 +247,15 @@ impl<H: Host> G<H> {
             exits: Cell::new(false),
             throws: Throws::new(),
             base: Cell::new(std::ptr::null()),
-            manner: Manner::new(),
+            interrupt_policy: InterruptPolicy::new(),
             ties: Ties::new(),
             task: Task::new(),
             life: AtomicU32::new(0),
             joiner: UnsafeCell::new(std::ptr::null()),
             pool: Cell::new(None),
-            debt: AtomicPtr::new(std::ptr::null_mut()),
+            on_abandon: AtomicPtr::new(std::ptr::null_mut()),
             left: AtomicBool::new(false),
-            id: ShownWord::new(0),
+            id: SingleWriterWord::new(0),
             birth: UnsafeCell::new(None),
         }
     }
@@ -331,11 +333,11 @@ impl<H: Host> G<H> {
             .with(|birth| f(unsafe { (*birth).as_ref() }.expect("with_birth: the G holds no goroutine")))
     }
 
-    /// The list of what it owes through many waits; none before its first run and after the last. By the goroutine, or by
+    /// The list of its standing hooks; none before its first run and after the last. By the goroutine, or by
     /// whoever knows that it will not run again.
-    pub(crate) fn standing<'a>(&self) -> Option<&'a AtomicPtr<Standing>> {
+    pub(crate) fn standing_hooks<'a>(&self) -> Option<&'a AtomicPtr<StandingHook>> {
         // SAFETY: the frame is there as long as it is named here; the stack of a goroutine that is left is never freed.
-        unsafe { self.base.get().as_ref() }.map(|base| &base.standing)
+        unsafe { self.base.get().as_ref() }.map(|base| &base.standing_hooks)
     }
 
     /// A word in the frame from which it is run, null before and after.
@@ -351,15 +353,15 @@ impl<H: Host> G<H> {
 
     /// What may interrupt its waits. The goroutine's own.
     #[inline]
-    pub(crate) fn outlook(&self, sched: &Sched<H>) -> Outlook {
+    pub(crate) fn pending_interrupts(&self, sched: &Sched<H>) -> PendingInterrupts {
         let ends = sched.is_ending() && !self.throws.are_over();
-        Outlook { frame: self.frame.get(), exits: self.exits.get(), ends }
+        PendingInterrupts { frame: self.frame.get(), exits: self.exits.get(), ends }
     }
 
     /// For the end of its runtime, which has found it asleep: how that ends its wait.
-    pub(crate) fn ends(&self) -> Ends {
-        match self.manner.ends() {
-            ends if ends.can_be_interrupted() && self.throws.are_over() => Ends::Never,
+    pub(crate) fn ends(&self) -> OnInterrupt {
+        match self.interrupt_policy.ends() {
+            ends if ends.can_be_interrupted() && self.throws.are_over() => OnInterrupt::Never,
             ends => ends,
         }
     }
@@ -443,7 +445,7 @@ pub(crate) fn root<H: Host>(g: GRef<H>) {
     let base = Base {
         mark: Cell::new(std::ptr::null()),
         locals: Locals::new(),
-        standing: AtomicPtr::new(std::ptr::null_mut()),
+        standing_hooks: AtomicPtr::new(std::ptr::null_mut()),
     };
     g.base.set(&raw const base);
     let failure = if Sched::<H>::current().is_some_and(Sched::is_ending) {

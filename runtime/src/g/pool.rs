@@ -14,7 +14,7 @@
 
 use crate::g::{G, GRef};
 use crate::host::Host;
-use crate::prim::{Mutex, MutexGuard, ShownWord, UnsafeCell, Weak, capacity};
+use crate::prim::{Mutex, MutexGuard, SingleWriterWord, UnsafeCell, Weak, capacity};
 use crate::sched::Sched;
 use std::ptr::NonNull;
 
@@ -25,13 +25,13 @@ const REGION: usize = 2 << 20;
 
 /// Where the memory of a chunk is from.
 #[derive(Copy, Clone)]
-enum Place {
+enum Origin {
     Boxed,
     Region,
 }
 
 struct Stock<H: Host> {
-    chunks: Vec<(NonNull<[G<H>]>, Place)>,
+    chunks: Vec<(NonNull<[G<H>]>, Origin)>,
     regions: Vec<NonNull<u8>>,
     /// Bytes of the last region that are in use.
     used: usize,
@@ -45,9 +45,9 @@ impl<H: Host> Drop for Stock<H> {
         for (chunk, place) in self.chunks.drain(..) {
             match place {
                 // SAFETY: it came from a box, and no G of it is out when the pool goes.
-                Place::Boxed => drop(unsafe { Box::from_raw(chunk.as_ptr()) }),
+                Origin::Boxed => drop(unsafe { Box::from_raw(chunk.as_ptr()) }),
                 // SAFETY: `grow` made them, and the same.
-                Place::Region => unsafe { chunk.as_ptr().drop_in_place() },
+                Origin::Region => unsafe { chunk.as_ptr().drop_in_place() },
             }
         }
         for region in self.regions.drain(..) {
@@ -67,11 +67,11 @@ impl<H: Host> Stock<H> {
                     // SAFETY: `cut` has given room for so many.
                     unsafe { first.add(at).write(G::new()) };
                 }
-                (NonNull::slice_from_raw_parts(first, capacity::G_CHUNK), Place::Region)
+                (NonNull::slice_from_raw_parts(first, capacity::G_CHUNK), Origin::Region)
             }
             None => {
                 let chunk: Box<[G<H>]> = (0..capacity::G_CHUNK).map(|_| G::new()).collect();
-                (NonNull::from(Box::leak(chunk)), Place::Boxed)
+                (NonNull::from(Box::leak(chunk)), Origin::Boxed)
             }
         };
         self.chunks.push((chunk, place));
@@ -233,12 +233,15 @@ impl<H: Host> Drop for GPool<H> {
 /// The Gs that a P keeps at hand, so that a goroutine's birth and end take no lock (Go's `p.gFree`). The P's owner's.
 pub(crate) struct FreeGs<H: Host> {
     list: UnsafeCell<Vec<GRef<H>>>,
-    len: ShownWord,
+    len: SingleWriterWord,
 }
 
 impl<H: Host> FreeGs<H> {
     pub(crate) fn new() -> Self {
-        FreeGs { list: UnsafeCell::new(Vec::with_capacity(2 * capacity::G_BATCH)), len: ShownWord::new(0) }
+        FreeGs {
+            list: UnsafeCell::new(Vec::with_capacity(2 * capacity::G_BATCH)),
+            len: SingleWriterWord::new(0),
+        }
     }
 
     /// How many there are, for a trace.

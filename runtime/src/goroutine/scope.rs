@@ -5,7 +5,7 @@
 //!   parent:  body (returns, panics, exits, is interrupted) · waits until the count is zero · goes on as the body ended
 //! ```
 //! The count is taken before the child is spawned, and falls when nothing of the child can touch what it borrows: not its
-//! closure, not its value. So the value carries the count ([`Owed`]): it falls when the value was dropped, by the
+//! closure, not its value. So the value carries the count ([`Counted`]): it falls when the value was dropped, by the
 //! goroutine, or by the owner of the handle, or was handed out by `join`.
 //!
 //! The parent's wait is never interrupted. When the runtime ends, children are unwound before the parent, which is unwound as it
@@ -19,7 +19,7 @@ use crate::m::M;
 use crate::prim::{AcqRel, Arc, AtomicBool, AtomicU32, Mutex, Relaxed, Weak};
 use crate::sched::Sched;
 use crate::sched::park::{Commit, WaitReason};
-use crate::wait::interrupt::{self, Ends};
+use crate::wait::interrupt::{self, OnInterrupt};
 use crate::wait::waiter::{How, Wait, Waiter};
 use std::fmt;
 use std::marker::PhantomData;
@@ -108,10 +108,10 @@ impl<'scope> Scope<'scope, '_> {
         let birth = Birth { name: None, stack_size: sched.config.stack_size, site: Location::caller() };
         self.children.count.lock().alive += 1;
         let fate = Arc::new(Fate(AtomicU32::new(0)));
-        let debt = Debt(Arc::clone(&self.children));
-        let job = Job { f, debt, fate: Arc::clone(&fate) };
+        let child = ChildCount(Arc::clone(&self.children));
+        let job = Job { f, child, fate: Arc::clone(&fate) };
         // SAFETY: what `f` and its value borrow outlives 'scope, which ends when the scope's body and its wait are over,
-        // and that is when the debt is paid: after `f` and the value are gone.
+        // and that is when the child is counted off: after `f` and the value are gone.
         let handle = unsafe { goroutine::spawn_unchecked(&sched, birth, move || job.run()) };
         let handle = goroutine::accepted("Scope::go", handle);
         ScopedJoinHandle {
@@ -133,7 +133,7 @@ impl fmt::Debug for Scope<'_, '_> {
 /// The right to wait for a goroutine of a [`Scope`] and to take its value. Dropped, it leaves both to the scope.
 pub struct ScopedJoinHandle<'scope, T> {
     /// Until `join` has given its result.
-    handle: Option<JoinHandle<Owed<T>>>,
+    handle: Option<JoinHandle<Counted<T>>>,
     fate: Arc<Fate>,
     children: Arc<Children>,
     scope: PhantomData<&'scope ()>,
@@ -153,7 +153,7 @@ impl<T> ScopedJoinHandle<'_, T> {
         let left = Unjoined(&self.fate, &self.children);
         let result = handle.join();
         std::mem::forget(left);
-        result.map(|owed| owed.value)
+        result.map(|counted| counted.value)
     }
 
     /// Whether `join` would return at once. Does not block.
@@ -166,7 +166,7 @@ impl<T> ScopedJoinHandle<'_, T> {
         self.handle().id()
     }
 
-    fn handle(&self) -> &JoinHandle<Owed<T>> {
+    fn handle(&self) -> &JoinHandle<Counted<T>> {
         self.handle.as_ref().expect("handle: `join` consumes it")
     }
 }
@@ -210,18 +210,19 @@ impl Children {
                 return wait.withdraw();
             }
             count.parent = Some(wait.waiter());
-            let _down_to_zero = wait.park(How::new(WaitReason::Scope).ends(Ends::WithOthers), move || {
-                drop(count);
-                Commit::Park
-            });
+            let _down_to_zero =
+                wait.park(How::new(WaitReason::Scope).ends(OnInterrupt::WithOthers), move || {
+                    drop(count);
+                    Commit::Park
+                });
         }
     }
 }
 
 /// One of the count.
-struct Debt(Arc<Children>);
+struct ChildCount(Arc<Children>);
 
-impl Drop for Debt {
+impl Drop for ChildCount {
     fn drop(&mut self) {
         let mut count = self.0.count.lock();
         count.alive -= 1;
@@ -234,10 +235,10 @@ impl Drop for Debt {
     }
 }
 
-/// A value, and what is to be paid when it is gone. In this order.
-struct Owed<T> {
+/// A value, and the child that is counted off when it is gone. In this order.
+struct Counted<T> {
     value: T,
-    _debt: Debt,
+    _count: ChildCount,
 }
 
 const PANICKED: u32 = 1;
@@ -264,27 +265,27 @@ impl Drop for Unjoined<'_> {
     }
 }
 
-/// What a goroutine of a scope runs. Dropped unrun it pays its debt when `f` is gone.
+/// What a goroutine of a scope runs. Dropped unrun it is counted off when `f` is gone.
 struct Job<F> {
     f: F,
-    debt: Debt,
+    child: ChildCount,
     fate: Arc<Fate>,
 }
 
 impl<F> Job<F> {
-    fn run<T>(self) -> Owed<T>
+    fn run<T>(self) -> Counted<T>
     where
         F: FnOnce() -> T,
     {
-        let Job { f, debt, fate } = self;
+        let Job { f, child, fate } = self;
         match catch_unwind(AssertUnwindSafe(f)) {
-            Ok(value) => Owed { value, _debt: debt },
+            Ok(value) => Counted { value, _count: child },
             Err(payload) => {
                 // A goexit is no panic.
                 if !interrupt::is_interrupt(&*payload) {
-                    fate.add(PANICKED, &debt.0);
+                    fate.add(PANICKED, &child.0);
                 }
-                drop(debt);
+                drop(child);
                 resume_unwind(payload)
             }
         }

@@ -18,7 +18,7 @@ use crate::m::M;
 use crate::m::note::Note;
 use crate::prim::AtomicU32;
 use crate::sched::park::Yield;
-use crate::sched::timers::keeper::Keeper;
+use crate::sched::timers::timer_thread::TimerThread;
 use crate::sched::watch::deadlock::Runtimes;
 use crate::sched::watch::quit::Quit;
 use crate::wait::interrupt::Frame;
@@ -96,13 +96,13 @@ pub(crate) trait Host: Sized + Send + Sync + 'static {
     /// A goroutine's stack with its suspended context.
     type Stack: Stack<Self>;
     /// Where the sleeper of a note lies, besides the note's word.
-    type Bed: Default + Send + Sync;
+    type SleepState: Default + Send + Sync;
     /// What each M keeps for the host.
     type Local: Default;
     /// A started thread.
     type Thread: Send;
-    /// What a P has at hand of stacks. To be emptied into the host before it goes.
-    type Hands: Default + Send;
+    /// The stacks that a P keeps. To be emptied into the host before it goes.
+    type StackCache: Default + Send;
     /// Whether a runtime has a monitor.
     const MONITORED: bool;
     /// Whether the frames of goroutines that run can be had: `frames_here`, `ask`.
@@ -134,12 +134,12 @@ pub(crate) trait Host: Sized + Send + Sync + 'static {
     /// Runs `f` where there is stack enough for everything, and waits for it; not at all when there is no such place.
     fn with_room<R: Send>(f: impl FnOnce() -> R + Send) -> Option<R>;
     /// Sleeps while `*word == expected`, at most for `limit`. May return early.
-    fn sleep(bed: &Self::Bed, word: &AtomicU32, expected: u32, limit: Option<Duration>);
+    fn sleep(sleep_state: &Self::SleepState, word: &AtomicU32, expected: u32, limit: Option<Duration>);
     /// Ends the sleep on `word`.
-    fn wake(bed: &Self::Bed, word: &AtomicU32);
+    fn wake(sleep_state: &Self::SleepState, word: &AtomicU32);
 
     /// Who runs the callbacks that no runtime runs. One for the whole process.
-    fn keeper() -> &'static Keeper<Self>;
+    fn timer_thread() -> &'static TimerThread<Self>;
 
     /// The runtimes of the process, where they are looked at together.
     fn runtimes() -> Option<&'static Runtimes<Self>>;
@@ -230,14 +230,15 @@ pub(crate) trait Host: Sized + Send + Sync + 'static {
     /// Ends that.
     fn unwatch(&self, fd: RawFd) -> io::Result<()>;
 
-    /// Promises a stack of at least `size` bytes; `hands`: the caller's P's, if it has one. An error says what limit was met.
-    fn promise_stack(&self, hands: Option<&mut Self::Hands>, size: usize) -> io::Result<()>;
-    /// A stack that was promised, on which the root of a goroutine waits for its first resume.
-    fn new_stack(&self, hands: &mut Self::Hands, size: usize) -> io::Result<Self::Stack>;
-    /// Takes the stack of a goroutine that has ended, and its promise.
-    fn retire(&self, hands: &mut Self::Hands, stack: Self::Stack);
-    /// Takes all that is at hand.
-    fn empty(&self, hands: &mut Self::Hands);
+    /// Reserves a stack of at least `size` bytes; `cache`: the caller's P's, if it has one. An error says what limit was
+    /// met.
+    fn reserve_stack(&self, cache: Option<&mut Self::StackCache>, size: usize) -> io::Result<()>;
+    /// A stack that was reserved, on which the root of a goroutine waits for its first resume.
+    fn new_stack(&self, cache: &mut Self::StackCache, size: usize) -> io::Result<Self::Stack>;
+    /// Takes the stack of a goroutine that has ended, and its reservation.
+    fn retire(&self, cache: &mut Self::StackCache, stack: Self::Stack);
+    /// Takes all that is in the cache.
+    fn empty(&self, cache: &mut Self::StackCache);
     /// A period has passed: what was not needed in it may be trimmed. False: nothing is left that could ever be.
     fn age_stacks(&self) -> bool;
     /// Trims some of that. False: that was all.

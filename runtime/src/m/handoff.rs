@@ -41,13 +41,13 @@ pub(crate) enum Entries {
 
 /// The value of the word that an M remembers when it acquires a P: its generation, Idle.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
-pub(crate) struct Tenure(u64);
+pub(crate) struct Lease(u64);
 
 fn entries(word: u64) -> Entries {
     if word & QUICK == 0 { Entries::Fenced } else { Entries::Quick }
 }
 
-impl Tenure {
+impl Lease {
     /// How its holder enters.
     pub(crate) fn entries(self) -> Entries {
         entries(self.0)
@@ -75,14 +75,14 @@ impl HandoffWord {
 
     /// The P is acquired: what the acquirer remembers. A generation of its own, so that a retaker who judged the P
     /// while it was idle asks in vain.
-    pub(crate) fn take_up(&self, entries: Entries) -> Tenure {
+    pub(crate) fn take_up(&self, entries: Entries) -> Lease {
         let word = self.0.load(Relaxed);
         let quick = if entries == Entries::Quick { QUICK } else { 0 };
         let fresh = ((word & !(STATE | QUICK)) + STEP) | quick;
         // A swap and not a store, as in `give_up`. Release: partner `judge`, which reads the holder after this. Acquire: partner the
         // exchanges of `give_up` and of a retaker.
         self.0.swap(fresh, AcqRel);
-        Tenure(fresh)
+        Lease(fresh)
     }
 
     /// How often the P was taken up and given up: for a trace, and for whoever wants to know whether anybody had it.
@@ -93,37 +93,37 @@ impl HandoffWord {
     /// One load in the common case. Relaxed: the barriers on both sides order it, not the load
     /// (`Window::enter`, `Retake`).
     #[inline(always)]
-    pub(crate) fn is_held(&self, tenure: Tenure) -> bool {
-        self.0.load(Relaxed) == tenure.0
+    pub(crate) fn is_held(&self, lease: Lease) -> bool {
+        self.0.load(Relaxed) == lease.0
     }
 
     /// The rest of an entry that did not find the word as the M had left it.
     #[cold]
-    pub(crate) fn enter(&self, tenure: Tenure) -> Entry {
+    pub(crate) fn enter(&self, lease: Lease) -> Entry {
         loop {
             let word = self.0.load(Relaxed);
-            if word == tenure.0 {
+            if word == lease.0 {
                 return Entry::In;
             }
-            if word != tenure.0 | REQUESTED {
+            if word != lease.0 | REQUESTED {
                 return Entry::Lost;
             }
-            if mutated(Mutant::HandoffEnterBlind) {
+            if mutated(Mutant::WindowEnterBlind) {
                 return Entry::In;
             }
             // AcqRel: a retaker whose exchange fails for this one sees that we are inside.
-            if self.0.compare_exchange(word, tenure.0, AcqRel, Relaxed).is_ok() {
+            if self.0.compare_exchange(word, lease.0, AcqRel, Relaxed).is_ok() {
                 return Entry::In;
             }
         }
     }
 
-    /// The P changes hands, or becomes idle: nobody's old tenure counts any more.
+    /// The P changes hands, or becomes idle: nobody's old lease counts any more.
     pub(crate) fn give_up(&self) {
         let word = self.0.load(Relaxed);
         // A swap and not a store: a retaker's CAS may come at the same time, and one of the two has to see the
         // other. AcqRel: partners are the retaker's exchanges and the next `take_up`.
-        let step = if mutated(Mutant::HandoffSameGeneration) { 0 } else { STEP };
+        let step = if mutated(Mutant::WindowSameGeneration) { 0 } else { STEP };
         self.0.swap((word & !STATE) + step, AcqRel);
     }
 }
@@ -133,7 +133,7 @@ impl HandoffWord {
 pub(crate) struct Judged(u64);
 
 impl Judged {
-    /// How the holder enters, of whose tenure this is.
+    /// How the holder enters, of whose lease this is.
     pub(crate) fn entries(self) -> Entries {
         entries(self.0)
     }
@@ -141,16 +141,16 @@ impl Judged {
 
 /// The retaker's side. There is one retaker at a time.
 impl HandoffWord {
-    /// The tenure that a retaker is about to judge. It reads who the holder is after this.
+    /// The lease that a retaker is about to judge. It reads who the holder is after this.
     pub(crate) fn judge(&self) -> Judged {
-        // Acquire: pairs with `take_up`. The holder that is read next is the one of this tenure, or a later one; and then
+        // Acquire: pairs with `take_up`. The holder that is read next is the one of this lease, or a later one; and then
         // the exchange of R1 fails.
         Judged(self.0.load(order(Mutant::JudgeRelaxed, Acquire)) & !STATE)
     }
 
     /// R1 to R3 of `m/mod.rs`. True: the P is the retaker's, who calls `give_up` before it hands it on.
     ///
-    /// `barrier` is R2; false when it could not be had.
+    /// `barrier` is RetakeBarrier; false when it could not be had.
     pub(crate) fn retake(
         &self,
         judged: Judged,
@@ -158,15 +158,15 @@ impl HandoffWord {
         is_inside: impl FnOnce() -> bool,
     ) -> bool {
         let idle = judged.0;
-        // R1. AcqRel: the next steps come after it. Under the generation that was judged: another tenure is
+        // R1. AcqRel: the next steps come after it. Under the generation that was judged: another lease is
         // another judgement.
         if self.0.compare_exchange(idle, idle | REQUESTED, AcqRel, Relaxed).is_err() {
             return false;
         }
-        // R2
-        let seen = mutated(Mutant::HandoffNoHeavyBarrier) || barrier();
+        // RetakeBarrier.
+        let seen = mutated(Mutant::WindowNoRetakeBarrier) || barrier();
         // R3. A failed exchange means that the holder has come back, or has given the P up.
-        let inside = !seen || is_inside() && !mutated(Mutant::HandoffBlind);
+        let inside = !seen || is_inside() && !mutated(Mutant::WindowBlind);
         let next = if inside { idle } else { idle | TAKEN };
         let held = self.0.compare_exchange(idle | REQUESTED, next, AcqRel, Relaxed).is_ok();
         held && next != idle
@@ -231,7 +231,7 @@ mod tests {
         assert_eq!(word.enter(held), Entry::Lost);
         word.give_up();
         let next = word.take_up(Entries::Quick);
-        assert!(!word.retake(judged, || true, || false), "another tenure was judged");
+        assert!(!word.retake(judged, || true, || false), "another lease was judged");
         assert_eq!(word.enter(next), Entry::In);
     }
 }

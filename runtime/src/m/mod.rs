@@ -4,13 +4,13 @@
 //! touches P-local data stands in a *window*:
 //!
 //! ```text
-//!   enter:   E1 in_runtime := 1  · E2 barrier · E3 the hand-off word as we left it?  else `reenter`
-//!   retaker: R1 Idle → Requested · R2 barrier · R3 in_runtime = 1?  yes: withdraw · no: Requested → Taken
+//!   enter:   E1 in_runtime := 1  · E2 EntryBarrier · E3 the hand-off word as we left it?  else `reenter`
+//!   retaker: R1 Idle → Requested · R2 RetakeBarrier · R3 in_runtime = 1?  yes: withdraw · no: Requested → Taken
 //!   leave:   in_runtime := 0 (Release)
 //! ```
-//! One of the barriers comes first. If E2 does, R3 sees the M inside; if R2 does, E3 sees the request. The M's
-//! barrier is none for the machine, a retaker pays for both: by `membarrier`. Where the kernel refuses that, each side
-//! fences, and an entry takes the way through `settle`.
+//! One of the barriers comes first. If EntryBarrier does, R3 sees the M inside; if RetakeBarrier does, E3 sees the request.
+//! The M's barrier is none for the machine, a retaker pays for both: by `membarrier`. Where the kernel refuses that, each
+//! side fences, and an entry takes the way through `settle`.
 //!
 //! A sandbox may begin to refuse it at any moment. So each holding of a P has its own kind of entries, which its M settles when
 //! it acquires the P and writes into the hand-off word (`handoff.rs`): quick ones as long as no `membarrier` was refused. The
@@ -29,12 +29,12 @@ pub(crate) mod note;
 
 use crate::g::{G, GRef};
 use crate::host::Host;
-use crate::m::handoff::{Entries, Entry, Tenure};
+use crate::m::handoff::{Entries, Entry, Lease};
 use crate::m::note::Note;
 use crate::p::P;
 use crate::prim::{
-    Acquire, AtomicI64, AtomicU32, Mutant, Ordering, Relaxed, Release, Shown, ShownFlag, UnsafeCell, fence,
-    light_barrier, mutated, order, unless,
+    Acquire, AtomicI64, AtomicU32, Mutant, Ordering, Relaxed, Release, SingleWriter, SingleWriterFlag,
+    UnsafeCell, fence, light_barrier, mutated, order, unless,
 };
 use crate::sched::Sched;
 use crate::sched::park::Yield;
@@ -56,24 +56,24 @@ pub(crate) struct M<H: Host> {
     thread: AtomicU32,
     pub(crate) id: u32,
     sched: NonNull<Sched<H>>,
-    p: Shown<P<H>>,
+    p: SingleWriter<P<H>>,
     /// The P that was given up or lost last: its queue and its data may still be in this core's cache.
     last_p: Cell<Option<NonNull<P<H>>>>,
     /// What a window compares with the P's word. `None` without a P; and where entries are `Fenced`, so that each is settled
     /// behind its fence.
-    quick: Cell<Option<Tenure>>,
-    tenure: Cell<Option<Tenure>>,
-    g: Shown<G<H>>,
+    quick: Cell<Option<Lease>>,
+    lease: Cell<Option<Lease>>,
+    g: SingleWriter<G<H>>,
     /// Whether it counts in `nmspinning`.
-    pub(crate) spinning: ShownFlag,
+    pub(crate) spinning: SingleWriterFlag,
     /// State of `random`.
     dice: Cell<u32>,
     /// It looks for no more work, and its thread ends.
     pub(crate) ends: Cell<bool>,
     /// The P that it held when its goroutine ended and took the thread along. It gives that away as its last act.
     pub(crate) parting_p: Cell<Option<NonNull<P<H>>>>,
-    /// Its thread is the program's; see `sched/threads/adopt.rs`. Its own.
-    pub(crate) adopted: Cell<bool>,
+    /// Its thread is the program's; see `sched/threads/attach.rs`. Its own.
+    pub(crate) attached: Cell<bool>,
     /// How often it got a thread and lost it. Under the scheduler's lock.
     pub(crate) life: Cell<u32>,
     /// Its thread, once whoever started that has put it here. Under the scheduler's lock.
@@ -85,20 +85,20 @@ pub(crate) struct M<H: Host> {
     /// Where the thread sleeps while it has nothing to do, and what whoever wakes it has left for it: written before
     /// the note's wake, or the poller's break, and read after its sleep.
     pub(crate) note: Note<H>,
-    gift: UnsafeCell<Option<Gift<H>>>,
+    assignment: UnsafeCell<Option<Assignment<H>>>,
     pub(crate) local: H::Local,
 }
 
 /// What an M is woken, or started, with.
-pub(crate) enum Gift<H: Host> {
+pub(crate) enum Assignment<H: Host> {
     /// A P with work.
     P(NonNull<P<H>>),
-    /// It is called: it counts in `nmspinning`, and is to come for an idle P.
-    Call,
+    /// It is summoned: it counts in `nmspinning`, and is to come for an idle P.
+    Summons,
 }
 
-// SAFETY: `in_runtime` and `note` are made for sharing; `gift` is ordered by the note, or the scheduler's lock; the cells belong to the
-// M's own thread.
+// SAFETY: `in_runtime` and `note` are made for sharing; `assignment` is ordered by the note, or the scheduler's lock; the
+// cells belong to the M's own thread.
 unsafe impl<H: Host> Send for M<H> {}
 // SAFETY: as above.
 unsafe impl<H: Host> Sync for M<H> {}
@@ -110,23 +110,23 @@ impl<H: Host> M<H> {
             thread: AtomicU32::new(0),
             id,
             sched: NonNull::from(sched),
-            p: Shown::new(None),
+            p: SingleWriter::new(None),
             last_p: Cell::new(None),
             quick: Cell::new(None),
-            tenure: Cell::new(None),
-            g: Shown::new(None),
-            spinning: ShownFlag::new(false),
+            lease: Cell::new(None),
+            g: SingleWriter::new(None),
+            spinning: SingleWriterFlag::new(false),
             // Odd, so never zero, and different for each M.
             dice: Cell::new(id.wrapping_mul(0x9e37_79b9) | 1),
             ends: Cell::new(false),
             parting_p: Cell::new(None),
-            adopted: Cell::new(false),
+            attached: Cell::new(false),
             life: Cell::new(0),
             handle: Cell::new(None),
             live: AtomicI64::new(0),
             stacks: AtomicI64::new(0),
             note: Note::new(),
-            gift: UnsafeCell::new(None),
+            assignment: UnsafeCell::new(None),
             local: H::Local::default(),
         }
     }
@@ -193,13 +193,13 @@ impl<H: Host> M<H> {
     /// For a trace, by any thread: the P that it holds, or held when it last looked.
     pub(crate) fn shown_p<'a>(&self) -> Option<&'a P<H>> {
         // SAFETY: as in `p`.
-        self.p.look().map(|p| unsafe { p.as_ref() })
+        self.p.peek().map(|p| unsafe { p.as_ref() })
     }
 
     /// By any thread: the goroutine that it runs, or whose word it has just acted on, to be compared only. Who sees
     /// another than before sees what the M has done with that one.
     pub(crate) fn shown_g(&self) -> Option<NonNull<G<H>>> {
-        self.g.look_after()
+        self.g.peek_after()
     }
 
     /// The P that this M holds, or held when it last looked.
@@ -224,14 +224,14 @@ impl<H: Host> M<H> {
         there.set_holder(Some(self));
         // Asked once: the word and this M are to mean the same.
         let entries = if H::heavy_barrier_exists() { Entries::Quick } else { Entries::Fenced };
-        let tenure = there.handoff.take_up(entries);
-        self.tenure.set(Some(tenure));
-        let is_quick = tenure.entries() == Entries::Quick || mutated(Mutant::HandoffStaysQuick);
-        self.quick.set(is_quick.then_some(tenure));
+        let lease = there.handoff.take_up(entries);
+        self.lease.set(Some(lease));
+        let is_quick = lease.entries() == Entries::Quick || mutated(Mutant::WindowStaysQuick);
+        self.quick.set(is_quick.then_some(lease));
         self.p.set(Some(p));
         self.touch_p();
         // SAFETY: as in `p`.
-        unsafe { p.as_ref() }.begin_tenure();
+        unsafe { p.as_ref() }.begin_lease();
     }
 
     /// Gives the P up. The caller puts it where others find it, after this.
@@ -257,32 +257,32 @@ impl<H: Host> M<H> {
         }
     }
 
-    /// Leaves a gift for an M that stands by or was not started yet; nothing, when the runtime ends. The caller
+    /// Assigns work to an M that stands by or was not started yet; nothing, when the runtime ends. The caller
     /// wakes it after this.
-    pub(crate) fn give(&self, gift: Option<Gift<H>>) {
+    pub(crate) fn assign(&self, assignment: Option<Assignment<H>>) {
         // SAFETY: the caller took this M out of those that stand by, and the M reads it only after the wake.
-        self.gift.with_mut(|slot| unsafe { *slot = gift });
+        self.assignment.with_mut(|slot| unsafe { *slot = assignment });
     }
 
-    /// Whether a gift was left. Under the scheduler's lock.
-    pub(crate) fn has_gift(&self) -> bool {
-        // SAFETY: the lock: who attends is left gifts under it.
-        self.gift.with(|slot| unsafe { (*slot).is_some() })
+    /// Whether an assignment was left. Under the scheduler's lock.
+    pub(crate) fn is_assigned(&self) -> bool {
+        // SAFETY: the lock: an M that attends is assigned under it.
+        self.assignment.with(|slot| unsafe { (*slot).is_some() })
     }
 
     /// Takes back what was left for an M whose thread did not start.
-    pub(crate) fn take_unread(&self) -> Option<Gift<H>> {
+    pub(crate) fn take_back_assignment(&self) -> Option<Assignment<H>> {
         // SAFETY: nobody else has the record of an M that has no thread.
-        self.gift.with_mut(|slot| unsafe { (*slot).take() })
+        self.assignment.with_mut(|slot| unsafe { (*slot).take() })
     }
 
     /// Takes what was left by whoever woke this M, and is its owner from here on.
-    pub(crate) fn take_gift(&self) {
+    pub(crate) fn take_assignment(&self) {
         // SAFETY: the note's wake, or the scheduler's lock, came after `give` and before this.
-        if let Some(gift) = self.gift.with_mut(|slot| unsafe { (*slot).take() }) {
-            match gift {
-                Gift::P(p) => self.acquire(p),
-                Gift::Call => self.spinning.set(!mutated(Mutant::StartForgetsSpinning)),
+        if let Some(assignment) = self.assignment.with_mut(|slot| unsafe { (*slot).take() }) {
+            match assignment {
+                Assignment::P(p) => self.acquire(p),
+                Assignment::Summons => self.spinning.set(!mutated(Mutant::StartForgetsSpinning)),
             }
         }
     }
@@ -294,7 +294,7 @@ impl<H: Host> M<H> {
             return;
         }
         // Release: a retaker that reads Outside sees all that was done to the P inside.
-        self.in_runtime.store(OUTSIDE, order(Mutant::HandoffLeaveRelaxed, Release));
+        self.in_runtime.store(OUTSIDE, order(Mutant::WindowLeaveRelaxed, Release));
     }
 
     /// E1 to E3; false when the P may be lost.
@@ -304,12 +304,12 @@ impl<H: Host> M<H> {
             return self.p.get().is_some();
         }
         debug_assert!(self.in_runtime.load(Relaxed) == OUTSIDE, "enter: windows do not nest");
-        // Relaxed: E2 orders it before E3.
+        // Relaxed: EntryBarrier orders it before E3.
         self.in_runtime.store(INSIDE, Relaxed);
-        unless(Mutant::HandoffNoLightBarrier, light_barrier);
+        unless(Mutant::WindowNoEntryBarrier, light_barrier);
         match (self.p.get(), self.quick.get()) {
             // SAFETY: as in `p`.
-            (Some(p), Some(tenure)) => unsafe { p.as_ref() }.handoff.is_held(tenure),
+            (Some(p), Some(lease)) => unsafe { p.as_ref() }.handoff.is_held(lease),
             _ => false,
         }
     }
@@ -318,12 +318,12 @@ impl<H: Host> M<H> {
     #[cold]
     fn settle(&self) -> Entry {
         if self.quick.get().is_none() {
-            // E2 where R2 is a fence of the retaker alone, and of no meaning without a P. SeqCst: a store to `in_runtime`,
-            // then a load of the word.
-            unless(Mutant::HandoffNoEntryFence, || fence(Ordering::SeqCst));
+            // EntryFence: where RetakeBarrier is a fence of the retaker alone, and of no meaning without a P. SeqCst: a
+            // store to `in_runtime`, then a load of the word.
+            unless(Mutant::WindowNoEntryFence, || fence(Ordering::SeqCst));
         }
-        match (self.p(), self.tenure.get()) {
-            (Some(p), Some(tenure)) => p.handoff.enter(tenure),
+        match (self.p(), self.lease.get()) {
+            (Some(p), Some(lease)) => p.handoff.enter(lease),
             _ => Entry::Lost,
         }
     }
@@ -333,7 +333,7 @@ impl<H: Host> M<H> {
         if let Some(p) = self.p.take() {
             self.last_p.set(Some(p));
         }
-        self.tenure.set(None);
+        self.lease.set(None);
         self.quick.set(None);
     }
 
@@ -372,7 +372,7 @@ impl<H: Host> M<H> {
     /// R3, for a retaker.
     pub(crate) fn is_inside(&self) -> bool {
         // Acquire: pairs with `leave`. Outside means that all which was done inside is seen.
-        self.in_runtime.load(order(Mutant::HandoffLookRelaxed, Acquire)) == INSIDE
+        self.in_runtime.load(order(Mutant::WindowLookRelaxed, Acquire)) == INSIDE
     }
 }
 

@@ -23,12 +23,12 @@ const WOKEN: u32 = 1;
 /// Where one thread sleeps until one wake.
 pub(crate) struct Note<H: Host> {
     word: AtomicU32,
-    bed: H::Bed,
+    sleep_state: H::SleepState,
 }
 
 impl<H: Host> Note<H> {
     pub(crate) fn new() -> Self {
-        Note { word: AtomicU32::new(CLEAR), bed: H::Bed::default() }
+        Note { word: AtomicU32::new(CLEAR), sleep_state: H::SleepState::default() }
     }
 
     /// Makes the note ready for its next use. Only the sleeper calls it, awake.
@@ -41,7 +41,7 @@ impl<H: Host> Note<H> {
     pub(crate) fn sleep(&self) {
         // Acquire: what the waker wrote before it woke us.
         while self.word.load(order(Mutant::NoteSleepRelaxed, Acquire)) == CLEAR {
-            H::sleep(&self.bed, &self.word, CLEAR, None);
+            H::sleep(&self.sleep_state, &self.word, CLEAR, None);
         }
     }
 
@@ -56,20 +56,20 @@ impl<H: Host> Note<H> {
             if now >= until {
                 return false;
             }
-            H::sleep(&self.bed, &self.word, CLEAR, Some(until.saturating_since(now)));
+            H::sleep(&self.sleep_state, &self.word, CLEAR, Some(until.saturating_since(now)));
         }
     }
 
     /// Ends the sleep, now or when it begins.
     pub(crate) fn wake(&self) {
         if mutated(Mutant::NoteWakeBeforeStore) {
-            H::wake(&self.bed, &self.word);
+            H::wake(&self.sleep_state, &self.word);
         }
         // Release: the sleeper sees what was written before the wake.
         let old = self.word.swap(WOKEN, order(Mutant::NoteWakeRelaxed, Release));
         assert!(old == CLEAR, "wake: the note was woken twice");
         if !mutated(Mutant::NoteWakeBeforeStore) {
-            H::wake(&self.bed, &self.word);
+            H::wake(&self.sleep_state, &self.word);
         }
     }
 
@@ -77,7 +77,7 @@ impl<H: Host> Note<H> {
     pub(crate) fn alarm(&self) {
         // AcqRel: a chain of alarms hands on to the sleeper what each of them wrote before.
         if self.word.swap(WOKEN, order(Mutant::AlarmRelaxed, AcqRel)) == CLEAR {
-            H::wake(&self.bed, &self.word);
+            H::wake(&self.sleep_state, &self.word);
         }
     }
 
@@ -89,7 +89,7 @@ impl<H: Host> Note<H> {
             if left.is_some_and(|left| left.is_zero()) {
                 return false;
             }
-            H::sleep(&self.bed, &self.word, CLEAR, left);
+            H::sleep(&self.sleep_state, &self.word, CLEAR, left);
         }
         true
     }

@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// A mutated model that is still running after so much CPU time has not been caught. Others may use the machine meanwhile.
-const PATIENCE: Duration = Duration::from_secs(60);
+const CPU_LIMIT: Duration = Duration::from_secs(60);
 
 /// Asserts that loom fails the model `test` of `module` for each mutant, and prints how.
 ///
@@ -73,11 +73,11 @@ fn failure(mutant: Mutant, test: &str, most: u32) -> Result<Option<String>, Stri
         if let Some(status) = child.try_wait().expect("wait for the child") {
             break status;
         }
-        if cpu_time(child.id()) > PATIENCE {
+        if cpu_time(child.id()) > CPU_LIMIT {
             child.kill().expect("end the child");
             child.wait().expect("wait for the child");
             return Err(format!(
-                "{mutant:?}: {test} with at most {most} preemptions was not through after {PATIENCE:?} of CPU time"
+                "{mutant:?}: {test} with at most {most} preemptions was not through after {CPU_LIMIT:?} of CPU time"
             ));
         }
         std::thread::sleep(Duration::from_millis(2));

@@ -9,11 +9,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// Shorter than any wait of a model.
-const SOON: Duration = Duration::from_nanos(1);
+const AT_ONCE: Duration = Duration::from_nanos(1);
 
 type Shared = Arc<(Mutex<u32>, Condvar)>;
 
-/// Fails by deadlock: a notification comes between the unlock and the place in line.
+/// Fails by deadlock: a notification comes between the unlock and the place in the queue.
 #[test]
 fn a_change_while_somebody_begins_to_wait_is_not_missed() {
     Model::new().check("condvar", || {
@@ -84,7 +84,7 @@ fn one_gives_up(name: &str, wait: fn(&Context, &(Mutex<u32>, Condvar)) -> bool, 
 fn one_who_times_out_takes_no_notification() {
     let wait = |_: &Context, shared: &(Mutex<u32>, Condvar)| {
         let mut value = shared.0.lock();
-        *value == 0 && !shared.1.wait_for(&mut value, SOON).timed_out()
+        *value == 0 && !shared.1.wait_for(&mut value, AT_ONCE).timed_out()
     };
     one_gives_up("condvar_limit", wait, false);
 }

@@ -9,15 +9,15 @@ use crate::host::{Active, Host};
 use crate::m::handoff::Judged;
 use crate::m::{M, Window};
 use crate::net::desc::{Direction, PollDesc as Desc, Waited};
+use crate::net::io_lock::{Holder, IoLock as Inner, socket_fence};
 use crate::net::socket::{ShortRead, Socket as Sock};
-use crate::net::turn::{Holder, Turn as Line, fence_look};
 use crate::p::P;
 use crate::p::runq::{Runq as Queue, StealNext};
 use crate::prim::{Arc, AtomicBool, Relaxed, UnsafeCell};
 use crate::runtime::{Report, Runtime};
 use crate::sched::Sched;
 use crate::sched::park::{Commit, WaitReason};
-use crate::sched::timers::callback::{Guard, Run, call_at};
+use crate::sched::timers::callback::{Guard, RunMode, call_at};
 use crate::sched::timers::shared::Counted;
 use crate::sched::watch::deadlock::{Verdict, judge};
 use crate::sched::watch::quit::Heard;
@@ -293,21 +293,21 @@ impl PollDesc {
     }
 }
 
-/// `net/turn.rs`.
-pub struct Turn(Line<Active>);
+/// `net/io_lock.rs`.
+pub struct IoLock(Inner<Active>);
 
-impl Default for Turn {
+impl Default for IoLock {
     fn default() -> Self {
         Self::new()
     }
 }
 
-impl Turn {
+impl IoLock {
     /// Free.
     pub fn new() -> Self {
-        Turn(Line::new())
+        IoLock(Inner::new())
     }
-    /// Blocks the caller until it has the turn; dropping what it gives hands it on.
+    /// Blocks the caller until it has the lock; dropping what it gives hands it on.
     ///
     /// # Panics
     /// If it is interrupted.
@@ -315,22 +315,22 @@ impl Turn {
         self.take_unless(|| false).expect("take: nothing is in the way")
     }
     /// As `take`, unless `closed`, which is asked again after each nudge.
-    pub fn take_unless(&self, closed: impl Fn() -> bool) -> Option<HeldTurn<'_>> {
+    pub fn take_unless(&self, closed: impl Fn() -> bool) -> Option<HeldIoLock<'_>> {
         self.take_by(|| if closed() { Err(()) } else { Ok(None) })
     }
     /// As `take`, until so many nanoseconds of the model's clock.
-    pub fn take_before(&self, until: u64) -> Option<HeldTurn<'_>> {
+    pub fn take_before(&self, until: u64) -> Option<HeldIoLock<'_>> {
         let until = Nanos::from_nanos(until);
         self.take_by(move || if Active::now() < until { Ok(Some(until)) } else { Err(()) })
     }
-    fn take_by(&self, look: impl Fn() -> Result<Option<Nanos>, ()>) -> Option<HeldTurn<'_>> {
-        self.0.take(look).ok().map(HeldTurn)
+    fn take_by(&self, look: impl Fn() -> Result<Option<Nanos>, ()>) -> Option<HeldIoLock<'_>> {
+        self.0.take(look).ok().map(HeldIoLock)
     }
     /// What a close, or a setter of a deadline, does after it has marked.
-    pub fn have_all_look(&self) {
-        fence_look();
+    pub fn nudge_all(&self) {
+        socket_fence();
         if !self.0.is_free() {
-            self.0.nudge_line();
+            self.0.nudge_waiters();
         }
     }
     /// Blocks the closer, which has marked and fenced, until no system call is under way.
@@ -339,10 +339,10 @@ impl Turn {
     }
 }
 
-/// A turn that is held.
-pub struct HeldTurn<'a>(Holder<'a, Active>);
+/// An I/O lock that is held.
+pub struct HeldIoLock<'a>(Holder<'a, Active>);
 
-impl HeldTurn<'_> {
+impl HeldIoLock<'_> {
     /// No system call is under way.
     pub fn rest(&self) {
         self.0.rest();
@@ -353,7 +353,7 @@ impl HeldTurn<'_> {
     }
 }
 
-impl Drop for HeldTurn<'_> {
+impl Drop for HeldIoLock<'_> {
     fn drop(&mut self) {}
 }
 
@@ -375,7 +375,7 @@ impl Socket {
     pub fn read(&self, len: usize, mut call: impl FnMut() -> io::Result<usize>) -> io::Result<usize> {
         self.0.run_read(ShortRead::Drained, len, |_| call())
     }
-    /// A call beside the turns.
+    /// A call without an I/O lock.
     ///
     /// # Errors
     /// Those of `call`, and of a closed socket.
@@ -459,13 +459,13 @@ impl Handle {
         made.iter().for_each(|made| list.push(made.g));
         self.0.globrunqput(list);
     }
-    /// The next goroutine of the caller's P is preceded by a turn. Called on a goroutine.
+    /// The next goroutine of the caller's P is preceded by an I/O lock. Called on a goroutine.
     ///
     /// # Panics
     /// Without a P.
-    pub fn have_a_turn_come(&self) {
-        let inside = M::<Active>::current().and_then(M::look_in).expect("have_a_turn_come: on a P");
-        inside.p.pace.turn_comes_next(inside.p.tick());
+    pub fn have_a_visit_come(&self) {
+        let inside = M::<Active>::current().and_then(M::look_in).expect("have_a_visit_come: on a P");
+        inside.p.poll_schedule.turn_comes_next(inside.p.tick());
     }
     /// How many Ps are in use, idle, retired; and the census agrees.
     pub fn count_ps(&self) -> [usize; 3] {
@@ -476,19 +476,19 @@ impl Handle {
         self.0.host.somebody_polls()
     }
     /// A look at the poller that does not wait, as a busy M takes it now and then. Called on a goroutine.
-    pub fn look_at_poller(&self) {
-        let m = M::<Active>::current().expect("look_at_poller: on a goroutine");
-        let found = self.0.look_at_poller(&m.local);
+    pub fn poll_now(&self) {
+        let m = M::<Active>::current().expect("poll_now: on a goroutine");
+        let found = self.0.poll_now(&m.local);
         self.0.inject(found);
     }
-    /// What a busy M does elsewhere in its turn. Called on a goroutine, with an empty global queue.
-    pub fn take_turn(&self) {
-        let m = M::<Active>::current().expect("take_turn: on a goroutine");
-        self.0.take_turn_now(m);
+    /// What a busy M does at a visit elsewhere. Called on a goroutine, with an empty global queue.
+    pub fn visit_global_queue(&self) {
+        let m = M::<Active>::current().expect("visit_global_queue: on a goroutine");
+        self.0.visit_now(m);
     }
     /// One look of the monitor, for which nobody has polled for that long.
     pub fn monitor_looks(&self, unpolled: Duration) {
-        self.0.look_as_monitor(unpolled);
+        self.0.tick_as_monitor(unpolled);
     }
     /// Whether anybody sleeps until a time.
     pub fn has_timers(&self) -> bool {
@@ -498,9 +498,9 @@ impl Handle {
     pub fn serve_timers(&self) {
         self.0.inject(self.0.take_all_due());
     }
-    /// The monitor's part of a trim: what idle Ps have at hand goes back.
-    pub fn empty_idle_hands(&self) {
-        self.0.empty_idle_hands();
+    /// The monitor's part of a trim: what idle Ps have in their caches goes back.
+    pub fn empty_idle_stack_caches(&self) {
+        self.0.empty_idle_stack_caches();
     }
     /// What the judge of a deadlock says of this runtime.
     pub fn is_asleep(&self, nobody_else: impl FnOnce() -> bool) -> bool {
@@ -584,7 +584,7 @@ pub struct InlineCall(Guard<Active>);
 impl InlineCall {
     /// Armed for `dur` from now.
     pub fn after(dur: Duration, f: impl Fn() + Send + Sync + 'static) -> Self {
-        InlineCall(call_at(Active::now().saturating_add(dur), Run::Inline, f))
+        InlineCall(call_at(Active::now().saturating_add(dur), RunMode::Inline, f))
     }
     /// True: it was armed.
     pub fn stop(&self) -> bool {
@@ -597,8 +597,8 @@ impl InlineCall {
 }
 
 /// Waits for the end of the timers' thread.
-pub fn keeper_ends() {
-    while Active::keeper().threads() > 0 {
+pub fn timer_thread_ends() {
+    while Active::timer_thread().threads() > 0 {
         loom::thread::yield_now();
     }
 }
@@ -635,8 +635,8 @@ pub fn park_looking(publish: impl FnOnce(Looker), mut seen: impl FnMut() -> bool
     loop {
         match woke {
             Woke::Readied => return false,
-            Woke::Look if seen() => return wait.claim(),
-            Woke::Look => woke = wait.park_again(how),
+            Woke::Nudged if seen() => return wait.claim(),
+            Woke::Nudged => woke = wait.park_again(how),
             Woke::Interrupted(why) => why.throw::<Active>(),
             Woke::Refused => unreachable!("park_looking: its hook does not refuse"),
         }

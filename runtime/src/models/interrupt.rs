@@ -411,8 +411,8 @@ fn mutants() {
         module_path!(),
         &[
             (Mutant::InterruptNotSeen, parks),
-            (Mutant::InterruptParkNoFence, parks),
-            (Mutant::InterruptCancelNoFence, parks),
+            (Mutant::ParkNoFence, parks),
+            (Mutant::CancelNoFence, parks),
             (Mutant::EarlyNudgeLost, parks),
             (Mutant::EarlyNudgeToSleepersOnly, "a_cancel_finds_an_owner_that_looks_before_its_hook_is_over"),
             (Mutant::NudgeWithoutAcquire, nudges),

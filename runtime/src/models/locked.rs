@@ -152,7 +152,7 @@ fn a_bound_goroutine_that_comes_back_without_a_p_is_brought_one() {
 }
 
 /// A bound goroutine comes back to an idle P while another one stands in the global queue, behind which it goes. With another
-/// thread, which is called for that one, and without. Fails by deadlock when its M keeps the P, or is forgotten.
+/// thread, which is summoned for that one, and without. Fails by deadlock when its M keeps the P, or is forgotten.
 #[test]
 fn a_bound_goroutine_that_comes_back_behind_others_is_run() {
     for threads in [1, 2] {
@@ -415,7 +415,10 @@ fn mutants() {
         &[
             (Mutant::BoundRunsAnywhere, readied),
             (Mutant::BoundNotWoken, readied),
-            (Mutant::BoundOverlooksGift, "a_bound_goroutine_that_comes_back_without_a_p_is_brought_one"),
+            (
+                Mutant::BoundOverlooksAssignment,
+                "a_bound_goroutine_that_comes_back_without_a_p_is_brought_one",
+            ),
             (Mutant::BoundKeepsItsP, "the_p_of_a_bound_goroutine_that_parks_goes_to_others"),
             (Mutant::BoundIgnoresTheEnd, "the_end_of_a_runtime_meets_an_m_that_begins_to_wait"),
             (Mutant::BoundBroughtAtTheEnd, on_its_way),

@@ -1,4 +1,4 @@
-//! `sync::Mutex`: one at a time, and whoever stands in line is called.
+//! `sync::Mutex`: one at a time, and whoever waits in the queue is notified.
 
 use super::caught;
 use crate::context::Context;
@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// Shorter than any wait of a model.
-const SOON: Duration = Duration::from_nanos(1);
+const AT_ONCE: Duration = Duration::from_nanos(1);
 
 /// Fails by a causality violation when two have the value at once, or one does not see what the last one did.
 #[test]
@@ -50,7 +50,7 @@ fn one_who_is_starved_is_handed_the_lock() {
         let guard = lock.lock();
         let other = thread::spawn(move || *theirs.lock() = 1);
         MutexGuard::unlock_fair(guard);
-        // It goes on, whether it stood in line or came just now, and whether it loses to us.
+        // It goes on, whether it waited in the queue or came just now, and whether it loses to us.
         drop(lock.try_lock());
         drop(lock.lock());
         other.join().unwrap();
@@ -58,7 +58,7 @@ fn one_who_is_starved_is_handed_the_lock() {
     });
 }
 
-/// The same with a goroutine that is certain to stand in line. Fails by the assertion when the lock is let go instead.
+/// The same with a goroutine that is certain to wait in the queue. Fails by the assertion when the lock is let go instead.
 #[test]
 fn a_fair_unlock_hands_the_lock_over() {
     Model::new().check("mutex_fair", || {
@@ -91,7 +91,7 @@ fn one_who_times_out_takes_no_call_with_it() {
         let lock = Arc::new(Mutex::new(0));
         let guard = lock.lock();
         let theirs = Arc::clone(&lock);
-        let limited = runtime.go(move || theirs.try_lock_for(SOON).map(|mut value| *value += 1).is_some());
+        let limited = runtime.go(move || theirs.try_lock_for(AT_ONCE).map(|mut value| *value += 1).is_some());
         let theirs = Arc::clone(&lock);
         let other = thread::spawn(move || *theirs.lock() += 1);
         drop(guard);
@@ -102,8 +102,8 @@ fn one_who_times_out_takes_no_call_with_it() {
     });
 }
 
-/// A goroutine is unwound while it waits, or just as it is called. Fails by deadlock when nobody is called in its place, by
-/// the count when it has the lock and is unwound all the same.
+/// A goroutine is unwound while it waits, or just as it is notified. Fails by deadlock when nobody is notified in its place,
+/// by the count when it has the lock and is unwound all the same.
 #[test]
 fn one_who_is_interrupted_takes_no_call_with_it() {
     Model::new().check("mutex_interrupt", || {
@@ -123,7 +123,8 @@ fn one_who_is_interrupted_takes_no_call_with_it() {
     });
 }
 
-/// A goroutine stands in line, and its runtime ends while the lock is handed to it. Fails by deadlock when it goes with it.
+/// A goroutine waits in the queue, and its runtime ends while the lock is handed to it. Fails by deadlock when it goes with
+/// it.
 #[test]
 fn what_was_handed_to_a_left_goroutine_is_not_lost() {
     Model::new().check("mutex_left_handed", || {
@@ -144,8 +145,8 @@ fn what_was_handed_to_a_left_goroutine_is_not_lost() {
     });
 }
 
-/// A goroutine is called to try, and its runtime ends before it does; a thread stands in line behind it. Fails by deadlock
-/// when the thread is not called in its place.
+/// A goroutine is notified to try, and its runtime ends before it does; a thread waits in the queue behind it. Fails by
+/// deadlock when the thread is not notified in its place.
 #[test]
 fn a_left_goroutine_that_was_called_holds_nobody_back() {
     Model::new().check("mutex_left_called", || {

@@ -338,9 +338,9 @@ fn two_dumps_hold_a_g_one_after_the_other() {
     });
 }
 
-/// A dump that was owed a goroutine is followed by another, which is not. Fails when the second one queues it again.
+/// A dump to which a goroutine was deferred is followed by another, which is not. Fails when the second one queues it again.
 #[test]
-fn what_a_dump_was_owed_is_paid_once() {
+fn what_a_dump_has_deferred_is_queued_once() {
     Model::new().preemptions(1).check("dump_after_dump", || {
         let runtime = runtime(1, 1);
         let place = Place::new();
@@ -374,9 +374,12 @@ fn mutants() {
             (Mutant::ClaimAnyWait, "of_two_readiers_one_wins_and_the_late_one_touches_no_later_wait"),
             (Mutant::SpawnRelaxed, "a_dump_reads_no_half_made_g"),
             (Mutant::SpawnRelaxed, "a_dump_that_knows_a_g_from_the_goroutine_before_reads_the_next"),
-            (Mutant::CallOffIgnoresScan, "a_refused_park_waits_for_a_dump"),
-            (Mutant::CallOffWithoutAcquire, "a_refused_park_waits_for_a_dump"),
-            (Mutant::CallOffWithoutRelease, "a_refused_park_that_a_dump_has_queued_is_over_on_the_first_m"),
+            (Mutant::CancelParkIgnoresScan, "a_refused_park_waits_for_a_dump"),
+            (Mutant::CancelParkWithoutAcquire, "a_refused_park_waits_for_a_dump"),
+            (
+                Mutant::CancelParkWithoutRelease,
+                "a_refused_park_that_a_dump_has_queued_is_over_on_the_first_m",
+            ),
             (Mutant::ReadyRelaxed, "a_dump_holds_a_g_without_losing_its_ready"),
             (Mutant::DumpLetsGoFirst, "a_dump_holds_a_g_without_losing_its_ready"),
             (Mutant::HoldRelaxed, "a_dump_reads_a_g_that_parks_only_when_it_is_saved"),
@@ -387,7 +390,7 @@ fn mutants() {
             (Mutant::RunHeldWithoutRelease, "a_g_that_is_held_when_its_turn_comes_is_run"),
             (Mutant::ReadyIgnoresScan, "a_dump_holds_a_g_without_losing_its_ready"),
             (Mutant::HoldTwice, "two_dumps_hold_a_g_one_after_the_other"),
-            (Mutant::UnholdKeepsTheDebt, "what_a_dump_was_owed_is_paid_once"),
+            (Mutant::UnholdKeepsDeferred, "what_a_dump_has_deferred_is_queued_once"),
         ],
     );
 }

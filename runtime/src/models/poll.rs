@@ -86,7 +86,7 @@ fn a_swallowed_break_is_passed_on() {
                     let ran = Flag::default();
                     let raised = ran.clone();
                     drop(go(move || raised.raise()));
-                    handle.look_at_poller();
+                    handle.poll_now();
                     ran.wait_on_thread();
                     done();
                 }),
@@ -126,8 +126,8 @@ fn what_the_poller_found_is_kept_when_no_p_is_idle() {
 /// lost, or when the M that comes back by the event does not hear of the call: the next submission believes that it looks for
 /// work.
 #[test]
-fn a_gift_and_an_event_at_once_both_arrive() {
-    Model::new().preemptions(2).check("gift_vs_event", || {
+fn an_assignment_and_an_event_at_once_both_arrive() {
+    Model::new().preemptions(2).check("assignment_vs_event", || {
         let runtime = runtime(1, 1);
         let handle = Handle::of(&runtime);
         let reader = runtime.go(|| {
@@ -183,15 +183,15 @@ fn one_wakes_beside_a_late_one(
     late
 }
 
-/// The only busy M takes its turns, and so nobody is sent to the poller in its place. Fails when a timer in the heap of an idle P
-/// is none of its business.
+/// The only busy M makes its visits, and so nobody is sent to the poller in its place. Fails when a timer in the heap of an
+/// idle P is none of its business.
 #[test]
 fn a_busy_m_serves_the_timers_of_idle_ps() {
-    Model::new().preemptions(1).check("turn_serves_timers", || {
+    Model::new().preemptions(1).check("visit_serves_timers", || {
         let runtime = runtime(2, 2);
         let handle = Handle::of(&runtime);
         let late = one_wakes_beside_a_late_one(&runtime, move |awake| {
-            handle.take_turn();
+            handle.visit_global_queue();
             // What it found stands before this goroutine, unless another M has it already.
             crate::yield_now();
             awake.wait_on_thread();
@@ -260,10 +260,10 @@ fn mutants() {
             (Mutant::PollerSkipsTimers, SEEN),
             (Mutant::PollerSaysNothing, ANYBODY),
             (Mutant::PollerRunsNoTimers, ANYBODY),
-            (Mutant::TurnLeavesTimers, "a_busy_m_serves_the_timers_of_idle_ps"),
+            (Mutant::VisitLeavesTimers, "a_busy_m_serves_the_timers_of_idle_ps"),
             (Mutant::MonitorSendsNobody, "the_monitor_sends_an_m_to_the_poller_that_nobody_looks_at"),
             (Mutant::SwallowedBreakKept, "a_swallowed_break_is_passed_on"),
-            (Mutant::GiftOnlyByBreak, "a_gift_and_an_event_at_once_both_arrive"),
+            (Mutant::AssignmentOnlyByBreak, "an_assignment_and_an_event_at_once_both_arrive"),
             (Mutant::PollResultsDropped, "what_the_poller_found_is_kept_when_no_p_is_idle"),
             (Mutant::FoundWakesNobody, "two_that_an_m_finds_due_run_at_once"),
             (Mutant::AlarmNotedLate, "a_timer_is_seen_by_the_m_that_goes_into_the_poller"),

@@ -184,7 +184,7 @@ fn work_that_waits_gets_the_new_p() {
             raise(&queued);
             queued.wait_on_thread();
         };
-        let _keeper = together_with_us(&runtime, [Box::new(keeps)]);
+        let _keeps = together_with_us(&runtime, [Box::new(keeps)]);
         runtime.set_procs(2);
         ran.wait_on_thread();
         done();
@@ -284,7 +284,7 @@ fn mutants() {
             (Mutant::IdleKeepsTheSurplus, IDLE),
             (Mutant::RetireKeepsTheQueue, QUEUED),
             (Mutant::LeaveSurplusAsksForNone, QUEUED),
-            (Mutant::HandOffRetiresQuietly, GIVEN),
+            (Mutant::HandoffpRetiresQuietly, GIVEN),
             (Mutant::LeaveSurplusDoesNotSpin, "two_goroutines_queued_on_a_p_that_retires_are_run_on_two"),
             (Mutant::LeaveSurplusLeaksSpinning, IDLE),
             (Mutant::ShrinkKeepsTheIdle, IDLE),

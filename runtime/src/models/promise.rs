@@ -44,7 +44,7 @@ fn a_receiver_is_told_that_its_sender_was_left_behind() {
     });
 }
 
-/// Fails by deadlock when the close tells those in the line only, and nobody the receiver whose promise is withdrawn.
+/// Fails by deadlock when the close tells those in the queue only, and nobody the receiver whose promise is withdrawn.
 #[test]
 fn the_end_of_the_senders_runtime_meets_a_close() {
     Model::new().preemptions(2).check("promise_left_vs_close", || {
@@ -164,7 +164,7 @@ fn mutants() {
     caught::assert_caught(
         module_path!(),
         &[
-            (Mutant::StandingDebtsForgotten, "a_receiver_is_told_that_its_sender_was_left_behind"),
+            (Mutant::StandingHooksForgotten, "a_receiver_is_told_that_its_sender_was_left_behind"),
             (Mutant::PromiseKeptWithoutClaim, cancels),
             (Mutant::PromiseNotSentOn, cancels),
         ],

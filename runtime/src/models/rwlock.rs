@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// Shorter than any wait of a model.
-const SOON: Duration = Duration::from_nanos(1);
+const AT_ONCE: Duration = Duration::from_nanos(1);
 
 /// Fails by a causality violation when one reads while another writes, or does not see what was written.
 #[test]
@@ -69,7 +69,7 @@ fn a_writer_that_times_out_lets_the_reader_go_on() {
         let lock = Arc::new(RwLock::new(0));
         let reads = lock.read();
         let theirs = Arc::clone(&lock);
-        let writer = runtime.go(move || theirs.try_write_for(SOON).is_some());
+        let writer = runtime.go(move || theirs.try_write_for(AT_ONCE).is_some());
         let theirs = Arc::clone(&lock);
         let reader = thread::spawn(move || *theirs.read());
         assert_eq!(reader.join().unwrap(), 0);

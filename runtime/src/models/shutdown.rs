@@ -460,7 +460,7 @@ fn mutants() {
             (Mutant::SeizeLeavesOpen, "what_is_sent_after_the_end_goes_to_nobody_who_was_left"),
             (Mutant::SeizeQueuedLeavesOpen, "what_is_sent_after_the_end_goes_to_nobody_who_was_queued"),
             (
-                Mutant::HandOffAtTheEndKeepsTheQueue,
+                Mutant::HandoffpAtTheEndKeepsTheQueue,
                 "what_stands_in_a_p_that_is_given_away_at_the_end_is_left",
             ),
             (Mutant::DoingRelaxed, "one_started_by_a_goroutine_that_waits_for_it_is_waited_for"),

@@ -411,7 +411,7 @@ fn mutants() {
             (Mutant::SubmitNoBreak, SPINNER),
             (Mutant::WakepLeaksSpinning, "a_submission_that_finds_no_p_after_all_leaves_no_count"),
             (Mutant::WakepUndoesLate, "a_submission_that_finds_no_p_after_all_leaves_no_count"),
-            (Mutant::CallOffTakesAnyP, "a_p_without_an_m_changes_nothing"),
+            (Mutant::RecheckTakesAnyP, "a_p_without_an_m_changes_nothing"),
             (Mutant::TakeBackLeaksSpinning, "a_p_without_an_m_changes_nothing"),
             (Mutant::IdleKeepsTheSurplus, "a_runtime_ends_while_its_m_goes_idle"),
             (Mutant::StartForgetsSpinning, SPINNER),

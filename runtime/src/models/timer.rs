@@ -2,7 +2,7 @@
 //! and none goes with its runtime.
 
 use super::caught;
-use super::cover::{Handle, Held, InlineCall, keeper_ends};
+use super::cover::{Handle, Held, InlineCall, timer_thread_ends};
 use crate::Runtime;
 use crate::model::{Flag, LONG, Model, Mutant, done, fall_asleep, runtime, together_with_us};
 use crate::time::{Timer, after_func, sleep};
@@ -10,7 +10,7 @@ use loom::sync::{Condvar, Mutex};
 use std::sync::Arc;
 use std::time::Duration;
 
-const SOON: Duration = Duration::from_millis(1);
+const DELAY: Duration = Duration::from_millis(1);
 
 /// Counts calls, and is waited for.
 #[derive(Clone, Default)]
@@ -51,7 +51,7 @@ fn far_away() -> (Runtime, Timer, Count) {
 
 /// The clock moves with the poller: a goroutine that was to be made for the timer has run before.
 fn let_it_fire(runtime: &Runtime) {
-    runtime.go(|| sleep(SOON)).join().unwrap();
+    runtime.go(|| sleep(DELAY)).join().unwrap();
 }
 
 /// Fails by deadlock when whoever waits in the poller is not told of the earlier time.
@@ -59,7 +59,7 @@ fn let_it_fire(runtime: &Runtime) {
 fn a_callback_that_is_moved_to_an_earlier_time_is_called_then() {
     Model::new().check("call_moved", || {
         let (_runtime, timer, count) = far_away();
-        assert!(timer.reset(SOON));
+        assert!(timer.reset(DELAY));
         count.reaches(1);
         done();
     });
@@ -73,7 +73,7 @@ fn a_callback_is_moved_while_the_m_goes_into_the_poller() {
         let (runtime, count) = (runtime(1, 1), Count::default());
         let timer = far_timer(&runtime, &count);
         let [_goes_idle] = together_with_us(&runtime, [Box::new(|| ())]);
-        assert!(timer.reset(SOON));
+        assert!(timer.reset(DELAY));
         count.reaches(1);
         done();
     });
@@ -85,7 +85,7 @@ fn a_callback_is_moved_while_the_m_goes_into_the_poller() {
 fn a_stop_and_a_firing_agree() {
     Model::new().check("call_stop", || {
         let (runtime, timer, count) = far_away();
-        assert!(timer.reset(SOON));
+        assert!(timer.reset(DELAY));
         let expected = usize::from(!timer.stop());
         count.reaches(expected);
         assert!(!timer.stop(), "stopped, or fired");
@@ -100,8 +100,8 @@ fn a_stop_and_a_firing_agree() {
 fn a_reset_and_a_firing_agree() {
     Model::new().check("call_reset", || {
         let (runtime, timer, count) = far_away();
-        assert!(timer.reset(SOON));
-        let expected = 2 - usize::from(timer.reset(SOON));
+        assert!(timer.reset(DELAY));
+        let expected = 2 - usize::from(timer.reset(DELAY));
         count.reaches(expected);
         let_it_fire(&runtime);
         assert_eq!(count.get(), expected);
@@ -119,7 +119,7 @@ fn a_callback_is_put_into_the_heap_of_a_p_that_becomes_idle() {
         let timer = far_timer(&runtime, &count);
         assert!(timer.stop());
         let [_goes_idle] = together_with_us(&runtime, [Box::new(|| ())]);
-        assert!(!timer.reset(SOON));
+        assert!(!timer.reset(DELAY));
         count.reaches(1);
         done();
     });
@@ -147,7 +147,7 @@ fn a_callback_is_put_into_the_heap_of_any_idle_p() {
             assert!(calls.iter().all(InlineCall::stop));
             fall_asleep::<2>(&runtime);
             loom::explore();
-            assert!(!calls[which].reset(SOON));
+            assert!(!calls[which].reset(DELAY));
             count.reaches(1);
             done();
         });
@@ -175,7 +175,7 @@ fn a_callback_is_put_into_the_heap_of_a_p_that_is_taken_away() {
             let held = Held::current();
             loom::explore();
             let retaker = loom::thread::spawn(move || held.retake());
-            assert!(!call.reset(SOON));
+            assert!(!call.reset(DELAY));
             count.reaches(1);
             done();
             retaker.join().unwrap();
@@ -204,7 +204,7 @@ fn a_callback_that_is_set_while_its_runtime_ends_is_called() {
         count.reaches(1);
         done();
         assert!(!call.stop());
-        keeper_ends();
+        timer_thread_ends();
     });
 }
 
@@ -218,14 +218,14 @@ fn a_callback_that_is_due_when_its_runtime_ends_is_called() {
         drop(runtime);
         count.reaches(1);
         done();
-        keeper_ends();
+        timer_thread_ends();
     });
 }
 
 /// Outside of any runtime: the thread of the timers ends while another callback is set. Fails by deadlock.
 #[test]
 fn the_timers_thread_does_not_end_before_a_callback() {
-    Model::new().preemptions(3).check("keeper_ends", || {
+    Model::new().preemptions(3).check("timer_thread_ends", || {
         let count = Count::default();
         let calls = count.clone();
         let call = InlineCall::after(Duration::ZERO, move || calls.add());
@@ -233,31 +233,31 @@ fn the_timers_thread_does_not_end_before_a_callback() {
         assert!(!call.reset(Duration::ZERO));
         count.reaches(2);
         done();
-        keeper_ends();
+        timer_thread_ends();
     });
 }
 
 /// The thread of the timers is about to sleep for long when the callback is moved. Fails by deadlock.
 #[test]
 fn the_timers_thread_does_not_sleep_past_a_callback() {
-    Model::new().preemptions(3).check("keeper_sleeps", || {
+    Model::new().preemptions(3).check("timer_thread_sleeps", || {
         let count = Count::default();
         let calls = count.clone();
         let call = InlineCall::after(LONG, move || calls.add());
         assert!(call.reset(Duration::ZERO));
         count.reaches(1);
         done();
-        keeper_ends();
+        timer_thread_ends();
     });
 }
 
 /// Fails by deadlock: the thread stays until the time of a callback that was stopped.
 #[test]
 fn the_timers_thread_goes_with_its_last_callback() {
-    Model::new().preemptions(3).check("keeper_told", || {
+    Model::new().preemptions(3).check("timer_thread_told", || {
         let call = InlineCall::after(LONG, || unreachable!("it is stopped"));
         assert!(call.stop());
-        keeper_ends();
+        timer_thread_ends();
         done();
     });
 }
@@ -282,9 +282,9 @@ fn mutants() {
             (Mutant::OrphansForgotten, END),
             (Mutant::OrphanStaysHome, END),
             (Mutant::UnrunFiringLost, DUE),
-            (Mutant::KeeperEndsLate, "the_timers_thread_does_not_end_before_a_callback"),
-            (Mutant::KeeperLooksEarly, "the_timers_thread_does_not_sleep_past_a_callback"),
-            (Mutant::KeeperNotTold, "the_timers_thread_goes_with_its_last_callback"),
+            (Mutant::TimerThreadEndsLate, "the_timers_thread_does_not_end_before_a_callback"),
+            (Mutant::TimerThreadLooksEarly, "the_timers_thread_does_not_sleep_past_a_callback"),
+            (Mutant::TimerThreadNotTold, "the_timers_thread_goes_with_its_last_callback"),
         ],
     );
 }

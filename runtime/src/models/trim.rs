@@ -1,6 +1,6 @@
-//! The trim of stacks: the monitor empties the hands of idle Ps, which others take, use and give up meanwhile.
+//! The trim of stacks: the monitor empties the stack caches of idle Ps, which others take, use and give up meanwhile.
 //!
-//! Hands are a cell of their P, so loom fails a model in which two reach for them and nothing orders that.
+//! A stack cache is a cell of its P, so loom fails a model in which two reach for it and nothing orders that.
 
 use super::caught;
 use super::cover::Handle;
@@ -8,14 +8,14 @@ use crate::go;
 use crate::model::{Model, Mutant, at_rest, done};
 use std::sync::Arc;
 
-/// A P is idle, taken, used for a goroutine that begins and ends, and idle again. Fails when the monitor reaches for hands
+/// A P is idle, taken, used for a goroutine that begins and ends, and idle again. Fails when the monitor reaches for caches
 /// that an M has, or had and gave up unseen.
 #[test]
-fn the_hands_of_a_p_are_emptied_while_it_comes_and_goes() {
+fn a_stack_cache_is_emptied_while_its_p_comes_and_goes() {
     Model::new().check("trim_vs_goroutine", || {
         let runtime = Arc::new(at_rest::<1>());
         let handle = Handle::of(&runtime);
-        let monitor = loom::thread::spawn(move || handle.empty_idle_hands());
+        let monitor = loom::thread::spawn(move || handle.empty_idle_stack_caches());
         runtime.go(|| drop(go(|| ()))).join().unwrap();
         done();
         monitor.join().unwrap();
@@ -24,11 +24,11 @@ fn the_hands_of_a_p_are_emptied_while_it_comes_and_goes() {
 
 /// The same while one of two Ps retires, and comes back.
 #[test]
-fn the_hands_of_a_p_are_emptied_while_it_retires() {
+fn a_stack_cache_is_emptied_while_its_p_retires() {
     Model::new().preemptions(1).check("trim_vs_shrink", || {
         let runtime = Arc::new(at_rest::<2>());
         let handle = Handle::of(&runtime);
-        let monitor = loom::thread::spawn(move || handle.empty_idle_hands());
+        let monitor = loom::thread::spawn(move || handle.empty_idle_stack_caches());
         runtime.set_procs(1);
         runtime.go(|| crate::set_procs(2)).join().unwrap();
         done();
@@ -40,6 +40,6 @@ fn the_hands_of_a_p_are_emptied_while_it_retires() {
 fn mutants() {
     caught::assert_caught(
         module_path!(),
-        &[(Mutant::TrimEmptiesBusyHands, "the_hands_of_a_p_are_emptied_while_it_comes_and_goes")],
+        &[(Mutant::TrimEmptiesBusyCaches, "a_stack_cache_is_emptied_while_its_p_comes_and_goes")],
     );
 }

@@ -116,7 +116,7 @@ fn a_p_has_one_owner_after_the_barrier_was_refused() {
 }
 
 /// The retaker judges the P while it changes hands, from a goroutine that gives it away and stays outside to the next.
-/// Fails when it takes the tenure of the second for that of the first, who is away.
+/// Fails when it takes the lease of the second for that of the first, who is away.
 #[test]
 fn a_p_that_changes_hands_is_judged_with_its_holder() {
     Model::new().with_retaker().check("retake_vs_acquire", || {
@@ -320,7 +320,7 @@ fn a_p_that_is_given_away_is_offered_to_what_was_submitted_meanwhile() {
 }
 
 /// A goroutine gives the only P away while another one stands in the global queue, of which nobody was told as no P was
-/// idle. Fails by deadlock when the P is idle and nobody is called for it.
+/// idle. Fails by deadlock when the P is idle and no M is summoned for it.
 #[test]
 fn the_global_queue_is_served_when_a_p_is_given_away() {
     Model::new().check("give_away_globally", || {
@@ -339,7 +339,7 @@ fn the_global_queue_is_served_when_a_p_is_given_away() {
     });
 }
 
-/// A goroutine comes back from a blocking call before the M that was called for one in the global queue. It keeps its P
+/// A goroutine comes back from a blocking call before the M that was summoned for one in the global queue. It keeps its P
 /// until that one has run: fails by deadlock when it overtakes it.
 #[test]
 fn a_goroutine_that_comes_back_overtakes_nobody() {
@@ -362,10 +362,10 @@ fn a_goroutine_that_comes_back_overtakes_nobody() {
 }
 
 /// An M is called, and a goroutine that comes back from a blocking call takes the P before that one can, runs what it was
-/// called for, ends, and leaves the P idle. Fails by deadlock when the one that came in vain still counts as spinning then:
-/// the next submission believes that somebody looks for work.
+/// summoned for, ends, and leaves the P idle. Fails by deadlock when the one that came in vain still counts as spinning
+/// then: the next submission believes that somebody looks for work.
 #[test]
-fn an_m_that_was_called_in_vain_leaves_no_count() {
+fn an_m_that_was_summoned_in_vain_leaves_no_count() {
     Model::new().preemptions(2).check("called_in_vain", || {
         let runtime = runtime(1, 2);
         let handle = Handle::of(&runtime);
@@ -392,8 +392,8 @@ fn an_m_that_was_called_in_vain_leaves_no_count() {
 /// The same, and what runs instead goes to sleep while the one that came in vain goes into the poller. Fails by deadlock when
 /// neither sees the other.
 #[test]
-fn an_m_that_was_called_in_vain_sees_a_timer() {
-    Model::new().check("called_in_vain_vs_timer", || {
+fn an_m_that_was_summoned_in_vain_sees_a_timer() {
+    Model::new().check("summoned_in_vain_vs_timer", || {
         let runtime = runtime(1, 2);
         let handle = Handle::of(&runtime);
         let sleeper = runtime.go(move || {
@@ -439,11 +439,12 @@ fn at_the_limit_an_m_without_a_p_sees_the_global_queue() {
     });
 }
 
-/// An M is called in vain, and the goroutine that has taken the P instead submits another one and gives the P away, at the limit of
-/// threads. Fails by deadlock when the M that came in vain stands nowhere for a moment, and sleeps beside the idle P then.
+/// An M is summoned in vain, and the goroutine that has taken the P instead submits another one and gives the P away, at the
+/// limit of threads. Fails by deadlock when the M that came in vain stands nowhere for a moment, and sleeps beside the idle
+/// P then.
 #[test]
-fn at_the_limit_an_m_that_was_called_in_vain_is_found() {
-    Model::new().preemptions(1).check("called_in_vain_at_limit", || {
+fn at_the_limit_an_m_that_was_summoned_in_vain_is_found() {
+    Model::new().preemptions(1).check("summoned_in_vain_at_limit", || {
         let runtime = runtime(1, 2);
         let handle = Handle::of(&runtime);
         let comes_back = runtime.go(move || {
@@ -465,8 +466,8 @@ fn at_the_limit_an_m_that_was_called_in_vain_is_found() {
 
 /// An M is called, and finds no P, as the runtime ends. Fails by deadlock when it stands by after all who did were woken.
 #[test]
-fn an_m_that_is_called_in_vain_at_the_end_leaves() {
-    Model::new().preemptions(1).check("called_in_vain_at_the_end", || {
+fn an_m_that_is_summoned_in_vain_at_the_end_leaves() {
+    Model::new().preemptions(1).check("summoned_in_vain_at_the_end", || {
         let runtime = runtime(1, 2);
         let handle = Handle::of(&runtime);
         let (back, over) = (Flag::default(), Flag::default());
@@ -522,30 +523,30 @@ fn mutants() {
         module_path!(),
         &[
             (Mutant::StopmSkipsGlobal, "at_the_limit_an_m_without_a_p_sees_the_global_queue"),
-            (Mutant::HandOffSkipsQueue, "the_queue_of_a_p_that_is_given_away_is_served"),
-            (Mutant::HandOffSkipsGlobal, "the_global_queue_is_served_when_a_p_is_given_away"),
+            (Mutant::HandoffpSkipsQueue, "the_queue_of_a_p_that_is_given_away_is_served"),
+            (Mutant::HandoffpSkipsGlobal, "the_global_queue_is_served_when_a_p_is_given_away"),
             (Mutant::ExitOvertakes, "a_goroutine_that_comes_back_overtakes_nobody"),
-            (Mutant::CalledInVainEndsLate, "an_m_that_was_called_in_vain_leaves_no_count"),
-            (Mutant::CalledInVainNoFence, "an_m_that_was_called_in_vain_sees_a_timer"),
-            (Mutant::HandOffCountsLate, "a_p_that_is_given_away_is_counted_before_it_is_taken"),
-            (Mutant::HandOffNoFence, "a_p_that_is_given_away_is_offered_to_what_was_submitted_meanwhile"),
-            (Mutant::HandOffNoRecheck, "a_p_that_is_given_away_is_offered_to_what_was_submitted_meanwhile"),
+            (Mutant::SummonedInVainEndsLate, "an_m_that_was_summoned_in_vain_leaves_no_count"),
+            (Mutant::SummonedInVainNoFence, "an_m_that_was_summoned_in_vain_sees_a_timer"),
+            (Mutant::HandoffpCountsLate, "a_p_that_is_given_away_is_counted_before_it_is_taken"),
+            (Mutant::HandoffpNoFence, "a_p_that_is_given_away_is_offered_to_what_was_submitted_meanwhile"),
+            (Mutant::HandoffpNoRecheck, "a_p_that_is_given_away_is_offered_to_what_was_submitted_meanwhile"),
             (Mutant::ExitInTwoSections, "a_bound_goroutine_that_comes_back_is_run_while_its_p_goes_idle"),
             (Mutant::CensusAfterTheLock, "a_goroutine_that_comes_back_is_run_while_its_p_goes_idle"),
-            (Mutant::HandoffNoEntryFence, "a_p_has_one_owner_where_both_sides_fence"),
+            (Mutant::WindowNoEntryFence, "a_p_has_one_owner_where_both_sides_fence"),
             (Mutant::RetakeTakesAllForFenced, "a_p_has_one_owner_when_the_barrier_is_refused"),
-            (Mutant::HandoffStaysQuick, "a_p_has_one_owner_after_the_barrier_was_refused"),
+            (Mutant::WindowStaysQuick, "a_p_has_one_owner_after_the_barrier_was_refused"),
             (Mutant::JudgeRelaxed, "a_p_that_changes_hands_is_judged_with_its_holder"),
             (Mutant::RetakeKeepsP, "a_goroutine_that_lost_its_p_is_run"),
-            (Mutant::HandoffNoLightBarrier, model),
-            (Mutant::HandoffNoHeavyBarrier, model),
-            (Mutant::HandoffBlind, model),
-            (Mutant::HandoffEnterBlind, model),
-            (Mutant::HandoffSameGeneration, model),
-            (Mutant::HandoffLeaveRelaxed, model),
-            (Mutant::HandoffLookRelaxed, model),
-            (Mutant::CalledInVainStandsByLate, "at_the_limit_an_m_that_was_called_in_vain_is_found"),
-            (Mutant::CalledInVainIgnoresTheEnd, "an_m_that_is_called_in_vain_at_the_end_leaves"),
+            (Mutant::WindowNoEntryBarrier, model),
+            (Mutant::WindowNoRetakeBarrier, model),
+            (Mutant::WindowBlind, model),
+            (Mutant::WindowEnterBlind, model),
+            (Mutant::WindowSameGeneration, model),
+            (Mutant::WindowLeaveRelaxed, model),
+            (Mutant::WindowLookRelaxed, model),
+            (Mutant::SummonedInVainStandsByLate, "at_the_limit_an_m_that_was_summoned_in_vain_is_found"),
+            (Mutant::SummonedInVainIgnoresTheEnd, "an_m_that_is_summoned_in_vain_at_the_end_leaves"),
             (Mutant::LimitForgetsTheAsked, "no_more_threads_are_started_than_there_may_be"),
         ],
     );

@@ -4,7 +4,7 @@
 //! `gmp_netpoll::Slot`; here are the atomic word, the loops around it, and who the ticket in it stands for:
 //!
 //! ```text
-//!   owner (holds the direction's turn)            poller
+//!   owner (holds the direction's I/O lock)        poller
 //!   O1 Nil → Wait                                 E1 word → Ready; a ticket was there?
 //!   O2 owner, number := who waits                 E2   read owner, number … before the exchange
 //!   O3 saved; commit hook: Wait → Token(ticket)   E3   claim (owner, number), ready
@@ -40,7 +40,7 @@ use crate::prim::{
     unless,
 };
 use crate::sched::park::{Commit, WaitReason};
-use crate::wait::interrupt::{Ends, Interrupt};
+use crate::wait::interrupt::{Interrupt, OnInterrupt};
 use crate::wait::status::{Then, WaitNumber};
 use crate::wait::waiter::{How, Wait, Woke};
 use gmp_netpoll::{Block, Cause, Commit as SlotCommit, Leave, Readiness, Slot, Ticket, Unblock};
@@ -121,12 +121,12 @@ impl<H: Host> Side<H> {
         }
     }
 
-    /// The caller has the turn, and somebody else's ticket stands in the slot: of a goroutine that was parked when
-    /// their runtime began to end. Its turn was passed on, and nobody can claim its wait any more.
+    /// The caller has the I/O lock, and somebody else's ticket stands in the slot: of a goroutine that was parked when
+    /// their runtime began to end. Its lock was passed on, and nobody can claim its wait any more.
     #[cold]
     fn forget_left(&self, seen: Slot) -> Slot {
         let ends = M::<H>::current().is_some_and(|m| m.sched().is_ending());
-        assert!(ends, "wait: the caller does not hold the turn ({seen:?})");
+        assert!(ends, "wait: the caller does not hold the I/O lock ({seen:?})");
         let _changed = self.exchange(seen, Slot::NIL);
         self.load()
     }
@@ -181,7 +181,7 @@ impl<H: Host> Side<H> {
             // By an event, a look, or the time limit.
             Woke::Readied | Woke::Refused => left,
             Woke::Interrupted(why) => Waited::Interrupted(why),
-            Woke::Look => unreachable!("wait: it does not ask for looks"),
+            Woke::Nudged => unreachable!("wait: it does not ask for looks"),
         }
     }
 
@@ -290,7 +290,7 @@ impl<H: Host> PollDesc<H> {
         seen.short_read_drains() || mutated(Mutant::SocketTrustsAfterHup)
     }
 
-    /// Parks the calling goroutine, the holder of this direction's turn, until an event comes. `look` is asked
+    /// Parks the calling goroutine, the holder of this direction's I/O lock, until an event comes. `look` is asked
     /// once the wait is announced: until when to park, or `None` for not at all.
     pub(crate) fn wait(
         &self,
@@ -302,7 +302,7 @@ impl<H: Host> PollDesc<H> {
             Direction::Read => WaitReason::IoRead,
             Direction::Write => WaitReason::IoWrite,
         };
-        self.side(direction).wait(wait, How::new(reason).ends(Ends::Returning), look)
+        self.side(direction).wait(wait, How::new(reason).ends(OnInterrupt::Returning), look)
     }
 
     /// An event: wakes who waits for it.

@@ -1,12 +1,12 @@
-//! Who uses a socket's descriptor outside of its turns, and how a close comes last.
+//! Who uses a socket's descriptor without its I/O locks, and how a close comes last.
 //!
 //! ```text
 //!   word: closed bit · borrowed bit · count
 //!   user:    U1 count += 1, unless closed · its system call · U2 count -= 1; closed, and the last?  wake the closer
 //!   closer:  C1 closed := true · … · C4 the count is zero?  else wait
 //! ```
-//! A read or write does not count here: it holds its direction's turn, and the closer waits for that (`turn.rs`). C4 stands
-//! under the lock where U2 looks for the closer, after it has counted: one of the two comes second, and knows.
+//! A read or write does not count here: it holds its direction's I/O lock, and the closer waits for that (`io_lock.rs`). C4
+//! stands under the lock where U2 looks for the closer, after it has counted: one of the two comes second, and knows.
 //!
 //! A descriptor that was lent out (`AsFd`) may be named by somebody as long as the socket lives. Its close replaces it by a
 //! dead one, under the same number, so that nobody else gets that number meanwhile. The dead one is the process's, and is
@@ -22,7 +22,7 @@
 use crate::host::Active;
 use crate::prim::{AcqRel, Acquire, AtomicU32, Mutant, Mutex, Relaxed, mutated, order};
 use crate::sched::park::{Commit, WaitReason};
-use crate::wait::interrupt::Ends;
+use crate::wait::interrupt::OnInterrupt;
 use crate::wait::waiter::{How, Wait, Waiter};
 
 const CLOSED: u32 = 1 << 31;
@@ -75,7 +75,7 @@ impl Users {
         self.word.load(Relaxed) & LENT != 0
     }
 
-    /// C1. True for the one who closes. `fence_look` follows.
+    /// C1. True for the one who closes. `socket_fence` follows.
     #[must_use]
     pub(crate) fn close(&self) -> bool {
         // AcqRel: with the exchanges of `enter` and of a drop.
@@ -92,7 +92,7 @@ impl Users {
             return wait.withdraw();
         }
         *closer = Some(wait.waiter());
-        let _last = wait.park(How::new(WaitReason::IoClose).ends(Ends::Never), move || {
+        let _last = wait.park(How::new(WaitReason::IoClose).ends(OnInterrupt::Never), move || {
             drop(closer);
             Commit::Park
         });

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 const NONE: u64 = u64::MAX;
 
-/// The limits of one direction. Relaxed everywhere: a fence, the slot's exchange or the line's lock orders a setter with
+/// The limits of one direction. Relaxed everywhere: a fence, the slot's exchange or the queue's lock orders a setter with
 /// those who wait.
 pub(crate) struct Limit {
     deadline: AtomicU64,

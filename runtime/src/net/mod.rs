@@ -30,14 +30,14 @@
 //! assert_eq!(answer.unwrap(), "hello");
 //! ```
 
-mod bell;
 pub(crate) mod desc;
 mod fd;
+pub(crate) mod io_lock;
 mod limit;
 pub(crate) mod socket;
 mod sys;
 mod tcp;
-pub(crate) mod turn;
+mod wake_fd;
 
 pub use tcp::{Incoming, TcpListener, TcpStream};
 

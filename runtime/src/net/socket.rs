@@ -1,18 +1,18 @@
-//! What all sockets share: a descriptor that is never blocking, a turn and a time limit for each direction, and a
+//! What all sockets share: a descriptor that is never blocking, an I/O lock and a time limit for each direction, and a
 //! registration in the poller of each runtime whose goroutines have waited for it.
 //!
-//! An operation takes its direction's turn, looks, makes the system call, and waits when the kernel says `EAGAIN`: a
+//! An operation takes its direction's I/O lock, looks, makes the system call, and waits when the kernel says `EAGAIN`: a
 //! goroutine in its runtime's poller, a plain thread in `poll(2)`. `errno` is read before anything parks.
 //!
 //! *The look* comes before each system call, and once more when the wait is announced: is the socket closed, is the time
 //! over? So a deadline that has passed wins over data that is there. Whoever changes one of these stores it, fences, and
-//! has everybody in that direction look: those in line by a nudge, the one in pollDesc's slot by `Cause::Look`, a thread
-//! in `poll(2)` by its bell.
+//! has everybody in that direction look: those in the queue of its I/O lock by a nudge, the one in pollDesc's slot by
+//! `Cause::Look`, a thread in `poll(2)` by its wake fd.
 //!
-//! *Close.* C1 mark · C2 fence · C3 have everybody look, and wait until no system call is under way, in either direction
-//! (`turn.rs`) or beside them (`fd.rs`) · deregister in every runtime · close the descriptor. A parked goroutine is not
-//! waited for: it holds its turn, but nothing that the closer needs, and looks before it goes on. The list of
-//! registrations stays until the socket is dropped, for those that wake up from their slots only then.
+//! *Close.* C1 mark · C2 SocketFence · C3 have everybody look, and wait until no system call is under way, in either
+//! direction (`io_lock.rs`) or beside them (`fd.rs`) · deregister in every runtime · close the descriptor. A parked
+//! goroutine is not waited for: it holds its I/O lock, but nothing that the closer needs, and looks before it goes on. The
+//! list of registrations stays until the socket is dropped, for those that wake up from their slots only then.
 //!
 //! *Drained without asking.* On a TCP stream a read that filled less than its buffer has emptied the socket. The
 //! next read then waits for an event first, which saves the system call that would only say `EAGAIN`; unless the
@@ -22,11 +22,11 @@
 
 use crate::context::interrupted;
 use crate::host::{Active, Host};
-use crate::net::bell::Bell;
 use crate::net::desc::{Direction, PollDesc, Waited};
 use crate::net::fd::{Use, Users};
+use crate::net::io_lock::{Denied, Holder, IoLock, socket_fence};
 use crate::net::limit::{Begun, Limit};
-use crate::net::turn::{Denied, Holder, Turn, fence_look};
+use crate::net::wake_fd::WakeFd;
 use crate::net::{closed, sys};
 use crate::prim::{
     Acquire, Arc, AtomicBool, AtomicPtr, Mutant, Mutex, Relaxed, Release, Weak, mutated, unless,
@@ -71,16 +71,21 @@ struct Watch {
 unsafe impl Send for Watch {}
 
 struct Lane {
-    turn: Turn<Active>,
+    io_lock: IoLock<Active>,
     limit: Limit,
-    bell: Bell,
-    /// Belongs to the holder of the turn.
+    wake_fd: WakeFd,
+    /// Belongs to the holder of the I/O lock.
     drained: AtomicBool,
 }
 
 impl Lane {
     fn new() -> Self {
-        Lane { turn: Turn::new(), limit: Limit::new(), bell: Bell::new(), drained: AtomicBool::new(false) }
+        Lane {
+            io_lock: IoLock::new(),
+            limit: Limit::new(),
+            wake_fd: WakeFd::new(),
+            drained: AtomicBool::new(false),
+        }
     }
 }
 
@@ -161,7 +166,7 @@ impl<S: AsFd> Socket<S> {
         self.users.enter().ok_or_else(closed)
     }
 
-    /// A call that never waits, in no turn.
+    /// A call that never waits, without an I/O lock.
     ///
     /// # Errors
     /// `closed`, and those of `call`.
@@ -202,11 +207,11 @@ impl<S: AsFd> Socket<S> {
             return Err(closed());
         }
         let directions = [Direction::Read, Direction::Write];
-        directions.into_iter().for_each(|direction| self.have_all_look(direction));
-        directions.into_iter().for_each(|direction| self.lane(direction).turn.wait_idle());
+        directions.into_iter().for_each(|direction| self.nudge_all(direction));
+        directions.into_iter().for_each(|direction| self.lane(direction).io_lock.wait_idle());
         self.users.wait_idle();
         self.deregister();
-        directions.into_iter().for_each(|direction| self.lane(direction).bell.free());
+        directions.into_iter().for_each(|direction| self.lane(direction).wake_fd.free());
         if self.users.is_lent() {
             // Where no dead one was ever to be had, the descriptor itself keeps its number, until the socket is dropped. Its
             // peer need not wait for that. Relaxed: see `try_clone`.
@@ -227,7 +232,7 @@ impl<S: AsFd> Socket<S> {
     pub(crate) fn set_deadline(&self, direction: Direction, at: Option<Instant>) -> io::Result<()> {
         let _open = self.enter()?;
         self.lane(direction).limit.set_deadline(at);
-        self.have_all_look(direction);
+        self.nudge_all(direction);
         Ok(())
     }
 
@@ -255,14 +260,14 @@ impl<S: AsFd> Socket<S> {
     }
 
     /// The caller has marked the socket closed or moved a deadline.
-    fn have_all_look(&self, direction: Direction) {
-        fence_look();
+    fn nudge_all(&self, direction: Direction) {
+        socket_fence();
         let lane = self.lane(direction);
-        // Whoever comes later sees the change: H3 of `turn.rs`.
-        if lane.turn.is_free() {
+        // Whoever comes later sees the change: H3 of `io_lock.rs`.
+        if lane.io_lock.is_free() {
             return;
         }
-        lane.turn.nudge_line();
+        lane.io_lock.nudge_waiters();
         let watches = self.watches.lock();
         // SAFETY: entries live as long as the socket.
         let live = |watch: &Watch| Some((watch.sched.upgrade()?, Arc::clone(&unsafe { &*watch.entry }.desc)));
@@ -276,10 +281,10 @@ impl<S: AsFd> Socket<S> {
                 sched.submit(g);
             }
         }
-        lane.bell.ring();
+        lane.wake_fd.wake();
     }
 
-    /// Makes the system call `call` in the direction's turn, and waits as often as it would block.
+    /// Makes the system call `call` under the direction's I/O lock, and waits as often as it would block.
     pub(crate) fn run<R>(
         &self,
         direction: Direction,
@@ -325,13 +330,13 @@ impl<S: AsFd> Socket<S> {
     ) -> io::Result<R> {
         let lane = self.lane(direction);
         let look = || self.look(lane, begun);
-        let turn = lane.turn.take(look).map_err(|denied| match denied {
+        let io_lock = lane.io_lock.take(look).map_err(|denied| match denied {
             Denied::Look(refused) => refused,
             Denied::Interrupted(why) => interrupted::<Active>(why).into(),
         })?;
         let sched = Sched::current();
         let mut desc = sched.and_then(|sched| self.registered(sched));
-        // Relaxed, here and below: the turn orders its holders.
+        // Relaxed, here and below: the I/O lock orders its holders.
         let mut wait_first = lane.drained.load(Relaxed);
         loop {
             look()?;
@@ -341,7 +346,7 @@ impl<S: AsFd> Socket<S> {
                     if mutated(Mutant::SocketDrainedClears) {
                         desc.clear(direction);
                     }
-                    self.park(&turn, desc, direction, look)?;
+                    self.park(&io_lock, desc, direction, look)?;
                     continue;
                 }
                 (Some(_), Some(desc)) => unless(Mutant::SocketClearsLate, || desc.clear(direction)),
@@ -375,7 +380,7 @@ impl<S: AsFd> Socket<S> {
                             // The kernel reports what is ready already when a descriptor is added.
                             None => *desc.insert(self.register(sched)?),
                         };
-                        self.park(&turn, desc, direction, look)?;
+                        self.park(&io_lock, desc, direction, look)?;
                     }
                     None => self.poll(lane, direction, look)?,
                 },
@@ -384,25 +389,25 @@ impl<S: AsFd> Socket<S> {
         }
     }
 
-    /// Parks the calling goroutine, which holds the turn, until an event, or until it has to look again.
+    /// Parks the calling goroutine, which holds the I/O lock, until an event, or until it has to look again.
     fn park(
         &self,
-        turn: &Holder<'_, Active>,
+        io_lock: &Holder<'_, Active>,
         desc: &PollDesc<Active>,
         direction: Direction,
         look: impl Fn() -> io::Result<Option<Nanos>>,
     ) -> io::Result<()> {
         // Before the wait begins: that may park for want of a P.
-        turn.rest();
+        io_lock.rest();
         let waited = desc.wait(Wait::begin(), direction, || look().ok());
-        turn.go_on();
+        io_lock.go_on();
         match waited {
             Waited::Ready | Waited::Look => Ok(()),
             Waited::Interrupted(why) => Err(interrupted::<Active>(why).into()),
         }
     }
 
-    /// Blocks the calling thread, which is no goroutine's and holds the turn, until the descriptor is ready.
+    /// Blocks the calling thread, which is no goroutine's and holds the I/O lock, until the descriptor is ready.
     fn poll(
         &self,
         lane: &Lane,
@@ -413,7 +418,7 @@ impl<S: AsFd> Socket<S> {
             Direction::Read => libc::POLLIN,
             Direction::Write => libc::POLLOUT,
         };
-        lane.bell.wait(self.inner.as_fd(), events, look)
+        lane.wake_fd.wait(self.inner.as_fd(), events, look)
     }
 
     fn registered(&self, sched: &Sched<Active>) -> Option<&PollDesc<Active>> {
@@ -430,7 +435,7 @@ impl<S: AsFd> Socket<S> {
         None
     }
 
-    /// The caller holds a turn, and is in its system calls.
+    /// The caller holds an I/O lock, and is in its system calls.
     fn register(&self, sched: &Sched<Active>) -> io::Result<&PollDesc<Active>> {
         let weak = Arc::downgrade(&sched.arc().expect("register: a goroutine's runtime is alive"));
         let mut watches = self.watches.lock();

@@ -89,29 +89,30 @@ pub(super) fn eventfd() -> io::Result<OwnedFd> {
 }
 
 /// Makes an eventfd readable.
-pub(super) fn ring(eventfd: RawFd) {
+pub(super) fn signal(eventfd: RawFd) {
     let one = 1_u64;
     // SAFETY: eight bytes, that live through the call. It fails only when it was rung 2^64 - 2 times before.
     let _rung = unsafe { libc::write(eventfd, (&raw const one).cast(), size_of_val(&one)) };
 }
 
 /// Makes an eventfd unreadable.
-pub(super) fn silence(eventfd: RawFd) {
+pub(super) fn drain(eventfd: RawFd) {
     let mut count = 0_u64;
     // SAFETY: eight bytes, that live through the call. It fails when nobody rang.
     let _silent = unsafe { libc::read(eventfd, (&raw mut count).cast(), size_of_val(&count)) };
 }
 
-/// Waits until `socket` is ready or `bell` is readable, at most for `limit`; which of them it was. A signal ends it early.
+/// Waits until `socket` is ready or `wake_fd` is readable, at most for `limit`; which of them it was. A signal ends it
+/// early.
 pub(super) fn poll(
     socket: RawFd,
     events: libc::c_short,
-    bell: Option<RawFd>,
+    wake_fd: Option<RawFd>,
     limit: Option<Duration>,
 ) -> io::Result<(bool, bool)> {
     let entry = |fd, events| libc::pollfd { fd, events, revents: 0 };
     // A negative one is passed over.
-    let mut entries = [entry(socket, events), entry(bell.unwrap_or(-1), libc::POLLIN)];
+    let mut entries = [entry(socket, events), entry(wake_fd.unwrap_or(-1), libc::POLLIN)];
     let limit = limit.map(|limit| libc::timespec {
         tv_sec: limit.as_secs().try_into().unwrap_or(libc::time_t::MAX),
         tv_nsec: limit.subsec_nanos().into(),

@@ -332,7 +332,7 @@ impl TcpStream {
         self.0.with(|socket| socket.shutdown(how))
     }
 
-    /// A second handle to the same connection. It has turns of its own: operations through both are ordered by
+    /// A second handle to the same connection. It has I/O locks of its own: operations through both are ordered by
     /// the kernel alone. To share a stream between goroutines an `Arc` and `Read for &TcpStream` are enough.
     ///
     /// # Errors

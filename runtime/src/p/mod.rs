@@ -3,7 +3,7 @@
 //! ```text
 //!                 acquirep                      (the M parks its goroutine and takes the next: no change)
 //!      ┌──────┐ ────────────▶ ┌──────┐
-//!      │ idle │               │ held │ ◀── an M that waits for it, or is being started, finds it in its gift
+//!      │ idle │               │ held │ ◀── an M that waits for it, or is being started, finds it in its assignment
 //!      └──────┘ ◀──────────── └──────┘
 //!                 releasep        │ the M does not come back to the runtime: a retaker takes it (`m/handoff.rs`)
 //!                                 └──────▶ handed to another M, or idle
@@ -11,7 +11,7 @@
 //! One that is to be used no more retires, until there are to be more again (`sched/threads/procs.rs`).
 //!
 //! Invariants:
-//! 1. A P is in the idle list, or retired, or held by one M, or on its way to one inside a `Gift`.
+//! 1. A P is in the idle list, or retired, or held by one M, or on its way to one inside an `Assignment`.
 //! 2. An idle or retired P has an empty run queue. It may have timers: whoever waits in the poller waits for those too.
 //! 3. The methods and fields marked *owner* are for the M that holds the P, between entering the runtime and
 //!    leaving it (`m/mod.rs`). loom checks it: each touches the ghost.
@@ -27,8 +27,8 @@ use crate::prim::{
     Acquire, Arc, AtomicPtr, AtomicU32, AtomicU64, Ghost, Relaxed, Release, UnsafeCell, Weak, capacity,
 };
 use crate::sched::Sched;
-use crate::sched::run::help::Age;
-use crate::sched::run::look::Pace;
+use crate::sched::run::help::QueueAge;
+use crate::sched::run::look::PollSchedule;
 use crate::sched::timers::Timers;
 use std::cell::Cell;
 use std::ptr::null_mut;
@@ -49,16 +49,16 @@ pub(crate) struct P<H: Host> {
     pub(crate) owner: Ghost,
     /// Owner: Gs without a goroutine.
     pub(crate) free_gs: FreeGs<H>,
-    /// Owner: stacks, and promises of some.
-    hands: UnsafeCell<H::Hands>,
+    /// Owner: stacks, and reservations of some.
+    stack_cache: UnsafeCell<H::StackCache>,
     /// Owner: the next number of a goroutine, and how many are left of the last batch.
     ids: Cell<(u64, u32)>,
     /// How many goroutines were run. Written by the owner.
     tick: AtomicU32,
     /// Owner: when to look elsewhere.
-    pub(crate) pace: Pace,
+    pub(crate) poll_schedule: PollSchedule,
     /// How long those in the queue wait.
-    pub(crate) age: Age,
+    pub(crate) queue_age: QueueAge,
     /// Owner: how many of them, in a row, came from `runnext`.
     inherited: Cell<u32>,
     /// Owner: nothing was taken from the global queue since it was acquired.
@@ -82,11 +82,11 @@ impl<H: Host> P<H> {
             timers: Arc::new(Timers::of_p(id, sched)),
             owner: Ghost::new(),
             free_gs: FreeGs::new(),
-            hands: UnsafeCell::new(H::Hands::default()),
+            stack_cache: UnsafeCell::new(H::StackCache::default()),
             ids: Cell::new((0, 0)),
             tick: AtomicU32::new(0),
-            pace: Pace::new(),
-            age: Age::new(),
+            poll_schedule: PollSchedule::new(),
+            queue_age: QueueAge::new(),
             inherited: Cell::new(0),
             fresh: Cell::new(true),
             wakes: AtomicU32::new(0),
@@ -116,8 +116,8 @@ impl<H: Host> P<H> {
     /// The M that has it, or had when this was called.
     pub(crate) fn holder<'a>(&self) -> Option<&'a M<H>> {
         // SAFETY: Ms live as long as their scheduler, which outlives the use of its Ps.
-        // Acquire: pairs with `set_holder`. An M that was made since the tenure that was judged is whole. No model has it: loom
-        // does not know memory that is not there yet, and a model's retaker reads nothing of the M before R1.
+        // Acquire: pairs with `set_holder`. An M that was made since the lease that was judged is whole. No model has it:
+        // loom does not know memory that is not there yet, and a model's retaker reads nothing of the M before R1.
         unsafe { self.holder.load(Acquire).as_ref() }
     }
 
@@ -134,17 +134,17 @@ impl<H: Host> P<H> {
         self.holder.store(m, Release);
     }
 
-    /// Owner, or who has the scheduler's lock while the P is idle or retired, or is the last to know it: the stacks at hand.
+    /// Owner, or who has the scheduler's lock while the P is idle or retired, or is the last to know it: its stack cache.
     #[inline]
-    pub(crate) fn with_hands<R>(&self, f: impl FnOnce(&mut H::Hands) -> R) -> R {
-        // SAFETY: each of those is alone with the P; `f` is the host's, and asks for no hands.
-        self.hands.with_mut(|hands| f(unsafe { &mut *hands }))
+    pub(crate) fn with_stack_cache<R>(&self, f: impl FnOnce(&mut H::StackCache) -> R) -> R {
+        // SAFETY: each of those is alone with the P; `f` is the host's, and asks for no cache.
+        self.stack_cache.with_mut(|stack_cache| f(unsafe { &mut *stack_cache }))
     }
 
-    /// Owner: an M has acquired it; what was measured ends with the last tenure.
-    pub(crate) fn begin_tenure(&self) {
-        self.pace.begin_tenure();
-        self.age.begin_tenure();
+    /// Owner: an M has acquired it; what was measured ends with the last lease.
+    pub(crate) fn begin_lease(&self) {
+        self.poll_schedule.begin_lease();
+        self.queue_age.begin_lease();
         self.fresh.set(true);
     }
 
@@ -181,11 +181,11 @@ impl<H: Host> P<H> {
     }
 
     /// Owner: a goroutine from `runnext` is to be run within the slice of the last one. False: the slice has ended
-    /// ([`capacity::SLICE`]), and a new one begins with whoever is first in the queue.
+    /// ([`capacity::MAX_INHERITED`]), and a new one begins with whoever is first in the queue.
     #[inline]
     pub(crate) fn inherit_slice(&self) -> bool {
         let inherited = self.inherited.get() + 1;
-        let goes_on = inherited < capacity::SLICE;
+        let goes_on = inherited < capacity::MAX_INHERITED;
         self.inherited.set(if goes_on { inherited } else { 0 });
         goes_on
     }

@@ -48,8 +48,8 @@ use crate::g::{G, GRef};
 use crate::host::Host;
 use crate::prim::capacity::RUNQ;
 use crate::prim::{
-    Acquire, AtomicPtr, AtomicU32, AtomicU64, Mutant, Relaxed, Release, UnsafeCell, holds_still, mutated,
-    order, prefetch, relax,
+    Acquire, AtomicPtr, AtomicU32, AtomicU64, Mutant, Relaxed, Release, UnsafeCell, mutated, order, prefetch,
+    relax, stays_the_same,
 };
 use head::Head;
 use std::mem::MaybeUninit;
@@ -121,7 +121,7 @@ impl<H: Host> Runq<H> {
     /// Between the two the displaced G is in the owner's hand, and a thief may take `g`: the queue then seems empty
     /// until this returns. The owner looks for somebody to wake after that.
     ///
-    /// `fence` is S2 of `sched/run/wake.rs`: the last store that queues a G is an exchange, of `runnext` or of the tail, and
+    /// `fence` is SubmitFence (`sched/run/wake.rs`): the last store that queues a G is an exchange, of `runnext` or of the tail, and
     /// `fence` follows at once, so that it costs nothing on x86, where the exchange is one. If the tail were stored after
     /// the fence, an M that goes idle might see neither `g`, which a thief has run, nor the displaced one, and the owner no
     /// idle P.
@@ -437,7 +437,7 @@ impl<H: Host> Runq<H> {
             return None;
         }
         // Relaxed: only compared.
-        if !holds_still(|| (self.runnext.load(Relaxed), ran())) {
+        if !stays_the_same(|| (self.runnext.load(Relaxed), ran())) {
             return None;
         }
         // Acquire: pairs with the exchange of `push_next`, the last one: the same G may have been run and put again

@@ -109,12 +109,12 @@ mod native {
     /// Whether what the caller looks at is the same after 3 µs, as long as a G that was just put is given to its owner
     /// (Go sleeps for that long, and then takes it if it is still there). Not looked at in between: each look takes the cache line
     /// away from its owner.
-    pub(crate) fn holds_still<T: PartialEq>(look: impl Fn() -> T) -> bool {
-        let (start, seen) = (std::time::Instant::now(), look());
+    pub(crate) fn stays_the_same<T: PartialEq>(peek: impl Fn() -> T) -> bool {
+        let (start, seen) = (std::time::Instant::now(), peek());
         while start.elapsed() < std::time::Duration::from_micros(3) {
             std::hint::spin_loop();
         }
-        look() == seen
+        peek() == seen
     }
 
     /// Whether busy Ps help each other, unless they are told not to.
@@ -241,8 +241,8 @@ mod model {
     }
 
     /// In a model the other thread may run between any two steps anyway. It says how many thieves are refused.
-    pub(crate) fn holds_still<T>(_look: impl Fn() -> T) -> bool {
-        crate::model::holds_still()
+    pub(crate) fn stays_the_same<T>(_look: impl Fn() -> T) -> bool {
+        crate::model::stays_the_same()
     }
 
     /// In models of helping only: others need no clock, and no M that comes to somebody's aid by itself.
@@ -294,21 +294,21 @@ mod model {
     }
 }
 
-/// What a trace may read of somebody else's word: one thread at a time writes it, and others `look`. Relaxed, ordered by
+/// What a trace may read of somebody else's word: one thread at a time writes it, and others `peek`. Relaxed, ordered by
 /// nothing, but for `set_after`. std's in both builds: loom need not weigh it. The writer's own `get` is a plain
 /// load, which the compiler may merge with others as that of a `Cell`.
-mod shown {
+mod single_writer {
     use super::{Acquire, Relaxed, Release};
     use std::ptr::{self, NonNull};
     use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU64};
 
     /// A pointer. A reader other than the writer compares it only, or knows that what it names is there to stay.
     #[derive(Debug)]
-    pub(crate) struct Shown<T>(AtomicPtr<T>);
+    pub(crate) struct SingleWriter<T>(AtomicPtr<T>);
 
-    impl<T> Shown<T> {
+    impl<T> SingleWriter<T> {
         pub(crate) fn new(value: Option<NonNull<T>>) -> Self {
-            Shown(AtomicPtr::new(value.map_or(ptr::null_mut(), NonNull::as_ptr)))
+            SingleWriter(AtomicPtr::new(value.map_or(ptr::null_mut(), NonNull::as_ptr)))
         }
         /// The writer's own.
         #[inline(always)]
@@ -317,7 +317,7 @@ mod shown {
             NonNull::new(unsafe { *self.0.as_ptr() })
         }
         /// Anybody's.
-        pub(crate) fn look(&self) -> Option<NonNull<T>> {
+        pub(crate) fn peek(&self) -> Option<NonNull<T>> {
             NonNull::new(self.0.load(Relaxed))
         }
         #[inline(always)]
@@ -325,14 +325,14 @@ mod shown {
             self.0.store(value.map_or(ptr::null_mut(), NonNull::as_ptr), Relaxed);
         }
         /// Anybody's, who then sees what the writer did before `set_after`.
-        pub(crate) fn look_after(&self) -> Option<NonNull<T>> {
+        pub(crate) fn peek_after(&self) -> Option<NonNull<T>> {
             // Acquire: pairs with `set_after`.
             NonNull::new(self.0.load(Acquire))
         }
-        /// `set`, for those who `look_after`.
+        /// `set`, for those who `peek_after`.
         #[inline(always)]
         pub(crate) fn set_after(&self, value: Option<NonNull<T>>) {
-            // Release: what came before is over for `look_after`.
+            // Release: what came before is over for `peek_after`.
             self.0.store(value.map_or(ptr::null_mut(), NonNull::as_ptr), Release);
         }
         /// The writer's own.
@@ -346,11 +346,11 @@ mod shown {
 
     /// A number.
     #[derive(Debug)]
-    pub(crate) struct ShownWord(AtomicU64);
+    pub(crate) struct SingleWriterWord(AtomicU64);
 
-    impl ShownWord {
+    impl SingleWriterWord {
         pub(crate) fn new(value: u64) -> Self {
-            ShownWord(AtomicU64::new(value))
+            SingleWriterWord(AtomicU64::new(value))
         }
         #[inline(always)]
         pub(crate) fn get(&self) -> u64 {
@@ -364,11 +364,11 @@ mod shown {
 
     /// A small number.
     #[derive(Debug)]
-    pub(crate) struct ShownByte(AtomicU8);
+    pub(crate) struct SingleWriterByte(AtomicU8);
 
-    impl ShownByte {
+    impl SingleWriterByte {
         pub(crate) fn new(value: u8) -> Self {
-            ShownByte(AtomicU8::new(value))
+            SingleWriterByte(AtomicU8::new(value))
         }
         #[inline(always)]
         pub(crate) fn get(&self) -> u8 {
@@ -382,20 +382,20 @@ mod shown {
 
     /// Yes or no.
     #[derive(Debug)]
-    pub(crate) struct ShownFlag(AtomicBool);
+    pub(crate) struct SingleWriterFlag(AtomicBool);
 
-    impl ShownFlag {
+    impl SingleWriterFlag {
         pub(crate) fn new(value: bool) -> Self {
-            ShownFlag(AtomicBool::new(value))
+            SingleWriterFlag(AtomicBool::new(value))
         }
         /// The writer's own.
         #[inline(always)]
         pub(crate) fn get(&self) -> bool {
-            // SAFETY: as in `Shown::get`.
+            // SAFETY: as in `SingleWriter::get`.
             unsafe { *self.0.as_ptr() }
         }
         /// Anybody's.
-        pub(crate) fn look(&self) -> bool {
+        pub(crate) fn peek(&self) -> bool {
             self.0.load(Relaxed)
         }
         #[inline(always)]
@@ -411,7 +411,7 @@ mod shown {
         }
     }
 }
-pub(crate) use shown::{Shown, ShownByte, ShownFlag, ShownWord};
+pub(crate) use single_writer::{SingleWriter, SingleWriterByte, SingleWriterFlag, SingleWriterWord};
 
 /// Sizes that a model must shrink to reach what lies behind them.
 pub(crate) mod capacity {
@@ -435,7 +435,7 @@ pub(crate) mod capacity {
     /// How often who wants a lock looks again before it stands in line. Go's number.
     pub(crate) const LOCK_SPINS: usize = if cfg!(gmp_loom) { 0 } else { 4 };
     /// Who has waited so long for a mutex is handed it. Go's number. In a model, whose clock stands still, whoever
-    /// was called in vain.
+    /// was summoned in vain.
     pub(crate) const STARVED: std::time::Duration =
         if cfg!(gmp_loom) { std::time::Duration::ZERO } else { std::time::Duration::from_millis(1) };
     /// Parts of a `sync::Pool`. Ps with numbers that are equal modulo this share one.
@@ -444,7 +444,7 @@ pub(crate) mod capacity {
     pub(crate) const RANDOM_VICTIMS: bool = !cfg!(gmp_loom);
     /// So many goroutines in a row may come from `runnext`. Two that wake each other then share a P with the others
     /// in the proportion of this number to one round of the queue.
-    pub(crate) const SLICE: u32 = if cfg!(gmp_loom) { 2 } else { 16 };
+    pub(crate) const MAX_INHERITED: u32 = if cfg!(gmp_loom) { 2 } else { 16 };
     /// So long a thread stays that has nothing to do. A model's threads stay.
     pub(crate) const KEEP_ALIVE: Option<Duration> =
         if cfg!(gmp_loom) { None } else { Some(Duration::from_secs(10)) };
@@ -455,6 +455,6 @@ pub(crate) mod capacity {
     /// The same where the kernel runs another of our Ms in place of the owner: longer than it does so at a time with
     /// twice as many busy threads as CPUs, which is 4 ms.
     pub(crate) const HELP_FLOOR_OFF: Duration = Duration::from_millis(if cfg!(gmp_loom) { 0 } else { 4 });
-    /// So long the keeper's thread waits for the next callback. A model's waits are not ended by time.
+    /// So long the timer thread waits for the next callback. A model's waits are not ended by time.
     pub(crate) const LINGER: Duration = Duration::from_millis(if cfg!(gmp_loom) { 0 } else { 100 });
 }

@@ -20,9 +20,9 @@ pub enum Mutant {
     /// A park stores its status without Release.
     ParkStatusRelaxed,
     /// A commit hook that refuses resumes a G that a dump holds.
-    CallOffIgnoresScan,
-    /// The trim empties the hands of Ps that are held.
-    TrimEmptiesBusyHands,
+    CancelParkIgnoresScan,
+    /// The trim empties the stack caches of Ps that are held.
+    TrimEmptiesBusyCaches,
     /// A yield makes its G runnable without Release.
     RequeueRelaxed,
     /// `execute`, meeting a held G, leaves it to the holder without Release.
@@ -32,7 +32,7 @@ pub enum Mutant {
     /// A dump holds a G that another one holds.
     HoldTwice,
     /// A dump that lets a G go leaves the mark of who would have queued it.
-    UnholdKeepsTheDebt,
+    UnholdKeepsDeferred,
     /// `StatusWord::is_asleep` and `doing` look at the status only.
     SleeperMarksIgnored,
     /// `StatusWord::doing` is no Acquire.
@@ -43,10 +43,10 @@ pub enum Mutant {
     SeizeQueuedLeavesOpen,
     /// `StatusWord::run` is no Acquire.
     RunWithoutAcquire,
-    /// `StatusWord::call_off` is no Acquire.
-    CallOffWithoutAcquire,
-    /// `StatusWord::call_off` is no Release.
-    CallOffWithoutRelease,
+    /// `StatusWord::cancel_park` is no Acquire.
+    CancelParkWithoutAcquire,
+    /// `StatusWord::cancel_park` is no Release.
+    CancelParkWithoutRelease,
     /// `StatusWord::ready` is no Release.
     ReadyRelaxed,
     /// An owner sleeps on although something has come.
@@ -72,9 +72,9 @@ pub enum Mutant {
     /// A park does not look whether its context is done.
     InterruptNotSeen,
     /// A park looks without a fence whether its context is done.
-    InterruptParkNoFence,
+    ParkNoFence,
     /// A context that is done looks without a fence for who sleeps.
-    InterruptCancelNoFence,
+    CancelNoFence,
     /// `Note::alarm` is no Release.
     AlarmRelaxed,
     /// `Note::doze` is no Acquire.
@@ -83,11 +83,11 @@ pub enum Mutant {
     AlarmStaysArmed,
     /// A place that was promised and is free again is offered to nobody.
     ChanReservedNotOffered,
-    /// A receiver looks in one critical section and stands in line in another.
+    /// A receiver looks in one critical section and waits in the queue in another.
     ChanRecvQueuesLate,
-    /// A sender looks in one critical section and stands in line in another.
+    /// A sender looks in one critical section and waits in the queue in another.
     ChanSendQueuesLate,
-    /// A select looks in one critical section and stands in line in another.
+    /// A select looks in one critical section and waits in the queue in another.
     SelectQueuesLate,
     /// A select whose chosen arm went elsewhere waits, whatever its other arms are.
     SelectLooksOnce,
@@ -108,7 +108,7 @@ pub enum Mutant {
     /// A promise is withdrawn and its receiver is not told.
     PromiseWithdrawnSilently,
     /// Nobody withdraws what a goroutine has promised that is left behind by its runtime.
-    StandingDebtsForgotten,
+    StandingHooksForgotten,
     /// A receiver that was returned takes no message that came while it woke.
     ReturnedIgnoresItsSlot,
     /// A handler of SIGQUIT looks without a fence for who answers.
@@ -142,19 +142,19 @@ pub enum Mutant {
     /// A handle that goes looks without Acquire whether there is an outcome.
     HandleLooksRelaxed,
     /// An M that makes idle the P that it gives away looks at the queues without a fence.
-    HandOffNoFence,
+    HandoffpNoFence,
     /// A P that is given away and idle is counted after the lock.
-    HandOffCountsLate,
+    HandoffpCountsLate,
     /// An M that makes idle the P that it gives away does not look at the queues.
-    HandOffNoRecheck,
+    HandoffpNoRecheck,
     /// A goroutine that comes back looks for an idle P in one critical section and is queued in another.
     ExitInTwoSections,
     /// The M in the poller does not say so.
     PollerSaysNothing,
     /// The M that waited for a timer does not run it.
     PollerRunsNoTimers,
-    /// A turn is passed on without Release.
-    TurnPassRelaxed,
+    /// An I/O lock is passed on without Release.
+    IoLockPassRelaxed,
     /// A G becomes runnable for the first time without Release.
     SpawnRelaxed,
     /// `StatusWord::claim` compares no wait number.
@@ -215,51 +215,51 @@ pub enum Mutant {
     SubmitNoBreak,
     /// A timer that is now the earliest does not break the poller's wait.
     TimerNoBreak,
-    /// A busy M in its turn serves no timers of idle Ps.
-    TurnLeavesTimers,
-    /// A turn that takes one of the global queue tells nobody of those before whom it goes.
+    /// A busy M at its visits serves no timers of idle Ps.
+    VisitLeavesTimers,
+    /// A visit that takes one of the global queue tells nobody of those before whom it goes.
     TurnWakesNobody,
     /// The monitor sends nobody to the poller.
     MonitorSendsNobody,
     /// A look of a busy M that swallowed a break does not pass it on.
     SwallowedBreakKept,
     /// An M that comes back from the poller by an event looks for no P that was left for it.
-    GiftOnlyByBreak,
+    AssignmentOnlyByBreak,
     /// What the poller found is dropped when no P is idle.
     PollResultsDropped,
-    /// An M enters the runtime without E2.
-    HandoffNoLightBarrier,
-    /// Where R2 is a fence of the retaker alone, an entry does not fence.
-    HandoffNoEntryFence,
-    /// A retaker goes on without R2.
-    HandoffNoHeavyBarrier,
-    /// An M enters quickly although its tenure says that it fences, as `membarrier` was refused.
-    HandoffStaysQuick,
+    /// An M enters the runtime without EntryBarrier.
+    WindowNoEntryBarrier,
+    /// Where RetakeBarrier is a fence of the retaker alone, an entry has no EntryFence.
+    WindowNoEntryFence,
+    /// A retaker goes on without RetakeBarrier.
+    WindowNoRetakeBarrier,
+    /// An M enters quickly although its lease says that it fences, as `membarrier` was refused.
+    WindowStaysQuick,
     /// A retaker whose `membarrier` was refused only fences, also for an M that enters quickly.
     RetakeTakesAllForFenced,
     /// A retaker takes the P although the M is inside.
-    HandoffBlind,
+    WindowBlind,
     /// An M that finds its P requested goes in without taking the request back.
-    HandoffEnterBlind,
+    WindowEnterBlind,
     /// A P that is given up keeps its generation.
-    HandoffSameGeneration,
-    /// A retaker judges a tenure without Acquire.
+    WindowSameGeneration,
+    /// A retaker judges a lease without Acquire.
     JudgeRelaxed,
     /// A P that was taken is handed to nobody.
     RetakeKeepsP,
     /// An M leaves the runtime without Release.
-    HandoffLeaveRelaxed,
+    WindowLeaveRelaxed,
     /// A retaker looks without Acquire whether the M is inside.
-    HandoffLookRelaxed,
+    WindowLookRelaxed,
     /// A notification that nobody waits for leaves no permit.
     EventLeavesNoPermit,
-    /// A turn that is handed over forgets those who stand behind.
-    TurnForgetsTheRest,
-    /// The turn of a goroutine that its runtime leaves behind stays with it.
-    TurnLeftBehind,
-    /// A submission reads the census without the fence S2.
+    /// An I/O lock that is handed over forgets the other waiters.
+    IoLockForgetsTheRest,
+    /// The I/O lock of an abandoned goroutine stays with it.
+    IoLockLeftBehind,
+    /// A submission reads the census without SubmitFence.
     SubmitNoFence,
-    /// An M that gives up looks at the queues without the fence I2.
+    /// An M that gives up looks at the queues without IdleFence.
     IdleNoFence,
     /// An M that gives up does not look again.
     IdleNoRecheck,
@@ -276,7 +276,7 @@ pub enum Mutant {
     /// A submission that found no idle P after all leaves the count of spinning Ms after the lock.
     WakepUndoesLate,
     /// An M that sees work after giving up takes a P although it was given one.
-    CallOffTakesAnyP,
+    RecheckTakesAnyP,
     /// A P for which no M was found stays in the count of spinning Ms.
     TakeBackLeaksSpinning,
     /// An M that gives up changes the census after the lock.
@@ -285,9 +285,9 @@ pub enum Mutant {
     WakepLeaksSpinning,
     /// An M that is started to spin does not know that it counts.
     StartForgetsSpinning,
-    /// The end of a runtime calls a goroutine in whose commit hook is not over.
+    /// The end of a runtime interrupts a goroutine whose commit hook is not over.
     ShutdownCallsEarly,
-    /// The end of a runtime calls a goroutine in that has gone on since it was seen asleep.
+    /// The end of a runtime interrupts a goroutine that has gone on since it was seen asleep.
     ShutdownCallsBlindly,
     /// The end of a runtime does not look again whether those slept on that it saw asleep with others.
     ShutdownTrustsOneLook,
@@ -304,7 +304,7 @@ pub enum Mutant {
     /// What a full ring can't hold goes into the global queue, whose length stays.
     SpillKeepsTheLength,
     /// A P that is given away as the runtime ends keeps its queue.
-    HandOffAtTheEndKeepsTheQueue,
+    HandoffpAtTheEndKeepsTheQueue,
     /// Threads that were asked for do not count until they are started.
     LimitForgetsTheAsked,
     /// The mask of idle Ps is read before the P is given up.
@@ -314,21 +314,21 @@ pub enum Mutant {
     /// The poller's M does not look at the timers before it waits.
     PollerSkipsTimers,
     /// A P that is handed off is idle although its queue is not empty.
-    HandOffSkipsQueue,
-    /// Nobody is called for a P that is given away although goroutines stand in the global queue.
-    HandOffSkipsGlobal,
+    HandoffpSkipsQueue,
+    /// No M is summoned for a P that is given away although goroutines stand in the global queue.
+    HandoffpSkipsGlobal,
     /// A goroutine that comes back overtakes those in the global queue.
     ExitOvertakes,
-    /// An M that was called and finds no P leaves the count of spinning Ms after the lock.
-    CalledInVainEndsLate,
+    /// An M that was summoned and finds no P leaves the count of spinning Ms after the lock.
+    SummonedInVainEndsLate,
     /// The same M stands by in another critical section.
-    CalledInVainStandsByLate,
+    SummonedInVainStandsByLate,
     /// The same M stands by although the runtime ends.
-    CalledInVainIgnoresTheEnd,
+    SummonedInVainIgnoresTheEnd,
     /// The same M goes into the poller without a fence.
-    CalledInVainNoFence,
-    /// The waiter that was queued first in a turn is not handed it.
-    TurnNoHandOver,
+    SummonedInVainNoFence,
+    /// The first waiter for an I/O lock is not handed it.
+    IoLockNoHandOver,
     /// A ring's tail moves on without Release.
     RingTailStoreRelaxed,
     /// A thief reads the tail without Acquire.
@@ -397,27 +397,27 @@ pub enum Mutant {
     OrphanStaysHome,
     /// A firing whose goroutine never ran is lost.
     UnrunFiringLost,
-    /// The keeper's thread ends after it has said so.
-    KeeperEndsLate,
-    /// The keeper's thread looks at its heaps, and says in another critical section how long it sleeps.
-    KeeperLooksEarly,
-    /// The last callback goes, and the keeper's thread sleeps on.
-    KeeperNotTold,
+    /// The timer thread ends after it has said so.
+    TimerThreadEndsLate,
+    /// The timer thread looks at its heaps, and says in another critical section how long it sleeps.
+    TimerThreadLooksEarly,
+    /// The last callback goes, and the timer thread sleeps on.
+    TimerThreadNotTold,
 
-    /// Who takes a free turn looks without a fence whether the socket is closed.
-    TurnTakeNoFence,
+    /// Who takes a free I/O lock looks without a fence whether the socket is closed.
+    IoLockTakeNoFence,
     /// Who goes on after a rest does.
-    TurnGoesOnNoFence,
+    IoLockGoesOnNoFence,
     /// A holder begins to rest without Release.
-    TurnRestRelaxed,
+    IoLockRestRelaxed,
     /// A closer looks without Acquire whether the holder rests.
-    TurnRestLooksRelaxed,
+    IoLockRestLooksRelaxed,
     /// A closer does not wait for the holder's system call.
-    TurnCloserDoesNotWait,
-    /// Nobody in line hears a nudge.
-    TurnLineIsDeaf,
-    /// A turn is handed to one who may have given up.
-    TurnHandedBlindly,
+    IoLockCloserDoesNotWait,
+    /// No waiter for an I/O lock hears a nudge.
+    IoLockWaitersMasked,
+    /// An I/O lock is handed to a waiter that may have given up.
+    IoLockHandedBlindly,
     /// An owner that gives up takes the event with it.
     PollLeaveForgetsTheEvent,
     /// An owner that gives up leaves its ticket in the slot.
@@ -425,7 +425,7 @@ pub enum Mutant {
     /// An owner whose time limit fires does not wait for its commit.
     PollNoGate,
     /// A close, or a setter of a deadline, looks without a fence for who is there.
-    SocketLookNoFence,
+    SocketNoFence,
     /// A close, or a setter of a deadline, wakes nobody in the slot.
     SocketLooksAtNoSlot,
     /// A closer looks without Acquire whether the descriptor is used.
@@ -439,13 +439,13 @@ pub enum Mutant {
     MutexLockRelaxed,
     /// A mutex is let go without Release.
     MutexUnlockRelaxed,
-    /// Who was called to try a mutex, and comes too late, leaves its mark as it goes back.
+    /// A waiter that was notified to try a mutex, and comes too late, leaves its mark as it goes back.
     MutexWokenStays,
     /// A mutex is let go where it is to be handed over.
     MutexNoHandOver,
-    /// What a waiter of a mutex was called to is lost with its runtime.
+    /// What a waiter of a mutex was notified of is lost with its runtime.
     MutexLeftBehind,
-    /// A Condvar lets the mutex go before it has the lock of its line.
+    /// A Condvar lets the mutex go before it has the lock of its queue.
     CondvarUnlocksFirst,
     /// An RwLock is taken without Acquire.
     RwLockTakeRelaxed,
@@ -457,15 +457,15 @@ pub enum Mutant {
     RwLockWriteRelaxed,
     /// The last reader wakes nobody.
     RwLockLastReaderLeaves,
-    /// Who leaves the line of an RwLock lets nobody go on whom it held back.
+    /// Who leaves the queue of an RwLock lets nobody go on whom it held back.
     RwLockLeavesQuietly,
-    /// A release calls nobody.
+    /// A release notifies nobody.
     SemaphoreGrantsNobody,
-    /// Who leaves the line of a semaphore lets nobody go on whom it held back.
+    /// Who leaves the queue of a semaphore lets nobody go on whom it held back.
     SemaphoreLeavesQuietly,
     /// A WaitGroup that reaches zero wakes nobody.
     WaitGroupWakesNobody,
-    /// Who waits for a WaitGroup looks at its count only before it has the lock of the line.
+    /// Who waits for a WaitGroup looks at its count only before it has the lock of the queue.
     WaitGroupNoRecheck,
     /// A WaitGroup counts down without Release.
     WaitGroupDoneRelaxed,
@@ -475,7 +475,7 @@ pub enum Mutant {
     OnceDoneRelaxed,
     /// A Once is found done without Acquire.
     OnceLookRelaxed,
-    /// Who waits for a Once looks at it only before it has the lock of the line.
+    /// Who waits for a Once looks at it only before it has the lock of the queue.
     OnceNoRecheck,
     /// `Context::err` tells an error while the channel of the node may be open.
     ContextErrDoesNotWait,
@@ -503,7 +503,7 @@ pub enum Mutant {
     /// The M to which a goroutine is bound is brought a P, and not woken.
     BoundNotWoken,
     /// An M whose goroutine was brought before it waited does not see it.
-    BoundOverlooksGift,
+    BoundOverlooksAssignment,
     /// An M keeps its P while it waits for its goroutine.
     BoundKeepsItsP,
     /// An M waits for its goroutine although the runtime ends.
@@ -539,7 +539,7 @@ pub enum Mutant {
     /// An M that leaves a surplus P and gets no other stays in the count of spinning Ms.
     LeaveSurplusLeaksSpinning,
     /// A surplus P is given away, and its goroutines are told to nobody.
-    HandOffRetiresQuietly,
+    HandoffpRetiresQuietly,
     /// How many Ps there are to be changes in one critical section, the Ps in another.
     ProcsInTwoSections,
     /// Fewer Ps: idle ones stay.

@@ -13,7 +13,7 @@ use crate::sched::threads::procs::check_procs;
 use crate::sched::watch::deadlock::{Doing, Presence};
 use crate::sched::watch::dump;
 use crate::sched::{Config, Sched};
-use crate::wait::interrupt::Ends;
+use crate::wait::interrupt::OnInterrupt;
 use crate::wait::waiter::{How, Wait};
 use std::ffi::OsStr;
 use std::fmt;
@@ -28,7 +28,7 @@ const STACK_SIZE: u32 = 64 << 10;
 /// The most threads of a runtime, as in Go.
 const MAX_THREADS: usize = 10_000;
 /// What `drop` waits for the threads.
-const PATIENCE: Duration = Duration::from_secs(3);
+const DROP_LIMIT: Duration = Duration::from_secs(3);
 
 /// Runs `f` as the main goroutine of a new runtime with all defaults, and returns its value when it returns.
 /// Blocks the calling thread. The other goroutines end with it: they are unwound where they are parked, so that their
@@ -145,7 +145,7 @@ impl Runtime {
     #[track_caller]
     fn outcome_of<T>(main: JoinHandle<T>, presence: &Presence<Active>) -> T {
         // Main borrows from the caller, and is to be waited for: `shutdown` of the caller's own runtime does so in its time.
-        let how = How::new(WaitReason::Join).ends(Ends::Never);
+        let how = How::new(WaitReason::Join).ends(OnInterrupt::Never);
         presence.set(Doing::WaitsFor(main.g()));
         main.wait(how);
         // Before the handle lets its G go.
@@ -437,7 +437,7 @@ pub fn dump() -> String {
 fn block_for_good(presence: &Presence<Active>) -> ! {
     presence.set(Doing::WaitsForEver);
     loop {
-        let how = How::new(WaitReason::Main).ends(Ends::WithOthers);
+        let how = How::new(WaitReason::Main).ends(OnInterrupt::WithOthers);
         let _nobody_knows_of_it = Wait::<Active>::begin().park(how, || Commit::Park);
     }
 }
@@ -445,7 +445,7 @@ fn block_for_good(presence: &Presence<Active>) -> ! {
 impl Drop for Runtime {
     fn drop(&mut self) {
         if !self.stopped {
-            self.sched.stop(PATIENCE);
+            self.sched.stop(DROP_LIMIT);
         }
     }
 }

@@ -17,12 +17,12 @@
 //! | `poll` | the poller: who waits in it, breaking the wait | `netpoll`, `netpollBreak`, `wakeNetPoller` |
 //! | `timers` | who sleeps until when; what is due | `runtime/time.go` |
 //! | `timers/callback` | timers that call a function | `time.AfterFunc`, `goFunc` |
-//! | `timers/keeper` | the callbacks that no runtime runs | – |
+//! | `timers/timer_thread` | the callbacks that no runtime runs | – |
 //! | `threads/blocking` | giving a P away, and coming back without one | `handoffp`, `entersyscallblock`, `exitsyscall0` |
 //! | `threads/retake` | taking a P from an M that does not come back | `retake` |
 //! | `threads/locked` | goroutines that are bound to an M | `LockOSThread`, `stoplockedm`, `startlockedm` |
-//! | `threads/adopt` | a thread of the program as an M | – |
-//! | `stacks` | a stack for each goroutine, promised at its spawn | `malg` |
+//! | `threads/attach` | a thread of the program as an M | – |
+//! | `stacks` | a stack for each goroutine, reserved at its spawn | `malg` |
 //! | `watch/trim` | what Ps and the host have too many of goes back | `scavenge` |
 //! | `watch/dump` | what all goroutines are doing | `traceback`, `_Gscan` |
 //! | `watch/sysmon` | the monitor, backstop of the poller | `sysmon` |
@@ -31,8 +31,8 @@
 //! | `watch/trace` | what `GMPDEBUG=schedtrace` prints | `schedtrace` |
 //! | `stop` | the end of a runtime | – |
 //!
-//! **Lock order**, outermost first: a socket's turn or registration · a joiner · the list of runtimes, then all of the
-//! following, for the judge of a deadlock alone (`sched/watch/deadlock.rs`) · `central`, or the keeper's · a
+//! **Lock order**, outermost first: a socket's I/O lock or registration · a joiner · the list of runtimes, then all of the
+//! following, for the judge of a deadlock alone (`sched/watch/deadlock.rs`) · `central`, or the timer thread's · a
 //! P's timers, the poller's table, the pool of Gs. No lock is held while a goroutine's stack is switched, except those that the
 //! commit hook releases.
 //!
@@ -56,9 +56,11 @@ use crate::host::Host;
 use crate::m::M;
 use crate::m::note::Note;
 use crate::p::P;
-use crate::prim::{Arc, AtomicBool, AtomicI64, AtomicU32, AtomicU64, CachePadded, Mutex, Relaxed, ShownWord};
+use crate::prim::{
+    Arc, AtomicBool, AtomicI64, AtomicU32, AtomicU64, CachePadded, Mutex, Relaxed, SingleWriterWord,
+};
 use crate::runtime::knobs::{Knobs, Sigquit};
-use crate::sched::poll::{NOBODY, PollTable, Poller};
+use crate::sched::poll::{NO_POLLER, PollTable, Poller};
 use crate::sched::run::census::Census;
 use crate::sched::run::globq::GlobalQueue;
 use crate::sched::run::mask::Mask;
@@ -115,8 +117,8 @@ pub(crate) struct Central<H: Host> {
     ms: Vec<NonNull<M<H>>>,
     /// Those of them without a thread; see `mexit`.
     spare_ms: Vec<NonNull<M<H>>>,
-    /// How many Ms are threads of the program; see `adopt`. They run one goroutine only, so nobody is the fewer for them.
-    adopted: u32,
+    /// How many Ms are threads of the program; see `attach`. They run one goroutine only, so nobody is the fewer for them.
+    attached: u32,
     /// Threads that are no Ms.
     threads: Vec<H::Thread>,
     /// Threads of Ms that have ended, or are about to.
@@ -170,7 +172,7 @@ pub(crate) struct Sched<H: Host> {
     /// How many threads without an M serve timers; see `deadlock`.
     serving: AtomicU64,
     /// See `dump`.
-    rough_time: ShownWord,
+    coarse_now: SingleWriterWord,
     told: Told,
     pub(crate) monitor_note: Note<H>,
     /// Who ends the runtime sleeps here; an alarm has it look again.
@@ -211,7 +213,7 @@ impl<H: Host> Sched<H> {
                     poller: Poller::Nobody,
                     ms: Vec::new(),
                     spare_ms: Vec::new(),
-                    adopted: 0,
+                    attached: 0,
                     threads: Vec::new(),
                     ended: Vec::new(),
                     alive: 0,
@@ -223,7 +225,7 @@ impl<H: Host> Sched<H> {
                 census: CachePadded::new(Census::new(procs)),
                 stopping: AtomicBool::new(false),
                 ending: AtomicBool::new(false),
-                poll_until: AtomicU64::new(NOBODY),
+                poll_until: AtomicU64::new(NO_POLLER),
                 globq_len: AtomicU64::new(0),
                 idle_mask: Mask::new(procs),
                 timer_mask: Mask::new(0),
@@ -238,7 +240,7 @@ impl<H: Host> Sched<H> {
                 refusals: AtomicU64::new(0),
                 polls: AtomicU64::new(0),
                 serving: AtomicU64::new(0),
-                rough_time: ShownWord::new(H::now().as_nanos()),
+                coarse_now: SingleWriterWord::new(H::now().as_nanos()),
                 told: Told::new(),
                 monitor_note: Note::new(),
                 ender: Note::new(),
@@ -266,14 +268,16 @@ impl<H: Host> Sched<H> {
         (self.live.load(Relaxed) + counted).max(0) as usize
     }
 
-    /// Whether the runtime ends. Exact under the lock; Relaxed elsewhere, ordered by S2 of `wake` where that matters.
+    /// Whether the runtime ends. Exact under the lock; Relaxed elsewhere, ordered by SubmitFence (`wake.rs`) where that
+    /// matters.
     #[inline]
     pub(crate) fn is_stopping(&self) -> bool {
         self.stopping.load(Relaxed)
     }
 
     /// Whether the runtime has begun to end, and goroutines end where they park. Exact under the lock; elsewhere a hint, as
-    /// those that did not see it are found by the sweeps of `stop`. Not a shown word: a model has to see that it decides.
+    /// those that did not see it are found by the sweeps of `stop`. Not a single-writer word: a model has to see that it
+    /// decides.
     #[inline(always)]
     pub(crate) fn is_ending(&self) -> bool {
         self.ending.load(Relaxed)
@@ -283,7 +287,7 @@ impl<H: Host> Sched<H> {
     #[cfg(gmp_loom)]
     pub(crate) fn procs_are_idle(&self) -> bool {
         let central = self.central.lock();
-        self.all_idle(&central) && self.census.look().nmspinning() == 0
+        self.all_idle(&central) && self.census.read().nmspinning() == 0
     }
 
     /// The scheduler of the calling goroutine, which lives as long as the goroutine runs; `None` on other threads.
@@ -298,7 +302,7 @@ impl<H: Host> Drop for Sched<H> {
         self.leave_goroutines();
         // SAFETY: the pool is closed only below.
         self.ps.iter().for_each(|p| unsafe { p.free_gs.empty(self.pool) });
-        self.ps.iter().for_each(|p| p.with_hands(|hands| self.host.empty(hands)));
+        self.ps.iter().for_each(|p| p.with_stack_cache(|cache| self.host.empty(cache)));
         // SAFETY: once, and nobody can spawn any more.
         unsafe { GPool::close(self.pool) };
         for m in std::mem::take(&mut self.central.lock().ms) {

@@ -24,7 +24,7 @@ use crate::prim::{Mutant, mutated};
 use crate::sched::Sched;
 use crate::sched::timers::Alarm;
 use crate::wait::interrupt;
-use crate::wait::status::{Again, CallOff, Then, WaitNumber};
+use crate::wait::status::{Again, CancelPark, Then, WaitNumber};
 use gmp_timers::Nanos;
 use std::mem::ManuallyDrop;
 
@@ -42,7 +42,7 @@ pub(crate) enum WaitReason {
     /// A socket takes no more, or is not connected yet.
     IoWrite,
     /// Another goroutine or thread is reading or writing the same socket.
-    IoTurn,
+    IoLock,
     /// The close of a socket waits for system calls that others make.
     IoClose,
     /// `sync::Event`.
@@ -91,7 +91,7 @@ impl WaitReason {
             WaitReason::Sleep => "sleep",
             WaitReason::IoRead => "IO wait, read",
             WaitReason::IoWrite => "IO wait, write",
-            WaitReason::IoTurn => "IO wait, turn",
+            WaitReason::IoLock => "IO wait, turn",
             WaitReason::IoClose => "IO wait, close",
             WaitReason::Event => "event",
             WaitReason::ChanReceive => "chan receive",
@@ -177,7 +177,7 @@ pub(crate) fn gopark<H: Host>(
 ) {
     let g = window.g();
     g.reason.set(reason);
-    g.since.set(window.m().sched().rough_time());
+    g.since.set(window.m().sched().coarse_now());
     let commit = ManuallyDrop::new(commit);
     window.suspend(Yield::Park(number, Hook::new(&commit)));
 }
@@ -206,22 +206,22 @@ impl<H: Host> Sched<H> {
             // SAFETY: as below.
             let commit = unsafe { hook.call() };
             g.word.park(number);
-            return commit == Commit::Refuse && g.word.call_off(number) == CallOff::Resume;
+            return commit == Commit::Refuse && g.word.cancel_park(number) == CancelPark::Resume;
         }
-        let heeds = g.manner.heeds();
+        let listens = g.interrupt_policy.listens();
         g.word.park(number);
-        let interrupted = heeds && interrupt::is_interrupted(g, self.is_ending());
+        let interrupted = listens && interrupt::is_interrupted(g, self.is_ending());
         // For loom: the hook, which is moved from the goroutine's stack now, before it can publish anything.
         g.stack.with(|_| ());
         // SAFETY: `g` has just been saved by its suspend, and this is the only call.
         match unsafe { hook.call() } {
             Commit::Park => {
-                if heeds && g.word.make_known(number, interrupted) == Then::Queue {
+                if listens && g.word.make_known(number, interrupted) == Then::Queue {
                     self.submit(g);
                 }
                 false
             }
-            Commit::Refuse => g.word.call_off(number) == CallOff::Resume,
+            Commit::Refuse => g.word.cancel_park(number) == CancelPark::Resume,
         }
     }
 

@@ -4,7 +4,7 @@
 //! by the time of the earliest timer, or by a *break*:
 //!
 //! ```text
-//!   Nobody ──(an M stands by)──▶ Blocked(m) ──(a break is sent: work, with a gift; an earlier timer)──▶ Broken(m)
+//!   Nobody ──(an M stands by)──▶ Blocked(m) ──(a break is sent: work, with an assignment; an earlier timer)──▶ Broken(m)
 //!      ▲                            │                                                                     │
 //!      └───────────────── m comes back, for any reason ─────────────────────────────────────────────────┘
 //! ```
@@ -14,10 +14,11 @@
 //! `poll_until` tells without the lock how long the wait is to last:
 //!
 //! ```text
-//!   sleeper: T1 insert the timer · T2 fence · T3 poll_until later than it?  break (under the lock)
-//!   poller:  B1 poll_until := for ever · B2 fence · B3 look at every heap · poll_until := the earliest
+//!   sleeper: T1 insert the timer · T2 TimerFence · T3 poll_until later than it?  break (under the lock)
+//!   poller:  B1 poll_until := for ever · B2 IdleFence or SummonedInVainFence · B3 look at every heap · poll_until := the earliest
 //! ```
-//! One of the fences comes first: B3 sees the timer, or T3 sees B1. B2 is the fence I2 of `sched/run/wake.rs`.
+//! One of the fences comes first: B3 sees the timer, or T3 sees B1. B2 is IdleFence (`sched/run/wake.rs`), or
+//! SummonedInVainFence of an M that was summoned in vain.
 //!
 //! Where the kernel refuses all calls that wait, or a break, waits are short, and find no event: whoever waits for a socket
 //! looks at it after each of them.
@@ -38,7 +39,7 @@ use std::ptr::NonNull;
 use std::time::Duration;
 
 /// `poll_until` while nobody waits: no timer is earlier.
-pub(crate) const NOBODY: u64 = 0;
+pub(crate) const NO_POLLER: u64 = 0;
 /// `poll_until` while the wait has no end of its own.
 const FOREVER: u64 = u64::MAX;
 
@@ -81,22 +82,22 @@ impl<H: Host> Sched<H> {
         });
     }
 
-    /// The M that waits is called off, before it has begun. Under the lock.
+    /// The M that waits is taken back, before it has begun. Under the lock.
     pub(crate) fn leave_poller(&self, central: &mut Central<H>) {
         central.poller = Poller::Nobody;
-        self.poll_until.swap(NOBODY, Relaxed);
+        self.poll_until.swap(NO_POLLER, Relaxed);
     }
 
     /// The M that waits is to come back; the caller breaks its wait after the lock. Under the lock.
     pub(crate) fn expel_poller(&self, central: &mut Central<H>) {
         if let Poller::Blocked(m) = central.poller {
             central.poller = Poller::Broken(m);
-            self.poll_until.swap(NOBODY, Relaxed);
+            self.poll_until.swap(NO_POLLER, Relaxed);
         }
     }
 
-    /// Waits until there is something to do. `m` has entered the poller and passed B2. It comes back with a P, or
-    /// without one when all are held; what it found is queued.
+    /// Waits until there is something to do. `m` has entered the poller and passed IdleFence or SummonedInVainFence. It
+    /// comes back with a P, or without one when all are held; what it found is queued.
     pub(crate) fn block_in_poller(&self, m: &M<H>) {
         let until = if mutated(Mutant::PollerSkipsTimers) { None } else { self.earliest_timer() };
         if let Some(until) = until {
@@ -112,16 +113,16 @@ impl<H: Host> Sched<H> {
         };
         let mut found = GList::new();
         let ended_it = self.poll(&m.local, wait, &mut found);
-        self.tell_time();
+        self.refresh_coarse_clock();
 
         let mut central = self.central.lock();
         // The state tells, not the end of the wait: an event may have come at the same moment. The break then ends the
         // next wait, which is none.
         let was_broken = matches!(central.poller, Poller::Broken(_))
-            && (ended_it == Broken::Yes || !mutated(Mutant::GiftOnlyByBreak));
+            && (ended_it == Broken::Yes || !mutated(Mutant::AssignmentOnlyByBreak));
         self.leave_poller(&mut central);
         if was_broken {
-            m.take_gift();
+            m.take_assignment();
         }
         if m.p().is_none()
             && let Some(p) = self.pidleget_or(&mut central, m.last_p())
@@ -140,7 +141,7 @@ impl<H: Host> Sched<H> {
 
     /// Looks at the poller without waiting. For a busy M and the monitor, who queue what was found.
     #[must_use]
-    pub(crate) fn look_at_poller(&self, local: &H::Local) -> GList<H> {
+    pub(crate) fn poll_now(&self, local: &H::Local) -> GList<H> {
         let mut found = GList::new();
         if self.poll(local, PollWait::Never, &mut found) == Broken::Yes {
             // It was meant for the one who waits, if there is one.
@@ -155,7 +156,7 @@ impl<H: Host> Sched<H> {
     /// Whether a look may find what nobody else is there to find: no M waits, and a descriptor is watched. A hint.
     #[inline]
     pub(crate) fn nobody_polls(&self) -> bool {
-        self.descs.watches_any() && self.poll_until.load(Relaxed) == NOBODY
+        self.descs.watches_any() && self.poll_until.load(Relaxed) == NO_POLLER
     }
 
     fn poll(&self, local: &H::Local, wait: PollWait, found: &mut GList<H>) -> Broken {
@@ -191,7 +192,7 @@ impl<H: Host> Sched<H> {
         };
         if !pause.is_zero() {
             // Nobody wakes it.
-            H::sleep(&H::Bed::default(), &AtomicU32::new(0), 0, Some(pause));
+            H::sleep(&H::SleepState::default(), &AtomicU32::new(0), 0, Some(pause));
         }
         self.descs.unblock_all(found);
         Broken::No
@@ -209,7 +210,7 @@ impl<H: Host> Sched<H> {
     /// T2 and T3: a timer was inserted. Makes sure that the poller does not sleep past it.
     #[doc(alias = "wakeNetPoller")]
     pub(crate) fn wake_poller_before(&self, due: Nanos) {
-        // SeqCst: a store to a heap's `earliest`, then a load from here; partner: I2 in `go_idle`.
+        // SeqCst: a store to a heap's `earliest`, then a load from here; partner: IdleFence in `go_idle`.
         unless(Mutant::TimerNoFence, || fence(Ordering::SeqCst));
         if due.as_nanos() >= self.poll_until.load(Relaxed) {
             return;

@@ -1,8 +1,8 @@
-//! A goroutine's stack: promised when it is spawned, taken at its first run, given back at its end; and what happens
+//! A goroutine's stack: reserved when it is spawned, taken at its first run, given back at its end; and what happens
 //! when the host has none all the same.
 //!
-//! The host keeps its promises as long as there is memory for page tables, so this is for want of that, and for a host that
-//! can't ask the kernel beforehand, as the `generator` backend:
+//! The host keeps to its reservations as long as there is memory for page tables, so this is for want of that, and for a
+//! host that can't ask the kernel beforehand, as the `generator` backend:
 //!
 //! ```text
 //!   waiter:    W1 stand in `stackless` · W2 `wanted` := true · W3 ask once more: got one?  all try again
@@ -31,38 +31,38 @@ impl Stacks {
 }
 
 impl<H: Host> Sched<H> {
-    /// Promises a stack to a goroutine that is about to be made, on the P of the caller if it has one. The owner's.
+    /// Reserves a stack for a goroutine that is about to be made, on the P of the caller if it has one. The owner's.
     ///
     /// # Errors
     /// Which limit was met. Not in a runtime that ends, which takes every goroutine and runs none.
     #[inline]
-    pub(crate) fn promise_stack(&self, p: Option<&P<H>>, size: usize) -> io::Result<()> {
-        self.ask_for_promise(p, size).or_else(|_| self.insist_on_promise(p, size))
+    pub(crate) fn reserve_stack(&self, p: Option<&P<H>>, size: usize) -> io::Result<()> {
+        self.ask_for_reservation(p, size).or_else(|_| self.insist_on_reservation(p, size))
     }
 
     #[inline]
-    fn ask_for_promise(&self, p: Option<&P<H>>, size: usize) -> io::Result<()> {
+    fn ask_for_reservation(&self, p: Option<&P<H>>, size: usize) -> io::Result<()> {
         match p {
-            Some(p) => p.with_hands(|hands| self.host.promise_stack(Some(hands), size)),
-            None => self.host.promise_stack(None, size),
+            Some(p) => p.with_stack_cache(|cache| self.host.reserve_stack(Some(cache), size)),
+            None => self.host.reserve_stack(None, size),
         }
     }
 
-    /// What idle Ps have at hand is as good as free, and so is what the caller's has of other sizes.
+    /// What idle Ps have in their caches is as good as free, and so is what the caller's has of other sizes.
     #[cold]
-    fn insist_on_promise(&self, p: Option<&P<H>>, size: usize) -> io::Result<()> {
+    fn insist_on_reservation(&self, p: Option<&P<H>>, size: usize) -> io::Result<()> {
         if self.is_ending() {
             return Ok(());
         }
-        self.free_hands(p);
-        self.ask_for_promise(p, size)
+        self.free_stack_cache(p);
+        self.ask_for_reservation(p, size)
     }
 
-    fn free_hands(&self, p: Option<&P<H>>) {
+    fn free_stack_cache(&self, p: Option<&P<H>>) {
         if let Some(p) = p {
-            p.with_hands(|hands| self.host.empty(hands));
+            p.with_stack_cache(|cache| self.host.empty(cache));
         }
-        self.empty_idle_hands();
+        self.empty_idle_stack_caches();
     }
 
     /// `Host::call_on`, for a goroutine of the scheduler `here` or a plain thread.
@@ -70,7 +70,7 @@ impl<H: Host> Sched<H> {
         H::call_on(here.map(|sched| &sched.host), size, f).or_else(|refused| {
             let sched = here.ok_or(refused)?;
             let inside = M::current_of(sched).and_then(M::look_in);
-            sched.free_hands(inside.as_ref().map(|inside| inside.p));
+            sched.free_stack_cache(inside.as_ref().map(|inside| inside.p));
             drop(inside);
             H::call_on(Some(&sched.host), size, f)
         })
@@ -86,7 +86,7 @@ impl<H: Host> Sched<H> {
         let size = g.with_birth(|birth| birth.stack_size as usize);
         let p = m.p().expect("provide_stack: an M runs a goroutine with a P");
         m.count_stacks(1);
-        match p.with_hands(|hands| self.host.new_stack(hands, size)) {
+        match p.with_stack_cache(|cache| self.host.new_stack(cache, size)) {
             Ok(fresh) => {
                 // SAFETY: as above.
                 g.stack.with_mut(|stack| unsafe { *stack = Some(fresh) });
@@ -100,15 +100,15 @@ impl<H: Host> Sched<H> {
         }
     }
 
-    /// The stack of a goroutine that has ended goes to the hands of its P, or back to the host when somebody waits for one:
-    /// all of them try again, since sizes differ.
+    /// The stack of a goroutine that has ended goes to the stack cache of its P, or back to the host when somebody waits for
+    /// one: all of them try again, since sizes differ.
     #[inline]
     pub(crate) fn retire_stack(&self, m: &M<H>, stack: H::Stack) {
         let p = m.p().expect("retire_stack: a goroutine ends inside the runtime");
-        p.with_hands(|hands| self.host.retire(hands, stack));
+        p.with_stack_cache(|cache| self.host.retire(cache, stack));
         m.count_stacks(-1);
         if self.stacks.wanted.load(Relaxed) {
-            p.with_hands(|hands| self.host.empty(hands));
+            p.with_stack_cache(|cache| self.host.empty(cache));
             self.try_again();
         }
     }
@@ -120,10 +120,10 @@ impl<H: Host> Sched<H> {
         central.stackless.push(g);
         self.stacks.wanted.store(true, Relaxed);
         drop(central);
-        self.empty_idle_hands();
-        let again = p.with_hands(|hands| {
-            let again = self.host.new_stack(hands, size);
-            again.map(|there_is_one| self.host.retire(hands, there_is_one))
+        self.empty_idle_stack_caches();
+        let again = p.with_stack_cache(|cache| {
+            let again = self.host.new_stack(cache, size);
+            again.map(|there_is_one| self.host.retire(cache, there_is_one))
         });
         if again.is_ok() {
             self.try_again();

@@ -2,18 +2,18 @@
 //!
 //! ```text
 //!   ender:  E1 lock: `ending` := true
-//!           E2 sweep: of each goroutine that sleeps, and may be called in, read the word
+//!           E2 sweep: of each goroutine that sleeps, and may be interrupted, read the word
 //!           E3 read which goroutines the Ms have at hand
 //!           E4 those of E2 that are not among them: claim the wait and make it Runnable, if the word is as in E2 (less a hold)
 //!           E5 queue these, all at once; somebody runs, or is about to, or has begun since E2?  sleep, sweep again; no: step 2
 //!   M:      M1 Waiting (K1 of `park.rs`) · M2 the commit hook · M3 nothing at hand · M4 lock: puts its P down, is the
 //!           runtime ending?  alarm for the ender
 //! ```
-//! 1. **Goroutines are unwound.** The Ms go on as ever. Whoever is called in (E4) finds its wait claimed for itself, looks
-//!    whether its stack may be unwound, leaves its queues and throws (`wait/interrupt.rs`). It holds a claim from E4 on, so
-//!    what others let go of when *they* are unwound, a lock, a channel's last sender, does not wake it to go on as if nothing
-//!    had happened. Where it may not be unwound it stays where it is for good, and is counted (`Wait::stay`): its joiner
-//!    is told and its debts are paid at once.
+//! 1. **Goroutines are unwound.** The Ms go on as ever. A goroutine that is interrupted (E4) finds its wait claimed for
+//!    itself, looks whether its stack may be unwound, leaves its queues and throws (`wait/interrupt.rs`). It holds a claim
+//!    from E4 on, so what others let go of when *they* are unwound, a lock, a channel's last sender, does not wake it to go
+//!    on as if nothing had happened. Where it may not be unwound it stays where it is for good, and is counted
+//!    (`Wait::stay`): its joiner is told and its abandon hooks are run at once.
 //!
 //!    A goroutine that runs goes on until it parks or yields. It looks at `ending` then, and calls itself in: a hint, without a
 //!    fence. If it did not see E1, it is found asleep by a later sweep: its M either goes on with others, and the ender sweeps
@@ -28,21 +28,21 @@
 //!    snapshot, and be at its own end when the ender looks at it. So before step 2 the ender takes a second snapshot, which
 //!    must hold nobody but those that slept from the first one's looks until then: a goroutine that is queued at step 2
 //!    would lose its closure on the ender's thread, which has no time limit there. A callback's firing alone may be queued
-//!    as late as that, by an M without a goroutine: what is dropped of it goes to the keeper.
+//!    as late as that, by an M without a goroutine: what is dropped of it goes to the timer thread.
 //!
-//!    Never called in: who unwinds already, on whatever ground, who only drops what is left of it (`g::root`), and who
+//!    Never interrupted: who unwinds already, on whatever ground, who only drops what is left of it (`g::root`), and who
 //!    waits inside the library for what is about to come, or for main of another runtime, which borrows its frames
-//!    (`Ends::Never`); the ender waits for them, within its time. Who waits for its scope (`Ends::WithOthers`) is not
-//!    called in either, since its frames are borrowed; it goes on when those have ended that borrow them, which are the
-//!    ender's to end, and is left, like them, when they are left. The ender does not wait for it.
+//!    (`OnInterrupt::Never`); the ender waits for them, within its time. Who waits for its scope (`OnInterrupt::WithOthers`)
+//!    is not interrupted either, since its frames are borrowed; it goes on when those have ended that borrow them, which are
+//!    the ender's to end, and is left, like them, when they are left. The ender does not wait for it.
 //!
 //!    Who never ran does not start: its closure is dropped, on a goroutine's stack, as it may park. A `go` from E1 on drops
 //!    its closure at once. Who catches what is thrown at it is thrown at three times, and stays then.
 //! 2. `stopping` is set; Ms that stand by are woken, every M leaves when it next looks for work. Whoever queues a
-//!    goroutine from here on finds the flag after S2 of `sched/run/wake.rs`, and sets aside what is queued.
+//!    goroutine from here on finds the flag after SubmitFence (`sched/run/wake.rs`), and sets aside what is queued.
 //! 3. What is parked or queued will not run again: the waits are claimed, so that nobody hands them anything, whoever
-//!    joins one of these hears that the runtime ended, and what they owe is paid (`wait/debt.rs`): turns go to the next in
-//!    line. Callbacks that are armed go to the keeper (`sched/timers/keeper.rs`).
+//!    joins one of these hears that the runtime ended, and their abandon hooks are run (`wait/abandon.rs`): an I/O lock goes
+//!    to the next waiter. Callbacks that are armed go to the timer thread (`sched/timers/timer_thread.rs`).
 //! 4. The ender waits for the last M, for a limited time. A goroutine that does not come back to the runtime
 //!    keeps its M; it is left behind, with everything that it refers to.
 //! 5. Step 3 once more, for those that ran meanwhile. Those that never ran are dropped. The others stay where they are:
@@ -62,15 +62,15 @@ use crate::prim::{Mutant, Ordering, Relaxed, event, fence, mutated, unless};
 use crate::sched::Sched;
 use crate::sched::poll::Poller;
 use crate::sched::watch::told::{Refusal, Refused};
-use crate::wait::debt::Debt;
-use crate::wait::interrupt::Ends;
+use crate::wait::abandon::AbandonHook;
+use crate::wait::interrupt::OnInterrupt;
 use crate::wait::status::{Asleep, Doing, Then};
 use gmp_timers::Nanos;
 use std::ptr::NonNull;
 use std::time::Duration;
 
 /// The ender sweeps after so long, at first, without being told.
-const SOON: Duration = Duration::from_micros(100);
+const FIRST_PAUSE: Duration = Duration::from_micros(100);
 /// And at least this often.
 const OFTEN: Duration = Duration::from_millis(10);
 /// What is kept of the time for the Ms to leave, if it is not more than a part of it.
@@ -237,7 +237,7 @@ impl<H: Host> Sched<H> {
     fn unwind_goroutines(&self, limit: Duration) {
         let until = H::now().saturating_add(limit - FOR_MS.min(limit / PART_FOR_MS));
         self.begin_to_end();
-        let mut pause = SOON;
+        let mut pause = FIRST_PAUSE;
         loop {
             let before = H::now();
             if self.sweep() == Quiet::Yes {
@@ -265,9 +265,9 @@ impl<H: Host> Sched<H> {
                 _ if g.is_left() => {}
                 Doing::Runs => quiet = Quiet::No,
                 Doing::Sleeps(found) => match g.ends() {
-                    Ends::WithOthers => with_others.push((g, found)),
-                    Ends::Never => quiet = Quiet::No,
-                    Ends::Unwinding | Ends::Returning => asleep.push((g, found)),
+                    OnInterrupt::WithOthers => with_others.push((g, found)),
+                    OnInterrupt::Never => quiet = Quiet::No,
+                    OnInterrupt::Unwinding | OnInterrupt::Returning => asleep.push((g, found)),
                 },
             });
         }
@@ -282,11 +282,11 @@ impl<H: Host> Sched<H> {
         let mut called = GList::new();
         for (g, found) in asleep {
             let free = !at_hand.contains(&g.get()) || mutated(Mutant::ShutdownCallsEarly);
-            if free && g.word.call_in(&found) == Then::Queue {
+            if free && g.word.claim_for_end(&found) == Then::Queue {
                 called.push(g);
             }
         }
-        event(format_args!("the end of the runtime calls in {called:?}"));
+        event(format_args!("the end of the runtime interrupts {called:?}"));
         self.inject(called);
         Quiet::No
     }
@@ -345,7 +345,7 @@ impl<H: Host> Sched<H> {
         self.stopping.store(true, Relaxed);
         self.no_p_is_wanted();
         // SeqCst: a store that submissions load, then loads from the queues (`take_queued`) and from the lives of Gs;
-        // partner: S2 of `sched/run/wake.rs`. The locks on the way order it for those who take them, and a submission need
+        // partner: SubmitFence (`sched/run/wake.rs`). The locks on the way order it for those who take them, and a submission need
         // not.
         unless(Mutant::StopNoFence, || fence(Ordering::SeqCst));
         let mut idle = std::mem::take(&mut central.idle_ms);
@@ -359,7 +359,7 @@ impl<H: Host> Sched<H> {
         for m in idle {
             // SAFETY: Ms live as long as their scheduler; these were taken out of the idle list.
             let m = unsafe { m.as_ref() };
-            m.give(None);
+            m.assign(None);
             m.note.wake();
         }
         if blocked {
@@ -425,7 +425,7 @@ impl<H: Host> Sched<H> {
         }
         for g in parked {
             g::mark_left(g);
-            Debt::settle_of(g);
+            AbandonHook::run_of(g);
         }
     }
 
@@ -438,7 +438,7 @@ impl<H: Host> Sched<H> {
             // Before anybody is told: see `leave_parked`.
             g.word.seize_queued();
             g::mark_left(g);
-            Debt::settle_of(g);
+            AbandonHook::run_of(g);
             aside.push(g);
         }
         self.central.lock().aside.append(&mut aside);

@@ -83,7 +83,7 @@ impl StackPool {
     }
 
     /// Counts a stack for `Coro::new`. Errors: `InvalidInput` above MAX_STACK, `QuotaExceeded` at the pool's limit.
-    pub(crate) fn promise(&self, _hands: Option<&mut Hands>, size: usize) -> io::Result<()> {
+    pub(crate) fn reserve(&self, _cache: Option<&mut StackCache>, size: usize) -> io::Result<()> {
         let (size, max) = (rounded(size)?, self.max_bytes);
         let fits = |used: usize| used.checked_add(size).filter(|&sum| sum <= max);
         // Relaxed: a count, it orders nothing.
@@ -93,8 +93,8 @@ impl StackPool {
         })
     }
 
-    /// Nothing is at hand.
-    pub(crate) fn empty(&self, _hands: &mut Hands) {}
+    /// The cache is empty.
+    pub(crate) fn empty(&self, _cache: &mut StackCache) {}
 
     /// Nothing is kept that could age.
     pub(crate) fn age(&self) -> bool {
@@ -107,9 +107,9 @@ impl StackPool {
     }
 }
 
-/// What a P has at hand: nothing.
+/// What a P keeps: nothing.
 #[derive(Debug, Default)]
-pub(crate) struct Hands;
+pub(crate) struct StackCache;
 
 /// A request's bytes, rounded up to a power of two.
 fn rounded(size: usize) -> io::Result<usize> {
@@ -138,10 +138,15 @@ pub(crate) struct Coro {
 unsafe impl Send for Coro {}
 
 impl Coro {
-    /// Makes the stack of `size` bytes that was promised; `entry` runs on it at the first resume.
+    /// Makes the stack of `size` bytes that was reserved; `entry` runs on it at the first resume.
     ///
-    /// Errors: `OutOfMemory` with the crate's text when the kernel refuses; the promise stands.
-    pub(crate) fn new(_pool: &StackPool, _hands: &mut Hands, size: usize, entry: Entry) -> io::Result<Coro> {
+    /// Errors: `OutOfMemory` with the crate's text when the kernel refuses; the reservation stands.
+    pub(crate) fn new(
+        _pool: &StackPool,
+        _cache: &mut StackCache,
+        size: usize,
+        entry: Entry,
+    ) -> io::Result<Coro> {
         let size = rounded(size)?;
         let link: *mut Cell<*mut Yielder> = Box::into_raw(Box::new(Cell::new(ptr::null_mut())));
         let body = move |mut scope: Scope<'_, '_, usize, usize>| {
@@ -191,7 +196,7 @@ impl Coro {
     pub(crate) unsafe fn frames(&self, _frames: &mut Frames) {}
 
     /// Gives the stack back: the entry has returned, or never began.
-    pub(crate) fn retire(mut self, pool: &StackPool, _hands: &mut Hands) {
+    pub(crate) fn retire(mut self, pool: &StackPool, _cache: &mut StackCache) {
         // SAFETY: `new` made the cell, it is freed below.
         let never_began = unsafe { (*self.link).get().is_null() };
         assert!(self.generator.is_done() || never_began, "Coro::retire: it is suspended");
@@ -224,7 +229,7 @@ pub(crate) unsafe fn suspend(home: *const Home, word: usize) -> usize {
 /// back, while it is suspended. On a goroutine from `pool`; on a plain thread nobody suspends.
 ///
 /// # Errors
-/// Those of `StackPool::promise` and `Coro::new`.
+/// Those of `StackPool::reserve` and `Coro::new`.
 pub(crate) fn call_on(pool: Option<&StackPool>, size: usize, f: &mut dyn FnMut()) -> io::Result<()> {
     let of_threads = StackPool::new(None, GUARD);
     let pool = pool.unwrap_or(&of_threads);
@@ -234,7 +239,7 @@ pub(crate) fn call_on(pool: Option<&StackPool>, size: usize, f: &mut dyn FnMut()
     let outer = link.map(Cell::get);
     let caught = Cell::new(Ok(()));
     let size = rounded(size)?;
-    pool.promise(None, size)?;
+    pool.reserve(None, size)?;
     let body = |mut scope: Scope<'_, '_, usize, usize>| {
         let _first_word = scope.get_yield();
         if let Some(link) = link {
@@ -316,8 +321,8 @@ mod tests {
     }
 
     fn started(pool: &StackPool, size: usize, entry: Entry) -> io::Result<Coro> {
-        pool.promise(None, size)?;
-        Coro::new(pool, &mut Hands, size, entry)
+        pool.reserve(None, size)?;
+        Coro::new(pool, &mut StackCache, size, entry)
     }
 
     /// Suspends with `word`, and gives the home of the next resume.
@@ -364,7 +369,7 @@ mod tests {
             let word = thread::scope(|scope| scope.spawn(run).join().unwrap());
             assert_eq!(word, if i < 100 { i } else { 4950 * 4 + 1 });
         }
-        coro.retire(&pool, &mut Hands);
+        coro.retire(&pool, &mut StackCache);
         assert_eq!(pool.in_use.load(Relaxed), 0);
     }
 
@@ -391,10 +396,10 @@ mod tests {
     #[should_panic(expected = "Coro::retire: it is suspended")]
     fn only_a_suspended_coro_cannot_be_retired() {
         let pool = StackPool::new(None, GUARD);
-        started(&pool, 0, park_once).unwrap().retire(&pool, &mut Hands);
+        started(&pool, 0, park_once).unwrap().retire(&pool, &mut StackCache);
         let mut coro = started(&pool, 0, park_once).unwrap();
         resume_from(&mut coro, &Home::new());
-        coro.retire(&pool, &mut Hands);
+        coro.retire(&pool, &mut StackCache);
     }
 
     /// Fails by an abort: the crate panics where the kernel refuses.
@@ -412,7 +417,7 @@ mod tests {
         let error = started(&pool, MAX_STACK, park_once).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::OutOfMemory);
         assert!(error.to_string().starts_with("a stack of 67108864 bytes: failed to alloc"), "{error}");
-        // The promise stands: whoever has it waits for a stack to come back.
+        // The reservation stands: whoever has it waits for a stack to come back.
         assert_eq!(pool.in_use.load(Relaxed), MAX_STACK);
     }
 

@@ -53,7 +53,7 @@ use std::ptr;
 use super::annotate;
 use super::traceback;
 use crate::host::Frames;
-use crate::stack::pool::{Hands, StackMem, StackPool};
+use crate::stack::pool::{StackCache, StackMem, StackPool};
 
 /// A saved stack pointer. Where it points lie the label to jump to, rbx and rbp.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -106,9 +106,14 @@ unsafe impl Send for Coro {}
 const FRESH: usize = 5;
 
 impl Coro {
-    /// Takes the stack of `size` bytes that was promised; `entry` runs on it at the first resume. Touches the top page only.
-    pub(crate) fn new(pool: &StackPool, hands: &mut Hands, size: usize, entry: Entry) -> io::Result<Coro> {
-        let stack = pool.take(hands, size)?;
+    /// Takes the stack of `size` bytes that was reserved; `entry` runs on it at the first resume. Touches the top page only.
+    pub(crate) fn new(
+        pool: &StackPool,
+        cache: &mut StackCache,
+        size: usize,
+        entry: Entry,
+    ) -> io::Result<Coro> {
+        let stack = pool.take(cache, size)?;
         let sp = Coro::fresh(&stack);
         let words = [trampoline as *const () as usize, entry as usize, 0, 0, 0];
         // SAFETY: `take` gave us this stack alone, and its smallest size holds FRESH words below the start, which is
@@ -185,12 +190,12 @@ impl Coro {
     }
 
     /// Gives the stack back: the entry has returned, or never began.
-    pub(crate) fn retire(self, pool: &StackPool, hands: &mut Hands) {
+    pub(crate) fn retire(self, pool: &StackPool, cache: &mut StackCache) {
         let idle = self.sp.0.is_null() || self.sp == Coro::fresh(&self.stack);
         assert!(idle, "Coro::retire: it is suspended (sp {:p})", self.sp.0);
         self.told.retire();
         // SAFETY: no frame is left on it, see the assertion.
-        unsafe { pool.give(hands, self.stack) };
+        unsafe { pool.give(cache, self.stack) };
     }
 
     /// The stack pointer of a coroutine that has not run yet; a suspended one lies lower.
@@ -285,8 +290,8 @@ mod tests {
     }
 
     fn started(pool: &StackPool, size: usize, entry: Entry) -> io::Result<Coro> {
-        pool.promise(None, size)?;
-        Coro::new(pool, &mut Hands::default(), size, entry)
+        pool.reserve(None, size)?;
+        Coro::new(pool, &mut StackCache::default(), size, entry)
     }
 
     /// Suspends with `word`, and gives the home of the next resume.
@@ -326,7 +331,7 @@ mod tests {
             assert_eq!(resume_from(&mut coro, &homes[i % 7]), i * 3);
         }
         assert_eq!(resume_from(&mut coro, &homes[3]), usize::MAX);
-        coro.retire(&pool, &mut Hands::default());
+        coro.retire(&pool, &mut StackCache::default());
     }
 
     struct CountDrop<'a>(&'a Cell<usize>);
@@ -389,7 +394,7 @@ mod tests {
             let word = thread::scope(|scope| scope.spawn(run).join().unwrap());
             assert_eq!(word, usize::from(i < 100));
         }
-        coro.retire(&pool, &mut Hands::default());
+        coro.retire(&pool, &mut StackCache::default());
     }
 
     /// Fails by a crash or a hang in the unwinder, or by a trace that goes on above the trampoline.
@@ -416,7 +421,7 @@ mod tests {
         assert!(frames.iter().any(|frame| frame.contains("trace")), "{text}");
         assert!(frames.last().unwrap().contains("trampoline"), "{text}");
         assert_eq!(resume_from(&mut coro, &Home::new()), 1);
-        coro.retire(&pool, &mut Hands::default());
+        coro.retire(&pool, &mut StackCache::default());
     }
 
     /// Fails by another end of the child: a hang, an exit, or a write into the slot below.
@@ -474,7 +479,7 @@ mod tests {
             let mut other = started(&pool, 0, park_once).unwrap();
             resume_from(&mut other, &home);
             assert_eq!(resume_from(&mut other, &home), 7);
-            other.retire(&pool, &mut Hands::default());
+            other.retire(&pool, &mut StackCache::default());
         }
         drop(pool);
         // SAFETY: the frame of `park_once` was leaked with its stack.
@@ -488,7 +493,7 @@ mod tests {
         let pool = StackPool::new(None, GUARD);
         let mut coro = started(&pool, 0, park_once).unwrap();
         resume_from(&mut coro, &Home::new());
-        coro.retire(&pool, &mut Hands::default());
+        coro.retire(&pool, &mut StackCache::default());
     }
 
     /// Fails if parking costs more memory than it must: a second page of 4 KiB is touched.

@@ -95,7 +95,7 @@ extern "C" fn note(context: *mut Context, walk: *mut c_void) -> c_int {
 mod tests {
     use super::super::switch::{Coro, End, Home, suspend};
     use super::*;
-    use crate::stack::pool::{GUARD, Hands, StackPool};
+    use crate::stack::pool::{GUARD, StackCache, StackPool};
     use std::hint::black_box;
 
     /// What a coroutine sees of itself.
@@ -146,9 +146,9 @@ mod tests {
     /// Fails by another frame than the coroutine has seen itself, by one too many or too few, or by a crash in the unwinder.
     #[test]
     fn the_frames_are_those_that_a_goroutine_sees_itself() {
-        let (pool, mut hands, home) = (StackPool::new(None, GUARD), Hands::default(), Home::new());
-        pool.promise(None, 64 << 10).unwrap();
-        let mut coro = Coro::new(&pool, &mut hands, 64 << 10, entry).unwrap();
+        let (pool, mut cache, home) = (StackPool::new(None, GUARD), StackCache::default(), Home::new());
+        pool.reserve(None, 64 << 10).unwrap();
+        let mut coro = Coro::new(&pool, &mut cache, 64 << 10, entry).unwrap();
         let frames = |coro: &Coro| {
             let mut frames = Frames::new();
             // SAFETY: nobody resumes it meanwhile.
@@ -167,7 +167,7 @@ mod tests {
         // SAFETY: as above.
         assert_eq!(unsafe { coro.resume(&home, (&raw const home).addr()) }, 0);
         assert_eq!(frames(&coro), [], "after its end");
-        coro.retire(&pool, &mut hands);
-        pool.empty(&mut hands);
+        coro.retire(&pool, &mut cache);
+        pool.empty(&mut cache);
     }
 }

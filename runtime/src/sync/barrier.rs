@@ -11,7 +11,7 @@
 use crate::host::Active;
 use crate::prim::{Mutant, Mutex, const_fn, mutated, unless};
 use crate::sched::park::WaitReason;
-use crate::sync::line::{Called, Left, Line, Lines, Place, stand};
+use crate::sync::wait_queue::{HasWaitQueue, Left, Notified, Position, WaitQueue, wait_in};
 use crate::wait::waiter::{How, Wait};
 use std::fmt;
 
@@ -53,17 +53,17 @@ struct State {
     arrived: usize,
     /// Which round this is.
     round: usize,
-    line: Line<Seat>,
+    waiters: WaitQueue<Membership>,
 }
 
 /// What one waits for: the end of this round.
-struct Seat {
+struct Membership {
     barrier: *const Barrier,
     round: usize,
 }
 
 // SAFETY: the barrier is Sync.
-unsafe impl Send for Seat {}
+unsafe impl Send for Membership {}
 
 impl State {
     /// Takes a waiter of `round` off the count, unless that round has opened. Returns `true` if it was taken off.
@@ -76,16 +76,16 @@ impl State {
     }
 }
 
-impl Lines for State {
-    type Want = Seat;
-    fn line(&mut self, _seat: &Seat) -> &mut Line<Seat> {
-        &mut self.line
+impl HasWaitQueue for State {
+    type Want = Membership;
+    fn waiters(&mut self, _membership: &Membership) -> &mut WaitQueue<Membership> {
+        &mut self.waiters
     }
-    fn settle(seat: &Seat, _called: bool) {
+    fn settle(membership: &Membership, _notified: bool) {
         // SAFETY: its owner is left as it is, in the middle of a borrow of the barrier.
-        let barrier = unsafe { &*seat.barrier };
+        let barrier = unsafe { &*membership.barrier };
         unless(Mutant::BarrierCountsTheLeft, || {
-            barrier.state.lock().leave(seat.round);
+            barrier.state.lock().leave(membership.round);
         });
     }
 }
@@ -105,7 +105,7 @@ impl Barrier {
     const_fn! {
         /// For rounds of `n`. With 0, as with 1, nobody waits.
         pub fn new(n: usize) -> Self {
-            Barrier { size: n, state: Mutex::new(State { arrived: 0, round: 0, line: Line::new() }) }
+            Barrier { size: n, state: Mutex::new(State { arrived: 0, round: 0, waiters: WaitQueue::new() }) }
         }
     }
 
@@ -118,19 +118,19 @@ impl Barrier {
         let mut state = self.state.lock();
         state.arrived += 1;
         if state.arrived >= self.size {
-            let mut called = Called::new();
+            let mut notified = Notified::new();
             state.arrived = 0;
             state.round = state.round.wrapping_add(1);
-            state.line.call_all(&mut called);
+            state.waiters.notify_all(&mut notified);
             drop(state);
             wait.withdraw();
-            called.ready();
+            notified.ready();
             return BarrierWaitResult(true);
         }
         let round = state.round;
-        let seat = Seat { barrier: self, round };
-        match stand(wait, &self.state, state, (seat, Place::Back), How::new(WaitReason::Barrier)) {
-            Ok(_seat) => BarrierWaitResult(false),
+        let membership = Membership { barrier: self, round };
+        match wait_in(wait, &self.state, state, (membership, Position::Back), How::new(WaitReason::Barrier)) {
+            Ok(_membership) => BarrierWaitResult(false),
             Err(Left { mut state, by }) => {
                 if !state.leave(round) && !mutated(Mutant::BarrierUnwindsTheCounted) {
                     return BarrierWaitResult(false);

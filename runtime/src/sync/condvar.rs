@@ -3,27 +3,27 @@
 use crate::host::{Active, Host};
 use crate::prim::{Mutant, Mutex as Lock, const_fn, mutated};
 use crate::sched::park::WaitReason;
-use crate::sync::line::{Called, Line, Lines, Place, stand};
 use crate::sync::mutex::MutexGuard;
 use crate::sync::raw_mutex::RawMutex;
+use crate::sync::wait_queue::{HasWaitQueue, Notified, Position, WaitQueue, wait_in};
 use crate::wait::waiter::{How, Wait};
 use gmp_timers::Nanos;
 use std::fmt;
 use std::time::{Duration, Instant};
 
 struct State {
-    line: Line<()>,
-    /// The mutex of those in line; a name, never followed.
+    waiters: WaitQueue<()>,
+    /// The mutex of those in the queue; a name, never followed.
     mutex: *const RawMutex,
 }
 
 // SAFETY: the pointer is only compared.
 unsafe impl Send for State {}
 
-impl Lines for State {
+impl HasWaitQueue for State {
     type Want = ();
-    fn line(&mut self, _want: &()) -> &mut Line<()> {
-        &mut self.line
+    fn waiters(&mut self, _want: &()) -> &mut WaitQueue<()> {
+        &mut self.waiters
     }
 }
 
@@ -72,7 +72,7 @@ impl Condvar {
     const_fn! {
         /// Nobody waits.
         pub fn new() -> Self {
-            Condvar { state: Lock::new(State { line: Line::new(), mutex: std::ptr::null() }) }
+            Condvar { state: Lock::new(State { waiters: WaitQueue::new(), mutex: std::ptr::null() }) }
         }
     }
 
@@ -192,7 +192,7 @@ impl Condvar {
     fn wait_in(&self, mutex: &RawMutex, until: Option<Nanos>) -> WaitTimeoutResult {
         let wait = Wait::begin();
         let mut state = self.state.lock();
-        if !std::ptr::eq(state.mutex, mutex) && state.line.first().is_some() {
+        if !std::ptr::eq(state.mutex, mutex) && state.waiters.first().is_some() {
             drop(state);
             wait.withdraw();
             panic!("Condvar: others wait with another mutex");
@@ -203,12 +203,12 @@ impl Condvar {
             mutex.unlock();
             state = self.state.lock();
         } else {
-            // Before the park, while the mutex is certainly there, and under the lock of the line: whoever changes the value
-            // from here on, and notifies, finds us in line.
+            // Before the park, while the mutex is certainly there, and under the lock of the queue: whoever changes the
+            // value from here on, and notifies, finds us in the queue.
             mutex.unlock();
         }
         let how = How::new(WaitReason::Condvar).until(until);
-        let interrupt = match stand(wait, &self.state, state, ((), Place::Back), how) {
+        let interrupt = match wait_in(wait, &self.state, state, ((), Position::Back), how) {
             Ok(()) => {
                 mutex.lock_surely();
                 return WaitTimeoutResult(false);
@@ -226,18 +226,18 @@ impl Condvar {
     /// Wakes the one who has waited longest; false when nobody waits. Does not block.
     #[doc(alias = "Signal")]
     pub fn notify_one(&self) -> bool {
-        let mut called = Called::new();
-        let found = self.state.lock().line.call(&mut called).is_some();
-        called.ready();
+        let mut notified = Notified::new();
+        let found = self.state.lock().waiters.notify(&mut notified).is_some();
+        notified.ready();
         found
     }
 
     /// Wakes all who wait now, and says how many those were. Does not block.
     #[doc(alias = "Broadcast")]
     pub fn notify_all(&self) -> usize {
-        let mut called = Called::new();
-        let count = self.state.lock().line.call_all(&mut called);
-        called.ready();
+        let mut notified = Notified::new();
+        let count = self.state.lock().waiters.notify_all(&mut notified);
+        notified.ready();
         count
     }
 }
@@ -250,6 +250,6 @@ impl Default for Condvar {
 
 impl fmt::Debug for Condvar {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Condvar").field("waiting", &self.state.lock().line.len()).finish()
+        f.debug_struct("Condvar").field("waiting", &self.state.lock().waiters.len()).finish()
     }
 }

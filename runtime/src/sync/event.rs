@@ -97,7 +97,7 @@ impl Event {
             let Some(first) = state.waiters.pop_front() else { break None };
             // SAFETY: the queue is locked, and it stood there.
             let record = unsafe { &first.as_ref().value };
-            // Who can't be claimed was interrupted, or left behind by its runtime: it is the next one's turn.
+            // A waiter that can't be claimed was interrupted, or left behind by its runtime: the next one is tried.
             if record.waiter.claim() {
                 break Some(record);
             }

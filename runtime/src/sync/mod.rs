@@ -9,7 +9,7 @@
 //! guard that owns an `Arc`, or `serde`. As [`Once`] is std's, so are [`OnceState::is_poisoned`], which `parking_lot` calls
 //! `poisoned`, and what `Debug` prints.
 //!
-//! A goroutine that its runtime leaves behind in a line does not hold up those who stand there with it.
+//! A goroutine that its runtime leaves behind in a queue does not hold up those who stand there with it.
 
 mod barrier;
 mod condvar;
@@ -17,7 +17,6 @@ mod err_group;
 mod event;
 mod guard;
 mod lazy_lock;
-mod line;
 mod mutex;
 mod once;
 mod once_lock;
@@ -28,6 +27,7 @@ mod rwlock;
 mod semaphore;
 mod single_flight;
 mod wait_group;
+mod wait_queue;
 
 pub use barrier::{Barrier, BarrierWaitResult};
 pub use condvar::{Condvar, WaitTimeoutResult};

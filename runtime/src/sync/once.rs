@@ -3,7 +3,7 @@
 use crate::host::Active;
 use crate::prim::{Acquire, AtomicU32, Mutant, Mutex, Relaxed, Release, const_fn, mutated, order};
 use crate::sched::park::WaitReason;
-use crate::sync::line::{Called, Line, Lines, Place, stand};
+use crate::sync::wait_queue::{HasWaitQueue, Notified, Position, WaitQueue, wait_in};
 use crate::wait::waiter::{How, Wait};
 use std::fmt;
 
@@ -28,14 +28,14 @@ const POISONED: u32 = 3;
 /// ```
 pub struct Once {
     word: AtomicU32,
-    line: Mutex<Waiting>,
+    waiters: Mutex<Waiting>,
 }
 
-struct Waiting(Line<()>);
+struct Waiting(WaitQueue<()>);
 
-impl Lines for Waiting {
+impl HasWaitQueue for Waiting {
     type Want = ();
-    fn line(&mut self, _want: &()) -> &mut Line<()> {
+    fn waiters(&mut self, _want: &()) -> &mut WaitQueue<()> {
         &mut self.0
     }
 }
@@ -66,13 +66,13 @@ struct Run<'a> {
 
 impl Drop for Run<'_> {
     fn drop(&mut self) {
-        let mut called = Called::new();
-        let mut line = self.once.line.lock();
+        let mut notified = Notified::new();
+        let mut waiters = self.once.waiters.lock();
         // Release: what the closure did, for whoever finds it done.
         self.once.word.store(self.leaves, order(Mutant::OnceDoneRelaxed, Release));
-        line.0.call_all(&mut called);
-        drop(line);
-        called.ready();
+        waiters.0.notify_all(&mut notified);
+        drop(waiters);
+        notified.ready();
     }
 }
 
@@ -80,7 +80,7 @@ impl Once {
     const_fn! {
         /// Not done yet.
         pub fn new() -> Self {
-            Once { word: AtomicU32::new(NEW), line: Mutex::new(Waiting(Line::new())) }
+            Once { word: AtomicU32::new(NEW), waiters: Mutex::new(Waiting(WaitQueue::new())) }
         }
     }
 
@@ -171,15 +171,15 @@ impl Once {
     /// Waits until a closure ends, if it is so.
     fn park_while(&self, so: impl Fn(u32) -> bool) {
         let wait = Wait::begin();
-        let line = self.line.lock();
+        let waiters = self.waiters.lock();
         // Relaxed: under the lock in which a closure ends.
         if !so(self.word.load(Relaxed)) && !mutated(Mutant::OnceNoRecheck) {
-            drop(line);
+            drop(waiters);
             wait.withdraw();
             return;
         }
         let how = How::new(WaitReason::Once);
-        if let Err(left) = stand(wait, &self.line, line, ((), Place::Back), how) {
+        if let Err(left) = wait_in(wait, &self.waiters, waiters, ((), Position::Back), how) {
             drop(left.state);
             let interrupt = left.by.expect("park_while: a wait without a limit was called or interrupted");
             interrupt.throw::<Active>();

@@ -2,29 +2,30 @@
 //!
 //! ```text
 //!   word:  LOCKED    somebody holds it
-//!          QUEUED    somebody stands in line. Changes under the lock of the line
-//!          WOKEN     somebody was called out of the line to try, and has not yet
+//!          QUEUED    somebody waits in the queue. Changes under the lock of the queue
+//!          WOKEN     somebody was notified to try, and has not yet
 //!          STARVING  hand-over: nobody barges. Without LOCKED only while an unlock is on its way to hand over
 //! ```
 //! Lock is one exchange 0 → LOCKED and unlock one subtraction, while nobody waits. It is free when neither LOCKED nor
 //! STARVING is set.
 //!
-//! *Normally* an unlock lets the lock go, and calls the first in line, who *tries*: whoever runs already, on the core that
-//! has the data, may be faster (it barges), and the one who was called stands in front of the line again. One at a time is
-//! on its way (WOKEN), else each unlock under contention would pay for a switch. An unlock that finds the lock taken again
-//! calls nobody: that holder's unlock will.
+//! *Normally* an unlock lets the lock go, and notifies the first in the queue, which *tries*: whoever runs already, on the
+//! core that has the data, may be faster (it barges), and the one that was notified goes back to the front of the queue. One
+//! at a time is on its way (WOKEN), else each unlock under contention would pay for a switch. An unlock that finds the lock
+//! taken again notifies nobody: that holder's unlock will.
 //!
 //! *Starving*: one who tried in vain 1 ms or more after it came sets the bit as it goes back. From then on an unlock hands
-//! the lock over: it stays LOCKED, and belongs to the first in line. The last of the line, or one who has waited less than
-//! 1 ms, ends this. (Go's `sync.Mutex`; there who was handed the lock ends it, here the unlock that hands it over.)
+//! the lock over: it stays LOCKED, and belongs to the first in the queue. The last of the queue, or one who has waited less
+//! than 1 ms, ends this. (Go's `sync.Mutex`; there who was handed the lock ends it, here the unlock that hands it over.)
 //!
-//! The mark WOKEN is a promise to look. It is taken back by the exchange in which the one who was called takes the lock, or,
-//! under the lock of the line, finds it LOCKED and queues itself: the next unlock sees QUEUED without WOKEN and calls again.
-//! If that one's runtime ends before it runs, its promise, or the lock that was handed to it, is a debt that others pay.
+//! The mark WOKEN says that a woken waiter is about to try. It is taken back by the exchange in which the notified waiter
+//! takes the lock, or, under the lock of the queue, finds it LOCKED and queues itself: the next unlock sees QUEUED without
+//! WOKEN and notifies again. If that one's runtime ends before it runs, that mark, or the lock that was handed to it, is
+//! released by its abandon hook.
 //!
 //! Invariants:
-//! 1. While it is not free, nobody but the holder of the line's lock changes the word, except for the unlock's subtraction.
-//! 2. QUEUED in a free lock without WOKEN occurs only while an unlock is on its way to the line.
+//! 1. While it is not free, nobody but the holder of the queue's lock changes the word, except for the unlock's subtraction.
+//! 2. QUEUED in a free lock without WOKEN occurs only while an unlock is on its way to the queue.
 //! 3. STARVING excludes WOKEN.
 //!
 //! Checked by `models/mutex.rs`.
@@ -36,8 +37,8 @@ use crate::prim::{
     pause,
 };
 use crate::sched::park::WaitReason;
-use crate::sync::line::{Called, Left, Line, Lines, Place, stand};
-use crate::wait::interrupt::{Ends, Interrupt};
+use crate::sync::wait_queue::{HasWaitQueue, Left, Notified, Position, WaitQueue, wait_in};
+use crate::wait::interrupt::{Interrupt, OnInterrupt};
 use crate::wait::waiter::{How, Wait};
 use gmp_timers::Nanos;
 use std::cell::Cell;
@@ -52,25 +53,25 @@ const HELD: u32 = LOCKED | STARVING;
 /// The lock.
 pub(super) struct RawMutex {
     word: AtomicU32,
-    line: Mutex<Stands>,
+    waiters: Mutex<Waiters>,
 }
 
-struct Stands(Line<Ask>);
+struct Waiters(WaitQueue<Ask>);
 
-impl Lines for Stands {
+impl HasWaitQueue for Waiters {
     type Want = Ask;
-    fn line(&mut self, _want: &Ask) -> &mut Line<Ask> {
+    fn waiters(&mut self, _want: &Ask) -> &mut WaitQueue<Ask> {
         &mut self.0
     }
-    fn settle(ask: &Ask, called: bool) {
-        if called && !mutated(Mutant::MutexLeftBehind) {
+    fn settle(ask: &Ask, notified: bool) {
+        if notified && !mutated(Mutant::MutexLeftBehind) {
             // SAFETY: its owner is left as it is, in the middle of a borrow of the mutex.
             unsafe { &*ask.mutex }.settle(ask.handed.get());
         }
     }
 }
 
-/// What one in line leaves there.
+/// What a waiter leaves in the queue.
 struct Ask {
     mutex: *const RawMutex,
     since: Nanos,
@@ -84,7 +85,7 @@ unsafe impl Send for Ask {}
 impl RawMutex {
     const_fn! {
         pub(super) fn new() -> Self {
-            RawMutex { word: AtomicU32::new(0), line: Mutex::new(Stands(Line::new())) }
+            RawMutex { word: AtomicU32::new(0), waiters: Mutex::new(Waiters(WaitQueue::new())) }
         }
     }
 
@@ -97,7 +98,7 @@ impl RawMutex {
     #[inline]
     pub(super) fn lock(&self) {
         if !self.lock_fast()
-            && let Err(Some(interrupt)) = self.lock_slow(None, Ends::Unwinding)
+            && let Err(Some(interrupt)) = self.lock_slow(None, OnInterrupt::Unwinding)
         {
             interrupt.throw::<Active>();
         }
@@ -107,7 +108,7 @@ impl RawMutex {
     #[inline]
     pub(super) fn lock_surely(&self) {
         if !self.lock_fast() {
-            let _locked = self.lock_slow(None, Ends::Never);
+            let _locked = self.lock_slow(None, OnInterrupt::Never);
         }
     }
 
@@ -117,7 +118,7 @@ impl RawMutex {
         if self.lock_fast() {
             return true;
         }
-        match self.lock_slow(Some(until), Ends::Unwinding) {
+        match self.lock_slow(Some(until), OnInterrupt::Unwinding) {
             Ok(()) => true,
             Err(None) => false,
             Err(Some(interrupt)) => interrupt.throw::<Active>(),
@@ -153,33 +154,33 @@ impl RawMutex {
 
     /// Locks. The error is what ended the wait: an interrupt, or nothing but the time limit.
     #[cold]
-    fn lock_slow(&self, until: Option<Nanos>, ends: Ends) -> Result<(), Option<Interrupt>> {
+    fn lock_slow(&self, until: Option<Nanos>, ends: OnInterrupt) -> Result<(), Option<Interrupt>> {
         if self.take_awake() {
             return Ok(());
         }
         let since = Active::now();
         let how = How::new(WaitReason::Mutex).until(until).ends(ends);
-        let (mut woken, mut starved, mut place) = (0, 0, Place::Back);
+        let (mut woken, mut starved, mut position) = (0, 0, Position::Back);
         loop {
             let wait = Wait::begin();
-            let line = self.line.lock();
-            if self.join_line(woken, starved) {
-                drop(line);
+            let waiters = self.waiters.lock();
+            if self.join_queue(woken, starved) {
+                drop(waiters);
                 wait.withdraw();
                 return Ok(());
             }
             let ask = Ask { mutex: self, since, handed: Cell::new(false) };
-            match stand(wait, &self.line, line, (ask, place), how) {
+            match wait_in(wait, &self.waiters, waiters, (ask, position), how) {
                 Ok(ask) if ask.handed.get() => return Ok(()),
                 Ok(_tries) if self.take(WOKEN) => return Ok(()),
                 Ok(_in_vain) => {
-                    (woken, place) = (WOKEN, Place::Front);
+                    (woken, position) = (WOKEN, Position::Front);
                     if Active::now().saturating_since(since) >= capacity::STARVED {
                         starved = STARVING;
                     }
                 }
-                Err(Left { state: line, by }) => {
-                    self.line_is(&line.0);
+                Err(Left { state: waiters, by }) => {
+                    self.note_left(&waiters.0);
                     return Err(by);
                 }
             }
@@ -193,7 +194,7 @@ impl RawMutex {
             if seen & HELD == 0 {
                 return self.take(0);
             }
-            // Those in line came first, and one of them is on its way.
+            // Those in the queue came first, and one of them is on its way.
             if seen & QUEUED != 0 {
                 break;
             }
@@ -206,8 +207,8 @@ impl RawMutex {
         false
     }
 
-    /// With the line locked: takes the lock if it is free (true), or says that somebody stands in line from here on.
-    fn join_line(&self, woken: u32, starved: u32) -> bool {
+    /// With the queue locked: takes the lock if it is free (true), or says that somebody waits in the queue from here on.
+    fn join_queue(&self, woken: u32, starved: u32) -> bool {
         let woken = if mutated(Mutant::MutexWokenStays) { 0 } else { woken };
         let mut seen = self.word.load(Relaxed);
         loop {
@@ -221,10 +222,10 @@ impl RawMutex {
         }
     }
 
-    /// With the line locked: somebody has left it.
-    fn line_is(&self, line: &Line<Ask>) {
-        if line.is_empty() {
-            // Relaxed: the line's lock orders it for those who set and use it.
+    /// With the queue locked: somebody has left it.
+    fn note_left(&self, waiters: &WaitQueue<Ask>) {
+        if waiters.is_empty() {
+            // Relaxed: the queue's lock orders it for those who set and use it.
             self.word.fetch_and(!QUEUED, Relaxed);
         }
     }
@@ -240,12 +241,12 @@ impl RawMutex {
         }
     }
 
-    /// As `unlock`, and the first in line has it next.
+    /// As `unlock`, and the first in the queue has it next.
     #[cold]
     pub(super) fn unlock_fair(&self) {
         // Release: as in `unlock`.
         if self.word.compare_exchange(LOCKED, 0, Release, Relaxed).is_err() {
-            self.hand_over(self.line.lock());
+            self.hand_over(self.waiters.lock());
         }
     }
 
@@ -253,35 +254,37 @@ impl RawMutex {
     #[cold]
     fn call_next(&self, before: u32) {
         if before & (QUEUED | WOKEN) == QUEUED || before & STARVING != 0 {
-            let mut line = self.line.lock();
+            let mut waiters = self.waiters.lock();
             if before & STARVING != 0 {
-                return self.hand_over(line);
+                return self.hand_over(waiters);
             }
-            // Relaxed: the marks change under the line's lock, or with LOCKED being set.
+            // Relaxed: the marks change under the queue's lock, or with LOCKED being set.
             if self.word.load(Relaxed) & (HELD | WOKEN) != 0 {
                 return;
             }
-            let mut called = Called::new();
-            let woken = if line.0.call(&mut called).is_some() { WOKEN } else { 0 };
-            let emptied = if line.0.is_empty() { self.word.load(Relaxed) & QUEUED } else { 0 };
+            let mut notified = Notified::new();
+            let woken = if waiters.0.notify(&mut notified).is_some() { WOKEN } else { 0 };
+            let emptied = if waiters.0.is_empty() { self.word.load(Relaxed) & QUEUED } else { 0 };
             // Relaxed: whoever is called has its wake, and takes the lock by an exchange.
             self.word.fetch_add(woken.wrapping_sub(emptied), Relaxed);
-            drop(line);
-            called.ready();
+            drop(waiters);
+            notified.ready();
         }
     }
 
     /// With the lock, or with STARVING in its place.
-    fn hand_over(&self, mut line: MutexGuard<'_, Stands>) {
-        // Relaxed: from here on it stays as it is (invariant 1). The last one may have left the line meanwhile.
+    fn hand_over(&self, mut waiters: MutexGuard<'_, Waiters>) {
+        // Relaxed: from here on it stays as it is (invariant 1). The last one may have left the queue meanwhile.
         let seen = self.word.load(Relaxed);
-        let mut called = Called::new();
-        let next = match line.0.call(&mut called) {
+        let mut notified = Notified::new();
+        let next = match waiters.0.notify(&mut notified) {
             None => seen & WOKEN,
-            Some(_) if mutated(Mutant::MutexNoHandOver) => WOKEN | if line.0.is_empty() { 0 } else { QUEUED },
+            Some(_) if mutated(Mutant::MutexNoHandOver) => {
+                WOKEN | if waiters.0.is_empty() { 0 } else { QUEUED }
+            }
             Some(first) => {
                 first.want.handed.set(true);
-                let queued = if line.0.is_empty() { 0 } else { QUEUED };
+                let queued = if waiters.0.is_empty() { 0 } else { QUEUED };
                 let short = Active::now().saturating_since(first.want.since) < capacity::STARVED;
                 let starving = if short || queued == 0 { 0 } else { seen & STARVING };
                 LOCKED | queued | starving | seen & WOKEN
@@ -289,8 +292,8 @@ impl RawMutex {
         };
         // Release: as in `unlock`, to whoever takes it; who is handed the lock has it by its wake.
         self.word.store(next, Release);
-        drop(line);
-        called.ready();
+        drop(waiters);
+        notified.ready();
     }
 
     /// One who was called never runs.
@@ -300,10 +303,10 @@ impl RawMutex {
             return;
         }
         // It would have tried. So do we, and let go again, which calls the next.
-        let line = self.line.lock();
+        let waiters = self.waiters.lock();
         self.word.fetch_and(!WOKEN, Relaxed);
         let locked = self.take(0);
-        drop(line);
+        drop(waiters);
         if locked {
             self.unlock();
         }

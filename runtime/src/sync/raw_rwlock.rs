@@ -3,20 +3,20 @@
 //! ```text
 //!   word:  READER ×   how many read
 //!          WRITER     somebody writes
-//!          QUEUED     somebody stands in line. Changes under the lock of the lines
+//!          QUEUED     somebody waits in the queue. Changes under the lock of the queues
 //! ```
 //! While nobody waits, a read begins and ends with one exchange or addition, and so does a write. With QUEUED set nobody
-//! takes the lock by itself: it is *granted* under the lock of the lines, to those who stand there, in phases. After a
+//! takes the lock by itself: it is *granted* under the lock of the queues, to those who stand there, in phases. After a
 //! writer all readers that wait go together, or the next writer, when no reader waits; after the last reader a writer goes.
 //! So a waiting writer holds back new readers and waits for those only that came before it, and a waiting reader waits for
 //! one writer. (The order of Go's `sync.RWMutex`; there the writers stand in a mutex of their own.)
 //!
-//! Whoever leaves a line without a grant, by its time limit or an interrupt, does what an unlock would do: the readers behind
-//! a writer that has gone go on at once. Others do it for a goroutine that its runtime leaves behind in a line, and they let go
-//! for it what it was granted and never took.
+//! Whoever leaves a queue without a grant, by its time limit or an interrupt, does what an unlock would do: the readers
+//! behind a writer that has gone go on at once. Others do it for a goroutine that its runtime leaves behind in a queue, and
+//! they let go for it what it was granted and never took.
 //!
-//! Invariants, whenever the lock of the lines is free:
-//! 1. QUEUED is set if and only if somebody stands in a line.
+//! Invariants, whenever the lock of the queues is free:
+//! 1. QUEUED is set if and only if somebody stands in a queue.
 //! 2. With QUEUED set, the lock is held, or the last reader is on its way to grant it.
 //!
 //! Checked by `models/rwlock.rs`.
@@ -24,15 +24,15 @@
 use crate::host::Active;
 use crate::prim::{Acquire, AtomicU32, Mutant, Mutex, MutexGuard, Relaxed, Release, const_fn, order, unless};
 use crate::sched::park::WaitReason;
-use crate::sync::line::{Called, Left, Line, Lines, Place, stand};
+use crate::sync::wait_queue::{HasWaitQueue, Left, Notified, Position, WaitQueue, wait_in};
 use crate::wait::waiter::{How, Wait};
 use gmp_timers::Nanos;
 
 const WRITER: u32 = 1;
 const QUEUED: u32 = 2;
 const READER: u32 = 4;
-/// Where nobody begins to read any more by itself: guards were forgotten. The other half is for those in line, who are granted
-/// the lock unasked; each of them has a stack or a thread, so they never fill it.
+/// Where nobody begins to read any more by itself: guards were forgotten. The other half is for those in the queue, who are
+/// granted the lock unasked; each of them has a stack or a thread, so they never fill it.
 const MOST: u32 = 1 << 31;
 
 /// What somebody wants to do.
@@ -45,29 +45,29 @@ pub(super) enum Kind {
 /// The lock.
 pub(super) struct RawRwLock {
     word: AtomicU32,
-    lines: Mutex<Both>,
+    queues: Mutex<Both>,
 }
 
 struct Both {
-    readers: Line<Ask>,
-    writers: Line<Ask>,
+    readers: WaitQueue<Ask>,
+    writers: WaitQueue<Ask>,
 }
 
-impl Lines for Both {
+impl HasWaitQueue for Both {
     type Want = Ask;
-    fn line(&mut self, want: &Ask) -> &mut Line<Ask> {
+    fn waiters(&mut self, want: &Ask) -> &mut WaitQueue<Ask> {
         match want.kind {
             Kind::Read => &mut self.readers,
             Kind::Write => &mut self.writers,
         }
     }
-    fn settle(ask: &Ask, called: bool) {
+    fn settle(ask: &Ask, notified: bool) {
         // SAFETY: its owner is left as it is, in the middle of a borrow of the lock.
         let lock = unsafe { &*ask.lock };
-        match (called, ask.kind) {
+        match (notified, ask.kind) {
             (true, Kind::Read) => lock.unlock_read(),
             (true, Kind::Write) => lock.unlock_write(),
-            (false, _) => lock.let_others_go(lock.lines.lock()),
+            (false, _) => lock.let_others_go(lock.queues.lock()),
         }
     }
 }
@@ -85,7 +85,7 @@ impl RawRwLock {
         pub(super) fn new() -> Self {
             RawRwLock {
                 word: AtomicU32::new(0),
-                lines: Mutex::new(Both { readers: Line::new(), writers: Line::new() }),
+                queues: Mutex::new(Both { readers: WaitQueue::new(), writers: WaitQueue::new() }),
             }
         }
     }
@@ -143,33 +143,33 @@ impl RawRwLock {
             Kind::Write => WaitReason::RwLockWrite,
         };
         let wait = Wait::begin();
-        let mut lines = self.lines.lock();
-        if self.join_line(&mut lines, kind) {
-            drop(lines);
+        let mut queues = self.queues.lock();
+        if self.join_queue(&mut queues, kind) {
+            drop(queues);
             wait.withdraw();
             return true;
         }
         let ask = Ask { lock: self, kind };
-        match stand(wait, &self.lines, lines, (ask, Place::Back), How::new(reason).until(until)) {
+        match wait_in(wait, &self.queues, queues, (ask, Position::Back), How::new(reason).until(until)) {
             Ok(_granted) => true,
-            Err(Left { state: lines, by }) => {
+            Err(Left { state: queues, by }) => {
                 // The others go on whom it held back.
-                unless(Mutant::RwLockLeavesQuietly, || self.let_others_go(lines));
+                unless(Mutant::RwLockLeavesQuietly, || self.let_others_go(queues));
                 by.is_some_and(|interrupt| interrupt.throw::<Active>())
             }
         }
     }
 
-    /// With the lines locked: takes the lock, if it is free for this and nobody waits who would be overtaken (true), or says
-    /// that somebody stands in line from here on.
-    fn join_line(&self, lines: &mut Both, kind: Kind) -> bool {
+    /// With the queues locked: takes the lock, if it is free for this and nobody waits who would be overtaken (true), or
+    /// says that somebody waits in the queue from here on.
+    fn join_queue(&self, queues: &mut Both, kind: Kind) -> bool {
         // Those whose runtime has left them there hold nobody back.
-        let alone = lines.writers.first().is_none() && lines.readers.first().is_none();
+        let alone = queues.writers.first().is_none() && queues.readers.first().is_none();
         let mut seen = self.word.load(Relaxed);
         loop {
             // With too many readers it waits: no panic under the lock.
             let takes = alone && Self::admits(seen, kind) && seen < MOST;
-            // Alone in line, it is the one that clears the mark of those who were left behind.
+            // Alone in the queue, it is the one that clears the mark of those who were left behind.
             let next = if takes { Self::with(seen & !QUEUED, kind) } else { seen | QUEUED };
             // Acquire: as in `try_lock`.
             match self.word.compare_exchange_weak(seen, next, Acquire, Relaxed) {
@@ -179,26 +179,26 @@ impl RawRwLock {
         }
     }
 
-    /// With the lines locked: gives the lock to those who may have it now, `first` before the others.
-    fn grant(&self, lines: &mut Both, first: Kind, called: &mut Called<Ask>) {
-        // Acquire: what was done under the lock before, for those who are called. While somebody stands in line, only
+    /// With the queues locked: gives the lock to those who may have it now, `first` before the others.
+    fn grant(&self, queues: &mut Both, first: Kind, notified: &mut Notified<Ask>) {
+        // Acquire: what was done under the lock before, for those that are notified. While somebody waits in the queue, only
         // readers that go change the word beside us; the last of them comes here.
         let seen = self.word.load(order(Mutant::RwLockGrantRelaxed, Acquire));
         let mut writes = seen & WRITER != 0;
-        let readers_first = first == Kind::Read && lines.readers.first().is_some();
-        if seen & !QUEUED == 0 && !readers_first && lines.writers.call(called).is_some() {
-            // Relaxed: the one who was called learns of it by its wake.
+        let readers_first = first == Kind::Read && queues.readers.first().is_some();
+        if seen & !QUEUED == 0 && !readers_first && queues.writers.notify(notified).is_some() {
+            // Relaxed: the one that was notified learns of it by its wake.
             self.word.fetch_or(WRITER, Relaxed);
             writes = true;
         }
-        if !writes && (readers_first || lines.writers.first().is_none()) {
-            while lines.readers.call(called).is_some() {
+        if !writes && (readers_first || queues.writers.first().is_none()) {
+            while queues.readers.notify(notified).is_some() {
                 // Relaxed: as above.
                 self.word.fetch_add(READER, Relaxed);
             }
         }
-        if lines.readers.is_empty() && lines.writers.is_empty() {
-            // Relaxed: the lock of the lines orders it for those who set it.
+        if queues.readers.is_empty() && queues.writers.is_empty() {
+            // Relaxed: the lock of the queues orders it for those who set it.
             self.word.fetch_and(!QUEUED, Relaxed);
         }
     }
@@ -209,7 +209,7 @@ impl RawRwLock {
         let before = self.word.fetch_sub(READER, order(Mutant::RwLockReadRelaxed, Release));
         debug_assert!(before >= READER, "unlock_read: nobody reads");
         if before == READER | QUEUED {
-            unless(Mutant::RwLockLastReaderLeaves, || self.let_others_go(self.lines.lock()));
+            unless(Mutant::RwLockLastReaderLeaves, || self.let_others_go(self.queues.lock()));
         }
     }
 
@@ -232,22 +232,22 @@ impl RawRwLock {
 
     #[cold]
     fn release_write(&self, becomes: u32) {
-        let mut called = Called::new();
-        let mut lines = self.lines.lock();
+        let mut notified = Notified::new();
+        let mut queues = self.queues.lock();
         // Release: as in `unlock_write`.
         let before = self.word.fetch_add(becomes.wrapping_sub(WRITER), Release);
         assert!(before & WRITER != 0, "unlock_write: nobody writes");
-        self.grant(&mut lines, Kind::Read, &mut called);
-        drop(lines);
-        called.ready();
+        self.grant(&mut queues, Kind::Read, &mut notified);
+        drop(queues);
+        notified.ready();
     }
 
-    /// The last reader has gone, or somebody who stood in line.
+    /// The last reader has gone, or somebody who waited in the queue.
     #[cold]
-    fn let_others_go(&self, mut lines: MutexGuard<'_, Both>) {
-        let mut called = Called::new();
-        self.grant(&mut lines, Kind::Write, &mut called);
-        drop(lines);
-        called.ready();
+    fn let_others_go(&self, mut queues: MutexGuard<'_, Both>) {
+        let mut notified = Notified::new();
+        self.grant(&mut queues, Kind::Write, &mut notified);
+        drop(queues);
+        notified.ready();
     }
 }

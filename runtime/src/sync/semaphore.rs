@@ -4,8 +4,8 @@ use crate::context::{Context, ContextError, interrupted};
 use crate::host::Active;
 use crate::prim::{Mutant, Mutex, const_fn, mutated};
 use crate::sched::park::{Commit, WaitReason};
-use crate::sync::line::{Called, Left, Line, Lines, Place, stand};
-use crate::wait::interrupt::{Ends, Interrupt};
+use crate::sync::wait_queue::{HasWaitQueue, Left, Notified, Position, WaitQueue, wait_in};
+use crate::wait::interrupt::{Interrupt, OnInterrupt};
 use crate::wait::waiter::{How, Wait, Woke};
 use std::fmt;
 
@@ -46,17 +46,17 @@ pub struct Semaphore {
 
 struct State {
     free: usize,
-    line: Line<Ask>,
+    waiters: WaitQueue<Ask>,
 }
 
-impl Lines for State {
+impl HasWaitQueue for State {
     type Want = Ask;
-    fn line(&mut self, _want: &Ask) -> &mut Line<Ask> {
-        &mut self.line
+    fn waiters(&mut self, _want: &Ask) -> &mut WaitQueue<Ask> {
+        &mut self.waiters
     }
-    fn settle(ask: &Ask, called: bool) {
+    fn settle(ask: &Ask, notified: bool) {
         // SAFETY: its owner is left as it is, in the middle of a borrow of the semaphore.
-        unsafe { &*ask.semaphore }.release(if called { ask.permits } else { 0 });
+        unsafe { &*ask.semaphore }.release(if notified { ask.permits } else { 0 });
     }
 }
 
@@ -71,17 +71,17 @@ unsafe impl Send for Ask {}
 impl State {
     /// Takes so many, if nobody is overtaken.
     fn take(&mut self, permits: usize) -> bool {
-        let takes = self.free >= permits && self.line.first().is_none();
+        let takes = self.free >= permits && self.waiters.first().is_none();
         if takes {
             self.free -= permits;
         }
         takes
     }
 
-    /// Calls those whose turn it is and whose requests fit.
-    fn grant(&mut self, called: &mut Called<Ask>) {
+    /// Notifies those that are next and whose requests fit.
+    fn grant(&mut self, notified: &mut Notified<Ask>) {
         let free = &mut self.free;
-        while let Some(record) = self.line.call_if(called, |ask| ask.permits <= *free) {
+        while let Some(record) = self.waiters.notify_if(notified, |ask| ask.permits <= *free) {
             *free -= record.want.permits;
         }
     }
@@ -91,18 +91,18 @@ impl Semaphore {
     const_fn! {
         /// All `capacity` permits are free.
         pub fn new(capacity: usize) -> Self {
-            Semaphore { capacity, state: Mutex::new(State { free: capacity, line: Line::new() }) }
+            Semaphore { capacity, state: Mutex::new(State { free: capacity, waiters: WaitQueue::new() }) }
         }
     }
 
     /// Takes so many permits. Blocks the calling goroutine, or the plain thread, until they are free and all who came
-    /// before have theirs. A request for more than the capacity waits until an interrupt ends it, beside the line: it
+    /// before have theirs. A request for more than the capacity waits until an interrupt ends it, outside the queue: it
     /// holds nobody back.
     ///
     /// # Unwinds
     /// When its wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
     pub fn acquire(&self, permits: usize) {
-        if let Err(interrupt) = self.acquire_in(permits, Ends::Unwinding) {
+        if let Err(interrupt) = self.acquire_in(permits, OnInterrupt::Unwinding) {
             interrupt.throw::<Active>();
         }
     }
@@ -120,7 +120,7 @@ impl Semaphore {
         if let Some(error) = context.err() {
             return Err(error);
         }
-        context.under(|| self.acquire_in(permits, Ends::Returning).map_err(interrupted::<Active>))?;
+        context.under(|| self.acquire_in(permits, OnInterrupt::Returning).map_err(interrupted::<Active>))?;
         // A cancel only has the request look, which keeps its place until its owner runs: permits may come in between.
         match context.err() {
             None => Ok(()),
@@ -132,7 +132,7 @@ impl Semaphore {
     }
 
     /// Takes so many permits, or says what interrupted it; by then those go on whom it held back.
-    pub(crate) fn acquire_in(&self, permits: usize, ends: Ends) -> Result<(), Interrupt> {
+    pub(crate) fn acquire_in(&self, permits: usize, ends: OnInterrupt) -> Result<(), Interrupt> {
         if self.try_acquire(permits) {
             return Ok(());
         }
@@ -151,15 +151,15 @@ impl Semaphore {
             return Ok(());
         }
         let ask = Ask { semaphore: self, permits };
-        match stand(wait, &self.state, state, (ask, Place::Back), how) {
+        match wait_in(wait, &self.state, state, (ask, Position::Back), how) {
             Ok(_granted) => Ok(()),
             Err(Left { mut state, by }) => {
-                let mut called = Called::new();
+                let mut notified = Notified::new();
                 if !mutated(Mutant::SemaphoreLeavesQuietly) {
-                    state.grant(&mut called);
+                    state.grant(&mut notified);
                 }
                 drop(state);
-                called.ready();
+                notified.ready();
                 Err(by.expect("acquire: a wait without a limit was called or interrupted"))
             }
         }
@@ -176,17 +176,17 @@ impl Semaphore {
     /// When more would be free than the capacity; nothing has changed then.
     #[track_caller]
     pub fn release(&self, permits: usize) {
-        let mut called = Called::new();
+        let mut notified = Notified::new();
         let mut state = self.state.lock();
         let free = state.free.checked_add(permits).filter(|free| *free <= self.capacity);
         if let Some(free) = free {
             state.free = free;
             if !mutated(Mutant::SemaphoreGrantsNobody) {
-                state.grant(&mut called);
+                state.grant(&mut notified);
             }
         }
         drop(state);
-        called.ready();
+        notified.ready();
         assert!(free.is_some(), "Semaphore: {permits} released, more than are held");
     }
 }
@@ -196,6 +196,6 @@ impl fmt::Debug for Semaphore {
         let state = self.state.lock();
         let mut it = f.debug_struct("Semaphore");
         it.field("capacity", &self.capacity).field("free", &state.free);
-        it.field("waiting", &state.line.len()).finish()
+        it.field("waiting", &state.waiters.len()).finish()
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   word:  COUNT ×    what is still to be done
-//!          WAITED     somebody stands in line. Changes under the lock of the line
+//!          WAITED     somebody waits in the queue. Changes under the lock of the queue
 //! ```
 //! Counting is one exchange. Only the step to zero with WAITED set takes the lock, makes the word 0 under it, and calls all
 //! who wait: so those who come after the next `add` wait for the next zero, and nobody of theirs is called now.
@@ -12,7 +12,7 @@
 use crate::host::Active;
 use crate::prim::{AcqRel, Acquire, Arc, AtomicI64, Mutant, Mutex, Relaxed, mutated, order};
 use crate::sched::park::WaitReason;
-use crate::sync::line::{Called, Left, Line, Lines, Place, stand};
+use crate::sync::wait_queue::{HasWaitQueue, Left, Notified, Position, WaitQueue, wait_in};
 use crate::wait::waiter::{How, Wait};
 use std::fmt;
 
@@ -49,14 +49,14 @@ pub struct WaitGroup(Arc<Inner>);
 
 struct Inner {
     word: AtomicI64,
-    line: Mutex<Waiting>,
+    waiters: Mutex<Waiting>,
 }
 
-struct Waiting(Line<()>);
+struct Waiting(WaitQueue<()>);
 
-impl Lines for Waiting {
+impl HasWaitQueue for Waiting {
     type Want = ();
-    fn line(&mut self, _want: &()) -> &mut Line<()> {
+    fn waiters(&mut self, _want: &()) -> &mut WaitQueue<()> {
         &mut self.0
     }
 }
@@ -80,7 +80,7 @@ impl WaitGroup {
     /// Nothing is to be done.
     #[must_use]
     pub fn new() -> Self {
-        WaitGroup(Arc::new(Inner { word: AtomicI64::new(0), line: Mutex::new(Waiting(Line::new())) }))
+        WaitGroup(Arc::new(Inner { word: AtomicI64::new(0), waiters: Mutex::new(Waiting(WaitQueue::new())) }))
     }
 
     /// Changes the count. Does not block.
@@ -116,8 +116,8 @@ impl WaitGroup {
     #[cold]
     #[track_caller]
     fn reach_zero(&self, by: Option<i64>) {
-        let mut called = Called::new();
-        let mut line = self.0.line.lock();
+        let mut notified = Notified::new();
+        let mut waiters = self.0.waiters.lock();
         let mut seen = self.0.word.load(Relaxed);
         loop {
             let next = Self::sum(seen, by);
@@ -125,15 +125,15 @@ impl WaitGroup {
             // AcqRel: as in `add`.
             match self.0.word.compare_exchange_weak(seen, next, AcqRel, Relaxed) {
                 Ok(_) if next == 0 && !mutated(Mutant::WaitGroupWakesNobody) => {
-                    line.0.call_all(&mut called);
+                    waiters.0.notify_all(&mut notified);
                     break;
                 }
                 Ok(_) => break,
                 Err(now) => seen = now,
             }
         }
-        drop(line);
-        called.ready();
+        drop(waiters);
+        notified.ready();
     }
 
     /// One less. Does not block.
@@ -156,7 +156,7 @@ impl WaitGroup {
             return;
         }
         let wait = Wait::begin();
-        let line = inner.line.lock();
+        let waiters = inner.waiters.lock();
         let mut seen = inner.word.load(Relaxed);
         loop {
             let zero = seen < COUNT && !mutated(Mutant::WaitGroupNoRecheck);
@@ -168,7 +168,7 @@ impl WaitGroup {
                 Relaxed,
             ) {
                 Ok(_) if zero => {
-                    drop(line);
+                    drop(waiters);
                     wait.withdraw();
                     return;
                 }
@@ -177,11 +177,13 @@ impl WaitGroup {
             }
         }
         let how = How::new(WaitReason::WaitGroup);
-        if let Err(Left { state: line, by }) = stand(wait, &inner.line, line, ((), Place::Back), how) {
-            if line.0.is_empty() {
+        if let Err(Left { state: waiters, by }) =
+            wait_in(wait, &inner.waiters, waiters, ((), Position::Back), how)
+        {
+            if waiters.0.is_empty() {
                 inner.word.fetch_and(!WAITED, Relaxed);
             }
-            drop(line);
+            drop(waiters);
             by.expect("wait: a wait without a limit was called or interrupted").throw::<Active>();
         }
     }

@@ -2,7 +2,7 @@
 
 use crate::chan::{Receiver, never};
 use crate::host::{Active, Host};
-use crate::sched::timers::callback::{Guard, Run, call_at};
+use crate::sched::timers::callback::{Guard, RunMode, call_at};
 use crate::time::source::Source;
 use gmp_timers::Nanos;
 use std::fmt;
@@ -131,7 +131,7 @@ impl fmt::Debug for Timer {
 #[doc(alias = "AfterFunc")]
 #[track_caller]
 pub fn after_func(dur: Duration, f: impl Fn() + Send + Sync + 'static) -> Timer {
-    Timer(Kind::Callback(call_at(after(dur), Run::Goroutine, f), never()))
+    Timer(Kind::Callback(call_at(after(dur), RunMode::Goroutine, f), never()))
 }
 
 /// A value every so often. Go's `time.Ticker`.

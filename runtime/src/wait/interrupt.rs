@@ -5,13 +5,13 @@
 //! [`Frame`] on the stack; the innermost one whose context is done counts.
 //!
 //! ```text
-//!   cancel:  C1 the context is done · C2 fence · C3 nudge whoever runs under it
-//!   park:    K1 saved and Waiting   · K2 fence · K3 is a context done?  nudge itself, after the commit hook
+//!   cancel:  C1 the context is done · C2 CancelFence · C3 nudge whoever runs under it
+//!   park:    P1 saved and Waiting   · P2 ParkFence   · P3 is a context done?  nudge itself, after the commit hook
 //! ```
-//! One of the fences comes first: C3 finds the owner Waiting, or K3 sees C1. An owner that was nudged looks: it judges
+//! One of the fences comes first: C3 finds the owner Waiting, or P3 sees C1. An owner that was nudged looks: it judges
 //! whether it may be unwound, claims its own wait by the same CAS as any counterpart, leaves its queues, and throws. A
 //! counterpart that was faster has the wait end as if nothing had happened. Where it may not be unwound it sleeps on,
-//! and is *deaf* to that frame, and to those around it, until the wait ends.
+//! and *masks* that frame, and those around it, until the wait ends.
 //!
 //! What is thrown is a [`Thrown`], by `resume_unwind`: no panic hook runs, destructors do. The frame for which it is meant
 //! catches it; others pass it on, if they ask [`is_interrupt`]. Who catches it for good is thrown at again at its next
@@ -20,7 +20,7 @@
 use crate::g::GRef;
 use crate::host::{Bar, Host};
 use crate::m::M;
-use crate::prim::{Acquire, AtomicU32, Mutant, Ordering, ShownByte, fence, unless};
+use crate::prim::{Acquire, AtomicU32, Mutant, Ordering, SingleWriterByte, fence, unless};
 use crate::sched::Sched;
 use crate::wait::waiter::Wait;
 use std::any::Any;
@@ -32,7 +32,7 @@ use std::ptr::NonNull;
 const THROWS: u8 = 3;
 /// In their place, in the G: it ends already.
 const ENDS: u8 = u8::MAX;
-/// Of the stack it was promised a goroutine can't use the lowest page.
+/// Of its stack a goroutine can't use the lowest page.
 const GUARD: usize = 4 << 10;
 
 /// `Context::run`, on the stack of whoever runs under it.
@@ -136,7 +136,7 @@ unsafe impl Send for Thrown {}
 /// How a wait takes an interrupt.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 #[repr(u8)]
-pub(crate) enum Ends {
+pub(crate) enum OnInterrupt {
     /// By unwinding, where the stack may be unwound.
     Unwinding,
     /// By an error that the call returns, or by unwinding where the call can't say what it was.
@@ -148,47 +148,48 @@ pub(crate) enum Ends {
     WithOthers,
 }
 
-impl Ends {
+impl OnInterrupt {
     #[inline]
     pub(crate) fn can_be_interrupted(self) -> bool {
-        matches!(self, Ends::Unwinding | Ends::Returning)
+        matches!(self, OnInterrupt::Unwinding | OnInterrupt::Returning)
     }
 }
 
 /// How the wait in which a goroutine is parked takes an interrupt, in a byte of its G. Written by the goroutine, or the M that
 /// it has just left; read by that M, and by whoever ends the runtime and has found it asleep.
-pub(crate) struct Manner(ShownByte);
+pub(crate) struct InterruptPolicy(SingleWriterByte);
 
-impl Manner {
-    const HEEDS: u8 = 1 << 7;
+impl InterruptPolicy {
+    const LISTENS: u8 = 1 << 7;
 
     pub(crate) fn new() -> Self {
-        Manner(ShownByte::new(Ends::Never as u8))
+        InterruptPolicy(SingleWriterByte::new(OnInterrupt::Never as u8))
     }
 
-    /// `heeds`: there may be an interrupt already, and others may bring one.
+    /// `listens`: there may be an interrupt already, and others may bring one.
     #[inline(always)]
-    pub(crate) fn set(&self, ends: Ends, heeds: bool) {
-        self.0.set(ends as u8 | if heeds { Self::HEEDS } else { 0 });
+    pub(crate) fn set(&self, ends: OnInterrupt, listens: bool) {
+        self.0.set(ends as u8 | if listens { Self::LISTENS } else { 0 });
     }
 
     #[inline(always)]
-    pub(crate) fn heeds(&self) -> bool {
-        self.0.get() & Self::HEEDS != 0
+    pub(crate) fn listens(&self) -> bool {
+        self.0.get() & Self::LISTENS != 0
     }
 
-    pub(crate) fn ends(&self) -> Ends {
-        let byte = self.0.get() & !Self::HEEDS;
-        [Ends::Unwinding, Ends::Returning, Ends::Never, Ends::WithOthers][usize::from(byte)]
+    pub(crate) fn ends(&self) -> OnInterrupt {
+        let byte = self.0.get() & !Self::LISTENS;
+        [OnInterrupt::Unwinding, OnInterrupt::Returning, OnInterrupt::Never, OnInterrupt::WithOthers]
+            [usize::from(byte)]
     }
 }
 
 /// How often a goroutine was thrown at, in a byte of its G. Its own; read also by whoever ends the runtime and has found it asleep.
-pub(crate) struct Throws(ShownByte);
+pub(crate) struct Throws(SingleWriterByte);
 
 impl Throws {
     pub(crate) fn new() -> Self {
-        Throws(ShownByte::new(0))
+        Throws(SingleWriterByte::new(0))
     }
 
     pub(crate) fn begin(&self) {
@@ -205,9 +206,9 @@ impl Throws {
     }
 }
 
-/// The innermost frame that is done, if the waiter is not deaf to it.
-pub(crate) fn first_done(mut frame: *const Frame, deaf_to: *const Frame) -> Option<NonNull<Frame>> {
-    while frame != deaf_to {
+/// The innermost frame that is done, if the waiter has not masked it.
+pub(crate) fn first_done(mut frame: *const Frame, masked_from: *const Frame) -> Option<NonNull<Frame>> {
+    while frame != masked_from {
         // SAFETY: frames leave the chain before they go.
         let it = unsafe { frame.as_ref() }?;
         if it.is_done() {
@@ -218,22 +219,22 @@ pub(crate) fn first_done(mut frame: *const Frame, deaf_to: *const Frame) -> Opti
     None
 }
 
-/// K2 and K3, on the M, with the goroutine saved and its wait not yet published.
+/// ParkFence and P3, on the M, with the goroutine saved and its wait not yet published.
 pub(crate) fn is_interrupted<H: Host>(g: GRef<H>, ending: bool) -> bool {
     if g.exits.get() || ending {
         return true;
     }
-    // SeqCst: the store of Waiting, then a load of `done`; partner: C2.
-    unless(Mutant::InterruptParkNoFence, || fence(Ordering::SeqCst));
+    // SeqCst: the store of Waiting, then a load of `done`; partner: CancelFence.
+    unless(Mutant::ParkNoFence, || fence(Ordering::SeqCst));
     let mut seen = false;
     unless(Mutant::InterruptNotSeen, || seen = first_done(g.frame.get(), std::ptr::null()).is_some());
     seen
 }
 
-/// C2: between the store of `done` and the look at who runs under the context.
+/// CancelFence: between the store of `done` and the look at who runs under the context.
 pub(crate) fn cancel_fence() {
-    // SeqCst: partner K2.
-    unless(Mutant::InterruptCancelNoFence, || fence(Ordering::SeqCst));
+    // SeqCst: partner ParkFence.
+    unless(Mutant::CancelNoFence, || fence(Ordering::SeqCst));
 }
 
 impl Interrupt {
@@ -329,34 +330,34 @@ fn refusal<H: Host>(who: Option<u64>, what: &str, bar: Bar, named: bool) -> Stri
 
 /// What a waiter looks at: its innermost frame, whether it exits, and whether its runtime ends.
 #[derive(Copy, Clone)]
-pub(crate) struct Outlook {
+pub(crate) struct PendingInterrupts {
     pub(crate) frame: *const Frame,
     pub(crate) exits: bool,
     /// Its runtime ends.
     pub(crate) ends: bool,
 }
 
-impl Outlook {
-    /// Whether a wait that ends like this has anything to heed.
+impl PendingInterrupts {
+    /// Whether a wait that ends like this has anything to listen for.
     #[inline]
-    pub(crate) fn heeds<H: Host>(self, ends: Ends) -> bool {
+    pub(crate) fn listens<H: Host>(self, ends: OnInterrupt) -> bool {
         (self.exits || !self.frame.is_null() || self.ends) && ends.can_be_interrupted() && !H::is_panicking()
     }
 
-    /// What the wait is to end by, if there is anything to which the waiter is not deaf. Else it is deaf from here on.
-    pub(crate) fn interrupt<H: Host>(self, ends: Ends, deaf: &mut Deaf) -> Option<Interrupt> {
-        if self.exits && !deaf.to_exit {
+    /// What the wait is to end by, if there is anything that the waiter has not masked. Else that is masked from here on.
+    pub(crate) fn interrupt<H: Host>(self, ends: OnInterrupt, masked: &mut Masked) -> Option<Interrupt> {
+        if self.exits && !masked.to_exit {
             if Interrupt::Exit.may_throw::<H>() {
                 return Some(Interrupt::Exit);
             }
-            deaf.to_exit = true;
+            masked.to_exit = true;
         }
-        let frame = first_done(self.frame, deaf.to_frame)?;
+        let frame = first_done(self.frame, masked.to_frame)?;
         let interrupt = Interrupt::Context(frame);
-        if ends == Ends::Returning || interrupt.may_throw::<H>() {
+        if ends == OnInterrupt::Returning || interrupt.may_throw::<H>() {
             return Some(interrupt);
         }
-        deaf.to_frame = frame.as_ptr();
+        masked.to_frame = frame.as_ptr();
         None
     }
 }
@@ -390,13 +391,13 @@ pub(crate) fn end_here<H: Host>() {
 }
 
 /// What a wait can't be ended by.
-pub(crate) struct Deaf {
+pub(crate) struct Masked {
     to_frame: *const Frame,
     to_exit: bool,
 }
 
-impl Deaf {
+impl Masked {
     pub(crate) fn new() -> Self {
-        Deaf { to_frame: std::ptr::null(), to_exit: false }
+        Masked { to_frame: std::ptr::null(), to_exit: false }
     }
 }

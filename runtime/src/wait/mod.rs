@@ -3,7 +3,7 @@
 //!
 //! Channels, locks, sockets, timers and joins all park through [`waiter`]; none of them names the scheduler.
 
-pub(crate) mod debt;
+pub(crate) mod abandon;
 pub(crate) mod interrupt;
 pub(crate) mod queue;
 pub(crate) mod status;

@@ -4,7 +4,7 @@
 //!            spawn            run               park
 //!    Idle ─────────▶ Runnable ───▶ Running ──────────────▶ Waiting
 //!      ▲                ▲  ▲          │ │ ▲                  │  │
-//!      │                │  └── yield ─┘ │ └──── call_off ────┘  │
+//!      │                │  └── yield ─┘ │ └─── cancel_park ──┘  │
 //!      │                └───────────────┼── ready ──────────────┘
 //!      └────────────── finish ──────────┘
 //! ```
@@ -30,8 +30,8 @@
 //! ```
 //!
 //! The **scan bit** holds a Waiting or Runnable G where it is (Go's `_Gscan`): a dump reads its stack meanwhile.
-//! Whoever would queue or run a held G sets `OWED` instead; the holder, clearing the bit, then queues it. Whoever frees one
-//! that never ran waits for the holder (`discard`).
+//! Whoever would queue or run a held G sets `DEFERRED` instead; the holder, clearing the bit, then queues it. Whoever frees
+//! one that never ran waits for the holder (`discard`).
 //!
 //! Invariants:
 //! 1. Only the owner (or the M that runs it) writes the status of a Running word. Others write it with a CAS
@@ -39,8 +39,8 @@
 //!    the number, and once the wait is claimed and readied; in between it exchanges.
 //! 2. Runnable → Running is won by one M, which alone touches the G's stack until it stores a new status.
 //! 3. A wait number is never used twice, not even by the next goroutine in the same G.
-//! 4. `CLAIMED` is set at most once a wait, and exactly one `ready` follows it; none after `call_in`, by which a runtime
-//!    that ends claims the wait for its owner, and after `seize`, by which it claims what it leaves behind.
+//! 4. `CLAIMED` is set at most once a wait, and exactly one `ready` follows it; none after `claim_for_end`, by which a
+//!    runtime that ends claims the wait for its owner, and after `seize`, by which it claims what it leaves behind.
 //!
 //! Checked by `models/park.rs`; the tests below go through the transitions one by one.
 
@@ -48,20 +48,20 @@ use crate::prim::{AcqRel, Acquire, AtomicU64, Mutant, Ordering, Relaxed, Release
 
 const STATUS: u64 = 0b111;
 const SCAN: u64 = 1 << 3;
-const OWED: u64 = 1 << 4;
+const DEFERRED: u64 = 1 << 4;
 const OPEN: u64 = 1 << 5;
 const CLAIMED: u64 = 1 << 6;
 const READY: u64 = 1 << 7;
-const LOOK: u64 = 1 << 8;
+const NUDGED: u64 = 1 << 8;
 const REFUSED: u64 = 1 << 9;
 const KNOWN: u64 = 1 << 10;
 const SAVED: u64 = 1 << 11;
 /// Claimed by the end of its runtime, for the owner itself.
-const CALLED_IN: u64 = 1 << 12;
+const CLAIMED_FOR_END: u64 = 1 << 12;
 const NUMBER: u32 = 13;
 
 /// What a wait leaves in the word.
-const OF_A_WAIT: u64 = OPEN | CLAIMED | READY | LOOK | REFUSED | KNOWN | SAVED | CALLED_IN;
+const OF_A_WAIT: u64 = OPEN | CLAIMED | READY | NUDGED | REFUSED | KNOWN | SAVED | CLAIMED_FOR_END;
 
 /// What a G is doing. Go's names without the underscore.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
@@ -133,15 +133,15 @@ impl std::fmt::Debug for Word {
         write!(f, "{:?} wait {}", self.status(), self.number().0)?;
         for (bit, name) in [
             (SCAN, "scan"),
-            (OWED, "owed"),
+            (DEFERRED, "deferred"),
             (OPEN, "open"),
             (CLAIMED, "claimed"),
             (READY, "ready"),
-            (LOOK, "look"),
+            (NUDGED, "nudged"),
             (REFUSED, "refused"),
             (KNOWN, "known"),
             (SAVED, "saved"),
-            (CALLED_IN, "called in"),
+            (CLAIMED_FOR_END, "claimed for the end"),
         ] {
             if self.has(bit) {
                 write!(f, " {name}")?;
@@ -171,10 +171,10 @@ pub(crate) enum Then {
     Leave,
 }
 
-/// What came of calling a park off.
+/// What came of cancelling a park.
 #[derive(Debug, Eq, PartialEq)]
 #[must_use]
-pub(crate) enum CallOff {
+pub(crate) enum CancelPark {
     /// Running again: the M resumes it at once.
     Resume,
     /// Somebody else has readied it, or holds it: the M takes other work.
@@ -216,9 +216,9 @@ pub(crate) enum Why {
     /// The commit hook refused. The wait is open.
     Refused,
     /// It was nudged. The wait is open.
-    Look,
+    Nudged,
     /// Claimed because its runtime ends. Nobody will ready it.
-    CalledIn,
+    ClaimedForEnd,
     /// Nothing has happened (a thread that was woken for nothing). The wait is open.
     Nothing,
 }
@@ -273,12 +273,12 @@ impl StatusWord {
     /// Runnable → Running, by the M that took the G from a queue.
     #[inline]
     pub(crate) fn run(&self) -> Run {
-        // Acquire: a holder has read the stack before its `unhold`. Release: a holder that finds itself owed queues the
+        // Acquire: a holder has read the stack before its `unhold`. Release: a holder that finds DEFERRED queues the
         // G after us, and must see that we have taken it out.
         self.update(both(Mutant::RunWithoutAcquire, Mutant::RunHeldWithoutRelease), |word| {
             assert!(word.status() == Status::Runnable, "run: the G is not runnable ({word:?})");
             if word.has(SCAN) {
-                (Some(word.set(OWED)), Run::Held)
+                (Some(word.set(DEFERRED)), Run::Held)
             } else {
                 (Some(word.with_status(Status::Running)), Run::Go)
             }
@@ -355,19 +355,19 @@ impl StatusWord {
     }
 
     /// Waiting → Running, by the M whose commit hook refused, if nobody was faster.
-    pub(crate) fn call_off(&self, number: WaitNumber) -> CallOff {
-        // Acquire: a holder has read the stack. Release: a holder that is owed has the G run, and the hook, which
+    pub(crate) fn cancel_park(&self, number: WaitNumber) -> CancelPark {
+        // Acquire: a holder has read the stack. Release: a holder that finds DEFERRED has the G run, and the hook, which
         // lay on its stack, was read before.
-        self.update(both(Mutant::CallOffWithoutAcquire, Mutant::CallOffWithoutRelease), |word| {
+        self.update(both(Mutant::CancelParkWithoutAcquire, Mutant::CancelParkWithoutRelease), |word| {
             // Claimed before anybody knew the wait: by its timer, which readies it, or because its runtime ends.
             if !word.open(number) {
-                return (None, CallOff::Gone);
+                return (None, CancelPark::Gone);
             }
             let refused = word.set(REFUSED);
-            if word.has(SCAN) && !mutated(Mutant::CallOffIgnoresScan) {
-                (Some(refused.set(OWED)), CallOff::Gone)
+            if word.has(SCAN) && !mutated(Mutant::CancelParkIgnoresScan) {
+                (Some(refused.set(DEFERRED)), CancelPark::Gone)
             } else {
-                (Some(refused.with_status(Status::Running)), CallOff::Resume)
+                (Some(refused.with_status(Status::Running)), CancelPark::Resume)
             }
         })
     }
@@ -378,7 +378,7 @@ impl StatusWord {
         self.update(order(Mutant::ParkAgainRelaxed, Release), |word| {
             debug_assert!(word.number() == number && word.has(OPEN), "park_again: not its wait ({word:?})");
             // Not `REFUSED`: an owner that waits for whoever has claimed a refused wait sleeps like any other.
-            let anything = word.0 & (READY | LOOK) != 0;
+            let anything = word.0 & (READY | NUDGED) != 0;
             if anything && !mutated(Mutant::ParkAgainBlind) {
                 (None, Again::Awake)
             } else {
@@ -396,7 +396,7 @@ impl StatusWord {
     fn sleeps(word: Word) -> bool {
         word.status() == Status::Waiting
             && word.has(OPEN)
-            && (word.0 & (OWED | CLAIMED | READY | LOOK | REFUSED) == 0
+            && (word.0 & (DEFERRED | CLAIMED | READY | NUDGED | REFUSED) == 0
                 || mutated(Mutant::SleeperMarksIgnored))
     }
 
@@ -419,14 +419,14 @@ impl StatusWord {
 
     /// The runtime ends: claims the wait for its owner, if nothing has happened to it since it was found, and has the owner
     /// run and find that. The caller knows that the commit hook is over.
-    pub(crate) fn call_in(&self, found: &Asleep) -> Then {
+    pub(crate) fn claim_for_end(&self, found: &Asleep) -> Then {
         // Relaxed: the word is as `doing` has acquired it. A dump that holds it, or held it, has whoever takes the G out of its
         // queue wait for it (`run`).
         self.update(Relaxed, |word| {
             if word.clear(SCAN) != found.0.clear(SCAN) && !mutated(Mutant::ShutdownCallsBlindly) {
                 return (None, Then::Leave);
             }
-            (Some(word.set(CLAIMED | CALLED_IN).with_status(Status::Runnable)), Then::Queue)
+            (Some(word.set(CLAIMED | CLAIMED_FOR_END).with_status(Status::Runnable)), Then::Queue)
         })
     }
 
@@ -439,7 +439,7 @@ impl StatusWord {
     }
 
     /// The commit hook is over: from here on whoever knows the owner may nudge it. Does what a nudge that came too early
-    /// has left to do, or the caller, who saw at K1 that there was one.
+    /// has left to do, or the caller, who saw at P3 (`interrupt.rs`) that there was one.
     pub(crate) fn make_known(&self, number: WaitNumber, nudged: bool) -> Then {
         // Release: the hook has written where the owner's timer stands, and whoever nudges the owner has it run. Acquire: as
         // in `ready`.
@@ -450,7 +450,7 @@ impl StatusWord {
                 return (None, Then::Leave);
             }
             let known = word.set(KNOWN);
-            if nudged || word.has(LOOK) { Self::nudged(known) } else { (Some(known), Then::Leave) }
+            if nudged || word.has(NUDGED) { Self::nudged(known) } else { (Some(known), Then::Leave) }
         })
     }
 
@@ -471,17 +471,17 @@ impl StatusWord {
             } else {
                 // Its hook may still write to its stack. `make_known` comes after that. It may be awake all the same: a
                 // nudge by number does not wait for the hook.
-                (Some(word.set(LOOK)), Then::Leave)
+                (Some(word.set(NUDGED)), Then::Leave)
             }
         })
     }
 
     fn nudged(word: Word) -> (Option<Word>, Then) {
-        let looks = word.set(LOOK);
+        let looks = word.set(NUDGED);
         match word.status() {
             Status::Waiting if !word.has(SCAN) => (Some(looks.with_status(Status::Runnable)), Then::Queue),
             Status::Waiting if mutated(Mutant::NudgeIgnoresScan) => (Some(looks), Then::Leave),
-            Status::Waiting => (Some(looks.set(OWED)), Then::Leave),
+            Status::Waiting => (Some(looks.set(DEFERRED)), Then::Leave),
             // Awake: it finds the mark before it sleeps on.
             _ => (Some(looks), Then::Leave),
         }
@@ -505,16 +505,16 @@ impl StatusWord {
             if word.has(REFUSED) {
                 return Why::Refused;
             }
-            if word.has(CALLED_IN) {
-                return Why::CalledIn;
+            if word.has(CLAIMED_FOR_END) {
+                return Why::ClaimedForEnd;
             }
-            if !word.has(LOOK) {
+            if !word.has(NUDGED) {
                 return Why::Nothing;
             }
             // Acquire: what the one who nudged has written; or, having failed, what was published by then.
             let acquire = order(Mutant::LookRelaxed, Acquire);
-            match self.0.compare_exchange(word.0, word.clear(LOOK).0, acquire, acquire) {
-                Ok(_) => return Why::Look,
+            match self.0.compare_exchange(word.0, word.clear(NUDGED).0, acquire, acquire) {
+                Ok(_) => return Why::Nudged,
                 Err(now) => word = Word(now),
             }
         }
@@ -550,8 +550,8 @@ impl StatusWord {
     /// The end of the runtime: a parked owner's wait is claimed, whatever its number, and never readied. True:
     /// the goroutine is parked, and none will run it again.
     pub(crate) fn seize(&self) -> bool {
-        // Acquire: what it owes, written before it parked. No model has it: `settle_of` takes that by an exchange, which
-        // finds the last, and what a model owes is made of loom's words.
+        // Acquire: its hook, written before it parked. No model has it: `run_of` takes that by an exchange, which
+        // finds the last, and a model's hook is made of loom's words.
         self.update(Acquire, |word| match word.status() {
             Status::Waiting if !word.has(CLAIMED) && mutated(Mutant::SeizeLeavesOpen) => (None, true),
             Status::Waiting if !word.has(CLAIMED) => (Some(word.set(CLAIMED)), true),
@@ -573,7 +573,7 @@ impl StatusWord {
     /// Says to the owner of a claimed wait that it may go on.
     #[inline]
     pub(crate) fn ready(&self) -> Then {
-        // Release: to the holder that is owed, and from it to the owner: what the claimer handed over. Where nobody
+        // Release: to the holder that finds DEFERRED, and from it to the owner: what the claimer handed over. Where nobody
         // holds the G, the queue into which the caller puts it publishes that, or the note of a thread. Acquire: an owner that
         // was nudged has been in a queue since the caller learned of it; who took it out there is through with its links.
         self.update(both(Mutant::ReadyWithoutAcquire, Mutant::ReadyRelaxed), |word| {
@@ -586,7 +586,7 @@ impl StatusWord {
                     (Some(word.with_status(Status::Runnable).set(READY)), Then::Queue)
                 }
                 Status::Waiting if mutated(Mutant::ReadyIgnoresScan) => (Some(word.set(READY)), Then::Leave),
-                Status::Waiting => (Some(word.set(READY | OWED)), Then::Leave),
+                Status::Waiting => (Some(word.set(READY | DEFERRED)), Then::Leave),
                 // A plain thread, which runs also while it sleeps.
                 _ => (Some(word.set(READY)), Then::Leave),
             }
@@ -612,13 +612,14 @@ impl StatusWord {
         }
     }
 
-    /// Clears the scan bit, and takes over what was owed meanwhile.
+    /// Clears the scan bit, and takes over what was deferred meanwhile.
     pub(crate) fn unhold(&self) -> Then {
-        // Release: the stack was read before the next M runs on it. Acquire: whoever owes us has let go of the G.
+        // Release: the stack was read before the next M runs on it. Acquire: whoever has deferred it to us has let go of the
+        // G.
         self.update(both(Mutant::UnholdWithoutAcquire, Mutant::UnholdWithoutRelease), |word| {
             assert!(word.has(SCAN), "unhold: not held ({word:?})");
-            let free = word.clear(if mutated(Mutant::UnholdKeepsTheDebt) { SCAN } else { SCAN | OWED });
-            if word.has(OWED) {
+            let free = word.clear(if mutated(Mutant::UnholdKeepsDeferred) { SCAN } else { SCAN | DEFERRED });
+            if word.has(DEFERRED) {
                 (Some(free.with_status(Status::Runnable)), Then::Queue)
             } else {
                 (Some(free), Then::Leave)

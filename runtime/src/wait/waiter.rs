@@ -36,8 +36,8 @@ use crate::sched::park::{Commit, WaitReason, Yield};
 use crate::sched::run::wake;
 use crate::sched::timers::Alarm;
 use crate::sched::{Sched, park};
-use crate::wait::debt::Debt;
-use crate::wait::interrupt::{Deaf, Ends, Interrupt, Outlook};
+use crate::wait::abandon::AbandonHook;
+use crate::wait::interrupt::{Interrupt, Masked, OnInterrupt, PendingInterrupts};
 use crate::wait::status::{Run, Status, StatusWord, Then, WaitNumber, Why};
 use gmp_timers::Nanos;
 
@@ -153,12 +153,12 @@ impl<H: Host> Waiter<H> {
     }
 
     /// A copy that outlives the queue's lock. The caller holds that.
-    pub(crate) fn keep(&self) -> Kept<H> {
+    pub(crate) fn upgrade(&self) -> UpgradedWaiter<H> {
         let home = match self {
             Waiter::G(g, _) => g.home().upgrade(),
             Waiter::Thread(..) => None,
         };
-        Kept { waiter: self.clone(), home }
+        UpgradedWaiter { waiter: self.clone(), home }
     }
 
     /// Has the owner look again; its wait goes on. The Waiter is the caller's own copy, or its queue is locked.
@@ -176,12 +176,12 @@ impl<H: Host> Waiter<H> {
 }
 
 /// Somebody who was found in a queue and not claimed, with what keeps its word mapped when it has gone on and ended.
-pub(crate) struct Kept<H: Host> {
+pub(crate) struct UpgradedWaiter<H: Host> {
     waiter: Waiter<H>,
     home: Option<Arc<Sched<H>>>,
 }
 
-impl<H: Host> Kept<H> {
+impl<H: Host> UpgradedWaiter<H> {
     /// Has the owner look again, if it still waits.
     pub(crate) fn nudge(&self) {
         match &self.waiter {
@@ -217,7 +217,7 @@ pub(crate) struct How {
     pub(crate) reason: WaitReason,
     /// The time limit.
     pub(crate) until: Option<Nanos>,
-    pub(crate) ends: Ends,
+    pub(crate) ends: OnInterrupt,
     /// Whether a nudge returns to the caller.
     pub(crate) looks: bool,
 }
@@ -225,14 +225,14 @@ pub(crate) struct How {
 impl How {
     /// Without a limit; interrupts unwind.
     pub(crate) fn new(reason: WaitReason) -> Self {
-        How { reason, until: None, ends: Ends::Unwinding, looks: false }
+        How { reason, until: None, ends: OnInterrupt::Unwinding, looks: false }
     }
 
     pub(crate) fn until(self, until: Option<Nanos>) -> Self {
         How { until, ..self }
     }
 
-    pub(crate) fn ends(self, ends: Ends) -> Self {
+    pub(crate) fn ends(self, ends: OnInterrupt) -> Self {
         How { ends, ..self }
     }
 
@@ -250,7 +250,7 @@ pub(crate) enum Woke {
     /// The commit hook refused. The wait is over.
     Refused,
     /// Something may have changed. The wait is open.
-    Look,
+    Nudged,
     /// The owner has claimed its wait, which is over, and is to leave its queues and unwind, or return an error.
     Interrupted(Interrupt),
 }
@@ -262,7 +262,7 @@ pub(crate) struct Wait<H: Host> {
     /// The limit for which the alarm is armed.
     until: Option<Nanos>,
     alarm: Option<Alarm<H>>,
-    deaf: Deaf,
+    masked: Masked,
 }
 
 enum Who<H: Host> {
@@ -319,7 +319,7 @@ impl<H: Host> Wait<H> {
     #[inline(always)]
     pub(crate) fn of(opened: Opened<H>) -> Self {
         let Opened { who, number } = opened;
-        Wait { who, number, until: None, alarm: None, deaf: Deaf::new() }
+        Wait { who, number, until: None, alarm: None, masked: Masked::new() }
     }
 
     /// Opens one in which the calling thread sleeps, also where it runs a goroutine.
@@ -344,11 +344,11 @@ impl<H: Host> Wait<H> {
         }
     }
 
-    /// Notes what the owner owes from here on if it never runs again; null for nothing. A thread always runs.
-    pub(crate) fn owes(&self, debt: *const Debt) {
+    /// Sets the hook that is run if the owner never runs again; null for none. A thread always runs.
+    pub(crate) fn on_abandon(&self, hook: *const AbandonHook) {
         if let Who::G(g, _) = &self.who {
             // Relaxed: read with the goroutine's wait claimed, or after it was taken out of a queue, or by itself.
-            g.debt.store(debt.cast_mut(), Relaxed);
+            g.on_abandon.store(hook.cast_mut(), Relaxed);
         }
     }
 
@@ -360,7 +360,8 @@ impl<H: Host> Wait<H> {
             Who::G(g, window) => {
                 let g = *g;
                 let window = window.take().expect("park: once for each wait");
-                g.manner.set(how.ends, g.outlook(window.m().sched()).heeds::<H>(how.ends));
+                g.interrupt_policy
+                    .set(how.ends, g.pending_interrupts(window.m().sched()).listens::<H>(how.ends));
                 match how.until {
                     None => park::gopark(window, self.number, how.reason, commit),
                     Some(due) => {
@@ -478,14 +479,14 @@ impl<H: Host> Wait<H> {
                     }
                     return if self.claim() { Woke::Refused } else { Woke::Readied };
                 }
-                Why::Look => {
+                Why::Nudged => {
                     // Itself: it may go on on another M.
                     let sched = Sched::<H>::current().expect("settle: a goroutine runs on an M");
-                    if let Some(woke) = self.look(g.outlook(sched), how) {
+                    if let Some(woke) = self.look(g.pending_interrupts(sched), how) {
                         return woke;
                     }
                 }
-                Why::CalledIn => return self.end(),
+                Why::ClaimedForEnd => return self.end(),
                 Why::Nothing => unreachable!("settle: a goroutine runs again for no reason"),
             }
             self.suspend_again(g);
@@ -513,9 +514,9 @@ impl<H: Host> Wait<H> {
             let claimed = g.word.claim(self.number);
             debug_assert!(claimed, "stay: nobody knows of the wait");
         }
-        g.manner.set(Ends::WithOthers, false);
+        g.interrupt_policy.set(OnInterrupt::WithOthers, false);
         g.reason.set(WaitReason::End);
-        Debt::settle_of(g);
+        AbandonHook::run_of(g);
         g::mark_left(g);
         loop {
             self.suspend_again(g);
@@ -523,8 +524,8 @@ impl<H: Host> Wait<H> {
     }
 
     /// What a nudge comes to.
-    fn look(&mut self, outlook: Outlook, how: How) -> Option<Woke> {
-        if outlook.ends && outlook.heeds::<H>(how.ends) {
+    fn look(&mut self, pending: PendingInterrupts, how: How) -> Option<Woke> {
+        if pending.ends && pending.listens::<H>(how.ends) {
             return Some(if self.word().claim(self.number) {
                 self.end()
             } else {
@@ -532,16 +533,16 @@ impl<H: Host> Wait<H> {
                 Woke::Readied
             });
         }
-        if outlook.heeds::<H>(how.ends)
-            && let Some(interrupt) = outlook.interrupt::<H>(how.ends, &mut self.deaf)
+        if pending.listens::<H>(how.ends)
+            && let Some(interrupt) = pending.interrupt::<H>(how.ends, &mut self.masked)
         {
             return Some(if self.claim() { Woke::Interrupted(interrupt) } else { Woke::Readied });
         }
-        how.looks.then_some(Woke::Look)
+        how.looks.then_some(Woke::Nudged)
     }
 
     fn doze(&mut self, how: How) -> Woke {
-        let outlook = Outlook { frame: H::thread_frame(), exits: false, ends: false };
+        let pending = PendingInterrupts { frame: H::thread_frame(), exits: false, ends: false };
         let Who::Thread(parker) = &self.who else { unreachable!("doze: called on a goroutine") };
         let parker = Arc::clone(parker);
         let mut until = how.until;
@@ -549,19 +550,19 @@ impl<H: Host> Wait<H> {
             match parker.word.why(self.number) {
                 Why::Readied => return Woke::Readied,
                 // A thread under a context looks each time that it wakes.
-                Why::Nothing if outlook.frame.is_null() => {}
+                Why::Nothing if pending.frame.is_null() => {}
                 Why::Nothing => {
-                    if let Some(woke @ (Woke::Interrupted(_) | Woke::Readied)) = self.look(outlook, how) {
+                    if let Some(woke @ (Woke::Interrupted(_) | Woke::Readied)) = self.look(pending, how) {
                         return woke;
                     }
                 }
-                Why::Look => {
-                    if let Some(woke) = self.look(outlook, how) {
+                Why::Nudged => {
+                    if let Some(woke) = self.look(pending, how) {
                         return woke;
                     }
                 }
                 Why::Refused => unreachable!("doze: a thread's hook refuses before"),
-                Why::CalledIn => unreachable!("doze: a thread is of no runtime that could end"),
+                Why::ClaimedForEnd => unreachable!("doze: a thread is of no runtime that could end"),
             }
             if !parker.note.doze(until) {
                 if parker.word.claim(self.number) {

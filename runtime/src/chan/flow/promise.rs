@@ -1,14 +1,14 @@
 //! Messages that a select brings after it was chosen: what was promised for them, and how that is kept or withdrawn. See
 //! `state.rs`. Checked by `models/promise.rs`.
 
-use crate::chan::flow::{Chan, Ended, Patience, Raw};
+use crate::chan::flow::{Chan, Ended, Raw, WaitBy};
 use crate::chan::select::Limit;
-use crate::chan::state::{Deal, Kind, Message, Promised, Record, RecordPtr, Seat, State, Woken};
+use crate::chan::state::{Kind, Message, Promised, QueueState, Record, RecordPtr, State, WaitResult, Woken};
 use crate::host::{Active, Host};
 use crate::prim::{Mutant, mutated, unless};
 use crate::sched::Sched;
 use crate::sched::park::{Commit, WaitReason};
-use crate::wait::debt::{Debt, Standing};
+use crate::wait::abandon::{AbandonHook, StandingHook};
 use crate::wait::interrupt::Interrupt;
 use crate::wait::waiter::{How, Opened, Wait, Woke};
 use gmp_timers::Nanos;
@@ -46,7 +46,7 @@ pub(crate) enum Outcome {
 /// A receiver has claimed a send, and is about to open the wait for its message, for which it may have to park.
 #[repr(C)]
 struct Asks<'a> {
-    standing: Standing,
+    hook: StandingHook,
     raw: &'a Raw,
     sender: RecordPtr,
 }
@@ -55,13 +55,13 @@ impl Asks<'_> {
     /// The sender is answered in place of a receiver that never runs again, and finds nobody under its ticket.
     ///
     /// # Safety
-    /// `debt` is that of an `Asks`.
-    unsafe fn pay(debt: *const Debt) {
+    /// `hook` is that of an `Asks`.
+    unsafe fn run(hook: *const AbandonHook) {
         // SAFETY: by this function's contract.
-        let this = unsafe { &*debt.cast::<Self>() };
+        let this = unsafe { &*hook.cast::<Self>() };
         // SAFETY: claimed, and it sleeps until it is readied.
         let sender = unsafe { &this.sender.as_ref().value };
-        sender.set_deal(Deal::Partner(this.raw.state.lock().promise_nobody()));
+        sender.set_wait_result(WaitResult::Partner(this.raw.state.lock().promise_nobody()));
         sender.ready();
     }
 }
@@ -72,13 +72,13 @@ fn open(raw: &Raw, ask: Ask) -> Opened<Active> {
         (Some(opened), _) => opened,
         (None, Ask::Own(_)) => Wait::open(),
         (None, Ask::Sender(sender)) => {
-            let asks = Asks { standing: Standing::new(Asks::pay), raw, sender };
-            let standing = (&raw const asks).cast();
+            let asks = Asks { hook: StandingHook::new(Asks::run), raw, sender };
+            let hook = (&raw const asks).cast();
             // SAFETY: the first field, of an `Asks`, which is taken back before it goes.
-            unsafe { Standing::note(standing) };
+            unsafe { StandingHook::note(hook) };
             let opened = Wait::open();
             // SAFETY: as above.
-            unsafe { Standing::take_back(standing) };
+            unsafe { StandingHook::take_back(hook) };
             opened
         }
     }
@@ -93,12 +93,12 @@ pub(crate) unsafe fn await_promise(
     raw: &Raw,
     ask: Ask,
     slot: *mut (),
-    (patience, limit): (Patience, Option<Nanos>),
+    (patience, limit): (WaitBy, Option<Nanos>),
     holds: Option<RecordPtr>,
 ) -> Outcome {
     let mut wait = Wait::<Active>::of(match patience {
-        Patience::Parks => open(raw, ask),
-        Patience::Thread => {
+        WaitBy::Parks => open(raw, ask),
+        WaitBy::Thread => {
             Sched::<Active>::step_aside();
             Wait::open_on_thread()
         }
@@ -109,16 +109,16 @@ pub(crate) unsafe fn await_promise(
     let sender = match ask {
         Ask::Sender(sender) => {
             // SAFETY: the partner leaves below. The sender is claimed, and sleeps until it is readied.
-            unsafe { sender.as_ref().value.set_deal(Deal::Partner(state.ask(partner))) };
+            unsafe { sender.as_ref().value.set_wait_result(WaitResult::Partner(state.ask(partner))) };
             Some(sender)
         }
         Ask::Own(own) => {
             // SAFETY: it is the caller's, and the state is locked.
-            let seat = unsafe { own.as_ref() }.value.seat();
-            if seat != Seat::Coming {
+            let queue_state = unsafe { own.as_ref() }.value.queue_state();
+            if queue_state != QueueState::Coming {
                 drop(state);
                 wait.withdraw();
-                return if seat == Seat::Served { Outcome::Came } else { Outcome::Withdrawn };
+                return if queue_state == QueueState::Served { Outcome::Came } else { Outcome::Withdrawn };
             }
             // SAFETY: the partner leaves below.
             unsafe { state.ask_on(partner, own) };
@@ -144,9 +144,9 @@ pub(crate) unsafe fn await_promise(
             Commit::Park
         })
     };
-    match record.value.deal() {
-        Deal::Done => return Outcome::Came,
-        Deal::Withdrawn => return Outcome::Withdrawn,
+    match record.value.wait_result() {
+        WaitResult::Done => return Outcome::Came,
+        WaitResult::Withdrawn => return Outcome::Withdrawn,
         _ => {}
     }
     // G2. SAFETY: it stands there, or in none.
@@ -255,8 +255,8 @@ impl<T> Chan<T> {
             unsafe {
                 let it = &receiver.as_ref().value;
                 self.pop(state, it.slot().cast());
-                if it.seat() != Seat::Served {
-                    it.set_deal(Deal::Done);
+                if it.queue_state() != QueueState::Served {
+                    it.set_wait_result(WaitResult::Done);
                     woken.add(receiver);
                 }
             }
@@ -266,7 +266,7 @@ impl<T> Chan<T> {
             unsafe {
                 let it = &sender.as_ref().value;
                 self.hand(receiver, it.slot().cast(), woken);
-                it.set_deal(Deal::Done);
+                it.set_wait_result(WaitResult::Done);
                 woken.add(sender);
             }
         }

@@ -1,7 +1,7 @@
 //! Receiving: a look, and a wait whose record keeps its place while its owner looks again.
 
-use crate::chan::flow::{Ask, Chan, Ended, Outcome, Patience, Taken, await_promise, earlier, has_passed};
-use crate::chan::state::{Deal, Kind, Record, RecordPtr, Seat, State, Woken};
+use crate::chan::flow::{Ask, Chan, Ended, Outcome, Taken, WaitBy, await_promise, earlier, has_passed};
+use crate::chan::state::{Kind, QueueState, Record, RecordPtr, State, WaitResult, Woken};
 use crate::host::{Active, Host};
 use crate::prim::{Mutant, MutexGuard, mutated};
 use crate::sched::park::{Commit, WaitReason};
@@ -62,7 +62,7 @@ impl<T> Chan<T> {
                 }
                 Taken::Promise(sender) => {
                     drop(state);
-                    let (ask, how) = (Ask::Sender(sender), (Patience::Parks, limit));
+                    let (ask, how) = (Ask::Sender(sender), (WaitBy::Parks, limit));
                     // SAFETY: `take` claimed it; the slot is the caller's.
                     let outcome = unsafe { await_promise(&self.raw, ask, slot.cast(), how, kept) };
                     if outcome != Outcome::Withdrawn && kept.is_some() {
@@ -124,16 +124,16 @@ impl<T> Chan<T> {
                         told.ready();
                         Commit::Park
                     });
-                    while woke == Woke::Look {
+                    while woke == Woke::Nudged {
                         // The channel tells another time now.
                         how = how.until(earlier(limit, self.lock().due()));
                         woke = wait.park_again(how);
                     }
                     // SAFETY: the wait is over.
-                    match unsafe { node.as_ref() }.value.deal() {
-                        Deal::Done => return Ended::Done,
-                        Deal::Closed => return Ended::Closed,
-                        Deal::Withdrawn => queued = true,
+                    match unsafe { node.as_ref() }.value.wait_result() {
+                        WaitResult::Done => return Ended::Done,
+                        WaitResult::Closed => return Ended::Closed,
+                        WaitResult::Withdrawn => queued = true,
                         _ => {
                             // SAFETY: it stands in one of this channel's queues, or in none.
                             unsafe { self.lock().leave(node) };
@@ -177,15 +177,15 @@ impl<T> Chan<T> {
         };
         // SAFETY: as above, in the lock.
         let it = unsafe { &node.as_ref().value };
-        if it.seat() == Seat::Served && !mutated(Mutant::ReturnedIgnoresItsSlot) {
+        if it.queue_state() == QueueState::Served && !mutated(Mutant::ReturnedIgnoresItsSlot) {
             return Taken::Done;
         }
         // Nobody serves it while it takes, nor while it waits for what a sender has promised.
-        it.set_seat(Seat::Held);
+        it.set_queue_state(QueueState::Held);
         // SAFETY: as above.
         let taken = unsafe { self.take(state, slot, woken) };
         if taken == Taken::Nothing {
-            it.set_seat(Seat::Returned);
+            it.set_queue_state(QueueState::Returned);
         }
         taken
     }
@@ -207,7 +207,7 @@ impl<T> Chan<T> {
                 Taken::Closed => return Ended::Closed,
                 Taken::Nothing => return Ended::TimedOut,
                 Taken::Promise(sender) => {
-                    let (ask, how) = (Ask::Sender(sender), (Patience::Thread, Some(Active::now())));
+                    let (ask, how) = (Ask::Sender(sender), (WaitBy::Thread, Some(Active::now())));
                     // SAFETY: `take` claimed it; the slot is the caller's.
                     match unsafe { await_promise(&self.raw, ask, slot.cast(), how, None) } {
                         Outcome::Came => return Ended::Done,

@@ -1,7 +1,7 @@
 //! Sending: a look, and a wait.
 
 use crate::chan::flow::{Chan, Ended, has_passed};
-use crate::chan::state::{Deal, Kind, Offer, Record, State, Woken};
+use crate::chan::state::{Kind, Offer, Record, State, WaitResult, Woken};
 use crate::host::Active;
 use crate::prim::{Mutant, MutexGuard, mutated};
 use crate::sched::park::{Commit, WaitReason};
@@ -118,9 +118,9 @@ impl<T> Chan<T> {
                 woken.ready();
                 Commit::Park
             });
-            match record.value.deal() {
-                Deal::Done => return Ended::Done,
-                Deal::Closed => return Ended::Closed,
+            match record.value.wait_result() {
+                WaitResult::Done => return Ended::Done,
+                WaitResult::Closed => return Ended::Closed,
                 _ => {}
             }
             state = self.lock();

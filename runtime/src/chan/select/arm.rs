@@ -2,9 +2,9 @@
 
 use crate::chan::flow::{Chan, Raw, Taken};
 use crate::chan::select::order::Link;
-use crate::chan::select::pledge::Pledge;
+use crate::chan::select::promise_hook::PromiseHook;
 use crate::chan::select::{Found, Intent};
-use crate::chan::state::{Deal, Promised, Record, RecordPtr, State, Woken};
+use crate::chan::state::{Promised, Record, RecordPtr, State, WaitResult, Woken};
 use crate::chan::{Receiver, RecvError, SendError, Sender};
 use crate::prim::{MutexGuard, UnsafeCell};
 use crate::wait::queue::{Node, Queue};
@@ -241,8 +241,8 @@ impl<'a> Arm<'a> {
         }
     }
 
-    pub(super) fn deal(&self) -> Deal {
-        self.record.as_ref().map_or(Deal::Open, |record| record.value.deal())
+    pub(super) fn wait_result(&self) -> WaitResult {
+        self.record.as_ref().map_or(WaitResult::Open, |record| record.value.wait_result())
     }
 
     pub(super) fn node(&self) -> Option<RecordPtr> {
@@ -301,7 +301,7 @@ impl<'a> Selected<'a> {
 
     /// # Safety
     /// If it is `Received`, a message of the arm's channel lies in the arm's slot, which is the arm's box or this space. If it
-    /// `Sends`, its pledge was noted in the space. The space is there for `'a`.
+    /// `Sends`, its promise was noted in the space. The space is there for `'a`.
     #[inline]
     pub(super) unsafe fn new(arm: &mut Arm<'a>, space: *mut Space, index: usize, chosen: Chosen) -> Self {
         let (_, chan, ops) = arm.chan.expect("select: a disabled arm is never ready");
@@ -355,7 +355,7 @@ impl<'a> Selected<'a> {
         match self.chosen.take() {
             Some(Chosen::Sends(promised)) => {
                 // SAFETY: by the contract of `new`.
-                let limit = unsafe { Pledge::take_back(self.slot) };
+                let limit = unsafe { PromiseHook::take_back(self.slot) };
                 chan.fulfil(promised, message, limit).map_err(SendError)
             }
             chosen => {
@@ -366,13 +366,13 @@ impl<'a> Selected<'a> {
     }
 
     #[cold]
-    fn call_off(&mut self) {
+    fn cancel(&mut self) {
         match self.chosen.take() {
             // SAFETY: the message lies there and was not moved.
             Some(Chosen::Received) => unsafe { (self.ops.drop)(self.slot) },
             // SAFETY: as in `send`; `chan` is of this type, and outlives its borrow.
             Some(Chosen::Sends(promised)) => unsafe {
-                Pledge::take_back(self.slot);
+                PromiseHook::take_back(self.slot);
                 (self.ops.withdraw)(self.chan, promised);
             },
             Some(Chosen::Drained) | None => {}
@@ -384,7 +384,7 @@ impl Drop for Selected<'_> {
     #[inline]
     fn drop(&mut self) {
         if self.chosen.is_some() {
-            self.call_off();
+            self.cancel();
         }
     }
 }

@@ -4,7 +4,7 @@
 //! assembly, inside loom's threads. Only the world is played:
 //!
 //! * a thread is a loom thread; the M of a thread is a `loom::thread_local!`, set when the M starts;
-//! * a note's bed is a mutex and a condition variable; a timed sleep lasts until it is ended;
+//! * a note's sleep state is a mutex and a condition variable; a timed sleep lasts until it is ended;
 //! * the poller is a list of posted events and one break, which whoever looks first takes, as in the kernel. A
 //!   wait of less than [`LONG`] is over at once, and the clock has then moved on by it; a longer one lasts until
 //!   something is posted. So a break that is missing is a deadlock.
@@ -69,7 +69,7 @@ use crate::m::note::Note;
 use crate::m::{M, Window};
 use crate::prim::{AtomicU32, Ordering, fence};
 use crate::sched::park::{Commit, WaitReason, Yield};
-use crate::sched::timers::keeper::Keeper;
+use crate::sched::timers::timer_thread::TimerThread;
 use crate::sched::watch::deadlock::Runtimes;
 use crate::sched::watch::quit::Quit;
 use crate::stack::switch::{Coro, End, Home};
@@ -131,7 +131,7 @@ thread_local! {
 }
 
 /// Whether what a thief looks at holds still.
-pub(crate) fn holds_still() -> bool {
+pub(crate) fn stays_the_same() -> bool {
     let left = REFUSALS.get();
     REFUSALS.set(left.saturating_sub(1));
     left == 0
@@ -425,14 +425,14 @@ pub struct ModelHost {
 
 /// Where the sleeper of a note lies.
 #[derive(Debug)]
-pub struct Bed {
+pub struct SleepState {
     lock: Mutex<()>,
     woken: Condvar,
 }
 
-impl Default for Bed {
+impl Default for SleepState {
     fn default() -> Self {
-        Bed { lock: Mutex::new(()), woken: Condvar::new() }
+        SleepState { lock: Mutex::new(()), woken: Condvar::new() }
     }
 }
 
@@ -457,7 +457,7 @@ loom::thread_local! {
 loom::lazy_static! {
     /// Stands still, except in the poller.
     static ref CLOCK: Mutex<Nanos> = Mutex::new(Nanos::ZERO);
-    static ref KEEPER: Keeper<ModelHost> = Keeper::new();
+    static ref TIMER_THREAD: TimerThread<ModelHost> = TimerThread::new();
     static ref QUIT: Quit<Note<ModelHost>> = Quit::new();
 }
 
@@ -510,10 +510,10 @@ impl ModelHost {
 
 impl Host for ModelHost {
     type Stack = ModelStack;
-    type Bed = Bed;
+    type SleepState = SleepState;
     type Local = Local;
     type Thread = loom::thread::JoinHandle<()>;
-    type Hands = crate::stack::pool::Hands;
+    type StackCache = crate::stack::pool::StackCache;
     // A backstop would hide what is missing elsewhere.
     const MONITORED: bool = false;
     const SEES_RUNNING: bool = false;
@@ -563,22 +563,22 @@ impl Host for ModelHost {
         Some(f())
     }
 
-    fn sleep(bed: &Bed, word: &AtomicU32, expected: u32, _limit: Option<Duration>) {
-        let mut guard = bed.lock.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    fn sleep(sleep_state: &SleepState, word: &AtomicU32, expected: u32, _limit: Option<Duration>) {
+        let mut guard = sleep_state.lock.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         while word.load(crate::prim::Acquire) == expected {
             schedule::add(format_args!("sleeps on a note"));
-            guard = bed.woken.wait(guard).unwrap_or_else(std::sync::PoisonError::into_inner);
+            guard = sleep_state.woken.wait(guard).unwrap_or_else(std::sync::PoisonError::into_inner);
         }
     }
 
-    fn wake(bed: &Bed, _word: &AtomicU32) {
+    fn wake(sleep_state: &SleepState, _word: &AtomicU32) {
         schedule::add(format_args!("wakes whoever sleeps on a note"));
-        let _held = bed.lock.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        bed.woken.notify_all();
+        let _held = sleep_state.lock.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        sleep_state.woken.notify_all();
     }
 
-    fn keeper() -> &'static Keeper<Self> {
-        &KEEPER
+    fn timer_thread() -> &'static TimerThread<Self> {
+        &TIMER_THREAD
     }
 
     fn runtimes() -> Option<&'static Runtimes<Self>> {
@@ -767,20 +767,24 @@ impl Host for ModelHost {
         Ok(())
     }
 
-    fn promise_stack(&self, hands: Option<&mut crate::stack::pool::Hands>, size: usize) -> io::Result<()> {
-        stacks().promise(hands, size)
+    fn reserve_stack(
+        &self,
+        cache: Option<&mut crate::stack::pool::StackCache>,
+        size: usize,
+    ) -> io::Result<()> {
+        stacks().reserve(cache, size)
     }
 
-    fn new_stack(&self, hands: &mut crate::stack::pool::Hands, size: usize) -> io::Result<ModelStack> {
-        Ok(ModelStack { coro: Coro::new(stacks(), hands, size, entry)? })
+    fn new_stack(&self, cache: &mut crate::stack::pool::StackCache, size: usize) -> io::Result<ModelStack> {
+        Ok(ModelStack { coro: Coro::new(stacks(), cache, size, entry)? })
     }
 
-    fn retire(&self, hands: &mut crate::stack::pool::Hands, stack: ModelStack) {
-        stack.coro.retire(stacks(), hands);
+    fn retire(&self, cache: &mut crate::stack::pool::StackCache, stack: ModelStack) {
+        stack.coro.retire(stacks(), cache);
     }
 
-    fn empty(&self, hands: &mut crate::stack::pool::Hands) {
-        stacks().empty(hands);
+    fn empty(&self, cache: &mut crate::stack::pool::StackCache) {
+        stacks().empty(cache);
     }
 
     fn age_stacks(&self) -> bool {

@@ -55,7 +55,7 @@ pub(crate) fn heavy() -> io::Result<()> {
 
 /// How long a visit to all CPUs may take. Where each is busy with others of its class the kernel has the visitor wait for some
 /// milliseconds at each.
-const PATIENCE: Duration = Duration::from_millis(500);
+const VISIT_LIMIT: Duration = Duration::from_millis(500);
 
 /// Has `thread` pass a full barrier, and the caller one itself, by a visit to each CPU on which that thread may run. Returns
 /// `false` if the kernel does not let a thread of the process go there, or it does not arrive in time.
@@ -66,7 +66,7 @@ pub(crate) fn visit_cpus_of(thread: u32) -> bool {
     let visit = move || affinity(thread as libc::pid_t).is_ok_and(|cpus| visit(&cpus, |_| ()));
     // SeqCst: what the caller did before, with the switch on the last CPU; what it does later, with that switch.
     fence(Ordering::SeqCst);
-    let passed = VISITS.within(PATIENCE, visit);
+    let passed = VISITS.within(VISIT_LIMIT, visit);
     fence(Ordering::SeqCst);
     passed
 }
@@ -184,12 +184,12 @@ mod tests {
             true
         };
         assert!(!VISITS.within(Duration::from_millis(1), stands_in_line));
-        assert!(!VISITS.within(PATIENCE, || unreachable!("another visit is under way")));
+        assert!(!VISITS.within(VISIT_LIMIT, || unreachable!("another visit is under way")));
         end.send(()).unwrap();
-        while !VISITS.within(PATIENCE, || true) {
+        while !VISITS.within(VISIT_LIMIT, || true) {
             std::thread::yield_now();
         }
-        assert!(!VISITS.within(PATIENCE, || false));
+        assert!(!VISITS.within(VISIT_LIMIT, || false));
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! The bare switch, for the benches.
 
-use super::{GUARD, Hands, StackPool};
+use super::{GUARD, StackCache, StackPool};
 use crate::stack::switch::{self, Coro, End, Home};
 use std::ptr::{from_ref, with_exposed_provenance};
 
@@ -11,7 +11,7 @@ pub struct Switch {
     /// In one place, as the coroutine keeps its address.
     home: Box<Home>,
     pool: StackPool,
-    hands: Hands,
+    cache: StackCache,
 }
 
 /// The word of the last resume.
@@ -37,10 +37,10 @@ impl Switch {
     /// # Panics
     /// Without memory for a stack.
     pub fn new() -> Self {
-        let (pool, mut hands) = (StackPool::new(None, GUARD), Hands::default());
-        pool.promise(None, 0).expect("there is no limit");
-        let coro = Coro::new(&pool, &mut hands, 0, bounce).expect("a stack");
-        let mut switch = Switch { coro: Some(coro), home: Box::new(Home::new()), pool, hands };
+        let (pool, mut cache) = (StackPool::new(None, GUARD), StackCache::default());
+        pool.reserve(None, 0).expect("there is no limit");
+        let coro = Coro::new(&pool, &mut cache, 0, bounce).expect("a stack");
+        let mut switch = Switch { coro: Some(coro), home: Box::new(Home::new()), pool, cache };
         switch.round_trip();
         switch
     }
@@ -63,8 +63,8 @@ impl Drop for Switch {
     fn drop(&mut self) {
         self.resume(END);
         if let Some(coro) = self.coro.take() {
-            coro.retire(&self.pool, &mut self.hands);
+            coro.retire(&self.pool, &mut self.cache);
         }
-        self.pool.empty(&mut self.hands);
+        self.pool.empty(&mut self.cache);
     }
 }

@@ -87,7 +87,7 @@ const WHYS: &[Why] = &[
     Why::Sleep,
     Why::IoRead,
     Why::IoWrite,
-    Why::IoTurn,
+    Why::IoLock,
     Why::IoClose,
     Why::Event,
     Why::ChanReceive,

@@ -32,7 +32,7 @@ use crate::m::note::Note;
 use crate::m::{M, Window};
 use crate::prim::{AtomicBool, AtomicU32, Relaxed};
 use crate::sched::park::Yield;
-use crate::sched::timers::keeper::Keeper;
+use crate::sched::timers::timer_thread::TimerThread;
 use crate::sched::watch::deadlock::Runtimes;
 use crate::sched::watch::quit::Quit;
 #[cfg(any(feature = "generator", not(target_arch = "x86_64")))]
@@ -54,9 +54,9 @@ use std::time::{Duration, Instant};
 use watch::Watched;
 
 #[cfg(not(any(feature = "generator", not(target_arch = "x86_64"))))]
-pub(crate) use crate::stack::pool::{GUARD, Hands, MAX_GUARD, MAX_STACK, MIN_STACK, StackPool};
+pub(crate) use crate::stack::pool::{GUARD, MAX_GUARD, MAX_STACK, MIN_STACK, StackCache, StackPool};
 #[cfg(any(feature = "generator", not(target_arch = "x86_64")))]
-pub(crate) use crate::stack::switch::{GUARD, Hands, MAX_GUARD, MAX_STACK, MIN_STACK, StackPool};
+pub(crate) use crate::stack::switch::{GUARD, MAX_GUARD, MAX_STACK, MIN_STACK, StackCache, StackPool};
 
 /// Writes a line to standard error, if anybody reads it. `eprintln!` would panic where nobody does.
 fn say(what: std::fmt::Arguments<'_>) {
@@ -131,10 +131,10 @@ impl Native {
 
 impl Host for Native {
     type Stack = NativeStack;
-    type Bed = ();
+    type SleepState = ();
     type Local = Local;
     type Thread = std::thread::JoinHandle<()>;
-    type Hands = Hands;
+    type StackCache = StackCache;
     const MONITORED: bool = true;
     const SEES_RUNNING: bool = !cfg!(any(feature = "generator", not(target_arch = "x86_64")));
 
@@ -183,9 +183,9 @@ impl Host for Native {
         thread::futex_wake(word);
     }
 
-    fn keeper() -> &'static Keeper<Self> {
-        static KEEPER: OnceLock<Keeper<Native>> = OnceLock::new();
-        KEEPER.get_or_init(Keeper::new)
+    fn timer_thread() -> &'static TimerThread<Self> {
+        static TIMER_THREAD: OnceLock<TimerThread<Native>> = OnceLock::new();
+        TIMER_THREAD.get_or_init(TimerThread::new)
     }
 
     fn runtimes() -> Option<&'static Runtimes<Self>> {
@@ -389,22 +389,22 @@ impl Host for Native {
     }
 
     #[inline]
-    fn promise_stack(&self, hands: Option<&mut Hands>, size: usize) -> io::Result<()> {
-        self.stacks.promise(hands, size)
+    fn reserve_stack(&self, cache: Option<&mut StackCache>, size: usize) -> io::Result<()> {
+        self.stacks.reserve(cache, size)
     }
 
     #[inline]
-    fn new_stack(&self, hands: &mut Hands, size: usize) -> io::Result<NativeStack> {
-        Ok(NativeStack { coro: Coro::new(&self.stacks, hands, size, entry)? })
+    fn new_stack(&self, cache: &mut StackCache, size: usize) -> io::Result<NativeStack> {
+        Ok(NativeStack { coro: Coro::new(&self.stacks, cache, size, entry)? })
     }
 
     #[inline]
-    fn retire(&self, hands: &mut Hands, stack: NativeStack) {
-        stack.coro.retire(&self.stacks, hands);
+    fn retire(&self, cache: &mut StackCache, stack: NativeStack) {
+        stack.coro.retire(&self.stacks, cache);
     }
 
-    fn empty(&self, hands: &mut Hands) {
-        self.stacks.empty(hands);
+    fn empty(&self, cache: &mut StackCache) {
+        self.stacks.empty(cache);
     }
 
     fn age_stacks(&self) -> bool {

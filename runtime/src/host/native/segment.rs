@@ -27,7 +27,7 @@ use super::overflow;
 use super::signals::{self, SignalStack};
 use crate::m::M;
 use crate::stack::annotate;
-use crate::stack::pool::{Class, Extent, GUARD, Hands, PAGE, StackMem, StackPool};
+use crate::stack::pool::{Class, Extent, GUARD, PAGE, StackCache, StackMem, StackPool};
 use std::arch::naked_asm;
 use std::cell::Cell;
 use std::io;
@@ -67,7 +67,7 @@ pub(super) fn prepare(size: usize) {
 /// Calls `f` on a stack of at least `size` bytes, the guard page included. On a goroutine from `pool`, its runtime's.
 ///
 /// # Errors
-/// Those of `StackPool::promise` and `StackPool::take`; nothing is promised or taken then.
+/// Those of `StackPool::reserve` and `StackPool::take`; nothing is reserved or taken then.
 pub(super) fn call_on(pool: Option<&StackPool>, size: usize, f: &mut dyn FnMut()) -> io::Result<()> {
     overflow::install();
     let entered = Entered::new(pool.unwrap_or_else(|| of_threads()), size)?;
@@ -80,8 +80,8 @@ pub(super) fn call_on(pool: Option<&StackPool>, size: usize, f: &mut dyn FnMut()
 /// # Errors
 /// When none is.
 pub(super) fn call_on_stock(size: usize, f: &mut dyn FnMut()) -> io::Result<()> {
-    of_threads().promise_of_stock(size)?;
-    let entered = Entered::promised(of_threads(), size)?;
+    of_threads().reserve_of_stock(size)?;
+    let entered = Entered::reserved(of_threads(), size)?;
     entered.call(f);
     Ok(())
 }
@@ -134,17 +134,17 @@ struct Entered<'a> {
 
 impl<'a> Entered<'a> {
     fn new(pool: &'a StackPool, size: usize) -> io::Result<Self> {
-        pool.promise(None, size)?;
-        Entered::promised(pool, size)
+        pool.reserve(None, size)?;
+        Entered::reserved(pool, size)
     }
 
-    fn promised(pool: &'a StackPool, size: usize) -> io::Result<Self> {
-        let mut hands = Hands::default();
-        let stack = match pool.take(&mut hands, size) {
+    fn reserved(pool: &'a StackPool, size: usize) -> io::Result<Self> {
+        let mut cache = StackCache::default();
+        let stack = match pool.take(&mut cache, size) {
             Ok(stack) => stack,
             Err(refused) => {
-                pool.give_promise(&mut hands, Class::of(size)?);
-                pool.empty(&mut hands);
+                pool.give_reservation(&mut cache, Class::of(size)?);
+                pool.empty(&mut cache);
                 return Err(refused);
             }
         };
@@ -179,15 +179,15 @@ impl Drop for Entered<'_> {
         let (stack, told) =
             unsafe { (ManuallyDrop::take(&mut self.stack), ManuallyDrop::take(&mut self.told)) };
         told.retire();
-        let mut hands = Hands::default();
+        let mut cache = StackCache::default();
         // SAFETY: the function has returned or unwound: no frame is left there.
         unsafe {
             if OF_THREADS.get().is_some_and(|of_threads| ptr::eq(self.pool, of_threads)) {
                 return_pages(&stack);
             }
-            self.pool.give(&mut hands, stack);
+            self.pool.give(&mut cache, stack);
         }
-        self.pool.empty(&mut hands);
+        self.pool.empty(&mut cache);
     }
 }
 

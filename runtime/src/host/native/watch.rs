@@ -58,28 +58,28 @@ struct Thread {
 #[derive(Debug)]
 struct Kept {
     source: Source,
-    _place: Place,
+    _place: KeptSlot,
 }
 
 /// One of the descriptors that the process's Ms keep.
 #[derive(Debug)]
-struct Place;
+struct KeptSlot;
 
 /// How many there are.
-static PLACES: AtomicU64 = AtomicU64::new(0);
+static KEPT_SLOTS: AtomicU64 = AtomicU64::new(0);
 
-impl Place {
+impl KeptSlot {
     /// One of so many. `None`: all are taken.
-    fn take(most: u64) -> Option<Place> {
+    fn take(most: u64) -> Option<KeptSlot> {
         // Relaxed: a count, of what others keep by themselves.
         let more = |places: u64| (places < most).then_some(places + 1);
-        PLACES.fetch_update(Relaxed, Relaxed, more).is_ok().then(|| Place)
+        KEPT_SLOTS.fetch_update(Relaxed, Relaxed, more).is_ok().then(|| KeptSlot)
     }
 }
 
-impl Drop for Place {
+impl Drop for KeptSlot {
     fn drop(&mut self) {
-        PLACES.fetch_sub(1, Relaxed);
+        KEPT_SLOTS.fetch_sub(1, Relaxed);
     }
 }
 
@@ -174,7 +174,7 @@ impl Source {
         let quarter = limit.rlim_cur / 4;
         // The kernel gives the lowest number that is free.
         let leaves_room = known && (self.file.as_raw_fd() as libc::rlim_t) < limit.rlim_cur - quarter;
-        let place = if leaves_room { Place::take(quarter)? } else { return None };
+        let place = if leaves_room { KeptSlot::take(quarter)? } else { return None };
         Some(Kept { source: self, _place: place })
     }
 

@@ -7,8 +7,8 @@
 //! idle, and I do not spin any more" is one step. `nlive` counts the Ps that are not retired (`sched/threads/procs.rs`):
 //! those that are idle, held, or on their way to an M.
 //!
-//! Every change is a read-modify-write, Relaxed: what orders it against the queues are the fences S2 and I2 of `wake.rs`,
-//! or the scheduler's lock.
+//! Every change is a read-modify-write, Relaxed: what orders it against the queues are SubmitFence and IdleFence
+//! (`wake.rs`), or the scheduler's lock.
 
 use crate::prim::{AtomicU64, Relaxed};
 
@@ -69,14 +69,14 @@ impl Census {
 
     /// What it holds now.
     #[inline]
-    pub(crate) fn look(&self) -> Seen {
+    pub(crate) fn read(&self) -> Seen {
         Seen(self.0.load(Relaxed))
     }
 
     /// S3 of `wake.rs`: nobody looks for work, and a P could run some.
     #[inline]
     pub(crate) fn lacks_a_spinner(&self) -> bool {
-        self.look().lacks_a_spinner()
+        self.read().lacks_a_spinner()
     }
 
     /// So many Ps were made, or are retired no more, and are idle. Under the scheduler's lock.
@@ -115,7 +115,7 @@ impl Census {
 
     /// Makes the caller, or whom it is about to wake, the only one who spins. False when somebody does already.
     pub(crate) fn claim_spinning(&self) -> bool {
-        let mut seen = self.look();
+        let mut seen = self.read();
         while seen.lacks_a_spinner() {
             match self.0.compare_exchange_weak(seen.0, seen.0 + SPINNING, Relaxed, Relaxed) {
                 Ok(_) => return true,
@@ -138,7 +138,7 @@ impl Census {
 
     /// At most half of the Ps that are not idle have an M that spins: more would look at each other.
     pub(crate) fn may_spin(&self) -> bool {
-        let seen = self.look();
+        let seen = self.read();
         2 * seen.nmspinning() < seen.nbusy()
     }
 }
@@ -152,10 +152,10 @@ mod tests {
         let census = Census::new(2);
         census.p_taken();
         census.begin_spinning();
-        assert_eq!((census.look().nmspinning(), census.look().npidle()), (1, 1));
+        assert_eq!((census.read().nmspinning(), census.read().npidle()), (1, 1));
         assert!(!census.lacks_a_spinner(), "somebody spins");
         census.give_up(true);
-        assert_eq!((census.look().nmspinning(), census.look().npidle()), (0, 2));
+        assert_eq!((census.read().nmspinning(), census.read().npidle()), (0, 2));
         assert!(census.lacks_a_spinner());
     }
 
@@ -187,9 +187,9 @@ mod tests {
         let census = Census::new(1024);
         census.p_taken();
         census.idle_ps_went(1023);
-        assert_eq!((census.look().nlive(), census.look().npidle(), census.look().nbusy()), (1, 0, 1));
+        assert_eq!((census.read().nlive(), census.read().npidle(), census.read().nbusy()), (1, 0, 1));
         census.idle_ps_came(1);
         census.p_retired();
-        assert_eq!((census.look().nlive(), census.look().npidle(), census.look().nbusy()), (1, 1, 0));
+        assert_eq!((census.read().nlive(), census.read().npidle(), census.read().nbusy()), (1, 1, 0));
     }
 }

@@ -50,7 +50,7 @@ use std::time::Duration;
 const BIAS: u64 = 8;
 /// The same when its P runs under another last-level cache.
 const FAR_BIAS: u64 = 16;
-/// `Shown::since` of a P that has not looked in this tenure.
+/// `Published::since` of a P that has not looked in this lease.
 const UNDATED: u64 = u64::MAX;
 /// A position in the ring, and when it was the end.
 #[derive(Copy, Clone, Debug)]
@@ -61,7 +61,7 @@ struct Mark {
 }
 
 /// What others read. Relaxed: hints, each by itself.
-struct Shown {
+struct Published {
     /// Who was in the queue at that time may still be there; UNDATED: nobody knows.
     since: AtomicU64,
     /// The average wait, in nanoseconds.
@@ -71,9 +71,9 @@ struct Shown {
 }
 
 /// How long those in the queue of a P wait.
-pub(crate) struct Age {
-    shown: CachePadded<Shown>,
-    /// Owner; `None`: not in this tenure.
+pub(crate) struct QueueAge {
+    published: CachePadded<Published>,
+    /// Owner; `None`: not in this lease.
     mark: Cell<Option<Mark>>,
 }
 
@@ -90,24 +90,24 @@ fn nanos_between(from: Nanos, to: Nanos) -> u64 {
     to.as_nanos().saturating_sub(from.as_nanos())
 }
 
-impl Age {
+impl QueueAge {
     pub(crate) fn new() -> Self {
-        let shown =
-            Shown { since: AtomicU64::new(UNDATED), usual: AtomicU64::new(0), cpu: AtomicU32::new(0) };
-        Age { shown: CachePadded::new(shown), mark: Cell::new(None) }
+        let published =
+            Published { since: AtomicU64::new(UNDATED), usual: AtomicU64::new(0), cpu: AtomicU32::new(0) };
+        QueueAge { published: CachePadded::new(published), mark: Cell::new(None) }
     }
 
     /// Owner: another M has the P, or the same one after a sleep.
-    pub(crate) fn begin_tenure(&self) {
+    pub(crate) fn begin_lease(&self) {
         // Without a mark of its own another one may have dated it.
-        if self.mark.take().is_some() || self.shown.since.load(Relaxed) != UNDATED {
-            self.shown.since.store(UNDATED, Relaxed);
+        if self.mark.take().is_some() || self.published.since.load(Relaxed) != UNDATED {
+            self.published.since.store(UNDATED, Relaxed);
         }
     }
 
     /// Owner, A1 and A2: `head` and `tail` are the ends of its ring. How old its queue is.
     pub(crate) fn advance(&self, (head, tail): (u32, u32), now: Nanos) -> u64 {
-        let usual = self.shown.usual.load(Relaxed);
+        let usual = self.published.usual.load(Relaxed);
         let mut wait = usual;
         if let Some(mark) = self.mark.get() {
             let (passed, gone) = (nanos_between(mark.at, now), head.wrapping_sub(mark.head));
@@ -117,55 +117,55 @@ impl Age {
             // Little's law: so many went in that time.
             let last = passed * u64::from(mark.waiting) / u64::from(gone.max(1));
             wait = average(last, usual);
-            self.shown.usual.store(wait, Relaxed);
+            self.published.usual.store(wait, Relaxed);
         }
         self.mark.set(Some(Mark { head, waiting: tail.wrapping_sub(head), at: now }));
-        self.shown.since.store(now.as_nanos(), Relaxed);
+        self.published.since.store(now.as_nanos(), Relaxed);
         wait
     }
 
     /// Owner: where it runs.
     fn show_cpu(&self, cpu: u32) {
-        if self.shown.cpu.load(Relaxed) != cpu {
-            self.shown.cpu.store(cpu, Relaxed);
+        if self.published.cpu.load(Relaxed) != cpu {
+            self.published.cpu.store(cpu, Relaxed);
         }
     }
 
     /// B1, for others.
     fn seen(&self, now: Nanos) -> u64 {
-        let since = self.shown.since.load(Relaxed);
+        let since = self.published.since.load(Relaxed);
         if since == UNDATED {
             // Fails when the owner, or another, was faster.
-            let _dated = self.shown.since.compare_exchange(UNDATED, now.as_nanos(), Relaxed, Relaxed);
+            let _dated = self.published.since.compare_exchange(UNDATED, now.as_nanos(), Relaxed, Relaxed);
             return 0;
         }
-        average(nanos_between(Nanos::from_nanos(since), now), self.shown.usual.load(Relaxed))
+        average(nanos_between(Nanos::from_nanos(since), now), self.published.usual.load(Relaxed))
     }
 
     fn cpu(&self) -> u32 {
-        self.shown.cpu.load(Relaxed)
+        self.published.cpu.load(Relaxed)
     }
 
     /// Whether it shows a later time than `other`, and the same CPU: then that one's M was sent off it.
-    fn follows(&self, other: &Age) -> bool {
-        let [since, others] = [self, other].map(|age| age.shown.since.load(Relaxed));
+    fn follows(&self, other: &QueueAge) -> bool {
+        let [since, others] = [self, other].map(|age| age.published.since.load(Relaxed));
         self.cpu() == other.cpu() && since != UNDATED && since > others
     }
 }
 
 impl<H: Host> Sched<H> {
     /// A1 to B4, for the owner of `p`. The goroutine to run; the rest of what was taken is in the queue of `p`.
-    pub(crate) fn look_around(&self, m: &M<H>, p: &P<H>, now: Nanos) -> Option<GRef<H>> {
-        let own = p.age.advance(p.runq.ends(), now);
+    pub(crate) fn help_another(&self, m: &M<H>, p: &P<H>, now: Nanos) -> Option<GRef<H>> {
+        let own = p.queue_age.advance(p.runq.ends(), now);
         let cpu = H::cpu();
-        p.age.show_cpu(cpu);
+        p.queue_age.show_cpu(cpu);
         let victim = self.somebody_else(m, p)?;
         if self.is_idle(victim) {
             return None;
         }
-        let near = H::cache_of(victim.age.cpu()) == H::cache_of(cpu);
+        let near = H::cache_of(victim.queue_age.cpu()) == H::cache_of(cpu);
         let least = own.saturating_mul(if near { BIAS } else { FAR_BIAS }).max(nanos(capacity::HELP_FLOOR));
-        let age = victim.age.seen(now);
+        let age = victim.queue_age.seen(now);
         if age < least || age < nanos(capacity::HELP_FLOOR_OFF) && self.is_off_cpu(victim, cpu) {
             return None;
         }
@@ -176,7 +176,7 @@ impl<H: Host> Sched<H> {
         p.owner.touch();
         let g = p.runq.steal_from(&victim.runq, StealNext::IfLeft(&|| victim.signs_of_life()))?;
         // The other half waits as long.
-        p.pace.look_again(p.tick());
+        p.poll_schedule.look_again(p.tick());
         event(format_args!("helps {victim:?} with {g:?}"));
         unless(Mutant::HelpWakesNobody, || self.wakep());
         Some(g)
@@ -185,7 +185,7 @@ impl<H: Host> Sched<H> {
     /// Whether the kernel seems to run another of our Ms where that of `victim` was: the caller's, on `cpu`, or a third
     /// one that has looked since.
     fn is_off_cpu(&self, victim: &P<H>, cpu: u32) -> bool {
-        victim.age.cpu() == cpu || self.ps.iter().any(|p| p.age.follows(&victim.age))
+        victim.queue_age.cpu() == cpu || self.ps.iter().any(|p| p.queue_age.follows(&victim.queue_age))
     }
 
     /// A P to look at. In place of a retired one, of which there may be many more than of others, one that is in use. A surplus
@@ -220,22 +220,22 @@ mod tests {
 
     #[test]
     fn an_owner_that_does_not_come_looks_older_and_older() {
-        let age = Age::new();
+        let age = QueueAge::new();
         assert_eq!(age.seen(at(5)), 0, "undated: the look dates it");
         assert_eq!(age.seen(at(105)), 75_000);
         age.advance((7, 9), at(200));
         assert_eq!(age.seen(at(200)), 0);
         assert_eq!(age.seen(at(1_200)), 750_000);
-        age.begin_tenure();
+        age.begin_lease();
         assert_eq!(age.seen(at(2_000)), 0);
-        age.begin_tenure();
-        assert_eq!(age.seen(at(9_000)), 0, "a tenure without a look leaves no date to the next");
+        age.begin_lease();
+        assert_eq!(age.seen(at(9_000)), 0, "a lease without a look leaves no date to the next");
     }
 
     /// Fails when who yields alone counts as one who waits, or a long queue that moves fast as an old one.
     #[test]
     fn the_age_is_the_wait_of_those_who_were_run() {
-        let age = Age::new();
+        let age = QueueAge::new();
         assert_eq!(age.advance((0, 0), at(0)), 0);
         assert_eq!(age.advance((0, 0), at(1_000)), 0, "nobody waited");
         assert_eq!(age.advance((0, 1), at(1_000)), 0);
@@ -243,7 +243,7 @@ mod tests {
         assert_eq!(age.advance((100, 101), at(1_100)), 750);
         assert_eq!(age.advance((200, 201), at(1_200)), 937);
         // A hundred wait, and one is run in 50 µs.
-        let age = Age::new();
+        let age = QueueAge::new();
         age.advance((200, 300), at(1_200));
         assert_eq!(age.advance((201, 300), at(1_250)), average(50_000, 0));
         assert_eq!(age.advance((201, 300), at(2_250)), average(1_050_000, 0), "the mark stays");
@@ -253,7 +253,7 @@ mod tests {
 
     #[test]
     fn positions_wrap() {
-        let age = Age::new();
+        let age = QueueAge::new();
         age.advance((u32::MAX - 1, 1), at(0));
         assert_eq!(age.advance((0, 1), at(10)), 7_500, "two of three are gone");
         assert_eq!(age.advance((1, 1), at(30)), average(30_000, 0), "all of them");

@@ -4,8 +4,8 @@
 //! poller, if nobody does, else in the list of Ms that sleep on their notes. It is there for whoever takes the P,
 //! also while it has not fallen asleep yet: a note and a break keep until then.
 //!
-//! Invariant: an M in `idle_ms`, or named by [`Poller::Blocked`], holds no P. Whoever takes it out leaves it a gift, a P or
-//! a call, or nothing, for an earlier timer and when the runtime ends, and wakes it once.
+//! Invariant: an M in `idle_ms`, or named by [`Poller::Blocked`], holds no P. Whoever takes it out assigns it a P or a
+//! summons, or nothing, for an earlier timer and when the runtime ends, and wakes it once.
 
 use crate::host::Host;
 use crate::m::M;
@@ -17,7 +17,7 @@ use std::ptr::NonNull;
 
 /// Where an M stands by.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
-pub(crate) enum Post {
+pub(crate) enum IdleSpot {
     /// It is the one that waits in the poller.
     Poller,
     /// It sleeps on its note.
@@ -93,13 +93,13 @@ impl<H: Host> Sched<H> {
 
     /// Has `m`, which holds no P, stand by. The caller lets go of the lock and then sleeps where it is told to.
     #[doc(alias = "mput")]
-    pub(crate) fn stand_by(&self, m: &M<H>, central: &mut Central<H>) -> Post {
+    pub(crate) fn stand_by(&self, m: &M<H>, central: &mut Central<H>) -> IdleSpot {
         if central.poller == Poller::Nobody {
             self.enter_poller(m, central);
-            Post::Poller
+            IdleSpot::Poller
         } else {
             central.idle_ms.push(NonNull::from(m));
-            Post::Note
+            IdleSpot::Note
         }
     }
 

@@ -20,7 +20,7 @@ impl<H: Host> Sched<H> {
     /// joins the goroutine hears so.
     ///
     /// # Errors
-    /// When it can't be promised a stack: which limit was met.
+    /// When no stack can be reserved: which limit was met.
     ///
     /// # Safety
     /// What `f` borrows outlives the goroutine.
@@ -39,7 +39,7 @@ impl<H: Host> Sched<H> {
         Ok(g)
     }
 
-    /// For a runtime that ends: a goroutine that never runs, and is promised no stack.
+    /// For a runtime that ends: a goroutine that never runs, and has no stack reserved.
     ///
     /// # Safety
     /// As `spawn`.
@@ -48,7 +48,7 @@ impl<H: Host> Sched<H> {
     unsafe fn spawn_unrun<F: FnOnce() -> T, T>(&self, birth: Birth, f: F) -> GRef<H> {
         let m = M::current_of(self);
         // SAFETY: by this function's contract.
-        let g = unsafe { self.make_promised((m, m.and_then(M::look_in)), true, birth, f) };
+        let g = unsafe { self.make_reserved((m, m.and_then(M::look_in)), true, birth, f) };
         self.drop_fresh(g);
         g
     }
@@ -82,17 +82,17 @@ impl<H: Host> Sched<H> {
         let m = M::current_of(self);
         let inside = m.and_then(M::look_in);
         // Refused: it leaves before `f` is dropped.
-        self.promise_stack(inside.as_ref().map(|inside| inside.p), birth.stack_size as usize)?;
+        self.reserve_stack(inside.as_ref().map(|inside| inside.p), birth.stack_size as usize)?;
         // SAFETY: by this function's contract.
-        Ok(unsafe { self.make_promised((m, inside), counts, birth, f) })
+        Ok(unsafe { self.make_reserved((m, inside), counts, birth, f) })
     }
 
-    /// The same, once it has the promise of a stack, on the M of the caller if that is one of this runtime's.
+    /// The same, once it has the reservation of a stack, on the M of the caller if that is one of this runtime's.
     ///
     /// # Safety
     /// As `spawn`.
     #[inline(always)]
-    unsafe fn make_promised<F: FnOnce() -> T, T>(
+    unsafe fn make_reserved<F: FnOnce() -> T, T>(
         &self,
         (m, inside): (Option<&M<H>>, Option<Inside<'_, H>>),
         counts: bool,
@@ -147,7 +147,7 @@ impl<H: Host> Sched<H> {
     pub(crate) fn spill(&self, p: &P<H>, g: GRef<H>) {
         let mut central = self.central.lock();
         event(format_args!("queues {g:?} globally, and what {p:?} can't hold"));
-        let (round, out) = (&p.pace.round, |g| central.globq.push(g));
+        let (round, out) = (&p.poll_schedule.round, |g| central.globq.push(g));
         if !round.is_on() {
             p.runq.spill(g, out);
         } else if let Some(head) = p.runq.spill_newer(g, out) {
@@ -166,7 +166,7 @@ impl<H: Host> Sched<H> {
         let mut central = self.central.lock();
         let (ring, procs) = (p.runq.len() as usize, central.procs as usize);
         let lengths = (ring, central.globq.len());
-        let moved = p.pace.round.exchange(lengths, procs, |Exchange { gives_all, takes }| {
+        let moved = p.poll_schedule.round.exchange(lengths, procs, |Exchange { gives_all, takes }| {
             if gives_all {
                 // With a thief in the ring the next look comes back to it.
                 let Some(all) = p.runq.take_all() else { return false };
@@ -179,7 +179,7 @@ impl<H: Host> Sched<H> {
         if !moved {
             return;
         }
-        p.pace.round.take_in(p.runq.ends().1);
+        p.poll_schedule.round.take_in(p.runq.ends().1);
         self.publish_len(&central);
         drop(central);
         // S2 and S3 for those that were in the caller's hand: an M that gives up looks at the ring after it looked at the
@@ -227,7 +227,7 @@ impl<H: Host> Sched<H> {
             others = others.checked_sub(1)?;
             central.globq.pop()
         });
-        p.pace.round.take_in(p.runq.ends().1);
+        p.poll_schedule.round.take_in(p.runq.ends().1);
         self.publish_len(&central);
         first
     }

@@ -3,10 +3,10 @@
 //! An M takes one goroutine after another from the queue of its P. Now and then it looks elsewhere, or those who wait
 //! there would wait for as long as the queue lasts:
 //!
-//! * *in turn*: every [`LOOK_EVERY`]th goroutine is the first of the global queue, if there is one; and where no M waits in
+//! * *visits*: every [`LOOK_EVERY`]th goroutine is the first of the global queue, if there is one; and where no M waits in
 //!   the poller the one that looks stands in for it: for descriptors, and for the timers of Ps that nobody has
-//!   (`sched/timers/mod.rs`). Long goroutines bring their turn forward, to [`TURN`] after the last, but never two in a row.
-//!   Every [`SHARE_EVERY`]th turn, and one that came early, takes the P's share of the queue instead of one;
+//!   (`sched/timers/mod.rs`). Long goroutines bring the visit forward, to [`MAX_VISIT_GAP`] after the last, but never two in
+//!   a row. Every [`SHARE_EVERY`]th visit, and one that came early, takes the P's share of the queue instead of one;
 //! * *at the end of a round*, when goroutines that yield have filled the ring beside others in the global queue (`round.rs`);
 //! * *around*: about every [`capacity::LOOK_AROUND`], however long goroutines are, at another P (`help.rs`).
 //!
@@ -37,29 +37,29 @@ const SHARE_EVERY: u32 = 4;
 /// Every so many, however short, an M reads the clock. At every 61st two goroutines that yield to each other pay 3.5 % for
 /// it, at every second of those 2.3 %.
 const CLOCK_EVERY: u32 = 4 * LOOK_EVERY;
-/// No longer than that from one turn to the next, unless one goroutine takes longer.
-const TURN: Duration = Duration::from_micros(500);
+/// No longer than that from one visit to the next, unless one goroutine takes longer.
+const MAX_VISIT_GAP: Duration = Duration::from_micros(500);
 
 /// Owner: the rhythms of a P. Ticks count its goroutines, and wrap.
-pub(crate) struct Pace {
+pub(crate) struct PollSchedule {
     /// The tick of the next look, whatever it is for.
     next: Cell<u32>,
     /// The tick at which the clock is read next.
     clock: Cell<u32>,
     /// So many goroutines from one reading of it to the next.
     every: Cell<u32>,
-    /// When the last look around was; `None`: not in this tenure.
+    /// When the last look around was; `None`: not in this lease.
     around: Cell<(u32, Option<Nanos>)>,
-    /// The same of the last turn.
-    turn: Cell<(u32, Option<Nanos>)>,
-    /// Turns since the last share.
+    /// The same of the last visit.
+    visit: Cell<(u32, Option<Nanos>)>,
+    /// Visits since the last share.
     ones: Cell<u32>,
     pub(crate) round: Round,
 }
 
-/// What a turn takes out of the global queue.
+/// What a visit takes out of the global queue.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
-pub(crate) enum Turn {
+pub(crate) enum QueueVisit {
     One,
     Share,
 }
@@ -67,22 +67,30 @@ pub(crate) enum Turn {
 /// What a look is for.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub(crate) struct Due {
-    pub(crate) turn: Option<Turn>,
+    pub(crate) visit: Option<QueueVisit>,
     /// At this time.
     around: Option<Nanos>,
 }
 
-impl Pace {
+impl PollSchedule {
     pub(crate) fn new() -> Self {
         let [next, clock] = [(); 2].map(|()| Cell::new(1));
-        let [around, turn] = [(); 2].map(|()| Cell::new((0, None)));
-        Pace { next, clock, every: Cell::new(1), around, turn, ones: Cell::new(0), round: Round::new() }
+        let [around, visit] = [(); 2].map(|()| Cell::new((0, None)));
+        PollSchedule {
+            next,
+            clock,
+            every: Cell::new(1),
+            around,
+            visit,
+            ones: Cell::new(0),
+            round: Round::new(),
+        }
     }
 
     /// Another M has the P, or the same one after a sleep: no time has passed for its goroutines.
-    pub(crate) fn begin_tenure(&self) {
+    pub(crate) fn begin_lease(&self) {
         self.around.set((self.around.get().0, None));
-        self.turn.set((self.turn.get().0, None));
+        self.visit.set((self.visit.get().0, None));
         self.round.end();
     }
 
@@ -112,12 +120,12 @@ impl Pace {
         self.around.set((tick, None));
     }
 
-    /// The goroutine after that of this tick is preceded by a turn, for models.
+    /// The goroutine after that of this tick is preceded by a visit, for models.
     #[cfg(all(test, gmp_loom))]
     pub(crate) fn turn_comes_next(&self, tick: u32) {
         let next = tick.wrapping_add(1);
         self.next.set(next);
-        self.turn.set((next.wrapping_sub(LOOK_EVERY), None));
+        self.visit.set((next.wrapping_sub(LOOK_EVERY), None));
     }
 
     /// Whether the goroutine of this tick is preceded by a look.
@@ -127,41 +135,41 @@ impl Pace {
     }
 
     /// What is due at a tick that `is_due`, and when the next look is: the ring begins at `head`. Without a clock only
-    /// turns are.
+    /// visits are.
     pub(crate) fn look(&self, tick: u32, head: u32, clock: Option<impl FnOnce() -> Nanos>) -> Due {
         let now = clock.filter(|_| tick == self.clock.get()).map(|now| now());
-        let due = Due { turn: self.turn(tick, now), around: now.and_then(|now| self.around(tick, now)) };
+        let due = Due { visit: self.visit(tick, now), around: now.and_then(|now| self.around(tick, now)) };
         if now.is_some() {
             self.clock.set(tick.wrapping_add(self.every.get()));
         }
-        let to_turn = LOOK_EVERY - tick.wrapping_sub(self.turn.get().0);
+        let to_visit = LOOK_EVERY - tick.wrapping_sub(self.visit.get().0);
         let to_clock = self.clock.get().wrapping_sub(tick);
         // Without a clock its tick is over, and far away.
-        let to_look = to_turn.min(to_clock.max(1));
+        let to_look = to_visit.min(to_clock.max(1));
         self.next
             .set(tick.wrapping_add(self.round.left(head).map_or(to_look, |left| to_look.min(left.max(1)))));
         due
     }
 
-    fn turn(&self, tick: u32, now: Option<Nanos>) -> Option<Turn> {
-        let (last, at) = self.turn.get();
+    fn visit(&self, tick: u32, now: Option<Nanos>) -> Option<QueueVisit> {
+        let (last, at) = self.visit.get();
         let count = tick.wrapping_sub(last);
-        let late = now.zip(at).is_some_and(|(now, at)| now.saturating_since(at) >= TURN);
+        let late = now.zip(at).is_some_and(|(now, at)| now.saturating_since(at) >= MAX_VISIT_GAP);
         let due = count >= LOOK_EVERY || late && count > 1;
         if due {
             // Without a clock the next reading dates it.
-            self.turn.set((tick, now));
+            self.visit.set((tick, now));
         } else if at.is_none() {
-            self.turn.set((last, now));
+            self.visit.set((last, now));
         }
         due.then(|| self.take(late))
     }
 
-    fn take(&self, late: bool) -> Turn {
+    fn take(&self, late: bool) -> QueueVisit {
         let ones = self.ones.get() + 1;
         let share = (late || ones >= SHARE_EVERY) && !self.round.is_on();
         self.ones.set(if share { 0 } else { ones });
-        if share { Turn::Share } else { Turn::One }
+        if share { QueueVisit::Share } else { QueueVisit::One }
     }
 
     fn around(&self, tick: u32, now: Nanos) -> Option<Nanos> {
@@ -186,40 +194,43 @@ fn nanos(time: Duration) -> u64 {
 }
 
 impl<H: Host> Sched<H> {
-    /// A look that [`Pace::is_due`]: the goroutine to run before those of the own queue, if there is one.
+    /// A look that [`PollSchedule::is_due`]: the goroutine to run before those of the own queue, if there is one.
     #[cold]
     #[inline(never)]
-    pub(crate) fn look_elsewhere_in_turn(&self, m: &M<H>, p: &P<H>, tick: u32) -> Option<GRef<H>> {
+    pub(crate) fn look_elsewhere_when_due(&self, m: &M<H>, p: &P<H>, tick: u32) -> Option<GRef<H>> {
         let helps = self.config.knobs.helping && may_help();
-        if p.pace.round.left(p.runq.ends().0) == Some(0) {
+        if p.poll_schedule.round.left(p.runq.ends().0) == Some(0) {
             self.end_round(p);
         }
-        let due = p.pace.look(tick, p.runq.ends().0, helps.then_some(H::now));
-        let found = due.turn.and_then(|turn| self.take_turn(m, p, turn));
+        let due = p.poll_schedule.look(tick, p.runq.ends().0, helps.then_some(H::now));
+        let found = due.visit.and_then(|visit| self.visit_global_queue(m, p, visit));
         match (due.around, found) {
-            (Some(now), None) if self.ps.len() > 1 => self.look_around(m, p, now),
+            (Some(now), None) if self.ps.len() > 1 => self.help_another(m, p, now),
             (Some(_), found @ Some(_)) => {
                 // Else a global queue that is never empty, and a rhythm of a multiple of 61, would keep it from ever
                 // looking around.
-                p.pace.look_again(tick);
+                p.poll_schedule.look_again(tick);
                 found
             }
             (_, found) => found,
         }
     }
 
-    /// A turn of the P of `m`, for models.
+    /// A visit from the P of `m`, for models.
     #[cfg(all(test, gmp_loom))]
-    pub(crate) fn take_turn_now(&self, m: &M<H>) {
-        let p = m.p().expect("take_turn_now: its M holds a P");
-        assert!(self.take_turn(m, p, Turn::One).is_none(), "take_turn_now: the global queue is empty");
+    pub(crate) fn visit_now(&self, m: &M<H>) {
+        let p = m.p().expect("visit_now: its M holds a P");
+        assert!(
+            self.visit_global_queue(m, p, QueueVisit::One).is_none(),
+            "visit_now: the global queue is empty"
+        );
     }
 
     /// Two that keep readying each other on every P would keep those in the global queue away for ever. The same for
     /// what waits in the poller.
-    fn take_turn(&self, m: &M<H>, p: &P<H>, turn: Turn) -> Option<GRef<H>> {
+    fn visit_global_queue(&self, m: &M<H>, p: &P<H>, visit: QueueVisit) -> Option<GRef<H>> {
         if self.nobody_polls() {
-            let found = self.look_at_poller(&m.local);
+            let found = self.poll_now(&m.local);
             // Not before those that have waited longer: a server with more connections than the ring has room for would
             // serve the same ones again and again.
             if self.globrunq_len() > 0 {
@@ -228,10 +239,10 @@ impl<H: Host> Sched<H> {
                 self.submit_found(m, found);
             }
         }
-        unless(Mutant::TurnLeavesTimers, || self.run_unserved_timers(m));
-        let first = match turn {
-            Turn::One => self.globrunqget_one(p),
-            Turn::Share => self.globrunqget(p),
+        unless(Mutant::VisitLeavesTimers, || self.run_unserved_timers(m));
+        let first = match visit {
+            QueueVisit::One => self.globrunqget_one(p),
+            QueueVisit::Share => self.globrunqget(p),
         };
         if first.is_some() && !p.runq.is_empty() {
             // A single one that a timer or the poller has just put there was to be run at once, and nobody was told.
@@ -247,7 +258,7 @@ mod tests {
 
     /// Runs goroutines that take so long each, and calls `looked` at each look.
     fn run(
-        pace: &Pace,
+        poll_schedule: &PollSchedule,
         ticks: std::ops::Range<u32>,
         clock: &mut u64,
         each: u64,
@@ -255,8 +266,8 @@ mod tests {
     ) {
         for tick in ticks {
             *clock += each;
-            if pace.is_due(tick) {
-                looked(pace.look(tick, 0, Some(|| Nanos::from_nanos(*clock))));
+            if poll_schedule.is_due(tick) {
+                looked(poll_schedule.look(tick, 0, Some(|| Nanos::from_nanos(*clock))));
             }
         }
     }
@@ -270,10 +281,12 @@ mod tests {
             (10_000, 50_000, 80_000),
             (1_000_000, 1_000_000, 1_000_000),
         ] {
-            let (pace, mut clock) = (Pace::new(), 0);
-            run(&pace, 1..1_000, &mut clock, each, |_| ());
+            let (poll_schedule, mut clock) = (PollSchedule::new(), 0);
+            run(&poll_schedule, 1..1_000, &mut clock, each, |_| ());
             let (begin, mut looks) = (clock, 0);
-            run(&pace, 1_000..11_000, &mut clock, each, |due| looks += u64::from(due.around.is_some()));
+            run(&poll_schedule, 1_000..11_000, &mut clock, each, |due| {
+                looks += u64::from(due.around.is_some())
+            });
             let between = (clock - begin) / looks;
             assert!((least..=most).contains(&between), "{each} ns each: one in {between} ns");
         }
@@ -283,30 +296,30 @@ mod tests {
     #[test]
     fn turns_come_by_count_and_by_time() {
         for (each, every) in [(50, 61), (7_000, 61), (100_000, 5), (250_000, 2), (10_000_000, 2)] {
-            let (pace, mut clock) = (Pace::new(), 0);
-            run(&pace, 1..1_000, &mut clock, each, |_| ());
-            let mut turns = 0;
-            run(&pace, 1_000..1_000 + 610 * every, &mut clock, each, |due| {
-                turns += u32::from(due.turn.is_some())
+            let (poll_schedule, mut clock) = (PollSchedule::new(), 0);
+            run(&poll_schedule, 1..1_000, &mut clock, each, |_| ());
+            let mut visits = 0;
+            run(&poll_schedule, 1_000..1_000 + 610 * every, &mut clock, each, |due| {
+                visits += u32::from(due.visit.is_some())
             });
-            assert!(turns.abs_diff(610) <= 610 / 30, "{each} ns each: {turns} turns instead of 610");
+            assert!(visits.abs_diff(610) <= 610 / 30, "{each} ns each: {visits} visits instead of 610");
         }
-        let (pace, mut turns) = (Pace::new(), 0);
+        let (poll_schedule, mut visits) = (PollSchedule::new(), 0);
         for tick in 1..=610 {
-            if pace.is_due(tick) {
-                turns += u32::from(pace.look(tick, 0, None::<fn() -> Nanos>).turn.is_some());
+            if poll_schedule.is_due(tick) {
+                visits += u32::from(poll_schedule.look(tick, 0, None::<fn() -> Nanos>).visit.is_some());
             }
         }
-        assert_eq!(turns, 10, "without a clock");
+        assert_eq!(visits, 10, "without a clock");
     }
 
     /// Fails when those in the global queue come back by ones.
     #[test]
-    fn one_turn_in_four_takes_a_share_and_each_of_long_goroutines() {
+    fn one_visit_in_four_takes_a_share_and_each_of_long_goroutines() {
         for (each, shares) in [(50, 25), (1_000_000, 100)] {
-            let (pace, mut clock, mut taken) = (Pace::new(), 0, Vec::new());
-            run(&pace, 1..10_000, &mut clock, each, |due| taken.extend(due.turn));
-            let found = taken[20..120].iter().filter(|&&turn| turn == Turn::Share).count();
+            let (poll_schedule, mut clock, mut taken) = (PollSchedule::new(), 0, Vec::new());
+            run(&poll_schedule, 1..10_000, &mut clock, each, |due| taken.extend(due.visit));
+            let found = taken[20..120].iter().filter(|&&visit| visit == QueueVisit::Share).count();
             assert_eq!(found, shares, "{each} ns each");
         }
     }
@@ -314,13 +327,15 @@ mod tests {
     /// Fails when the rhythm of short goroutines outlives them by more than the 61.
     #[test]
     fn the_pace_follows_a_change() {
-        let (pace, mut clock) = (Pace::new(), 0);
-        run(&pace, u32::MAX - 2_000..u32::MAX, &mut clock, 50, |_| ());
+        let (poll_schedule, mut clock) = (PollSchedule::new(), 0);
+        run(&poll_schedule, u32::MAX - 2_000..u32::MAX, &mut clock, 50, |_| ());
         let (mut looks, mut tick) = (0, u32::MAX);
         for _ in 0..200 {
             clock += 100_000;
-            if pace.is_due(tick) {
-                looks += u32::from(pace.look(tick, 0, Some(|| Nanos::from_nanos(clock))).around.is_some());
+            if poll_schedule.is_due(tick) {
+                looks += u32::from(
+                    poll_schedule.look(tick, 0, Some(|| Nanos::from_nanos(clock))).around.is_some(),
+                );
             }
             tick = tick.wrapping_add(1);
         }
@@ -330,12 +345,12 @@ mod tests {
     /// Fails when the time for which nobody had the P counts as its goroutines'.
     #[test]
     fn a_sleep_makes_nobody_late() {
-        let (pace, mut clock) = (Pace::new(), 0);
-        run(&pace, 1..1_000, &mut clock, 50, |_| ());
-        let every = pace.every.get();
+        let (poll_schedule, mut clock) = (PollSchedule::new(), 0);
+        run(&poll_schedule, 1..1_000, &mut clock, 50, |_| ());
+        let every = poll_schedule.every.get();
         clock += 1_000_000_000;
-        pace.begin_tenure();
-        run(&pace, 1_000..2_000, &mut clock, 50, |_| ());
-        assert_eq!(pace.every.get(), every);
+        poll_schedule.begin_lease();
+        run(&poll_schedule, 1_000..2_000, &mut clock, 50, |_| ());
+        assert_eq!(poll_schedule.every.get(), every);
     }
 }

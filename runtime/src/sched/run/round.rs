@@ -1,8 +1,8 @@
 //! Rounds: how goroutines that yield give way to those in the global queue.
 //!
 //! A goroutine that yields goes to the end of its P's ring, and may have the ring filled again before it is empty: by what it
-//! spawns, or by yielding itself. Then those in the global queue would have no more than their turns (`look.rs`), and what
-//! a turn brings into the ring would go back by the next overflow. So when one yields while the global queue holds others,
+//! spawns, or by yielding itself. Then those in the global queue would get no more than the visits (`look.rs`), and what a
+//! visit brings into the ring would go back by the next overflow. So when one yields while the global queue holds others,
 //! a *round* begins: it lasts until the ring's present goroutines have run.
 //!
 //! ```text
@@ -13,7 +13,7 @@
 //! | when | then |
 //! | --- | --- |
 //! | the ring overflows in a round | its newer half goes to the global queue, not the older one |
-//! | a turn comes in a round | it brings one goroutine, which runs at once, and no share |
+//! | a visit comes in a round | it brings one goroutine, which runs at once, and no share |
 //! | the round ends, and all fit into the ring | the global queue is emptied into it |
 //! | it ends, and they do not | the ring's goroutines go behind those of the global queue, whose first come into the ring |
 //!
@@ -24,7 +24,7 @@
 //! all alive at once.
 //!
 //! [`Round`] decides, and knows positions and lengths only; the queues are moved by `inject.rs`. The tests below play whole
-//! queues by its decisions and those of [`Pace`](crate::sched::run::look::Pace).
+//! queues by its decisions and those of [`PollSchedule`](crate::sched::run::look::PollSchedule).
 
 use crate::prim::capacity::RUNQ;
 use std::cell::Cell;

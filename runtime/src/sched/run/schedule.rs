@@ -10,7 +10,7 @@ use crate::wait::status::Run;
 
 /// Whether the M does, or the runtime.
 #[derive(Copy, Clone, Eq, PartialEq)]
-enum Ends {
+enum MEnds {
     Yes,
     No,
 }
@@ -20,8 +20,8 @@ impl<H: Host> Sched<H> {
     pub(crate) fn mstart(&self, m: &M<H>) {
         H::set_current(m);
         self.thread_begins(m);
-        self.tell_time();
-        m.take_gift();
+        self.refresh_coarse_clock();
+        m.take_assignment();
         while let Some(g) = self.find_runnable(m) {
             self.execute(m, g);
         }
@@ -33,7 +33,7 @@ impl<H: Host> Sched<H> {
     fn find_runnable(&self, m: &M<H>) -> Option<GRef<H>> {
         loop {
             let Some(p) = m.p().filter(|p| !self.is_surplus(p)) else {
-                if self.change_p(m) == Ends::Yes {
+                if self.change_p(m) == MEnds::Yes {
                     return None;
                 }
                 continue;
@@ -41,8 +41,8 @@ impl<H: Host> Sched<H> {
             self.run_timers(m, p);
             let tick = p.next_tick();
             let mut found = None;
-            if p.pace.is_due(tick) {
-                found = self.look_elsewhere_in_turn(m, p, tick);
+            if p.poll_schedule.is_due(tick) {
+                found = self.look_elsewhere_when_due(m, p, tick);
             }
             if found.is_none() {
                 found = self.runqget(p);
@@ -61,17 +61,17 @@ impl<H: Host> Sched<H> {
     /// The M has no P, or one that is surplus: it comes back with another, unless it ends, or the runtime does.
     #[cold]
     #[inline(never)]
-    fn change_p(&self, m: &M<H>) -> Ends {
+    fn change_p(&self, m: &M<H>) -> MEnds {
         if self.is_stopping() {
-            return Ends::Yes;
+            return MEnds::Yes;
         }
         match m.p() {
             Some(_) => self.leave_surplus(m),
-            None if m.ends.get() => return Ends::Yes,
+            None if m.ends.get() => return MEnds::Yes,
             None if m.spinning.get() => self.come_for_p(m),
             None => self.stopm(m),
         }
-        Ends::No
+        MEnds::No
     }
 
     /// The first of the P's own queue. A goroutine in `runnext` was readied by the last one, and goes on within its
@@ -96,11 +96,11 @@ impl<H: Host> Sched<H> {
     /// What waits in the poller, or in the queues of other Ps. When all of those are idle there is nothing to steal, and
     /// the M goes on to wait in the poller at once: a look before that would be a system call in vain.
     fn look_elsewhere(&self, m: &M<H>, p: &P<H>) -> Option<GRef<H>> {
-        if self.census.look().nbusy() == 1 {
+        if self.census.read().nbusy() == 1 {
             return None;
         }
         if self.nobody_polls() {
-            let found = self.look_at_poller(&m.local);
+            let found = self.poll_now(&m.local);
             self.submit_found(m, found);
             self.run_unserved_timers(m);
             if let Some(g) = self.runqget(p) {
@@ -186,7 +186,7 @@ impl<H: Host> Sched<H> {
             self.spill(p, g);
         }
         if self.globrunq_len() > 0 {
-            p.pace.note_yield(|| (p.tick(), p.runq.ends()));
+            p.poll_schedule.note_yield(|| (p.tick(), p.runq.ends()));
         }
     }
 }

@@ -11,11 +11,11 @@
 //! The global queue is looked at in the critical section of I1; who queues a goroutine there later finds the P idle.
 //! I3 looks at the queue of each P that is not idle, and has to come after that: goroutines move from the global queue
 //! to a P's, and whoever looked the other way round could miss them in both places. An idle P has an empty queue; the
-//! mask that says which are idle is read after I2, or a P that was idle *before* it, and has got an owner and a
+//! mask that says which are idle is read after IdleFence, or a P that was idle *before* it, and has got an owner and a
 //! goroutine since, would be passed over.
 //!
-//! Timers are not part of I3: an M that stands by in the poller looks at all of them after I2 and waits no longer than
-//! for the first (`sched/timers/mod.rs`); one that stands by on its note leaves them to the poller.
+//! Timers are not part of I3: an M that stands by in the poller looks at all of them after IdleFence and waits no longer
+//! than for the first (`sched/timers/mod.rs`); one that stands by on its note leaves them to the poller.
 //!
 //! Checked by `models/submit_vs_idle.rs`.
 
@@ -23,7 +23,7 @@ use crate::host::Host;
 use crate::m::M;
 use crate::prim::{Mutant, Ordering, event, fence, mutated, relax, unless};
 use crate::sched::Sched;
-use crate::sched::run::idle::Post;
+use crate::sched::run::idle::IdleSpot;
 use crate::sched::run::mask::Mask;
 
 impl<H: Host> Sched<H> {
@@ -59,8 +59,8 @@ impl<H: Host> Sched<H> {
         let missed = mutated(Mutant::IdleLooksFirst) && self.work_somewhere(&self.idle_mask);
         let p = m.release();
         self.pidleput(&mut central, p);
-        let post = self.stand_by(m, &mut central);
-        event(format_args!("gives its P up, to wait: {post:?}"));
+        let idle_spot = self.stand_by(m, &mut central);
+        event(format_args!("gives its P up, to wait: {idle_spot:?}"));
         // I1, in the lock: whoever takes the idle P finds this M standing by.
         let spun = m.spinning.replace(false);
         unless(Mutant::CensusAfterTheLock, || self.census.give_up(spun));
@@ -68,7 +68,7 @@ impl<H: Host> Sched<H> {
         if mutated(Mutant::CensusAfterTheLock) {
             self.census.give_up(spun);
         }
-        // I2. SeqCst: a store to the census, then loads from the queues; partner: S2 in `wakep`.
+        // IdleFence. SeqCst: a store to the census, then loads from the queues; partner: SubmitFence in `wakep`.
         unless(Mutant::IdleNoFence, || fence(Ordering::SeqCst));
 
         let looks = !mutated(Mutant::IdleLooksFirst)
@@ -76,20 +76,20 @@ impl<H: Host> Sched<H> {
             && (spun || !mutated(Mutant::IdleOnlySpinnersLook));
         if missed || looks && self.work_somewhere(early.as_ref().unwrap_or(&self.idle_mask)) {
             event(format_args!("sees work after all"));
-            if self.call_off(m) {
+            if self.leave_idle(m) {
                 return;
             }
         }
-        match post {
-            Post::Poller => self.block_in_poller(m),
-            Post::Note => self.sleep_on_note(m),
+        match idle_spot {
+            IdleSpot::Poller => self.block_in_poller(m),
+            IdleSpot::Note => self.sleep_on_note(m),
         }
     }
 
-    /// D1 to D3 of `wake.rs`: `m` was called. It takes an idle P, and spins; or it stands by again.
+    /// D1 to D3 of `wake.rs`: `m` was summoned. It takes an idle P, and spins; or it stands by again.
     pub(crate) fn come_for_p(&self, m: &M<H>) {
         let mut central = self.central.lock();
-        if self.is_stopping() && !mutated(Mutant::CalledInVainIgnoresTheEnd) {
+        if self.is_stopping() && !mutated(Mutant::SummonedInVainIgnoresTheEnd) {
             return;
         }
         if let Some(p) = self.pidleget_or(&mut central, m.last_p()) {
@@ -98,27 +98,27 @@ impl<H: Host> Sched<H> {
         }
         // D2, in the lock: who leaves its P idle after it finds nobody spinning any more.
         m.spinning.set(false);
-        unless(Mutant::CalledInVainEndsLate, || self.census.end_spinning());
-        if mutated(Mutant::CalledInVainStandsByLate) {
+        unless(Mutant::SummonedInVainEndsLate, || self.census.end_spinning());
+        if mutated(Mutant::SummonedInVainStandsByLate) {
             drop(central);
             relax();
             central = self.central.lock();
         }
-        let post = self.stand_by(m, &mut central);
-        event(format_args!("comes in vain, and stands by: {post:?}"));
+        let idle_spot = self.stand_by(m, &mut central);
+        event(format_args!("comes in vain, and stands by: {idle_spot:?}"));
         drop(central);
-        if mutated(Mutant::CalledInVainEndsLate) {
+        if mutated(Mutant::SummonedInVainEndsLate) {
             relax();
             self.census.end_spinning();
         }
-        match post {
-            Post::Poller => {
-                // D3, which is B2 of `sched/poll.rs`. SeqCst: a store to `poll_until`, then loads from the heaps; partner:
-                // T2.
-                unless(Mutant::CalledInVainNoFence, || fence(Ordering::SeqCst));
+        match idle_spot {
+            IdleSpot::Poller => {
+                // SummonedInVainFence. SeqCst: a store to `poll_until`, then loads from the heaps; partner: TimerFence
+                // (`sched/poll.rs`).
+                unless(Mutant::SummonedInVainNoFence, || fence(Ordering::SeqCst));
                 self.block_in_poller(m);
             }
-            Post::Note => self.sleep_on_note(m),
+            IdleSpot::Note => self.sleep_on_note(m),
         }
     }
 
@@ -128,10 +128,10 @@ impl<H: Host> Sched<H> {
     }
 
     /// Takes the M out of those who stand by, with an idle P, and has it spin. False: there is no idle P, so all are in
-    /// the hands of others who look before they sleep; or the M has been given one, or called, and will find that.
-    fn call_off(&self, m: &M<H>) -> bool {
+    /// the hands of others who look before they sleep; or the M has been given one, or summoned, and will find that.
+    fn leave_idle(&self, m: &M<H>) -> bool {
         let mut central = self.central.lock();
-        if !central.stands_by(m) && !mutated(Mutant::CallOffTakesAnyP) {
+        if !central.stands_by(m) && !mutated(Mutant::RecheckTakesAnyP) {
             return false;
         }
         let Some(p) = self.pidleget(&mut central) else { return false };
@@ -146,7 +146,7 @@ impl<H: Host> Sched<H> {
     /// nobody waits for this one's P. A hint.
     #[doc(alias = "sync_runtime_canSpin")]
     pub(crate) fn may_wait_awake(&self, m: &M<H>) -> bool {
-        let seen = self.census.look();
+        let seen = self.census.read();
         seen.nbusy() > seen.nmspinning() + 1 && m.p().is_some_and(|p| p.runq.is_empty())
     }
 }

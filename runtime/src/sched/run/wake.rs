@@ -1,16 +1,16 @@
 //! Making a goroutine runnable, and having somebody run it: why no wake-up is lost.
 //!
 //! ```text
-//!   submitter:     S1 queue the G · S2 fence · S3 nobody spins and a P is idle?  claim to spin, call an M
-//!   M going idle:  I1 its P is idle, it does not spin, it stands by · I2 fence · I3 look at every queue: found?  back
+//!   submitter:     S1 queue the G · S2 SubmitFence · S3 nobody spins and a P is idle?  claim to spin, summon an M
+//!   M going idle:  I1 its P is idle, it does not spin, it stands by · I2 IdleFence · I3 look at every queue: found?  back
 //! ```
 //! One of the fences comes first. If S2 does, I3 sees the G. If I2 does, S3 sees an idle P and, unless somebody
-//! else spins, calls an M. Whoever spins goes through I1 to I3 itself, or finds work and then, having left the
+//! else spins, summons an M. Whoever spins goes through I1 to I3 itself, or finds work and then, having left the
 //! spinning ones, does S2 and S3 once more (`spin.rs`): so the G that a submitter left to it is found by it, or by the
 //! one that it wakes, or by the next. If no P is idle every P is held, and each holder goes through I1 to I3 before it
 //! sleeps.
 //!
-//! I1 is one critical section of the lock: then whoever sees the idle P there finds an M to call. Go lets an M stand by
+//! I1 is one critical section of the lock: then whoever sees the idle P there finds an M to summon. Go lets an M stand by
 //! only after its last look; a submission in between starts a thread. Go's `needspinning` is not needed here,
 //! because *every* M looks again, not only those that spun, and so a submission that finds all Ps busy takes no lock.
 //!
@@ -20,8 +20,8 @@
 //! **A call** brings no P:
 //!
 //! ```text
-//!   caller:  C1 claims to spin · C2 lock: a P is idle?  takes an M out of its post, for the call · no: undoes C1 · C3 wakes it
-//!   called:  D1 lock: a P is idle?  takes it, and spins · no: D2 undoes C1, stands by, in the same lock · D3 fence, sleep
+//!   caller:   C1 claims to spin · C2 lock: a P is idle?  takes an M out of its idle spot, and summons it · no: undoes C1 · C3 wakes it
+//!   summoned: D1 lock: a P is idle?  takes it, and spins · no: D2 undoes C1, stands by, in the same lock · D3 SummonedInVainFence, sleep
 //! ```
 //! The P is idle until D1. Go, and the obvious code, have C2 take it and the wake bring it; then nobody can use it until
 //! that M runs, 10 to 20 µs later, though one that is awake may want it: that comes back from a blocking call, or from
@@ -29,20 +29,20 @@
 //!
 //! In D2 all Ps are held. Whoever left a goroutine to the claim has read it at S3, before D2. An M that puts its P down later
 //! does so after D2, in the lock, and then passes I2; S2 can't come after that I2, as S3 would have seen the P idle; so I3
-//! sees the goroutine. One in the global queue it sees in the lock, or calls an M for it (`handoffp`), or leaves it to one that
-//! spins. So D2 needs no look of its own; but it has to be in the lock, or there is a P put down, and a claim that nobody stands
-//! for any more.
+//! sees the goroutine. One in the global queue it sees in the lock, or summons an M for it (`handoffp`), or leaves it to one
+//! that spins. So D2 needs no look of its own; but it has to be in the lock, or there is a P put down, and a claim that
+//! nobody stands for any more.
 //!
 //! Checked by `models/submit_vs_idle.rs`.
 
 use crate::g::GRef;
 use crate::g::list::GList;
 use crate::host::Host;
-use crate::m::{Gift, M};
+use crate::m::{Assignment, M};
 use crate::prim::{Mutant, Ordering, event, fence, fence_after_exchange, mutated, relax, unless};
 use crate::sched::poll::Poller;
 use crate::sched::{Central, Sched};
-use crate::wait::debt::Debt;
+use crate::wait::abandon::AbandonHook;
 use crate::wait::status::{Then, WaitNumber};
 use std::ptr::NonNull;
 
@@ -54,7 +54,7 @@ pub(crate) enum Wake<H: Host> {
     /// The M that waits in the poller.
     Poller,
     /// A new M.
-    New(Gift<H>),
+    New(Assignment<H>),
 }
 
 /// Makes a goroutine runnable whose wait the caller has claimed. Any thread may call it.
@@ -75,7 +75,7 @@ pub(crate) fn goready<H: Host>(g: GRef<H>) {
         match sched {
             Some(sched) => sched.submit(g),
             // Its runtime is over, and it was left; nobody but us knows what we have just handed it.
-            None => Debt::settle_of(g),
+            None => AbandonHook::run_of(g),
         }
     }
 }
@@ -124,7 +124,7 @@ impl<H: Host> Sched<H> {
         let Some(inside) = m.look_in() else { return self.inject(GList::one(g)) };
         inside.p.owner.touch();
         event(format_args!("queues {g:?} as the next of {:?}", inside.p));
-        // S2, as in `wakep`, with the same partners.
+        // SubmitFence, as in `wakep`, with the same partners.
         let full = inside.p.runq.push_next(g, || unless(Mutant::SubmitNoFence, fence_after_exchange));
         if let Some(g) = full {
             // Whoever goes idle looks at the global queue under the lock that this takes.
@@ -165,7 +165,7 @@ impl<H: Host> Sched<H> {
         if mutated(Mutant::SubmitNoWake) {
             return;
         }
-        // Where there never was more than one P none is idle, and S2 is needed only for whoever ends the runtime.
+        // Where there never was more than one P none is idle, and SubmitFence is needed only for whoever ends the runtime.
         if self.ps.len() > 1 && self.census.lacks_a_spinner() {
             self.wake_one();
         }
@@ -179,8 +179,8 @@ impl<H: Host> Sched<H> {
         if mutated(Mutant::SubmitNoWake) {
             return;
         }
-        // S2. SeqCst: a store to a queue, then loads from here and of `stopping`; partners: I2 in `go_idle` and in
-        // `handoffp`, and the fence of `begin_stop`.
+        // SubmitFence. SeqCst: a store to a queue, then loads from here and of `stopping`; partners: IdleFence in `go_idle`
+        // and in `handoffp`, and StopFence in `begin_stop`.
         unless(Mutant::SubmitNoFence, || fence(Ordering::SeqCst));
         if self.census.lacks_a_spinner() {
             self.wake_one();
@@ -202,7 +202,7 @@ impl<H: Host> Sched<H> {
         }
         let mut central = self.central.lock();
         let wake = if !central.idle_ps.is_empty() {
-            let wake = self.startm(&mut central, Gift::Call);
+            let wake = self.startm(&mut central, Assignment::Summons);
             // One whose wait in the poller was broken is about to come for an idle P.
             let comes = matches!(central.poller, Poller::Broken(_));
             if wake.is_none() && !comes && !self.is_stopping() {
@@ -226,34 +226,37 @@ impl<H: Host> Sched<H> {
         }
     }
 
-    /// Chooses an M for a P, or to be called for one: one that sleeps, else the one in the poller, else a new one. When there
+    /// Chooses an M for an assignment: one that sleeps, else the one in the poller, else a new one. When there
     /// may be no more threads the P is idle again, or still, and all Ms are at work and look at the queues before they sleep, or
     /// come without a P and look at the global one (`mput`), or wait for their goroutine, which may be there.
-    pub(crate) fn startm(&self, central: &mut Central<H>, gift: Gift<H>) -> Option<Wake<H>> {
+    pub(crate) fn startm(&self, central: &mut Central<H>, assignment: Assignment<H>) -> Option<Wake<H>> {
         if let Some(m) = central.idle_ms.pop() {
             // SAFETY: Ms live as long as their scheduler.
-            unsafe { m.as_ref() }.give(Some(gift));
+            unsafe { m.as_ref() }.assign(Some(assignment));
             return Some(Wake::M(m));
         }
         if let Poller::Blocked(m) = central.poller {
             self.expel_poller(central);
             // SAFETY: as above.
-            unsafe { m.as_ref() }.give(Some(gift));
+            unsafe { m.as_ref() }.assign(Some(assignment));
             return Some(Wake::Poller);
         }
         if self.may_start(central) {
             central.asked_for += 1;
-            return Some(Wake::New(gift));
+            return Some(Wake::New(assignment));
         }
-        self.take_back(central, gift);
+        self.take_back(central, assignment);
         self.rescue(central)
     }
 
-    /// A gift found no taker: its P is idle, or retired, and what stands in its queue goes to the global one; a call ends.
-    pub(crate) fn take_back(&self, central: &mut Central<H>, gift: Gift<H>) {
-        let p = match gift {
-            Gift::P(p) => p,
-            Gift::Call => return unless(Mutant::TakeBackLeaksSpinning, || self.census.end_spinning()),
+    /// An assignment found no taker: its P is idle, or retired, and what stands in its queue goes to the global one; a
+    /// summons ends.
+    pub(crate) fn take_back(&self, central: &mut Central<H>, assignment: Assignment<H>) {
+        let p = match assignment {
+            Assignment::P(p) => p,
+            Assignment::Summons => {
+                return unless(Mutant::TakeBackLeaksSpinning, || self.census.end_spinning());
+            }
         };
         // SAFETY: Ps live as long as their scheduler.
         unsafe { p.as_ref() }.runq.drain(|g| central.globq.push(g));
@@ -273,7 +276,7 @@ impl<H: Host> Sched<H> {
             // SAFETY: Ms live as long as their scheduler; this one was taken out of the idle list.
             Some(Wake::M(m)) => unsafe { m.as_ref() }.note.wake(),
             Some(Wake::Poller) => unless(Mutant::SubmitNoBreak, || self.break_poll()),
-            Some(Wake::New(gift)) => self.newm(gift),
+            Some(Wake::New(assignment)) => self.newm(assignment),
         }
     }
 }

@@ -21,7 +21,7 @@
 //!
 //! *Coming back*, the look for an idle P and the put into the global queue are one critical section: who gives a P up
 //! after it finds the goroutine there. (An M that goes on to `stopm` would find both; one whose goroutine is bound to it
-//! does not.) Nobody overtakes those in the global queue: an M that was called for them could
+//! does not.) Nobody overtakes those in the global queue: an M that was summoned for them could
 //! come in vain each time, and they would wait for as long as others come back. A goroutine that is bound to its M goes
 //! behind them like any other; its M gives the P away again (`locked.rs`).
 //!
@@ -32,7 +32,7 @@
 
 use crate::g::GRef;
 use crate::host::Host;
-use crate::m::{Gift, M, Window};
+use crate::m::{Assignment, M, Window};
 use crate::p::P;
 use crate::prim::{Mutant, Ordering, event, fence, mutated, unless};
 use crate::sched::Sched;
@@ -64,30 +64,30 @@ impl<H: Host> Sched<H> {
             self.retire(&mut central, p);
             drop(central);
             // What stood in its queue; and somebody is to go to the poller, if nobody is there.
-            unless(Mutant::HandOffRetiresQuietly, || self.wakep());
+            unless(Mutant::HandoffpRetiresQuietly, || self.wakep());
             return;
         }
-        let works = !queue.is_empty() && !mutated(Mutant::HandOffSkipsQueue);
+        let works = !queue.is_empty() && !mutated(Mutant::HandoffpSkipsQueue);
         if works && !self.is_stopping() {
-            let wake = self.startm(&mut central, Gift::P(p));
+            let wake = self.startm(&mut central, Assignment::P(p));
             if wake.is_none() {
                 return self.warn_at_the_limit(central);
             }
             drop(central);
             return self.start_woken(wake);
         }
-        if self.is_stopping() && !mutated(Mutant::HandOffAtTheEndKeepsTheQueue) {
+        if self.is_stopping() && !mutated(Mutant::HandoffpAtTheEndKeepsTheQueue) {
             queue.drain(|g| central.globq.push(g));
             self.publish_len(&central);
         }
         self.pidleput(&mut central, p);
         // In the lock: whoever takes the P is to find it counted.
-        unless(Mutant::HandOffCountsLate, || self.census.give_up(false));
-        let works = !central.globq.is_empty() && !mutated(Mutant::HandOffSkipsGlobal);
+        unless(Mutant::HandoffpCountsLate, || self.census.give_up(false));
+        let works = !central.globq.is_empty() && !mutated(Mutant::HandoffpSkipsGlobal);
         if (works || central.poller == Poller::Nobody) && !self.is_stopping() && self.census.claim_spinning()
         {
             // It looks at all queues, if it finds the P; if not, whoever has that does when he gives it up.
-            let wake = self.startm(&mut central, Gift::Call);
+            let wake = self.startm(&mut central, Assignment::Summons);
             if wake.is_none() && works {
                 return self.warn_at_the_limit(central);
             }
@@ -95,12 +95,12 @@ impl<H: Host> Sched<H> {
             return self.start_woken(wake);
         }
         drop(central);
-        if mutated(Mutant::HandOffCountsLate) {
+        if mutated(Mutant::HandoffpCountsLate) {
             self.census.give_up(false);
         }
-        // I2, as in `go_idle`.
-        unless(Mutant::HandOffNoFence, || fence(Ordering::SeqCst));
-        if self.work_somewhere(&self.idle_mask) && !mutated(Mutant::HandOffNoRecheck) {
+        // HandoffpFence: as IdleFence in `go_idle`.
+        unless(Mutant::HandoffpNoFence, || fence(Ordering::SeqCst));
+        if self.work_somewhere(&self.idle_mask) && !mutated(Mutant::HandoffpNoRecheck) {
             self.wakep();
         }
     }

@@ -9,7 +9,7 @@
 //! | Free | any M | it begins; it leaves its M with no reason left to be bound |
 //! | Wanders | any M but the last, if it can be | as Free, under `migrate=1` |
 //! | Bound, to m | m | it locks itself (`Yield::Tie`), or says anything to m while its thread panics |
-//! | Adopted, by m | m | it is main of `run_locked` |
+//! | Attached, by m | m | it is main of `run_locked` |
 //!
 //! An M whose goroutine is bound to it *attends* to that goroutine: it runs nobody else. When the goroutine has left it, its P
 //! goes to others, and it waits for somebody who takes the goroutine out of a queue and brings a P:
@@ -17,14 +17,15 @@
 //! ```text
 //!   attending m:                                  finder, an M with a P:
 //!     A1 saved, and published: parked, queued       F1 takes g out of a queue, and wins `run`
-//!     A2 lock: a gift is there?  take it            F2 lock: releases its P, leaves it as m's gift
+//!     A2 lock: assigned already?  take it            F2 lock: releases its P, assigns it to m
 //!              else, it waits: `bound_ms`           F3 m in `bound_ms`?  take it out, and wake it
 //!     A3 the P it had: `handoffp`                   F4 stands by, in the same lock, or takes an idle P (`mput`)
-//!     A4 sleeps, takes the gift, resumes g
+//!     A4 sleeps, takes the assignment, resumes g
 //! ```
-//! F1 may come as soon as A1 is done, so m may find a gift while it still has a P; A2 and F2 lie under the scheduler's
-//! lock, so either F3 finds m waiting and wakes it, once, or A2 finds the gift. The gift says more than that there is a P:
-//! who left it has won `run` of the goroutine, which is Running and in no queue from then on, and m's.
+//! F1 may come as soon as A1 is done, so m may find its assignment while it still has a P; A2 and F2 lie under the
+//! scheduler's lock, so either F3 finds m waiting and wakes it, once, or A2 finds the assignment. The assignment says more
+//! than that there is a P: who left it has won `run` of the goroutine, which is Running and in no queue from then on, and
+//! m's.
 //!
 //! No goroutine is lost: it is in a queue or a wait until F1, and m's from F2 on. No P is lost: F2 moves it from one M to
 //! the other, and A3 treats it like every P that is given away. No wake-up is lost: the finder's P stays held, and who
@@ -42,19 +43,19 @@
 //! Invariants:
 //! 1. The ties of a goroutine are written by itself, or by the M that it has just left, before that publishes it. Who has
 //!    won `run` may read them, and who finds it in the global queue, under the lock.
-//! 2. An M in `bound_ms` has no gift and holds no P that it did not bring along for A3; it is in no other list.
+//! 2. An M in `bound_ms` has no assignment and holds no P that it did not bring along for A3; it is in no other list.
 //!
 //! Checked by `models/locked.rs`.
 
 use crate::g::GRef;
 use crate::host::{Host, Said, Stack};
-use crate::m::{Gift, M};
+use crate::m::{Assignment, M};
 use crate::prim::{Mutant, event, mutated, unless};
 use crate::sched::park::Yield;
 use crate::sched::poll::Poller;
 use crate::sched::run::wake::Wake;
 use crate::sched::{Central, Sched};
-use crate::wait::interrupt::Ends;
+use crate::wait::interrupt::OnInterrupt;
 use crate::wait::status::Run;
 use std::cell::Cell;
 use std::ptr::NonNull;
@@ -69,7 +70,7 @@ enum Tied {
     /// This one.
     Bound,
     /// This one, to the end: it is the main goroutine of a thread that is not the runtime's.
-    Adopted,
+    Attached,
 }
 
 /// What ties a goroutine to Ms. Bytes, because a G has no room for more; only its first is looked at often.
@@ -82,22 +83,22 @@ pub(crate) struct Ties {
 }
 
 /// Of no M.
-const NOBODY: u32 = u32::MAX;
+const NO_M: u32 = u32::MAX;
 
 impl Ties {
     pub(crate) fn new() -> Self {
-        Ties { tied: Cell::new(Tied::Free), m: Cell::new(NOBODY.to_ne_bytes()), locks: Cell::new([0; 2]) }
+        Ties { tied: Cell::new(Tied::Free), m: Cell::new(NO_M.to_ne_bytes()), locks: Cell::new([0; 2]) }
     }
 
     /// Of a goroutine that begins.
     pub(crate) fn begin(&self, wanders: bool) {
         self.set_locks(0);
-        self.loosen(wanders, NOBODY);
+        self.loosen(wanders, NO_M);
     }
 
     /// Before its first run: this M, of a thread that is not the runtime's, is to run it to its end.
-    pub(crate) fn adopt(&self, m: u32) {
-        self.set(Tied::Adopted, m);
+    pub(crate) fn attach(&self, m: u32) {
+        self.set(Tied::Attached, m);
     }
 
     /// Whether an M has to ask whether it may run the goroutine.
@@ -116,11 +117,11 @@ impl Ties {
     }
 
     fn is_bound(&self) -> bool {
-        matches!(self.tied.get(), Tied::Bound | Tied::Adopted)
+        matches!(self.tied.get(), Tied::Bound | Tied::Attached)
     }
 
     fn bind(&self, m: u32) {
-        if self.tied.get() != Tied::Adopted {
+        if self.tied.get() != Tied::Attached {
             self.set(Tied::Bound, m);
         }
     }
@@ -139,7 +140,7 @@ impl Ties {
 
     /// Whether it is to stay bound, as far as that does not depend on its thread.
     fn stay(&self) -> bool {
-        self.locks() > 0 || self.tied.get() == Tied::Adopted
+        self.locks() > 0 || self.tied.get() == Tied::Attached
     }
 }
 
@@ -210,12 +211,12 @@ impl<H: Host> Sched<H> {
             return self.set_queued_aside();
         }
         event(format_args!("brings {g:?} to its M"));
-        let gift = Gift::P(m.release());
+        let assignment = Assignment::P(m.release());
         let to = central.ms[g.ties.m() as usize];
         let sleeps = central.take_bound(to);
         // SAFETY: Ms live as long as their scheduler.
         let to = unsafe { to.as_ref() };
-        to.give(Some(gift));
+        to.assign(Some(assignment));
         let p = if mutated(Mutant::BringerSkipsGlobal) {
             central.idle_ms.push(NonNull::from(m));
             None
@@ -245,7 +246,7 @@ impl<H: Host> Sched<H> {
             p.runq.spill(g, |g| central.globq.push(g));
         }
         self.publish_len(&central);
-        let wake = self.startm(&mut central, Gift::P(m.release()));
+        let wake = self.startm(&mut central, Assignment::P(m.release()));
         // Before the other is started: if that fails, this one is found. No look at the global queue (`mput`): if a P were idle
         // beside a goroutine there, for want of an M, there would be no other M for this one either.
         central.idle_ms.push(NonNull::from(m));
@@ -266,7 +267,7 @@ impl<H: Host> Sched<H> {
                 Yield::Park(number, hook) => {
                     if H::unwinds() {
                         // The end of the runtime does not end this wait.
-                        g.manner.set(Ends::Never, false);
+                        g.interrupt_policy.set(OnInterrupt::Never, false);
                     }
                     self.park(g, number, hook)
                 }
@@ -306,7 +307,7 @@ impl<H: Host> Sched<H> {
     /// Waits until `m` is brought the goroutine that is bound to it, with a P. False: the runtime ends.
     pub(crate) fn await_bound(&self, m: &M<H>) -> bool {
         let mut central = self.central.lock();
-        let brought = m.has_gift() && !mutated(Mutant::BoundOverlooksGift);
+        let brought = m.is_assigned() && !mutated(Mutant::BoundOverlooksAssignment);
         if !brought {
             if self.is_stopping() && !mutated(Mutant::BoundIgnoresTheEnd) {
                 return false;
@@ -322,9 +323,9 @@ impl<H: Host> Sched<H> {
         if !brought {
             m.note.sleep();
             m.note.clear();
-            self.tell_time();
+            self.refresh_coarse_clock();
         }
-        m.take_gift();
+        m.take_assignment();
         m.p().is_some()
     }
 
@@ -334,8 +335,8 @@ impl<H: Host> Sched<H> {
         let p = m.p().expect("yield_bound: a goroutine yields inside the runtime");
         self.run_timers(m, p);
         let tick = p.next_tick();
-        if p.pace.is_due(tick)
-            && let Some(found) = self.look_elsewhere_in_turn(m, p, tick)
+        if p.poll_schedule.is_due(tick)
+            && let Some(found) = self.look_elsewhere_when_due(m, p, tick)
             && let Some(found) = p.runq.push(found)
         {
             self.spill(p, found);
@@ -375,7 +376,7 @@ impl<H: Host> Sched<H> {
         central.take_bound(to);
         let p = self.pidleget(central).expect("rescue: a P is idle, under the lock");
         // SAFETY: Ms live as long as their scheduler.
-        unsafe { to.as_ref() }.give(Some(Gift::P(p)));
+        unsafe { to.as_ref() }.assign(Some(Assignment::P(p)));
         Some(Wake::M(to))
     }
 }

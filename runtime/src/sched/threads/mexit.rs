@@ -4,8 +4,8 @@
 //! lock. Is it not there any more, then somebody has taken it out to give it a P, and it sleeps on until that one wakes it:
 //!
 //! ```text
-//!   idle M:    E1 nobody came in time · E2 lock: still in `idle_ms`?  out of it, and it ends · no: sleeps for its gift
-//!   whoever:   W1 lock: takes it out of `idle_ms`, leaves the gift · W2 wakes it
+//!   idle M:    E1 nobody came in time · E2 lock: still in `idle_ms`?  out of it, and it ends · no: sleeps for its assignment
+//!   whoever:   W1 lock: takes it out of `idle_ms`, assigns it a P · W2 wakes it
 //! ```
 //! Until a thread has left the count there may be one too many to start another, so whoever finds work then may find no M for
 //! it. An M that ends therefore looks, when it is not counted any more, at the global queue, where that work is; and it gives
@@ -19,8 +19,8 @@
 //! threads at one time. A thread's handle lies in its M's record; who ends leaves it in `ended`, and joins those that
 //! are there. One handle is left at most, and the kernel's part of a thread is gone at once.
 //!
-//! Invariants: a spare M is in no list of Ms that wait, holds no P and no gift. `alive` counts a thread until its last step,
-//! so that the end of the runtime waits also for those that are about to end.
+//! Invariants: a spare M is in no list of Ms that wait, holds no P and no assignment. `alive` counts a thread until its last
+//! step, so that the end of the runtime waits also for those that are about to end.
 //!
 //! Checked by `models/locked.rs`.
 
@@ -35,12 +35,13 @@ use std::ptr::NonNull;
 pub(crate) struct Life(u32);
 
 impl<H: Host> Sched<H> {
-    /// Sleeps until somebody has left a gift, or the runtime ends, or nobody has come for long: then `m` is to end.
+    /// Sleeps until somebody has assigned it something, or the runtime ends, or nobody has come for long: then `m` is to
+    /// end.
     pub(crate) fn sleep_on_note(&self, m: &M<H>) {
         if self.is_needed(m) {
             m.note.clear();
-            self.tell_time();
-            m.take_gift();
+            self.refresh_coarse_clock();
+            m.take_assignment();
         } else {
             m.ends.set(true);
         }
@@ -75,7 +76,7 @@ impl<H: Host> Sched<H> {
         central.ended.extend(own);
         let p = m.parting_p.take();
         central.spare_ms.push(NonNull::from(m));
-        central.adopted -= u32::from(m.adopted.replace(false));
+        central.attached -= u32::from(m.attached.replace(false));
         m.life.set(m.life.get() + 1);
         let waited_for = !stopping && !central.globq.is_empty() && !mutated(Mutant::EndLooksAtNoQueue);
         drop(central);
@@ -114,7 +115,7 @@ impl<H: Host> Sched<H> {
 impl<H: Host> Central<H> {
     /// Ms with a thread of the runtime's, or about to get one.
     pub(crate) fn living(&self) -> u32 {
-        (self.ms.len() - self.spare_ms.len()) as u32 - self.adopted
+        (self.ms.len() - self.spare_ms.len()) as u32 - self.attached
     }
 
     /// Takes `m` out of those that sleep on their notes for whatever comes. False: somebody else has.

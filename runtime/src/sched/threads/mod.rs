@@ -1,6 +1,6 @@
 //! Ms and Ps: starting threads and ending them, binding them, and who gives a P away, takes it, or comes back without one.
 
-pub(super) mod adopt;
+pub(super) mod attach;
 pub(super) mod blocking;
 pub(crate) mod locked;
 pub(crate) mod mexit;

@@ -1,7 +1,7 @@
 //! Starting Ms: a thread for each.
 
 use crate::host::{Host, Lack};
-use crate::m::{Gift, M};
+use crate::m::{Assignment, M};
 use crate::prim::MutexGuard;
 use crate::sched::poll::Poller;
 use crate::sched::watch::told::Refusal;
@@ -16,18 +16,18 @@ impl<H: Host> Sched<H> {
         let p = self.pidleget(&mut central).expect("start_first: there is at least one P");
         central.asked_for += 1;
         drop(central);
-        self.spawn_m(Gift::P(p)).map_err(|(refused, gift)| {
-            self.take_back(&mut self.central.lock(), gift);
+        self.spawn_m(Assignment::P(p)).map_err(|(refused, assignment)| {
+            self.take_back(&mut self.central.lock(), assignment);
             io::Error::new(refused.kind(), format!("cannot start the runtime's first thread: {refused}"))
         })
     }
 
     /// Starts a new M. When the world refuses, the P is idle again, and its work waits for the Ms that exist.
-    pub(crate) fn newm(&self, gift: Gift<H>) {
-        let Err((refused, gift)) = self.spawn_m(gift) else { return };
+    pub(crate) fn newm(&self, assignment: Assignment<H>) {
+        let Err((refused, assignment)) = self.spawn_m(assignment) else { return };
         let _counted = self.count_refused(Refusal::Thread);
         let mut central = self.central.lock();
-        self.take_back(&mut central, gift);
+        self.take_back(&mut central, assignment);
         let first = !std::mem::replace(&mut central.warned, true);
         let count = central.living();
         let rescued = self.rescue(&mut central);
@@ -42,8 +42,8 @@ impl<H: Host> Sched<H> {
             ));
         }
         if somebody {
-            // What came meanwhile was left to the one that was called; or an M that gave up has seen work and found no idle
-            // P, as this gift held it.
+            // What came meanwhile was left to the one that was summoned; or an M that gave up has seen work and found no
+            // idle P, as this assignment held it.
             self.wakep();
         }
     }
@@ -74,12 +74,12 @@ impl<H: Host> Sched<H> {
     }
 
     /// The place for it was kept in `asked_for`.
-    fn spawn_m(&self, gift: Gift<H>) -> Result<(), (io::Error, Gift<H>)> {
+    fn spawn_m(&self, assignment: Assignment<H>) -> Result<(), (io::Error, Assignment<H>)> {
         let this = self.arc().expect("spawn_m: whoever starts an M holds its scheduler");
         let mut central = self.central.lock();
         central.asked_for -= 1;
         if self.is_stopping() {
-            self.take_back(&mut central, gift);
+            self.take_back(&mut central, assignment);
             return Ok(());
         }
         debug_assert!(central.living() < self.config.max_threads, "spawn_m: more threads than there may be");
@@ -87,7 +87,7 @@ impl<H: Host> Sched<H> {
         // SAFETY: Ms live as long as their scheduler, which `this` holds.
         let m = unsafe { there.as_ref() };
         let name = format!("{}{}", self.config.thread_name, m.id);
-        m.give(Some(gift));
+        m.assign(Some(assignment));
         let raw = Handed(there);
         // Once for the M, and once for this start: the runtime does not end before the thread is on the list.
         central.alive += 2;
@@ -104,10 +104,11 @@ impl<H: Host> Sched<H> {
                 Ok(())
             }
             Err(refused) => {
-                let gift = m.take_unread().expect("spawn_m: what was left for an M that did not start");
+                let assignment =
+                    m.take_back_assignment().expect("spawn_m: what was left for an M that did not start");
                 self.central.lock().spare_ms.push(there);
                 self.thread_left();
-                Err((refused, gift))
+                Err((refused, assignment))
             }
         };
         self.thread_left();

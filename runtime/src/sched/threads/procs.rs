@@ -27,10 +27,10 @@
 //! I1, before it puts its P down. Whoever gives a surplus P away on another's behalf (`handoffp`) has queued its goroutines
 //! like any submitter, and calls `wakep`.
 //!
-//! *An M that spins on a surplus P* and finds no idle one stops spinning in the lock, without I2 and I3. Whoever left a
-//! goroutine to it has read, after S2, the census as it was before that; an M that puts its P down later changes the census
-//! after it and passes I2: one of the two fences comes first, and S2 can't be the later one, as S3 would then have seen that
-//! P. So I3 sees the goroutine. A P that became idle before would have been found.
+//! *An M that spins on a surplus P* and finds no idle one stops spinning in the lock, without IdleFence and I3. Whoever left
+//! a goroutine to it has read, after SubmitFence, the census as it was before that; an M that puts its P down later changes
+//! the census after it and passes IdleFence: one of the two fences comes first, and SubmitFence can't be the later one, as
+//! S3 would then have seen that P. So I3 sees the goroutine. A P that became idle before would have been found.
 //!
 //! *Fewer procs*: whoever has counted on an idle P finds it gone, in the lock, as when another has taken it. The Ps that are
 //! left are then held. *More procs*: new idle Ps, and perhaps work that waits for one; `wakep`, after the lock, sends an
@@ -246,7 +246,7 @@ impl<H: Host> Sched<H> {
     #[cfg(all(test, gmp_loom))]
     pub(crate) fn count_ps(&self) -> [usize; 3] {
         let central = self.central.lock();
-        let seen = self.census.look();
+        let seen = self.census.read();
         assert_eq!(seen.npidle() as usize, central.idle_ps.len(), "count_ps: the census and the list differ");
         let (idle, retired) = (central.idle_ps.len(), central.retired_ps.len());
         assert_eq!(

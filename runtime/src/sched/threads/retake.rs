@@ -6,8 +6,8 @@
 //! | the stay | and | then |
 //! | --- | --- | --- |
 //! | blocks its thread | others wait | the P is taken at this look |
-//! | blocks its thread, for [`SLICE`] | nobody waits | the P is taken: it is to be idle, and with it the process |
-//! | runs, for [`SLICE`] | others wait | the P is taken, unless it is the kernel that lets the thread wait |
+//! | blocks its thread, for [`TIME_SLICE`] | nobody waits | the P is taken: it is to be idle, and with it the process |
+//! | runs, for [`TIME_SLICE`] | others wait | the P is taken, unless it is the kernel that lets the thread wait |
 //! | runs on a surplus P (`procs.rs`) | | the P is taken at this look |
 //! | anything else | | nothing |
 //!
@@ -40,11 +40,11 @@ use std::time::Duration;
 /// How long a goroutine may keep its P while others wait: Go's 10 ms, less what it takes until another runs there. As a
 /// stay is known only from the first look that saw it, the time counts from the look before that one: a goroutine may be
 /// younger by one pause, and nobody waits longer.
-const SLICE: Duration = Duration::from_micros(9_800);
+const TIME_SLICE: Duration = Duration::from_micros(9_800);
 /// A thread that has used so little of a CPU in its slice was kept from it by others, and another thread would be as well.
 const HARDLY: Duration = Duration::from_micros(600);
 /// How long that counts. A goroutine that waits may be what those others wait for.
-const PATIENCE: Duration = Duration::from_millis(40);
+const STARVED_LIMIT: Duration = Duration::from_millis(40);
 /// How soon after a look that took a P, or has found a thread waiting in the kernel while others wait for its P, the next one
 /// comes.
 const AT_ONCE: Duration = Duration::from_micros(50);
@@ -120,9 +120,9 @@ impl Look {
     /// The table of the module's header.
     fn is_to_go(self) -> bool {
         match self.state {
-            State::Blocked => self.waits || self.ran >= SLICE,
-            State::Running => self.waits && self.ran >= SLICE,
-            State::Starved => self.waits && self.ran >= PATIENCE,
+            State::Blocked => self.waits || self.ran >= TIME_SLICE,
+            State::Running => self.waits && self.ran >= TIME_SLICE,
+            State::Starved => self.waits && self.ran >= STARVED_LIMIT,
         }
     }
 }
@@ -189,7 +189,11 @@ impl<H: Host> Sched<H> {
                 let cpu = H::cpu_time(m.thread());
                 let since = watch.since(now);
                 *known = Some(Stay { judged, tick, since, cpu, cpu_first: cpu, suspect: false });
-                return if waits { Found::Awaited { closer: false, left: SLICE } } else { Found::Nothing };
+                return if waits {
+                    Found::Awaited { closer: false, left: TIME_SLICE }
+                } else {
+                    Found::Nothing
+                };
             }
         };
         let ran = now.saturating_since(stay.since);
@@ -201,7 +205,7 @@ impl<H: Host> Sched<H> {
         if self.is_to_retire(NonNull::from(p)) && self.retake(p, m, judged) {
             return Found::Taken;
         }
-        if !waits && ran < SLICE {
+        if !waits && ran < TIME_SLICE {
             return Found::Nothing;
         }
         let look = Look { ran, waits, state: self.state_of(m, stay) };
@@ -213,7 +217,7 @@ impl<H: Host> Sched<H> {
         }
         let closer = !stay.suspect && self.is_blocked(m);
         stay.suspect |= closer;
-        Found::Awaited { closer, left: SLICE.saturating_sub(ran) }
+        Found::Awaited { closer, left: TIME_SLICE.saturating_sub(ran) }
     }
 
     fn state_of(&self, m: &M<H>, stay: &mut Stay) -> State {
@@ -231,7 +235,7 @@ impl<H: Host> Sched<H> {
     /// Whether the M's thread is blocked. In doubt it is not, and its P is taken when its time is over.
     fn is_blocked(&self, m: &M<H>) -> bool {
         H::is_blocked(&m.local).unwrap_or_else(|refused| {
-            let time = PATIENCE.as_millis();
+            let time = STARVED_LIMIT.as_millis();
             self.tell_refused(Refusal::Watch, || {
                 format!(
                     "what a thread does can't be read in /proc ({refused}): a goroutine that blocks its thread keeps others \
@@ -242,7 +246,7 @@ impl<H: Host> Sched<H> {
         })
     }
 
-    /// Who has the P, and the tenure that he has it in. When it changes hands between the two, the retake fails.
+    /// Who has the P, and the lease that he has it in. When it changes hands between the two, the retake fails.
     pub(crate) fn judge(p: &P<H>) -> Option<(Judged, &M<H>)> {
         let judged = p.handoff.judge();
         Some((judged, p.holder()?))
@@ -260,7 +264,8 @@ impl<H: Host> Sched<H> {
         true
     }
 
-    /// R2, with the M of the tenure that was judged. Returns `false` if the barrier could not be had: the P stays with its M.
+    /// RetakeBarrier, with the M of the lease that was judged. Returns `false` if the barrier could not be had: the P stays
+    /// with its M.
     fn barrier_with(&self, m: &M<H>, judged: Judged) -> bool {
         let entries =
             if mutated(Mutant::RetakeTakesAllForFenced) { Entries::Fenced } else { judged.entries() };
@@ -320,21 +325,21 @@ mod tests {
     fn what_blocks_goes_at_once_when_others_wait_and_in_time_when_nobody_does() {
         assert!(goes(State::Blocked, SHORT, true));
         assert!(!goes(State::Blocked, SHORT, false));
-        assert!(goes(State::Blocked, SLICE, false));
+        assert!(goes(State::Blocked, TIME_SLICE, false));
     }
 
     #[test]
     fn what_runs_goes_in_time_and_only_when_others_wait() {
-        assert!(!goes(State::Running, SLICE - SHORT, true));
-        assert!(goes(State::Running, SLICE, true));
-        assert!(!goes(State::Running, SLICE * 100, false));
+        assert!(!goes(State::Running, TIME_SLICE - SHORT, true));
+        assert!(goes(State::Running, TIME_SLICE, true));
+        assert!(!goes(State::Running, TIME_SLICE * 100, false));
     }
 
     #[test]
     fn what_the_kernel_keeps_from_running_has_more_time() {
-        assert!(!goes(State::Starved, SLICE, true));
-        assert!(goes(State::Starved, PATIENCE, true));
-        assert!(!goes(State::Starved, PATIENCE, false));
+        assert!(!goes(State::Starved, TIME_SLICE, true));
+        assert!(goes(State::Starved, STARVED_LIMIT, true));
+        assert!(!goes(State::Starved, STARVED_LIMIT, false));
     }
 
     #[test]
@@ -358,7 +363,7 @@ mod tests {
     #[test]
     fn what_may_be_blocked_is_looked_at_closely_and_no_slice_is_missed() {
         let mut watch = Watch::new(Nanos::ZERO);
-        let awaited = Seen { next_due: Some(SLICE), ..Seen::default() };
+        let awaited = Seen { next_due: Some(TIME_SLICE), ..Seen::default() };
         assert_eq!(watch.settle_pause(Seen { closer: true, ..awaited }), AT_ONCE);
         assert_eq!(watch.settle_pause(awaited), AT_ONCE * 2);
         watch.pause = SLOWEST;

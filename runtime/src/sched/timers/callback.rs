@@ -6,18 +6,18 @@
 //!    ▲                  │   ▲│
 //!    └───── stop ───────┘   └┘ set: moves it
 //! ```
-//! A [`Call`] stands in one heap for as long as it lives: that of the P on which it was made; made outside of any
-//! runtime, the keeper's. `handle` says whether it is armed, and lies under that heap's lock, like the heap. So
+//! A [`Callback`] stands in one heap for as long as it lives: that of the P on which it was made; made outside of any
+//! runtime, the timer thread's. `handle` says whether it is armed, and lies under that heap's lock, like the heap. So
 //! popping, stopping and moving it are decided by whoever has the lock first:
 //!
 //! * `stop` and `set` return whether it was armed. Then what it was armed for does not happen, and nothing of it is
 //!   under way.
 //! * each pop is one firing, and disarms. What fires once was set once.
 //!
-//! A firing runs in a goroutine of its own, made by whoever took it; or at once, [`Run::Inline`], on the M's own
+//! A firing runs in a goroutine of its own, made by whoever took it; or at once, [`RunMode::Inline`], on the M's own
 //! stack or the thread that took it: that is for the library's own, which neither parks nor runs or drops user's code.
 //! No lock is held then, so it may wake goroutines, set and stop timers, and take a lock under which others do that.
-//! A firing whose goroutine did not come to run before its runtime ended goes to the keeper, like a callback that is
+//! A firing whose goroutine did not come to run before its runtime ended goes to the timer thread, like a callback that is
 //! still armed.
 //!
 //! Memory: one allocation for callback and timer together. The heap is one of its owners while it is armed, so dropping a
@@ -42,8 +42,8 @@ use std::panic::Location;
 
 /// Where a callback runs.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
-pub(crate) enum Run {
-    /// In a goroutine of its own; the keeper's: on a thread of its own.
+pub(crate) enum RunMode {
+    /// In a goroutine of its own; the timer thread's: on a thread of its own.
     Goroutine,
     /// The same, for what is the library's: the goroutine counts as none.
     Uncounted,
@@ -52,29 +52,29 @@ pub(crate) enum Run {
 }
 
 /// A callback and its timer.
-pub(crate) struct Call<H: Host, F: ?Sized = dyn Fn() + Send + Sync> {
+pub(crate) struct Callback<H: Host, F: ?Sized = dyn Fn() + Send + Sync> {
     timers: Arc<Timers<H>>,
     /// Armed: where it stands in the heap of `timers`. Under that heap's lock.
     handle: UnsafeCell<Option<Handle>>,
     site: &'static Location<'static>,
-    run: Run,
+    run: RunMode,
     f: F,
 }
 
 // SAFETY: `handle` lies under a lock; the rest is read only.
-unsafe impl<H: Host, F: ?Sized + Send + Sync> Send for Call<H, F> {}
+unsafe impl<H: Host, F: ?Sized + Send + Sync> Send for Callback<H, F> {}
 // SAFETY: as above.
-unsafe impl<H: Host, F: ?Sized + Send + Sync> Sync for Call<H, F> {}
+unsafe impl<H: Host, F: ?Sized + Send + Sync> Sync for Callback<H, F> {}
 
-impl<H: Host> Call<H> {
+impl<H: Host> Callback<H> {
     /// An owner for the guard and one for the heap.
     fn new(
         timers: &Arc<Timers<H>>,
         site: &'static Location<'static>,
-        run: Run,
+        run: RunMode,
         f: impl Fn() + Send + Sync + 'static,
     ) -> [Shared<Self>; 2] {
-        Shared::two(Counted::boxed(Call {
+        Shared::two(Counted::boxed(Callback {
             timers: Arc::clone(timers),
             handle: UnsafeCell::new(None),
             site,
@@ -95,7 +95,7 @@ impl<H: Host> Call<H> {
         self.handle.with_mut(|handle| unsafe { *handle = to });
     }
 
-    pub(crate) fn run(&self) -> Run {
+    pub(crate) fn run(&self) -> RunMode {
         self.run
     }
 
@@ -107,9 +107,9 @@ impl<H: Host> Call<H> {
     #[cold]
     fn announce(&self, orphaned: bool, due: Nanos) {
         if orphaned {
-            return H::keeper().keep(&self.timers);
+            return H::timer_thread().keep(&self.timers);
         }
-        // Without a home it has been left to the keeper meanwhile, which was told.
+        // Without a home it has been left to the timer thread meanwhile, which was told.
         self.at_home(|sched| sched.call_is_next(due));
     }
 
@@ -124,7 +124,7 @@ impl<H: Host> Call<H> {
 }
 
 /// The right to stop and to set a callback. Dropping it does neither.
-pub(crate) struct Guard<H: Host>(Shared<Call<H>>);
+pub(crate) struct Guard<H: Host>(Shared<Callback<H>>);
 
 impl<H: Host> Guard<H> {
     /// True: it was armed, and `f` will not be called for it.
@@ -136,7 +136,7 @@ impl<H: Host> Guard<H> {
         drop(locked);
         drop(share);
         if last {
-            H::keeper().look_again();
+            H::timer_thread().look_again();
         }
         true
     }
@@ -173,7 +173,7 @@ impl<H: Host> Guard<H> {
     fn set_from_afar(&self, due: Nanos) -> Set {
         let call = &self.0;
         call.at_home(|sched| sched.set_from_afar(&call.timers, due, call)).unwrap_or_else(|| {
-            // Its runtime is over, and has left the heap to the keeper before.
+            // Its runtime is over, and has left the heap to the timer thread before.
             let mut locked = call.timers.lock();
             let (armed, orphaned) = (call.handle(&locked).is_some(), locked.is_orphaned());
             Set { armed, earlier: locked.set(due, call), orphaned }
@@ -189,21 +189,21 @@ impl<H: Host> Guard<H> {
 /// Has `f` called at `due`, once, unless it is stopped before. Does not block.
 #[inline]
 #[track_caller]
-pub(crate) fn call_at<H: Host>(due: Nanos, run: Run, f: impl Fn() + Send + Sync + 'static) -> Guard<H> {
+pub(crate) fn call_at<H: Host>(due: Nanos, run: RunMode, f: impl Fn() + Send + Sync + 'static) -> Guard<H> {
     let site = Location::caller();
     let m = M::<H>::current();
     let Some(inside) = m.and_then(M::look_in) else {
         let timers = match m {
-            None => H::keeper().own(),
+            None => H::timer_thread().own(),
             Some(m) => m.any_timers(),
         };
-        let [call, _] = Call::new(timers, site, run, f);
+        let [call, _] = Callback::new(timers, site, run, f);
         let guard = Guard(call);
         guard.set(due);
         return guard;
     };
     let timers = &inside.p.timers;
-    let [call, for_the_heap] = Call::new(timers, site, run, f);
+    let [call, for_the_heap] = Callback::new(timers, site, run, f);
     let mut locked = timers.lock();
     let earlier = locked.add(due, for_the_heap);
     let orphaned = locked.is_orphaned();
@@ -225,7 +225,7 @@ impl<H: Host> M<H> {
 }
 
 /// A firing on its way.
-struct Firing<H: Host>(Option<Shared<Call<H>>>);
+struct Firing<H: Host>(Option<Shared<Callback<H>>>);
 
 impl<H: Host> Drop for Firing<H> {
     fn drop(&mut self) {
@@ -233,16 +233,17 @@ impl<H: Host> Drop for Firing<H> {
         if let Some(call) = self.0.take()
             && !mutated(Mutant::UnrunFiringLost)
         {
-            H::keeper().run(call);
+            H::timer_thread().run(call);
         }
     }
 }
 
 impl<H: Host> Sched<H> {
-    /// The goroutine of one firing, runnable and in no queue. `None`: there is no stack for it, and the keeper runs it.
-    pub(crate) fn make_firing(&self, call: Shared<Call<H>>) -> Option<GRef<H>> {
+    /// The goroutine of one firing, runnable and in no queue. `None`: there is no stack for it, and the timer thread runs
+    /// it.
+    pub(crate) fn make_firing(&self, call: Shared<Callback<H>>) -> Option<GRef<H>> {
         let birth = Birth { name: None, stack_size: self.config.stack_size, site: call.site };
-        let counts = call.run() != Run::Uncounted;
+        let counts = call.run() != RunMode::Uncounted;
         let mut firing = Firing(Some(call));
         let body = move || {
             if let Some(call) = firing.0.take() {

@@ -6,7 +6,7 @@
 //! * the P's own M, between two goroutines (`schedule`);
 //! * an M that looks for work, in its last round (`steal`);
 //! * the M that waits in the poller no longer than for the earliest of all of them. An idle P keeps its timers;
-//! * while nobody is there and a P is idle, a busy M in its turn (`sched/run/look.rs`); for those of retired Ps always;
+//! * while nobody is there and a P is idle, a busy M at its visits (`sched/run/look.rs`); for those of retired Ps always;
 //! * the monitor, when no P is idle, or no M comes to the poller.
 //!
 //! An entry is a wait or a callback. A wait with a time limit has a timer there, which claims it like any counterpart;
@@ -14,16 +14,16 @@
 //! and the place where it stands is noted under the heap's lock: the goroutine may run again as soon as that is free.
 //! Whether a callback fires is decided under the lock, and it is called after it (`callback.rs`).
 //!
-//! When the runtime ends its heaps become *orphans*: waits are dropped, callbacks stay where they are, and the keeper
-//! takes what is due (`keeper.rs`). So a heap is counted, and may outlive its P.
+//! When the runtime ends its heaps become *orphans*: waits are dropped, callbacks stay where they are, and the timer thread
+//! takes what is due (`timer_thread.rs`). So a heap is counted, and may outlive its P.
 //!
 //! How a new timer and the poller's wait meet stands in `sched/poll.rs`; checked by `models/poll.rs`. An M that holds the
 //! P finds it in `timer_mask`; whoever else puts something into its heap sets the mask in the same critical section of
 //! the scheduler's lock in which it inserts, since `pidleput` may clear it there. Checked by `models/timer.rs`.
 
 pub(crate) mod callback;
-pub(crate) mod keeper;
 pub(crate) mod shared;
+pub(crate) mod timer_thread;
 
 use crate::g::GRef;
 use crate::g::list::GList;
@@ -32,8 +32,8 @@ use crate::m::M;
 use crate::p::P;
 use crate::prim::{AtomicU64, Mutant, Mutex, MutexGuard, Relaxed, UnsafeCell, Weak, mutated, relax, unless};
 use crate::sched::Sched;
-use crate::sched::poll::NOBODY;
-use crate::sched::timers::callback::{Call, Run};
+use crate::sched::poll::NO_POLLER;
+use crate::sched::timers::callback::{Callback, RunMode};
 use crate::sched::timers::shared::Shared;
 use crate::sched::watch::deadlock::Serving;
 use crate::wait::status::{Then, WaitNumber};
@@ -45,7 +45,7 @@ enum Entry<H: Host> {
     /// One wait with a limit.
     Wait { g: GRef<H>, wait: WaitNumber },
     /// A callback.
-    Call(Shared<Call<H>>),
+    Callback(Shared<Callback<H>>),
 }
 
 /// Where the timer of a wait stands. Belongs to the waiting goroutine.
@@ -66,7 +66,7 @@ impl<H: Host> Alarm<H> {
     }
 }
 
-/// The timers of a P, or the keeper's own.
+/// The timers of a P, or the timer thread's own.
 #[repr(align(128))]
 pub(crate) struct Timers<H: Host> {
     inner: Mutex<Inner<H>>,
@@ -79,7 +79,7 @@ pub(crate) struct Timers<H: Host> {
 
 struct Inner<H: Host> {
     heap: Heap<Entry<H>>,
-    /// The keeper looks after them.
+    /// The timer thread looks after them.
     orphaned: bool,
 }
 
@@ -125,7 +125,7 @@ impl<H: Host> Timers<H> {
 
     /// Claims and readies the waits that are due, up to the first callback, which it returns. That one fires: the caller
     /// calls it.
-    fn pop_due(&self, now: Nanos, waits: &mut GList<H>) -> Option<Shared<Call<H>>> {
+    fn pop_due(&self, now: Nanos, waits: &mut GList<H>) -> Option<Shared<Callback<H>>> {
         let mut locked = self.lock();
         if locked.inner.orphaned {
             return None;
@@ -138,7 +138,7 @@ impl<H: Host> Timers<H> {
                         waits.push(g);
                     }
                 }
-                Entry::Call(call) => {
+                Entry::Callback(call) => {
                     locked = self.disarm_popped(locked, &call);
                     fires = Some(call);
                     break;
@@ -149,13 +149,13 @@ impl<H: Host> Timers<H> {
         fires
     }
 
-    /// The same for the keeper.
-    pub(crate) fn pop_orphan(&self, now: Nanos) -> Option<Shared<Call<H>>> {
+    /// The same for the timer thread.
+    pub(crate) fn pop_orphan(&self, now: Nanos) -> Option<Shared<Callback<H>>> {
         let mut locked = self.lock();
         let fires = match locked.inner.heap.pop_due(now) {
             None => None,
             Some((_, Entry::Wait { .. })) => unreachable!("pop_orphan: waits went with their runtime"),
-            Some((_, Entry::Call(call))) => {
+            Some((_, Entry::Callback(call))) => {
                 locked = self.disarm_popped(locked, &call);
                 Some(call)
             }
@@ -164,7 +164,7 @@ impl<H: Host> Timers<H> {
         fires
     }
 
-    fn disarm_popped<'a>(&'a self, mut locked: Locked<'a, H>, call: &Call<H>) -> Locked<'a, H> {
+    fn disarm_popped<'a>(&'a self, mut locked: Locked<'a, H>, call: &Callback<H>) -> Locked<'a, H> {
         if mutated(Mutant::FiringInTwoSections) {
             locked.publish();
             drop(locked);
@@ -174,12 +174,12 @@ impl<H: Host> Timers<H> {
         locked
     }
 
-    /// The runtime ends. True: callbacks are armed, for the keeper.
+    /// The runtime ends. True: callbacks are armed, for the timer thread.
     pub(crate) fn orphan(&self) -> bool {
         let mut locked = self.lock();
         unless(Mutant::OrphanStaysHome, || locked.inner.orphaned = true);
         for (due, entry) in locked.inner.heap.drain() {
-            if let Entry::Call(call) = entry {
+            if let Entry::Callback(call) = entry {
                 locked.insert(due, call);
             }
         }
@@ -200,13 +200,13 @@ impl<H: Host> Locked<'_, H> {
         self.inner.heap.len()
     }
 
-    /// Whether the keeper looks after them.
+    /// Whether the timer thread looks after them.
     pub(crate) fn is_orphaned(&self) -> bool {
         self.inner.orphaned
     }
 
     /// Puts a callback in, or moves it. True: the earliest time is now an earlier one.
-    pub(crate) fn set(&mut self, due: Nanos, call: &Shared<Call<H>>) -> bool {
+    pub(crate) fn set(&mut self, due: Nanos, call: &Shared<Callback<H>>) -> bool {
         let Some(handle) = call.handle(self) else { return self.add(due, Shared::clone(call)) };
         let due = due.min(LATEST);
         let before = self.inner.heap.next_due();
@@ -218,7 +218,7 @@ impl<H: Host> Locked<'_, H> {
 
     /// Puts a callback in that is not armed. True: as for `set`.
     #[inline]
-    pub(crate) fn add(&mut self, due: Nanos, call: Shared<Call<H>>) -> bool {
+    pub(crate) fn add(&mut self, due: Nanos, call: Shared<Callback<H>>) -> bool {
         let due = due.min(LATEST);
         let before = self.inner.heap.next_due();
         self.insert(due, call);
@@ -227,16 +227,16 @@ impl<H: Host> Locked<'_, H> {
     }
 
     #[inline]
-    fn insert(&mut self, due: Nanos, call: Shared<Call<H>>) {
-        let raw: *const Call<H> = &*call;
-        let handle = self.inner.heap.insert(due, Entry::Call(call));
+    fn insert(&mut self, due: Nanos, call: Shared<Callback<H>>) {
+        let raw: *const Callback<H> = &*call;
+        let handle = self.inner.heap.insert(due, Entry::Callback(call));
         // SAFETY: the heap owns it now, and is locked.
         unsafe { &*raw }.set_handle(self, Some(handle));
     }
 
     /// Takes a callback out. Gives the heap's share of it back, for a drop after the lock; `None` when it was not armed.
     #[must_use]
-    pub(crate) fn take(&mut self, call: &Call<H>) -> Option<impl Sized + use<H>> {
+    pub(crate) fn take(&mut self, call: &Callback<H>) -> Option<impl Sized + use<H>> {
         let handle = call.handle(self)?;
         call.set_handle(self, None);
         Some(self.remove(handle))
@@ -292,7 +292,7 @@ impl<H: Host> Sched<H> {
     /// came back from there, any heap; else those of retired Ps.
     pub(crate) fn run_unserved_timers(&self, m: &M<H>) {
         // Relaxed: hints. An M that goes into the poller after this looks at all heaps itself.
-        let nobody = self.poll_until.load(Relaxed) == NOBODY && self.census.look().npidle() > 0;
+        let nobody = self.poll_until.load(Relaxed) == NO_POLLER && self.census.read().npidle() > 0;
         let first = if nobody { 0 } else { self.first_retired() };
         if first as usize >= self.ps.len() {
             return;
@@ -326,11 +326,11 @@ impl<H: Host> Sched<H> {
         let mut called = false;
         while let Some(call) = p.timers.pop_due(now, due) {
             match call.run() {
-                Run::Inline => {
+                RunMode::Inline => {
                     call.call();
                     called = true;
                 }
-                Run::Goroutine | Run::Uncounted => {
+                RunMode::Goroutine | RunMode::Uncounted => {
                     self.make_firing(call).into_iter().for_each(|g| due.push(g))
                 }
             }
@@ -371,7 +371,7 @@ impl<H: Host> Sched<H> {
         }
         // T1 to T3 see to it that whoever waits in the poller knows. If nobody does, and this M has other
         // goroutines to run before it looks at the clock again, another M is to go there.
-        if !p.runq.is_empty() && self.poll_until.load(Relaxed) == NOBODY {
+        if !p.runq.is_empty() && self.poll_until.load(Relaxed) == NO_POLLER {
             self.wakep();
         }
     }
@@ -379,14 +379,14 @@ impl<H: Host> Sched<H> {
     /// A callback is now the earliest in its heap: T2 and T3, and as in `arm`, except that whoever set it goes on.
     pub(crate) fn call_is_next(&self, due: Nanos) {
         unless(Mutant::CallMovedInSilence, || self.wake_poller_before(due));
-        // Relaxed: the fence T2 orders it. Who polls later sees the timer.
-        if self.poll_until.load(Relaxed) == NOBODY && self.census.lacks_a_spinner() {
+        // Relaxed: TimerFence orders it. Who polls later sees the timer.
+        if self.poll_until.load(Relaxed) == NO_POLLER && self.census.lacks_a_spinner() {
             self.wakep();
         }
     }
 
     /// Puts a callback into the heap of a P that the caller does not hold.
-    pub(crate) fn set_from_afar(&self, timers: &Timers<H>, due: Nanos, call: &Shared<Call<H>>) -> Set {
+    pub(crate) fn set_from_afar(&self, timers: &Timers<H>, due: Nanos, call: &Shared<Callback<H>>) -> Set {
         let _central = (!mutated(Mutant::CallWithoutTheLock)).then(|| self.central.lock());
         let mut locked = timers.lock();
         unless(Mutant::CallUnmasked, || self.timer_mask.set(timers.p));
@@ -401,7 +401,7 @@ impl<H: Host> Sched<H> {
     pub(crate) fn leave_timers(&self) {
         for p in &self.ps {
             if p.timers.orphan() {
-                unless(Mutant::OrphansForgotten, || H::keeper().keep(&p.timers));
+                unless(Mutant::OrphansForgotten, || H::timer_thread().keep(&p.timers));
             }
         }
     }
@@ -415,6 +415,6 @@ pub(crate) struct Set {
     pub(crate) armed: bool,
     /// The heap's earliest time is an earlier one now.
     pub(crate) earlier: bool,
-    /// The keeper looks after the heap.
+    /// The timer thread looks after the heap.
     pub(crate) orphaned: bool,
 }

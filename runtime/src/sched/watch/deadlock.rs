@@ -8,14 +8,14 @@
 //!
 //! 1. all Ps are idle, and every thread of theirs that has not left is the monitor, an M in a list of those that
 //!    stand by, or wait for the goroutine that is bound to them, or the M in the poller; none is on its way to be started;
-//! 2. no timer is armed, no monitor is serving timers, and the keeper has nothing to fire and fires nothing;
+//! 2. no timer is armed, no monitor is serving timers, and the timer thread has nothing to fire and fires nothing;
 //! 3. every goroutine is parked, in a wait that nobody has claimed or nudged, and none waits for a descriptor;
 //! 4. each plain thread inside `run` waits for a goroutine that has not ended;
 //! 5. the process has no other threads: the kernel's number of them is that of the threads in 1, 2 and 4. They might
 //!    do anything. `GMPDEBUG=deadlock=always` leaves this one out.
 //!
 //! **Why it is never said too early.** The judge holds, in this order and together, the lock of the list of runtimes,
-//! the keeper's, and the lock of each scheduler. Judges exclude each other by the first, and nobody else holds two of
+//! the timer thread's, and the lock of each scheduler. Judges exclude each other by the first, and nobody else holds two of
 //! the last kind. An M that stands by takes its scheduler's lock before it does anything but look: whoever gives it a P,
 //! or calls it, takes it out under that lock, and the M in the poller takes it when it comes back. So under 1 and with the
 //! locks held no M does anything, and what they did before is seen. What is left:
@@ -25,7 +25,7 @@
 //! * an M between standing by and its sleep looks at the queues, which are empty, as all Ps are idle;
 //! * another monitor may carry what it took from a heap: it says so before and until that is a goroutine again (`serving`).
 //!   Goroutines that it found in the poller, as above;
-//! * the keeper's thread says under its lock what it is about to do;
+//! * the timer thread says under its lock what it is about to do;
 //! * a thread inside `run` that was woken: its goroutine has ended, and was not live any more when its M gave up;
 //! * others were counted by the kernel while nobody of ours was awake to start one, and there are none.
 //!
@@ -36,7 +36,7 @@
 //! could still do something; and what becomes a deadlock only by the end of a foreign thread, or of a callback outside of
 //! a runtime, more than a second after the last goroutine fell asleep: nobody looks then.
 //!
-//! Lock order: `runtimes`, outermost · the keeper's · all `central`s · heaps, pool.
+//! Lock order: `runtimes`, outermost · the timer thread's · all `central`s · heaps, pool.
 //!
 //! Checked by `models/deadlock.rs` (1 to 3, for one runtime) and `tests/deadlock/`.
 
@@ -199,7 +199,7 @@ impl<H: Host> Runtimes<H> {
         }
         // They live: who ends one takes it off the list first, for which it needs the lock.
         let scheds: Vec<_> = known.all.iter().filter_map(Weak::upgrade).collect();
-        let (_still, keepers) = match H::keeper().hold_still() {
+        let (_frozen, timer_threads) = match H::timer_thread().freeze() {
             Ok(still) => still,
             Err(verdict) => return verdict,
         };
@@ -211,7 +211,7 @@ impl<H: Host> Runtimes<H> {
             };
             let threads = known.callers.iter().filter(|caller| caller.thread).count() as u32;
             known.callers.iter().all(waits)
-                && (ignores_others || H::threads() == Some(sleepers + keepers + threads))
+                && (ignores_others || H::threads() == Some(sleepers + timer_threads + threads))
         });
         known.reported = matches!(verdict, Verdict::Asleep(_));
         verdict
@@ -244,7 +244,7 @@ pub(crate) fn judge<H: Host>(scheds: &[Arc<Sched<H>>], nobody_else: impl FnOnce(
 impl<H: Host> Sched<H> {
     /// Whether nobody has a P. Under the lock.
     pub(crate) fn all_idle(&self, central: &Central<H>) -> bool {
-        central.idle_ps.len() as u64 == self.census.look().nlive()
+        central.idle_ps.len() as u64 == self.census.read().nlive()
     }
 
     /// 1: how many threads there are, when all of them sleep.
@@ -321,7 +321,7 @@ impl<H: Host> Drop for Serving<'_, H> {
 
 /// The looks of one monitor.
 #[derive(Debug, Default)]
-pub(crate) struct Vigil {
+pub(crate) struct DeadlockWatch {
     /// Since when the Ps were seen idle; `None`: they were not.
     since: Option<Nanos>,
     /// How often Ps had changed hands then.
@@ -333,37 +333,43 @@ pub(crate) struct Vigil {
 impl<H: Host> Sched<H> {
     /// The monitor's look, outside of all locks. Gives the time to the next; `None`: none is needed.
     /// Does not return when all goroutines are asleep.
-    pub(crate) fn keep_vigil(&self, vigil: &mut Vigil, now: Nanos) -> Option<Duration> {
+    pub(crate) fn watch_for_deadlock(
+        &self,
+        deadlock_watch: &mut DeadlockWatch,
+        now: Nanos,
+    ) -> Option<Duration> {
         let runtimes = H::runtimes()?;
         if !self.all_idle(&self.central.lock()) {
-            vigil.since = None;
+            deadlock_watch.since = None;
             return None;
         }
         let changes = self.changes();
-        let since = match vigil.since {
-            Some(since) if changes == vigil.changes => since,
+        let since = match deadlock_watch.since {
+            Some(since) if changes == deadlock_watch.changes => since,
             _ => {
-                *vigil = Vigil { since: Some(now), changes, looks: 0 };
+                *deadlock_watch = DeadlockWatch { since: Some(now), changes, looks: 0 };
                 now
             }
         };
         let waited = now.saturating_since(since);
         let due = LOOKS.iter().filter(|&&look| look <= waited).count();
-        if due > vigil.looks {
-            vigil.looks = due;
+        if due > deadlock_watch.looks {
+            deadlock_watch.looks = due;
             match runtimes.judge(self.config.knobs.deadlock_always) {
                 Verdict::Asleep(goroutines) => report::<H>(goroutines),
                 Verdict::Awake => {}
-                Verdict::Waits | Verdict::NobodyAsks => vigil.looks = LOOKS.len(),
+                Verdict::Waits | Verdict::NobodyAsks => deadlock_watch.looks = LOOKS.len(),
             }
         }
-        LOOKS.get(vigil.looks).map(|&look| look.saturating_sub(waited))
+        LOOKS.get(deadlock_watch.looks).map(|&look| look.saturating_sub(waited))
     }
 
-    /// Whether the vigil has looked often enough since anybody had a P. Under the lock, with all Ps idle.
-    pub(crate) fn is_watched(&self, vigil: &Vigil) -> bool {
+    /// Whether the watch has looked often enough since anybody had a P. Under the lock, with all Ps idle.
+    pub(crate) fn is_watched(&self, deadlock_watch: &DeadlockWatch) -> bool {
         H::runtimes().is_none()
-            || vigil.since.is_some() && vigil.changes == self.changes() && vigil.looks == LOOKS.len()
+            || deadlock_watch.since.is_some()
+                && deadlock_watch.changes == self.changes()
+                && deadlock_watch.looks == LOOKS.len()
     }
 
     /// Has grown when anybody has had a P since. Not the ticks of the Ps: a goroutine that comes back from a blocking call to

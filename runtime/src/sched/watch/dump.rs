@@ -6,9 +6,9 @@
 //! (`names.rs`). A running G is not read by others, as it may end at any moment: its thread is asked where it is
 //! (`running.rs`), but only in a dump that somebody has asked for.
 //!
-//! How long each has waited is told by a time that it noted when it parked. That is a word of the runtime, the *rough time*:
-//! a clock for each park would be a tenth of its cost. Whoever comes back from a sleep brings it up to date, and the monitor,
-//! which looks every few milliseconds as long as a P is held: so it is right to some 10 ms.
+//! How long each has waited is told by a time that it noted when it parked. That is a word of the runtime, the *coarse
+//! time*: a clock for each park would be a tenth of its cost. Whoever comes back from a sleep brings it up to date, and the
+//! monitor, which looks every few milliseconds as long as a P is held: so it is right to some 10 ms.
 //!
 //! Checked by `models/park.rs`.
 
@@ -133,7 +133,7 @@ pub(crate) enum Wanted {
 /// What the goroutines of all runtimes are doing.
 pub(crate) fn dump_all<H: Host>(wanted: Wanted) -> String {
     let all = H::runtimes().map(Runtimes::all).unwrap_or_default();
-    let snapshots: Vec<_> = all.iter().map(|sched| sched.look_at_all(wanted)).collect();
+    let snapshots: Vec<_> = all.iter().map(|sched| sched.snapshot_all(wanted)).collect();
     tell::<H>(&snapshots)
 }
 
@@ -171,10 +171,10 @@ fn tell<H: Host>(snapshots: &[Snapshot]) -> String {
 impl<H: Host> Sched<H> {
     /// A paragraph for those that do the same at the same place, oldest first.
     pub(crate) fn dump(&self) -> String {
-        tell::<H>(&[self.look_at_all(Wanted::ByUser)])
+        tell::<H>(&[self.snapshot_all(Wanted::ByUser)])
     }
 
-    fn look_at_all(&self, wanted: Wanted) -> Snapshot {
+    fn snapshot_all(&self, wanted: Wanted) -> Snapshot {
         let (mut all, mut running) = (Snapshot::default(), Vec::new());
         let now = H::now();
         let see = |g: GRef<H>| {
@@ -241,23 +241,23 @@ impl<H: Host> Sched<H> {
     /// What a park notes as its time: right to some 10 ms. Whoever comes back from a sleep, and the monitor, which looks
     /// as long as a P is held, bring it up to date.
     #[inline(always)]
-    pub(crate) fn rough_time(&self) -> Nanos {
-        Nanos::from_nanos(self.rough_time.get())
+    pub(crate) fn coarse_now(&self) -> Nanos {
+        Nanos::from_nanos(self.coarse_now.get())
     }
 
-    /// Brings the rough time up to date. A word that all Ps read: it is not written for less than a millisecond.
-    pub(crate) fn tell_time(&self) {
+    /// Brings the coarse time up to date. A word that all Ps read: it is not written for less than a millisecond.
+    pub(crate) fn refresh_coarse_clock(&self) {
         // A model's clock stands still.
         if H::MONITORED {
-            self.it_is(H::now());
+            self.set_coarse_clock(H::now());
         }
     }
 
     /// The same for who has looked at the clock.
-    pub(crate) fn it_is(&self, now: Nanos) {
+    pub(crate) fn set_coarse_clock(&self, now: Nanos) {
         const STEP: u64 = 1_000_000;
-        if now.as_nanos().saturating_sub(self.rough_time.get()) >= STEP {
-            self.rough_time.set(now.as_nanos());
+        if now.as_nanos().saturating_sub(self.coarse_now.get()) >= STEP {
+            self.coarse_now.set(now.as_nanos());
         }
     }
 }

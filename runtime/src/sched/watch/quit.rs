@@ -4,17 +4,17 @@
 //! which has no P, runs no user's code and is always there: that of the oldest runtime (`sysmon.rs`).
 //!
 //! ```text
-//!   handler:  R1 asked := true; it was? leave it to the kernel · R2 inside += 1, fence · R3 somebody stands there? wake him
+//!   handler:  R1 asked := true; it was? leave it to the kernel · R2 inside += 1, QuitAskFence · R3 somebody stands there? wake him
 //!             R4 inside -= 1 · nobody did? leave it to the kernel
 //!   a runtime begins or ends, under the lock of their list:
-//!             S1 the oldest's stands there, or nobody, fence · S2 wait until inside = 0 · S3 asked? wake the one who stands there
+//!             S1 the oldest's stands there, or nobody, QuitSetFence · S2 wait until inside = 0 · S3 asked? wake the one who stands there
 //!   any monitor, after each sleep:  M1 asked, and nobody answers yet? it does: ends the process after the dump, or goes on:
 //!                                   M2 asked := false, print · M3 nobody answers · M1
 //! ```
 //! Invariants:
-//! 1. Who stood there lives until S2 is over: R2 and S1, each with its fence before the look at the other's word, see to it
-//!    that the handler finds the new one, or S2 the handler. A handler needs no lock and ends by itself, also one that has
-//!    interrupted the thread that waits in S2.
+//! 1. Who stood there lives until S2 is over: QuitAskFence and QuitSetFence, each before the look at the other's word, see
+//!    to it that the handler finds the new one, or S2 the handler. A handler needs no lock and ends by itself, also one that
+//!    has interrupted the thread that waits in S2.
 //! 2. No question is lost: R3 finds the new one, or S3 finds the question.
 //! 3. A second SIGQUIT that comes before the first is taken up ends the process as if nobody had caught it, and so does a third
 //!    one while the answer is printed: whatever hangs there, there is a way out.

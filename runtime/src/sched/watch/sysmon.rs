@@ -2,28 +2,28 @@
 //!
 //! * It takes Ps from Ms that do not come back: `sched/threads/retake.rs`.
 //! * An M that comes back from the poller takes a P and runs what it found. Until it, or another, goes idle again,
-//!   nobody waits in the poller. An M that runs one goroutine after another stands in for it in its turns, for descriptors and
-//!   for timers in any heap (`sched/run/look.rs`); one whose goroutine runs for long does not. So when a P is idle, nobody
-//!   is in the poller, and nobody has polled for [`SOON`], the monitor wakes an M, which finds nothing to run and goes
-//!   there.
+//!   nobody waits in the poller. An M that runs one goroutine after another stands in for it at its visits, for descriptors
+//!   and for timers in any heap (`sched/run/look.rs`); one whose goroutine runs for long does not. So when a P is idle,
+//!   nobody is in the poller, and nobody has polled for [`UNPOLLED_LIMIT`], the monitor wakes an M, which finds nothing to
+//!   run and goes there.
 //! * When no P is idle, or no M can be had, as there may be no more or the kernel refuses the thread, timers wait for the M
-//!   whose P has them. Every [`LOOK`] the monitor fires those that are due, and polls if nobody else has and a descriptor is
-//!   watched.
+//!   whose P has them. Every [`MONITOR_TICK`] the monitor fires those that are due, and polls if nobody else has and a
+//!   descriptor is watched.
 //!
-//! It also brings the rough time up to date (`dump.rs`), looks whether all goroutines are asleep (`deadlock.rs`), answers
+//! It also brings the coarse time up to date (`dump.rs`), looks whether all goroutines are asleep (`deadlock.rs`), answers
 //! SIGQUIT (`quit.rs`) and traces (`trace.rs`). When all Ps were idle for some looks, and those two need no more, it sleeps for good; whoever takes a
 //! P out of the idle list wakes it. So an idle process makes no system call. In a model there is no monitor: it would hide
 //! what is missing elsewhere. What it decides is a function of what it sees ([`Sight::decide`]); a model that is about the
 //! monitor takes single looks of it (`models/poll.rs`).
 
 use crate::host::Host;
-use crate::m::Gift;
+use crate::m::Assignment;
 use crate::m::note::Note;
 use crate::prim::{Arc, Mutant, Relaxed, mutated};
 use crate::sched::poll::Poller;
 use crate::sched::run::wake::Wake;
 use crate::sched::threads::retake::Watch;
-use crate::sched::watch::deadlock::Vigil;
+use crate::sched::watch::deadlock::DeadlockWatch;
 use crate::sched::watch::trace::Trace;
 use crate::sched::watch::trim::Trim;
 use crate::sched::{Central, Sched};
@@ -32,11 +32,11 @@ use std::io;
 use std::time::Duration;
 
 /// How long the poller, and timers that are due, are left alone while no P is idle. Go's for a network that nobody polls.
-const LOOK: Duration = Duration::from_millis(10);
+const MONITOR_TICK: Duration = Duration::from_millis(10);
 /// How long nobody may have polled while a P is idle.
-const SOON: Duration = Duration::from_millis(2);
+const UNPOLLED_LIMIT: Duration = Duration::from_millis(2);
 /// So many looks at nothing but idle Ps, and the monitor sleeps for good.
-const PATIENCE: u32 = 5;
+const IDLE_TICKS: u32 = 5;
 
 /// What the monitor does, under the scheduler's lock. Its alarm rings when the state becomes Called, and at SIGQUIT.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
@@ -69,7 +69,7 @@ struct Sight {
     /// How long nobody has looked at the poller; whoever does serves timers, too.
     unpolled: Duration,
     /// How many looks in a row, before this one, saw nothing but idle Ps and somebody in the poller.
-    idle_looks: u32,
+    idle_ticks: u32,
 }
 
 /// What it then does.
@@ -86,8 +86,8 @@ enum Decision {
 
 impl Sight {
     /// How many idle looks there were, with this one.
-    fn idle_looks(self) -> u32 {
-        let before = if self.called { 0 } else { self.idle_looks };
+    fn idle_ticks(self) -> u32 {
+        let before = if self.called { 0 } else { self.idle_ticks };
         // Not while nobody could be sent to the poller: all threads there may be wait for their goroutines.
         if self.idle == Idle::All && self.polling { before + 1 } else { 0 }
     }
@@ -95,11 +95,11 @@ impl Sight {
     fn decide(self) -> Decision {
         if self.stops {
             Decision::End
-        } else if self.idle_looks() >= PATIENCE {
+        } else if self.idle_ticks() >= IDLE_TICKS {
             Decision::Sleep
         } else if self.idle == Idle::None {
             Decision::Serve
-        } else if !self.polling && self.unpolled >= SOON && !mutated(Mutant::MonitorSendsNobody) {
+        } else if !self.polling && self.unpolled >= UNPOLLED_LIMIT && !mutated(Mutant::MonitorSendsNobody) {
             Decision::Send
         } else {
             Decision::Nothing
@@ -108,7 +108,7 @@ impl Sight {
 
     /// When it looks again, at the latest: in time to send somebody.
     fn pause(self) -> Duration {
-        if self.idle != Idle::None && !self.polling { SOON } else { Duration::MAX }
+        if self.idle != Idle::None && !self.polling { UNPOLLED_LIMIT } else { Duration::MAX }
     }
 }
 
@@ -171,27 +171,32 @@ impl<H: Host> Sched<H> {
         let local = H::Local::default();
         let mut now = H::now();
         let (mut watch, mut polls) = (Watch::new(now), Polls { count: self.polls.load(Relaxed), since: now });
-        let (mut idle_looks, mut served) = (0, now);
-        let (mut vigil, mut trace, mut trim) = (Vigil::default(), Trace::default(), Trim::new());
+        let (mut idle_ticks, mut served) = (0, now);
+        let (mut deadlock_watch, mut trace, mut trim) =
+            (DeadlockWatch::default(), Trace::default(), Trim::new());
         loop {
-            self.it_is(now);
+            self.set_coarse_clock(now);
             self.answer_quit();
-            let soon =
-                [self.keep_vigil(&mut vigil, now), self.trace(&mut trace, now), self.trim(&mut trim, now)];
+            let soon = [
+                self.watch_for_deadlock(&mut deadlock_watch, now),
+                self.trace(&mut trace, now),
+                self.trim(&mut trim, now),
+            ];
             let rest = || match soon.into_iter().flatten().min() {
-                None if self.is_watched(&vigil) => Rest::ForGood,
-                soon => Rest::For(soon.unwrap_or(LOOK)),
+                None if self.is_watched(&deadlock_watch) => Rest::ForGood,
+                soon => Rest::For(soon.unwrap_or(MONITOR_TICK)),
             };
-            let pause = if self.config.knobs.handoff { self.retake_all(&mut watch, now) } else { LOOK };
+            let pause =
+                if self.config.knobs.handoff { self.retake_all(&mut watch, now) } else { MONITOR_TICK };
             polls.look(self.polls.load(Relaxed), now);
-            let (duty, pause) = self.duty(&mut idle_looks, polls.unpolled(now), pause, rest);
+            let (duty, pause) = self.duty(&mut idle_ticks, polls.unpolled(now), pause, rest);
             let pause = soon.into_iter().flatten().fold(pause, Duration::min);
             let serves = match duty {
                 Duty::Nothing => false,
                 Duty::Wake(wake) => {
                     self.start_woken(Some(wake));
                     // Those that were woken before this one have not come: the kernel refuses them their threads.
-                    polls.unpolled(now) >= LOOK
+                    polls.unpolled(now) >= MONITOR_TICK
                 }
                 Duty::Serve => true,
                 Duty::Sleep(Rest::ForGood) => {
@@ -204,11 +209,11 @@ impl<H: Host> Sched<H> {
                 }
                 Duty::End => break,
             };
-            if serves && now.saturating_since(served) >= LOOK {
+            if serves && now.saturating_since(served) >= MONITOR_TICK {
                 served = now;
                 let mut found = self.take_all_due();
-                if polls.unpolled(now) >= LOOK && self.nobody_polls() {
-                    found.append(&mut self.look_at_poller(&local));
+                if polls.unpolled(now) >= MONITOR_TICK && self.nobody_polls() {
+                    found.append(&mut self.poll_now(&local));
                     // Its own look is none of an M.
                     polls.count = self.polls.load(Relaxed);
                 }
@@ -225,7 +230,7 @@ impl<H: Host> Sched<H> {
     /// else needs it.
     fn duty(
         &self,
-        idle_looks: &mut u32,
+        idle_ticks: &mut u32,
         unpolled: Duration,
         pause: Duration,
         rest: impl FnOnce() -> Rest,
@@ -241,10 +246,10 @@ impl<H: Host> Sched<H> {
             },
             polling: central.poller != Poller::Nobody,
             unpolled,
-            idle_looks: *idle_looks,
+            idle_ticks: *idle_ticks,
         };
         let decision = sight.decide();
-        *idle_looks = sight.idle_looks();
+        *idle_ticks = sight.idle_ticks();
         central.monitor = if decision == Decision::Sleep { Monitor::Asleep } else { Monitor::Looking };
         let duty = match decision {
             Decision::Nothing => Duty::Nothing,
@@ -253,15 +258,15 @@ impl<H: Host> Sched<H> {
             Decision::Sleep => return (Duty::Sleep(rest()), Duration::ZERO),
             // Else somebody looks for work, and goes to the poller when there is none.
             Decision::Send if !self.census.claim_spinning() => Duty::Nothing,
-            Decision::Send => self.startm(&mut central, Gift::Call).map_or(Duty::Serve, Duty::Wake),
+            Decision::Send => self.startm(&mut central, Assignment::Summons).map_or(Duty::Serve, Duty::Wake),
         };
         (duty, pause.min(sight.pause()))
     }
 
     /// One look of the monitor of a model, for which nobody has polled for that long.
     #[cfg(all(test, gmp_loom))]
-    pub(crate) fn look_as_monitor(&self, unpolled: Duration) {
-        match self.duty(&mut 0, unpolled, LOOK, || Rest::ForGood).0 {
+    pub(crate) fn tick_as_monitor(&self, unpolled: Duration) {
+        match self.duty(&mut 0, unpolled, MONITOR_TICK, || Rest::ForGood).0 {
             Duty::Wake(wake) => self.start_woken(Some(wake)),
             Duty::Serve => self.inject(self.take_all_due()),
             Duty::Nothing | Duty::Sleep(_) | Duty::End => {}
@@ -297,8 +302,8 @@ mod tests {
         called: false,
         idle: Idle::Some,
         polling: false,
-        unpolled: SOON,
-        idle_looks: 0,
+        unpolled: UNPOLLED_LIMIT,
+        idle_ticks: 0,
     };
     const AT_REST: Sight = Sight { idle: Idle::All, polling: true, ..UNSERVED };
 
@@ -310,21 +315,21 @@ mod tests {
             (UNSERVED, Decision::Send),
             (Sight { unpolled: just_polled, ..UNSERVED }, Decision::Nothing),
             (Sight { polling: true, ..UNSERVED }, Decision::Nothing),
-            (Sight { polling: true, unpolled: LOOK, ..UNSERVED }, Decision::Nothing),
-            // All are idle, and it is an adopted thread, or one without a P, that was the last to poll.
+            (Sight { polling: true, unpolled: MONITOR_TICK, ..UNSERVED }, Decision::Nothing),
+            // All are idle, and it is an attached thread, or one without a P, that was the last to poll.
             (Sight { idle: Idle::All, ..UNSERVED }, Decision::Send),
-            (Sight { idle: Idle::All, idle_looks: PATIENCE, ..UNSERVED }, Decision::Send),
+            (Sight { idle: Idle::All, idle_ticks: IDLE_TICKS, ..UNSERVED }, Decision::Send),
             (Sight { idle: Idle::None, ..UNSERVED }, Decision::Serve),
             (Sight { idle: Idle::None, unpolled: Duration::ZERO, ..UNSERVED }, Decision::Serve),
             (Sight { idle: Idle::None, polling: true, ..UNSERVED }, Decision::Serve),
-            (Sight { idle: Idle::None, idle_looks: PATIENCE, ..UNSERVED }, Decision::Serve),
+            (Sight { idle: Idle::None, idle_ticks: IDLE_TICKS, ..UNSERVED }, Decision::Serve),
             (AT_REST, Decision::Nothing),
-            (Sight { idle_looks: PATIENCE - 2, ..AT_REST }, Decision::Nothing),
-            (Sight { idle_looks: PATIENCE - 1, ..AT_REST }, Decision::Sleep),
-            (Sight { idle_looks: PATIENCE, called: true, ..AT_REST }, Decision::Nothing),
-            (Sight { idle_looks: PATIENCE, unpolled: Duration::MAX, ..AT_REST }, Decision::Sleep),
+            (Sight { idle_ticks: IDLE_TICKS - 2, ..AT_REST }, Decision::Nothing),
+            (Sight { idle_ticks: IDLE_TICKS - 1, ..AT_REST }, Decision::Sleep),
+            (Sight { idle_ticks: IDLE_TICKS, called: true, ..AT_REST }, Decision::Nothing),
+            (Sight { idle_ticks: IDLE_TICKS, unpolled: Duration::MAX, ..AT_REST }, Decision::Sleep),
             (Sight { stops: true, ..UNSERVED }, Decision::End),
-            (Sight { stops: true, idle_looks: PATIENCE, ..AT_REST }, Decision::End),
+            (Sight { stops: true, idle_ticks: IDLE_TICKS, ..AT_REST }, Decision::End),
         ] {
             assert_eq!(sight.decide(), decision, "{sight:?}");
         }
@@ -333,18 +338,18 @@ mod tests {
     /// Fails by a monitor that sleeps past the moment at which somebody is to be sent.
     #[test]
     fn it_looks_soon_while_nobody_is_in_the_poller_beside_an_idle_p() {
-        assert_eq!(UNSERVED.pause(), SOON);
+        assert_eq!(UNSERVED.pause(), UNPOLLED_LIMIT);
         for sight in [AT_REST, Sight { polling: true, ..UNSERVED }, Sight { idle: Idle::None, ..UNSERVED }] {
             assert_eq!(sight.pause(), Duration::MAX, "{sight:?}");
         }
     }
 
     #[test]
-    fn idle_looks_are_counted_in_a_row() {
-        let third = Sight { idle_looks: 2, ..AT_REST };
-        assert_eq!(third.idle_looks(), 3);
-        assert_eq!(Sight { called: true, ..third }.idle_looks(), 1);
-        assert_eq!(Sight { polling: false, ..third }.idle_looks(), 0);
-        assert_eq!(Sight { idle: Idle::Some, ..third }.idle_looks(), 0);
+    fn idle_ticks_are_counted_in_a_row() {
+        let third = Sight { idle_ticks: 2, ..AT_REST };
+        assert_eq!(third.idle_ticks(), 3);
+        assert_eq!(Sight { called: true, ..third }.idle_ticks(), 1);
+        assert_eq!(Sight { polling: false, ..third }.idle_ticks(), 0);
+        assert_eq!(Sight { idle: Idle::Some, ..third }.idle_ticks(), 0);
     }
 }

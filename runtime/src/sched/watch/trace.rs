@@ -68,7 +68,7 @@ impl<H: Host> Sched<H> {
 
     fn trace_text(&self, since: Duration, detailed: bool) -> String {
         let central = self.central.lock();
-        let seen = self.census.look();
+        let seen = self.census.read();
         let mut text = format!(
             "SCHED {}ms: gomaxprocs={} idleprocs={} threads={} spinningthreads={} needspinning=0 idlethreads={} \
              runqueue={}",
@@ -102,7 +102,7 @@ impl<H: Host> Sched<H> {
                 id: m.id,
                 p: m.shown_p().map(|p| p.id),
                 g: m.shown_g().map(|g| g.as_ptr().cast_const().cast()),
-                spinning: m.spinning.look(),
+                spinning: m.spinning.peek(),
                 blocked: central.idle_ms.contains(&there),
             }
         };

@@ -1,13 +1,13 @@
 //! Stacks that nobody has needed for a while go back, some seconds after the last work; then there is nothing to do.
 //!
 //! ```text
-//!   every PERIOD   A1 what idle Ps have at hand goes to the host · A2 the host ages what it has (`stack/pool/trim.rs`)
+//!   every PERIOD   A1 what idle Ps have in their caches goes to the host · A2 the host ages what it has (`stack/pool/trim.rs`)
 //!   after that     the host trims what is cold, a little at each look of the monitor
 //! ```
 //! What was given back comes to rest in the second period after it; a stack that is in use moves nowhere.
 //!
-//! A1 is the only thing here that meets others. Hands are their P's owner's; a P that is idle or retired has none, and can't
-//! get one without the scheduler's lock, under which A1 is done. Checked by `models/trim.rs`.
+//! A1 is the only thing here that meets others. A stack cache is its P's owner's; a P that is idle or retired has none, and
+//! can't get one without the scheduler's lock, under which A1 is done. Checked by `models/trim.rs`.
 
 use crate::host::Host;
 use crate::prim::{Mutant, mutated};
@@ -38,14 +38,14 @@ impl Trim {
 impl<H: Host> Sched<H> {
     /// One look. How soon it needs the next one; `None`: not before somebody has worked.
     pub(crate) fn trim(&self, trim: &mut Trim, now: Nanos) -> Option<Duration> {
-        if trim.ends.is_none() && (self.census.look().nbusy() > 0 || self.ticks() != trim.ticks) {
+        if trim.ends.is_none() && (self.census.read().nbusy() > 0 || self.ticks() != trim.ticks) {
             trim.ends = Some(now.saturating_add(PERIOD));
         }
         let ends = trim.ends?;
         if now >= ends {
-            // Read before the hands are looked at: who runs after that is seen by the next look.
+            // Read before the caches are looked at: who runs after that is seen by the next look.
             trim.ticks = self.ticks();
-            let idle = self.empty_idle_hands();
+            let idle = self.empty_idle_stack_caches();
             let left = self.host.age_stacks();
             trim.more = true;
             trim.ends = (left || !idle).then(|| now.saturating_add(PERIOD));
@@ -64,14 +64,14 @@ impl<H: Host> Sched<H> {
     }
 
     /// A1. True: all Ps are idle.
-    pub(crate) fn empty_idle_hands(&self) -> bool {
+    pub(crate) fn empty_idle_stack_caches(&self) -> bool {
         let central = self.central.lock();
         for p in central.idle_ps.iter().chain(&central.retired_ps) {
             // SAFETY: Ps live as long as their scheduler.
-            unsafe { p.as_ref() }.with_hands(|hands| self.host.empty(hands));
+            unsafe { p.as_ref() }.with_stack_cache(|cache| self.host.empty(cache));
         }
-        if mutated(Mutant::TrimEmptiesBusyHands) {
-            self.ps.iter().for_each(|p| p.with_hands(|hands| self.host.empty(hands)));
+        if mutated(Mutant::TrimEmptiesBusyCaches) {
+            self.ps.iter().for_each(|p| p.with_stack_cache(|cache| self.host.empty(cache)));
         }
         self.all_idle(&central)
     }

@@ -2,24 +2,25 @@
 //! (`guard`).
 //!
 //! ```text
-//!   spawn      promise: P1 one in the P's hand · P2 a batch from the pool, which assures more slots, or maps a slab, for it
-//!   first run  take:    T1 of the P's hand · T2 a batch from the pool: of the free, of those at rest, fresh ones
-//!   exit       give:    G1 to the P's hand, with the promise · G2 when that is full, half of it to the pool
+//!   spawn      reserve: P1 one in the P's magazine · P2 a batch from the pool, which assures more slots, or maps a slab, for it
+//!   first run  take:    T1 of the P's magazine · T2 a batch from the pool: of the free, of those at rest, fresh ones
+//!   exit       give:    G1 to the P's magazine, with the reservation · G2 when that is full, half of it to the pool
 //! ```
-//! A **promise** is a slot for a goroutine that was accepted. All that the kernel may refuse, address space and mappings, is
-//! asked for in P2, so that it is an error of the spawn; a promised stack is there. What is left is memory: page by
-//! page as a goroutine touches it, and a part of a page table for each light guard, which is made in T2. So a burst
+//! A **reservation** is a slot for a goroutine that was accepted. All that the kernel may refuse, address space and
+//! mappings, is asked for in P2, so that it is an error of the spawn; a reserved stack is there. What is left is memory:
+//! page by page as a goroutine touches it, and a part of a page table for each light guard, which is made in T2. So a burst
 //! of goroutines that run after each other on a few stacks makes the guards of a few.
 //!
 //! ```text
 //!              T2              T1                     give                G2
-//!   fresh ───────────▶ hand ───────▶ out (goroutine) ─────▶ hand ───────────────▶ free, last in first out
+//!   fresh ─────────▶ magazine ─────▶ out (goroutine) ───▶ magazine ─────────────▶ free, last in first out
 //!                       ▲                                                          │ │
 //!                       └───────────────────────── T2 ─────────────────────────────┘ │ not needed for a while (`trim`)
 //!                       └──────── T2 ──────── at rest, its pages are the kernel's ◀──┘
 //! ```
-//! A **hand** is what a P keeps of a class. It is its owner's, so P1, T1 and G1 take no lock; the pool's lock is
-//! taken for a batch. When the P is idle, whoever has the scheduler's lock may empty its hand (`sched/watch/trim.rs`).
+//! A **magazine** (Bonwick's word) is what a P keeps of a class; its **stack cache** has one for each. It is its owner's, so
+//! P1, T1 and G1 take no lock; the pool's lock is taken for a batch. When the P is idle, whoever has the scheduler's lock
+//! may empty its cache (`sched/watch/trim.rs`).
 //!
 //! A stack's *size* is that of its slot: a power of two from 16 KiB to 64 MiB, to which a request is rounded
 //! up. One page of it belongs to the guard, the rest of which lies below; and stacks begin up to 1,920 bytes below
@@ -30,16 +31,17 @@
 //! | --- | --- |
 //! | the user's own limit, `max_bytes` | an error of the spawn; exact: counted at each spawn and end, and only then |
 //! | address space (`ulimit -v`), data (`ulimit -d`) | slabs get smaller, down to 1 MiB; then an error of the spawn, with an eighth left for the rest of the process |
-//! | memory that may be promised (`vm.overcommit_memory = 2`) | the same, and nothing is left |
+//! | memory that may be reserved (`vm.overcommit_memory = 2`) | the same, and nothing is left |
 //! | mappings (`vm.max_map_count`) | light guards need none; those by `mprotect` end at a budget, by an error of the spawn |
-//! | page tables, for light guards; mappings, where memory is locked after the promise | the goroutine waits for a stack to come back (`sched/stacks.rs`) |
+//! | page tables, for light guards; mappings, where memory is locked after the reservation | the goroutine waits for a stack to come back (`sched/stacks.rs`) |
 //! | `mlockall` | guards by `mprotect`; a slab is resident as a whole, and where `RLIMIT_MEMLOCK` forbids that it is smaller; then an error of the spawn |
 //!
 //! Invariants:
-//! 1. A slot is in exactly one of: fresh, a hand, free, at rest, a `StackMem` that is out.
-//! 2. Of each class, assured slots >= promises: those of goroutines and those in hands. `trim` keeps it too.
-//! 3. No hand has more stacks than promises. With 2: who has a promise and finds no stack in its P's hand finds one in the
-//!    pool. For there are as many slots as promises, and other hands have no more of the slots than of the promises.
+//! 1. A slot is in exactly one of: fresh, a magazine, free, at rest, a `StackMem` that is out.
+//! 2. Of each class, assured slots >= reservations: those of goroutines and those in magazines. `trim` keeps it too.
+//! 3. No magazine has more stacks than reservations. With 2: who has a reservation and finds no stack in its P's magazine
+//!    finds one in the pool. For there are as many slots as reservations, and other magazines have no more of the slots than
+//!    of the reservations.
 //! 4. `Slab::out` counts its stacks that are not in the pool; a slab with one is never unmapped: a parked goroutine's stack is
 //!    never freed, nor are its pages taken.
 
@@ -77,7 +79,7 @@ pub(crate) const MAX_GUARD: usize = 1 << 20;
 const SMALL_SLAB: usize = 4 << 20;
 /// Slots guarded at a time.
 const BATCH: usize = 64;
-/// The most stacks that a hand gets from the pool at a time, and their bytes.
+/// The most stacks that a magazine gets from the pool at a time, and their bytes.
 const HAND: usize = 32;
 const HAND_BYTES: usize = 2 << 20;
 
@@ -111,8 +113,8 @@ impl Class {
         (self.0 - Class::FIRST) as usize
     }
 
-    /// How many stacks go to and from a hand at a time, and half as many as promises do. Twice as many are the most that a
-    /// hand keeps of either.
+    /// How many stacks go to and from a magazine at a time, and half as many as reservations do. Twice as many are the most
+    /// that a magazine keeps of either.
     fn batch(self) -> usize {
         (HAND_BYTES >> self.0).clamp(1, HAND)
     }
@@ -184,17 +186,17 @@ impl Extent {
     }
 }
 
-/// What a P has at hand of a class.
+/// What a P keeps of a class.
 #[derive(Debug, Default)]
-struct Hand {
+struct Magazine {
     stacks: Vec<StackMem>,
     /// At least as many as stacks.
-    promises: usize,
+    reservations: usize,
 }
 
-/// The hands of a P. To be emptied into its pool before it is dropped.
+/// The stacks that a P keeps. To be emptied into its pool before it is dropped.
 #[derive(Debug, Default)]
-pub(crate) struct Hands([Hand; Class::COUNT]);
+pub(crate) struct StackCache([Magazine; Class::COUNT]);
 
 /// The stacks of one class in the pool.
 #[derive(Debug, Default)]
@@ -210,7 +212,7 @@ struct Stock {
     /// Slabs with slots that were never issued; the last one is the one to assure more of.
     fresh: VecDeque<usize>,
     assured: usize,
-    promised: usize,
+    reserved: usize,
 }
 
 #[derive(Debug, Default)]
@@ -236,7 +238,7 @@ pub(crate) struct StackPool {
 }
 
 impl StackPool {
-    /// `max_bytes` limits the stacks that are promised or out at a time, each counted with its whole slot.
+    /// `max_bytes` limits the stacks that are reserved or out at a time, each counted with its whole slot.
     /// Maps nothing yet.
     /// `guard`: at least so many bytes below each stack are its guard.
     pub(crate) fn new(max_bytes: Option<usize>, guard: usize) -> StackPool {
@@ -257,117 +259,119 @@ impl StackPool {
         StackPool { inner, guard, max_bytes, accepted: AtomicUsize::new(0) }
     }
 
-    /// Promises a stack of at least `size` bytes, its guard page included; for `take`, of any P. `hands`: the caller's P's,
+    /// Reserves a stack of at least `size` bytes, its guard page included; for `take`, of any P. `cache`: the caller's P's,
     /// if it has one.
     ///
     /// Errors name what was attempted and the limit that was met: `InvalidInput` above MAX_STACK,
     /// `QuotaExceeded` at the pool's own limit, `OutOfMemory` when the kernel refuses.
     #[inline]
-    pub(crate) fn promise(&self, hands: Option<&mut Hands>, size: usize) -> io::Result<()> {
+    pub(crate) fn reserve(&self, cache: Option<&mut StackCache>, size: usize) -> io::Result<()> {
         let class = Class::of(size)?;
         self.accept(class)?;
-        let mut hand = hands.map(|hands| &mut hands.0[class.index()]);
-        if let Some(hand) = &mut hand
-            && hand.promises > hand.stacks.len()
+        let mut magazine = cache.map(|cache| &mut cache.0[class.index()]);
+        if let Some(magazine) = &mut magazine
+            && magazine.reservations > magazine.stacks.len()
         {
-            hand.promises -= 1;
+            magazine.reservations -= 1;
             return Ok(());
         }
-        self.promise_from_pool(class, hand)
+        self.reserve_from_pool(class, magazine)
     }
 
-    /// As `promise`, on no P, of a stack that is in the pool: nothing is mapped. It takes little stack itself.
+    /// As `reserve`, on no P, of a stack that is in the pool: nothing is mapped. It takes little stack itself.
     #[cfg(not(gmp_loom))]
-    pub(crate) fn promise_of_stock(&self, size: usize) -> io::Result<()> {
+    pub(crate) fn reserve_of_stock(&self, size: usize) -> io::Result<()> {
         let class = Class::of(size)?;
         self.accept(class)?;
         let stock = &mut self.inner.lock().stocks[class.index()];
-        if stock.assured == stock.promised {
+        if stock.assured == stock.reserved {
             self.unaccept(class);
             return Err(io::ErrorKind::OutOfMemory.into());
         }
-        stock.promised += 1;
+        stock.reserved += 1;
         Ok(())
     }
 
     #[cold]
-    fn promise_from_pool(&self, class: Class, hand: Option<&mut Hand>) -> io::Result<()> {
-        let count = if hand.is_some() { 2 * class.batch() } else { 1 };
-        let promise = || self.inner.lock().promise(class, count, self.guard);
-        let promised = promise().or_else(|_| {
+    fn reserve_from_pool(&self, class: Class, magazine: Option<&mut Magazine>) -> io::Result<()> {
+        let count = if magazine.is_some() { 2 * class.batch() } else { 1 };
+        let reserve = || self.inner.lock().reserve(class, count, self.guard);
+        let reserved = reserve().or_else(|_| {
             self.trim_all();
-            promise()
+            reserve()
         });
-        let promised = promised.inspect_err(|_| self.unaccept(class))?;
-        if let Some(hand) = hand {
-            hand.promises += promised - 1;
+        let reserved = reserved.inspect_err(|_| self.unaccept(class))?;
+        if let Some(magazine) = magazine {
+            magazine.reservations += reserved - 1;
         }
         Ok(())
     }
 
-    /// The stack of at least `size` bytes that was promised. An error if none was, or if there is no memory for its guard.
+    /// The stack of at least `size` bytes that was reserved. An error if none was, or if there is no memory for its guard.
     #[inline]
-    pub(crate) fn take(&self, hands: &mut Hands, size: usize) -> io::Result<StackMem> {
+    pub(crate) fn take(&self, cache: &mut StackCache, size: usize) -> io::Result<StackMem> {
         let class = Class::of(size)?;
-        let hand = &mut hands.0[class.index()];
-        match hand.stacks.pop() {
+        let magazine = &mut cache.0[class.index()];
+        match magazine.stacks.pop() {
             Some(stack) => Ok(stack),
-            None => self.take_from_pool(class, hand),
+            None => self.take_from_pool(class, magazine),
         }
     }
 
     #[cold]
-    fn take_from_pool(&self, class: Class, hand: &mut Hand) -> io::Result<StackMem> {
+    fn take_from_pool(&self, class: Class, magazine: &mut Magazine) -> io::Result<StackMem> {
         let inner = &mut *self.inner.lock();
-        // The one of the promise that the caller has, and one each for those in hand.
-        let more =
-            (0..hand.promises.min(class.batch() - 1)).map_while(|_| inner.take(class, self.guard).ok()?);
-        hand.stacks.extend(more);
+        // The one of the reservation that the caller has, and one each for those in the magazine.
+        let more = (0..magazine.reservations.min(class.batch() - 1))
+            .map_while(|_| inner.take(class, self.guard).ok()?);
+        magazine.stacks.extend(more);
         inner.take(class, self.guard)?.ok_or_else(|| {
             io::Error::other(format!("a stack of {}: it was not promised", Bytes(class.bytes())))
         })
     }
 
-    /// Takes a stack back, with its promise. Panics if it is another pool's.
+    /// Takes a stack back, with its reservation. Panics if it is another pool's.
     ///
     /// # Safety
     /// Nothing refers to a frame on it any more.
     #[inline]
-    pub(crate) unsafe fn give(&self, hands: &mut Hands, stack: StackMem) {
+    pub(crate) unsafe fn give(&self, cache: &mut StackCache, stack: StackMem) {
         let class = stack.class;
-        hands.0[class.index()].stacks.push(stack);
-        self.give_promise(hands, class);
+        cache.0[class.index()].stacks.push(stack);
+        self.give_reservation(cache, class);
     }
 
-    /// Takes back a promise: with its stack, which is at hand by now, or one that `take` could not keep.
+    /// Takes back a reservation: with its stack, which is in the magazine by now, or one that `take` could not keep.
     #[inline]
-    pub(crate) fn give_promise(&self, hands: &mut Hands, class: Class) {
+    pub(crate) fn give_reservation(&self, cache: &mut StackCache, class: Class) {
         self.unaccept(class);
-        let hand = &mut hands.0[class.index()];
-        hand.promises += 1;
-        if hand.stacks.len() >= 2 * class.batch() || hand.promises >= 4 * class.batch() {
-            self.give_to_pool(class, hand);
+        let magazine = &mut cache.0[class.index()];
+        magazine.reservations += 1;
+        if magazine.stacks.len() >= 2 * class.batch() || magazine.reservations >= 4 * class.batch() {
+            self.give_to_pool(class, magazine);
         }
     }
 
     #[cold]
-    fn give_to_pool(&self, class: Class, hand: &mut Hand) {
+    fn give_to_pool(&self, class: Class, magazine: &mut Magazine) {
         let inner = &mut *self.inner.lock();
         // The coldest go.
-        let go = hand.stacks.len().saturating_sub(class.batch());
-        hand.stacks.drain(..go).for_each(|stack| inner.give(stack));
-        let go = hand.promises.saturating_sub(2 * class.batch());
+        let go = magazine.stacks.len().saturating_sub(class.batch());
+        magazine.stacks.drain(..go).for_each(|stack| inner.give(stack));
+        let go = magazine.reservations.saturating_sub(2 * class.batch());
         inner.take_back(class.index(), go);
-        hand.promises -= go;
+        magazine.reservations -= go;
     }
 
-    /// Gives all back that is at hand.
-    pub(crate) fn empty(&self, hands: &mut Hands) {
+    /// Gives all back that is in the cache.
+    pub(crate) fn empty(&self, cache: &mut StackCache) {
         let mut inner = None;
-        for (index, hand) in hands.0.iter_mut().enumerate().filter(|(_, hand)| hand.promises > 0) {
+        for (index, magazine) in
+            cache.0.iter_mut().enumerate().filter(|(_, magazine)| magazine.reservations > 0)
+        {
             let inner = inner.get_or_insert_with(|| self.inner.lock());
-            std::mem::take(&mut hand.stacks).into_iter().for_each(|stack| inner.give(stack));
-            inner.take_back(index, std::mem::take(&mut hand.promises));
+            std::mem::take(&mut magazine.stacks).into_iter().for_each(|stack| inner.give(stack));
+            inner.take_back(index, std::mem::take(&mut magazine.reservations));
         }
     }
 
@@ -408,25 +412,25 @@ impl Drop for StackPool {
 }
 
 impl Inner {
-    /// P2: at least one promise, at most `count`.
-    fn promise(&mut self, class: Class, count: usize, guard: Guard) -> io::Result<usize> {
+    /// P2: at least one reservation, at most `count`.
+    fn reserve(&mut self, class: Class, count: usize, guard: Guard) -> io::Result<usize> {
         let stock = &self.stocks[class.index()];
-        if stock.assured == stock.promised {
+        if stock.assured == stock.reserved {
             self.assure_more(class, guard)?;
         }
         let stock = &mut self.stocks[class.index()];
-        let promised = count.min(stock.assured - stock.promised);
-        stock.promised += promised;
-        Ok(promised)
+        let reserved = count.min(stock.assured - stock.reserved);
+        stock.reserved += reserved;
+        Ok(reserved)
     }
 
-    /// Promises come back. There may be more than there were: a runtime that ends accepts goroutines without.
-    fn take_back(&mut self, stock: usize, promises: usize) {
-        let promised = &mut self.stocks[stock].promised;
-        *promised = promised.saturating_sub(promises);
+    /// Reservations come back. There may be more than there were: a runtime that ends accepts goroutines without.
+    fn take_back(&mut self, stock: usize, reservations: usize) {
+        let reserved = &mut self.stocks[stock].reserved;
+        *reserved = reserved.saturating_sub(reservations);
     }
 
-    /// More slots for promises to count on.
+    /// More slots for reservations to count on.
     fn assure_more(&mut self, class: Class, guard: Guard) -> io::Result<()> {
         let last = self.stocks[class.index()].fresh.back().copied();
         let index = match last.filter(|&index| !self.slab(index).is_assured()) {

@@ -7,9 +7,9 @@
 //! A slot has the size of its class, one page of guard included; what a guard has beyond that page lies below, so that it takes
 //! nothing of what can be used. The *stride* is the distance between two slots.
 //!
-//! Guards are made a batch at a time: the first before a promise counts on the slab. If the kernel made them all light, which
-//! it refuses for want of memory only, the promises may count on every slot, and the other guards are made when their
-//! slots are needed. Those by `mprotect` come out of a budget, so there a promise counts on slots with a guard.
+//! Guards are made a batch at a time: the first before a reservation counts on the slab. If the kernel made them all light,
+//! which it refuses for want of memory only, the reservations may count on every slot, and the other guards are made when
+//! their slots are needed. Those by `mprotect` come out of a budget, so there a reservation counts on slots with a guard.
 
 use std::fmt;
 use std::io;
@@ -36,7 +36,7 @@ pub(super) struct Slab {
     slots: usize,
     /// Slots with a guard page, from the base upwards.
     pub(super) guarded: usize,
-    /// Slots that a promise may count on: those with a guard, or all.
+    /// Slots that a reservation may count on: those with a guard, or all.
     pub(super) assured: usize,
     /// Slots that have been handed out at least once.
     pub(super) issued: usize,
@@ -115,12 +115,12 @@ impl Slab {
         self.class.bytes() - PAGE + self.guard
     }
 
-    /// Whether a promise may count on every slot.
+    /// Whether a reservation may count on every slot.
     pub(super) fn is_assured(&self) -> bool {
         self.assured == self.slots
     }
 
-    /// More slots that a promise may count on. How many, at least one.
+    /// More slots that a reservation may count on. How many, at least one.
     pub(super) fn assure(&mut self, guard: Guard) -> io::Result<usize> {
         let before = self.assured;
         self.guard_batch(guard)?;

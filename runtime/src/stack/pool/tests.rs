@@ -21,17 +21,17 @@ fn alone(test: &str) -> bool {
 
 /// As a spawn and a first run do, on no P.
 fn take(pool: &StackPool, size: usize) -> io::Result<StackMem> {
-    pool.promise(None, size)?;
-    pool.take(&mut Hands::default(), size)
+    pool.reserve(None, size)?;
+    pool.take(&mut StackCache::default(), size)
 }
 
 /// # Safety
 /// As `StackPool::give`.
 unsafe fn give(pool: &StackPool, stack: StackMem) {
-    let mut hands = Hands::default();
+    let mut cache = StackCache::default();
     // SAFETY: by this function's contract.
-    unsafe { pool.give(&mut hands, stack) };
-    pool.empty(&mut hands);
+    unsafe { pool.give(&mut cache, stack) };
+    pool.empty(&mut cache);
 }
 
 fn write_through(stack: &StackMem) {
@@ -179,17 +179,17 @@ fn a_guard_is_believed_in_that_is_there_and_ends_where_it_should() {
     assert_eq!((found(0, 4), found(0, 2), found(3, 1)), (false, false, false));
 }
 
-/// Fails if promises of stacks that nobody takes make guards, or if one that is taken has none.
+/// Fails if reservations of stacks that nobody takes make guards, or if one that is taken has none.
 #[test]
 fn light_guards_are_made_for_stacks_that_are_taken() {
     let (_reader, writer) = std::io::pipe().unwrap();
     // SAFETY: as above.
     let readable = |byte: *mut u8| unsafe { libc::write(writer.as_raw_fd(), byte.cast(), 1) } == 1;
-    let (pool, mut hands, size) = (StackPool::new(None, PAGE), Hands::default(), 64 << 10);
-    (0..SLAB / size).for_each(|_| pool.promise(Some(&mut hands), size).unwrap());
+    let (pool, mut cache, size) = (StackPool::new(None, PAGE), StackCache::default(), 64 << 10);
+    (0..SLAB / size).for_each(|_| pool.reserve(Some(&mut cache), size).unwrap());
     let guarded = || pool.inner.lock().slabs.iter().flatten().map(|slab| slab.guarded).sum::<usize>();
     assert_eq!((guarded(), count_mapped(&pool)), (BATCH, 1));
-    let stacks: Vec<_> = (0..BATCH + 1).map(|_| pool.take(&mut hands, size).unwrap()).collect();
+    let stacks: Vec<_> = (0..BATCH + 1).map(|_| pool.take(&mut cache, size).unwrap()).collect();
     assert_eq!(guarded(), 2 * BATCH);
     assert!(stacks.iter().all(|stack| !readable(stack.top().wrapping_sub(size))));
 }
@@ -333,28 +333,29 @@ fn count_mapped(pool: &StackPool) -> usize {
     pool.inner.lock().slabs.iter().flatten().count()
 }
 
-/// Fails by hanging: a promise, a take or a give asks for the lock, which the test has.
+/// Fails by hanging: a reservation, a take or a give asks for the lock, which the test has.
 #[test]
 fn what_is_at_hand_takes_no_lock() {
-    let (pool, mut hands) = (StackPool::new(None, PAGE), Hands::default());
+    let (pool, mut cache) = (StackPool::new(None, PAGE), StackCache::default());
     let size = 64 << 10;
     let mut turn = |count: usize| {
-        (0..count).for_each(|_| pool.promise(Some(&mut hands), size).unwrap());
-        let stacks: Vec<_> = (0..count).map(|_| pool.take(&mut hands, size).unwrap()).collect();
+        (0..count).for_each(|_| pool.reserve(Some(&mut cache), size).unwrap());
+        let stacks: Vec<_> = (0..count).map(|_| pool.take(&mut cache, size).unwrap()).collect();
         // SAFETY: nothing ever ran on them.
-        stacks.into_iter().for_each(|stack| unsafe { pool.give(&mut hands, stack) });
+        stacks.into_iter().for_each(|stack| unsafe { pool.give(&mut cache, stack) });
     };
-    // Until the hand has what a burst needs.
+    // Until the magazine has what a burst needs.
     (0..4).for_each(|_| turn(20));
     let locked = pool.inner.lock();
     (0..1000).for_each(|round| turn(1 + round % 20));
     drop(locked);
-    pool.empty(&mut hands);
+    pool.empty(&mut cache);
 }
 
-/// Fails by a promise for which there is no stack: hands keep more stacks than promises, or a trim unmaps what was promised.
+/// Fails by a reservation for which there is no stack: magazines keep more stacks than reservations, or a trim unmaps what
+/// was reserved.
 #[test]
-fn a_promise_of_any_p_is_kept_on_any_other_whatever_is_trimmed() {
+fn a_reservation_of_any_p_is_good_on_any_other_whatever_is_trimmed() {
     let mut dice = 0x9e37_79b9_u32;
     let mut roll = |sides: usize| {
         dice ^= dice << 13;
@@ -363,29 +364,29 @@ fn a_promise_of_any_p_is_kept_on_any_other_whatever_is_trimmed() {
         dice as usize % sides
     };
     for size in [16 << 10, 64 << 10, 1 << 20, MAX_STACK] {
-        let (pool, mut hands) = (StackPool::new(None, PAGE), [(); 4].map(|()| Hands::default()));
-        let (mut promised, mut out) = (0, Vec::new());
+        let (pool, mut cache) = (StackPool::new(None, PAGE), [(); 4].map(|()| StackCache::default()));
+        let (mut reserved, mut out) = (0, Vec::new());
         let most = if size == MAX_STACK { 20 } else { 2000 };
         // From time to time many are wanted, and from time to time none.
         for step in 0..20_000 {
             let rises = step / 3000 % 2 == 0;
             let of = roll(4);
             match roll(8) {
-                0..=2 if rises && promised + out.len() < most => {
-                    let near = (roll(5) > 0).then_some(&mut hands[of]);
-                    pool.promise(near, size).unwrap();
-                    promised += 1;
+                0..=2 if rises && reserved + out.len() < most => {
+                    let near = (roll(5) > 0).then_some(&mut cache[of]);
+                    pool.reserve(near, size).unwrap();
+                    reserved += 1;
                 }
-                3..=4 if promised > 0 => {
-                    out.push(pool.take(&mut hands[of], size).unwrap());
-                    promised -= 1;
+                3..=4 if reserved > 0 => {
+                    out.push(pool.take(&mut cache[of], size).unwrap());
+                    reserved -= 1;
                 }
                 5..=6 if !out.is_empty() => {
                     let stack = out.swap_remove(roll(out.len()));
                     // SAFETY: nothing ever ran on it.
-                    unsafe { pool.give(&mut hands[of], stack) };
+                    unsafe { pool.give(&mut cache[of], stack) };
                 }
-                7 if roll(20) == 0 => pool.empty(&mut hands[of]),
+                7 if roll(20) == 0 => pool.empty(&mut cache[of]),
                 7 if roll(20) == 0 => {
                     pool.age();
                 }
@@ -393,15 +394,15 @@ fn a_promise_of_any_p_is_kept_on_any_other_whatever_is_trimmed() {
                     pool.trim_some();
                 }
             }
-            for hand in hands.iter().flat_map(|hands| &hands.0) {
-                assert!(hand.stacks.len() <= hand.promises, "{hand:?}");
+            for magazine in cache.iter().flat_map(|cache| &cache.0) {
+                assert!(magazine.stacks.len() <= magazine.reservations, "{magazine:?}");
             }
         }
-        out.extend((0..promised).map(|_| pool.take(&mut hands[0], size).unwrap()));
+        out.extend((0..reserved).map(|_| pool.take(&mut cache[0], size).unwrap()));
         // SAFETY: as above.
-        out.into_iter().for_each(|stack| unsafe { pool.give(&mut hands[1], stack) });
-        hands.iter_mut().for_each(|hands| pool.empty(hands));
-        assert!(pool.inner.lock().stocks.iter().all(|stock| stock.promised == 0));
+        out.into_iter().for_each(|stack| unsafe { pool.give(&mut cache[1], stack) });
+        cache.iter_mut().for_each(|cache| pool.empty(cache));
+        assert!(pool.inner.lock().stocks.iter().all(|stock| stock.reserved == 0));
         trim(&pool);
         assert_eq!(count_mapped(&pool), 0);
     }

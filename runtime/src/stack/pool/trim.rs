@@ -10,7 +10,7 @@
 //! ```
 //! Where the kernel refuses more, all that is free goes at once: a slab serves one size only, and there may be enough for another.
 //! Whoever needs a stack meanwhile finds each in one of those places: all is done under the pool's lock, a little at a
-//! time. A slab that holds a promise's slot stays mapped.
+//! time. A slab that holds a reservation's slot stays mapped.
 
 use super::slab::Slab;
 use super::{Inner, StackPool};
@@ -80,7 +80,7 @@ impl Inner {
         true
     }
 
-    /// Promises have come back since some were looked at.
+    /// Reservations have come back since some were looked at.
     fn list_those_that_may_go(&mut self) {
         for index in 0..self.slabs.len() {
             if self.slabs[index].as_ref().is_some_and(|slab| self.may_go(slab)) {
@@ -89,10 +89,10 @@ impl Inner {
         }
     }
 
-    /// Whether nobody uses the slab, and no promise needs it.
+    /// Whether nobody uses the slab, and no reservation needs it.
     fn may_go(&self, slab: &Slab) -> bool {
         let stock = &self.stocks[slab.class.index()];
-        slab.is_at_rest() && stock.assured.saturating_sub(slab.assured) >= stock.promised
+        slab.is_at_rest() && stock.assured.saturating_sub(slab.assured) >= stock.reserved
     }
 
     /// Takes a slab out of the pool, if it may go.

@@ -34,7 +34,7 @@ fn a_wait_is_claimed_once_and_only_under_its_own_number() {
 #[test]
 fn a_commit_that_refuses_resumes_the_owner() {
     let (word, number) = waiting();
-    assert_eq!(word.call_off(number), CallOff::Resume);
+    assert_eq!(word.cancel_park(number), CancelPark::Resume);
     assert_eq!(word.why(number), Why::Refused);
     word.close_wait(number);
     assert!(!word.claim(number), "the wait is over");
@@ -46,7 +46,7 @@ fn a_commit_that_refuses_resumes_the_owner() {
 fn a_refused_commit_that_meets_a_hold_leaves_the_owner_to_the_holder() {
     let (word, number) = waiting();
     assert_eq!(word.hold(), Some(Status::Waiting));
-    assert_eq!(word.call_off(number), CallOff::Gone);
+    assert_eq!(word.cancel_park(number), CancelPark::Gone);
     assert_eq!(word.unhold(), Then::Queue);
     assert_eq!(word.run(), Run::Go);
     assert_eq!(word.why(number), Why::Refused);
@@ -92,10 +92,10 @@ fn a_nudge_has_the_owner_look_and_leaves_its_wait_open() {
     assert_eq!(word.nudge(number), Then::Queue);
     assert_eq!(word.nudge(number), Then::Leave, "it is queued already");
     assert_eq!(word.run(), Run::Go);
-    assert_eq!(word.why(number), Why::Look);
+    assert_eq!(word.why(number), Why::Nudged);
     assert_eq!(word.nudge(number), Then::Leave);
     assert_eq!(word.park_again(number), Again::Awake);
-    assert_eq!(word.why(number), Why::Look);
+    assert_eq!(word.why(number), Why::Nudged);
     assert_eq!(word.park_again(number), Again::Asleep);
     assert!(word.claim(number), "the wait was open all the time");
     assert_eq!(word.nudge(number), Then::Leave, "it is claimed");
@@ -120,7 +120,7 @@ fn an_owner_that_looks_may_end_its_wait_itself() {
     let (word, number) = waiting();
     assert_eq!(word.make_known(number, true), Then::Queue);
     assert_eq!(word.run(), Run::Go);
-    assert_eq!(word.why(number), Why::Look);
+    assert_eq!(word.why(number), Why::Nudged);
     assert!(word.claim(number));
     word.close_wait(number);
     assert!(!word.claim(number));
@@ -129,7 +129,7 @@ fn an_owner_that_looks_may_end_its_wait_itself() {
     assert_eq!(word.nudge(number), Then::Queue);
     assert!(word.claim(number), "a counterpart");
     assert_eq!(word.run(), Run::Go);
-    assert_eq!(word.why(number), Why::Look);
+    assert_eq!(word.why(number), Why::Nudged);
     assert!(!word.claim(number), "the owner comes second");
     assert_eq!(word.park_again(number), Again::Asleep);
     assert_eq!(word.ready(), Then::Queue);
@@ -142,12 +142,12 @@ fn a_nudge_during_the_commit_hook_waits_for_its_end() {
     assert_eq!(word.nudge_any(), Then::Leave);
     assert_eq!(word.make_known(number, false), Then::Queue);
     assert_eq!(word.run(), Run::Go);
-    assert_eq!(word.why(number), Why::Look);
+    assert_eq!(word.why(number), Why::Nudged);
     assert_eq!(word.nudge_any(), Then::Leave);
     assert_eq!(word.park_again(number), Again::Awake);
     let (word, number) = waiting();
     assert_eq!(word.nudge_any(), Then::Leave);
-    assert_eq!(word.call_off(number), CallOff::Resume);
+    assert_eq!(word.cancel_park(number), CancelPark::Resume);
     assert_eq!(word.why(number), Why::Refused);
     assert_eq!(word.nudge_any(), Then::Leave, "it goes on anyway");
 }
@@ -158,10 +158,10 @@ fn a_nudge_finds_an_owner_that_looks_before_its_hook_is_over() {
     let (word, number) = waiting();
     assert_eq!(word.nudge(number), Then::Queue);
     assert_eq!(word.run(), Run::Go);
-    assert_eq!(word.why(number), Why::Look);
+    assert_eq!(word.why(number), Why::Nudged);
     assert_eq!(word.nudge_any(), Then::Leave);
     assert_eq!(word.park_again(number), Again::Awake);
-    assert_eq!(word.why(number), Why::Look);
+    assert_eq!(word.why(number), Why::Nudged);
     assert_eq!(word.park_again(number), Again::Asleep);
     assert_eq!(word.nudge_any(), Then::Leave);
     assert_eq!(word.make_known(number, false), Then::Queue);
@@ -187,7 +187,7 @@ fn a_nudge_leaves_a_word_alone_that_its_owner_may_store() {
 #[test]
 fn a_refused_owner_sleeps_until_whoever_was_faster_readies_it() {
     let (word, number) = waiting();
-    assert_eq!(word.call_off(number), CallOff::Resume);
+    assert_eq!(word.cancel_park(number), CancelPark::Resume);
     assert_eq!(word.why(number), Why::Refused);
     assert!(word.claim(number), "the timer");
     assert_eq!(word.park_again(number), Again::Asleep);

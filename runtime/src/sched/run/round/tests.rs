@@ -3,8 +3,8 @@
 
 use super::*;
 
-use crate::prim::capacity::SLICE;
-use crate::sched::run::look::{Pace, Turn};
+use crate::prim::capacity::MAX_INHERITED;
+use crate::sched::run::look::{PollSchedule, QueueVisit};
 use gmp_timers::Nanos;
 use std::collections::{BTreeMap, VecDeque};
 
@@ -45,7 +45,7 @@ struct Queued {
 struct Play {
     /// Off: no yield begins a round.
     rounds: bool,
-    pace: Pace,
+    poll_schedule: PollSchedule,
     tick: u32,
     head: u32,
     next: Option<Queued>,
@@ -64,7 +64,7 @@ impl Play {
     fn new(rounds: bool, most: usize, spawners: usize) -> Self {
         let mut play = Play {
             rounds,
-            pace: Pace::new(),
+            poll_schedule: PollSchedule::new(),
             tick: 0,
             head: u32::MAX - 5_000,
             next: None,
@@ -99,10 +99,10 @@ impl Play {
         if self.ring.len() < RUNQ as usize {
             return self.ring.push_back(g);
         }
-        if self.pace.round.is_on() {
+        if self.poll_schedule.round.is_on() {
             let newer = self.ring.split_off(BATCH);
             self.global.extend(newer);
-            self.pace.round.keep_older_half(self.head);
+            self.poll_schedule.round.keep_older_half(self.head);
             self.head = self.head.wrapping_add(RUNQ);
         } else {
             self.global.extend(self.ring.drain(..BATCH));
@@ -121,14 +121,14 @@ impl Play {
     fn requeue(&mut self, of: Of) {
         self.push_new(of);
         if self.rounds && !self.global.is_empty() {
-            self.pace.note_yield(|| (self.tick, (self.head, self.tail())));
+            self.poll_schedule.note_yield(|| (self.tick, (self.head, self.tail())));
         }
     }
 
     fn pop(&mut self) -> Option<Queued> {
         if let Some(next) = self.next.take() {
             self.inherited += 1;
-            if self.inherited < SLICE {
+            if self.inherited < MAX_INHERITED {
                 return Some(next);
             }
             self.push(next);
@@ -154,7 +154,7 @@ impl Play {
         let others = (self.global.len() + 1).min(BATCH) - 1;
         let first = self.global.pop_front();
         self.take(others);
-        self.pace.round.take_in(self.tail());
+        self.poll_schedule.round.take_in(self.tail());
         first
     }
 
@@ -162,27 +162,27 @@ impl Play {
     fn find(&mut self) -> Option<Queued> {
         self.tick += 1;
         let mut found = None;
-        if self.pace.is_due(self.tick) {
-            if self.pace.round.left(self.head) == Some(0) {
-                let exchange = exchange(&self.pace.round, self.ring.len(), self.global.len(), 1);
+        if self.poll_schedule.is_due(self.tick) {
+            if self.poll_schedule.round.left(self.head) == Some(0) {
+                let exchange = exchange(&self.poll_schedule.round, self.ring.len(), self.global.len(), 1);
                 if exchange.gives_all {
                     self.head = self.tail();
                     self.global.append(&mut self.ring);
                 }
                 self.take(exchange.takes);
-                self.pace.round.take_in(self.tail());
+                self.poll_schedule.round.take_in(self.tail());
             }
-            let turn = self.pace.look(self.tick, self.head, None::<fn() -> Nanos>).turn;
-            if turn.is_some() {
+            let visit = self.poll_schedule.look(self.tick, self.head, None::<fn() -> Nanos>).visit;
+            if visit.is_some() {
                 for at in std::mem::take(&mut self.events) {
                     let g = Queued { at, ..self.queued(Of::Poller) };
                     if self.global.is_empty() { self.push(g) } else { self.global.push_back(g) }
                 }
             }
-            found = match turn {
+            found = match visit {
                 None => None,
-                Some(Turn::One) => self.global.pop_front(),
-                Some(Turn::Share) => self.share(),
+                Some(QueueVisit::One) => self.global.pop_front(),
+                Some(QueueVisit::Share) => self.share(),
             };
         }
         found.or_else(|| self.pop()).or_else(|| self.share())

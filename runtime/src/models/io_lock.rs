@@ -1,37 +1,37 @@
-//! A socket's turn: one at a time, in order, and nobody who stands in line is forgotten.
+//! A socket's I/O lock: one holder at a time, in order, and no waiter is forgotten.
 
 use super::caught;
-use super::cover::Turn;
+use super::cover::IoLock;
 use crate::model::{Model, Mutant, at_rest, done};
 use loom::cell::UnsafeCell;
 use loom::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::Arc;
 
 struct Shared {
-    turn: Turn,
+    io_lock: IoLock,
     count: UnsafeCell<u32>,
 }
 
-// SAFETY: the turn orders the accesses to `count`; loom checks that it does.
+// SAFETY: the lock orders the accesses to `count`; loom checks that it does.
 unsafe impl Send for Shared {}
 // SAFETY: as above.
 unsafe impl Sync for Shared {}
 
 impl Shared {
     fn new() -> Arc<Self> {
-        Arc::new(Shared { turn: Turn::new(), count: UnsafeCell::new(0) })
+        Arc::new(Shared { io_lock: IoLock::new(), count: UnsafeCell::new(0) })
     }
     fn count(&self) {
-        let _turn = self.turn.take();
-        // SAFETY: in the turn.
+        let _io_lock = self.io_lock.take();
+        // SAFETY: under the lock.
         self.count.with_mut(|count| unsafe { *count += 1 });
     }
 }
 
-/// Fails by deadlock when a hand-over is lost, by a causality violation when two have the turn at once.
+/// Fails by deadlock when a hand-over is lost, by a causality violation when two have the lock at once.
 #[test]
-fn threads_take_turns() {
-    Model::new().preemptions(4).check("turn_threads", || {
+fn threads_take_an_io_lock() {
+    Model::new().preemptions(4).check("io_lock_threads", || {
         let shared = Shared::new();
         let other = loom::thread::spawn({
             let shared = Arc::clone(&shared);
@@ -44,10 +44,10 @@ fn threads_take_turns() {
     });
 }
 
-/// Fails by deadlock when the second in line is forgotten while the first is handed the turn.
+/// Fails by deadlock when the second waiter is forgotten while the first is handed the lock.
 #[test]
-fn two_in_line_both_get_their_turn() {
-    Model::new().check("turn_three", || {
+fn two_that_wait_both_get_the_io_lock() {
+    Model::new().check("io_lock_three", || {
         let shared = Shared::new();
         let others = [(); 2].map(|()| {
             let shared = Arc::clone(&shared);
@@ -61,8 +61,8 @@ fn two_in_line_both_get_their_turn() {
 }
 
 #[test]
-fn a_goroutine_and_a_thread_take_turns() {
-    Model::new().check("turn_mixed", || {
+fn a_goroutine_and_a_thread_take_an_io_lock() {
+    Model::new().check("io_lock_mixed", || {
         let runtime = at_rest::<1>();
         let shared = Shared::new();
         let goroutine = runtime.go({
@@ -75,17 +75,17 @@ fn a_goroutine_and_a_thread_take_turns() {
     });
 }
 
-/// A goroutine is left parked in its turn while a thread stands in line, or is about to. Fails by deadlock when the
-/// turn goes with it.
+/// A goroutine is left parked with the lock while a thread waits for it, or is about to. Fails by deadlock when the lock
+/// goes with it.
 #[test]
-fn a_turn_that_its_runtime_leaves_behind_is_given_up() {
-    Model::new().check("turn_left_behind", || {
+fn an_io_lock_whose_holder_is_left_behind_is_given_up() {
+    Model::new().check("io_lock_left_behind", || {
         let runtime = at_rest::<1>();
         let shared = Shared::new();
         drop(runtime.go({
             let shared = Arc::clone(&shared);
             move || {
-                let _turn = shared.turn.take();
+                let _io_lock = shared.io_lock.take();
                 super::cover::park_for_ever();
             }
         }));
@@ -99,9 +99,9 @@ fn a_turn_that_its_runtime_leaves_behind_is_given_up() {
     });
 }
 
-/// A turn, the mark of a close, and the descriptor that the close takes away.
+/// An I/O lock, the mark of a close, and the descriptor that the close takes away.
 struct Closing {
-    turn: Turn,
+    io_lock: IoLock,
     closed: AtomicBool,
     descriptor: UnsafeCell<()>,
 }
@@ -114,7 +114,7 @@ unsafe impl Sync for Closing {}
 impl Closing {
     fn new() -> Arc<Self> {
         let closed = AtomicBool::new(false);
-        Arc::new(Closing { turn: Turn::new(), closed, descriptor: UnsafeCell::new(()) })
+        Arc::new(Closing { io_lock: IoLock::new(), closed, descriptor: UnsafeCell::new(()) })
     }
     fn is_closed(&self) -> bool {
         self.closed.load(Relaxed)
@@ -127,8 +127,8 @@ impl Closing {
     }
     fn close(&self) {
         self.closed.store(true, Relaxed);
-        self.turn.have_all_look();
-        self.turn.wait_idle();
+        self.io_lock.nudge_all();
+        self.io_lock.wait_idle();
         self.descriptor.with_mut(|_| ());
     }
 }
@@ -141,7 +141,7 @@ fn a_close_comes_after_the_system_call_of_the_holder() {
         let user = loom::thread::spawn({
             let shared = Arc::clone(&shared);
             move || {
-                if let Some(_turn) = shared.turn.take_unless(|| shared.is_closed()) {
+                if let Some(_io_lock) = shared.io_lock.take_unless(|| shared.is_closed()) {
                     shared.call();
                 }
             }
@@ -159,10 +159,10 @@ fn a_close_does_not_wait_for_a_rest_and_is_seen_after_it() {
         let user = loom::thread::spawn({
             let shared = Arc::clone(&shared);
             move || {
-                let Some(turn) = shared.turn.take_unless(|| shared.is_closed()) else { return };
+                let Some(io_lock) = shared.io_lock.take_unless(|| shared.is_closed()) else { return };
                 shared.call();
-                turn.rest();
-                turn.go_on();
+                io_lock.rest();
+                io_lock.go_on();
                 shared.call();
             }
         });
@@ -171,34 +171,34 @@ fn a_close_does_not_wait_for_a_rest_and_is_seen_after_it() {
     });
 }
 
-/// Fails by deadlock when one who stands in line does not hear of the close: the holder passes its turn on only when
+/// Fails by deadlock when a waiter does not hear of the close: the holder passes the lock on only when
 /// the other has left.
 #[test]
-fn a_close_reaches_who_stands_in_line() {
+fn a_close_reaches_who_waits_in_the_queue() {
     Model::new().check("close_vs_line", || {
         let shared = Closing::new();
-        let held = shared.turn.take();
+        let held = shared.io_lock.take();
         let user = loom::thread::spawn({
             let shared = Arc::clone(&shared);
-            move || shared.turn.take_unless(|| shared.is_closed()).is_some()
+            move || shared.io_lock.take_unless(|| shared.is_closed()).is_some()
         });
         shared.closed.store(true, Relaxed);
-        shared.turn.have_all_look();
+        shared.io_lock.nudge_all();
         assert!(!user.join().unwrap());
         drop(held);
     });
 }
 
-/// Fails by deadlock, or by two accesses that nothing orders, when a turn is given to one whose time was over.
+/// Fails by deadlock, or by two accesses that nothing orders, when the lock is handed to a waiter whose time was over.
 #[test]
-fn a_turn_is_not_lost_to_one_who_gives_up() {
+fn an_io_lock_is_not_lost_to_one_who_gives_up() {
     Model::new().check("give_up_vs_hand_over", || {
         let runtime = at_rest::<1>();
         let shared = Shared::new();
-        let held = shared.turn.take();
+        let held = shared.io_lock.take();
         let waiter = runtime.go({
             let shared = Arc::clone(&shared);
-            move || drop(shared.turn.take_before(1000))
+            move || drop(shared.io_lock.take_before(1000))
         });
         drop(held);
         shared.count();
@@ -207,22 +207,22 @@ fn a_turn_is_not_lost_to_one_who_gives_up() {
     });
 }
 
-/// One in line gives up while the turn is handed on, to the other. Fails by deadlock when that one is forgotten.
+/// One waiter gives up while the lock is handed on, to the other. Fails by deadlock when that one is forgotten.
 #[test]
-fn one_who_leaves_the_line_forgets_nobody() {
+fn one_who_leaves_the_queue_forgets_nobody() {
     Model::new().check("leave_vs_line", || {
         let shared = Closing::new();
-        let held = shared.turn.take();
+        let held = shared.io_lock.take();
         let leaves = loom::thread::spawn({
             let shared = Arc::clone(&shared);
-            move || drop(shared.turn.take_unless(|| shared.is_closed()))
+            move || drop(shared.io_lock.take_unless(|| shared.is_closed()))
         });
         let stays = loom::thread::spawn({
             let shared = Arc::clone(&shared);
-            move || drop(shared.turn.take())
+            move || drop(shared.io_lock.take())
         });
         shared.closed.store(true, Relaxed);
-        shared.turn.have_all_look();
+        shared.io_lock.nudge_all();
         drop(held);
         leaves.join().unwrap();
         stays.join().unwrap();
@@ -234,19 +234,19 @@ fn mutants() {
     caught::assert_caught(
         module_path!(),
         &[
-            (Mutant::TurnNoHandOver, "threads_take_turns"),
-            (Mutant::TurnForgetsTheRest, "two_in_line_both_get_their_turn"),
-            (Mutant::TurnPassRelaxed, "threads_take_turns"),
-            (Mutant::TurnTakeNoFence, "a_close_comes_after_the_system_call_of_the_holder"),
-            (Mutant::SocketLookNoFence, "a_close_comes_after_the_system_call_of_the_holder"),
-            (Mutant::TurnCloserDoesNotWait, "a_close_comes_after_the_system_call_of_the_holder"),
-            (Mutant::TurnGoesOnNoFence, "a_close_does_not_wait_for_a_rest_and_is_seen_after_it"),
-            (Mutant::TurnRestRelaxed, "a_close_does_not_wait_for_a_rest_and_is_seen_after_it"),
-            (Mutant::TurnRestLooksRelaxed, "a_close_does_not_wait_for_a_rest_and_is_seen_after_it"),
-            (Mutant::TurnLineIsDeaf, "a_close_reaches_who_stands_in_line"),
-            (Mutant::WhyRelaxed, "one_who_leaves_the_line_forgets_nobody"),
-            (Mutant::TurnHandedBlindly, "a_turn_is_not_lost_to_one_who_gives_up"),
-            (Mutant::TurnLeftBehind, "a_turn_that_its_runtime_leaves_behind_is_given_up"),
+            (Mutant::IoLockNoHandOver, "threads_take_an_io_lock"),
+            (Mutant::IoLockForgetsTheRest, "two_that_wait_both_get_the_io_lock"),
+            (Mutant::IoLockPassRelaxed, "threads_take_an_io_lock"),
+            (Mutant::IoLockTakeNoFence, "a_close_comes_after_the_system_call_of_the_holder"),
+            (Mutant::SocketNoFence, "a_close_comes_after_the_system_call_of_the_holder"),
+            (Mutant::IoLockCloserDoesNotWait, "a_close_comes_after_the_system_call_of_the_holder"),
+            (Mutant::IoLockGoesOnNoFence, "a_close_does_not_wait_for_a_rest_and_is_seen_after_it"),
+            (Mutant::IoLockRestRelaxed, "a_close_does_not_wait_for_a_rest_and_is_seen_after_it"),
+            (Mutant::IoLockRestLooksRelaxed, "a_close_does_not_wait_for_a_rest_and_is_seen_after_it"),
+            (Mutant::IoLockWaitersMasked, "a_close_reaches_who_waits_in_the_queue"),
+            (Mutant::WhyRelaxed, "one_who_leaves_the_queue_forgets_nobody"),
+            (Mutant::IoLockHandedBlindly, "an_io_lock_is_not_lost_to_one_who_gives_up"),
+            (Mutant::IoLockLeftBehind, "an_io_lock_whose_holder_is_left_behind_is_given_up"),
         ],
     );
 }

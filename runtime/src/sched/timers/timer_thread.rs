@@ -1,12 +1,12 @@
-//! The keeper: a thread for the callbacks that no runtime runs, one for the process.
+//! The timer thread: runs the callbacks that no runtime runs; there is one for the process.
 //!
 //! Callbacks made outside of any runtime stand in its own heap; those that outlive their runtime stay in that
 //! runtime's heaps, which it takes over. It fires each callback on a thread of its own.
 //!
 //! ```text
-//!   setter: T1 a callback becomes the earliest of a heap (heap's lock) · T2 under the keeper's lock: the heap is on
+//!   setter: T1 a callback becomes the earliest of a heap (heap's lock) · T2 under the timer thread's lock: the heap is on
 //!           the list; no thread? start one · it sleeps longer? until := the new time, alarm
-//!   thread: B1 under the keeper's lock: the earliest of the heaps on the list; until := that · B2 sleep until then
+//!   thread: B1 under the timer thread's lock: the earliest of the heaps on the list; until := that · B2 sleep until then
 //! ```
 //! T2 and B1 exclude each other: B1 sees the callback, or T2 sees how long the thread is about to sleep; an alarm keeps
 //! until it sleeps. In B1 heaps without a callback leave the list: who puts one in comes to T2 after it.
@@ -23,7 +23,7 @@ use crate::host::Host;
 use crate::m::note::Note;
 use crate::prim::{Arc, Mutant, Mutex, MutexGuard, capacity, mutated, unless};
 use crate::sched::timers::Timers;
-use crate::sched::timers::callback::{Call, Run};
+use crate::sched::timers::callback::{Callback, RunMode};
 use crate::sched::timers::shared::Shared;
 use crate::sched::watch::deadlock::Verdict;
 use gmp_timers::Nanos;
@@ -38,8 +38,8 @@ struct State<H: Host> {
     until: Nanos,
 }
 
-/// The keeper.
-pub(crate) struct Keeper<H: Host> {
+/// The timer thread.
+pub(crate) struct TimerThread<H: Host> {
     own: Arc<Timers<H>>,
     state: Mutex<State<H>>,
     note: Note<H>,
@@ -52,10 +52,10 @@ enum Next<H: Host> {
     End,
 }
 
-impl<H: Host> Keeper<H> {
+impl<H: Host> TimerThread<H> {
     pub(crate) fn new() -> Self {
         let state = State { kept: Vec::new(), thread: false, fires: false, until: Nanos::ZERO };
-        Keeper { own: Arc::new(Timers::of_nobody()), state: Mutex::new(state), note: Note::new() }
+        TimerThread { own: Arc::new(Timers::of_nobody()), state: Mutex::new(state), note: Note::new() }
     }
 
     /// The heap of what is made outside of any runtime.
@@ -70,8 +70,8 @@ impl<H: Host> Keeper<H> {
     }
 
     /// For the judge of a deadlock: why callbacks keep everybody awake, or that they don't: then none will fire as long as
-    /// the first part of the result lives, and the keeper has so many threads.
-    pub(crate) fn hold_still(&self) -> Result<(impl Sized + '_, u32), Verdict> {
+    /// the first part of the result lives, and the timer thread counts as so many threads.
+    pub(crate) fn freeze(&self) -> Result<(impl Sized + '_, u32), Verdict> {
         let state = self.state.lock();
         if state.fires {
             return Err(Verdict::Awake);
@@ -109,7 +109,7 @@ impl<H: Host> Keeper<H> {
         let state = self.state.lock();
         let now = H::now();
         if state.thread && state.until > now.saturating_add(capacity::LINGER) {
-            unless(Mutant::KeeperNotTold, || self.alarm(state, now));
+            unless(Mutant::TimerThreadNotTold, || self.alarm(state, now));
         }
     }
 
@@ -134,7 +134,7 @@ impl<H: Host> Keeper<H> {
                 Next::End => break,
             }
         }
-        if mutated(Mutant::KeeperEndsLate) {
+        if mutated(Mutant::TimerThreadEndsLate) {
             self.state.lock().thread = false;
         }
     }
@@ -161,13 +161,13 @@ impl<H: Host> Keeper<H> {
             None => {
                 let end = idle_since.get_or_insert(now).saturating_add(capacity::LINGER);
                 if end <= now {
-                    unless(Mutant::KeeperEndsLate, || state.thread = false);
+                    unless(Mutant::TimerThreadEndsLate, || state.thread = false);
                     return Next::End;
                 }
                 end
             }
         };
-        if mutated(Mutant::KeeperLooksEarly) {
+        if mutated(Mutant::TimerThreadLooksEarly) {
             drop(state);
             state = self.state.lock();
         }
@@ -176,8 +176,8 @@ impl<H: Host> Keeper<H> {
     }
 
     /// Runs what fires, on a thread of its own. Refused one, here: the others then wait for it.
-    pub(crate) fn run(&self, call: Shared<Call<H>>) {
-        if call.run() == Run::Inline {
+    pub(crate) fn run(&self, call: Shared<Callback<H>>) {
+        if call.run() == RunMode::Inline {
             return call.call();
         }
         let mut called = OnItsWay(Some(call));
@@ -189,7 +189,7 @@ impl<H: Host> Keeper<H> {
 
 /// A callback for its thread, which is the only one to hold it for this firing: else who started the thread may be the last
 /// owner, and drop the user's closure. Refused a thread, it is called where it is dropped.
-struct OnItsWay<H: Host>(Option<Shared<Call<H>>>);
+struct OnItsWay<H: Host>(Option<Shared<Callback<H>>>);
 
 impl<H: Host> OnItsWay<H> {
     fn arrives(&mut self) {
@@ -206,7 +206,7 @@ impl<H: Host> Drop for OnItsWay<H> {
 }
 
 /// User's code, whose panic ends with it: the hook has printed it.
-fn call_and_drop<H: Host>(call: Shared<Call<H>>) {
+fn call_and_drop<H: Host>(call: Shared<Callback<H>>) {
     if let Err(payload) = H::catch(move || call.call()) {
         // The payload's own drop may panic again: leak it instead.
         std::mem::forget(payload);

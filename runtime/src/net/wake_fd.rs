@@ -1,17 +1,17 @@
-//! How a plain thread waits for a socket: `poll(2)` on the descriptor and on a *bell*, an eventfd by which a close, or
+//! How a plain thread waits for a socket: `poll(2)` on the descriptor and on a *wake fd*, an eventfd by which a close, or
 //! a deadline that was moved, ends its wait.
 //!
 //! ```text
-//!   thread:  B1 the bell is there · B2 fence · B3 look · B4 poll both; the bell rang?  empty it, and again from B3
-//!   ringer:  R1 change · R2 fence · R3 a bell?  ring it
+//!   thread:  B1 the wake fd is there · B2 SocketFence · B3 look · B4 poll both; wake fd readable?  drain it, and again from B3
+//!   waker:   R1 change · R2 SocketFence · R3 a wake fd?  write to it
 //! ```
-//! One of the fences comes first: B3 sees the change, or R3 sees the bell, which stays rung until the thread empties it. A
-//! direction's bell is made at the first wait of a thread, by the holder of the turn, and used by holders only.
+//! One of the fences comes first: B3 sees the change, or R3 sees the wake fd, which stays readable until the thread drains
+//! it. A direction's wake fd is made at the first wait of a thread, by the holder of the I/O lock, and used by holders only.
 
 use crate::context::interrupted;
 use crate::host::{Active, Host};
+use crate::net::io_lock::socket_fence;
 use crate::net::sys;
-use crate::net::turn::fence_look;
 use crate::prim::{AtomicU32, Relaxed};
 use crate::wait::interrupt::{Interrupt, first_done};
 use gmp_timers::Nanos;
@@ -19,15 +19,15 @@ use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
 use std::time::Duration;
 
-/// Looks so often when there is no descriptor for a bell, or under a context, whose end rings none.
-const PATIENCE: Duration = Duration::from_millis(5);
+/// How often a thread looks when there is no descriptor for a wake fd, or under a context, whose end writes to none.
+const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
 /// The descriptor plus one; zero: there is none.
-pub(crate) struct Bell(AtomicU32);
+pub(crate) struct WakeFd(AtomicU32);
 
-impl Bell {
+impl WakeFd {
     pub(crate) fn new() -> Self {
-        Bell(AtomicU32::new(0))
+        WakeFd(AtomicU32::new(0))
     }
 
     fn fd(&self) -> Option<RawFd> {
@@ -45,9 +45,9 @@ impl Bell {
     }
 
     /// R3, after the fence. The caller keeps the socket from being closed, or closes it.
-    pub(crate) fn ring(&self) {
+    pub(crate) fn wake(&self) {
         if let Some(fd) = self.fd() {
-            sys::ring(fd);
+            sys::signal(fd);
         }
     }
 
@@ -59,7 +59,7 @@ impl Bell {
         }
     }
 
-    /// Blocks the calling thread, which holds the turn, until `socket` is ready for `events`, or `look` says no. May
+    /// Blocks the calling thread, which holds the I/O lock, until `socket` is ready for `events`, or `look` says no. May
     /// return early.
     pub(crate) fn wait(
         &self,
@@ -67,23 +67,23 @@ impl Bell {
         events: libc::c_short,
         look: impl Fn() -> io::Result<Option<Nanos>>,
     ) -> io::Result<()> {
-        let bell = self.get();
-        fence_look();
+        let wake_fd = self.get();
+        socket_fence();
         loop {
             let mut until = look()?;
             let frame = Active::thread_frame();
             if let Some(done) = first_done(frame, std::ptr::null()) {
                 return Err(interrupted::<Active>(Interrupt::Context(done)).into());
             }
-            if bell.is_none() || !frame.is_null() {
-                let soon = Active::now().saturating_add(PATIENCE);
-                until = Some(until.map_or(soon, |until| until.min(soon)));
+            if wake_fd.is_none() || !frame.is_null() {
+                let next_poll = Active::now().saturating_add(POLL_INTERVAL);
+                until = Some(until.map_or(next_poll, |until| until.min(next_poll)));
             }
             let limit = until.map(|until| until.saturating_since(Active::now()));
-            let (ready, rang) = sys::poll(socket.as_raw_fd(), events, bell, limit)?;
-            if rang && let Some(bell) = bell {
-                sys::silence(bell);
-                fence_look();
+            let (ready, woken) = sys::poll(socket.as_raw_fd(), events, wake_fd, limit)?;
+            if woken && let Some(wake_fd) = wake_fd {
+                sys::drain(wake_fd);
+                socket_fence();
             }
             if ready {
                 return Ok(());
@@ -92,7 +92,7 @@ impl Bell {
     }
 }
 
-impl Drop for Bell {
+impl Drop for WakeFd {
     fn drop(&mut self) {
         self.free();
     }

@@ -1,4 +1,4 @@
-//! Turns: whom a turn puts off is announced.
+//! Visits: whom a visit puts off is announced.
 
 use super::caught;
 use super::cover::Handle;
@@ -11,11 +11,11 @@ fn await_poller(handle: &Handle) {
     }
 }
 
-/// A timer's goroutine, alone in the ring, was to be run at once, and a turn brings another before it, which waits for it on its
-/// M. Fails by deadlock when nobody is told.
+/// A timer's goroutine, alone in the ring, was to be run at once, and a visit brings another before it, which waits for it
+/// on its M. Fails by deadlock when nobody is told.
 #[test]
-fn one_that_a_turn_puts_off_is_run_by_another_m() {
-    Model::new().preemptions(1).check("turn_before_found", || {
+fn one_that_a_visit_puts_off_is_run_by_another_m() {
+    Model::new().preemptions(1).check("visit_before_found", || {
         let runtime = at_rest::<2>();
         loom::stop_exploring();
         let (handle, ran) = (Handle::of(&runtime), Flag::default());
@@ -26,7 +26,7 @@ fn one_that_a_turn_puts_off_is_run_by_another_m() {
             let _timer = after_func(LONG, move || calls.raise());
             await_poller(&handle);
             loom::explore();
-            handle.have_a_turn_come();
+            handle.have_a_visit_come();
             pass(LONG);
             handle.queue_globally_in_silence([handle.make(move || waits.wait_on_thread())]);
         });
@@ -40,6 +40,6 @@ fn one_that_a_turn_puts_off_is_run_by_another_m() {
 fn mutants() {
     caught::assert_caught(
         module_path!(),
-        &[(Mutant::TurnWakesNobody, "one_that_a_turn_puts_off_is_run_by_another_m")],
+        &[(Mutant::TurnWakesNobody, "one_that_a_visit_puts_off_is_run_by_another_m")],
     );
 }

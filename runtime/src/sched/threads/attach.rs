@@ -16,12 +16,12 @@ impl<H: Host> Sched<H> {
         let mut central = self.central.lock();
         let (m, _) = self.take_record(&mut central);
         central.alive += 1;
-        central.adopted += 1;
+        central.attached += 1;
         drop(central);
         // SAFETY: Ms live as long as their scheduler, whose `alive` has just counted this thread.
         let m = unsafe { m.as_ref() };
-        m.adopted.set(true);
-        g.ties.adopt(m.id);
+        m.attached.set(true);
+        g.ties.attach(m.id);
         H::set_current(m);
         self.thread_begins(m);
         self.inject(GList::one(g));

@@ -6,22 +6,23 @@
 use crate::chan::select::Limit;
 use crate::chan::select::arm::{Ops, Space};
 use crate::chan::state::Promised;
-use crate::wait::debt::{Debt, Standing};
+use crate::wait::abandon::{AbandonHook, StandingHook};
 
-/// The first field is what the list of the goroutine's debts names.
+/// The first field is what the list of the goroutine's hooks names.
 #[repr(C)]
-pub(super) struct Pledge {
-    standing: Standing,
+pub(super) struct PromiseHook {
+    hook: StandingHook,
     chan: *const (),
     ops: &'static Ops,
     promised: Promised,
     limit: Limit,
 }
 
-const _: () =
-    assert!(size_of::<Pledge>() <= size_of::<Space>() && align_of::<Pledge>() <= align_of::<Space>());
+const _: () = assert!(
+    size_of::<PromiseHook>() <= size_of::<Space>() && align_of::<PromiseHook>() <= align_of::<Space>()
+);
 
-impl Pledge {
+impl PromiseHook {
     /// Notes what was promised; whatever that is, the limit.
     ///
     /// # Safety
@@ -34,12 +35,12 @@ impl Pledge {
         promised: Promised,
         limit: Limit,
     ) {
-        let this = space.cast::<Pledge>();
+        let this = space.cast::<PromiseHook>();
         // SAFETY: by this function's contract; it fits, see above.
         unsafe {
-            this.write(Pledge { standing: Standing::new(Self::pay), chan, ops, promised, limit });
+            this.write(PromiseHook { hook: StandingHook::new(Self::run), chan, ops, promised, limit });
             if promised != Promised::Closed {
-                Standing::note(this.cast());
+                StandingHook::note(this.cast());
             }
         }
     }
@@ -49,23 +50,23 @@ impl Pledge {
     /// # Safety
     /// One was noted there by the calling goroutine or thread.
     pub(super) unsafe fn take_back(slot: *const ()) -> Limit {
-        let this = slot.cast::<Pledge>();
+        let this = slot.cast::<PromiseHook>();
         // SAFETY: by this function's contract.
         unsafe {
             if (*this).promised != Promised::Closed {
-                Standing::take_back(this.cast());
+                StandingHook::take_back(this.cast());
             }
             (*this).limit
         }
     }
 
     /// # Safety
-    /// `debt` is that of a `Pledge` whose goroutine never runs again.
-    unsafe fn pay(debt: *const Debt) {
+    /// `hook` is that of a `PromiseHook` whose goroutine never runs again.
+    unsafe fn run(hook: *const AbandonHook) {
         // SAFETY: by this function's contract. The goroutine has the channel borrowed for good; or it has forgotten that,
         // and the channel stays (`Chan::drop_sender`).
         unsafe {
-            let this = &*debt.cast::<Self>();
+            let this = &*hook.cast::<Self>();
             (this.ops.withdraw)(this.chan, this.promised);
         }
     }

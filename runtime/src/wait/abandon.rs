@@ -1,0 +1,112 @@
+//! What others must release for a goroutine that never runs again: the I/O lock of a socket that it holds, its place in the
+//! wait queue of a lock, the lock that it was handed there, or a message that it has promised. When its runtime ends, can't
+//! unwind it, and abandons it, another thread runs the goroutine's *abandon hook*, or the goroutine runs the hook itself
+//! before it stays where it is. (A robust mutex is released likewise when its owner dies.)
+//!
+//! What is to be released begins with an [`AbandonHook`]. It is noted in the G by the goroutine itself, or by whoever has
+//! claimed its wait and has not readied it yet; the goroutine takes it back when it runs. It lies on the goroutine's stack,
+//! or the goroutine borrows it; one that never runs again never ends that borrow, and its stack is never freed.
+//!
+//! A G has room for one, that of the wait in which it is parked. What outlasts a wait has a [`StandingHook`]: a list
+//! whose head lies in the goroutine's first frame. Only the goroutine changes the list.
+
+use crate::g::GRef;
+use crate::host::{Active, Host};
+use crate::m::M;
+use crate::prim::{AcqRel, AtomicPtr, Mutant, Relaxed, unless};
+use std::cell::Cell;
+
+/// What is called for an abandoned goroutine. The first field of what is to be released.
+pub(crate) struct AbandonHook {
+    run: unsafe fn(*const AbandonHook),
+}
+
+impl AbandonHook {
+    /// `run` is called with a pointer to this value, by any thread.
+    pub(crate) const fn new(run: unsafe fn(*const AbandonHook)) -> Self {
+        AbandonHook { run }
+    }
+
+    /// Runs the hooks of a goroutine that will not run again. Its wait is claimed, or it stands in no queue that
+    /// anybody takes from.
+    pub(crate) fn run_of<H: Host>(g: GRef<H>) {
+        g.leave();
+        // AcqRel: of several that find the goroutine abandoned, one runs the hook.
+        let hook = g.on_abandon.swap(std::ptr::null_mut(), AcqRel);
+        if !hook.is_null() {
+            // SAFETY: it was noted as what it is, and is still there: see the module's header.
+            unsafe { ((*hook).run)(hook) };
+        }
+        unless(Mutant::StandingHooksForgotten, || StandingHook::run_of(g));
+    }
+}
+
+/// A hook that stays set while its goroutine waits for other things. The first field of what is to be released.
+#[repr(C)]
+pub(crate) struct StandingHook {
+    hook: AbandonHook,
+    next: Cell<*const StandingHook>,
+}
+
+impl StandingHook {
+    /// As [`AbandonHook::new`].
+    pub(crate) const fn new(run: unsafe fn(*const AbandonHook)) -> Self {
+        StandingHook { hook: AbandonHook::new(run), next: Cell::new(std::ptr::null()) }
+    }
+
+    /// The list of the calling goroutine; `None` for a plain thread, which always runs.
+    fn list<'a>() -> Option<&'a AtomicPtr<StandingHook>> {
+        // The first frame outlives all that the goroutine does.
+        M::<Active>::current().and_then(M::g)?.standing_hooks()
+    }
+
+    /// Sets the hook: from here on it is run if the caller is abandoned.
+    ///
+    /// # Safety
+    /// It is the first field of what `run` expects, and stays where it is until it is taken back, or for good.
+    pub(crate) unsafe fn note(this: *const Self) {
+        if let Some(list) = Self::list() {
+            // SAFETY: by this function's contract. Relaxed, both: the goroutine's own while it runs; its next park
+            // publishes them.
+            unsafe { (*this).next.set(list.load(Relaxed)) };
+            list.store(this.cast_mut(), Relaxed);
+        }
+    }
+
+    /// Takes the hook out: the caller, which has set it, releases the thing itself.
+    ///
+    /// # Safety
+    /// It is still there.
+    pub(crate) unsafe fn take_back(this: *const Self) {
+        let Some(list) = Self::list() else { return };
+        // SAFETY: by this function's contract.
+        let next = unsafe { (*this).next.get() };
+        // Relaxed, as in `note`.
+        let mut at = list.load(Relaxed).cast_const();
+        if at == this {
+            list.store(next.cast_mut(), Relaxed);
+            return;
+        }
+        // SAFETY: what stands in the list stays there.
+        while let Some(it) = unsafe { at.as_ref() } {
+            if it.next.get() == this {
+                it.next.set(next);
+                return;
+            }
+            at = it.next.get();
+        }
+    }
+
+    /// As [`AbandonHook::run_of`].
+    fn run_of<H: Host>(g: GRef<H>) {
+        let Some(list) = g.standing_hooks() else { return };
+        // AcqRel: as there.
+        let mut at = list.swap(std::ptr::null_mut(), AcqRel).cast_const();
+        // SAFETY: as there.
+        while let Some(it) = unsafe { at.as_ref() } {
+            // SAFETY: as there.
+            unsafe { (it.hook.run)(at.cast()) };
+            at = it.next.get();
+        }
+    }
+}
