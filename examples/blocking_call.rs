@@ -9,9 +9,9 @@
 //! the same, GMPDEBUG=handoff=0             0          -          -
 //! 100 × 20 blocking sleeps of 1 ms: 100 threads 27.4ms, marked 25.3ms (0.92), unmarked 47.1ms (1.72)
 //!
-//! A hog spins for ever. A sleeper calls `std::thread::sleep`, unmarked, for ever. Without hand-off each of them keeps its P, and
-//! two are enough to stop everybody else: what is answered then came before they had begun. The status is 1 when the server
-//! stood still beside them, or did not without hand-off.
+//! A hog spins for ever. A sleeper calls `std::thread::sleep`, unmarked, for ever. Without hand-off each of them keeps
+//! its P, and two are enough to stop everybody else: what is answered then came before they had begun. The status is 1
+//! when the server stood still beside them, or did not without hand-off.
 
 use gmp::Runtime;
 use gmp::net::{TcpListener, TcpStream};

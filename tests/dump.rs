@@ -186,7 +186,8 @@ fn waiting(rt: &Runtime, name: &'static str, f: impl FnOnce() + Send + 'static) 
     drop(rt.run(move || gmp::Builder::new().name(name).go(f)).unwrap());
 }
 
-/// The place, below `runtime/src/`, of the innermost function that the goroutine of this name shows. `None`: it does not wait yet.
+/// The place, below `runtime/src/`, of the innermost function that the goroutine of this name shows. `None`: it does
+/// not wait yet.
 #[track_caller]
 fn innermost<'a>(dump: &'a str, name: &str) -> Option<&'a str> {
     let trace = dump.split("\n\n").find(|text| {

@@ -30,8 +30,8 @@ fn spin_until(flag: &AtomicBool) {
     }
 }
 
-/// Blocks as many goroutines as there are Ps, each in a call made by `call`, until a goroutine has run that gets no P as long as
-/// those keep theirs.
+/// Blocks as many goroutines as there are Ps, each in a call made by `call`, until a goroutine has run that gets no P
+/// as long as those keep theirs.
 #[track_caller]
 fn nobody_waits_for<C, E>(call: impl Fn() -> (C, E))
 where
@@ -249,7 +249,8 @@ fn without_hand_off_a_hog_keeps_its_p() {
     });
 }
 
-/// Where the kernel refuses `membarrier`, each side of the hand-off fences. Fails by a hang or, in a debug build, by an assertion.
+/// Where the kernel refuses `membarrier`, each side of the hand-off fences. Fails by a hang or, in a debug build, by an
+/// assertion.
 #[test]
 fn hand_off_works_where_the_kernel_has_no_membarrier() {
     if !child::is_child() {

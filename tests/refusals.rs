@@ -1,5 +1,6 @@
 #![cfg(not(gmp_loom))]
-//! A goroutine that can't be unwound waits on, and that is never silent: it is counted, and told with the frame that is to blame.
+//! A goroutine that can't be unwound waits on, and that is never silent: it is counted, and told with the frame that is
+//! to blame.
 
 #[path = "common/child.rs"]
 mod child;

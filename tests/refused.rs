@@ -25,8 +25,8 @@ use std::time::{Duration, Instant};
 
 const MS: Duration = Duration::from_millis(1);
 
-/// How long the only P stays with a goroutine that blocks its thread, while another one waits: the median of some rounds, in the
-/// best of some tries.
+/// How long the only P stays with a goroutine that blocks its thread, while another one waits: the median of some
+/// rounds, in the best of some tries.
 fn hand_off_takes() -> Duration {
     let round = || {
         let start = Instant::now();
@@ -85,7 +85,8 @@ fn unshare(which: libc::c_int) -> io::Result<()> {
     Err(io::Error::last_os_error())
 }
 
-/// Fails by time where a thread is looked for under the number that it has in its own pid namespace, and not in that of `/proc`.
+/// Fails by time where a thread is looked for under the number that it has in its own pid namespace, and not in that of
+/// `/proc`.
 #[test]
 fn hand_off_works_where_proc_is_of_another_pid_namespace() {
     const NAME: &str = "hand_off_works_where_proc_is_of_another_pid_namespace";
@@ -180,8 +181,8 @@ fn in_sandboxes(test: &str, mut each: impl FnMut(From, &str)) {
     }
 }
 
-/// The child's side: `f` is to hold in a sandbox that refuses these calls, from the start or after it has held without one. Then
-/// the runtime has counted what it had to do without, as `counts` says, which is told whether the refusal came later.
+/// The child's side: `f` is to hold in a sandbox that refuses these calls, from the start or after it has held without
+/// one. Then the runtime has counted what it had to do without, as `counts` says, which is told whether the refusal came later.
 fn sandboxed(calls: &[libc::c_long], f: impl Fn() + Sync, counts: impl Fn(Refused, bool) -> bool + Sync) {
     let var = |name| std::env::var(name).unwrap().parse::<libc::c_int>().unwrap();
     let (errno, late) = (var("ERRNO"), var("LATE") == 1);
@@ -261,8 +262,8 @@ fn without_any_wait_for_events_sockets_are_looked_at() {
     sandboxed(&all, waits_end, |refused, _| refused.waits() > 0);
 }
 
-/// Fails by a hang: the write that ends the poller's wait is refused for the first time when no descriptor is left for what would
-/// take its place, so a thread that waits for ever there is woken by nobody.
+/// Fails by a hang: the write that ends the poller's wait is refused for the first time when no descriptor is left for
+/// what would take its place, so a thread that waits for ever there is woken by nobody.
 #[test]
 fn an_idle_runtime_is_woken_without_a_write_or_a_descriptor() {
     const NAME: &str = "an_idle_runtime_is_woken_without_a_write_or_a_descriptor";
@@ -371,7 +372,8 @@ fn watch_descriptors() -> usize {
     open.filter(|open| open.as_ref().is_ok_and(|name| name.ends_with("syscall"))).count()
 }
 
-/// Fails by more descriptors than a quarter of what the process may have, by a count of none, or by no word, or one for each thread.
+/// Fails by more descriptors than a quarter of what the process may have, by a count of none, or by no word, or one for
+/// each thread.
 #[test]
 fn threads_leave_the_program_its_descriptors() {
     const NAME: &str = "threads_leave_the_program_its_descriptors";

@@ -38,8 +38,8 @@ fn a_sleep_is_never_shorter_than_asked_for() {
 }
 
 /// Fails by disorder: the heap gives out a later timer first. One P, so that those who are due at the same look
-/// run in the order in which they were readied. Where the kernel keeps that P's thread from the core for long, the monitor serves
-/// some, which others overtake then; so one round of several in order is enough.
+/// run in the order in which they were readied. Where the kernel keeps that P's thread from the core for long, the
+/// monitor serves some, which others overtake then; so one round of several in order is enough.
 #[test]
 fn sleepers_wake_in_the_order_of_their_due_times() {
     let rt = runtime(1);

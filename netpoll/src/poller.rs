@@ -99,7 +99,8 @@ impl WaitCall {
 pub struct Poller {
     poll: mio::Poll,
     waker: mio::Waker,
-    /// An eventfd that is readable for ever, for when `waker` can't be written to: see `wake`. Registered for nothing until then.
+    /// An eventfd that is readable for ever, for when `waker` can't be written to: see `wake`. Registered for nothing
+    /// until then.
     spare: OwnedFd,
     /// A `WaitCall`'s number.
     call: AtomicUsize,
@@ -207,9 +208,9 @@ impl Poller {
     /// Ends one wait: a blocked one, or else the next. Blocks nothing, and costs a system call. Wakes before
     /// that wait count once.
     ///
-    /// Where a sandbox refuses the write to the eventfd that ends a wait, each wake registers anew another one, which is readable
-    /// for ever: epoll then reports it once more. That one is there from the beginning, since a descriptor may not be had when a
-    /// blocked wait has to end.
+    /// Where a sandbox refuses the write to the eventfd that ends a wait, each wake registers anew another one, which
+    /// is readable for ever: epoll then reports it once more. That one is there from the beginning, since a descriptor
+    /// may not be had when a blocked wait has to end.
     ///
     /// # Errors
     /// When both are refused. The wait goes on.

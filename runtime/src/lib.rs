@@ -30,11 +30,11 @@
 //!
 //! # Blocking calls
 //!
-//! What blocks the *goroutine* here parks it, and its thread runs others. What blocks the *thread*, `std::fs`, a name look-up, a
-//! lock of std, stalls nobody either: within milliseconds the runtime notices, and another thread takes the P. So it does
-//! when a goroutine runs on and on: after 5 to 10 ms in which others waited it goes on without a P, as one thread of the
-//! process among others, until its next call that may park. It still uses a core: the number of Ps bounds how many
-//! goroutines run by turns, not how many threads compute.
+//! What blocks the *goroutine* here parks it, and its thread runs others. What blocks the *thread*, `std::fs`, a name
+//! look-up, a lock of std, stalls nobody either: within milliseconds the runtime notices, and another thread takes the
+//! P. So it does when a goroutine runs on and on: after 5 to 10 ms in which others waited it goes on without a P, as
+//! one thread of the process among others, until its next call that may park. It still uses a core: the number of Ps
+//! bounds how many goroutines run by turns, not how many threads compute.
 //!
 //! [`blocking`] says before the call what would be noticed in it, and costs the others nothing:
 //!
@@ -48,15 +48,16 @@
 //!
 //! * A program whose goroutines are all asleep is ended, with what each of them waits for: [`run`] says when.
 //! * [`dump`] tells the same at any time, from any thread, with the calls that led to each wait, or where a goroutine runs or
-//!   hangs; and `kill -QUIT` from outside, which ends the process. A release build shows all of these calls with `debug = "line-tables-only"` in its
-//!   profile; without it those that were inlined are missing.
+//!   hangs; and `kill -QUIT` from outside, which ends the process. A release build shows all of these calls with
+//!   `debug = "line-tables-only"` in its profile; without it those that were inlined are missing.
 //! * A sampling profiler or a crash reporter may walk frames in its signal handler, by the unwind tables and at any
-//!   instruction. A walk ends at the goroutine's first frame: those of the thread below are another stack's. Where the signal meets the
-//!   context switch, the walk has that one frame. A handler that was installed without `SA_ONSTACK` runs on the goroutine's
-//!   own stack, and needs room there. Two kinds of walks fail, as in any program: by an unwinder that locks the list of
-//!   loaded objects (glibc before 2.35, musl), and along frame pointers where the program is compiled without them.
-//! * `GMPDEBUG=schedtrace=1000` in the environment prints a line about the scheduler every second; `migrate=1` shows a breach of
-//!   the contract; `panic=abort` ends the process at the first panic. The table of all knobs is [`RuntimeBuilder`]'s.
+//!   instruction. A walk ends at the goroutine's first frame: those of the thread below are another stack's. Where the
+//!   signal meets the context switch, the walk has that one frame. A handler that was installed without `SA_ONSTACK`
+//!   runs on the goroutine's own stack, and needs room there. Two kinds of walks fail, as in any program: by an
+//!   unwinder that locks the list of loaded objects (glibc before 2.35, musl), and along frame pointers where the
+//!   program is compiled without them.
+//! * `GMPDEBUG=schedtrace=1000` in the environment prints a line about the scheduler every second; `migrate=1` shows a
+//!   breach of the contract; `panic=abort` ends the process at the first panic. The table of all knobs is [`RuntimeBuilder`]'s.
 //!
 //! # Coming from Go
 //!

@@ -31,8 +31,8 @@ pub fn passes(test: &str, env: &[(&str, &str)]) -> String {
     has_passed(test, run(test, env))
 }
 
-/// As `passes`, in the grandchild of a process that has called `prepare` between fork and exec. `None` where that failed: it may
-/// do what a call allows that is not allowed everywhere.
+/// As `passes`, in the grandchild of a process that has called `prepare` between fork and exec. `None` where that
+/// failed: it may do what a call allows that is not allowed everywhere.
 #[allow(dead_code, reason = "few files have tests of a world that is prepared so")]
 #[track_caller]
 pub fn passes_where(

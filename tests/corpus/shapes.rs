@@ -1,5 +1,5 @@
-//! Shapes of code around a wait, for what compilers make of them. `run`, beside this file, builds it in many ways, and compares for each
-//! call of `site` what the look at the frames says with what a throw does there.
+//! Shapes of code around a wait, for what compilers make of them. `run`, beside this file, builds it in many ways, and
+//! compares for each call of `site` what the look at the frames says with what a throw does there.
 //!
 //! To add a shape: a function in `plain!`, or one in `generic!`, which is tried with each kind of value. It calls `site` where
 //! a goroutine might wait, as often as it likes; each of these calls is one site.

@@ -291,9 +291,9 @@ fn waits_in_a_storm(procs: usize) -> Vec<(&'static str, Vec<usize>)> {
     vec![("submission", submissions), ("message", messages), ("yield", yields), ("join", joins)]
 }
 
-/// Fails by tens of thousands: goroutines that come through the global queue or the poller, and those that were sent there by an
-/// overflow, are overtaken again and again by new ones. Counted in goroutines, not in time. With two Ps the other one's count,
-/// too, while the kernel keeps a thread from its core.
+/// Fails by tens of thousands: goroutines that come through the global queue or the poller, and those that were sent
+/// there by an overflow, are overtaken again and again by new ones. Counted in goroutines, not in time. With two Ps the
+/// other one's count, too, while the kernel keeps a thread from its core.
 #[test]
 fn nobody_starves_in_a_storm_of_spawns() {
     let _alone = alone();

@@ -130,8 +130,8 @@ fn monitor_time() -> Option<Duration> {
     Some(Duration::from_nanos(stat.split(' ').next()?.parse().ok()?))
 }
 
-/// Fails by a monitor that looks too often, or does too much, while all Ps are busy with nothing to take: a look each millisecond
-/// would be more. Of several spans the best counts; other processes make the same looks dearer.
+/// Fails by a monitor that looks too often, or does too much, while all Ps are busy with nothing to take: a look each
+/// millisecond would be more. Of several spans the best counts; other processes make the same looks dearer.
 #[test]
 fn the_monitor_costs_little_while_all_ps_are_busy() {
     const SPAN: Duration = Duration::from_millis(500);

@@ -95,7 +95,8 @@ fn all_others_sleep() -> bool {
     read_dir("/proc/self/task").expect("/proc is mounted").all(sleeps)
 }
 
-/// A goroutine yields while the time of another one comes, which sleeps on the other P; a listener gives it a poller to look at.
+/// A goroutine yields while the time of another one comes, which sleeps on the other P; a listener gives it a poller to
+/// look at.
 fn yields_beside_a_sleeper_of_another_p() -> Round {
     let rt = runtime(2);
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -128,8 +129,8 @@ fn yields_beside_a_sleeper_of_another_p() -> Round {
     round
 }
 
-/// Fails when a timer in the heap of an idle P is served by nobody, as the only busy M, which yields, looks at the poller and so
-/// no other is sent there. It depends on who came to wait in the poller: some of the rounds.
+/// Fails when a timer in the heap of an idle P is served by nobody, as the only busy M, which yields, looks at the
+/// poller and so no other is sent there. It depends on who came to wait in the poller: some of the rounds.
 #[test]
 fn one_that_yields_does_not_keep_timers_of_another_p_waiting() {
     let _alone = alone();

@@ -5,8 +5,8 @@
 //! A scheduler that only steals when it has nothing to do never ends the first round.
 //!
 //! The kernel has a say: a goroutine whose thread was preempted acknowledges when the thread is back. So as many plain
-//! threads as there are Ps spin in the same run, and note the gaps of their clocks. Each attempt may fail on a machine that others
-//! use too; all of them in a row may not.
+//! threads as there are Ps spin in the same run, and note the gaps of their clocks. Each attempt may fail on a machine
+//! that others use too; all of them in a row may not.
 
 use crate::child;
 use crate::common::{runtime, watched};
@@ -137,7 +137,8 @@ fn kernels_gap(threads: usize) -> Duration {
     gaps.into_iter().max().unwrap_or_default()
 }
 
-/// The leaders are acknowledged as soon as the kernel lets the others run. Fails by no end, or in every attempt by longer waits.
+/// The leaders are acknowledged as soon as the kernel lets the others run. Fails by no end, or in every attempt by
+/// longer waits.
 fn acknowledged_in_time() {
     let cores = thread::available_parallelism().map_or(1, usize::from);
     let few =

@@ -1,15 +1,15 @@
 //! All storms mixed, in one runtime after the other: channels with messages whose drops panic, selects, contexts and limits
-//! that end every kind of wait, goroutines in numbers that no ring holds, timers, sockets, plain threads, blocking calls, locked
-//! threads, and runtimes that end in the middle of it. What was made is counted, and so is what is left.
+//! that end every kind of wait, goroutines in numbers that no ring holds, timers, sockets, plain threads, blocking
+//! calls, locked threads, and runtimes that end in the middle of it. What was made is counted, and so is what is left.
 //!
 //! ```sh
 //! cargo test --release --test storm                                        # the short form, some seconds; part of ./test
 //! cargo test --release --test storm -- --procs 4 --seconds 600             # prints the seed that it took
 //! cargo test --test storm -- --procs 4 --seconds 300 --seed 7 --only chan  # with debug assertions, and fewer operations
 //! ```
-//! A seed fixes what each worker wants to do, not what comes of it: threads race as they please. `--only` takes the beginnings of
-//! operations' names, with commas between; `--list` shows them. Whoever makes no progress for 60 s has the process say the seed,
-//! what was done, and what all goroutines wait for, and abort.
+//! A seed fixes what each worker wants to do, not what comes of it: threads race as they please. `--only` takes the
+//! beginnings of operations' names, with commas between; `--list` shows them. Whoever makes no progress for 60 s has
+//! the process say the seed, what was done, and what all goroutines wait for, and abort.
 //!
 //! Without libtest, whose threads would be counted.
 #![cfg_attr(gmp_loom, allow(dead_code, unused_imports))]

@@ -147,8 +147,8 @@ fn a_guard_may_be_dropped_on_another_thread() {
 
 fn assert_send_sync<T: Send + Sync>(_: &T) {}
 
-/// Fails by the value, the error, or the lock: a refusal gives the error alone, another guard, or unlocks on the way; a closure that
-/// unwinds leaves the lock held.
+/// Fails by the value, the error, or the lock: a refusal gives the error alone, another guard, or unlocks on the way; a
+/// closure that unwinds leaves the lock held.
 #[test]
 fn a_refused_part_gives_its_error_and_the_guard() {
     let lock = Mutex::new([Some(1_u8), None]);

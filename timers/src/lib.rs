@@ -17,7 +17,8 @@
 //! 1. Each timer has one entry that is true or early, and no entry stands behind its timer's due time.
 //!    So the front of the array is a lower bound of all due times.
 //! 2. Sequence numbers are never used twice. So no dead entry comes to life when its slot is used again.
-//! 3. There are no more dead entries than timers or, with fewer timers than that, than 64. So memory and depth follow the number of timers.
+//! 3. There are no more dead entries than timers or, with fewer timers than that, than 64. So memory and depth follow
+//!    the number of timers.
 //! 4. No timer, no entry. So `next_due` of an empty heap is `None`.
 //!
 //! Whoever stops or moves the timer at the front cleans up behind it, [`CLEAN_BATCH`] entries at most; the rest

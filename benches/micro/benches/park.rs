@@ -1,7 +1,8 @@
 //! What does it cost to wait, and to be woken by another goroutine?
 //!
 //! Two goroutines with an event each: an operation is a round trip, two parks and two wake-ups. What a channel costs beyond
-//! that is its own. With two Ps they have nothing to do at the same time: the difference is what it costs to offer work to others.
+//! that is its own. With two Ps they have nothing to do at the same time: the difference is what it costs to offer work
+//! to others.
 
 use criterion::{Criterion, criterion_group, criterion_main};
 use gmp::go;

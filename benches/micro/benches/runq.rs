@@ -1,8 +1,8 @@
 //! What does a P's own queue cost, without anything that runs?
 //!
 //! One thread is owner and thief, so no exchange fails and every line is in its cache: these are the floors. A push and its
-//! pop are two steps of a yield, a `push_next` and its `pop_next` two of a wake-up. A steal of half takes 128 of 256; it is paid
-//! once for 128 goroutines.
+//! pop are two steps of a yield, a `push_next` and its `pop_next` two of a wake-up. A steal of half takes 128 of 256;
+//! it is paid once for 128 goroutines.
 
 use criterion::{BatchSize, Criterion, criterion_group, criterion_main};
 use gmp::bench::{Gs, Runq};

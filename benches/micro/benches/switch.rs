@@ -1,8 +1,8 @@
 //! What does it cost to leave a stack and to come back?
 //!
 //! `bare` is the assembly alone: to the other stack and back. `yield, goroutines 1` is that and the scheduler's round: the
-//! goroutine goes to the end of its P's queue, the M finds it there. Between two goroutines the next one's context is another; a
-//! thousand have contexts that no longer fit into the first cache. An operation is one yield.
+//! goroutine goes to the end of its P's queue, the M finds it there. Between two goroutines the next one's context is
+//! another; a thousand have contexts that no longer fit into the first cache. An operation is one yield.
 
 use criterion::{Criterion, criterion_group, criterion_main};
 use gmp::bench::Switch;

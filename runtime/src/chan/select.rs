@@ -9,9 +9,9 @@
 //! locks). The records of one wait carry one number, so one counterpart wins, in whichever queue it found it; two selects
 //! that meet each other do so under the locks of the channels between them.
 //!
-//! The hook takes the locks out of the arms, which lie on the goroutine's stack, also after the first one is free. That is sound,
-//! as the goroutine can't be done with the arms before it has had each lock once more, except that of the channel through
-//! which it was claimed, which the hook had let go by then.
+//! The hook takes the locks out of the arms, which lie on the goroutine's stack, also after the first one is free. That
+//! is sound, as the goroutine can't be done with the arms before it has had each lock once more, except that of the
+//! channel through which it was claimed, which the hook had let go by then.
 //!
 //! A message is moved without its type, by functions that the channel's end brings along (`select/arm.rs`): into the *space*
 //! of the select, which needs one as it gets one message at most, or a box where it is too large.

@@ -219,8 +219,8 @@ impl Context {
     /// blame, and the runtime's report counts them, see [`unwinds_refused`](crate::Report::unwinds_refused). Goroutines
     /// that `f` starts do not run under the context.
     ///
-    /// Destructors that it runs may park: the goroutine then keeps its thread until the unwinding is over. A `LazyLock` or `Once` whose closure is unwound is
-    /// poisoned, as by a panic.
+    /// Destructors that it runs may park: the goroutine then keeps its thread until the unwinding is over. A `LazyLock`
+    /// or `Once` whose closure is unwound is poisoned, as by a panic.
     ///
     /// `run` may be nested. Each unwinds to itself, the innermost first whose context is done.
     ///

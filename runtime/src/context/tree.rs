@@ -431,8 +431,8 @@ impl AfterEnd {
     }
 }
 
-/// A call on its way to its goroutine. When that never runs, because the runtime ends or has no stack for it, a thread of its own
-/// does.
+/// A call on its way to its goroutine. When that never runs, because the runtime ends or has no stack for it, a thread
+/// of its own does.
 struct Unrun(Option<Box<dyn FnOnce() + Send>>);
 
 impl Drop for Unrun {

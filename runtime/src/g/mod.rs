@@ -119,8 +119,8 @@ pub(crate) struct Base {
 
 /// A goroutine.
 ///
-/// In this order, what an M touches to run it, or anybody to ready it, lies in one cache line, with what is touched to park it in
-/// two, and all of it in three. A join of one that has ended touches the first, and the outcome.
+/// In this order, what an M touches to run it, or anybody to ready it, lies in one cache line, with what is touched to
+/// park it in two, and all of it in three. A join of one that has ended touches the first, and the outcome.
 #[repr(C, align(64))]
 pub(crate) struct G<H: Host> {
     pub(crate) word: StatusWord,
@@ -289,8 +289,8 @@ impl<H: Host> G<H> {
 
     /// Whether it has begun and not ended.
     pub(crate) fn is_live(&self) -> bool {
-        // Acquire: pairs with `finish`: of who has ended it is seen whom it has woken. A live one is read by its word, which may
-        // be the next goroutine's by then.
+        // Acquire: pairs with `finish`: of who has ended it is seen whom it has woken. A live one is read by its word,
+        // which may be the next goroutine's by then.
         self.life.load(order(Mutant::LiveLooksRelaxed, Acquire)) & LIVE != 0
     }
 
@@ -385,8 +385,8 @@ impl<H: Host> G<H> {
     }
 
     /// The handle's owner, which has `seen` no end, is about to wait, by a record that stays where it is until there is one or
-    /// `wait_no_more` is called. The commit hook of its wait, which a handle has once, and which has no time limit: an alarm could
-    /// end the wait before WAITER is set.
+    /// `wait_no_more` is called. The commit hook of its wait, which a handle has once, and which has no time limit: an
+    /// alarm could end the wait before WAITER is set.
     pub(crate) fn wait_for_end(&self, record: *const Waiter<H>, seen: Life) -> Commit {
         // SAFETY: nobody reads it before WAITER is set, and nobody else sets that.
         self.joiner.with_mut(|joiner| unsafe { *joiner = record });

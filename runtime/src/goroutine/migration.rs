@@ -211,15 +211,15 @@
 //!   the one that the goroutine has gone on on.
 //! * Printing a value whose `Display` parks: standard output is locked by the thread.
 //! * `std::thread::panicking` counts per thread, and is right all the same: a goroutine that parks in a destructor while it
-//!   unwinds (a panic, `goexit`, a context that is done, the end of its runtime) keeps its thread until the unwinding is over, and nobody else runs
-//!   there.
+//!   unwinds (a panic, `goexit`, a context that is done, the end of its runtime) keeps its thread until the unwinding
+//!   is over, and nobody else runs there.
 //!
 //! Dynamic libraries (`cdylib`, `dylib`) are not promised at all: there the compiler computes addresses of
 //! thread-locals more eagerly.
 //!
 //! # `panic = "abort"` and `fork`
 //!
-//! With `panic = "abort"` a goroutine's panic ends the process, as everywhere. Nothing can be unwound: when a runtime ends, goroutines
-//! that are parked are left where they are, their destructors don't run, and their stacks are leaked; so is every goroutine on
-//! the `generator` backend. After `fork` the child has one
+//! With `panic = "abort"` a goroutine's panic ends the process, as everywhere. Nothing can be unwound: when a runtime
+//! ends, goroutines that are parked are left where they are, their destructors don't run, and their stacks are leaked;
+//! so is every goroutine on the `generator` backend. After `fork` the child has one
 //! thread and none of the runtime's: it may only `exec` or `_exit`.

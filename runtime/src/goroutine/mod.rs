@@ -138,8 +138,8 @@ impl<T> JoinHandle<T> {
     /// When its wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
     ///
     /// # Errors
-    /// A [`JoinError`] when the goroutine panicked, called [`goexit`], or its runtime ended first. One that waits here when its own
-    /// runtime ends is unwound, and hears of nobody else's end.
+    /// A [`JoinError`] when the goroutine panicked, called [`goexit`], or its runtime ended first. One that waits here
+    /// when its own runtime ends is unwound, and hears of nobody else's end.
     ///
     /// ```
     /// // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
@@ -231,8 +231,8 @@ impl JoinError {
         matches!(self.0, Failure::Goexit)
     }
 
-    /// Its runtime ended before it did: it never started, was unwound where it was parked, or left there. That is so at the latest
-    /// when the [shutdown](crate::Runtime::shutdown_timeout) has returned.
+    /// Its runtime ended before it did: it never started, was unwound where it was parked, or left there. That is so at
+    /// the latest when the [shutdown](crate::Runtime::shutdown_timeout) has returned.
     pub fn is_shutdown(&self) -> bool {
         matches!(self.0, Failure::Shutdown)
     }
@@ -396,11 +396,11 @@ pub fn goexit() -> ! {
 /// runs `f` on its own thread, and takes a P again after it, for which it may park. On a plain thread, and inside
 /// another `blocking`, it just calls `f`. `f` needs to be neither `Send` nor `'static`.
 ///
-/// A blocking call that is not marked stalls nobody for long: its thread is found waiting, and loses its P. What is marked costs
-/// the others nothing at all. So mark what is known to block, for longer than the some 10 µs that it costs to wake another
-/// thread for the P: a file, a name look-up, a lock of std, a long computation. `f` may do everything that a goroutine may;
-/// where it parks it takes a P first, and keeps it. What never parks goes on without one: goroutines that `f` starts or
-/// wakes go through the global queue.
+/// A blocking call that is not marked stalls nobody for long: its thread is found waiting, and loses its P. What is
+/// marked costs the others nothing at all. So mark what is known to block, for longer than the some 10 µs that it costs
+/// to wake another thread for the P: a file, a name look-up, a lock of std, a long computation. `f` may do everything
+/// that a goroutine may; where it parks it takes a P first, and keeps it. What never parks goes on without one:
+/// goroutines that `f` starts or wakes go through the global queue.
 ///
 /// At [`max_threads`](crate::RuntimeBuilder::max_threads) there may be nobody to take the P: then an `f` that waits for
 /// another goroutine waits for ever. As `blocking` may park on its return, [`migration`](crate::migration)'s contract

@@ -8,9 +8,9 @@
 //! closure, not its value. So the value carries the count ([`Counted`]): it falls when the value was dropped, by the
 //! goroutine, or by the owner of the handle, or was handed out by `join`.
 //!
-//! The parent's wait is never interrupted. When the runtime ends, children are unwound before the parent, which is unwound as it
-//! comes out of its wait. A child that is left where it is keeps the count, and the parent, which is of the same runtime,
-//! never goes on: what they borrow is never freed.
+//! The parent's wait is never interrupted. When the runtime ends, children are unwound before the parent, which is
+//! unwound as it comes out of its wait. A child that is left where it is keeps the count, and the parent, which is of
+//! the same runtime, never goes on: what they borrow is never freed.
 
 use crate::g::Birth;
 use crate::goroutine::{self, GoroutineId, JoinError, JoinHandle};
@@ -94,8 +94,8 @@ impl<'scope> Scope<'scope, '_> {
     /// Starts a goroutine of this scope, in the scope's runtime. Does not block. Goroutines of the scope may start more.
     ///
     /// # Panics
-    /// When the runtime of the scope has ended, which a plain thread may see that was handed the scope; when the goroutine can get
-    /// no stack, as [`go`](crate::go).
+    /// When the runtime of the scope has ended, which a plain thread may see that was handed the scope; when the
+    /// goroutine can get no stack, as [`go`](crate::go).
     #[track_caller]
     pub fn go<F, T>(&'scope self, f: F) -> ScopedJoinHandle<'scope, T>
     where

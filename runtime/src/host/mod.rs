@@ -185,8 +185,8 @@ pub(crate) trait Host: Sized + Send + Sync + 'static {
     /// Has the thread of one M pass a full barrier, and one itself: slowly, for Ms that have counted on `heavy_barrier`
     /// since before it was refused. False: that can't be had, either.
     fn slow_barrier(local: &Self::Local, thread: u32) -> bool;
-    /// The calling thread begins to be an M, whose `local` this is. Returns the number by which `cpu_time` knows it, and whether
-    /// there are too few descriptors to keep one for `is_blocked`.
+    /// The calling thread begins to be an M, whose `local` this is. Returns the number by which `cpu_time` knows it,
+    /// and whether there are too few descriptors to keep one for `is_blocked`.
     fn thread_begins(local: &Self::Local) -> (u32, Lack);
     /// The M has no thread any more, or nobody is to ask `is_blocked` about it. By any thread, more than once if need be.
     fn thread_ends(local: &Self::Local);
@@ -201,9 +201,9 @@ pub(crate) trait Host: Sized + Send + Sync + 'static {
     fn symbols(pc: usize, each: &mut dyn FnMut(Symbol<'_>));
     /// Reads the frames of the caller into `frames`.
     fn frames_here(frames: &mut Frames);
-    /// Interrupts threads, by their numbers, and hands to `heard` what each of them says of itself, with its place in `threads`:
-    /// all of them, in any order. Each is waited for a limited time. Takes locks, memory, and more stack than a goroutine
-    /// need have; never to be asked about the calling thread.
+    /// Interrupts threads, by their numbers, and hands to `heard` what each of them says of itself, with its place in
+    /// `threads`: all of them, in any order. Each is waited for a limited time. Takes locks, memory, and more stack
+    /// than a goroutine need have; never to be asked about the calling thread.
     fn ask(threads: &[u32], heard: &mut dyn FnMut(usize, Answer));
     /// Runs a goroutine's code and stops a panic at its edge.
     fn catch(f: impl FnOnce()) -> std::thread::Result<()>;

@@ -79,8 +79,8 @@ impl HandoffWord {
         let word = self.0.load(Relaxed);
         let quick = if entries == Entries::Quick { QUICK } else { 0 };
         let fresh = ((word & !(STATE | QUICK)) + STEP) | quick;
-        // A swap and not a store, as in `give_up`. Release: partner `judge`, which reads the holder after this. Acquire: partner the
-        // exchanges of `give_up` and of a retaker.
+        // A swap and not a store, as in `give_up`. Release: partner `judge`, which reads the holder after this.
+        // Acquire: partner the exchanges of `give_up` and of a retaker.
         self.0.swap(fresh, AcqRel);
         Lease(fresh)
     }
@@ -91,7 +91,7 @@ impl HandoffWord {
     }
 
     /// One load in the common case. Relaxed: the barriers on both sides order it, not the load
-    /// (`Window::enter`, `Retake`).
+    /// (`Window::enter`, `Sched::retake`).
     #[inline(always)]
     pub(crate) fn is_held(&self, lease: Lease) -> bool {
         self.0.load(Relaxed) == lease.0

@@ -23,9 +23,9 @@ fn ask(slot: &Slot<u32>, number: u32) -> bool {
     slot.ask(number, |answer| *answer = 0)
 }
 
-/// The asker reads the answer, or withdraws the question, and asks another thread. Fails by a causality violation when the asker
-/// reads what a handler writes, or a handler writes what the asker reads or another handler writes; by an assertion when an
-/// answer is another thread's, or comes back after it was read.
+/// The asker reads the answer, or withdraws the question, and asks another thread. Fails by a causality violation when
+/// the asker reads what a handler writes, or a handler writes what the asker reads or another handler writes; by an
+/// assertion when an answer is another thread's, or comes back after it was read.
 #[test]
 fn a_slot_is_one_threads_at_a_time() {
     Model::new().unbounded().check("ask_one_then_another", || {

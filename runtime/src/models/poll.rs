@@ -156,8 +156,8 @@ fn an_assignment_and_an_event_at_once_both_arrive() {
     });
 }
 
-/// Two goroutines, on an M each, go to sleep. The one that wakes first has a P, and nobody waits in the poller while the other's
-/// time passes; it goes on with `then`. Gives the sleeper that is late.
+/// Two goroutines, on an M each, go to sleep. The one that wakes first has a P, and nobody waits in the poller while
+/// the other's time passes; it goes on with `then`. Gives the sleeper that is late.
 fn one_wakes_beside_a_late_one(
     runtime: &crate::Runtime,
     then: impl FnOnce(&Flag) + Send + 'static,

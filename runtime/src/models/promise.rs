@@ -62,8 +62,8 @@ fn the_end_of_the_senders_runtime_meets_a_close() {
 }
 
 /// A message is promised to a goroutine that runs under a context. The context ends, and at the same time the message comes.
-/// Fails by the assertion when the message goes with the receiver, is given back, or is there twice; by deadlock when one of the
-/// two waits on.
+/// Fails by the assertion when the message goes with the receiver, is given back, or is there twice; by deadlock when
+/// one of the two waits on.
 fn a_context_meets_the_message(name: &str, receive: fn(&Receiver<u32>) -> Option<u32>) {
     Model::new().preemptions(1).check(name, move || {
         let rt = at_rest::<1>();
@@ -113,8 +113,8 @@ fn a_context_that_ends_a_select_meets_its_message() {
     });
 }
 
-/// A message is promised to the first of two receivers, whose limit ends while it comes. Fails by deadlock when the sender still
-/// waits for the first, by the assertion when both, or none, have the message.
+/// A message is promised to the first of two receivers, whose limit ends while it comes. Fails by deadlock when the
+/// sender still waits for the first, by the assertion when both, or none, have the message.
 #[test]
 fn of_two_receivers_the_one_that_stays_has_the_message() {
     Model::new().preemptions(1).check("promise_two_receivers", || {

@@ -251,8 +251,8 @@ fn a_g_that_becomes_the_next_before_the_ring_is_robbed_is_seen() {
     });
 }
 
-/// The owner of a full ring is a thief in another one while it is robbed. Fails when it writes to slots that its own thief reads,
-/// or that are not free.
+/// The owner of a full ring is a thief in another one while it is robbed. Fails when it writes to slots that its own
+/// thief reads, or that are not free.
 #[test]
 fn a_full_ring_is_robbed_while_its_owner_steals() {
     Model::new().unbounded().check("runq_full_thief", || {

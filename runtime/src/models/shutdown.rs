@@ -241,7 +241,8 @@ fn what_is_started_while_the_end_begins_is_dropped_or_unwound() {
     });
 }
 
-/// Parks once, in its drop, if that comes before the notification. Notes when its drop runs on no goroutine: a panic would be lost there.
+/// Parks once, in its drop, if that comes before the notification. Notes when its drop runs on no goroutine: a panic
+/// would be lost there.
 struct ParksWhenDropped {
     event: std::sync::Arc<Event>,
     astray: std::sync::Arc<AtomicBool>,
@@ -257,8 +258,8 @@ impl Drop for ParksWhenDropped {
     }
 }
 
-/// A goroutine starts its last one, which parks while its closure is dropped, and is woken by a thread. Fails by a goroutine that is
-/// left although there was time, or by a closure that the ender drops.
+/// A goroutine starts its last one, which parks while its closure is dropped, and is woken by a thread. Fails by a
+/// goroutine that is left although there was time, or by a closure that the ender drops.
 fn starts_one_more(name: &str, start: impl Fn(ParksWhenDropped) + Copy + Send + Sync + 'static) {
     Model::new().preemptions(1).check(name, move || {
         let runtime = runtime(1, 1);
@@ -300,8 +301,8 @@ fn one_started_by_a_goroutine_that_waits_for_it_is_waited_for() {
     });
 }
 
-/// The child ends by itself as the end begins, and wakes its parent. Fails by a parent that is left: it was seen asleep with others,
-/// and they were seen to have ended.
+/// The child ends by itself as the end begins, and wakes its parent. Fails by a parent that is left: it was seen asleep
+/// with others, and they were seen to have ended.
 #[test]
 fn a_parent_woken_late_is_waited_for() {
     Model::new().preemptions(2).check("shutdown_vs_last_child", || {
@@ -330,8 +331,8 @@ fn a_parent_woken_late_is_waited_for() {
     });
 }
 
-/// Who was unwound, and has caught that, starts a goroutine, which is dropped at once. Fails by an assertion of the word, or by a
-/// causality violation, when its G goes while a dump reads it.
+/// Who was unwound, and has caught that, starts a goroutine, which is dropped at once. Fails by an assertion of the
+/// word, or by a causality violation, when its G goes while a dump reads it.
 #[test]
 fn a_dump_holds_a_g_that_is_dropped_unrun() {
     Model::new().preemptions(2).check("shutdown_vs_dump_of_unrun", || {
@@ -417,8 +418,8 @@ fn what_is_sent_after_the_end_goes_to_nobody_who_was_queued() {
     });
 }
 
-/// A goroutine gives its P away, with another in its queue, as the runtime ends. Fails by an assertion when the P is idle with its
-/// queue, or when nobody tells who joins.
+/// A goroutine gives its P away, with another in its queue, as the runtime ends. Fails by an assertion when the P is
+/// idle with its queue, or when nobody tells who joins.
 #[test]
 fn what_stands_in_a_p_that_is_given_away_at_the_end_is_left() {
     Model::new().preemptions(1).check("hand_off_at_the_end", || {

@@ -364,8 +364,8 @@ fn a_goroutine_made_while_the_runtime_ends_is_not_forgotten() {
     });
 }
 
-/// More are made than a ring holds, and their maker keeps its M until all have run: half of the ring goes into the global queue.
-/// Fails when nobody finds them there.
+/// More are made than a ring holds, and their maker keeps its M until all have run: half of the ring goes into the
+/// global queue. Fails when nobody finds them there.
 #[test]
 fn what_a_ring_can_not_hold_is_run() {
     Model::new().preemptions(0).check("overflow", || {

@@ -72,8 +72,8 @@ fn retake_aside(held: Held) -> (loom::thread::JoinHandle<()>, Arc<AtomicBool>) {
     (retaker, over)
 }
 
-/// The same where the kernel refuses the barrier for all threads to the retaker, of an M that counts on it: the retaker waits until
-/// that M's thread was switched out.
+/// The same where the kernel refuses the barrier for all threads to the retaker, of an M that counts on it: the retaker
+/// waits until that M's thread was switched out.
 #[test]
 fn a_p_has_one_owner_when_the_barrier_is_refused() {
     Model::new().with_retaker_that_is_refused().check("retake_refused", || {
@@ -410,8 +410,8 @@ fn an_m_that_was_summoned_in_vain_sees_a_timer() {
     });
 }
 
-/// A goroutine comes back from a blocking call and finds no P, while the one that has it gives it away, at the limit of threads.
-/// Fails by deadlock when the M of the first, which that one could not find, goes to sleep beside the idle P.
+/// A goroutine comes back from a blocking call and finds no P, while the one that has it gives it away, at the limit of
+/// threads. Fails by deadlock when the M of the first, which that one could not find, goes to sleep beside the idle P.
 #[test]
 fn at_the_limit_an_m_without_a_p_sees_the_global_queue() {
     Model::new().check("limit_global", || {

@@ -121,10 +121,10 @@ impl<H: Host> Runq<H> {
     /// Between the two the displaced G is in the owner's hand, and a thief may take `g`: the queue then seems empty
     /// until this returns. The owner looks for somebody to wake after that.
     ///
-    /// `fence` is SubmitFence (`sched/run/wake.rs`): the last store that queues a G is an exchange, of `runnext` or of the tail, and
-    /// `fence` follows at once, so that it costs nothing on x86, where the exchange is one. If the tail were stored after
-    /// the fence, an M that goes idle might see neither `g`, which a thief has run, nor the displaced one, and the owner no
-    /// idle P.
+    /// `fence` is SubmitFence (`sched/run/wake.rs`): the last store that queues a G is an exchange, of `runnext` or of
+    /// the tail, and `fence` follows at once, so that it costs nothing on x86, where the exchange is one. If the tail
+    /// were stored after the fence, an M that goes idle might see neither `g`, which a thief has run, nor the displaced
+    /// one, and the owner no idle P.
     #[must_use]
     #[inline]
     #[doc(alias = "runqput")]

@@ -107,8 +107,8 @@ mod native {
     }
 
     /// Whether what the caller looks at is the same after 3 µs, as long as a G that was just put is given to its owner
-    /// (Go sleeps for that long, and then takes it if it is still there). Not looked at in between: each look takes the cache line
-    /// away from its owner.
+    /// (Go sleeps for that long, and then takes it if it is still there). Not looked at in between: each look takes the
+    /// cache line away from its owner.
     pub(crate) fn stays_the_same<T: PartialEq>(peek: impl Fn() -> T) -> bool {
         let (start, seen) = (std::time::Instant::now(), peek());
         while start.elapsed() < std::time::Duration::from_micros(3) {
@@ -425,8 +425,8 @@ pub(crate) mod capacity {
     pub(crate) const RUNQ: u32 = if cfg!(gmp_loom) { 4 } else { 256 };
     /// The most Ps of a runtime.
     pub(crate) const PROCS: usize = if cfg!(gmp_loom) { 4 } else { 1024 };
-    /// Whether an M that has just acquired a P takes one goroutine alone from the global queue. In a model it takes the share at
-    /// once: it may spin then while others stand in its ring.
+    /// Whether an M that has just acquired a P takes one goroutine alone from the global queue. In a model it takes the
+    /// share at once: it may spin then while others stand in its ring.
     pub(crate) const FIRST_ALONE: bool = !cfg!(gmp_loom);
     /// How often a spinning M visits the other Ps, one time after the other. Go's number.
     pub(crate) const STEAL_ROUNDS: u32 = if cfg!(gmp_loom) { 1 } else { 4 };

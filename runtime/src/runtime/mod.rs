@@ -271,8 +271,8 @@ impl Runtime {
     }
 
     /// What all its goroutines are doing, as text: number, name, what each waits for and since when, the calls that led there,
-    /// where it was spawned. Those that do the same at the same place are told together. Works from any thread, also while every
-    /// goroutine is stuck. The time is right to some 10 ms.
+    /// where it was spawned. Those that do the same at the same place are told together. Works from any thread, also
+    /// while every goroutine is stuck. The time is right to some 10 ms.
     ///
     /// ```text
     /// 5 goroutines, 1 of them running
@@ -305,12 +305,12 @@ impl Runtime {
     /// enough. Without it the call may show under the name of what was not inlined.
     ///
     /// A goroutine is held for some microseconds while its frames are read, the innermost 63 of them; one that is readied
-    /// meanwhile runs after that. Of one that never ran it is known that it is not started. One that runs, or hangs in a call that
-    /// blocks its thread, is interrupted by a signal to say where it is: see [`dump`](crate::dump#goroutines-that-run).
+    /// meanwhile runs after that. Of one that never ran it is known that it is not started. One that runs, or hangs in
+    /// a call that blocks its thread, is interrupted by a signal to say where it is: see [`dump`](crate::dump#goroutines-that-run).
     /// How much stack is in use is not told of one that is parked in [`with_stack`](crate::with_stack).
-    /// There are no frames with the feature `generator`, and so on other architectures than x86-64. The names are looked up when
-    /// nobody is held, on another thread if a goroutine asks: that takes milliseconds the first time, or some hundred in a large
-    /// program with debug information.
+    /// There are no frames with the feature `generator`, and so on other architectures than x86-64. The names are
+    /// looked up when nobody is held, on another thread if a goroutine asks: that takes milliseconds the first time, or
+    /// some hundred in a large program with debug information.
     ///
     /// ```
     /// // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
@@ -335,8 +335,8 @@ impl Runtime {
     /// an error that [`is_shutdown`](crate::JoinError::is_shutdown).
     ///
     /// Destructors may do what they may in any unwinding. They may park: they are waited for, and so is what they wait for.
-    /// In them a wait is not interrupted, and [`std::thread::panicking`] is true. A panic that leaves one ends the process, as in
-    /// std. Goroutines of a
+    /// In them a wait is not interrupted, and [`std::thread::panicking`] is true. A panic that leaves one ends the
+    /// process, as in std. Goroutines of a
     /// [`scope`](crate::scope()) are unwound before the one that waits for them. A `catch_unwind` may catch what is thrown,
     /// unless it asks [`is_interrupt`](crate::is_interrupt): the goroutine is thrown at again where it next parks, three
     /// times in all, or gives its value when it returns.
@@ -414,11 +414,12 @@ impl Runtime {
 ///
 /// # SIGQUIT
 ///
-/// A program that hangs can be asked from outside: `kill -QUIT`, or `Ctrl-\` at the terminal, prints "SIGQUIT: quit" and this text on
-/// standard error and ends the process with status 2, as Go's programs do. The handler only wakes a monitor, a thread that runs no
-/// goroutine; so it works while all others are stuck, or asleep. `GMPDEBUG=sigquit=dump` in the environment has the process
-/// go on after the dump, as Java's do. A second SIGQUIT that comes before the first is taken up, or while the process ends by
-/// it, does what it does without this library, which is to end the process at once: so there is a way out whatever hangs.
+/// A program that hangs can be asked from outside: `kill -QUIT`, or `Ctrl-\` at the terminal, prints "SIGQUIT: quit"
+/// and this text on standard error and ends the process with status 2, as Go's programs do. The handler only wakes a
+/// monitor, a thread that runs no goroutine; so it works while all others are stuck, or asleep. `GMPDEBUG=sigquit=dump`
+/// in the environment has the process go on after the dump, as Java's do. A second SIGQUIT that comes before the first
+/// is taken up, or while the process ends by it, does what it does without this library, which is to end the process at
+/// once: so there is a way out whatever hangs.
 ///
 /// The signal is caught when the first runtime of the process starts, if nobody has said before what it does: a handler of the
 /// program stays, and so does a signal that is ignored. One that the program sets later takes the place of this one.
@@ -506,8 +507,8 @@ impl RuntimeBuilder {
     }
 
     /// Bytes of stack of a goroutine that asks for no size of its own, 16 KiB to 64 MiB, rounded up to a power of two.
-    /// Default: the variable `GMPSTACK` of the environment, a number of bytes, which `K` or `M` behind it makes KiB or MiB; else
-    /// 64 KiB. See [`Builder::stack_size`](crate::Builder::stack_size).
+    /// Default: the variable `GMPSTACK` of the environment, a number of bytes, which `K` or `M` behind it makes KiB or
+    /// MiB; else 64 KiB. See [`Builder::stack_size`](crate::Builder::stack_size).
     pub fn stack_size(mut self, bytes: usize) -> Self {
         self.stack_size = Some(bytes);
         self
@@ -584,15 +585,16 @@ impl RuntimeBuilder {
     /// The contract of [`gmp::migration`](crate::migration).
     ///
     /// # Errors
-    /// `InvalidInput` when a setting, `GMPMAXPROCS` or `GMPSTACK`, is out of range, or `GMPDEBUG` has an unknown knob or value; the kernel's
-    /// error, with what was attempted, when it refuses a thread or the poller's descriptors.
+    /// `InvalidInput` when a setting, `GMPMAXPROCS` or `GMPSTACK`, is out of range, or `GMPDEBUG` has an unknown knob
+    /// or value; the kernel's error, with what was attempted, when it refuses a thread or the poller's descriptors.
     ///
     /// # Descriptors
     /// A runtime has three for its poller, and one for each of its threads, by which it sees that a goroutine blocks its
-    /// thread. Of the latter a process has as many as a quarter of `RLIMIT_NOFILE` at most, and none of its last quarter: threads
-    /// that would need more do without, which is told on standard error and counted ([`Refused::descriptors`]). Of such a thread
-    /// the runtime opens a file when it looks; while no descriptor is left at all, a goroutine that blocks that thread keeps
-    /// others waiting for 40 ms, not for 1. All are closed at the runtime's end.
+    /// thread. Of the latter a process has as many as a quarter of `RLIMIT_NOFILE` at most, and none of its last
+    /// quarter: threads that would need more do without, which is told on standard error and counted
+    /// ([`Refused::descriptors`]). Of such a thread the runtime opens a file when it looks; while no descriptor is left
+    /// at all, a goroutine that blocks that thread keeps others waiting for 40 ms, not for 1. All are closed at the
+    /// runtime's end.
     pub unsafe fn build(self) -> io::Result<Runtime> {
         let max_stack_bytes = self.max_stack_bytes;
         let guard = self.guard()?;

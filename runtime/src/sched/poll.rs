@@ -15,7 +15,8 @@
 //!
 //! ```text
 //!   sleeper: T1 insert the timer · T2 TimerFence · T3 poll_until later than it?  break (under the lock)
-//!   poller:  B1 poll_until := for ever · B2 IdleFence or SummonedInVainFence · B3 look at every heap · poll_until := the earliest
+//!   poller:  B1 poll_until := for ever · B2 IdleFence or SummonedInVainFence · B3 look at every heap ·
+//!            poll_until := the earliest
 //! ```
 //! One of the fences comes first: B3 sees the timer, or T3 sees B1. B2 is IdleFence (`sched/run/wake.rs`), or
 //! SummonedInVainFence of an M that was summoned in vain.

@@ -121,7 +121,8 @@ impl Report {
     /// }
     /// // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
     /// let runtime = unsafe { gmp::Runtime::builder().build()? };
-    /// let ended = runtime.run(|| time::timeout(Duration::from_millis(1), || std::hint::black_box(called_by_c as extern "C" fn())()));
+    /// let call = || std::hint::black_box(called_by_c as extern "C" fn())();
+    /// let ended = runtime.run(|| time::timeout(Duration::from_millis(1), call));
     /// // It slept to the end.
     /// assert_eq!(ended, Ok(()));
     /// let report = runtime.shutdown(Duration::from_secs(3));
@@ -345,8 +346,8 @@ impl<H: Host> Sched<H> {
         self.stopping.store(true, Relaxed);
         self.no_p_is_wanted();
         // SeqCst: a store that submissions load, then loads from the queues (`take_queued`) and from the lives of Gs;
-        // partner: SubmitFence (`sched/run/wake.rs`). The locks on the way order it for those who take them, and a submission need
-        // not.
+        // partner: SubmitFence (`sched/run/wake.rs`). The locks on the way order it for those who take them, and a
+        // submission need not.
         unless(Mutant::StopNoFence, || fence(Ordering::SeqCst));
         let mut idle = std::mem::take(&mut central.idle_ms);
         unless(Mutant::StopForgetsTheBound, || idle.append(&mut central.bound_ms));

@@ -61,7 +61,8 @@ impl<T> OnceLock<T> {
     }
 
     /// The value; `f` makes it, if there is none. Blocks the calling goroutine, or the plain thread, while another's closure
-    /// does. When `f` unwinds there is no value, and the next closure is run. One that asks for the same value waits for itself.
+    /// does. When `f` unwinds there is no value, and the next closure is run. One that asks for the same value waits
+    /// for itself.
     ///
     /// # Unwinds
     /// When its wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).

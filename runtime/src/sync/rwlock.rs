@@ -14,8 +14,8 @@ use std::time::{Duration, Instant};
 /// Protects a value: many readers at a time, or one writer. Names and signatures are `parking_lot`'s; nothing poisons.
 ///
 /// A goroutine that has to wait parks, a plain thread sleeps; both may share a lock. A waiting writer holds back new
-/// readers, so a goroutine that reads must not read again before it has let go: with a writer in between it waits for itself. After
-/// a writer all readers that wait go together, so neither side starves (the order of Go's `sync.RWMutex`).
+/// readers, so a goroutine that reads must not read again before it has let go: with a writer in between it waits for
+/// itself. After a writer all readers that wait go together, so neither side starves (the order of Go's `sync.RWMutex`).
 ///
 /// The guards may be held across calls that park, and may be dropped on another thread.
 /// There is no upgradable read, and no read that passes a waiting writer, as `parking_lot`'s `read_recursive` does.

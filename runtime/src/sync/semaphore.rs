@@ -14,7 +14,8 @@ use std::fmt;
 /// Requests are met in the order in which they came: a large one at the head holds back the small ones behind it, so it
 /// does not starve. Goroutines and plain threads may be mixed. There are no guards: whoever has permits gives them back by
 /// [`release`](Self::release), on whichever thread. Who unwinds in between, by a panic or by the end of a
-/// [`Context`] under which it runs, does not, unless a destructor does it. (The semantics of Go's `golang.org/x/sync/semaphore`.)
+/// [`Context`] under which it runs, does not, unless a destructor does it. (The semantics of Go's
+/// `golang.org/x/sync/semaphore`.)
 ///
 /// ```
 /// use gmp::{go, sync::Semaphore};

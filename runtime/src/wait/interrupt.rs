@@ -184,7 +184,8 @@ impl InterruptPolicy {
     }
 }
 
-/// How often a goroutine was thrown at, in a byte of its G. Its own; read also by whoever ends the runtime and has found it asleep.
+/// How often a goroutine was thrown at, in a byte of its G. Its own; read also by whoever ends the runtime and has
+/// found it asleep.
 pub(crate) struct Throws(SingleWriterByte);
 
 impl Throws {

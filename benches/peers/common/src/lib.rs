@@ -157,8 +157,8 @@ pub fn unsorted(n: u64) -> Vec<u64> {
 /// Below this many a merge sort does not fork.
 pub const CUTOFF: usize = 1024;
 
-/// Sorts what is not forked. It and the merge are calls, so that in all programs of this language they are the same instructions:
-/// inlined, they took up to a tenth more or less, by where they happened to be placed.
+/// Sorts what is not forked. It and the merge are calls, so that in all programs of this language they are the same
+/// instructions: inlined, they took up to a tenth more or less, by where they happened to be placed.
 #[inline(never)]
 pub fn sort_leaf(numbers: &mut [u64]) {
     numbers.sort_unstable();

@@ -167,7 +167,7 @@ impl<'a> Arm<'a> {
     pub(super) fn hold(&mut self, raw: &'a Raw) -> *mut State {
         let lock = raw.state.lock();
         // SAFETY: the goroutine's own, and the hook of its last wait has emptied it: only after that hook it has had each lock
-        // once more, and is in the next round (see the header of `select.rs`).
+        // once more, and is in the next round (see the header of `chan/select.rs`).
         self.guard.with_mut(|guard| unsafe { &raw mut **(*guard).insert(lock) })
     }
 
@@ -177,8 +177,8 @@ impl<'a> Arm<'a> {
     /// The caller unlocks all: the goroutine, or, when that parks, its commit hook.
     #[inline(always)]
     pub(super) unsafe fn let_go(&self) -> Option<MutexGuard<'a, State>> {
-        // SAFETY: from `hold` on it is the caller's, until the last lock is free. A goroutine that was woken meanwhile reads what
-        // else is in the arm, and comes to this cell again in `hold`.
+        // SAFETY: from `hold` on it is the caller's, until the last lock is free. A goroutine that was woken meanwhile
+        // reads what else is in the arm, and comes to this cell again in `hold`.
         self.guard.with_mut(|guard| unsafe { (*guard).take() })
     }
 

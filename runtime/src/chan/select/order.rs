@@ -1,4 +1,5 @@
-//! The order in which a select locks its channels: a chain through its arms, by rank, and by number where the ranks are the same.
+//! The order in which a select locks its channels: a chain through its arms, by rank, and by number where the ranks are
+//! the same.
 
 use std::ops::Range;
 

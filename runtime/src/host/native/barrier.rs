@@ -150,7 +150,8 @@ mod tests {
         assert_eq!(heavy().is_ok(), exists());
     }
 
-    /// Fails where the visitor does not run on a CPU that it has visited, or passes one over, or where the caller's CPUs change.
+    /// Fails where the visitor does not run on a CPU that it has visited, or passes one over, or where the caller's
+    /// CPUs change.
     #[test]
     fn each_cpu_is_visited() {
         let own = affinity(0).unwrap();
@@ -173,8 +174,8 @@ mod tests {
         assert!(unsafe { libc::CPU_EQUAL(&own, &affinity(0).unwrap()) });
     }
 
-    /// A visitor that a CPU does not let run stands in line for as long as that lasts. Fails by a hang where the caller waits as
-    /// long, and by an answer that is not known where another visit begins meanwhile, or none does afterwards.
+    /// A visitor that a CPU does not let run stands in line for as long as that lasts. Fails by a hang where the caller
+    /// waits as long, and by an answer that is not known where another visit begins meanwhile, or none does afterwards.
     #[test]
     fn a_visit_that_does_not_end_is_given_up() {
         static VISITS: Visits = Visits::new();

@@ -6,12 +6,12 @@
 //! calling thread whatever numbers that `/proc` has for it: one that was mounted in another pid namespace has others than
 //! `gettid`.
 //!
-//! The Ms of a process keep a quarter of `RLIMIT_NOFILE` at most, and none of its last quarter: they number as many as there are
-//! goroutines that block their threads, and descriptors are the program's first. The monitor looks only at Ms that hold a P, so
-//! of thousands of Ms no more are looked at than there are Ps. An M that goes without a descriptor, or was refused one, has its
-//! file opened for each look, which is two system calls more, and keeps the descriptor once there is room. While the process has
-//! none left at all, nothing is known of such an M: its P is taken when its time is over (`retake.rs`). The operator is told of
-//! the first M that goes without.
+//! The Ms of a process keep a quarter of `RLIMIT_NOFILE` at most, and none of its last quarter: they number as many as
+//! there are goroutines that block their threads, and descriptors are the program's first. The monitor looks only at Ms
+//! that hold a P, so of thousands of Ms no more are looked at than there are Ps. An M that goes without a descriptor,
+//! or was refused one, has its file opened for each look, which is two system calls more, and keeps the descriptor once
+//! there is room. While the process has none left at all, nothing is known of such an M: its P is taken when its time
+//! is over (`retake.rs`). The operator is told of the first M that goes without.
 
 use crate::host::Lack;
 use std::fs::File;
@@ -100,8 +100,8 @@ enum Kind {
 }
 
 impl Watched {
-    /// The calling thread begins to be an M: what says whether it is blocked is opened. Returns its number, and whether the M goes
-    /// without for want of a descriptor.
+    /// The calling thread begins to be an M: what says whether it is blocked is opened. Returns its number, and whether
+    /// the M goes without for want of a descriptor.
     pub(crate) fn begin(&self) -> (u32, Lack) {
         let folder = match std::fs::read_link("/proc/thread-self") {
             Ok(name) => Ok(Path::new("/proc").join(name)),

@@ -103,9 +103,9 @@ impl Round {
         self.ends.set(head.wrapping_add(RUNQ + left));
     }
 
-    /// None is left, with so many in the ring, and in the global queue that so many Ps share: has `carry_out` move what is to be
-    /// moved. Returns what that has returned. If it is `false` nothing was moved, and the round is what it was: the next look
-    /// tries again.
+    /// None is left, with so many in the ring, and in the global queue that so many Ps share: has `carry_out` move what
+    /// is to be moved. Returns what that has returned. If it is `false` nothing was moved, and the round is what it
+    /// was: the next look tries again.
     pub(crate) fn exchange(
         &self,
         (ring, global): (usize, usize),

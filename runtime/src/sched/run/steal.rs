@@ -24,8 +24,8 @@ use crate::p::runq::StealNext;
 use crate::prim::{capacity, event, pause};
 use crate::sched::Sched;
 
-/// Pauses between two repeated rounds, 240 instructions that take 7 µs on the machine that this was measured on: each look takes the cache lines of those
-/// queues away from their owners.
+/// Pauses between two repeated rounds, 240 instructions that take 7 µs on the machine that this was measured on: each
+/// look takes the cache lines of those queues away from their owners.
 const PAUSES: u32 = 8;
 /// After so many looks that see nothing, with a pause between them, the M gives up. When those of the first rounds, which have
 /// none, counted too, a select that two senders feed took 16 % longer at two Ps.

@@ -17,11 +17,13 @@
 //! One M is woken for many submissions: as long as it spins, others leave theirs to it. Once it has found work and
 //! others still find idle Ps it wakes the next. A burst of goroutines costs its submitter one futex call.
 //!
-//! **A call** brings no P:
+//! **A summons** brings no P:
 //!
 //! ```text
-//!   caller:   C1 claims to spin · C2 lock: a P is idle?  takes an M out of its idle spot, and summons it · no: undoes C1 · C3 wakes it
-//!   summoned: D1 lock: a P is idle?  takes it, and spins · no: D2 undoes C1, stands by, in the same lock · D3 SummonedInVainFence, sleep
+//!   waker:    C1 claims to spin · C2 lock: a P is idle?  takes an M out of its idle spot, and summons it ·
+//!             no: undoes C1 · C3 wakes it
+//!   summoned: D1 lock: a P is idle?  takes it, and spins · no: D2 undoes C1, stands by, in the same lock ·
+//!             D3 SummonedInVainFence, sleep
 //! ```
 //! The P is idle until D1. Go, and the obvious code, have C2 take it and the wake bring it; then nobody can use it until
 //! that M runs, 10 to 20 µs later, though one that is awake may want it: that comes back from a blocking call, or from
@@ -227,8 +229,8 @@ impl<H: Host> Sched<H> {
     }
 
     /// Chooses an M for an assignment: one that sleeps, else the one in the poller, else a new one. When there
-    /// may be no more threads the P is idle again, or still, and all Ms are at work and look at the queues before they sleep, or
-    /// come without a P and look at the global one (`mput`), or wait for their goroutine, which may be there.
+    /// may be no more threads the P is idle again, or still, and all Ms are at work and look at the queues before they
+    /// sleep, or come without a P and look at the global one (`mput`), or wait for their goroutine, which may be there.
     pub(crate) fn startm(&self, central: &mut Central<H>, assignment: Assignment<H>) -> Option<Wake<H>> {
         if let Some(m) = central.idle_ms.pop() {
             // SAFETY: Ms live as long as their scheduler.

@@ -11,8 +11,8 @@
 //! *A P that is given away* goes to another M when there is work in its own queue. Else it is idle: for work in the global
 //! queue, and when nobody is in the poller, an M is called that is to come for it (`sched/run/wake.rs`), unless one spins
 //! already. If it claims no spinning its giver looks once more, as everybody who makes a P idle (I1 to I3). A claim for which
-//! there may be no more threads ends in the same lock: what was left to it stands in a held P's queue, or in the global one, and
-//! there an M that comes without a P finds it, in the lock, before it sleeps (`mput`).
+//! there may be no more threads ends in the same lock: what was left to it stands in a held P's queue, or in the global
+//! one, and there an M that comes without a P finds it, in the lock, before it sleeps (`mput`).
 //!
 //! The obvious thing is to hand the P over for work in the global queue too. Then it is nobody's from the wake of that M until
 //! this one runs, some 10 µs, where a goroutine that blocks at once again takes 2; those who come back in that time find no

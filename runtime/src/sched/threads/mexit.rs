@@ -14,10 +14,10 @@
 //! The M that waits in the poller stays, so there is one. Who wakes Ms takes the one that fell asleep last; so those at the
 //! other end are the ones that are not needed.
 //!
-//! A record of an M stays when its thread has ended, since a retaker may read it at any time, and since it counts goroutines and
-//! stacks: it is `spare`, and the next thread that is started gets it. So there are as many records as there were
-//! threads at one time. A thread's handle lies in its M's record; who ends leaves it in `ended`, and joins those that
-//! are there. One handle is left at most, and the kernel's part of a thread is gone at once.
+//! A record of an M stays when its thread has ended, since a retaker may read it at any time, and since it counts
+//! goroutines and stacks: it is `spare`, and the next thread that is started gets it. So there are as many records as
+//! there were threads at one time. A thread's handle lies in its M's record; who ends leaves it in `ended`, and joins
+//! those that are there. One handle is left at most, and the kernel's part of a thread is gone at once.
 //!
 //! Invariants: a spare M is in no list of Ms that wait, holds no P and no assignment. `alive` counts a thread until its last
 //! step, so that the end of the runtime waits also for those that are about to end.

@@ -4,10 +4,11 @@
 //! which has no P, runs no user's code and is always there: that of the oldest runtime (`sysmon.rs`).
 //!
 //! ```text
-//!   handler:  R1 asked := true; it was? leave it to the kernel · R2 inside += 1, QuitAskFence · R3 somebody stands there? wake him
-//!             R4 inside -= 1 · nobody did? leave it to the kernel
+//!   handler:  R1 asked := true; it was? leave it to the kernel · R2 inside += 1, QuitAskFence ·
+//!             R3 somebody stands there? wake that one · R4 inside -= 1 · nobody did? leave it to the kernel
 //!   a runtime begins or ends, under the lock of their list:
-//!             S1 the oldest's stands there, or nobody, QuitSetFence · S2 wait until inside = 0 · S3 asked? wake the one who stands there
+//!             S1 the oldest's stands there, or nobody, QuitSetFence · S2 wait until inside = 0 ·
+//!             S3 asked? wake the one that stands there
 //!   any monitor, after each sleep:  M1 asked, and nobody answers yet? it does: ends the process after the dump, or goes on:
 //!                                   M2 asked := false, print · M3 nobody answers · M1
 //! ```

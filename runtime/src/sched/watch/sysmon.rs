@@ -11,10 +11,10 @@
 //!   descriptor is watched.
 //!
 //! It also brings the coarse time up to date (`dump.rs`), looks whether all goroutines are asleep (`deadlock.rs`), answers
-//! SIGQUIT (`quit.rs`) and traces (`trace.rs`). When all Ps were idle for some looks, and those two need no more, it sleeps for good; whoever takes a
-//! P out of the idle list wakes it. So an idle process makes no system call. In a model there is no monitor: it would hide
-//! what is missing elsewhere. What it decides is a function of what it sees ([`Sight::decide`]); a model that is about the
-//! monitor takes single looks of it (`models/poll.rs`).
+//! SIGQUIT (`quit.rs`) and traces (`trace.rs`). When all Ps were idle for some looks, and those two need no more, it
+//! sleeps for good; whoever takes a P out of the idle list wakes it. So an idle process makes no system call. In a
+//! model there is no monitor: it would hide what is missing elsewhere. What it decides is a function of what it sees
+//! ([`Sight::decide`]); a model that is about the monitor takes single looks of it (`models/poll.rs`).
 
 use crate::host::Host;
 use crate::m::Assignment;

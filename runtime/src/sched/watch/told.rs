@@ -1,4 +1,5 @@
-//! What the world has refused, and the scheduler does without: counted, and told once for each runtime, however often it is met.
+//! What the world has refused, and the scheduler does without: counted, and told once for each runtime, however often
+//! it is met.
 
 use crate::host::Host;
 use crate::prim::{AtomicU64, Relaxed};

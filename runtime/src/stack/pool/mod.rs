@@ -2,7 +2,7 @@
 //! (`guard`).
 //!
 //! ```text
-//!   spawn      reserve: P1 one in the P's magazine · P2 a batch from the pool, which assures more slots, or maps a slab, for it
+//!   spawn      reserve: P1 one in the P's magazine · P2 a batch from the pool, which assures more slots, or maps a slab
 //!   first run  take:    T1 of the P's magazine · T2 a batch from the pool: of the free, of those at rest, fresh ones
 //!   exit       give:    G1 to the P's magazine, with the reservation · G2 when that is full, half of it to the pool
 //! ```

@@ -8,9 +8,9 @@
 //!   trim_some  cold ones are put to rest, in their slabs · a slab with such: all its stacks at rest? unmapped; else their
 //!              pages are given back, and the slots stay
 //! ```
-//! Where the kernel refuses more, all that is free goes at once: a slab serves one size only, and there may be enough for another.
-//! Whoever needs a stack meanwhile finds each in one of those places: all is done under the pool's lock, a little at a
-//! time. A slab that holds a reservation's slot stays mapped.
+//! Where the kernel refuses more, all that is free goes at once: a slab serves one size only, and there may be enough
+//! for another. Whoever needs a stack meanwhile finds each in one of those places: all is done under the pool's lock, a
+//! little at a time. A slab that holds a reservation's slot stays mapped.
 
 use super::slab::Slab;
 use super::{Inner, StackPool};

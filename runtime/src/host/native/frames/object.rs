@@ -151,7 +151,7 @@ impl Object {
     /// compiler lets those lead that are never used. What follows the table is taken for more of it, perhaps.
     pub(super) fn near_table(&self, at: usize, code: &Range<usize>) -> impl Iterator<Item = usize> {
         let entry = move |at: usize| {
-            // SAFETY: `constants` found it in a segment that is readable and nobody writes.
+            // SAFETY: `constant` has found it in a segment that is readable and nobody writes.
             self.constant(at, 4).then(|| unsafe { (at as *const i32).read_unaligned() })
         };
         let code = code.start..=code.end;

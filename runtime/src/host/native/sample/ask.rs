@@ -10,8 +10,8 @@
 //!    │ └── asker: withdraw ─────┘                                                        │
 //!    └──────────────────────────────── asker: read, or clear ────────────────────────────┘
 //! ```
-//! There is one asker at a time. It waits for a limited time, and then withdraws the question. A question that somebody is about
-//! to answer can't be withdrawn: that slot stays out of use until the answer is there, which the next asker clears.
+//! There is one asker at a time. It waits for a limited time, and then withdraws the question. A question that somebody
+//! is about to answer can't be withdrawn: that slot stays out of use until the answer is there, which the next asker clears.
 //!
 //! A handler looks for a slot in which its own thread is asked, whatever sent the signal. One that comes too late finds
 //! none, or the thread's next question, which is as good; and one on a thread that only has the number of the thread that was

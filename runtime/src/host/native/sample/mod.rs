@@ -309,8 +309,8 @@ impl Sample {
 
     /// Copies the stack that holds `sp`, from there on, and those outside of it. False: `sp` is on none of the goroutine's.
     fn copy_stacks(&mut self, g: GRef<Native>, sp: usize) -> bool {
-        // SAFETY: this M runs it, and its stack stays as it is until it leaves the M, on the M's own stack: nothing but the saved
-        // stack pointer is written meanwhile, which is not read here.
+        // SAFETY: this M runs it, and its stack stays as it is until it leaves the M, on the M's own stack: nothing but
+        // the saved stack pointer is written meanwhile, which is not read here.
         let own = g.stack.with(|stack| unsafe { (*stack).as_ref() }.map(|it| it.coro.stack.extent()));
         let Some(own) = own else { return false };
         let (mut parts, mut room) = (0, 0);

@@ -1,11 +1,11 @@
 //! The walk over a stack that was copied: by the unwind tables alone, which `gimli` reads.
 //!
-//! The process's own unwinder can't do this: it reads the stack where it was. Each step looks for the object that holds the code,
-//! and reads its tables, while the loader's list of objects is locked: an object that the thread has left meanwhile may be
-//! unloaded otherwise.
+//! The process's own unwinder can't do this: it reads the stack where it was. Each step looks for the object that holds
+//! the code, and reads its tables, while the loader's list of objects is locked: an object that the thread has left
+//! meanwhile may be unloaded otherwise.
 //!
-//! The walk ends at the trampoline (`switch.rs`), which has no caller. Code without tables, as in musl, or made at run time, is
-//! the last frame that is shown; so is one that lies beyond what was copied.
+//! The walk ends at the trampoline (`stack/switch.rs`), which has no caller. Code without tables, as in musl, or made
+//! at run time, is the last frame that is shown; so is one that lies beyond what was copied.
 
 use super::Registers;
 use crate::host::Frames;

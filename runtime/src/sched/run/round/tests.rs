@@ -294,8 +294,8 @@ fn rounds_end() {
     assert!(!round.is_on() && round.left(0).is_none());
 }
 
-/// A thief in the ring has the exchange put off. Fails when the round has forgotten by the next look that somebody yielded in it,
-/// or for how many others it goes on: it would end before those had their turns, or begin anew.
+/// A thief in the ring has the exchange put off. Fails when the round has forgotten by the next look that somebody
+/// yielded in it, or for how many others it goes on: it would end before those had their turns, or begin anew.
 #[test]
 fn a_round_that_could_not_end_is_what_it_was() {
     let round = Round::new();
