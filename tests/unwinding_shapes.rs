@@ -142,6 +142,31 @@ fn serves_in_one_piece(requests: &Receiver<Request>, begun: &AtomicUsize) {
     }
 }
 
+/// The same, where the compiler sees the catch alone, and what takes the payload out stands in a register.
+fn serves_by_a_call(requests: &Receiver<Request>, begun: &AtomicUsize) {
+    #[inline(never)]
+    fn serve(requests: &Receiver<Request>, served: &mut u64, begun: &AtomicUsize) {
+        let _serving = Serving::begin(begun);
+        let mut request = if *served > 1000 { Request::Nothing } else { Request::Line("first".to_owned()) };
+        loop {
+            *served += serve_one(&mut request);
+            match requests.recv_timeout(LONG) {
+                Ok(next) => request = next,
+                Err(_) => return,
+            }
+        }
+    }
+    let mut served = 0;
+    loop {
+        let caught = catch_unwind(AssertUnwindSafe(|| serve(requests, &mut served, begun)));
+        match caught {
+            Ok(()) => return,
+            Err(payload) if payload.is::<&str>() => {}
+            Err(payload) => resume_unwind(payload),
+        }
+    }
+}
+
 /// All kinds, so that the compiler knows of none that it is never sent.
 fn some_requests(sender: &Sender<Request>) {
     let (answer, _answered) = bounded(1);
@@ -160,12 +185,13 @@ fn some_requests(sender: &Sender<Request>) {
 
 type Service = fn(&Receiver<Request>, &AtomicUsize);
 
-const SERVICES: [Service; 5] = [
+const SERVICES: [Service; 6] = [
     |requests, begun| serves(requests, NEXT[0], begun),
     |requests, begun| serves(requests, NEXT[1], begun),
     |requests, begun| serves(requests, NEXT[2], begun),
     |requests, begun| serves(requests, NEXT[3], begun),
     serves_in_one_piece,
+    serves_by_a_call,
 ];
 
 /// Fails in release by a wait of an hour, or "all goroutines are asleep": the end of the context passes over a service that

@@ -3,15 +3,16 @@
 //! Where a `catch_unwind` stands in a loop, LLVM loads that function's address once, before the loop, and the landing pad
 //! calls a register. Such a call is taken for what it is if nothing else can be in that register:
 //!
-//! 1. The register is one of r12 to r15. The ABI has each function give these back as they were, so no call changes them;
-//!    and the unwinder enters a landing pad with the values that they had in this frame at the call which throws.
+//! 1. The register is one of rbx, rbp, r12 to r15. The ABI has each function give these back as they were, so no call
+//!    changes them; and the unwinder enters a landing pad with the values that they had in this frame at the call which
+//!    throws.
 //! 2. All code of the function that can be reached, from its beginning and from each landing pad, is followed. There each
 //!    instruction that names the register, in whatever part, is one of: a load of that address, a call of the register, its
-//!    push, or its pop, behind which nothing but a straight way out of the function lies. No instruction writes these four
-//!    registers without naming them. So the register holds that address, or what the function's caller had in it.
+//!    push, or its pop, behind which nothing but a straight way out of the function lies. Without
+//!    naming them, no instruction writes r12 to r15, `leave` alone writes rbp, and `cpuid` rbx: these two count as naming
+//!    them. So the register holds that address, or what the function's caller had in it.
 //! 3. The latter is not called: nobody passes anything in these registers, and a compiler reads such a register before it
-//!    writes
-//!    it to save it, and for nothing else.
+//!    writes it to save it, and for nothing else.
 //!
 //! An instruction that is not known, or a jump of which nobody knows where it leads, means that nobody knows any register.
 
@@ -20,12 +21,14 @@ use super::code::Code;
 use super::flow::{Step, Trace};
 use super::instruction::{Flow, decode};
 
-const FIRST: u8 = 12;
-const COUNT: usize = 4;
+const RBX: u8 = 3;
+const RBP: u8 = 5;
+/// By their numbers.
+const REGISTERS: [u8; 6] = [RBX, RBP, 12, 13, 14, 15];
 
-/// Of r12 to r15, those that hold it where they are called.
+/// Of `REGISTERS`, those that hold it where they are called.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Held([bool; COUNT]);
+pub(super) struct Held([bool; REGISTERS.len()]);
 
 /// What an instruction is to a register.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,12 +46,14 @@ enum Use {
     Other,
 }
 
-/// The register that this instruction calls, counted from r12.
+/// Which of `REGISTERS` this instruction calls.
 fn called(code: &[u8]) -> Option<usize> {
-    match code {
-        [0x41, 0xff, modrm @ 0xd4..=0xd7, ..] => Some(usize::from(modrm - 0xd4)),
-        _ => None,
-    }
+    let register = match code {
+        [0x41, 0xff, modrm @ 0xd0..=0xd7, ..] => modrm & 7 | 8,
+        [0xff, modrm @ 0xd0..=0xd7, ..] => modrm & 7,
+        _ => return None,
+    };
+    REGISTERS.iter().position(|&other| other == register)
 }
 
 impl Held {
@@ -60,12 +65,12 @@ impl Held {
         if landmarks.caught == [0; 2] || !calls_any {
             return held;
         }
-        let (mut tables, mut spoilt, mut loaded) = (None, [false; COUNT], [false; COUNT]);
+        let (mut tables, mut spoilt, mut loaded) = (None, [false; REGISTERS.len()], [false; REGISTERS.len()]);
         let starts = pads.iter().copied().chain([range.start]).collect();
         let done = Trace::new(range, starts).follow(code, |starts, place| {
             let bytes = &code.from(place.at)[..place.end - place.at];
-            for register in 0..COUNT {
-                let is_sound = match Use::of(bytes, FIRST + register as u8) {
+            for (register, &number) in REGISTERS.iter().enumerate() {
+                let is_sound = match Use::of(bytes, number) {
                     Use::Nothing | Use::Push | Use::Call => true,
                     Use::Pop => code.goes_straight_out(place.end),
                     Use::Load(distance) => {
@@ -125,9 +130,24 @@ impl Code {
 }
 
 impl Use {
-    /// Of `register`, one of r8 to r15, in the instruction that `code` is.
+    /// Of `register`, one of `REGISTERS`, in the instruction that `code` is.
     fn of(code: &[u8], register: u8) -> Use {
         let low = register & 7;
+        if register < 8 {
+            return match *code {
+                [opcode] if opcode == 0x50 | low => Use::Push,
+                [opcode] if opcode == 0x58 | low => Use::Pop,
+                [0xff, modrm] if modrm == 0xd0 | low => Use::Call,
+                [0x48, 0x8b, modrm, a, b, c, d] if modrm == 5 | low << 3 => {
+                    Use::Load(i32::from_le_bytes([a, b, c, d]))
+                }
+                [0x48, 0x8d, modrm, a, b, c, d] if modrm == 5 | low << 3 => {
+                    Use::Address(i32::from_le_bytes([a, b, c, d]))
+                }
+                _ if may_name_low(code, register) => Use::Other,
+                _ => Use::Nothing,
+            };
+        }
         match *code {
             [0x41, opcode] if opcode == 0x50 | low => Use::Push,
             [0x41, opcode] if opcode == 0x58 | low => Use::Pop,
@@ -141,6 +161,73 @@ impl Use {
             _ if Names::of(code).is_none_or(|names| names.contain(register)) => Use::Other,
             _ => Use::Nothing,
         }
+    }
+}
+
+/// Whether an instruction may write `register`, rbx or rbp, or names it. Of what is not looked into, it may.
+fn may_name_low(code: &[u8], register: u8) -> bool {
+    let is_prefix = |byte: &&u8| matches!(byte, 0x26 | 0x2e | 0x36 | 0x3e | 0x64..=0x67 | 0xf0 | 0xf2 | 0xf3);
+    let code = &code[code.iter().take_while(is_prefix).count()..];
+    let (rex, code) = match *code {
+        [rex @ 0x40..=0x4f, ref rest @ ..] => (Some(rex), rest),
+        _ => (None, code),
+    };
+    let bits = rex.unwrap_or(0);
+    // Of a byte, without the prefix, 4 to 7 stand for the second bytes of rax, rcx, rdx and rbx.
+    let is = |field: u8, bit: u8, is_byte: bool| {
+        let number = if is_byte && rex.is_none() { field & 3 } else { field };
+        bit == 0 && number == register
+    };
+    let operands = |operands: &[u8], is_byte: bool, has_middle: bool| {
+        let Some(&modrm) = operands.first() else { return true };
+        let (mode, middle, low) = (modrm >> 6, modrm >> 3 & 7, modrm & 7);
+        let named = match (mode, low, operands.get(1)) {
+            (3, ..) => is(low, bits & 1, is_byte),
+            (_, 4, None) => true,
+            (_, 4, Some(sib)) => {
+                // Without a base; an index of 4 is none.
+                let base = !(mode == 0 && sib & 7 == 5) && is(sib & 7, bits & 1, false);
+                base || is(sib >> 3 & 7, bits >> 1 & 1, false)
+            }
+            // A distance from the instruction.
+            (0, 5, _) => false,
+            _ => is(low, bits & 1, false),
+        };
+        named || has_middle && is(middle, bits >> 2 & 1, is_byte)
+    };
+    match *code {
+        // Between vector registers, or from or to memory.
+        [0x0f, 0x10 | 0x11 | 0x28 | 0x29 | 0x6f | 0x7f, ref rest @ ..] => operands(rest, false, false),
+        // A move of a byte or word that is widened; a condition; a no-operation.
+        [0x0f, 0xb6 | 0xbe, ref rest @ ..] => operands(rest, true, true) || operands(rest, false, true),
+        [0x0f, 0xb7 | 0xbf | 0x40..=0x4f | 0xaf, ref rest @ ..] => operands(rest, false, true),
+        [0x0f, 0x90..=0x9f, ref rest @ ..] => operands(rest, true, false),
+        [0x0f, 0x1f, ..] | [0x0f, 0x0b] | [0x0f, 0x80..=0x8f, _, _, _, _] => false,
+        // pmovmskb, and what works on vector registers alone.
+        [0x0f, 0xd7, ref rest @ ..] => operands(rest, false, true),
+        [0x0f, 0x54..=0x5f | 0x60..=0x6d | 0x74..=0x76 | 0xd4 | 0xdb | 0xeb | 0xef | 0xfe, ref rest @ ..] => {
+            operands(rest, false, false)
+        }
+        [0x0f, ..] | [0x62 | 0xc4 | 0xc5, ..] => true,
+        // Arithmetic with two operands, or with a constant and rax.
+        [opcode @ 0x00..=0x3f, ref rest @ ..] if opcode & 7 < 4 => operands(rest, opcode & 1 == 0, true),
+        [0x00..=0x3f, ..] => false,
+        [opcode @ (0x50..=0x5f | 0x90..=0x97), ..] => is(opcode & 7, bits & 1, false),
+        [opcode @ 0xb0..=0xb7, ..] => is(opcode & 7, bits & 1, true),
+        [opcode @ 0xb8..=0xbf, ..] => is(opcode & 7, bits & 1, false),
+        [0x63 | 0x69 | 0x6b | 0x85 | 0x87 | 0x89 | 0x8b | 0x8d, ref rest @ ..] => operands(rest, false, true),
+        [0x84 | 0x86 | 0x88 | 0x8a, ref rest @ ..] => operands(rest, true, true),
+        // The middle field belongs to the opcode.
+        [0x80 | 0xc0 | 0xc6 | 0xd0 | 0xd2 | 0xf6 | 0xfe, ref rest @ ..] => operands(rest, true, false),
+        [0x81 | 0x83 | 0xc1 | 0xc7 | 0xd1 | 0xd3 | 0xf7 | 0xff, ref rest @ ..] => {
+            operands(rest, false, false)
+        }
+        // Constants pushed or tested with rax, jumps, calls, returns, string moves, widening rax, traps.
+        [0x68 | 0x6a | 0xa8 | 0xa9 | 0x70..=0x7f | 0xe8 | 0xe9 | 0xeb | 0xc2 | 0xc3 | 0xcc | 0xf4, ..] => {
+            false
+        }
+        [0x98 | 0x99 | 0xa4..=0xa7 | 0xaa..=0xaf, ..] => false,
+        _ => true,
     }
 }
 
@@ -260,6 +347,93 @@ mod tests {
         ];
         for &(code, register, expected) in cases {
             assert_eq!(Use::of(code, register), expected, "r{register} in {code:02x?}");
+        }
+    }
+
+    /// Fails by an instruction that changes rbx or rbp behind the look's back.
+    #[test]
+    fn what_may_write_a_register_without_a_prefix_is_seen() {
+        let cases: &[(&[u8], [Use; 2])] = &[
+            // push rbx; push rbp; push r13; pop rbx; pop rbp; pop r13
+            (&[0x53], [Use::Push, Use::Nothing]),
+            (&[0x55], [Use::Nothing, Use::Push]),
+            (&[0x41, 0x55], [Use::Nothing, Use::Nothing]),
+            (&[0x5b], [Use::Pop, Use::Nothing]),
+            (&[0x5d], [Use::Nothing, Use::Pop]),
+            (&[0x41, 0x5d], [Use::Nothing, Use::Nothing]),
+            // call rbx; call rbp; call r13; call [rbx]; call [rip + 1]
+            (&[0xff, 0xd3], [Use::Call, Use::Nothing]),
+            (&[0xff, 0xd5], [Use::Nothing, Use::Call]),
+            (&[0x41, 0xff, 0xd5], [Use::Nothing, Use::Nothing]),
+            (&[0xff, 0x13], [Use::Other, Use::Nothing]),
+            (&[0xff, 0x15, 1, 0, 0, 0], [Use::Nothing, Use::Nothing]),
+            // mov rbx, [rip + 1]; mov rbp, [rip + 1]; lea rbp, [rip + 1]; mov ebp, [rip + 1]; mov r13, [rip + 1]
+            (&[0x48, 0x8b, 0x1d, 1, 0, 0, 0], [Use::Load(1), Use::Nothing]),
+            (&[0x48, 0x8b, 0x2d, 1, 0, 0, 0], [Use::Nothing, Use::Load(1)]),
+            (&[0x48, 0x8d, 0x2d, 1, 0, 0, 0], [Use::Nothing, Use::Address(1)]),
+            (&[0x8b, 0x2d, 1, 0, 0, 0], [Use::Nothing, Use::Other]),
+            (&[0x4c, 0x8b, 0x2d, 1, 0, 0, 0], [Use::Nothing, Use::Nothing]),
+            // mov rbp, rsp; mov rbx, rdi; mov rdi, rbx; mov r11, r13; leave; cpuid
+            (&[0x48, 0x89, 0xe5], [Use::Nothing, Use::Other]),
+            (&[0x48, 0x89, 0xfb], [Use::Other, Use::Nothing]),
+            (&[0x48, 0x89, 0xdf], [Use::Other, Use::Nothing]),
+            (&[0x4d, 0x89, 0xeb], [Use::Nothing, Use::Nothing]),
+            (&[0xc9], [Use::Other, Use::Other]),
+            (&[0x0f, 0xa2], [Use::Other, Use::Other]),
+            // mov ebx, 1; mov ebp, 1; mov bl, 1; mov bh, 1; mov bpl, 1; mov ch, 1; mov r13d, 1
+            (&[0xbb, 1, 0, 0, 0], [Use::Other, Use::Nothing]),
+            (&[0xbd, 1, 0, 0, 0], [Use::Nothing, Use::Other]),
+            (&[0xb3, 1], [Use::Other, Use::Nothing]),
+            (&[0xb7, 1], [Use::Other, Use::Nothing]),
+            (&[0x40, 0xb5, 1], [Use::Nothing, Use::Other]),
+            (&[0xb5, 1], [Use::Nothing, Use::Nothing]),
+            (&[0x41, 0xbd, 1, 0, 0, 0], [Use::Nothing, Use::Nothing]),
+            // xor ebp, ebp; xor edi, edi; xchg rbx, rax; xchg rbp, rax; nop; bswap ebx
+            (&[0x31, 0xed], [Use::Nothing, Use::Other]),
+            (&[0x31, 0xff], [Use::Nothing, Use::Nothing]),
+            (&[0x48, 0x93], [Use::Other, Use::Nothing]),
+            (&[0x48, 0x95], [Use::Nothing, Use::Other]),
+            (&[0x90], [Use::Nothing, Use::Nothing]),
+            (&[0x0f, 0xcb], [Use::Other, Use::Other]),
+            // mov bh, [rax]; mov [rax], bh; sete bl; sete bh; sete dil; movzx ebp, al; movzx eax, bh; movzx eax, word [rbp + 1]
+            (&[0x8a, 0x38], [Use::Other, Use::Nothing]),
+            (&[0x88, 0x38], [Use::Other, Use::Nothing]),
+            (&[0x0f, 0x94, 0xc3], [Use::Other, Use::Nothing]),
+            (&[0x0f, 0x94, 0xc7], [Use::Other, Use::Nothing]),
+            (&[0x40, 0x0f, 0x94, 0xc7], [Use::Nothing, Use::Nothing]),
+            (&[0x0f, 0xb6, 0xe8], [Use::Nothing, Use::Other]),
+            (&[0x0f, 0xb6, 0xc7], [Use::Other, Use::Nothing]),
+            (&[0x0f, 0xb7, 0x45, 1], [Use::Nothing, Use::Other]),
+            // sub rsp, 40; inc rbx; neg rbp; pop rbx and rbp by their long form; shl ebp, 1
+            (&[0x48, 0x83, 0xec, 0x28], [Use::Nothing, Use::Nothing]),
+            (&[0x48, 0xff, 0xc3], [Use::Other, Use::Nothing]),
+            (&[0x48, 0xf7, 0xdd], [Use::Nothing, Use::Other]),
+            (&[0x8f, 0xc3], [Use::Other, Use::Other]),
+            (&[0xd1, 0xe5], [Use::Nothing, Use::Other]),
+            // lea rax, [rbx + 8 * rbp]; mov rax, [rsp + 8]; mov rax, [8 * rbp + 1]; cmovne rbx, rax; imul ebp, eax, 3
+            (&[0x48, 0x8d, 0x04, 0xeb], [Use::Other, Use::Other]),
+            (&[0x48, 0x8b, 0x44, 0x24, 8], [Use::Nothing, Use::Nothing]),
+            (&[0x48, 0x8b, 0x04, 0xed, 1, 0, 0, 0], [Use::Nothing, Use::Other]),
+            (&[0x48, 0x0f, 0x45, 0xd8], [Use::Other, Use::Nothing]),
+            (&[0x6b, 0xe8, 3], [Use::Nothing, Use::Other]),
+            // movdqa xmm0, [rsp + 16]; movdqa xmm3, xmm5; pmovmskb ebp, xmm0; movq rbx, xmm0; movups [rbx], xmm1
+            (&[0x66, 0x0f, 0x6f, 0x44, 0x24, 0x10], [Use::Nothing, Use::Nothing]),
+            (&[0x66, 0x0f, 0x6f, 0xdd], [Use::Nothing, Use::Other]),
+            (&[0x66, 0x0f, 0xd7, 0xe8], [Use::Nothing, Use::Other]),
+            (&[0x66, 0x48, 0x0f, 0x7e, 0xc3], [Use::Other, Use::Other]),
+            (&[0x0f, 0x11, 0x0b], [Use::Other, Use::Nothing]),
+            // cmpxchg [rax], rbx with a lock; xadd; popcnt rbx, rax; andn ebx, eax, ecx
+            (&[0xf0, 0x48, 0x0f, 0xb1, 0x18], [Use::Other, Use::Other]),
+            (&[0xf3, 0x48, 0x0f, 0xb8, 0xd8], [Use::Other, Use::Other]),
+            (&[0xc4, 0xe2, 0x78, 0xf2, 0xd9], [Use::Other, Use::Other]),
+            // call; jmp; jne; ret
+            (&[0xe8, 0xdb, 0xed, 0, 0], [Use::Nothing, Use::Nothing]),
+            (&[0xeb, 0xed], [Use::Nothing, Use::Nothing]),
+            (&[0x0f, 0x85, 0xdb, 0xed, 0, 0], [Use::Nothing, Use::Nothing]),
+            (&[0xc3], [Use::Nothing, Use::Nothing]),
+        ];
+        for &(code, expected) in cases {
+            assert_eq!([RBX, RBP].map(|register| Use::of(code, register)), expected, "{code:02x?}");
         }
     }
 }
