@@ -8,6 +8,8 @@ mod child;
 mod common;
 #[path = "common/crew.rs"]
 mod crew;
+#[path = "common/gate.rs"]
+mod gate;
 #[path = "common/random.rs"]
 mod random;
 #[path = "common/waits.rs"]
@@ -15,6 +17,7 @@ mod waits;
 
 use common::{PROCS, runtime, until, watched};
 use crew::{CREWS, Crew, Member, each, everyone, join_all, on_thread};
+use gate::Gate;
 use gmp::chan::{
     Receiver, RecvError, Select, SelectedOperation, SendError, Sender, TryRecvError, TrySendError, bounded,
     never,
@@ -25,31 +28,13 @@ use random::{Random, rounds};
 use std::convert::Infallible;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::thread;
 use std::time::Duration;
 
 const SHORT_LIMIT: Duration = Duration::from_millis(3);
 /// More than the end of a runtime takes.
 const LONG: Duration = Duration::from_secs(20);
-
-/// Opened once.
-#[derive(Clone, Default)]
-struct Gate(Arc<AtomicBool>);
-
-impl Gate {
-    fn open(&self) {
-        self.0.store(true, SeqCst);
-    }
-
-    fn is_open(&self) -> bool {
-        self.0.load(SeqCst)
-    }
-
-    fn pass(&self) {
-        until(|| self.is_open());
-    }
-}
 
 /// A send that can go on at once, chosen.
 fn promise(s: &Sender<u32>) -> SelectedOperation<'_> {

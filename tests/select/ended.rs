@@ -2,37 +2,20 @@
 //! evaluates the message, the receiver may give up. Nobody waits for ever, no message is lost, and none is sent to nobody.
 
 use crate::bolt::bolted;
-use crate::common::{PROCS, runtime, until, watched};
+use crate::common::{PROCS, runtime, watched};
 use crate::crew::{Crew, Member, everyone, on_thread};
+use crate::gate::Gate;
 use gmp::chan::{Receiver, RecvError, Select, SendError, Sender, TryRecvError, TrySendError, bounded, never};
 use gmp::context::{Cancel, Context, ContextError};
 use gmp::sync::Event;
 use gmp::{Runtime, select};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
 const SHORT_LIMIT: Duration = Duration::from_millis(3);
 /// More than anything here takes.
 const LONG: Duration = Duration::from_secs(30);
-
-/// Opened once.
-#[derive(Clone, Default)]
-struct Gate(Arc<AtomicBool>);
-
-impl Gate {
-    fn open(&self) {
-        self.0.store(true, SeqCst);
-    }
-
-    fn is_open(&self) -> bool {
-        self.0.load(SeqCst)
-    }
-
-    fn pass(&self) {
-        until(|| self.is_open());
-    }
-}
 
 /// The next member does this, and waits.
 fn waiting<'a, T: Send + 'static>(crew: &Crew<'a>, f: impl FnOnce() -> T + Send + 'static) -> Member<'a, T> {

@@ -7,6 +7,8 @@ mod bolt;
 mod common;
 #[path = "../common/crew.rs"]
 mod crew;
+#[path = "../common/gate.rs"]
+mod gate;
 #[path = "../common/random.rs"]
 mod random;
 #[path = "../common/waits.rs"]

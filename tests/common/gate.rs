@@ -1,0 +1,24 @@
+//! A gate that one opens, and others pass.
+
+use crate::common::until;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+
+/// Opened once.
+#[derive(Clone, Default)]
+pub struct Gate(Arc<AtomicBool>);
+
+impl Gate {
+    pub fn open(&self) {
+        self.0.store(true, SeqCst);
+    }
+
+    pub fn is_open(&self) -> bool {
+        self.0.load(SeqCst)
+    }
+
+    /// Waits until somebody has opened it; on goroutines and threads.
+    pub fn pass(&self) {
+        until(|| self.is_open());
+    }
+}
