@@ -46,8 +46,8 @@ fn is_open(fd: RawFd) -> bool {
 }
 
 /// What a descriptor names, or `None` for a number that is free. A file through which the runtime watches a thread counts as
-/// none: each M opens one when its thread starts, at whatever moment and at the lowest number that is free, and closes it when the
-/// thread ends.
+/// none: each M opens one when its thread starts, at whatever moment and at the lowest number that is free, and closes
+/// it when the thread ends.
 fn named_by(entry: impl AsRef<Path>) -> Option<PathBuf> {
     let name = match fs::read_link(entry) {
         Ok(name) => name,

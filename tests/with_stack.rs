@@ -479,8 +479,9 @@ fn nest(size: usize, depth: usize) -> usize {
     if depth == 0 { 0 } else { 1 + with_stack(size, || nest(size, depth - 1)) }
 }
 
-/// Fails when a stack that the kernel refuses after it was promised counts as one that is in use. Main keeps its P, though it takes
-/// long: on another thread the first ones would end while main still starts some, and their stacks would be promised again.
+/// Fails when a stack that the kernel refuses after it was promised counts as one that is in use. Main keeps its P,
+/// though it takes long: on another thread the first ones would end while main still starts some, and their stacks
+/// would be promised again.
 #[test]
 fn what_is_refused_is_not_counted() {
     const STACK: usize = 64 << 10;

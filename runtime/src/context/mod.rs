@@ -214,9 +214,10 @@ impl Context {
     /// [`is_interrupt`](crate::is_interrupt) tells such a catcher that what it has caught is no panic, and shows how it passes
     /// that on.
     /// It does not interrupt while the thread panics, nor a [`scope`](crate::scope) that waits for its goroutines, nor
-    /// [`Runtime::run`](crate::Runtime::run), nor where a panic could not pass: below a function of C, say. There the wait
-    /// goes on until it ends by itself; the first one in the process is told on standard error with the frame that is to
-    /// blame, and the runtime's report counts them, see [`unwinds_refused`](crate::Report::unwinds_refused). Goroutines
+    /// [`Runtime::run`](crate::Runtime::run), nor where a panic could not pass: below a function of C, say, or anywhere on
+    /// [the `generator` backend](crate::migration#the-generator-backend). There the wait goes on until it ends by itself; the first
+    /// one in the process is told on standard error with the frame that is to blame, if there is one, and the runtime's report
+    /// counts them, see [`unwinds_refused`](crate::Report::unwinds_refused). Goroutines
     /// that `f` starts do not run under the context.
     ///
     /// Destructors that it runs may park: the goroutine then keeps its thread until the unwinding is over. A `LazyLock`

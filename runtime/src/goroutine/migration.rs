@@ -220,6 +220,19 @@
 //! # `panic = "abort"` and `fork`
 //!
 //! With `panic = "abort"` a goroutine's panic ends the process, as everywhere. Nothing can be unwound: when a runtime
-//! ends, goroutines that are parked are left where they are, their destructors don't run, and their stacks are leaked;
-//! so is every goroutine on the `generator` backend. After `fork` the child has one
-//! thread and none of the runtime's: it may only `exec` or `_exit`.
+//! ends, goroutines that are parked are left where they are, their destructors don't run, and their stacks are leaked.
+//! After `fork` the child has one thread and none of the runtime's: it may only `exec` or `_exit`.
+//!
+//! # The `generator` backend
+//!
+//! Stacks are switched by the `generator` crate on other architectures than x86-64, and with the feature `generator`.
+//! Panics and [`goexit`](crate::goexit) unwind there as elsewhere. But nobody is unwound from outside, neither a goroutine nor a plain thread:
+//!
+//! * When a context is done, a wait under it ([`Context::run`](crate::context::Context::run),
+//!   [`time::timeout`](crate::time::timeout)) goes on until it ends by itself, except in the calls that return an error then. So
+//!   does a wait of a goroutine that has caught its `goexit`.
+//! * When a runtime ends, goroutines that are parked are left where they are, as with `panic = "abort"`.
+//!
+//! A panic needs more stack there: the panic hook runs on that of the goroutine, of which std's with a backtrace takes
+//! some 30 KiB. With less left the panic is a stack overflow and ends the process. An overflow is told without the
+//! goroutine's number, name and frames. Dumps have no frames.

@@ -28,7 +28,8 @@ use std::panic::Location;
 /// [`Runtime::shutdown_timeout`](crate::Runtime::shutdown_timeout). `f` is dropped unrun, here, when that has begun to end.
 ///
 /// A panic ends the goroutine alone, and is told on standard error by the panic hook, which has a stack of its own for its
-/// backtrace. The panic itself takes up to 8 KiB of the goroutine's.
+/// backtrace (but see [the `generator` backend](crate::migration#the-generator-backend)). The panic itself takes up to 8 KiB of the
+/// goroutine's.
 ///
 /// Its stack does not grow: 64 KiB by default, of which the lowest page is the guard's, which goes on below
 /// ([`guard_size`](crate::RuntimeBuilder::guard_size)). An overflow meets that guard and ends the process by SIGABRT, after

@@ -346,8 +346,9 @@ impl Runtime {
     /// * that do not park, or wait in destructors, or for main in `run` of another runtime, for as long as `limit` says, less
     ///   what the threads need to go;
     /// * that an unwinding might end the process for: with a function of the C ABI among their frames, with less than
-    ///   12 KiB left of the stack on which they are, the guard page included, on other machines than x86-64, with
-    ///   `panic = "abort"`: see [`migration`](crate::migration#panic--abort-and-fork);
+    ///   12 KiB left of the stack on which they are, the guard page included, with
+    ///   [`panic = "abort"`](crate::migration#panic--abort-and-fork), and all on
+    ///   [the `generator` backend](crate::migration#the-generator-backend);
     /// * that have caught three times what was thrown at them;
     /// * whose frames are borrowed by such a one: the caller of a `scope`.
     ///

@@ -12,7 +12,13 @@
 //!   `ManuallyDrop`, and only `retire` drops one.
 //! - That overflow is told in the crate's words: no goroutine, no spawn site, no frames.
 //! - `with_stack` is an inner generator (`call_on`): a panic inside is caught at its edge and goes on outside, so a backtrace
-//!   ends there. The look at the frames says no as everywhere on this backend.
+//!   ends there.
+//! - Nobody is unwound from outside, goroutine or plain thread: the look at the frames (`native/frames`) says no to
+//!   each throw, as nobody vouches that a walk over that crate's stacks ends. The end of a context, of a runtime, or
+//!   after a `goexit` that was caught is heard of only by calls that return it as an error (`Ends::Returning`); all
+//!   others wait on, the send of a promise among them. A runtime that ends leaves whoever is parked.
+//! - The panic hook runs on the stack of the one that panics (`native/hook.rs`). A panic with less stack left than the
+//!   hook takes, some 30 KiB for std's with a backtrace, is an overflow and ends the process.
 //! - A dump shows no frames.
 //! - Its look-up of the current context reads a thread-local, the address of which a compiler may keep across the
 //!   switch: `suspend` reaches it through one `#[inline(never)]` function, which returns after every switch.
