@@ -166,7 +166,7 @@ impl Coro {
                 clobber_abi("sysv64"),
             );
         }
-        annotate::back(away);
+        annotate::back(away, &self.told);
         self.sp = Sp(sp);
         answer
     }

@@ -157,6 +157,7 @@ impl<'a> Entered<'a> {
     fn call(&self, f: &mut dyn FnMut()) {
         self.publish();
         let mut f = f;
+        let _told = annotate::Call::begin(&self.told);
         // SAFETY: `start` is the upper end of a stack that is ours alone until this is dropped, and aligned; `shim` is given
         // what it expects, which lives longer than the call.
         unsafe { cross(self.stack.start(), (&raw mut f).cast(), shim) };

@@ -8,19 +8,20 @@ use std::ptr;
 unsafe extern "C" {
     fn __sanitizer_start_switch_fiber(save: *mut *mut c_void, bottom: *const c_void, size: usize);
     fn __sanitizer_finish_switch_fiber(saved: *mut c_void, bottom: *mut *const c_void, size: *mut usize);
+    fn __asan_handle_no_return();
 }
 
-/// Of a goroutine's stack: its bounds.
+/// The bounds of the stack on which a goroutine goes on: its own, or that of `with_stack` on which it was when it parked.
 #[derive(Debug)]
 pub(crate) struct Stack {
-    bottom: *const c_void,
-    bytes: usize,
+    bottom: Cell<*const c_void>,
+    bytes: Cell<usize>,
 }
 
 impl Stack {
     /// A stack of so many bytes below `top` was taken.
     pub(crate) fn new(top: *mut u8, bytes: usize) -> Stack {
-        Stack { bottom: top.wrapping_sub(bytes).cast(), bytes }
+        Stack { bottom: Cell::new(top.wrapping_sub(bytes).cast()), bytes: Cell::new(bytes) }
     }
 
     /// It is given back: nothing runs on it any more.
@@ -71,14 +72,16 @@ pub(crate) fn enter(stack: &Stack, home: &Home) -> Away {
     }
     let mut fake = ptr::null_mut();
     // SAFETY: the switch follows, to a stack with these bounds.
-    unsafe { __sanitizer_start_switch_fiber(&raw mut fake, stack.bottom, stack.bytes) };
+    unsafe { __sanitizer_start_switch_fiber(&raw mut fake, stack.bottom.get(), stack.bytes.get()) };
     fake
 }
 
-/// On the M's stack, right after the switch back.
+/// On the M's stack, right after the switch back from `stack`.
 #[inline(always)]
-pub(crate) fn back(fake: Away) {
-    arrive(fake);
+pub(crate) fn back(fake: Away, stack: &Stack) {
+    // SAFETY: the switch to this stack has begun, and `fake` is what was saved when it was left. It stores the bounds of the
+    // one that was left now.
+    unsafe { __sanitizer_finish_switch_fiber(fake, stack.bottom.as_ptr(), stack.bytes.as_ptr()) };
 }
 
 /// On the goroutine's stack, right before the switch to its M's. What it gives is for `arrive`.
@@ -108,4 +111,47 @@ pub(crate) fn begun() {
 pub(crate) fn end(home: &Home) {
     // SAFETY: as in `leave`.
     unsafe { __sanitizer_start_switch_fiber(ptr::null_mut(), home.bottom.get(), home.bytes.get()) };
+}
+
+/// A call on another stack, by the same goroutine or thread: the fake stack of the outer one, and its bounds.
+#[derive(Debug)]
+pub(crate) struct Call {
+    fake: *mut c_void,
+    bottom: *const c_void,
+    bytes: usize,
+}
+
+impl Call {
+    /// On the outer stack, right before the call. To be dropped there, when the call has returned or unwound.
+    #[inline(always)]
+    #[must_use]
+    pub(crate) fn begin(stack: &Stack) -> Call {
+        let mut call = Call { fake: ptr::null_mut(), bottom: ptr::null(), bytes: 0 };
+        // SAFETY: the call follows, on a stack with these bounds, where nothing has run yet. They store what is the
+        // outer one's.
+        unsafe {
+            __sanitizer_start_switch_fiber(&raw mut call.fake, stack.bottom.get(), stack.bytes.get());
+            __sanitizer_finish_switch_fiber(ptr::null_mut(), &raw mut call.bottom, &raw mut call.bytes);
+        }
+        call
+    }
+}
+
+impl Drop for Call {
+    /// Never inlined: the frame of this function, without variables, is the last one beside which there is the fake
+    /// stack that goes here.
+    #[inline(never)]
+    fn drop(&mut self) {
+        // SAFETY: this is the stack from which the call was made, and `fake` what was saved then. No frame is left on
+        // the other one.
+        unsafe {
+            __sanitizer_start_switch_fiber(ptr::null_mut(), self.bottom, self.bytes);
+            __sanitizer_finish_switch_fiber(self.fake, ptr::null_mut(), ptr::null_mut());
+        }
+        if std::thread::panicking() {
+            // SAFETY: it has no preconditions. A throw clears the frames of the stack on which it begins, and goes on
+            // through those of this one.
+            unsafe { __asan_handle_no_return() };
+        }
+    }
 }

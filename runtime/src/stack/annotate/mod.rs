@@ -13,6 +13,9 @@
 //!   goroutine:                        begun ... leave           arrive ... end
 //! ```
 //!
+//! `with_stack` calls on another stack: a `Call` lives on the outer one as long as that. A goroutine leaves and arrives
+//! on any of its stacks.
+//!
 //! One tool at a time, and only with our own switch: the `generator` backend tells nobody. Without a tool all of this is
 //! empty. How to build and run with each: DESIGN-gmp.md, "Debuggers and sanitizers".
 
@@ -38,6 +41,25 @@ pub(crate) use valgrind::Stack;
 pub(crate) use nobody::Stack;
 #[cfg(not(any(gmp_asan, gmp_tsan)))]
 pub(crate) use nobody::{Home, arrive, back, begun, end, enter, leave};
+#[cfg(not(any(gmp_asan, gmp_loom)))]
+pub(crate) use same_stack::Call;
+
+/// A call on another stack concerns only those who have to know the bounds of the one that runs.
+#[cfg(not(any(gmp_asan, gmp_loom)))]
+mod same_stack {
+    /// A call on another stack, by the same goroutine or thread.
+    #[derive(Debug)]
+    pub(crate) struct Call;
+
+    impl Call {
+        /// On the outer stack, right before the call. To be dropped there, when the call has returned or unwound.
+        #[inline(always)]
+        #[must_use]
+        pub(crate) fn begin(_stack: &super::Stack) -> Call {
+            Call
+        }
+    }
+}
 
 /// Who is told nothing. Valgrind sees the switches by itself.
 #[cfg(not(any(gmp_asan, gmp_tsan)))]
@@ -81,7 +103,7 @@ mod nobody {
 
     /// On the M's stack, right after the switch back.
     #[inline(always)]
-    pub(crate) fn back(_: Away) {}
+    pub(crate) fn back(_: Away, _stack: &super::Stack) {}
 
     /// On the goroutine's stack, right before the switch to its M's. What it gives is for `arrive`.
     #[inline(always)]

@@ -59,7 +59,7 @@ pub(crate) fn enter(stack: &Stack, home: &Home) -> Away {
 
 /// On the M's stack, right after the switch back.
 #[inline(always)]
-pub(crate) fn back(_: Away) {}
+pub(crate) fn back(_: Away, _stack: &Stack) {}
 
 /// On the goroutine's stack, right before the switch to its M's. What it gives is for `arrive`.
 #[inline(always)]
