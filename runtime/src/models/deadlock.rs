@@ -6,7 +6,7 @@
 use super::caught;
 use super::cover::{Handle, Socket};
 use crate::go;
-use crate::model::{LONG, Model, Mutant, done, fall_asleep, runtime};
+use crate::model::{LONG, Model, Mutant, done, fall_asleep, pass, runtime};
 use crate::sync::Event;
 use crate::time::after_func;
 use gmp_netpoll::Readiness;
@@ -155,6 +155,39 @@ fn what_the_monitor_serves_is_awake() {
     });
 }
 
+/// The M waits for a callback that has become due, and the monitor makes a goroutine of it. Fails when the judge sees that the
+/// monitor is through, and not the goroutine, which is in no queue yet.
+#[test]
+fn what_the_monitor_has_made_of_a_callback_is_awake() {
+    Model::new().check("made_by_monitor", || {
+        let runtime = runtime(1, 1);
+        fall_asleep::<1>(&runtime);
+        let (handle, witness) = (Handle::of(&runtime), Witness::new());
+        witness.gone.store(true, Release);
+        let ended = Arc::clone(&witness.ended);
+        let waiter = runtime.go(move || {
+            let event = Arc::new(Event::new());
+            let rings = Arc::clone(&event);
+            let _timer = after_func(LONG, move || rings.notify_one());
+            event.wait();
+            ended.store(true, Release);
+        });
+        while !(handle.has_timers() && handle.somebody_polls()) {
+            loom::thread::yield_now();
+        }
+        pass(LONG);
+        let judge = loom::thread::spawn({
+            let handle = handle.clone();
+            move || witness.judge(&handle)
+        });
+        loom::explore();
+        handle.serve_timers();
+        judge.join().unwrap();
+        waiter.join().unwrap();
+        done();
+    });
+}
+
 /// Fails when the judge never says it: a model in which nothing can be wrong.
 #[test]
 fn a_runtime_at_rest_is_asleep() {
@@ -202,6 +235,7 @@ fn mutants() {
             (Mutant::DeadlockUnlocksBetween, JOINED),
             (Mutant::DeadlockIgnoresGs, SERVED),
             (Mutant::DeadlockIgnoresServing, SERVED),
+            (Mutant::ServingEndsRelaxed, "what_the_monitor_has_made_of_a_callback_is_awake"),
             (Mutant::DeadlockIgnoresTimers, "who_sleeps_until_a_time_is_awake"),
         ],
     );

@@ -331,16 +331,17 @@ fn main_runs_locked_to_its_caller() {
     });
 }
 
-/// A goroutine ends locked, and its thread with it, while another is submitted. Fails by deadlock when the P goes with them.
+/// A goroutine ends locked, and its thread with it, while another is submitted. Fails by deadlock when the P goes with them, by
+/// an assertion when that thread runs the other one.
 #[test]
 fn a_thread_that_ends_leaves_its_p() {
     Model::new().check("end_locked", || {
         let runtime = at_rest::<1>();
-        let ends = runtime.go(lock_os_thread);
-        let other = runtime.go(|| ());
-        ends.join().unwrap();
-        other.join().unwrap();
+        let ends = runtime.go(|| Own::lock().0);
+        let other = runtime.go(|| loom::thread::current().id());
+        let threads = [ends.join().unwrap(), other.join().unwrap()];
         done();
+        assert_ne!(threads[0], threads[1], "a goroutine that ends locked takes its thread along");
     });
 }
 
@@ -426,6 +427,7 @@ fn mutants() {
             (Mutant::BoundNotRescued, "a_bound_goroutine_needs_no_other_thread"),
             (Mutant::BringerSkipsGlobal, "at_the_limit_who_brings_a_bound_goroutine_sees_the_global_queue"),
             (Mutant::IdleEndsBlindly, "an_m_that_was_just_taken_does_not_end"),
+            (Mutant::EndKeepsItsP, "a_thread_that_ends_leaves_its_p"),
             (Mutant::EndLooksAtNoQueue, "an_m_that_was_just_taken_does_not_end"),
             (Mutant::BoundRescuedHeld, "a_bound_goroutine_that_a_dump_holds_is_rescued_later"),
         ],

@@ -53,6 +53,36 @@ fn a_timer_ends_the_wait_of_whoever_polls() {
     });
 }
 
+/// The only M at work has come back from the poller, the other sleeps on its note, and a goroutine begins to sleep beside one
+/// that keeps the M until the sleeper runs again. Fails by deadlock when nobody is sent to the poller.
+#[test]
+fn a_goroutine_that_sleeps_beside_others_sends_somebody_to_the_poller() {
+    Model::new().preemptions(1).check("sleep_beside_others", || {
+        let runtime = runtime(2, 2);
+        fall_asleep::<2>(&runtime);
+        let handle = Handle::of(&runtime);
+        let sleeper = runtime.go(move || {
+            let awake = Flag::default();
+            let waits = awake.clone();
+            let other = handle.make(move || waits.wait_on_thread());
+            while !handle.somebody_polls() {
+                loom::thread::yield_now();
+            }
+            // The M in the poller finds this one alone, and wakes nobody.
+            sleep(Duration::from_millis(1));
+            while handle.count_ps()[1] != 1 {
+                loom::thread::yield_now();
+            }
+            loom::explore();
+            handle.queue_in_silence([other]);
+            sleep(Duration::from_millis(1));
+            awake.raise();
+            done();
+        });
+        sleeper.join().unwrap();
+    });
+}
+
 /// One M waits in the poller until a time far away when another goroutine begins a short sleep.
 #[test]
 fn an_earlier_timer_breaks_the_wait() {
@@ -260,6 +290,7 @@ fn mutants() {
             (Mutant::PollerSkipsTimers, SEEN),
             (Mutant::PollerSaysNothing, ANYBODY),
             (Mutant::PollerRunsNoTimers, ANYBODY),
+            (Mutant::ArmSendsNobody, "a_goroutine_that_sleeps_beside_others_sends_somebody_to_the_poller"),
             (Mutant::VisitLeavesTimers, "a_busy_m_serves_the_timers_of_idle_ps"),
             (Mutant::MonitorSendsNobody, "the_monitor_sends_an_m_to_the_poller_that_nobody_looks_at"),
             (Mutant::SwallowedBreakKept, "a_swallowed_break_is_passed_on"),

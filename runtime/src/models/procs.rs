@@ -5,9 +5,11 @@
 
 use super::caught;
 use super::cover::{Handle, p_number};
-use crate::model::{Body, Flag, Model, Mutant, done, fall_asleep, runtime, together, together_with_us};
+use crate::model::{
+    Body, Flag, Model, Mutant, done, fall_asleep, refuse_threads, runtime, together, together_with_us,
+};
 use crate::time::sleep;
-use crate::{JoinHandle, Runtime, go};
+use crate::{JoinHandle, Runtime, go, lock_os_thread, yield_now};
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -109,6 +111,46 @@ fn a_goroutine_queued_on_a_p_that_retires_is_run_while_its_maker_blocks() {
             crate::blocking(|| ran.wait_on_thread());
         };
         let both = one_on(1, &runtime, (First::Elsewhere, one_p), [Box::new(queues), Box::new(|| ())]);
+        both.into_iter().for_each(|one| one.join().unwrap());
+    });
+}
+
+/// A P is given away with a goroutine in its queue, and retires while a thread is to be started for it; the start is refused.
+/// Fails by an assertion when the P is idle then.
+#[test]
+fn a_p_that_was_meant_for_a_refused_thread_retires() {
+    Model::new().preemptions(2).check("refused_start_vs_shrink", || {
+        let runtime = runtime(2, 3);
+        let handle = Handle::of(&runtime);
+        let ran = Flag::default();
+        let raised = ran.clone();
+        let queued = handle.make(move || {
+            done();
+            raised.raise();
+        });
+        let gives_away = move || {
+            handle.queue_in_silence([queued]);
+            crate::blocking(|| ran.wait_on_thread());
+        };
+        let bodies: [Body; 2] = [Box::new(gives_away), Box::new(one_p)];
+        let both = one_on(1, &runtime, (First::There, refuse_threads), bodies);
+        both.into_iter().for_each(|one| one.join().unwrap());
+    });
+}
+
+/// A bound goroutine yields on a surplus P, beside nobody. Fails by an assertion when it goes on there: its M does not look for
+/// work, and so would never give the P up.
+#[test]
+fn a_bound_goroutine_that_yields_leaves_a_surplus_p() {
+    Model::new().preemptions(1).check("bound_yield_vs_shrink", || {
+        let runtime = runtime(2, 2);
+        let yields = || {
+            lock_os_thread();
+            yield_now();
+            assert_eq!(p_number(), 0, "the other P is surplus");
+            done();
+        };
+        let both = one_on(1, &runtime, (First::There, one_p), [Box::new(yields), Box::new(|| ())]);
         both.into_iter().for_each(|one| one.join().unwrap());
     });
 }
@@ -283,6 +325,8 @@ fn mutants() {
         &[
             (Mutant::IdleKeepsTheSurplus, IDLE),
             (Mutant::RetireKeepsTheQueue, QUEUED),
+            (Mutant::TakeBackKeepsTheSurplus, "a_p_that_was_meant_for_a_refused_thread_retires"),
+            (Mutant::YieldKeepsTheSurplus, "a_bound_goroutine_that_yields_leaves_a_surplus_p"),
             (Mutant::LeaveSurplusAsksForNone, QUEUED),
             (Mutant::HandoffpRetiresQuietly, GIVEN),
             (Mutant::LeaveSurplusDoesNotSpin, "two_goroutines_queued_on_a_p_that_retires_are_run_on_two"),

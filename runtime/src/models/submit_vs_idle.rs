@@ -6,7 +6,9 @@
 use super::caught;
 use super::cover::{Handle, Made};
 use crate::go;
-use crate::model::{Flag, Model, Mutant, Parts, done, fall_asleep, runtime, together, together_with_us};
+use crate::model::{
+    Flag, Model, Mutant, Parts, done, fall_asleep, refuse_threads, runtime, together, together_with_us,
+};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -310,6 +312,40 @@ fn work_from_a_thread_is_run_while_two_ms_go_idle() {
     });
 }
 
+/// An M is to be started for a new P, and counts as spinning. Meanwhile the other M goes idle, and a thread submits, which
+/// leaves its goroutine to the one that is to come; the start is refused. Fails by deadlock when nobody is woken then.
+#[test]
+fn what_was_left_to_an_m_that_did_not_start_is_run() {
+    Model::new().preemptions(1).check("refused_start", || {
+        let runtime = runtime(2, 3);
+        let handle = Handle::of(&runtime);
+        let (there, go_on) = (Flag::default(), Flag::default());
+        let (ended, ran) = (Flag::default(), Flag::default());
+        let _goes_idle = runtime.go({
+            let (there, go_on, ended) = (there.clone(), go_on.clone(), ended.clone());
+            move || {
+                there.raise();
+                go_on.wait_on_thread();
+                ended.raise();
+            }
+        });
+        let raised = ran.clone();
+        let work = handle.make(move || raised.raise());
+        let stays = runtime.go(move || {
+            there.wait_on_thread();
+            refuse_threads();
+            loom::explore();
+            go_on.raise();
+            crate::set_procs(3);
+            ran.wait_on_thread();
+            done();
+        });
+        ended.wait_on_thread();
+        let _submitted = handle.inject([work]);
+        stays.join().unwrap();
+    });
+}
+
 /// Fails by deadlock when the end of a runtime and an M that goes idle miss each other.
 #[test]
 fn a_runtime_ends_while_its_m_goes_idle() {
@@ -413,6 +449,7 @@ fn mutants() {
             (Mutant::WakepUndoesLate, "a_submission_that_finds_no_p_after_all_leaves_no_count"),
             (Mutant::RecheckTakesAnyP, "a_p_without_an_m_changes_nothing"),
             (Mutant::TakeBackLeaksSpinning, "a_p_without_an_m_changes_nothing"),
+            (Mutant::RefusedStartWakesNobody, "what_was_left_to_an_m_that_did_not_start_is_run"),
             (Mutant::IdleKeepsTheSurplus, "a_runtime_ends_while_its_m_goes_idle"),
             (Mutant::StartForgetsSpinning, SPINNER),
             (Mutant::RunnextNeverStolen, SPINNER),

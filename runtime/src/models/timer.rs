@@ -125,6 +125,22 @@ fn a_callback_is_put_into_the_heap_of_a_p_that_becomes_idle() {
     });
 }
 
+/// A callback in the heap of each of two Ps, far away.
+fn far_calls_on_two_ps(runtime: &Runtime, count: &Count) -> [InlineCall; 2] {
+    let at_work = [Flag::default(), Flag::default()];
+    // Each on an M, and so a P, of its own.
+    let makers = [0, 1].map(|number| {
+        let (at_work, calls) = (at_work.clone(), count.clone());
+        runtime.go(move || {
+            let call = InlineCall::after(4 * LONG, move || calls.add());
+            at_work[number].raise();
+            at_work[1 - number].wait_on_thread();
+            call
+        })
+    });
+    makers.map(|maker| maker.join().unwrap())
+}
+
 /// Two Ps are idle, each with a heap in which nothing stands; one of their Ms waits in the poller and takes one of them
 /// when it is called. Fails by deadlock when it then leaves the heap of the other out.
 #[test]
@@ -132,24 +148,31 @@ fn a_callback_is_put_into_the_heap_of_any_idle_p() {
     for which in [0, 1] {
         Model::new().preemptions(1).check("call_on_idle_p", move || {
             let (runtime, count) = (runtime(2, 2), Count::default());
-            let at_work = [Flag::default(), Flag::default()];
-            // Each on an M, and so a P, of its own.
-            let makers = [0, 1].map(|number| {
-                let (at_work, calls) = (at_work.clone(), count.clone());
-                runtime.go(move || {
-                    let call = InlineCall::after(4 * LONG, move || calls.add());
-                    at_work[number].raise();
-                    at_work[1 - number].wait_on_thread();
-                    call
-                })
-            });
-            let calls = makers.map(|maker| maker.join().unwrap());
+            let calls = far_calls_on_two_ps(&runtime, &count);
             assert!(calls.iter().all(InlineCall::stop));
             fall_asleep::<2>(&runtime);
             loom::explore();
             assert!(!calls[which].reset(DELAY));
             count.reaches(1);
             done();
+        });
+    }
+}
+
+/// Two Ps are idle, each with a callback far away, and either is moved to an earlier time. Fails by deadlock when the M in
+/// the poller waits for the other one.
+#[test]
+fn the_poller_waits_for_the_earliest_of_two_heaps() {
+    for which in [0, 1] {
+        Model::new().preemptions(1).check("call_on_either_p", move || {
+            let (runtime, count) = (runtime(2, 2), Count::default());
+            let calls = far_calls_on_two_ps(&runtime, &count);
+            fall_asleep::<2>(&runtime);
+            loom::explore();
+            assert!(calls[which].reset(DELAY));
+            count.reaches(1);
+            done();
+            assert!(calls[1 - which].stop());
         });
     }
 }
@@ -277,6 +300,7 @@ fn mutants() {
             (Mutant::FiringInTwoSections, "a_stop_and_a_firing_agree"),
             (Mutant::FiringInTwoSections, "a_reset_and_a_firing_agree"),
             (Mutant::CallUnmasked, "a_callback_is_put_into_the_heap_of_any_idle_p"),
+            (Mutant::PollerTakesTheFirstTimer, "the_poller_waits_for_the_earliest_of_two_heaps"),
             (Mutant::CallWithoutTheLock, IDLE),
             (Mutant::CallLeavesThePEarly, "a_callback_is_put_into_the_heap_of_a_p_that_is_taken_away"),
             (Mutant::OrphansForgotten, END),

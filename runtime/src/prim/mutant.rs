@@ -277,6 +277,8 @@ pub enum Mutant {
     WakepUndoesLate,
     /// An M that sees work after giving up takes a P although it was given one.
     RecheckTakesAnyP,
+    /// A start that was refused wakes nobody for what was left to the new M.
+    RefusedStartWakesNobody,
     /// A P for which no M was found stays in the count of spinning Ms.
     TakeBackLeaksSpinning,
     /// An M that gives up changes the census after the lock.
@@ -311,6 +313,10 @@ pub enum Mutant {
     MaskReadEarly,
     /// A new timer looks at the poller without a fence.
     TimerNoFence,
+    /// The poller waits until the first P's timer, which need not be the earliest.
+    PollerTakesTheFirstTimer,
+    /// A goroutine that begins to sleep beside others sends nobody to the poller.
+    ArmSendsNobody,
     /// The poller's M does not look at the timers before it waits.
     PollerSkipsTimers,
     /// A P that is handed off is idle although its queue is not empty.
@@ -495,6 +501,8 @@ pub enum Mutant {
     DeadlockIgnoresTimers,
     /// It does not ask whether timers are being served.
     DeadlockIgnoresServing,
+    /// What serves timers ends without Release.
+    ServingEndsRelaxed,
     /// It looks at the Ms in one critical section and at the goroutines in another.
     DeadlockUnlocksBetween,
 
@@ -518,6 +526,8 @@ pub enum Mutant {
     StopForgetsTheBound,
     /// An M that nobody has needed ends although it was just taken to be woken.
     IdleEndsBlindly,
+    /// An M whose bound goroutine ends keeps its P, and looks for work with it.
+    EndKeepsItsP,
     /// A thread that ends does not look whether somebody waited for a place among the threads.
     EndLooksAtNoQueue,
 
@@ -528,6 +538,10 @@ pub enum Mutant {
 
     /// An M goes idle with a surplus P, which then is idle; also when the runtime ends.
     IdleKeepsTheSurplus,
+    /// A bound goroutine that yields keeps a surplus P.
+    YieldKeepsTheSurplus,
+    /// A surplus P for which no M was found is idle.
+    TakeBackKeepsTheSurplus,
     /// A P that retires keeps its queue.
     RetireKeepsTheQueue,
     /// An M gives a P up that is surplus no more.

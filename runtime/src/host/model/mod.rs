@@ -128,6 +128,8 @@ thread_local! {
     static HELPERS: Cell<bool> = const { Cell::new(false) };
     /// So many more thieves find that what they look at does not hold still.
     static REFUSALS: Cell<u32> = const { Cell::new(0) };
+    /// In this execution no thread can be started any more.
+    static THREADS_REFUSED: Cell<bool> = const { Cell::new(false) };
 }
 
 /// Whether what a thief looks at holds still.
@@ -284,6 +286,7 @@ impl Model {
             schedule::begin();
             REFUSALS.set(refusals);
             REFUSED.set(false);
+            THREADS_REFUSED.set(false);
             f();
         });
         let executions = schedule::reset();
@@ -386,6 +389,11 @@ pub fn park(publish: impl FnOnce(Waiter) -> bool) -> Parked {
         Woke::Refused => Parked::Refused,
         woke => unreachable!("park: nobody interrupts a model's own wait ({woke:?})"),
     }
+}
+
+/// The host refuses each start of an M's thread, from here to the end of the execution.
+pub fn refuse_threads() {
+    THREADS_REFUSED.set(true);
 }
 
 /// Time passes, and nobody is told.
@@ -545,6 +553,10 @@ impl Host for ModelHost {
     }
 
     fn start(name: &str, body: impl FnOnce() + Send + 'static) -> io::Result<Self::Thread> {
+        if THREADS_REFUSED.get() {
+            schedule::add(format_args!("is refused {name}"));
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
         schedule::add(format_args!("starts {name}"));
         Ok(loom::thread::spawn(body))
     }

@@ -263,7 +263,7 @@ impl<H: Host> Sched<H> {
         // SAFETY: Ps live as long as their scheduler.
         unsafe { p.as_ref() }.runq.drain(|g| central.globq.push(g));
         self.publish_len(central);
-        if self.is_to_retire(p) {
+        if self.is_to_retire(p) && !mutated(Mutant::TakeBackKeepsTheSurplus) {
             self.retire(central, p);
         } else {
             self.pidleput(central, p);

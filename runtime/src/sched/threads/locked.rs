@@ -278,7 +278,7 @@ impl<H: Host> Sched<H> {
                 Yield::Exit => {
                     self.goexit0(m, g);
                     m.ends.set(true);
-                    m.parting_p.set(Some(m.release()));
+                    unless(Mutant::EndKeepsItsP, || m.parting_p.set(Some(m.release())));
                     return None;
                 }
             };
@@ -342,7 +342,8 @@ impl<H: Host> Sched<H> {
             self.spill(p, found);
         }
         // All are surplus when the runtime ends.
-        if p.runq.is_empty() && self.globrunq_len() == 0 && !self.is_surplus(p) {
+        let is_surplus = self.is_surplus(p) && !mutated(Mutant::YieldKeepsTheSurplus);
+        if p.runq.is_empty() && self.globrunq_len() == 0 && !is_surplus {
             return true;
         }
         g.word.requeue();

@@ -2,7 +2,7 @@
 
 use crate::host::{Host, Lack};
 use crate::m::{Assignment, M};
-use crate::prim::MutexGuard;
+use crate::prim::{Mutant, MutexGuard, unless};
 use crate::sched::poll::Poller;
 use crate::sched::watch::told::Refusal;
 use crate::sched::{Central, Sched};
@@ -44,7 +44,7 @@ impl<H: Host> Sched<H> {
         if somebody {
             // What came meanwhile was left to the one that was summoned; or an M that gave up has seen work and found no
             // idle P, as this assignment held it.
-            self.wakep();
+            unless(Mutant::RefusedStartWakesNobody, || self.wakep());
         }
     }
 

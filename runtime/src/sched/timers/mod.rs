@@ -341,7 +341,9 @@ impl<H: Host> Sched<H> {
     /// B3 of `sched/poll.rs`: the earliest time in any heap.
     #[doc(alias = "timeSleepUntil")]
     pub(crate) fn earliest_timer(&self) -> Option<Nanos> {
-        self.ps.iter().filter(|p| self.timer_mask.has(p.id)).filter_map(|p| p.timers.earliest()).min()
+        let mut all =
+            self.ps.iter().filter(|p| self.timer_mask.has(p.id)).filter_map(|p| p.timers.earliest());
+        if mutated(Mutant::PollerTakesTheFirstTimer) { all.next() } else { all.min() }
     }
 
     /// Has a timer claim and ready `who`, which is saved, at `due`. Called by its commit hook, on the M that ran it.
@@ -372,7 +374,7 @@ impl<H: Host> Sched<H> {
         // T1 to T3 see to it that whoever waits in the poller knows. If nobody does, and this M has other
         // goroutines to run before it looks at the clock again, another M is to go there.
         if !p.runq.is_empty() && self.poll_until.load(Relaxed) == NO_POLLER {
-            self.wakep();
+            unless(Mutant::ArmSendsNobody, || self.wakep());
         }
     }
 

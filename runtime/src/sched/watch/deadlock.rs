@@ -45,7 +45,7 @@ use crate::g::pool::GPool;
 use crate::host::Host;
 use crate::m::M;
 use crate::m::note::Note;
-use crate::prim::{Acquire, Arc, Mutant, Mutex, Relaxed, Weak, mutated};
+use crate::prim::{Acquire, Arc, Mutant, Mutex, Relaxed, Release, Weak, mutated, order};
 use crate::sched::poll::Poller;
 use crate::sched::watch::dump::{Wanted, dump_all};
 use crate::sched::{Central, Sched};
@@ -315,7 +315,7 @@ impl<'a, H: Host> Serving<'a, H> {
 impl<H: Host> Drop for Serving<'_, H> {
     fn drop(&mut self) {
         // Release: what was made of it is seen by `all_wait`.
-        self.0.serving.fetch_sub(1, crate::prim::Release);
+        self.0.serving.fetch_sub(1, order(Mutant::ServingEndsRelaxed, Release));
     }
 }
 
