@@ -134,7 +134,7 @@ fn deep(end: usize, left: usize, f: &dyn Fn()) {
 }
 
 /// The same where a context has ended, below a function that a panic could not pass. Fails by a line, which is
-/// written on what is left of the stack, and may overflow it: the look at the frames fits there.
+/// written on what is left of the stack, and may overflow it.
 #[test]
 fn a_wait_that_outlives_its_context_with_little_stack_left_is_counted_alone() {
     const NAME: &str = "a_wait_that_outlives_its_context_with_little_stack_left_is_counted_alone";
@@ -162,6 +162,55 @@ fn a_wait_that_outlives_its_context_with_little_stack_left_is_counted_alone() {
         });
         let report = rt.shutdown(SHUTDOWN_LIMIT);
         assert_eq!((report.unwinds_refused(), report.is_clean()), (1, true), "{report:?}");
+    });
+}
+
+/// Fails by an overflow, in the child: the frames are looked at, and unwound, where neither fits. By another count where a
+/// wait is ended all the same.
+#[test]
+fn a_context_ends_no_wait_where_the_look_does_not_fit() {
+    const NAME: &str = "a_context_ends_no_wait_where_the_look_does_not_fit";
+    if !child::is_child() {
+        let stderr = child::passes(NAME, &[("GMPDEBUG", "refusals=all")]);
+        assert_eq!(told(&stderr).len(), 0, "{stderr}");
+        return;
+    }
+    everywhere(|rt| {
+        // A park takes more where nothing is optimised.
+        let lefts = if cfg!(debug_assertions) { [6000, 7000, 8000] } else { [1500, 2000, 2500] };
+        for left in lefts {
+            let ended = rt.run(move || {
+                let deep = gmp::Builder::new().stack_size(16 << 10).go(move || {
+                    let top = 0_u8;
+                    // 16 KiB less a page of the guard, and less than 2.5 KiB above this frame.
+                    let end = (&raw const top).addr() + 2560 - (12 << 10);
+                    under_a_done_context(|| deep(end, left, &|| time::sleep(Duration::from_millis(5))))
+                });
+                deep.unwrap().join().unwrap()
+            });
+            assert_eq!(ended, Ok(()), "{left} bytes are left");
+        }
+        let report = rt.shutdown(SHUTDOWN_LIMIT);
+        assert_eq!((report.unwinds_refused(), report.is_clean()), (3, true), "{report:?}");
+    });
+}
+
+/// The counterpart: with some more left the same wait is ended. Fails by a wait that goes on.
+#[test]
+fn a_context_ends_a_wait_where_the_look_fits() {
+    everywhere(|rt| {
+        let ended = rt.run(|| {
+            let deep = gmp::Builder::new().stack_size(32 << 10).go(|| {
+                let top = 0_u8;
+                // 32 KiB less a page of the guard, and less than 2.5 KiB above this frame.
+                let end = (&raw const top).addr() + 2560 - (28 << 10);
+                let left = if cfg!(debug_assertions) { 16_000 } else { 8000 };
+                under_a_done_context(|| deep(end, left, &|| Event::new().wait()))
+            });
+            deep.unwrap().join().unwrap()
+        });
+        assert_eq!(ended, Err(ContextError::Canceled));
+        assert_eq!(rt.shutdown(SHUTDOWN_LIMIT).unwinds_refused(), 0);
     });
 }
 

@@ -241,15 +241,9 @@ pub(crate) fn cancel_fence() {
 impl Interrupt {
     /// Whether what is thrown is certain to arrive, and worth another try. Called below where it would be thrown.
     pub(crate) fn may_throw<H: Host>(self) -> bool {
-        let (mark, thrown) = match (self, M::<H>::current().and_then(M::g)) {
+        let g = M::<H>::current().and_then(M::g);
+        let (mark, thrown) = match (self, g) {
             (Interrupt::Exit | Interrupt::Shutdown, None) => return false,
-            (Interrupt::Shutdown, Some(g)) if !has_room(g) => {
-                // Counted alone: to tell of it takes stack, too.
-                if let Some(sched) = Sched::<H>::current() {
-                    sched.count_refusal();
-                }
-                return false;
-            }
             (Interrupt::Exit | Interrupt::Shutdown, Some(g)) => (g.mark(), g.throws.0.get()),
             // SAFETY: the caller runs under the frame.
             (Interrupt::Context(frame), _) => unsafe { (frame.as_ref().mark, frame.as_ref().thrown.get()) },
@@ -257,8 +251,24 @@ impl Interrupt {
         if thrown >= THROWS {
             return false;
         }
+        if g.is_some_and(|g| !has_room(g, self.room())) {
+            // Counted alone: to tell of it takes stack, too.
+            if let Some(sched) = Sched::<H>::current() {
+                sched.count_refusal();
+            }
+            return false;
+        }
         let looked = H::may_unwind_to(mark);
         looked.inspect_err(|bar| self.is_refused::<H>(*bar)).is_ok()
+    }
+
+    /// Bytes of stack without which the frames are not looked at, and nothing is thrown.
+    fn room(self) -> usize {
+        match self {
+            Interrupt::Shutdown => ROOM,
+            // It has asked for that, and its destructors are its own care.
+            Interrupt::Exit | Interrupt::Context(_) => ROOM_TO_LOOK,
+        }
     }
 
     /// Nothing is thrown, since it might end the process. That is counted, and told where there is stack for it: the first
@@ -272,7 +282,7 @@ impl Interrupt {
         }
         let g = M::<H>::current().and_then(M::g);
         // To tell of it takes stack, too.
-        if g.is_some_and(|g| !has_room(g)) {
+        if g.is_some_and(|g| !has_room(g, ROOM)) {
             return;
         }
         if H::is_first_refusal() || sched.is_some_and(|sched| sched.config.knobs.all_refusals) {
@@ -365,16 +375,19 @@ impl PendingInterrupts {
 
 /// Bytes of stack that the look at the frames and a throw take, the first time too, and some for the destructors.
 const ROOM: usize = 8 << 10;
+/// The same without any for destructors. The unwinder goes on from each frame that has some, on the stack where that frame
+/// lies: a stack that is lent for the look would not help the throw. The look takes most where nothing is optimised.
+const ROOM_TO_LOOK: usize = if cfg!(debug_assertions) { ROOM } else { 5 << 10 };
 
-/// Whether that much is left of each stack of the calling goroutine: its own, and those of `with_stack`, whose outer frames
-/// unwind on the stacks from which they were called. It did not ask to be unwound.
-fn has_room<H: Host>(g: GRef<H>) -> bool {
+/// Whether so many bytes are left of each stack of the calling goroutine: its own, and those of `with_stack`, whose outer
+/// frames unwind on the stacks from which they were called.
+fn has_room<H: Host>(g: GRef<H>, bytes: usize) -> bool {
     let frame = 0_u8;
     let here = (&raw const frame).addr();
     let (least, here) = H::left_of_calls(here);
     // The mark lies near the upper end of its own stack.
     let used = g.mark().addr().saturating_sub(here);
-    least.min(g.with_birth(|birth| birth.stack_size as usize).saturating_sub(used)) >= ROOM + GUARD
+    least.min(g.with_birth(|birth| birth.stack_size as usize).saturating_sub(used)) >= bytes + GUARD
 }
 
 /// The runtime of the calling goroutine ends, and the goroutine is where it might have parked: unwinds it, or has it stay for
