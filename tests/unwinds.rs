@@ -21,7 +21,7 @@ const PUBLIC: [&str; 11] = [
 ];
 
 /// Where a wait begins.
-const PARKS: [&str; 5] = ["stand(", ".park(", ".suspend(", "end_here", "Window::<Active>::enter()"];
+const PARKS: [&str; 5] = ["wait_in(", ".park(", ".suspend(", "end_here", "Window::<Active>::enter()"];
 
 /// Calls that park and whose names others have as well, as the public types spell them.
 const PARKS_HERE: [&str; 9] = [

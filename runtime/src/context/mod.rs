@@ -208,7 +208,8 @@ impl Context {
     /// It does not end a wait that is not this library's: a lock, channel, `join` or `sleep` of std's or of another crate's, a
     /// system call that blocks, a wait inside a function of C. It does not end a computation either. Such a call goes on
     /// until it returns by itself, and `run` with it; the next wait of this library is unwound. Nor does it end a wait that
-    /// would have to be unwound where a goroutine has less than 5 KiB of its stack left, 8 KiB in a build with debug assertions.
+    /// would have to be unwound where a goroutine has less than 5 KiB of its stack left, 8 KiB in a build with debug
+    /// assertions.
     ///
     /// It unwinds as a panic does, without the panic hook: destructors run. A `catch_unwind` of the caller's on the way
     /// stops it; the next call that parks unwinds again, three times, and from then on this `run` interrupts nothing.

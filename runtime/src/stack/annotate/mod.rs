@@ -41,11 +41,13 @@ pub(crate) use valgrind::Stack;
 pub(crate) use nobody::Stack;
 #[cfg(not(any(gmp_asan, gmp_tsan)))]
 pub(crate) use nobody::{Home, arrive, back, begun, end, enter, leave};
-#[cfg(not(any(gmp_asan, gmp_loom)))]
+#[cfg(not(gmp_asan))]
+#[allow(unused_imports, reason = "the model's host calls on no other stack")]
 pub(crate) use same_stack::Call;
 
 /// A call on another stack concerns only those who have to know the bounds of the one that runs.
-#[cfg(not(any(gmp_asan, gmp_loom)))]
+#[cfg(not(gmp_asan))]
+#[allow(dead_code, reason = "the model's host calls on no other stack")]
 mod same_stack {
     /// A call on another stack, by the same goroutine or thread.
     #[derive(Debug)]
