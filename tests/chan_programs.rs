@@ -143,7 +143,7 @@ impl Worker {
             }
             return;
         };
-        let (channel, sends) = present[chosen.index()];
+        let (channel, sends) = present.swap_remove(chosen.index());
         match &self.channels[channel] {
             (Some(s), _) if sends => {
                 let value = self.log.value();
@@ -152,7 +152,7 @@ impl Worker {
                     Ok(()) => Outcome::Done,
                     Err(error) => {
                         assert_eq!(error.into_inner().id, id);
-                        Outcome::Closed
+                        if way == 0 { Outcome::Closed } else { Outcome::Left }
                     }
                 };
                 self.log.sent(channel, begin, outcome, id);
@@ -162,6 +162,9 @@ impl Worker {
                 self.log.received(channel, begin, got);
             }
             _ => unreachable!("it was there when it was added"),
+        }
+        for (channel, _) in present.into_iter().filter(|&(_, sends)| !sends) {
+            self.log.event(channel, Kind::Recv, begin, Outcome::Elsewhere);
         }
     }
 

@@ -19,6 +19,10 @@ pub enum Outcome {
     /// Full, empty, too late; closed already.
     Not,
     Closed,
+    /// The send of a select with a limit was chosen, and failed: closed, or the receiver left and no other came in time.
+    Left,
+    /// The arm of a select that was ended by another one.
+    Elsewhere,
 }
 
 impl Outcome {
@@ -171,6 +175,12 @@ fn judge_ends(events: &[Event], pairs: &[(&Event, &Event)], handles: usize) {
             }
             (Kind::Send, Outcome::Closed) => {
                 assert!(closed_to.min(no_receiver) < event.end, "{event:?}: it was open");
+            }
+            (Kind::Send, Outcome::Left) if closed_to.min(no_receiver) > event.end => {
+                // A receiver that left looks once more, and may end in any way.
+                let receives = events.iter().filter(|other| other.kind == Kind::Recv);
+                let met = receives.filter(|other| other.begin < event.end && event.begin < other.end).count();
+                assert!(met > 0, "{event:?}: it was open, and no receiver left");
             }
             (Kind::Recv, Outcome::Closed) => {
                 assert!(closed_to.min(no_sender) < event.end, "{event:?}: it was open");
