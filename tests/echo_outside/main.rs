@@ -121,7 +121,7 @@ fn a_reset_ends_its_connection_and_no_other() {
         let server = Server::start(procs);
         let bystander = server.connect();
         exchange(&bystander, 0, 0, 64);
-        let before = server.descriptors();
+        let before = server.sockets();
         for number in 1..=50 {
             reset(server.connect());
             // The server waits for the next message.
@@ -138,7 +138,7 @@ fn a_reset_ends_its_connection_and_no_other() {
         let stuck = server.connect();
         fill(&stuck, &content(3, 0, LONG));
         reset(stuck);
-        eventually("the server closes what was reset", || server.descriptors() == before);
+        eventually("the server closes what was reset", || server.sockets() == before);
         exchange(&bystander, 0, 51, 64);
         server.stop();
     }

@@ -96,9 +96,11 @@ impl Server {
         PathBuf::from(format!("/proc/{}/{file}", self.child.0.id()))
     }
 
-    /// How many descriptors it has open.
-    pub fn descriptors(&self) -> usize {
-        fs::read_dir(self.proc("fd")).expect("it runs").count()
+    /// How many sockets it has open. Its threads have descriptors of their own, which come and go with them.
+    pub fn sockets(&self) -> usize {
+        let open = fs::read_dir(self.proc("fd")).expect("it runs");
+        let leads_to = open.filter_map(|entry| fs::read_link(entry.ok()?.path()).ok());
+        leads_to.filter(|path| path.to_string_lossy().starts_with("socket:")).count()
     }
 
     pub fn activity(&self) -> Activity {
