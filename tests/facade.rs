@@ -42,7 +42,7 @@ const CHECKED: [&str; 16] = [
 ];
 
 /// The files that choose between two builds by the cfg `gmp_loom`.
-const CHOOSING: [&str; 3] = ["prim/mod.rs", "host/mod.rs", "host/model/mod.rs"];
+const CHOOSING: [&str; 4] = ["prim/mod.rs", "prim/lock.rs", "host/mod.rs", "host/model/mod.rs"];
 
 /// The files that add something to the model's build and choose nothing, and what it is.
 const ADDING: [(&str, &str); 10] = [

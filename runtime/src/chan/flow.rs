@@ -18,8 +18,6 @@ use std::time::Instant;
 /// The part of a channel that knows nothing of its messages.
 pub(crate) struct Raw {
     pub(crate) state: Mutex<State>,
-    /// Its place among those that a select locks.
-    pub(crate) rank: Rank,
     /// Whether `close` has an effect.
     closable: bool,
 }
@@ -88,7 +86,7 @@ impl<T> Chan<T> {
         let mut state = State::new(capacity);
         state.tick = tick;
         Chan {
-            raw: Raw { state: Mutex::new(state), rank: Rank::new(), closable },
+            raw: Raw { state: Mutex::new(Rank::Channel, state), closable },
             buffer: UnsafeCell::new(buffer),
             senders: AtomicU64::new(1),
             receivers: AtomicU64::new(1),

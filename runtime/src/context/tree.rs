@@ -22,8 +22,8 @@
 //! Nodes stay in the list of a node that is done. A second ender that finds `swept` missing walks over them as well: when
 //! an end returns, its node and all below it are done, whoever has ended them.
 //!
-//! **Lock order:** a node's lock, then what a nudge takes (`central`), or the lock of the node's own channel, and what a
-//! wake-up takes. No two nodes' locks at a time. No user's code, and nothing that ends another node, runs under it.
+//! A node's lock is the outermost of all (`prim/lock.rs`), and nobody holds those of two. No user's code, and nothing that ends
+//! another node, runs under it.
 //!
 //! Invariants: `done` leaves 0 once, under the lock, after the verdict was written; ENDING is seen by nobody who holds the
 //! lock.
@@ -38,7 +38,8 @@ use crate::g::Birth;
 use crate::goroutine;
 use crate::host::{Active, Host};
 use crate::prim::{
-    Acquire, Arc, AtomicBool, AtomicPtr, AtomicU32, Mutant, Mutex, Relaxed, Release, Weak, mutated, unless,
+    Acquire, Arc, AtomicBool, AtomicPtr, AtomicU32, Mutant, Mutex, Rank, Relaxed, Release, Weak, mutated,
+    unless,
 };
 use crate::sched::Sched;
 use crate::wait::interrupt::{self, Interrupt};
@@ -171,7 +172,7 @@ impl Node {
             deadline,
             swept: AtomicBool::new(false),
             channel: AtomicPtr::new(ptr::null_mut()),
-            state: Mutex::new(state),
+            state: Mutex::new(Rank::Context, state),
         }
     }
 

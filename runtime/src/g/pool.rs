@@ -14,7 +14,7 @@
 
 use crate::g::{G, GRef};
 use crate::host::Host;
-use crate::prim::{Mutex, MutexGuard, SingleWriterWord, UnsafeCell, Weak, capacity};
+use crate::prim::{Mutex, MutexGuard, Rank, SingleWriterWord, UnsafeCell, Weak, capacity};
 use crate::sched::Sched;
 use std::ptr::NonNull;
 
@@ -105,7 +105,7 @@ impl<H: Host> GPool<H> {
     pub(crate) fn new(sched: Weak<Sched<H>>) -> NonNull<Self> {
         let (chunks, regions) = (Vec::new(), Vec::new());
         let stock = Stock { chunks, regions, used: 0, free: Vec::new(), out: 0, closed: false };
-        let pool = Box::new(GPool { sched, stock: Mutex::new(stock) });
+        let pool = Box::new(GPool { sched, stock: Mutex::new(Rank::GPool, stock) });
         NonNull::from(Box::leak(pool))
     }
 

@@ -16,7 +16,7 @@ use crate::g::Birth;
 use crate::goroutine::{self, GoroutineId, JoinError, JoinHandle};
 use crate::host::Active;
 use crate::m::M;
-use crate::prim::{AcqRel, Arc, AtomicBool, AtomicU32, Mutex, Relaxed, Weak};
+use crate::prim::{AcqRel, Arc, AtomicBool, AtomicU32, Mutex, Rank, Relaxed, Weak};
 use crate::sched::Sched;
 use crate::sched::park::{Commit, WaitReason};
 use crate::wait::interrupt::{self, OnInterrupt};
@@ -62,7 +62,7 @@ where
     };
     let children = Arc::new(Children {
         sched: g.home().clone(),
-        count: Mutex::new(Count { alive: 0, parent: None }),
+        count: Mutex::new(Rank::Scope, Count { alive: 0, parent: None }),
         panicked: AtomicBool::new(false),
     });
     let scope = Scope { children: Arc::clone(&children), scope: PhantomData, env: PhantomData };

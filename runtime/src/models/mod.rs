@@ -17,6 +17,7 @@ mod help;
 mod interrupt;
 mod io_lock;
 mod join;
+mod lock;
 mod locked;
 mod mutex;
 mod note;

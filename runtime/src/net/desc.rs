@@ -36,8 +36,8 @@ use crate::g::{G, GRef};
 use crate::host::Host;
 use crate::m::M;
 use crate::prim::{
-    AcqRel, Acquire, AtomicPtr, AtomicU32, AtomicU64, Ghost, Mutant, Mutex, Relaxed, Release, mutated, order,
-    unless,
+    AcqRel, Acquire, AtomicPtr, AtomicU32, AtomicU64, Ghost, Mutant, Mutex, Rank, Relaxed, Release, mutated,
+    order, unless,
 };
 use crate::sched::park::{Commit, WaitReason};
 use crate::wait::interrupt::{Interrupt, OnInterrupt};
@@ -88,7 +88,7 @@ impl<H: Host> Side<H> {
             owner: AtomicPtr::new(std::ptr::null_mut()),
             number: AtomicU64::new(0),
             ticket: AtomicU64::new(0),
-            gate: Mutex::new(()),
+            gate: Mutex::new(Rank::Gate, ()),
             committing: Ghost::new(),
         }
     }

@@ -20,7 +20,7 @@
 //! Checked by `models/socket.rs`.
 
 use crate::host::Active;
-use crate::prim::{AcqRel, Acquire, AtomicU32, Mutant, Mutex, Relaxed, mutated, order};
+use crate::prim::{AcqRel, Acquire, AtomicU32, Mutant, Mutex, Rank, Relaxed, mutated, order};
 use crate::sched::park::{Commit, WaitReason};
 use crate::wait::interrupt::OnInterrupt;
 use crate::wait::waiter::{How, Wait, Waiter};
@@ -39,7 +39,7 @@ pub(crate) struct Use<'a>(&'a Users);
 
 impl Users {
     pub(crate) fn new() -> Self {
-        Users { word: AtomicU32::new(0), closer: Mutex::new(None) }
+        Users { word: AtomicU32::new(0), closer: Mutex::new(Rank::Closer, None) }
     }
 
     /// Whether a close has begun. For whoever comes after a fence or an exchange that is ordered with C1.

@@ -36,8 +36,8 @@ use crate::g::GRef;
 use crate::host::Host;
 use crate::m::M;
 use crate::prim::{
-    AcqRel, Acquire, AtomicBool, AtomicU32, Mutant, Mutex, Ordering, Relaxed, Release, UnsafeCell, fence,
-    fence_after_exchange, mutated, order, unless,
+    AcqRel, Acquire, AtomicBool, AtomicU32, Mutant, Mutex, Ordering, Rank, Relaxed, Release, UnsafeCell,
+    fence, fence_after_exchange, mutated, order, unless,
 };
 use crate::sched::park::{Commit, WaitReason};
 use crate::wait::abandon::AbandonHook;
@@ -97,7 +97,7 @@ impl<H: Host> IoLock<H> {
             hook: AbandonHook::new(Self::give_up),
             word: AtomicU32::new(FREE),
             resting: AtomicBool::new(false),
-            waiters: Mutex::new(Queue::new()),
+            waiters: Mutex::new(Rank::IoLock, Queue::new()),
         }
     }
 

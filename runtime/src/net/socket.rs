@@ -29,7 +29,7 @@ use crate::net::limit::{Begun, Limit};
 use crate::net::wake_fd::WakeFd;
 use crate::net::{closed, sys};
 use crate::prim::{
-    Acquire, Arc, AtomicBool, AtomicPtr, Mutant, Mutex, Relaxed, Release, Weak, mutated, unless,
+    Acquire, Arc, AtomicBool, AtomicPtr, Mutant, Mutex, Rank, Relaxed, Release, Weak, mutated, unless,
 };
 use crate::sched::Sched;
 use crate::wait::waiter::Wait;
@@ -130,7 +130,7 @@ impl<S: AsFd> Socket<S> {
             read: Lane::new(),
             write: Lane::new(),
             registrations: AtomicPtr::new(std::ptr::null_mut()),
-            watches: Mutex::new(Vec::new()),
+            watches: Mutex::new(Rank::Registrations, Vec::new()),
         }
     }
 

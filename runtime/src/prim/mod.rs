@@ -3,8 +3,8 @@
 //! Natively these are std's atomics, parking_lot's mutex and crossbeam-utils' padding; under the cfg
 //! `gmp_loom` they are loom's, and loom then explores the very code that ships. Nothing in `sched/`, in `g`,
 //! `m`, `p`, `note`, `runq` or `waiter` names `std::sync` or a clock; `tests/facade.rs` reads the files and
-//! says so. With `host/mod.rs` and `host/model/mod.rs` this is one of the three files that choose by the cfg; a few others
-//! hold an item that only the models have.
+//! says so. With `lock.rs`, `host/mod.rs` and `host/model/mod.rs` this is one of the four files that choose by
+//! the cfg; a few others hold an item that only the models have.
 //!
 //! Three hooks live in shipped code so that loom can be shown to see what it must see. Outside `gmp_loom` they are
 //! constants:
@@ -15,8 +15,10 @@
 //!
 //! A [`Ghost`] is state of the proof alone: a zero-sized nothing natively, a checked cell under loom.
 
+mod lock;
 mod mutant;
 
+pub(crate) use lock::{HostMutex, Mutex, MutexGuard, Rank, assert_none_held};
 pub use mutant::Mutant;
 pub(crate) use std::sync::atomic::Ordering::{self, AcqRel, Acquire, Relaxed, Release};
 /// std's `Arc` in both builds: it carries handles, and no protocol relies on its ordering.
@@ -46,8 +48,38 @@ pub(crate) use const_fn;
 #[cfg(not(gmp_loom))]
 mod native {
     use super::{Mutant, Ordering};
-    pub(crate) use parking_lot::{Mutex, MutexGuard};
     pub(crate) use std::sync::atomic::{AtomicBool, AtomicI64, AtomicPtr, AtomicU32, AtomicU64, fence};
+
+    /// What `lock` gives a rank.
+    pub(crate) mod plain {
+        #[cfg(debug_assertions)]
+        use crate::prim::lock::Ranks;
+        pub(crate) use parking_lot::{Mutex, MutexGuard};
+
+        /// Whatever comes somewhere in the order of the locks of its rank.
+        pub(crate) trait Placed {
+            fn place(&self) -> usize;
+        }
+
+        impl<T> Placed for Mutex<T> {
+            #[inline(always)]
+            fn place(&self) -> usize {
+                std::ptr::from_ref(self).addr()
+            }
+        }
+
+        #[cfg(debug_assertions)]
+        thread_local! {
+            static RANKS: Ranks = const { Ranks::new() };
+        }
+
+        /// The calling thread's. Never in line: a goroutine that was switched may be on another thread.
+        #[cfg(debug_assertions)]
+        #[inline(never)]
+        pub(crate) fn with_ranks(f: impl FnOnce(&Ranks)) {
+            RANKS.with(f);
+        }
+    }
 
     /// std's cell with loom's interface: access through closures, so that loom can see where one ends.
     #[derive(Debug)]
@@ -143,19 +175,6 @@ mod native {
         let _ = at;
     }
 
-    /// In which order locks of the same kind are taken: by their addresses.
-    pub(crate) struct Rank;
-
-    impl Rank {
-        pub(crate) const fn new() -> Self {
-            Rank
-        }
-        #[inline(always)]
-        pub(crate) fn of(&self, address: *const ()) -> usize {
-            address.addr()
-        }
-    }
-
     /// One round of waiting for another thread that needs a few more instructions, unless the kernel has preempted it.
     pub(crate) fn relax() {
         std::thread::yield_now();
@@ -181,28 +200,60 @@ mod native {
 mod model {
     use super::{Mutant, Ordering};
     pub(crate) use loom::cell::UnsafeCell;
-    pub(crate) use loom::sync::MutexGuard;
     pub(crate) use loom::sync::atomic::{AtomicBool, AtomicI64, AtomicPtr, AtomicU32, AtomicU64, fence};
 
-    /// loom's mutex with parking_lot's interface: no poisoning.
-    #[derive(Debug)]
-    pub(crate) struct Mutex<T>(loom::sync::Mutex<T>);
+    /// What `lock` gives a rank.
+    pub(crate) mod plain {
+        use crate::prim::lock::Ranks;
+        pub(crate) use loom::sync::MutexGuard;
+        use std::sync::atomic::{AtomicUsize, Ordering};
 
-    impl<T: Default> Default for Mutex<T> {
-        fn default() -> Self {
-            Self::new(T::default())
+        /// Whatever comes somewhere in the order of the locks of its rank.
+        pub(crate) trait Placed {
+            fn place(&self) -> usize;
         }
-    }
 
-    impl<T> Mutex<T> {
-        pub(crate) fn new(value: T) -> Self {
-            Self(loom::sync::Mutex::new(value))
+        /// loom's mutex with parking_lot's interface: no poisoning. Its place is its number: addresses differ from one
+        /// execution to the next, and loom repeats schedules.
+        #[derive(Debug)]
+        pub(crate) struct Mutex<T> {
+            inner: loom::sync::Mutex<T>,
+            number: usize,
         }
-        pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
-            match self.0.lock() {
-                Ok(guard) => guard,
-                Err(poisoned) => poisoned.into_inner(),
+
+        impl<T> Mutex<T> {
+            pub(crate) fn new(value: T) -> Self {
+                static MADE: AtomicUsize = AtomicUsize::new(1);
+                // Relaxed: a number of its own is all that it is.
+                Self { inner: loom::sync::Mutex::new(value), number: MADE.fetch_add(1, Ordering::Relaxed) }
             }
+            pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
+                match self.inner.lock() {
+                    Ok(guard) => guard,
+                    Err(poisoned) => poisoned.into_inner(),
+                }
+            }
+        }
+
+        impl<T> Placed for Mutex<T> {
+            fn place(&self) -> usize {
+                self.number
+            }
+        }
+
+        impl<T> Placed for parking_lot::Mutex<T> {
+            fn place(&self) -> usize {
+                std::ptr::from_ref(self).addr()
+            }
+        }
+
+        loom::thread_local! {
+            static RANKS: Ranks = Ranks::new();
+        }
+
+        /// The calling thread's. What is let go when loom has ended its thread is counted no more.
+        pub(crate) fn with_ranks(f: impl FnOnce(&Ranks)) {
+            let _ended = RANKS.try_with(f);
         }
     }
 
@@ -255,20 +306,6 @@ mod model {
 
     /// A model has no cache.
     pub(crate) fn prefetch<T>(_: *const T) {}
-
-    /// In which order locks of the same kind are taken: as they were made. Addresses differ from one execution to the next, and
-    /// loom repeats schedules.
-    pub(crate) struct Rank(usize);
-
-    impl Rank {
-        pub(crate) fn new() -> Self {
-            static MADE: std::sync::atomic::AtomicUsize = std::sync::atomic::AtomicUsize::new(1);
-            Rank(MADE.fetch_add(1, Ordering::Relaxed))
-        }
-        pub(crate) fn of(&self, _address: *const ()) -> usize {
-            self.0
-        }
-    }
 
     /// Lets the thread that is waited for run.
     pub(crate) fn relax() {

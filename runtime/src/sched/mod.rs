@@ -31,10 +31,7 @@
 //! | `watch/trace` | what `GMPDEBUG=schedtrace` prints | `schedtrace` |
 //! | `stop` | the end of a runtime | – |
 //!
-//! **Lock order**, outermost first: a socket's I/O lock or registration · a joiner · the list of runtimes, then all of the
-//! following, for the judge of a deadlock alone (`sched/watch/deadlock.rs`) · `central`, or the timer thread's · a
-//! P's timers, the poller's table, the pool of Gs. No lock is held while a goroutine's stack is switched, except those that the
-//! commit hook releases.
+//! The order of the locks stands in `prim/lock.rs`.
 //!
 //! A goroutine that one readies on an M is queued at that M's P without a lock; the census and two fences see to it that
 //! an M which goes idle and a submission can't miss each other (`wake`). Who is idle, who stands by and who waits in
@@ -57,7 +54,7 @@ use crate::m::M;
 use crate::m::note::Note;
 use crate::p::P;
 use crate::prim::{
-    Arc, AtomicBool, AtomicI64, AtomicU32, AtomicU64, CachePadded, Mutex, Relaxed, SingleWriterWord,
+    Arc, AtomicBool, AtomicI64, AtomicU32, AtomicU64, CachePadded, Mutex, Rank, Relaxed, SingleWriterWord,
 };
 use crate::runtime::knobs::{Knobs, Sigquit};
 use crate::sched::poll::{NO_POLLER, PollTable, Poller};
@@ -200,28 +197,31 @@ impl<H: Host> Sched<H> {
             Sched {
                 host,
                 config,
-                central: Mutex::new(Central {
-                    globq: GlobalQueue::new(),
-                    stackless: GList::new(),
-                    aside: GList::new(),
-                    idle_ps,
-                    retired_ps: Vec::new(),
-                    procs,
-                    procs_follow,
-                    idle_ms: Vec::new(),
-                    bound_ms: Vec::new(),
-                    poller: Poller::Nobody,
-                    ms: Vec::new(),
-                    spare_ms: Vec::new(),
-                    attached: 0,
-                    threads: Vec::new(),
-                    ended: Vec::new(),
-                    alive: 0,
-                    asked_for: 0,
-                    monitor: Monitor::Looking,
-                    waits_for_io: None,
-                    warned: false,
-                }),
+                central: Mutex::new(
+                    Rank::Central,
+                    Central {
+                        globq: GlobalQueue::new(),
+                        stackless: GList::new(),
+                        aside: GList::new(),
+                        idle_ps,
+                        retired_ps: Vec::new(),
+                        procs,
+                        procs_follow,
+                        idle_ms: Vec::new(),
+                        bound_ms: Vec::new(),
+                        poller: Poller::Nobody,
+                        ms: Vec::new(),
+                        spare_ms: Vec::new(),
+                        attached: 0,
+                        threads: Vec::new(),
+                        ended: Vec::new(),
+                        alive: 0,
+                        asked_for: 0,
+                        monitor: Monitor::Looking,
+                        waits_for_io: None,
+                        warned: false,
+                    },
+                ),
                 census: CachePadded::new(Census::new(procs)),
                 stopping: AtomicBool::new(false),
                 ending: AtomicBool::new(false),

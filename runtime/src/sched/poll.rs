@@ -30,7 +30,9 @@ use crate::g::list::GList;
 use crate::host::{Broken, Host, PollWait};
 use crate::m::M;
 use crate::net::desc::PollDesc;
-use crate::prim::{Arc, AtomicU32, AtomicU64, Mutant, Mutex, Ordering, Relaxed, fence, mutated, unless};
+use crate::prim::{
+    Arc, AtomicU32, AtomicU64, Mutant, Mutex, Ordering, Rank, Relaxed, fence, mutated, unless,
+};
 use crate::sched::watch::told::Refusal;
 use crate::sched::{Central, Sched};
 use gmp_netpoll::{Key, Readiness};
@@ -246,7 +248,7 @@ pub(crate) struct PollTable<H: Host> {
 impl<H: Host> PollTable<H> {
     pub(crate) fn new() -> Self {
         PollTable {
-            entries: Mutex::new(Entries { all: Vec::new(), free: Vec::new() }),
+            entries: Mutex::new(Rank::PollTable, Entries { all: Vec::new(), free: Vec::new() }),
             watched: AtomicU64::new(0),
         }
     }

@@ -9,7 +9,7 @@
 //! Checked by `models/barrier.rs`.
 
 use crate::host::Active;
-use crate::prim::{Mutant, Mutex, const_fn, mutated, unless};
+use crate::prim::{Mutant, Mutex, Rank, const_fn, mutated, unless};
 use crate::sched::park::WaitReason;
 use crate::sync::wait_queue::{HasWaitQueue, Left, Notified, Position, WaitQueue, wait_in};
 use crate::wait::waiter::{How, Wait};
@@ -105,7 +105,7 @@ impl Barrier {
     const_fn! {
         /// For rounds of `n`. With 0, as with 1, nobody waits.
         pub fn new(n: usize) -> Self {
-            Barrier { size: n, state: Mutex::new(State { arrived: 0, round: 0, waiters: WaitQueue::new() }) }
+            Barrier { size: n, state: Mutex::new(Rank::WaitQueue, State { arrived: 0, round: 0, waiters: WaitQueue::new() }) }
         }
     }
 

@@ -1,7 +1,7 @@
 //! Waiting for a change of what a mutex protects.
 
 use crate::host::{Active, Host};
-use crate::prim::{Mutant, Mutex as Lock, const_fn, mutated};
+use crate::prim::{Mutant, Mutex as Lock, Rank, const_fn, mutated};
 use crate::sched::park::WaitReason;
 use crate::sync::mutex::MutexGuard;
 use crate::sync::raw_mutex::RawMutex;
@@ -72,7 +72,7 @@ impl Condvar {
     const_fn! {
         /// Nobody waits.
         pub fn new() -> Self {
-            Condvar { state: Lock::new(State { waiters: WaitQueue::new(), mutex: std::ptr::null() }) }
+            Condvar { state: Lock::new(Rank::Condvar, State { waiters: WaitQueue::new(), mutex: std::ptr::null() }) }
         }
     }
 

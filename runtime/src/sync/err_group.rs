@@ -2,7 +2,7 @@
 
 use crate::context::{Cancel, Context};
 use crate::host::Active;
-use crate::prim::{Arc, AtomicBool, Mutex as Short, Relaxed};
+use crate::prim::{Arc, AtomicBool, Mutex as Short, Rank, Relaxed};
 use crate::sched::Sched;
 use crate::sync::mutex::Mutex;
 use crate::sync::semaphore::Semaphore;
@@ -92,7 +92,7 @@ impl<E: Send + 'static> ErrGroup<E> {
     pub fn new() -> Self {
         let first = Mutex::new(First { error: None, panic: None });
         let results = Arc::new(Results { first, unfinished: AtomicBool::new(false) });
-        ErrGroup { tasks: WaitGroup::new(), slots: Short::new(None), results, cancel: None }
+        ErrGroup { tasks: WaitGroup::new(), slots: Short::new(Rank::ErrGroup, None), results, cancel: None }
     }
 
     /// Without a limit, and a context derived from `context` that is cancelled as soon as one of the group fails, panics, or

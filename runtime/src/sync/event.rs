@@ -1,7 +1,7 @@
 //! A notification that waits for its waiter.
 
 use crate::host::Active;
-use crate::prim::{Mutant, Mutex, const_fn, mutated};
+use crate::prim::{Mutant, Mutex, Rank, const_fn, mutated};
 use crate::sched::park::{Commit, WaitReason};
 use crate::wait::queue::{Node, Queue};
 use crate::wait::waiter::{How, Wait, Waiter, Woke};
@@ -58,7 +58,7 @@ impl Event {
     const_fn! {
         /// Nobody waits, and there is no permit.
         pub fn new() -> Self {
-            Event { state: Mutex::new(State { permit: false, waiters: Queue::new() }) }
+            Event { state: Mutex::new(Rank::WaitQueue, State { permit: false, waiters: Queue::new() }) }
         }
     }
 

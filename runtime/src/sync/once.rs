@@ -1,7 +1,7 @@
 //! Doing something once.
 
 use crate::host::Active;
-use crate::prim::{Acquire, AtomicU32, Mutant, Mutex, Relaxed, Release, const_fn, mutated, order};
+use crate::prim::{Acquire, AtomicU32, Mutant, Mutex, Rank, Relaxed, Release, const_fn, mutated, order};
 use crate::sched::park::WaitReason;
 use crate::sync::wait_queue::{HasWaitQueue, Notified, Position, WaitQueue, wait_in};
 use crate::wait::waiter::{How, Wait};
@@ -80,7 +80,7 @@ impl Once {
     const_fn! {
         /// Not done yet.
         pub fn new() -> Self {
-            Once { word: AtomicU32::new(NEW), waiters: Mutex::new(Waiting(WaitQueue::new())) }
+            Once { word: AtomicU32::new(NEW), waiters: Mutex::new(Rank::WaitQueue, Waiting(WaitQueue::new())) }
         }
     }
 

@@ -3,7 +3,7 @@
 use crate::host::Active;
 use crate::m::M;
 use crate::prim::capacity::POOL_SHARDS;
-use crate::prim::{AtomicU32, CachePadded, Mutex, Relaxed};
+use crate::prim::{AtomicU32, CachePadded, Mutex, Rank, Relaxed};
 use std::fmt;
 
 /// What a shard keeps.
@@ -61,7 +61,12 @@ pub struct Pool<T> {
 impl<T> Pool<T> {
     /// Empty. `make` makes a value when one is asked for and none is there.
     pub fn new(make: impl Fn() -> T + Send + Sync + 'static) -> Self {
-        let shard = || CachePadded::new(Shard { values: Mutex::new(Vec::new()), len: AtomicU32::new(0) });
+        let shard = || {
+            CachePadded::new(Shard {
+                values: Mutex::new(Rank::PoolShard, Vec::new()),
+                len: AtomicU32::new(0),
+            })
+        };
         Pool { shards: (0..POOL_SHARDS).map(|_| shard()).collect(), make: Box::new(make) }
     }
 

@@ -33,8 +33,8 @@
 use crate::host::{Active, Host};
 use crate::m::M;
 use crate::prim::{
-    Acquire, AtomicU32, Mutant, Mutex, MutexGuard, Relaxed, Release, capacity, const_fn, mutated, order,
-    pause,
+    Acquire, AtomicU32, Mutant, Mutex, MutexGuard, Rank, Relaxed, Release, capacity, const_fn, mutated,
+    order, pause,
 };
 use crate::sched::park::WaitReason;
 use crate::sync::wait_queue::{HasWaitQueue, Left, Notified, Position, WaitQueue, wait_in};
@@ -85,7 +85,7 @@ unsafe impl Send for Ask {}
 impl RawMutex {
     const_fn! {
         pub(super) fn new() -> Self {
-            RawMutex { word: AtomicU32::new(0), waiters: Mutex::new(Waiters(WaitQueue::new())) }
+            RawMutex { word: AtomicU32::new(0), waiters: Mutex::new(Rank::WaitQueue, Waiters(WaitQueue::new())) }
         }
     }
 

@@ -22,7 +22,9 @@
 //! Checked by `models/rwlock.rs`.
 
 use crate::host::Active;
-use crate::prim::{Acquire, AtomicU32, Mutant, Mutex, MutexGuard, Relaxed, Release, const_fn, order, unless};
+use crate::prim::{
+    Acquire, AtomicU32, Mutant, Mutex, MutexGuard, Rank, Relaxed, Release, const_fn, order, unless,
+};
 use crate::sched::park::WaitReason;
 use crate::sync::wait_queue::{HasWaitQueue, Left, Notified, Position, WaitQueue, wait_in};
 use crate::wait::waiter::{How, Wait};
@@ -85,7 +87,7 @@ impl RawRwLock {
         pub(super) fn new() -> Self {
             RawRwLock {
                 word: AtomicU32::new(0),
-                queues: Mutex::new(Both { readers: WaitQueue::new(), writers: WaitQueue::new() }),
+                queues: Mutex::new(Rank::WaitQueue, Both { readers: WaitQueue::new(), writers: WaitQueue::new() }),
             }
         }
     }

@@ -2,7 +2,7 @@
 
 use crate::context::{Context, ContextError, interrupted};
 use crate::host::Active;
-use crate::prim::{Mutant, Mutex, const_fn, mutated};
+use crate::prim::{Mutant, Mutex, Rank, const_fn, mutated};
 use crate::sched::park::{Commit, WaitReason};
 use crate::sync::wait_queue::{HasWaitQueue, Left, Notified, Position, WaitQueue, wait_in};
 use crate::wait::interrupt::{Interrupt, OnInterrupt};
@@ -92,7 +92,7 @@ impl Semaphore {
     const_fn! {
         /// All `capacity` permits are free.
         pub fn new(capacity: usize) -> Self {
-            Semaphore { capacity, state: Mutex::new(State { free: capacity, waiters: WaitQueue::new() }) }
+            Semaphore { capacity, state: Mutex::new(Rank::WaitQueue, State { free: capacity, waiters: WaitQueue::new() }) }
         }
     }
 

@@ -10,7 +10,7 @@
 //! Checked by `models/waitgroup.rs`.
 
 use crate::host::Active;
-use crate::prim::{AcqRel, Acquire, Arc, AtomicI64, Mutant, Mutex, Relaxed, mutated, order};
+use crate::prim::{AcqRel, Acquire, Arc, AtomicI64, Mutant, Mutex, Rank, Relaxed, mutated, order};
 use crate::sched::park::WaitReason;
 use crate::sync::wait_queue::{HasWaitQueue, Left, Notified, Position, WaitQueue, wait_in};
 use crate::wait::waiter::{How, Wait};
@@ -80,7 +80,10 @@ impl WaitGroup {
     /// Nothing is to be done.
     #[must_use]
     pub fn new() -> Self {
-        WaitGroup(Arc::new(Inner { word: AtomicI64::new(0), waiters: Mutex::new(Waiting(WaitQueue::new())) }))
+        WaitGroup(Arc::new(Inner {
+            word: AtomicI64::new(0),
+            waiters: Mutex::new(Rank::WaitQueue, Waiting(WaitQueue::new())),
+        }))
     }
 
     /// Changes the count. Does not block.

@@ -262,8 +262,8 @@ impl<'a> Arm<'a> {
 impl Link for Arm<'_> {
     /// When its channel is locked, beside others; those without one come first.
     #[inline(always)]
-    fn rank(&self) -> usize {
-        self.chan.map_or(0, |(raw, chan, _)| raw.rank.of(chan))
+    fn place(&self) -> usize {
+        self.chan.map_or(0, |(raw, ..)| raw.state.place())
     }
 
     #[inline(always)]

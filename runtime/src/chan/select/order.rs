@@ -1,4 +1,4 @@
-//! The order in which a select locks its channels: a chain through its arms, by rank, and by number where the ranks are
+//! The order in which a select locks its channels: a chain through its arms, by place, and by number where the places are
 //! the same.
 
 use std::ops::Range;
@@ -8,7 +8,7 @@ const FEW: usize = 16;
 
 /// What stands in a chain.
 pub(super) trait Link {
-    fn rank(&self) -> usize;
+    fn place(&self) -> usize;
 
     /// The number of the one behind it; one that none has, at the end.
     fn next(&mut self) -> &mut usize;
@@ -42,12 +42,12 @@ fn chain_many(all: &mut [impl Link], these: Range<usize>) -> usize {
     first
 }
 
-/// Puts one into the chain, somewhere behind `before` if there is one, in front of those with its rank.
+/// Puts one into the chain, somewhere behind `before` if there is one, in front of those with its place.
 #[inline(always)]
 fn put_in(all: &mut [impl Link], index: usize, first: usize, mut before: usize) -> usize {
-    let (none, rank) = (all.len(), all[index].rank());
+    let (none, place) = (all.len(), all[index].place());
     let mut next = if before == none { first } else { *all[before].next() };
-    while next != none && all[next].rank() < rank {
+    while next != none && all[next].place() < place {
         (before, next) = (next, *all[next].next());
     }
     *all[index].next() = next;
@@ -63,35 +63,35 @@ mod tests {
     use super::{FEW, Link, chain};
     use std::cell::Cell;
 
-    /// Counts how often it is asked for its rank.
-    struct Ranked<'c> {
-        rank: usize,
+    /// Counts how often it is asked for its place.
+    struct Placed<'c> {
+        place: usize,
         next: usize,
         asked: &'c Cell<usize>,
     }
 
-    impl Link for Ranked<'_> {
-        fn rank(&self) -> usize {
+    impl Link for Placed<'_> {
+        fn place(&self) -> usize {
             self.asked.set(self.asked.get() + 1);
-            self.rank
+            self.place
         }
         fn next(&mut self) -> &mut usize {
             &mut self.next
         }
     }
 
-    /// Their numbers as they are chained, and how often a rank was asked for.
-    fn chained(ranks: &[usize]) -> (Vec<usize>, usize) {
+    /// Their numbers as they are chained, and how often a place was asked for.
+    fn chained(places: &[usize]) -> (Vec<usize>, usize) {
         let asked = &Cell::new(0);
-        let mut all: Vec<_> = ranks.iter().map(|&rank| Ranked { rank, next: 0, asked }).collect();
-        let mut at = chain(&mut all, 0..ranks.len());
+        let mut all: Vec<_> = places.iter().map(|&place| Placed { place, next: 0, asked }).collect();
+        let mut at = chain(&mut all, 0..places.len());
         let mut order = Vec::new();
         while let Some(link) = all.get(at) {
             order.push(at);
-            assert!(order.len() <= ranks.len(), "the chain has no end");
+            assert!(order.len() <= places.len(), "the chain has no end");
             at = link.next;
         }
-        assert_eq!(at, ranks.len(), "the end is a number that is none's");
+        assert_eq!(at, places.len(), "the end is a number that is none's");
         (order, asked.get())
     }
 
@@ -107,13 +107,13 @@ mod tests {
     }
 
     #[test]
-    fn the_chain_is_by_rank_and_then_by_number() {
+    fn the_chain_is_by_place_and_then_by_number() {
         for count in 0..6 * FEW {
             for most in [1, 2, 7, 1000] {
-                let ranks: Vec<_> = (0..count).map(random(most)).collect();
+                let places: Vec<_> = (0..count).map(random(most)).collect();
                 let mut expected: Vec<_> = (0..count).collect();
-                expected.sort_by_key(|&number| ranks[number]);
-                assert_eq!(chained(&ranks).0, expected, "{ranks:?}");
+                expected.sort_by_key(|&number| places[number]);
+                assert_eq!(chained(&places).0, expected, "{places:?}");
             }
         }
     }
@@ -132,8 +132,8 @@ mod tests {
                 (0..MANY).map(|at| if at % 2 == 0 { at } else { MANY - at }).collect(),
             ),
         ];
-        for (order, ranks) in orders {
-            let (_, asked) = chained(&ranks);
+        for (order, places) in orders {
+            let (_, asked) = chained(&places);
             assert!(asked <= most, "{order}: {asked} questions, at most {most} are allowed");
         }
     }

@@ -7,8 +7,8 @@ use super::{Native, NativeStack};
 use crate::g::pool::GPool;
 use crate::g::{Birth, G};
 use crate::prim::capacity::G_CHUNK;
+use crate::prim::{Mutex, Rank};
 use crate::sched::park::WaitReason as Why;
-use parking_lot::Mutex;
 use std::mem::offset_of;
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering::Relaxed, Ordering::SeqCst, compiler_fence};
@@ -117,7 +117,7 @@ struct Chunk {
 // SAFETY: an address; only a debugger looks there.
 unsafe impl Send for Chunk {}
 
-static CHUNKS: Mutex<Vec<Chunk>> = Mutex::new(Vec::new());
+static CHUNKS: Mutex<Vec<Chunk>> = Mutex::new(Rank::Debugger, Vec::new());
 
 /// A pool has got these.
 pub(super) fn show(pool: *const GPool<Native>, gs: NonNull<[G<Native>]>) {

@@ -1,9 +1,10 @@
 //! Threads and futexes.
 
+use crate::prim::{Mutex, Rank};
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 /// Starts an M's thread. A panic that leaves its body is a broken invariant of the scheduler: goroutines catch
@@ -25,8 +26,8 @@ pub(crate) fn start(
 
 /// Runs `f` on a thread of its own, or here when there can be none.
 pub(crate) fn run_aside(f: impl FnOnce() + Send + 'static) {
-    let body = Arc::new(Mutex::new(Some(f)));
-    let take = |body: &Mutex<Option<_>>| body.lock().unwrap_or_else(PoisonError::into_inner).take();
+    let body = Arc::new(Mutex::new(Rank::Aside, Some(f)));
+    let take = |body: &Mutex<Option<_>>| body.lock().take();
     let theirs = Arc::clone(&body);
     let started = std::thread::Builder::new().name("gmp-aside".to_owned()).spawn(move || {
         if let Some(f) = take(&theirs) {

@@ -14,13 +14,13 @@
 //! is over (`retake.rs`). The operator is told of the first M that goes without.
 
 use crate::host::Lack;
+use crate::prim::{Mutex, Rank};
 use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// The kernel's number of the calling thread.
@@ -43,8 +43,14 @@ pub(crate) fn cpu_time(thread: u32) -> Option<Duration> {
 }
 
 /// What is known of one M's thread, for the monitor. Empty while the M has no thread.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Watched(Mutex<Option<Thread>>);
+
+impl Default for Watched {
+    fn default() -> Self {
+        Watched(Mutex::new(Rank::ThreadWatch, None))
+    }
+}
 
 #[derive(Debug)]
 struct Thread {
@@ -116,13 +122,13 @@ impl Watched {
             // The first look says so.
             Err(_) => (None, Lack::No),
         };
-        *self.lock() = Some(Thread { folder, open });
+        *self.0.lock() = Some(Thread { folder, open });
         (number(), lack)
     }
 
     /// It is no M any more, or nobody is to look at it again. Closes what was opened.
     pub(crate) fn end(&self) {
-        *self.lock() = None;
+        *self.0.lock() = None;
     }
 
     /// Whether the thread waits for something in the kernel. One that waits only for a CPU does not.
@@ -130,7 +136,7 @@ impl Watched {
     /// # Errors
     /// When nobody can tell.
     pub(crate) fn is_blocked(&self) -> io::Result<bool> {
-        let mut this = self.lock();
+        let mut this = self.0.lock();
         // Without: the M has no thread any more.
         let Some(thread) = &mut *this else { return Ok(false) };
         if let Some(kept) = &thread.open {
@@ -146,16 +152,12 @@ impl Watched {
     /// Whether the thread was off its CPU at a moment since this was called, and so has passed a full barrier since. The kernel
     /// describes a system call only of a thread that it has found switched out, under the lock of that thread's run queue.
     pub(crate) fn is_off_cpu(&self) -> bool {
-        let this = self.lock();
+        let this = self.0.lock();
         let kept = this.as_ref().and_then(|thread| thread.open.as_ref());
         // The state in `stat` is stored by a thread that is still on its CPU.
         kept.is_some_and(|Kept { source, .. }| {
             matches!(source.kind, Kind::Syscall) && source.is_blocked().unwrap_or(false)
         })
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Option<Thread>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -290,11 +292,11 @@ mod tests {
         thread::scope(|s| {
             let (watched, _) = watched(s, move || ended.recv().unwrap_or_default());
             let number =
-                || watched.lock().as_ref().unwrap().open.as_ref().map(|kept| kept.source.file.as_raw_fd());
+                || watched.0.lock().as_ref().unwrap().open.as_ref().map(|kept| kept.source.file.as_raw_fd());
             let kept = number().unwrap();
             until(|| watched.is_blocked().unwrap());
             assert_eq!(number(), Some(kept));
-            let source = watched.lock().as_mut().unwrap().open.take().unwrap().source;
+            let source = watched.0.lock().as_mut().unwrap().open.take().unwrap().source;
             let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
             // SAFETY: it writes the struct that we pass.
             assert_eq!(unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) }, 0);

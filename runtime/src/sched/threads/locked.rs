@@ -50,7 +50,7 @@
 use crate::g::GRef;
 use crate::host::{Host, Said, Stack};
 use crate::m::{Assignment, M};
-use crate::prim::{Mutant, event, mutated, unless};
+use crate::prim::{Mutant, assert_none_held, event, mutated, unless};
 use crate::sched::park::Yield;
 use crate::sched::poll::Poller;
 use crate::sched::run::wake::Wake;
@@ -172,6 +172,7 @@ impl<H: Host> Sched<H> {
             // alone has the stack (wait/status.rs, invariant 2), until a new status is stored.
             let stack = unsafe { (*stack).as_mut() }.expect("resume: a running G has a stack");
             m.leave();
+            assert_none_held();
             // SAFETY: as above; `m`'s thread runs this function.
             unsafe { stack.resume(m, g) }
         });

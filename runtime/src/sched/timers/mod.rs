@@ -30,7 +30,9 @@ use crate::g::list::GList;
 use crate::host::Host;
 use crate::m::M;
 use crate::p::P;
-use crate::prim::{AtomicU64, Mutant, Mutex, MutexGuard, Relaxed, UnsafeCell, Weak, mutated, relax, unless};
+use crate::prim::{
+    AtomicU64, Mutant, Mutex, MutexGuard, Rank, Relaxed, UnsafeCell, Weak, mutated, relax, unless,
+};
 use crate::sched::Sched;
 use crate::sched::poll::NO_POLLER;
 use crate::sched::timers::callback::{Callback, RunMode};
@@ -97,7 +99,7 @@ impl<H: Host> Timers<H> {
     }
 
     fn new(p: u32, home: Weak<Sched<H>>, orphaned: bool) -> Self {
-        let inner = Mutex::new(Inner { heap: Heap::new(), orphaned });
+        let inner = Mutex::new(Rank::Timers, Inner { heap: Heap::new(), orphaned });
         Timers { inner, earliest: AtomicU64::new(NONE), home, p }
     }
 

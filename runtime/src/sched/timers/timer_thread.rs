@@ -21,7 +21,7 @@
 
 use crate::host::Host;
 use crate::m::note::Note;
-use crate::prim::{Arc, Mutant, Mutex, MutexGuard, capacity, mutated, unless};
+use crate::prim::{Arc, Mutant, Mutex, MutexGuard, Rank, capacity, mutated, unless};
 use crate::sched::timers::Timers;
 use crate::sched::timers::callback::{Callback, RunMode};
 use crate::sched::timers::shared::Shared;
@@ -55,7 +55,11 @@ enum Next<H: Host> {
 impl<H: Host> TimerThread<H> {
     pub(crate) fn new() -> Self {
         let state = State { kept: Vec::new(), thread: false, fires: false, until: Nanos::ZERO };
-        TimerThread { own: Arc::new(Timers::of_nobody()), state: Mutex::new(state), note: Note::new() }
+        TimerThread {
+            own: Arc::new(Timers::of_nobody()),
+            state: Mutex::new(Rank::TimerThread, state),
+            note: Note::new(),
+        }
     }
 
     /// The heap of what is made outside of any runtime.

@@ -36,7 +36,8 @@
 //! could still do something; and what becomes a deadlock only by the end of a foreign thread, or of a callback outside of
 //! a runtime, more than a second after the last goroutine fell asleep: nobody looks then.
 //!
-//! Lock order: `runtimes`, outermost · the timer thread's · all `central`s · heaps, pool.
+//! Under the lock of `Runtimes` the judge takes the timer thread's, all `central`s by their places, and then heaps and pools:
+//! the order of `prim/lock.rs`.
 //!
 //! Checked by `models/deadlock.rs` (1 to 3, for one runtime) and `tests/deadlock/`.
 
@@ -45,7 +46,7 @@ use crate::g::pool::GPool;
 use crate::host::Host;
 use crate::m::M;
 use crate::m::note::Note;
-use crate::prim::{Acquire, Arc, Mutant, Mutex, Relaxed, Release, Weak, mutated, order};
+use crate::prim::{Acquire, Arc, Mutant, Mutex, Rank, Relaxed, Release, Weak, mutated, order};
 use crate::sched::poll::Poller;
 use crate::sched::watch::dump::{Wanted, dump_all};
 use crate::sched::{Central, Sched};
@@ -158,7 +159,8 @@ pub(crate) enum Verdict {
 
 impl<H: Host> Default for Runtimes<H> {
     fn default() -> Self {
-        Runtimes(Mutex::new(Known { all: Vec::new(), callers: Vec::new(), tickets: 0, reported: false }))
+        let known = Known { all: Vec::new(), callers: Vec::new(), tickets: 0, reported: false };
+        Runtimes(Mutex::new(Rank::Runtimes, known))
     }
 }
 
@@ -220,6 +222,8 @@ impl<H: Host> Runtimes<H> {
 
 /// 1 to 3 of all `scheds` at one moment, at which `nobody_else` is asked for 4 and 5, and told how many threads they have.
 pub(crate) fn judge<H: Host>(scheds: &[Arc<Sched<H>>], nobody_else: impl FnOnce(u32) -> bool) -> Verdict {
+    let mut scheds: Vec<_> = scheds.iter().collect();
+    scheds.sort_unstable_by_key(|sched| sched.central.place());
     let lock_all = || scheds.iter().map(|sched| sched.central.lock()).collect::<Vec<_>>();
     let mut centrals = lock_all();
     let sleepers: Option<u32> =

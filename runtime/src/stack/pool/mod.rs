@@ -58,7 +58,7 @@ use std::ptr::NonNull;
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::Relaxed;
 
-use parking_lot::Mutex;
+use crate::prim::{HostMutex as Mutex, Rank};
 
 use guard::Guard;
 use slab::{SLAB, Slab};
@@ -248,14 +248,14 @@ impl StackPool {
     /// A pool of which few stacks are used at a time.
     #[cfg(not(gmp_loom))]
     pub(crate) fn small(guard: usize) -> StackPool {
-        let mut pool = StackPool::new(None, guard);
-        pool.inner.get_mut().slab = SMALL_SLAB;
+        let pool = StackPool::new(None, guard);
+        pool.inner.lock().slab = SMALL_SLAB;
         pool
     }
 
     fn with_guard(max_bytes: Option<usize>, bytes: usize, guard: Guard) -> StackPool {
         let bytes = bytes.clamp(PAGE, MAX_GUARD).next_multiple_of(PAGE);
-        let inner = Mutex::new(Inner { guard: bytes, slab: SLAB, ..Inner::default() });
+        let inner = Mutex::new(Rank::Stacks, Inner { guard: bytes, slab: SLAB, ..Inner::default() });
         StackPool { inner, guard, max_bytes, accepted: AtomicUsize::new(0) }
     }
 
@@ -404,7 +404,7 @@ impl StackPool {
 impl Drop for StackPool {
     /// Unmaps the slabs to which every stack has come back; the others are leaked, for ever.
     fn drop(&mut self) {
-        for slab in self.inner.get_mut().slabs.drain(..).flatten().filter(|slab| slab.out == 0) {
+        for slab in self.inner.lock().slabs.drain(..).flatten().filter(|slab| slab.out == 0) {
             // SAFETY: no stack in it is out, and the free ones die with the pool.
             unsafe { slab.unmap() };
         }

@@ -32,6 +32,7 @@ use super::{Native, segment, thread};
 use crate::g::{GRef, Name};
 use crate::host::{Answer, Asked, Frames, Host};
 use crate::m::M;
+use crate::prim::{Mutex, Rank};
 use ask::Slot;
 use std::arch::asm;
 use std::cell::Cell;
@@ -40,9 +41,9 @@ use std::iter;
 use std::ops::Range;
 use std::panic::Location;
 use std::ptr::{self, NonNull};
+use std::sync::OnceLock;
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::{Acquire, Release};
-use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 use walk::Ended;
 
@@ -204,8 +205,8 @@ fn catch() -> Result<(), &'static str> {
 
 /// As `Host::ask`.
 pub(super) fn ask(threads: &[u32], heard: &mut dyn FnMut(usize, Answer)) {
-    static ASKER: Mutex<()> = Mutex::new(());
-    let _one_at_a_time = ASKER.lock().unwrap_or_else(PoisonError::into_inner);
+    static ASKER: Mutex<()> = Mutex::new(Rank::Asker, ());
+    let _one_at_a_time = ASKER.lock();
     let ready = slots().ok_or(NO_MEMORY).and_then(|slots| catch().map(|()| slots));
     let slots = match ready {
         Ok(slots) => slots,

@@ -1,0 +1,337 @@
+//! The locks, and the one order in which a thread takes them.
+//!
+//! *Problem.* Two threads that hold one lock each and ask for the other's wait for ever. *Rule.* Each lock has a [`Rank`],
+//! and a thread that holds locks asks only for one of a higher rank. Of two ranks, [`Rank::is_taken_together`], a thread may
+//! hold several locks: it takes them in the order of their [`place`](Mutex::place), which is the address, and in models, whose
+//! addresses differ from one execution to the next, the order in which they were made. *Proof.* Ranks and places together
+//! are a total order, and of a circle of threads that wait for each other the one which holds the greatest lock would have
+//! asked for a smaller one.
+//!
+//! *Check.* In debug builds and in models each thread counts what it holds, and an acquisition against the order panics before
+//! it waits: in the first run that goes that way, not in the one where both threads meet. [`assert_none_held`] is the other
+//! half of the rule: no lock is held across a switch of stacks, but for those that a commit hook lets go, which runs on the
+//! same thread. In release builds nothing of this exists: a lock is parking_lot's.
+//!
+//! What a goroutine may hold while it parks is no lock of this kind: `sync`'s types, an I/O lock, the lock of `SingleFlight`.
+
+use super::plain;
+use std::fmt;
+use std::ops::{Deref, DerefMut};
+
+/// What a lock protects. Outermost first: who holds one asks only for those below it.
+#[derive(Copy, Clone, Debug, Eq, Ord, PartialEq, PartialOrd)]
+#[cfg_attr(gmp_loom, allow(dead_code))]
+#[repr(u8)]
+pub(crate) enum Rank {
+    /// A node in the tree of contexts: `context/tree.rs`. Its channel is closed under it.
+    Context,
+    /// A channel's state: `chan/state.rs`. A select holds those of all its arms.
+    Channel,
+    /// A condition variable's queue: `sync/condvar.rs`. The mutex is unlocked under it.
+    Condvar,
+    /// The queue of any other type of `sync`: `sync/wait_queue.rs`, `sync/event.rs`.
+    WaitQueue,
+    /// The children of a scope that live: `goroutine/scope.rs`.
+    Scope,
+    /// Which semaphore limits a group: `sync/err_group.rs`.
+    ErrGroup,
+    /// A part of a `sync::Pool`.
+    PoolShard,
+    /// The queue of an I/O lock: `net/io_lock.rs`.
+    IoLock,
+    /// The pollers which know a socket: `net/socket.rs`. Its descriptor is registered under it.
+    Registrations,
+    /// Who waits for a socket's last user: `net/fd.rs`.
+    Closer,
+    /// Whether a wait for a descriptor has been committed: `net/desc.rs`.
+    Gate,
+    /// The runtimes of the process: `sched/watch/deadlock.rs`.
+    Runtimes,
+    /// What the timer thread serves: `sched/timers/timer_thread.rs`.
+    TimerThread,
+    /// A scheduler's central lock: `sched/mod.rs`. The judge of a deadlock holds those of all runtimes.
+    Central,
+    /// The timers of a P, or of no runtime: `sched/timers/mod.rs`.
+    Timers,
+    /// What the keys of the poller stand for: `sched/poll.rs`.
+    PollTable,
+    /// A runtime's Gs: `g/pool.rs`.
+    GPool,
+    /// The host's stacks: `stack/pool/mod.rs`.
+    Stacks,
+    /// What debuggers are shown: `host/native/debugger.rs`.
+    Debugger,
+    /// The state of a thread as the kernel tells it: `host/native/watch.rs`.
+    ThreadWatch,
+    /// Who asks threads for their frames: `host/native/sample/mod.rs`.
+    Asker,
+    /// What another thread is to run: `host/native/thread.rs`.
+    Aside,
+}
+
+impl Rank {
+    /// Whether a thread may hold several locks of the rank.
+    #[cfg(any(debug_assertions, gmp_loom))]
+    fn is_taken_together(self) -> bool {
+        matches!(self, Rank::Channel | Rank::Central)
+    }
+}
+
+/// A lock type over one of `plain`, with its rank.
+macro_rules! ranked {
+    ($(#[$doc:meta])* $mutex:ident, $(#[$guard_doc:meta])* $guard:ident, over $plain:path, $plain_guard:path) => {
+        $(#[$doc])*
+        pub(crate) struct $mutex<T> {
+            tag: check::Tag,
+            plain: $plain,
+        }
+
+        impl<T> $mutex<T> {
+            #[inline(always)]
+            pub(crate) fn lock(&self) -> $guard<'_, T> {
+                let held = self.tag.take(self.place());
+                $guard { plain: self.plain.lock(), _held: held }
+            }
+
+            /// Where the lock comes among those of its rank.
+            #[inline(always)]
+            pub(crate) fn place(&self) -> usize {
+                plain::Placed::place(&self.plain)
+            }
+        }
+
+        impl<T> fmt::Debug for $mutex<T> {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.debug_struct("Mutex").finish_non_exhaustive()
+            }
+        }
+
+        $(#[$guard_doc])*
+        pub(crate) struct $guard<'a, T> {
+            plain: $plain_guard,
+            /// After the lock is let go.
+            _held: check::Held,
+        }
+
+        impl<T> Deref for $guard<'_, T> {
+            type Target = T;
+
+            #[inline(always)]
+            fn deref(&self) -> &T {
+                &self.plain
+            }
+        }
+
+        impl<T> DerefMut for $guard<'_, T> {
+            #[inline(always)]
+            fn deref_mut(&mut self) -> &mut T {
+                &mut self.plain
+            }
+        }
+    };
+}
+
+ranked! {
+    /// A lock that loom sees.
+    Mutex,
+    /// What the lock protects, until it is let go.
+    MutexGuard, over plain::Mutex<T>, plain::MutexGuard<'a, T>
+}
+
+#[cfg(not(gmp_loom))]
+pub(crate) use Mutex as HostMutex;
+
+#[cfg(gmp_loom)]
+ranked! {
+    /// A lock of the host's own, which outlives an execution: parking_lot's in both builds.
+    HostMutex,
+    /// What the lock protects, until it is let go.
+    HostMutexGuard, over parking_lot::Mutex<T>, parking_lot::MutexGuard<'a, T>
+}
+
+impl<T> Mutex<T> {
+    super::const_fn! {
+        pub(crate) fn new(rank: Rank, value: T) -> Self {
+            Mutex { tag: check::Tag::new(rank), plain: plain::Mutex::new(value) }
+        }
+    }
+}
+
+#[cfg(gmp_loom)]
+impl<T> HostMutex<T> {
+    pub(crate) const fn new(rank: Rank, value: T) -> Self {
+        HostMutex { tag: check::Tag::new(rank), plain: parking_lot::Mutex::new(value) }
+    }
+}
+
+#[cfg(any(debug_assertions, gmp_loom))]
+pub(super) use check::Ranks;
+pub(crate) use check::assert_none_held;
+
+#[cfg(any(debug_assertions, gmp_loom))]
+mod check {
+    use super::{Rank, plain};
+    use std::cell::Cell;
+
+    const RANKS: usize = Rank::Aside as usize + 1;
+
+    /// What a thread holds of each rank.
+    pub(crate) struct Ranks([Cell<Kind>; RANKS]);
+
+    /// What it holds of one.
+    #[derive(Copy, Clone)]
+    struct Kind {
+        /// Of no meaning without a lock.
+        rank: Rank,
+        locks: u32,
+        /// The greatest place of those that were taken since the thread held none of them.
+        last: usize,
+    }
+
+    impl Ranks {
+        pub(crate) const fn new() -> Self {
+            Ranks([const { Cell::new(Kind { rank: Rank::Context, locks: 0, last: 0 }) }; RANKS])
+        }
+
+        /// The innermost that it holds.
+        fn innermost(&self) -> Option<Kind> {
+            self.0.iter().rev().map(Cell::get).find(|kind| kind.locks > 0)
+        }
+
+        fn take(&self, rank: Rank, place: usize) {
+            if let Some(held) = self.innermost() {
+                let next = rank == held.rank && rank.is_taken_together() && place > held.last;
+                assert!(
+                    rank > held.rank || next,
+                    "lock order: {rank:?} ({place:#x}) is asked for by a thread that holds {:?} ({:#x})",
+                    held.rank,
+                    held.last,
+                );
+            }
+            let kind = &self.0[rank as usize];
+            kind.set(Kind { rank, locks: kind.get().locks + 1, last: place });
+        }
+
+        fn let_go(&self, rank: Rank) {
+            let kind = &self.0[rank as usize];
+            kind.set(Kind { locks: kind.get().locks - 1, ..kind.get() });
+        }
+    }
+
+    /// A lock's rank.
+    pub(crate) struct Tag(Rank);
+
+    impl Tag {
+        pub(crate) const fn new(rank: Rank) -> Self {
+            Tag(rank)
+        }
+
+        pub(crate) fn take(&self, place: usize) -> Held {
+            plain::with_ranks(|ranks| ranks.take(self.0, place));
+            Held(self.0)
+        }
+    }
+
+    /// One lock, counted as held by the thread that took it.
+    pub(crate) struct Held(Rank);
+
+    impl Drop for Held {
+        fn drop(&mut self) {
+            plain::with_ranks(|ranks| ranks.let_go(self.0));
+        }
+    }
+
+    /// Panics when the calling thread holds a lock.
+    pub(crate) fn assert_none_held() {
+        plain::with_ranks(|ranks| {
+            let held = ranks.innermost().map(|kind| kind.rank);
+            assert!(held.is_none(), "lock order: stacks are switched by a thread that holds {held:?}");
+        });
+    }
+}
+
+#[cfg(not(any(debug_assertions, gmp_loom)))]
+mod check {
+    use super::Rank;
+
+    pub(crate) struct Tag;
+
+    impl Tag {
+        pub(crate) const fn new(_: Rank) -> Self {
+            Tag
+        }
+
+        #[inline(always)]
+        pub(crate) fn take(&self, _place: usize) -> Held {
+            Held
+        }
+    }
+
+    pub(crate) struct Held;
+
+    #[inline(always)]
+    pub(crate) fn assert_none_held() {}
+}
+
+#[cfg(all(test, not(gmp_loom), debug_assertions))]
+mod tests {
+    use super::*;
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+
+    /// The message of the panic of `f`.
+    fn panic_of(f: impl FnOnce()) -> String {
+        let payload = catch_unwind(AssertUnwindSafe(f)).expect_err("it is against the order");
+        *payload.downcast::<String>().expect("the panic has a formatted message")
+    }
+
+    /// Fails if an inner lock may be held by who asks for an outer one.
+    #[test]
+    fn against_the_order_of_ranks() {
+        let (channel, central) = (Mutex::new(Rank::Channel, ()), Mutex::new(Rank::Central, ()));
+        let outer = channel.lock();
+        drop(central.lock());
+        drop(outer);
+        let _inner = central.lock();
+        let message = panic_of(|| drop(channel.lock()));
+        assert!(message.contains("Channel") && message.contains("Central"), "{message}");
+    }
+
+    /// Fails if two locks of one rank are taken in an order that another thread may reverse, or if a rank of which one lock is
+    /// held at a time allows two.
+    #[test]
+    fn against_the_order_within_a_rank() {
+        let mut channels = [Mutex::new(Rank::Channel, ()), Mutex::new(Rank::Channel, ())];
+        channels.sort_by_key(Mutex::place);
+        let [first, second] = &channels;
+        let both = [first.lock(), second.lock()];
+        panic_of(|| drop(second.lock()));
+        drop(both);
+        let held = second.lock();
+        panic_of(|| drop(first.lock()));
+        drop(held);
+        let heaps = [Mutex::new(Rank::Timers, ()), Mutex::new(Rank::Timers, ())];
+        let _one = heaps[0].lock();
+        panic_of(|| drop(heaps[1].lock()));
+    }
+
+    /// Fails if a lock that was let go counts as held, in whatever order it was.
+    #[test]
+    fn what_is_let_go_is_held_no_more() {
+        let (channel, central) = (Mutex::new(Rank::Channel, ()), Mutex::new(Rank::Central, ()));
+        let (outer, inner) = (channel.lock(), central.lock());
+        let message = panic_of(assert_none_held);
+        assert!(message.contains("Central"), "{message}");
+        drop(outer);
+        drop(inner);
+        assert_none_held();
+        drop(channel.lock());
+    }
+
+    /// Fails if what one thread holds counts for another.
+    #[test]
+    fn each_thread_has_its_own_ranks() {
+        let (channel, central) = (Mutex::new(Rank::Channel, ()), Mutex::new(Rank::Central, ()));
+        let _inner = central.lock();
+        std::thread::scope(|s| drop(s.spawn(|| drop(channel.lock())).join()));
+    }
+}
