@@ -42,16 +42,20 @@ const CHECKED: [&str; 16] = [
 ];
 
 /// The files that choose between two builds by the cfg `gmp_loom`.
-const CHOOSING: [&str; 4] = ["prim/mod.rs", "prim/lock.rs", "host/mod.rs", "host/model/mod.rs"];
+const CHOOSING: [&str; 5] =
+    ["prim/mod.rs", "prim/hooks.rs", "prim/lock.rs", "host/mod.rs", "host/model/mod.rs"];
 
 /// The files that add something to the model's build and choose nothing, and what it is.
-const ADDING: [(&str, &str); 10] = [
+const ADDING: [(&str, &str); 13] = [
     ("chan/dynamic.rs", "a message that unwinds"),
+    ("g/mod.rs", "what a mutant does"),
     ("lib.rs", "which modules there are"),
+    ("p/runq.rs", "what mutants do"),
     ("runtime/mod.rs", "a runtime without a first M"),
-    ("sched/mod.rs", "whether nobody runs anything"),
+    ("sched/mod.rs", "whether nobody runs anything, and what mutants do"),
     ("sched/park.rs", "the wait reason of a model"),
     ("sched/run/look.rs", "a visit that a model makes"),
+    ("sched/run/mask.rs", "a copy for a mutant"),
     ("sched/threads/procs.rs", "how many Ps are where"),
     ("sched/timers/timer_thread.rs", "whether its thread is there"),
     ("sched/watch/mod.rs", "what its models alone use"),

@@ -32,6 +32,8 @@
 //!    back (`pool.rs`). A goroutine that shutdown can't unwind and leaves parked keeps its G, and with it the pool.
 
 pub(crate) mod list;
+#[cfg(gmp_loom)]
+mod mutants;
 pub(crate) mod pool;
 pub(crate) mod task;
 
@@ -40,9 +42,10 @@ use crate::g::task::{Failure, Task};
 use crate::host::Host;
 use crate::local::Locals;
 use crate::m::M;
+use crate::prim::hooks::*;
 use crate::prim::{
-    AcqRel, Acquire, Arc, AtomicBool, AtomicPtr, AtomicU32, Ghost, Mutant, Relaxed, Release,
-    SingleWriterWord, UnsafeCell, Weak, mutated, order, prefetch, relax, unless,
+    Acquire, Arc, AtomicBool, AtomicPtr, AtomicU32, Ghost, Relaxed, Release, SingleWriterWord, UnsafeCell,
+    Weak, prefetch, relax,
 };
 use crate::sched::Sched;
 use crate::sched::park::{Commit, WaitReason};
@@ -51,7 +54,7 @@ use crate::wait::abandon::{AbandonHook, StandingHook};
 use crate::wait::interrupt::{
     Frame, Interrupt, InterruptPolicy, OnInterrupt, PendingInterrupts, Thrown, Throws,
 };
-use crate::wait::status::{Status, StatusWord, both};
+use crate::wait::status::{Status, StatusWord};
 use crate::wait::waiter::Waiter;
 use gmp_timers::Nanos;
 use std::any::Any;
@@ -291,7 +294,7 @@ impl<H: Host> G<H> {
     pub(crate) fn is_live(&self) -> bool {
         // Acquire: pairs with `finish`: of who has ended it is seen whom it has woken. A live one is read by its word,
         // which may be the next goroutine's by then.
-        self.life.load(order(Mutant::LiveLooksRelaxed, Acquire)) & LIVE != 0
+        self.life.load(Acquire.unless(LiveLooksRelaxed)) & LIVE != 0
     }
 
     /// Its runtime has ended, and none will run it again.
@@ -381,7 +384,7 @@ impl<H: Host> G<H> {
     #[inline]
     pub(crate) fn life(&self) -> Life {
         // Acquire: pairs with `finish` and `mark_left`.
-        Life(self.life.load(order(Mutant::JoinLooksRelaxed, Acquire)))
+        Life(self.life.load(Acquire.unless(JoinLooksRelaxed)))
     }
 
     /// The handle's owner, which has `seen` no end, is about to wait, by a record that stays where it is until there is one or
@@ -392,11 +395,11 @@ impl<H: Host> G<H> {
         self.joiner.with_mut(|joiner| unsafe { *joiner = record });
         let Life(mut life) = seen;
         loop {
-            if life & DONE != 0 && !mutated(Mutant::JoinNoRecheck) {
+            if (life & DONE != 0).unless(JoinNoRecheck) {
                 return Commit::Refuse;
             }
             // Release: the record, and where it lies, to whoever finds WAITER. Relaxed: whoever is refused looks once more.
-            let release = order(Mutant::JoinRelaxed, Release);
+            let release = Release.unless(JoinRelaxed);
             match self.life.compare_exchange(life, life | WAITER, release, Relaxed) {
                 Ok(_) => return Commit::Park,
                 Err(now) => life = now,
@@ -407,13 +410,11 @@ impl<H: Host> G<H> {
     /// The handle's owner, interrupted, takes its record back. As `life`.
     pub(crate) fn wait_no_more(&self) -> Life {
         // Acquire: whoever has found the record is through with it.
-        let through = order(Mutant::JoinEndsRelaxed, Acquire);
+        let through = Acquire.unless(JoinEndsRelaxed);
         let mut life = self.life.load(through);
         while life & WAITER != 0 {
             if life & DONE != 0 {
-                if mutated(Mutant::JoinEndsEarly) {
-                    break;
-                }
+                mutant!(JoinEndsEarly: break);
                 relax();
                 life = self.life.load(through);
             } else {
@@ -431,10 +432,9 @@ impl<H: Host> G<H> {
 
     /// Wakes who waits for the end. The caller has set DONE and found WAITER, which it clears after this.
     fn tell(&self) {
-        unless(Mutant::JoinNoWake, || {
-            // SAFETY: the record stays until it was readied, or WAITER is clear; `wake` reads nothing of it after the ready.
-            self.joiner.with(|record| unsafe { (**record).wake() });
-        });
+        mutant!(JoinNoWake: return);
+        // SAFETY: the record stays until it was readied, or WAITER is clear; `wake` reads nothing of it after the ready.
+        self.joiner.with(|record| unsafe { (**record).wake() });
         // For loom, to which an access is as old as its beginning: until here the record was read.
         self.joiner.with(|_| ());
     }
@@ -470,7 +470,7 @@ pub(crate) fn root<H: Host>(g: GRef<H>) {
     let forget = || drop_quietly::<H>(|| unsafe { g.task.forget() });
     let drop_locals = || base.locals.drop_all(|drop| drop_quietly::<H>(drop));
     // Release: the outcome is published to the handle's `drop`. Of a handle that is gone nothing has to be seen.
-    let publish = || g.life.fetch_or(OUTCOME, order(Mutant::OutcomeRelaxed, Release));
+    let publish = || g.life.fetch_or(OUTCOME, Release.unless(OutcomeRelaxed));
     // Relaxed: as above. HANDLE never comes back.
     if to_drop && g.life.load(Relaxed) & HANDLE == 0 {
         // Nobody will join: what the value's drop finds are the variables of its goroutine.
@@ -539,12 +539,12 @@ pub(crate) fn finish<H: Host>(g: GRef<H>) {
     // SAFETY: it is looked at while it runs, and by a dump that holds it, which an Idle word forbids.
     drop(g.birth.with_mut(|birth| unsafe { (*birth).take() }));
     // Acquire: what the handle's owner did with the G comes before its next goroutine; and the joiner's record.
-    let look = order(Mutant::LiveRelaxed, Acquire);
+    let look = Acquire.unless(LiveRelaxed);
     // What it is most often. A look before would be one more access.
     let mut life = HANDLE | LIVE | COUNTS;
     loop {
         // A joiner that `mark_left` has told may be gone, handle and all, before that has cleared WAITER.
-        let told = life & WAITER != 0 && !mutated(Mutant::EndForgetsTheTeller);
+        let told = (life & WAITER != 0).unless(EndForgetsTheTeller);
         if life & HANDLE == 0 && !told {
             // The M is alone with it. Release: see `is_live`. In no model, for the reason that `StatusWord::finish` gives.
             g.life.store(life & !LIVE, Release);
@@ -561,7 +561,7 @@ pub(crate) fn finish<H: Host>(g: GRef<H>) {
             }
         };
         // Release: what the goroutine did, and the M with the G, to the handle's owner.
-        match g.life.compare_exchange(life, next, order(Mutant::EndRelaxed, Release), look) {
+        match g.life.compare_exchange(life, next, Release.unless(EndRelaxed), look) {
             Ok(_) if next & LIVE == 0 => return,
             Ok(_) => break,
             Err(now) => life = now,
@@ -569,8 +569,10 @@ pub(crate) fn finish<H: Host>(g: GRef<H>) {
     }
     g.tell();
     // Release: the record was read. Acquire: as above.
-    if g.life.fetch_and(!(WAITER | LIVE), both(Mutant::ToldWithoutAcquire, Mutant::ToldWithoutRelease))
-        & HANDLE
+    if g.life.fetch_and(
+        !(WAITER | LIVE),
+        both(Acquire.unless(ToldWithoutAcquire), Release.unless(ToldWithoutRelease)),
+    ) & HANDLE
         == 0
     {
         release(g);
@@ -589,7 +591,7 @@ pub(crate) fn mark_left<H: Host>(g: GRef<H>) {
         // Acquire: the joiner's record. It has to be the exchange's own: since the look the G may have ended and hold another
         // goroutine with the same bits, whose joiner waits by another record. Release: who finds LEFT sees what came before the
         // end of the runtime. No model can tell: that end has had its fences by now, which publish as much.
-        let both = if mutated(Mutant::LeftWithoutAcquire) { Release } else { AcqRel };
+        let both = both(Acquire.unless(LeftWithoutAcquire), Release);
         match g.life.compare_exchange(life, life | DONE | LEFT, both, Relaxed) {
             Ok(_) => break,
             Err(now) => life = now,
@@ -626,20 +628,20 @@ pub(crate) fn drop_unrun<H: Host>(g: GRef<H>) {
 /// goroutine move in.
 pub(crate) fn drop_handle<H: Host>(g: GRef<H>) {
     // Acquire: see the outcome; with it all that the goroutine did.
-    let life = g.life.load(order(Mutant::HandleLooksRelaxed, Acquire));
+    let life = g.life.load(Acquire.unless(HandleLooksRelaxed));
     give_handle_back(g, false, Life(life));
 }
 
 /// As `drop_handle`, by one who has looked: `taken` is true if there was an outcome, and it was moved out.
 pub(crate) fn give_handle_back<H: Host>(g: GRef<H>, mut taken: bool, seen: Life) {
     // Release: the outcome is gone before the M frees the G. Acquire: as in `drop_handle`.
-    let release_order = order(Mutant::HandleRelaxed, Release);
-    let look = order(Mutant::HandleLooksRelaxed, Acquire);
+    let release_order = Release.unless(HandleRelaxed);
+    let look = Acquire.unless(HandleLooksRelaxed);
     let Life(mut life) = seen;
     let mut dropped = Ok(());
     loop {
         debug_assert!(life & HANDLE != 0, "drop_handle: dropped twice");
-        if life & OUTCOME != 0 && !taken && !mutated(Mutant::HandleGoesFirst) {
+        if (life & OUTCOME != 0 && !taken).unless(HandleGoesFirst) {
             // SAFETY: OUTCOME is set and HANDLE still ours: the right to the outcome is this caller's.
             dropped = catch_unwind(AssertUnwindSafe(|| unsafe { g.task.forget() }));
             taken = true;
@@ -654,10 +656,7 @@ pub(crate) fn give_handle_back<H: Host>(g: GRef<H>, mut taken: bool, seen: Life)
             Err(now) => life = now,
         }
     }
-    if mutated(Mutant::HandleGoesFirst) && life & OUTCOME != 0 && !taken {
-        // SAFETY: none, which is the mutant.
-        unsafe { g.task.forget() };
-    }
+    mutant!(HandleGoesFirst: mutants::forget_late(g, life, taken));
     if let Err(payload) = dropped {
         resume_unwind(payload);
     }

@@ -20,7 +20,8 @@
 //! The M's side of the protocol is [`Window`](crate::m::Window); its order of events stands there. Whom a retaker
 //! chooses, and why, stands in `sched/threads/retake.rs`.
 
-use crate::prim::{AcqRel, Acquire, AtomicU64, Mutant, Relaxed, mutated, order};
+use crate::prim::hooks::*;
+use crate::prim::{AcqRel, Acquire, AtomicU64, Relaxed};
 
 const STATE: u64 = 0b11;
 const IDLE: u64 = 0;
@@ -108,9 +109,7 @@ impl HandoffWord {
             if word != lease.0 | REQUESTED {
                 return Entry::Lost;
             }
-            if mutated(Mutant::WindowEnterBlind) {
-                return Entry::In;
-            }
+            mutant!(WindowEnterBlind: return Entry::In);
             // AcqRel: a retaker whose exchange fails for this one sees that we are inside.
             if self.0.compare_exchange(word, lease.0, AcqRel, Relaxed).is_ok() {
                 return Entry::In;
@@ -123,8 +122,9 @@ impl HandoffWord {
         let word = self.0.load(Relaxed);
         // A swap and not a store: a retaker's CAS may come at the same time, and one of the two has to see the
         // other. AcqRel: partners are the retaker's exchanges and the next `take_up`.
-        let step = if mutated(Mutant::WindowSameGeneration) { 0 } else { STEP };
-        self.0.swap((word & !STATE) + step, AcqRel);
+        let next = (word & !STATE) + STEP;
+        mutant!(WindowSameGeneration: let next = word & !STATE);
+        self.0.swap(next, AcqRel);
     }
 }
 
@@ -145,7 +145,7 @@ impl HandoffWord {
     pub(crate) fn judge(&self) -> Judged {
         // Acquire: pairs with `take_up`. The holder that is read next is the one of this lease, or a later one; and then
         // the exchange of R1 fails.
-        Judged(self.0.load(order(Mutant::JudgeRelaxed, Acquire)) & !STATE)
+        Judged(self.0.load(Acquire.unless(JudgeRelaxed)) & !STATE)
     }
 
     /// R1 to R3 of `m/mod.rs`. True: the P is the retaker's, who calls `give_up` before it hands it on.
@@ -164,9 +164,9 @@ impl HandoffWord {
             return false;
         }
         // RetakeBarrier.
-        let seen = mutated(Mutant::WindowNoRetakeBarrier) || barrier();
+        let seen = barrier();
         // R3. A failed exchange means that the holder has come back, or has given the P up.
-        let inside = !seen || is_inside() && !mutated(Mutant::WindowBlind);
+        let inside = !seen || is_inside().unless(WindowBlind);
         let next = if inside { idle } else { idle | TAKEN };
         let held = self.0.compare_exchange(idle | REQUESTED, next, AcqRel, Relaxed).is_ok();
         held && next != idle

@@ -32,9 +32,10 @@ use crate::host::Host;
 use crate::m::handoff::{Entries, Entry, Lease};
 use crate::m::note::Note;
 use crate::p::P;
+use crate::prim::hooks::*;
 use crate::prim::{
-    Acquire, AtomicI64, AtomicU32, Mutant, Ordering, Relaxed, Release, SingleWriter, SingleWriterFlag,
-    UnsafeCell, fence, light_barrier, mutated, order, unless,
+    Acquire, AtomicI64, AtomicU32, Ordering, Relaxed, Release, SingleWriter, SingleWriterFlag, UnsafeCell,
+    fence, light_barrier,
 };
 use crate::sched::Sched;
 use crate::sched::park::Yield;
@@ -226,7 +227,8 @@ impl<H: Host> M<H> {
         let entries = if H::heavy_barrier_exists() { Entries::Quick } else { Entries::Fenced };
         let lease = there.handoff.take_up(entries);
         self.lease.set(Some(lease));
-        let is_quick = lease.entries() == Entries::Quick || mutated(Mutant::WindowStaysQuick);
+        let is_quick = lease.entries() == Entries::Quick;
+        mutant!(WindowStaysQuick: let is_quick = true);
         self.quick.set(is_quick.then_some(lease));
         self.p.set(Some(p));
         self.touch_p();
@@ -282,7 +284,7 @@ impl<H: Host> M<H> {
         if let Some(assignment) = self.assignment.with_mut(|slot| unsafe { (*slot).take() }) {
             match assignment {
                 Assignment::P(p) => self.acquire(p),
-                Assignment::Summons => self.spinning.set(!mutated(Mutant::StartForgetsSpinning)),
+                Assignment::Summons => self.spinning.set(true.unless(StartForgetsSpinning)),
             }
         }
     }
@@ -294,7 +296,7 @@ impl<H: Host> M<H> {
             return;
         }
         // Release: a retaker that reads Outside sees all that was done to the P inside.
-        self.in_runtime.store(OUTSIDE, order(Mutant::WindowLeaveRelaxed, Release));
+        self.in_runtime.store(OUTSIDE, Release.unless(WindowLeaveRelaxed));
     }
 
     /// E1 to E3; false when the P may be lost.
@@ -306,7 +308,7 @@ impl<H: Host> M<H> {
         debug_assert!(self.in_runtime.load(Relaxed) == OUTSIDE, "enter: windows do not nest");
         // Relaxed: EntryBarrier orders it before E3.
         self.in_runtime.store(INSIDE, Relaxed);
-        unless(Mutant::WindowNoEntryBarrier, light_barrier);
+        unless!(WindowNoEntryBarrier, light_barrier());
         match (self.p.get(), self.quick.get()) {
             // SAFETY: as in `p`.
             (Some(p), Some(lease)) => unsafe { p.as_ref() }.handoff.is_held(lease),
@@ -320,7 +322,7 @@ impl<H: Host> M<H> {
         if self.quick.get().is_none() {
             // EntryFence: where RetakeBarrier is a fence of the retaker alone, and of no meaning without a P. SeqCst: a
             // store to `in_runtime`, then a load of the word.
-            unless(Mutant::WindowNoEntryFence, || fence(Ordering::SeqCst));
+            fence(Ordering::SeqCst.unless(WindowNoEntryFence));
         }
         match (self.p(), self.lease.get()) {
             (Some(p), Some(lease)) => p.handoff.enter(lease),
@@ -372,7 +374,7 @@ impl<H: Host> M<H> {
     /// R3, for a retaker.
     pub(crate) fn is_inside(&self) -> bool {
         // Acquire: pairs with `leave`. Outside means that all which was done inside is seen.
-        self.in_runtime.load(order(Mutant::WindowLookRelaxed, Acquire)) == INSIDE
+        self.in_runtime.load(Acquire.unless(WindowLookRelaxed)) == INSIDE
     }
 }
 

@@ -14,7 +14,8 @@
 //! Checked by `models/note.rs`.
 
 use crate::host::Host;
-use crate::prim::{AcqRel, Acquire, AtomicU32, Mutant, Relaxed, Release, mutated, order};
+use crate::prim::hooks::*;
+use crate::prim::{AcqRel, Acquire, AtomicU32, Relaxed, Release};
 use gmp_timers::Nanos;
 
 const CLEAR: u32 = 0;
@@ -40,7 +41,7 @@ impl<H: Host> Note<H> {
     /// Blocks the thread until `wake` was called.
     pub(crate) fn sleep(&self) {
         // Acquire: what the waker wrote before it woke us.
-        while self.word.load(order(Mutant::NoteSleepRelaxed, Acquire)) == CLEAR {
+        while self.word.load(Acquire.unless(NoteSleepRelaxed)) == CLEAR {
             H::sleep(&self.sleep_state, &self.word, CLEAR, None);
         }
     }
@@ -49,7 +50,7 @@ impl<H: Host> Note<H> {
     pub(crate) fn sleep_until(&self, until: Nanos) -> bool {
         loop {
             // Acquire: partner `wake`, as in `sleep`.
-            if self.word.load(order(Mutant::NoteSleepUntilRelaxed, Acquire)) != CLEAR {
+            if self.word.load(Acquire.unless(NoteSleepUntilRelaxed)) != CLEAR {
                 return true;
             }
             let now = H::now();
@@ -62,21 +63,18 @@ impl<H: Host> Note<H> {
 
     /// Ends the sleep, now or when it begins.
     pub(crate) fn wake(&self) {
-        if mutated(Mutant::NoteWakeBeforeStore) {
-            H::wake(&self.sleep_state, &self.word);
-        }
+        mutant!(NoteWakeBeforeStore: H::wake(&self.sleep_state, &self.word));
         // Release: the sleeper sees what was written before the wake.
-        let old = self.word.swap(WOKEN, order(Mutant::NoteWakeRelaxed, Release));
+        let old = self.word.swap(WOKEN, Release.unless(NoteWakeRelaxed));
         assert!(old == CLEAR, "wake: the note was woken twice");
-        if !mutated(Mutant::NoteWakeBeforeStore) {
-            H::wake(&self.sleep_state, &self.word);
-        }
+        mutant!(NoteWakeBeforeStore: return);
+        H::wake(&self.sleep_state, &self.word);
     }
 
     /// Ends a `doze`, now or when it begins. May be called again before that, and by many.
     pub(crate) fn alarm(&self) {
         // AcqRel: a chain of alarms hands on to the sleeper what each of them wrote before.
-        if self.word.swap(WOKEN, order(Mutant::AlarmRelaxed, AcqRel)) == CLEAR {
+        if self.word.swap(WOKEN, AcqRel.unless(AlarmRelaxed)) == CLEAR {
             H::wake(&self.sleep_state, &self.word);
         }
     }
@@ -84,7 +82,7 @@ impl<H: Host> Note<H> {
     /// Blocks the thread until an `alarm`, and takes it; at most until `until`, and then false.
     pub(crate) fn doze(&self, until: Option<Nanos>) -> bool {
         // Acquire: what was written before the alarm.
-        while self.word.swap(CLEAR, order(Mutant::DozeRelaxed, Acquire)) == CLEAR {
+        while self.word.swap(CLEAR, Acquire.unless(DozeRelaxed)) == CLEAR {
             let left = until.map(|until| until.saturating_since(H::now()));
             if left.is_some_and(|left| left.is_zero()) {
                 return false;

@@ -42,14 +42,16 @@
 //! Checked by `models/runq.rs`, over rings of four that begin just before their positions wrap.
 
 mod head;
+#[cfg(gmp_loom)]
+mod mutants;
 
 use crate::g::list::GList;
 use crate::g::{G, GRef};
 use crate::host::Host;
 use crate::prim::capacity::RUNQ;
+use crate::prim::hooks::*;
 use crate::prim::{
-    Acquire, AtomicPtr, AtomicU32, AtomicU64, Mutant, Relaxed, Release, UnsafeCell, mutated, order, prefetch,
-    relax, stays_the_same,
+    Acquire, AtomicPtr, AtomicU32, AtomicU64, Relaxed, Release, UnsafeCell, prefetch, relax, stays_the_same,
 };
 use head::Head;
 use std::mem::MaybeUninit;
@@ -130,20 +132,17 @@ impl<H: Host> Runq<H> {
     #[doc(alias = "runqput")]
     pub(crate) fn push_next(&self, g: GRef<H>, fence: impl FnOnce()) -> Option<GRef<H>> {
         // Release: what the G holds is published to `steal_next`.
-        let displaced = self.runnext.swap(g.to_raw(), order(Mutant::RunnextPutRelaxed, Release));
+        let displaced = self.runnext.swap(g.to_raw(), Release.unless(RunnextPutRelaxed));
         if displaced.is_null() {
             fence();
             return None;
         }
         // SAFETY: put there by an earlier `push_next`, and taken out by this exchange alone.
         let displaced = unsafe { GRef::from_raw(displaced) };
-        if mutated(Mutant::DisplacedAfterFence) {
-            fence();
-            return self.push(displaced);
-        }
+        mutant!(DisplacedAfterFence: fence(); return self.push(displaced));
         let full = self.push_by(displaced, |tail| {
             // Release: as in `publish`.
-            self.tail.swap(tail, order(Mutant::RingTailStoreRelaxed, Release));
+            self.tail.swap(tail, Release.unless(RingTailStoreRelaxed));
         });
         fence();
         full
@@ -193,17 +192,12 @@ impl<H: Host> Runq<H> {
         let (head, tail) = (self.owners_head(), self.owners_tail());
         let mut gone = None;
         if tail.wrapping_sub(head.steal()) == RUNQ && self.take_out(head, HALF).is_some() {
-            let late = mutated(Mutant::RingTurnsLate);
-            if !late {
-                self.publish(tail.wrapping_add(HALF));
-            }
+            unless!(RingTurnsLate, self.publish(tail.wrapping_add(HALF)));
             if let Some(newer) = self.take_out(head.taken(HALF), HALF) {
                 newer.for_each(&mut out);
                 gone = Some(head.real());
             }
-            if late {
-                self.publish(tail.wrapping_add(HALF));
-            }
+            mutant!(RingTurnsLate: self.publish(tail.wrapping_add(HALF)));
         }
         out(g);
         gone
@@ -225,7 +219,7 @@ impl<H: Host> Runq<H> {
             return None;
         }
         // Release: invariant 3. When the exchange fails a thief has come in just now.
-        let ordering = order(Mutant::RingSpillRelaxed, Release);
+        let ordering = Release.unless(RingSpillRelaxed);
         self.head.compare_exchange(head.0, head.taken(n).0, ordering, Relaxed).ok()?;
         // SAFETY: they lie below the tail, so owners wrote them, and the exchange has taken them from the thieves. Their slots
         // are written next by this same owner.
@@ -285,14 +279,11 @@ impl<H: Host> Runq<H> {
         if next.is_null() {
             return None;
         }
-        if mutated(Mutant::RunnextTakenByStore) {
-            self.runnext.store(null_mut(), Release);
-        } else {
-            // Release: who sees it gone in `is_empty` sees in the ring what was pushed before. It fails when a thief
-            // has it: nobody else but the owner puts one there.
-            let ordering = order(Mutant::RunnextPopRelaxed, Release);
-            self.runnext.compare_exchange(next, null_mut(), ordering, Relaxed).ok()?;
-        }
+        mutant!(RunnextTakenByStore: return Some(self.take_next_by_a_store(next)));
+        // Release: who sees it gone in `is_empty` sees in the ring what was pushed before. It fails when a thief
+        // has it: nobody else but the owner puts one there.
+        let ordering = Release.unless(RunnextPopRelaxed);
+        self.runnext.compare_exchange(next, null_mut(), ordering, Relaxed).ok()?;
         // SAFETY: put there by `push_next`, and taken out by this exchange alone.
         Some(unsafe { GRef::from_raw(next) })
     }
@@ -308,10 +299,9 @@ impl<H: Host> Runq<H> {
         while head.real() != tail {
             let rest = head.taken(1).0;
             // Release: invariant 3; and who sees the G gone in `is_empty` sees the runnext that was put before.
-            let ordering = order(Mutant::RingPopRelaxed, Release);
-            if mutated(Mutant::RingHeadStore) {
-                self.head.store(rest, ordering);
-            } else if let Err(now) = self.head.compare_exchange(head.0, rest, ordering, Relaxed) {
+            let ordering = Release.unless(RingPopRelaxed);
+            mutant!(RingHeadStore: return Some(self.pop_by_a_store(head)));
+            if let Err(now) = self.head.compare_exchange(head.0, rest, ordering, Relaxed) {
                 head = Head(now);
                 continue;
             }
@@ -336,14 +326,16 @@ impl<H: Host> Runq<H> {
     /// was empty all the time between, when runnext was read. (Go reads the tail before and after.)
     #[doc(alias = "runqempty")]
     pub(crate) fn is_empty(&self) -> bool {
-        let early = mutated(Mutant::EmptyTailReadFirst).then(|| self.tail.load(Relaxed));
+        mutant!(EmptyTailReadFirst: keep early = self.tail.load(Relaxed));
         // Acquire: pairs with the exchange of `pop` and of `claim`.
-        let head = Head(self.head.load(order(Mutant::EmptyHeadRelaxed, Acquire)));
+        let head = Head(self.head.load(Acquire.unless(EmptyHeadRelaxed)));
         // Acquire: pairs with the exchange of `pop_next`. A thief's is not a Release: it has found the ring empty.
-        let next = self.runnext.load(order(Mutant::EmptyNextRelaxed, Acquire));
+        let next = self.runnext.load(Acquire.unless(EmptyNextRelaxed));
         // Relaxed: ordered by the two before.
-        let tail = early.unwrap_or_else(|| self.tail.load(Relaxed));
-        head.real() == tail && (next.is_null() || mutated(Mutant::EmptyIgnoresRunnext))
+        let tail = self.tail.load(Relaxed);
+        mutant!(EmptyTailReadFirst: let tail = early.unwrap_or(tail));
+        mutant!(EmptyIgnoresRunnext: return head.real() == tail);
+        head.real() == tail && next.is_null()
     }
 
     /// Owner only, of `self`; `victim` is the queue of another P. Takes half of the victim's ring, rounded up, as far
@@ -353,9 +345,10 @@ impl<H: Host> Runq<H> {
     #[doc(alias = "runqgrab")]
     pub(crate) fn steal_from(&self, victim: &Runq<H>, next: StealNext<'_>) -> Option<GRef<H>> {
         let (head, tail) = (self.owners_head(), self.owners_tail());
-        let begin = if mutated(Mutant::StealReckonsFromReal) { head.real() } else { head.steal() };
-        let room = RUNQ - tail.wrapping_sub(begin);
-        let most = if mutated(Mutant::StealBeyondTheRoom) { RUNQ } else { room + 1 };
+        let begin = head.steal();
+        mutant!(StealReckonsFromReal: let begin = head.real());
+        let most = RUNQ - tail.wrapping_sub(begin) + 1;
+        mutant!(StealBeyondTheRoom: let most = RUNQ);
         let claim = match victim.claim(|waiting| (waiting - waiting / 2).min(most)) {
             Ok(claim) => claim,
             Err(refused) => {
@@ -397,14 +390,15 @@ impl<H: Host> Runq<H> {
 
     /// T1 to T3. `want` says how many of those that wait.
     fn claim(&self, want: impl Fn(u32) -> u32) -> Result<Claim<'_, H>, Refused> {
-        let early = mutated(Mutant::RingTailReadFirst).then(|| self.tail.load(Acquire));
+        mutant!(RingTailReadFirst: keep early = self.tail.load(Acquire));
         // Acquire: invariant 3.
-        let look = order(Mutant::RingHeadLoadRelaxed, Acquire);
+        let look = Acquire.unless(RingHeadLoadRelaxed);
         let mut head = Head(self.head.load(look));
         loop {
             // Acquire: pairs with `publish`, so that the slots below the tail can be read.
-            let tail = self.tail.load(order(Mutant::RingTailLoadRelaxed, Acquire));
-            let waiting = early.unwrap_or(tail).wrapping_sub(head.real());
+            let tail = self.tail.load(Acquire.unless(RingTailLoadRelaxed));
+            mutant!(RingTailReadFirst: let tail = early.unwrap_or(tail));
+            let waiting = tail.wrapping_sub(head.real());
             let n = want(waiting);
             if n == 0 {
                 return Err(Refused::Empty);
@@ -413,7 +407,7 @@ impl<H: Host> Runq<H> {
                 return Err(Refused::Busy);
             }
             // Release: invariant 3.
-            let ordering = order(Mutant::RingClaimRelaxed, Release);
+            let ordering = Release.unless(RingClaimRelaxed);
             match self.head.compare_exchange(head.0, head.claimed(n).0, ordering, look) {
                 Ok(_) => {
                     // Else the head was out of date, and the exchange has failed.
@@ -433,7 +427,8 @@ impl<H: Host> Runq<H> {
     fn steal_next(&self, ran: &dyn Fn() -> u32) -> Option<GRef<H>> {
         // Relaxed: only compared, until the exchange has it.
         let next = self.runnext.load(Relaxed);
-        if next.is_null() || mutated(Mutant::RunnextNeverStolen) {
+        mutant!(RunnextNeverStolen: return None);
+        if next.is_null() {
             return None;
         }
         // Relaxed: only compared.
@@ -442,7 +437,7 @@ impl<H: Host> Runq<H> {
         }
         // Acquire: pairs with the exchange of `push_next`, the last one: the same G may have been run and put again
         // since the load. Then it is taken earlier than it might be, which is all; nothing of the old turn was read.
-        let ordering = order(Mutant::RunnextStealRelaxed, Acquire);
+        let ordering = Acquire.unless(RunnextStealRelaxed);
         self.runnext.compare_exchange(next, null_mut(), ordering, Relaxed).ok()?;
         // SAFETY: put there by `push_next`, and taken out by this exchange alone.
         Some(unsafe { GRef::from_raw(next) })
@@ -453,7 +448,7 @@ impl<H: Host> Runq<H> {
     fn owners_head(&self) -> Head {
         // Acquire: pairs with the end of a `Claim`, whose reads of the slots come before. The owner's exchanges since
         // then continue its release sequence.
-        Head(self.head.load(order(Mutant::RingPushHeadRelaxed, Acquire)))
+        Head(self.head.load(Acquire.unless(RingPushHeadRelaxed)))
     }
 
     #[inline]
@@ -466,7 +461,7 @@ impl<H: Host> Runq<H> {
     #[inline]
     fn publish(&self, tail: u32) {
         // Release: pairs with the load of the tail in `claim`.
-        self.tail.store(tail, order(Mutant::RingTailStoreRelaxed, Release));
+        self.tail.store(tail, Release.unless(RingTailStoreRelaxed));
     }
 
     fn slot(&self, at: u32) -> &UnsafeCell<MaybeUninit<GRef<H>>> {
@@ -511,7 +506,7 @@ impl<H: Host> Drop for Claim<'_, H> {
     fn drop(&mut self) {
         let mut head = Head::new(self.first, self.first.wrapping_add(self.n));
         // Release: the copies come before the owner's next look (`owners_head`); invariant 3.
-        let ordering = order(Mutant::RingReleaseRelaxed, Release);
+        let ordering = Release.unless(RingReleaseRelaxed);
         // It fails as often as the owner pops meanwhile.
         while let Err(now) = self.ring.head.compare_exchange(head.0, head.released().0, ordering, Relaxed) {
             head = Head(now);

@@ -3,18 +3,14 @@
 //! Natively these are std's atomics, parking_lot's mutex and crossbeam-utils' padding; under the cfg
 //! `gmp_loom` they are loom's, and loom then explores the very code that ships. Nothing in `sched/`, in `g`,
 //! `m`, `p`, `note`, `runq` or `waiter` names `std::sync` or a clock; `tests/facade.rs` reads the files and
-//! says so. With `lock.rs`, `host/mod.rs` and `host/model/mod.rs` this is one of the four files that choose by
-//! the cfg; a few others hold an item that only the models have.
+//! says so. With `hooks.rs`, `lock.rs`, `host/mod.rs` and `host/model/mod.rs` this is one of the five files that choose
+//! by the cfg; a few others hold an item that only the models have.
 //!
-//! Three hooks live in shipped code so that loom can be shown to see what it must see. Outside `gmp_loom` they are
-//! constants:
-//!
-//! * [`unless`]`(Mutant::X, || ..)` runs the statement, except in a model where the mutant `X` is switched on;
-//! * [`order`]`(Mutant::X, Release)` is the ordering, weakened to `Relaxed` where `X` is on;
-//! * [`mutated`]`(Mutant::X)` is false, and true where `X` is on.
+//! The annotations of [`hooks`] stand in shipped code so that loom can be shown to see what it must see.
 //!
 //! A [`Ghost`] is state of the proof alone: a zero-sized nothing natively, a checked cell under loom.
 
+pub(crate) mod hooks;
 mod lock;
 mod mutant;
 
@@ -200,7 +196,7 @@ mod native {
 mod model {
     use super::{Mutant, Ordering};
     pub(crate) use loom::cell::UnsafeCell;
-    pub(crate) use loom::sync::atomic::{AtomicBool, AtomicI64, AtomicPtr, AtomicU32, AtomicU64, fence};
+    pub(crate) use loom::sync::atomic::{AtomicBool, AtomicI64, AtomicPtr, AtomicU32, AtomicU64};
 
     /// What `lock` gives a rank.
     pub(crate) mod plain {
@@ -275,6 +271,13 @@ mod model {
 
     pub(crate) fn order(mutant: Mutant, ordering: Ordering) -> Ordering {
         if mutated(mutant) { Ordering::Relaxed } else { ordering }
+    }
+
+    /// loom's fence; none with `Relaxed`, which a mutant asks for.
+    pub(crate) fn fence(ordering: Ordering) {
+        if ordering != Ordering::Relaxed {
+            loom::sync::atomic::fence(ordering);
+        }
     }
 
     /// loom has no `membarrier`: both sides of the hand-off fence. Only where there is a retaker: else the fence, which

@@ -37,6 +37,8 @@
 //! an M which goes idle and a submission can't miss each other (`wake`). Who is idle, who stands by and who waits in
 //! the poller changes under one lock, `central`.
 
+#[cfg(gmp_loom)]
+mod mutants;
 pub(crate) mod park;
 pub(crate) mod poll;
 pub(crate) mod run;

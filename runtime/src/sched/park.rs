@@ -20,7 +20,8 @@
 use crate::g::{self, GRef};
 use crate::host::Host;
 use crate::m::{M, Window};
-use crate::prim::{Mutant, mutated};
+
+use crate::prim::hooks::*;
 use crate::sched::Sched;
 use crate::sched::timers::Alarm;
 use crate::wait::interrupt;
@@ -145,7 +146,7 @@ impl Hook {
 
     /// # Safety
     /// The goroutine that made the hook is suspended, and the hook is called once.
-    unsafe fn call(self) -> Commit {
+    pub(super) unsafe fn call(self) -> Commit {
         // SAFETY: by this function's contract.
         unsafe { (self.call)(self.closure) }
     }
@@ -202,12 +203,7 @@ impl<H: Host> Sched<H> {
     /// K1 to K3. True: the goroutine is to be resumed at once.
     #[inline(always)]
     pub(crate) fn park(&self, g: GRef<H>, number: WaitNumber, hook: Hook) -> bool {
-        if mutated(Mutant::ParkStatusAfterCommit) {
-            // SAFETY: as below.
-            let commit = unsafe { hook.call() };
-            g.word.park(number);
-            return commit == Commit::Refuse && g.word.cancel_park(number) == CancelPark::Resume;
-        }
+        mutant!(ParkStatusAfterCommit: return self.park_after_the_hook(g, number, hook));
         let listens = g.interrupt_policy.listens();
         g.word.park(number);
         let interrupted = listens && interrupt::is_interrupted(g, self.is_ending());

@@ -30,9 +30,8 @@ use crate::g::list::GList;
 use crate::host::{Broken, Host, PollWait};
 use crate::m::M;
 use crate::net::desc::PollDesc;
-use crate::prim::{
-    Arc, AtomicU32, AtomicU64, Mutant, Mutex, Ordering, Rank, Relaxed, fence, mutated, unless,
-};
+use crate::prim::hooks::*;
+use crate::prim::{Arc, AtomicU32, AtomicU64, Mutex, Ordering, Rank, Relaxed, event, fence};
 use crate::sched::watch::told::Refusal;
 use crate::sched::{Central, Sched};
 use gmp_netpoll::{Key, Readiness};
@@ -80,9 +79,8 @@ impl<H: Host> Sched<H> {
     /// B1: `m` is the one who waits from here on. Under the lock.
     pub(crate) fn enter_poller(&self, m: &M<H>, central: &mut Central<H>) {
         central.poller = Poller::Blocked(NonNull::from(m));
-        unless(Mutant::PollerSaysNothing, || {
-            self.poll_until.swap(FOREVER, Relaxed);
-        });
+        mutant!(PollerSaysNothing: return);
+        self.poll_until.swap(FOREVER, Relaxed);
     }
 
     /// The M that waits is taken back, before it has begun. Under the lock.
@@ -102,7 +100,8 @@ impl<H: Host> Sched<H> {
     /// Waits until there is something to do. `m` has entered the poller and passed IdleFence or SummonedInVainFence. It
     /// comes back with a P, or without one when all are held; what it found is queued.
     pub(crate) fn block_in_poller(&self, m: &M<H>) {
-        let until = if mutated(Mutant::PollerSkipsTimers) { None } else { self.earliest_timer() };
+        let until = self.earliest_timer();
+        mutant!(PollerSkipsTimers: let until = None);
         if let Some(until) = until {
             // Fails when the wait was broken already.
             let _broken = self.poll_until.compare_exchange(FOREVER, until.as_nanos(), Relaxed, Relaxed);
@@ -116,13 +115,14 @@ impl<H: Host> Sched<H> {
         };
         let mut found = GList::new();
         let ended_it = self.poll(&m.local, wait, &mut found);
+        event(format_args!("comes from the poller, broken: {ended_it:?}"));
         self.refresh_coarse_clock();
 
         let mut central = self.central.lock();
         // The state tells, not the end of the wait: an event may have come at the same moment. The break then ends the
         // next wait, which is none.
-        let was_broken = matches!(central.poller, Poller::Broken(_))
-            && (ended_it == Broken::Yes || !mutated(Mutant::AssignmentOnlyByBreak));
+        let was_broken = matches!(central.poller, Poller::Broken(_));
+        mutant!(AssignmentOnlyByBreak: let was_broken = was_broken && ended_it == Broken::Yes);
         self.leave_poller(&mut central);
         if was_broken {
             m.take_assignment();
@@ -133,11 +133,9 @@ impl<H: Host> Sched<H> {
             m.acquire(p);
         }
         drop(central);
-        if mutated(Mutant::PollResultsDropped) && m.p().is_none() {
-            return;
-        }
+        mutant!(PollResultsDropped: if m.p().is_none() { return });
         self.submit_found(m, found);
-        if until.is_some() && !mutated(Mutant::PollerRunsNoTimers) {
+        if until.is_some().unless(PollerRunsNoTimers) {
             self.run_all_timers(m);
         }
     }
@@ -150,7 +148,8 @@ impl<H: Host> Sched<H> {
             // It was meant for the one who waits, if there is one.
             let waiting = self.central.lock().poller != Poller::Nobody;
             if waiting {
-                unless(Mutant::SwallowedBreakKept, || self.break_poll());
+                mutant!(SwallowedBreakKept: return found);
+                self.break_poll();
             }
         }
         found
@@ -214,7 +213,7 @@ impl<H: Host> Sched<H> {
     #[doc(alias = "wakeNetPoller")]
     pub(crate) fn wake_poller_before(&self, due: Nanos) {
         // SeqCst: a store to a heap's `earliest`, then a load from here; partner: IdleFence in `go_idle`.
-        unless(Mutant::TimerNoFence, || fence(Ordering::SeqCst));
+        fence(Ordering::SeqCst.unless(TimerNoFence));
         if due.as_nanos() >= self.poll_until.load(Relaxed) {
             return;
         }
@@ -222,7 +221,8 @@ impl<H: Host> Sched<H> {
         if matches!(central.poller, Poller::Blocked(_)) {
             self.expel_poller(&mut central);
             drop(central);
-            unless(Mutant::TimerNoBreak, || self.break_poll());
+            mutant!(TimerNoBreak: return);
+            self.break_poll();
         }
     }
 }

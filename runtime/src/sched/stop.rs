@@ -58,7 +58,8 @@ use crate::g::pool::GPool;
 use crate::g::{self, G, GRef};
 use crate::host::Host;
 use crate::m::M;
-use crate::prim::{Mutant, Ordering, Relaxed, event, fence, mutated, unless};
+use crate::prim::hooks::*;
+use crate::prim::{Ordering, Relaxed, event, fence};
 use crate::sched::Sched;
 use crate::sched::poll::Poller;
 use crate::sched::watch::told::{Refusal, Refused};
@@ -282,7 +283,8 @@ impl<H: Host> Sched<H> {
         let at_hand = self.at_hand();
         let mut called = GList::new();
         for (g, found) in asleep {
-            let free = !at_hand.contains(&g.get()) || mutated(Mutant::ShutdownCallsEarly);
+            let free = !at_hand.contains(&g.get());
+            mutant!(ShutdownCallsEarly: let free = true);
             if free && g.word.claim_for_end(&found) == Then::Queue {
                 called.push(g);
             }
@@ -302,9 +304,7 @@ impl<H: Host> Sched<H> {
     /// `is_live` where the starter has ended, by that of `doing` where it has parked.
     fn nobody_else_lives(&self, asleep: &[(GRef<H>, Asleep)]) -> bool {
         let sleeps = |(g, found): &(GRef<H>, Asleep)| g.word.sleeps_still(found);
-        if mutated(Mutant::ShutdownTrustsOneSnapshot) {
-            return asleep.iter().all(sleeps);
-        }
+        mutant!(ShutdownTrustsOneSnapshot: return asleep.iter().all(sleeps));
         let (mut known, mut alone) = (asleep.iter(), true);
         // SAFETY: the pool is closed when the scheduler is dropped.
         unsafe {
@@ -325,7 +325,8 @@ impl<H: Host> Sched<H> {
     /// M4: a P is put down, under the lock.
     pub(crate) fn tell_the_end(&self) {
         if self.is_ending() {
-            unless(Mutant::ShutdownNotTold, || self.ender.alarm());
+            mutant!(ShutdownNotTold: return);
+            self.ender.alarm();
         }
     }
 
@@ -348,9 +349,9 @@ impl<H: Host> Sched<H> {
         // SeqCst: a store that submissions load, then loads from the queues (`take_queued`) and from the lives of Gs;
         // partner: SubmitFence (`sched/run/wake.rs`). The locks on the way order it for those who take them, and a
         // submission need not.
-        unless(Mutant::StopNoFence, || fence(Ordering::SeqCst));
+        fence(Ordering::SeqCst.unless(StopNoFence));
         let mut idle = std::mem::take(&mut central.idle_ms);
-        unless(Mutant::StopForgetsTheBound, || idle.append(&mut central.bound_ms));
+        unless!(StopForgetsTheBound, idle.append(&mut central.bound_ms));
         let blocked = matches!(central.poller, Poller::Blocked(_));
         if blocked {
             self.expel_poller(&mut central);

@@ -13,7 +13,8 @@
 use crate::g::GRef;
 use crate::host::{Active, Host};
 use crate::m::M;
-use crate::prim::{AcqRel, AtomicPtr, Mutant, Relaxed, unless};
+use crate::prim::hooks::*;
+use crate::prim::{AcqRel, AtomicPtr, Relaxed};
 use std::cell::Cell;
 
 /// What is called for an abandoned goroutine. The first field of what is to be released.
@@ -37,7 +38,7 @@ impl AbandonHook {
             // SAFETY: it was noted as what it is, and is still there: see the module's header.
             unsafe { ((*hook).run)(hook) };
         }
-        unless(Mutant::StandingHooksForgotten, || StandingHook::run_of(g));
+        unless!(StandingHooksForgotten, StandingHook::run_of(g));
     }
 }
 

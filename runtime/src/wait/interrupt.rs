@@ -20,7 +20,8 @@
 use crate::g::GRef;
 use crate::host::{Bar, Host};
 use crate::m::M;
-use crate::prim::{Acquire, AtomicU32, Mutant, Ordering, SingleWriterByte, fence, unless};
+use crate::prim::hooks::*;
+use crate::prim::{Acquire, AtomicU32, Ordering, SingleWriterByte, fence};
 use crate::sched::Sched;
 use crate::wait::waiter::Wait;
 use std::any::Any;
@@ -226,16 +227,15 @@ pub(crate) fn is_interrupted<H: Host>(g: GRef<H>, ending: bool) -> bool {
         return true;
     }
     // SeqCst: the store of Waiting, then a load of `done`; partner: CancelFence.
-    unless(Mutant::ParkNoFence, || fence(Ordering::SeqCst));
-    let mut seen = false;
-    unless(Mutant::InterruptNotSeen, || seen = first_done(g.frame.get(), std::ptr::null()).is_some());
-    seen
+    fence(Ordering::SeqCst.unless(ParkNoFence));
+    mutant!(InterruptNotSeen: return false);
+    first_done(g.frame.get(), std::ptr::null()).is_some()
 }
 
 /// CancelFence: between the store of `done` and the look at who runs under the context.
 pub(crate) fn cancel_fence() {
     // SeqCst: partner ParkFence.
-    unless(Mutant::CancelNoFence, || fence(Ordering::SeqCst));
+    fence(Ordering::SeqCst.unless(CancelNoFence));
 }
 
 impl Interrupt {

@@ -44,7 +44,8 @@
 //!
 //! Checked by `models/park.rs`; the tests below go through the transitions one by one.
 
-use crate::prim::{AcqRel, Acquire, AtomicU64, Mutant, Ordering, Relaxed, Release, mutated, order, relax};
+use crate::prim::hooks::*;
+use crate::prim::{AcqRel, Acquire, AtomicU64, Ordering, Relaxed, Release, relax};
 
 const STATUS: u64 = 0b111;
 const SCAN: u64 = 1 << 3;
@@ -113,9 +114,9 @@ impl Word {
     }
     /// Open and not yet claimed under `number`.
     fn open(self, number: WaitNumber) -> bool {
-        let of = if mutated(Mutant::ClaimAnyWait) { self.number() } else { number };
+        mutant!(ClaimAnyWait: let number = self.number());
         // One comparison.
-        self.0 & (u64::MAX << NUMBER | OPEN | CLAIMED) == of.0 << NUMBER | OPEN
+        self.0 & (u64::MAX << NUMBER | OPEN | CLAIMED) == number.0 << NUMBER | OPEN
     }
     fn with_status(self, status: Status) -> Word {
         Word(self.0 & !STATUS | status as u64)
@@ -223,17 +224,6 @@ pub(crate) enum Why {
     Nothing,
 }
 
-/// AcqRel, less what a mutant takes away.
-pub(crate) fn both(no_acquire: Mutant, no_release: Mutant) -> Ordering {
-    if mutated(no_acquire) {
-        Release
-    } else if mutated(no_release) {
-        Acquire
-    } else {
-        AcqRel
-    }
-}
-
 /// The word itself. See the module's header.
 #[derive(Debug)]
 pub(crate) struct StatusWord(AtomicU64);
@@ -267,7 +257,7 @@ impl StatusWord {
         let word = self.load(Relaxed);
         assert!(word.status() == Status::Idle, "spawn: the G is in use ({word:?})");
         // Release: partner `hold`, of a dump, which may know the G from the goroutine before. (Others get it from a run queue.)
-        self.0.store(word.with_status(Status::Runnable).0, order(Mutant::SpawnRelaxed, Release));
+        self.0.store(word.with_status(Status::Runnable).0, Release.unless(SpawnRelaxed));
     }
 
     /// Runnable → Running, by the M that took the G from a queue.
@@ -275,7 +265,7 @@ impl StatusWord {
     pub(crate) fn run(&self) -> Run {
         // Acquire: a holder has read the stack before its `unhold`. Release: a holder that finds DEFERRED queues the
         // G after us, and must see that we have taken it out.
-        self.update(both(Mutant::RunWithoutAcquire, Mutant::RunHeldWithoutRelease), |word| {
+        self.update(both(Acquire.unless(RunWithoutAcquire), Release.unless(RunHeldWithoutRelease)), |word| {
             assert!(word.status() == Status::Runnable, "run: the G is not runnable ({word:?})");
             if word.has(SCAN) {
                 (Some(word.set(DEFERRED)), Run::Held)
@@ -291,8 +281,8 @@ impl StatusWord {
         let word = self.load(Relaxed);
         assert!(word.status() == Status::Running, "requeue: the G is not running ({word:?})");
         // Release: publishes the saved context to the next `run`, and to a dump.
-        let release = order(Mutant::RequeueRelaxed, Release);
-        if word.has(OPEN) && !word.has(READY) && !mutated(Mutant::RequeueStores) {
+        let release = Release.unless(RequeueRelaxed);
+        if (word.has(OPEN) && !word.has(READY)).unless(RequeueStores) {
             // It came back without a P in the middle of a wait, and others know the number.
             self.update(release, |word| (Some(word.with_status(Status::Runnable)), ()));
         } else {
@@ -317,7 +307,7 @@ impl StatusWord {
         let gone = || {
             self.update(Acquire, |word| {
                 assert!(word.status() == Status::Runnable, "discard: the G is not runnable ({word:?})");
-                let held = word.has(SCAN) && !mutated(Mutant::DiscardIgnoresScan);
+                let held = word.has(SCAN).unless(DiscardIgnoresScan);
                 if held {
                     (None, false)
                 } else {
@@ -350,7 +340,7 @@ impl StatusWord {
     #[inline]
     pub(crate) fn park(&self, number: WaitNumber) {
         // Release: publishes the saved context to a dump. For the claimer, the commit publishes it with the record.
-        let release = order(Mutant::ParkStatusRelaxed, Release);
+        let release = Release.unless(ParkStatusRelaxed);
         self.0.store(number.0 << NUMBER | OPEN | SAVED | Status::Waiting as u64, release);
     }
 
@@ -358,28 +348,31 @@ impl StatusWord {
     pub(crate) fn cancel_park(&self, number: WaitNumber) -> CancelPark {
         // Acquire: a holder has read the stack. Release: a holder that finds DEFERRED has the G run, and the hook, which
         // lay on its stack, was read before.
-        self.update(both(Mutant::CancelParkWithoutAcquire, Mutant::CancelParkWithoutRelease), |word| {
-            // Claimed before anybody knew the wait: by its timer, which readies it, or because its runtime ends.
-            if !word.open(number) {
-                return (None, CancelPark::Gone);
-            }
-            let refused = word.set(REFUSED);
-            if word.has(SCAN) && !mutated(Mutant::CancelParkIgnoresScan) {
-                (Some(refused.set(DEFERRED)), CancelPark::Gone)
-            } else {
-                (Some(refused.with_status(Status::Running)), CancelPark::Resume)
-            }
-        })
+        self.update(
+            both(Acquire.unless(CancelParkWithoutAcquire), Release.unless(CancelParkWithoutRelease)),
+            |word| {
+                // Claimed before anybody knew the wait: by its timer, which readies it, or because its runtime ends.
+                if !word.open(number) {
+                    return (None, CancelPark::Gone);
+                }
+                let refused = word.set(REFUSED);
+                if word.has(SCAN).unless(CancelParkIgnoresScan) {
+                    (Some(refused.set(DEFERRED)), CancelPark::Gone)
+                } else {
+                    (Some(refused.with_status(Status::Running)), CancelPark::Resume)
+                }
+            },
+        )
     }
 
     /// Running → Waiting, by the M, after the save, in a wait that others know; not when something has come meanwhile.
     pub(crate) fn park_again(&self, number: WaitNumber) -> Again {
         // Release: as in `park`, and to the M that runs the owner next. What came meanwhile, `why` acquires.
-        self.update(order(Mutant::ParkAgainRelaxed, Release), |word| {
+        self.update(Release.unless(ParkAgainRelaxed), |word| {
             debug_assert!(word.number() == number && word.has(OPEN), "park_again: not its wait ({word:?})");
             // Not `REFUSED`: an owner that waits for whoever has claimed a refused wait sleeps like any other.
             let anything = word.0 & (READY | NUDGED) != 0;
-            if anything && !mutated(Mutant::ParkAgainBlind) {
+            if anything.unless(ParkAgainBlind) {
                 (None, Again::Awake)
             } else {
                 (Some(word.with_status(Status::Waiting)), Again::Asleep)
@@ -394,16 +387,16 @@ impl StatusWord {
     }
 
     fn sleeps(word: Word) -> bool {
+        mutant!(SleeperMarksIgnored: let word = word.clear(DEFERRED | CLAIMED | READY | NUDGED | REFUSED));
         word.status() == Status::Waiting
             && word.has(OPEN)
-            && (word.0 & (DEFERRED | CLAIMED | READY | NUDGED | REFUSED) == 0
-                || mutated(Mutant::SleeperMarksIgnored))
+            && word.0 & (DEFERRED | CLAIMED | READY | NUDGED | REFUSED) == 0
     }
 
     /// For the end of the runtime.
     pub(crate) fn doing(&self) -> Doing {
         // Acquire: pairs with `park`: how the wait may end, and which M has parked it; and with `finish`.
-        match self.load(order(Mutant::DoingRelaxed, Acquire)) {
+        match self.load(Acquire.unless(DoingRelaxed)) {
             word if word.status() == Status::Idle => Doing::Ended,
             word if Self::sleeps(word) => Doing::Sleeps(Asleep(word)),
             _ => Doing::Runs,
@@ -413,8 +406,8 @@ impl StatusWord {
     /// Whether nothing has happened to it since.
     pub(crate) fn sleeps_still(&self, found: &Asleep) -> bool {
         // Relaxed: what is compared with came before, by the Acquire of `doing`: the end of whoever has woken this one, too.
-        let word = if mutated(Mutant::ShutdownTrustsOneLook) { found.0 } else { self.load(Relaxed) };
-        word.clear(SCAN) == found.0.clear(SCAN)
+        mutant!(ShutdownTrustsOneLook: return true);
+        self.load(Relaxed).clear(SCAN) == found.0.clear(SCAN)
     }
 
     /// The runtime ends: claims the wait for its owner, if nothing has happened to it since it was found, and has the owner
@@ -423,7 +416,7 @@ impl StatusWord {
         // Relaxed: the word is as `doing` has acquired it. A dump that holds it, or held it, has whoever takes the G out of its
         // queue wait for it (`run`).
         self.update(Relaxed, |word| {
-            if word.clear(SCAN) != found.0.clear(SCAN) && !mutated(Mutant::ShutdownCallsBlindly) {
+            if (word.clear(SCAN) != found.0.clear(SCAN)).unless(ShutdownCallsBlindly) {
                 return (None, Then::Leave);
             }
             (Some(word.set(CLAIMED | CLAIMED_FOR_END).with_status(Status::Runnable)), Then::Queue)
@@ -433,7 +426,7 @@ impl StatusWord {
     /// Has the owner of a published wait look again.
     pub(crate) fn nudge(&self, number: WaitNumber) -> Then {
         // Release: what the owner is to see. Acquire: as in `ready`.
-        self.update(both(Mutant::NudgeWithoutAcquire, Mutant::NudgeRelaxed), |word| {
+        self.update(both(Acquire.unless(NudgeWithoutAcquire), Release.unless(NudgeRelaxed)), |word| {
             if word.open(number) { Self::nudged(word) } else { (None, Then::Leave) }
         })
     }
@@ -464,11 +457,9 @@ impl StatusWord {
                 (None, Then::Leave)
             } else if word.has(KNOWN) {
                 Self::nudged(word)
-            } else if mutated(Mutant::EarlyNudgeLost)
-                || mutated(Mutant::EarlyNudgeToSleepersOnly) && word.status() != Status::Waiting
-            {
-                (None, Then::Leave)
             } else {
+                mutant!(EarlyNudgeLost: return (None, Then::Leave));
+                mutant!(EarlyNudgeToSleepersOnly: if word.status() != Status::Waiting { return (None, Then::Leave) });
                 // Its hook may still write to its stack. `make_known` comes after that. It may be awake all the same: a
                 // nudge by number does not wait for the hook.
                 (Some(word.set(NUDGED)), Then::Leave)
@@ -480,8 +471,10 @@ impl StatusWord {
         let looks = word.set(NUDGED);
         match word.status() {
             Status::Waiting if !word.has(SCAN) => (Some(looks.with_status(Status::Runnable)), Then::Queue),
-            Status::Waiting if mutated(Mutant::NudgeIgnoresScan) => (Some(looks), Then::Leave),
-            Status::Waiting => (Some(looks.set(DEFERRED)), Then::Leave),
+            Status::Waiting => {
+                mutant!(NudgeIgnoresScan: return (Some(looks), Then::Leave));
+                (Some(looks.set(DEFERRED)), Then::Leave)
+            }
             // Awake: it finds the mark before it sleeps on.
             _ => (Some(looks), Then::Leave),
         }
@@ -491,7 +484,7 @@ impl StatusWord {
     #[inline]
     pub(crate) fn why(&self, number: WaitNumber) -> Why {
         // Acquire: what `ready` published. Most often that came with a queue, or the note; not to an owner that was awake.
-        let word = self.load(order(Mutant::WhyRelaxed, Acquire));
+        let word = self.load(Acquire.unless(WhyRelaxed));
         debug_assert!(word.number() == number, "why: not the owner's wait ({word:?})");
         if word.has(READY) { Why::Readied } else { self.look(word) }
     }
@@ -512,7 +505,7 @@ impl StatusWord {
                 return Why::Nothing;
             }
             // Acquire: what the one who nudged has written; or, having failed, what was published by then.
-            let acquire = order(Mutant::LookRelaxed, Acquire);
+            let acquire = Acquire.unless(LookRelaxed);
             match self.0.compare_exchange(word.0, word.clear(NUDGED).0, acquire, acquire) {
                 Ok(_) => return Why::Nudged,
                 Err(now) => word = Word(now),
@@ -553,8 +546,10 @@ impl StatusWord {
         // Acquire: its hook, written before it parked. No model has it: `run_of` takes that by an exchange, which
         // finds the last, and a model's hook is made of loom's words.
         self.update(Acquire, |word| match word.status() {
-            Status::Waiting if !word.has(CLAIMED) && mutated(Mutant::SeizeLeavesOpen) => (None, true),
-            Status::Waiting if !word.has(CLAIMED) => (Some(word.set(CLAIMED)), true),
+            Status::Waiting if !word.has(CLAIMED) => {
+                mutant!(SeizeLeavesOpen: return (None, true));
+                (Some(word.set(CLAIMED)), true)
+            }
             _ => (None, false),
         })
     }
@@ -564,8 +559,10 @@ impl StatusWord {
     pub(crate) fn seize_queued(&self) {
         // Relaxed: the queue has published the rest.
         self.update(Relaxed, |word| match word.status() {
-            Status::Runnable if mutated(Mutant::SeizeQueuedLeavesOpen) => (None, ()),
-            Status::Runnable if word.has(OPEN) && !word.has(CLAIMED) => (Some(word.set(CLAIMED)), ()),
+            Status::Runnable if word.has(OPEN) && !word.has(CLAIMED) => {
+                mutant!(SeizeQueuedLeavesOpen: return (None, ()));
+                (Some(word.set(CLAIMED)), ())
+            }
             _ => (None, ()),
         });
     }
@@ -576,7 +573,7 @@ impl StatusWord {
         // Release: to the holder that finds DEFERRED, and from it to the owner: what the claimer handed over. Where nobody
         // holds the G, the queue into which the caller puts it publishes that, or the note of a thread. Acquire: an owner that
         // was nudged has been in a queue since the caller learned of it; who took it out there is through with its links.
-        self.update(both(Mutant::ReadyWithoutAcquire, Mutant::ReadyRelaxed), |word| {
+        self.update(both(Acquire.unless(ReadyWithoutAcquire), Release.unless(ReadyRelaxed)), |word| {
             assert!(
                 word.has(CLAIMED) && !word.has(READY),
                 "ready: the wait was not claimed, or readied twice ({word:?})"
@@ -585,8 +582,10 @@ impl StatusWord {
                 Status::Waiting if !word.has(SCAN) => {
                     (Some(word.with_status(Status::Runnable).set(READY)), Then::Queue)
                 }
-                Status::Waiting if mutated(Mutant::ReadyIgnoresScan) => (Some(word.set(READY)), Then::Leave),
-                Status::Waiting => (Some(word.set(READY | DEFERRED)), Then::Leave),
+                Status::Waiting => {
+                    mutant!(ReadyIgnoresScan: return (Some(word.set(READY)), Then::Leave));
+                    (Some(word.set(READY | DEFERRED)), Then::Leave)
+                }
                 // A plain thread, which runs also while it sleeps.
                 _ => (Some(word.set(READY)), Then::Leave),
             }
@@ -598,10 +597,8 @@ impl StatusWord {
     pub(crate) fn hold(&self) -> Option<Status> {
         loop {
             // Acquire: what the M has saved, released by `park` or `requeue`.
-            let held = self.update(order(Mutant::HoldRelaxed, Acquire), |word| match word.status() {
-                Status::Waiting | Status::Runnable if word.has(SCAN) && !mutated(Mutant::HoldTwice) => {
-                    (None, Err(()))
-                }
+            let held = self.update(Acquire.unless(HoldRelaxed), |word| match word.status() {
+                Status::Waiting | Status::Runnable if word.has(SCAN).unless(HoldTwice) => (None, Err(())),
                 status @ (Status::Waiting | Status::Runnable) => (Some(word.set(SCAN)), Ok(Some(status))),
                 _ => (None, Ok(None)),
             });
@@ -616,15 +613,19 @@ impl StatusWord {
     pub(crate) fn unhold(&self) -> Then {
         // Release: the stack was read before the next M runs on it. Acquire: whoever has deferred it to us has let go of the
         // G.
-        self.update(both(Mutant::UnholdWithoutAcquire, Mutant::UnholdWithoutRelease), |word| {
-            assert!(word.has(SCAN), "unhold: not held ({word:?})");
-            let free = word.clear(if mutated(Mutant::UnholdKeepsDeferred) { SCAN } else { SCAN | DEFERRED });
-            if word.has(DEFERRED) {
-                (Some(free.with_status(Status::Runnable)), Then::Queue)
-            } else {
-                (Some(free), Then::Leave)
-            }
-        })
+        self.update(
+            both(Acquire.unless(UnholdWithoutAcquire), Release.unless(UnholdWithoutRelease)),
+            |word| {
+                assert!(word.has(SCAN), "unhold: not held ({word:?})");
+                let free = word.clear(SCAN | DEFERRED);
+                mutant!(UnholdKeepsDeferred: let free = word.clear(SCAN));
+                if word.has(DEFERRED) {
+                    (Some(free.with_status(Status::Runnable)), Then::Queue)
+                } else {
+                    (Some(free), Then::Leave)
+                }
+            },
+        )
     }
 }
 

@@ -1,6 +1,6 @@
 //! The two heads of a ring.
 
-use crate::prim::{Mutant, mutated};
+use crate::prim::hooks::*;
 
 /// Both heads in one word, so that one exchange moves both.
 #[derive(Copy, Clone)]
@@ -28,7 +28,7 @@ impl Head {
     /// The owner has taken `n`. A thief's claim stays as it is.
     pub(super) fn taken(self, n: u32) -> Self {
         let real = self.real().wrapping_add(n);
-        let keep = self.has_thief() && !mutated(Mutant::RingClaimForgotten);
+        let keep = self.has_thief().unless(RingClaimForgotten);
         Head::new(if keep { self.steal() } else { real }, real)
     }
 

@@ -40,7 +40,8 @@ use crate::host::Host;
 use crate::m::M;
 use crate::p::P;
 use crate::p::runq::StealNext;
-use crate::prim::{AtomicU32, AtomicU64, CachePadded, Mutant, Relaxed, capacity, event, mutated, unless};
+use crate::prim::hooks::*;
+use crate::prim::{AtomicU32, AtomicU64, CachePadded, Relaxed, capacity, event};
 use crate::sched::Sched;
 use gmp_timers::Nanos;
 use std::cell::Cell;
@@ -169,16 +170,15 @@ impl<H: Host> Sched<H> {
         if age < least || age < nanos(capacity::HELP_FLOOR_OFF) && self.is_off_cpu(victim, cpu) {
             return None;
         }
-        if mutated(Mutant::HelpsNobody) {
-            return None;
-        }
+        mutant!(HelpsNobody: return None);
         self.run_timers(m, victim);
         p.owner.touch();
         let g = p.runq.steal_from(&victim.runq, StealNext::IfLeft(&|| victim.signs_of_life()))?;
         // The other half waits as long.
         p.poll_schedule.look_again(p.tick());
         event(format_args!("helps {victim:?} with {g:?}"));
-        unless(Mutant::HelpWakesNobody, || self.wakep());
+        mutant!(HelpWakesNobody: return Some(g));
+        self.wakep();
         Some(g)
     }
 

@@ -10,7 +10,8 @@
 use crate::host::Host;
 use crate::m::M;
 use crate::p::P;
-use crate::prim::{Mutant, mutated};
+
+use crate::prim::hooks::*;
 use crate::sched::poll::Poller;
 use crate::sched::{Central, Sched};
 use std::ptr::NonNull;
@@ -128,8 +129,8 @@ impl<H: Host> Sched<H> {
     /// idle has looked for work himself. But at the limit of threads he may have found no M for it, as this one stood nowhere
     /// yet: so it looks at the global queue, in the critical section from which on it can be found.
     pub(crate) fn mput(&self, m: &M<H>, central: &mut Central<H>) -> Option<NonNull<P<H>>> {
+        mutant!(StopmSkipsGlobal: central.idle_ms.push(NonNull::from(m)); return None);
         if !central.globq.is_empty()
-            && !mutated(Mutant::StopmSkipsGlobal)
             && let Some(p) = self.pidleget_or(central, m.last_p())
         {
             return Some(p);

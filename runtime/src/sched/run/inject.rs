@@ -10,7 +10,8 @@ use crate::g::{Birth, GRef};
 use crate::host::Host;
 use crate::m::{Inside, M};
 use crate::p::P;
-use crate::prim::{Arc, Mutant, Relaxed, capacity, event, unless};
+use crate::prim::hooks::*;
+use crate::prim::{Arc, Relaxed, capacity, event};
 use crate::sched::run::round::Exchange;
 use crate::sched::{Central, Sched};
 use std::io;
@@ -155,7 +156,8 @@ impl<H: Host> Sched<H> {
         } else {
             round.take_in(p.runq.ends().1);
         }
-        unless(Mutant::SpillKeepsTheLength, || self.publish_len(&central));
+        mutant!(SpillKeepsTheLength: return);
+        self.publish_len(&central);
     }
 
     /// By the owner of `p`: a round is over, see `round.rs`.

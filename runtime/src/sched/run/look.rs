@@ -20,7 +20,8 @@ use crate::g::GRef;
 use crate::host::Host;
 use crate::m::M;
 use crate::p::P;
-use crate::prim::{Mutant, capacity, may_help, unless};
+use crate::prim::hooks::*;
+use crate::prim::{capacity, may_help};
 use crate::sched::Sched;
 use crate::sched::run::round::Round;
 use gmp_timers::Nanos;
@@ -239,14 +240,15 @@ impl<H: Host> Sched<H> {
                 self.submit_found(m, found);
             }
         }
-        unless(Mutant::VisitLeavesTimers, || self.run_unserved_timers(m));
+        unless!(VisitLeavesTimers, self.run_unserved_timers(m));
         let first = match visit {
             QueueVisit::One => self.globrunqget_one(p),
             QueueVisit::Share => self.globrunqget(p),
         };
         if first.is_some() && !p.runq.is_empty() {
             // A single one that a timer or the poller has just put there was to be run at once, and nobody was told.
-            unless(Mutant::TurnWakesNobody, || self.wakep());
+            mutant!(TurnWakesNobody: return first);
+            self.wakep();
         }
         first
     }

@@ -38,6 +38,7 @@ impl Mask {
     }
 
     /// The set as it is now, for one who wants no news.
+    #[cfg(gmp_loom)]
     pub(crate) fn copy(&self) -> Mask {
         Mask(self.0.iter().map(|word| AtomicU64::new(word.load(Relaxed))).collect())
     }

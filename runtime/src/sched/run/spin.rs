@@ -21,7 +21,8 @@
 
 use crate::host::Host;
 use crate::m::M;
-use crate::prim::{Mutant, Ordering, event, fence, mutated, relax, unless};
+use crate::prim::hooks::*;
+use crate::prim::{Ordering, event, fence};
 use crate::sched::Sched;
 use crate::sched::run::idle::IdleSpot;
 use crate::sched::run::mask::Mask;
@@ -40,46 +41,50 @@ impl<H: Host> Sched<H> {
     pub(crate) fn reset_spinning(&self, m: &M<H>) {
         if m.spinning.replace(false) {
             self.census.end_spinning();
-            unless(Mutant::SpinnerWakesNobody, || self.wakep());
+            mutant!(SpinnerWakesNobody: return);
+            self.wakep();
         }
     }
 
     /// I1 to I3, and then sleep: in the poller, if nobody is there, or on the note. Returns with a P when there is
     /// something to look for, or without one when the M lost its place to others, or the runtime ends.
     pub(crate) fn go_idle(&self, m: &M<H>) {
-        let early = mutated(Mutant::MaskReadEarly).then(|| self.idle_mask.copy());
+        mutant!(MaskReadEarly: keep early = self.idle_mask.copy());
         let mut central = self.central.lock();
-        if !central.globq.is_empty() && !mutated(Mutant::IdleSkipsGlobal) {
+        if (!central.globq.is_empty()).unless(IdleSkipsGlobal) {
             return;
         }
-        if m.p().is_some_and(|p| self.is_surplus(p)) && !mutated(Mutant::IdleKeepsTheSurplus) {
+        if m.p().is_some_and(|p| self.is_surplus(p)).unless(IdleKeepsTheSurplus) {
             // Or the runtime ends: the caller's next look at its P finds out.
             return;
         }
-        let missed = mutated(Mutant::IdleLooksFirst) && self.work_somewhere(&self.idle_mask);
+        mutant!(IdleLooksFirst: keep works = self.work_somewhere(&self.idle_mask));
         let p = m.release();
         self.pidleput(&mut central, p);
         let idle_spot = self.stand_by(m, &mut central);
         event(format_args!("gives its P up, to wait: {idle_spot:?}"));
         // I1, in the lock: whoever takes the idle P finds this M standing by.
         let spun = m.spinning.replace(false);
-        unless(Mutant::CensusAfterTheLock, || self.census.give_up(spun));
+        unless!(CensusAfterTheLock, self.census.give_up(spun));
         drop(central);
-        if mutated(Mutant::CensusAfterTheLock) {
-            self.census.give_up(spun);
-        }
+        mutant!(CensusAfterTheLock: self.census.give_up(spun));
         // IdleFence. SeqCst: a store to the census, then loads from the queues; partner: SubmitFence in `wakep`.
-        unless(Mutant::IdleNoFence, || fence(Ordering::SeqCst));
-
-        let looks = !mutated(Mutant::IdleLooksFirst)
-            && !mutated(Mutant::IdleNoRecheck)
-            && (spun || !mutated(Mutant::IdleOnlySpinnersLook));
-        if missed || looks && self.work_somewhere(early.as_ref().unwrap_or(&self.idle_mask)) {
+        fence(Ordering::SeqCst.unless(IdleNoFence));
+        mutant!(IdleNoRecheck: return self.sleep_in(m, idle_spot));
+        mutant!(IdleOnlySpinnersLook: if !spun { return self.sleep_in(m, idle_spot) });
+        mutant!(IdleLooksFirst: if works == Some(false) { return self.sleep_in(m, idle_spot) });
+        let idle = &self.idle_mask;
+        mutant!(MaskReadEarly: let idle = early.as_ref().unwrap_or(idle));
+        if self.work_somewhere(idle) {
             event(format_args!("sees work after all"));
             if self.leave_idle(m) {
                 return;
             }
         }
+        self.sleep_in(m, idle_spot);
+    }
+
+    fn sleep_in(&self, m: &M<H>, idle_spot: IdleSpot) {
         match idle_spot {
             IdleSpot::Poller => self.block_in_poller(m),
             IdleSpot::Note => self.sleep_on_note(m),
@@ -89,7 +94,7 @@ impl<H: Host> Sched<H> {
     /// D1 to D3 of `wake.rs`: `m` was summoned. It takes an idle P, and spins; or it stands by again.
     pub(crate) fn come_for_p(&self, m: &M<H>) {
         let mut central = self.central.lock();
-        if self.is_stopping() && !mutated(Mutant::SummonedInVainIgnoresTheEnd) {
+        if self.is_stopping().unless(SummonedInVainIgnoresTheEnd) {
             return;
         }
         if let Some(p) = self.pidleget_or(&mut central, m.last_p()) {
@@ -98,28 +103,18 @@ impl<H: Host> Sched<H> {
         }
         // D2, in the lock: who leaves its P idle after it finds nobody spinning any more.
         m.spinning.set(false);
-        unless(Mutant::SummonedInVainEndsLate, || self.census.end_spinning());
-        if mutated(Mutant::SummonedInVainStandsByLate) {
-            drop(central);
-            relax();
-            central = self.central.lock();
-        }
+        unless!(SummonedInVainEndsLate, self.census.end_spinning());
+        mutant!(SummonedInVainStandsByLate: drop(central); relax(); central = self.central.lock());
         let idle_spot = self.stand_by(m, &mut central);
         event(format_args!("comes in vain, and stands by: {idle_spot:?}"));
         drop(central);
-        if mutated(Mutant::SummonedInVainEndsLate) {
-            relax();
-            self.census.end_spinning();
+        mutant!(SummonedInVainEndsLate: relax(); self.census.end_spinning());
+        if idle_spot == IdleSpot::Poller {
+            // SummonedInVainFence. SeqCst: a store to `poll_until`, then loads from the heaps; partner: TimerFence
+            // (`sched/poll.rs`).
+            fence(Ordering::SeqCst.unless(SummonedInVainNoFence));
         }
-        match idle_spot {
-            IdleSpot::Poller => {
-                // SummonedInVainFence. SeqCst: a store to `poll_until`, then loads from the heaps; partner: TimerFence
-                // (`sched/poll.rs`).
-                unless(Mutant::SummonedInVainNoFence, || fence(Ordering::SeqCst));
-                self.block_in_poller(m);
-            }
-            IdleSpot::Note => self.sleep_on_note(m),
-        }
+        self.sleep_in(m, idle_spot);
     }
 
     /// I3: whether there is a goroutine in the queue of a P, those of the `idle` ones left out.
@@ -131,14 +126,15 @@ impl<H: Host> Sched<H> {
     /// the hands of others who look before they sleep; or the M has been given one, or summoned, and will find that.
     fn leave_idle(&self, m: &M<H>) -> bool {
         let mut central = self.central.lock();
-        if !central.stands_by(m) && !mutated(Mutant::RecheckTakesAnyP) {
+        if (!central.stands_by(m)).unless(RecheckTakesAnyP) {
             return false;
         }
         let Some(p) = self.pidleget(&mut central) else { return false };
         self.leave_post(m, &mut central);
         drop(central);
         m.acquire(p);
-        unless(Mutant::RecheckDoesNotSpin, || self.become_spinning(m));
+        mutant!(RecheckDoesNotSpin: return true);
+        self.become_spinning(m);
         true
     }
 

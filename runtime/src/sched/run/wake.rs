@@ -41,7 +41,8 @@ use crate::g::GRef;
 use crate::g::list::GList;
 use crate::host::Host;
 use crate::m::{Assignment, M};
-use crate::prim::{Mutant, Ordering, event, fence, fence_after_exchange, mutated, relax, unless};
+use crate::prim::hooks::*;
+use crate::prim::{Ordering, event, fence, fence_after_exchange};
 use crate::sched::poll::Poller;
 use crate::sched::{Central, Sched};
 use crate::wait::abandon::AbandonHook;
@@ -109,9 +110,7 @@ impl<H: Host> Sched<H> {
         match M::current_of(self) {
             Some(m) => self.submit_on(m, g),
             None => {
-                if mutated(Mutant::SubmitWakeFirst) {
-                    self.wakep();
-                }
+                mutant!(SubmitWakeFirst: self.wakep());
                 self.inject(GList::one(g));
             }
         }
@@ -120,22 +119,21 @@ impl<H: Host> Sched<H> {
     /// The same on the thread of `m`, which is one of this scheduler's.
     #[inline]
     pub(crate) fn submit_on(&self, m: &M<H>, g: GRef<H>) {
-        if mutated(Mutant::SubmitWakeFirst) {
-            self.wakep();
-        }
+        mutant!(SubmitWakeFirst: self.wakep());
         let Some(inside) = m.look_in() else { return self.inject(GList::one(g)) };
         inside.p.owner.touch();
         event(format_args!("queues {g:?} as the next of {:?}", inside.p));
         // SubmitFence, as in `wakep`, with the same partners.
-        let full = inside.p.runq.push_next(g, || unless(Mutant::SubmitNoFence, fence_after_exchange));
+        let fence = fence_after_exchange;
+        mutant!(SubmitNoFence: let fence = || ());
+        let full = inside.p.runq.push_next(g, fence);
         if let Some(g) = full {
             // Whoever goes idle looks at the global queue under the lock that this takes.
             self.spill(inside.p, g);
         }
         drop(inside);
-        if !mutated(Mutant::SubmitWakeFirst) {
-            self.wakep_beside_own();
-        }
+        mutant!(SubmitWakeFirst: return);
+        self.wakep_beside_own();
     }
 
     /// S1 to S3 for several at once, on a thread that is no M or holds no P.
@@ -143,7 +141,8 @@ impl<H: Host> Sched<H> {
     pub(crate) fn inject(&self, list: GList<H>) {
         if !list.is_empty() {
             self.globrunqput(list);
-            unless(Mutant::InjectWakesNobody, || self.wakep());
+            mutant!(InjectWakesNobody: return);
+            self.wakep();
         }
     }
 
@@ -157,16 +156,15 @@ impl<H: Host> Sched<H> {
         p.runq.push_batch(&mut list);
         self.globrunqput(list);
         if !takes_it {
-            unless(Mutant::FoundWakesNobody, || self.wakep());
+            mutant!(FoundWakesNobody: return);
+            self.wakep();
         }
     }
 
     /// S3 of a submission to the caller's own P, after `push_next`, which has fenced.
     #[inline]
     fn wakep_beside_own(&self) {
-        if mutated(Mutant::SubmitNoWake) {
-            return;
-        }
+        mutant!(SubmitNoWake: return);
         // Where there never was more than one P none is idle, and SubmitFence is needed only for whoever ends the runtime.
         if self.ps.len() > 1 && self.census.lacks_a_spinner() {
             self.wake_one();
@@ -178,12 +176,10 @@ impl<H: Host> Sched<H> {
     /// that spun has found work.
     #[inline]
     pub(crate) fn wakep(&self) {
-        if mutated(Mutant::SubmitNoWake) {
-            return;
-        }
+        mutant!(SubmitNoWake: return);
         // SubmitFence. SeqCst: a store to a queue, then loads from here and of `stopping`; partners: IdleFence in `go_idle`
         // and in `handoffp`, and StopFence in `begin_stop`.
-        unless(Mutant::SubmitNoFence, || fence(Ordering::SeqCst));
+        fence(Ordering::SeqCst.unless(SubmitNoFence));
         if self.census.lacks_a_spinner() {
             self.wake_one();
         }
@@ -213,12 +209,8 @@ impl<H: Host> Sched<H> {
             wake
         } else {
             // The undo is under the lock: who leaves its P idle after it finds nobody spinning any more.
-            if mutated(Mutant::WakepUndoesLate) {
-                drop(central);
-                relax();
-                return self.census.end_spinning();
-            }
-            unless(Mutant::WakepLeaksSpinning, || self.census.end_spinning());
+            mutant!(WakepUndoesLate: drop(central); relax(); return self.census.end_spinning());
+            unless!(WakepLeaksSpinning, self.census.end_spinning());
             None
         };
         drop(central);
@@ -257,13 +249,14 @@ impl<H: Host> Sched<H> {
         let p = match assignment {
             Assignment::P(p) => p,
             Assignment::Summons => {
-                return unless(Mutant::TakeBackLeaksSpinning, || self.census.end_spinning());
+                mutant!(TakeBackLeaksSpinning: return);
+                return self.census.end_spinning();
             }
         };
         // SAFETY: Ps live as long as their scheduler.
         unsafe { p.as_ref() }.runq.drain(|g| central.globq.push(g));
         self.publish_len(central);
-        if self.is_to_retire(p) && !mutated(Mutant::TakeBackKeepsTheSurplus) {
+        if self.is_to_retire(p).unless(TakeBackKeepsTheSurplus) {
             self.retire(central, p);
         } else {
             self.pidleput(central, p);
@@ -273,11 +266,12 @@ impl<H: Host> Sched<H> {
 
     /// Does what was decided under the lock.
     pub(crate) fn start_woken(&self, wake: Option<Wake<H>>) {
+        mutant!(SubmitNoBreak: if matches!(wake, Some(Wake::Poller)) { return });
         match wake {
             None => {}
             // SAFETY: Ms live as long as their scheduler; this one was taken out of the idle list.
             Some(Wake::M(m)) => unsafe { m.as_ref() }.note.wake(),
-            Some(Wake::Poller) => unless(Mutant::SubmitNoBreak, || self.break_poll()),
+            Some(Wake::Poller) => self.break_poll(),
             Some(Wake::New(assignment)) => self.newm(assignment),
         }
     }

@@ -34,7 +34,8 @@ use crate::g::GRef;
 use crate::host::Host;
 use crate::m::{Assignment, M, Window};
 use crate::p::P;
-use crate::prim::{Mutant, Ordering, event, fence, mutated, unless};
+use crate::prim::hooks::*;
+use crate::prim::{Ordering, event, fence};
 use crate::sched::Sched;
 use crate::sched::poll::Poller;
 use std::ptr::NonNull;
@@ -64,10 +65,12 @@ impl<H: Host> Sched<H> {
             self.retire(&mut central, p);
             drop(central);
             // What stood in its queue; and somebody is to go to the poller, if nobody is there.
-            unless(Mutant::HandoffpRetiresQuietly, || self.wakep());
+            mutant!(HandoffpRetiresQuietly: return);
+            self.wakep();
             return;
         }
-        let works = !queue.is_empty() && !mutated(Mutant::HandoffpSkipsQueue);
+        let works = !queue.is_empty();
+        mutant!(HandoffpSkipsQueue: let works = false);
         if works && !self.is_stopping() {
             let wake = self.startm(&mut central, Assignment::P(p));
             if wake.is_none() {
@@ -76,14 +79,15 @@ impl<H: Host> Sched<H> {
             drop(central);
             return self.start_woken(wake);
         }
-        if self.is_stopping() && !mutated(Mutant::HandoffpAtTheEndKeepsTheQueue) {
+        if self.is_stopping().unless(HandoffpAtTheEndKeepsTheQueue) {
             queue.drain(|g| central.globq.push(g));
             self.publish_len(&central);
         }
         self.pidleput(&mut central, p);
         // In the lock: whoever takes the P is to find it counted.
-        unless(Mutant::HandoffpCountsLate, || self.census.give_up(false));
-        let works = !central.globq.is_empty() && !mutated(Mutant::HandoffpSkipsGlobal);
+        unless!(HandoffpCountsLate, self.census.give_up(false));
+        let works = !central.globq.is_empty();
+        mutant!(HandoffpSkipsGlobal: let works = false);
         if (works || central.poller == Poller::Nobody) && !self.is_stopping() && self.census.claim_spinning()
         {
             // It looks at all queues, if it finds the P; if not, whoever has that does when he gives it up.
@@ -95,12 +99,11 @@ impl<H: Host> Sched<H> {
             return self.start_woken(wake);
         }
         drop(central);
-        if mutated(Mutant::HandoffpCountsLate) {
-            self.census.give_up(false);
-        }
+        mutant!(HandoffpCountsLate: self.census.give_up(false));
         // HandoffpFence: as IdleFence in `go_idle`.
-        unless(Mutant::HandoffpNoFence, || fence(Ordering::SeqCst));
-        if self.work_somewhere(&self.idle_mask) && !mutated(Mutant::HandoffpNoRecheck) {
+        fence(Ordering::SeqCst.unless(HandoffpNoFence));
+        mutant!(HandoffpNoRecheck: return);
+        if self.work_somewhere(&self.idle_mask) {
             self.wakep();
         }
     }
@@ -111,16 +114,14 @@ impl<H: Host> Sched<H> {
     pub(crate) fn exitsyscall(&self, m: &M<H>, g: GRef<H>) -> bool {
         let mut central = self.central.lock();
         let p = self.pidleget_or(&mut central, m.last_p());
-        let first = central.globq.is_empty() || mutated(Mutant::ExitOvertakes);
+        let first = central.globq.is_empty();
+        mutant!(ExitOvertakes: let first = true);
         if let Some(p) = p.filter(|_| first) {
             drop(central);
             m.acquire(p);
             return true;
         }
-        if mutated(Mutant::ExitInTwoSections) {
-            drop(central);
-            central = self.central.lock();
-        }
+        mutant!(ExitInTwoSections: drop(central); central = self.central.lock());
         event(format_args!("queues {g:?}, which comes back without a P, or behind others"));
         g.word.requeue();
         central.globq.push(g);

@@ -50,7 +50,8 @@
 use crate::g::GRef;
 use crate::host::{Host, Said, Stack};
 use crate::m::{Assignment, M};
-use crate::prim::{Mutant, assert_none_held, event, mutated, unless};
+use crate::prim::hooks::*;
+use crate::prim::{assert_none_held, event};
 use crate::sched::park::Yield;
 use crate::sched::poll::Poller;
 use crate::sched::run::wake::Wake;
@@ -186,9 +187,7 @@ impl<H: Host> Sched<H> {
     #[inline(never)]
     pub(crate) fn may_run(&self, m: &M<H>, g: GRef<H>) -> bool {
         if g.ties.is_bound() {
-            if mutated(Mutant::BoundRunsAnywhere) {
-                return true;
-            }
+            mutant!(BoundRunsAnywhere: return true);
             self.startlockedm(m, g);
             return false;
         }
@@ -203,7 +202,7 @@ impl<H: Host> Sched<H> {
     fn startlockedm(&self, m: &M<H>, g: GRef<H>) {
         debug_assert!(g.ties.m() != m.id, "startlockedm: an M looks for no work while it attends");
         let mut central = self.central.lock();
-        if self.is_stopping() && !mutated(Mutant::BoundBroughtAtTheEnd) {
+        if self.is_stopping().unless(BoundBroughtAtTheEnd) {
             // Its M has left, or is about to.
             g.word.requeue();
             central.globq.push(g);
@@ -218,15 +217,12 @@ impl<H: Host> Sched<H> {
         // SAFETY: Ms live as long as their scheduler.
         let to = unsafe { to.as_ref() };
         to.assign(Some(assignment));
-        let p = if mutated(Mutant::BringerSkipsGlobal) {
-            central.idle_ms.push(NonNull::from(m));
-            None
-        } else {
-            self.mput(m, &mut central)
-        };
+        mutant!(BoundNotWoken: let sleeps = false);
+        mutant!(BringerSkipsGlobal: return self.stand_by_after_bringing(m, central, sleeps.then_some(to)));
+        let p = self.mput(m, &mut central);
         drop(central);
         if sleeps {
-            unless(Mutant::BoundNotWoken, || to.note.wake());
+            to.note.wake();
         }
         self.sleep_unless(m, p);
     }
@@ -279,7 +275,8 @@ impl<H: Host> Sched<H> {
                 Yield::Exit => {
                     self.goexit0(m, g);
                     m.ends.set(true);
-                    unless(Mutant::EndKeepsItsP, || m.parting_p.set(Some(m.release())));
+                    mutant!(EndKeepsItsP: return None);
+                    m.parting_p.set(Some(m.release()));
                     return None;
                 }
             };
@@ -308,9 +305,9 @@ impl<H: Host> Sched<H> {
     /// Waits until `m` is brought the goroutine that is bound to it, with a P. False: the runtime ends.
     pub(crate) fn await_bound(&self, m: &M<H>) -> bool {
         let mut central = self.central.lock();
-        let brought = m.is_assigned() && !mutated(Mutant::BoundOverlooksAssignment);
+        let brought = m.is_assigned().unless(BoundOverlooksAssignment);
         if !brought {
-            if self.is_stopping() && !mutated(Mutant::BoundIgnoresTheEnd) {
+            if self.is_stopping().unless(BoundIgnoresTheEnd) {
                 return false;
             }
             central.bound_ms.push(NonNull::from(m));
@@ -318,8 +315,9 @@ impl<H: Host> Sched<H> {
         event(format_args!("waits for its goroutine: {}", if brought { "it is there" } else { "sleeps" }));
         let p = m.p().map(|_| m.release());
         drop(central);
+        mutant!(BoundKeepsItsP: let p = None);
         if let Some(p) = p {
-            unless(Mutant::BoundKeepsItsP, || self.handoffp(p));
+            self.handoffp(p);
         }
         if !brought {
             m.note.sleep();
@@ -343,7 +341,7 @@ impl<H: Host> Sched<H> {
             self.spill(p, found);
         }
         // All are surplus when the runtime ends.
-        let is_surplus = self.is_surplus(p) && !mutated(Mutant::YieldKeepsTheSurplus);
+        let is_surplus = self.is_surplus(p).unless(YieldKeepsTheSurplus);
         if p.runq.is_empty() && self.globrunq_len() == 0 && !is_surplus {
             return true;
         }
@@ -357,7 +355,8 @@ impl<H: Host> Sched<H> {
 
     /// There is no M for an idle P: a goroutine in the global queue whose own M waits can run all the same.
     pub(crate) fn rescue(&self, central: &mut Central<H>) -> Option<Wake<H>> {
-        if central.bound_ms.is_empty() || central.idle_ps.is_empty() || mutated(Mutant::BoundNotRescued) {
+        mutant!(BoundNotRescued: return None);
+        if central.bound_ms.is_empty() || central.idle_ps.is_empty() {
             return None;
         }
         let mut found = None;
@@ -367,7 +366,8 @@ impl<H: Host> Sched<H> {
             match to.filter(|to| found.is_none() && central.bound_ms.contains(to)) {
                 // Held: whoever holds it queues it again.
                 Some(to) => {
-                    let goes = g.word.run() == Run::Go || mutated(Mutant::BoundRescuedHeld);
+                    let goes = g.word.run() == Run::Go;
+                    mutant!(BoundRescuedHeld: let goes = true);
                     found = goes.then_some(to);
                 }
                 None => central.globq.push(g),

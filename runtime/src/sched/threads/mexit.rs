@@ -26,7 +26,8 @@
 
 use crate::host::Host;
 use crate::m::M;
-use crate::prim::{Mutant, event, mutated};
+use crate::prim::event;
+use crate::prim::hooks::*;
 use crate::sched::{Central, Sched};
 use std::ptr::NonNull;
 
@@ -53,7 +54,9 @@ impl<H: Host> Sched<H> {
             && !m.note.sleep_until(H::now().saturating_add(limit))
         {
             let mut central = self.central.lock();
-            if central.living() > 1 && (central.take_idle(m) || mutated(Mutant::IdleEndsBlindly)) {
+            let ends = central.living() > 1 && central.take_idle(m);
+            mutant!(IdleEndsBlindly: let ends = central.living() > 1);
+            if ends {
                 event(format_args!("was not needed, and ends"));
                 return false;
             }
@@ -78,7 +81,8 @@ impl<H: Host> Sched<H> {
         central.spare_ms.push(NonNull::from(m));
         central.attached -= u32::from(m.attached.replace(false));
         m.life.set(m.life.get() + 1);
-        let waited_for = !stopping && !central.globq.is_empty() && !mutated(Mutant::EndLooksAtNoQueue);
+        let waited_for = !stopping && !central.globq.is_empty();
+        mutant!(EndLooksAtNoQueue: let waited_for = false);
         drop(central);
         // From here on the record may be another thread's.
         if let Some(p) = p {
@@ -92,7 +96,8 @@ impl<H: Host> Sched<H> {
 
     /// Whether there may be one thread more.
     pub(crate) fn may_start(&self, central: &Central<H>) -> bool {
-        let asked_for = if mutated(Mutant::LimitForgetsTheAsked) { 0 } else { central.asked_for };
+        let asked_for = central.asked_for;
+        mutant!(LimitForgetsTheAsked: let asked_for = 0);
         central.living() + asked_for < self.config.max_threads
     }
 

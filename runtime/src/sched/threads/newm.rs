@@ -2,7 +2,8 @@
 
 use crate::host::{Host, Lack};
 use crate::m::{Assignment, M};
-use crate::prim::{Mutant, MutexGuard, unless};
+use crate::prim::MutexGuard;
+use crate::prim::hooks::*;
 use crate::sched::poll::Poller;
 use crate::sched::watch::told::Refusal;
 use crate::sched::{Central, Sched};
@@ -44,7 +45,8 @@ impl<H: Host> Sched<H> {
         if somebody {
             // What came meanwhile was left to the one that was summoned; or an M that gave up has seen work and found no
             // idle P, as this assignment held it.
-            unless(Mutant::RefusedStartWakesNobody, || self.wakep());
+            mutant!(RefusedStartWakesNobody: return);
+            self.wakep();
         }
     }
 

@@ -52,7 +52,8 @@
 use crate::host::Host;
 use crate::m::M;
 use crate::p::P;
-use crate::prim::{CachePadded, Mutant, Relaxed, capacity, event, mutated, unless};
+use crate::prim::hooks::*;
+use crate::prim::{CachePadded, MutexGuard, Relaxed, capacity, event};
 use crate::sched::{Central, Sched};
 use gmp_timers::Nanos;
 use std::ptr::NonNull;
@@ -139,7 +140,7 @@ impl<H: Host> Sched<H> {
         // SAFETY: Ps live as long as their scheduler.
         let there = unsafe { p.as_ref() };
         event(format_args!("retires {there:?}"));
-        unless(Mutant::RetireKeepsTheQueue, || there.runq.drain(|g| central.globq.push(g)));
+        unless!(RetireKeepsTheQueue, there.runq.drain(|g| central.globq.push(g)));
         self.publish_len(central);
         self.nobody_has(there);
         central.retired_ps.push(p);
@@ -152,30 +153,33 @@ impl<H: Host> Sched<H> {
     pub(crate) fn leave_surplus(&self, m: &M<H>) {
         let mut central = self.central.lock();
         let held = m.p().expect("leave_surplus: the M holds a P");
-        let blindly = mutated(Mutant::LeaveSurplusBlindly);
-        if !self.is_to_retire(NonNull::from(held)) && !blindly {
+        let retires = self.is_to_retire(NonNull::from(held));
+        mutant!(LeaveSurplusBlindly: let retires = true);
+        if !retires {
             return;
         }
         let p = m.release();
         self.retire(&mut central, p);
-        let next = if mutated(Mutant::LeaveSurplusAsksForNone) { None } else { self.pidleget(&mut central) };
-        match next {
-            Some(next) => {
-                drop(central);
-                m.acquire(next);
-                if !m.spinning.get() {
-                    unless(Mutant::LeaveSurplusDoesNotSpin, || self.become_spinning(m));
-                }
-            }
-            None => {
-                if m.spinning.replace(false) {
-                    unless(Mutant::LeaveSurplusLeaksSpinning, || self.census.end_spinning());
-                }
-                central.idle_ms.push(NonNull::from(m));
-                drop(central);
-                self.sleep_on_note(m);
-            }
+        mutant!(LeaveSurplusAsksForNone: return self.sleep_without_p(m, central));
+        let Some(next) = self.pidleget(&mut central) else { return self.sleep_without_p(m, central) };
+        drop(central);
+        m.acquire(next);
+        if !m.spinning.get() {
+            mutant!(LeaveSurplusDoesNotSpin: return);
+            self.become_spinning(m);
         }
+    }
+
+    /// `m`, which has given its P up, sleeps until it is brought one.
+    fn sleep_without_p(&self, m: &M<H>, mut central: MutexGuard<'_, Central<H>>) {
+        let spun = m.spinning.replace(false);
+        mutant!(LeaveSurplusLeaksSpinning: let spun = false);
+        if spun {
+            self.census.end_spinning();
+        }
+        central.idle_ms.push(NonNull::from(m));
+        drop(central);
+        self.sleep_on_note(m);
     }
 
     fn change_procs(&self, procs: u32, says: Says) -> usize {
@@ -192,16 +196,15 @@ impl<H: Host> Sched<H> {
         central.procs = procs;
         // Relaxed: whoever decides by it has the lock.
         self.wanted.store(procs, Relaxed);
-        if mutated(Mutant::ProcsInTwoSections) {
-            drop(central);
-            central = self.central.lock();
-        }
+        mutant!(ProcsInTwoSections: drop(central); central = self.central.lock());
         event(format_args!("{procs} procs instead of {before}"));
         if (procs as usize) < before {
-            unless(Mutant::ShrinkKeepsTheIdle, || self.retire_idle(&mut central));
+            mutant!(ShrinkKeepsTheIdle: return before);
+            self.retire_idle(&mut central);
         } else if self.add_idle(&mut central) {
             drop(central);
-            unless(Mutant::GrowWakesNobody, || self.wakep());
+            mutant!(GrowWakesNobody: return before);
+            self.wakep();
         }
         before
     }

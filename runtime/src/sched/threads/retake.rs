@@ -29,7 +29,8 @@ use crate::host::Host;
 use crate::m::M;
 use crate::m::handoff::{Entries, Judged};
 use crate::p::P;
-use crate::prim::{Mutant, Ordering, fence, mutated, unless};
+use crate::prim::hooks::*;
+use crate::prim::{Ordering, fence};
 use crate::sched::poll::Poller;
 use crate::sched::watch::told::Refusal;
 use crate::sched::{Central, Sched};
@@ -260,15 +261,17 @@ impl<H: Host> Sched<H> {
         p.owner.touch();
         p.set_holder(None);
         p.handoff.give_up();
-        unless(Mutant::RetakeKeepsP, || self.handoffp(NonNull::from(p)));
+        mutant!(RetakeKeepsP: return true);
+        self.handoffp(NonNull::from(p));
         true
     }
 
     /// RetakeBarrier, with the M of the lease that was judged. Returns `false` if the barrier could not be had: the P stays
     /// with its M.
     fn barrier_with(&self, m: &M<H>, judged: Judged) -> bool {
-        let entries =
-            if mutated(Mutant::RetakeTakesAllForFenced) { Entries::Fenced } else { judged.entries() };
+        mutant!(WindowNoRetakeBarrier: return true);
+        let entries = judged.entries();
+        mutant!(RetakeTakesAllForFenced: let entries = Entries::Fenced);
         if entries == Entries::Fenced {
             // SeqCst: the request, then a load of `in_runtime`; partner: `settle` in `m/mod.rs`.
             fence(Ordering::SeqCst);

@@ -33,7 +33,8 @@
 use crate::g::{self, Birth, GRef};
 use crate::host::Host;
 use crate::m::M;
-use crate::prim::{Arc, Mutant, UnsafeCell, mutated};
+use crate::prim::hooks::*;
+use crate::prim::{Arc, UnsafeCell};
 use crate::sched::Sched;
 use crate::sched::timers::shared::{Counted, Shared};
 use crate::sched::timers::{Locked, Set, Timers};
@@ -145,13 +146,11 @@ impl<H: Host> Guard<H> {
     pub(crate) fn set(&self, due: Nanos) -> bool {
         let (call, timers) = (&self.0, &self.0.timers);
         // As long as the P is held its timers are in the mask.
-        let mut inside = M::<H>::current().and_then(M::look_in);
+        let inside = M::<H>::current().and_then(M::look_in);
         let mut locked = timers.lock();
         let armed = call.handle(&locked).is_some();
         let own = inside.as_ref().is_some_and(|inside| Arc::ptr_eq(&inside.p.timers, timers));
-        if mutated(Mutant::CallLeavesThePEarly) {
-            drop(inside.take());
-        }
+        mutant!(CallLeavesThePEarly: let inside = { drop(inside); None });
         let set = if armed || own || locked.is_orphaned() {
             let earlier = locked.set(due, call);
             let orphaned = locked.is_orphaned();
@@ -230,9 +229,8 @@ struct Firing<H: Host>(Option<Shared<Callback<H>>>);
 impl<H: Host> Drop for Firing<H> {
     fn drop(&mut self) {
         // Its goroutine was never run: the runtime ended, or had no stack for it.
-        if let Some(call) = self.0.take()
-            && !mutated(Mutant::UnrunFiringLost)
-        {
+        if let Some(call) = self.0.take() {
+            mutant!(UnrunFiringLost: return);
             H::timer_thread().run(call);
         }
     }

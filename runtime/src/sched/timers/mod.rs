@@ -30,9 +30,8 @@ use crate::g::list::GList;
 use crate::host::Host;
 use crate::m::M;
 use crate::p::P;
-use crate::prim::{
-    AtomicU64, Mutant, Mutex, MutexGuard, Rank, Relaxed, UnsafeCell, Weak, mutated, relax, unless,
-};
+use crate::prim::hooks::*;
+use crate::prim::{AtomicU64, Mutex, MutexGuard, Rank, Relaxed, UnsafeCell, Weak};
 use crate::sched::Sched;
 use crate::sched::poll::NO_POLLER;
 use crate::sched::timers::callback::{Callback, RunMode};
@@ -62,8 +61,9 @@ impl<H: Host> Alarm<H> {
     pub(crate) fn disarm(&self) {
         // SAFETY: the goroutine runs, so its commit hook is over, or past the heap's lock.
         if let Some((p, handle)) = self.0.with_mut(|place| unsafe { (*place).take() }) {
+            mutant!(AlarmStaysArmed: return);
             // SAFETY: Ps live as long as their scheduler, which a running goroutine keeps.
-            unless(Mutant::AlarmStaysArmed, || drop(unsafe { p.as_ref() }.timers.lock().remove(handle)));
+            drop(unsafe { p.as_ref() }.timers.lock().remove(handle));
         }
     }
 }
@@ -166,20 +166,17 @@ impl<H: Host> Timers<H> {
         fires
     }
 
-    fn disarm_popped<'a>(&'a self, mut locked: Locked<'a, H>, call: &Callback<H>) -> Locked<'a, H> {
-        if mutated(Mutant::FiringInTwoSections) {
-            locked.publish();
-            drop(locked);
-            locked = self.lock();
-        }
-        unless(Mutant::FiringStaysArmed, || call.set_handle(&locked, None));
+    fn disarm_popped<'a>(&'a self, locked: Locked<'a, H>, call: &Callback<H>) -> Locked<'a, H> {
+        mutant!(FiringInTwoSections: let locked = { locked.publish(); drop(locked); self.lock() });
+        mutant!(FiringStaysArmed: return locked);
+        call.set_handle(&locked, None);
         locked
     }
 
     /// The runtime ends. True: callbacks are armed, for the timer thread.
     pub(crate) fn orphan(&self) -> bool {
         let mut locked = self.lock();
-        unless(Mutant::OrphanStaysHome, || locked.inner.orphaned = true);
+        unless!(OrphanStaysHome, locked.inner.orphaned = true);
         for (due, entry) in locked.inner.heap.drain() {
             if let Entry::Callback(call) = entry {
                 locked.insert(due, call);
@@ -343,9 +340,9 @@ impl<H: Host> Sched<H> {
     /// B3 of `sched/poll.rs`: the earliest time in any heap.
     #[doc(alias = "timeSleepUntil")]
     pub(crate) fn earliest_timer(&self) -> Option<Nanos> {
-        let mut all =
-            self.ps.iter().filter(|p| self.timer_mask.has(p.id)).filter_map(|p| p.timers.earliest());
-        if mutated(Mutant::PollerTakesTheFirstTimer) { all.next() } else { all.min() }
+        let all = self.ps.iter().filter(|p| self.timer_mask.has(p.id)).filter_map(|p| p.timers.earliest());
+        mutant!(PollerTakesTheFirstTimer: return all.take(1).min());
+        all.min()
     }
 
     /// Has a timer claim and ready `who`, which is saved, at `due`. Called by its commit hook, on the M that ran it.
@@ -363,26 +360,24 @@ impl<H: Host> Sched<H> {
         let place = unsafe { &(*alarm).0 };
         // SAFETY: as above.
         let note = || place.with_mut(|place| unsafe { *place = Some((NonNull::from(p), handle)) });
-        unless(Mutant::AlarmNotedLate, note);
+        unless!(AlarmNotedLate, note());
         locked.publish();
         drop(locked);
-        if mutated(Mutant::AlarmNotedLate) {
-            relax();
-            note();
-        }
+        mutant!(AlarmNotedLate: relax(); note());
         if before.is_none_or(|before| due < before) {
             self.wake_poller_before(due);
         }
         // T1 to T3 see to it that whoever waits in the poller knows. If nobody does, and this M has other
         // goroutines to run before it looks at the clock again, another M is to go there.
         if !p.runq.is_empty() && self.poll_until.load(Relaxed) == NO_POLLER {
-            unless(Mutant::ArmSendsNobody, || self.wakep());
+            mutant!(ArmSendsNobody: return);
+            self.wakep();
         }
     }
 
     /// A callback is now the earliest in its heap: T2 and T3, and as in `arm`, except that whoever set it goes on.
     pub(crate) fn call_is_next(&self, due: Nanos) {
-        unless(Mutant::CallMovedInSilence, || self.wake_poller_before(due));
+        unless!(CallMovedInSilence, self.wake_poller_before(due));
         // Relaxed: TimerFence orders it. Who polls later sees the timer.
         if self.poll_until.load(Relaxed) == NO_POLLER && self.census.lacks_a_spinner() {
             self.wakep();
@@ -391,9 +386,10 @@ impl<H: Host> Sched<H> {
 
     /// Puts a callback into the heap of a P that the caller does not hold.
     pub(crate) fn set_from_afar(&self, timers: &Timers<H>, due: Nanos, call: &Shared<Callback<H>>) -> Set {
-        let _central = (!mutated(Mutant::CallWithoutTheLock)).then(|| self.central.lock());
+        let _central = self.central.lock();
+        mutant!(CallWithoutTheLock: drop(_central));
         let mut locked = timers.lock();
-        unless(Mutant::CallUnmasked, || self.timer_mask.set(timers.p));
+        unless!(CallUnmasked, self.timer_mask.set(timers.p));
         Set {
             armed: call.handle(&locked).is_some(),
             earlier: locked.set(due, call),
@@ -405,7 +401,8 @@ impl<H: Host> Sched<H> {
     pub(crate) fn leave_timers(&self) {
         for p in &self.ps {
             if p.timers.orphan() {
-                unless(Mutant::OrphansForgotten, || H::timer_thread().keep(&p.timers));
+                mutant!(OrphansForgotten: continue);
+                H::timer_thread().keep(&p.timers);
             }
         }
     }

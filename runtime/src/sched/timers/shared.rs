@@ -10,8 +10,8 @@
 //!
 //! Checked by `models/shared.rs`.
 
-use crate::prim::{Acquire, AtomicU64, Mutant, Relaxed, order};
-use crate::wait::status::both;
+use crate::prim::hooks::*;
+use crate::prim::{Acquire, AtomicU64, Relaxed, Release};
 use std::ops::Deref;
 use std::ptr::NonNull;
 
@@ -74,8 +74,11 @@ impl<T: ?Sized> Drop for Shared<T> {
     fn drop(&mut self) {
         let owners = &self.counted().owners;
         // Acquire: what the others did to the value comes before its end. Release: as one of them.
-        let alone = owners.load(order(Mutant::SharedAloneRelaxed, Acquire)) == 1;
-        if !alone && owners.fetch_sub(1, both(Mutant::SharedNoAcquire, Mutant::SharedNoRelease)) != 1 {
+        let alone = owners.load(Acquire.unless(SharedAloneRelaxed)) == 1;
+        if !alone
+            && owners.fetch_sub(1, both(Acquire.unless(SharedNoAcquire), Release.unless(SharedNoRelease)))
+                != 1
+        {
             return;
         }
         // SAFETY: made by `two` out of a box, and this was the last owner.

@@ -21,7 +21,8 @@
 
 use crate::host::Host;
 use crate::m::note::Note;
-use crate::prim::{Arc, Mutant, Mutex, MutexGuard, Rank, capacity, mutated, unless};
+use crate::prim::hooks::*;
+use crate::prim::{Arc, Mutex, MutexGuard, Rank, capacity};
 use crate::sched::timers::Timers;
 use crate::sched::timers::callback::{Callback, RunMode};
 use crate::sched::timers::shared::Shared;
@@ -113,7 +114,8 @@ impl<H: Host> TimerThread<H> {
         let state = self.state.lock();
         let now = H::now();
         if state.thread && state.until > now.saturating_add(capacity::LINGER) {
-            unless(Mutant::TimerThreadNotTold, || self.alarm(state, now));
+            mutant!(TimerThreadNotTold: return);
+            self.alarm(state, now);
         }
     }
 
@@ -138,9 +140,7 @@ impl<H: Host> TimerThread<H> {
                 Next::End => break,
             }
         }
-        if mutated(Mutant::TimerThreadEndsLate) {
-            self.state.lock().thread = false;
-        }
+        mutant!(TimerThreadEndsLate: self.state.lock().thread = false);
     }
 
     /// B1.
@@ -165,16 +165,13 @@ impl<H: Host> TimerThread<H> {
             None => {
                 let end = idle_since.get_or_insert(now).saturating_add(capacity::LINGER);
                 if end <= now {
-                    unless(Mutant::TimerThreadEndsLate, || state.thread = false);
+                    unless!(TimerThreadEndsLate, state.thread = false);
                     return Next::End;
                 }
                 end
             }
         };
-        if mutated(Mutant::TimerThreadLooksEarly) {
-            drop(state);
-            state = self.state.lock();
-        }
+        mutant!(TimerThreadLooksEarly: drop(state); state = self.state.lock());
         state.until = until;
         Next::Sleep(until)
     }

@@ -46,7 +46,8 @@ use crate::g::pool::GPool;
 use crate::host::Host;
 use crate::m::M;
 use crate::m::note::Note;
-use crate::prim::{Acquire, Arc, Mutant, Mutex, Rank, Relaxed, Release, Weak, mutated, order};
+use crate::prim::hooks::*;
+use crate::prim::{Acquire, Arc, Mutex, Rank, Relaxed, Release, Weak};
 use crate::sched::poll::Poller;
 use crate::sched::watch::dump::{Wanted, dump_all};
 use crate::sched::{Central, Sched};
@@ -228,10 +229,7 @@ pub(crate) fn judge<H: Host>(scheds: &[Arc<Sched<H>>], nobody_else: impl FnOnce(
     let mut centrals = lock_all();
     let sleepers: Option<u32> =
         scheds.iter().zip(&centrals).map(|(sched, central)| sched.sleepers(central)).sum();
-    if mutated(Mutant::DeadlockUnlocksBetween) {
-        drop(centrals);
-        centrals = lock_all();
-    }
+    mutant!(DeadlockUnlocksBetween: drop(centrals); centrals = lock_all());
     if !sleepers.is_some_and(nobody_else) {
         return Verdict::Awake;
     }
@@ -262,7 +260,8 @@ impl<H: Host> Sched<H> {
         }
         let threads = standing_by + u32::from(H::MONITORED);
         let none_else = central.alive == threads && central.asked_for == 0;
-        let asleep = self.all_idle(central) && none_else || mutated(Mutant::DeadlockIgnoresThreads);
+        let asleep = self.all_idle(central) && none_else;
+        mutant!(DeadlockIgnoresThreads: let asleep = true);
         (asleep && central.globq.is_empty()).then_some(threads)
     }
 
@@ -276,11 +275,11 @@ impl<H: Host> Sched<H> {
             return Verdict::Waits;
         }
         let armed = self.ps.iter().any(|p| p.timers.lock().len() > 0);
-        if armed && !mutated(Mutant::DeadlockIgnoresTimers) {
+        if armed.unless(DeadlockIgnoresTimers) {
             return Verdict::Waits;
         }
         // Acquire: pairs with `Serving`. A heap that was found empty under its lock was emptied after that began: seen.
-        if self.serving.load(Acquire) > 0 && !mutated(Mutant::DeadlockIgnoresServing) {
+        if (self.serving.load(Acquire) > 0).unless(DeadlockIgnoresServing) {
             return Verdict::Awake;
         }
         let (mut count, mut verdict) = (0, None);
@@ -288,7 +287,7 @@ impl<H: Host> Sched<H> {
         let waits_for_io = unsafe {
             GPool::find_live(self.pool, |g| {
                 count += 1;
-                if !g.word.is_asleep() && !mutated(Mutant::DeadlockIgnoresGs) {
+                if (!g.word.is_asleep()).unless(DeadlockIgnoresGs) {
                     verdict = Some(Verdict::Awake);
                 } else if g.waits_for_io() {
                     // Seen asleep once: looked at again, it may have been found by the M in the poller meanwhile.
@@ -319,7 +318,7 @@ impl<'a, H: Host> Serving<'a, H> {
 impl<H: Host> Drop for Serving<'_, H> {
     fn drop(&mut self) {
         // Release: what was made of it is seen by `all_wait`.
-        self.0.serving.fetch_sub(1, order(Mutant::ServingEndsRelaxed, Release));
+        self.0.serving.fetch_sub(1, Release.unless(ServingEndsRelaxed));
     }
 }
 

@@ -19,7 +19,8 @@ mod text;
 use crate::g::pool::GPool;
 use crate::g::{GRef, Name};
 use crate::host::{Asked, Frames, Host, Stack};
-use crate::prim::{Mutant, mutated};
+
+use crate::prim::hooks::*;
 use crate::runtime::knobs::Sigquit;
 use crate::sched::Sched;
 use crate::sched::park::WaitReason;
@@ -221,14 +222,9 @@ impl<H: Host> Sched<H> {
     /// Calls `f` while `g` is held. `None`: it can't be, as it runs. `f` takes no lock and allocates nothing.
     pub(crate) fn with_held<R>(&self, g: GRef<H>, f: impl FnOnce(Status) -> R) -> Option<R> {
         let status = g.word.hold()?;
-        let late = mutated(Mutant::DumpLetsGoFirst);
-        if late {
-            self.let_go(g);
-        }
+        mutant!(DumpLetsGoFirst: self.let_go(g); return Some(f(status)));
         let seen = f(status);
-        if !late {
-            self.let_go(g);
-        }
+        self.let_go(g);
         Some(seen)
     }
 

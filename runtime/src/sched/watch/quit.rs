@@ -23,10 +23,8 @@
 //!
 //! Checked by `models/quit.rs` and `tests/sigquit.rs`.
 
-use crate::prim::{
-    AcqRel, Acquire, AtomicPtr, AtomicU32, Mutant, Ordering, Relaxed, Release, fence, mutated, order, relax,
-    unless,
-};
+use crate::prim::hooks::*;
+use crate::prim::{AcqRel, Acquire, AtomicPtr, AtomicU32, Ordering, Relaxed, Release, fence, relax};
 
 /// What became of a SIGQUIT.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
@@ -68,13 +66,13 @@ impl<T> Quit<T> {
         }
         // Relaxed: the fence orders it, and R4 is the one that says that it is over.
         self.inside.fetch_add(1, Relaxed);
-        unless(Mutant::QuitAskNoFence, || fence(Ordering::SeqCst));
+        fence(Ordering::SeqCst.unless(QuitAskNoFence));
         // Acquire: partner S1: what stands there is whole.
         let there = self.there.load(Acquire);
         // SAFETY: invariant 1.
         let heard = unsafe { there.as_ref() }.map(wake);
         // Release: partner S2: it is not looked at any more.
-        self.inside.fetch_sub(1, order(Mutant::QuitLeaveRelaxed, Release));
+        self.inside.fetch_sub(1, Release.unless(QuitLeaveRelaxed));
         if heard.is_some() { Heard::Yes } else { Heard::No }
     }
 
@@ -85,7 +83,7 @@ impl<T> Quit<T> {
     pub(crate) unsafe fn set(&self, there: *const T, wake: impl FnOnce(&T)) {
         // Release: partner R3.
         self.there.store(there.cast_mut(), Release);
-        unless(Mutant::QuitSetNoFence, || fence(Ordering::SeqCst));
+        fence(Ordering::SeqCst.unless(QuitSetNoFence));
         // Acquire: partner R4.
         while self.inside.load(Acquire) > 0 {
             relax();
@@ -95,16 +93,15 @@ impl<T> Quit<T> {
             // SAFETY: by this function's contract.
             && let Some(there) = unsafe { there.as_ref() }
         {
-            unless(Mutant::QuitSetForgets, || wake(there));
+            mutant!(QuitSetForgets: return);
+            wake(there);
         }
     }
 
     /// M1: true for the one who answers what was asked. He says `begin`, unless he ends the process, and then `end`.
     #[must_use]
     pub(crate) fn take(&self) -> bool {
-        if mutated(Mutant::QuitTakenByBoth) {
-            return self.word.load(Acquire) & ASKED != 0;
-        }
+        mutant!(QuitTakenByBoth: return self.word.load(Acquire) & ASKED != 0);
         // Acquire: partner R1. Relaxed: nothing was asked, or somebody answers, who will look again.
         self.word.compare_exchange(ASKED, ASKED | TAKEN, Acquire, Relaxed).is_ok()
     }

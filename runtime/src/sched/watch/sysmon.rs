@@ -19,7 +19,8 @@
 use crate::host::Host;
 use crate::m::Assignment;
 use crate::m::note::Note;
-use crate::prim::{Arc, Mutant, Relaxed, mutated};
+use crate::prim::hooks::*;
+use crate::prim::{Arc, Relaxed};
 use crate::sched::poll::Poller;
 use crate::sched::run::wake::Wake;
 use crate::sched::threads::retake::Watch;
@@ -99,7 +100,7 @@ impl Sight {
             Decision::Sleep
         } else if self.idle == Idle::None {
             Decision::Serve
-        } else if !self.polling && self.unpolled >= UNPOLLED_LIMIT && !mutated(Mutant::MonitorSendsNobody) {
+        } else if !self.polling && (self.unpolled >= UNPOLLED_LIMIT).unless(MonitorSendsNobody) {
             Decision::Send
         } else {
             Decision::Nothing

@@ -10,7 +10,8 @@
 //! can't get one without the scheduler's lock, under which A1 is done. Checked by `models/trim.rs`.
 
 use crate::host::Host;
-use crate::prim::{Mutant, mutated};
+
+use crate::prim::hooks::*;
 use crate::sched::Sched;
 use gmp_timers::Nanos;
 use std::time::Duration;
@@ -70,9 +71,7 @@ impl<H: Host> Sched<H> {
             // SAFETY: Ps live as long as their scheduler.
             unsafe { p.as_ref() }.with_stack_cache(|cache| self.host.empty(cache));
         }
-        if mutated(Mutant::TrimEmptiesBusyCaches) {
-            self.ps.iter().for_each(|p| p.with_stack_cache(|cache| self.host.empty(cache)));
-        }
+        mutant!(TrimEmptiesBusyCaches: self.ps.iter().for_each(|p| p.with_stack_cache(|cache| self.host.empty(cache))));
         self.all_idle(&central)
     }
 }

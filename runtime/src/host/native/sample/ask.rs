@@ -23,7 +23,8 @@
 //!
 //! Checked by `models/ask.rs`.
 
-use crate::prim::{Acquire, AtomicU64, Mutant, Relaxed, Release, UnsafeCell, mutated, order};
+use crate::prim::hooks::*;
+use crate::prim::{Acquire, AtomicU64, Relaxed, Release, UnsafeCell};
 
 const FREE: u64 = 0;
 const ASKED: u64 = 1;
@@ -56,7 +57,7 @@ impl<T> Slot<T> {
             return false;
         }
         // Release: partner `answer`: what the asker did with the last sample is over.
-        self.word.store(u64::from(thread) << THREAD | ASKED, order(Mutant::AskRelaxed, Release));
+        self.word.store(u64::from(thread) << THREAD | ASKED, Release.unless(AskRelaxed));
         true
     }
 
@@ -70,7 +71,7 @@ impl<T> Slot<T> {
         // SAFETY: invariant 1.
         self.sample.with_mut(|sample| fill(unsafe { &mut *sample }));
         // Release: partner `take`.
-        self.word.store(named | ANSWERED, order(Mutant::AnswerRelaxed, Release));
+        self.word.store(named | ANSWERED, Release.unless(AnswerRelaxed));
         true
     }
 
@@ -94,10 +95,7 @@ impl<T> Slot<T> {
         if seen & STATE != ASKED {
             return;
         }
-        if mutated(Mutant::WithdrawStores) {
-            self.word.store(FREE, Relaxed);
-            return;
-        }
+        mutant!(WithdrawStores: return self.word.store(FREE, Relaxed));
         // Relaxed: nothing was written. A handler that was faster has the slot.
         let _faster = self.word.compare_exchange(seen, FREE, Relaxed, Relaxed);
     }

@@ -1,0 +1,127 @@
+//! What shipped code carries so that loom can be shown to see what it must see: the mutants, as annotations.
+//!
+//! * `mutant!(X: statements)` is a line of its own. A reader of the protocol passes over it: the function without that line
+//!   is what ships. Where the mutant `X` is on, the statements run there: most often `return`, or a step that comes too
+//!   early. `mutant!(X: let name = value)` gives another value to a variable, and `mutant!(X: keep name = value)` makes an
+//!   `Option` that a later line of the same mutant uses.
+//! * `Release.unless(X)` is the ordering before the dot, and `Relaxed` where `X` is on. `fence` with `Relaxed` is no fence.
+//!   `both(Acquire.unless(X), Release.unless(Y))` is `AcqRel`. A condition with `.unless(X)` is false where `X` is on.
+//! * `unless!(X, statement)` is the statement, which is left out where `X` is on. It is for what no `mutant!` in front can
+//!   skip.
+//!
+//! All mutants are in one build, with the cfg `gmp_loom`; the environment of the process says which one is on. Without the
+//! cfg nothing is left of them. An annotation is one line: what needs more is a function in the room's module `mutants`,
+//! which only the models have.
+
+pub(crate) use super::Mutant::{self, *};
+use super::Ordering;
+
+/// See the module's header.
+pub(crate) trait Unless: Sized {
+    /// The value itself, unless `mutant` is on.
+    fn unless(self, mutant: Mutant) -> Self;
+}
+
+#[cfg(not(gmp_loom))]
+mod native {
+    use super::{Mutant, Ordering, Unless};
+
+    impl Unless for Ordering {
+        #[inline(always)]
+        fn unless(self, _: Mutant) -> Self {
+            self
+        }
+    }
+
+    impl Unless for bool {
+        #[inline(always)]
+        fn unless(self, _: Mutant) -> Self {
+            self
+        }
+    }
+
+    /// Acquire and Release.
+    #[inline(always)]
+    pub(crate) const fn both(_acquire: Ordering, _release: Ordering) -> Ordering {
+        Ordering::AcqRel
+    }
+
+    macro_rules! mutant {
+        ($($mutation:tt)*) => {};
+    }
+
+    macro_rules! unless {
+        ($mutant:ident, $shipped:expr) => {
+            $shipped
+        };
+    }
+
+    pub(crate) use {mutant, unless};
+}
+#[cfg(not(gmp_loom))]
+pub(crate) use native::*;
+
+#[cfg(gmp_loom)]
+mod model {
+    use super::{Mutant, Ordering, Unless};
+
+    pub(crate) use super::super::relax;
+
+    /// The mutant of this process, named in the environment as its variant is spelt.
+    fn chosen() -> Option<&'static str> {
+        static CHOSEN: std::sync::OnceLock<Option<String>> = std::sync::OnceLock::new();
+        CHOSEN.get_or_init(|| std::env::var("GMP_MUTANT").ok()).as_deref()
+    }
+
+    /// For the macros alone: elsewhere a mutation is one of the forms above.
+    pub(crate) fn mutated(mutant: Mutant) -> bool {
+        chosen().is_some_and(|name| name == format!("{mutant:?}"))
+    }
+
+    impl Unless for Ordering {
+        fn unless(self, mutant: Mutant) -> Self {
+            if mutated(mutant) { Ordering::Relaxed } else { self }
+        }
+    }
+
+    impl Unless for bool {
+        fn unless(self, mutant: Mutant) -> Self {
+            self && !mutated(mutant)
+        }
+    }
+
+    pub(crate) fn both(acquire: Ordering, release: Ordering) -> Ordering {
+        match (acquire, release) {
+            (Ordering::Relaxed, _) => release,
+            (_, Ordering::Relaxed) => acquire,
+            _ => Ordering::AcqRel,
+        }
+    }
+
+    macro_rules! mutant {
+        ($mutant:ident: let $name:ident = $value:expr) => {
+            let $name =
+                if $crate::prim::hooks::mutated($crate::prim::Mutant::$mutant) { $value } else { $name };
+        };
+        ($mutant:ident: keep $name:ident = $value:expr) => {
+            let $name = $crate::prim::hooks::mutated($crate::prim::Mutant::$mutant).then(|| $value);
+        };
+        ($mutant:ident: $($statements:tt)*) => {
+            if $crate::prim::hooks::mutated($crate::prim::Mutant::$mutant) {
+                $($statements)*
+            }
+        };
+    }
+
+    macro_rules! unless {
+        ($mutant:ident, $shipped:expr) => {
+            if !$crate::prim::hooks::mutated($crate::prim::Mutant::$mutant) {
+                $shipped
+            }
+        };
+    }
+
+    pub(crate) use {mutant, unless};
+}
+#[cfg(gmp_loom)]
+pub(crate) use model::*;
