@@ -130,6 +130,34 @@ fn who_is_called_in_has_its_hook_behind_it() {
     });
 }
 
+/// The end begins while it is queued, behind another goroutine, and it parks then. Fails by a causality violation when the
+/// ender interrupts it before its hook is over, having read too early, or too little, which goroutine the M has at hand.
+#[test]
+fn who_parks_as_the_end_looks_has_its_hook_behind_it() {
+    Model::new().preemptions(2).weighing_single_writers().check("shutdown_vs_late_hook", || {
+        let runtime = runtime(1, 1);
+        let handle = Handle::of(&runtime);
+        let (there, begins) = (Flag::default(), Flag::default());
+        let parks = runtime.go({
+            let (there, begins) = (there.clone(), begins.clone());
+            move || {
+                let before = handle.make(move || {
+                    there.raise();
+                    begins.wait_on_thread();
+                });
+                handle.queue_in_silence([before]);
+                crate::yield_now();
+                park_looking(drop, || false);
+            }
+        });
+        there.wait_on_thread();
+        loom::explore();
+        begins.raise();
+        ends_clean(runtime);
+        assert!(parks.join().unwrap_err().is_shutdown());
+    });
+}
+
 /// Notes, when it is dropped, whether the hook was over.
 struct Looks(std::sync::Arc<AtomicBool>, std::sync::Arc<AtomicBool>);
 
@@ -455,6 +483,9 @@ fn mutants() {
             (Mutant::ShutdownTrustsOneSnapshot, "one_started_by_a_goroutine_that_waits_for_it_is_waited_for"),
             (Mutant::DiscardIgnoresScan, "a_dump_holds_a_g_that_is_dropped_unrun"),
             (Mutant::ShutdownNotTold, "who_parks_while_the_end_begins_is_unwound"),
+            (Mutant::ShutdownReadsHandsFirst, "who_parks_as_the_end_looks_has_its_hook_behind_it"),
+            (Mutant::PeekAfterRelaxed, "who_parks_as_the_end_looks_has_its_hook_behind_it"),
+            (Mutant::SetAfterRelaxed, "who_parks_as_the_end_looks_has_its_hook_behind_it"),
             (Mutant::ShutdownCallsEarly, "who_is_called_in_has_its_hook_behind_it"),
             (Mutant::ShutdownCallsBlindly, "who_is_woken_while_the_end_begins_ends_once"),
             (Mutant::SleeperMarksIgnored, "who_is_woken_while_the_end_begins_ends_once"),

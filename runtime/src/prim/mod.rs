@@ -176,6 +176,10 @@ mod native {
         std::thread::yield_now();
     }
 
+    /// What a model checks that has loom weigh the words of single writers.
+    #[inline(always)]
+    pub(crate) fn when_weighed(_: impl FnOnce()) {}
+
     /// One event of the schedule, for the report of a model that fails.
     #[inline(always)]
     pub(crate) fn event(_: std::fmt::Arguments<'_>) {}
@@ -307,6 +311,13 @@ mod model {
     /// A model's threads do not spin.
     pub(crate) fn pause() {}
 
+    /// What a model checks that has loom weigh the words of single writers.
+    pub(crate) fn when_weighed(check: impl FnOnce()) {
+        if crate::model::weighs_single_writers() {
+            check();
+        }
+    }
+
     /// A model has no cache.
     pub(crate) fn prefetch<T>(_: *const T) {}
 
@@ -335,20 +346,29 @@ mod model {
 }
 
 /// What a trace may read of somebody else's word: one thread at a time writes it, and others `peek`. Relaxed, ordered by
-/// nothing, but for `set_after`. std's in both builds: loom need not weigh it. The writer's own `get` is a plain
-/// load, which the compiler may merge with others as that of a `Cell`.
+/// nothing, but for `set_after`. std's in both builds: loom need not weigh it, but where a model asks for that.
+/// The writer's own `get` is a plain load, which the compiler may merge with others as that of a `Cell`.
 mod single_writer {
-    use super::{Acquire, Relaxed, Release};
+    use super::{Acquire, Mutant, Relaxed, Release, order};
     use std::ptr::{self, NonNull};
     use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU64};
 
     /// A pointer. A reader other than the writer compares it only, or knows that what it names is there to stay.
     #[derive(Debug)]
-    pub(crate) struct SingleWriter<T>(AtomicPtr<T>);
+    pub(crate) struct SingleWriter<T>(AtomicPtr<T>, #[cfg(gmp_loom)] Shown<T>);
+
+    /// What `peek_after` reads in a model that asks for it: there loom weighs which value it sees.
+    #[cfg(gmp_loom)]
+    type Shown<T> = Option<loom::sync::atomic::AtomicPtr<T>>;
 
     impl<T> SingleWriter<T> {
         pub(crate) fn new(value: Option<NonNull<T>>) -> Self {
-            SingleWriter(AtomicPtr::new(value.map_or(ptr::null_mut(), NonNull::as_ptr)))
+            let value = value.map_or(ptr::null_mut(), NonNull::as_ptr);
+            SingleWriter(
+                AtomicPtr::new(value),
+                #[cfg(gmp_loom)]
+                crate::model::weighs_single_writers().then(|| loom::sync::atomic::AtomicPtr::new(value)),
+            )
         }
         /// The writer's own.
         #[inline(always)]
@@ -367,13 +387,24 @@ mod single_writer {
         /// Anybody's, who then sees what the writer did before `set_after`.
         pub(crate) fn peek_after(&self) -> Option<NonNull<T>> {
             // Acquire: pairs with `set_after`.
-            NonNull::new(self.0.load(Acquire))
+            let acquire = order(Mutant::PeekAfterRelaxed, Acquire);
+            #[cfg(gmp_loom)]
+            if let Some(shown) = &self.1 {
+                return NonNull::new(shown.load(acquire));
+            }
+            NonNull::new(self.0.load(acquire))
         }
         /// `set`, for those who `peek_after`.
         #[inline(always)]
         pub(crate) fn set_after(&self, value: Option<NonNull<T>>) {
+            let value = value.map_or(ptr::null_mut(), NonNull::as_ptr);
             // Release: what came before is over for `peek_after`.
-            self.0.store(value.map_or(ptr::null_mut(), NonNull::as_ptr), Release);
+            let release = order(Mutant::SetAfterRelaxed, Release);
+            self.0.store(value, release);
+            #[cfg(gmp_loom)]
+            if let Some(shown) = &self.1 {
+                shown.store(value, release);
+            }
         }
         /// The writer's own.
         #[inline(always)]

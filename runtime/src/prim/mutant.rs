@@ -287,6 +287,12 @@ pub enum Mutant {
     WakepLeaksSpinning,
     /// An M that is started to spin does not know that it counts.
     StartForgetsSpinning,
+    /// The end of a runtime reads which goroutines the Ms have at hand before it looks who sleeps.
+    ShutdownReadsHandsFirst,
+    /// An M shows without Release which goroutine it runs.
+    SetAfterRelaxed,
+    /// The end of a runtime reads without Acquire which goroutine an M runs.
+    PeekAfterRelaxed,
     /// The end of a runtime interrupts a goroutine whose commit hook is not over.
     ShutdownCallsEarly,
     /// The end of a runtime interrupts a goroutine that has gone on since it was seen asleep.

@@ -59,7 +59,7 @@ use crate::g::{self, G, GRef};
 use crate::host::Host;
 use crate::m::M;
 use crate::prim::hooks::*;
-use crate::prim::{Ordering, Relaxed, event, fence};
+use crate::prim::{Ordering, Relaxed, event, fence, when_weighed};
 use crate::sched::Sched;
 use crate::sched::poll::Poller;
 use crate::sched::watch::told::{Refusal, Refused};
@@ -260,6 +260,7 @@ impl<H: Host> Sched<H> {
     /// E2 to E5. Quiet, if at one moment no goroutine ran, and none will: see `nobody_else_lives`.
     fn sweep(&self) -> Quiet {
         let (mut asleep, mut with_others, mut quiet) = (Vec::new(), Vec::new(), Quiet::Yes);
+        mutant!(ShutdownReadsHandsFirst: keep before = self.at_hand());
         // SAFETY: the pool is closed when the scheduler is dropped.
         unsafe {
             GPool::for_each_live(self.pool, |g| match g.word.doing() {
@@ -281,11 +282,14 @@ impl<H: Host> Sched<H> {
             };
         }
         let at_hand = self.at_hand();
+        mutant!(ShutdownReadsHandsFirst: let at_hand = before.expect("read above"));
         let mut called = GList::new();
         for (g, found) in asleep {
             let free = !at_hand.contains(&g.get());
             mutant!(ShutdownCallsEarly: let free = true);
             if free && g.word.claim_for_end(&found) == Then::Queue {
+                // For loom: the M that has parked it is done with its stack, from which it has taken the hook.
+                when_weighed(|| g.stack.with_mut(|_| ()));
                 called.push(g);
             }
         }

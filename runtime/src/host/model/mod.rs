@@ -104,6 +104,7 @@ pub struct Model {
     retaker: Retaker,
     helpers: bool,
     refusals: u32,
+    weighs: bool,
 }
 
 /// Who may take a P from a running goroutine.
@@ -128,6 +129,8 @@ thread_local! {
     static HELPERS: Cell<bool> = const { Cell::new(false) };
     /// So many more thieves find that what they look at does not hold still.
     static REFUSALS: Cell<u32> = const { Cell::new(0) };
+    /// Whether it weighs which goroutine others see an M run.
+    static WEIGHS: Cell<bool> = const { Cell::new(false) };
     /// In this execution no thread can be started any more.
     static THREADS_REFUSED: Cell<bool> = const { Cell::new(false) };
 }
@@ -188,6 +191,10 @@ impl Switches {
     }
 }
 
+pub(crate) fn weighs_single_writers() -> bool {
+    WEIGHS.get()
+}
+
 pub(crate) fn has_helpers() -> bool {
     HELPERS.get()
 }
@@ -208,6 +215,7 @@ impl Model {
             retaker: Retaker::None,
             helpers: false,
             refusals: 0,
+            weighs: false,
         }
     }
 
@@ -253,6 +261,13 @@ impl Model {
         self
     }
 
+    /// Which goroutine others see an M run is a choice of loom's, too, among what the orderings permit. Others believe what was
+    /// written last.
+    pub fn weighing_single_writers(mut self) -> Self {
+        self.weighs = true;
+        self
+    }
+
     /// Runs `f` in every schedule within the bounds, prints how many there were, and returns that. When the environment has
     /// `GMP_LOOM_MOST`, no bound is above that number: what fails with few preemptions is so found before those with more.
     ///
@@ -281,6 +296,7 @@ impl Model {
         schedule::reset();
         RETAKER.set(self.retaker);
         HELPERS.set(self.helpers);
+        WEIGHS.set(self.weighs);
         let refusals = self.refusals;
         builder.check(move || {
             schedule::begin();
