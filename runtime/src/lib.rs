@@ -97,55 +97,6 @@
 //! | `tokio::sync`'s `mpsc` and `oneshot`, `Notify` | [`chan::bounded`], [`chan::unbounded`]; [`sync::Event`] |
 //! | `thread_local!`, `task_local!` | [`local!`] |
 //! | `std::net`, `tokio::net` | [`net`], with `Read` and `Write` |
-//!
-//! # From Go's names to files
-//!
-//! | Go | here |
-//! | --- | --- |
-//! | `g`, `_Grunnable` …, `casgstatus`, `_Gscan` | `g/mod.rs`, `wait/status.rs` |
-//! | `m`, `p`, `note` | `m/mod.rs`, `p/mod.rs`, `m/note.rs` |
-//! | `getg`, `acquirem`, `releasem` | `host/native/current.rs`, `m/mod.rs` (`Window`, `Inside`) |
-//! | `acquirep`, `releasep`, `wirep`, `_Pidle`, `_Prunning` | `m/mod.rs`, `p/mod.rs` |
-//! | `runqput`, `runqputbatch`, `runqget`, `runqgrab`, `runqsteal`, `runqempty`, `runnext` | `p/runq.rs` |
-//! | `gList`, `gQueue` | `g/list.rs` |
-//! | `gfget`, `gfput`, `malg`, `allgs`, `p.gFree` | `g/pool.rs` |
-//! | `goidcache`, `schedtick` | `p/mod.rs` |
-//! | `schedule`, `findRunnable`, `execute`, `mstart`, `gosched_m` | `sched/run/schedule.rs` |
-//! | `gopark`, `park_m`, `unlockf`, `goexit0`, `Gosched`, `mcall` | `sched/park.rs`, `goroutine/mod.rs` |
-//! | `ready`, `goready`, `wakep`, `startm`, `injectglist` | `sched/run/wake.rs` |
-//! | `resetspinning`, `becomeSpinning`, `checkRunqsNoP`, the "delicate dance" | `sched/run/spin.rs` |
-//! | `sched.nmspinning`, `sched.npidle` | `sched/run/census.rs`; `needspinning`: not needed, see `sched/run/wake.rs` |
-//! | `stealWork`, `cheaprand` | `sched/run/steal.rs`, `m/mod.rs`; between busy Ps, where Go preempts: `sched/run/help.rs` |
-//! | `schedtick%61` | `sched/run/look.rs` |
-//! | `newproc`, `newproc1`, `globrunqput`, `globrunqputbatch`, `globrunqget` | `sched/run/inject.rs` |
-//! | `pidleput`, `pidleget`, `mput`, `mget`, `stopm`, `idlepMask`, `timerpMask`, `pMask` | `sched/run/idle.rs`, `sched/run/mask.rs` |
-//! | `GOMAXPROCS`, `procresize`, `sysmonUpdateGOMAXPROCS`, `allp` | `sched/threads/procs.rs`, `sched/threads/ps.rs` |
-//! | `newm`, `newosproc`, `allm`, `mexit` | `sched/threads/newm.rs`, `host/native/thread.rs`, `sched/threads/mexit.rs` |
-//! | `LockOSThread`, `lockedm`, `stoplockedm`, `startlockedm` | `goroutine/thread.rs`, `sched/threads/locked.rs` |
-//! | `handoffp`, `entersyscallblock`, `exitsyscall`, `exitsyscall0` | `sched/threads/blocking.rs` |
-//! | `retake`, `preemptone` | `sched/threads/retake.rs`, `m/handoff.rs` |
-//! | `netpoll`, `netpollBreak`, `netpollopen`, `sched.lastpoll`, `sched.pollUntil` | `sched/poll.rs`, the crate `gmp-netpoll` |
-//! | `pollDesc`, `netpollblock`, `netpollunblock` | `net/desc.rs`, `gmp_netpoll::Slot` |
-//! | `fdMutex` | `net/io_lock.rs`, `net/fd.rs` |
-//! | `hchan`, `chansend`, `chanrecv`, `closechan` | `chan/state.rs`, `chan/flow.rs` |
-//! | `sudog`, `waitq` | `wait/queue.rs`, `wait/waiter.rs` |
-//! | `selectgo`, `scase`, `selparkcommit`, `reflect.Select` | `chan/select.rs`, `chan/dynamic.rs` |
-//! | `context` | `context/`, `wait/interrupt.rs` |
-//! | `Goexit` | `goroutine/mod.rs`, `wait/interrupt.rs` |
-//! | `timers`, `timeSleep`, `checkTimers`, `timeSleepUntil`, `wakeNetPoller` | `sched/timers/mod.rs`, `sched/poll.rs`, the crate `gmp-timers` |
-//! | `time.AfterFunc`, `time.Timer`, `time.Ticker`, `goFunc`, `stopTimer`, `resetTimer` | `time/timer.rs`, `sched/timers/callback.rs`, `sched/timers/timer_thread.rs` |
-//! | `sync.Mutex`, `RWMutex`, `Cond`, `Once`, `WaitGroup`, `Pool`; `x/sync`: `semaphore`, `singleflight`, `errgroup` | `sync/` |
-//! | `runtime_canSpin`, `runtime_doSpin` | `sched/run/spin.rs`, `prim/mod.rs` |
-//! | `sysmon` | `sched/watch/sysmon.rs` |
-//! | `checkdead` | `sched/watch/deadlock.rs` |
-//! | `schedtrace` | `sched/watch/trace.rs` |
-//! | `traceback`, `gcount`; `preemptM`, where it serves a traceback | `sched/watch/dump.rs`, `sched/mod.rs`; `host/native/sample/` |
-//! | `gogo`, `mcall`, `systemstack` | `stack/switch.rs` |
-//! | `stackalloc`, `stackfree`, `stackpool`, `stackcache` | `stack/pool/`, `sched/stacks.rs` |
-//! | `bgscavenge` | `sched/watch/trim.rs`, `stack/pool/trim.rs` |
-//!
-//! Not here, as it belongs to Go's garbage collector, compiler or tracer: `stopTheWorld`, write barriers, `gcController`,
-//! stack growth, `trace*`.
 
 #[cfg(not(target_os = "linux"))]
 compile_error!(

@@ -17,7 +17,7 @@
 //! on any of its stacks.
 //!
 //! One tool at a time, and only with our own switch: the `generator` backend tells nobody. Without a tool all of this is
-//! empty. How to build and run with each: DESIGN-gmp.md, "Debuggers and sanitizers".
+//! empty. How to build and run with each: `docs/stacks.md`.
 
 #[cfg(any(all(gmp_valgrind, gmp_asan), all(gmp_valgrind, gmp_tsan), all(gmp_asan, gmp_tsan)))]
 compile_error!("one of the cfgs gmp_valgrind, gmp_asan and gmp_tsan at a time");

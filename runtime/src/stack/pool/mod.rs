@@ -70,7 +70,7 @@ pub(crate) const MAX_STACK: usize = 64 << 20;
 
 /// Of a guard, too: of which it is the least.
 pub(crate) const PAGE: usize = 4096;
-/// The guard of a stack for which nobody has asked for another: see `DESIGN-gmp.md`.
+/// The guard of a stack for which nobody has asked for another: see `docs/stacks.md`.
 pub(crate) const GUARD: usize = 16 << 10;
 /// The largest guard.
 pub(crate) const MAX_GUARD: usize = 1 << 20;
