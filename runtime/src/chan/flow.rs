@@ -288,7 +288,7 @@ impl<T> Chan<T> {
     }
 
     pub(crate) fn drop_sender(this: &Arc<Self>) {
-        // AcqRel: the last one closes after all that the others did.
+        // AcqRel, its own partner: the last one closes after all that the others did.
         if this.senders.fetch_sub(1, AcqRel) == 1 {
             this.shut();
             let state = this.lock();
@@ -302,7 +302,7 @@ impl<T> Chan<T> {
 
     /// The last receiver takes what is left with it.
     pub(crate) fn drop_receiver(this: &Arc<Self>) {
-        // AcqRel: as above.
+        // AcqRel, its own partner: as above.
         if this.receivers.fetch_sub(1, AcqRel) == 1 {
             this.shut();
             let left = {

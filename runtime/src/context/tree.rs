@@ -301,7 +301,7 @@ impl Node {
             walked.push(node);
         }
         for node in &walked {
-            // S1. Release: they are done, for `end`.
+            // S1. Release: they are done: partner `end`.
             node.swept.store(true, Release);
         }
         // Each is dropped here, without a lock.
@@ -366,7 +366,7 @@ impl Node {
     }
 
     fn channel(&self) -> Option<&Done> {
-        // Acquire: its content. It stays until the node goes.
+        // Acquire: its content: partner `receiver`. It stays until the node goes.
         // SAFETY: `receiver` made it from a box, which `drop` takes back.
         unsafe { self.channel.load(Acquire).as_ref() }
     }
@@ -382,7 +382,7 @@ impl Node {
                 if done && !shows_it_open {
                     fresh.close();
                 }
-                // Release: pairs with `channel`.
+                // Release: partner `channel`.
                 self.channel.store(Box::into_raw(fresh), Release);
                 drop(state);
                 if done

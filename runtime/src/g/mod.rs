@@ -292,7 +292,7 @@ impl<H: Host> G<H> {
 
     /// Whether it has begun and not ended.
     pub(crate) fn is_live(&self) -> bool {
-        // Acquire: pairs with `finish`: of who has ended it is seen whom it has woken. A live one is read by its word,
+        // Acquire: partner `finish`: of who has ended it is seen whom it has woken. A live one is read by its word,
         // which may be the next goroutine's by then.
         self.life.load(Acquire.unless(LiveLooksRelaxed)) & LIVE != 0
     }
@@ -383,7 +383,7 @@ impl<H: Host> G<H> {
     /// For the handle's owner, who sees what the goroutine has done, if that has ended.
     #[inline]
     pub(crate) fn life(&self) -> Life {
-        // Acquire: pairs with `finish` and `mark_left`.
+        // Acquire: partners `finish` and `mark_left`.
         Life(self.life.load(Acquire.unless(JoinLooksRelaxed)))
     }
 
@@ -398,7 +398,8 @@ impl<H: Host> G<H> {
             if (life & DONE != 0).unless(JoinNoRecheck) {
                 return Commit::Refuse;
             }
-            // Release: the record, and where it lies, to whoever finds WAITER. Relaxed: whoever is refused looks once more.
+            // Release: the record, and where it lies, to whoever finds WAITER: partners `finish` and `mark_left`. Relaxed:
+            // whoever is refused looks once more.
             let release = Release.unless(JoinRelaxed);
             match self.life.compare_exchange(life, life | WAITER, release, Relaxed) {
                 Ok(_) => return Commit::Park,
@@ -409,7 +410,7 @@ impl<H: Host> G<H> {
 
     /// The handle's owner, interrupted, takes its record back. As `life`.
     pub(crate) fn wait_no_more(&self) -> Life {
-        // Acquire: whoever has found the record is through with it.
+        // Acquire: whoever has found the record is through with it: partners the clears of WAITER in `finish` and `mark_left`.
         let through = Acquire.unless(JoinEndsRelaxed);
         let mut life = self.life.load(through);
         while life & WAITER != 0 {
@@ -469,7 +470,8 @@ pub(crate) fn root<H: Host>(g: GRef<H>) {
     // SAFETY: called once, when the handle is gone, and with it every other right to the outcome.
     let forget = || drop_quietly::<H>(|| unsafe { g.task.forget() });
     let drop_locals = || base.locals.drop_all(|drop| drop_quietly::<H>(drop));
-    // Release: the outcome is published to the handle's `drop`. Of a handle that is gone nothing has to be seen.
+    // Release: the outcome is published to the handle's `drop`: partners `drop_handle` and `give_handle_back`. Of a handle that
+    // is gone nothing has to be seen.
     let publish = || g.life.fetch_or(OUTCOME, Release.unless(OutcomeRelaxed));
     // Relaxed: as above. HANDLE never comes back.
     if to_drop && g.life.load(Relaxed) & HANDLE == 0 {
@@ -538,7 +540,8 @@ pub(crate) fn finish<H: Host>(g: GRef<H>) {
     // Here, where it is in the cache.
     // SAFETY: it is looked at while it runs, and by a dump that holds it, which an Idle word forbids.
     drop(g.birth.with_mut(|birth| unsafe { (*birth).take() }));
-    // Acquire: what the handle's owner did with the G comes before its next goroutine; and the joiner's record.
+    // Acquire: what the handle's owner did with the G comes before its next goroutine: partner `give_handle_back`; and the
+    // joiner's record: partner `wait_for_end`.
     let look = Acquire.unless(LiveRelaxed);
     // What it is most often. A look before would be one more access.
     let mut life = HANDLE | LIVE | COUNTS;
@@ -546,7 +549,7 @@ pub(crate) fn finish<H: Host>(g: GRef<H>) {
         // A joiner that `mark_left` has told may be gone, handle and all, before that has cleared WAITER.
         let told = (life & WAITER != 0).unless(EndForgetsTheTeller);
         if life & HANDLE == 0 && !told {
-            // The M is alone with it. Release: see `is_live`. In no model, for the reason that `StatusWord::finish` gives.
+            // The M is alone with it. Release: partner `is_live`. In no model, for the reason that `StatusWord::finish` gives.
             g.life.store(life & !LIVE, Release);
             return release(g);
         }
@@ -560,7 +563,7 @@ pub(crate) fn finish<H: Host>(g: GRef<H>) {
                 continue;
             }
         };
-        // Release: what the goroutine did, and the M with the G, to the handle's owner.
+        // Release: what the goroutine did, and the M with the G, to the handle's owner: partners `life` and `drop_handle`.
         match g.life.compare_exchange(life, next, Release.unless(EndRelaxed), look) {
             Ok(_) if next & LIVE == 0 => return,
             Ok(_) => break,
@@ -568,7 +571,7 @@ pub(crate) fn finish<H: Host>(g: GRef<H>) {
         }
     }
     g.tell();
-    // Release: the record was read. Acquire: as above.
+    // Release: the record was read: partner `wait_no_more`. Acquire: as above, with the same partners.
     if g.life.fetch_and(
         !(WAITER | LIVE),
         both(Acquire.unless(ToldWithoutAcquire), Release.unless(ToldWithoutRelease)),
@@ -588,9 +591,10 @@ pub(crate) fn mark_left<H: Host>(g: GRef<H>) {
         if life & (HANDLE | LIVE) != HANDLE | LIVE || life & DONE != 0 {
             return;
         }
-        // Acquire: the joiner's record. It has to be the exchange's own: since the look the G may have ended and hold another
-        // goroutine with the same bits, whose joiner waits by another record. Release: who finds LEFT sees what came before the
-        // end of the runtime. No model can tell: that end has had its fences by now, which publish as much.
+        // Acquire: the joiner's record: partner `wait_for_end`. It has to be the exchange's own: since the look the G may
+        // have ended and hold another goroutine with the same bits, whose joiner waits by another record. Release: who finds
+        // LEFT, in `life`, its partner, sees what came before the end of the runtime. No model can tell: that end has had its
+        // fences by now, which publish as much.
         let both = both(Acquire.unless(LeftWithoutAcquire), Release);
         match g.life.compare_exchange(life, life | DONE | LEFT, both, Relaxed) {
             Ok(_) => break,
@@ -599,9 +603,9 @@ pub(crate) fn mark_left<H: Host>(g: GRef<H>) {
     }
     if life & WAITER != 0 {
         g.tell();
-        // Release: the record was read, to a joiner that takes it back, and to the M that waits in `finish`. In no model: that
-        // joiner unwinds beside the end of the runtime, and loom's threads share one count of panics, which its locks take for
-        // poison; the M reads nothing that this has touched.
+        // Release: the record was read: partners `wait_no_more`, of a joiner that takes it back, and `finish`. In no model:
+        // that joiner unwinds beside the end of the runtime, and loom's threads share one count of panics, which its locks
+        // take for poison; the M reads nothing that this has touched.
         let was = g.life.fetch_and(!WAITER, Release);
         debug_assert!(was & LIVE != 0, "mark_left: its M has let it go");
     }
@@ -613,7 +617,7 @@ pub(crate) fn drop_unrun<H: Host>(g: GRef<H>) {
     drop_quietly::<H>(|| unsafe { g.task.discard() });
     // SAFETY: the closure is gone, the space is empty.
     unsafe { g.task.fail(Failure::Shutdown) };
-    // Release: as in `root`.
+    // Release: as in `root`, with the same partners.
     if g.life.fetch_or(OUTCOME, Release) & HANDLE == 0 {
         // SAFETY: as in `root`.
         unsafe { g.task.forget() };
@@ -627,15 +631,16 @@ pub(crate) fn drop_unrun<H: Host>(g: GRef<H>) {
 /// An outcome that is there is dropped before the bit is cleared: after it the M may free the G, and the next
 /// goroutine move in.
 pub(crate) fn drop_handle<H: Host>(g: GRef<H>) {
-    // Acquire: see the outcome; with it all that the goroutine did.
+    // Acquire: see the outcome: partner `root`; with it all that the goroutine did: partner `finish`.
     let life = g.life.load(Acquire.unless(HandleLooksRelaxed));
     give_handle_back(g, false, Life(life));
 }
 
 /// As `drop_handle`, by one who has looked: `taken` is true if there was an outcome, and it was moved out.
 pub(crate) fn give_handle_back<H: Host>(g: GRef<H>, mut taken: bool, seen: Life) {
-    // Release: the outcome is gone before the M frees the G. Acquire: as in `drop_handle`.
+    // Release: the outcome is gone before the M frees the G: partner `finish`.
     let release_order = Release.unless(HandleRelaxed);
+    // Acquire: as in `drop_handle`, with the same partners.
     let look = Acquire.unless(HandleLooksRelaxed);
     let Life(mut life) = seen;
     let mut dropped = Ok(());

@@ -249,7 +249,7 @@ struct Fate(AtomicU32);
 
 impl Fate {
     fn add(&self, what: u32, children: &Children) {
-        // AcqRel: of two the second sees the first. What it then tells is published by the count's lock.
+        // AcqRel, its own partner: of two the second sees the first. What it then tells is published by the count's lock.
         if (self.0.fetch_or(what, AcqRel) | what) == PANICKED | UNJOINED {
             children.panicked.store(true, Relaxed);
         }

@@ -110,7 +110,8 @@ impl HandoffWord {
                 return Entry::Lost;
             }
             mutant!(WindowEnterBlind: return Entry::In);
-            // AcqRel: a retaker whose exchange fails for this one sees that we are inside.
+            // AcqRel: partners R1 of this request and of the next, which sees that we were inside. The retaker whose R3 fails
+            // for this exchange knows it by that.
             if self.0.compare_exchange(word, lease.0, AcqRel, Relaxed).is_ok() {
                 return Entry::In;
             }
@@ -120,10 +121,10 @@ impl HandoffWord {
     /// The P changes hands, or becomes idle: nobody's old lease counts any more.
     pub(crate) fn give_up(&self) {
         let word = self.0.load(Relaxed);
-        // A swap and not a store: a retaker's CAS may come at the same time, and one of the two has to see the
-        // other. AcqRel: partners are the retaker's exchanges and the next `take_up`.
         let next = (word & !STATE) + STEP;
         mutant!(WindowSameGeneration: let next = word & !STATE);
+        // A swap and not a store: a retaker's CAS may come at the same time, and one of the two has to see the
+        // other. AcqRel: partners are the retaker's exchanges and the next `take_up`.
         self.0.swap(next, AcqRel);
     }
 }
@@ -143,7 +144,7 @@ impl Judged {
 impl HandoffWord {
     /// The lease that a retaker is about to judge. It reads who the holder is after this.
     pub(crate) fn judge(&self) -> Judged {
-        // Acquire: pairs with `take_up`. The holder that is read next is the one of this lease, or a later one; and then
+        // Acquire: partner `take_up`. The holder that is read next is the one of this lease, or a later one; and then
         // the exchange of R1 fails.
         Judged(self.0.load(Acquire.unless(JudgeRelaxed)) & !STATE)
     }
@@ -158,8 +159,8 @@ impl HandoffWord {
         is_inside: impl FnOnce() -> bool,
     ) -> bool {
         let idle = judged.0;
-        // R1. AcqRel: the next steps come after it. Under the generation that was judged: another lease is
-        // another judgement.
+        // R1. AcqRel: partners `take_up`, and the exchange of `enter` that withdraws the request. Under the generation that was
+        // judged: another lease is another judgement.
         if self.0.compare_exchange(idle, idle | REQUESTED, AcqRel, Relaxed).is_err() {
             return false;
         }
@@ -168,6 +169,7 @@ impl HandoffWord {
         // R3. A failed exchange means that the holder has come back, or has given the P up.
         let inside = !seen || is_inside().unless(WindowBlind);
         let next = if inside { idle } else { idle | TAKEN };
+        // AcqRel: partners `enter` and `give_up`, of whose exchange and this one the later fails or sees the other.
         let held = self.0.compare_exchange(idle | REQUESTED, next, AcqRel, Relaxed).is_ok();
         held && next != idle
     }

@@ -172,13 +172,13 @@ impl<H: Host> M<H> {
     /// The M's own: counts stacks that goroutines got on it and gave back.
     #[inline]
     pub(crate) fn count_stacks(&self, by: i64) {
-        // Release: pairs with `stacks`. One writer, which reads what it wrote itself.
+        // Release: partner `stacks`. One writer, which reads what it wrote itself.
         self.stacks.store(self.stacks.load(Relaxed) + by, Release);
     }
 
     /// Its part of the stacks in use; negative when others' goroutines ended here.
     pub(crate) fn stacks(&self) -> i64 {
-        // Acquire: pairs with `count_stacks`; see `Sched::no_stack_is_out`.
+        // Acquire: partner `count_stacks`; see `Sched::no_stack_is_out`.
         self.stacks.load(Acquire)
     }
 
@@ -295,7 +295,7 @@ impl<H: Host> M<H> {
         if !WINDOWS {
             return;
         }
-        // Release: a retaker that reads Outside sees all that was done to the P inside.
+        // Release: a retaker that reads Outside, in `is_inside`, its partner, sees all that was done to the P inside.
         self.in_runtime.store(OUTSIDE, Release.unless(WindowLeaveRelaxed));
     }
 
@@ -308,6 +308,7 @@ impl<H: Host> M<H> {
         debug_assert!(self.in_runtime.load(Relaxed) == OUTSIDE, "enter: windows do not nest");
         // Relaxed: EntryBarrier orders it before E3.
         self.in_runtime.store(INSIDE, Relaxed);
+        // EntryBarrier. No instruction: its partner RetakeBarrier is one for both.
         unless!(WindowNoEntryBarrier, light_barrier());
         match (self.p.get(), self.quick.get()) {
             // SAFETY: as in `p`.
@@ -320,8 +321,8 @@ impl<H: Host> M<H> {
     #[cold]
     fn settle(&self) -> Entry {
         if self.quick.get().is_none() {
-            // EntryFence: where RetakeBarrier is a fence of the retaker alone, and of no meaning without a P. SeqCst: a
-            // store to `in_runtime`, then a load of the word.
+            // EntryFence: where RetakeBarrier, its partner, is a fence of the retaker alone, and of no meaning without a P.
+            // SeqCst: a store to `in_runtime`, then a load of the word.
             fence(Ordering::SeqCst.unless(WindowNoEntryFence));
         }
         match (self.p(), self.lease.get()) {
@@ -373,7 +374,7 @@ impl<H: Host> M<H> {
 
     /// R3, for a retaker.
     pub(crate) fn is_inside(&self) -> bool {
-        // Acquire: pairs with `leave`. Outside means that all which was done inside is seen.
+        // Acquire: partner `leave`. Outside means that all which was done inside is seen.
         self.in_runtime.load(Acquire.unless(WindowLookRelaxed)) == INSIDE
     }
 }

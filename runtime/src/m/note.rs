@@ -40,7 +40,7 @@ impl<H: Host> Note<H> {
 
     /// Blocks the thread until `wake` was called.
     pub(crate) fn sleep(&self) {
-        // Acquire: what the waker wrote before it woke us.
+        // Acquire: what the waker wrote before it woke us: partner `wake`.
         while self.word.load(Acquire.unless(NoteSleepRelaxed)) == CLEAR {
             H::sleep(&self.sleep_state, &self.word, CLEAR, None);
         }
@@ -64,7 +64,7 @@ impl<H: Host> Note<H> {
     /// Ends the sleep, now or when it begins.
     pub(crate) fn wake(&self) {
         mutant!(NoteWakeBeforeStore: H::wake(&self.sleep_state, &self.word));
-        // Release: the sleeper sees what was written before the wake.
+        // Release: the sleeper sees what was written before the wake: partners `sleep` and `sleep_until`.
         let old = self.word.swap(WOKEN, Release.unless(NoteWakeRelaxed));
         assert!(old == CLEAR, "wake: the note was woken twice");
         mutant!(NoteWakeBeforeStore: return);
@@ -73,7 +73,8 @@ impl<H: Host> Note<H> {
 
     /// Ends a `doze`, now or when it begins. May be called again before that, and by many.
     pub(crate) fn alarm(&self) {
-        // AcqRel: a chain of alarms hands on to the sleeper what each of them wrote before.
+        // AcqRel: a chain of alarms hands on to the sleeper what each of them wrote before: partners the other alarms, and
+        // `doze`.
         if self.word.swap(WOKEN, AcqRel.unless(AlarmRelaxed)) == CLEAR {
             H::wake(&self.sleep_state, &self.word);
         }
@@ -81,7 +82,7 @@ impl<H: Host> Note<H> {
 
     /// Blocks the thread until an `alarm`, and takes it; at most until `until`, and then false.
     pub(crate) fn doze(&self, until: Option<Nanos>) -> bool {
-        // Acquire: what was written before the alarm.
+        // Acquire: what was written before the alarm: partner `alarm`.
         while self.word.swap(CLEAR, Acquire.unless(DozeRelaxed)) == CLEAR {
             let left = until.map(|until| until.saturating_since(H::now()));
             if left.is_some_and(|left| left.is_zero()) {

@@ -100,7 +100,7 @@ impl<H: Host> Side<H> {
 
     /// Exchanges the word; on failure tells what is there now.
     fn exchange(&self, from: Slot, to: Slot) -> Result<(), Slot> {
-        // AcqRel: what either side wrote before is seen by the other after.
+        // AcqRel, its own partner: what either side wrote before is seen by the other after. Acquire: likewise.
         match self.slot.compare_exchange(from.to_bits(), to.to_bits(), AcqRel, Acquire) {
             Ok(_) => Ok(()),
             Err(now) => Err(Slot::from_bits(now)),
@@ -218,7 +218,7 @@ impl<H: Host> Side<H> {
                 SlotCommit::CallOff if mutated(Mutant::PollCommitIgnored) => return Commit::Park,
                 SlotCommit::CallOff => return Commit::Refuse,
             };
-            // Release: who waits, written in O2, is published to E2.
+            // Release: who waits, written in O2, is published to E2: partner `unblock`.
             let release = order(Mutant::PollCommitRelaxed, Release);
             match self.slot.compare_exchange(seen.to_bits(), next.to_bits(), release, Relaxed) {
                 Ok(_) => return Commit::Park,
@@ -229,7 +229,7 @@ impl<H: Host> Side<H> {
 
     /// E1 to E3. The owner, if it is the caller's to queue.
     fn unblock(&self, cause: Cause) -> Option<GRef<H>> {
-        // Acquire: pairs with O3, for E2.
+        // Acquire: partner O3, for E2.
         let mut seen = Slot::from_bits(self.slot.load(order(Mutant::PollUnblockRelaxed, Acquire)));
         loop {
             let (next, wake) = match seen.unblock(cause) {
@@ -285,7 +285,7 @@ impl<H: Host> PollDesc<H> {
 
     /// Whether a short read means that nothing is left: nothing was seen that would not be reported again.
     pub(crate) fn may_trust_a_short_read(&self) -> bool {
-        // Acquire: an event is in `seen` before it is in the slot.
+        // Acquire: an event is in `seen` before it is in the slot: partner `see`.
         let seen = Readiness::from_bits(self.seen.load(Acquire) as u8);
         seen.short_read_drains() || mutated(Mutant::SocketTrustsAfterHup)
     }
@@ -322,7 +322,8 @@ impl<H: Host> PollDesc<H> {
     fn see(&self, readiness: Readiness) {
         let sticky = readiness.sticky();
         if sticky != Readiness::EMPTY {
-            // Release: before the slot's exchange, so that an owner woken by this event sees it.
+            // Release: before the slot's exchange, so that an owner woken by this event sees it: partner
+            // `may_trust_a_short_read`.
             self.seen.fetch_or(u32::from(sticky.to_bits()), Release);
         }
     }

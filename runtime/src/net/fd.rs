@@ -78,7 +78,7 @@ impl Users {
     /// C1. True for the one who closes. `socket_fence` follows.
     #[must_use]
     pub(crate) fn close(&self) -> bool {
-        // AcqRel: with the exchanges of `enter` and of a drop.
+        // AcqRel: partner U2, of those who have left, and of those who will.
         self.word.fetch_or(CLOSED, AcqRel) & CLOSED == 0
     }
 
@@ -86,7 +86,7 @@ impl Users {
     pub(crate) fn wait_idle(&self) {
         let mut wait = Wait::begin();
         let mut closer = self.closer.lock();
-        // Acquire: their system calls are over.
+        // Acquire: their system calls are over: partner U2.
         if self.word.load(order(Mutant::UsersIdleRelaxed, Acquire)) & !LENT == CLOSED {
             drop(closer);
             return wait.withdraw();
@@ -101,7 +101,7 @@ impl Users {
 
 impl Drop for Use<'_> {
     fn drop(&mut self) {
-        // U2. Release: see `wait_idle`. Acquire: the last one speaks for all.
+        // U2. Release: partner `wait_idle`. Acquire: partner U2 of the others, for all of which the last one speaks.
         let left = self.0.word.fetch_sub(1, order(Mutant::UsersLeaveRelaxed, AcqRel)) - 1;
         if left & !LENT == CLOSED && !mutated(Mutant::UsersLastIsSilent) {
             // Nobody counts any more, so there is one last.

@@ -109,7 +109,8 @@ impl<H: Host> IoLock<H> {
         look: impl Fn() -> Result<Option<Nanos>, E>,
     ) -> Result<Holder<'_, H>, Denied<E>> {
         let g = M::current().and_then(M::g);
-        // Acquire: what the last holder did in this direction. For loom, IoLockFence says as much.
+        // Acquire: what the last holder did in this direction: partners `pass` and `hand_over`. For loom, IoLockFence says as
+        // much.
         let got = match self.word.compare_exchange(FREE, HELD, Acquire, Relaxed) {
             Ok(_) => Got::Free,
             Err(_) => self.wait_in_queue(&look)?,
@@ -205,7 +206,7 @@ impl<H: Host> IoLock<H> {
             match self.word.compare_exchange(HELD, QUEUED, Relaxed, Relaxed) {
                 Ok(_) | Err(QUEUED) => return false,
                 Err(_) => {
-                    // Acquire: as in `take`.
+                    // Acquire: as in `take`, with the same partners.
                     if self.word.compare_exchange(FREE, HELD, Acquire, Relaxed).is_ok() {
                         return true;
                     }
@@ -250,16 +251,14 @@ impl<H: Host> IoLock<H> {
         }
         // Relaxed: who takes the lock, or looks for a rest, comes after the word's Release, or the lock.
         self.resting.store(next.is_some(), Relaxed);
-        // Release: see `take`. With somebody claimed the lock is not free in between.
-        self.word.store(
-            match (&next, waiters.is_empty()) {
-                (Some(_), false) if !mutated(Mutant::IoLockForgetsTheRest) => QUEUED,
-                (Some(_), false) => HELD,
-                (Some(_), true) => HELD,
-                (None, _) => FREE,
-            },
-            Release,
-        );
+        let word = match (&next, waiters.is_empty()) {
+            (Some(_), false) if !mutated(Mutant::IoLockForgetsTheRest) => QUEUED,
+            (Some(_), false) => HELD,
+            (Some(_), true) => HELD,
+            (None, _) => FREE,
+        };
+        // Release: partner `take`. With somebody claimed the lock is not free in between.
+        self.word.store(word, Release);
         drop(waiters);
         if let Some(next) = next
             && !(mutated(Mutant::IoLockHandedBlindly) && next.claim())
@@ -269,7 +268,7 @@ impl<H: Host> IoLock<H> {
     }
 
     fn pass(&self) {
-        // Release: the next holder sees what was done in this direction.
+        // Release: the next holder sees what was done in this direction: partner `take`.
         if self.word.compare_exchange(HELD, FREE, order(Mutant::IoLockPassRelaxed, Release), Relaxed).is_err()
         {
             self.hand_over();
@@ -278,7 +277,7 @@ impl<H: Host> IoLock<H> {
 
     /// Nobody has the lock: whoever takes it later sees what the caller wrote before its fence (`socket_fence`).
     pub(crate) fn is_free(&self) -> bool {
-        // Acquire: what the last holder did.
+        // Acquire: what the last holder did: partners `pass` and `hand_over`.
         self.word.load(Acquire) == FREE
     }
 
@@ -302,7 +301,7 @@ impl<H: Host> IoLock<H> {
             Node::new(Record { waiter: UnsafeCell::new(wait.waiter()), handed: UnsafeCell::new(false) });
         let mut waiters = self.waiters.lock();
         loop {
-            // Acquire: what was done in the last system call.
+            // Acquire: what was done in the last system call: partners `pass` and `hand_over`.
             match self.word.compare_exchange(HELD, QUEUED, Relaxed, Acquire) {
                 Err(FREE) => {
                     drop(waiters);
@@ -312,7 +311,7 @@ impl<H: Host> IoLock<H> {
                 Err(_) => {}
             }
         }
-        // Acquire: pairs with `rest`.
+        // Acquire: partner `rest`.
         if self.resting.load(order(Mutant::IoLockRestLooksRelaxed, Acquire))
             || mutated(Mutant::IoLockCloserDoesNotWait)
         {
@@ -354,14 +353,14 @@ impl<H: Host> IoLock<H> {
 impl<H: Host> Holder<'_, H> {
     /// The system calls are over for now; the holder is about to wait.
     pub(crate) fn rest(&self) {
-        // Release: pairs with `wait_idle`: what was done in them comes before the descriptor is closed.
+        // Release: partner `wait_idle`: what was done in them comes before the descriptor is closed.
         self.io_lock.resting.store(true, order(Mutant::IoLockRestRelaxed, Release));
     }
 
     /// H1 and IoLockFence: after a rest. The holder looks before its next system call.
     pub(crate) fn go_on(&self) {
-        // An exchange, so that IoLockFence costs nothing more. AcqRel: on x86 it stands for H2 (`fence_after_exchange`);
-        // where a fence follows nothing rests on it.
+        // An exchange, so that IoLockFence costs nothing more. AcqRel: on x86 it stands for H2
+        // (`fence_after_exchange`), whose partner is SocketFence; where a fence follows nothing rests on it.
         self.io_lock.resting.swap(false, AcqRel);
         // SeqCst: partner SocketFence.
         unless(Mutant::IoLockGoesOnNoFence, fence_after_exchange);

@@ -422,11 +422,11 @@ impl<S: AsFd> Socket<S> {
     }
 
     fn registered(&self, sched: &Sched<Active>) -> Option<&PollDesc<Active>> {
-        // Acquire: the entry is complete before it is in the list.
+        // Acquire: the entry is complete before it is in the list: partner `register`.
         let mut at = self.registrations.load(Acquire);
         // SAFETY: entries live until the socket is dropped.
         while let Some(entry) = unsafe { at.as_ref() } {
-            // Acquire: the pollDesc was emptied before the entry changed hands.
+            // Acquire: the pollDesc was emptied before the entry changed hands: partner `register`.
             if std::ptr::eq(entry.sched.load(Acquire), sched) {
                 return Some(&entry.desc);
             }
@@ -471,7 +471,7 @@ impl<S: AsFd> Socket<S> {
                 let next = self.registrations.load(Relaxed);
                 let entry = Box::into_raw(Box::new(Registration { sched: AtomicPtr::new(this), desc, next }));
                 watches.push(Watch { sched: weak, key: Some(key), entry });
-                // Release: see `registered`.
+                // Release: partner `registered`.
                 self.registrations.store(entry, Release);
                 entry
             }
@@ -505,6 +505,7 @@ impl<S: AsFd> Drop for Socket<S> {
             // SAFETY: it is not used after this.
             unsafe { ManuallyDrop::drop(&mut self.inner) };
         }
+        // Acquire: partner `register`.
         let mut at = self.registrations.load(Acquire);
         while !at.is_null() {
             // SAFETY: each entry came from `Box::into_raw`.

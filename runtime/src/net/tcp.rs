@@ -18,6 +18,7 @@ use std::time::{Duration, Instant};
 /// the library's inner function in place of the caller, which the user has called. No instruction.
 #[inline(always)]
 fn with_a_frame<T>(result: T) -> T {
+    // SeqCst: for the compiler, without a partner.
     compiler_fence(Ordering::SeqCst);
     result
 }
@@ -50,8 +51,8 @@ impl TcpListener {
     ///
     /// # Errors
     /// `TimedOut` when the [deadline](Self::set_deadline) has passed; after [`close`](Self::close) the error of which
-    /// [`is_closed`](super::is_closed) is true; else what `accept(2)` says. A full table of descriptors (`EMFILE`) is an error of this call; the connection
-    /// stays in the kernel's queue, for a call that comes when there is room again.
+    /// [`is_closed`](super::is_closed) is true; else what `accept(2)` says. A full table of descriptors (`EMFILE`) is an
+    /// error of this call; the connection stays in the kernel's queue, for a call that comes when there is room again.
     pub fn accept(&self) -> io::Result<(TcpStream, SocketAddr)> {
         let (fd, addr) = self.0.run(Direction::Read, |listener| sys::accept(listener.as_fd()))?;
         Ok((TcpStream(Socket::new(fd.into())), addr))

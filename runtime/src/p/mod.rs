@@ -116,7 +116,7 @@ impl<H: Host> P<H> {
     /// The M that has it, or had when this was called.
     pub(crate) fn holder<'a>(&self) -> Option<&'a M<H>> {
         // SAFETY: Ms live as long as their scheduler, which outlives the use of its Ps.
-        // Acquire: pairs with `set_holder`. An M that was made since the lease that was judged is whole. No model has it:
+        // Acquire: partner `set_holder`. An M that was made since the lease that was judged is whole. No model has it:
         // loom does not know memory that is not there yet, and a model's retaker reads nothing of the M before R1.
         unsafe { self.holder.load(Acquire).as_ref() }
     }

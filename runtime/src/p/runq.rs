@@ -131,7 +131,7 @@ impl<H: Host> Runq<H> {
     #[inline]
     #[doc(alias = "runqput")]
     pub(crate) fn push_next(&self, g: GRef<H>, fence: impl FnOnce()) -> Option<GRef<H>> {
-        // Release: what the G holds is published to `steal_next`.
+        // Release: what the G holds is published to `steal_next`, its partner.
         let displaced = self.runnext.swap(g.to_raw(), Release.unless(RunnextPutRelaxed));
         if displaced.is_null() {
             fence();
@@ -141,7 +141,7 @@ impl<H: Host> Runq<H> {
         let displaced = unsafe { GRef::from_raw(displaced) };
         mutant!(DisplacedAfterFence: fence(); return self.push(displaced));
         let full = self.push_by(displaced, |tail| {
-            // Release: as in `publish`.
+            // Release: as in `publish`, with the same partner.
             self.tail.swap(tail, Release.unless(RingTailStoreRelaxed));
         });
         fence();
@@ -218,7 +218,7 @@ impl<H: Host> Runq<H> {
         if head.has_thief() {
             return None;
         }
-        // Release: invariant 3. When the exchange fails a thief has come in just now.
+        // Release: invariant 3; partners `claim` and `is_empty`. When the exchange fails a thief has come in just now.
         let ordering = Release.unless(RingSpillRelaxed);
         self.head.compare_exchange(head.0, head.taken(n).0, ordering, Relaxed).ok()?;
         // SAFETY: they lie below the tail, so owners wrote them, and the exchange has taken them from the thieves. Their slots
@@ -280,7 +280,7 @@ impl<H: Host> Runq<H> {
             return None;
         }
         mutant!(RunnextTakenByStore: return Some(self.take_next_by_a_store(next)));
-        // Release: who sees it gone in `is_empty` sees in the ring what was pushed before. It fails when a thief
+        // Release: who sees it gone in `is_empty`, its partner, sees in the ring what was pushed before. It fails when a thief
         // has it: nobody else but the owner puts one there.
         let ordering = Release.unless(RunnextPopRelaxed);
         self.runnext.compare_exchange(next, null_mut(), ordering, Relaxed).ok()?;
@@ -298,7 +298,8 @@ impl<H: Host> Runq<H> {
         let mut head = Head(self.head.load(Relaxed));
         while head.real() != tail {
             let rest = head.taken(1).0;
-            // Release: invariant 3; and who sees the G gone in `is_empty` sees the runnext that was put before.
+            // Release: invariant 3; partner `claim`. And who sees the G gone in `is_empty`, a partner as well, sees the
+            // runnext that was put before.
             let ordering = Release.unless(RingPopRelaxed);
             mutant!(RingHeadStore: return Some(self.pop_by_a_store(head)));
             if let Err(now) = self.head.compare_exchange(head.0, rest, ordering, Relaxed) {
@@ -327,9 +328,9 @@ impl<H: Host> Runq<H> {
     #[doc(alias = "runqempty")]
     pub(crate) fn is_empty(&self) -> bool {
         mutant!(EmptyTailReadFirst: keep early = self.tail.load(Relaxed));
-        // Acquire: pairs with the exchange of `pop` and of `claim`.
+        // Acquire: partners the exchanges of `pop` and of `claim`.
         let head = Head(self.head.load(Acquire.unless(EmptyHeadRelaxed)));
-        // Acquire: pairs with the exchange of `pop_next`. A thief's is not a Release: it has found the ring empty.
+        // Acquire: partner the exchange of `pop_next`. A thief's is not a Release: it has found the ring empty.
         let next = self.runnext.load(Acquire.unless(EmptyNextRelaxed));
         // Relaxed: ordered by the two before.
         let tail = self.tail.load(Relaxed);
@@ -391,11 +392,11 @@ impl<H: Host> Runq<H> {
     /// T1 to T3. `want` says how many of those that wait.
     fn claim(&self, want: impl Fn(u32) -> u32) -> Result<Claim<'_, H>, Refused> {
         mutant!(RingTailReadFirst: keep early = self.tail.load(Acquire));
-        // Acquire: invariant 3.
+        // Acquire: invariant 3; partners the exchanges of the heads.
         let look = Acquire.unless(RingHeadLoadRelaxed);
         let mut head = Head(self.head.load(look));
         loop {
-            // Acquire: pairs with `publish`, so that the slots below the tail can be read.
+            // Acquire: partner `publish`, so that the slots below the tail can be read.
             let tail = self.tail.load(Acquire.unless(RingTailLoadRelaxed));
             mutant!(RingTailReadFirst: let tail = early.unwrap_or(tail));
             let waiting = tail.wrapping_sub(head.real());
@@ -406,7 +407,7 @@ impl<H: Host> Runq<H> {
             if head.has_thief() {
                 return Err(Refused::Busy);
             }
-            // Release: invariant 3.
+            // Release: invariant 3; partners `is_empty` and other claims.
             let ordering = Release.unless(RingClaimRelaxed);
             match self.head.compare_exchange(head.0, head.claimed(n).0, ordering, look) {
                 Ok(_) => {
@@ -435,7 +436,7 @@ impl<H: Host> Runq<H> {
         if !stays_the_same(|| (self.runnext.load(Relaxed), ran())) {
             return None;
         }
-        // Acquire: pairs with the exchange of `push_next`, the last one: the same G may have been run and put again
+        // Acquire: partner the exchange of `push_next`, the last one: the same G may have been run and put again
         // since the load. Then it is taken earlier than it might be, which is all; nothing of the old turn was read.
         let ordering = Acquire.unless(RunnextStealRelaxed);
         self.runnext.compare_exchange(next, null_mut(), ordering, Relaxed).ok()?;
@@ -446,7 +447,7 @@ impl<H: Host> Runq<H> {
     /// The heads, for an owner that is about to write slots from the tail on.
     #[inline]
     fn owners_head(&self) -> Head {
-        // Acquire: pairs with the end of a `Claim`, whose reads of the slots come before. The owner's exchanges since
+        // Acquire: partner the end of a `Claim`, whose reads of the slots come before. The owner's exchanges since
         // then continue its release sequence.
         Head(self.head.load(Acquire.unless(RingPushHeadRelaxed)))
     }
@@ -460,7 +461,7 @@ impl<H: Host> Runq<H> {
     /// O3, for all that was written below the new tail.
     #[inline]
     fn publish(&self, tail: u32) {
-        // Release: pairs with the load of the tail in `claim`.
+        // Release: partner the load of the tail in `claim`.
         self.tail.store(tail, Release.unless(RingTailStoreRelaxed));
     }
 
@@ -505,7 +506,8 @@ impl<H: Host> Drop for Claim<'_, H> {
     /// T5.
     fn drop(&mut self) {
         let mut head = Head::new(self.first, self.first.wrapping_add(self.n));
-        // Release: the copies come before the owner's next look (`owners_head`); invariant 3.
+        // Release: the copies come before the owner's next look: partner `owners_head`; invariant 3: partners `claim` and
+        // `is_empty`.
         let ordering = Release.unless(RingReleaseRelaxed);
         // It fails as often as the owner pops meanwhile.
         while let Err(now) = self.ring.head.compare_exchange(head.0, head.released().0, ordering, Relaxed) {

@@ -122,14 +122,17 @@ mod native {
     /// The machine may still do it: the retaker's `membarrier` answers for that.
     #[inline(always)]
     pub(crate) fn light_barrier() {
+        // SeqCst: EntryBarrier; partner RetakeBarrier.
         std::sync::atomic::compiler_fence(Ordering::SeqCst);
     }
 
     /// A full fence for one whose last store was a read-modify-write: on x86 that was one already.
     #[inline(always)]
     pub(crate) fn fence_after_exchange() {
+        // SeqCst, both: the caller says which fence this is, and names its partner.
         #[cfg(target_arch = "x86_64")]
         std::sync::atomic::compiler_fence(Ordering::SeqCst);
+        // SeqCst: as above, with the caller's partner.
         #[cfg(not(target_arch = "x86_64"))]
         fence(Ordering::SeqCst);
     }
@@ -288,6 +291,7 @@ mod model {
     /// is none for the machine, would hide that others are missing.
     pub(crate) fn light_barrier() {
         if crate::model::relies_on_entries() {
+            // SeqCst: EntryBarrier; partner RetakeBarrier.
             loom::sync::atomic::fence(Ordering::SeqCst);
         }
         crate::model::switch_point();
@@ -295,6 +299,7 @@ mod model {
 
     /// A full fence: loom has no exchange that is one.
     pub(crate) fn fence_after_exchange() {
+        // SeqCst: the caller says which fence this is, and names its partner.
         loom::sync::atomic::fence(Ordering::SeqCst);
     }
 
@@ -386,7 +391,7 @@ mod single_writer {
         }
         /// Anybody's, who then sees what the writer did before `set_after`.
         pub(crate) fn peek_after(&self) -> Option<NonNull<T>> {
-            // Acquire: pairs with `set_after`.
+            // Acquire: partner `set_after`.
             let acquire = order(Mutant::PeekAfterRelaxed, Acquire);
             #[cfg(gmp_loom)]
             if let Some(shown) = &self.1 {
@@ -398,7 +403,7 @@ mod single_writer {
         #[inline(always)]
         pub(crate) fn set_after(&self, value: Option<NonNull<T>>) {
             let value = value.map_or(ptr::null_mut(), NonNull::as_ptr);
-            // Release: what came before is over for `peek_after`.
+            // Release: what came before is over for `peek_after`, its partner.
             let release = order(Mutant::SetAfterRelaxed, Release);
             self.0.store(value, release);
             #[cfg(gmp_loom)]

@@ -212,7 +212,8 @@ impl<H: Host> Sched<H> {
     /// T2 and T3: a timer was inserted. Makes sure that the poller does not sleep past it.
     #[doc(alias = "wakeNetPoller")]
     pub(crate) fn wake_poller_before(&self, due: Nanos) {
-        // SeqCst: a store to a heap's `earliest`, then a load from here; partner: IdleFence in `go_idle`.
+        // TimerFence. SeqCst: a store to a heap's `earliest`, then a load from here; partners: IdleFence in `go_idle` and
+        // SummonedInVainFence.
         fence(Ordering::SeqCst.unless(TimerNoFence));
         if due.as_nanos() >= self.poll_until.load(Relaxed) {
             return;

@@ -350,8 +350,8 @@ impl<H: Host> Sched<H> {
         self.ending.store(true, Relaxed);
         self.stopping.store(true, Relaxed);
         self.no_p_is_wanted();
-        // SeqCst: a store that submissions load, then loads from the queues (`take_queued`) and from the lives of Gs;
-        // partner: SubmitFence (`sched/run/wake.rs`). The locks on the way order it for those who take them, and a
+        // StopFence. SeqCst: a store that submissions load, then loads from the queues (`take_queued`) and from the lives of
+        // Gs; partner: SubmitFence (`sched/run/wake.rs`). The locks on the way order it for those who take them, and a
         // submission need not.
         fence(Ordering::SeqCst.unless(StopNoFence));
         let mut idle = std::mem::take(&mut central.idle_ms);

@@ -68,7 +68,7 @@ impl Drop for Run<'_> {
     fn drop(&mut self) {
         let mut notified = Notified::new();
         let mut waiters = self.once.waiters.lock();
-        // Release: what the closure did, for whoever finds it done.
+        // Release: what the closure did, for whoever finds it done: partners `is_completed` and `call`.
         self.once.word.store(self.leaves, order(Mutant::OnceDoneRelaxed, Release));
         waiters.0.notify_all(&mut notified);
         drop(waiters);
@@ -115,7 +115,7 @@ impl Once {
     /// Whether a closure has run to its end.
     #[inline]
     pub fn is_completed(&self) -> bool {
-        // Acquire: what the closure did.
+        // Acquire: what the closure did: partner the end of `Run`.
         self.word.load(order(Mutant::OnceLookRelaxed, Acquire)) == DONE
     }
 
@@ -148,13 +148,13 @@ impl Once {
     #[track_caller]
     pub(super) fn call(&self, poisoned: &str, force: bool, f: impl FnOnce(&OnceState)) {
         loop {
-            // Acquire: as in `is_completed`.
+            // Acquire: as in `is_completed`, with the same partner.
             match self.word.load(order(Mutant::OnceLookRelaxed, Acquire)) {
                 DONE => return,
                 RUNNING => self.park_while(|word| word == RUNNING),
                 POISONED if !force => panic!("{poisoned}"),
                 seen => {
-                    // Acquire: what an earlier closure did before it unwound.
+                    // Acquire: what an earlier closure did before it unwound: partner the end of `Run`.
                     if self.word.compare_exchange(seen, RUNNING, Acquire, Relaxed).is_err() {
                         continue;
                     }

@@ -127,7 +127,7 @@ impl RawMutex {
 
     #[inline]
     fn lock_fast(&self) -> bool {
-        // Acquire: what was done under the lock before; pairs with every Release here.
+        // Acquire: what was done under the lock before; partners all Releases here.
         let acquire = order(Mutant::MutexLockRelaxed, Acquire);
         self.word.compare_exchange_weak(0, LOCKED, acquire, Relaxed).is_ok()
     }
@@ -142,7 +142,7 @@ impl RawMutex {
     fn take(&self, woken: u32) -> bool {
         let mut seen = self.word.load(Relaxed);
         while seen & HELD == 0 {
-            // Acquire: as in `lock_fast`.
+            // Acquire: as in `lock_fast`, with the same partners.
             let acquire = order(Mutant::MutexLockRelaxed, Acquire);
             match self.word.compare_exchange_weak(seen, (seen | LOCKED) & !woken, acquire, Relaxed) {
                 Ok(_) => return true,
@@ -214,7 +214,7 @@ impl RawMutex {
         loop {
             let free = seen & HELD == 0;
             let next = (if free { seen | LOCKED } else { seen | QUEUED | starved }) & !woken;
-            // Acquire: as in `lock_fast`.
+            // Acquire: as in `lock_fast`, with the same partners.
             match self.word.compare_exchange_weak(seen, next, Acquire, Relaxed) {
                 Ok(_) => return free,
                 Err(now) => seen = now,
@@ -233,7 +233,7 @@ impl RawMutex {
     /// Lets the lock go. Any thread may call it; it does not block. Only the holder calls it.
     #[inline]
     pub(super) fn unlock(&self) {
-        // Release: what was done under the lock.
+        // Release: what was done under the lock; partners all Acquires here.
         let before = self.word.fetch_sub(LOCKED, order(Mutant::MutexUnlockRelaxed, Release));
         debug_assert!(before & LOCKED != 0, "unlock: the mutex is not locked");
         if before != LOCKED {
@@ -244,7 +244,7 @@ impl RawMutex {
     /// As `unlock`, and the first in the queue has it next.
     #[cold]
     pub(super) fn unlock_fair(&self) {
-        // Release: as in `unlock`.
+        // Release: as in `unlock`, with the same partners.
         if self.word.compare_exchange(LOCKED, 0, Release, Relaxed).is_err() {
             self.hand_over(self.waiters.lock());
         }
@@ -290,7 +290,7 @@ impl RawMutex {
                 LOCKED | queued | starving | seen & WOKEN
             }
         };
-        // Release: as in `unlock`, to whoever takes it; who is handed the lock has it by its wake.
+        // Release: as in `unlock`, with the same partners; who is handed the lock has it by its wake.
         self.word.store(next, Release);
         drop(waiters);
         notified.ready();

@@ -105,7 +105,7 @@ impl RawRwLock {
     pub(super) fn try_lock(&self, kind: Kind) -> bool {
         let mut seen = self.word.load(Relaxed);
         while Self::admits(seen, kind) && seen & QUEUED == 0 {
-            // Acquire: what was done under the lock before; pairs with every Release here.
+            // Acquire: what was done under the lock before; partners all Releases here.
             let acquire = order(Mutant::RwLockTakeRelaxed, Acquire);
             match self.word.compare_exchange_weak(seen, Self::with(seen, kind), acquire, Relaxed) {
                 Ok(_) => return true,
@@ -173,7 +173,7 @@ impl RawRwLock {
             let takes = alone && Self::admits(seen, kind) && seen < MOST;
             // Alone in the queue, it is the one that clears the mark of those who were left behind.
             let next = if takes { Self::with(seen & !QUEUED, kind) } else { seen | QUEUED };
-            // Acquire: as in `try_lock`.
+            // Acquire: as in `try_lock`, with the same partners.
             match self.word.compare_exchange_weak(seen, next, Acquire, Relaxed) {
                 Ok(_) => return takes,
                 Err(now) => seen = now,
@@ -183,8 +183,8 @@ impl RawRwLock {
 
     /// With the queues locked: gives the lock to those who may have it now, `first` before the others.
     fn grant(&self, queues: &mut Both, first: Kind, notified: &mut Notified<Ask>) {
-        // Acquire: what was done under the lock before, for those that are notified. While somebody waits in the queue, only
-        // readers that go change the word beside us; the last of them comes here.
+        // Acquire: what was done under the lock before, for those that are notified; partners all Releases here. While
+        // somebody waits in the queue, only readers that go change the word beside us; the last of them comes here.
         let seen = self.word.load(order(Mutant::RwLockGrantRelaxed, Acquire));
         let mut writes = seen & WRITER != 0;
         let readers_first = first == Kind::Read && queues.readers.first().is_some();
@@ -207,7 +207,7 @@ impl RawRwLock {
 
     #[inline]
     pub(super) fn unlock_read(&self) {
-        // Release: a writer comes after what was read.
+        // Release: a writer comes after what was read; partners all Acquires here.
         let before = self.word.fetch_sub(READER, order(Mutant::RwLockReadRelaxed, Release));
         debug_assert!(before >= READER, "unlock_read: nobody reads");
         if before == READER | QUEUED {
@@ -217,7 +217,7 @@ impl RawRwLock {
 
     #[inline]
     pub(super) fn unlock_write(&self) {
-        // Release: what was done under the lock.
+        // Release: what was done under the lock; partners all Acquires here.
         let release = order(Mutant::RwLockWriteRelaxed, Release);
         if self.word.compare_exchange(WRITER, 0, release, Relaxed).is_err() {
             self.release_write(0);
@@ -226,7 +226,7 @@ impl RawRwLock {
 
     /// A writer becomes a reader, together with those that wait.
     pub(super) fn downgrade(&self) {
-        // Release: the readers that come see what was written.
+        // Release: the readers that come see what was written; partners all Acquires here.
         if self.word.compare_exchange(WRITER, READER, Release, Relaxed).is_err() {
             self.release_write(READER);
         }
@@ -236,7 +236,7 @@ impl RawRwLock {
     fn release_write(&self, becomes: u32) {
         let mut notified = Notified::new();
         let mut queues = self.queues.lock();
-        // Release: as in `unlock_write`.
+        // Release: as in `unlock_write`, with the same partners.
         let before = self.word.fetch_add(becomes.wrapping_sub(WRITER), Release);
         assert!(before & WRITER != 0, "unlock_write: nobody writes");
         self.grant(&mut queues, Kind::Read, &mut notified);

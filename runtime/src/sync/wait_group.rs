@@ -99,7 +99,8 @@ impl WaitGroup {
             if seen & WAITED != 0 && next < COUNT {
                 return self.reach_zero(by);
             }
-            // AcqRel: what was done before, for whoever finds zero, and for whoever takes the last step to it.
+            // AcqRel: what was done before, for whoever finds zero, and for whoever takes the last step to it: partners
+            // `wait`, and the steps themselves.
             let both = order(Mutant::WaitGroupDoneRelaxed, AcqRel);
             match self.0.word.compare_exchange_weak(seen, next, both, Relaxed) {
                 Ok(_) => return,
@@ -125,7 +126,7 @@ impl WaitGroup {
         loop {
             let next = Self::sum(seen, by);
             let next = if next < COUNT { 0 } else { next };
-            // AcqRel: as in `add`.
+            // AcqRel: as in `add`, with the same partners.
             match self.0.word.compare_exchange_weak(seen, next, AcqRel, Relaxed) {
                 Ok(_) if next == 0 && !mutated(Mutant::WaitGroupWakesNobody) => {
                     waiters.0.notify_all(&mut notified);
@@ -154,7 +155,7 @@ impl WaitGroup {
     /// When its wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
     pub fn wait(&self) {
         let inner = &*self.0;
-        // Acquire: what was done before the count went down.
+        // Acquire: what was done before the count went down: partners `add` and `reach_zero`.
         if inner.word.load(order(Mutant::WaitGroupLookRelaxed, Acquire)) < COUNT {
             return;
         }
@@ -163,7 +164,7 @@ impl WaitGroup {
         let mut seen = inner.word.load(Relaxed);
         loop {
             let zero = seen < COUNT && !mutated(Mutant::WaitGroupNoRecheck);
-            // Acquire: as above.
+            // Acquire: as above, with the same partners.
             match inner.word.compare_exchange_weak(
                 seen,
                 if zero { seen } else { seen | WAITED },

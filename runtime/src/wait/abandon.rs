@@ -32,7 +32,8 @@ impl AbandonHook {
     /// anybody takes from.
     pub(crate) fn run_of<H: Host>(g: GRef<H>) {
         g.leave();
-        // AcqRel: of several that find the goroutine abandoned, one runs the hook.
+        // AcqRel: of several that find the goroutine abandoned, one runs the hook. Its own partner; what the goroutine wrote
+        // came with its wait.
         let hook = g.on_abandon.swap(std::ptr::null_mut(), AcqRel);
         if !hook.is_null() {
             // SAFETY: it was noted as what it is, and is still there: see the module's header.
@@ -101,7 +102,7 @@ impl StandingHook {
     /// As [`AbandonHook::run_of`].
     fn run_of<H: Host>(g: GRef<H>) {
         let Some(list) = g.standing_hooks() else { return };
-        // AcqRel: as there.
+        // AcqRel: as there, its own partner.
         let mut at = list.swap(std::ptr::null_mut(), AcqRel).cast_const();
         // SAFETY: as there.
         while let Some(it) = unsafe { at.as_ref() } {

@@ -51,7 +51,7 @@ pub(crate) struct Frame {
 
 impl Frame {
     fn is_done(&self) -> bool {
-        // Acquire: what came before the cancel.
+        // Acquire: what came before the cancel: partner C1 of `context/tree.rs`.
         // SAFETY: `run` keeps its context as long as its frame.
         unsafe { self.done.as_ref() }.load(Acquire) != 0
     }

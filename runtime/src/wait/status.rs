@@ -263,8 +263,8 @@ impl StatusWord {
     /// Runnable → Running, by the M that took the G from a queue.
     #[inline]
     pub(crate) fn run(&self) -> Run {
-        // Acquire: a holder has read the stack before its `unhold`. Release: a holder that finds DEFERRED queues the
-        // G after us, and must see that we have taken it out.
+        // Acquire: a holder has read the stack before its `unhold`, the partner. Release: a holder that finds DEFERRED, in
+        // `unhold`, queues the G after us, and must see that we have taken it out.
         self.update(both(Acquire.unless(RunWithoutAcquire), Release.unless(RunHeldWithoutRelease)), |word| {
             assert!(word.status() == Status::Runnable, "run: the G is not runnable ({word:?})");
             if word.has(SCAN) {
@@ -280,7 +280,7 @@ impl StatusWord {
     pub(crate) fn requeue(&self) {
         let word = self.load(Relaxed);
         assert!(word.status() == Status::Running, "requeue: the G is not running ({word:?})");
-        // Release: publishes the saved context to the next `run`, and to a dump.
+        // Release: publishes the saved context: partners the next `run`, and `hold` of a dump.
         let release = Release.unless(RequeueRelaxed);
         if (word.has(OPEN) && !word.has(READY)).unless(RequeueStores) {
             // It came back without a P in the middle of a wait, and others know the number.
@@ -294,17 +294,17 @@ impl StatusWord {
     pub(crate) fn finish(&self) {
         let word = self.load(Relaxed);
         assert!(word.status() == Status::Running, "finish: the G is not running ({word:?})");
-        // Release: who sees the end, in `doing`, sees whom it has woken (`sleeps_still`). The G goes through `life`
-        // (`g/mod.rs`) to whoever has it next. No model has the Release: whoever queues the one that it wakes has passed S2,
-        // whose fence says as much; it is needed where a dump holds the woken one, and queues it later.
+        // Release: who sees the end, in `doing`, its partner, sees whom it has woken (`sleeps_still`). The G goes through
+        // `life` (`g/mod.rs`) to whoever has it next. No model has the Release: whoever queues the one that it wakes has
+        // passed S2, whose fence says as much; it is needed where a dump holds the woken one, and queues it later.
         self.0.store(word.with_status(Status::Idle).clear(OF_A_WAIT).0, Release);
     }
 
     /// Runnable → Idle: the goroutine never ran and never will. Waits for a dump that holds it: that reads what the caller is
     /// about to free, and clears its bit itself.
     pub(crate) fn discard(&self) {
-        // Acquire: a holder has read the G before its `unhold`.
         let gone = || {
+            // Acquire: a holder has read the G before its `unhold`, the partner.
             self.update(Acquire, |word| {
                 assert!(word.status() == Status::Runnable, "discard: the G is not runnable ({word:?})");
                 let held = word.has(SCAN).unless(DiscardIgnoresScan);
@@ -339,15 +339,16 @@ impl StatusWord {
     /// nobody else knows its number yet. A plain store is enough.
     #[inline]
     pub(crate) fn park(&self, number: WaitNumber) {
-        // Release: publishes the saved context to a dump. For the claimer, the commit publishes it with the record.
+        // Release: publishes the saved context to a dump: partner `hold`. For the claimer, the commit publishes it with the
+        // record.
         let release = Release.unless(ParkStatusRelaxed);
         self.0.store(number.0 << NUMBER | OPEN | SAVED | Status::Waiting as u64, release);
     }
 
     /// Waiting → Running, by the M whose commit hook refused, if nobody was faster.
     pub(crate) fn cancel_park(&self, number: WaitNumber) -> CancelPark {
-        // Acquire: a holder has read the stack. Release: a holder that finds DEFERRED has the G run, and the hook, which
-        // lay on its stack, was read before.
+        // Acquire: a holder has read the stack: partner `unhold`. Release: a holder that finds DEFERRED there has the G run,
+        // and the hook, which lay on its stack, was read before.
         self.update(
             both(Acquire.unless(CancelParkWithoutAcquire), Release.unless(CancelParkWithoutRelease)),
             |word| {
@@ -367,7 +368,7 @@ impl StatusWord {
 
     /// Running → Waiting, by the M, after the save, in a wait that others know; not when something has come meanwhile.
     pub(crate) fn park_again(&self, number: WaitNumber) -> Again {
-        // Release: as in `park`, and to the M that runs the owner next. What came meanwhile, `why` acquires.
+        // Release: as in `park`, with its partner, and to the M that runs the owner next. What came meanwhile, `why` acquires.
         self.update(Release.unless(ParkAgainRelaxed), |word| {
             debug_assert!(word.number() == number && word.has(OPEN), "park_again: not its wait ({word:?})");
             // Not `REFUSED`: an owner that waits for whoever has claimed a refused wait sleeps like any other.
@@ -382,7 +383,7 @@ impl StatusWord {
 
     /// Whether the owner is parked, and nobody has claimed, nudged or refused its wait.
     pub(crate) fn is_asleep(&self) -> bool {
-        // Acquire: pairs with `park`: why it waits. That is no loom's cell, so no model has it.
+        // Acquire: partner `park`: why it waits. That is no loom's cell, so no model has it.
         Self::sleeps(self.load(Acquire))
     }
 
@@ -395,7 +396,7 @@ impl StatusWord {
 
     /// For the end of the runtime.
     pub(crate) fn doing(&self) -> Doing {
-        // Acquire: pairs with `park`: how the wait may end, and which M has parked it; and with `finish`.
+        // Acquire: partner `park`: how the wait may end, and which M has parked it; and with `finish`.
         match self.load(Acquire.unless(DoingRelaxed)) {
             word if word.status() == Status::Idle => Doing::Ended,
             word if Self::sleeps(word) => Doing::Sleeps(Asleep(word)),
@@ -425,7 +426,7 @@ impl StatusWord {
 
     /// Has the owner of a published wait look again.
     pub(crate) fn nudge(&self, number: WaitNumber) -> Then {
-        // Release: what the owner is to see. Acquire: as in `ready`.
+        // Release: what the owner is to see: partners `why` and `look`. Acquire: as in `ready`, with the same partners.
         self.update(both(Acquire.unless(NudgeWithoutAcquire), Release.unless(NudgeRelaxed)), |word| {
             if word.open(number) { Self::nudged(word) } else { (None, Then::Leave) }
         })
@@ -434,8 +435,8 @@ impl StatusWord {
     /// The commit hook is over: from here on whoever knows the owner may nudge it. Does what a nudge that came too early
     /// has left to do, or the caller, who saw at P3 (`interrupt.rs`) that there was one.
     pub(crate) fn make_known(&self, number: WaitNumber, nudged: bool) -> Then {
-        // Release: the hook has written where the owner's timer stands, and whoever nudges the owner has it run. Acquire: as
-        // in `ready`.
+        // Release: the hook has written where the owner's timer stands, and whoever nudges the owner has it run: partners
+        // `nudge` and `nudge_any`. Acquire: as in `ready`, with the same partners.
         // No model has this Acquire: there the caller's ring is full, so that it writes the links of the owner, which was
         // nudged by its number meanwhile, has run elsewhere, and sleeps on.
         self.update(AcqRel, |word| {
@@ -450,7 +451,7 @@ impl StatusWord {
     /// Has the owner look again, in whichever wait it is. One that has not saved itself yet is not told, and looks at
     /// what the caller has written when it has: both fence in between (`interrupt.rs`).
     pub(crate) fn nudge_any(&self) -> Then {
-        // Acquire: as in `ready`. No Release: the caller's fence comes before.
+        // Acquire: as in `ready`, with the same partners, and `make_known`. No Release: the caller's fence comes before.
         self.update(Acquire, |word| {
             // Refused: it is about to close the wait, and may do that with a store.
             if !word.has(OPEN | SAVED) || word.has(CLAIMED) || word.has(REFUSED) {
@@ -483,7 +484,8 @@ impl StatusWord {
     /// Why the owner runs again; takes a nudge.
     #[inline]
     pub(crate) fn why(&self, number: WaitNumber) -> Why {
-        // Acquire: what `ready` published. Most often that came with a queue, or the note; not to an owner that was awake.
+        // Acquire: what `ready`, its partner, published. Most often that came with a queue, or the note; not to an owner that
+        // was awake.
         let word = self.load(Acquire.unless(WhyRelaxed));
         debug_assert!(word.number() == number, "why: not the owner's wait ({word:?})");
         if word.has(READY) { Why::Readied } else { self.look(word) }
@@ -504,7 +506,7 @@ impl StatusWord {
             if !word.has(NUDGED) {
                 return Why::Nothing;
             }
-            // Acquire: what the one who nudged has written; or, having failed, what was published by then.
+            // Acquire: what the one who nudged has written: partner `nudge`; or, having failed, what was published by then.
             let acquire = Acquire.unless(LookRelaxed);
             match self.0.compare_exchange(word.0, word.clear(NUDGED).0, acquire, acquire) {
                 Ok(_) => return Why::Nudged,
@@ -543,8 +545,8 @@ impl StatusWord {
     /// The end of the runtime: a parked owner's wait is claimed, whatever its number, and never readied. True:
     /// the goroutine is parked, and none will run it again.
     pub(crate) fn seize(&self) -> bool {
-        // Acquire: its hook, written before it parked. No model has it: `run_of` takes that by an exchange, which
-        // finds the last, and a model's hook is made of loom's words.
+        // Acquire: its hook, written before it parked: partner `park`. No model has it: `run_of` takes that by an exchange,
+        // which finds the last, and a model's hook is made of loom's words.
         self.update(Acquire, |word| match word.status() {
             Status::Waiting if !word.has(CLAIMED) => {
                 mutant!(SeizeLeavesOpen: return (None, true));
@@ -570,9 +572,10 @@ impl StatusWord {
     /// Says to the owner of a claimed wait that it may go on.
     #[inline]
     pub(crate) fn ready(&self) -> Then {
-        // Release: to the holder that finds DEFERRED, and from it to the owner: what the claimer handed over. Where nobody
-        // holds the G, the queue into which the caller puts it publishes that, or the note of a thread. Acquire: an owner that
-        // was nudged has been in a queue since the caller learned of it; who took it out there is through with its links.
+        // Release: what the claimer handed over, to the holder that finds DEFERRED, and from it to the owner: partners `unhold`
+        // and `why`. Where nobody holds the G, the queue into which the caller puts it publishes that, or the note of a
+        // thread. Acquire: an owner that was nudged has been in a queue since the caller learned of it; who took it out
+        // there, by `run`, is through with its links.
         self.update(both(Acquire.unless(ReadyWithoutAcquire), Release.unless(ReadyRelaxed)), |word| {
             assert!(
                 word.has(CLAIMED) && !word.has(READY),
@@ -596,7 +599,7 @@ impl StatusWord {
     /// While another caller holds it this waits, which takes no longer than to read a G.
     pub(crate) fn hold(&self) -> Option<Status> {
         loop {
-            // Acquire: what the M has saved, released by `park` or `requeue`.
+            // Acquire: what the M has saved: partners `park` and `requeue`.
             let held = self.update(Acquire.unless(HoldRelaxed), |word| match word.status() {
                 Status::Waiting | Status::Runnable if word.has(SCAN).unless(HoldTwice) => (None, Err(())),
                 status @ (Status::Waiting | Status::Runnable) => (Some(word.set(SCAN)), Ok(Some(status))),
@@ -611,8 +614,8 @@ impl StatusWord {
 
     /// Clears the scan bit, and takes over what was deferred meanwhile.
     pub(crate) fn unhold(&self) -> Then {
-        // Release: the stack was read before the next M runs on it. Acquire: whoever has deferred it to us has let go of the
-        // G.
+        // Release: the stack was read before the next M runs on it: partners `run`, `cancel_park` and `discard`. Acquire:
+        // whoever has deferred it to us has let go of the G: partners `run`, `cancel_park` and `ready`.
         self.update(
             both(Acquire.unless(UnholdWithoutAcquire), Release.unless(UnholdWithoutRelease)),
             |word| {

@@ -171,20 +171,21 @@ impl Switches {
 
     /// The M's thread.
     fn may_pass(&self) {
-        // Acquire: pairs with `wait_for_one`; what the asker did before is seen from here on.
+        // Acquire: partner `wait_for_one`; what the asker did before is seen from here on.
         let asked = self.asked.load(crate::prim::Acquire);
         if self.passed.load(crate::prim::Relaxed) != asked {
+            // SeqCst: the barrier for which a retaker asks, on the M's thread: partner EntryBarrier.
             fence(Ordering::SeqCst);
-            // Release: pairs with `wait_for_one`.
+            // Release: partner `wait_for_one`.
             self.passed.store(asked, crate::prim::Release);
         }
     }
 
     fn wait_for_one(&self) {
         let asked = self.asked.load(crate::prim::Relaxed) + 1;
-        // Release: pairs with `may_pass`.
+        // Release: partner `may_pass`.
         self.asked.store(asked, crate::prim::Release);
-        // Acquire: pairs with `may_pass`; what that thread did before is seen.
+        // Acquire: partner `may_pass`; what that thread did before is seen.
         while self.passed.load(crate::prim::Acquire) != asked {
             loom::thread::yield_now();
         }
@@ -593,6 +594,7 @@ impl Host for ModelHost {
 
     fn sleep(sleep_state: &SleepState, word: &AtomicU32, expected: u32, _limit: Option<Duration>) {
         let mut guard = sleep_state.lock.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        // Acquire: partners `Note::wake` and `Note::alarm`.
         while word.load(crate::prim::Acquire) == expected {
             schedule::add(format_args!("sleeps on a note"));
             guard = sleep_state.woken.wait(guard).unwrap_or_else(std::sync::PoisonError::into_inner);
@@ -679,6 +681,7 @@ impl Host for ModelHost {
             REFUSED.set(true);
             return Err(io::ErrorKind::PermissionDenied.into());
         }
+        // SeqCst: partner EntryBarrier, which is a fence in models where this is asked for.
         fence(Ordering::SeqCst);
         Ok(())
     }

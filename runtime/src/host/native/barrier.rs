@@ -64,9 +64,10 @@ const VISIT_LIMIT: Duration = Duration::from_millis(500);
 pub(crate) fn visit_cpus_of(thread: u32) -> bool {
     static VISITS: Visits = Visits::new();
     let visit = move || affinity(thread as libc::pid_t).is_ok_and(|cpus| visit(&cpus, |_| ()));
-    // SeqCst: what the caller did before, with the switch on the last CPU; what it does later, with that switch.
+    // SeqCst: what the caller did before; partner the switch on that thread's last CPU.
     fence(Ordering::SeqCst);
     let passed = VISITS.within(VISIT_LIMIT, visit);
+    // SeqCst: what the caller does later; the same partner.
     fence(Ordering::SeqCst);
     passed
 }

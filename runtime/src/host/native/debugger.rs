@@ -133,9 +133,11 @@ fn change(f: impl FnOnce(&mut Vec<Chunk>)) {
     let mut chunks = CHUNKS.lock();
     // Relaxed, all of them: a debugger stops the threads, and reads what they have executed. Empty while the Vec moves.
     TABLE.chunks_len.store(0, Relaxed);
+    // SeqCst: for the compiler. A debugger is no thread, and needs no partner.
     compiler_fence(SeqCst);
     f(&mut chunks);
     TABLE.chunks.store(chunks.as_mut_ptr(), Relaxed);
+    // SeqCst: as above, without a partner.
     compiler_fence(SeqCst);
     TABLE.chunks_len.store(chunks.len(), Relaxed);
 }

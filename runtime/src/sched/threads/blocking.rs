@@ -100,7 +100,7 @@ impl<H: Host> Sched<H> {
         }
         drop(central);
         mutant!(HandoffpCountsLate: self.census.give_up(false));
-        // HandoffpFence: as IdleFence in `go_idle`.
+        // HandoffpFence. SeqCst: a store to the census, then loads from the queues; partner: SubmitFence in `wakep`.
         fence(Ordering::SeqCst.unless(HandoffpNoFence));
         mutant!(HandoffpNoRecheck: return);
         if self.work_somewhere(&self.idle_mask) {

@@ -42,7 +42,7 @@ impl<H: Host> Ps<H> {
         let slot = unsafe { self.slots.add(id as usize) };
         // SAFETY: as above.
         unsafe { slot.write(CachePadded::new(make(id))) };
-        // Release: pairs with `deref`.
+        // Release: partner `deref`.
         self.made.store(id + 1, Release);
         // SAFETY: it was just filled.
         NonNull::from(&**unsafe { slot.as_ref() })
@@ -54,7 +54,7 @@ impl<H: Host> Deref for Ps<H> {
 
     #[inline]
     fn deref(&self) -> &Self::Target {
-        // Acquire: pairs with `push`. An old value hides only Ps that nobody had when the caller last held the
+        // Acquire: partner `push`. An old value hides only Ps that nobody had when the caller last held the
         // scheduler's lock: see `procs.rs`.
         let made = self.made.load(Acquire) as usize;
         // SAFETY: that many slots are filled, and stay as they are.

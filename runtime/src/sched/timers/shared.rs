@@ -73,8 +73,9 @@ impl<T: ?Sized> Drop for Shared<T> {
     #[inline]
     fn drop(&mut self) {
         let owners = &self.counted().owners;
-        // Acquire: what the others did to the value comes before its end. Release: as one of them.
+        // Acquire: what the others did to the value comes before its end; partner the step below, of the others.
         let alone = owners.load(Acquire.unless(SharedAloneRelaxed)) == 1;
+        // Acquire: as above. Release: as one of the others. Its own partner, and that of the look above.
         if !alone
             && owners.fetch_sub(1, both(Acquire.unless(SharedNoAcquire), Release.unless(SharedNoRelease)))
                 != 1

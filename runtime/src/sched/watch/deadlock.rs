@@ -278,7 +278,7 @@ impl<H: Host> Sched<H> {
         if armed.unless(DeadlockIgnoresTimers) {
             return Verdict::Waits;
         }
-        // Acquire: pairs with `Serving`. A heap that was found empty under its lock was emptied after that began: seen.
+        // Acquire: partner the end of `Serving`. A heap that was found empty under its lock was emptied after that began: seen.
         if (self.serving.load(Acquire) > 0).unless(DeadlockIgnoresServing) {
             return Verdict::Awake;
         }
@@ -317,7 +317,7 @@ impl<'a, H: Host> Serving<'a, H> {
 
 impl<H: Host> Drop for Serving<'_, H> {
     fn drop(&mut self) {
-        // Release: what was made of it is seen by `all_wait`.
+        // Release: what was made of it is seen by `all_wait`, its partner.
         self.0.serving.fetch_sub(1, Release.unless(ServingEndsRelaxed));
     }
 }

@@ -66,6 +66,7 @@ impl<T> Quit<T> {
         }
         // Relaxed: the fence orders it, and R4 is the one that says that it is over.
         self.inside.fetch_add(1, Relaxed);
+        // QuitAskFence. SeqCst: a store to `inside`, then a load of `there`; partner: QuitSetFence.
         fence(Ordering::SeqCst.unless(QuitAskNoFence));
         // Acquire: partner S1: what stands there is whole.
         let there = self.there.load(Acquire);
@@ -83,6 +84,7 @@ impl<T> Quit<T> {
     pub(crate) unsafe fn set(&self, there: *const T, wake: impl FnOnce(&T)) {
         // Release: partner R3.
         self.there.store(there.cast_mut(), Release);
+        // QuitSetFence. SeqCst: a store to `there`, then a load of `inside`; partner: QuitAskFence.
         fence(Ordering::SeqCst.unless(QuitSetNoFence));
         // Acquire: partner R4.
         while self.inside.load(Acquire) > 0 {
@@ -114,7 +116,7 @@ impl<T> Quit<T> {
 
     /// M3: the answer is given, and the next one may be. Who says this takes once more: he has refused others meanwhile.
     pub(crate) fn end(&self) {
-        // Release: the next answer comes after this one.
+        // Release: the next answer comes after this one: partner M1 of the next.
         self.word.fetch_and(!TAKEN, Release);
     }
 }
