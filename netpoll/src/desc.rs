@@ -226,7 +226,7 @@ impl Slot {
         }
     }
 
-    /// Whether an owner has announced itself, or waits.
+    /// Returns `true` if an owner has announced itself, or waits.
     #[inline]
     pub fn is_awaited(self) -> bool {
         matches!(self.state(), State::Wait | State::Token(_))

@@ -74,25 +74,25 @@ impl Readiness {
         Self(bits & (Self::READABLE.0 | Self::WRITABLE.0 | Self::STICKY.0))
     }
 
-    /// Whether all of `other` is in the set.
+    /// Returns `true` if all of `other` is in the set.
     #[inline]
     pub const fn contains(self, other: Self) -> bool {
         self.0 & other.0 == other.0
     }
 
-    /// Whether any of `other` is in the set.
+    /// Returns `true` if any of `other` is in the set.
     #[inline]
     pub const fn intersects(self, other: Self) -> bool {
         self.0 & other.0 != 0
     }
 
-    /// Whether a waiting reader has to try again. The end of the stream and an error are news for it, too.
+    /// Returns `true` if a waiting reader has to try again. The end of the stream and an error are news for it, too.
     #[inline]
     pub const fn wakes_reader(self) -> bool {
         self.intersects(Self(Self::READABLE.0 | Self::STICKY.0))
     }
 
-    /// Whether a waiting writer has to try again. A peer that only stopped writing is no news for it.
+    /// Returns `true` if a waiting writer has to try again. A peer that only stopped writing is no news for it.
     #[inline]
     pub const fn wakes_writer(self) -> bool {
         self.intersects(Self(Self::WRITABLE.0 | Self::HUP.0 | Self::ERROR.0))

@@ -21,8 +21,8 @@
 //! | `After`   | `epoll_pwait2`, in nanoseconds   | `ppoll` on the epoll descriptor, in nanoseconds, then `epoll_wait`, zero | `epoll_pwait`, in milliseconds, rounded up |
 //! | `Forever` | `epoll_pwait2`, no timeout       | `epoll_wait`, no timeout                         | `epoll_pwait`, no timeout |
 //!
-//! An old kernel does not have the first. A sandbox may refuse any of them, with whatever error, and from any moment on: a wait
-//! whose call fails goes on with the next one of the table, and so do all later waits.
+//! An old kernel does not have the first. A sandbox may refuse any of them, with whatever error, and from any moment
+//! on: a wait whose call fails goes on with the next one of the table, and so do all later waits.
 //!
 //! Put aside for kernels before 5.11: a timerfd in the same epoll. It costs as many system calls and one
 //! descriptor more, a look can swallow its edge, and a second wait would set the first one's time. `ppoll`
@@ -345,7 +345,7 @@ impl Events {
         })
     }
 
-    /// Whether the last wait reported nothing, the waker's event aside.
+    /// Returns `true` if the last wait reported nothing, the waker's event aside.
     pub fn is_empty(&self) -> bool {
         self.raw.is_empty()
     }

@@ -69,7 +69,7 @@ impl<T> Heap<T> {
         self.timers.len()
     }
 
-    /// Whether there is no timer. O(1).
+    /// Returns `true` if there is no timer. O(1).
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.timers.len() == 0

@@ -1,21 +1,22 @@
-//! Where messages wait that nobody has asked for yet: a ring of fixed size, or one that grows and shrinks.
+//! The buffer of a channel: messages that were sent and not received yet, in a ring of fixed size or one that grows
+//! and shrinks.
 
 use crate::host::{Active, Host};
 use std::collections::VecDeque;
 use std::mem::needs_drop;
 use std::panic::resume_unwind;
 
-/// Below this nothing is given back.
+/// A growing buffer keeps at least this capacity, in messages.
 const KEEP: usize = 64;
 
-/// First in, first out. Under the channel's lock.
+/// A first-in, first-out queue, used under the channel's lock.
 pub(crate) struct Buffer<T> {
     ring: VecDeque<T>,
     grows: bool,
 }
 
 impl<T> Buffer<T> {
-    /// Room for `capacity` messages, made at once.
+    /// Makes a buffer of `capacity` messages; allocates all of it at once.
     #[track_caller]
     pub(crate) fn fixed(capacity: usize) -> Self {
         let mut ring = VecDeque::new();
@@ -25,7 +26,7 @@ impl<T> Buffer<T> {
         Buffer { ring, grows: false }
     }
 
-    /// Room as needed.
+    /// Makes a buffer that grows and shrinks as needed.
     pub(crate) fn growing() -> Self {
         Buffer { ring: VecDeque::new(), grows: true }
     }
@@ -35,17 +36,18 @@ impl<T> Buffer<T> {
         self.ring.push_back(message);
     }
 
-    /// Moves the first one into `slot`, if there is one.
+    /// Moves the first message into `slot`, if there is one.
     ///
     /// # Safety
-    /// The slot is good for it.
+    /// `slot` is valid for a write of a `T`.
     #[inline]
     pub(crate) unsafe fn pop(&mut self, slot: *mut T) {
         if let Some(message) = self.ring.pop_front() {
             // SAFETY: by this function's contract.
             unsafe { slot.write(message) };
         }
-        // Halved when an eighth is in use: what a burst has taken is given back, at a constant cost for each message.
+        // Halves the ring when less than an eighth of it is in use: memory that a burst has taken is given back, at a
+        // constant amortised cost for each message.
         if self.grows && self.ring.capacity() > KEEP && self.ring.len() < self.ring.capacity() / 8 {
             self.shrink();
         }
@@ -56,8 +58,8 @@ impl<T> Buffer<T> {
         self.ring.shrink_to((self.ring.capacity() / 2).max(KEEP));
     }
 
-    /// Drops all messages, also after one whose `drop` unwinds; the first of these unwindings goes on afterwards. In std's own
-    /// way the second one ends the process.
+    /// Drops all messages, even if the `drop` of one unwinds; the first of these unwindings is resumed afterwards.
+    /// (With `VecDeque`'s own `drop` a second unwinding would end the process.)
     #[cold]
     fn drop_all(&mut self) {
         let mut first = None;
@@ -65,13 +67,13 @@ impl<T> Buffer<T> {
             let dropped = Active::catch(|| while self.ring.pop_front().is_some() {});
             match dropped {
                 Err(payload) if first.is_none() => first = Some(payload),
-                // Not dropped either, as that could unwind, too. The hook has told of it.
+                // Leaks the payload, whose `drop` could unwind too. The panic hook has reported this panic.
                 Err(payload) => std::mem::forget(payload),
                 Ok(()) => {}
             }
         }
         match first {
-            // The caller unwinds already, and nothing can be passed on.
+            // The caller is unwinding already: a second unwinding would end the process.
             Some(payload) if Active::is_panicking() => std::mem::forget(payload),
             Some(payload) => resume_unwind(payload),
             None => {}

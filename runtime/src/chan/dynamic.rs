@@ -7,12 +7,13 @@ use crate::host::{Active, Host};
 use std::fmt;
 use std::time::{Duration, Instant};
 
-/// A list of operations, the first of which that is ready is to be taken. For a list that stands in the program there is
+/// A select over a list of operations that is built at run time. Where the list is fixed, use
 /// [`select!`](crate::select).
 ///
-/// [`send`](Self::send) and [`recv`](Self::recv) add operations, and give their numbers. [`select`](Self::select) blocks
-/// the goroutine until one of them is ready, chooses among those that are with equal probability, and gives a
-/// [`SelectedOperation`], which must be completed. [`ready`](Self::ready) only tells which one is.
+/// [`send`](Self::send) and [`recv`](Self::recv) add operations and return their numbers. [`select`](Self::select)
+/// blocks the goroutine until an operation is ready, chooses one of the ready operations with equal probability, and
+/// returns a [`SelectedOperation`], which must be completed. [`ready`](Self::ready) returns the number of a ready
+/// operation, and leaves the operation to the caller.
 ///
 /// ```
 /// use gmp::chan::{self, Select};
@@ -31,9 +32,10 @@ use std::time::{Duration, Instant};
 /// assert_eq!(receiver.recv(), Ok(7));
 /// ```
 ///
-/// A `Select` is neither `Send` nor `Sync`; crossbeam-channel's is both. The messages of its channels need not be `Send`, and
-/// [`select`](Self::select) takes the message of a receive out of its channel: on another thread, an operation that is not
-/// completed would drop the message there. Each goroutine makes its own `Select` of ends that it borrows:
+/// A `Select` is neither `Send` nor `Sync`, while crossbeam-channel's is both. The messages of its channels need not
+/// be `Send`, and [`select`](Self::select) takes the message of a receive out of its channel: on another thread, an
+/// operation that is not completed would drop the message there. So each goroutine makes its own `Select`, of senders
+/// and receivers that it borrows:
 ///
 /// ```
 /// use gmp::chan::{self, Select};
@@ -59,7 +61,7 @@ use std::time::{Duration, Instant};
 #[derive(Clone)]
 #[doc(alias = "reflect.Select")]
 pub struct Select<'a> {
-    /// Removed operations are `None`, and keep their numbers.
+    /// A removed operation is `None`: the others keep their numbers.
     operations: Vec<Option<Operation<'a>>>,
     choice: Choice,
 }
@@ -70,7 +72,7 @@ impl<'a> Select<'a> {
         Select { operations: Vec::new(), choice: Choice::Uniform }
     }
 
-    /// Without operations; of several that are ready it chooses the one that was added first.
+    /// Makes a `Select` without operations, which of several ready operations chooses the one that was added first.
     pub fn new_biased() -> Self {
         Select { operations: Vec::new(), choice: Choice::InOrder }
     }
@@ -80,20 +82,20 @@ impl<'a> Select<'a> {
         self.operations.len() - 1
     }
 
-    /// Adds a send, and gives its number. The message is needed only to complete it.
+    /// Adds a send and returns its number. The message is needed only when the send is completed.
     pub fn send<T>(&mut self, sender: &'a Sender<T>) -> usize {
         self.add(Operation::new(Direction::Send, sender.chan()))
     }
 
-    /// Adds a receive, and gives its number.
+    /// Adds a receive and returns its number.
     pub fn recv<T>(&mut self, receiver: &'a Receiver<T>) -> usize {
         self.add(Operation::new(Direction::Receive, receiver.chan()))
     }
 
-    /// Takes an operation out. The others keep their numbers.
+    /// Removes an operation. The others keep their numbers.
     ///
     /// # Panics
-    /// If there is none with this number.
+    /// If no operation has this number.
     #[track_caller]
     pub fn remove(&mut self, index: usize) {
         let there = self.operations.get_mut(index).and_then(Option::take);
@@ -105,7 +107,7 @@ impl<'a> Select<'a> {
         assert!(self.operations.iter().any(Option::is_some), "no operations have been added to `Select`");
     }
 
-    /// The operations for one call, and their numbers.
+    /// Returns the arms for one call, and the numbers of their operations.
     fn arms(&self) -> (Vec<usize>, Vec<Arm<'a>>) {
         let there = self.operations.iter().enumerate();
         there.filter_map(|(number, operation)| Some((number, Arm::new((*operation)?)))).unzip()
@@ -114,7 +116,8 @@ impl<'a> Select<'a> {
     fn run(&self, limit: Limit) -> Option<SelectedOperation<'a>> {
         let (numbers, mut arms) = self.arms();
         let space = OwnSpace::new();
-        // SAFETY: what was selected goes before the space, which stays where it is.
+        // SAFETY: `selected` is dropped before the space: here by the order of the locals, in a `SelectedOperation`
+        // by the order of its fields. The space is a box, which does not move.
         let selected = select::select(unsafe { &mut *space.0 }, &mut arms, limit, self.choice);
         let index = *numbers.get(selected.index())?;
         Some(SelectedOperation { index, selected: Some(selected), _space: space })
@@ -138,26 +141,27 @@ impl<'a> Select<'a> {
         self.run(Limit::Until(None)).expect("select: without a limit it ends with an operation")
     }
 
-    /// Chooses an operation that is ready now. Does not block, as [`Receiver::try_recv`].
+    /// Chooses an operation that is ready now. Does not block, but for the exception that [`Receiver::try_recv`]
+    /// describes.
     ///
     /// # Errors
-    /// None is; also without operations.
+    /// No operation is ready, or none was added.
     pub fn try_select(&mut self) -> Result<SelectedOperation<'a>, TrySelectError> {
         self.run(Limit::Now).ok_or(TrySelectError)
     }
 
-    /// As [`select`](Self::select), for so long at most.
+    /// As [`select`](Self::select), for at most `timeout`.
     ///
     /// # Unwinds
     /// When its wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
     ///
     /// # Errors
-    /// The time has passed; without operations after it.
+    /// `timeout` has passed. Without operations the call blocks for all of it.
     pub fn select_timeout(&mut self, timeout: Duration) -> Result<SelectedOperation<'a>, SelectTimeoutError> {
         self.run(Limit::Until(limit_of(timeout))).ok_or(SelectTimeoutError)
     }
 
-    /// As [`select`](Self::select), until then at most.
+    /// As [`select`](Self::select), until `deadline` at most.
     ///
     /// # Unwinds
     /// When its wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
@@ -171,8 +175,8 @@ impl<'a> Select<'a> {
         self.run(Limit::Until(Some(Active::nanos(deadline)))).ok_or(SelectTimeoutError)
     }
 
-    /// Blocks the goroutine until an operation could go on, and gives its number. Another may be faster than whoever then
-    /// tries it.
+    /// Blocks the goroutine until an operation could complete without waiting, and returns its number. Another
+    /// goroutine may complete its own operation before the caller tries this one.
     ///
     /// # Unwinds
     /// When its wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
@@ -185,26 +189,26 @@ impl<'a> Select<'a> {
         self.watch(Limit::Until(None)).expect("ready: without a limit it ends with an operation")
     }
 
-    /// The number of an operation that could go on now. Does not block.
+    /// Returns the number of an operation that could complete without waiting. Does not block.
     ///
     /// # Errors
-    /// None could; also without operations.
+    /// No operation could, or none was added.
     pub fn try_ready(&mut self) -> Result<usize, TryReadyError> {
         self.watch(Limit::Now).ok_or(TryReadyError)
     }
 
-    /// As [`ready`](Self::ready), for so long at most.
+    /// As [`ready`](Self::ready), for at most `timeout`.
     ///
     /// # Unwinds
     /// When its wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
     ///
     /// # Errors
-    /// The time has passed; without operations after it.
+    /// `timeout` has passed. Without operations the call blocks for all of it.
     pub fn ready_timeout(&mut self, timeout: Duration) -> Result<usize, ReadyTimeoutError> {
         self.watch(Limit::Until(limit_of(timeout))).ok_or(ReadyTimeoutError)
     }
 
-    /// As [`ready`](Self::ready), until then at most.
+    /// As [`ready`](Self::ready), until `deadline` at most.
     ///
     /// # Unwinds
     /// When its wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
@@ -228,7 +232,7 @@ impl fmt::Debug for Select<'_> {
     }
 }
 
-/// A select's space that goes with what was selected, wherever that goes.
+/// The space of a select, in a box: its address stays while the [`SelectedOperation`] that owns it is moved.
 struct OwnSpace(*mut Space);
 
 impl OwnSpace {
@@ -239,15 +243,15 @@ impl OwnSpace {
 
 impl Drop for OwnSpace {
     fn drop(&mut self) {
-        // SAFETY: made by `new`.
+        // SAFETY: `new` made the pointer from a box, and only this drop takes the box back.
         drop(unsafe { Box::from_raw(self.0) });
     }
 }
 
-/// An operation that was chosen, and must be completed by [`send`](Self::send) or [`recv`](Self::recv).
+/// A chosen operation, which must be completed by [`send`](Self::send) or [`recv`](Self::recv).
 ///
-/// Dropping it panics. While the goroutine unwinds, it calls the operation off instead: a received message is dropped, a
-/// receiver that waits for this send goes on waiting.
+/// Dropping a `SelectedOperation` cancels the operation: a received message is dropped, a receiver that waits for
+/// this send goes on waiting. Then the drop panics, unless the goroutine is unwinding already.
 #[must_use = "a selected operation must be completed"]
 pub struct SelectedOperation<'a> {
     index: usize,
@@ -256,38 +260,41 @@ pub struct SelectedOperation<'a> {
 }
 
 impl SelectedOperation<'_> {
-    /// Its number.
+    /// The number of the operation, as [`Select::send`] or [`Select::recv`] returned it.
     pub fn index(&self) -> usize {
         self.index
     }
 
-    /// For models, in which a panic fails the model: what the unwinding of a message does.
+    /// Cancels the operation, as the unwinding of the message's expression does. For models, which a panic fails.
     #[cfg(gmp_loom)]
     pub fn withdraw(mut self) {
         drop(self.selected.take());
     }
 
-    /// Completes a send, through the sender with which it was added. Does not block, unless the receiver for which it was
-    /// chosen has gone meanwhile, by its limit or its context: then it waits for another one, until the limit of the
-    /// select, and not at all after [`try_select`](Select::try_select).
+    /// Completes a send, through the sender with which the operation was added. Does not block, unless the receiver
+    /// for which the send was chosen has left meanwhile, by its limit or its context: then the call waits for another
+    /// receiver, until the limit of the select, and not at all after [`try_select`](Select::try_select).
+    ///
+    /// # Unwinds
+    /// When that wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
     ///
     /// # Errors
-    /// The channel is closed, or that limit has passed; with the message.
+    /// The channel is closed, or that limit has passed. The error holds the message.
     ///
     /// # Panics
-    /// When another operation was chosen.
+    /// If another operation was chosen.
     #[track_caller]
     pub fn send<T>(mut self, sender: &Sender<T>, message: T) -> Result<(), SendError<T>> {
         self.selected.take().expect("send: completed once").send(sender, message)
     }
 
-    /// Completes a receive, through the receiver with which it was added. Does not block.
+    /// Completes a receive, through the receiver with which the operation was added. Does not block.
     ///
     /// # Errors
     /// The channel is closed, and no message is left.
     ///
     /// # Panics
-    /// When another operation was chosen.
+    /// If another operation was chosen.
     #[track_caller]
     pub fn recv<T>(mut self, receiver: &Receiver<T>) -> Result<T, RecvError> {
         self.selected.take().expect("recv: completed once").recv(receiver)

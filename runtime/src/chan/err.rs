@@ -3,21 +3,21 @@
 use std::error::Error;
 use std::fmt;
 
-/// The channel is closed: nobody will receive the message, which is given back. After a select with a limit also: the receiver
-/// for which its send was chosen has gone, and no other came in time.
+/// The channel is closed. The error holds the message. After a select with a limit there is another reason: the
+/// receiver for which the send was chosen has left, and no other receiver came within the limit.
 #[derive(PartialEq, Eq, Clone, Copy)]
 pub struct SendError<T>(pub T);
 
-/// A message that could not be sent at once, and is given back.
+/// Why a message could not be sent at once; with the message.
 #[derive(PartialEq, Eq, Clone, Copy)]
 pub enum TrySendError<T> {
-    /// The buffer is full; without a buffer, nobody waits for a message.
+    /// The buffer is full; or, without a buffer, no receiver waits.
     Full(T),
     /// The channel is closed.
     Disconnected(T),
 }
 
-/// A message that could not be sent in time, and is given back.
+/// Why a message could not be sent in time; with the message.
 #[derive(PartialEq, Eq, Clone, Copy)]
 pub enum SendTimeoutError<T> {
     /// The time has passed.
@@ -30,16 +30,16 @@ pub enum SendTimeoutError<T> {
 #[derive(PartialEq, Eq, Clone, Copy, Debug)]
 pub struct RecvError;
 
-/// Why there is no message now.
+/// Why no message could be received at once.
 #[derive(PartialEq, Eq, Clone, Copy, Debug)]
 pub enum TryRecvError {
-    /// There is none yet.
+    /// There is no message yet.
     Empty,
     /// The channel is closed, and all its messages have been received.
     Disconnected,
 }
 
-/// Why no message came in time.
+/// Why no message could be received in time.
 #[derive(PartialEq, Eq, Clone, Copy, Debug)]
 pub enum RecvTimeoutError {
     /// The time has passed.
@@ -68,7 +68,7 @@ const CLOSED: &str = "the channel is closed";
 const DRAINED: &str = "the channel is closed and empty";
 const TIMEOUT: &str = "timed out waiting on a channel";
 
-/// `Debug` that does not ask it of the message, `Display`, `Error`.
+/// Implements `Debug` without a bound on the message, `Display`, and `Error`.
 macro_rules! with_message {
     ($name:ident, $($variant:pat => $debug:literal, $text:expr;)+) => {
         impl<T> fmt::Debug for $name<T> {
@@ -141,12 +141,12 @@ impl<T> TrySendError<T> {
         }
     }
 
-    /// Whether there was no room.
+    /// Returns `true` if there was no room.
     pub fn is_full(&self) -> bool {
         matches!(self, TrySendError::Full(_))
     }
 
-    /// Whether the channel is closed.
+    /// Returns `true` if the channel is closed.
     pub fn is_disconnected(&self) -> bool {
         matches!(self, TrySendError::Disconnected(_))
     }
@@ -160,36 +160,36 @@ impl<T> SendTimeoutError<T> {
         }
     }
 
-    /// Whether the time has passed.
+    /// Returns `true` if the time has passed.
     pub fn is_timeout(&self) -> bool {
         matches!(self, SendTimeoutError::Timeout(_))
     }
 
-    /// Whether the channel is closed.
+    /// Returns `true` if the channel is closed.
     pub fn is_disconnected(&self) -> bool {
         matches!(self, SendTimeoutError::Disconnected(_))
     }
 }
 
 impl TryRecvError {
-    /// Whether there was no message yet.
+    /// Returns `true` if there was no message yet.
     pub fn is_empty(&self) -> bool {
         *self == TryRecvError::Empty
     }
 
-    /// Whether the channel is closed and drained.
+    /// Returns `true` if the channel is closed and drained.
     pub fn is_disconnected(&self) -> bool {
         *self == TryRecvError::Disconnected
     }
 }
 
 impl RecvTimeoutError {
-    /// Whether the time has passed.
+    /// Returns `true` if the time has passed.
     pub fn is_timeout(&self) -> bool {
         *self == RecvTimeoutError::Timeout
     }
 
-    /// Whether the channel is closed and drained.
+    /// Returns `true` if the channel is closed and drained.
     pub fn is_disconnected(&self) -> bool {
         *self == RecvTimeoutError::Disconnected
     }

@@ -1,4 +1,4 @@
-//! A channel for messages of a type: what `state.rs` describes, with the messages moved.
+//! A channel of messages of one type: the operations of `state.rs`, with the moves of the messages.
 
 mod promise;
 mod recv;
@@ -22,12 +22,12 @@ pub(crate) struct Raw {
     closable: bool,
 }
 
-/// A channel. Not aligned to a cache line: the allocator has no quick way for that, and that part of
-/// making and dropping a channel would take 2.5 times as long and more.
+/// A channel. Not aligned to a cache line: an aligned allocation takes a slow path of the allocator, which would
+/// dominate the cost of making and dropping a channel.
 #[repr(C)]
 pub(crate) struct Chan<T> {
     raw: Raw,
-    /// Under the lock of `raw.state`, which knows how many there are.
+    /// Accessed under the lock of `raw.state`, whose `len` counts the messages in here.
     buffer: UnsafeCell<Buffer<T>>,
     senders: AtomicU64,
     receivers: AtomicU64,
@@ -38,16 +38,17 @@ unsafe impl<T: Send> Send for Chan<T> {}
 // SAFETY: as above.
 unsafe impl<T: Send> Sync for Chan<T> {}
 
-/// What came of a receive.
+/// The result of one attempt to receive.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub(crate) enum Taken {
     /// The message is in the slot.
     Done,
-    /// Closed, and nothing left.
+    /// The channel is closed, and no message is left.
     Closed,
-    /// This sender, claimed and out of the queue, will have a message once it is told for whom.
+    /// The caller has claimed this send of a select and taken it out of the queue. The sender evaluates the message
+    /// once it knows the receiver.
     Promise(RecordPtr),
-    /// Nothing is there.
+    /// There is no message.
     Nothing,
 }
 
@@ -59,12 +60,12 @@ pub(crate) enum Ended {
     TimedOut,
 }
 
-/// Who has to wait until a promised message is there.
+/// What waits until a promised message is there.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub(crate) enum WaitBy {
-    /// Whoever may park.
+    /// The goroutine, which parks, or a plain thread.
     Parks,
-    /// The thread, as the call is one that never parks; its P is handed off.
+    /// The M's thread, with its P handed off, as the call is one that never parks.
     Thread,
 }
 
@@ -101,10 +102,11 @@ impl<T> Chan<T> {
         self.raw.state.lock()
     }
 
-    /// Messages are moved by address, as large ones would else be copied from frame to frame.
+    /// Puts a message into the buffer. The message comes by address: by value a large one would be copied from frame
+    /// to frame.
     ///
     /// # Safety
-    /// A message lies there, and is the channel's from here on.
+    /// A message lies at `message`, and belongs to the channel from here on.
     #[inline]
     unsafe fn push(&self, state: &mut State, message: *const T) {
         state.len += 1;
@@ -113,7 +115,7 @@ impl<T> Chan<T> {
     }
 
     /// # Safety
-    /// The slot is good for a message.
+    /// `slot` is valid for a write of a `T`.
     #[inline]
     unsafe fn pop(&self, state: &mut State, slot: *mut T) -> bool {
         if state.len == 0 {
@@ -125,23 +127,23 @@ impl<T> Chan<T> {
         true
     }
 
-    /// A receive, as far as it goes without waiting.
+    /// Receives, as far as that is possible without waiting.
     ///
     /// # Safety
-    /// `slot` is good for a `T`.
+    /// `slot` is valid for a write of a `T`.
     #[inline(always)]
     pub(crate) unsafe fn take(&self, state: &mut State, slot: *mut T, woken: &mut Woken) -> Taken {
         if state.capacity == 0
             && let Some(sender) = State::claim(&mut state.senders)
         {
-            // SAFETY: claimed: its owner sleeps.
+            // SAFETY: `State::claim` has claimed the record's wait: its owner sleeps until it is readied.
             let it = unsafe { &sender.as_ref().value };
             let from = it.slot().cast::<T>();
             if from.is_null() {
                 return Taken::Promise(sender);
             }
-            // SAFETY: the sender's message lies there, and is the receiver's from here on; the slot by this function's
-            // contract.
+            // SAFETY: the sender's message lies at `from`, and belongs to the receiver from here on; `slot` by this
+            // function's contract.
             unsafe { slot.copy_from_nonoverlapping(from, 1) };
             it.set_wait_result(WaitResult::Done);
             // SAFETY: claimed, and out of the queue.
@@ -169,23 +171,23 @@ impl<T> Chan<T> {
     }
 
     /// # Safety
-    /// As `take`. A channel with a tick has Instants for messages.
+    /// As `take`. `T` is `Instant`, as for every channel with a tick (`chan::clock`).
     unsafe fn take_tick(&self, state: &mut State, slot: *mut T) -> Taken {
         let Some(tick) = &mut state.tick else { return Taken::Nothing };
         let now = Active::now();
         let Some(due) = tick.due.filter(|&due| due <= now) else { return Taken::Nothing };
         tick.due = (!tick.period.is_zero()).then(|| {
-            // A reader that is late has missed those in between; the next one is on the beat.
+            // A late reader has missed the ticks in between; the next tick is on the beat.
             let late = now.saturating_since(due).as_nanos() / tick.period.as_nanos();
             let periods = u32::try_from(late + 1).unwrap_or(u32::MAX);
             due.saturating_add(tick.period.saturating_mul(periods))
         });
-        // SAFETY: `T` is Instant, see above.
+        // SAFETY: `T` is `Instant`, by this function's contract.
         unsafe { slot.cast::<Instant>().write(Active::instant(due)) };
         Taken::Done
     }
 
-    /// Hands a message on that there is room for: to who waits for one, or into the buffer.
+    /// Passes on a message for which there is room: to a receiver that waits, or into the buffer.
     ///
     /// # Safety
     /// As `push`.
@@ -202,10 +204,11 @@ impl<T> Chan<T> {
     }
 
     /// # Safety
-    /// As `push`. The caller has claimed the receiver, and taken it out of the queue of this channel; one that is Served,
-    /// under the lock.
+    /// As `push`. The caller has claimed the receiver's wait, or made its record Served in this critical section; the
+    /// record is out of its queue.
     unsafe fn hand(&self, receiver: RecordPtr, message: *const T, woken: &mut Woken) {
-        // SAFETY: its owner sleeps, or comes to look under the lock; the slot is good for a `T` until then.
+        // SAFETY: the record's owner sleeps, or first has to take the lock, which the caller holds; until then the
+        // record lives, and its slot is valid for a write of a `T`.
         unsafe {
             let it = &receiver.as_ref().value;
             it.slot().cast::<T>().copy_from_nonoverlapping(message, 1);
@@ -216,14 +219,15 @@ impl<T> Chan<T> {
         }
     }
 
-    /// There may be room: senders that wait move up.
+    /// Fills the buffer from the senders that wait, as long as there is room. A sender without a message gets a
+    /// reserved place.
     fn refill(&self, state: &mut State, woken: &mut Woken) {
         while state.len + state.reserved < state.capacity {
             let Some(sender) = State::claim(&mut state.senders) else {
                 state.tell_send_watchers(woken);
                 return;
             };
-            // SAFETY: claimed: its owner sleeps.
+            // SAFETY: `State::claim` has claimed the record's wait: its owner sleeps until it is readied.
             let it = unsafe { &sender.as_ref().value };
             let from = it.slot().cast::<T>();
             if from.is_null() {
@@ -231,7 +235,7 @@ impl<T> Chan<T> {
                 it.set_wait_result(WaitResult::Reserved);
             } else {
                 it.set_wait_result(WaitResult::Done);
-                // SAFETY: the sender's message lies there, and was not taken.
+                // SAFETY: the claimed sender's message lies at `from`, and nobody else moves it.
                 unsafe { self.deliver(state, from, woken) };
             }
             // SAFETY: claimed, and out of the queue.
@@ -239,12 +243,12 @@ impl<T> Chan<T> {
         }
     }
 
-    /// Closes, if that has an effect; true for the call that did.
+    /// Closes the channel, if its users may close it. Returns `true` if this call closed it.
     pub(crate) fn close(&self) -> bool {
         self.raw.closable && self.shut()
     }
 
-    /// Closes in any case.
+    /// Closes the channel. Returns `true` if this call closed it.
     pub(crate) fn shut(&self) -> bool {
         let mut woken = Woken::new();
         let closed = self.lock().close(&mut woken);
@@ -256,7 +260,7 @@ impl<T> Chan<T> {
         self.lock().closed
     }
 
-    /// Messages that can be received without waiting for a sender.
+    /// The number of messages that can be received without waiting for a sender.
     pub(crate) fn len(&self) -> usize {
         let state = self.lock();
         match state.due() {
@@ -278,12 +282,12 @@ impl<T> Chan<T> {
     }
 
     pub(crate) fn add_sender(&self) {
-        // Relaxed: the caller has one.
+        // Relaxed: the caller has a sender, so the count can't reach zero meanwhile.
         self.senders.fetch_add(1, Relaxed);
     }
 
     pub(crate) fn add_receiver(&self) {
-        // Relaxed: as above.
+        // Relaxed: the caller has a receiver, so the count can't reach zero meanwhile.
         self.receivers.fetch_add(1, Relaxed);
     }
 
@@ -293,14 +297,15 @@ impl<T> Chan<T> {
             this.shut();
             let state = this.lock();
             if state.promises + state.reserved > 0 {
-                // A chosen operation borrows its sender, so these were forgotten. The goroutine that did so still names the
-                // channel, and will withdraw them if it is left behind by its runtime.
+                // A chosen operation borrows its sender, so the operations of these promises were leaked
+                // (`std::mem::forget`). A goroutine that leaked one still names the channel in an abandon hook, which
+                // withdraws the promise if the goroutine never runs again: so the channel is leaked too.
                 std::mem::forget(Arc::clone(this));
             }
         }
     }
 
-    /// The last receiver takes what is left with it.
+    /// Drops a receiver; the last one closes the channel, and drops the messages that are left.
     pub(crate) fn drop_receiver(this: &Arc<Self>) {
         // AcqRel, its own partner: as above.
         if this.receivers.fetch_sub(1, AcqRel) == 1 {
@@ -311,20 +316,22 @@ impl<T> Chan<T> {
                 // SAFETY: the state is locked.
                 this.buffer.with_mut(|buffer| std::mem::replace(unsafe { &mut *buffer }, Buffer::growing()))
             };
-            // Without the lock. What was promised may still come, and goes with the channel.
+            // Dropped without the lock, as a message's `drop` is the user's code. A message that was promised may
+            // still come, and is dropped with the channel.
             drop(left);
         }
     }
 
-    /// Has the channel tell another time. Gives what it told before.
+    /// Makes the channel tell another time. Returns the tick that it had before.
     pub(crate) fn set_tick(&self, tick: Tick) -> Option<Tick> {
         let mut state = self.lock();
         let before = state.tick.replace(tick);
-        // SAFETY: they stand in the queues, which are locked.
+        // SAFETY: the records stand in the queues, which are locked, so their owners have not left.
         let keep = |record: RecordPtr| unsafe { record.as_ref() }.value.upgrade();
         let waiting: Vec<_> = state.receivers.iter().chain(state.receive_watchers.iter()).map(keep).collect();
         drop(state);
-        // Without the lock: whose runtime ends meanwhile may have promises to withdraw, on other channels.
+        // Nudged without the lock: where this upgrade is the last reference to a runtime that has ended, its end
+        // withdraws promises, on other channels.
         waiting.iter().for_each(UpgradedWaiter::nudge);
         before
     }

@@ -8,12 +8,12 @@ pub struct Iter<'a, T> {
     receiver: &'a Receiver<T>,
 }
 
-/// Receives what is there; made by [`Receiver::try_iter`]. Ends as soon as no message is there.
+/// Receives the messages that are there, and ends as soon as there is none; made by [`Receiver::try_iter`].
 pub struct TryIter<'a, T> {
     receiver: &'a Receiver<T>,
 }
 
-/// As [`Iter`], and keeps the receiver; made by `into_iter`.
+/// As [`Iter`], and owns the receiver; made by `into_iter`.
 pub struct IntoIter<T> {
     receiver: Receiver<T>,
 }
@@ -27,7 +27,8 @@ impl<T> Receiver<T> {
         Iter { receiver: self }
     }
 
-    /// Receives what is there, without blocking.
+    /// Receives the messages that are there. Does not block, but for the exception that [`try_recv`](Self::try_recv)
+    /// describes.
     pub fn try_iter(&self) -> TryIter<'_, T> {
         TryIter { receiver: self }
     }

@@ -1,10 +1,11 @@
 //! `select!` and `select_biased!`: what they expand to, and the functions that they call.
 //!
-//! An expansion binds the channels, in the order in which they stand; runs the select, with the arms in an array of its own
-//! that is gone before any arm's code runs; and goes to the chosen arm, where the message is evaluated or received. The
-//! code of an arm stands in the caller's function as it is, so that `return`, `break` and `?` in it mean what they say.
+//! An expansion binds the channels in their order in the source; runs the select, with the arms in an array that is
+//! dropped before any arm's code runs; and goes to the chosen arm, where the message is evaluated or received. The
+//! code of an arm becomes part of the caller's function, so that `return`, `break` and `?` work there.
 
-/// Waits until one of several channel operations is ready, and does it. Go's `select`, in crossbeam-channel's syntax.
+/// Waits until one of several channel operations is ready, and performs it. Go's `select`, in crossbeam-channel's
+/// syntax.
 ///
 /// ```text
 /// select! {
@@ -13,20 +14,26 @@
 ///     default => code,                            // nothing is ready; or `default(timeout)`
 /// }
 /// ```
-/// Blocks the goroutine until an arm is ready, chooses one among those that are, each with the same probability, does its
-/// operation, and goes on with its code, whose value is that of the whole. With `default` it does not block (except as
-/// [`Receiver::try_recv`](crate::chan::Receiver::try_recv) does), with `default(timeout)` for that long at most. An
-/// operation on a closed channel is ready: it fails. `-> result` may be left out.
+/// Blocks the goroutine until an arm is ready, chooses one of the ready arms, each with the same probability,
+/// performs its operation, and evaluates its code, whose value is the value of the macro. With `default` the macro
+/// does not block (but for the exception that [`Receiver::try_recv`](crate::chan::Receiver::try_recv) describes),
+/// with `default(timeout)` for at most that long. An operation on a closed channel is ready, and fails. `-> result`
+/// may be left out.
 ///
-/// * All arms are looked at in one snapshot: no channel changes while the others are asked.
-/// * Channels are evaluated once, on entry, in their order; a message only when its arm was chosen. If that panics, nothing
-///   was sent, and a receiver that was chosen goes on waiting in its place.
-/// * While a message is evaluated a receiver waits for it, and for no other one. The receiver's limit, or its context, ends
-///   that; then the send waits for another receiver as a plain send does, on this arm alone. If the select has a `default`, at
-///   most until its timeout: `result` is an error with the message then, although the channel is not closed. A goroutine that
-///   is left behind by its runtime in the middle of an evaluation sends nothing, and the receiver goes on waiting in its place.
-/// * A channel may stand in several arms, also for both of its directions; each of them is as likely as any other.
-/// * [`never`](crate::chan::never) and [`never_sender`](crate::chan::never_sender) switch an arm off.
+/// * The readiness of all arms is read in one snapshot, with all channels locked.
+/// * The channel expressions are evaluated once, on entry, in their order; a message only when its arm was chosen. If
+///   the evaluation of a message panics, nothing was sent, and the receiver for which the send was chosen goes on
+///   waiting in its place.
+/// * While a message is evaluated, its receiver waits for it and for no other. The receiver's limit or context may
+///   end that wait; then the send waits for another receiver as a plain send does, on this arm alone. If the select
+///   has a `default`, the send waits at most until its timeout, and then `result` is an error with the message,
+///   although the channel is not closed. A goroutine that its runtime leaves behind in the middle of an evaluation
+///   sends nothing, and the receiver goes on waiting in its place.
+/// * A channel may be in several arms, also in both directions; each ready arm is as likely as any other.
+/// * [`never`](crate::chan::never) and [`never_sender`](crate::chan::never_sender) disable an arm.
+///
+/// # Unwinds
+/// When its wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
 ///
 /// # Panics
 /// Without any arm.
@@ -66,7 +73,7 @@ macro_rules! select {
     ($($arms:tt)*) => { $crate::__select!(@parse false; [] []; $($arms)*) };
 }
 
-/// As [`select!`](crate::select); of several arms that are ready it chooses the first one.
+/// As [`select!`](crate::select), but chooses the first of several ready arms.
 ///
 /// ```
 /// let (sender, receiver) = gmp::chan::unbounded();
@@ -173,7 +180,7 @@ macro_rules! __select {
         $crate::__select!(@go chosen index (0); $(($kind $chan $message $result $code))*)
     }};
     (@bind $biased:tt; [$(($kind:ident $chan:ident $message:tt $result:tt $code:tt))*] [() ($default:expr)];) => {{
-        // Bound first: the array, which borrows the channels, is gone before an arm's code runs.
+        // Bound first, so that the array, which borrows the channels, is dropped before an arm's code runs.
         let mut space = $crate::chan::internal::Space::empty();
         let chosen =
             $crate::chan::internal::try_select(&mut space, &mut [$($crate::chan::internal::$kind($chan)),*], $biased);
@@ -188,7 +195,7 @@ macro_rules! __select {
     }};
 
     (@or $chosen:ident ($default:expr); $($arms:tt)*) => {{
-        // Each way moves it, so that no borrow of a channel is left in the arms.
+        // Each branch moves the result, so that no borrow of a channel is left in the arms.
         let index = $chosen.index();
         if index == $crate::chan::internal::Selected::NONE {
             ::core::mem::drop($chosen);
@@ -208,7 +215,7 @@ macro_rules! __select {
     };
     (@go $chosen:ident $index:ident ($number:expr); (send $chan:ident ($message:expr) ($result:pat) ($code:expr)) $($rest:tt)*) => {
         if $index == $number {
-            // Bound first: should it unwind, the operation is cancelled.
+            // Bound first: if the message's expression unwinds, the operation is cancelled.
             let message = $message;
             let $result = $chosen.send($chan, message);
             $code

@@ -1,23 +1,24 @@
 //! Channels: goroutines and threads hand messages to each other, and wait for each other by doing so.
 //!
-//! Names, signatures and error types are crossbeam-channel 0.5's: a program written for that compiles after a change of
-//! its `use` lines. Semantics are Go's where the two differ: a channel is first in, first out, for messages as for those
-//! who wait; a receiver that waits is handed its message directly; [`select!`](crate::select) chooses from one snapshot of
-//! all its channels, each ready arm equally likely; and there is [`close`](Sender::close). One type does less: a [`Select`]
-//! stays on the thread or goroutine that made it.
+//! Names, signatures and error types are crossbeam-channel 0.5's: a program written for that compiles after a change
+//! of its `use` lines. Where the semantics of the two differ, they are Go's: a channel is first in, first out, for
+//! messages and for waiters; a receiver that waits is handed its message directly; [`select!`](crate::select) chooses
+//! from one snapshot of all its channels, each ready arm equally likely; and there is [`close`](Sender::close). One
+//! type does less: a [`Select`] stays on the thread or goroutine that made it.
 //!
 //! * [`bounded(0)`](bounded) has no buffer: a send and a receive meet. [`bounded(n)`](bounded) holds `n` messages,
 //!   [`unbounded`] any number. [`after`], [`at`] and [`tick`] tell the time, [`never()`] and [`never_sender`] are disabled
 //!   arms of a select.
-//! * Both halves can be cloned; many may send and many receive. When the last sender is dropped the channel closes: what is
-//!   in the buffer can still be received, then receives fail. When the last receiver is dropped it closes too, and what is in
-//!   the buffer is dropped.
-//! * What blocks here parks the goroutine, and its thread runs others. A plain thread blocks. Both may be mixed.
+//! * Both halves can be cloned; many may send and many receive. When the last sender is dropped the channel closes:
+//!   messages in the buffer can still be received, then receives fail. When the last receiver is dropped the channel
+//!   closes too, and messages in the buffer are dropped.
+//! * A call that blocks parks its goroutine, and the thread runs others; on a plain thread it blocks the thread.
+//!   Goroutines and plain threads may share a channel.
 //!
-//! No message is lost or dropped twice: an operation that fails gives its message back, one whose goroutine is unwound drops
-//! it. Where several messages are dropped with their channel and the `drop` of some panics, all are dropped, and the first
-//! of these panics goes on. A message that was handed to a goroutine goes with it when its runtime ends before it has run
-//! again.
+//! No message is lost or dropped twice: an operation that fails gives its message back, and an operation whose
+//! goroutine is unwound drops it. Where several messages are dropped with their channel and the `drop` of some
+//! panics, all are dropped, and the first of these panics is resumed. A message that was handed to a goroutine is
+//! lost with it if the runtime ends before the goroutine has run again.
 //!
 //! ```
 //! use gmp::{chan, go};
@@ -75,10 +76,11 @@ fn pair<T>(capacity: usize, buffer: Buffer<T>) -> (Sender<T>, Receiver<T>) {
     (Sender { chan: Some(Arc::clone(&chan)) }, Receiver { chan: Some(chan) })
 }
 
-/// A channel with a buffer for `capacity` messages. With 0 it has none, and each send waits for its receive.
+/// Makes a channel with a buffer for `capacity` messages. With 0 it has no buffer, and each send waits for its
+/// receive.
 ///
 /// # Panics
-/// When there is no memory for the buffer, which is made at once.
+/// If there is no memory for the buffer, which is allocated at once.
 ///
 /// ```
 /// let (sender, receiver) = gmp::chan::bounded(1);
@@ -92,55 +94,58 @@ pub fn bounded<T>(capacity: usize) -> (Sender<T>, Receiver<T>) {
     pair(capacity, Buffer::fixed(capacity))
 }
 
-/// A channel that holds any number of messages. Its sends never block.
+/// Makes a channel that holds any number of messages. Its sends never block.
 pub fn unbounded<T>() -> (Sender<T>, Receiver<T>) {
     pair(usize::MAX, Buffer::growing())
 }
 
-/// A channel that nobody ever sends to. As an arm of a select it is disabled.
+/// Makes a channel that never has a message and never closes: a receive blocks for ever. As an arm of a select it is
+/// disabled.
 #[doc(alias = "nil")]
 pub fn never<T>() -> Receiver<T> {
     Receiver { chan: None }
 }
 
-/// A channel that nobody ever receives from, and that never closes. As an arm of a select it is disabled.
+/// Makes a channel that no message can be sent to and that never closes: a send blocks for ever. As an arm of a
+/// select it is disabled.
 #[doc(alias = "nil")]
 pub fn never_sender<T>() -> Sender<T> {
     Sender { chan: None }
 }
 
-/// A channel with one message, there once `duration` has passed: the time at which it was due. It is never closed.
+/// Makes a channel that has one message once `duration` has passed: the time at which the message was due. The
+/// channel never closes.
 ///
-/// It is in no heap of timers while nobody waits for it, and costs nothing but its memory.
+/// While no receiver waits, the channel is in no heap of timers, and costs nothing but its memory.
 #[doc(alias = "time.After")]
 pub fn after(duration: Duration) -> Receiver<Instant> {
     clock(Some(Active::now().saturating_add(duration)), Duration::ZERO)
 }
 
-/// As [`after`], for a point in time, which is the message. Where that has passed the message is there at once. (A point more
-/// than a century before the process first asked for the time is told as that time.)
+/// As [`after`], for a point in time, which is the message. If `when` has passed, the message is there at once. (The
+/// message for a point more than a century before the process first read the clock is that first reading.)
 pub fn at(when: Instant) -> Receiver<Instant> {
     clock(Some(Active::nanos(when)), Duration::ZERO)
 }
 
-/// A channel with a message after each `duration`: the time at which it was due. A reader that is late misses those in
-/// between, as with Go's; the next one is on the beat. It is never closed.
+/// Makes a channel that has a message after each `duration`: the time at which the message was due. A late receiver
+/// misses the messages in between, as with Go's; the next one is on the beat. The channel never closes.
 ///
 /// With a duration of zero there is always a message.
 #[doc(alias = "time.Tick")]
 pub fn tick(duration: Duration) -> Receiver<Instant> {
-    // Always due, and the clock shows no two times within it.
+    // With one nanosecond, the clock's resolution, a message is always due.
     let period = duration.max(Duration::from_nanos(1));
     clock(Some(Active::now().saturating_add(duration)), period)
 }
 
-/// A channel that tells the time, and can't be closed by its users.
+/// Makes a channel that tells the time, which its users can't close.
 pub(crate) fn clock(due: Option<Nanos>, period: Duration) -> Receiver<Instant> {
     let tick = Tick { due, period };
     Receiver { chan: Some(Arc::new(Chan::new(1, Buffer::growing(), Some(tick), false))) }
 }
 
-/// A channel without messages, that only `shut` closes.
+/// Makes a channel without messages, which only `shut` closes.
 pub(crate) fn signal() -> Receiver<()> {
     Receiver { chan: Some(Arc::new(Chan::new(0, Buffer::growing(), None, false))) }
 }
@@ -156,7 +161,8 @@ pub struct Receiver<T> {
     chan: Option<Arc<Chan<T>>>,
 }
 
-// SAFETY: an end of a channel gives and takes messages, and shows none to another thread while it is elsewhere.
+// SAFETY: a half of a channel moves messages in and out, each to one thread, and gives no reference to one that is in
+// the channel.
 unsafe impl<T: Send> Send for Sender<T> {}
 // SAFETY: as above.
 unsafe impl<T: Send> Sync for Sender<T> {}
@@ -169,7 +175,7 @@ impl<T> RefUnwindSafe for Sender<T> {}
 impl<T> UnwindSafe for Receiver<T> {}
 impl<T> RefUnwindSafe for Receiver<T> {}
 
-/// A wait that only its limit ends.
+/// Waits until `limit`; nothing else ends the wait but an interrupt.
 fn wait_for_nothing(limit: Option<Nanos>) {
     let how = How::new(WaitReason::Never).until(limit);
     if let Woke::Interrupted(why) = Wait::<Active>::begin().park(how, || Commit::Park) {
@@ -186,10 +192,10 @@ impl<T> Sender<T> {
         self.chan.as_deref()
     }
 
-    /// Moves the message out if that is Done.
+    /// Sends the message. It is moved out if and only if the result is Done.
     ///
     /// # Safety
-    /// It lies there.
+    /// `message` is initialised.
     unsafe fn send_until(&self, message: &mut MaybeUninit<T>, limit: Option<Nanos>) -> Ended {
         match self.chan() {
             // SAFETY: by this function's contract.
@@ -203,17 +209,17 @@ impl<T> Sender<T> {
         }
     }
 
-    /// Sends a message. Blocks the goroutine until there is room in the buffer; without a buffer, until somebody receives
-    /// it.
+    /// Sends a message. Blocks the goroutine, or the plain thread, until there is room in the buffer; without a
+    /// buffer, until a receiver takes the message.
     ///
     /// # Unwinds
     /// When its wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
     ///
     /// # Errors
-    /// The channel is closed; with the message.
+    /// The channel is closed. The error holds the message.
     pub fn send(&self, message: T) -> Result<(), SendError<T>> {
         let mut message = MaybeUninit::new(message);
-        // SAFETY: it lies there; it was moved if and only if it was sent.
+        // SAFETY: `message` is initialised, and was moved out if and only if the result is Done.
         unsafe {
             match self.send_until(&mut message, None) {
                 Ended::Done => Ok(()),
@@ -225,11 +231,12 @@ impl<T> Sender<T> {
     /// Sends a message if that is possible at once. Does not block.
     ///
     /// # Errors
-    /// There is no room, or without a buffer nobody who waits for a message; or the channel is closed. With the message.
+    /// There is no room, or, without a buffer, no receiver that waits; or the channel is closed. The error holds the
+    /// message.
     pub fn try_send(&self, message: T) -> Result<(), TrySendError<T>> {
         let Some(chan) = self.chan() else { return Err(TrySendError::Full(message)) };
         let mut message = MaybeUninit::new(message);
-        // SAFETY: it lies there; it was moved if and only if it was sent.
+        // SAFETY: `message` is initialised, and was moved out if and only if the result is Done.
         unsafe {
             match chan.try_send(message.as_mut_ptr()) {
                 Ended::Done => Ok(()),
@@ -239,18 +246,18 @@ impl<T> Sender<T> {
         }
     }
 
-    /// As [`send`](Self::send), for so long at most.
+    /// As [`send`](Self::send), for at most `timeout`.
     ///
     /// # Unwinds
     /// When its wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
     ///
     /// # Errors
-    /// The time has passed, or the channel is closed. With the message.
+    /// The time has passed, or the channel is closed. The error holds the message.
     pub fn send_timeout(&self, message: T, timeout: Duration) -> Result<(), SendTimeoutError<T>> {
         self.send_in_time(message, limit_of(timeout))
     }
 
-    /// As [`send`](Self::send), until then at most.
+    /// As [`send`](Self::send), until `deadline` at most.
     ///
     /// # Unwinds
     /// When its wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
@@ -279,7 +286,7 @@ impl<T> Receiver<T> {
         self.chan.as_deref()
     }
 
-    /// Closes also a channel whose users can't.
+    /// Closes the channel, even if its users can't.
     pub(crate) fn shut(&self) {
         self.chan().map(Chan::shut);
     }
@@ -290,7 +297,7 @@ impl<T> Receiver<T> {
             return Err(Ended::TimedOut);
         };
         let mut slot = MaybeUninit::uninit();
-        // SAFETY: the slot is good for a `T`, and holds one when that is Done.
+        // SAFETY: the slot is valid for a write of a `T`, and holds one when the result is Done.
         unsafe {
             match chan.recv(slot.as_mut_ptr(), limit) {
                 Ended::Done => Ok(slot.assume_init()),
@@ -299,7 +306,7 @@ impl<T> Receiver<T> {
         }
     }
 
-    /// Receives a message. Blocks the goroutine until there is one.
+    /// Receives a message. Blocks the goroutine, or the plain thread, until there is one.
     ///
     /// # Unwinds
     /// When its wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
@@ -310,11 +317,12 @@ impl<T> Receiver<T> {
         self.recv_until(None).map_err(|_| RecvError)
     }
 
-    /// Receives a message that is there. Does not block, except in one case: a `select!` of somebody else is about to
-    /// send, and has yet to evaluate the message; for that it waits on its thread, with its P handed off, some 10 ms at most.
+    /// Receives a message that is there. Does not block, except in one case: another goroutine's `select!` is about
+    /// to send, and has yet to evaluate the message. For that message `try_recv` blocks its thread, with the P handed
+    /// off, for some 10 ms at most.
     ///
     /// # Errors
-    /// None is there, or the channel is closed as well.
+    /// No message is there. The error tells whether the channel is closed.
     pub fn try_recv(&self) -> Result<T, TryRecvError> {
         let Some(chan) = self.chan() else { return Err(TryRecvError::Empty) };
         let mut slot = MaybeUninit::uninit();
@@ -328,8 +336,8 @@ impl<T> Receiver<T> {
         }
     }
 
-    /// As [`recv`](Self::recv), for so long at most; some 10 ms longer for a message of a `select!` that was chosen in time and
-    /// is still being evaluated.
+    /// As [`recv`](Self::recv), for at most `timeout`; or some 10 ms longer, for a message of a `select!` that was
+    /// chosen in time and is still being evaluated.
     ///
     /// # Unwinds
     /// When its wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
@@ -340,7 +348,8 @@ impl<T> Receiver<T> {
         self.recv_until(limit_of(timeout)).map_err(Self::in_time)
     }
 
-    /// As [`recv`](Self::recv), until then at most; or some 10 ms longer, as [`recv_timeout`](Self::recv_timeout) does.
+    /// As [`recv`](Self::recv), until `deadline` at most; or some 10 ms longer, as
+    /// [`recv_timeout`](Self::recv_timeout).
     ///
     /// # Unwinds
     /// When its wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
@@ -359,45 +368,47 @@ impl<T> Receiver<T> {
     }
 }
 
-/// What both halves tell and do.
+/// The methods that both halves have.
 macro_rules! half {
     ($name:ident, $add:ident, $drop:ident, $text:literal) => {
         impl<T> $name<T> {
-            /// Whether there is no message in the buffer; without a buffer always.
+            /// Returns `true` if there is no message in the buffer; always without a buffer.
             pub fn is_empty(&self) -> bool {
                 self.len() == 0
             }
 
-            /// Whether there is no room in the buffer; without a buffer always.
+            /// Returns `true` if there is no room in the buffer; always without a buffer.
             pub fn is_full(&self) -> bool {
                 self.chan().is_none_or(Chan::is_full)
             }
 
-            /// How many messages are in the buffer.
+            /// Returns the number of messages in the buffer.
             pub fn len(&self) -> usize {
                 self.chan().map_or(0, Chan::len)
             }
 
-            /// How many messages the buffer holds; `None` for any number.
+            /// Returns the number of messages that the buffer has room for; `None` for any number.
             pub fn capacity(&self) -> Option<usize> {
                 let capacity = self.chan().map_or(0, Chan::capacity);
                 (capacity != usize::MAX).then_some(capacity)
             }
 
-            /// Whether both are of the same channel. Disabled channels are all the same.
+            /// Returns `true` if both are of the same channel. All disabled channels count as the same.
             pub fn same_channel(&self, other: &$name<T>) -> bool {
                 let address = |chan: Option<&Chan<T>>| chan.map(|chan| &raw const *chan);
                 address(self.chan()) == address(other.chan())
             }
 
-            /// Closes the channel: sends fail from now on, also those that wait, which give their messages back; what is in
-            /// the buffer can be received, and then receives fail. True for the call that closed it; false when it was
-            /// closed before, or is one that tells the time, which can't be. Does not block.
+            /// Closes the channel: sends fail from now on, also those that wait, which give their messages back;
+            /// messages in the buffer can be received, and then receives fail. Returns `true` if this call closed the
+            /// channel, and `false` if the channel was closed before, or tells the time and can't be closed. Does not
+            /// block.
             pub fn close(&self) -> bool {
                 self.chan().is_some_and(Chan::close)
             }
 
-            /// Whether it was closed, by `close` or because all senders, or all receivers, are gone.
+            /// Returns `true` if the channel is closed: by `close`, or because all senders, or all receivers, were
+            /// dropped.
             pub fn is_closed(&self) -> bool {
                 self.chan().is_some_and(Chan::is_closed)
             }

@@ -5,16 +5,18 @@
 //!   else: a record into each queue · park, unlocking all · a counterpart claims the wait through one of the records
 //!         and deals with that arm · leave the other queues, one lock each
 //! ```
-//! All are locked at once, so that an arm is chosen from one snapshot of all channels (Go's `selectgo`, and its order of
-//! locks). The records of one wait carry one number, so one counterpart wins, in whichever queue it found it; two selects
-//! that meet each other do so under the locks of the channels between them.
+//! All channels are locked at once, so that an arm is chosen from one snapshot of them (Go's `selectgo`, and its
+//! order of locks). The records of one wait carry one wait number, so one counterpart wins the claim, through
+//! whichever queue it found the select. Two selects that are each other's counterparts meet under the locks of the
+//! channels that they share.
 //!
-//! The hook takes the locks out of the arms, which lie on the goroutine's stack, also after the first one is free. That
-//! is sound, as the goroutine can't be done with the arms before it has had each lock once more, except that of the
-//! channel through which it was claimed, which the hook had let go by then.
+//! The commit hook takes the lock guards out of the arms, which lie on the goroutine's stack, and goes on after it
+//! has released the first lock. That is sound: before the goroutine drops the arms it takes each lock once more,
+//! except the lock of the channel through which it was claimed, and the hook had released that one before the claim.
 //!
-//! A message is moved without its type, by functions that the channel's end brings along (`select/arm.rs`): into the *space*
-//! of the select, which needs one as it gets one message at most, or a box where it is too large.
+//! The select moves a message without knowing its type, by functions that the sender or receiver brings along
+//! (`select/arm.rs`): into the *space* of the select (one, as a select gets one message at most), or into a box if
+//! the message is too large.
 
 mod arm;
 mod order;
@@ -33,7 +35,8 @@ use crate::wait::abandon::AbandonHook;
 use crate::wait::waiter::{How, Opened, Wait, Woke};
 use gmp_timers::Nanos;
 
-/// The abandon hook of a goroutine that waits in a select: a send that was chosen has promised its message.
+/// The abandon hook of a goroutine that waits in a select: withdraws the promise of a send that a counterpart has
+/// chosen.
 #[repr(C)]
 struct SelectHook {
     hook: AbandonHook,
@@ -45,7 +48,8 @@ impl SelectHook {
     /// # Safety
     /// `hook` is that of a `SelectHook` whose goroutine never runs again.
     unsafe fn run(hook: *const AbandonHook) {
-        // SAFETY: by this function's contract; the arms lie on the goroutine's stack, or are what it keeps.
+        // SAFETY: by this function's contract. The arms lie on the stack of a goroutine that never runs again, or in
+        // memory that it borrows for good.
         let arms = unsafe {
             let select_hook = &*hook.cast::<Self>();
             std::slice::from_raw_parts(select_hook.arms, select_hook.count)
@@ -57,25 +61,26 @@ impl SelectHook {
                 _ => continue,
             };
             if let Some((_, chan, ops)) = arm.chan {
-                // SAFETY: the channel is of this type, and the goroutine has it borrowed for good.
+                // SAFETY: `ops` are those of the channel, which the goroutine, as it never runs again, borrows for
+                // good.
                 unsafe { (ops.withdraw)(chan, promised) };
             }
         }
     }
 }
 
-/// What a select does when an arm is ready.
+/// What a select does with an arm that is ready.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub(crate) enum Intent {
     Operate,
-    /// Only tells which.
+    /// Returns the number of the arm, and leaves the operation to the caller.
     Watch,
 }
 
 /// How long a select waits.
 #[derive(Copy, Clone, Debug)]
 pub(crate) enum Limit {
-    /// Not at all; its thread may wait for a message that was promised.
+    /// Not at all; but its thread may wait for a promised message.
     Now,
     /// Until then, or for ever.
     Until(Option<Nanos>),
@@ -89,14 +94,14 @@ pub(crate) enum Choice {
     InOrder,
 }
 
-/// Unlocks what is locked. Touches no arm after the last lock is free.
+/// Releases all locks of the select. Touches no arm after the last lock is free.
 #[inline(always)]
 fn unlock_all(arms: *const Arm<'_>, count: usize) {
     let mut held = None;
     for index in 0..count {
-        // SAFETY: they are so many, and stay as long as one of the locks is held; see the header.
+        // SAFETY: there are `count` arms, and they stay as long as one of the locks is held; see the header.
         let guard = unsafe { (*arms.add(index)).let_go() };
-        // The one before is let go only when the next one is in hand.
+        // A guard is dropped only after the next one was taken out of its arm.
         if guard.is_some() {
             drop(std::mem::replace(&mut held, guard));
         }
@@ -104,8 +109,8 @@ fn unlock_all(arms: *const Arm<'_>, count: usize) {
     drop(held);
 }
 
-/// Waits until one of the arms is ready, takes it or brings its counterpart to a halt, and gives its number with what is
-/// left to do; none, when the limit came first.
+/// Waits until an arm is ready and commits to it: receives the message, or, for a send, obtains a promise to be kept.
+/// Returns the arm with the rest of its operation, or [`Selected::none`] once `limit` has passed.
 pub(crate) fn select<'a>(
     space: &'a mut Space,
     arms: &mut [Arm<'a>],
@@ -127,13 +132,13 @@ pub(crate) fn select<'a>(
         if let Chosen::Sends(promised) = chosen {
             search.note_promise(index, promised);
         }
-        // SAFETY: a message that was received lies where the arm has it, the hook of a promise in the space, which is
+        // SAFETY: a received message lies in the arm's slot; the hook of a promise lies in the space, which is
         // borrowed for `'a`.
         return unsafe { Selected::new(&mut search.arms[index], search.space, index, chosen) };
     }
 }
 
-/// As `select`, and leaves it to the caller to try the operation.
+/// Waits until an arm is ready, and returns its number; the caller tries the operation.
 pub(crate) fn ready(arms: &mut [Arm<'_>], limit: Limit, choice: Choice) -> Option<usize> {
     let mut space = Space::empty();
     let mut search = Search::new(arms, &mut space, Intent::Watch, limit, choice);
@@ -148,13 +153,14 @@ pub(crate) fn ready(arms: &mut [Arm<'_>], limit: Limit, choice: Choice) -> Optio
 
 enum Round {
     Chosen(usize, Chosen),
-    /// Of this sender, or of the one that has found the arm's own record.
+    /// The arm was promised a message: by this sender, which the arm has claimed, or else by a sender that has found
+    /// the arm's own record.
     Promise(usize, Option<RecordPtr>),
     Late,
     Again,
 }
 
-/// What came of a promise to one of the arms.
+/// How the wait for a message that was promised to an arm ended.
 enum Kept {
     /// The message lies in this arm's slot.
     Came(usize),
@@ -162,7 +168,7 @@ enum Kept {
     Late,
 }
 
-/// An arm that is ready.
+/// What a ready arm has committed to.
 enum Found {
     Chosen(Chosen),
     Promise(RecordPtr),
@@ -176,7 +182,7 @@ struct Search<'s, 'a> {
     choice: Choice,
     /// The arm whose channel is locked first.
     first: usize,
-    /// A channel stands in several arms.
+    /// A channel is in several arms.
     alike: bool,
     /// The arm whose record keeps its place in the queue, after a promise that was withdrawn.
     kept: Option<usize>,
@@ -191,7 +197,7 @@ impl<'s, 'a> Search<'s, 'a> {
         Search { arms, space, intent, limit, choice, first, alike: false, kept: None, early: None }
     }
 
-    /// Locks each channel once, and chooses one of the arms that are ready.
+    /// Locks each channel once, and chooses one of the ready arms.
     #[inline(always)]
     fn lock(&mut self) -> Option<usize> {
         let (mut chosen, mut ready) = (None, 0_u64);
@@ -208,8 +214,8 @@ impl<'s, 'a> Search<'s, 'a> {
                 if arm.is_ready() {
                     ready += 1;
                     let replaces = match self.choice {
-                        // The last of so many replaces the one before as often as each of them is to be chosen. The high half
-                        // of a product: uniform to one in 2^32 / ready.
+                        // Reservoir sampling: the arm that is number `ready` replaces the choice with probability 1 /
+                        // `ready`. The high half of the product is uniform up to `ready` / 2^32.
                         Choice::Uniform => ready == 1 || (u64::from(Active::random()) * ready) >> 32 == 0,
                         Choice::InOrder => chosen.is_none_or(|before| index < before),
                     };
@@ -223,7 +229,7 @@ impl<'s, 'a> Search<'s, 'a> {
         chosen
     }
 
-    /// One look at the arms, and one wait if none is ready.
+    /// Tries all arms once, and waits once if none is ready.
     #[inline(always)]
     fn round(&mut self) -> Round {
         let mut woken = Woken::new();
@@ -244,7 +250,7 @@ impl<'s, 'a> Search<'s, 'a> {
         }
     }
 
-    /// Takes the chosen arm. All channels are locked, before and after.
+    /// Takes the chosen arm. All channels are locked before and after.
     #[inline(always)]
     fn take(&mut self, mut chosen: Option<usize>, woken: &mut Woken) -> Option<(usize, Found)> {
         while let Some(index) = chosen {
@@ -256,14 +262,15 @@ impl<'s, 'a> Search<'s, 'a> {
         None
     }
 
-    /// The counterpart waits in several queues, and was claimed in another one meanwhile.
+    /// Locks and chooses anew: the counterpart that made the arm ready waits in several queues, and was claimed
+    /// through another one meanwhile.
     #[cold]
     fn choose_again(&mut self) -> Option<usize> {
         self.unlock();
         self.lock().filter(|_| !mutated(Mutant::SelectLooksOnce))
     }
 
-    /// As `take`, for one whose record keeps its place, and may have been served.
+    /// As `take`, for a select with a record that keeps its place and may have been served.
     #[cold]
     fn take_again(
         &mut self,
@@ -276,7 +283,8 @@ impl<'s, 'a> Search<'s, 'a> {
             self.kept = None;
             return Some((self.any_alike(kept), Found::Chosen(Chosen::Received)));
         }
-        // Nobody serves it while it takes, nor while it waits for what a sender has promised.
+        // A Held record is not served: not while its owner takes an arm here, nor while the owner waits for a
+        // promised message.
         record.set_queue_state(QueueState::Held);
         let found = self.take(chosen, woken);
         if matches!(found, Some((_, Found::Chosen(_)))) {
@@ -312,7 +320,7 @@ impl<'s, 'a> Search<'s, 'a> {
                 let slot = arm.slot(self.space);
                 arm.record = Some(Record::new(wait.waiter(), slot, Kind::OfSelect));
                 let node = arm.node().expect("wait: made just now");
-                // SAFETY: it is taken out before this select returns.
+                // SAFETY: the record is taken out of the queue before this select returns.
                 unsafe {
                     state.give_place(node);
                     arm.queue(state, self.intent).push_back(node);
@@ -341,7 +349,8 @@ impl<'s, 'a> Search<'s, 'a> {
             wait.on_abandon(&raw const select_hook.hook);
         }
         let woke = wait.park(how, move || {
-            // Without a lock nothing holds the owner up, whom its alarm may have woken before this.
+            // Without any lock (all arms disabled) the arms may be gone: the wait's timer may have woken the owner
+            // already, and no lock holds it up.
             if locked {
                 unlock_all(arms, count);
             }
@@ -351,7 +360,7 @@ impl<'s, 'a> Search<'s, 'a> {
         self.settle(wait, how, woke, sends)
     }
 
-    /// After the wait: leaves all queues, and finds the arm that was dealt with.
+    /// After the wait: leaves all queues, and finds the arm that a counterpart has dealt with.
     #[inline]
     fn settle(&mut self, mut wait: Wait<Active>, mut how: How, mut woke: Woke, hooked: bool) -> Round {
         while woke == Woke::Nudged {
@@ -375,7 +384,8 @@ impl<'s, 'a> Search<'s, 'a> {
         if let Woke::Interrupted(why) = woke {
             why.throw::<Active>();
         }
-        // The limit, or the time that a channel tells: the next round finds out.
+        // No counterpart ended the wait: the limit has passed, or a channel's tick is due. The next round finds out
+        // which.
         let Some((index, wait_result)) = ended else { return Round::Again };
         let chosen = match (wait_result, self.arms[index].direction) {
             (WaitResult::Withdrawn, _) => {
@@ -399,7 +409,8 @@ impl<'s, 'a> Search<'s, 'a> {
         Round::Chosen(if self.alike { self.any_alike(index) } else { index }, chosen)
     }
 
-    /// A wait is to begin, and its goroutine has to park for a P first.
+    /// Opens a wait whose goroutine may have to park for a P first, with all channels unlocked. The next round uses
+    /// it.
     #[cold]
     fn open_early(&mut self) -> Round {
         if let Some(record) = self.kept.and_then(|kept| self.arms[kept].record.as_ref()) {
@@ -417,7 +428,7 @@ impl<'s, 'a> Search<'s, 'a> {
         }
     }
 
-    /// The limit came first. All channels are locked.
+    /// Ends the select at its limit. All channels are locked before, none after.
     #[cold]
     fn give_up(&mut self) -> Round {
         self.forget_kept();
@@ -431,18 +442,18 @@ impl<'s, 'a> Search<'s, 'a> {
         unlock_all(self.arms.as_ptr(), self.arms.len());
     }
 
-    /// The record that was put back, when no wait follows. All channels are locked.
+    /// Takes the record that keeps its place out of the queue, as no wait follows. All channels are locked.
     fn forget_kept(&mut self) {
         if let Some(arm) = self.kept.take().map(|kept| &self.arms[kept])
             && let Some(node) = arm.node()
         {
-            // SAFETY: locked; it stands there.
+            // SAFETY: the channel is locked, and the arm's record stands in this queue.
             unsafe { (*arm.state).receivers.remove(node) };
         }
     }
 
-    /// Waits for the message that was promised to this arm; by `sender`, or else to the arm's own record, which keeps its
-    /// place.
+    /// Waits for the message that was promised to this arm: by `sender`, which the arm has claimed, or else under the
+    /// arm's own record, which keeps its place.
     #[cold]
     fn keep(&mut self, index: usize, sender: Option<RecordPtr>) -> Kept {
         let own = || Ask::Own(self.arms[index].node().expect("keep: it was queued"));
@@ -474,12 +485,13 @@ impl<'s, 'a> Search<'s, 'a> {
     #[inline(never)]
     fn note_promise(&mut self, index: usize, promised: Promised) {
         if let Some((_, chan, ops)) = self.arms[index].chan {
-            // SAFETY: the space stays for `'a`, as the channel does; one that its user forgets stays for good.
+            // SAFETY: the space stays for `'a`, and so does the channel; a space whose user leaks it stays for good.
             unsafe { PromiseHook::note(self.space, chan, ops, promised, self.limit) };
         }
     }
 
-    /// Of the arms that do what this one does, which was chosen, any: a counterpart has found the first of them.
+    /// Returns any of the arms with the operation and channel of `chosen`, each with the same probability: a
+    /// counterpart always finds the first of them.
     #[cold]
     fn any_alike(&mut self, chosen: usize) -> usize {
         if self.choice == Choice::InOrder || !self.alike {
@@ -496,13 +508,13 @@ impl<'s, 'a> Search<'s, 'a> {
                 }
             }
         }
-        // A message that was received lies there.
+        // A received message may lie in the box.
         let boxed = self.arms[chosen].boxed.take();
         self.arms[any].boxed = boxed;
         any
     }
 
-    /// The earliest time that a channel tells.
+    /// The earliest time at which the tick of a channel is due.
     fn due(&self) -> Option<Nanos> {
         let receivers = self.arms.iter().filter(|arm| arm.direction == Direction::Receive);
         receivers.filter_map(|arm| arm.chan).filter_map(|(raw, ..)| raw.state.lock().due()).min()

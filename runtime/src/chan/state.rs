@@ -1,4 +1,4 @@
-//! What lies under a channel's lock, whatever its messages are.
+//! The state under a channel's lock: what a send, a receive and a close do, whatever the type of the messages.
 //!
 //! ```text
 //!   send:  a receiver waits? ──▶ into its slot        recv:  a message in the buffer? ──▶ take it; a waiting sender's
@@ -6,38 +6,45 @@
 //!          else              ──▶ wait                        a sender waits? ──▶ out of its slot
 //!                                                            else           ──▶ wait
 //! ```
-//! A waiting operation is a [`Record`] on its owner's stack, with a *slot*: where a receiver's message is to go, where a
-//! sender's lies. Whoever finds it claims its wait, moves the message, notes the [`WaitResult`], takes it out of the queue,
-//! and readies the owner once the lock is free. So a message goes from hand to hand, and who waits never has to look again.
+//! A waiting operation is a [`Record`] on its owner's stack, with a *slot*: where a receiver's message is to go, or
+//! where a sender's message lies. A counterpart (sender, receiver or closer) that finds the record claims its wait,
+//! moves the message, notes the [`WaitResult`], takes the record out of the queue, and readies the owner once the
+//! lock is free. So the message goes directly from sender to receiver. The obvious way, to wake a waiter and let it
+//! try again, would let a later operation overtake the waiter, which could then starve.
 //!
-//! **A promise.** A send in a `select!` has its message only after it was chosen, and its record has no slot. What is promised
-//! is a *reserved* place in the buffer, which counts as taken, or the message of one receiver. That receiver's record stands in
-//! a queue of its own, `promised`, and the sender knows only its number there, the [`Ticket`]: the receiver may leave at any
-//! time, by its limit or an interrupt, and takes its record along. Three ways lead there:
+//! **A promise.** A send in a `select!` evaluates its message only after the send was chosen, so its record has no
+//! slot. The sender promises to bring the message, either for a *reserved* place in the buffer, which counts as
+//! taken, or for one receiver. That receiver's record stands in a queue of its own, `promised`. The sender knows the
+//! receiver by a number only, the [`Ticket`], as the receiver may leave at any time, by its limit or an interrupt,
+//! and the record on its stack is gone then. A receiver gets a promise in one of three ways:
 //!
-//! * a receiver claims a send that waits: it queues a *partner* record, and its owner waits for the message and nothing else;
-//! * a `select!` that runs finds a receiver that waits in this queue alone: its wait stays open, and it sleeps on;
-//! * a `select!` that runs finds a receiver that is a `select!` itself: its wait is claimed, as no other channel may end it,
-//!   and readied at once. It comes to look (*coming*), and becomes a partner if the message is not in its slot by then.
+//! * A receiver claims a send that waits. The receiver queues a *partner* record, and waits for the message and
+//!   nothing else.
+//! * A sender in a `select!` finds a receiver that waits in this queue alone. The receiver's wait stays open, and the
+//!   receiver sleeps on.
+//! * A sender in a `select!` finds a receiver that waits in a `select!`. The sender claims the receiver's wait, so
+//!   that no other channel can end it, and readies the receiver at once. The receiver is *coming*: it takes the lock,
+//!   and queues a partner record if the message is not in its slot by then.
 //!
 //! ```text
 //!   sender:    F1 lock: the ticket's record out of `promised`; claim its wait (or it is coming): the message into its slot
 //!              F2 none is there, or the claim fails: a plain send, with the limit of the select
 //!   receiver:  G1 its own claim wins (limit, interrupt) · G2 lock: its record out of `promised`
 //! ```
-//! One claim wins: the message is in the slot of a receiver that goes on, or with the sender. If the message's expression
-//! unwinds, or the sender's goroutine is left behind by its runtime ([`PromiseHook`](crate::chan::select::PromiseHook)), the
-//! promise is withdrawn: the place is given back and offered to the next sender; a partner starts anew; a record that was in
-//! the queue is put back to its place, *returned*: its owner is awake, and will come to look; the lock alone decides
-//! meanwhile whether a message still goes to it ([`QueueState`]).
+//! F1 and G1 claim the same wait, so one of them wins: either the message is in the slot of a receiver that goes on,
+//! or the sender still has the message. If the message's expression unwinds, or the sender's goroutine is left behind
+//! by its runtime ([`PromiseHook`](crate::chan::select::PromiseHook)), the promise is withdrawn. Then a reserved
+//! place is given back and offered to the next sender. A partner receives anew. A record from the queue of receivers
+//! is put back to its place, and is *returned*: its owner is awake, and is about to take the lock; until then a
+//! sender may, under the lock, still put a message into its slot ([`QueueState`]).
 //!
 //! Invariants, under the lock:
 //! 1. A receiver that can be claimed stands in the queue only while the buffer is empty; a sender only while
 //!    `len + reserved` is the capacity.
 //! 2. After the close no sender stands in the queue; and no receiver, once the buffer is empty and nothing is reserved.
-//! 3. A record's result changes from Open once for each number; whoever changes it has claimed that number.
+//! 3. A record's result changes from Open once for each wait number, by the thread that has claimed that number.
 //! 4. Records stand in a queue in the order of their places, which they keep until their operation ends.
-//! 5. `promises` is the number of tickets that were given out and are neither kept nor withdrawn, `reserved` that of places.
+//! 5. `promises` counts the tickets whose promises are neither kept nor withdrawn, `reserved` the reserved places.
 
 use crate::host::{Active, Host};
 use crate::prim::{Mutant, UnsafeCell, mutated, unless};
@@ -49,72 +56,75 @@ use std::num::NonZeroU64;
 use std::ptr::NonNull;
 use std::time::Duration;
 
-/// A record, where it lies.
+/// The address of a record.
 pub(crate) type RecordPtr = NonNull<Node<Record>>;
 
-/// How a waiting operation was ended by a counterpart.
+/// How a counterpart has ended a waiting operation.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub(crate) enum WaitResult {
-    /// It was not.
+    /// No counterpart has ended the operation.
     Open,
     /// The message was moved.
     Done,
     /// The channel is closed.
     Closed,
-    /// A send without a message: a receiver waits for it.
+    /// A select's send was chosen: the receiver with this ticket waits for the message.
     Partner(Ticket),
-    /// A send without a message: there is a place for it in the buffer.
+    /// A select's send was chosen: a place in the buffer is reserved for the message.
     Reserved,
-    /// A select's receive: its message was promised, and it comes to look.
+    /// A select's receive was promised a message: its owner has to take the lock and see whether the message is
+    /// there.
     Promised,
-    /// A receiver's message will not come.
+    /// The message that was promised to a receiver will not come.
     Withdrawn,
 }
 
-/// The number of a record: never given twice by one channel.
+/// The number under which a sender knows a receiver: a record's place. A channel gives each number once.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub(crate) struct Ticket(NonZeroU64);
 
-/// What a select's send has promised to bring.
+/// What a select's send has promised.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub(crate) enum Promised {
-    /// The message of the receiver with this ticket, if that still waits.
+    /// A message for the receiver with this ticket, if that still waits.
     To(Ticket),
-    /// A message for a place in the buffer.
+    /// A message for a reserved place in the buffer.
     Reserved,
     /// Nothing: the channel is closed.
     Closed,
 }
 
-/// Whose record it is.
+/// The kind of wait that a record stands for.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub(crate) enum Kind {
-    /// An operation's that waits in no other queue.
+    /// An operation that waits in this queue alone.
     Alone,
-    /// An arm's of a select.
+    /// An arm of a select.
     OfSelect,
-    /// One that waits for a promise; with the record that keeps its owner's place in the same channel's queue.
+    /// A wait for a promised message; with the record that keeps the owner's place in the same channel's queue.
     Partner(Option<RecordPtr>),
 }
 
-/// What a place in a queue is worth. Under the lock.
+/// What a counterpart may do with a record that stands in a queue. Read and written under the lock.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub(crate) enum QueueState {
-    /// Its owner waits under the number in the record.
+    /// The owner waits under the record's wait number: a claim decides.
     Open,
-    /// Its owner is awake, and has not looked yet. A message may still be put into its slot.
+    /// The owner is awake, and has not taken the lock yet. A message may still be put into its slot.
     Returned,
-    /// The same, and one was; the record is out of the queue.
+    /// As Returned, and a message was put into the slot. The record is out of the queue.
     Served,
-    /// Its owner waits for a message that was promised to it under another record.
+    /// The owner is taking a message itself, or waits for one that was promised to it under another record. The
+    /// record keeps the owner's place, and is not served.
     Held,
-    /// Its owner waits under the number in the record, and a message was promised to it. The record stands in `promised`.
+    /// The owner waits under the record's wait number, and a message was promised to it. The record stands in
+    /// `promised`.
     Promised,
-    /// The same, but its owner is awake, and has not looked yet.
+    /// As Promised, but the owner was readied, and has not taken the lock yet.
     Coming,
 }
 
-/// One operation that waits.
+/// An operation that waits.
 pub(crate) struct Record {
     waiter: UnsafeCell<Waiter<Active>>,
     slot: UnsafeCell<*mut ()>,
@@ -125,7 +135,7 @@ pub(crate) struct Record {
 }
 
 impl Record {
-    /// `slot` is null for a send whose message is not there yet.
+    /// `slot` is null for a send whose message is not evaluated yet.
     #[inline(always)]
     pub(crate) fn new(waiter: Waiter<Active>, slot: *mut (), kind: Kind) -> Node<Record> {
         Node::new(Record {
@@ -138,7 +148,8 @@ impl Record {
         })
     }
 
-    /// A promise ends, in the lock: whoever keeps a place may be served again.
+    /// Makes a Held record Returned, as the promise to its owner has ended: the record may be served again. Under the
+    /// lock.
     pub(crate) fn end_hold(&self) {
         if self.queue_state() == QueueState::Held {
             self.set_queue_state(QueueState::Returned);
@@ -147,26 +158,27 @@ impl Record {
 
     #[inline]
     pub(crate) fn claim(&self) -> bool {
-        // SAFETY: under the lock, or the caller's own.
+        // SAFETY: the caller has the channel's lock, or the record is its own.
         self.waiter.with(|waiter| unsafe { (*waiter).claim() })
     }
 
-    /// Whether a claim would win now.
+    /// Returns `true` if a claim would win now.
     fn is_open(&self) -> bool {
         // SAFETY: under the lock.
         self.waiter.with(|waiter| unsafe { (*waiter).is_open() })
     }
 
-    /// Whether the owner was left behind by its runtime.
+    /// Returns `true` if the owner's runtime has left it behind.
     pub(crate) fn is_left(&self) -> bool {
-        // SAFETY: under the lock, or the caller has claimed the wait.
+        // SAFETY: the caller has the channel's lock, or has claimed the wait.
         self.waiter.with(|waiter| unsafe { (*waiter).is_left() })
     }
 
-    /// Lets the owner go on, whose wait the caller has claimed. The record may be gone afterwards.
+    /// Readies the owner, whose wait the caller has claimed. The record may be gone afterwards.
     #[inline]
     pub(crate) fn ready(&self) {
-        // SAFETY: the owner sleeps until this.
+        // SAFETY: the caller has claimed the wait, so the owner sleeps, and the record stays, until the owner is
+        // readied here.
         match self.waiter.with(|waiter| unsafe { (*waiter).g() }) {
             Some(g) => goready(g),
             None => self.ready_thread(),
@@ -180,31 +192,33 @@ impl Record {
         waiter.ready();
     }
 
-    /// Whoever waits, to be nudged after the lock.
+    /// The waiter, kept alive so that the caller can nudge it after the lock.
     pub(crate) fn upgrade(&self) -> UpgradedWaiter<Active> {
         // SAFETY: under the lock.
         self.waiter.with(|waiter| unsafe { (*waiter).upgrade() })
     }
 
     pub(crate) fn slot(&self) -> *mut () {
-        // SAFETY: set before it was queued.
+        // SAFETY: the slot was set before the record was queued, and does not change.
         self.slot.with(|slot| unsafe { *slot })
     }
 
     pub(crate) fn wait_result(&self) -> WaitResult {
-        // SAFETY: the owner runs, and the result came with the ready; or the caller has claimed the wait.
+        // SAFETY: the caller is the owner, whose wait is over (the ready published the result), or the thread that
+        // has claimed the wait.
         self.wait_result.with(|wait_result| unsafe { *wait_result })
     }
 
-    /// By whoever has claimed the wait.
+    /// Sets the result. The caller has claimed the wait, or is the owner between two waits.
     pub(crate) fn set_wait_result(&self, to: WaitResult) {
-        // SAFETY: the claim is won once, and the owner sleeps.
+        // SAFETY: a claim is won once and its owner sleeps until it is readied; in `renew` the owner holds the lock,
+        // and no wait is open.
         self.wait_result.with_mut(|wait_result| unsafe { *wait_result = to });
     }
 
-    /// The owner opens a new wait in the same place, under the lock.
+    /// The owner opens a new wait under the same record, which keeps its place. Under the lock.
     pub(crate) fn renew(&self, waiter: Waiter<Active>) {
-        // SAFETY: the lock keeps others from it.
+        // SAFETY: others read the waiter under the lock only, which the owner has here.
         self.waiter.with_mut(|old| unsafe { *old = waiter });
         self.set_wait_result(WaitResult::Open);
         self.set_queue_state(QueueState::Open);
@@ -227,47 +241,49 @@ impl Record {
         self.place.with(|place| unsafe { *place })
     }
 
-    /// Under the lock, once it has a place.
+    /// The record's ticket. Under the lock, after `give_place`.
     fn ticket(&self) -> Ticket {
         Ticket(NonZeroU64::new(self.place()).expect("ticket: the record was never queued"))
     }
 }
 
-/// A channel that tells the time: when, and how often.
+/// When a channel that tells the time has its next message, and how often.
 #[derive(Copy, Clone, Debug)]
 pub(crate) struct Tick {
     /// When the next message is there; `None` for never.
     pub(crate) due: Option<Nanos>,
-    /// Between two of them; zero for a single one.
+    /// The time between two messages; zero for a single message.
     pub(crate) period: Duration,
 }
 
-/// The state of a channel. What each send and receive looks at comes first, and is with the lock as large as one cache line.
+/// The state of a channel. The fields that each send and receive reads come first; with the lock they fill one cache
+/// line.
 #[repr(C)]
 pub(crate) struct State {
     pub(crate) closed: bool,
     /// Messages in the buffer.
     pub(crate) len: usize,
-    /// Places in the buffer that are promised.
+    /// Reserved places in the buffer.
     pub(crate) reserved: usize,
     pub(crate) capacity: usize,
     pub(crate) receivers: Queue<Record>,
     pub(crate) senders: Queue<Record>,
-    /// Who waits until a `recv`, or a `send`, could go on, and will not do it itself (`Select::ready`).
+    /// Waiters of `Select::ready`: to be woken when a `recv`, or a `send`, could complete.
     pub(crate) receive_watchers: Queue<Record>,
     pub(crate) send_watchers: Queue<Record>,
     pub(crate) tick: Option<Tick>,
     places: u64,
-    /// Receivers to whom a message was promised; in no order.
+    /// Records of receivers to which a message was promised; in no order.
     pub(crate) promised: Queue<Record>,
-    /// Tickets that senders hold, also those of receivers that have left.
+    /// The number of tickets that senders hold, also for receivers that have left.
     pub(crate) promises: usize,
 }
 
-// SAFETY: the records are reached under the lock; what their slots hold is a `T: Send` of the channel's ends.
+// SAFETY: the records are reached under the lock; a message in a slot is a `T` of a `Chan<T>`, which is `Send` only
+// for `T: Send`.
 unsafe impl Send for State {}
 
-/// Claimed records, to be readied when the lock is free. Most often it is one.
+/// Claimed records, to be readied when the lock is free. Mostly it is one.
 pub(crate) struct Woken {
     first: Option<RecordPtr>,
     others: Queue<Record>,
@@ -286,22 +302,22 @@ impl Woken {
         if self.first.is_none() {
             self.first = Some(record);
         } else {
-            // SAFETY: its owner sleeps until `ready`.
+            // SAFETY: the record's owner sleeps until `ready`, by this function's contract, so the record stays.
             unsafe { self.others.push_back(record) };
         }
     }
 
-    /// One that stands in a queue, and is the first here.
+    /// Adds a claimed record that stands in a queue (`promised`); it must be the first, as its links are in use.
     fn add_linked(&mut self, record: RecordPtr) {
         debug_assert!(self.first.is_none(), "add_linked: its links are in use");
         self.first = Some(record);
     }
 
-    /// Called without the lock.
+    /// Readies all. Called without the lock.
     #[inline]
     pub(crate) fn ready(self) {
         if let Some(first) = self.first {
-            // SAFETY: as in `add`.
+            // SAFETY: by the contract of `add` the owner sleeps until this.
             unsafe { first.as_ref() }.value.ready();
             if !self.others.is_empty() {
                 Self::ready_all(self.others);
@@ -312,27 +328,27 @@ impl Woken {
     #[cold]
     fn ready_all(mut records: Queue<Record>) {
         while let Some(record) = records.pop_front() {
-            // SAFETY: as in `add`.
+            // SAFETY: by the contract of `add` the owner sleeps until this.
             unsafe { record.as_ref() }.value.ready();
         }
     }
 }
 
-/// Whether a sender has its message already.
+/// Whether a sender has its message already, or has yet to evaluate it.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub(crate) enum Message {
     Here,
     ToCome,
 }
 
-/// What a send comes to before its message is moved.
+/// Where a send's message is to go.
 pub(crate) enum Offer {
-    /// Claimed, and out of the queue.
+    /// To this receiver, which is claimed (or Served) and out of the queue.
     Receiver(RecordPtr),
     /// There is room in the buffer.
     Room,
     Closed,
-    /// It has to wait.
+    /// Nowhere: the send has to wait.
     Full,
 }
 
@@ -354,7 +370,7 @@ impl State {
         }
     }
 
-    /// A number for the next record in a queue.
+    /// Gives a record its place.
     ///
     /// # Safety
     /// The record is in no queue.
@@ -364,11 +380,12 @@ impl State {
         unsafe { record.as_ref() }.value.place.with_mut(|place| unsafe { *place = self.places });
     }
 
-    /// The first of the queue that can be claimed, out of it. With `message`, one that is Returned can be, and is Served then.
+    /// Claims the first record of the queue that can be claimed, and takes it out. If the message is here, a Returned
+    /// record counts too, and becomes Served.
     #[inline]
     fn claim_for(queue: &mut Queue<Record>, message: Message) -> Option<RecordPtr> {
         let first = queue.front()?;
-        // SAFETY: it stands in the queue, which is locked.
+        // SAFETY: the record stands in the queue, which is locked.
         let it = unsafe { &first.as_ref().value };
         if it.queue_state() == QueueState::Open && it.claim() {
             // SAFETY: as above.
@@ -378,17 +395,17 @@ impl State {
         Self::claim_further(queue, message)
     }
 
-    /// As `claim_for`, where the first one is no plain case.
+    /// As `claim_for`, where the first record could not simply be claimed.
     #[cold]
     fn claim_further(queue: &mut Queue<Record>, message: Message) -> Option<RecordPtr> {
         let mut at = queue.front();
         while let Some(record) = at {
             at = queue.next(record);
-            // SAFETY: it stands in the queue, which is locked.
+            // SAFETY: the record stands in the queue, which is locked.
             let it = unsafe { &record.as_ref().value };
             let claimed = match it.queue_state() {
                 QueueState::Open => it.claim() || mutated(Mutant::ChanServesWithoutClaim),
-                // It does not come to look, and what it was given would be lost.
+                // The owner never takes the lock again, so a message in its slot would be lost.
                 QueueState::Returned if it.is_left() => false,
                 QueueState::Returned if message == Message::Here => {
                     it.set_queue_state(QueueState::Served);
@@ -396,7 +413,7 @@ impl State {
                 }
                 _ => continue,
             };
-            // Who can't be claimed leaves, or was left behind by its runtime.
+            // A record that can't be claimed is removed: its owner is leaving, or was left behind by its runtime.
             // SAFETY: as above.
             unsafe { queue.remove(record) };
             if claimed {
@@ -406,23 +423,23 @@ impl State {
         None
     }
 
-    /// The first of the queue whose wait can be claimed, out of it.
+    /// Claims the first record of the queue that can be claimed, and takes it out.
     #[inline]
     pub(crate) fn claim(queue: &mut Queue<Record>) -> Option<RecordPtr> {
         Self::claim_for(queue, Message::ToCome)
     }
 
-    /// The first receiver to which a message can go.
+    /// Claims the first receiver to which a message can go.
     #[inline]
     pub(crate) fn claim_receiver(&mut self, message: Message) -> Option<RecordPtr> {
         Self::claim_for(&mut self.receivers, message)
     }
 
-    /// On a channel without a buffer, one that was put back and the sender that has waited longest, both out of their
-    /// queues, if that one has its message.
+    /// On a channel without a buffer: takes the first Returned receiver and the sender that has waited longest out of
+    /// their queues, if that sender has its message. The receiver becomes Served, the sender is claimed.
     pub(crate) fn claim_pair(&mut self) -> Option<(RecordPtr, RecordPtr)> {
         let returned = |at: &RecordPtr| {
-            // SAFETY: it stands in the queue, which is locked.
+            // SAFETY: the record stands in the queue, which is locked.
             let it = unsafe { &at.as_ref().value };
             it.queue_state() == QueueState::Returned && !it.is_left()
         };
@@ -433,7 +450,7 @@ impl State {
             // SAFETY: as above.
             let it = unsafe { &sender.as_ref().value };
             if it.slot().is_null() && it.is_open() {
-                // Whoever comes to look asks it for its message.
+                // The Returned receiver, once it takes the lock, claims this sender and asks for its message.
                 return None;
             }
             // SAFETY: as above.
@@ -450,8 +467,8 @@ impl State {
         None
     }
 
-    /// What the send of a select finds, which it then has to bring; `None`: it has to wait. A select that receives is to be
-    /// woken for that.
+    /// Makes a promise for the send of a running select; `None` if the send has to wait. A receiver that waits in a
+    /// select is added to `woken`.
     #[inline(never)]
     pub(crate) fn promise(&mut self, woken: &mut Woken) -> Option<Promised> {
         if self.closed {
@@ -469,19 +486,19 @@ impl State {
         room.then_some(Promised::Reserved)
     }
 
-    /// Promises a message to the first receiver that waits.
+    /// Promises a message to the first receiver that waits, and returns its ticket.
     fn promise_receiver(&mut self, woken: &mut Woken) -> Option<Ticket> {
         let mut at = self.receivers.front();
         while let Some(record) = at {
             at = self.receivers.next(record);
-            // SAFETY: it stands in the queue, which is locked.
+            // SAFETY: the record stands in the queue, which is locked.
             let it = unsafe { &record.as_ref().value };
             if it.queue_state() != QueueState::Open {
                 continue;
             }
-            // Who can't be claimed leaves, or was left behind by its runtime.
+            // A record that can't be claimed is removed: its owner is leaving, or was left behind by its runtime.
             let waits = if it.kind == Kind::OfSelect { it.claim() } else { it.is_open() };
-            // SAFETY: as above; its owner takes it out of the other queue before it goes.
+            // SAFETY: as above; the owner takes the record out of `promised` before it returns.
             unsafe {
                 self.receivers.remove(record);
                 if !waits {
@@ -502,10 +519,11 @@ impl State {
         None
     }
 
-    /// A receiver has claimed a send that waits, and queues a partner for its message.
+    /// Queues the partner record of a receiver that has claimed a waiting send, and returns the ticket for the
+    /// sender.
     ///
     /// # Safety
-    /// The partner is in no queue, and is taken out before it goes.
+    /// The partner is in no queue, and is taken out before it is dropped.
     pub(crate) unsafe fn ask(&mut self, partner: RecordPtr) -> Ticket {
         self.promises += 1;
         // SAFETY: by this function's contract.
@@ -515,14 +533,15 @@ impl State {
         }
     }
 
-    /// A ticket under which nobody waits.
+    /// A ticket under which no receiver waits.
     pub(crate) fn promise_nobody(&mut self) -> Ticket {
         self.promises += 1;
         self.places += 1;
         Ticket(NonZeroU64::new(self.places).expect("promise_nobody: counted just now"))
     }
 
-    /// A receiver that came to look waits on, by a partner that takes over the ticket; its record keeps its place meanwhile.
+    /// Lets a Coming receiver wait on: its partner record takes over the ticket, and its record goes back to its
+    /// place, Held.
     ///
     /// # Safety
     /// As `ask`; the record is Coming, and the caller's.
@@ -548,20 +567,21 @@ impl State {
         it.ticket()
     }
 
-    /// The ticket comes back: the record, out of its queue, if its owner has not left.
+    /// Takes a ticket back. Returns its record, out of `promised`, if the receiver has not left.
     fn redeem(&mut self, ticket: Ticket) -> Option<RecordPtr> {
         self.promises -= 1;
-        // SAFETY: they stand in the queue, which is locked.
+        // SAFETY: the records stand in the queue, which is locked.
         let record = self.promised.iter().find(|at| unsafe { at.as_ref() }.value.ticket() == ticket)?;
         // SAFETY: as above.
         unsafe { self.promised.remove(record) };
         Some(record)
     }
 
-    /// F1: the receiver of a message that was promised and is there now. It is claimed, or Served.
+    /// F1: returns the receiver for a promised message that is there now, claimed or Served; `None` if the receiver
+    /// has left.
     pub(crate) fn keep_promise(&mut self, ticket: Ticket) -> Option<RecordPtr> {
         let record = self.redeem(ticket)?;
-        // SAFETY: its owner sleeps, or comes to look under the lock.
+        // SAFETY: the record's owner sleeps, or first has to take the lock, which the caller has.
         let it = unsafe { &record.as_ref().value };
         let gets = match it.queue_state() {
             QueueState::Coming if it.is_left() => false,
@@ -574,37 +594,39 @@ impl State {
         gets.then_some(record)
     }
 
-    /// The message will not come. The receiver, if there is one to be readied; the caller feeds those that were put back.
+    /// Withdraws a promise. Returns the receiver, if it is claimed and to be readied; the caller serves records that
+    /// were put back (`Chan::feed`).
     pub(crate) fn break_promise(&mut self, ticket: Ticket) -> Option<RecordPtr> {
         let record = self.redeem(ticket)?;
-        // SAFETY: its owner sleeps, or comes to look under the lock.
+        // SAFETY: the record's owner sleeps, or first has to take the lock, which the caller has.
         let it = unsafe { &record.as_ref().value };
         if it.queue_state() == QueueState::Coming {
-            // SAFETY: it was taken out just now; its owner takes it out before it goes.
+            // SAFETY: `redeem` has taken the record out; its owner takes it out again before it returns.
             unsafe { self.stand_again(record, QueueState::Returned) };
             return None;
         }
         if !it.claim() {
-            // It leaves, and has to find itself in no queue.
+            // The receiver is leaving: its G2 takes the record out of `promised` only, so the record must not go to
+            // another queue.
             return None;
         }
         it.set_wait_result(WaitResult::Withdrawn);
         match it.kind {
             Kind::Partner(None) => {}
-            // SAFETY: it lies on the stack of the same owner, who sleeps.
+            // SAFETY: the held record lies on the stack of the same owner, which sleeps.
             Kind::Partner(Some(held)) => unsafe { held.as_ref() }.value.end_hold(),
-            // SAFETY: as for one that comes.
+            // SAFETY: as for a Coming record, above.
             Kind::Alone | Kind::OfSelect => unsafe { self.stand_again(record, QueueState::Returned) },
         }
         Some(record)
     }
 
-    /// Takes the caller's record out of the queue in which it stands, if it stands in one. Its wait is over.
+    /// Takes the caller's record, whose wait is over, out of the queue in which it stands, if it stands in one.
     ///
     /// # Safety
-    /// It is a receiver's, and stands in a queue of this channel or in none.
+    /// The record is a receiver's, and stands in a queue of this channel or in none.
     pub(crate) unsafe fn leave(&mut self, record: RecordPtr) {
-        // SAFETY: by this function's contract, and the queue state says which queue it is.
+        // SAFETY: by this function's contract, and the record's state says which queue it is.
         unsafe {
             match record.as_ref().value.queue_state() {
                 QueueState::Promised | QueueState::Coming => self.promised.remove(record),
@@ -613,7 +635,7 @@ impl State {
         }
     }
 
-    /// What a send finds.
+    /// Decides where a send's message goes.
     #[inline]
     pub(crate) fn offer(&mut self) -> Offer {
         if self.closed {
@@ -621,10 +643,12 @@ impl State {
         }
         let room = self.has_room();
         if !room && (self.capacity > 0 || self.receivers.is_empty()) {
-            // Also where a receiver waits, for what was promised: nobody overtakes a promise, nor a sender that waits.
+            // Even if a receiver waits: the places that it waits for are reserved, and a send overtakes neither a
+            // promise nor a sender that waits.
             return Offer::Full;
         }
-        // Who was put back comes to look, and takes from the sender that waits.
+        // While a sender waits, no message is put into a Returned record: its owner is about to take the lock, and to
+        // receive from that sender.
         let overtakes = self.capacity == 0 && Self::somebody_waits(&self.senders);
         let message = if overtakes { Message::ToCome } else { Message::Here };
         if let Some(receiver) = self.claim_receiver(message) {
@@ -640,57 +664,59 @@ impl State {
         self.len + self.reserved < self.capacity
     }
 
-    /// A message goes into the buffer, and nobody is to hear of it: what most sends of a buffered channel find.
+    /// Returns `true` if a message can go into the buffer and no waiter is to be told: the case of most sends of a
+    /// buffered channel.
     #[inline]
     pub(crate) fn has_room_for_all(&self) -> bool {
         self.has_room() && !self.closed && self.receivers.is_empty() && self.receive_watchers.is_empty()
     }
 
-    /// A message comes out of the buffer, and nobody is to hear of it: what most receives of a buffered channel find.
+    /// Returns `true` if a message can come out of the buffer and no waiter is to be told: the case of most receives
+    /// of a buffered channel.
     #[inline]
     pub(crate) fn has_messages_for_all(&self) -> bool {
         self.len > 0 && self.senders.is_empty() && self.send_watchers.is_empty()
     }
 
-    /// A receive has to wait, and that is plain: no message, no sender, no end, and no time to tell.
+    /// Returns `true` if a receive plainly has to wait: no message, no sender, not closed, and no tick.
     #[inline]
     pub(crate) fn has_nothing_to_take(&self) -> bool {
         self.len == 0 && self.senders.is_empty() && !self.closed && self.tick.is_none()
     }
 
-    /// A send has to wait, and that is plain: no room, no receiver, no end.
+    /// Returns `true` if a send plainly has to wait: no room, no receiver, not closed.
     #[inline]
     pub(crate) fn has_no_place_to_put(&self) -> bool {
         !self.has_room() && self.receivers.is_empty() && !self.closed
     }
 
-    /// Nothing is left to receive, and nothing will come.
+    /// Returns `true` if no message is left to receive, and none will come.
     pub(crate) fn is_drained(&self) -> bool {
         self.closed && self.len == 0 && self.reserved == 0
     }
 
-    /// Puts a record whose message was promised back to its place.
+    /// Puts a record back to its place among the receivers.
     ///
     /// # Safety
-    /// It stands in no queue, and its owner takes it out before it goes.
+    /// The record stands in no queue, and its owner takes it out before it returns.
     unsafe fn stand_again(&mut self, receiver: RecordPtr, queue_state: QueueState) {
-        // SAFETY: its owner sleeps, or comes to look under the lock.
+        // SAFETY: the record's owner sleeps, or first has to take the lock, which the caller has.
         let it = unsafe { &receiver.as_ref().value };
         it.set_queue_state(queue_state);
-        // Before it stand those only that were put back like it.
-        // SAFETY: they stand in the queue, which is locked.
+        // Only records that were put back likewise can have smaller places.
+        // SAFETY: the records stand in the queue, which is locked.
         let behind = self.receivers.iter().find(|at| unsafe { at.as_ref() }.value.place() > it.place());
         // SAFETY: by this function's contract.
         unsafe { self.receivers.insert_before(receiver, behind) };
     }
 
-    /// A `recv` could go on now.
+    /// Wakes the watchers for a `recv`, as one could complete now.
     #[inline]
     pub(crate) fn tell_receive_watchers(&mut self, woken: &mut Woken) {
         Self::end_all(&mut self.receive_watchers, WaitResult::Done, woken);
     }
 
-    /// A `send` could go on now.
+    /// Wakes the watchers for a `send`, as one could complete now.
     #[inline]
     pub(crate) fn tell_send_watchers(&mut self, woken: &mut Woken) {
         Self::end_all(&mut self.send_watchers, WaitResult::Done, woken);
@@ -714,7 +740,7 @@ impl State {
         }
     }
 
-    /// Closes. False: it was closed before.
+    /// Closes the channel. Returns `false` if it was closed before.
     pub(crate) fn close(&mut self, woken: &mut Woken) -> bool {
         if std::mem::replace(&mut self.closed, true) {
             return false;
@@ -728,7 +754,7 @@ impl State {
         true
     }
 
-    /// Receivers that wait for what was promised, and who watches for it, hear that it will not come.
+    /// If the channel is drained, ends the waits of all receivers and watchers: no message will come.
     pub(crate) fn end_receivers_if_drained(&mut self, woken: &mut Woken) {
         if self.is_drained() && !mutated(Mutant::ChanCloseForgetsReceivers) {
             Self::end_all(&mut self.receivers, WaitResult::Closed, woken);
@@ -736,7 +762,8 @@ impl State {
         }
     }
 
-    /// Whether a `recv` would go on now; perhaps another is faster.
+    /// Returns `true` if a `recv` could complete now. A counterpart that waits in several queues may be claimed
+    /// elsewhere before the receive claims it.
     #[inline(always)]
     pub(crate) fn may_receive(&self) -> bool {
         if self.has_nothing_to_take() {
@@ -746,18 +773,18 @@ impl State {
         self.len > 0 || sender || self.is_drained() || self.due().is_some_and(|due| due <= Active::now())
     }
 
-    /// Whether a `send` would.
+    /// Returns `true` if a `send` could complete now; as `may_receive`.
     pub(crate) fn may_send(&self) -> bool {
         self.closed || self.has_room() || self.capacity == 0 && Self::somebody_waits(&self.receivers)
     }
 
     #[inline]
     fn somebody_waits(queue: &Queue<Record>) -> bool {
-        // SAFETY: they stand in the queue, which is locked.
+        // SAFETY: the records stand in the queue, which is locked.
         !queue.is_empty() && queue.iter().any(|record| unsafe { record.as_ref() }.value.is_open())
     }
 
-    /// When the next message of a channel that tells the time is there.
+    /// When the next message of a channel that tells the time is due.
     pub(crate) fn due(&self) -> Option<Nanos> {
         self.tick.and_then(|tick| tick.due)
     }

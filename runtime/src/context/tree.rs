@@ -22,8 +22,8 @@
 //! Nodes stay in the list of a node that is done. A second ender that finds `swept` missing walks over them as well: when
 //! an end returns, its node and all below it are done, whoever has ended them.
 //!
-//! A node's lock is the outermost of all (`prim/lock.rs`), and nobody holds those of two. No user's code, and nothing that ends
-//! another node, runs under it.
+//! A node's lock is the outermost of all (`prim/lock.rs`), and nobody holds those of two. No user's code, and nothing
+//! that ends another node, runs under it.
 //!
 //! Invariants: `done` leaves 0 once, under the lock, after the verdict was written; ENDING is seen by nobody who holds the
 //! lock.
@@ -253,7 +253,7 @@ impl Node {
         // Else it is dropped, after the lock.
     }
 
-    /// Whether a dependent would ever be told.
+    /// Returns `true` if a dependent would ever be told.
     pub(super) fn may_end(&self) -> bool {
         !self.endless
     }

@@ -108,8 +108,8 @@ pub(crate) struct Birth {
     pub(crate) site: &'static Location<'static>,
 }
 
-/// What a goroutine needs only while it runs: in the frame of `root`, on its own stack, since memory for a G is touched when it
-/// is spawned.
+/// What a goroutine needs only while it runs: in the frame of `root`, on its own stack, since memory for a G is
+/// touched when it is spawned.
 #[repr(C)]
 pub(crate) struct Base {
     /// For the host, which finds zero here at first. What is thrown at the goroutine arrives in this frame.
@@ -290,7 +290,7 @@ impl<H: Host> G<H> {
         self.life.load(Relaxed) & COUNTS != 0
     }
 
-    /// Whether it has begun and not ended.
+    /// Returns `true` if it has begun and not ended.
     pub(crate) fn is_live(&self) -> bool {
         // Acquire: partner `finish`: of who has ended it is seen whom it has woken. A live one is read by its word,
         // which may be the next goroutine's by then.
@@ -303,13 +303,13 @@ impl<H: Host> G<H> {
         self.left.store(true, Relaxed);
     }
 
-    /// Whether it is known that it will not run again.
+    /// Returns `true` if it is known that it will not run again.
     pub(crate) fn is_left(&self) -> bool {
         // Relaxed: as above.
         self.left.load(Relaxed)
     }
 
-    /// Whether what it is parked for, or was last, is a descriptor. The caller knows that no M runs it.
+    /// Returns `true` if what it is parked for, or was last, is a descriptor. The caller knows that no M runs it.
     pub(crate) fn waits_for_io(&self) -> bool {
         matches!(self.reason.get(), WaitReason::IoRead | WaitReason::IoWrite)
     }
@@ -387,9 +387,9 @@ impl<H: Host> G<H> {
         Life(self.life.load(Acquire.unless(JoinLooksRelaxed)))
     }
 
-    /// The handle's owner, which has `seen` no end, is about to wait, by a record that stays where it is until there is one or
-    /// `wait_no_more` is called. The commit hook of its wait, which a handle has once, and which has no time limit: an
-    /// alarm could end the wait before WAITER is set.
+    /// The handle's owner, which has `seen` no end, is about to wait, by a record that stays where it is until there
+    /// is one or `wait_no_more` is called. The commit hook of its wait, which a handle has once, and which has no
+    /// time limit: an alarm could end the wait before WAITER is set.
     pub(crate) fn wait_for_end(&self, record: *const Waiter<H>, seen: Life) -> Commit {
         // SAFETY: nobody reads it before WAITER is set, and nobody else sets that.
         self.joiner.with_mut(|joiner| unsafe { *joiner = record });
@@ -410,7 +410,8 @@ impl<H: Host> G<H> {
 
     /// The handle's owner, interrupted, takes its record back. As `life`.
     pub(crate) fn wait_no_more(&self) -> Life {
-        // Acquire: whoever has found the record is through with it: partners the clears of WAITER in `finish` and `mark_left`.
+        // Acquire: whoever has found the record is through with it: partners the clears of WAITER in `finish` and
+        // `mark_left`.
         let through = Acquire.unless(JoinEndsRelaxed);
         let mut life = self.life.load(through);
         while life & WAITER != 0 {
@@ -470,8 +471,8 @@ pub(crate) fn root<H: Host>(g: GRef<H>) {
     // SAFETY: called once, when the handle is gone, and with it every other right to the outcome.
     let forget = || drop_quietly::<H>(|| unsafe { g.task.forget() });
     let drop_locals = || base.locals.drop_all(|drop| drop_quietly::<H>(drop));
-    // Release: the outcome is published to the handle's `drop`: partners `drop_handle` and `give_handle_back`. Of a handle that
-    // is gone nothing has to be seen.
+    // Release: the outcome is published to the handle's `drop`: partners `drop_handle` and `give_handle_back`. Of a
+    // handle that is gone nothing has to be seen.
     let publish = || g.life.fetch_or(OUTCOME, Release.unless(OutcomeRelaxed));
     // Relaxed: as above. HANDLE never comes back.
     if to_drop && g.life.load(Relaxed) & HANDLE == 0 {
@@ -549,7 +550,8 @@ pub(crate) fn finish<H: Host>(g: GRef<H>) {
         // A joiner that `mark_left` has told may be gone, handle and all, before that has cleared WAITER.
         let told = (life & WAITER != 0).unless(EndForgetsTheTeller);
         if life & HANDLE == 0 && !told {
-            // The M is alone with it. Release: partner `is_live`. In no model, for the reason that `StatusWord::finish` gives.
+            // The M is alone with it. Release: partner `is_live`. In no model, for the reason that
+            // `StatusWord::finish` gives.
             g.life.store(life & !LIVE, Release);
             return release(g);
         }

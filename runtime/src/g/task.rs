@@ -168,7 +168,7 @@ impl Task {
         unsafe { (self.table().fail)(self, failure) }
     }
 
-    /// Whether a value that nobody takes has to be dropped.
+    /// Returns `true` if a value that nobody takes has to be dropped.
     pub(crate) fn value_is_to_be_dropped(&self) -> bool {
         self.table().drops
     }

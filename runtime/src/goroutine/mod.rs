@@ -27,9 +27,9 @@ use std::panic::Location;
 /// ends at the latest with its runtime, which unwinds it where it is parked: see
 /// [`Runtime::shutdown_timeout`](crate::Runtime::shutdown_timeout). `f` is dropped unrun, here, when that has begun to end.
 ///
-/// A panic ends the goroutine alone, and is told on standard error by the panic hook, which has a stack of its own for its
-/// backtrace (but see [the `generator` backend](crate::migration#the-generator-backend)). The panic itself takes up to 8 KiB of the
-/// goroutine's.
+/// A panic ends the goroutine alone, and is told on standard error by the panic hook, which has a stack of its own
+/// for its backtrace (but see [the `generator` backend](crate::migration#the-generator-backend)). The panic itself
+/// takes up to 8 KiB of the goroutine's.
 ///
 /// Its stack does not grow: 64 KiB by default, of which the lowest page is the guard's, which goes on below
 /// ([`guard_size`](crate::RuntimeBuilder::guard_size)). An overflow meets that guard and ends the process by SIGABRT, after
@@ -48,10 +48,10 @@ use std::panic::Location;
 /// ```
 ///
 /// # Panics
-/// Outside of a goroutine. [`Runtime::go`](crate::Runtime::go) starts one from there. When it can get no stack, with a text that
-/// names the limit: the runtime's own ([`max_stack_bytes`](crate::RuntimeBuilder::max_stack_bytes)), the address space
-/// (`ulimit -v`) or data (`ulimit -d`), or the number of mappings (`vm.max_map_count`, before Linux 6.13). [`Builder::go`]
-/// gives that as an error.
+/// Outside of a goroutine. [`Runtime::go`](crate::Runtime::go) starts one from there. When it can get no stack, with
+/// a text that names the limit: the runtime's own ([`max_stack_bytes`](crate::RuntimeBuilder::max_stack_bytes)), the
+/// address space (`ulimit -v`) or data (`ulimit -d`), or the number of mappings (`vm.max_map_count`, before Linux
+/// 6.13). [`Builder::go`] gives that as an error.
 #[track_caller]
 pub fn go<F, T>(f: F) -> JoinHandle<T>
 where
@@ -192,7 +192,7 @@ impl<T> JoinHandle<T> {
         (life.end().expect("wait: woken before the goroutine ended"), life)
     }
 
-    /// Whether `join` would return at once. Does not block.
+    /// Returns `true` if `join` would return at once. Does not block.
     pub fn is_finished(&self) -> bool {
         self.g.life().end().is_some()
     }
@@ -279,8 +279,8 @@ impl fmt::Debug for JoinError {
 
 impl std::error::Error for JoinError {}
 
-/// A goroutine with a name, or with a stack of its own size. A function that wraps [`go`](Self::go) is `#[track_caller]` best: else dumps
-/// and panics name it as the place of each spawn.
+/// A goroutine with a name, or with a stack of its own size. A function that wraps [`go`](Self::go) is
+/// `#[track_caller]` best: else dumps and panics name it as the place of each spawn.
 ///
 /// ```
 /// // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
@@ -321,8 +321,9 @@ impl Builder {
     /// Starts the goroutine, as [`go`] does.
     ///
     /// # Errors
-    /// `InvalidInput` when the stack size is out of range; when it can get no stack, as [`go`] panics with: `QuotaExceeded` at
-    /// [`max_stack_bytes`](crate::RuntimeBuilder::max_stack_bytes), `OutOfMemory` where the kernel refuses.
+    /// `InvalidInput` when the stack size is out of range; when it can get no stack, as [`go`] panics with:
+    /// `QuotaExceeded` at [`max_stack_bytes`](crate::RuntimeBuilder::max_stack_bytes), `OutOfMemory` where the kernel
+    /// refuses.
     ///
     /// # Panics
     /// Outside of a goroutine.
@@ -342,9 +343,8 @@ impl Builder {
     }
 }
 
-/// Lets other goroutines run first: the calling one goes to the end of the queue, or is unwound, when its runtime has begun to
-/// end. On a plain thread it is
-/// [`std::thread::yield_now`].
+/// Lets other goroutines run first: the calling one goes to the end of the queue, or is unwound, when its runtime has
+/// begun to end. On a plain thread it is [`std::thread::yield_now`].
 ///
 /// # Unwinds
 /// When the goroutine's runtime ends; see [`migration`](crate::migration#what-may-unwind).
@@ -362,10 +362,10 @@ pub fn yield_now() {
 /// Ends the calling goroutine: its stack is unwound, destructors run, and [`join`](JoinHandle::join) reports it by
 /// [`JoinError::is_goexit`]. Go's `runtime.Goexit`. No panic hook runs.
 ///
-/// It unwinds like a panic, and [`is_interrupt`](crate::is_interrupt) tells the two apart. Where a `catch_unwind` stops it, the
-/// goroutine ends at its next call that parks, three times, and at the latest when it returns: its value is dropped then.
-/// Called where a panic would end the process, in a destructor that runs because of a panic, or below a function that must
-/// not unwind, it ends the process too.
+/// It unwinds like a panic, and [`is_interrupt`](crate::is_interrupt) tells the two apart. Where a `catch_unwind`
+/// stops it, the goroutine ends at its next call that parks, three times, and at the latest when it returns: its
+/// value is dropped then. Called where a panic would end the process, in a destructor that runs because of a panic,
+/// or below a function that must not unwind, it ends the process too.
 ///
 /// In the main goroutine it has [`Runtime::run`](crate::Runtime::run) never return; the other goroutines go on. When they
 /// have ended too the process does, by "fatal error: no goroutines (main called runtime.Goexit) - deadlock!", which are Go's
@@ -408,7 +408,8 @@ pub fn goexit() -> ! {
 /// holds for what `f` gives back. After a panic in `f` the goroutine goes on without a P until its next call that parks.
 ///
 /// # Unwinds
-/// When a wait of `f` is ended from outside; see [`migration`](crate::migration#what-may-unwind). Its own wait for a P is not.
+/// When a wait of `f` is ended from outside; see [`migration`](crate::migration#what-may-unwind). Its own wait for a
+/// P is not.
 ///
 /// # Panics
 /// When `f` does.

@@ -30,7 +30,8 @@ use std::panic::{AssertUnwindSafe, Location, catch_unwind, resume_unwind};
 ///
 /// All of them are waited for in whatever way `f` ends: also when it panics, calls [`goexit`](crate::goexit), or is
 /// unwound by the end of a [`Context`](crate::context::Context) under which it runs. That wait can't be interrupted.
-/// When the runtime ends they are unwound before the calling goroutine is; where one of them can't be unwound, neither is that.
+/// When the runtime ends they are unwound before the calling goroutine is; where one of them can't be unwound,
+/// neither is that.
 ///
 /// ```
 /// // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
@@ -47,8 +48,8 @@ use std::panic::{AssertUnwindSafe, Location, catch_unwind, resume_unwind};
 /// ```
 ///
 /// # Unwinds
-/// When a wait of `f` is ended from outside, and when the runtime ends; see [`migration`](crate::migration#what-may-unwind). In
-/// each case after all goroutines of the scope have ended.
+/// When a wait of `f` is ended from outside, and when the runtime ends; see
+/// [`migration`](crate::migration#what-may-unwind). In each case after all goroutines of the scope have ended.
 ///
 /// # Panics
 /// With the panic of `f`; else, when a goroutine of the scope panicked and was not joined. Outside of a goroutine.
@@ -156,7 +157,7 @@ impl<T> ScopedJoinHandle<'_, T> {
         result.map(|counted| counted.value)
     }
 
-    /// Whether `join` would return at once. Does not block.
+    /// Returns `true` if `join` would return at once. Does not block.
     pub fn is_finished(&self) -> bool {
         self.handle().is_finished()
     }

@@ -12,11 +12,12 @@
 //! The M's barrier is none for the machine, a retaker pays for both: by `membarrier`. Where the kernel refuses that, each
 //! side fences, and an entry takes the way through `settle`.
 //!
-//! A sandbox may begin to refuse it at any moment. So each holding of a P has its own kind of entries, which its M settles when
-//! it acquires the P and writes into the hand-off word (`handoff.rs`): quick ones as long as no `membarrier` was refused. The
-//! retaker that meets the first refusal says so (`heavy_barrier_exists`); who acquires a P later fences. An M that holds its P
-//! since before still enters quickly, and may never enter again: for that one the retaker has its thread switched out, in
-//! which it passes a barrier (`Host::slow_barrier`), once for each such holding.
+//! A sandbox may begin to refuse it at any moment. So each holding of a P has its own kind of entries, which its M
+//! settles when it acquires the P and writes into the hand-off word (`handoff.rs`): quick ones as long as no
+//! `membarrier` was refused. The retaker that meets the first refusal says so (`heavy_barrier_exists`); who acquires
+//! a P later fences. An M that holds its P since before still enters quickly, and may never enter again: for that one
+//! the retaker has its thread switched out, in which it passes a barrier (`Host::slow_barrier`), once for each such
+//! holding.
 //!
 //! Windows do not nest, and no user code runs inside: no drop of a user's value, no closure, no waker, no
 //! message expression. The scheduler's own stack (g0) is always inside: `execute` leaves just before it resumes
@@ -266,7 +267,7 @@ impl<H: Host> M<H> {
         self.assignment.with_mut(|slot| unsafe { *slot = assignment });
     }
 
-    /// Whether an assignment was left. Under the scheduler's lock.
+    /// Returns `true` if an assignment was left. Under the scheduler's lock.
     pub(crate) fn is_assigned(&self) -> bool {
         // SAFETY: the lock: an M that attends is assigned under it.
         self.assignment.with(|slot| unsafe { (*slot).is_some() })

@@ -139,7 +139,7 @@ impl Quit {
     pub fn gone(&self, who: usize) {
         self.both[who].lives.with_mut(|_| ());
     }
-    /// Whether it has an alarm to hear.
+    /// Returns `true` if it has an alarm to hear.
     pub fn is_woken(&self, who: usize) -> bool {
         self.both[who].woken.load(Relaxed)
     }
@@ -471,7 +471,7 @@ impl Handle {
     pub fn count_ps(&self) -> [usize; 3] {
         self.0.count_ps()
     }
-    /// Whether an M waits in the poller.
+    /// Returns `true` if an M waits in the poller.
     pub fn somebody_polls(&self) -> bool {
         self.0.host.somebody_polls()
     }
@@ -490,7 +490,7 @@ impl Handle {
     pub fn monitor_looks(&self, unpolled: Duration) {
         self.0.tick_as_monitor(unpolled);
     }
-    /// Whether anybody sleeps until a time.
+    /// Returns `true` if anybody sleeps until a time.
     pub fn has_timers(&self) -> bool {
         self.0.earliest_timer().is_some()
     }

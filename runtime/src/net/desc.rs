@@ -283,7 +283,7 @@ impl<H: Host> PollDesc<H> {
         self.side(direction).clear();
     }
 
-    /// Whether a short read means that nothing is left: nothing was seen that would not be reported again.
+    /// Returns `true` if a short read means that nothing is left: nothing was seen that would not be reported again.
     pub(crate) fn may_trust_a_short_read(&self) -> bool {
         // Acquire: an event is in `seen` before it is in the slot: partner `see`.
         let seen = Readiness::from_bits(self.seen.load(Acquire) as u8);

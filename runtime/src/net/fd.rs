@@ -42,7 +42,7 @@ impl Users {
         Users { word: AtomicU32::new(0), closer: Mutex::new(Rank::Closer, None) }
     }
 
-    /// Whether a close has begun. For whoever comes after a fence or an exchange that is ordered with C1.
+    /// Returns `true` if a close has begun. For whoever comes after a fence or an exchange that is ordered with C1.
     #[inline]
     pub(crate) fn is_closed(&self) -> bool {
         // Relaxed: it says what not to do any more.
@@ -70,7 +70,7 @@ impl Users {
         }
     }
 
-    /// Whether it was. For the closer, after `wait_idle`.
+    /// Returns `true` if it was. For the closer, after `wait_idle`.
     pub(crate) fn is_lent(&self) -> bool {
         self.word.load(Relaxed) & LENT != 0
     }

@@ -1,16 +1,17 @@
 //! The locks, and the one order in which a thread takes them.
 //!
-//! *Problem.* Two threads that hold one lock each and ask for the other's wait for ever. *Rule.* Each lock has a [`Rank`],
-//! and a thread that holds locks asks only for one of a higher rank. Of two ranks, [`Rank::is_taken_together`], a thread may
-//! hold several locks: it takes them in the order of their [`place`](Mutex::place), which is the address, and in models, whose
-//! addresses differ from one execution to the next, the order in which they were made. *Proof.* Ranks and places together
-//! are a total order, and of a circle of threads that wait for each other the one which holds the greatest lock would have
-//! asked for a smaller one.
+//! *Problem.* Two threads that hold one lock each and ask for the other's wait for ever. *Rule.* Each lock has a
+//! [`Rank`], and a thread that holds locks asks only for one of a higher rank. Of two ranks,
+//! [`Rank::is_taken_together`], a thread may hold several locks: it takes them in the order of their
+//! [`place`](Mutex::place), which is the address, and in models, whose addresses differ from one execution to the
+//! next, the order in which they were made. *Proof.* Ranks and places together are a total order, and of a circle of
+//! threads that wait for each other the one which holds the greatest lock would have asked for a smaller one.
 //!
-//! *Check.* In debug builds and in models each thread counts what it holds, and an acquisition against the order panics before
-//! it waits: in the first run that goes that way, not in the one where both threads meet. [`assert_none_held`] is the other
-//! half of the rule: no lock is held across a switch of stacks, but for those that a commit hook lets go, which runs on the
-//! same thread. In release builds nothing of this exists: a lock is parking_lot's.
+//! *Check.* In debug builds and in models each thread counts what it holds, and an acquisition against the order
+//! panics before it waits: in the first run that goes that way, not in the one where both threads meet.
+//! [`assert_none_held`] is the other half of the rule: no lock is held across a switch of stacks, but for those that
+//! a commit hook lets go, which runs on the same thread. In release builds nothing of this exists: a lock is
+//! parking_lot's.
 //!
 //! What a goroutine may hold while it parks is no lock of this kind: `sync`'s types, an I/O lock, the lock of `SingleFlight`.
 
@@ -70,7 +71,7 @@ pub(crate) enum Rank {
 }
 
 impl Rank {
-    /// Whether a thread may hold several locks of the rank.
+    /// Returns `true` if a thread may hold several locks of the rank.
     #[cfg(any(debug_assertions, gmp_loom))]
     fn is_taken_together(self) -> bool {
         matches!(self, Rank::Channel | Rank::Central)
@@ -296,8 +297,8 @@ mod tests {
         assert!(message.contains("Channel") && message.contains("Central"), "{message}");
     }
 
-    /// Fails if two locks of one rank are taken in an order that another thread may reverse, or if a rank of which one lock is
-    /// held at a time allows two.
+    /// Fails if two locks of one rank are taken in an order that another thread may reverse, or if a rank of which
+    /// one lock is held at a time allows two.
     #[test]
     fn against_the_order_within_a_rank() {
         let mut channels = [Mutex::new(Rank::Channel, ()), Mutex::new(Rank::Channel, ())];

@@ -137,9 +137,9 @@ mod native {
         fence(Ordering::SeqCst);
     }
 
-    /// Whether what the caller looks at is the same after 3 µs, as long as a G that was just put is given to its owner
-    /// (Go sleeps for that long, and then takes it if it is still there). Not looked at in between: each look takes the
-    /// cache line away from its owner.
+    /// Returns `true` if what the caller looks at is the same after 3 µs, as long as a G that was just put is given
+    /// to its owner (Go sleeps for that long, and then takes it if it is still there). Not looked at in between: each
+    /// look takes the cache line away from its owner.
     pub(crate) fn stays_the_same<T: PartialEq>(peek: impl Fn() -> T) -> bool {
         let (start, seen) = (std::time::Instant::now(), peek());
         while start.elapsed() < std::time::Duration::from_micros(3) {
@@ -148,7 +148,7 @@ mod native {
         peek() == seen
     }
 
-    /// Whether busy Ps help each other, unless they are told not to.
+    /// Returns `true` if busy Ps help each other, unless they are told not to.
     #[inline(always)]
     pub(crate) const fn may_help() -> bool {
         true

@@ -270,16 +270,16 @@ impl<H: Host> Sched<H> {
         (self.live.load(Relaxed) + counted).max(0) as usize
     }
 
-    /// Whether the runtime ends. Exact under the lock; Relaxed elsewhere, ordered by SubmitFence (`wake.rs`) where that
-    /// matters.
+    /// Returns `true` if the runtime ends. Exact under the lock; Relaxed elsewhere, ordered by SubmitFence
+    /// (`wake.rs`) where that matters.
     #[inline]
     pub(crate) fn is_stopping(&self) -> bool {
         self.stopping.load(Relaxed)
     }
 
-    /// Whether the runtime has begun to end, and goroutines end where they park. Exact under the lock; elsewhere a hint, as
-    /// those that did not see it are found by the sweeps of `stop`. Not a single-writer word: a model has to see that it
-    /// decides.
+    /// Returns `true` if the runtime has begun to end, and goroutines end where they park. Exact under the lock;
+    /// elsewhere a hint, as those that did not see it are found by the sweeps of `stop`. Not a single-writer word: a
+    /// model has to see that it decides.
     #[inline(always)]
     pub(crate) fn is_ending(&self) -> bool {
         self.ending.load(Relaxed)

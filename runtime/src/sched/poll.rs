@@ -155,7 +155,7 @@ impl<H: Host> Sched<H> {
         found
     }
 
-    /// Whether a look may find what nobody else is there to find: no M waits, and a descriptor is watched. A hint.
+    /// Returns `true` if a look may find what nobody else is there to find: no M waits, and a descriptor is watched. A hint.
     #[inline]
     pub(crate) fn nobody_polls(&self) -> bool {
         self.descs.watches_any() && self.poll_until.load(Relaxed) == NO_POLLER
@@ -254,7 +254,7 @@ impl<H: Host> PollTable<H> {
         }
     }
 
-    /// Whether there is a descriptor. Relaxed: an M that misses a new one meets it in its next look, or its wait.
+    /// Returns `true` if there is a descriptor. Relaxed: an M that misses a new one meets it in its next look, or its wait.
     #[inline]
     fn watches_any(&self) -> bool {
         self.watched.load(Relaxed) > 0

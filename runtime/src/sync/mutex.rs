@@ -17,8 +17,9 @@ use std::time::{Duration, Instant};
 /// before those who wait, which is fast; one who has waited 1 ms is handed it, so nobody starves (the algorithm is that of
 /// Go's `sync.Mutex`). Without contention locking and unlocking are one atomic exchange each.
 ///
-/// The guard may be held across calls that park, and may be dropped on another thread; holding one is no
-/// breach of the contract in [`migration`](crate::migration). A goroutine that its runtime leaves behind with a guard keeps the lock.
+/// The guard may be held across calls that park, and may be dropped on another thread; holding one is no breach of
+/// the contract in [`migration`](crate::migration). A goroutine that its runtime leaves behind with a guard keeps the
+/// lock.
 ///
 /// ```
 /// use gmp::{go, sync::Mutex};
@@ -101,7 +102,7 @@ impl<T: ?Sized> Mutex<T> {
         self.raw.lock_until(Active::nanos(timeout)).then(|| self.guard())
     }
 
-    /// Whether somebody holds the lock at this moment.
+    /// Returns `true` if somebody holds the lock at this moment.
     pub fn is_locked(&self) -> bool {
         self.raw.is_locked()
     }

@@ -46,7 +46,7 @@ pub struct OnceState {
 }
 
 impl OnceState {
-    /// Whether an earlier closure unwound.
+    /// Returns `true` if an earlier closure unwound.
     pub fn is_poisoned(&self) -> bool {
         self.poisoned
     }
@@ -112,7 +112,7 @@ impl Once {
         }
     }
 
-    /// Whether a closure has run to its end.
+    /// Returns `true` if a closure has run to its end.
     #[inline]
     pub fn is_completed(&self) -> bool {
         // Acquire: what the closure did: partner the end of `Run`.

@@ -137,12 +137,12 @@ impl<T: ?Sized> RwLock<T> {
         self.raw.lock(Kind::Write, Some(Active::nanos(timeout))).then(|| self.write_guard())
     }
 
-    /// Whether anybody has the lock at this moment.
+    /// Returns `true` if anybody has the lock at this moment.
     pub fn is_locked(&self) -> bool {
         self.raw.is_locked()
     }
 
-    /// Whether somebody writes at this moment.
+    /// Returns `true` if somebody writes at this moment.
     pub fn is_locked_exclusive(&self) -> bool {
         self.raw.is_locked_exclusive()
     }

@@ -192,13 +192,13 @@ impl WaitGroup {
         }
     }
 
-    /// Whether nothing is to be done at this moment.
+    /// Returns `true` if nothing is to be done at this moment.
     pub(super) fn is_zero(&self) -> bool {
         self.0.word.load(Relaxed) < COUNT
     }
 
-    /// Adds one, and runs `f` in a goroutine, at whose end it counts down, also when `f` unwinds, or never runs as the runtime
-    /// ends. Does not block.
+    /// Adds one, and runs `f` in a goroutine, at whose end it counts down, also when `f` unwinds, or never runs as
+    /// the runtime ends. Does not block.
     ///
     /// # Panics
     /// Outside of a goroutine, as [`gmp::go`](crate::go); nothing is added then.

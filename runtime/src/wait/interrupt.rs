@@ -73,13 +73,14 @@ pub(crate) struct Thrown {
     pub(crate) target: Interrupt,
 }
 
-/// Returns `true` if `payload`, which a `catch_unwind` has caught, is no panic's: its goroutine or thread is being ended from
-/// outside, by a [`Context`](crate::context::Context) under which it runs, by [`goexit`](crate::goexit), or because its runtime
-/// ends. Does not block.
+/// Returns `true` if `payload`, which a `catch_unwind` has caught, is no panic's: its goroutine or thread is being
+/// ended from outside, by a [`Context`](crate::context::Context) under which it runs, by [`goexit`](crate::goexit),
+/// or because its runtime ends. Does not block.
 ///
 /// Code that catches panics to go on after them, or to end the process, asks first, and passes an interrupt on by
-/// [`resume_unwind`](std::panic::resume_unwind). A loop that does not ask takes each of its waits for a panic: the interrupt is
-/// thrown three times, and then the loop waits as if nothing had happened, or its runtime leaves it behind.
+/// [`resume_unwind`](std::panic::resume_unwind). A loop that does not ask takes each of its waits for a panic: the
+/// interrupt is thrown three times, and then the loop waits as if nothing had happened, or its runtime leaves it
+/// behind.
 ///
 /// Pass `&*payload` of the `Box` that `catch_unwind` gives: with `&payload` it is the `Box` itself that is asked, and the
 /// answer is always `false`.
@@ -142,8 +143,8 @@ pub(crate) enum OnInterrupt {
     Unwinding,
     /// By an error that the call returns, or by unwinding where the call can't say what it was.
     Returning,
-    /// Not at all. It is short, or the goroutine unwinds already, or it waits for main of another runtime. A runtime that ends
-    /// waits for it, within its time.
+    /// Not at all. It is short, or the goroutine unwinds already, or it waits for main of another runtime. A runtime
+    /// that ends waits for it, within its time.
     Never,
     /// Not at all. It ends when other goroutines have ended, and a runtime that ends does not wait for it.
     WithOthers,
@@ -156,8 +157,8 @@ impl OnInterrupt {
     }
 }
 
-/// How the wait in which a goroutine is parked takes an interrupt, in a byte of its G. Written by the goroutine, or the M that
-/// it has just left; read by that M, and by whoever ends the runtime and has found it asleep.
+/// How the wait in which a goroutine is parked takes an interrupt, in a byte of its G. Written by the goroutine, or
+/// the M that it has just left; read by that M, and by whoever ends the runtime and has found it asleep.
 pub(crate) struct InterruptPolicy(SingleWriterByte);
 
 impl InterruptPolicy {
@@ -239,7 +240,7 @@ pub(crate) fn cancel_fence() {
 }
 
 impl Interrupt {
-    /// Whether what is thrown is certain to arrive, and worth another try. Called below where it would be thrown.
+    /// Returns `true` if what is thrown is certain to arrive, and worth another try. Called below where it would be thrown.
     pub(crate) fn may_throw<H: Host>(self) -> bool {
         let g = M::<H>::current().and_then(M::g);
         let (mark, thrown) = match (self, g) {
@@ -349,7 +350,7 @@ pub(crate) struct PendingInterrupts {
 }
 
 impl PendingInterrupts {
-    /// Whether a wait that ends like this has anything to listen for.
+    /// Returns `true` if a wait that ends like this has anything to listen for.
     #[inline]
     pub(crate) fn listens<H: Host>(self, ends: OnInterrupt) -> bool {
         (self.exits || !self.frame.is_null() || self.ends) && ends.can_be_interrupted() && !H::is_panicking()
@@ -379,8 +380,8 @@ const ROOM: usize = 8 << 10;
 /// lies: a stack that is lent for the look would not help the throw. The look takes most where nothing is optimised.
 const ROOM_TO_LOOK: usize = if cfg!(debug_assertions) { ROOM } else { 5 << 10 };
 
-/// Whether so many bytes are left of each stack of the calling goroutine: its own, and those of `with_stack`, whose outer
-/// frames unwind on the stacks from which they were called.
+/// Returns `true` if so many bytes are left of each stack of the calling goroutine: its own, and those of
+/// `with_stack`, whose outer frames unwind on the stacks from which they were called.
 fn has_room<H: Host>(g: GRef<H>, bytes: usize) -> bool {
     let frame = 0_u8;
     let here = (&raw const frame).addr();

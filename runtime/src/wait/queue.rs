@@ -128,7 +128,7 @@ impl<T> Queue<T> {
         true
     }
 
-    /// Whether the node stands in this queue. The caller's own node, or one that stands in the queue.
+    /// Returns `true` if the node stands in this queue. The caller's own node, or one that stands in the queue.
     pub(crate) fn contains(&self, node: NonNull<Node<T>>) -> bool {
         // SAFETY: the caller holds the lock, and keeps the node.
         unsafe { Node::links(node, |links| links.queued) }

@@ -256,7 +256,8 @@ impl StatusWord {
     pub(crate) fn spawn(&self) {
         let word = self.load(Relaxed);
         assert!(word.status() == Status::Idle, "spawn: the G is in use ({word:?})");
-        // Release: partner `hold`, of a dump, which may know the G from the goroutine before. (Others get it from a run queue.)
+        // Release: partner `hold`, of a dump, which may know the G from the goroutine before. (Others get it from a
+        // run queue.)
         self.0.store(word.with_status(Status::Runnable).0, Release.unless(SpawnRelaxed));
     }
 
@@ -368,7 +369,8 @@ impl StatusWord {
 
     /// Running → Waiting, by the M, after the save, in a wait that others know; not when something has come meanwhile.
     pub(crate) fn park_again(&self, number: WaitNumber) -> Again {
-        // Release: as in `park`, with its partner, and to the M that runs the owner next. What came meanwhile, `why` acquires.
+        // Release: as in `park`, with its partner, and to the M that runs the owner next. What came meanwhile, `why`
+        // acquires.
         self.update(Release.unless(ParkAgainRelaxed), |word| {
             debug_assert!(word.number() == number && word.has(OPEN), "park_again: not its wait ({word:?})");
             // Not `REFUSED`: an owner that waits for whoever has claimed a refused wait sleeps like any other.
@@ -381,7 +383,7 @@ impl StatusWord {
         })
     }
 
-    /// Whether the owner is parked, and nobody has claimed, nudged or refused its wait.
+    /// Returns `true` if the owner is parked, and nobody has claimed, nudged or refused its wait.
     pub(crate) fn is_asleep(&self) -> bool {
         // Acquire: partner `park`: why it waits. That is no loom's cell, so no model has it.
         Self::sleeps(self.load(Acquire))
@@ -404,7 +406,7 @@ impl StatusWord {
         }
     }
 
-    /// Whether nothing has happened to it since.
+    /// Returns `true` if nothing has happened to it since.
     pub(crate) fn sleeps_still(&self, found: &Asleep) -> bool {
         // Relaxed: what is compared with came before, by the Acquire of `doing`: the end of whoever has woken this one, too.
         mutant!(ShutdownTrustsOneLook: return true);
@@ -414,8 +416,8 @@ impl StatusWord {
     /// The runtime ends: claims the wait for its owner, if nothing has happened to it since it was found, and has the owner
     /// run and find that. The caller knows that the commit hook is over.
     pub(crate) fn claim_for_end(&self, found: &Asleep) -> Then {
-        // Relaxed: the word is as `doing` has acquired it. A dump that holds it, or held it, has whoever takes the G out of its
-        // queue wait for it (`run`).
+        // Relaxed: the word is as `doing` has acquired it. A dump that holds it, or held it, has whoever takes the G
+        // out of its queue wait for it (`run`).
         self.update(Relaxed, |word| {
             if (word.clear(SCAN) != found.0.clear(SCAN)).unless(ShutdownCallsBlindly) {
                 return (None, Then::Leave);
@@ -536,7 +538,7 @@ impl StatusWord {
         )
     }
 
-    /// Whether a claim would win now.
+    /// Returns `true` if a claim would win now.
     pub(crate) fn is_open(&self, number: WaitNumber) -> bool {
         // Relaxed: a guess, which a claim proves.
         self.load(Relaxed).open(number)
@@ -572,10 +574,10 @@ impl StatusWord {
     /// Says to the owner of a claimed wait that it may go on.
     #[inline]
     pub(crate) fn ready(&self) -> Then {
-        // Release: what the claimer handed over, to the holder that finds DEFERRED, and from it to the owner: partners `unhold`
-        // and `why`. Where nobody holds the G, the queue into which the caller puts it publishes that, or the note of a
-        // thread. Acquire: an owner that was nudged has been in a queue since the caller learned of it; who took it out
-        // there, by `run`, is through with its links.
+        // Release: what the claimer handed over, to the holder that finds DEFERRED, and from it to the owner:
+        // partners `unhold` and `why`. Where nobody holds the G, the queue into which the caller puts it publishes
+        // that, or the note of a thread. Acquire: an owner that was nudged has been in a queue since the caller
+        // learned of it; who took it out there, by `run`, is through with its links.
         self.update(both(Acquire.unless(ReadyWithoutAcquire), Release.unless(ReadyRelaxed)), |word| {
             assert!(
                 word.has(CLAIMED) && !word.has(READY),

@@ -111,7 +111,7 @@ impl<H: Host> Waiter<H> {
         }
     }
 
-    /// Whether a claim would win now.
+    /// Returns `true` if a claim would win now.
     pub(crate) fn is_open(&self) -> bool {
         match self {
             Waiter::G(g, number) => g.word.is_open(*number),
@@ -119,7 +119,7 @@ impl<H: Host> Waiter<H> {
         }
     }
 
-    /// Whether the owner will not run again, as its runtime has ended.
+    /// Returns `true` if the owner will not run again, as its runtime has ended.
     pub(crate) fn is_left(&self) -> bool {
         match self {
             Waiter::G(g, _) => g.is_left(),

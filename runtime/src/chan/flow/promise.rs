@@ -1,5 +1,5 @@
-//! Messages that a select brings after it was chosen: what was promised for them, and how that is kept or withdrawn. See
-//! `state.rs`. Checked by `models/promise.rs`.
+//! Promises of messages: a select's send is chosen before its message is evaluated, and either keeps its promise or
+//! withdraws it. `state.rs` has the protocol. Checked by `models/promise.rs`.
 
 use crate::chan::flow::{Chan, Ended, Raw, WaitBy};
 use crate::chan::select::Limit;
@@ -16,34 +16,35 @@ use std::mem::{ManuallyDrop, MaybeUninit};
 use std::ptr::NonNull;
 use std::time::Duration;
 
-/// So long at least a receiver waits for a message that was promised to it, also past its limit: the sender was there in time,
-/// and would stand in the line of this channel alone from then on.
+/// A receiver waits at least this long for a message that was promised to it, even past its limit: the sender came in
+/// time, and if the receiver left, the sender would have to wait for another one on this channel alone.
 const GRACE: Duration = Duration::from_millis(10);
 
 /// How a receiver came to a promise.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub(crate) enum Ask {
-    /// It has claimed this send, which waits.
+    /// The receiver has claimed this send, which waits.
     Sender(RecordPtr),
-    /// It was promised a message as it waited, by this record.
+    /// The receiver was promised a message while it waited, under this record of its own.
     Own(RecordPtr),
 }
 
-/// What came of a promise.
+/// How the wait for a promised message ended.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 #[must_use]
 pub(crate) enum Outcome {
     /// The message is in the slot.
     Came,
-    /// It will not come. The record that keeps the receiver's place is Returned, or Served.
+    /// The message will not come. The record that keeps the receiver's place is Returned, or Served.
     Withdrawn,
     /// The limit came first.
     TimedOut,
-    /// The receiver is to leave its queues and unwind.
+    /// The wait was interrupted: the receiver is to leave its queues and unwind.
     Interrupted(Interrupt),
 }
 
-/// A receiver has claimed a send, and is about to open the wait for its message, for which it may have to park.
+/// The standing hook of a receiver that has claimed a send and may have to park before it opens the wait for the
+/// message.
 #[repr(C)]
 struct Asks<'a> {
     hook: StandingHook,
@@ -52,21 +53,21 @@ struct Asks<'a> {
 }
 
 impl Asks<'_> {
-    /// The sender is answered in place of a receiver that never runs again, and finds nobody under its ticket.
+    /// Answers the sender for a receiver that never runs again: with a ticket under which no receiver waits.
     ///
     /// # Safety
     /// `hook` is that of an `Asks`.
     unsafe fn run(hook: *const AbandonHook) {
         // SAFETY: by this function's contract.
         let this = unsafe { &*hook.cast::<Self>() };
-        // SAFETY: claimed, and it sleeps until it is readied.
+        // SAFETY: the receiver claimed the sender's wait, and the sender sleeps until it is readied below.
         let sender = unsafe { &this.sender.as_ref().value };
         sender.set_wait_result(WaitResult::Partner(this.raw.state.lock().promise_nobody()));
         sender.ready();
     }
 }
 
-/// Opens the wait of a receiver for the message that it was promised.
+/// Opens the wait of a receiver for the message that was promised to it.
 fn open(raw: &Raw, ask: Ask) -> Opened<Active> {
     match (Wait::try_open(), ask) {
         (Some(opened), _) => opened,
@@ -74,7 +75,7 @@ fn open(raw: &Raw, ask: Ask) -> Opened<Active> {
         (None, Ask::Sender(sender)) => {
             let asks = Asks { hook: StandingHook::new(Asks::run), raw, sender };
             let hook = (&raw const asks).cast();
-            // SAFETY: the first field, of an `Asks`, which is taken back before it goes.
+            // SAFETY: `hook` is the first field of `asks`, and is taken back before `asks` is dropped.
             unsafe { StandingHook::note(hook) };
             let opened = Wait::open();
             // SAFETY: as above.
@@ -84,11 +85,13 @@ fn open(raw: &Raw, ask: Ask) -> Opened<Active> {
     }
 }
 
-/// Waits for a message that was promised to the caller, and has it put into `slot`. `holds` is a record that keeps the
-/// caller's place in the same channel's queue, and is Held; or it is the one that was promised the message.
+/// Waits for a message that was promised to the caller; the sender puts it into `slot`. `holds` is the caller's
+/// record in the same channel's queue, if it has one: it is Held, or is itself the record that was promised the
+/// message.
 ///
 /// # Safety
-/// The sender is claimed and out of its queue, or the record is the caller's; `slot` is good for messages of this channel.
+/// The sender of `ask` is claimed and out of its queue, or the record of `ask` is the caller's; `slot` is valid for a
+/// write of a message of this channel.
 pub(crate) unsafe fn await_promise(
     raw: &Raw,
     ask: Ask,
@@ -108,19 +111,20 @@ pub(crate) unsafe fn await_promise(
     let mut state = raw.state.lock();
     let sender = match ask {
         Ask::Sender(sender) => {
-            // SAFETY: the partner leaves below. The sender is claimed, and sleeps until it is readied.
+            // SAFETY: the partner leaves its queue before this frame ends: a counterpart takes it out, or G2 below.
+            // The sender is claimed, and sleeps until `told` readies it.
             unsafe { sender.as_ref().value.set_wait_result(WaitResult::Partner(state.ask(partner))) };
             Some(sender)
         }
         Ask::Own(own) => {
-            // SAFETY: it is the caller's, and the state is locked.
+            // SAFETY: the record is the caller's, and the state is locked.
             let queue_state = unsafe { own.as_ref() }.value.queue_state();
             if queue_state != QueueState::Coming {
                 drop(state);
                 wait.withdraw();
                 return if queue_state == QueueState::Served { Outcome::Came } else { Outcome::Withdrawn };
             }
-            // SAFETY: the partner leaves below.
+            // SAFETY: the partner leaves its queue before this frame ends, as above.
             unsafe { state.ask_on(partner, own) };
             None
         }
@@ -134,7 +138,8 @@ pub(crate) unsafe fn await_promise(
     };
     let until = limit.map(|limit| limit.max(Active::now().saturating_add(GRACE)));
     let how = How::new(WaitReason::ChanReceive).until(until);
-    // The sender may answer as soon as it is readied, and is to find us asleep: the lock is let go after the save.
+    // The lock is released in the commit hook, after this goroutine was saved: a sender may keep its promise as soon
+    // as it is readied, and has to find the receiver asleep.
     let woke = if mutated(Mutant::PromiseAskedTooEarly) {
         told();
         wait.park(how, || Commit::Park)
@@ -149,7 +154,7 @@ pub(crate) unsafe fn await_promise(
         WaitResult::Withdrawn => return Outcome::Withdrawn,
         _ => {}
     }
-    // G2. SAFETY: it stands there, or in none.
+    // G2. SAFETY: the partner stands in `promised`, or in no queue.
     unsafe { raw.state.lock().leave(partner) };
     match woke {
         Woke::Interrupted(why) => Outcome::Interrupted(why),
@@ -158,8 +163,8 @@ pub(crate) unsafe fn await_promise(
 }
 
 impl<T> Chan<T> {
-    /// Brings the message. Gives it back when the channel is closed, or whoever it was for has left and nobody else takes it
-    /// before the limit.
+    /// Keeps the promise: sends the message. Returns it as the error when the channel is closed, or when the receiver
+    /// has left and no other takes the message before `limit`.
     pub(crate) fn fulfil(&self, promised: Promised, message: T, limit: Limit) -> Result<(), T> {
         match promised {
             Promised::Closed => Err(message),
@@ -174,7 +179,8 @@ impl<T> Chan<T> {
                     return self.send_whole(message, limit);
                 };
                 let (mut woken, message) = (Woken::new(), ManuallyDrop::new(message));
-                // SAFETY: claimed or Served just now. The message lies there, and is not dropped here.
+                // SAFETY: `keep_promise` has claimed the receiver's wait, or made its record Served. The message lies
+                // in `message`, which does not drop it.
                 unsafe { self.hand(receiver, &raw const *message, &mut woken) };
                 drop(state);
                 woken.ready();
@@ -187,7 +193,7 @@ impl<T> Chan<T> {
     #[cold]
     fn send_whole(&self, message: T, limit: Limit) -> Result<(), T> {
         let mut message = MaybeUninit::new(message);
-        // SAFETY: it lies there; it was moved if and only if it was sent.
+        // SAFETY: the message lies in `message`, and was moved out if and only if the result is Done.
         unsafe {
             let ended = match limit {
                 _ if mutated(Mutant::PromiseNotSentOn) => Ended::TimedOut,
@@ -201,7 +207,7 @@ impl<T> Chan<T> {
         }
     }
 
-    /// The message will not come.
+    /// Withdraws a promise: the message will not come.
     pub(crate) fn withdraw(&self, promised: Promised) {
         match promised {
             Promised::Closed => {}
@@ -213,29 +219,29 @@ impl<T> Chan<T> {
                 drop(state);
                 woken.ready();
                 if let Some(receiver) = receiver {
-                    // SAFETY: claimed just now, and it sleeps until this.
+                    // SAFETY: `break_promise` has claimed the receiver's wait, and the receiver sleeps until this.
                     unless(Mutant::PromiseWithdrawnSilently, || unsafe { receiver.as_ref() }.value.ready());
                 }
             }
         }
     }
 
-    /// A message for a place that was promised.
+    /// Puts a message into a reserved place.
     pub(crate) fn fill_reserved(&self, message: T) {
         let mut woken = Woken::new();
         let mut state = self.lock();
         state.reserved -= 1;
         let message = ManuallyDrop::new(message);
-        // SAFETY: it lies there, and is not dropped here.
+        // SAFETY: the message lies in `message`, which does not drop it.
         unsafe { self.deliver(&mut state, &raw const *message, &mut woken) };
-        // Where it went to a receiver, the place is free.
+        // If the message went to a receiver, the place is free again.
         unless(Mutant::ChanReservedNotOffered, || self.refill(&mut state, &mut woken));
         state.end_receivers_if_drained(&mut woken);
         drop(state);
         woken.ready();
     }
 
-    /// No message comes for a place that was promised: it is the next sender's.
+    /// Gives a reserved place back: the next sender may have it.
     pub(crate) fn give_reserved_back(&self) {
         let mut woken = Woken::new();
         let mut state = self.lock();
@@ -246,12 +252,14 @@ impl<T> Chan<T> {
         woken.ready();
     }
 
-    /// Hands what is in the buffer, or without one what waits, to receivers that were returned meanwhile, in order.
+    /// Serves the receivers whose records were put back to their places, in order: from the buffer, or on a channel
+    /// without one from the senders that wait.
     fn feed(&self, state: &mut State, woken: &mut Woken) {
         while state.len > 0
             && let Some(receiver) = state.claim_receiver(Message::Here)
         {
-            // SAFETY: it sleeps, or comes to look under the lock; its slot is good for a message.
+            // SAFETY: the receiver sleeps, or first has to take the lock, which is held; its slot is valid for a
+            // write of a `T`.
             unsafe {
                 let it = &receiver.as_ref().value;
                 self.pop(state, it.slot().cast());
@@ -262,7 +270,7 @@ impl<T> Chan<T> {
             }
         }
         while let Some((receiver, sender)) = state.claim_pair() {
-            // SAFETY: the sender is claimed, and its message lies there; the receiver is Served.
+            // SAFETY: the sender is claimed, and its message lies in its slot; the receiver's record is Served.
             unsafe {
                 let it = &sender.as_ref().value;
                 self.hand(receiver, it.slot().cast(), woken);

@@ -1,4 +1,5 @@
-//! Receiving: a look, and a wait whose record keeps its place while its owner looks again.
+//! Receiving: one attempt, and then a wait. The record of the wait keeps its place in the queue while its owner tries
+//! again.
 
 use crate::chan::flow::{Ask, Chan, Ended, Outcome, Taken, WaitBy, await_promise, earlier, has_passed};
 use crate::chan::state::{Kind, QueueState, Record, RecordPtr, State, WaitResult, Woken};
@@ -13,7 +14,7 @@ impl<T> Chan<T> {
     /// Receives into `slot`. Waits at most until `limit`.
     ///
     /// # Safety
-    /// `slot` is good for a `T`.
+    /// `slot` is valid for a write of a `T`.
     pub(crate) unsafe fn recv(&self, slot: *mut T, limit: Option<Nanos>) -> Ended {
         let mut state = self.lock();
         if state.has_messages_for_all() {
@@ -48,7 +49,7 @@ impl<T> Chan<T> {
     ) -> Ended {
         let mut woken = Woken::new();
         let mut record = None;
-        // Whether `record` stands in the queue and keeps its place.
+        // Whether `record` is in the queue and keeps its place there.
         let mut queued = false;
         loop {
             let node = record.as_ref().map(NonNull::from);
@@ -63,7 +64,7 @@ impl<T> Chan<T> {
                 Taken::Promise(sender) => {
                     drop(state);
                     let (ask, how) = (Ask::Sender(sender), (WaitBy::Parks, limit));
-                    // SAFETY: `take` claimed it; the slot is the caller's.
+                    // SAFETY: `take` has claimed the sender; the slot is the caller's.
                     let outcome = unsafe { await_promise(&self.raw, ask, slot.cast(), how, kept) };
                     if outcome != Outcome::Withdrawn && kept.is_some() {
                         Self::leave(&mut self.lock(), kept);
@@ -102,14 +103,15 @@ impl<T> Chan<T> {
                         None => record = Some(Record::new(wait.waiter(), slot.cast(), Kind::Alone)),
                         Some(it) => it.value.renew(wait.waiter()),
                     }
-                    // Always from a shared reference: the queue keeps it while others are made.
+                    // The pointer is always made from a shared reference, as the queue keeps it while further shared
+                    // references are made.
                     let node = record.as_ref().map(NonNull::from).expect("recv: made just now");
                     if mutated(Mutant::ChanRecvQueuesLate) {
                         drop(state);
                         state = self.lock();
                     }
                     if !queued {
-                        // SAFETY: it is taken out before this function returns.
+                        // SAFETY: the record is taken out of the queue before this function returns.
                         unsafe {
                             state.give_place(node);
                             state.receivers.push_back(node);
@@ -125,7 +127,7 @@ impl<T> Chan<T> {
                         Commit::Park
                     });
                     while woke == Woke::Nudged {
-                        // The channel tells another time now.
+                        // `Chan::set_tick` nudges: the channel tells another time now.
                         how = how.until(earlier(limit, self.lock().due()));
                         woke = wait.park_again(how);
                     }
@@ -135,7 +137,7 @@ impl<T> Chan<T> {
                         WaitResult::Closed => return Ended::Closed,
                         WaitResult::Withdrawn => queued = true,
                         _ => {
-                            // SAFETY: it stands in one of this channel's queues, or in none.
+                            // SAFETY: the record stands in one of this channel's queues, or in none.
                             unsafe { self.lock().leave(node) };
                             queued = false;
                             if let Woke::Interrupted(why) = woke {
@@ -152,15 +154,15 @@ impl<T> Chan<T> {
         }
     }
 
-    /// Takes a record that keeps its place out of the queue, if it stands there.
+    /// Removes the record that keeps the caller's place from the queue, if it is there.
     fn leave(state: &mut State, kept: Option<RecordPtr>) {
         if let Some(node) = kept {
-            // SAFETY: it is the caller's, and stands there or in none.
+            // SAFETY: the record is the caller's, and stands in this queue or in none.
             unsafe { state.receivers.remove(node) };
         }
     }
 
-    /// As `take`, for one whose record may have been served meanwhile.
+    /// As `take`, for a receiver whose record may have been served meanwhile.
     ///
     /// # Safety
     /// As `take`; the record is the caller's.
@@ -175,12 +177,13 @@ impl<T> Chan<T> {
             // SAFETY: by this function's contract.
             return unsafe { self.take(state, slot, woken) };
         };
-        // SAFETY: as above, in the lock.
+        // SAFETY: the record is the caller's, by this function's contract; its state is read under the lock.
         let it = unsafe { &node.as_ref().value };
         if it.queue_state() == QueueState::Served && !mutated(Mutant::ReturnedIgnoresItsSlot) {
             return Taken::Done;
         }
-        // Nobody serves it while it takes, nor while it waits for what a sender has promised.
+        // A Held record is not served: not while its owner takes a message here, nor while the owner waits for a
+        // promised one.
         it.set_queue_state(QueueState::Held);
         // SAFETY: as above.
         let taken = unsafe { self.take(state, slot, woken) };
@@ -190,7 +193,7 @@ impl<T> Chan<T> {
         taken
     }
 
-    /// As `recv`, without waiting; except for a message that was promised, for a moment.
+    /// As `recv`, without waiting, except for a promised message: for that its thread waits up to `GRACE`.
     ///
     /// # Safety
     /// As `recv`.
@@ -208,7 +211,7 @@ impl<T> Chan<T> {
                 Taken::Nothing => return Ended::TimedOut,
                 Taken::Promise(sender) => {
                     let (ask, how) = (Ask::Sender(sender), (WaitBy::Thread, Some(Active::now())));
-                    // SAFETY: `take` claimed it; the slot is the caller's.
+                    // SAFETY: `take` has claimed the sender; the slot is the caller's.
                     match unsafe { await_promise(&self.raw, ask, slot.cast(), how, None) } {
                         Outcome::Came => return Ended::Done,
                         Outcome::TimedOut => return Ended::TimedOut,

@@ -1,4 +1,4 @@
-//! Sending: a look, and a wait.
+//! Sending: one attempt, and then a wait.
 
 use crate::chan::flow::{Chan, Ended, has_passed};
 use crate::chan::state::{Kind, Offer, Record, State, WaitResult, Woken};
@@ -10,7 +10,7 @@ use gmp_timers::Nanos;
 use std::ptr::NonNull;
 
 impl<T> Chan<T> {
-    /// Sends the message in `slot`, which is moved out if this is Done, and only then.
+    /// Sends the message in `slot`. The message is moved out if and only if the result is Done.
     ///
     /// # Safety
     /// A `T` lies in `slot`.
@@ -48,14 +48,14 @@ impl<T> Chan<T> {
         put.unwrap_or(Ended::TimedOut)
     }
 
-    /// A send, as far as it goes without waiting.
+    /// Sends, as far as that is possible without waiting; `None` if the send has to wait.
     ///
     /// # Safety
     /// As `send`.
     #[inline(always)]
     unsafe fn put(&self, state: &mut State, slot: *mut T, woken: &mut Woken) -> Option<Ended> {
         match state.offer() {
-            // SAFETY: claimed just now; the message by this function's contract.
+            // SAFETY: `offer` has claimed the receiver; the message by this function's contract.
             Offer::Receiver(receiver) => unsafe { self.hand(receiver, slot, woken) },
             Offer::Room => {
                 // SAFETY: as above.
@@ -107,7 +107,7 @@ impl<T> Chan<T> {
                 drop(state);
                 state = self.lock();
             }
-            // SAFETY: it is taken out before this frame goes.
+            // SAFETY: the record is taken out of the queue before this frame ends.
             unsafe {
                 state.give_place(node);
                 state.senders.push_back(node);
@@ -124,11 +124,11 @@ impl<T> Chan<T> {
                 _ => {}
             }
             state = self.lock();
-            // SAFETY: it stands there, or in none.
+            // SAFETY: the record stands in this queue, or in none.
             unsafe { state.senders.remove(node) };
             if let Woke::Interrupted(why) = woke {
                 drop(state);
-                // The message was not moved, and goes with the unwinding.
+                // The message was not moved: the unwinding drops it.
                 let _message = Abandoned(slot);
                 why.throw::<Active>();
             }
@@ -143,12 +143,12 @@ impl<T> Chan<T> {
     }
 }
 
-/// A message that its sender will not send.
+/// Drops a message that its sender will not send.
 pub(crate) struct Abandoned<T>(pub(crate) *mut T);
 
 impl<T> Drop for Abandoned<T> {
     fn drop(&mut self) {
-        // SAFETY: it lies in the sender's slot, and nobody has moved it.
+        // SAFETY: the message lies in the sender's slot, and nobody has moved it.
         unsafe { self.0.drop_in_place() };
     }
 }

@@ -1,4 +1,5 @@
-//! One operation of a select, and what is left to do when it was chosen; for messages whose type only the channel's ends know.
+//! One operation of a select, and its completion after it was chosen. The type of the messages is erased: only the
+//! sender and receiver know it.
 
 use crate::chan::flow::{Chan, Raw, Taken};
 use crate::chan::select::order::Link;
@@ -19,7 +20,7 @@ const SPACE: usize = 32;
 /// Bytes for what a send has promised.
 const ROOM: usize = 80;
 
-/// Where the message of a select lies that fits, or what the chosen send has promised.
+/// Where a select keeps a received message that fits, or the hook of the promise of a chosen send.
 #[repr(C, align(16))]
 pub struct Space(MaybeUninit<[u8; ROOM]>);
 
@@ -33,7 +34,7 @@ impl Space {
 
 /// What a channel does with messages of its type.
 pub(crate) struct Ops {
-    /// Of a box for one; never empty.
+    /// The layout of a box for a message; its size is never zero.
     layout: Layout,
     /// Whether a message needs no box.
     fits: bool,
@@ -44,10 +45,11 @@ pub(crate) struct Ops {
     pub(super) withdraw: unsafe fn(*const (), Promised),
 }
 
-/// Never empty: a message without a size may be too well aligned for the space, and nothing of no size is to be allocated.
+/// The layout of a box for a `T`, of at least one byte: a zero-sized message may need more alignment than the space
+/// has, and an allocation must not have size zero.
 const fn layout_of_box<T>() -> Layout {
     let layout = Layout::new::<T>();
-    // SAFETY: the alignment is a type's, of which one byte is no overflow.
+    // SAFETY: the alignment is that of a type, and one byte rounded up to it does not overflow.
     if layout.size() > 0 { layout } else { unsafe { Layout::from_size_align_unchecked(1, layout.align()) } }
 }
 
@@ -68,7 +70,7 @@ impl<T> Chan<T> {
     }
 
     /// # Safety
-    /// A `T` lies there, which nobody uses afterwards.
+    /// A `T` lies at `message`, and is not used afterwards.
     unsafe fn drop_erased(message: *mut ()) {
         // SAFETY: by this function's contract.
         unsafe { message.cast::<T>().drop_in_place() }
@@ -82,7 +84,7 @@ impl<T> Chan<T> {
     }
 }
 
-/// Memory for a message that does not fit into the space; the message is others' business.
+/// Memory for a message that does not fit into the space. Dropping the box does not drop the message.
 pub(super) struct Boxed {
     memory: NonNull<u8>,
     layout: &'static Layout,
@@ -132,13 +134,13 @@ impl<'a> Operation<'a> {
 pub struct Arm<'a> {
     pub(super) direction: Direction,
     pub(super) chan: Option<(&'a Raw, *const (), &'static Ops)>,
-    /// Where a message goes that does not fit into the space.
+    /// Memory for a message that does not fit into the space.
     pub(super) boxed: Option<Boxed>,
     pub(super) record: Option<Node<Record>>,
     /// The arm whose channel is locked next.
     pub(super) next: usize,
-    /// While the select holds the locks: the lock, in one arm of each channel, and what is under it. A cell: the goroutine may
-    /// look at its arms already while the hook with which it has parked still empties them.
+    /// The lock of the channel, while the select holds it, in one arm of each channel. A cell, as the goroutine may
+    /// read its arms again while the commit hook of its park still takes the guards out.
     guard: UnsafeCell<Option<MutexGuard<'a, State>>>,
     pub(super) state: *mut State,
 }
@@ -157,32 +159,33 @@ impl<'a> Arm<'a> {
         }
     }
 
-    /// What tells its channel from others; null for none.
+    /// The address of the arm's channel; null if it has none.
     pub(super) fn address(&self) -> *const () {
         self.chan.map_or(std::ptr::null(), |(_, chan, _)| chan)
     }
 
-    /// Locks its channel, for the whole select.
+    /// Locks the arm's channel, for all arms of the select with this channel.
     #[inline(always)]
     pub(super) fn hold(&mut self, raw: &'a Raw) -> *mut State {
         let lock = raw.state.lock();
-        // SAFETY: the goroutine's own, and the hook of its last wait has emptied it: only after that hook it has had each lock
-        // once more, and is in the next round (see the header of `chan/select.rs`).
+        // SAFETY: the cell is the goroutine's own: the commit hook of its last wait has emptied the cell before it
+        // released the lock, and the goroutine, in its next round, has that lock (see the header of
+        // `chan/select.rs`).
         self.guard.with_mut(|guard| unsafe { &raw mut **(*guard).insert(lock) })
     }
 
-    /// Takes the lock out, if this arm has one.
+    /// Takes the guard out, if this arm has one.
     ///
     /// # Safety
-    /// The caller unlocks all: the goroutine, or, when that parks, its commit hook.
+    /// The caller is the one that releases the locks: the goroutine, or, when that parks, its commit hook.
     #[inline(always)]
     pub(super) unsafe fn let_go(&self) -> Option<MutexGuard<'a, State>> {
-        // SAFETY: from `hold` on it is the caller's, until the last lock is free. A goroutine that was woken meanwhile
-        // reads what else is in the arm, and comes to this cell again in `hold`.
+        // SAFETY: from `hold` on the cell is the caller's, until the last lock is free. A goroutine that was woken
+        // meanwhile reads other fields of the arm, and touches this cell next in `hold`.
         self.guard.with_mut(|guard| unsafe { (*guard).take() })
     }
 
-    /// Where a message is to go; null for a send, whose message is not there yet.
+    /// Where a received message goes; null for a send, whose message is not evaluated yet.
     #[inline]
     pub(super) fn slot(&mut self, space: *mut Space) -> *mut () {
         match (self.direction, self.chan) {
@@ -197,10 +200,11 @@ impl<'a> Arm<'a> {
         self.boxed.get_or_insert_with(|| Boxed::new(layout)).slot()
     }
 
-    /// Whether it could go on now. Its channel is locked.
+    /// Returns `true` if the arm's operation could complete now. Its channel is locked.
     #[inline(always)]
     pub(super) fn is_ready(&self) -> bool {
-        // SAFETY: set by who has locked the channel, and nobody changes it meanwhile.
+        // SAFETY: `Search::lock` has set the pointer and holds the channel's lock, and there is no `&mut` to the
+        // state meanwhile.
         let state = unsafe { &*self.state };
         match self.direction {
             Direction::Receive => state.may_receive(),
@@ -208,16 +212,17 @@ impl<'a> Arm<'a> {
         }
     }
 
-    /// Takes it, if it is still ready. Its channel is locked.
+    /// Takes the arm, if it is still ready. Its channel is locked.
     #[inline(always)]
     pub(super) fn take(&mut self, space: *mut Space, intent: Intent, woken: &mut Woken) -> Option<Found> {
         let (_, chan, ops) = self.chan?;
         debug_assert!(!self.state.is_null(), "take: the channel is not locked");
-        // SAFETY: set by who has locked the channel, and nobody else has a reference to it.
+        // SAFETY: `Search::lock` has set the pointer and holds the channel's lock, and there is no other reference to
+        // the state.
         let state = unsafe { &mut *self.state };
         let chosen = match (intent, self.direction) {
             (Intent::Operate, Direction::Receive) => {
-                // SAFETY: locked; the slot is good for a message of this channel.
+                // SAFETY: the channel is locked; the slot is valid for a write of a message of this channel.
                 match unsafe { (ops.take)(chan, state, self.slot(space), woken) } {
                     Taken::Done => Chosen::Received,
                     Taken::Closed => Chosen::Drained,
@@ -231,7 +236,7 @@ impl<'a> Arm<'a> {
         Some(Found::Chosen(chosen))
     }
 
-    /// The queue in which it waits.
+    /// The queue in which the arm's record waits.
     pub(super) fn queue<'s>(&self, state: &'s mut State, intent: Intent) -> &'s mut Queue<Record> {
         match (intent, self.direction) {
             (Intent::Operate, Direction::Receive) => &mut state.receivers,
@@ -249,18 +254,18 @@ impl<'a> Arm<'a> {
         self.record.as_ref().map(NonNull::from)
     }
 
-    /// Takes its record out of the queue, if it stands there.
+    /// Takes the arm's record out of the queue, if it is there.
     pub(super) fn leave(&self, intent: Intent) {
         if let (Some((raw, ..)), Some(node)) = (self.chan, self.node()) {
             let mut state = raw.state.lock();
-            // SAFETY: it stands there, or in none.
+            // SAFETY: the record stands in this queue, or in none.
             unsafe { self.queue(&mut state, intent).remove(node) };
         }
     }
 }
 
 impl Link for Arm<'_> {
-    /// When its channel is locked, beside others; those without one come first.
+    /// The place of its channel's lock in the order of locking; arms without a channel come first.
     #[inline(always)]
     fn place(&self) -> usize {
         self.chan.map_or(0, |(raw, ..)| raw.state.place())
@@ -272,36 +277,36 @@ impl Link for Arm<'_> {
     }
 }
 
-/// What has become of the chosen arm.
+/// What the chosen arm has committed to.
 pub(crate) enum Chosen {
-    /// The message lies in the arm's slot.
+    /// A receive: the message lies in the arm's slot.
     Received,
-    /// Nothing is left to receive.
+    /// A receive: the channel is closed, and no message is left.
     Drained,
     /// A send, whose message is still to come.
     Sends(Promised),
 }
 
-/// A chosen arm, whose operation is to be completed. Dropping it calls the operation off.
+/// A chosen arm, whose operation is to be completed. Dropping it cancels the operation.
 pub struct Selected<'a> {
     index: usize,
     chan: *const (),
     ops: &'static Ops,
     chosen: Option<Chosen>,
-    /// Where a message lies that was received.
+    /// Where a received message lies; for a send, the space with the hook of its promise.
     slot: *mut (),
-    /// Goes last, and also where the `drop` of the message in it panics.
+    /// Freed after the `Drop` of `Selected`, even if the `drop` of the message in the box panics.
     _boxed: Option<Boxed>,
     channel: PhantomData<&'a mut Space>,
 }
 
 impl<'a> Selected<'a> {
-    /// The number of no arm: the limit came first.
+    /// The index that stands for no arm: the limit has passed.
     pub const NONE: usize = usize::MAX;
 
     /// # Safety
-    /// If it is `Received`, a message of the arm's channel lies in the arm's slot, which is the arm's box or this space. If it
-    /// `Sends`, its promise was noted in the space. The space is there for `'a`.
+    /// If `chosen` is `Received`, a message of the arm's channel lies in the arm's slot, which is the arm's box or
+    /// this space. If it is `Sends`, the promise was noted in the space. The space is borrowed for `'a`.
     #[inline]
     pub(super) unsafe fn new(arm: &mut Arm<'a>, space: *mut Space, index: usize, chosen: Chosen) -> Self {
         let (_, chan, ops) = arm.chan.expect("select: a disabled arm is never ready");
@@ -310,7 +315,7 @@ impl<'a> Selected<'a> {
         Selected { index, chan, ops, chosen: Some(chosen), slot, _boxed: boxed, channel: PhantomData }
     }
 
-    /// No arm.
+    /// No arm was chosen: the limit has passed.
     #[cold]
     pub(super) fn none() -> Self {
         let (chan, slot) = (std::ptr::null(), std::ptr::null_mut());
@@ -334,7 +339,8 @@ impl<'a> Selected<'a> {
         let same = receiver.chan().is_some_and(|chan| std::ptr::eq((&raw const *chan).cast(), self.chan));
         assert!(same, "passed a receiver that wasn't selected");
         match self.chosen.take() {
-            // SAFETY: the message lies there, of the type of this channel; it is moved out once.
+            // SAFETY: by the contract of `new` a message of this channel, so a `T`, lies in the slot; taking `chosen`
+            // lets it be moved out once.
             Some(Chosen::Received) => Ok(unsafe { self.slot.cast::<T>().read() }),
             Some(Chosen::Drained) => Err(RecvError),
             chosen => {
@@ -368,9 +374,11 @@ impl<'a> Selected<'a> {
     #[cold]
     fn cancel(&mut self) {
         match self.chosen.take() {
-            // SAFETY: the message lies there and was not moved.
+            // SAFETY: by the contract of `new` a message lies in the slot; it was not moved, as `chosen` was still
+            // there.
             Some(Chosen::Received) => unsafe { (self.ops.drop)(self.slot) },
-            // SAFETY: as in `send`; `chan` is of this type, and outlives its borrow.
+            // SAFETY: the promise was noted in the slot, by the contract of `new`; `ops` are those of `chan`, which
+            // is borrowed for `'a`.
             Some(Chosen::Sends(promised)) => unsafe {
                 PromiseHook::take_back(self.slot);
                 (self.ops.withdraw)(self.chan, promised);

@@ -1,20 +1,21 @@
-//! The order in which a select locks its channels: a chain through its arms, by place, and by number where the places are
-//! the same.
+//! The order in which a select locks its channels: a chain through its arms, sorted by place, and by number among
+//! equal places.
 
 use std::ops::Range;
 
-/// So few are put in one by one: a select has a handful, nearly in order more often than not.
+/// Up to so many arms are sorted by insertion: a select has a handful, and they are often nearly in order.
 const FEW: usize = 16;
 
-/// What stands in a chain.
+/// An element of a chain.
 pub(super) trait Link {
     fn place(&self) -> usize;
 
-    /// The number of the one behind it; one that none has, at the end.
+    /// The number of the next element. The last element has the count of all elements here, a number that no element
+    /// has.
     fn next(&mut self) -> &mut usize;
 }
 
-/// Chains those of a range, and gives the first.
+/// Chains the elements of a range in order, and returns the number of the first.
 #[inline(always)]
 pub(super) fn chain(all: &mut [impl Link], these: Range<usize>) -> usize {
     if these.len() > FEW {
@@ -27,7 +28,7 @@ pub(super) fn chain(all: &mut [impl Link], these: Range<usize>) -> usize {
     first
 }
 
-/// By halves: each is compared no more often than these can be halved, and with a few.
+/// Sorts by merging halves.
 #[cold]
 fn chain_many(all: &mut [impl Link], these: Range<usize>) -> usize {
     let (none, middle) = (all.len(), these.start.midpoint(these.end));
@@ -42,7 +43,8 @@ fn chain_many(all: &mut [impl Link], these: Range<usize>) -> usize {
     first
 }
 
-/// Puts one into the chain, somewhere behind `before` if there is one, in front of those with its place.
+/// Inserts an element into the chain, behind `before` if there is one, and in front of the elements with the same
+/// place.
 #[inline(always)]
 fn put_in(all: &mut [impl Link], index: usize, first: usize, mut before: usize) -> usize {
     let (none, place) = (all.len(), all[index].place());

@@ -1,14 +1,16 @@
-//! What a chosen send has promised, as long as its message is being evaluated: for whoever withdraws it, should its goroutine
-//! be left behind by its runtime meanwhile, and with the limit of its select, for a send that has to wait after all.
+//! The standing hook of a chosen send while its message is being evaluated: withdraws the promise if the goroutine's
+//! runtime leaves it behind meanwhile. The hook also keeps the limit of the select, for a send that has to wait after
+//! all.
 //!
-//! It lies in the select's space, which a send does not use otherwise: there it stays, while what was selected is moved.
+//! The hook lies in the select's space, which a send does not use otherwise, and which does not move while the
+//! `Selected` is moved.
 
 use crate::chan::select::Limit;
 use crate::chan::select::arm::{Ops, Space};
 use crate::chan::state::Promised;
 use crate::wait::abandon::{AbandonHook, StandingHook};
 
-/// The first field is what the list of the goroutine's hooks names.
+/// The first field is the record in the list of the goroutine's hooks.
 #[repr(C)]
 pub(super) struct PromiseHook {
     hook: StandingHook,
@@ -23,11 +25,11 @@ const _: () = assert!(
 );
 
 impl PromiseHook {
-    /// Notes what was promised; whatever that is, the limit.
+    /// Notes the limit, and, unless the channel is closed, the promise in the list of the goroutine's hooks.
     ///
     /// # Safety
-    /// The space is good for writes, and stays where it is until `take_back`, or for good. The channel is one of these `ops`,
-    /// and is there as long.
+    /// The space is valid for writes, and stays where it is until `take_back`, or for good. `ops` are those of the
+    /// channel, which stays as long.
     pub(super) unsafe fn note(
         space: *mut Space,
         chan: *const (),
@@ -36,7 +38,7 @@ impl PromiseHook {
         limit: Limit,
     ) {
         let this = space.cast::<PromiseHook>();
-        // SAFETY: by this function's contract; it fits, see above.
+        // SAFETY: by this function's contract; the assertion above says that the hook fits.
         unsafe {
             this.write(PromiseHook { hook: StandingHook::new(Self::run), chan, ops, promised, limit });
             if promised != Promised::Closed {
@@ -45,10 +47,10 @@ impl PromiseHook {
         }
     }
 
-    /// The promise is about to be kept or withdrawn. Gives the limit.
+    /// Removes the promise from the hooks, as it is about to be kept or withdrawn. Returns the limit.
     ///
     /// # Safety
-    /// One was noted there by the calling goroutine or thread.
+    /// The calling goroutine or thread has noted a promise in `slot`.
     pub(super) unsafe fn take_back(slot: *const ()) -> Limit {
         let this = slot.cast::<PromiseHook>();
         // SAFETY: by this function's contract.
@@ -63,8 +65,8 @@ impl PromiseHook {
     /// # Safety
     /// `hook` is that of a `PromiseHook` whose goroutine never runs again.
     unsafe fn run(hook: *const AbandonHook) {
-        // SAFETY: by this function's contract. The goroutine has the channel borrowed for good; or it has forgotten that,
-        // and the channel stays (`Chan::drop_sender`).
+        // SAFETY: by this function's contract. The goroutine borrows the channel for good; or it leaked the
+        // operation, and then `Chan::drop_sender` keeps the channel.
         unsafe {
             let this = &*hook.cast::<Self>();
             (this.ops.withdraw)(this.chan, this.promised);

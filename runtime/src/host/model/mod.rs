@@ -135,14 +135,14 @@ thread_local! {
     static THREADS_REFUSED: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Whether what a thief looks at holds still.
+/// Returns `true` if what a thief looks at holds still.
 pub(crate) fn stays_the_same() -> bool {
     let left = REFUSALS.get();
     REFUSALS.set(left.saturating_sub(1));
     left == 0
 }
 
-/// Whether a retaker relies on it that each entry into the runtime is a barrier.
+/// Returns `true` if a retaker relies on it that each entry into the runtime is a barrier.
 pub(crate) fn relies_on_entries() -> bool {
     RETAKER.get() == Retaker::Heavy
 }
@@ -262,8 +262,8 @@ impl Model {
         self
     }
 
-    /// Which goroutine others see an M run is a choice of loom's, too, among what the orderings permit. Others believe what was
-    /// written last.
+    /// Which goroutine others see an M run is a choice of loom's, too, among what the orderings permit. Others
+    /// believe what was written last.
     pub fn weighing_single_writers(mut self) -> Self {
         self.weighs = true;
         self
@@ -507,7 +507,7 @@ impl ModelHost {
         self.world.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
-    /// Whether a thread blocks in the poller.
+    /// Returns `true` if a thread blocks in the poller.
     pub(crate) fn somebody_polls(&self) -> bool {
         self.world().polling > 0
     }

@@ -5,13 +5,14 @@
 //! beginning or from any moment on: from then on each M that acquires a P enters behind fences. A retaker still tries it for
 //! an M that has held its P since before.
 //!
-//! What takes its place for threads that count on it already: a thread that is switched out passes a full barrier. So a thread
-//! that visits each CPU on which another may run has had that one switched out, or found it not running.
+//! What takes its place for threads that count on it already: a thread that is switched out passes a full barrier. So
+//! a thread that visits each CPU on which another may run has had that one switched out, or found it not running.
 //!
-//! A visit may take for ever: a CPU may be kept by threads of a real-time class, behind which the visitor stands in line. Such
-//! a CPU can't be left out, as the thread in question may be the one that keeps it, or run there whenever it is let. So the
-//! visitor is a thread of its own, for which the monitor waits for so long and no longer; after that there is no barrier, as
-//! where a visit is refused. There is one visitor at a time: while it stands in line no other sets out, and nobody waits.
+//! A visit may take for ever: a CPU may be kept by threads of a real-time class, behind which the visitor stands in
+//! line. Such a CPU can't be left out, as the thread in question may be the one that keeps it, or run there whenever
+//! it is let. So the visitor is a thread of its own, for which the monitor waits for so long and no longer; after
+//! that there is no barrier, as where a visit is refused. There is one visitor at a time: while it stands in line no
+//! other sets out, and nobody waits.
 
 use std::io;
 use std::sync::Once;
@@ -40,7 +41,7 @@ pub(crate) fn register() {
     });
 }
 
-/// Whether the kernel has it for us, as far as is known.
+/// Returns `true` if the kernel has it for us, as far as is known.
 #[inline]
 pub(crate) fn exists() -> bool {
     // Relaxed: an M that reads an old answer says so in the hand-off word.
@@ -53,8 +54,8 @@ pub(crate) fn heavy() -> io::Result<()> {
     membarrier(libc::MEMBARRIER_CMD_PRIVATE_EXPEDITED).inspect_err(|_| EXISTS.store(false, Relaxed))
 }
 
-/// How long a visit to all CPUs may take. Where each is busy with others of its class the kernel has the visitor wait for some
-/// milliseconds at each.
+/// How long a visit to all CPUs may take. Where each is busy with others of its class the kernel has the visitor wait
+/// for some milliseconds at each.
 const VISIT_LIMIT: Duration = Duration::from_millis(500);
 
 /// Has `thread` pass a full barrier, and the caller one itself, by a visit to each CPU on which that thread may run. Returns
@@ -105,8 +106,8 @@ impl Visits {
     }
 }
 
-/// Runs the calling thread on each of these CPUs, and calls `there` on it. The thread stays on the last one. Returns `false` if
-/// the thread may not run on one of them.
+/// Runs the calling thread on each of these CPUs, and calls `there` on it. The thread stays on the last one. Returns
+/// `false` if the thread may not run on one of them.
 fn visit(cpus: &libc::cpu_set_t, mut there: impl FnMut(usize)) -> bool {
     (0..libc::CPU_SETSIZE as usize)
         // SAFETY: the number is below the set's size.

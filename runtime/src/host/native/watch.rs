@@ -54,8 +54,8 @@ impl Default for Watched {
 
 #[derive(Debug)]
 struct Thread {
-    /// Its folder, under the name that this `/proc` has for it. An error where no `/proc` is mounted, or one of a pid namespace
-    /// in which this process is not.
+    /// Its folder, under the name that this `/proc` has for it. An error where no `/proc` is mounted, or one of a pid
+    /// namespace in which this process is not.
     folder: Result<PathBuf, i32>,
     open: Option<Kept>,
 }
@@ -149,8 +149,9 @@ impl Watched {
         said
     }
 
-    /// Whether the thread was off its CPU at a moment since this was called, and so has passed a full barrier since. The kernel
-    /// describes a system call only of a thread that it has found switched out, under the lock of that thread's run queue.
+    /// Returns `true` if the thread was off its CPU at a moment since this was called, and so has passed a full
+    /// barrier since. The kernel describes a system call only of a thread that it has found switched out, under the
+    /// lock of that thread's run queue.
     pub(crate) fn is_off_cpu(&self) -> bool {
         let this = self.0.lock();
         let kept = this.as_ref().and_then(|thread| thread.open.as_ref());

@@ -25,12 +25,12 @@
 //! goroutines are in its hand and in neither ring: an M that gives up just then sees them nowhere, and relies on nobody. B4,
 //! after they stand in the helper's ring, is the S2 and S3 of a submission (`wake.rs`), and finds that M's P idle.
 //!
-//! The floors: an age of about two looks tells nothing. And an age may be the kernel's doing. A P whose M was sent off
-//! its CPU looks as old as one whose goroutine spins; to take its work each time, some hundred goroutines in each slice
-//! of 4 ms, and back, cost 10 to 30 % with four Ps on two cores. So an owner also shows on which CPU it looks. If that is
-//! the one on which the helper runs, or on which a third one has looked since, the victim's M is off it, and its queue is left
-//! alone for longer than the kernel usually takes. Nothing shorter would help: the goroutine that this M was running
-//! when it was sent off waits for it in any case.
+//! The floors: an age of about two looks tells nothing. And an age may be the kernel's doing. A P whose M was sent
+//! off its CPU looks as old as one whose goroutine spins; to take its work each time, some hundred goroutines in each
+//! slice of 4 ms, and back, cost 10 to 30 % with four Ps on two cores. So an owner also shows on which CPU it looks.
+//! If that is the one on which the helper runs, or on which a third one has looked since, the victim's M is off it,
+//! and its queue is left alone for longer than the kernel usually takes. Nothing shorter would help: the goroutine
+//! that this M was running when it was sent off waits for it in any case.
 //!
 //! The theft itself is checked by `models/runq.rs`, what is new by `models/help.rs`; `tests/scheduling/transfer.rs`
 //! measures it, and shows that nothing else does it.
@@ -147,7 +147,7 @@ impl QueueAge {
         self.published.cpu.load(Relaxed)
     }
 
-    /// Whether it shows a later time than `other`, and the same CPU: then that one's M was sent off it.
+    /// Returns `true` if it shows a later time than `other`, and the same CPU: then that one's M was sent off it.
     fn follows(&self, other: &QueueAge) -> bool {
         let [since, others] = [self, other].map(|age| age.published.since.load(Relaxed));
         self.cpu() == other.cpu() && since != UNDATED && since > others
@@ -182,14 +182,15 @@ impl<H: Host> Sched<H> {
         Some(g)
     }
 
-    /// Whether the kernel seems to run another of our Ms where that of `victim` was: the caller's, on `cpu`, or a third
-    /// one that has looked since.
+    /// Returns `true` if the kernel seems to run another of our Ms where that of `victim` was: the caller's, on
+    /// `cpu`, or a third one that has looked since.
     fn is_off_cpu(&self, victim: &P<H>, cpu: u32) -> bool {
         victim.queue_age.cpu() == cpu || self.ps.iter().any(|p| p.queue_age.follows(&victim.queue_age))
     }
 
-    /// A P to look at. In place of a retired one, of which there may be many more than of others, one that is in use. A surplus
-    /// one that is held is as good as any: without hand-off it may be kept, and then nobody else sees what stands in its queue.
+    /// A P to look at. In place of a retired one, of which there may be many more than of others, one that is in use.
+    /// A surplus one that is held is as good as any: without hand-off it may be kept, and then nobody else sees what
+    /// stands in its queue.
     fn somebody_else(&self, m: &M<H>, p: &P<H>) -> Option<&P<H>> {
         let drawn = another_of(m, p, &self.ps)?;
         if self.is_surplus(drawn) && self.is_idle(drawn) {

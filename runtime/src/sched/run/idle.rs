@@ -86,7 +86,7 @@ impl<H: Host> Sched<H> {
         central.watch_again(&self.monitor_note);
     }
 
-    /// Whether nobody has the P, so that its queue is empty.
+    /// Returns `true` if nobody has the P, so that its queue is empty.
     #[inline]
     pub(crate) fn is_idle(&self, p: &P<H>) -> bool {
         self.idle_mask.has(p.id)

@@ -129,7 +129,7 @@ impl PollSchedule {
         self.visit.set((next.wrapping_sub(LOOK_EVERY), None));
     }
 
-    /// Whether the goroutine of this tick is preceded by a look.
+    /// Returns `true` if the goroutine of this tick is preceded by a look.
     #[inline(always)]
     pub(crate) fn is_due(&self, tick: u32) -> bool {
         tick == self.next.get()

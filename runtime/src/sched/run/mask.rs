@@ -17,7 +17,7 @@ impl Mask {
         mask
     }
 
-    /// Whether the P is in it.
+    /// Returns `true` if the P is in it.
     #[inline]
     pub(crate) fn has(&self, id: u32) -> bool {
         self.0[(id / BITS) as usize].load(Relaxed) & 1 << (id % BITS) != 0

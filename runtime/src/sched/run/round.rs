@@ -20,8 +20,8 @@
 //! So each goroutine has a turn before any of those that came later has its second, as if there were one queue. Rounds go on
 //! until so many goroutines have come from the global queue as stood there when somebody yielded last.
 //!
-//! Goroutines that only spawn and wake others begin no round: a tree of tasks that was run in the order of its spawns would be
-//! all alive at once.
+//! Goroutines that only spawn and wake others begin no round: a tree of tasks that was run in the order of its spawns
+//! would be all alive at once.
 //!
 //! [`Round`] decides, and knows positions and lengths only; the queues are moved by `inject.rs`. The tests below play whole
 //! queues by its decisions and those of [`PollSchedule`](crate::sched::run::look::PollSchedule).
@@ -56,13 +56,13 @@ impl Round {
         Round { on: Cell::new(false), ends: Cell::new(0), yielded: Cell::new(false), due: Cell::new(0) }
     }
 
-    /// Whether there is one.
+    /// Returns `true` if there is one.
     #[inline]
     pub(crate) fn is_on(&self) -> bool {
         self.on.get()
     }
 
-    /// Whether a goroutine has yielded in this one. False where there is none.
+    /// Returns `true` if a goroutine has yielded in this one. False where there is none.
     #[inline]
     pub(crate) fn has_yielded(&self) -> bool {
         self.yielded.get()

@@ -138,8 +138,8 @@ impl<H: Host> Sched<H> {
         true
     }
 
-    /// Whether a goroutine of `m` that wants a lock may find it free soon without leaving its M: another M is at work, and
-    /// nobody waits for this one's P. A hint.
+    /// Returns `true` if a goroutine of `m` that wants a lock may find it free soon without leaving its M: another M
+    /// is at work, and nobody waits for this one's P. A hint.
     #[doc(alias = "sync_runtime_canSpin")]
     pub(crate) fn may_wait_awake(&self, m: &M<H>) -> bool {
         let seen = self.census.read();

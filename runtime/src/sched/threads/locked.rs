@@ -1,8 +1,8 @@
 //! Goroutines that are bound to a thread.
 //!
-//! A goroutine is *bound* to an M while it has locked itself to its thread (`lock_os_thread`), while it unwinds (std counts
-//! panics per thread), and, as main of `run_locked`, from its beginning to its end. Under `migrate=1` all others *wander*: none
-//! is run twice in a row by the same M, if there is another one.
+//! A goroutine is *bound* to an M while it has locked itself to its thread (`lock_os_thread`), while it unwinds (std
+//! counts panics per thread), and, as main of `run_locked`, from its beginning to its end. Under `migrate=1` all
+//! others *wander*: none is run twice in a row by the same M, if there is another one.
 //!
 //! | `Tied` | who runs the goroutine | becomes that when |
 //! | --- | --- | --- |
@@ -11,8 +11,8 @@
 //! | Bound, to m | m | it locks itself (`Yield::Tie`), or says anything to m while its thread panics |
 //! | Attached, by m | m | it is main of `run_locked` |
 //!
-//! An M whose goroutine is bound to it *attends* to that goroutine: it runs nobody else. When the goroutine has left it, its P
-//! goes to others, and it waits for somebody who takes the goroutine out of a queue and brings a P:
+//! An M whose goroutine is bound to it *attends* to that goroutine: it runs nobody else. When the goroutine has left
+//! it, its P goes to others, and it waits for somebody who takes the goroutine out of a queue and brings a P:
 //!
 //! ```text
 //!   attending m:                                  finder, an M with a P:
@@ -34,9 +34,9 @@
 //! **The end of the runtime** takes the Ms out of `bound_ms` under the lock and wakes them with nothing, and they leave. A
 //! finder that comes after that, F2 in the same lock, has nobody to bring the goroutine to, and sets it aside.
 //!
-//! **At `max_threads`** there may be no M that could be the finder: all attend, or block. So whoever finds no M for a P
-//! (`startm`, `newm`) looks into the global queue for a goroutine whose M waits, and wakes that one (`rescue`); it does so with
-//! the P idle again, and A2 comes before A3, so that an M which gives the last P away is found itself.
+//! **At `max_threads`** there may be no M that could be the finder: all attend, or block. So whoever finds no M for a
+//! P (`startm`, `newm`) looks into the global queue for a goroutine whose M waits, and wakes that one (`rescue`); it
+//! does so with the P idle again, and A2 comes before A3, so that an M which gives the last P away is found itself.
 //!
 //! A goroutine that ends locked takes its thread with it (`mexit`): what it has done to it, nobody else is to meet.
 //!
@@ -102,7 +102,7 @@ impl Ties {
         self.set(Tied::Attached, m);
     }
 
-    /// Whether an M has to ask whether it may run the goroutine.
+    /// Returns `true` if an M has to ask whether it may run the goroutine.
     #[inline(always)]
     pub(crate) fn are_some(&self) -> bool {
         self.tied.get() != Tied::Free
@@ -139,7 +139,7 @@ impl Ties {
         self.locks.set(locks.to_ne_bytes());
     }
 
-    /// Whether it is to stay bound, as far as that does not depend on its thread.
+    /// Returns `true` if it is to stay bound, as far as that does not depend on its thread.
     fn stay(&self) -> bool {
         self.locks() > 0 || self.tied.get() == Tied::Attached
     }
@@ -182,7 +182,7 @@ impl<H: Host> Sched<H> {
         said
     }
 
-    /// Whether `m`, which has won `run`, may run `g`, which is bound or wanders. False: another M has it now.
+    /// Returns `true` if `m`, which has won `run`, may run `g`, which is bound or wanders. False: another M has it now.
     #[cold]
     #[inline(never)]
     pub(crate) fn may_run(&self, m: &M<H>, g: GRef<H>) -> bool {
@@ -244,8 +244,8 @@ impl<H: Host> Sched<H> {
         }
         self.publish_len(&central);
         let wake = self.startm(&mut central, Assignment::P(m.release()));
-        // Before the other is started: if that fails, this one is found. No look at the global queue (`mput`): if a P were idle
-        // beside a goroutine there, for want of an M, there would be no other M for this one either.
+        // Before the other is started: if that fails, this one is found. No look at the global queue (`mput`): if a P
+        // were idle beside a goroutine there, for want of an M, there would be no other M for this one either.
         central.idle_ms.push(NonNull::from(m));
         drop(central);
         self.start_woken(wake);

@@ -1,7 +1,8 @@
 //! Threads that end: those that nobody has needed for a while, and those whose goroutine takes them along.
 //!
-//! An M that sleeps on its note does so for `keep_alive` at most. When that is over it takes itself out of `idle_ms`, under the
-//! lock. Is it not there any more, then somebody has taken it out to give it a P, and it sleeps on until that one wakes it:
+//! An M that sleeps on its note does so for `keep_alive` at most. When that is over it takes itself out of `idle_ms`,
+//! under the lock. Is it not there any more, then somebody has taken it out to give it a P, and it sleeps on until
+//! that one wakes it:
 //!
 //! ```text
 //!   idle M:    E1 nobody came in time · E2 lock: still in `idle_ms`?  out of it, and it ends · no: sleeps for its assignment
@@ -65,8 +66,8 @@ impl<H: Host> Sched<H> {
         true
     }
 
-    /// The last of an M's thread. A P that it still holds stays idle, at the end of the runtime; the one that its goroutine has
-    /// left it goes to others.
+    /// The last of an M's thread. A P that it still holds stays idle, at the end of the runtime; the one that its
+    /// goroutine has left it goes to others.
     pub(crate) fn mexit(&self, m: &M<H>) {
         self.m_leaves(m);
         H::set_current(std::ptr::null());
@@ -94,7 +95,7 @@ impl<H: Host> Sched<H> {
         self.thread_left();
     }
 
-    /// Whether there may be one thread more.
+    /// Returns `true` if there may be one thread more.
     pub(crate) fn may_start(&self, central: &Central<H>) -> bool {
         let asked_for = central.asked_for;
         mutant!(LimitForgetsTheAsked: let asked_for = 0);

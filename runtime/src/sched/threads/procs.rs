@@ -1,7 +1,7 @@
 //! How many Ps there are, and changing that while they work.
 //!
-//! The Ps with a number below `wanted` are to be used; a P beyond is *surplus* as long as somebody has it, and then *retired*.
-//! Go stops the world for this; here each P leaves by itself:
+//! The Ps with a number below `wanted` are to be used; a P beyond is *surplus* as long as somebody has it, and then
+//! *retired*. Go stops the world for this; here each P leaves by itself:
 //!
 //! ```text
 //!                      made                      fewer procs: an idle one at once, a held one at its M's next
@@ -41,9 +41,9 @@
 //! the lock, in I1. Who has one of those took it in the lock after that, and at S3 sees the looker's P idle.
 //! The same holds for timers, with T1 to T3 and B1 to B3 of `sched/poll.rs`.
 //!
-//! **Timers of a retired P** stay in its heap, like those of an idle one: the poller's wait, the last round of thieves and the
-//! monitor see them, and an M that has work looks at them with its look at the global queue. So no timer moves, and a
-//! callback, whose heap is named by its handle, need not know.
+//! **Timers of a retired P** stay in its heap, like those of an idle one: the poller's wait, the last round of
+//! thieves and the monitor see them, and an M that has work looks at them with its look at the global queue. So no
+//! timer moves, and a callback, whose heap is named by its handle, need not know.
 //!
 //! Until somebody sets `procs` by hand they follow the machine: the monitor asks it once a second, while it is awake.
 //!
@@ -115,8 +115,8 @@ impl<H: Host> Sched<H> {
         }
     }
 
-    /// Whether the P is to be given up by whoever has it; each is when the runtime ends. Exact under the lock; elsewhere it
-    /// may be out of date. A retaker takes such a P at once.
+    /// Returns `true` if the P is to be given up by whoever has it; each is when the runtime ends. Exact under the
+    /// lock; elsewhere it may be out of date. A retaker takes such a P at once.
     #[inline]
     pub(crate) fn is_surplus(&self, p: &P<H>) -> bool {
         p.id >= self.wanted.load(Relaxed)
@@ -129,7 +129,8 @@ impl<H: Host> Sched<H> {
         &ps[..ps.len().min(self.wanted.load(Relaxed) as usize)]
     }
 
-    /// Whether the caller, who puts the P down, is to `retire` it: under the lock. At the end of a runtime nobody asks.
+    /// Returns `true` if the caller, who puts the P down, is to `retire` it: under the lock. At the end of a runtime
+    /// nobody asks.
     pub(crate) fn is_to_retire(&self, p: NonNull<P<H>>) -> bool {
         // SAFETY: Ps live as long as their scheduler.
         self.is_surplus(unsafe { p.as_ref() }) && !self.is_stopping()

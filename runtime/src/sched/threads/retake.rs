@@ -233,7 +233,7 @@ impl<H: Host> Sched<H> {
         }
     }
 
-    /// Whether the M's thread is blocked. In doubt it is not, and its P is taken when its time is over.
+    /// Returns `true` if the M's thread is blocked. In doubt it is not, and its P is taken when its time is over.
     fn is_blocked(&self, m: &M<H>) -> bool {
         H::is_blocked(&m.local).unwrap_or_else(|refused| {
             let time = STARVED_LIMIT.as_millis();
@@ -292,7 +292,7 @@ impl<H: Host> Sched<H> {
         passed
     }
 
-    /// Whether an M can be had for a P that is taken. Else this is said, once.
+    /// Returns `true` if an M can be had for a P that is taken. Else this is said, once.
     fn can_hand_off(&self) -> bool {
         let central = self.central.lock();
         let there_is = central.can_have_m(self.config.max_threads);

@@ -179,7 +179,7 @@ impl<H: Host> Guard<H> {
         })
     }
 
-    /// Whether it is armed.
+    /// Returns `true` if it is armed.
     pub(crate) fn is_armed(&self) -> bool {
         self.0.handle(&self.0.timers.lock()).is_some()
     }

@@ -110,7 +110,7 @@ impl<H: Host> Timers<H> {
         (earliest != NONE).then(|| Nanos::from_nanos(earliest))
     }
 
-    /// Whether there is no timer. Exact for the P's owner.
+    /// Returns `true` if there is no timer. Exact for the P's owner.
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         self.earliest.load(Relaxed) == NONE
@@ -199,7 +199,7 @@ impl<H: Host> Locked<'_, H> {
         self.inner.heap.len()
     }
 
-    /// Whether the timer thread looks after them.
+    /// Returns `true` if the timer thread looks after them.
     pub(crate) fn is_orphaned(&self) -> bool {
         self.inner.orphaned
     }

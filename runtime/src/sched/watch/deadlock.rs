@@ -244,7 +244,7 @@ pub(crate) fn judge<H: Host>(scheds: &[Arc<Sched<H>>], nobody_else: impl FnOnce(
 }
 
 impl<H: Host> Sched<H> {
-    /// Whether nobody has a P. Under the lock.
+    /// Returns `true` if nobody has a P. Under the lock.
     pub(crate) fn all_idle(&self, central: &Central<H>) -> bool {
         central.idle_ps.len() as u64 == self.census.read().nlive()
     }
@@ -367,7 +367,7 @@ impl<H: Host> Sched<H> {
         LOOKS.get(deadlock_watch.looks).map(|&look| look.saturating_sub(waited))
     }
 
-    /// Whether the watch has looked often enough since anybody had a P. Under the lock, with all Ps idle.
+    /// Returns `true` if the watch has looked often enough since anybody had a P. Under the lock, with all Ps idle.
     pub(crate) fn is_watched(&self, deadlock_watch: &DeadlockWatch) -> bool {
         H::runtimes().is_none()
             || deadlock_watch.since.is_some()

@@ -124,7 +124,7 @@ impl fmt::Debug for Refused {
 }
 
 impl<H: Host> Sched<H> {
-    /// Whether that was ever met. Relaxed: a hint, for callers that go another way from then on.
+    /// Returns `true` if that was ever met. Relaxed: a hint, for callers that go another way from then on.
     pub(crate) fn was_refused(&self, what: Refusal) -> bool {
         self.told.0[what as usize].load(Relaxed) > 0
     }

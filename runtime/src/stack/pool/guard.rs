@@ -122,13 +122,13 @@ impl Proof {
         Proof(AtomicU8::new(Proof::OPEN))
     }
 
-    /// Whether this way was not found to do nothing.
+    /// Returns `true` if this way was not found to do nothing.
     fn is_open(&self) -> bool {
         // Relaxed, here and below: each look finds the same, so it does not matter whose is kept.
         self.0.load(Relaxed) != Proof::FALSE
     }
 
-    /// Whether the guards that this way has just made are there; looked at in one of them, unless it is known.
+    /// Returns `true` if the guards that this way has just made are there; looked at in one of them, unless it is known.
     ///
     /// # Safety
     /// As `Guard::install`; a guard was made at this place of the row, and nobody uses the page above it.

@@ -42,8 +42,8 @@
 //! 3. No magazine has more stacks than reservations. With 2: who has a reservation and finds no stack in its P's magazine
 //!    finds one in the pool. For there are as many slots as reservations, and other magazines have no more of the slots than
 //!    of the reservations.
-//! 4. `Slab::out` counts its stacks that are not in the pool; a slab with one is never unmapped: a parked goroutine's stack is
-//!    never freed, nor are its pages taken.
+//! 4. `Slab::out` counts its stacks that are not in the pool; a slab with one is never unmapped: a parked goroutine's
+//!    stack is never freed, nor are its pages taken.
 
 mod guard;
 mod slab;
@@ -180,7 +180,7 @@ impl Extent {
         self.bottom + PAGE
     }
 
-    /// Whether a stack pointer with this value stands on it. One that stands at the top has used nothing yet.
+    /// Returns `true` if a stack pointer with this value stands on it. One that stands at the top has used nothing yet.
     pub(crate) fn holds(self, sp: usize) -> bool {
         self.bottom < sp && sp <= self.top
     }

@@ -4,8 +4,8 @@
 //!   | guard | usable | guard | usable | .. | guard | usable | guard | .. | .. | no guard yet |
 //!   ^ base           ^ the next slot                  issued ^     guarded ^            slots ^
 //! ```
-//! A slot has the size of its class, one page of guard included; what a guard has beyond that page lies below, so that it takes
-//! nothing of what can be used. The *stride* is the distance between two slots.
+//! A slot has the size of its class, one page of guard included; what a guard has beyond that page lies below, so
+//! that it takes nothing of what can be used. The *stride* is the distance between two slots.
 //!
 //! Guards are made a batch at a time: the first before a reservation counts on the slab. If the kernel made them all light,
 //! which it refuses for want of memory only, the reservations may count on every slot, and the other guards are made when
@@ -55,8 +55,8 @@ pub(super) struct Slab {
 unsafe impl Send for Slab {}
 
 impl Slab {
-    /// Reserves a slab with guards of so many bytes, of at most so many bytes if it has more than one slot; a smaller one where
-    /// the address space does not hold it any more. `mapped`: what there is already, for the error.
+    /// Reserves a slab with guards of so many bytes, of at most so many bytes if it has more than one slot; a smaller
+    /// one where the address space does not hold it any more. `mapped`: what there is already, for the error.
     pub(super) fn map(class: Class, (guard, most): (usize, usize), mapped: usize) -> io::Result<Slab> {
         let stride = class.bytes() - PAGE + guard;
         let (whole, limit) = (|bytes: usize| (bytes / stride).max(1) * stride, Limit::read());
@@ -115,7 +115,7 @@ impl Slab {
         self.class.bytes() - PAGE + self.guard
     }
 
-    /// Whether a reservation may count on every slot.
+    /// Returns `true` if a reservation may count on every slot.
     pub(super) fn is_assured(&self) -> bool {
         self.assured == self.slots
     }
@@ -200,7 +200,7 @@ impl Slab {
         self.resting.len
     }
 
-    /// Whether all its stacks are at rest, or were never issued.
+    /// Returns `true` if all its stacks are at rest, or were never issued.
     pub(super) fn is_at_rest(&self) -> bool {
         self.resting.len == self.issued
     }
@@ -280,7 +280,8 @@ impl Limit {
     fn read() -> Limit {
         // Without /proc: as if nothing were in use, and the kernel says where that ends.
         let statm = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
-        // The first field counts the pages of all mappings; the sixth those of the limit on data, and the main thread's stack.
+        // The first field counts the pages of all mappings; the sixth those of the limit on data, and the main
+        // thread's stack.
         let used = |field: usize| {
             statm.split_whitespace().nth(field).and_then(|pages| pages.parse().ok()).unwrap_or(0) * PAGE
         };

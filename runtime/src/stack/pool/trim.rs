@@ -89,7 +89,7 @@ impl Inner {
         }
     }
 
-    /// Whether nobody uses the slab, and no reservation needs it.
+    /// Returns `true` if nobody uses the slab, and no reservation needs it.
     fn may_go(&self, slab: &Slab) -> bool {
         let stock = &self.stocks[slab.class.index()];
         slab.is_at_rest() && stock.assured.saturating_sub(slab.assured) >= stock.reserved

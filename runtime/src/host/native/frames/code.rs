@@ -8,9 +8,9 @@
 //! payload's handling panic. So the code is followed from the pad on (`flow.rs`). A way that is no plain call means no: the
 //! address may be in a register by then.
 //!
-//! A function that must not unwind may be inlined beside other code. What is caught there may be thrown again
-//! from within it, so in such a function a catch means no. It shows by a call that is listed with a landing pad which leads to
-//! `panic_cannot_unwind`, and is not the one in which a `catch_unwind` takes the payload out.
+//! A function that must not unwind may be inlined beside other code. What is caught there may be thrown again from
+//! within it, so in such a function a catch means no. It shows by a call that is listed with a landing pad which
+//! leads to `panic_cannot_unwind`, and is not the one in which a `catch_unwind` takes the payload out.
 //!
 //! The verdicts are kept in a table of words, each at once (address of the function or pad, generation, kind), so it needs
 //! neither lock nor order. An address may be used again after a `dlclose`: the generation is the count of those.
@@ -229,7 +229,7 @@ impl Code {
         }
     }
 
-    /// Whether a function begins at `at`, or a stub of one.
+    /// Returns `true` if a function begins at `at`, or a stub of one.
     pub(super) fn begins_function(&self, at: usize) -> bool {
         let begins = |at: usize| Function::at(at).is_some_and(|function| function.start == at);
         begins(at) || self.object.through_stub(at).is_some_and(|to| to != at && begins(to))
@@ -246,7 +246,7 @@ impl Code {
         })
     }
 
-    /// Whether code that must not unwind is inlined here. Not where it is not known how a throw is caught: each
+    /// Returns `true` if code that must not unwind is inlined here. Not where it is not known how a throw is caught: each
     /// `catch_unwind` would look so.
     ///
     /// # Safety

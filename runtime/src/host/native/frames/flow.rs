@@ -73,7 +73,7 @@ impl Trace {
         Trace { code, starts, seen }
     }
 
-    /// Whether this instruction is met for the first time.
+    /// Returns `true` if this instruction is met for the first time.
     fn is_new(&mut self, at: usize) -> bool {
         let at = at - self.code.start;
         let (word, bit) = (&mut self.seen[at / 64], 1 << (at % 64));
@@ -141,20 +141,22 @@ impl Code {
         if done.is_some() { Way::Passes } else { Way::Aborts }
     }
 
-    /// Whether a jump or branch, if it is one, that ends at `end` leads into the function, or to the beginning of another.
+    /// Returns `true` if a jump or branch, if it is one, that ends at `end` leads into the function, or to the
+    /// beginning of another.
     pub(super) fn stays_or_leaves_well(&self, end: usize, flow: Flow) -> bool {
         let (Flow::Jump(distance) | Flow::Branch(distance)) = flow else { return true };
         let to = end.wrapping_add_signed(distance as isize);
         self.range().contains(&to) || self.begins_function(to)
     }
 
-    /// Whether the instruction at `at` calls a function in which a throw is caught.
+    /// Returns `true` if the instruction at `at` calls a function in which a throw is caught.
     fn calls_caught(&self, at: usize, held: Held, landmarks: &Landmarks) -> bool {
         let named = self.callee(at).is_some_and(|to| landmarks.caught.contains(&to));
         named || held.is_called(self.from(at))
     }
 
-    /// Whether calls between these addresses are of another function than those in which a throw is caught, or nobody knows.
+    /// Returns `true` if calls between these addresses are of another function than those in which a throw is caught,
+    /// or nobody knows.
     pub(super) fn calls_beside_caught(&self, site: Range<usize>, held: Held, landmarks: &Landmarks) -> bool {
         let mut at = site.start;
         while site.contains(&at) && self.range().contains(&at) {
@@ -167,7 +169,7 @@ impl Code {
         false
     }
 
-    /// Whether the function that begins at `target` has no landing pads, and no `ret` can be reached in it.
+    /// Returns `true` if the function that begins at `target` has no landing pads, and no `ret` can be reached in it.
     fn never_returns(&self, target: usize) -> bool {
         let Some(function) = Function::at(target).filter(|function| function.start == target) else {
             return false;
@@ -192,7 +194,7 @@ impl Code {
         done.is_some()
     }
 
-    /// Whether a computed jump is one of a `match`.
+    /// Returns `true` if a computed jump is one of a `match`.
     pub(super) fn jumps_through_table(&self, jump: &Place<'_>) -> bool {
         match *Prefixes::skip(&self.from(jump.at)[..jump.end - jump.at]) {
             // jmp [8 * index + table]
@@ -209,8 +211,8 @@ impl Code {
         }
     }
 
-    /// Whether the instructions put into the register, as the last thing, the sum of a table's address and an entry of it.
-    /// Where they load that address, there must be a table.
+    /// Returns `true` if the instructions put into the register, as the last thing, the sum of a table's address and
+    /// an entry of it. Where they load that address, there must be a table.
     fn sum_of_table(&self, register: u8, before: &[usize]) -> bool {
         let mut rest = before.iter().rev().map(|&at| Shape::of(self.from(at), at));
         let Some(other) = rest.by_ref().find_map(|shape| match shape {

@@ -104,14 +104,14 @@ impl Held {
         held
     }
 
-    /// Whether this instruction calls one of them.
+    /// Returns `true` if this instruction calls one of them.
     pub(super) fn is_called(self, code: &[u8]) -> bool {
         called(code).is_some_and(|register| self.0[register])
     }
 }
 
 impl Code {
-    /// Whether the code from `at` on leaves the function without a call, a branch, or a jump within.
+    /// Returns `true` if the code from `at` on leaves the function without a call, a branch, or a jump within.
     fn goes_straight_out(&self, mut at: usize) -> bool {
         while self.range().contains(&at) {
             let Some((length, flow)) = decode(self.from(at)) else { return false };
@@ -164,7 +164,7 @@ impl Use {
     }
 }
 
-/// Whether an instruction may write `register`, rbx or rbp, or names it. Of what is not looked into, it may.
+/// Returns `true` if an instruction may write `register`, rbx or rbp, or names it. Of what is not looked into, it may.
 fn may_name_low(code: &[u8], register: u8) -> bool {
     let is_prefix = |byte: &&u8| matches!(byte, 0x26 | 0x2e | 0x36 | 0x3e | 0x64..=0x67 | 0xf0 | 0xf2 | 0xf3);
     let code = &code[code.iter().take_while(is_prefix).count()..];
@@ -395,7 +395,8 @@ mod tests {
             (&[0x48, 0x95], [Use::Nothing, Use::Other]),
             (&[0x90], [Use::Nothing, Use::Nothing]),
             (&[0x0f, 0xcb], [Use::Other, Use::Other]),
-            // mov bh, [rax]; mov [rax], bh; sete bl; sete bh; sete dil; movzx ebp, al; movzx eax, bh; movzx eax, word [rbp + 1]
+            // mov bh, [rax]; mov [rax], bh; sete bl; sete bh; sete dil; movzx ebp, al; movzx eax, bh; movzx eax, word
+            // [rbp + 1]
             (&[0x8a, 0x38], [Use::Other, Use::Nothing]),
             (&[0x88, 0x38], [Use::Other, Use::Nothing]),
             (&[0x0f, 0x94, 0xc3], [Use::Other, Use::Nothing]),

@@ -112,7 +112,7 @@ impl Object {
         self.parts(libc::PT_LOAD)
     }
 
-    /// Whether all of `range` lies in one segment with these rights.
+    /// Returns `true` if all of `range` lies in one segment with these rights.
     fn holds(&self, range: Range<usize>, rights: u32) -> bool {
         self.segments().any(|(segment, has)| has & rights == rights && covers(&segment, &range))
     }
@@ -140,7 +140,7 @@ impl Object {
         (relocations > 0 && self.holds(start..end, libc::PF_R)).then_some(start..end)
     }
 
-    /// Whether the loader has written what lies there, and nobody takes it away: no variable of the program.
+    /// Returns `true` if the loader has written what lies there, and nobody takes it away: no variable of the program.
     fn is_bound_by_loader(&self, range: &Range<usize>) -> bool {
         covers(&self.lazy, range) || self.parts(libc::PT_GNU_RELRO).any(|(relro, _)| covers(&relro, range))
     }
@@ -171,7 +171,7 @@ impl Object {
         (at..).step_by(8).map_while(entry).take_while(move |to| code.contains(to))
     }
 
-    /// Whether an aligned constant of this size lies there.
+    /// Returns `true` if an aligned constant of this size lies there.
     fn constant(&self, at: usize, size: usize) -> bool {
         let Some(end) = at.checked_add(size) else { return false };
         at.is_multiple_of(size)
@@ -179,7 +179,7 @@ impl Object {
             && !self.segments().any(|(segment, has)| has & libc::PF_W != 0 && segment.contains(&at))
     }
 
-    /// Whether the address `to`, in a function's code, is a way to `target`.
+    /// Returns `true` if the address `to`, in a function's code, is a way to `target`.
     pub(super) fn leads(&self, to: usize, target: usize) -> bool {
         to == target
             || self.range.contains(&to) && (self.word(to) == Some(target) || self.stub_leads(to, target))
@@ -215,8 +215,8 @@ impl Object {
         Some(unsafe { destination(at + jump) })
     }
 
-    /// Whether there is a stub that leads to `target`, or was not bound yet: then nobody knows. Bytes that look like a
-    /// stub, but for a word that is no data, are none.
+    /// Returns `true` if there is a stub that leads to `target`, or was not bound yet: then nobody knows. Bytes that
+    /// look like a stub, but for a word that is no data, are none.
     fn stub_leads(&self, at: usize, target: usize) -> bool {
         let Some(to) = self.stub(at).and_then(|slot| self.word(slot)) else { return false };
         to == target || matches!(self.bytes(to), Some([0x68, ..] | [0xf3, 0x0f, 0x1e, 0xfa, 0x68, ..]))

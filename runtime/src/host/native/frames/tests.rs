@@ -396,7 +396,7 @@ fn where_it_says_no_a_throw_aborts() {
     }
 }
 
-/// Whether a throw ends here.
+/// Returns `true` if a throw ends here.
 #[inline(never)]
 fn catch() -> bool {
     catch_unwind(|| call(leaf)).is_err()

@@ -9,9 +9,9 @@
 //! thread. All of it is read without a lock: the M by the thread-local, the rest is the goroutine's own, which stands still
 //! while its thread handles a signal. The overflow of a thread's own stack, an M's too, is none of these: std tells it.
 //!
-//! Functions of Rust with frames of more than a page touch each page of them on the way down, so they meet the guard. A
-//! function of C that was not compiled to do so (`-fstack-clash-protection`) meets it with a frame of at most its size, and may
-//! step over it with a larger one, which is not seen.
+//! Functions of Rust with frames of more than a page touch each page of them on the way down, so they meet the guard.
+//! A function of C that was not compiled to do so (`-fstack-clash-protection`) meets it with a frame of at most its
+//! size, and may step over it with a larger one, which is not seen.
 //!
 //! The handler from before gets every other fault: it is called with what the kernel gave, under its own signal mask. What
 //! can't be called, the default action above all, is put back, and the fault repeats itself there. The kernel raises SIGBUS
@@ -97,7 +97,7 @@ impl Fault {
         })
     }
 
-    /// Whether it says that a stack is full. A wild pointer into a guard, from a function with room left, does not.
+    /// Returns `true` if it says that a stack is full. A wild pointer into a guard, from a function with room left, does not.
     fn fills(&self, stack: Extent) -> bool {
         let guard = stack.guard..stack.usable();
         guard.contains(&self.address) && self.sp <= self.address + BELOW
@@ -171,7 +171,8 @@ unsafe fn pass_on(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_voi
                 unsafe { handler(signal) };
             }
         }
-        // The default action, one that is to be forgotten when it is called, and the fault that the kernel lets nobody ignore.
+        // The default action, one that is to be forgotten when it is called, and the fault that the kernel lets
+        // nobody ignore.
         _ => {
             exchange(signal, Some(before));
             if !is_fault {
