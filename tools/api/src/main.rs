@@ -10,7 +10,10 @@ fn main() -> ExitCode {
         return ExitCode::from(2);
     };
     // What every type has by blanket implementations, and the auto traits, which the types' parts decide.
-    let api = public_api::Builder::from_rustdoc_json(&json).omit_blanket_impls(true).omit_auto_derived_impls(false).build();
+    let api = public_api::Builder::from_rustdoc_json(&json)
+        .omit_blanket_impls(true)
+        .omit_auto_derived_impls(false)
+        .build();
     match api {
         Ok(api) => {
             print!("{api}");
