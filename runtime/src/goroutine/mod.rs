@@ -48,17 +48,18 @@ use std::panic::Location;
 /// ```
 ///
 /// # Panics
-/// Outside of a goroutine. [`Runtime::go`](crate::Runtime::go) starts one from there. When it can get no stack, with
-/// a text that names the limit: the runtime's own ([`max_stack_bytes`](crate::RuntimeBuilder::max_stack_bytes)), the
-/// address space (`ulimit -v`) or data (`ulimit -d`), or the number of mappings (`vm.max_map_count`, before Linux
-/// 6.13). [`Builder::go`] gives that as an error.
+/// Outside of a goroutine: a program has its first one by [`run`](crate::run), and a thread that has a
+/// [`Runtime`](crate::Runtime) starts others by [`Runtime::go`](crate::Runtime::go). When the goroutine can get no
+/// stack, with a text that names the limit: the runtime's own
+/// ([`max_stack_bytes`](crate::RuntimeBuilder::max_stack_bytes)), the address space (`ulimit -v`) or data (`ulimit -d`),
+/// or the number of mappings (`vm.max_map_count`, before Linux 6.13). [`Builder::go`] gives that as an error.
 #[track_caller]
 pub fn go<F, T>(f: F) -> JoinHandle<T>
 where
     F: FnOnce() -> T + Send + 'static,
     T: Send + 'static,
 {
-    let sched = here("go", "Runtime::go");
+    let sched = here("go", "gmp::run or Runtime::go");
     let birth = Birth { name: None, stack_size: sched.config.stack_size, site: Location::caller() };
     accepted("go", spawn(sched, birth, f))
 }
@@ -84,7 +85,7 @@ fn here<'a>(call: &str, elsewhere: &str) -> &'a Sched<Active> {
 /// Panics on a thread that runs none.
 #[track_caller]
 pub(crate) fn assert_on_goroutine(call: &str) {
-    here(call, "Runtime::go");
+    here(call, "gmp::run or Runtime::go");
 }
 
 /// Starts a goroutine of `sched`, or says what limit of stacks was met.
@@ -333,7 +334,7 @@ impl Builder {
         F: FnOnce() -> T + Send + 'static,
         T: Send + 'static,
     {
-        let sched = here("Builder::go", "Runtime::go");
+        let sched = here("Builder::go", "gmp::run or Runtime::go");
         let stack_size = match self.stack_size {
             Some(bytes) => crate::runtime::check_stack_size(bytes)?,
             None => sched.config.stack_size,
