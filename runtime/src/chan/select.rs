@@ -21,53 +21,17 @@
 mod arm;
 mod order;
 mod promise_hook;
+mod wait;
 
 pub use arm::{Arm, Selected, Space};
 pub(crate) use arm::{Chosen, Direction, Operation};
 
-use crate::chan::flow::{Ask, Outcome, WaitBy, await_promise, earlier, has_passed};
 use crate::chan::select::promise_hook::PromiseHook;
-use crate::chan::state::{Kind, Promised, QueueState, Record, RecordPtr, WaitResult, Woken};
+use crate::chan::state::{Promised, QueueState, RecordPtr, Woken};
 use crate::host::{Active, Host};
 use crate::prim::{Mutant, mutated};
-use crate::sched::park::{Commit, WaitReason};
-use crate::wait::abandon::AbandonHook;
-use crate::wait::waiter::{How, Opened, Wait, Woke};
+use crate::wait::waiter::Opened;
 use gmp_timers::Nanos;
-
-/// The abandon hook of a goroutine that waits in a select: withdraws the promise of a send that a counterpart has
-/// chosen.
-#[repr(C)]
-struct SelectHook {
-    hook: AbandonHook,
-    arms: *const Arm<'static>,
-    count: usize,
-}
-
-impl SelectHook {
-    /// # Safety
-    /// `hook` is that of a `SelectHook` whose goroutine never runs again.
-    unsafe fn run(hook: *const AbandonHook) {
-        // SAFETY: by this function's contract. The arms lie on the stack of a goroutine that never runs again, or in
-        // memory that it borrows for good.
-        let arms = unsafe {
-            let select_hook = &*hook.cast::<Self>();
-            std::slice::from_raw_parts(select_hook.arms, select_hook.count)
-        };
-        for arm in arms {
-            let promised = match arm.wait_result() {
-                WaitResult::Partner(ticket) => Promised::To(ticket),
-                WaitResult::Reserved => Promised::Reserved,
-                _ => continue,
-            };
-            if let Some((_, chan, ops)) = arm.chan {
-                // SAFETY: `ops` are those of the channel, which the goroutine, as it never runs again, borrows for
-                // good.
-                unsafe { (ops.withdraw)(chan, promised) };
-            }
-        }
-    }
-}
 
 /// What a select does with an arm that is ready.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
@@ -293,192 +257,9 @@ impl<'s, 'a> Search<'s, 'a> {
         found
     }
 
-    /// One wait, with all channels locked and no arm ready.
-    #[inline(never)]
-    fn wait(&mut self) -> Round {
-        let limit = match self.limit {
-            Limit::Until(limit) if !has_passed(limit) => limit,
-            _ => return self.give_up(),
-        };
-        let Some(opened) = self.early.take().or_else(Wait::try_open) else { return self.open_early() };
-        let mut wait = Wait::of(opened);
-        if mutated(Mutant::SelectQueuesLate) {
-            self.choose_again();
-        }
-        let kept = self.kept.take();
-        let (mut how, mut told) = (How::new(WaitReason::Select).until(limit), Woken::new());
-        let (mut locked, mut sends) = (false, false);
-        for (index, arm) in self.arms.iter_mut().enumerate() {
-            if arm.chan.is_none() {
-                continue;
-            }
-            // SAFETY: the channel is locked.
-            let state = unsafe { &mut *arm.state };
-            if kept == Some(index) {
-                arm.record.as_ref().expect("wait: it was queued").value.renew(wait.waiter());
-            } else {
-                let slot = arm.slot(self.space);
-                arm.record = Some(Record::new(wait.waiter(), slot, Kind::OfSelect));
-                let node = arm.node().expect("wait: made just now");
-                // SAFETY: the record is taken out of the queue before this select returns.
-                unsafe {
-                    state.give_place(node);
-                    arm.queue(state, self.intent).push_back(node);
-                }
-            }
-            locked = true;
-            match arm.direction {
-                Direction::Receive => {
-                    how.until = earlier(how.until, state.due());
-                    how.looks |= state.tick.is_some();
-                    if self.intent == Intent::Operate {
-                        state.tell_send_watchers(&mut told);
-                    }
-                }
-                Direction::Send => {
-                    sends = true;
-                    if self.intent == Intent::Operate {
-                        state.tell_receive_watchers(&mut told);
-                    }
-                }
-            }
-        }
-        let (arms, count) = (self.arms.as_ptr(), self.arms.len());
-        let select_hook = SelectHook { hook: AbandonHook::new(SelectHook::run), arms: arms.cast(), count };
-        if sends {
-            wait.on_abandon(&raw const select_hook.hook);
-        }
-        let woke = wait.park(how, move || {
-            // Without any lock (all arms disabled) the arms may be gone: the wait's timer may have woken the owner
-            // already, and no lock holds it up.
-            if locked {
-                unlock_all(arms, count);
-            }
-            told.ready();
-            Commit::Park
-        });
-        self.settle(wait, how, woke, sends)
-    }
-
-    /// After the wait: leaves all queues, and finds the arm that a counterpart has dealt with.
-    #[inline]
-    fn settle(&mut self, mut wait: Wait<Active>, mut how: How, mut woke: Woke, hooked: bool) -> Round {
-        while woke == Woke::Nudged {
-            let limit = match self.limit {
-                Limit::Until(limit) => limit,
-                Limit::Now => unreachable!("settle: it does not wait"),
-            };
-            how = how.until(earlier(self.due(), limit));
-            woke = wait.park_again(how);
-        }
-        if hooked {
-            wait.on_abandon(std::ptr::null());
-        }
-        let mut ended = None;
-        for (index, arm) in self.arms.iter().enumerate() {
-            match arm.wait_result() {
-                WaitResult::Open => arm.leave(self.intent),
-                wait_result => ended = Some((index, wait_result)),
-            }
-        }
-        if let Woke::Interrupted(why) = woke {
-            why.throw::<Active>();
-        }
-        // No counterpart ended the wait: the limit has passed, or a channel's tick is due. The next round finds out
-        // which.
-        let Some((index, wait_result)) = ended else { return Round::Again };
-        let chosen = match (wait_result, self.arms[index].direction) {
-            (WaitResult::Withdrawn, _) => {
-                self.kept = Some(index);
-                return Round::Again;
-            }
-            (WaitResult::Promised, _) => {
-                self.kept = Some(index);
-                return Round::Promise(index, None);
-            }
-            (WaitResult::Done, Direction::Receive) => Chosen::Received,
-            (WaitResult::Closed, Direction::Receive) => Chosen::Drained,
-            (WaitResult::Closed, Direction::Send) => Chosen::Sends(Promised::Closed),
-            (WaitResult::Partner(ticket), _) => Chosen::Sends(Promised::To(ticket)),
-            (WaitResult::Reserved, _) => Chosen::Sends(Promised::Reserved),
-            (WaitResult::Done, Direction::Send) if self.intent == Intent::Watch => Chosen::Drained,
-            (WaitResult::Open | WaitResult::Done, _) => {
-                unreachable!("settle: an arm was dealt with by {wait_result:?}")
-            }
-        };
-        Round::Chosen(if self.alike { self.any_alike(index) } else { index }, chosen)
-    }
-
-    /// Opens a wait whose goroutine may have to park for a P first, with all channels unlocked. The next round uses
-    /// it.
-    #[cold]
-    fn open_early(&mut self) -> Round {
-        if let Some(record) = self.kept.and_then(|kept| self.arms[kept].record.as_ref()) {
-            record.value.set_queue_state(QueueState::Returned);
-        }
-        self.unlock();
-        self.early = Some(Wait::open());
-        Round::Again
-    }
-
-    #[cold]
-    fn give_up_early(&mut self) {
-        if let Some(never_published) = self.early.take() {
-            Wait::of(never_published).withdraw();
-        }
-    }
-
-    /// Ends the select at its limit. All channels are locked before, none after.
-    #[cold]
-    fn give_up(&mut self) -> Round {
-        self.forget_kept();
-        self.unlock();
-        self.give_up_early();
-        Round::Late
-    }
-
     #[inline(always)]
     fn unlock(&mut self) {
         unlock_all(self.arms.as_ptr(), self.arms.len());
-    }
-
-    /// Takes the record that keeps its place out of the queue, as no wait follows. All channels are locked.
-    fn forget_kept(&mut self) {
-        if let Some(arm) = self.kept.take().map(|kept| &self.arms[kept])
-            && let Some(node) = arm.node()
-        {
-            // SAFETY: the channel is locked, and the arm's record stands in this queue.
-            unsafe { (*arm.state).receivers.remove(node) };
-        }
-    }
-
-    /// Waits for the message that was promised to this arm: by `sender`, which the arm has claimed, or else under the
-    /// arm's own record, which keeps its place.
-    #[cold]
-    fn keep(&mut self, index: usize, sender: Option<RecordPtr>) -> Kept {
-        let own = || Ask::Own(self.arms[index].node().expect("keep: it was queued"));
-        let ask = sender.map_or_else(own, Ask::Sender);
-        let how = match self.limit {
-            Limit::Now => (WaitBy::Thread, Some(Active::now())),
-            Limit::Until(limit) => (WaitBy::Parks, limit),
-        };
-        let (raw, chan, _) = self.arms[index].chan.expect("keep: a disabled arm is never ready");
-        let kept = self.kept.map(|kept| &self.arms[kept]);
-        let holds = kept.filter(|arm| arm.address() == chan).and_then(Arm::node);
-        let slot = self.arms[index].slot(self.space);
-        // SAFETY: `round` has claimed the sender for this arm, or the arm's record was promised its message.
-        let outcome = unsafe { await_promise(raw, ask, slot, how, holds) };
-        if outcome != Outcome::Withdrawn
-            && let Some(kept) = self.kept.take()
-        {
-            self.arms[kept].leave(Intent::Operate);
-        }
-        match outcome {
-            Outcome::Came => Kept::Came(self.any_alike(index)),
-            Outcome::Withdrawn => Kept::Again,
-            Outcome::TimedOut => Kept::Late,
-            Outcome::Interrupted(why) => why.throw::<Active>(),
-        }
     }
 
     /// Notes what the chosen send has promised.

@@ -37,6 +37,7 @@ mod limit;
 pub(crate) mod socket;
 mod sys;
 mod tcp;
+mod traits;
 mod wake_fd;
 
 pub use tcp::{Incoming, TcpListener, TcpStream};

@@ -1,0 +1,176 @@
+//! The promises of sends that were chosen before their message was there: `chan/state.rs`.
+
+use super::{Kind, Promised, QueueState, RecordPtr, State, Ticket, WaitResult, Woken};
+use crate::prim::{Mutant, mutated};
+use std::num::NonZeroU64;
+
+impl State {
+    /// Makes a promise for the send of a running select; `None` if the send has to wait. A receiver that waits in a
+    /// select is added to `woken`.
+    #[inline(never)]
+    pub(crate) fn promise(&mut self, woken: &mut Woken) -> Option<Promised> {
+        if self.closed {
+            return Some(Promised::Closed);
+        }
+        let room = self.has_room();
+        if !room && (self.capacity > 0 || self.receivers.is_empty()) {
+            // As in `offer`.
+            return None;
+        }
+        if let Some(ticket) = self.promise_receiver(woken) {
+            return Some(Promised::To(ticket));
+        }
+        self.reserved += usize::from(room);
+        room.then_some(Promised::Reserved)
+    }
+
+    /// Promises a message to the first receiver that waits, and returns its ticket.
+    fn promise_receiver(&mut self, woken: &mut Woken) -> Option<Ticket> {
+        let mut at = self.receivers.front();
+        while let Some(record) = at {
+            at = self.receivers.next(record);
+            // SAFETY: the record stands in the queue, which is locked.
+            let it = unsafe { &record.as_ref().value };
+            if it.queue_state() != QueueState::Open {
+                continue;
+            }
+            // A record that can't be claimed is removed: its owner is leaving, or was left behind by its runtime.
+            let waits = if it.kind == Kind::OfSelect { it.claim() } else { it.is_open() };
+            // SAFETY: as above; the owner takes the record out of `promised` before it returns.
+            unsafe {
+                self.receivers.remove(record);
+                if !waits {
+                    continue;
+                }
+                self.promised.push_back(record);
+            }
+            self.promises += 1;
+            if it.kind == Kind::OfSelect {
+                it.set_wait_result(WaitResult::Promised);
+                it.set_queue_state(QueueState::Coming);
+                woken.add_linked(record);
+            } else {
+                it.set_queue_state(QueueState::Promised);
+            }
+            return Some(it.ticket());
+        }
+        None
+    }
+
+    /// Queues the partner record of a receiver that has claimed a waiting send, and returns the ticket for the
+    /// sender.
+    ///
+    /// # Safety
+    /// The partner is in no queue, and is taken out before it is dropped.
+    pub(crate) unsafe fn ask(&mut self, partner: RecordPtr) -> Ticket {
+        self.promises += 1;
+        // SAFETY: by this function's contract.
+        unsafe {
+            self.give_place(partner);
+            self.wait_for_promise(partner)
+        }
+    }
+
+    /// A ticket under which no receiver waits.
+    pub(crate) fn promise_nobody(&mut self) -> Ticket {
+        self.promises += 1;
+        self.places += 1;
+        Ticket(NonZeroU64::new(self.places).expect("promise_nobody: counted just now"))
+    }
+
+    /// Lets a Coming receiver wait on: its partner record takes over the ticket, and its record goes back to its
+    /// place, Held.
+    ///
+    /// # Safety
+    /// As `ask`; the record is Coming, and the caller's.
+    pub(crate) unsafe fn ask_on(&mut self, partner: RecordPtr, record: RecordPtr) {
+        // SAFETY: by this function's contract.
+        unsafe {
+            let it = &record.as_ref().value;
+            partner.as_ref().value.place.with_mut(|place| *place = it.place());
+            self.promised.remove(record);
+            self.stand_again(record, QueueState::Held);
+            self.wait_for_promise(partner);
+        }
+    }
+
+    /// # Safety
+    /// As `ask`.
+    unsafe fn wait_for_promise(&mut self, partner: RecordPtr) -> Ticket {
+        // SAFETY: by this function's contract.
+        let it = unsafe { &partner.as_ref().value };
+        it.set_queue_state(QueueState::Promised);
+        // SAFETY: as above.
+        unsafe { self.promised.push_back(partner) };
+        it.ticket()
+    }
+
+    /// Takes a ticket back. Returns its record, out of `promised`, if the receiver has not left.
+    fn redeem(&mut self, ticket: Ticket) -> Option<RecordPtr> {
+        self.promises -= 1;
+        // SAFETY: the records stand in the queue, which is locked.
+        let record = self.promised.iter().find(|at| unsafe { at.as_ref() }.value.ticket() == ticket)?;
+        // SAFETY: as above.
+        unsafe { self.promised.remove(record) };
+        Some(record)
+    }
+
+    /// F1: returns the receiver for a promised message that is there now, claimed or Served; `None` if the receiver
+    /// has left.
+    pub(crate) fn keep_promise(&mut self, ticket: Ticket) -> Option<RecordPtr> {
+        let record = self.redeem(ticket)?;
+        // SAFETY: the record's owner sleeps, or first has to take the lock, which the caller has.
+        let it = unsafe { &record.as_ref().value };
+        let gets = match it.queue_state() {
+            QueueState::Coming if it.is_left() => false,
+            QueueState::Coming => {
+                it.set_queue_state(QueueState::Served);
+                true
+            }
+            _ => it.claim() || mutated(Mutant::PromiseKeptWithoutClaim),
+        };
+        gets.then_some(record)
+    }
+
+    /// Withdraws a promise. Returns the receiver, if it is claimed and to be readied; the caller serves records that
+    /// were put back (`Chan::feed`).
+    pub(crate) fn break_promise(&mut self, ticket: Ticket) -> Option<RecordPtr> {
+        let record = self.redeem(ticket)?;
+        // SAFETY: the record's owner sleeps, or first has to take the lock, which the caller has.
+        let it = unsafe { &record.as_ref().value };
+        if it.queue_state() == QueueState::Coming {
+            // SAFETY: `redeem` has taken the record out; its owner takes it out again before it returns.
+            unsafe { self.stand_again(record, QueueState::Returned) };
+            return None;
+        }
+        if !it.claim() {
+            // The receiver is leaving: its G2 takes the record out of `promised` only, so the record must not go to
+            // another queue.
+            return None;
+        }
+        it.set_wait_result(WaitResult::Withdrawn);
+        match it.kind {
+            Kind::Partner(None) => {}
+            // SAFETY: the held record lies on the stack of the same owner, which sleeps.
+            Kind::Partner(Some(held)) => unsafe { held.as_ref() }.value.end_hold(),
+            // SAFETY: as for a Coming record, above.
+            Kind::Alone | Kind::OfSelect => unsafe { self.stand_again(record, QueueState::Returned) },
+        }
+        Some(record)
+    }
+
+    /// Puts a record back to its place among the receivers.
+    ///
+    /// # Safety
+    /// The record stands in no queue, and its owner takes it out before it returns.
+    unsafe fn stand_again(&mut self, receiver: RecordPtr, queue_state: QueueState) {
+        // SAFETY: the record's owner sleeps, or first has to take the lock, which the caller has.
+        let it = unsafe { &receiver.as_ref().value };
+        it.set_queue_state(queue_state);
+        // Only records that were put back likewise can have smaller places.
+        // SAFETY: the records stand in the queue, which is locked.
+        let behind = self.receivers.iter().find(|at| unsafe { at.as_ref() }.value.place() > it.place());
+        // SAFETY: by this function's contract.
+        unsafe { self.receivers.insert_before(receiver, behind) };
+    }
+}

@@ -1,0 +1,92 @@
+//! What every socket type has in the same words.
+
+/// Descriptors, std's type and back, `Debug`.
+macro_rules! socket_traits {
+    ($name:ident, $std:ty) => {
+        impl std::fmt::Debug for $name {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                self.0.fmt(f)
+            }
+        }
+
+        impl AsFd for $name {
+            /// A descriptor that was lent out keeps its number as long as the socket lives: a `close` then puts a dead
+            /// socket in its place, of which the process has one from the first loan on. Where no descriptor was left for
+            /// that one, then or later, the descriptor stays open until the socket is dropped, and a `close` shuts the
+            /// connection down, for duplicates of the borrowed descriptor too. It shuts none down that may have other
+            /// descriptors: one that has a `try_clone`, or came from a descriptor made elsewhere. Then the peer sees the end
+            /// when the socket is dropped.
+            ///
+            /// # Panics
+            /// If the socket is closed.
+            fn as_fd(&self) -> BorrowedFd<'_> {
+                self.0.as_fd()
+            }
+        }
+
+        impl AsRawFd for $name {
+            /// -1 if the socket is closed.
+            fn as_raw_fd(&self) -> RawFd {
+                self.0.raw_fd()
+            }
+        }
+
+        impl IntoRawFd for $name {
+            /// The descriptor stays in non-blocking mode.
+            ///
+            /// # Panics
+            /// If the socket is closed.
+            fn into_raw_fd(self) -> RawFd {
+                self.0.into_inner().into_raw_fd()
+            }
+        }
+
+        impl FromRawFd for $name {
+            /// # Safety
+            /// As [`FromRawFd::from_raw_fd`].
+            ///
+            /// # Panics
+            /// If the descriptor is not open.
+            unsafe fn from_raw_fd(fd: RawFd) -> Self {
+                // SAFETY: by this function's contract.
+                unsafe { <$std>::from_raw_fd(fd) }.into()
+            }
+        }
+
+        impl From<$std> for $name {
+            /// Puts std's socket into non-blocking mode.
+            ///
+            /// # Panics
+            /// If the descriptor can't be, which the kernel refuses for none that is open.
+            fn from(inner: $std) -> Self {
+                inner.set_nonblocking(true).expect("from: the descriptor is not open");
+                $name(Socket::of_shared(inner))
+            }
+        }
+
+        impl From<$name> for $std {
+            /// Puts the socket back into blocking mode. That is the mode of the connection, not of the handle: a
+            /// `try_clone` that goroutines still use would block their threads.
+            ///
+            /// # Panics
+            /// As the way in, and if the socket is closed.
+            fn from(socket: $name) -> Self {
+                let inner = socket.0.into_inner();
+                inner.set_nonblocking(false).expect("from: the descriptor is not open");
+                inner
+            }
+        }
+
+        impl From<$name> for OwnedFd {
+            /// The descriptor stays in non-blocking mode.
+            ///
+            /// # Panics
+            /// If the socket is closed.
+            fn from(socket: $name) -> OwnedFd {
+                socket.0.into_inner().into()
+            }
+        }
+    };
+}
+
+pub(super) use socket_traits;
