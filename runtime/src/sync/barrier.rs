@@ -1,10 +1,10 @@
-//! Going on together.
+//! A barrier: waiters go on together.
 //!
-//! A waiter is counted when it arrives, and opens the round under the lock as the last of `size`. A waiter that an
-//! interrupt has claimed still counts until it has taken the lock: it finds its round open, and goes on as one of the
-//! `size`, or closed, and then takes itself off the count and unwinds. So a round that opens lets exactly `size` go on.
-//! What the interrupt asked for is asked again at the waiter's next park. A waiter that its runtime leaves behind is
-//! taken off the count by whoever settles for it.
+//! A waiter is counted when it arrives; the waiter that arrives as the last of `size` opens the round, under the
+//! lock. A waiter whose wait an interrupt has claimed still counts until the waiter has taken the lock. If it finds
+//! its round open, it goes on as one of the `size`, and the interrupt is delivered at its next park. If it finds the
+//! round closed, it takes itself off the count and unwinds. So an open round lets exactly `size` waiters go on. A
+//! waiter that its runtime leaves behind is taken off the count by its abandon hook.
 //!
 //! Checked by `models/barrier.rs`.
 
@@ -15,13 +15,13 @@ use crate::sync::wait_queue::{HasWaitQueue, Left, Notified, Position, WaitQueue,
 use crate::wait::waiter::{How, Wait};
 use std::fmt;
 
-/// Blocks those who come until there are `n`, and then lets all of them go on; any number of times. Signatures and behaviour
-/// are those of `std::sync::Barrier`.
+/// Blocks its waiters until `n` have come, and then lets all of them go on; any number of times. Signatures and
+/// behaviour are those of `std::sync::Barrier`.
 ///
-/// Goroutines and plain threads may be mixed. A waiter that is unwound out of [`wait`](Self::wait) does not count any more: of
-/// each round exactly `n` waiters return, one of them as the leader. A waiter whose round opens before its interrupt has taken
-/// it off the count returns, and is interrupted where it parks next. (A goroutine that its runtime leaves behind, after its
-/// round has opened, counts as one that returned.)
+/// Goroutines and plain threads may be mixed. A waiter that is unwound out of [`wait`](Self::wait) does not count any
+/// more: of each round exactly `n` waiters return, one of them as the leader. If the round opens before an
+/// interrupted waiter was taken off the count, the waiter returns, and is interrupted where it parks next. (A
+/// goroutine that its runtime leaves behind after its round has opened counts as one that returned.)
 ///
 /// ```
 /// use gmp::{go, sync::Barrier};
@@ -49,14 +49,14 @@ pub struct Barrier {
 }
 
 struct State {
-    /// How many of this round are there.
+    /// The number of waiters of this round that have arrived.
     arrived: usize,
-    /// Which round this is.
+    /// The number of this round.
     round: usize,
     waiters: WaitQueue<Membership>,
 }
 
-/// What one waits for: the end of this round.
+/// What a waiter waits for: the end of this round.
 struct Membership {
     barrier: *const Barrier,
     round: usize,
@@ -82,7 +82,7 @@ impl HasWaitQueue for State {
         &mut self.waiters
     }
     fn settle(membership: &Membership, _notified: bool) {
-        // SAFETY: its owner is left as it is, in the middle of a borrow of the barrier.
+        // SAFETY: the record's owner never runs again, and borrows the barrier for good.
         let barrier = unsafe { &*membership.barrier };
         unless(Mutant::BarrierCountsTheLeft, || {
             barrier.state.lock().leave(membership.round);
@@ -95,7 +95,7 @@ impl HasWaitQueue for State {
 pub struct BarrierWaitResult(bool);
 
 impl BarrierWaitResult {
-    /// Returns `true` for one of each round: the one that came last.
+    /// Returns `true` for one waiter of each round: the last to arrive.
     pub fn is_leader(&self) -> bool {
         self.0
     }
@@ -103,13 +103,13 @@ impl BarrierWaitResult {
 
 impl Barrier {
     const_fn! {
-        /// For rounds of `n`. With 0, as with 1, nobody waits.
+        /// Makes a barrier for rounds of `n` waiters. With 0, as with 1, `wait` never blocks.
         pub fn new(n: usize) -> Self {
             Barrier { size: n, state: Mutex::new(Rank::WaitQueue, State { arrived: 0, round: 0, waiters: WaitQueue::new() }) }
         }
     }
 
-    /// Blocks the calling goroutine, or the plain thread, until `n` have come.
+    /// Blocks the calling goroutine, or the plain thread, until `n` waiters have arrived.
     ///
     /// # Unwinds
     /// When its wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).

@@ -1,4 +1,4 @@
-//! Waiting for a change of what a mutex protects.
+//! A condition variable: waiting for a change of the value that a mutex protects.
 
 use crate::host::{Active, Host};
 use crate::prim::{Mutant, Mutex as Lock, Rank, const_fn, mutated};
@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 struct State {
     waiters: WaitQueue<()>,
-    /// The mutex of those in the queue; a name, never followed.
+    /// The mutex of the waiters in the queue; compared, never dereferenced.
     mutex: *const RawMutex,
 }
 
@@ -27,23 +27,23 @@ impl HasWaitQueue for State {
     }
 }
 
-/// Whether a wait with a limit ended by it.
+/// Tells whether a wait with a limit has timed out.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub struct WaitTimeoutResult(bool);
 
 impl WaitTimeoutResult {
-    /// The time had passed before anybody notified.
+    /// Returns `true` if the limit passed before a notification came.
     pub fn timed_out(&self) -> bool {
         self.0
     }
 }
 
-/// Blocks until another changes what a [`Mutex`](super::Mutex) protects and says so. Names and signatures are
-/// `parking_lot`'s.
+/// Blocks until another goroutine or thread has changed the value that a [`Mutex`](super::Mutex) protects, and
+/// notifies. Names and signatures are `parking_lot`'s.
 ///
-/// Those who wait are woken in the order in which they came. Nobody who comes later takes a notification that was meant for one
-/// who waits, and no wait ends without one. After the wake the mutex is locked again, which may take its time; nothing
-/// interrupts that. A notification that was given to a goroutine whose runtime then ends goes with it.
+/// Waiters are woken in the order in which they came. A later waiter never takes a notification that was meant for an
+/// earlier one, and there are no spurious wake-ups. After the wake the waiter locks the mutex again, which may block;
+/// nothing interrupts that. A notification for a goroutine whose runtime then ends is lost with the goroutine.
 ///
 /// ```
 /// use gmp::{go, sync::{Condvar, Mutex}};
@@ -70,7 +70,7 @@ pub struct Condvar {
 
 impl Condvar {
     const_fn! {
-        /// Nobody waits.
+        /// Makes a condition variable without waiters.
         pub fn new() -> Self {
             Condvar { state: Lock::new(Rank::Condvar, State { waiters: WaitQueue::new(), mutex: std::ptr::null() }) }
         }
@@ -83,13 +83,13 @@ impl Condvar {
     /// When its wait is ended from outside, with the mutex locked again; see [`migration`](crate::migration#what-may-unwind).
     ///
     /// # Panics
-    /// When others wait with another mutex.
+    /// If other waiters wait with another mutex.
     #[track_caller]
     pub fn wait<T: ?Sized>(&self, guard: &mut MutexGuard<'_, T>) {
         let _notified = self.wait_in(guard.raw(), None);
     }
 
-    /// As [`wait`](Self::wait), for at most that long.
+    /// As [`wait`](Self::wait), for at most `timeout`.
     ///
     /// # Unwinds
     /// When its wait is ended from outside, with the mutex locked again; see [`migration`](crate::migration#what-may-unwind).
@@ -117,7 +117,7 @@ impl Condvar {
         self.wait_in(guard.raw(), Some(Active::nanos(timeout)))
     }
 
-    /// Waits as long as `condition` is true of the value.
+    /// Waits as long as `condition` returns `true` for the value.
     ///
     /// # Unwinds
     /// When its wait is ended from outside, with the mutex locked again; see [`migration`](crate::migration#what-may-unwind).
@@ -135,9 +135,9 @@ impl Condvar {
         }
     }
 
-    /// As [`wait_while`](Self::wait_while), for at most that long in all. The limit ends the wait, and then `condition` is
-    /// called once more: the result is a timeout if `condition` is still true, as that of std's `wait_timeout_while`.
-    /// `parking_lot`'s returns a timeout without that last call.
+    /// As [`wait_while`](Self::wait_while), for at most `timeout` in all. After the limit `condition` is called once
+    /// more, and the result is a timeout if it still returns `true`, as with std's `wait_timeout_while`.
+    /// (`parking_lot`'s returns a timeout without that last call.)
     ///
     /// # Unwinds
     /// When its wait is ended from outside, with the mutex locked again; see [`migration`](crate::migration#what-may-unwind).
@@ -203,8 +203,8 @@ impl Condvar {
             mutex.unlock();
             state = self.state.lock();
         } else {
-            // Before the park, while the mutex is certainly there, and under the lock of the queue: whoever changes the
-            // value from here on, and notifies, finds us in the queue.
+            // Unlocks before the park, while the mutex is certainly alive, and under the lock of the queue: a
+            // notifier that changes the value from here on finds this waiter in the queue.
             mutex.unlock();
         }
         let how = How::new(WaitReason::Condvar).until(until);
@@ -223,7 +223,7 @@ impl Condvar {
         }
     }
 
-    /// Wakes the one who has waited longest; false when nobody waits. Does not block.
+    /// Wakes the waiter that has waited longest. Returns `false` if there is no waiter. Does not block.
     #[doc(alias = "Signal")]
     pub fn notify_one(&self) -> bool {
         let mut notified = Notified::new();
@@ -232,7 +232,7 @@ impl Condvar {
         found
     }
 
-    /// Wakes all who wait now, and says how many those were. Does not block.
+    /// Wakes all present waiters, and returns their number. Does not block.
     #[doc(alias = "Broadcast")]
     pub fn notify_all(&self) -> usize {
         let mut notified = Notified::new();

@@ -1,4 +1,4 @@
-//! Goroutines with a common task, whose first error counts.
+//! A group of goroutines with a common task, whose first error counts.
 
 use crate::context::{Cancel, Context};
 use crate::host::Active;
@@ -12,7 +12,7 @@ use std::any::Any;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
-/// Starts goroutines, waits for all of them, and gives the first error. (Go's `golang.org/x/sync/errgroup`.)
+/// Starts goroutines, waits for all of them, and returns the first error. (Go's `golang.org/x/sync/errgroup`.)
 ///
 /// ```
 /// use gmp::sync::ErrGroup;
@@ -31,17 +31,17 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 /// ```
 pub struct ErrGroup<E> {
     tasks: WaitGroup,
-    /// A lock that nobody parks for.
+    /// Under a short lock: a goroutine that waits for it does not park.
     slots: Short<Option<Arc<Semaphore>>>,
     results: Arc<Results<E>>,
-    /// Of the group's own context.
+    /// Cancels the group's own context, if it has one.
     cancel: Option<Cancel>,
 }
 
-/// What the tasks have come to since the last `wait`.
+/// The results of the tasks since the last `wait`.
 struct Results<E> {
     first: Mutex<First<E>>,
-    /// One has ended without a result.
+    /// A task has ended without a result.
     unfinished: AtomicBool,
 }
 
@@ -50,7 +50,7 @@ struct First<E> {
     panic: Option<Box<dyn Any + Send>>,
 }
 
-/// What a task is to tell. Dropped before it has, it tells that there is no result.
+/// Reports the result of a task. Dropped before that, it reports that the task ended without a result.
 struct Tells<E> {
     results: Arc<Results<E>>,
     cancel: Option<Cancel>,
@@ -75,7 +75,7 @@ impl<E> Tells<E> {
     }
 }
 
-/// Gives a slot back when it is dropped.
+/// A permit for one task, which the drop gives back.
 struct Slot(Option<Arc<Semaphore>>);
 
 impl Drop for Slot {
@@ -87,7 +87,7 @@ impl Drop for Slot {
 }
 
 impl<E: Send + 'static> ErrGroup<E> {
-    /// Without a limit.
+    /// Makes a group without a limit.
     #[must_use]
     pub fn new() -> Self {
         let first = Mutex::new(First { error: None, panic: None });
@@ -95,9 +95,9 @@ impl<E: Send + 'static> ErrGroup<E> {
         ErrGroup { tasks: WaitGroup::new(), slots: Short::new(Rank::ErrGroup, None), results, cancel: None }
     }
 
-    /// Without a limit, and a context derived from `context` that is cancelled as soon as one of the group fails, panics, or
-    /// ends without a result, or the first [`wait`](Self::wait) is over. The goroutines do not run under it by themselves
-    /// ([`Context::run`] does that).
+    /// Makes a group without a limit, and a context derived from `context`. The context is cancelled as soon as a
+    /// task of the group fails, panics, or ends without a result, or the first [`wait`](Self::wait) is over. The
+    /// tasks do not run under the context by themselves ([`Context::run`] does that).
     ///
     /// ```
     /// use gmp::context::Context;
@@ -122,7 +122,7 @@ impl<E: Send + 'static> ErrGroup<E> {
         (ErrGroup { cancel: Some(cancel), ..Self::new() }, context)
     }
 
-    /// At most so many at a time; the others wait to be started.
+    /// Makes a group that runs at most `limit` tasks at a time.
     #[must_use]
     pub fn with_limit(limit: usize) -> Self {
         let group = Self::new();
@@ -130,10 +130,10 @@ impl<E: Send + 'static> ErrGroup<E> {
         group
     }
 
-    /// At most so many at a time, from here on. With 0 nothing is started any more.
+    /// Limits the number of tasks that run at a time. With 0 no task is started any more.
     ///
     /// # Panics
-    /// While a goroutine of the group runs.
+    /// If a goroutine of the group runs.
     #[track_caller]
     pub fn set_limit(&self, limit: usize) {
         assert!(self.tasks.is_zero(), "ErrGroup: the limit is changed while goroutines of the group run");
@@ -142,8 +142,8 @@ impl<E: Send + 'static> ErrGroup<E> {
         let _before = std::mem::replace(&mut *self.slots.lock(), slots);
     }
 
-    /// Runs `f` in a goroutine. Blocks the calling one while the limit is reached. What `f` returns, or its panic, is
-    /// given by [`wait`](Self::wait).
+    /// Runs `f` in a new goroutine. Blocks the calling goroutine while the limit is reached. [`wait`](Self::wait)
+    /// reports what `f` returns, or its panic.
     ///
     /// # Unwinds
     /// When its wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
@@ -160,7 +160,7 @@ impl<E: Send + 'static> ErrGroup<E> {
         self.start(Slot(slots), f);
     }
 
-    /// As [`go`](Self::go), if the limit is not reached; false otherwise. Does not block.
+    /// As [`go`](Self::go), if the limit is not reached. Returns `false` if it is. Does not block.
     ///
     /// # Panics
     /// As `go`.
@@ -187,7 +187,7 @@ impl<E: Send + 'static> ErrGroup<E> {
                     drop(First::note(first, |first| &mut first.error, error));
                     tells.cancel_all();
                 }
-                // It was ended from outside: no result.
+                // An interrupt has ended the task: no result.
                 Err(payload) if is_interrupt(&*payload) => resume_unwind(payload),
                 Err(payload) => {
                     drop(First::note(first, |first| &mut first.panic, payload));
@@ -198,15 +198,15 @@ impl<E: Send + 'static> ErrGroup<E> {
         });
     }
 
-    /// Blocks the calling goroutine, or the plain thread, until all have ended.
+    /// Blocks the calling goroutine, or the plain thread, until all tasks have ended.
     ///
-    /// In a destructor of a goroutine that its runtime ends, `Ok` does not say that all have succeeded: the runtime ends the
-    /// group's goroutines too, and one that was ended so has neither an error of type `E` nor a panic. A destructor that does
-    /// more than wait, such as one that commits what the group has done, asks [`std::thread::panicking`] before.
+    /// In a destructor of a goroutine that its runtime ends, `Ok` does not say that all tasks have succeeded: the
+    /// runtime ends the group's goroutines too, and a task that was ended in this way has neither an error of type
+    /// `E` nor a panic. A destructor that does more than wait, such as one that commits the group's work, has to ask
+    /// [`std::thread::panicking`] before.
     ///
-    /// A group that has failed in several ways tells them one after the other: the first panic, then the first error, then that
-    /// a goroutine had no result. Each `wait` tells one of them, the next `wait` what is left; so a caller that catches the
-    /// panic has the error by another `wait`.
+    /// A group that has failed in several ways reports one failure for each `wait`: the first panic, then the first
+    /// error, then that a task had no result. So a caller that catches the panic gets the error from another `wait`.
     ///
     /// ```
     /// use gmp::sync::ErrGroup;
@@ -230,13 +230,12 @@ impl<E: Send + 'static> ErrGroup<E> {
     /// When its wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
     ///
     /// # Errors
-    /// The first error that one of them returned and no `wait` has told.
+    /// The first error that a task returned and no `wait` has reported.
     ///
     /// # Panics
-    /// When one of them has panicked, by its panic. When one of them has ended without a result, by
-    /// [`goexit`](crate::goexit) or with its runtime: that is no success. On a goroutine whose own runtime ends the wait
-    /// unwinds instead; in a destructor that such a goroutine runs as it unwinds, where a panic would end the process, the
-    /// wait returns `Ok`.
+    /// If a task has panicked, with its panic. If a task has ended without a result, by [`goexit`](crate::goexit) or
+    /// with its runtime. On a goroutine whose own runtime ends, the wait unwinds instead; in a destructor that such a
+    /// goroutine runs while it unwinds, where a panic would end the process, the wait returns `Ok`.
     #[track_caller]
     pub fn wait(&self) -> Result<(), E> {
         self.tasks.wait();
@@ -250,8 +249,8 @@ impl<E: Send + 'static> ErrGroup<E> {
         match (panic, error) {
             (Some(payload), _) => resume_unwind(payload),
             (None, Some(error)) => Err(error),
-            // The caller is one of those that its runtime ends, and was awake as the task ended: no failure of the program.
-            // Not taken from another caller, which is told. Relaxed: see `Tells`.
+            // The caller's runtime ends, and the caller was awake when the task ended: that is no failure of the
+            // program. The flag stays set, so that a caller of another runtime is told. Relaxed: see `Tells`.
             (None, None)
                 if self.results.unfinished.load(Relaxed)
                     && Sched::<Active>::current().is_some_and(Sched::is_ending) =>

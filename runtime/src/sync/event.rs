@@ -1,4 +1,4 @@
-//! A notification that waits for its waiter.
+//! A notification that is kept until a waiter takes it.
 
 use crate::host::Active;
 use crate::prim::{Mutant, Mutex, Rank, const_fn, mutated};
@@ -8,23 +8,23 @@ use crate::wait::waiter::{How, Wait, Waiter, Woke};
 use std::fmt;
 use std::ptr::NonNull;
 
-/// One who waits.
+/// A waiter.
 struct Record {
     waiter: Waiter<Active>,
 }
 
 struct State {
-    /// A notification that nobody was there to take. Never beside a waiter that could.
+    /// A notification that no waiter has taken yet. Never set while a waiter that could take it is in the queue.
     permit: bool,
     waiters: Queue<Record>,
 }
 
-/// Something happens, and whoever waits for it goes on: the blocking form of a condition without a lock.
+/// A notification for a waiter: like a condition variable, but without a mutex, and with one permit.
 ///
-/// [`notify_one`](Self::notify_one) wakes the one who has waited longest. When nobody waits it leaves one permit,
-/// which the next [`wait`](Self::wait) takes instead of blocking; more than one permit are one. What came before a
-/// notification is seen after the wait that it ends; no wait ends without one. Goroutines and plain threads may be mixed
-/// on both sides. A notification that was given to a goroutine whose runtime then ends goes with it.
+/// [`notify_one`](Self::notify_one) wakes the waiter that has waited longest. If there is no waiter, the call leaves
+/// a permit, which the next [`wait`](Self::wait) takes instead of blocking; permits do not add up. Writes before a
+/// notification are visible after the wait that it ends; there are no spurious wake-ups. Goroutines and plain threads
+/// may be mixed on both sides. A notification for a goroutine whose runtime then ends is lost with the goroutine.
 ///
 /// ```
 /// use gmp::{go, sync::Event};
@@ -56,14 +56,14 @@ pub struct Event {
 
 impl Event {
     const_fn! {
-        /// Nobody waits, and there is no permit.
+        /// Makes an event without waiters and without a permit.
         pub fn new() -> Self {
             Event { state: Mutex::new(Rank::WaitQueue, State { permit: false, waiters: Queue::new() }) }
         }
     }
 
-    /// Blocks the calling goroutine, or the plain thread, until it is notified. Takes a permit that is there
-    /// and returns at once.
+    /// Blocks the calling goroutine, or the plain thread, until it is notified. If there is a permit, takes it and
+    /// returns at once.
     ///
     /// # Unwinds
     /// When its wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
@@ -77,25 +77,27 @@ impl Event {
         }
         let record = Node::new(Record { waiter: wait.waiter() });
         let node = NonNull::from(&record);
-        // SAFETY: it is taken out below, or was by whoever has claimed the wait, before this frame goes.
+        // SAFETY: before this frame ends the record is taken out of the queue, by the notifier that has claimed the
+        // wait or below.
         unsafe { state.waiters.push_back(node) };
         let woke = wait.park(How::new(WaitReason::Event), move || {
             drop(state);
             Commit::Park
         });
         if let Woke::Interrupted(why) = woke {
-            // SAFETY: it stands in this queue, or a notification has found it claimed and taken it out.
+            // SAFETY: the record stands in this queue, or a notifier has found its wait claimed and taken the record
+            // out.
             unsafe { self.state.lock().waiters.remove(node) };
             why.throw::<Active>();
         }
     }
 
-    /// Wakes the one who has waited longest, or leaves a permit. Does not block.
+    /// Wakes the waiter that has waited longest, or leaves a permit. Does not block.
     pub fn notify_one(&self) {
         let mut state = self.state.lock();
         let claimed = loop {
             let Some(first) = state.waiters.pop_front() else { break None };
-            // SAFETY: the queue is locked, and it stood there.
+            // SAFETY: the queue is locked, and the record stood in it.
             let record = unsafe { &first.as_ref().value };
             // A waiter that can't be claimed was interrupted, or left behind by its runtime: the next one is tried.
             if record.waiter.claim() {
@@ -109,7 +111,7 @@ impl Event {
         }
     }
 
-    /// Wakes all who wait now, and nobody who comes later: leaves no permit. Does not block.
+    /// Wakes all present waiters. Leaves no permit. Does not block.
     pub fn notify_all(&self) {
         let mut woken = Vec::new();
         let mut state = self.state.lock();

@@ -1,4 +1,4 @@
-//! What all guards are besides what they guard: pointers to the value that show it.
+//! What all guards share: they dereference to the value, print it, and can be narrowed to a part of it.
 
 /// `Deref`, `Debug` and `Display` for a guard with a method `value`.
 macro_rules! shows {
@@ -35,7 +35,7 @@ macro_rules! mapped {
             borrows: std::marker::PhantomData<&'a $($mutability)? T>,
         }
 
-        // SAFETY: it is a reference to the value, and any thread may unlock.
+        // SAFETY: the guard is a reference to the value, and any thread may unlock.
         unsafe impl<T: ?Sized + $bound> Send for $guard<'_, T> {}
         // SAFETY: as above.
         unsafe impl<T: ?Sized + Sync> Sync for $guard<'_, T> {}
@@ -51,7 +51,8 @@ macro_rules! mapped {
                 (it.raw, it.value)
             }
 
-            /// A guard of a part of it. A function, not a method, so that it hides none of `T`'s.
+            /// Returns a guard of a part of the guarded value. A function, not a method, so that it hides no method
+            /// of `T`.
             pub fn map<U: ?Sized>(
                 s: Self,
                 f: impl FnOnce(&$($mutability)? T) -> &$($mutability)? U,
@@ -62,10 +63,10 @@ macro_rules! mapped {
                 }
             }
 
-            /// A guard of a part of it, or `s` again, where there is no such part.
+            /// Returns a guard of a part of the guarded value, or `s` again if there is no such part.
             ///
             /// # Errors
-            /// `s`, when `f` gives `None`.
+            /// `s`, if `f` returns `None`.
             pub fn try_map<U: ?Sized>(
                 s: Self,
                 f: impl FnOnce(&$($mutability)? T) -> Option<&$($mutability)? U>,
@@ -73,8 +74,8 @@ macro_rules! mapped {
                 Self::try_map_or_err(s, |value| f(value).ok_or(())).map_err(|(s, ())| s)
             }
 
-            /// A guard of a part of it, or `s` again with the error of `f` when there is no such part. Example:
-            /// [`MutexGuard::try_map_or_err`](crate::sync::MutexGuard::try_map_or_err).
+            /// Returns a guard of a part of the guarded value, or `s` again with the error of `f` if there is no such
+            /// part. Example: [`MutexGuard::try_map_or_err`](crate::sync::MutexGuard::try_map_or_err).
             ///
             /// # Errors
             /// `s` and the error of `f`.

@@ -8,12 +8,12 @@ use std::ops::Deref;
 enum State<T, F> {
     Waiting(F),
     Made(T),
-    /// The closure runs, or has unwound.
+    /// The closure is running, or has unwound.
     Empty,
 }
 
-/// A value that is made by its closure when it is first asked for. Signatures and behaviour are those of
-/// `std::sync::LazyLock`; who has to wait for another's closure parks, or blocks a plain thread.
+/// A value that its closure makes when the value is first asked for. Signatures and behaviour are those of
+/// `std::sync::LazyLock`; a goroutine that has to wait for another's closure parks, a plain thread blocks.
 ///
 /// ```
 /// use gmp::sync::LazyLock;
@@ -22,7 +22,7 @@ enum State<T, F> {
 /// assert_eq!(SQUARES[9], 81);
 /// ```
 ///
-/// When the closure unwinds the value is poisoned: whoever asks for it panics.
+/// If the closure unwinds, the value is poisoned: every later access panics.
 pub struct LazyLock<T, F = fn() -> T> {
     once: Once,
     state: UnsafeCell<State<T, F>>,
@@ -30,12 +30,12 @@ pub struct LazyLock<T, F = fn() -> T> {
 
 // SAFETY: shared, it gives `&T` to many threads, and the closure to the one that runs it.
 unsafe impl<T: Send + Sync, F: Send> Sync for LazyLock<T, F> {}
-// SAFETY: it owns both.
+// SAFETY: a `LazyLock` owns the value and the closure.
 unsafe impl<T: Send, F: Send> Send for LazyLock<T, F> {}
 
 impl<T, F: FnOnce() -> T> LazyLock<T, F> {
     const_fn! {
-        /// Not made yet.
+        /// Makes a lazy value; `f` does not run yet.
         pub fn new(f: F) -> Self {
             LazyLock { once: Once::new(), state: UnsafeCell::new(State::Waiting(f)) }
         }
@@ -47,7 +47,7 @@ impl<T, F: FnOnce() -> T> LazyLock<T, F> {
     /// When its wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
     ///
     /// # Panics
-    /// When the closure has unwound. Its own panic goes on in the one who ran it.
+    /// If the closure has unwound. In the goroutine or thread that ran it, the closure's own panic goes on.
     #[inline]
     #[track_caller]
     pub fn force(this: &Self) -> &T {

@@ -1,15 +1,15 @@
-//! Waiting for each other: locks, conditions, counters, for goroutines and plain threads alike.
+//! Synchronization: locks, condition variables, counters, for goroutines and plain threads alike.
 //!
-//! Who has to wait parks its goroutine, and the thread runs others; a plain thread sleeps. Both may share every type here.
-//! The names and signatures are those of `parking_lot` ([`Mutex`], [`RwLock`], [`Condvar`]), of std ([`Once`], [`OnceLock`],
-//! [`LazyLock`], [`Barrier`]), or of Go's `sync` and `x/sync`. Guards may be held across calls that park, and may be dropped on
-//! another thread.
+//! A call that has to wait parks its goroutine, and the thread runs others; on a plain thread it blocks the thread.
+//! Goroutines and plain threads may share every type here. The names and signatures are those of `parking_lot`
+//! ([`Mutex`], [`RwLock`], [`Condvar`]), of std ([`Once`], [`OnceLock`], [`LazyLock`], [`Barrier`]), or of Go's
+//! `sync` and `x/sync`. Guards may be held across calls that park, and may be dropped on another thread.
 //!
 //! Not all of `parking_lot` is here: there is no `ReentrantMutex`, `FairMutex`, upgradable or recursive read, `lock_api`,
 //! guard that owns an `Arc`, or `serde`. As [`Once`] is std's, so are [`OnceState::is_poisoned`], which `parking_lot` calls
 //! `poisoned`, and what `Debug` prints.
 //!
-//! A goroutine that its runtime leaves behind in a queue does not hold up those who stand there with it.
+//! A goroutine that its runtime leaves behind in a wait queue does not hold up the other waiters.
 
 mod barrier;
 mod condvar;
@@ -45,7 +45,7 @@ pub use wait_group::WaitGroup;
 
 use std::panic::{RefUnwindSafe, UnwindSafe};
 
-/// Those that guard no data of the user's, which an unwinding could leave half changed. A lock of parking_lot's is none either.
+/// For types that guard no data of the user's, which an unwinding could leave half changed.
 macro_rules! unwind_safe {
     ($($name:ident),+) => {
         $(

@@ -13,9 +13,10 @@ use std::time::{Duration, Instant};
 
 /// Protects a value: one goroutine or thread at a time. Names and signatures are `parking_lot`'s; nothing poisons.
 ///
-/// A goroutine that has to wait parks, a plain thread sleeps; both may share a mutex. Whoever runs may take the lock
-/// before those who wait, which is fast; one who has waited 1 ms is handed it, so nobody starves (the algorithm is that of
-/// Go's `sync.Mutex`). Without contention locking and unlocking are one atomic exchange each.
+/// A goroutine that has to wait parks, a plain thread sleeps; both may share a mutex. A running goroutine may take a
+/// free lock before the waiters do, which is fast; a waiter that has waited 1 ms is handed the lock, so no waiter
+/// starves (the algorithm is that of Go's `sync.Mutex`). Without contention, locking and unlocking are one atomic
+/// operation each.
 ///
 /// The guard may be held across calls that park, and may be dropped on another thread; holding one is no breach of
 /// the contract in [`migration`](crate::migration). A goroutine that its runtime leaves behind with a guard keeps the
@@ -52,13 +53,13 @@ unsafe impl<T: ?Sized + Send> Sync for Mutex<T> {}
 
 impl<T> Mutex<T> {
     const_fn! {
-        /// Not locked.
+        /// Makes an unlocked mutex.
         pub fn new(value: T) -> Self {
             Mutex { raw: RawMutex::new(), value: UnsafeCell::new(value) }
         }
     }
 
-    /// The value.
+    /// Returns the value.
     pub fn into_inner(self) -> T {
         self.value.into_inner()
     }
@@ -69,8 +70,8 @@ impl<T: ?Sized> Mutex<T> {
         MutexGuard { mutex: self, unlocks: Unlocks(&self.raw) }
     }
 
-    /// Locks. Blocks the calling goroutine, or the plain thread, until it can. Locking a mutex that the caller holds
-    /// already blocks for ever.
+    /// Locks. Blocks the calling goroutine, or the plain thread, until the lock is its own. Locking a mutex that the
+    /// caller already holds blocks for ever.
     ///
     /// # Unwinds
     /// When its wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
@@ -80,13 +81,13 @@ impl<T: ?Sized> Mutex<T> {
         self.guard()
     }
 
-    /// Locks without waiting; `None` when somebody holds the lock. Does not block.
+    /// Locks if the mutex is free; `None` if it is locked. Does not block.
     #[inline]
     pub fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
         self.raw.try_lock().then(|| self.guard())
     }
 
-    /// As [`lock`](Self::lock), for at most that long.
+    /// As [`lock`](Self::lock), for at most `timeout`; `None` after that.
     ///
     /// # Unwinds
     /// When its wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
@@ -94,7 +95,7 @@ impl<T: ?Sized> Mutex<T> {
         self.raw.lock_until(Active::now().saturating_add(timeout)).then(|| self.guard())
     }
 
-    /// As [`lock`](Self::lock), until then at most.
+    /// As [`lock`](Self::lock), until `timeout` at most; `None` after that.
     ///
     /// # Unwinds
     /// When its wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
@@ -102,32 +103,32 @@ impl<T: ?Sized> Mutex<T> {
         self.raw.lock_until(Active::nanos(timeout)).then(|| self.guard())
     }
 
-    /// Returns `true` if somebody holds the lock at this moment.
+    /// Returns `true` if the mutex is locked at this moment.
     pub fn is_locked(&self) -> bool {
         self.raw.is_locked()
     }
 
-    /// The value, without locking: `&mut` says that nobody else has it.
+    /// Returns the value without locking: by `&mut self` there is no guard.
     pub fn get_mut(&mut self) -> &mut T {
-        // SAFETY: by `&mut self`.
+        // SAFETY: by `&mut self` there is no other reference to the value.
         self.value.with_mut(|value| unsafe { &mut *value })
     }
 
-    /// Where the value lies.
+    /// Returns the address of the value.
     pub fn data_ptr(&self) -> *mut T {
-        // The shared access is that to the address.
+        // Shared access suffices, as only the address is taken.
         self.value.with(<*const T>::cast_mut)
     }
 
     /// Unlocks.
     ///
     /// # Safety
-    /// The lock is held, and the caller stands for its guard, which was forgotten.
+    /// The lock is held, and its guard was leaked (`std::mem::forget`); the caller unlocks in its place.
     pub unsafe fn force_unlock(&self) {
         self.raw.unlock();
     }
 
-    /// Locks, whatever interrupts the caller.
+    /// Locks; an interrupt does not end the wait.
     pub(super) fn lock_surely(&self) -> MutexGuard<'_, T> {
         self.raw.lock_surely();
         self.guard()
@@ -167,22 +168,23 @@ impl Drop for Unlocks<'_> {
     }
 }
 
-/// The lock of a [`Mutex`], and the way to its value. Dropping it unlocks, on any thread; that does not block.
+/// Holds the lock of a [`Mutex`], and gives access to the value. Dropping the guard unlocks, on any thread, and does
+/// not block.
 #[must_use = "dropped at once it unlocks at once"]
 pub struct MutexGuard<'a, T: ?Sized> {
     mutex: &'a Mutex<T>,
     unlocks: Unlocks<'a>,
 }
 
-// SAFETY: it is a `&mut T`, and any thread may unlock.
+// SAFETY: the guard is a `&mut T`, and any thread may unlock.
 unsafe impl<T: ?Sized + Send> Send for MutexGuard<'_, T> {}
-// SAFETY: a shared guard gives `&T`.
+// SAFETY: a shared guard gives `&T` only.
 unsafe impl<T: ?Sized + Sync> Sync for MutexGuard<'_, T> {}
 
 impl<'a, T: ?Sized> MutexGuard<'a, T> {
     #[inline]
     fn value(&self) -> &T {
-        // SAFETY: the lock is held.
+        // SAFETY: the guard holds the lock.
         self.mutex.value.with(|value| unsafe { &*value })
     }
 
@@ -190,20 +192,20 @@ impl<'a, T: ?Sized> MutexGuard<'a, T> {
         self.unlocks.0
     }
 
-    /// The mutex of this guard.
+    /// Returns the mutex of this guard.
     pub fn mutex(s: &Self) -> &'a Mutex<T> {
         s.mutex
     }
 
-    /// A guard of a part of the value.
+    /// Returns a guard of a part of the value.
     pub fn map<U: ?Sized>(s: Self, f: impl FnOnce(&mut T) -> &mut U) -> MappedMutexGuard<'a, U> {
         MappedMutexGuard::map(s.mapped(), f)
     }
 
-    /// A guard of a part of the value, or `s` again, where there is no such part.
+    /// Returns a guard of a part of the value, or `s` again if there is no such part.
     ///
     /// # Errors
-    /// `s`, when `f` gives `None`.
+    /// `s`, if `f` returns `None`.
     pub fn try_map<U: ?Sized>(
         s: Self,
         f: impl FnOnce(&mut T) -> Option<&mut U>,
@@ -211,7 +213,8 @@ impl<'a, T: ?Sized> MutexGuard<'a, T> {
         Self::try_map_or_err(s, |value| f(value).ok_or(())).map_err(|(s, ())| s)
     }
 
-    /// A guard of a part of the value, or `s` again with the error of `f`, which says why there is no such part.
+    /// Returns a guard of a part of the value, or `s` again with the error of `f`, which says why there is no such
+    /// part.
     ///
     /// # Errors
     /// `s` and the error of `f`; the lock is held throughout.
@@ -247,26 +250,27 @@ impl<'a, T: ?Sized> MutexGuard<'a, T> {
         MappedMutexGuard { raw: &it.mutex.raw, value, borrows: std::marker::PhantomData }
     }
 
-    /// Unlocks, runs `f`, and locks again: blocks as [`Mutex::lock`] does, and nothing interrupts that. A panic of `f`
-    /// goes on with the lock held.
+    /// Unlocks, runs `f`, and locks again. The last step blocks as [`Mutex::lock`] does, and nothing interrupts it. A
+    /// panic of `f` goes on with the lock held.
     ///
     /// # Unwinds
     /// When a wait of `f` is ended from outside, with the mutex locked again; see
-    /// [`migration`](crate::migration#what-may-unwind). Its own wait for the lock is not.
+    /// [`migration`](crate::migration#what-may-unwind). The wait for the lock itself does not unwind.
     pub fn unlocked<U>(s: &mut Self, f: impl FnOnce() -> U) -> U {
         s.raw().unlock();
-        // Not in a destructor: a goroutine does not park while it unwinds (`gmp::migration`).
+        // The lock is not taken in a destructor, as a goroutine does not park while it unwinds (`gmp::migration`).
         let result = catch_unwind(AssertUnwindSafe(f));
         s.raw().lock_surely();
         result.unwrap_or_else(|payload| resume_unwind(payload))
     }
 
-    /// Unlocks; whoever has waited longest has the lock next.
+    /// Unlocks, and hands the lock to the waiter that has waited longest.
     pub fn unlock_fair(s: Self) {
         ManuallyDrop::new(s).raw().unlock_fair();
     }
 
-    /// Gives the lock to whoever has waited longest, and takes it again after the others; nothing, when nobody waits.
+    /// Hands the lock to the waiter that has waited longest, and locks again behind the other waiters. Does nothing
+    /// if there is no waiter.
     pub fn bump(s: &mut Self) {
         s.raw().unlock_fair();
         s.raw().lock_surely();
@@ -284,7 +288,8 @@ impl<T: ?Sized> DerefMut for MutexGuard<'_, T> {
 shows!(MutexGuard);
 
 mapped!(
-    /// The lock of a [`Mutex`], and the way to a part of its value. Dropping it unlocks, on any thread.
+    /// Holds the lock of a [`Mutex`], and gives access to a part of the value. Dropping the guard unlocks, on any
+    /// thread.
     MappedMutexGuard, RawMutex, unlock, as_mut, (mut), Send
 );
 

@@ -1,4 +1,4 @@
-//! Doing something once.
+//! A closure that runs once.
 
 use crate::host::Active;
 use crate::prim::{Acquire, AtomicU32, Mutant, Mutex, Rank, Relaxed, Release, const_fn, mutated, order};
@@ -12,11 +12,12 @@ const RUNNING: u32 = 1;
 const DONE: u32 = 2;
 const POISONED: u32 = 3;
 
-/// What is done once, however many ask for it, and done before any of them goes on. Signatures and behaviour are
-/// those of `std::sync::Once`; who has to wait parks, or blocks a plain thread.
+/// Runs a closure once, however many callers there are; every caller returns after the closure has ended. Signatures
+/// and behaviour are those of `std::sync::Once`; a goroutine that has to wait for another's closure parks, a plain
+/// thread blocks.
 ///
-/// The closure runs without any lock of the library, and may park. One that calls the same Once again waits for
-/// itself.
+/// The closure runs without any lock of the library, and may park. A closure that calls the same `Once` again waits
+/// for itself.
 ///
 /// ```
 /// use gmp::sync::Once;
@@ -40,13 +41,13 @@ impl HasWaitQueue for Waiting {
     }
 }
 
-/// What [`Once::call_once_force`] tells its closure.
+/// The state that [`Once::call_once_force`] passes to its closure.
 pub struct OnceState {
     poisoned: bool,
 }
 
 impl OnceState {
-    /// Returns `true` if an earlier closure unwound.
+    /// Returns `true` if an earlier closure has unwound.
     pub fn is_poisoned(&self) -> bool {
         self.poisoned
     }
@@ -78,20 +79,20 @@ impl Drop for Run<'_> {
 
 impl Once {
     const_fn! {
-        /// Not done yet.
+        /// Makes a `Once` whose closure has not run.
         pub fn new() -> Self {
             Once { word: AtomicU32::new(NEW), waiters: Mutex::new(Rank::WaitQueue, Waiting(WaitQueue::new())) }
         }
     }
 
-    /// Runs `f`, if no closure has run yet. When it returns, one has run to its end. Blocks the calling goroutine, or the
-    /// plain thread, while another's runs.
+    /// Runs `f`, if no closure has run yet. When the call returns, a closure has run to its end. Blocks the calling
+    /// goroutine, or the plain thread, while another caller's closure runs.
     ///
     /// # Unwinds
     /// When its wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
     ///
     /// # Panics
-    /// When the closure that ran has unwound: the Once is poisoned. If `f` does, its panic goes on.
+    /// If an earlier closure has unwound: the `Once` is poisoned. If `f` panics, its panic goes on.
     #[inline]
     #[track_caller]
     pub fn call_once(&self, f: impl FnOnce()) {
@@ -100,7 +101,8 @@ impl Once {
         }
     }
 
-    /// As [`call_once`](Self::call_once), and runs `f` too when the Once is poisoned; it is whole again when `f` returns.
+    /// As [`call_once`](Self::call_once), but runs `f` even if the `Once` is poisoned. The poison is gone when `f`
+    /// returns.
     ///
     /// # Unwinds
     /// When its wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
@@ -125,7 +127,7 @@ impl Once {
     /// When its wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
     ///
     /// # Panics
-    /// When one has unwound.
+    /// If a closure has unwound.
     #[track_caller]
     pub fn wait(&self) {
         while !self.is_completed() {
@@ -134,7 +136,7 @@ impl Once {
         }
     }
 
-    /// As [`wait`](Self::wait), and waits on when one has unwound.
+    /// As [`wait`](Self::wait), but goes on waiting if a closure has unwound.
     ///
     /// # Unwinds
     /// When its wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).

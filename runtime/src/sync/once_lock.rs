@@ -5,8 +5,8 @@ use crate::sync::once::Once;
 use std::fmt;
 use std::mem::MaybeUninit;
 
-/// A value that is written at most once. Signatures and behaviour are those of `std::sync::OnceLock`; who has to wait parks,
-/// or blocks a plain thread.
+/// A value that is written at most once. Signatures and behaviour are those of `std::sync::OnceLock`; a goroutine
+/// that has to wait parks, a plain thread blocks.
 ///
 /// ```
 /// use gmp::sync::OnceLock;
@@ -23,12 +23,12 @@ pub struct OnceLock<T> {
 
 // SAFETY: shared, it gives `&T` to many threads, and takes the value of one to be dropped by another.
 unsafe impl<T: Send + Sync> Sync for OnceLock<T> {}
-// SAFETY: it owns its value.
+// SAFETY: a `OnceLock` owns its value.
 unsafe impl<T: Send> Send for OnceLock<T> {}
 
 impl<T> OnceLock<T> {
     const_fn! {
-        /// Without a value.
+        /// Makes a `OnceLock` without a value.
         pub fn new() -> Self {
             OnceLock { once: Once::new(), value: UnsafeCell::new(MaybeUninit::uninit()) }
         }
@@ -47,22 +47,22 @@ impl<T> OnceLock<T> {
         self.once.is_completed().then(|| self.value.with_mut(|value| unsafe { (*value).assume_init_mut() }))
     }
 
-    /// Writes the value. Blocks the calling goroutine, or the plain thread, while another does.
+    /// Writes the value. Blocks the calling goroutine, or the plain thread, while another writes it.
     ///
     /// # Unwinds
     /// When its wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
     ///
     /// # Errors
-    /// `value`, when there is one.
+    /// `value`, if there is a value already.
     pub fn set(&self, value: T) -> Result<(), T> {
         let mut value = Some(value);
         self.get_or_init(|| value.take().expect("the closure runs once"));
         value.map_or(Ok(()), Err)
     }
 
-    /// The value; `f` makes it, if there is none. Blocks the calling goroutine, or the plain thread, while another's closure
-    /// does. When `f` unwinds there is no value, and the next closure is run. One that asks for the same value waits
-    /// for itself.
+    /// Returns the value, which `f` makes if there is none. Blocks the calling goroutine, or the plain thread, while
+    /// another caller's closure makes it. If `f` unwinds there is no value, and the next caller's closure runs. A
+    /// closure that asks for the same value waits for itself.
     ///
     /// # Unwinds
     /// When its wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
@@ -98,7 +98,7 @@ impl<T> OnceLock<T> {
             return None;
         }
         self.once = Once::new();
-        // SAFETY: it was written, and does not count as such any more.
+        // SAFETY: the value was written, and the word, replaced just now, does not count it as written any more.
         Some(self.value.with(|value| unsafe { (*value).assume_init_read() }))
     }
 }

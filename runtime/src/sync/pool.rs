@@ -1,4 +1,4 @@
-//! Values that are used again.
+//! A pool of values for reuse.
 
 use crate::host::Active;
 use crate::m::M;
@@ -6,12 +6,12 @@ use crate::prim::capacity::POOL_SHARDS;
 use crate::prim::{AtomicU32, CachePadded, Mutex, Rank, Relaxed};
 use std::fmt;
 
-/// What a shard keeps.
+/// The most values that a shard keeps.
 const KEEPS: usize = 32;
 
 struct Shard<T> {
     values: Mutex<Vec<T>>,
-    /// How many those are. A hint for those who look from elsewhere.
+    /// The number of values. A hint for callers of other shards.
     len: AtomicU32,
 }
 
@@ -23,7 +23,7 @@ impl<T> Shard<T> {
         value
     }
 
-    /// Gives the value back when there is no room.
+    /// Returns the value as the error if there is no room.
     fn push(&self, value: T) -> Result<(), T> {
         let mut values = self.values.lock();
         if values.len() == KEEPS {
@@ -35,13 +35,14 @@ impl<T> Shard<T> {
     }
 }
 
-/// Keeps values that are dear to make, for whoever needs one next. (The idea of Go's `sync.Pool`.)
+/// Keeps values that are expensive to make, for reuse. (The idea of Go's `sync.Pool`.)
 ///
-/// Each P has its own shard: a value is found first where it was put, while it may still be in that core's cache; an empty
-/// shard takes from the others. A plain thread uses the first one. Nothing blocks but short locks.
+/// Each P has its own shard, as a value that was put there may still be in the core's cache; a caller whose shard is
+/// empty takes from the others. A plain thread uses the first shard. Calls block for short locks only.
 ///
-/// Memory is bounded: a shard keeps 32 values, of which there are 32; a value for which there is no room is dropped by [`put`](Self::put).
-/// Nothing else drops one before the pool goes: there is no garbage collector that would.
+/// Memory is bounded: there are 32 shards of at most 32 values, and [`put`](Self::put) drops a value for which there
+/// is no room. Other values live until they are taken or the pool is dropped: there is no garbage collector that
+/// would drop them earlier.
 ///
 /// ```
 /// use gmp::sync::Pool;
@@ -59,7 +60,7 @@ pub struct Pool<T> {
 }
 
 impl<T> Pool<T> {
-    /// Empty. `make` makes a value when one is asked for and none is there.
+    /// Makes an empty pool. `make` makes a value when `get` finds none.
     pub fn new(make: impl Fn() -> T + Send + Sync + 'static) -> Self {
         let shard = || {
             CachePadded::new(Shard {
@@ -70,13 +71,14 @@ impl<T> Pool<T> {
         Pool { shards: (0..POOL_SHARDS).map(|_| shard()).collect(), make: Box::new(make) }
     }
 
-    /// The number of the caller's shard. A goroutine may be elsewhere the next moment.
+    /// The number of the caller's shard. A goroutine may be on another P the next moment.
     fn home(&self) -> usize {
         let inside = M::<Active>::current().and_then(M::look_in);
         inside.map_or(0, |inside| inside.p.id as usize) % POOL_SHARDS
     }
 
-    /// A value that was put, or a new one. The user's closure runs without a lock. Does not block, unless the closure does.
+    /// Returns a value that was put, or else a new one. The closure of `new` runs without a lock. Does not block,
+    /// unless the closure does.
     pub fn get(&self) -> T {
         let home = self.home();
         let others = (home + 1..home + POOL_SHARDS).map(|number| number % POOL_SHARDS);
@@ -88,9 +90,9 @@ impl<T> Pool<T> {
             .unwrap_or_else(|| (self.make)())
     }
 
-    /// Gives a value to whoever asks next; drops it when the shard is full. Does not block.
+    /// Puts a value into the pool, or drops it if the shard is full. Does not block, unless the value's `drop` does.
     pub fn put(&self, value: T) {
-        // Dropped here, after the lock.
+        // A value without room is dropped here, after the lock.
         drop(self.shards[self.home()].push(value));
     }
 }

@@ -1,4 +1,5 @@
-//! The lock of a [`Mutex`](super::Mutex) without what it protects: barging, with hand-over to who is starved.
+//! The lock of a [`Mutex`](super::Mutex) without the value: running threads may barge, and a starved waiter is handed
+//! the lock.
 //!
 //! ```text
 //!   word:  LOCKED    somebody holds it
@@ -6,25 +7,28 @@
 //!          WOKEN     somebody was notified to try, and has not yet
 //!          STARVING  hand-over: nobody barges. Without LOCKED only while an unlock is on its way to hand over
 //! ```
-//! Lock is one exchange 0 → LOCKED and unlock one subtraction, while nobody waits. It is free when neither LOCKED nor
-//! STARVING is set.
+//! While nobody waits, lock is one exchange 0 → LOCKED, and unlock one subtraction. The lock is free when neither
+//! LOCKED nor STARVING is set.
 //!
-//! *Normally* an unlock lets the lock go, and notifies the first in the queue, which *tries*: whoever runs already, on the
-//! core that has the data, may be faster (it barges), and the one that was notified goes back to the front of the queue. One
-//! at a time is on its way (WOKEN), else each unlock under contention would pay for a switch. An unlock that finds the lock
-//! taken again notifies nobody: that holder's unlock will.
+//! *Normal mode.* An unlock frees the lock, and notifies the first waiter of the queue, which *tries* to take the
+//! lock. A thread that runs already, on the core that has the data in its cache, may take the lock before (it
+//! barges); then the notified waiter goes back to the front of the queue. At most one notified waiter is about to try
+//! (WOKEN), as otherwise each unlock under contention would pay for a switch. An unlock that finds the lock taken
+//! again notifies no waiter: the new holder's unlock will.
 //!
-//! *Starving*: one who tried in vain 1 ms or more after it came sets the bit as it goes back. From then on an unlock hands
-//! the lock over: it stays LOCKED, and belongs to the first in the queue. The last of the queue, or one who has waited less
-//! than 1 ms, ends this. (Go's `sync.Mutex`; there who was handed the lock ends it, here the unlock that hands it over.)
+//! *Starving mode.* A waiter that has tried in vain 1 ms or more after it came sets STARVING as it goes back. From
+//! then on an unlock hands the lock over: the word stays LOCKED, and the lock belongs to the first waiter of the
+//! queue. The unlock that hands over to the last waiter, or to one that has waited less than 1 ms, ends the mode.
+//! (Go's `sync.Mutex`; there the waiter that was handed the lock ends the mode.)
 //!
-//! The mark WOKEN says that a woken waiter is about to try. It is taken back by the exchange in which the notified waiter
-//! takes the lock, or, under the lock of the queue, finds it LOCKED and queues itself: the next unlock sees QUEUED without
-//! WOKEN and notifies again. If that one's runtime ends before it runs, that mark, or the lock that was handed to it, is
-//! released by its abandon hook.
+//! WOKEN says that a notified waiter is about to try. The waiter clears WOKEN by the exchange with which it takes the
+//! lock, or with which it finds the lock held and queues itself, under the lock of the queue; the next unlock then
+//! sees QUEUED without WOKEN, and notifies again. If the waiter's runtime ends before the waiter runs, its abandon
+//! hook clears WOKEN, or releases the lock that was handed to it.
 //!
 //! Invariants:
-//! 1. While it is not free, nobody but the holder of the queue's lock changes the word, except for the unlock's subtraction.
+//! 1. While the lock is not free, only the holder of the queue's lock changes the word, except for the unlock's
+//!    subtraction.
 //! 2. QUEUED in a free lock without WOKEN occurs only while an unlock is on its way to the queue.
 //! 3. STARVING excludes WOKEN.
 //!
@@ -47,7 +51,7 @@ const LOCKED: u32 = 1;
 const QUEUED: u32 = 2;
 const WOKEN: u32 = 4;
 const STARVING: u32 = 8;
-/// What keeps others from taking it.
+/// With one of these bits set the lock can't be taken.
 const HELD: u32 = LOCKED | STARVING;
 
 /// The lock.
@@ -65,7 +69,7 @@ impl HasWaitQueue for Waiters {
     }
     fn settle(ask: &Ask, notified: bool) {
         if notified && !mutated(Mutant::MutexLeftBehind) {
-            // SAFETY: its owner is left as it is, in the middle of a borrow of the mutex.
+            // SAFETY: the record's owner never runs again, and borrows the mutex for good.
             unsafe { &*ask.mutex }.settle(ask.handed.get());
         }
     }
@@ -75,11 +79,12 @@ impl HasWaitQueue for Waiters {
 struct Ask {
     mutex: *const RawMutex,
     since: Nanos,
-    /// The lock is its own. Written by whoever calls it.
+    /// The waiter was handed the lock. Written by the unlocker that notifies it.
     handed: Cell<bool>,
 }
 
-// SAFETY: the mutex is Sync; the cell is its owner's before and after, and the caller's in between.
+// SAFETY: the mutex is Sync; the cell is written by the unlocker that has claimed the wait, and read by the owner
+// after the wake (or by its abandon hook).
 unsafe impl Send for Ask {}
 
 impl RawMutex {
@@ -104,7 +109,7 @@ impl RawMutex {
         }
     }
 
-    /// Locks, whatever interrupts it.
+    /// Locks; an interrupt does not end the wait.
     #[inline]
     pub(super) fn lock_surely(&self) {
         if !self.lock_fast() {
@@ -112,7 +117,7 @@ impl RawMutex {
         }
     }
 
-    /// Locks, if it can until then; an interrupt unwinds.
+    /// Locks, until then at most. Returns `false` after that; an interrupt unwinds.
     #[inline]
     pub(super) fn lock_until(&self, until: Nanos) -> bool {
         if self.lock_fast() {
@@ -137,7 +142,7 @@ impl RawMutex {
         self.take(0)
     }
 
-    /// Takes the lock if it is free, and takes `woken` back with the same exchange.
+    /// Takes the lock if it is free, and clears `woken` by the same exchange.
     #[inline]
     fn take(&self, woken: u32) -> bool {
         let mut seen = self.word.load(Relaxed);
@@ -152,7 +157,7 @@ impl RawMutex {
         false
     }
 
-    /// Locks. The error is what ended the wait: an interrupt, or nothing but the time limit.
+    /// Locks. The error is the interrupt that ended the wait, or `None` for the time limit.
     #[cold]
     fn lock_slow(&self, until: Option<Nanos>, ends: OnInterrupt) -> Result<(), Option<Interrupt>> {
         if self.take_awake() {
@@ -187,18 +192,19 @@ impl RawMutex {
         }
     }
 
-    /// Waits for a moment, awake, where that can help.
+    /// Spins for a moment, where that can help. Returns `true` if it has taken the lock.
     fn take_awake(&self) -> bool {
         for () in std::iter::repeat_n((), capacity::LOCK_SPINS) {
             let seen = self.word.load(Relaxed);
             if seen & HELD == 0 {
                 return self.take(0);
             }
-            // Those in the queue came first, and one of them is on its way.
+            // Waiters in the queue came first, and one of them is notified by the unlock.
             if seen & QUEUED != 0 {
                 break;
             }
-            // On a goroutine only if the holder may be at work and nobody needs the P; a thread has nothing else to do.
+            // A goroutine spins only if the holder may be running and no other goroutine needs the P; a plain thread
+            // has nothing else to do.
             if M::<Active>::current().is_some_and(|m| !m.sched().may_wait_awake(m)) {
                 break;
             }
@@ -207,7 +213,8 @@ impl RawMutex {
         false
     }
 
-    /// With the queue locked: takes the lock if it is free (true), or says that somebody waits in the queue from here on.
+    /// With the queue locked: takes the lock if it is free, and returns `true`; otherwise sets QUEUED, and `starved`,
+    /// for a waiter that is about to queue.
     fn join_queue(&self, woken: u32, starved: u32) -> bool {
         let woken = if mutated(Mutant::MutexWokenStays) { 0 } else { woken };
         let mut seen = self.word.load(Relaxed);
@@ -222,7 +229,7 @@ impl RawMutex {
         }
     }
 
-    /// With the queue locked: somebody has left it.
+    /// With the queue locked: clears QUEUED if the waiter that has left was the last.
     fn note_left(&self, waiters: &WaitQueue<Ask>) {
         if waiters.is_empty() {
             // Relaxed: the queue's lock orders it for those who set and use it.
@@ -230,7 +237,7 @@ impl RawMutex {
         }
     }
 
-    /// Lets the lock go. Any thread may call it; it does not block. Only the holder calls it.
+    /// Unlocks, on any thread; does not block. The lock is held, and the caller acts for its holder.
     #[inline]
     pub(super) fn unlock(&self) {
         // Release: what was done under the lock; partners all Acquires here.
@@ -241,7 +248,7 @@ impl RawMutex {
         }
     }
 
-    /// As `unlock`, and the first in the queue has it next.
+    /// As `unlock`, but hands the lock to the first waiter.
     #[cold]
     pub(super) fn unlock_fair(&self) {
         // Release: as in `unlock`, with the same partners.
@@ -265,16 +272,17 @@ impl RawMutex {
             let mut notified = Notified::new();
             let woken = if waiters.0.notify(&mut notified).is_some() { WOKEN } else { 0 };
             let emptied = if waiters.0.is_empty() { self.word.load(Relaxed) & QUEUED } else { 0 };
-            // Relaxed: whoever is called has its wake, and takes the lock by an exchange.
+            // Relaxed: the notified waiter is ordered by its wake, and takes the lock by an exchange.
             self.word.fetch_add(woken.wrapping_sub(emptied), Relaxed);
             drop(waiters);
             notified.ready();
         }
     }
 
-    /// With the lock, or with STARVING in its place.
+    /// Hands the lock to the first waiter. The caller has the lock, or has freed LOCKED with STARVING set.
     fn hand_over(&self, mut waiters: MutexGuard<'_, Waiters>) {
-        // Relaxed: from here on it stays as it is (invariant 1). The last one may have left the queue meanwhile.
+        // Relaxed: the word stays as it is from here on (invariant 1). The last waiter may have left the queue
+        // meanwhile.
         let seen = self.word.load(Relaxed);
         let mut notified = Notified::new();
         let next = match waiters.0.notify(&mut notified) {
@@ -296,13 +304,14 @@ impl RawMutex {
         notified.ready();
     }
 
-    /// One who was called never runs.
+    /// For a notified waiter that never runs: releases the lock that was handed to it, or clears WOKEN.
     fn settle(&self, handed: bool) {
         if handed {
             self.unlock();
             return;
         }
-        // It would have tried. So do we, and let go again, which calls the next.
+        // The waiter would have tried to take the lock. This tries in its place, and unlocks, which notifies the next
+        // waiter.
         let waiters = self.waiters.lock();
         self.word.fetch_and(!WOKEN, Relaxed);
         let locked = self.take(0);

@@ -1,22 +1,22 @@
-//! The lock of an [`RwLock`](super::RwLock) without what it protects.
+//! The lock of an [`RwLock`](super::RwLock) without the value.
 //!
 //! ```text
 //!   word:  READER ×   how many read
 //!          WRITER     somebody writes
 //!          QUEUED     somebody waits in the queue. Changes under the lock of the queues
 //! ```
-//! While nobody waits, a read begins and ends with one exchange or addition, and so does a write. With QUEUED set nobody
-//! takes the lock by itself: it is *granted* under the lock of the queues, to those who stand there, in phases. After a
-//! writer all readers that wait go together, or the next writer, when no reader waits; after the last reader a writer goes.
-//! So a waiting writer holds back new readers and waits for those only that came before it, and a waiting reader waits for
-//! one writer. (The order of Go's `sync.RWMutex`; there the writers stand in a mutex of their own.)
+//! While nobody waits, a read begins and ends with one exchange or addition, and so does a write. With QUEUED set no
+//! thread takes the lock by itself: the lock is *granted* to waiters, under the lock of the queues, in phases. After
+//! a writer all waiting readers go together, or, if none waits, the next writer; after the last reader a writer goes.
+//! So a waiting writer holds back new readers and waits only for the readers before it, and a waiting reader waits
+//! for one writer. (The order of Go's `sync.RWMutex`; there the writers wait in a mutex of their own.)
 //!
-//! Whoever leaves a queue without a grant, by its time limit or an interrupt, does what an unlock would do: the readers
-//! behind a writer that has gone go on at once. Others do it for a goroutine that its runtime leaves behind in a queue, and
-//! they let go for it what it was granted and never took.
+//! A waiter that leaves a queue without a grant, by its time limit or an interrupt, grants as an unlock does: the
+//! readers behind a writer that has left go on at once. For a goroutine that its runtime leaves behind in a queue the
+//! abandon hook does so, and releases a grant that the goroutine never used.
 //!
 //! Invariants, whenever the lock of the queues is free:
-//! 1. QUEUED is set if and only if somebody stands in a queue.
+//! 1. QUEUED is set if and only if a waiter stands in a queue.
 //! 2. With QUEUED set, the lock is held, or the last reader is on its way to grant it.
 //!
 //! Checked by `models/rwlock.rs`.
@@ -33,11 +33,12 @@ use gmp_timers::Nanos;
 const WRITER: u32 = 1;
 const QUEUED: u32 = 2;
 const READER: u32 = 4;
-/// Where nobody begins to read any more by itself: guards were forgotten. The other half is for those in the queue, who are
-/// granted the lock unasked; each of them has a stack or a thread, so they never fill it.
+/// The limit of the count above which no reader takes the lock by itself: so many guards can only have been leaked.
+/// The other half of the range is for waiters in the queue, which are granted the lock without a check; each has a
+/// stack or a thread, so they never fill it.
 const MOST: u32 = 1 << 31;
 
-/// What somebody wants to do.
+/// What a caller wants the lock for.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub(super) enum Kind {
     Read,
@@ -64,7 +65,7 @@ impl HasWaitQueue for Both {
         }
     }
     fn settle(ask: &Ask, notified: bool) {
-        // SAFETY: its owner is left as it is, in the middle of a borrow of the lock.
+        // SAFETY: the record's owner never runs again, and borrows the lock for good.
         let lock = unsafe { &*ask.lock };
         match (notified, ask.kind) {
             (true, Kind::Read) => lock.unlock_read(),
@@ -100,7 +101,7 @@ impl RawRwLock {
         self.word.load(Relaxed) & WRITER != 0
     }
 
-    /// Takes the lock without waiting, if nobody waits who would be overtaken.
+    /// Takes the lock without waiting, if that overtakes no waiter.
     #[inline]
     pub(super) fn try_lock(&self, kind: Kind) -> bool {
         let mut seen = self.word.load(Relaxed);
@@ -132,7 +133,7 @@ impl RawRwLock {
         }
     }
 
-    /// Locks, until then at most; an interrupt unwinds.
+    /// Locks, until then at most. Returns `false` after that; an interrupt unwinds.
     #[inline]
     pub(super) fn lock(&self, kind: Kind, until: Option<Nanos>) -> bool {
         self.try_lock(kind) || self.lock_slow(kind, until)
@@ -155,23 +156,24 @@ impl RawRwLock {
         match wait_in(wait, &self.queues, queues, (ask, Position::Back), How::new(reason).until(until)) {
             Ok(_granted) => true,
             Err(Left { state: queues, by }) => {
-                // The others go on whom it held back.
+                // Grants the lock to the waiters that this one held back.
                 unless(Mutant::RwLockLeavesQuietly, || self.let_others_go(queues));
                 by.is_some_and(|interrupt| interrupt.throw::<Active>())
             }
         }
     }
 
-    /// With the queues locked: takes the lock, if it is free for this and nobody waits who would be overtaken (true), or
-    /// says that somebody waits in the queue from here on.
+    /// With the queues locked: takes the lock, if it is free for `kind` and that overtakes no waiter, and returns
+    /// `true`; otherwise sets QUEUED, for a waiter that is about to queue.
     fn join_queue(&self, queues: &mut Both, kind: Kind) -> bool {
-        // Those whose runtime has left them there hold nobody back.
+        // `first` removes records of goroutines that their runtime has left behind: they hold no waiter back.
         let alone = queues.writers.first().is_none() && queues.readers.first().is_none();
         let mut seen = self.word.load(Relaxed);
         loop {
-            // With too many readers it waits: no panic under the lock.
+            // With too many readers the caller waits: there must be no panic under the lock.
             let takes = alone && Self::admits(seen, kind) && seen < MOST;
-            // Alone in the queue, it is the one that clears the mark of those who were left behind.
+            // If no waiter is left in the queues, clears a QUEUED that only goroutines that were left behind have
+            // kept set.
             let next = if takes { Self::with(seen & !QUEUED, kind) } else { seen | QUEUED };
             // Acquire: as in `try_lock`, with the same partners.
             match self.word.compare_exchange_weak(seen, next, Acquire, Relaxed) {
@@ -181,7 +183,8 @@ impl RawRwLock {
         }
     }
 
-    /// With the queues locked: gives the lock to those who may have it now, `first` before the others.
+    /// With the queues locked: grants the lock to the waiters that may have it now, those of kind `first` before the
+    /// others.
     fn grant(&self, queues: &mut Both, first: Kind, notified: &mut Notified<Ask>) {
         // Acquire: what was done under the lock before, for those that are notified; partners all Releases here. While
         // somebody waits in the queue, only readers that go change the word beside us; the last of them comes here.
@@ -200,7 +203,7 @@ impl RawRwLock {
             }
         }
         if queues.readers.is_empty() && queues.writers.is_empty() {
-            // Relaxed: the lock of the queues orders it for those who set it.
+            // Relaxed: QUEUED is set and cleared under the lock of the queues only.
             self.word.fetch_and(!QUEUED, Relaxed);
         }
     }
@@ -244,7 +247,7 @@ impl RawRwLock {
         notified.ready();
     }
 
-    /// The last reader has gone, or somebody who waited in the queue.
+    /// Grants the lock, after the last reader or a waiter without a grant has left.
     #[cold]
     fn let_others_go(&self, mut queues: MutexGuard<'_, Both>) {
         let mut notified = Notified::new();

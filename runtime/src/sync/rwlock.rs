@@ -14,8 +14,9 @@ use std::time::{Duration, Instant};
 /// Protects a value: many readers at a time, or one writer. Names and signatures are `parking_lot`'s; nothing poisons.
 ///
 /// A goroutine that has to wait parks, a plain thread sleeps; both may share a lock. A waiting writer holds back new
-/// readers, so a goroutine that reads must not read again before it has let go: with a writer in between it waits for
-/// itself. After a writer all readers that wait go together, so neither side starves (the order of Go's `sync.RWMutex`).
+/// readers, so a goroutine with a read guard must not call [`read`](Self::read) again: with a writer waiting in
+/// between, the goroutine would wait for itself. After a writer all waiting readers go together, so neither side
+/// starves (the order of Go's `sync.RWMutex`).
 ///
 /// The guards may be held across calls that park, and may be dropped on another thread.
 /// There is no upgradable read, and no read that passes a waiting writer, as `parking_lot`'s `read_recursive` does.
@@ -43,14 +44,14 @@ pub struct RwLock<T: ?Sized> {
     value: UnsafeCell<T>,
 }
 
-// SAFETY: the value goes where the lock goes.
+// SAFETY: the lock owns the value, and nothing else in it is bound to a thread.
 unsafe impl<T: ?Sized + Send> Send for RwLock<T> {}
 // SAFETY: the lock gives `&T` to many threads, or the value to one.
 unsafe impl<T: ?Sized + Send + Sync> Sync for RwLock<T> {}
 
 impl<T> RwLock<T> {
     const_fn! {
-        /// Not locked.
+        /// Makes an unlocked lock.
         pub fn new(value: T) -> Self {
             RwLock { raw: RawRwLock::new(), value: UnsafeCell::new(value) }
         }
@@ -71,7 +72,7 @@ impl<T: ?Sized> RwLock<T> {
         RwLockWriteGuard { lock: self, borrows: PhantomData }
     }
 
-    /// Locks for reading. Blocks the calling goroutine, or the plain thread, while somebody writes, or waits to write.
+    /// Locks for reading. Blocks the calling goroutine, or the plain thread, while there is a writer, or one waits.
     ///
     /// # Unwinds
     /// When its wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
@@ -81,7 +82,8 @@ impl<T: ?Sized> RwLock<T> {
         self.read_guard()
     }
 
-    /// Locks for writing. Blocks the calling goroutine, or the plain thread, until it is alone.
+    /// Locks for writing. Blocks the calling goroutine, or the plain thread, until there is no reader and no other
+    /// writer.
     ///
     /// # Unwinds
     /// When its wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
@@ -91,19 +93,19 @@ impl<T: ?Sized> RwLock<T> {
         self.write_guard()
     }
 
-    /// Locks for reading without waiting; `None` while somebody writes, or waits. Does not block.
+    /// Locks for reading if that is possible at once; `None` while there is a writer, or one waits. Does not block.
     #[inline]
     pub fn try_read(&self) -> Option<RwLockReadGuard<'_, T>> {
         self.raw.try_lock(Kind::Read).then(|| self.read_guard())
     }
 
-    /// Locks for writing without waiting; `None` while anybody has the lock. Does not block.
+    /// Locks for writing if that is possible at once; `None` while the lock is held. Does not block.
     #[inline]
     pub fn try_write(&self) -> Option<RwLockWriteGuard<'_, T>> {
         self.raw.try_lock(Kind::Write).then(|| self.write_guard())
     }
 
-    /// As [`read`](Self::read), for at most that long.
+    /// As [`read`](Self::read), for at most `timeout`; `None` after that.
     ///
     /// # Unwinds
     /// When its wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
@@ -112,7 +114,7 @@ impl<T: ?Sized> RwLock<T> {
         self.raw.lock(Kind::Read, Some(until)).then(|| self.read_guard())
     }
 
-    /// As [`read`](Self::read), until then at most.
+    /// As [`read`](Self::read), until `timeout` at most; `None` after that.
     ///
     /// # Unwinds
     /// When its wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
@@ -120,7 +122,7 @@ impl<T: ?Sized> RwLock<T> {
         self.raw.lock(Kind::Read, Some(Active::nanos(timeout))).then(|| self.read_guard())
     }
 
-    /// As [`write`](Self::write), for at most that long.
+    /// As [`write`](Self::write), for at most `timeout`; `None` after that.
     ///
     /// # Unwinds
     /// When its wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
@@ -129,7 +131,7 @@ impl<T: ?Sized> RwLock<T> {
         self.raw.lock(Kind::Write, Some(until)).then(|| self.write_guard())
     }
 
-    /// As [`write`](Self::write), until then at most.
+    /// As [`write`](Self::write), until `timeout` at most; `None` after that.
     ///
     /// # Unwinds
     /// When its wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
@@ -137,23 +139,23 @@ impl<T: ?Sized> RwLock<T> {
         self.raw.lock(Kind::Write, Some(Active::nanos(timeout))).then(|| self.write_guard())
     }
 
-    /// Returns `true` if anybody has the lock at this moment.
+    /// Returns `true` if the lock is held, by a writer or readers, at this moment.
     pub fn is_locked(&self) -> bool {
         self.raw.is_locked()
     }
 
-    /// Returns `true` if somebody writes at this moment.
+    /// Returns `true` if the lock is held by a writer at this moment.
     pub fn is_locked_exclusive(&self) -> bool {
         self.raw.is_locked_exclusive()
     }
 
-    /// The value, without locking: `&mut` says that nobody else has it.
+    /// Returns the value without locking: by `&mut self` there is no guard.
     pub fn get_mut(&mut self) -> &mut T {
-        // SAFETY: by `&mut self`.
+        // SAFETY: by `&mut self` there is no other reference to the value.
         self.value.with_mut(|value| unsafe { &mut *value })
     }
 
-    /// Where the value lies.
+    /// Returns the address of the value.
     pub fn data_ptr(&self) -> *mut T {
         self.value.with(<*const T>::cast_mut)
     }
@@ -161,7 +163,7 @@ impl<T: ?Sized> RwLock<T> {
     /// Ends a read.
     ///
     /// # Safety
-    /// The caller stands for a read guard that was forgotten.
+    /// A read guard was leaked (`std::mem::forget`); the caller ends the read in its place.
     pub unsafe fn force_unlock_read(&self) {
         self.raw.unlock_read();
     }
@@ -169,7 +171,7 @@ impl<T: ?Sized> RwLock<T> {
     /// Ends a write.
     ///
     /// # Safety
-    /// The caller stands for a write guard that was forgotten.
+    /// The write guard was leaked (`std::mem::forget`); the caller ends the write in its place.
     pub unsafe fn force_unlock_write(&self) {
         self.raw.unlock_write();
     }
@@ -198,27 +200,29 @@ impl<T: ?Sized + fmt::Debug> fmt::Debug for RwLock<T> {
     }
 }
 
-/// A read of an [`RwLock`]. Dropping it ends the read, on any thread; that does not block.
+/// Holds an [`RwLock`] for reading, and gives access to the value. Dropping the guard ends the read, on any thread,
+/// and does not block.
 #[must_use = "dropped at once it unlocks at once"]
 pub struct RwLockReadGuard<'a, T: ?Sized> {
     lock: &'a RwLock<T>,
     borrows: PhantomData<*const T>,
 }
 
-/// The write lock of an [`RwLock`]. Dropping it unlocks, on any thread; that does not block.
+/// Holds an [`RwLock`] for writing, and gives access to the value. Dropping the guard unlocks, on any thread, and
+/// does not block.
 #[must_use = "dropped at once it unlocks at once"]
 pub struct RwLockWriteGuard<'a, T: ?Sized> {
     lock: &'a RwLock<T>,
     borrows: PhantomData<*mut T>,
 }
 
-// SAFETY: it is a `&T`, and any thread may end the read.
+// SAFETY: the guard is a `&T`, and any thread may end the read.
 unsafe impl<T: ?Sized + Sync> Send for RwLockReadGuard<'_, T> {}
 // SAFETY: as above.
 unsafe impl<T: ?Sized + Sync> Sync for RwLockReadGuard<'_, T> {}
-// SAFETY: it is a `&mut T`, and any thread may unlock.
+// SAFETY: the guard is a `&mut T`, and any thread may unlock.
 unsafe impl<T: ?Sized + Send> Send for RwLockWriteGuard<'_, T> {}
-// SAFETY: a shared guard gives `&T`.
+// SAFETY: a shared guard gives `&T` only.
 unsafe impl<T: ?Sized + Sync> Sync for RwLockWriteGuard<'_, T> {}
 
 impl<'a, T: ?Sized> RwLockReadGuard<'a, T> {
@@ -228,7 +232,7 @@ impl<'a, T: ?Sized> RwLockReadGuard<'a, T> {
         self.lock.value.with(|value| unsafe { &*value })
     }
 
-    /// The lock of this guard.
+    /// Returns the lock of this guard.
     pub fn rwlock(s: &Self) -> &'a RwLock<T> {
         s.lock
     }
@@ -241,7 +245,7 @@ impl<'a, T: ?Sized> RwLockReadGuard<'a, T> {
     /// A guard of a part of the value, or `s` again, where there is no such part.
     ///
     /// # Errors
-    /// `s`, when `f` gives `None`.
+    /// `s`, if `f` returns `None`.
     pub fn try_map<U: ?Sized>(
         s: Self,
         f: impl FnOnce(&T) -> Option<&U>,
@@ -288,12 +292,12 @@ impl<'a, T: ?Sized> RwLockWriteGuard<'a, T> {
         self.lock.value.with(|value| unsafe { &*value })
     }
 
-    /// The lock of this guard.
+    /// Returns the lock of this guard.
     pub fn rwlock(s: &Self) -> &'a RwLock<T> {
         s.lock
     }
 
-    /// Goes on as a reader, together with the readers that wait. No writer comes in between.
+    /// Makes the write a read, and lets the waiting readers in. No writer comes in between.
     pub fn downgrade(s: Self) -> RwLockReadGuard<'a, T> {
         let lock = ManuallyDrop::new(s).lock;
         lock.raw.downgrade();
@@ -308,7 +312,7 @@ impl<'a, T: ?Sized> RwLockWriteGuard<'a, T> {
     /// A guard of a part of the value, or `s` again, where there is no such part.
     ///
     /// # Errors
-    /// `s`, when `f` gives `None`.
+    /// `s`, if `f` returns `None`.
     pub fn try_map<U: ?Sized>(
         s: Self,
         f: impl FnOnce(&mut T) -> Option<&mut U>,
@@ -375,11 +379,13 @@ shows!(RwLockReadGuard);
 shows!(RwLockWriteGuard);
 
 mapped!(
-    /// A read of an [`RwLock`], and the way to a part of its value. Dropping it ends the read, on any thread.
+    /// Holds an [`RwLock`] for reading, and gives access to a part of the value. Dropping the guard ends the read, on
+    /// any thread.
     MappedRwLockReadGuard, RawRwLock, unlock_read, as_ref, (), Sync
 );
 mapped!(
-    /// The write lock of an [`RwLock`], and the way to a part of its value. Dropping it unlocks, on any thread.
+    /// Holds an [`RwLock`] for writing, and gives access to a part of the value. Dropping the guard unlocks, on any
+    /// thread.
     MappedRwLockWriteGuard, RawRwLock, unlock_write, as_mut, (mut), Send
 );
 

@@ -1,4 +1,4 @@
-//! So many permits, given out in the order of the requests.
+//! A semaphore: a number of permits, granted in the order of the requests.
 
 use crate::context::{Context, ContextError, interrupted};
 use crate::host::Active;
@@ -9,13 +9,13 @@ use crate::wait::interrupt::{Interrupt, OnInterrupt};
 use crate::wait::waiter::{How, Wait, Woke};
 use std::fmt;
 
-/// Gives out permits, up to a number; a request may be for several at once.
+/// Grants permits, up to a capacity; a request may be for several at once.
 ///
-/// Requests are met in the order in which they came: a large one at the head holds back the small ones behind it, so it
-/// does not starve. Goroutines and plain threads may be mixed. There are no guards: whoever has permits gives them back by
-/// [`release`](Self::release), on whichever thread. Who unwinds in between, by a panic or by the end of a
-/// [`Context`] under which it runs, does not, unless a destructor does it. (The semantics of Go's
-/// `golang.org/x/sync/semaphore`.)
+/// Requests are met in the order in which they came: a large one at the head holds back the small ones behind it, so
+/// it does not starve. Goroutines and plain threads may be mixed. There are no guards: permits are given back by
+/// [`release`](Self::release), on any thread. A goroutine that unwinds in between, by a panic or by the end of a
+/// [`Context`] under which it runs, keeps its permits taken, unless one of its destructors releases them. (The
+/// semantics of Go's `golang.org/x/sync/semaphore`.)
 ///
 /// ```
 /// use gmp::{go, sync::Semaphore};
@@ -56,7 +56,7 @@ impl HasWaitQueue for State {
         &mut self.waiters
     }
     fn settle(ask: &Ask, notified: bool) {
-        // SAFETY: its owner is left as it is, in the middle of a borrow of the semaphore.
+        // SAFETY: the record's owner never runs again, and borrows the semaphore for good.
         unsafe { &*ask.semaphore }.release(if notified { ask.permits } else { 0 });
     }
 }
@@ -70,7 +70,7 @@ struct Ask {
 unsafe impl Send for Ask {}
 
 impl State {
-    /// Takes so many, if nobody is overtaken.
+    /// Takes `permits`, if they are free and that overtakes no waiter.
     fn take(&mut self, permits: usize) -> bool {
         let takes = self.free >= permits && self.waiters.first().is_none();
         if takes {
@@ -79,7 +79,7 @@ impl State {
         takes
     }
 
-    /// Notifies those that are next and whose requests fit.
+    /// Grants the requests at the head of the queue, as long as they fit.
     fn grant(&mut self, notified: &mut Notified<Ask>) {
         let free = &mut self.free;
         while let Some(record) = self.waiters.notify_if(notified, |ask| ask.permits <= *free) {
@@ -90,15 +90,15 @@ impl State {
 
 impl Semaphore {
     const_fn! {
-        /// All `capacity` permits are free.
+        /// Makes a semaphore with `capacity` permits, all free.
         pub fn new(capacity: usize) -> Self {
             Semaphore { capacity, state: Mutex::new(Rank::WaitQueue, State { free: capacity, waiters: WaitQueue::new() }) }
         }
     }
 
-    /// Takes so many permits. Blocks the calling goroutine, or the plain thread, until they are free and all who came
-    /// before have theirs. A request for more than the capacity waits until an interrupt ends it, outside the queue: it
-    /// holds nobody back.
+    /// Takes `permits`. Blocks the calling goroutine, or the plain thread, until they are free and all earlier
+    /// requests have been met. A request for more than the capacity waits outside the queue until an interrupt ends
+    /// it: it holds no other request back.
     ///
     /// # Unwinds
     /// When its wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
@@ -108,21 +108,22 @@ impl Semaphore {
         }
     }
 
-    /// As [`acquire`](Self::acquire), as long as `context` is not done: a cancel that came before the permits wins. Under
-    /// another context ([`Context::run`]) that one ends it as well.
+    /// As [`acquire`](Self::acquire), as long as `context` is not done: a cancel that comes before the permits wins.
+    /// A context under which the caller runs ([`Context::run`]) ends the wait as well.
     ///
     /// # Unwinds
-    /// When its wait is ended from outside, but by a context, which is an error here; see
+    /// When its wait is ended from outside, except by a context, which gives an error here; see
     /// [`migration`](crate::migration#what-may-unwind).
     ///
     /// # Errors
-    /// The context's; nothing was taken then.
+    /// The context's error; no permits were taken then.
     pub fn acquire_ctx(&self, context: &Context, permits: usize) -> Result<(), ContextError> {
         if let Some(error) = context.err() {
             return Err(error);
         }
         context.under(|| self.acquire_in(permits, OnInterrupt::Returning).map_err(interrupted::<Active>))?;
-        // A cancel only has the request look, which keeps its place until its owner runs: permits may come in between.
+        // A cancel only wakes the waiter, whose record stays in the queue until the waiter runs: permits may have
+        // been granted in between.
         match context.err() {
             None => Ok(()),
             Some(error) => {
@@ -132,7 +133,8 @@ impl Semaphore {
         }
     }
 
-    /// Takes so many permits, or says what interrupted it; by then those go on whom it held back.
+    /// Takes `permits`. The error is what interrupted the wait; by then the requests that this one held back have
+    /// been granted, as far as they fit.
     pub(crate) fn acquire_in(&self, permits: usize, ends: OnInterrupt) -> Result<(), Interrupt> {
         if self.try_acquire(permits) {
             return Ok(());
@@ -166,15 +168,15 @@ impl Semaphore {
         }
     }
 
-    /// Takes so many permits if they are free and nobody waits; false otherwise. Does not block.
+    /// Takes `permits` if they are free and no request waits. Returns `false` otherwise. Does not block.
     pub fn try_acquire(&self, permits: usize) -> bool {
         self.state.lock().take(permits)
     }
 
-    /// Gives so many permits back. Does not block.
+    /// Gives `permits` back. Does not block.
     ///
     /// # Panics
-    /// When more would be free than the capacity; nothing has changed then.
+    /// If more permits would be free than the capacity; nothing has changed then.
     #[track_caller]
     pub fn release(&self, permits: usize) {
         let mut notified = Notified::new();

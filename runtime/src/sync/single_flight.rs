@@ -1,4 +1,4 @@
-//! One call for all who ask for the same at the same time.
+//! One call for all callers that ask for the same key at the same time.
 
 use crate::prim::{Arc, AtomicU32, Relaxed};
 use crate::sync::mutex::Mutex;
@@ -15,17 +15,17 @@ enum Outcome<V> {
     Value(V),
     /// With the panic's text.
     Panicked(String),
-    /// The one that made it was ended from outside.
+    /// The caller that ran it was ended from outside.
     Ended,
 }
 
 struct Call<V> {
     outcome: OnceLock<Outcome<V>>,
-    /// How many others wait for the outcome. Grows under the lock of the calls.
+    /// The number of other callers that wait for the outcome. Grows under the lock of the calls.
     waiting: AtomicU32,
 }
 
-/// One of those who wait for a call. Dropped, it waits no more.
+/// A caller that waits for another's call. The drop takes it off the count.
 struct Waits<'a, V>(&'a Call<V>);
 
 impl<V> Drop for Waits<'_, V> {
@@ -35,8 +35,8 @@ impl<V> Drop for Waits<'_, V> {
     }
 }
 
-/// Has one of those who ask for the same at the same time do the work, and gives all of them its value. (Go's
-/// `golang.org/x/sync/singleflight`.)
+/// Lets one of the callers that ask for the same key at the same time do the work, and gives all of them the value.
+/// (Go's `golang.org/x/sync/singleflight`.)
 ///
 /// ```
 /// use gmp::{go, sync::SingleFlight};
@@ -59,7 +59,7 @@ impl<V> Drop for Waits<'_, V> {
 /// }
 /// ```
 pub struct SingleFlight<K, V> {
-    /// A mutex of ours: keys compare and hash as the user says.
+    /// A mutex that parks: comparing and hashing keys is the user's code.
     calls: Mutex<HashMap<K, Arc<Call<V>>>>,
 }
 
@@ -70,20 +70,20 @@ impl<K: Hash + Eq + Clone, V: Clone> SingleFlight<K, V> {
         SingleFlight { calls: Mutex::new(HashMap::new()) }
     }
 
-    /// Runs `f`, unless a call for this key is under way: then it blocks the calling goroutine, or the plain thread, until that
-    /// call is over. Gives the value, and whether others got it too: whether anybody else waited for it when it was there.
-    /// One that was unwound out of its wait before does not count.
+    /// Runs `f`, unless a call for this key is under way: then it blocks the calling goroutine, or the plain thread,
+    /// until that call is over. Returns the value, and `true` if another caller waited for the same value when it was
+    /// there. (A caller that was unwound out of its wait before does not count.)
     ///
     /// # Unwinds
     /// When its wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
     ///
     /// # Panics
-    /// When `f` panics, its panic goes on in the one that ran it; those who waited panic with its text. If whoever ran it
-    /// is ended from outside, those who waited begin again with closures of their own.
+    /// If `f` panics, its panic goes on in the caller that ran it; callers that waited panic with its text. If the
+    /// caller that runs `f` is ended from outside, the waiting callers begin again, with closures of their own.
     pub fn work(&self, key: &K, f: impl FnOnce() -> V) -> (V, bool) {
         loop {
             let mut calls = self.calls.lock();
-            // One that is over stands there only if the key's own code has panicked when it was to be taken out.
+            // A finished call is in the map only if the key's own code has panicked when the call was to be removed.
             let under_way = calls.get(key).filter(|call| call.outcome.get().is_none());
             let Some(call) = under_way.map(Arc::clone) else {
                 let call = Arc::new(Call { outcome: OnceLock::new(), waiting: AtomicU32::new(0) });
@@ -107,7 +107,7 @@ impl<K: Hash + Eq + Clone, V: Clone> SingleFlight<K, V> {
     }
 
     fn fly(&self, key: &K, call: &Arc<Call<V>>, f: impl FnOnce() -> V) -> (V, bool) {
-        // The copy is the user's code, too.
+        // The clone is caught too, as it is the user's code.
         let result = catch_unwind(AssertUnwindSafe(|| {
             let value = f();
             (value.clone(), value)
@@ -117,10 +117,11 @@ impl<K: Hash + Eq + Clone, V: Clone> SingleFlight<K, V> {
             Err(payload) if is_interrupt(&*payload) => (Outcome::Ended, Err(payload)),
             Err(payload) => (Outcome::Panicked(text(&*payload)), Err(payload)),
         };
-        // Both under the lock: who asks afterwards begins a new call.
+        // The outcome is set, and the entry removed, under one lock: a later caller begins a new call.
         let mut calls = self.calls.lock_surely();
         let set = call.outcome.set(outcome);
-        // Relaxed: the lock orders those who came; of one that is just about to leave either count is right.
+        // Relaxed: the lock orders the callers that came; with or without a caller that is just leaving, the count is
+        // right.
         let shared = call.waiting.load(Relaxed) > 0;
         debug_assert!(set.is_ok(), "fly: a call has one outcome");
         let mine = calls.get(key).is_some_and(|other| Arc::ptr_eq(other, call));
@@ -133,19 +134,19 @@ impl<K: Hash + Eq + Clone, V: Clone> SingleFlight<K, V> {
         }
     }
 
-    /// Whoever asks for this key from here on begins a new call, also while one is under way. Blocks the calling goroutine,
-    /// or the plain thread, while another's key is looked for.
+    /// Forgets the call for this key: a later caller begins a new one, even while the old one is under way. Blocks
+    /// the calling goroutine, or the plain thread, while another caller looks up its key.
     ///
     /// # Unwinds
     /// When its wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
     pub fn forget(&self, key: &K) {
         let forgotten = self.calls.lock().remove_entry(key);
-        // Dropped here, after the lock.
+        // The entry is dropped here, after the lock, as the key's `drop` is the user's code.
         drop(forgotten);
     }
 }
 
-/// What a panic said.
+/// The text of a panic.
 fn text(payload: &(dyn Any + Send)) -> String {
     let text = payload.downcast_ref::<&str>().map(|text| (*text).to_owned());
     text.or_else(|| payload.downcast_ref::<String>().cloned()).unwrap_or_else(|| "no text".to_owned())

@@ -1,11 +1,12 @@
-//! Waiting for the end of a number of tasks.
+//! A wait group: waiting for the end of a number of tasks.
 //!
 //! ```text
 //!   word:  COUNT ×    what is still to be done
 //!          WAITED     somebody waits in the queue. Changes under the lock of the queue
 //! ```
-//! Counting is one exchange. Only the step to zero with WAITED set takes the lock, makes the word 0 under it, and calls all
-//! who wait: so those who come after the next `add` wait for the next zero, and nobody of theirs is called now.
+//! Counting is one exchange. Only a step to zero with WAITED set takes the lock; under the lock it makes the word 0,
+//! and notifies all waiters. So a waiter that comes after the next `add` waits for the next zero, and is not notified
+//! by this one.
 //!
 //! Checked by `models/waitgroup.rs`.
 
@@ -19,11 +20,11 @@ use std::fmt;
 const WAITED: i64 = 1;
 const COUNT: i64 = 2;
 
-/// Counts what is still to be done, and lets others wait until nothing is. Clones share one count. (Go's
-/// `sync.WaitGroup`.)
+/// Counts tasks, and lets waiters wait until the count is zero. Clones share one count. (Go's `sync.WaitGroup`.)
 ///
-/// It may be used again: who waits is called when the count reaches zero, whatever is added after that. To be waited for, a
-/// task is to be added before it is started; [`go`](Self::go) does both. Goroutines and plain threads may be mixed.
+/// A wait group may be used again: the waiters are woken when the count reaches zero, whatever is added after that. A
+/// task has to be added before it is started, so that a waiter counts it; [`go`](Self::go) does both. Goroutines and
+/// plain threads may be mixed.
 ///
 /// ```
 /// use gmp::sync::WaitGroup;
@@ -61,7 +62,8 @@ impl HasWaitQueue for Waiting {
     }
 }
 
-/// What [`WaitGroup::go`] runs. Dropped unrun it counts down when `f` is gone: its fields go in this order.
+/// What [`WaitGroup::go`] runs. A task that is dropped without having run counts down after `f` was dropped: fields
+/// are dropped in this order.
 struct Task<F> {
     f: F,
     done: Done,
@@ -77,7 +79,7 @@ impl Drop for Done {
 }
 
 impl WaitGroup {
-    /// Nothing is to be done.
+    /// Makes a wait group with the count zero.
     #[must_use]
     pub fn new() -> Self {
         WaitGroup(Arc::new(Inner {
@@ -86,10 +88,10 @@ impl WaitGroup {
         }))
     }
 
-    /// Changes the count. Does not block.
+    /// Adds `delta` to the count. Does not block.
     ///
     /// # Panics
-    /// When the count would be negative, or does not fit; nothing has changed then.
+    /// If the count would be negative or too large; nothing has changed then.
     #[track_caller]
     pub fn add(&self, delta: isize) {
         let by = (delta as i64).checked_mul(COUNT);
@@ -116,7 +118,7 @@ impl WaitGroup {
         next
     }
 
-    /// The step to zero, unless it is none by now.
+    /// Makes the step to zero with WAITED set, unless the count has grown meanwhile.
     #[cold]
     #[track_caller]
     fn reach_zero(&self, by: Option<i64>) {
@@ -140,10 +142,10 @@ impl WaitGroup {
         notified.ready();
     }
 
-    /// One less. Does not block.
+    /// Subtracts one from the count. Does not block.
     ///
     /// # Panics
-    /// When the count is zero.
+    /// If the count is zero.
     #[track_caller]
     pub fn done(&self) {
         self.add(-1);
@@ -192,16 +194,16 @@ impl WaitGroup {
         }
     }
 
-    /// Returns `true` if nothing is to be done at this moment.
+    /// Returns `true` if the count is zero at this moment.
     pub(super) fn is_zero(&self) -> bool {
         self.0.word.load(Relaxed) < COUNT
     }
 
-    /// Adds one, and runs `f` in a goroutine, at whose end it counts down, also when `f` unwinds, or never runs as
-    /// the runtime ends. Does not block.
+    /// Adds one to the count, and runs `f` in a new goroutine. The count is decremented when `f` has ended, also if
+    /// `f` unwinds, or never runs because the runtime ends. Does not block.
     ///
     /// # Panics
-    /// Outside of a goroutine, as [`gmp::go`](crate::go); nothing is added then.
+    /// Outside of a goroutine, as [`gmp::go`](crate::go); the count has not changed then.
     #[track_caller]
     pub fn go(&self, f: impl FnOnce() + Send + 'static) {
         crate::goroutine::assert_on_goroutine("WaitGroup::go");

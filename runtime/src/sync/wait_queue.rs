@@ -1,16 +1,18 @@
 //! Wait queues: what the types of this folder share.
 //!
-//! A [`WaitQueue`] lies in a state under a `prim::Mutex`. Who has to wait queues a record that lies on its own stack, and
-//! the lock is let go once it is saved ([`wait_in`]). Whoever has something to give *notifies*: takes the first record out
-//! under the lock, claims its wait, and readies it after the lock.
+//! A [`WaitQueue`] lies in a state under a `prim::Mutex`. A waiter queues a record that lies on its own stack; its
+//! commit hook releases the lock once the waiter is saved ([`wait_in`]). A *notifier* takes the first record out
+//! under the lock, claims its wait, and readies the waiter after the lock.
 //!
 //! Exactly one of these ends a wait:
-//! * it was notified: what the notifier has written into the record or the state is the owner's;
-//! * its time limit, or an interrupt, claimed it first. Then no notification can reach it any more, and [`wait_in`] returns
-//!   with the lock held and the record out of the queue: the owner passes on, under that lock, what its place held back.
+//! * A notifier has claimed it: the notifier's writes to the record and the state belong to the waiter.
+//! * Its time limit, or an interrupt, has claimed it first. Then no notification can reach the waiter any more, and
+//!   [`wait_in`] returns with the lock held and the record out of the queue: under that lock the waiter lets the
+//!   waiters go on that its record held back.
 //!
-//! A waiter that can't be notified was interrupted, timed out, or left behind by its runtime: the next one is tried. One who
-//! is left behind does not come to leave the queue; its abandon hook does that ([`HasWaitQueue::settle`]).
+//! A waiter that can't be notified was interrupted, has timed out, or was left behind by its runtime: the notifier
+//! tries the next one. A waiter that was left behind never leaves the queue itself; its abandon hook acts for it
+//! ([`HasWaitQueue::settle`]).
 
 use crate::host::Active;
 use crate::prim::{Mutex, MutexGuard};
@@ -22,7 +24,7 @@ use crate::wait::waiter::{How, Wait, Waiter, Woke};
 use std::cell::Cell;
 use std::ptr::NonNull;
 
-/// One that waits, and what for.
+/// A waiter, and what it wants.
 #[repr(C)]
 pub(super) struct Record<W> {
     hook: AbandonHook,
@@ -31,7 +33,7 @@ pub(super) struct Record<W> {
     notified: Cell<bool>,
 }
 
-/// Those who wait, first come first served.
+/// Waiters, first come first served.
 pub(super) struct WaitQueue<W>(Queue<Record<W>>);
 
 impl<W> WaitQueue<W> {
@@ -47,10 +49,11 @@ impl<W> WaitQueue<W> {
         self.0.iter().count()
     }
 
-    /// What the first one wants that might be notified. Takes out those before it who can't be.
+    /// Returns what the first waiter wants that might be notified. Removes the records before it, which can't be
+    /// notified.
     pub(super) fn first(&mut self) -> Option<&W> {
         while let Some(first) = self.0.front() {
-            // SAFETY: the queue is locked, and it stands there.
+            // SAFETY: the queue is locked, and the record stands in it.
             let record = unsafe { &first.as_ref().value };
             if record.waiter.is_open() {
                 return Some(&record.want);
@@ -60,12 +63,12 @@ impl<W> WaitQueue<W> {
         None
     }
 
-    /// Notifies the first one that can be; `notified` readies it later.
+    /// Notifies the first waiter that can be notified; `notified` readies it later.
     pub(super) fn notify<'a>(&mut self, notified: &'a mut Notified<W>) -> Option<&'a Record<W>> {
         self.notify_if(notified, |_want| true)
     }
 
-    /// The same, if what that one wants is right; nobody is notified before it.
+    /// As `notify`, if what that waiter wants is right; otherwise notifies no waiter.
     pub(super) fn notify_if<'a>(
         &mut self,
         notified: &'a mut Notified<W>,
@@ -73,11 +76,12 @@ impl<W> WaitQueue<W> {
     ) -> Option<&'a Record<W>> {
         while self.first().is_some_and(&right) {
             let first = self.0.pop_front()?;
-            // SAFETY: as in `first`. Once it is claimed it stays, until it is readied.
+            // SAFETY: as in `first`. Once its wait is claimed the record stays, until its owner is readied.
             let record = unsafe { &first.as_ref().value };
             if record.waiter.claim() {
                 record.notified.set(true);
-                // SAFETY: it stands in no queue, and stays until it is taken out of this one and readied.
+                // SAFETY: the record stands in no queue, and stays until `Notified::ready` has taken it out and
+                // readied its owner.
                 unsafe { notified.0.push_back(first) };
                 return Some(record);
             }
@@ -85,13 +89,13 @@ impl<W> WaitQueue<W> {
         None
     }
 
-    /// Notifies everybody, and says how many that were.
+    /// Notifies all waiters, and returns their number.
     pub(super) fn notify_all(&mut self, notified: &mut Notified<W>) -> usize {
         std::iter::from_fn(|| self.notify(notified).map(|_record| ())).count()
     }
 }
 
-/// Those that were notified and do not know yet.
+/// Waiters that were notified, and are to be readied after the lock.
 #[must_use]
 pub(super) struct Notified<W>(Queue<Record<W>>);
 
@@ -100,10 +104,10 @@ impl<W> Notified<W> {
         Notified(Queue::new())
     }
 
-    /// Lets them go on. After the lock.
+    /// Readies them. Called after the lock.
     pub(super) fn ready(mut self) {
         while let Some(first) = self.0.pop_front() {
-            // SAFETY: its wait is claimed, so it stays until it is readied.
+            // SAFETY: the record's wait is claimed, so the record stays until its owner is readied.
             unsafe { &first.as_ref().value }.waiter.ready();
         }
     }
@@ -119,31 +123,31 @@ pub(super) enum Position {
 /// A state with a wait queue in it.
 pub(super) trait HasWaitQueue {
     type Want;
-    /// The queue of those who want this.
+    /// The queue of the waiters with this want.
     fn waiters(&mut self, want: &Self::Want) -> &mut WaitQueue<Self::Want>;
-    /// One who wanted this was left behind by its runtime. `notified`: what it was notified of is to be passed on;
-    /// otherwise, what its place held back. By default nothing is.
+    /// Acts for a waiter that its runtime has left behind. If it was notified, passes on what it was notified of;
+    /// otherwise lets the waiters go on that its record held back. By default there is nothing to do.
     fn settle(_want: &Self::Want, _notified: bool) {}
 }
 
 /// # Safety
 /// `hook` is that of a record of a queue of `S`, whose owner never runs again.
 unsafe fn run<S: HasWaitQueue>(hook: *const AbandonHook) {
-    // SAFETY: by this function's contract. The record lies on a stack that is left as it is.
+    // SAFETY: by this function's contract. The record lies on a stack that stays as it is.
     let record = unsafe { &*hook.cast::<Record<S::Want>>() };
     S::settle(&record.want, record.notified.get());
 }
 
-/// Left the queue without having been notified.
+/// The waiter has left the queue without having been notified.
 pub(super) struct Left<'a, S> {
-    /// The lock of the queue. Under it, the owner passes on what it held back.
+    /// The lock of the queue. Under it, the waiter lets the waiters go on that it held back.
     pub(super) state: MutexGuard<'a, S>,
-    /// Nothing: the time limit.
+    /// The interrupt that ended the wait; `None` for the time limit.
     pub(super) by: Option<Interrupt>,
 }
 
-/// Waits in the queue until notified. `state` is the guard of `lock`, taken after `wait` began. Gives back what was wanted,
-/// with what the caller has written there.
+/// Waits in the queue until notified. `state` is the guard of `lock`, taken after `wait` began. Returns `want`, with
+/// what the notifier has written there.
 pub(super) fn wait_in<'a, S: HasWaitQueue>(
     mut wait: Wait<Active>,
     lock: &'a Mutex<S>,
@@ -156,7 +160,8 @@ pub(super) fn wait_in<'a, S: HasWaitQueue>(
     let node = NonNull::from(&record);
     wait.on_abandon((&raw const record.value).cast());
     let waiters = &mut state.waiters(&record.value.want).0;
-    // SAFETY: it is taken out below, or was by whoever has claimed the wait, before this frame goes.
+    // SAFETY: before this frame ends the record is taken out of the queue, by the notifier that has claimed the wait
+    // or below.
     unsafe {
         match position {
             Position::Front => waiters.insert_before(node, waiters.front()),
@@ -172,7 +177,7 @@ pub(super) fn wait_in<'a, S: HasWaitQueue>(
         return Ok(record.value.want);
     }
     let mut state = lock.lock();
-    // SAFETY: it stands in this queue, or somebody has found it claimed and taken it out.
+    // SAFETY: the record stands in this queue, or a notifier has found its wait claimed and taken the record out.
     unsafe { state.waiters(&record.value.want).0.remove(node) };
     let by = match woke {
         Woke::Interrupted(why) => Some(why),
