@@ -6,12 +6,12 @@ use crate::prim::Weak;
 use crate::sched::timers::callback::{Guard, RunMode, call_at};
 use gmp_timers::Nanos;
 
-/// A timer that is armed. Dropped, it does not fire any more, though it may be about it.
+/// An armed timer. The drop stops it, but does not wait for a firing that has begun.
 pub(super) struct Alarm(Guard<Active>);
 
-/// Ends `node` by `verdict` at `at`, if anybody still holds it then.
+/// Ends `node` by `verdict` at `at`, if the node still has an owner then.
 pub(super) fn arm(at: Nanos, node: Weak<Node>, verdict: Verdict) -> Alarm {
-    // Not inline: an end drops causes, which are the user's.
+    // Does not run inline on the timers' M: the end of a context drops causes, which is the user's code.
     Alarm(call_at(at, RunMode::Uncounted, move || {
         if let Some(node) = node.upgrade() {
             node.end(&verdict);

@@ -2,8 +2,8 @@
 
 use crate::chan::{self, Receiver};
 
-/// Nobody sends on it, and only `close` closes it: not its users, and not the end of the context itself, which may go
-/// without being done while somebody still waits.
+/// No message is sent on the channel, and only `close` closes it: not its users, and not the drop of the context,
+/// which may be dropped undone while a receiver still waits.
 pub(super) struct Done(Receiver<()>);
 
 impl Done {

@@ -4,11 +4,12 @@
 //!   background ── with_cancel ── with_timeout ── with_value ─ …      done: reaches everything to the right
 //!        └─────── with_cancel                                              never anything to the left
 //! ```
-//! A context is two things. A *node* (`tree.rs`), which is open until it is done, once, with an error and a cause; nodes
-//! form a tree, and with one all below it are done. And a chain of *values*, newest first; a context with one value more
-//! is the same node.
+//! A context is two things: a *node* (`tree.rs`) and a chain of *values*, newest first. A node is open until it is
+//! done, once, with an error and a cause. Nodes form a tree: when a node is done, so are all nodes below it. A
+//! context with one more value has the same node.
 //!
-//! Whoever runs under a context ([`Context::run`], `run.rs`) is interrupted when it is done: `wait/interrupt.rs`.
+//! A goroutine or thread that runs under a context ([`Context::run`], `run.rs`) is interrupted when the context is
+//! done: `wait/interrupt.rs`.
 
 mod deadline;
 mod done;
@@ -32,22 +33,22 @@ use tree::{Deadline, Node, Verdict};
 /// Why a context is done, in the caller's own terms.
 pub type Cause = Arc<dyn Error + Send + Sync>;
 
-/// What a group of goroutines works under: it can be cancelled, has a deadline, or carries values. Clones are the same
-/// context. Go's `context.Context`.
+/// What a group of goroutines works under: a context can be cancelled, can have a deadline, and carries values.
+/// Clones are the same context. Go's `context.Context`.
 ///
-/// Contexts are derived from others. When one is done, all that were derived from it are, in bounded stack and in one
-/// pass; never the other way round. A context that nobody holds any more, itself or through a derived one, leaves nothing
-/// behind, no timer either.
+/// Contexts are derived from others. When a context is done, so are all contexts that were derived from it, in
+/// bounded stack and in one pass; the contexts from which it was derived are not. A context of which no handle is
+/// left, its own or a derived one, leaves nothing behind, not even a timer.
 ///
-/// A goroutine learns of it by looking at [`err`](Self::err), by waiting for [`done`](Self::done), or by running under it
-/// ([`run`](Self::run)): then its waits end. Goroutines that it starts do not run under it by themselves.
+/// A goroutine learns that a context is done from [`err`](Self::err), by waiting for [`done`](Self::done), or by
+/// running under the context ([`run`](Self::run)), which ends its waits. Goroutines that such a goroutine starts do
+/// not run under the context by themselves.
 ///
-/// The order of an end: when [`err`](Self::err), or an error of a call, tells that a context is done, its
-/// [`done`](Self::done) is closed; when `done` is closed, `err` tells why. The context itself comes first, those that were
-/// derived from it a moment later; when [`Cancel::cancel`] returns, all of them are done, whoever has ended them. What was
-/// asked for by [`after_func`](Self::after_func) is started after that, by whoever has ended the context first: a
-/// canceller, before
-/// `cancel` returns, or the deadline's timer.
+/// The order of an end: once [`err`](Self::err), or the error of a call, says that a context is done, its
+/// [`done`](Self::done) is closed; once `done` is closed, `err` says why. The context itself is done first, the
+/// contexts that were derived from it a moment later; when [`Cancel::cancel`] returns, all of them are done, even if
+/// another canceller or a deadline has ended them. The functions of [`after_func`](Self::after_func) are started
+/// after that, by the ender that came first: a canceller, before `cancel` returns, or the deadline's timer.
 ///
 /// ```
 /// use gmp::context::{Context, ContextError};
@@ -69,7 +70,7 @@ pub struct Context {
     values: Option<Arc<Value>>,
 }
 
-/// One more value than the chain before.
+/// A value of the chain, with the older ones behind it.
 struct Value {
     value: Box<dyn Any + Send + Sync>,
     older: Option<Arc<Value>>,
@@ -77,7 +78,7 @@ struct Value {
 
 impl Drop for Value {
     fn drop(&mut self) {
-        // Not by recursion: the chain may be long.
+        // Drops the chain in a loop, not by recursion: it may be long.
         let mut older = self.older.take();
         while let Some(it) = older {
             older = Arc::into_inner(it).and_then(|mut it| it.older.take());
@@ -85,7 +86,7 @@ impl Drop for Value {
     }
 }
 
-/// A deadline that the user names.
+/// A deadline that the user gives as an instant.
 fn named(deadline: Instant) -> Deadline {
     Deadline { at: Active::nanos(deadline), given: Some(deadline) }
 }
@@ -96,7 +97,7 @@ fn counted(timeout: Duration) -> Deadline {
 }
 
 impl Context {
-    /// Never done, without values: what others are derived from.
+    /// Returns the context from which others are derived: it is never done, and has no values.
     pub fn background() -> Self {
         Context { node: Node::endless(), values: None }
     }
@@ -105,18 +106,19 @@ impl Context {
         (Context { node: Arc::clone(&node), values: self.values.clone() }, Cancel { node })
     }
 
-    /// A context that is done when it is cancelled, or this one is done.
+    /// Derives a context that is done when it is cancelled or this one is done.
     pub fn with_cancel(&self) -> (Context, Cancel) {
         self.with_node(Node::derive(&self.node, None, None))
     }
 
-    /// A context that is done at `deadline`, when it is cancelled, or when this one is done: at once where that has passed. It
-    /// holds a timer until then, none when this one's deadline is not later.
+    /// Derives a context that is done at `deadline` (at once if that has passed), when it is cancelled, or when this
+    /// one is done. Until then the context holds a timer, unless this one's deadline is not later.
     pub fn with_deadline(&self, deadline: Instant) -> (Context, Cancel) {
         self.with_node(Node::derive(&self.node, Some(named(deadline)), None))
     }
 
-    /// The same, with the [`cause`](Self::cause) for when the deadline passes.
+    /// As [`with_deadline`](Self::with_deadline), with the [`cause`](Self::cause) that the context has once the
+    /// deadline has passed.
     pub fn with_deadline_cause(&self, deadline: Instant, cause: impl Into<Cause>) -> (Context, Cancel) {
         self.with_node(Node::derive(&self.node, Some(named(deadline)), Some(cause.into())))
     }
@@ -131,7 +133,8 @@ impl Context {
         self.with_node(Node::derive(&self.node, Some(counted(timeout)), Some(cause.into())))
     }
 
-    /// A context with one value more, to be asked for by its type. It is done when this one is.
+    /// Derives a context with one more value, which [`value`](Self::value) finds by its type. It is done when this
+    /// one is.
     ///
     /// ```
     /// use gmp::context::Context;
@@ -147,7 +150,7 @@ impl Context {
         Context { node: Arc::clone(&self.node), values: Some(Arc::new(value)) }
     }
 
-    /// The value of this type that was added last, by this context or one from which it was derived.
+    /// Returns the value of type `T` that was added last, on the way from the background to this context.
     pub fn value<T: Send + Sync + 'static>(&self) -> Option<&T> {
         let mut at = self.values.as_deref();
         while let Some(it) = at {
@@ -159,82 +162,89 @@ impl Context {
         None
     }
 
-    /// A context with the same values that is never done.
+    /// Derives a context with the same values that is never done.
     pub fn without_cancel(&self) -> Context {
         Context { node: Node::endless(), values: self.values.clone() }
     }
 
-    /// Why it is done; `None` as long as it is not. Once there is an error, [`done`](Self::done) is closed. Does not block.
+    /// Returns why the context is done; `None` as long as it is not. Once there is an error, [`done`](Self::done) is
+    /// closed. Does not block.
     pub fn err(&self) -> Option<ContextError> {
         self.node.err()
     }
 
-    /// The cause that was given when it, or the one that ended it, was ended; the [`ContextError`] itself where none was.
-    /// `None` as long as it is not done.
+    /// Returns the cause that was given to the end of this context, or of the one above that ended it; the
+    /// [`ContextError`] itself if no cause was given. `None` as long as the context is not done.
     pub fn cause(&self) -> Option<Cause> {
         self.node.cause()
     }
 
-    /// A channel that is closed when the context is done, and on which nothing is sent: waiting for it is waiting for
-    /// that. Once it is closed, [`err`](Self::err) tells why. It is made by the first call. Does not block.
+    /// Returns a channel that is closed when the context is done, and on which no message is sent: a receive waits
+    /// for the end. Once the channel is closed, [`err`](Self::err) says why. The first call makes the channel. Does
+    /// not block.
     pub fn done(&self) -> &Receiver<()> {
         self.node.receiver()
     }
 
-    /// When it is done at the latest, if it has a deadline, or one from which it was derived: the instant that was given to
-    /// [`with_deadline`](Self::with_deadline), unchanged, or the one that was counted from the timeout. Does not block.
+    /// Returns when the context is done at the latest: the earliest of its deadline and those of the contexts from
+    /// which it was derived. The instant is the one that was given to [`with_deadline`](Self::with_deadline),
+    /// unchanged, or was counted from the timeout. `None` without a deadline. Does not block.
     pub fn deadline(&self) -> Option<Instant> {
         self.node.deadline()
     }
 
-    /// Has `f` called when the context is done, at once if it is: in a goroutine of its own, in the runtime of the calling
-    /// goroutine; on a thread of its own when a plain thread calls this, or that runtime has ended. Does not block.
+    /// Calls `f` when the context is done, or at once if it is done already: in a new goroutine, in the runtime of
+    /// the calling goroutine; on a new thread if a plain thread calls this, or that runtime has ended. Does not
+    /// block.
     ///
-    /// Dropping the handle does not stop it. The handle holds the context; when nobody does any more, `f` is dropped.
+    /// Dropping the handle does not stop the call. The handle holds the context; when the last handle of the context
+    /// is dropped, so is `f`.
     pub fn after_func(&self, f: impl FnOnce() + Send + 'static) -> AfterFunc {
         let home = M::<Active>::current().and_then(M::g).map(|g| g.home().clone());
         let key = self.node.call_when_done(tree::AfterEnd { f: Box::new(f), home });
         AfterFunc { node: Arc::clone(&self.node), key }
     }
 
-    /// Runs `f` under this context, on the caller, a goroutine or a plain thread. Blocks what `f` blocks.
+    /// Runs `f` under this context, on the calling goroutine or plain thread. Blocks what `f` blocks.
     ///
-    /// Once the context is done, a call of `gmp` inside that parks, or is parked, unwinds to here: channels, locks, `join`,
-    /// `sleep`; a call whose error can hold a [`ContextError`] returns that instead. Those of [`net`](crate::net) do: an
-    /// [`io::Error`] of kind `TimedOut`, or `Other` for a cancel, with the [`ContextError`] inside, and `run` gives
-    /// `Ok` of what `f` makes of it. What has happened by then counts: a
-    /// wait that another has ended first ends normally, and a call that does not have to wait does what it does.
+    /// Once the context is done, a call of `gmp` inside that parks, or is parked, unwinds to here: channels, locks,
+    /// `join`, `sleep`; a call whose error can hold a [`ContextError`] returns that instead. Those of
+    /// [`net`](crate::net) do: an [`io::Error`] of kind `TimedOut`, or `Other` for a cancel, with the
+    /// [`ContextError`] inside, and `run` gives `Ok` of what `f` makes of it. An event that came before the end
+    /// counts: a wait that was already ended otherwise ends normally, and a call that does not have to wait is not
+    /// affected.
     ///
-    /// It does not end a wait that is not this library's: a lock, channel, `join` or `sleep` of std's or of another crate's, a
-    /// system call that blocks, a wait inside a function of C. It does not end a computation either. Such a call goes on
-    /// until it returns by itself, and `run` with it; the next wait of this library is unwound. Nor does it end a wait that
-    /// would have to be unwound where a goroutine has less than 5 KiB of its stack left, 8 KiB in a build with debug
-    /// assertions.
+    /// The context does not end a wait that is not this library's: a lock, channel, `join` or `sleep` of std or of
+    /// another crate, a system call that blocks, a wait inside a C function. Nor does it end a computation. Such a
+    /// call goes on until it returns by itself, and `run` with it; the next wait of this library is unwound. Nor does
+    /// the context end a wait that would have to be unwound where a goroutine has less than 5 KiB of its stack left,
+    /// 8 KiB in a build with debug assertions.
     ///
-    /// It unwinds as a panic does, without the panic hook: destructors run. A `catch_unwind` of the caller's on the way
-    /// stops it; the next call that parks unwinds again, three times, and from then on this `run` interrupts nothing.
-    /// [`is_interrupt`](crate::is_interrupt) tells such a catcher that what it has caught is no panic, and shows how it passes
-    /// that on.
-    /// It does not interrupt while the thread panics, nor a [`scope`](crate::scope) that waits for its goroutines, nor
-    /// [`Runtime::run`](crate::Runtime::run), nor where a panic could not pass: below a function of C, say, or anywhere on
-    /// [the `generator` backend](crate::migration#the-generator-backend). There the wait goes on until it ends by itself; the first
-    /// one in the process is told on standard error with the frame that is to blame, if there is one, and the runtime's report
-    /// counts them, see [`unwinds_refused`](crate::Report::unwinds_refused). Goroutines
-    /// that `f` starts do not run under the context.
+    /// The unwinding is that of a panic, without the panic hook: destructors run. A `catch_unwind` of the caller's on
+    /// the way stops the unwinding; the next call that parks unwinds again, three times, and from then on this `run`
+    /// interrupts nothing. [`is_interrupt`](crate::is_interrupt) tells a catcher that the payload is no panic's, and
+    /// shows how to pass it on. It does not interrupt while the thread panics, nor a [`scope`](crate::scope) that
+    /// waits for its goroutines, nor [`Runtime::run`](crate::Runtime::run), nor where a panic could not pass: below a
+    /// function of C, say, or anywhere on [the `generator` backend](crate::migration#the-generator-backend). There
+    /// the wait goes on until it ends by itself; the first one in the process is told on standard error with the
+    /// frame that is to blame, if there is one, and the runtime's report counts them, see
+    /// [`unwinds_refused`](crate::Report::unwinds_refused). Goroutines that `f` starts do not run under the context.
     ///
-    /// Destructors that it runs may park: the goroutine then keeps its thread until the unwinding is over. A `LazyLock`
-    /// or `Once` whose closure is unwound is poisoned, as by a panic.
+    /// Destructors that the unwinding runs may park: the goroutine then keeps its thread until the unwinding is over.
+    /// A `LazyLock` or `Once` whose closure is unwound is poisoned, as by a panic.
     ///
-    /// `run` may be nested. Each unwinds to itself, the innermost first whose context is done.
+    /// `run` may be nested. An interrupt unwinds to the innermost `run` whose context is done.
     ///
     /// # Unwinds
-    /// When a wait of `f` is ended from outside, but by this context; see [`migration`](crate::migration#what-may-unwind).
+    /// When a wait of `f` is ended from outside, except by this context; see
+    /// [`migration`](crate::migration#what-may-unwind).
     ///
     /// # Errors
-    /// `f` was unwound, with [`err`](Self::err). When `f` returns its value is given, whether the context is done or not.
+    /// `f` was unwound; the error is [`err`](Self::err). If `f` returns, the result is its value, whether the context
+    /// is done or not.
     ///
     /// # Panics
-    /// When `f` does.
+    /// If `f` does.
     pub fn run<F, T>(&self, f: F) -> Result<T, ContextError>
     where
         F: FnOnce() -> T,
@@ -242,7 +252,8 @@ impl Context {
         run::run(&self.node, f)
     }
 
-    /// Calls `f`, whose waits hear of this context by [`OnInterrupt::Returning`](crate::wait::interrupt::OnInterrupt).
+    /// Calls `f`. The end of this context interrupts the waits of `f` that are
+    /// [`OnInterrupt::Returning`](crate::wait::interrupt::OnInterrupt).
     pub(crate) fn under<T>(&self, f: impl FnOnce() -> T) -> T {
         run::under(&self.node, f)
     }
@@ -260,22 +271,22 @@ impl fmt::Debug for Context {
     }
 }
 
-/// Ends the context with which it was made, and all that were derived from that. Clones are the same; dropping them does
-/// nothing.
+/// Ends the context with which it was made, and all contexts derived from that one. Clones end the same context;
+/// dropping them does nothing.
 #[derive(Clone)]
 pub struct Cancel {
     node: Arc<Node>,
 }
 
 impl Cancel {
-    /// Ends the context by [`ContextError::Canceled`]; a context that is done keeps its error. Does not block, and may be
-    /// called from anywhere. When it returns the context is done, and so are all that were derived from it, also where another
-    /// call, or a deadline, came first and is still about it.
+    /// Ends the context by [`ContextError::Canceled`]; a context that is done keeps its error. Does not block, and
+    /// may be called from anywhere. When the call returns, the context is done, and so are all contexts derived from
+    /// it, even if another call, or a deadline, came first and has not finished.
     pub fn cancel(&self) {
         self.node.end(&Verdict { error: ContextError::Canceled, cause: None });
     }
 
-    /// The same, with the [`cause`](Context::cause).
+    /// As [`cancel`](Self::cancel), with a [`cause`](Context::cause).
     pub fn cancel_with(&self, cause: impl Into<Cause>) {
         self.node.end(&Verdict { error: ContextError::Canceled, cause: Some(cause.into()) });
     }
@@ -293,13 +304,14 @@ impl fmt::Debug for Cancel {
 /// A call that waits for its context; made by [`Context::after_func`].
 pub struct AfterFunc {
     node: Arc<Node>,
-    /// None: it was started at once.
+    /// `None` if the call was started at once.
     key: Option<u64>,
 }
 
 impl AfterFunc {
-    /// Takes the call back, and drops it. Returns `true` if this call did that; then it will never run. Returns `false` if it
-    /// was started, or was stopped before, as Go's `stop` and [`Timer::stop`](crate::time::Timer::stop). Does not block.
+    /// Removes and drops the function. Returns `true` if this call of `stop` did so; then the function never runs.
+    /// Returns `false` if the function was started, or stopped before, as Go's `stop` and
+    /// [`Timer::stop`](crate::time::Timer::stop). Does not block.
     ///
     /// ```
     /// use gmp::context::Context;
@@ -323,9 +335,9 @@ impl fmt::Debug for AfterFunc {
 /// Why a context is done.
 #[derive(Copy, Clone, Debug, Eq, PartialEq, Hash)]
 pub enum ContextError {
-    /// It was cancelled.
+    /// The context was cancelled.
     Canceled,
-    /// Its deadline has passed.
+    /// The deadline of the context has passed.
     DeadlineExceeded,
 }
 
@@ -340,7 +352,8 @@ impl fmt::Display for ContextError {
 
 impl Error for ContextError {}
 
-/// `TimedOut` for a deadline. A cancel is `Other`: not `Interrupted`, after which std's helpers try again.
+/// Of kind `TimedOut` for a deadline. Of kind `Other` for a cancel, not `Interrupted`, after which std's helpers try
+/// again.
 impl From<ContextError> for io::Error {
     fn from(error: ContextError) -> Self {
         let kind = match error {

@@ -1,16 +1,17 @@
 //! Running under a context: `Context::run`.
 //!
-//! The runner stands in the node's list of dependents, with a [`Frame`] on its stack, which is the innermost one of its
-//! goroutine, or plain thread, meanwhile. Who ends the node, or one above it, nudges it; a wait of the runner then looks at
-//! the frames and unwinds to here (`wait/interrupt.rs`).
+//! The *runner* is the goroutine or plain thread that calls `run`. It stands in the node's list of dependents, and
+//! has a [`Frame`] on its stack, the innermost of its frames as long as `f` runs. The ender of the node, or of a node
+//! above, nudges the runner; a wait of the runner then finds the frame's node done, and unwinds to here
+//! (`wait/interrupt.rs`).
 //!
 //! ```text
 //!   R1 in the list, unless the node is done · R2 the frame is the innermost · f · R3 it is not · R4 out of the list
 //! ```
-//! A node that is done before R1 needs nobody to be nudged: each wait of `f` looks when it begins.
+//! If the node is done before R1 no nudge is needed: each wait of `f` checks the frames when it begins.
 //!
-//! A thread has one parker for all its waits under a frame, as the node must know it before there is a wait; nested
-//! frames share the outermost one's.
+//! A plain thread has one parker for all its waits under a frame, as the node must know the parker before there is a
+//! wait; nested frames share the outermost frame's parker.
 
 use super::ContextError;
 use super::tree::{Dependent, DependentNode, Node};
@@ -26,7 +27,7 @@ use std::hint::black_box;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::ptr::{self, NonNull};
 
-/// Who runs under a context.
+/// A runner, by which the node nudges it.
 enum Who {
     G(GRef<Active>),
     /// Holds the parker that the frame names.
@@ -89,25 +90,25 @@ where
     Ok(value.expect("run: the closure was called"))
 }
 
-/// Runs `f` with the node among those that interrupt it, and catches nothing: for a call of the library that hears of an
-/// interrupt by [`OnInterrupt::Returning`](crate::wait::interrupt::OnInterrupt).
+/// Runs `f` under the node, and catches nothing: for a call of the library whose waits are
+/// [`OnInterrupt::Returning`](crate::wait::interrupt::OnInterrupt).
 pub(super) fn under<T>(node: &Arc<Node>, f: impl FnOnce() -> T) -> T {
     let who = Who::calls();
     let frame = who.frame_for(node, ptr::null());
     let place = queue::Node::new(Dependent::Runner(who.runner()));
-    // SAFETY: both stay here until it is dropped.
+    // SAFETY: frame and place stay in this function's frame until the `Entered` is dropped.
     let _entered = unsafe { Entered::new(node, &who, &frame, &place) };
     f()
 }
 
-/// Never inlined, and what it calls is opaque: nothing of the user's shares the frame that catches.
+/// Never inlined, and `f` is opaque to it: no code of the user's shares the frame that catches.
 #[inline(never)]
 fn run_erased(node: &Arc<Node>, f: &mut dyn FnMut()) -> Result<(), ContextError> {
     let who = Who::calls();
     let mark = 0_u8;
     let frame = who.frame_for(node, (&raw const mark).cast());
     let place = queue::Node::new(Dependent::Runner(who.runner()));
-    // SAFETY: both stay here until it is dropped.
+    // SAFETY: frame and place stay in this function's frame until the `Entered` is dropped.
     let entered = unsafe { Entered::new(node, &who, &frame, &place) };
     let f = black_box(f);
     let caught = catch_unwind(AssertUnwindSafe(f));
@@ -115,7 +116,8 @@ fn run_erased(node: &Arc<Node>, f: &mut dyn FnMut()) -> Result<(), ContextError>
     let Err(payload) = caught else { return Ok(()) };
     let target = Interrupt::Context(NonNull::from(&frame));
     match (payload.downcast_ref::<Thrown>(), node.err()) {
-        // One of an earlier run, that somebody has kept, may have the same name; then this node is most likely open.
+        // A payload of an earlier run that the user has kept may name the same target; then this node is most likely
+        // open, and the unwinding goes on.
         (Some(thrown), Some(error)) if thrown.target == target => Err(error),
         _ => resume_unwind(payload),
     }
@@ -123,7 +125,8 @@ fn run_erased(node: &Arc<Node>, f: &mut dyn FnMut()) -> Result<(), ContextError>
 
 /// R1 to R4.
 struct Entered<'a> {
-    /// Held here: when the runtime leaves this goroutine behind, its place in the list stays.
+    /// The node is held here, so that it lives as long as its list has this place, even if the runtime leaves this
+    /// goroutine behind.
     node: Arc<Node>,
     who: &'a Who,
     outer: *const Frame,
@@ -132,10 +135,10 @@ struct Entered<'a> {
 
 impl<'a> Entered<'a> {
     /// # Safety
-    /// Frame and place stay where they are until this was dropped.
+    /// Frame and place stay where they are until the result was dropped.
     unsafe fn new(node: &Arc<Node>, who: &'a Who, frame: &Frame, place: &DependentNode) -> Self {
         let in_list = NonNull::from(place);
-        // SAFETY: it is removed in `drop`.
+        // SAFETY: `drop` removes the place from the list.
         let added = node.may_end() && unsafe { node.add(in_list) }.is_ok();
         who.set_frame(&raw const *frame);
         Entered { node: Arc::clone(node), who, outer: frame.outer, in_list: added.then_some(in_list) }
@@ -146,7 +149,7 @@ impl Drop for Entered<'_> {
     fn drop(&mut self) {
         self.who.set_frame(self.outer);
         if let Some(in_list) = self.in_list {
-            // SAFETY: it stands there, or an end has taken it out.
+            // SAFETY: the place stands in this list, or the ender has taken it out.
             unsafe { self.node.remove(in_list) };
         }
     }

@@ -1,13 +1,14 @@
-//! The tree of contexts: who is below whom, and how the end of one reaches all below it.
+//! The tree of contexts, and how the end of a node reaches all nodes and runners below it.
 //!
 //! ```text
 //!   open ── end, once: by a Cancel, its deadline, or the end of the one above ──▶ done
 //! ```
-//! A node holds the one above it. What depends on a node stands in its list of dependents, under its lock: the nodes
-//! below it (weakly), and those that run under it. Whoever is no longer interested takes itself out in constant time; a
-//! node that goes does so before its memory does, so what a list names is there as long as its lock is held.
+//! A node holds the node above it. Its list of dependents, under its lock, has the nodes below it (weakly), and the
+//! runners under it. A dependent removes itself in constant time; a node that is dropped does so before its memory is
+//! freed, so what a list names is alive as long as the list's lock is held.
 //!
-//! An end goes through the tree with a list of its own, not by recursion, and holds one lock at a time, for one node:
+//! An ender walks the tree with a list of its own, not by recursion (the tree may be deep), and holds one lock at a
+//! time, for one node:
 //!
 //! ```text
 //!   ender:   the verdict · C1 done + ENDING · C2 fence · C3 dependents: runners are nudged, nodes go on this walk's list
@@ -16,17 +17,18 @@
 //!   err():   done? with ENDING: takes the lock, and so waits for C5
 //!   done():  the channel is made under the lock, and closed before it is shown where C1 was before
 //! ```
-//! So for each node, once `err` has told an error the channel is closed, and once the channel is closed `err` tells an error.
-//! A runner may be nudged after C1; it learns of the error by `err`, or by [`interrupted`], which waits as `err` does.
+//! So for each node, once `err` has returned an error the channel is closed, and once the channel is closed `err`
+//! returns an error. A runner may be nudged after C1; it learns the error from `err`, or from [`interrupted`], which
+//! waits for C5 as `err` does.
 //!
-//! Nodes stay in the list of a node that is done. A second ender that finds `swept` missing walks over them as well: when
-//! an end returns, its node and all below it are done, whoever has ended them.
+//! Nodes stay in the list of a node that is done. A second ender that finds `swept` unset walks over them as well. So
+//! when any ender returns, its node and all nodes below it are done.
 //!
-//! A node's lock is the outermost of all (`prim/lock.rs`), and nobody holds those of two. No user's code, and nothing
-//! that ends another node, runs under it.
+//! A node's lock is the outermost of all (`prim/lock.rs`), and nobody holds those of two. Neither the user's code nor
+//! the end of another node runs under it.
 //!
-//! Invariants: `done` leaves 0 once, under the lock, after the verdict was written; ENDING is seen by nobody who holds the
-//! lock.
+//! Invariants: `done` leaves 0 once, under the lock, after the verdict was written; no holder of the lock but the
+//! ender sees ENDING.
 //!
 //! Checked by `models/context.rs`, and `models/interrupt.rs` for those who run under a node.
 
@@ -54,7 +56,7 @@ use std::time::Instant;
 const OPEN: u32 = 0;
 const CANCELED: u32 = 1;
 const EXCEEDED: u32 = 2;
-/// Beside one of the two: the channel may be open. Whoever has set it holds the lock.
+/// A bit beside one of the two codes: the channel may be open. The ender that has set the bit holds the lock.
 const ENDING: u32 = 4;
 
 /// How a context ends.
@@ -72,20 +74,21 @@ impl Verdict {
     }
 }
 
-/// The error for whoever was interrupted by a context under which it runs, and returns; a goroutine that exits, or is to end
-/// with its runtime, unwinds.
+/// Returns the error for a caller that was interrupted by a context under which it runs. For `goexit` and the end of
+/// the runtime it unwinds.
 pub(crate) fn interrupted<H: Host>(why: Interrupt) -> ContextError {
     match why {
         Interrupt::Exit | Interrupt::Shutdown => why.throw::<H>(),
         Interrupt::Context(frame) => {
-            // SAFETY: the caller runs under the frame, whose owner holds the node; the word is `done_word`'s.
+            // SAFETY: the caller runs under the frame, whose `Entered` holds the node; the frame's `done` came from
+            // `done_word`.
             let node = unsafe { Node::of_word(frame.as_ref().done).as_ref() };
             node.err().expect("interrupted: the context is done")
         }
     }
 }
 
-/// What the word that a frame names says.
+/// The error for a value of the word `done`.
 fn error_of(code: u32) -> Option<ContextError> {
     match code & !ENDING {
         CANCELED => Some(ContextError::Canceled),
@@ -94,18 +97,18 @@ fn error_of(code: u32) -> Option<ContextError> {
     }
 }
 
-/// What is told when a node is done.
+/// What the ender of a node tells.
 pub(super) enum Dependent {
-    /// The one below. It leaves the list in its `drop`, so the node is there, but may be on its way out.
+    /// A node below. It leaves the list in its `drop`, so its memory is there, but its last owner may have gone.
     Node(Weak<Node>),
-    /// Who runs under it. The record lies on the runner's stack.
+    /// A runner under the node. The record lies on the runner's stack.
     Runner(Runner<Active>),
 }
 
 /// A record in the list of dependents.
 pub(super) type DependentNode = queue::Node<Dependent>;
 
-/// What is to be called when a node is done, and in which runtime.
+/// A function to be called when a node is done, and the runtime in which it is to run.
 pub(super) struct AfterEnd {
     pub(super) f: Box<dyn FnOnce() + Send>,
     pub(super) home: Option<Weak<Sched<Active>>>,
@@ -123,7 +126,7 @@ struct State {
 #[derive(Copy, Clone)]
 pub(super) struct Deadline {
     pub(super) at: Nanos,
-    /// What the user has named, which may lie outside of the clock's range.
+    /// The instant that the user gave, which may lie outside of the clock's range.
     pub(super) given: Option<Instant>,
 }
 
@@ -133,24 +136,25 @@ impl Deadline {
     }
 }
 
-/// A context, but for its values. In this layout for [`Node::of_word`].
+/// A context without its values. `done` comes first, for [`Node::of_word`].
 #[repr(C)]
 pub(super) struct Node {
     done: AtomicU32,
     above: Option<Arc<Node>>,
-    /// Its place in the list of the one above.
+    /// The node's place in the list of the node above.
     place: Option<NonNull<DependentNode>>,
-    /// At the top: never done.
+    /// The node is at the top, and never done.
     endless: bool,
     deadline: Option<Deadline>,
-    /// It is done, and so are all below it.
+    /// The node is done, and so are all nodes below it.
     swept: AtomicBool,
-    /// Made by the first who asks for it, under the lock. Null before.
+    /// The channel, made under the lock by the first call that asks for it. Null before.
     channel: AtomicPtr<Done>,
     state: Mutex<State>,
 }
 
-// SAFETY: `place` is touched under the lock of the node above, or by nobody else yet or any more; the rest is.
+// SAFETY: `place` is touched under the lock of the node above, or while only one thread has the node; the other
+// fields are Send and Sync.
 unsafe impl Send for Node {}
 // SAFETY: as above.
 unsafe impl Sync for Node {}
@@ -176,12 +180,12 @@ impl Node {
         }
     }
 
-    /// Never done.
+    /// Makes a node that is never done.
     pub(super) fn endless() -> Arc<Self> {
         Arc::new(Node::new(None, true, None))
     }
 
-    /// One below `above`, with a timer if its deadline is earlier than that of all above.
+    /// Makes a node below `above`, with a timer if its deadline is earlier than those of all nodes above.
     pub(super) fn derive(above: &Arc<Node>, deadline: Option<Deadline>, cause: Option<Cause>) -> Arc<Self> {
         let own = deadline.filter(|own| above.deadline.is_none_or(|above| own.instant() < above.instant()));
         let node = Arc::new_cyclic(|node| {
@@ -202,17 +206,18 @@ impl Node {
         node
     }
 
-    /// Takes its place in the list above, or gives the verdict that has fallen there.
+    /// Takes the node's place in the list of the node above; returns the verdict if that one is done.
     fn enter(&self) -> Option<Verdict> {
         let (above, place) = (self.above.as_ref()?, self.place?);
-        // SAFETY: `leave` takes it out, and frees it then.
+        // SAFETY: the place is a box in no list; `leave` takes it out before it frees it.
         unsafe { above.add(place) }.err()
     }
 
-    /// Leaves that list, if nobody has taken it out. Gives the one above.
+    /// Leaves that list, if the node is still in it. Returns the node above.
     fn leave(&mut self) -> Option<Arc<Node>> {
         let (above, place) = (self.above.take()?, self.place.take()?);
-        // SAFETY: it stands there or in no list. Out of it, it is this node's alone, and came from a box.
+        // SAFETY: the place stands in that list or in none. Out of the list it is this node's alone, and it came from
+        // a box.
         unsafe {
             above.remove(place);
             drop(Box::from_raw(place.as_ptr()));
@@ -220,10 +225,10 @@ impl Node {
         Some(above)
     }
 
-    /// Puts a dependent in the list; the verdict, when it has fallen.
+    /// Puts a dependent into the list. The error is the verdict, if the node is done.
     ///
     /// # Safety
-    /// The place stands in no list, and stays valid until it was removed.
+    /// The place stands in no list, and stays valid until it is removed.
     pub(super) unsafe fn add(&self, place: NonNull<DependentNode>) -> Result<(), Verdict> {
         let mut state = self.state.lock();
         // Relaxed: under the lock.
@@ -235,7 +240,7 @@ impl Node {
         Ok(())
     }
 
-    /// Takes it out again, if it is there.
+    /// Removes a dependent from the list, if it is there.
     ///
     /// # Safety
     /// The place is valid, and stands in this list or in none.
@@ -253,12 +258,12 @@ impl Node {
         // Else it is dropped, after the lock.
     }
 
-    /// Returns `true` if a dependent would ever be told.
+    /// Returns `true` if the node can ever be done.
     pub(super) fn may_end(&self) -> bool {
         !self.endless
     }
 
-    /// `done`, by a pointer that is good for the whole node: it comes first.
+    /// A pointer to `done` with provenance for the whole node, of which `done` is the first field.
     pub(super) fn done_word(&self) -> NonNull<AtomicU32> {
         NonNull::from(self).cast()
     }
@@ -268,7 +273,7 @@ impl Node {
         done.cast()
     }
 
-    /// Why it is done; then its channel is closed.
+    /// Returns why the node is done; its channel is closed then.
     pub(super) fn err(&self) -> Option<ContextError> {
         // Acquire: what came before the cancel, and C4; partners: C1 and C5.
         let done = self.done.load(Acquire);
@@ -288,7 +293,7 @@ impl Node {
         self.deadline.map(|deadline| deadline.instant())
     }
 
-    /// Ends it, and all below it, except those that are done. When it returns all of them are.
+    /// Ends the node and all nodes below it. When the call returns all of them are done.
     pub(super) fn end(self: &Arc<Self>, verdict: &Verdict) {
         // Acquire: partner S1.
         if self.endless || self.swept.load(Acquire) {
@@ -304,12 +309,12 @@ impl Node {
             // S1. Release: they are done: partner `end`.
             node.swept.store(true, Release);
         }
-        // Each is dropped here, without a lock.
+        // The nodes are dropped here, without a lock.
         drop(walked);
         calls.into_iter().for_each(AfterEnd::start);
     }
 
-    /// Ends this one, unless it is done, and puts those on the list that are to be ended next.
+    /// Ends this node, unless it is done, and appends to `below` the nodes that are to be ended next.
     fn end_one(&self, verdict: &Verdict, below: &mut Vec<Arc<Node>>, calls: &mut Vec<AfterEnd>) {
         let mut state = self.state.lock();
         let ends = self.done.load(Relaxed) == OPEN;
@@ -324,7 +329,7 @@ impl Node {
         }
         for place in state.dependents.iter() {
             // C3.
-            // SAFETY: it stands in this list, whose lock is held: its owner has not gone.
+            // SAFETY: the place stands in this list, whose lock is held, so its owner has not left.
             match unsafe { &place.as_ref().value } {
                 Dependent::Node(node) => below.extend(node.upgrade()),
                 Dependent::Runner(runner) if ends => runner.nudge(),
@@ -346,7 +351,7 @@ impl Node {
         drop(alarm);
     }
 
-    /// Keeps the call until the end, and gives its key; starts it when that has come.
+    /// Keeps the call until the node is done, and returns its key; starts it at once if the node is done.
     pub(super) fn call_when_done(&self, call: AfterEnd) -> Option<u64> {
         let mut state = self.state.lock();
         if self.done.load(Relaxed) != OPEN {
@@ -360,18 +365,19 @@ impl Node {
         Some(key)
     }
 
-    /// The call, if it was neither started nor taken back. The caller drops it, without the lock.
+    /// Removes the call, if it was neither started nor removed before. The caller drops it, without the lock.
     pub(super) fn take_back(&self, key: u64) -> Option<AfterEnd> {
         self.state.lock().calls.remove(&key)
     }
 
     fn channel(&self) -> Option<&Done> {
         // Acquire: its content: partner `receiver`. It stays until the node goes.
-        // SAFETY: `receiver` made it from a box, which `drop` takes back.
+        // SAFETY: `receiver` made the pointer from a box, which `drop` takes back.
         unsafe { self.channel.load(Acquire).as_ref() }
     }
 
-    /// The channel that is closed at the end. Who makes it and `end_one` meet under the lock: either finds the other's work.
+    /// The channel that is closed at the end. Its maker and `end_one` meet under the lock: the second of the two
+    /// finds the work of the first.
     pub(super) fn receiver(&self) -> &Receiver<()> {
         if self.channel().is_none() {
             let fresh = Box::new(Done::new());
@@ -401,10 +407,11 @@ impl Drop for Node {
     fn drop(&mut self) {
         let channel = self.channel.load(Relaxed);
         if !channel.is_null() {
-            // SAFETY: it came from a box, and nobody holds this node any more.
+            // SAFETY: the pointer came from a box, and this node has no owner any more.
             drop(unsafe { Box::from_raw(channel) });
         }
-        // Not by recursion: the chain may be long. Those above that go with this one leave their lists one by one.
+        // Drops the chain above in a loop, not by recursion, as it may be long: nodes whose last owner was the node
+        // below leave their lists one by one.
         let mut above = self.leave();
         while let Some(node) = above {
             above = Arc::into_inner(node).and_then(|mut node| node.leave());
@@ -420,7 +427,7 @@ impl AfterEnd {
                 let birth =
                     Birth { name: None, stack_size: sched.config.stack_size, site: Location::caller() };
                 let mut unrun = Unrun(Some(f));
-                // Refused a stack, it is called where `unrun` is dropped.
+                // If there is no stack for the goroutine, the drop of `unrun` calls the function.
                 drop(goroutine::spawn(&sched, birth, move || {
                     if let Some(f) = unrun.0.take() {
                         f();
@@ -432,8 +439,8 @@ impl AfterEnd {
     }
 }
 
-/// A call on its way to its goroutine. When that never runs, because the runtime ends or has no stack for it, a thread
-/// of its own does.
+/// A call on its way to its goroutine. If the goroutine never runs, because the runtime ends or has no stack for it,
+/// the drop runs the call on a thread of its own.
 struct Unrun(Option<Box<dyn FnOnce() + Send>>);
 
 impl Drop for Unrun {

@@ -18,8 +18,9 @@ use std::time::{Duration, Instant};
 /// The wait is as exact as the machine allows: its threads run with a timer slack of one nanosecond, and the
 /// kernel is asked in nanoseconds. A duration beyond the clock's 484 years waits until then.
 ///
-/// Threads and processes that a goroutine starts inherit that slack, where others have 50 µs, by which the kernel saves
-/// power. `prctl(PR_SET_TIMERSLACK, 50_000)` gives it back to a thread; to a process in `CommandExt::pre_exec`.
+/// Threads and processes that a goroutine starts inherit that slack; the usual slack is 50 µs, by which the kernel
+/// saves power. `prctl(PR_SET_TIMERSLACK, 50_000)` restores it for the calling thread, and for a child process when
+/// called in `CommandExt::pre_exec`.
 ///
 /// ```
 /// use std::time::{Duration, Instant};
@@ -42,8 +43,8 @@ pub fn sleep(dur: Duration) {
     sleep_in(Active::now().saturating_add(dur));
 }
 
-/// Parks the calling goroutine until `deadline`; its thread goes on running other goroutines. A plain thread
-/// sleeps. A time that has passed returns at once.
+/// Parks the calling goroutine until `deadline`; its thread goes on running other goroutines. A plain thread sleeps.
+/// Returns at once if `deadline` has passed.
 ///
 /// # Unwinds
 /// When its wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
@@ -54,7 +55,7 @@ pub fn sleep_until(deadline: Instant) {
     sleep_in(Active::nanos(deadline));
 }
 
-// In line: a call in the last place of the public function would leave no frame of that one for a dump.
+// Inlined, because a tail call in the public function would leave no frame of that function for a dump to show.
 #[inline(always)]
 #[doc(alias = "timeSleep")]
 fn sleep_in(due: Nanos) {
@@ -64,22 +65,24 @@ fn sleep_in(due: Nanos) {
     }
 }
 
-/// Runs `f`, and gives up waiting inside it after `dur`: [`Context::run`](crate::context::Context::run) under a context
+/// Runs `f`, and ends waits inside it after `dur`: [`Context::run`](crate::context::Context::run) under a context
 /// with that timeout. Blocks what `f` blocks.
 ///
-/// Only a wait of this library is ended. What computes, a wait of std's or of another crate's (a lock, a channel, a `sleep`), a
-/// system call that blocks and a wait inside a function of C go on until they return by themselves, however late.
+/// Only a wait of this library is ended. A computation, a wait of std's or of another crate's (a lock, a channel, a
+/// `sleep`), a system call that blocks and a wait inside a C function go on until they return by themselves, however
+/// late.
 ///
 /// # Unwinds
-/// When a wait of `f` is ended from outside, but by this timeout; see [`migration`](crate::migration#what-may-unwind).
+/// When a wait of `f` is ended from outside, except by this timeout; see
+/// [`migration`](crate::migration#what-may-unwind).
 ///
 /// # Errors
-/// [`ContextError::DeadlineExceeded`]: the time has passed, and a wait of `f` was ended, by unwinding to here. Where `f`
-/// returns, its value is given, however late. A call of [`net`](crate::net) is not unwound, it gives an error: `Ok(Err(error))`
-/// here, unless `f` makes something else of it, with `TimedOut` as `error.kind()`.
+/// [`ContextError::DeadlineExceeded`]: the time has passed, and a wait of `f` was ended by unwinding to here. If `f`
+/// returns, the result is its value, however late. A call of [`net`](crate::net) is not unwound, but returns an error
+/// of kind `TimedOut`: the result is `Ok(Err(error))` here if `f` returns that error.
 ///
 /// # Panics
-/// When `f` does.
+/// If `f` does.
 ///
 /// ```
 /// use gmp::{context::ContextError, time};
@@ -95,7 +98,7 @@ fn sleep_in(due: Nanos) {
 /// }
 /// ```
 pub fn timeout<T>(dur: Duration, f: impl FnOnce() -> T) -> Result<T, ContextError> {
-    // Dropped with the call: the timer is stopped.
+    // `_cancel` and the context are dropped at the end of the call, which stops the timer.
     let (context, _cancel) = Context::background().with_timeout(dur);
     context.run(f)
 }

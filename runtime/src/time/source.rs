@@ -1,4 +1,4 @@
-//! What a [`Timer`](super::Timer) or [`Ticker`](super::Ticker) needs of the channel that tells its time.
+//! The channel that tells the time, as a [`Timer`](super::Timer) or [`Ticker`](super::Ticker) uses it.
 
 use crate::chan::{self, Receiver, Tick};
 use gmp_timers::Nanos;
@@ -16,7 +16,8 @@ impl Source {
         &self.0
     }
 
-    /// Forgets what was due, taken or not, and sets it anew. True when a value was still to come, or to be taken.
+    /// Replaces the tick, and so forgets a value that is due and was not received. Returns `true` if a value was
+    /// still to come or to be received.
     pub(super) fn set(&self, due: Option<Nanos>, period: Duration) -> bool {
         let chan = self.0.chan().expect("set: a channel that tells the time is one");
         chan.set_tick(Tick { due, period }).is_some_and(|before| before.due.is_some())

@@ -21,8 +21,9 @@ fn after(dur: Duration) -> Nanos {
 ///
 /// A callback counts as fired from the moment at which its goroutine is made, though that may begin to run later.
 ///
-/// Waiting for the value blocks the goroutine, or the plain thread. A timer that nobody waits for costs nothing: it is
-/// in no heap. Dropping it stops it, and a clone of its receiver then blocks for ever; dropping a callback's stops nothing.
+/// Waiting for the value blocks the goroutine, or the plain thread. While no receiver waits, the timer is in no heap
+/// and costs nothing. Dropping the timer stops it, and a clone of its receiver then blocks for ever; dropping the
+/// timer of a callback stops nothing.
 ///
 /// ```
 /// use gmp::time::Timer;
@@ -49,12 +50,12 @@ enum Kind {
 }
 
 impl Timer {
-    /// A value, the due time, that can be received `dur` from now. Does not block, also on plain threads.
+    /// Makes a timer whose value, the due time, can be received `dur` from now. Does not block.
     pub fn new(dur: Duration) -> Self {
         Timer(Kind::Channel(Source::new(after(dur), Duration::ZERO)))
     }
 
-    /// Where to receive the due time. A callback's never receives.
+    /// Returns the receiver of the due time. The receiver of a callback's timer blocks for ever.
     pub fn receiver(&self) -> &Receiver<Instant> {
         match &self.0 {
             Kind::Channel(source) => source.receiver(),
@@ -62,8 +63,9 @@ impl Timer {
         }
     }
 
-    /// Stops it; see the table. After it no value of before is received, and a callback is not called for what was set
-    /// before, unless that has fired already. Does not block, and does not wait for a callback that runs.
+    /// Stops the timer; see the table. After the call no earlier value is received, and the callback is not called
+    /// for an earlier setting, unless the timer has fired already. Does not block, and does not wait for a callback
+    /// that runs.
     pub fn stop(&self) -> bool {
         match &self.0 {
             Kind::Channel(source) => source.set(None, Duration::ZERO),
@@ -71,8 +73,8 @@ impl Timer {
         }
     }
 
-    /// Has it fire `dur` from now, and not when it was to before; see the table. A stopped or fired one is set again.
-    /// Does not block.
+    /// Makes the timer fire `dur` from now, and not at its earlier time; see the table. A timer that was stopped or
+    /// has fired is set again. Does not block.
     pub fn reset(&self, dur: Duration) -> bool {
         match &self.0 {
             Kind::Channel(source) => source.set(Some(after(dur)), Duration::ZERO),
@@ -100,16 +102,17 @@ impl fmt::Debug for Timer {
     }
 }
 
-/// Has `f` called `dur` from now, in a goroutine of its own. Go's `time.AfterFunc`. Does not block.
+/// Calls `f`, `dur` from now, in a goroutine of its own. Go's `time.AfterFunc`. Does not block.
 ///
-/// The goroutine belongs to the runtime in which `after_func` was called, whoever resets the timer later. Called
-/// outside of one, `f` runs on a thread of its own; so it does when the runtime has ended before it was due. A
-/// process-wide thread waits for those, as long as there are any. A firing whose goroutine did not come to run before its
-/// runtime ended runs on such a thread as well: what has fired, and what was not stopped, runs.
+/// The goroutine belongs to the runtime in which `after_func` was called, even if a later `reset` is called
+/// elsewhere. If `after_func` was called outside of a runtime, or the runtime has ended before the timer was due, `f`
+/// runs on a thread of its own; one process-wide thread waits for such timers, as long as there are any. If a timer
+/// has fired, but its goroutine did not run before the runtime ended, `f` runs on such a thread as well. So every
+/// firing that was not stopped runs `f`.
 ///
-/// [`Timer::stop`] keeps `f` from being called, [`Timer::reset`] has it called again; each setting calls it once, two calls
-/// may overlap. Dropping the timer stops nothing. A panic of `f` ends its goroutine; the panic hook prints it.
-/// `f` is dropped with the timer, or by the last call's goroutine.
+/// [`Timer::stop`] keeps `f` from being called, [`Timer::reset`] sets another call; each setting calls `f` once, and
+/// two calls may overlap. Dropping the timer stops nothing. A panic of `f` ends its goroutine; the panic hook prints
+/// it. `f` is dropped with the timer, or by the last call's goroutine.
 ///
 /// ```
 /// use gmp::{sync::Event, time::after_func};
@@ -134,11 +137,11 @@ pub fn after_func(dur: Duration, f: impl Fn() + Send + Sync + 'static) -> Timer 
     Timer(Kind::Callback(call_at(after(dur), RunMode::Goroutine, f), never()))
 }
 
-/// A value every so often. Go's `time.Ticker`.
+/// A value at regular intervals. Go's `time.Ticker`.
 ///
-/// Each value is the time at which it was due, the beginning plus a multiple of the period. Whoever receives too
-/// slowly misses some: at most one is there to be received. A ticker that nobody waits for costs nothing. Dropping it
-/// stops it.
+/// Each value is the time at which it was due: the beginning plus a multiple of the period. At most one value is
+/// there to be received, so a slow receiver misses some. While no receiver waits, the ticker costs nothing. Dropping
+/// the ticker stops it.
 ///
 /// ```
 /// use gmp::time::Ticker;
@@ -158,7 +161,7 @@ pub fn after_func(dur: Duration, f: impl Fn() + Send + Sync + 'static) -> Timer 
 pub struct Ticker(Source);
 
 impl Ticker {
-    /// The first value is due one `period` from now. Does not block.
+    /// Makes a ticker whose first value is due one `period` from now. Does not block.
     ///
     /// # Panics
     /// If the period is zero.
@@ -168,18 +171,19 @@ impl Ticker {
         Ticker(Source::new(after(period), period))
     }
 
-    /// Where to receive the due times.
+    /// Returns the receiver of the due times.
     pub fn receiver(&self) -> &Receiver<Instant> {
         self.0.receiver()
     }
 
-    /// No more values, not even one that is due and was not received. True when it was not stopped before. Does not block.
+    /// Stops the ticker: there are no more values, not even one that is due and was not received. Returns `true` if
+    /// the ticker was not stopped before. Does not block.
     pub fn stop(&self) -> bool {
         self.0.set(None, Duration::ZERO)
     }
 
-    /// Begins anew, with another period: the next value is due one `period` from now. True when it was not stopped before.
-    /// Does not block.
+    /// Begins anew with another period: the next value is due one `period` from now. Returns `true` if the ticker was
+    /// not stopped before. Does not block.
     ///
     /// # Panics
     /// If the period is zero.
