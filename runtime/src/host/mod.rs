@@ -237,8 +237,8 @@ pub(crate) trait Host: Sized + Send + Sync + 'static {
     fn new_stack(&self, cache: &mut Self::StackCache, size: usize) -> io::Result<Self::Stack>;
     /// Takes the stack of a goroutine that has ended, and its reservation.
     fn retire(&self, cache: &mut Self::StackCache, stack: Self::Stack);
-    /// Takes all that is in the cache.
-    fn empty(&self, cache: &mut Self::StackCache);
+    /// Takes all that is in the cache. Returns `true` if a stack was there.
+    fn empty(&self, cache: &mut Self::StackCache) -> bool;
     /// A period has passed: what was not needed in it may be trimmed. False: nothing is left that could ever be.
     fn age_stacks(&self) -> bool;
     /// Trims some of that. False: that was all.

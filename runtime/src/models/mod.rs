@@ -35,6 +35,7 @@ mod semaphore;
 mod shared;
 mod shutdown;
 mod socket;
+mod stacks;
 mod submit_vs_idle;
 mod timer;
 mod trim;

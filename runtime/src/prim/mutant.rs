@@ -23,6 +23,12 @@ pub enum Mutant {
     CancelParkIgnoresScan,
     /// The trim empties the stack caches of Ps that are held.
     TrimEmptiesBusyCaches,
+    /// A P that becomes idle keeps stacks in its cache for which goroutines wait.
+    IdlePKeepsStacks,
+    /// A goroutine that finds no stack ends the process although a busy P may have one in its cache.
+    StacksOfBusyPsForgotten,
+    /// A goroutine that finds no stack says so when it has asked for the last time.
+    StackWantedLate,
     /// A yield makes its G runnable without Release.
     RequeueRelaxed,
     /// `execute`, meeting a held G, leaves it to the holder without Release.

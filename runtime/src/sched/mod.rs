@@ -304,7 +304,9 @@ impl<H: Host> Drop for Sched<H> {
         self.leave_goroutines();
         // SAFETY: the pool is closed only below.
         self.ps.iter().for_each(|p| unsafe { p.free_gs.empty(self.pool) });
-        self.ps.iter().for_each(|p| p.with_stack_cache(|cache| self.host.empty(cache)));
+        for p in self.ps.iter() {
+            p.with_stack_cache(|cache| self.host.empty(cache));
+        }
         // SAFETY: once, and nobody can spawn any more.
         unsafe { GPool::close(self.pool) };
         for m in std::mem::take(&mut self.central.lock().ms) {

@@ -5,18 +5,28 @@
 //! host that can't ask the kernel beforehand, as the `generator` backend:
 //!
 //! ```text
-//!   waiter:    W1 stand in `stackless` · W2 `wanted` := true · W3 ask once more: got one?  all try again
-//!   returner:  R1 give the stack back · R2 `wanted`?  all try again
+//!   waiter:    W1 stand in `stackless` · W2 `wanted` := true · W3 empty the caches of idle Ps · W4 ask once more:
+//!              got one?  all try again
+//!   returner:  R1 put the stack into the cache of its P · R2 `wanted`?  empty the cache, all try again
+//!   idler:     I1 make a P idle: does anybody stand in `stackless`?  empty its cache: was a stack there?  all try again
 //! ```
-//! W3 and R1 meet in the host's lock. If R1 comes first, W3 finds the stack; if W3 does, R2 sees W2.
+//! No waiter can reach into the cache of a busy P, and nothing orders R1 and R2 against W2 and W4: a stack may lie in that
+//! cache of which neither knows. The P's next end of a goroutine sees W2, or the P becomes idle. I1 and W1, as I1 and W3, are
+//! in the scheduler's lock. If I1 comes first, W3 empties the cache; if W1 does, I1 finds the waiter. Without a cache, as the
+//! `generator` backend, R1 and W4 meet in the host's lock: if R1 comes first, W4 finds the stack; if W4 does, R2 sees W2.
+//!
+//! So there is no stack for anybody, which ends the process, where no goroutine has one and all other Ps are idle. Two that
+//! wait at once find each other's P busy: the last of them that becomes idle has all try again (I1). Checked by
+//! `models/stacks.rs`.
 
 use crate::g::GRef;
 use crate::g::list::GList;
 use crate::host::Host;
 use crate::m::M;
 use crate::p::P;
+use crate::prim::hooks::*;
 use crate::prim::{AtomicBool, Relaxed};
-use crate::sched::Sched;
+use crate::sched::{Central, Sched};
 use std::io;
 
 /// Whether goroutines wait for a stack.
@@ -118,26 +128,61 @@ impl<H: Host> Sched<H> {
         g.word.requeue();
         let mut central = self.central.lock();
         central.stackless.push(g);
-        self.stacks.wanted.store(true, Relaxed);
+        unless!(StackWantedLate, self.stacks.wanted.store(true, Relaxed));
         drop(central);
         self.empty_idle_stack_caches();
         let again = p.with_stack_cache(|cache| {
             let again = self.host.new_stack(cache, size);
             again.map(|there_is_one| self.host.retire(cache, there_is_one))
         });
+        mutant!(StackWantedLate: self.stacks.wanted.store(true, Relaxed));
         if again.is_ok() {
             self.try_again();
-        } else if !self.is_stopping() && self.no_stack_is_out() && self.no_stack_is_out() {
+        } else if !self.is_stopping() && self.no_stack_is_left() && self.no_stack_is_left() {
             H::fatal(&format!("no stack for a goroutine, and none in use that could come back: {refused}"));
         }
     }
 
+    /// Returns `true` if a goroutine waits for a stack, and none could come back: no goroutine has one, nor has the cache of
+    /// a P. For since W1 of the one that has waited longest, each P that became idle has given up its stacks, and W3 has
+    /// emptied the caches of the others.
+    fn no_stack_is_left(&self) -> bool {
+        let central = self.central.lock();
+        mutant!(StacksOfBusyPsForgotten: return !central.stackless.is_empty() && Self::no_stack_is_out(&central));
+        !central.stackless.is_empty() && self.is_last_busy(&central) && Self::no_stack_is_out(&central)
+    }
+
+    /// Returns `true` if all Ps but the caller's are idle. Under the lock.
+    fn is_last_busy(&self, central: &Central<H>) -> bool {
+        central.idle_ps.len() as u64 + 1 >= self.census.read().nlive()
+    }
+
     /// Adds up what the Ms count, each by itself. A goroutine that goes from one M to another between two looks may be
     /// missed by one pass, and is seen by the next: what the later M has counted makes the earlier one's count visible.
-    fn no_stack_is_out(&self) -> bool {
-        let central = self.central.lock();
+    fn no_stack_is_out(central: &Central<H>) -> bool {
         // SAFETY: Ms live as long as their scheduler.
         central.ms.iter().map(|m| unsafe { m.as_ref() }.stacks()).sum::<i64>() <= 0
+    }
+
+    /// I1: `p`, the caller's or nobody's, is about to be idle. The goroutines that wait for a stack go to the global queue if
+    /// there is a reason to ask again; the caller wakes an M for them. Under the lock.
+    #[inline]
+    pub(crate) fn offer_stacks(&self, central: &mut Central<H>, p: &P<H>) {
+        mutant!(IdlePKeepsStacks: return);
+        if !central.stackless.is_empty() {
+            self.offer_stacks_of(central, p);
+        }
+    }
+
+    #[cold]
+    fn offer_stacks_of(&self, central: &mut Central<H>, p: &P<H>) {
+        let there = p.with_stack_cache(|cache| self.host.empty(cache));
+        let nobody_else = self.is_last_busy(central) && Self::no_stack_is_out(central);
+        if there || nobody_else {
+            self.stacks.wanted.store(false, Relaxed);
+            central.globq.append(&mut central.stackless);
+            self.publish_len(central);
+        }
     }
 
     #[cold]

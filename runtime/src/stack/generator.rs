@@ -100,7 +100,9 @@ impl StackPool {
     }
 
     /// The cache is empty.
-    pub(crate) fn empty(&self, _cache: &mut StackCache) {}
+    pub(crate) fn empty(&self, _cache: &mut StackCache) -> bool {
+        false
+    }
 
     /// Nothing is kept that could age.
     pub(crate) fn age(&self) -> bool {

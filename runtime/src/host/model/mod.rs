@@ -413,6 +413,14 @@ pub fn refuse_threads() {
     THREADS_REFUSED.set(true);
 }
 
+/// From here on the host has so many stacks for the runtime, besides those in use; and the Ps have caches of them, or none.
+pub fn limit_stacks(runtime: &crate::Runtime, count: usize, cached: bool) {
+    let host = &runtime.sched().host;
+    host.world().stacks = count;
+    host.caches_stacks.store(cached, std::sync::atomic::Ordering::Relaxed);
+    host.short_of_stacks.store(true, std::sync::atomic::Ordering::Relaxed);
+}
+
 /// Time passes, and nobody is told.
 pub fn pass(time: Duration) {
     let mut clock = CLOCK.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
@@ -439,6 +447,8 @@ struct World {
     /// All that was ever posted for it.
     level: Readiness,
     events: Vec<(Key, Readiness)>,
+    /// Where they are limited: stacks that no goroutine and no cache has.
+    stacks: usize,
 }
 
 /// The world of one runtime in a model.
@@ -446,6 +456,18 @@ struct World {
 pub struct ModelHost {
     world: Mutex<World>,
     happened: Condvar,
+    /// Whether stacks are limited. Set before the search begins; loom does not see it.
+    short_of_stacks: std::sync::atomic::AtomicBool,
+    /// Whether a limited one that comes back goes to a cache.
+    caches_stacks: std::sync::atomic::AtomicBool,
+}
+
+/// A P's stacks.
+#[derive(Default)]
+pub struct StackCache {
+    real: crate::stack::pool::StackCache,
+    /// Where they are limited: those that lie here.
+    spare: usize,
 }
 
 /// Where the sleeper of a note lies.
@@ -500,11 +522,20 @@ fn stacks() -> &'static crate::stack::pool::StackPool {
 
 impl ModelHost {
     pub(crate) fn new(_max_stack_bytes: Option<usize>, _guard: usize) -> io::Result<Self> {
-        Ok(ModelHost { world: Mutex::new(World::default()), happened: Condvar::new() })
+        Ok(ModelHost {
+            world: Mutex::new(World::default()),
+            happened: Condvar::new(),
+            short_of_stacks: Default::default(),
+            caches_stacks: Default::default(),
+        })
     }
 
     fn world(&self) -> loom::sync::MutexGuard<'_, World> {
         self.world.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+
+    fn is_short_of_stacks(&self) -> bool {
+        self.short_of_stacks.load(std::sync::atomic::Ordering::Relaxed)
     }
 
     /// Returns `true` if a thread blocks in the poller.
@@ -538,7 +569,7 @@ impl Host for ModelHost {
     type SleepState = SleepState;
     type Local = Local;
     type Thread = loom::thread::JoinHandle<()>;
-    type StackCache = crate::stack::pool::StackCache;
+    type StackCache = StackCache;
     // A backstop would hide what is missing elsewhere.
     const MONITORED: bool = false;
     const SEES_RUNNING: bool = false;
@@ -798,24 +829,37 @@ impl Host for ModelHost {
         Ok(())
     }
 
-    fn reserve_stack(
-        &self,
-        cache: Option<&mut crate::stack::pool::StackCache>,
-        size: usize,
-    ) -> io::Result<()> {
-        stacks().reserve(cache, size)
+    fn reserve_stack(&self, cache: Option<&mut StackCache>, size: usize) -> io::Result<()> {
+        stacks().reserve(cache.map(|cache| &mut cache.real), size)
     }
 
-    fn new_stack(&self, cache: &mut crate::stack::pool::StackCache, size: usize) -> io::Result<ModelStack> {
-        Ok(ModelStack { coro: Coro::new(stacks(), cache, size, entry)? })
+    fn new_stack(&self, cache: &mut StackCache, size: usize) -> io::Result<ModelStack> {
+        if self.is_short_of_stacks() {
+            let take = |from: &mut usize| from.checked_sub(1).map(|left| *from = left);
+            take(&mut cache.spare)
+                .or_else(|| take(&mut self.world().stacks))
+                .ok_or(io::ErrorKind::OutOfMemory)?;
+        }
+        Ok(ModelStack { coro: Coro::new(stacks(), &mut cache.real, size, entry)? })
     }
 
-    fn retire(&self, cache: &mut crate::stack::pool::StackCache, stack: ModelStack) {
-        stack.coro.retire(stacks(), cache);
+    fn retire(&self, cache: &mut StackCache, stack: ModelStack) {
+        if self.is_short_of_stacks() && self.caches_stacks.load(std::sync::atomic::Ordering::Relaxed) {
+            cache.spare += 1;
+        } else if self.is_short_of_stacks() {
+            self.world().stacks += 1;
+        }
+        stack.coro.retire(stacks(), &mut cache.real);
     }
 
-    fn empty(&self, cache: &mut crate::stack::pool::StackCache) {
-        stacks().empty(cache);
+    fn empty(&self, cache: &mut StackCache) -> bool {
+        let there = stacks().empty(&mut cache.real);
+        if !self.is_short_of_stacks() {
+            return there;
+        }
+        let spare = std::mem::take(&mut cache.spare);
+        self.world().stacks += spare;
+        spare > 0
     }
 
     fn age_stacks(&self) -> bool {

@@ -403,8 +403,8 @@ impl Host for Native {
         stack.coro.retire(&self.stacks, cache);
     }
 
-    fn empty(&self, cache: &mut StackCache) {
-        self.stacks.empty(cache);
+    fn empty(&self, cache: &mut StackCache) -> bool {
+        self.stacks.empty(cache)
     }
 
     fn age_stacks(&self) -> bool {

@@ -39,6 +39,7 @@ impl<H: Host> Sched<H> {
         // SAFETY: Ps live as long as their scheduler.
         let there = unsafe { p.as_ref() };
         debug_assert!(!self.is_surplus(there) || self.is_stopping(), "pidleput: {there:?} is surplus");
+        self.offer_stacks(central, there);
         self.nobody_has(there);
         central.idle_ps.push(p);
     }

@@ -51,6 +51,9 @@ impl<H: Host> Sched<H> {
     pub(crate) fn go_idle(&self, m: &M<H>) {
         mutant!(MaskReadEarly: keep early = self.idle_mask.copy());
         let mut central = self.central.lock();
+        if let Some(p) = m.p() {
+            self.offer_stacks(&mut central, p);
+        }
         if (!central.globq.is_empty()).unless(IdleSkipsGlobal) {
             return;
         }

@@ -143,6 +143,7 @@ impl<H: Host> Sched<H> {
         event(format_args!("retires {there:?}"));
         unless!(RetireKeepsTheQueue, there.runq.drain(|g| central.globq.push(g)));
         self.publish_len(central);
+        self.offer_stacks(central, there);
         self.nobody_has(there);
         central.retired_ps.push(p);
         self.census.p_retired();

@@ -71,7 +71,7 @@ impl<H: Host> Sched<H> {
             // SAFETY: Ps live as long as their scheduler.
             unsafe { p.as_ref() }.with_stack_cache(|cache| self.host.empty(cache));
         }
-        mutant!(TrimEmptiesBusyCaches: self.ps.iter().for_each(|p| p.with_stack_cache(|cache| self.host.empty(cache))));
+        mutant!(TrimEmptiesBusyCaches: for p in self.ps.iter() { p.with_stack_cache(|cache| self.host.empty(cache)); });
         self.all_idle(&central)
     }
 }

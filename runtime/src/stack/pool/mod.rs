@@ -363,9 +363,10 @@ impl StackPool {
         magazine.reservations -= go;
     }
 
-    /// Gives all back that is in the cache.
-    pub(crate) fn empty(&self, cache: &mut StackCache) {
+    /// Gives all back that is in the cache. Returns `true` if a stack was there, and not reservations alone.
+    pub(crate) fn empty(&self, cache: &mut StackCache) -> bool {
         let mut inner = None;
+        let there = cache.0.iter().any(|magazine| !magazine.stacks.is_empty());
         for (index, magazine) in
             cache.0.iter_mut().enumerate().filter(|(_, magazine)| magazine.reservations > 0)
         {
@@ -373,6 +374,7 @@ impl StackPool {
             std::mem::take(&mut magazine.stacks).into_iter().for_each(|stack| inner.give(stack));
             inner.take_back(index, std::mem::take(&mut magazine.reservations));
         }
+        there
     }
 
     #[inline]

@@ -386,7 +386,7 @@ fn a_reservation_of_any_p_is_good_on_any_other_whatever_is_trimmed() {
                     // SAFETY: nothing ever ran on it.
                     unsafe { pool.give(&mut cache[of], stack) };
                 }
-                7 if roll(20) == 0 => pool.empty(&mut cache[of]),
+                7 if roll(20) == 0 => drop(pool.empty(&mut cache[of])),
                 7 if roll(20) == 0 => {
                     pool.age();
                 }
@@ -401,7 +401,9 @@ fn a_reservation_of_any_p_is_good_on_any_other_whatever_is_trimmed() {
         out.extend((0..reserved).map(|_| pool.take(&mut cache[0], size).unwrap()));
         // SAFETY: as above.
         out.into_iter().for_each(|stack| unsafe { pool.give(&mut cache[1], stack) });
-        cache.iter_mut().for_each(|cache| pool.empty(cache));
+        for cache in &mut cache {
+            pool.empty(cache);
+        }
         assert!(pool.inner.lock().stocks.iter().all(|stock| stock.reserved == 0));
         trim(&pool);
         assert_eq!(count_mapped(&pool), 0);

@@ -1,0 +1,53 @@
+//! Goroutines that wait for a stack, where the host has fewer than there are goroutines (`sched/stacks.rs`).
+
+use super::caught;
+use crate::model::{Model, Mutant, Parts, at_rest, fall_asleep, limit_stacks, runtime};
+use crate::{Runtime, chan};
+
+/// Two goroutines that need one stack, each of which ends.
+fn two_for_one_stack(runtime: &Runtime) {
+    let both = Parts::of(2);
+    let [first, second] = [both.clone(), both].map(|part| runtime.go(move || part.held()));
+    first.join().unwrap();
+    second.join().unwrap();
+}
+
+/// Two goroutines on two Ms, and one stack. Fails when a stack that comes back is seen by nobody: it lies in the cache of a
+/// P that was busy when the other one asked; or when the process is ended though there is one.
+#[test]
+fn a_stack_that_comes_back_is_had_by_who_waits_for_it() {
+    Model::new().preemptions(1).check("one_stack_for_two", || {
+        let runtime = at_rest::<2>();
+        limit_stacks(&runtime, 1, true);
+        two_for_one_stack(&runtime);
+    });
+}
+
+/// The same while a third goroutine sleeps on a stack of its own, so that somebody may always hope for one; and a host
+/// without caches. Fails when neither the one that asks nor the one that gives back sees the other.
+#[test]
+fn a_stack_that_comes_back_to_the_host_is_had_by_who_waits_for_it() {
+    Model::new().preemptions(2).check("one_stack_for_two_beside_a_sleeper", || {
+        let runtime = runtime(2, 2);
+        let (wakes, sleeps) = chan::bounded::<()>(0);
+        let sleeper = runtime.go(move || sleeps.recv());
+        fall_asleep::<2>(&runtime);
+        loom::explore();
+        limit_stacks(&runtime, 1, false);
+        two_for_one_stack(&runtime);
+        drop(wakes);
+        sleeper.join().unwrap().unwrap_err();
+    });
+}
+
+#[test]
+fn mutants() {
+    caught::assert_caught(
+        module_path!(),
+        &[
+            (Mutant::IdlePKeepsStacks, "a_stack_that_comes_back_is_had_by_who_waits_for_it"),
+            (Mutant::StacksOfBusyPsForgotten, "a_stack_that_comes_back_is_had_by_who_waits_for_it"),
+            (Mutant::StackWantedLate, "a_stack_that_comes_back_to_the_host_is_had_by_who_waits_for_it"),
+        ],
+    );
+}
