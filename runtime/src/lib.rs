@@ -25,26 +25,159 @@
 //! }
 //! ```
 //!
-//! Starting a runtime is `unsafe`, once per program, and so is [`Runtime::run_locked`]; what goroutines call is safe. What is
-//! promised in return stands in [`migration`].
+//! Starting a runtime is `unsafe`, once per program; what goroutines call is safe. The last section says why.
 //!
-//! # Blocking calls
+//! # Start
 //!
-//! What blocks the *goroutine* here parks it, and its thread runs others. What blocks the *thread*, `std::fs`, a name
-//! look-up, a lock of std, stalls nobody either: within milliseconds the runtime notices, and another thread takes the
-//! P. So it does when a goroutine runs on and on: after 5 to 10 ms in which others waited it goes on without a P, as
-//! one thread of the process among others, until its next call that may park. It still uses a core: the number of Ps
-//! bounds how many goroutines run by turns, not how many threads compute.
-//!
-//! [`blocking`] says before the call what would be noticed in it, and costs the others nothing:
+//! [`run`] starts a runtime, runs its first goroutine, and ends with it. [`go`] starts another goroutine, and
+//! [`JoinHandle::join`] waits for its value or its panic. [`scope`] starts goroutines that borrow, [`Builder`] gives a
+//! goroutine a name or a stack size. A program that has a `main` of its own, or several runtimes, keeps a [`Runtime`],
+//! which a plain thread may use as well.
 //!
 //! ```
+//! let mut words = vec!["to", "be", "or", "not"];
 //! // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
-//! let text = unsafe { gmp::run(|| gmp::blocking(|| std::fs::read_to_string("/proc/self/comm"))) };
-//! assert!(text.is_ok());
+//! unsafe {
+//!     gmp::run(|| {
+//!         let (first, second) = words.split_at_mut(2);
+//!         // Both borrow; the scope ends when both have.
+//!         gmp::scope(|scope| {
+//!             scope.go(|| first.sort());
+//!             scope.go(|| second.sort());
+//!         });
+//!     })
+//! }
+//! assert_eq!(words, ["be", "to", "not", "or"]);
 //! ```
 //!
-//! # When it stands still, or is slow
+//! # Wait
+//!
+//! A call of this library that waits parks the *goroutine*, and its thread runs others. The types of [`sync`] have the
+//! names of std, `parking_lot` and Go, and a guard may be held across a wait. A call that blocks the *thread*
+//! (`std::fs`, a name look-up, a lock of std) stalls no other goroutine either: within milliseconds the runtime
+//! notices, and another thread takes the P. The same goes for a goroutine that runs on and on: after 5 to 10 ms in
+//! which others waited it goes on without a P, as one thread of the process among others, until its next call that may
+//! park. It still uses a core: the number of Ps bounds how many goroutines run by turns, not how many threads compute.
+//! [`blocking`] says before the call what would be noticed in it.
+//!
+//! ```
+//! use gmp::sync::{Mutex, WaitGroup};
+//! use std::sync::Arc;
+//!
+//! // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
+//! unsafe {
+//!     gmp::run(|| {
+//!         let (total, tasks) = (Arc::new(Mutex::new(0)), WaitGroup::new());
+//!         for file in ["/proc/self/comm", "/proc/self/stat"] {
+//!             let total = Arc::clone(&total);
+//!             tasks.go(move || {
+//!                 let text = gmp::blocking(|| std::fs::read(file)).unwrap();
+//!                 *total.lock() += text.len();
+//!             });
+//!         }
+//!         tasks.wait();
+//!         assert!(*total.lock() > 0);
+//!     })
+//! }
+//! ```
+//!
+//! # Channels
+//!
+//! [`chan`] has crossbeam-channel's names, with `close` in addition. [`select!`] waits for the first of several
+//! operations.
+//!
+//! ```
+//! use gmp::{chan, select};
+//! use std::time::Duration;
+//!
+//! // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
+//! let sum = unsafe {
+//!     gmp::run(|| {
+//!         let (sender, numbers) = chan::bounded(2);
+//!         gmp::go(move || (1..=4).try_for_each(|n| sender.send(n)));
+//!         let (mut sum, limit) = (0, chan::after(Duration::from_secs(60)));
+//!         loop {
+//!             select! {
+//!                 recv(numbers) -> number => match number {
+//!                     Ok(number) => sum += number,
+//!                     // The sender was dropped.
+//!                     Err(_) => break sum,
+//!                 },
+//!                 recv(limit) -> _ => panic!("too late"),
+//!             }
+//!         }
+//!     })
+//! };
+//! assert_eq!(sum, 10);
+//! ```
+//!
+//! # Sockets
+//!
+//! [`net`] has std's names and signatures, `Read` and `Write`. A deadline may be moved, and a socket closed, while
+//! other goroutines wait for it.
+//!
+//! ```
+//! use gmp::net::{TcpListener, TcpStream};
+//! use std::io::{Read, Write};
+//!
+//! # fn main() -> std::io::Result<()> {
+//! // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
+//! unsafe {
+//!     gmp::run(|| {
+//!         let listener = TcpListener::bind("127.0.0.1:0")?;
+//!         let address = listener.local_addr()?;
+//!         let server = gmp::go(move || listener.accept()?.0.write_all(b"hello"));
+//!         let mut text = String::new();
+//!         TcpStream::connect(address)?.read_to_string(&mut text)?;
+//!         assert_eq!(text, "hello");
+//!         server.join().expect("the server does not panic")
+//!     })
+//! }
+//! # }
+//! ```
+//!
+//! # Time
+//!
+//! [`time::sleep`] parks; [`time::Timer`], [`time::Ticker`], [`chan::after`] and [`chan::tick`] tell the time by a
+//! channel; [`time::timeout`] ends what a function waits for.
+//!
+//! ```
+//! use gmp::{chan, context::ContextError, time};
+//! use std::time::Duration;
+//!
+//! // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
+//! unsafe {
+//!     gmp::run(|| {
+//!         let (_sender, nothing) = chan::bounded::<()>(0);
+//!         let ended = time::timeout(Duration::from_millis(5), || nothing.recv());
+//!         assert_eq!(ended, Err(ContextError::DeadlineExceeded));
+//!     })
+//! }
+//! ```
+//!
+//! # Ending
+//!
+//! A goroutine ends when its function returns, panics, or calls [`goexit`]. From outside it is ended where it waits: a
+//! [`context::Context`] under which it [runs](context::Context::run) ends this library's waits inside, by an unwinding
+//! or, from a socket, by an error. When [`run`] returns, the goroutines that are left are unwound likewise, and their
+//! destructors run: [`Runtime::shutdown_timeout`] says which can't be. A wait of std's or of C's is not ended.
+//!
+//! ```
+//! use gmp::context::{Context, ContextError};
+//! use gmp::sync::Event;
+//!
+//! // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
+//! unsafe {
+//!     gmp::run(|| {
+//!         let (context, cancel) = Context::background().with_cancel();
+//!         let worker = gmp::go(move || context.run(|| Event::new().wait()));
+//!         cancel.cancel();
+//!         assert_eq!(worker.join().unwrap(), Err(ContextError::Canceled));
+//!     })
+//! }
+//! ```
+//!
+//! When a program stands still, or is slow:
 //!
 //! * A program whose goroutines are all asleep is ended, with what each of them waits for: [`run`] says when.
 //! * [`dump`] tells the same at any time, from any thread, with the calls that led to each wait, or where a goroutine runs or
@@ -58,6 +191,15 @@
 //!   program is compiled without them.
 //! * `GMPDEBUG=schedtrace=1000` in the environment prints a line about the scheduler every second; `migrate=1` shows a
 //!   breach of the contract; `panic=abort` ends the process at the first panic. The table of all knobs is [`RuntimeBuilder`]'s.
+//!
+//! # The contract
+//!
+//! A goroutine may go on on another thread after each call that parks, and Rust has no trait for "my stack may move to
+//! another thread". So starting a runtime is `unsafe`, and so is [`Runtime::run_locked`]. [`migration`] is what the
+//! caller promises, with examples: nothing that belongs to a thread is kept across a call that may park; a function
+//! that uses a `thread_local!` does not also park; unsafe code expects that such a call may unwind; the floating-point
+//! control registers stay as they were; and no function of C has a frame that is larger than the guard.
+//! [`lock_os_thread`] binds a goroutine to its thread where something has to be kept.
 //!
 //! # Coming from Go
 //!

@@ -95,6 +95,21 @@ pub fn bounded<T>(capacity: usize) -> (Sender<T>, Receiver<T>) {
 }
 
 /// Makes a channel that holds any number of messages. Its sends never block.
+///
+/// ```
+/// // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
+/// unsafe {
+///     gmp::run(|| {
+///         let (sender, receiver) = gmp::chan::unbounded();
+///         for n in 1..=3 {
+///             // Never waits.
+///             sender.send(n).unwrap();
+///         }
+///         drop(sender);
+///         assert_eq!(receiver.iter().collect::<Vec<_>>(), [1, 2, 3]);
+///     })
+/// }
+/// ```
 pub fn unbounded<T>() -> (Sender<T>, Receiver<T>) {
     pair(usize::MAX, Buffer::growing())
 }
@@ -117,6 +132,23 @@ pub fn never_sender<T>() -> Sender<T> {
 /// channel never closes.
 ///
 /// While no receiver waits, the channel is in no heap of timers, and costs nothing but its memory.
+///
+/// ```
+/// use gmp::chan;
+/// use std::time::Duration;
+///
+/// // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
+/// unsafe {
+///     gmp::run(|| {
+///         let late = chan::after(Duration::from_millis(2));
+///         let (_sender, nothing) = chan::bounded::<()>(0);
+///         gmp::select! {
+///             recv(nothing) -> _ => unreachable!(),
+///             recv(late) -> at => assert!(at.is_ok()),
+///         }
+///     })
+/// }
+/// ```
 #[doc(alias = "time.After")]
 pub fn after(duration: Duration) -> Receiver<Instant> {
     clock(Some(Active::now().saturating_add(duration)), Duration::ZERO)
@@ -132,6 +164,19 @@ pub fn at(when: Instant) -> Receiver<Instant> {
 /// misses the messages in between, as with Go's; the next one is on the beat. The channel never closes.
 ///
 /// With a duration of zero there is always a message.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
+/// unsafe {
+///     gmp::run(|| {
+///         let ticks = gmp::chan::tick(Duration::from_millis(1));
+///         let (first, second) = (ticks.recv().unwrap(), ticks.recv().unwrap());
+///         assert!(first < second);
+///     })
+/// }
+/// ```
 #[doc(alias = "time.Tick")]
 pub fn tick(duration: Duration) -> Receiver<Instant> {
     // With one nanosecond, the clock's resolution, a message is always due.
@@ -151,12 +196,40 @@ pub(crate) fn signal() -> Receiver<()> {
 }
 
 /// The half that sends. Clones send to the same channel; when the last one is dropped, the channel closes.
+///
+/// ```
+/// // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
+/// unsafe {
+///     gmp::run(|| {
+///         let (sender, receiver) = gmp::chan::bounded(1);
+///         let others = sender.clone();
+///         let worker = gmp::go(move || others.send("theirs"));
+///         sender.send("ours").unwrap();
+///         let mut got = [receiver.recv().unwrap(), receiver.recv().unwrap()];
+///         got.sort();
+///         assert_eq!(got, ["ours", "theirs"]);
+///         worker.join().unwrap().unwrap();
+///     })
+/// }
+/// ```
 pub struct Sender<T> {
     chan: Option<Arc<Chan<T>>>,
 }
 
 /// The half that receives. Clones receive from the same channel, each message goes to one of them; when the last one is
 /// dropped, the channel closes.
+///
+/// ```
+/// // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
+/// unsafe {
+///     gmp::run(|| {
+///         let (sender, receiver) = gmp::chan::bounded(8);
+///         gmp::go(move || (0..3).for_each(|n| sender.send(n).unwrap()));
+///         // Ends when the last sender is gone.
+///         assert_eq!(receiver.into_iter().sum::<i32>(), 3);
+///     })
+/// }
+/// ```
 pub struct Receiver<T> {
     chan: Option<Arc<Chan<T>>>,
 }

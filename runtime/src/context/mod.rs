@@ -124,6 +124,20 @@ impl Context {
     }
 
     /// As [`with_deadline`](Self::with_deadline), counted from now.
+    ///
+    /// ```
+    /// use gmp::context::{Context, ContextError};
+    /// use std::time::Duration;
+    ///
+    /// // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
+    /// unsafe {
+    ///     gmp::run(|| {
+    ///         let (context, _cancel) = Context::background().with_timeout(Duration::from_millis(2));
+    ///         let ended = context.run(|| gmp::time::sleep(Duration::MAX));
+    ///         assert_eq!(ended, Err(ContextError::DeadlineExceeded));
+    ///     })
+    /// }
+    /// ```
     pub fn with_timeout(&self, timeout: Duration) -> (Context, Cancel) {
         self.with_node(Node::derive(&self.node, Some(counted(timeout)), None))
     }
@@ -235,6 +249,21 @@ impl Context {
     ///
     /// `run` may be nested. An interrupt unwinds to the innermost `run` whose context is done.
     ///
+    /// ```
+    /// use gmp::context::{Context, ContextError};
+    /// use std::time::Duration;
+    ///
+    /// // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
+    /// unsafe {
+    ///     gmp::run(|| {
+    ///         let (context, cancel) = Context::background().with_cancel();
+    ///         let worker = gmp::go(move || context.run(|| gmp::time::sleep(Duration::MAX)));
+    ///         cancel.cancel();
+    ///         assert_eq!(worker.join().unwrap(), Err(ContextError::Canceled));
+    ///     })
+    /// }
+    /// ```
+    ///
     /// # Unwinds
     /// When a wait of `f` is ended from outside, except by this context; see
     /// [`migration`](crate::migration#what-may-unwind).
@@ -273,6 +302,21 @@ impl fmt::Debug for Context {
 
 /// Ends the context with which it was made, and all contexts derived from that one. Clones end the same context;
 /// dropping them does nothing.
+///
+/// ```
+/// use gmp::context::{Context, ContextError};
+///
+/// // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
+/// unsafe {
+///     gmp::run(|| {
+///         let (context, cancel) = Context::background().with_cancel();
+///         assert!(context.err().is_none());
+///         cancel.cancel();
+///         assert_eq!(context.err(), Some(ContextError::Canceled));
+///         assert!(context.done().recv().is_err());
+///     })
+/// }
+/// ```
 #[derive(Clone)]
 pub struct Cancel {
     node: Arc<Node>,

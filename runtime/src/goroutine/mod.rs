@@ -117,6 +117,20 @@ where
 ///
 /// Dropping it detaches the goroutine: it runs on, and its value is dropped when it ends, before its
 /// [variables](crate::local::Local).
+///
+/// ```
+/// // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
+/// unsafe {
+///     gmp::run(|| {
+///         let worker = gmp::go(|| 6 * 7);
+///         assert_eq!(worker.join().unwrap(), 42);
+///
+///         let fails = gmp::go(|| -> u32 { panic!("no answer") });
+///         let panic = fails.join().unwrap_err().into_panic();
+///         assert_eq!(panic.downcast_ref::<&str>(), Some(&"no answer"));
+///     })
+/// }
+/// ```
 pub struct JoinHandle<T> {
     g: GRef<Active>,
     value: PhantomData<fn() -> T>,
@@ -294,6 +308,19 @@ impl std::error::Error for JoinError {}
 /// };
 /// assert_eq!(name.unwrap().as_deref(), Some("parser"));
 /// ```
+///
+/// ```
+/// // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
+/// unsafe {
+///     gmp::run(|| {
+///         let worker = gmp::Builder::new().name("digits").stack_size(256 << 10).go(|| {
+///             gmp::current().and_then(|goroutine| goroutine.name().map(str::to_owned))
+///         });
+///         let name = worker.expect("there is room for a stack").join().unwrap();
+///         assert_eq!(name.as_deref(), Some("digits"));
+///     })
+/// }
+/// ```
 #[derive(Clone, Debug, Default)]
 pub struct Builder {
     name: Option<Name>,
@@ -346,6 +373,19 @@ impl Builder {
 
 /// Lets other goroutines run first: the calling one goes to the end of the queue, or is unwound, when its runtime has
 /// begun to end. On a plain thread it is [`std::thread::yield_now`].
+///
+/// ```
+/// // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
+/// unsafe {
+///     gmp::run(|| {
+///         let other = gmp::go(|| 1);
+///         while !other.is_finished() {
+///             gmp::yield_now();
+///         }
+///         assert_eq!(other.join().unwrap(), 1);
+///     })
+/// }
+/// ```
 ///
 /// # Unwinds
 /// When the goroutine's runtime ends; see [`migration`](crate::migration#what-may-unwind).

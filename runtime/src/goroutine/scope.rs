@@ -84,6 +84,20 @@ where
 }
 
 /// Where goroutines are started that may borrow from outside of it; see [`scope`].
+///
+/// ```
+/// // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
+/// unsafe {
+///     gmp::run(|| {
+///         let numbers = [1, 2, 3, 4];
+///         let sum = gmp::scope(|scope| {
+///             let halves = [&numbers[..2], &numbers[2..]];
+///             halves.map(|half| scope.go(|| half.iter().sum::<i32>())).map(|half| half.join().unwrap())
+///         });
+///         assert_eq!(sum, [3, 7]);
+///     })
+/// }
+/// ```
 pub struct Scope<'scope, 'env: 'scope> {
     children: Arc<Children>,
     /// Invariant, as std's: else `'scope` could shrink, and a child borrow what the scope's body owns.

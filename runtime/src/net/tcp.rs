@@ -27,6 +27,21 @@ fn with_a_frame<T>(result: T) -> T {
 ///
 /// Like [`std::net::TcpListener`], except that a goroutine that waits in [`accept`](Self::accept) parks and its
 /// thread runs others. A plain thread blocks.
+///
+/// ```
+/// use gmp::net::{TcpListener, TcpStream};
+///
+/// // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
+/// unsafe {
+///     gmp::run(|| {
+///         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+///         let address = listener.local_addr().unwrap();
+///         let client = gmp::go(move || TcpStream::connect(address).unwrap().local_addr().unwrap());
+///         let (_stream, peer) = listener.accept().unwrap();
+///         assert_eq!(client.join().unwrap(), peer);
+///     })
+/// }
+/// ```
 pub struct TcpListener(Socket<net::TcpListener>);
 
 impl TcpListener {
@@ -179,6 +194,33 @@ impl FusedIterator for Incoming<'_> {}
 /// Like [`std::net::TcpStream`], except that a goroutine that waits for it parks and its thread runs others. A
 /// plain thread blocks. `Read` and `Write` are there for `TcpStream` and for `&TcpStream`, so one goroutine may
 /// read while another writes.
+///
+/// ```
+/// use gmp::net::{TcpListener, TcpStream};
+/// use std::io::{Read, Write};
+/// use std::net::Shutdown;
+/// use std::time::{Duration, Instant};
+///
+/// // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
+/// unsafe {
+///     gmp::run(|| {
+///         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+///         let address = listener.local_addr().unwrap();
+///         let server = gmp::go(move || {
+///             let (stream, _) = listener.accept().unwrap();
+///             // Sends back what comes, until the peer has no more.
+///             std::io::copy(&mut &stream, &mut &stream).unwrap()
+///         });
+///         let mut stream = TcpStream::connect(address).unwrap();
+///         stream.set_deadline(Some(Instant::now() + Duration::from_secs(60))).unwrap();
+///         stream.write_all(b"hello").unwrap();
+///         stream.shutdown(Shutdown::Write).unwrap();
+///         let mut text = String::new();
+///         stream.read_to_string(&mut text).unwrap();
+///         assert_eq!((text.as_str(), server.join().unwrap()), ("hello", 5));
+///     })
+/// }
+/// ```
 pub struct TcpStream(Socket<net::TcpStream>);
 
 impl TcpStream {

@@ -484,6 +484,16 @@ impl fmt::Debug for Runtime {
 /// the global queue, of each P's own in brackets, and how many goroutines each P has run so far (`schedticks`). In the lines
 /// of `scheddetail` a P's `status` is 0 when it is idle and 1 when it runs; a goroutine's is 1 when it is runnable, 2 when it
 /// runs, and 4 when it waits, with the reason. Fields of what there is none of here say 0, `false` or `nil`.
+///
+/// ```
+/// use gmp::Runtime;
+///
+/// // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
+/// let runtime = unsafe { Runtime::builder().procs(2).stack_size(128 << 10).build() }.unwrap();
+/// // From a plain thread, which joins like a goroutine.
+/// assert_eq!(runtime.go(|| 6 * 7).join().unwrap(), 42);
+/// assert_eq!(runtime.procs(), 2);
+/// ```
 #[derive(Clone, Debug, Default)]
 #[must_use = "nothing starts before `build`"]
 pub struct RuntimeBuilder {

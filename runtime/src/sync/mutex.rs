@@ -170,6 +170,26 @@ impl Drop for Unlocks<'_> {
 
 /// Holds the lock of a [`Mutex`], and gives access to the value. Dropping the guard unlocks, on any thread, and does
 /// not block.
+///
+/// ```
+/// // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
+/// unsafe {
+///     gmp::run(|| {
+///         let counter = gmp::sync::Mutex::new(0);
+///         gmp::scope(|scope| {
+///             for _ in 0..4 {
+///                 scope.go(|| {
+///                     let mut count = counter.lock();
+///                     // A guard may be held across a wait.
+///                     gmp::yield_now();
+///                     *count += 1;
+///                 });
+///             }
+///         });
+///         assert_eq!(counter.into_inner(), 4);
+///     })
+/// }
+/// ```
 #[must_use = "dropped at once it unlocks at once"]
 pub struct MutexGuard<'a, T: ?Sized> {
     mutex: &'a Mutex<T>,

@@ -46,6 +46,19 @@ pub fn sleep(dur: Duration) {
 /// Parks the calling goroutine until `deadline`; its thread goes on running other goroutines. A plain thread sleeps.
 /// Returns at once if `deadline` has passed.
 ///
+/// ```
+/// use std::time::{Duration, Instant};
+///
+/// // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
+/// unsafe {
+///     gmp::run(|| {
+///         let deadline = Instant::now() + Duration::from_millis(2);
+///         gmp::time::sleep_until(deadline);
+///         assert!(Instant::now() >= deadline);
+///     })
+/// }
+/// ```
+///
 /// # Unwinds
 /// When its wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
 pub fn sleep_until(deadline: Instant) {
