@@ -646,6 +646,48 @@ generic! {
         bolted(T::make(0));
         keep(&value);
     }
+    a_call_caught_in_a_loop {
+        #[inline(never)]
+        fn one<T: Value>(served: &mut u64, value: &T) {
+            let inner = value.clone();
+            site();
+            keep(&inner);
+            *served += 1;
+        }
+        #[inline(never)]
+        fn all<T: Value>(value: &T) {
+            let mut served = 0;
+            loop {
+                match catch_unwind(AssertUnwindSafe(|| one(&mut served, value))) {
+                    Ok(()) => return,
+                    Err(payload) if payload.is::<String>() => {}
+                    Err(payload) => resume_unwind(payload),
+                }
+            }
+        }
+        all(&T::make(0));
+    }
+    a_call_of_four_caught_in_a_loop {
+        #[inline(never)]
+        fn one<T: Value>(served: &mut u64, value: &T, more: &u64, most: &u64) {
+            let inner = value.clone();
+            site();
+            keep(&inner);
+            *served += *more + *most;
+        }
+        #[inline(never)]
+        fn all<T: Value>(value: &T, more: &u64, most: &u64) {
+            let mut served = 0;
+            loop {
+                match catch_unwind(AssertUnwindSafe(|| one(&mut served, value, more, most))) {
+                    Ok(()) => return,
+                    Err(payload) if payload.is::<String>() => {}
+                    Err(payload) => resume_unwind(payload),
+                }
+            }
+        }
+        all(&T::make(0), &black_box(1), &black_box(2));
+    }
     a_c_function_inlined_beside_a_catch {
         #[inline(always)]
         extern "C" fn bolted<T: Value>(value: T) {

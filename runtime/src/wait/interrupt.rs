@@ -34,7 +34,7 @@ const THROWS: u8 = 3;
 /// In their place, in the G: it ends already.
 const ENDS: u8 = u8::MAX;
 /// Of its stack a goroutine can't use the lowest page.
-const GUARD: usize = 4 << 10;
+const GUARD_PAGE: usize = 4 << 10;
 
 /// `Context::run`, on the stack of whoever runs under it.
 pub(crate) struct Frame {
@@ -388,7 +388,7 @@ fn has_room<H: Host>(g: GRef<H>, bytes: usize) -> bool {
     let (least, here) = H::left_of_calls(here);
     // The mark lies near the upper end of its own stack.
     let used = g.mark().addr().saturating_sub(here);
-    least.min(g.with_birth(|birth| birth.stack_size as usize).saturating_sub(used)) >= bytes + GUARD
+    least.min(g.with_birth(|birth| birth.stack_size as usize).saturating_sub(used)) >= bytes + GUARD_PAGE
 }
 
 /// The runtime of the calling goroutine ends, and the goroutine is where it might have parked: unwinds it, or has it stay for
