@@ -10,7 +10,8 @@ pub(crate) use send::Abandoned;
 use crate::chan::buffer::Buffer;
 use crate::chan::state::{Message, QueueState, RecordPtr, State, Tick, WaitResult, Woken};
 use crate::host::{Active, Host};
-use crate::prim::{AcqRel, Arc, AtomicU64, Mutant, Mutex, MutexGuard, Rank, Relaxed, UnsafeCell, unless};
+use crate::prim::hooks::*;
+use crate::prim::{AcqRel, Arc, AtomicU64, Mutex, MutexGuard, Rank, Relaxed, UnsafeCell};
 use crate::wait::waiter::UpgradedWaiter;
 use gmp_timers::Nanos;
 use std::time::Instant;
@@ -160,7 +161,8 @@ impl<T> Chan<T> {
     unsafe fn take_without_sender(&self, state: &mut State, slot: *mut T, woken: &mut Woken) -> Taken {
         // SAFETY: by this function's contract.
         if unsafe { self.pop(state, slot) } {
-            unless(Mutant::ChanNobodyMovesUp, || self.refill(state, woken));
+            mutant!(ChanNobodyMovesUp: return Taken::Done);
+            self.refill(state, woken);
             return Taken::Done;
         }
         if state.tick.is_some() {

@@ -45,6 +45,8 @@ mod err;
 pub(crate) mod flow;
 mod iter;
 mod macros;
+#[cfg(gmp_loom)]
+mod mutants;
 mod select;
 mod state;
 

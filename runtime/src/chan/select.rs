@@ -29,7 +29,8 @@ pub(crate) use arm::{Chosen, Direction, Operation};
 use crate::chan::select::promise_hook::PromiseHook;
 use crate::chan::state::{Promised, QueueState, RecordPtr, Woken};
 use crate::host::{Active, Host};
-use crate::prim::{Mutant, mutated};
+use crate::prim::hooks::*;
+
 use crate::wait::waiter::Opened;
 use gmp_timers::Nanos;
 
@@ -231,7 +232,8 @@ impl<'s, 'a> Search<'s, 'a> {
     #[cold]
     fn choose_again(&mut self) -> Option<usize> {
         self.unlock();
-        self.lock().filter(|_| !mutated(Mutant::SelectLooksOnce))
+        mutant!(SelectLooksOnce: return self.lock().filter(|_| false));
+        self.lock()
     }
 
     /// As `take`, for a select with a record that keeps its place and may have been served.

@@ -47,7 +47,8 @@
 //! 5. `promises` counts the tickets whose promises are neither kept nor withdrawn, `reserved` the reserved places.
 
 use crate::host::{Active, Host};
-use crate::prim::{Mutant, mutated, unless};
+use crate::prim::hooks::*;
+
 use crate::wait::queue::Queue;
 use gmp_timers::Nanos;
 use std::time::Duration;
@@ -163,7 +164,7 @@ impl State {
             // SAFETY: the record stands in the queue, which is locked.
             let it = unsafe { &record.as_ref().value };
             let claimed = match it.queue_state() {
-                QueueState::Open => it.claim() || mutated(Mutant::ChanServesWithoutClaim),
+                QueueState::Open => it.claim(),
                 // The owner never takes the lock again, so a message in its slot would be lost.
                 QueueState::Returned if it.is_left() => false,
                 QueueState::Returned if message == Message::Here => {
@@ -172,6 +173,7 @@ impl State {
                 }
                 _ => continue,
             };
+            mutant!(ChanServesWithoutClaim: let claimed = claimed || it.queue_state() == QueueState::Open);
             // A record that can't be claimed is removed: its owner is leaving, or was left behind by its runtime.
             // SAFETY: as above.
             unsafe { queue.remove(record) };
@@ -335,9 +337,7 @@ impl State {
         if std::mem::replace(&mut self.closed, true) {
             return false;
         }
-        unless(Mutant::ChanCloseForgetsSenders, || {
-            Self::end_all(&mut self.senders, WaitResult::Closed, woken)
-        });
+        unless!(ChanCloseForgetsSenders, Self::end_all(&mut self.senders, WaitResult::Closed, woken));
         self.tell_send_watchers(woken);
         self.tell_receive_watchers(woken);
         self.end_receivers_if_drained(woken);
@@ -346,7 +346,7 @@ impl State {
 
     /// If the channel is drained, ends the waits of all receivers and watchers: no message will come.
     pub(crate) fn end_receivers_if_drained(&mut self, woken: &mut Woken) {
-        if self.is_drained() && !mutated(Mutant::ChanCloseForgetsReceivers) {
+        if self.is_drained().unless(ChanCloseForgetsReceivers) {
             Self::end_all(&mut self.receivers, WaitResult::Closed, woken);
             self.tell_receive_watchers(woken);
         }

@@ -39,10 +39,8 @@ use crate::chan::Receiver;
 use crate::g::Birth;
 use crate::goroutine;
 use crate::host::{Active, Host};
-use crate::prim::{
-    Acquire, Arc, AtomicBool, AtomicPtr, AtomicU32, Mutant, Mutex, Rank, Relaxed, Release, Weak, mutated,
-    unless,
-};
+use crate::prim::hooks::*;
+use crate::prim::{Acquire, Arc, AtomicBool, AtomicPtr, AtomicU32, Mutex, Rank, Relaxed, Release, Weak};
 use crate::sched::Sched;
 use crate::wait::interrupt::{self, Interrupt};
 use crate::wait::queue::{self, Queue};
@@ -278,7 +276,7 @@ impl Node {
         // Acquire: what came before the cancel, and C4; partners: C1 and C5.
         let done = self.done.load(Acquire);
         if done & ENDING != 0 {
-            unless(Mutant::ContextErrDoesNotWait, || drop(self.state.lock()));
+            unless!(ContextErrDoesNotWait, drop(self.state.lock()));
         }
         error_of(done)
     }
@@ -318,9 +316,7 @@ impl Node {
     fn end_one(&self, verdict: &Verdict, below: &mut Vec<Arc<Node>>, calls: &mut Vec<AfterEnd>) {
         let mut state = self.state.lock();
         let ends = self.done.load(Relaxed) == OPEN;
-        if !ends && mutated(Mutant::ContextSecondEndLeaves) {
-            return;
-        }
+        mutant!(ContextSecondEndLeaves: if !ends { return });
         if ends {
             state.cause = verdict.cause.clone();
             // C1. Release: what the canceller did before it; partner: `Frame::is_done`.
@@ -384,19 +380,13 @@ impl Node {
             let state = self.state.lock();
             if self.channel().is_none() {
                 let done = self.done.load(Relaxed) != OPEN;
-                let shows_it_open = mutated(Mutant::ContextShowsItsChannelOpen);
-                if done && !shows_it_open {
+                if done.unless(ContextShowsItsChannelOpen) {
                     fresh.close();
                 }
                 // Release: partner `channel`.
                 self.channel.store(Box::into_raw(fresh), Release);
                 drop(state);
-                if done
-                    && shows_it_open
-                    && let Some(channel) = self.channel()
-                {
-                    channel.close();
-                }
+                mutant!(ContextShowsItsChannelOpen: if done && let Some(channel) = self.channel() { channel.close() });
             }
         }
         self.channel().expect("receiver: it was made above").receiver()

@@ -35,10 +35,8 @@ use crate::g::list::GList;
 use crate::g::{G, GRef};
 use crate::host::Host;
 use crate::m::M;
-use crate::prim::{
-    AcqRel, Acquire, AtomicPtr, AtomicU32, AtomicU64, Ghost, Mutant, Mutex, Rank, Relaxed, Release, mutated,
-    order, unless,
-};
+use crate::prim::hooks::*;
+use crate::prim::{AcqRel, Acquire, AtomicPtr, AtomicU32, AtomicU64, Ghost, Mutex, Rank, Relaxed, Release};
 use crate::sched::park::{Commit, WaitReason};
 use crate::wait::interrupt::{Interrupt, OnInterrupt};
 use crate::wait::status::{Then, WaitNumber};
@@ -172,7 +170,7 @@ impl<H: Host> Side<H> {
             drop(gate);
             commit
         });
-        if until.is_some() && !mutated(Mutant::PollNoGate) {
+        if until.is_some().unless(PollNoGate) {
             drop(self.gate.lock());
         }
         self.committing.touch();
@@ -191,19 +189,18 @@ impl<H: Host> Side<H> {
         let mut seen = self.load();
         loop {
             match seen.leave(ticket) {
-                Leave::Kept if mutated(Mutant::PollLeaveForgetsTheEvent) => {
-                    match self.exchange(seen, Slot::NIL) {
+                Leave::Kept => {
+                    mutant!(PollLeaveForgetsTheEvent: self.slot.store(Slot::NIL.to_bits(), Release); return Waited::Look);
+                    return Waited::Ready;
+                }
+                Leave::Gone => return Waited::Look,
+                Leave::Withdraw(next) => {
+                    mutant!(PollLeavesItsTicket: return Waited::Look);
+                    match self.exchange(seen, next) {
                         Ok(()) => return Waited::Look,
                         Err(now) => seen = now,
                     }
                 }
-                Leave::Kept => return Waited::Ready,
-                Leave::Gone => return Waited::Look,
-                Leave::Withdraw(_) if mutated(Mutant::PollLeavesItsTicket) => return Waited::Look,
-                Leave::Withdraw(next) => match self.exchange(seen, next) {
-                    Ok(()) => return Waited::Look,
-                    Err(now) => seen = now,
-                },
             }
         }
     }
@@ -215,11 +212,13 @@ impl<H: Host> Side<H> {
         loop {
             let next = match seen.commit(ticket) {
                 SlotCommit::Park(next) => next,
-                SlotCommit::CallOff if mutated(Mutant::PollCommitIgnored) => return Commit::Park,
-                SlotCommit::CallOff => return Commit::Refuse,
+                SlotCommit::CallOff => {
+                    mutant!(PollCommitIgnored: return Commit::Park);
+                    return Commit::Refuse;
+                }
             };
             // Release: who waits, written in O2, is published to E2: partner `unblock`.
-            let release = order(Mutant::PollCommitRelaxed, Release);
+            let release = Release.unless(PollCommitRelaxed);
             match self.slot.compare_exchange(seen.to_bits(), next.to_bits(), release, Relaxed) {
                 Ok(_) => return Commit::Park,
                 Err(now) => seen = Slot::from_bits(now),
@@ -230,14 +229,14 @@ impl<H: Host> Side<H> {
     /// E1 to E3. The owner, if it is the caller's to queue.
     fn unblock(&self, cause: Cause) -> Option<GRef<H>> {
         // Acquire: partner O3, for E2.
-        let mut seen = Slot::from_bits(self.slot.load(order(Mutant::PollUnblockRelaxed, Acquire)));
+        let mut seen = Slot::from_bits(self.slot.load(Acquire.unless(PollUnblockRelaxed)));
         loop {
             let (next, wake) = match seen.unblock(cause) {
-                Unblock::Store(next) if next == seen && mutated(Mutant::PollLookSparesTheExchange) => {
-                    return None;
-                }
                 // Also where the value stays: what the caller wrote before is then seen by the owner's exchange.
-                Unblock::Store(next) => (next, false),
+                Unblock::Store(next) => {
+                    mutant!(PollLookSparesTheExchange: if next == seen { return None });
+                    (next, false)
+                }
                 Unblock::Wake(next, _) => (next, true),
             };
             // E2. Relaxed: ordered by the load that found the ticket, and validated by the exchange.
@@ -287,7 +286,8 @@ impl<H: Host> PollDesc<H> {
     pub(crate) fn may_trust_a_short_read(&self) -> bool {
         // Acquire: an event is in `seen` before it is in the slot: partner `see`.
         let seen = Readiness::from_bits(self.seen.load(Acquire) as u8);
-        seen.short_read_drains() || mutated(Mutant::SocketTrustsAfterHup)
+        mutant!(SocketTrustsAfterHup: return true);
+        seen.short_read_drains()
     }
 
     /// Parks the calling goroutine, the holder of this direction's I/O lock, until an event comes. `look` is asked
@@ -307,16 +307,14 @@ impl<H: Host> PollDesc<H> {
 
     /// An event: wakes who waits for it.
     pub(crate) fn unblock(&self, readiness: Readiness, found: &mut GList<H>) {
-        unless(Mutant::PollSeenLate, || self.see(readiness));
+        unless!(PollSeenLate, self.see(readiness));
         for (wakes, side) in [(readiness.wakes_reader(), &self.read), (readiness.wakes_writer(), &self.write)]
         {
             if wakes && let Some(g) = side.unblock(Cause::Ready) {
                 found.push(g);
             }
         }
-        if mutated(Mutant::PollSeenLate) {
-            self.see(readiness);
-        }
+        mutant!(PollSeenLate: self.see(readiness));
     }
 
     fn see(&self, readiness: Readiness) {

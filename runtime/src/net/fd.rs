@@ -20,7 +20,8 @@
 //! Checked by `models/socket.rs`.
 
 use crate::host::Active;
-use crate::prim::{AcqRel, Acquire, AtomicU32, Mutant, Mutex, Rank, Relaxed, mutated, order};
+use crate::prim::hooks::*;
+use crate::prim::{AcqRel, Acquire, AtomicU32, Mutex, Rank, Relaxed};
 use crate::sched::park::{Commit, WaitReason};
 use crate::wait::interrupt::OnInterrupt;
 use crate::wait::waiter::{How, Wait, Waiter};
@@ -87,7 +88,7 @@ impl Users {
         let mut wait = Wait::begin();
         let mut closer = self.closer.lock();
         // Acquire: their system calls are over: partner U2.
-        if self.word.load(order(Mutant::UsersIdleRelaxed, Acquire)) & !LENT == CLOSED {
+        if self.word.load(Acquire.unless(UsersIdleRelaxed)) & !LENT == CLOSED {
             drop(closer);
             return wait.withdraw();
         }
@@ -102,8 +103,8 @@ impl Users {
 impl Drop for Use<'_> {
     fn drop(&mut self) {
         // U2. Release: partner `wait_idle`. Acquire: partner U2 of the others, for all of which the last one speaks.
-        let left = self.0.word.fetch_sub(1, order(Mutant::UsersLeaveRelaxed, AcqRel)) - 1;
-        if left & !LENT == CLOSED && !mutated(Mutant::UsersLastIsSilent) {
+        let left = self.0.word.fetch_sub(1, AcqRel.unless(UsersLeaveRelaxed)) - 1;
+        if (left & !LENT == CLOSED).unless(UsersLastIsSilent) {
             // Nobody counts any more, so there is one last.
             let closer = self.0.closer.lock().take();
             if let Some(closer) = closer {

@@ -35,9 +35,10 @@
 use crate::g::GRef;
 use crate::host::Host;
 use crate::m::M;
+use crate::prim::hooks::*;
 use crate::prim::{
-    AcqRel, Acquire, AtomicBool, AtomicU32, Mutant, Mutex, Ordering, Rank, Relaxed, Release, UnsafeCell,
-    fence, fence_after_exchange, mutated, order, unless,
+    AcqRel, Acquire, AtomicBool, AtomicU32, Mutex, Ordering, Rank, Relaxed, Release, UnsafeCell, fence,
+    fence_after_exchange,
 };
 use crate::sched::park::{Commit, WaitReason};
 use crate::wait::abandon::AbandonHook;
@@ -119,7 +120,7 @@ impl<H: Host> IoLock<H> {
         match got {
             Got::Free => {
                 // IoLockFence. SeqCst: a store of the word, then a load of what was changed; partner: `socket_fence`.
-                unless(Mutant::IoLockTakeNoFence, fence_after_exchange);
+                unless!(IoLockTakeNoFence, fence_after_exchange());
                 if let Some(g) = g {
                     self.note_holder(g);
                 }
@@ -168,10 +169,8 @@ impl<H: Host> IoLock<H> {
                 // SAFETY: under the lock.
                 record.value.waiter.with_mut(|slot| unsafe { *slot = waiter });
             }
-            let mut how = How::new(WaitReason::IoLock).until(until).ends(OnInterrupt::Returning).looking();
-            if mutated(Mutant::IoLockWaitersMasked) {
-                how.looks = false;
-            }
+            let how = How::new(WaitReason::IoLock).until(until).ends(OnInterrupt::Returning).looking();
+            mutant!(IoLockWaitersMasked: let how = How { looks: false, ..how });
             match wait.park(how, move || {
                 drop(waiters);
                 Commit::Park
@@ -231,13 +230,13 @@ impl<H: Host> IoLock<H> {
         let mut waiters = self.waiters.lock();
         let next = loop {
             match waiters.pop_front() {
-                Some(_first) if mutated(Mutant::IoLockNoHandOver) => {}
                 Some(first) => {
+                    mutant!(IoLockNoHandOver: continue);
                     // SAFETY: it stood in the queue, whose lock is held.
                     let record = unsafe { &first.as_ref().value };
                     // SAFETY: as above; the copy outlives the record.
                     let waiter = record.waiter.with(|waiter| unsafe { (*waiter).clone() });
-                    if mutated(Mutant::IoLockHandedBlindly) || waiter.claim() {
+                    if may_be_handed(&waiter) {
                         // SAFETY: the claim was won, so the owner does not leave before the `ready` below.
                         record.handed.with_mut(|handed| unsafe { *handed = true });
                         break Some(waiter);
@@ -252,25 +251,23 @@ impl<H: Host> IoLock<H> {
         // Relaxed: who takes the lock, or looks for a rest, comes after the word's Release, or the lock.
         self.resting.store(next.is_some(), Relaxed);
         let word = match (&next, waiters.is_empty()) {
-            (Some(_), false) if !mutated(Mutant::IoLockForgetsTheRest) => QUEUED,
-            (Some(_), false) => HELD,
+            (Some(_), false) => QUEUED,
             (Some(_), true) => HELD,
             (None, _) => FREE,
         };
+        mutant!(IoLockForgetsTheRest: let word = if word == QUEUED { HELD } else { word });
         // Release: partner `take`. With somebody claimed the lock is not free in between.
         self.word.store(word, Release);
         drop(waiters);
-        if let Some(next) = next
-            && !(mutated(Mutant::IoLockHandedBlindly) && next.claim())
-        {
+        if let Some(next) = next {
+            mutant!(IoLockHandedBlindly: if !next.claim() { return });
             next.ready();
         }
     }
 
     fn pass(&self) {
         // Release: the next holder sees what was done in this direction: partner `take`.
-        if self.word.compare_exchange(HELD, FREE, order(Mutant::IoLockPassRelaxed, Release), Relaxed).is_err()
-        {
+        if self.word.compare_exchange(HELD, FREE, Release.unless(IoLockPassRelaxed), Relaxed).is_err() {
             self.hand_over();
         }
     }
@@ -312,9 +309,9 @@ impl<H: Host> IoLock<H> {
             }
         }
         // Acquire: partner `rest`.
-        if self.resting.load(order(Mutant::IoLockRestLooksRelaxed, Acquire))
-            || mutated(Mutant::IoLockCloserDoesNotWait)
-        {
+        let rests = self.resting.load(Acquire.unless(IoLockRestLooksRelaxed));
+        mutant!(IoLockCloserDoesNotWait: let rests = true);
+        if rests {
             if waiters.is_empty() {
                 let _was_queued = self.word.compare_exchange(QUEUED, HELD, Relaxed, Relaxed);
             }
@@ -338,9 +335,7 @@ impl<H: Host> IoLock<H> {
     /// # Safety
     /// `hook` is an I/O lock's.
     unsafe fn give_up(hook: *const AbandonHook) {
-        if mutated(Mutant::IoLockLeftBehind) {
-            return;
-        }
+        mutant!(IoLockLeftBehind: return);
         // SAFETY: by this function's contract. The lock lies in a socket that the goroutine borrows, and it is left in
         // the middle of that borrow, which therefore never ends.
         let io_lock = unsafe { &*hook.cast::<Self>() };
@@ -354,7 +349,7 @@ impl<H: Host> Holder<'_, H> {
     /// The system calls are over for now; the holder is about to wait.
     pub(crate) fn rest(&self) {
         // Release: partner `wait_idle`: what was done in them comes before the descriptor is closed.
-        self.io_lock.resting.store(true, order(Mutant::IoLockRestRelaxed, Release));
+        self.io_lock.resting.store(true, Release.unless(IoLockRestRelaxed));
     }
 
     /// H1 and IoLockFence: after a rest. The holder looks before its next system call.
@@ -363,7 +358,7 @@ impl<H: Host> Holder<'_, H> {
         // (`fence_after_exchange`), whose partner is SocketFence; where a fence follows nothing rests on it.
         self.io_lock.resting.swap(false, AcqRel);
         // SeqCst: partner SocketFence.
-        unless(Mutant::IoLockGoesOnNoFence, fence_after_exchange);
+        unless!(IoLockGoesOnNoFence, fence_after_exchange());
     }
 }
 
@@ -381,8 +376,14 @@ impl<H: Host> Drop for Holder<'_, H> {
     }
 }
 
+/// Claims the wait of the one that is to be the next holder.
+fn may_be_handed<H: Host>(waiter: &Waiter<H>) -> bool {
+    mutant!(IoLockHandedBlindly: return true);
+    waiter.claim()
+}
+
 /// SocketFence: between what the caller has changed, closed or a deadline, and its look at who is to see it.
 pub(crate) fn socket_fence() {
     // SeqCst: partner IoLockFence; and in `wake_fd.rs` each other's.
-    unless(Mutant::SocketNoFence, || fence(Ordering::SeqCst));
+    fence(Ordering::SeqCst.unless(SocketNoFence));
 }

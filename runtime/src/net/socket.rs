@@ -28,7 +28,8 @@ use crate::net::io_lock::{Denied, Holder, IoLock, socket_fence};
 use crate::net::limit::{Begun, Limit};
 use crate::net::wake_fd::WakeFd;
 use crate::net::{closed, sys};
-use crate::prim::{Acquire, Arc, AtomicBool, AtomicPtr, Mutant, Mutex, Rank, Relaxed, mutated, unless};
+use crate::prim::hooks::*;
+use crate::prim::{Acquire, Arc, AtomicBool, AtomicPtr, Mutex, Rank, Relaxed};
 use crate::sched::Sched;
 use crate::wait::waiter::Wait;
 use gmp_timers::Nanos;
@@ -256,9 +257,8 @@ impl<S: AsFd> Socket<S> {
         drop(watches);
         // Not under the lock: what is held may be the last of a runtime.
         for (sched, desc) in live {
-            if !mutated(Mutant::SocketLooksAtNoSlot)
-                && let Some(g) = desc.look(direction)
-            {
+            mutant!(SocketLooksAtNoSlot: continue);
+            if let Some(g) = desc.look(direction) {
                 sched.submit(g);
             }
         }
@@ -324,13 +324,11 @@ impl<S: AsFd> Socket<S> {
             match (sched, desc) {
                 (Some(_), Some(desc)) if wait_first && desc.may_trust_a_short_read() => {
                     wait_first = false;
-                    if mutated(Mutant::SocketDrainedClears) {
-                        desc.clear(direction);
-                    }
+                    mutant!(SocketDrainedClears: desc.clear(direction));
                     self.park(&io_lock, desc, direction, look)?;
                     continue;
                 }
-                (Some(_), Some(desc)) => unless(Mutant::SocketClearsLate, || desc.clear(direction)),
+                (Some(_), Some(desc)) => unless!(SocketClearsLate, desc.clear(direction)),
                 (None, _) if wait_first => {
                     wait_first = false;
                     self.poll(lane, direction, look)?;
@@ -341,11 +339,7 @@ impl<S: AsFd> Socket<S> {
             wait_first = false;
             lane.drained.store(false, Relaxed);
             let called = call();
-            if mutated(Mutant::SocketClearsLate)
-                && let Some(desc) = desc
-            {
-                desc.clear(direction);
-            }
+            mutant!(SocketClearsLate: if let Some(desc) = desc { desc.clear(direction) });
             match called {
                 Ok(done) => {
                     if kind == ShortRead::Drained && short(&done) {

@@ -43,7 +43,7 @@ pub(crate) use const_fn;
 
 #[cfg(not(gmp_loom))]
 mod native {
-    use super::{Mutant, Ordering};
+    use super::Ordering;
     pub(crate) use std::sync::atomic::{AtomicBool, AtomicI64, AtomicPtr, AtomicU32, AtomicU64, fence};
 
     /// What `lock` gives a rank.
@@ -101,21 +101,6 @@ mod native {
         pub(crate) fn with_mut<R>(&self, f: impl FnOnce(*mut T) -> R) -> R {
             f(self.0.get())
         }
-    }
-
-    #[inline(always)]
-    pub(crate) fn unless(_: Mutant, f: impl FnOnce()) {
-        f();
-    }
-
-    #[inline(always)]
-    pub(crate) const fn mutated(_: Mutant) -> bool {
-        false
-    }
-
-    #[inline(always)]
-    pub(crate) const fn order(_: Mutant, ordering: Ordering) -> Ordering {
-        ordering
     }
 
     /// Keeps the compiler from moving the entry of a window past the look at the hand-off word.
@@ -201,7 +186,7 @@ mod native {
 
 #[cfg(gmp_loom)]
 mod model {
-    use super::{Mutant, Ordering};
+    use super::Ordering;
     pub(crate) use loom::cell::UnsafeCell;
     pub(crate) use loom::sync::atomic::{AtomicBool, AtomicI64, AtomicPtr, AtomicU32, AtomicU64};
 
@@ -258,26 +243,6 @@ mod model {
         pub(crate) fn with_ranks(f: impl FnOnce(&Ranks)) {
             let _ended = RANKS.try_with(f);
         }
-    }
-
-    /// The mutant of this process, named in the environment as its variant is spelt.
-    fn chosen() -> Option<&'static str> {
-        static CHOSEN: std::sync::OnceLock<Option<String>> = std::sync::OnceLock::new();
-        CHOSEN.get_or_init(|| std::env::var("GMP_MUTANT").ok()).as_deref()
-    }
-
-    pub(crate) fn mutated(mutant: Mutant) -> bool {
-        chosen().is_some_and(|name| name == format!("{mutant:?}"))
-    }
-
-    pub(crate) fn unless(mutant: Mutant, f: impl FnOnce()) {
-        if !mutated(mutant) {
-            f();
-        }
-    }
-
-    pub(crate) fn order(mutant: Mutant, ordering: Ordering) -> Ordering {
-        if mutated(mutant) { Ordering::Relaxed } else { ordering }
     }
 
     /// loom's fence; none with `Relaxed`, which a mutant asks for.
@@ -354,7 +319,8 @@ mod model {
 /// nothing, but for `set_after`. std's in both builds: loom need not weigh it, but where a model asks for that.
 /// The writer's own `get` is a plain load, which the compiler may merge with others as that of a `Cell`.
 mod single_writer {
-    use super::{Acquire, Mutant, Relaxed, Release, order};
+    use super::hooks::*;
+    use super::{Acquire, Relaxed, Release};
     use std::ptr::{self, NonNull};
     use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU64};
 
@@ -392,7 +358,7 @@ mod single_writer {
         /// Anybody's, who then sees what the writer did before `set_after`.
         pub(crate) fn peek_after(&self) -> Option<NonNull<T>> {
             // Acquire: partner `set_after`.
-            let acquire = order(Mutant::PeekAfterRelaxed, Acquire);
+            let acquire = Acquire.unless(PeekAfterRelaxed);
             #[cfg(gmp_loom)]
             if let Some(shown) = &self.1 {
                 return NonNull::new(shown.load(acquire));
@@ -404,7 +370,7 @@ mod single_writer {
         pub(crate) fn set_after(&self, value: Option<NonNull<T>>) {
             let value = value.map_or(ptr::null_mut(), NonNull::as_ptr);
             // Release: what came before is over for `peek_after`, its partner.
-            let release = order(Mutant::SetAfterRelaxed, Release);
+            let release = Release.unless(SetAfterRelaxed);
             self.0.store(value, release);
             #[cfg(gmp_loom)]
             if let Some(shown) = &self.1 {

@@ -9,7 +9,8 @@
 //! Checked by `models/barrier.rs`.
 
 use crate::host::Active;
-use crate::prim::{Mutant, Mutex, Rank, const_fn, mutated, unless};
+use crate::prim::hooks::*;
+use crate::prim::{Mutex, Rank, const_fn};
 use crate::sched::park::WaitReason;
 use crate::sync::wait_queue::{HasWaitQueue, Left, Notified, Position, WaitQueue, wait_in};
 use crate::wait::waiter::{How, Wait};
@@ -84,9 +85,8 @@ impl HasWaitQueue for State {
     fn settle(membership: &Membership, _notified: bool) {
         // SAFETY: the record's owner never runs again, and borrows the barrier for good.
         let barrier = unsafe { &*membership.barrier };
-        unless(Mutant::BarrierCountsTheLeft, || {
-            barrier.state.lock().leave(membership.round);
-        });
+        mutant!(BarrierCountsTheLeft: return);
+        barrier.state.lock().leave(membership.round);
     }
 }
 
@@ -132,7 +132,7 @@ impl Barrier {
         match wait_in(wait, &self.state, state, (membership, Position::Back), How::new(WaitReason::Barrier)) {
             Ok(_membership) => BarrierWaitResult(false),
             Err(Left { mut state, by }) => {
-                if !state.leave(round) && !mutated(Mutant::BarrierUnwindsTheCounted) {
+                if (!state.leave(round)).unless(BarrierUnwindsTheCounted) {
                     return BarrierWaitResult(false);
                 }
                 drop(state);

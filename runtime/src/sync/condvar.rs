@@ -1,7 +1,8 @@
 //! A condition variable: waiting for a change of the value that a mutex protects.
 
 use crate::host::{Active, Host};
-use crate::prim::{Mutant, Mutex as Lock, Rank, const_fn, mutated};
+use crate::prim::hooks::*;
+use crate::prim::{Mutex as Lock, Rank, const_fn};
 use crate::sched::park::WaitReason;
 use crate::sync::mutex::MutexGuard;
 use crate::sync::raw_mutex::RawMutex;
@@ -198,15 +199,10 @@ impl Condvar {
             panic!("Condvar: others wait with another mutex");
         }
         state.mutex = mutex;
-        if mutated(Mutant::CondvarUnlocksFirst) {
-            drop(state);
-            mutex.unlock();
-            state = self.state.lock();
-        } else {
-            // Unlocks before the park, while the mutex is certainly alive, and under the lock of the queue: a
-            // notifier that changes the value from here on finds this waiter in the queue.
-            mutex.unlock();
-        }
+        mutant!(CondvarUnlocksFirst: drop(state); mutex.unlock(); state = self.state.lock());
+        // Unlocks before the park, while the mutex is certainly alive, and under the lock of the queue: a
+        // notifier that changes the value from here on finds this waiter in the queue.
+        unless!(CondvarUnlocksFirst, mutex.unlock());
         let how = How::new(WaitReason::Condvar).until(until);
         let interrupt = match wait_in(wait, &self.state, state, ((), Position::Back), how) {
             Ok(()) => {

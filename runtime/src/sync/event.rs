@@ -1,7 +1,8 @@
 //! A notification that is kept until a waiter takes it.
 
 use crate::host::Active;
-use crate::prim::{Mutant, Mutex, Rank, const_fn, mutated};
+use crate::prim::hooks::*;
+use crate::prim::{Mutex, Rank, const_fn};
 use crate::sched::park::{Commit, WaitReason};
 use crate::wait::queue::{Node, Queue};
 use crate::wait::waiter::{How, Wait, Waiter, Woke};
@@ -104,7 +105,7 @@ impl Event {
                 break Some(record);
             }
         };
-        state.permit |= claimed.is_none() && !mutated(Mutant::EventLeavesNoPermit);
+        state.permit |= claimed.is_none().unless(EventLeavesNoPermit);
         drop(state);
         if let Some(record) = claimed {
             record.waiter.ready();

@@ -1,7 +1,8 @@
 //! A closure that runs once.
 
 use crate::host::Active;
-use crate::prim::{Acquire, AtomicU32, Mutant, Mutex, Rank, Relaxed, Release, const_fn, mutated, order};
+use crate::prim::hooks::*;
+use crate::prim::{Acquire, AtomicU32, Mutex, Rank, Relaxed, Release, const_fn};
 use crate::sched::park::WaitReason;
 use crate::sync::wait_queue::{HasWaitQueue, Notified, Position, WaitQueue, wait_in};
 use crate::wait::waiter::{How, Wait};
@@ -70,7 +71,7 @@ impl Drop for Run<'_> {
         let mut notified = Notified::new();
         let mut waiters = self.once.waiters.lock();
         // Release: what the closure did, for whoever finds it done: partners `is_completed` and `call`.
-        self.once.word.store(self.leaves, order(Mutant::OnceDoneRelaxed, Release));
+        self.once.word.store(self.leaves, Release.unless(OnceDoneRelaxed));
         waiters.0.notify_all(&mut notified);
         drop(waiters);
         notified.ready();
@@ -118,7 +119,7 @@ impl Once {
     #[inline]
     pub fn is_completed(&self) -> bool {
         // Acquire: what the closure did: partner the end of `Run`.
-        self.word.load(order(Mutant::OnceLookRelaxed, Acquire)) == DONE
+        self.word.load(Acquire.unless(OnceLookRelaxed)) == DONE
     }
 
     /// Blocks the calling goroutine, or the plain thread, until a closure has run to its end.
@@ -151,7 +152,7 @@ impl Once {
     pub(super) fn call(&self, poisoned: &str, force: bool, f: impl FnOnce(&OnceState)) {
         loop {
             // Acquire: as in `is_completed`, with the same partner.
-            match self.word.load(order(Mutant::OnceLookRelaxed, Acquire)) {
+            match self.word.load(Acquire.unless(OnceLookRelaxed)) {
                 DONE => return,
                 RUNNING => self.park_while(|word| word == RUNNING),
                 POISONED if !force => panic!("{poisoned}"),
@@ -175,7 +176,7 @@ impl Once {
         let wait = Wait::begin();
         let waiters = self.waiters.lock();
         // Relaxed: under the lock in which a closure ends.
-        if !so(self.word.load(Relaxed)) && !mutated(Mutant::OnceNoRecheck) {
+        if (!so(self.word.load(Relaxed))).unless(OnceNoRecheck) {
             drop(waiters);
             wait.withdraw();
             return;

@@ -36,10 +36,8 @@
 
 use crate::host::{Active, Host};
 use crate::m::M;
-use crate::prim::{
-    Acquire, AtomicU32, Mutant, Mutex, MutexGuard, Rank, Relaxed, Release, capacity, const_fn, mutated,
-    order, pause,
-};
+use crate::prim::hooks::*;
+use crate::prim::{Acquire, AtomicU32, Mutex, MutexGuard, Rank, Relaxed, Release, capacity, const_fn, pause};
 use crate::sched::park::WaitReason;
 use crate::sync::wait_queue::{HasWaitQueue, Left, Notified, Position, WaitQueue, wait_in};
 use crate::wait::interrupt::{Interrupt, OnInterrupt};
@@ -68,7 +66,7 @@ impl HasWaitQueue for Waiters {
         &mut self.0
     }
     fn settle(ask: &Ask, notified: bool) {
-        if notified && !mutated(Mutant::MutexLeftBehind) {
+        if notified.unless(MutexLeftBehind) {
             // SAFETY: the record's owner never runs again, and borrows the mutex for good.
             unsafe { &*ask.mutex }.settle(ask.handed.get());
         }
@@ -133,7 +131,7 @@ impl RawMutex {
     #[inline]
     fn lock_fast(&self) -> bool {
         // Acquire: what was done under the lock before; partners all Releases here.
-        let acquire = order(Mutant::MutexLockRelaxed, Acquire);
+        let acquire = Acquire.unless(MutexLockRelaxed);
         self.word.compare_exchange_weak(0, LOCKED, acquire, Relaxed).is_ok()
     }
 
@@ -148,7 +146,7 @@ impl RawMutex {
         let mut seen = self.word.load(Relaxed);
         while seen & HELD == 0 {
             // Acquire: as in `lock_fast`, with the same partners.
-            let acquire = order(Mutant::MutexLockRelaxed, Acquire);
+            let acquire = Acquire.unless(MutexLockRelaxed);
             match self.word.compare_exchange_weak(seen, (seen | LOCKED) & !woken, acquire, Relaxed) {
                 Ok(_) => return true,
                 Err(now) => seen = now,
@@ -216,7 +214,7 @@ impl RawMutex {
     /// With the queue locked: takes the lock if it is free, and returns `true`; otherwise sets QUEUED, and `starved`,
     /// for a waiter that is about to queue.
     fn join_queue(&self, woken: u32, starved: u32) -> bool {
-        let woken = if mutated(Mutant::MutexWokenStays) { 0 } else { woken };
+        mutant!(MutexWokenStays: let woken = 0);
         let mut seen = self.word.load(Relaxed);
         loop {
             let free = seen & HELD == 0;
@@ -241,7 +239,7 @@ impl RawMutex {
     #[inline]
     pub(super) fn unlock(&self) {
         // Release: what was done under the lock; partners all Acquires here.
-        let before = self.word.fetch_sub(LOCKED, order(Mutant::MutexUnlockRelaxed, Release));
+        let before = self.word.fetch_sub(LOCKED, Release.unless(MutexUnlockRelaxed));
         debug_assert!(before & LOCKED != 0, "unlock: the mutex is not locked");
         if before != LOCKED {
             self.call_next(before);
@@ -287,17 +285,15 @@ impl RawMutex {
         let mut notified = Notified::new();
         let next = match waiters.0.notify(&mut notified) {
             None => seen & WOKEN,
-            Some(_) if mutated(Mutant::MutexNoHandOver) => {
-                WOKEN | if waiters.0.is_empty() { 0 } else { QUEUED }
-            }
             Some(first) => {
-                first.want.handed.set(true);
+                unless!(MutexNoHandOver, first.want.handed.set(true));
                 let queued = if waiters.0.is_empty() { 0 } else { QUEUED };
                 let short = Active::now().saturating_since(first.want.since) < capacity::STARVED;
                 let starving = if short || queued == 0 { 0 } else { seen & STARVING };
                 LOCKED | queued | starving | seen & WOKEN
             }
         };
+        mutant!(MutexNoHandOver: let next = if next & LOCKED == 0 { next } else { WOKEN | next & QUEUED });
         // Release: as in `unlock`, with the same partners; who is handed the lock has it by its wake.
         self.word.store(next, Release);
         drop(waiters);

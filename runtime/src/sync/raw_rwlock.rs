@@ -22,9 +22,8 @@
 //! Checked by `models/rwlock.rs`.
 
 use crate::host::Active;
-use crate::prim::{
-    Acquire, AtomicU32, Mutant, Mutex, MutexGuard, Rank, Relaxed, Release, const_fn, order, unless,
-};
+use crate::prim::hooks::*;
+use crate::prim::{Acquire, AtomicU32, Mutex, MutexGuard, Rank, Relaxed, Release, const_fn};
 use crate::sched::park::WaitReason;
 use crate::sync::wait_queue::{HasWaitQueue, Left, Notified, Position, WaitQueue, wait_in};
 use crate::wait::waiter::{How, Wait};
@@ -107,7 +106,7 @@ impl RawRwLock {
         let mut seen = self.word.load(Relaxed);
         while Self::admits(seen, kind) && seen & QUEUED == 0 {
             // Acquire: what was done under the lock before; partners all Releases here.
-            let acquire = order(Mutant::RwLockTakeRelaxed, Acquire);
+            let acquire = Acquire.unless(RwLockTakeRelaxed);
             match self.word.compare_exchange_weak(seen, Self::with(seen, kind), acquire, Relaxed) {
                 Ok(_) => return true,
                 Err(now) => seen = now,
@@ -156,8 +155,9 @@ impl RawRwLock {
         match wait_in(wait, &self.queues, queues, (ask, Position::Back), How::new(reason).until(until)) {
             Ok(_granted) => true,
             Err(Left { state: queues, by }) => {
+                mutant!(RwLockLeavesQuietly: drop(queues); return by.is_some_and(|interrupt| interrupt.throw::<Active>()));
                 // Grants the lock to the waiters that this one held back.
-                unless(Mutant::RwLockLeavesQuietly, || self.let_others_go(queues));
+                self.let_others_go(queues);
                 by.is_some_and(|interrupt| interrupt.throw::<Active>())
             }
         }
@@ -188,7 +188,7 @@ impl RawRwLock {
     fn grant(&self, queues: &mut Both, first: Kind, notified: &mut Notified<Ask>) {
         // Acquire: what was done under the lock before, for those that are notified; partners all Releases here. While
         // somebody waits in the queue, only readers that go change the word beside us; the last of them comes here.
-        let seen = self.word.load(order(Mutant::RwLockGrantRelaxed, Acquire));
+        let seen = self.word.load(Acquire.unless(RwLockGrantRelaxed));
         let mut writes = seen & WRITER != 0;
         let readers_first = first == Kind::Read && queues.readers.first().is_some();
         if seen & !QUEUED == 0 && !readers_first && queues.writers.notify(notified).is_some() {
@@ -211,17 +211,18 @@ impl RawRwLock {
     #[inline]
     pub(super) fn unlock_read(&self) {
         // Release: a writer comes after what was read; partners all Acquires here.
-        let before = self.word.fetch_sub(READER, order(Mutant::RwLockReadRelaxed, Release));
+        let before = self.word.fetch_sub(READER, Release.unless(RwLockReadRelaxed));
         debug_assert!(before >= READER, "unlock_read: nobody reads");
         if before == READER | QUEUED {
-            unless(Mutant::RwLockLastReaderLeaves, || self.let_others_go(self.queues.lock()));
+            mutant!(RwLockLastReaderLeaves: return);
+            self.let_others_go(self.queues.lock());
         }
     }
 
     #[inline]
     pub(super) fn unlock_write(&self) {
         // Release: what was done under the lock; partners all Acquires here.
-        let release = order(Mutant::RwLockWriteRelaxed, Release);
+        let release = Release.unless(RwLockWriteRelaxed);
         if self.word.compare_exchange(WRITER, 0, release, Relaxed).is_err() {
             self.release_write(0);
         }

@@ -2,7 +2,8 @@
 
 use crate::context::{Context, ContextError, interrupted};
 use crate::host::Active;
-use crate::prim::{Mutant, Mutex, Rank, const_fn, mutated};
+use crate::prim::hooks::*;
+use crate::prim::{Mutex, Rank, const_fn};
 use crate::sched::park::{Commit, WaitReason};
 use crate::sync::wait_queue::{HasWaitQueue, Left, Notified, Position, WaitQueue, wait_in};
 use crate::wait::interrupt::{Interrupt, OnInterrupt};
@@ -158,9 +159,7 @@ impl Semaphore {
             Ok(_granted) => Ok(()),
             Err(Left { mut state, by }) => {
                 let mut notified = Notified::new();
-                if !mutated(Mutant::SemaphoreLeavesQuietly) {
-                    state.grant(&mut notified);
-                }
+                unless!(SemaphoreLeavesQuietly, state.grant(&mut notified));
                 drop(state);
                 notified.ready();
                 Err(by.expect("acquire: a wait without a limit was called or interrupted"))
@@ -184,9 +183,7 @@ impl Semaphore {
         let free = state.free.checked_add(permits).filter(|free| *free <= self.capacity);
         if let Some(free) = free {
             state.free = free;
-            if !mutated(Mutant::SemaphoreGrantsNobody) {
-                state.grant(&mut notified);
-            }
+            unless!(SemaphoreGrantsNobody, state.grant(&mut notified));
         }
         drop(state);
         notified.ready();

@@ -11,7 +11,8 @@
 //! Checked by `models/waitgroup.rs`.
 
 use crate::host::Active;
-use crate::prim::{AcqRel, Acquire, Arc, AtomicI64, Mutant, Mutex, Rank, Relaxed, mutated, order};
+use crate::prim::hooks::*;
+use crate::prim::{AcqRel, Acquire, Arc, AtomicI64, Mutex, Rank, Relaxed};
 use crate::sched::park::WaitReason;
 use crate::sync::wait_queue::{HasWaitQueue, Left, Notified, Position, WaitQueue, wait_in};
 use crate::wait::waiter::{How, Wait};
@@ -103,7 +104,7 @@ impl WaitGroup {
             }
             // AcqRel: what was done before, for whoever finds zero, and for whoever takes the last step to it: partners
             // `wait`, and the steps themselves.
-            let both = order(Mutant::WaitGroupDoneRelaxed, AcqRel);
+            let both = AcqRel.unless(WaitGroupDoneRelaxed);
             match self.0.word.compare_exchange_weak(seen, next, both, Relaxed) {
                 Ok(_) => return,
                 Err(now) => seen = now,
@@ -130,7 +131,7 @@ impl WaitGroup {
             let next = if next < COUNT { 0 } else { next };
             // AcqRel: as in `add`, with the same partners.
             match self.0.word.compare_exchange_weak(seen, next, AcqRel, Relaxed) {
-                Ok(_) if next == 0 && !mutated(Mutant::WaitGroupWakesNobody) => {
+                Ok(_) if (next == 0).unless(WaitGroupWakesNobody) => {
                     waiters.0.notify_all(&mut notified);
                     break;
                 }
@@ -158,14 +159,14 @@ impl WaitGroup {
     pub fn wait(&self) {
         let inner = &*self.0;
         // Acquire: what was done before the count went down: partners `add` and `reach_zero`.
-        if inner.word.load(order(Mutant::WaitGroupLookRelaxed, Acquire)) < COUNT {
+        if inner.word.load(Acquire.unless(WaitGroupLookRelaxed)) < COUNT {
             return;
         }
         let wait = Wait::begin();
         let waiters = inner.waiters.lock();
         let mut seen = inner.word.load(Relaxed);
         loop {
-            let zero = seen < COUNT && !mutated(Mutant::WaitGroupNoRecheck);
+            let zero = (seen < COUNT).unless(WaitGroupNoRecheck);
             // Acquire: as above, with the same partners.
             match inner.word.compare_exchange_weak(
                 seen,

@@ -5,7 +5,8 @@ use crate::chan::flow::{Chan, Ended, Raw, WaitBy};
 use crate::chan::select::Limit;
 use crate::chan::state::{Kind, Message, Promised, QueueState, Record, RecordPtr, State, WaitResult, Woken};
 use crate::host::{Active, Host};
-use crate::prim::{Mutant, mutated, unless};
+
+use crate::prim::hooks::*;
 use crate::sched::Sched;
 use crate::sched::park::{Commit, WaitReason};
 use crate::wait::abandon::{AbandonHook, StandingHook};
@@ -129,6 +130,8 @@ pub(crate) unsafe fn await_promise(
             None
         }
     };
+    mutant!(PromiseAskedTooEarly: drop(state); crate::chan::mutants::ready_early(sender); state = raw.state.lock());
+    mutant!(PromiseAskedTooEarly: let sender = None);
     let told = move || {
         drop(state);
         if let Some(sender) = sender {
@@ -140,15 +143,10 @@ pub(crate) unsafe fn await_promise(
     let how = How::new(WaitReason::ChanReceive).until(until);
     // The lock is released in the commit hook, after this goroutine was saved: a sender may keep its promise as soon
     // as it is readied, and has to find the receiver asleep.
-    let woke = if mutated(Mutant::PromiseAskedTooEarly) {
+    let woke = wait.park(how, move || {
         told();
-        wait.park(how, || Commit::Park)
-    } else {
-        wait.park(how, move || {
-            told();
-            Commit::Park
-        })
-    };
+        Commit::Park
+    });
     match record.value.wait_result() {
         WaitResult::Done => return Outcome::Came,
         WaitResult::Withdrawn => return Outcome::Withdrawn,
@@ -192,11 +190,11 @@ impl<T> Chan<T> {
     /// F2.
     #[cold]
     fn send_whole(&self, message: T, limit: Limit) -> Result<(), T> {
+        mutant!(PromiseNotSentOn: return Err(message));
         let mut message = MaybeUninit::new(message);
         // SAFETY: the message lies in `message`, and was moved out if and only if the result is Done.
         unsafe {
             let ended = match limit {
-                _ if mutated(Mutant::PromiseNotSentOn) => Ended::TimedOut,
                 Limit::Now => self.try_send(message.as_mut_ptr()),
                 Limit::Until(limit) => self.send(message.as_mut_ptr(), limit),
             };
@@ -219,8 +217,9 @@ impl<T> Chan<T> {
                 drop(state);
                 woken.ready();
                 if let Some(receiver) = receiver {
+                    mutant!(PromiseWithdrawnSilently: return);
                     // SAFETY: `break_promise` has claimed the receiver's wait, and the receiver sleeps until this.
-                    unless(Mutant::PromiseWithdrawnSilently, || unsafe { receiver.as_ref() }.value.ready());
+                    unsafe { receiver.as_ref() }.value.ready();
                 }
             }
         }
@@ -235,7 +234,7 @@ impl<T> Chan<T> {
         // SAFETY: the message lies in `message`, which does not drop it.
         unsafe { self.deliver(&mut state, &raw const *message, &mut woken) };
         // If the message went to a receiver, the place is free again.
-        unless(Mutant::ChanReservedNotOffered, || self.refill(&mut state, &mut woken));
+        unless!(ChanReservedNotOffered, self.refill(&mut state, &mut woken));
         state.end_receivers_if_drained(&mut woken);
         drop(state);
         woken.ready();
@@ -246,7 +245,7 @@ impl<T> Chan<T> {
         let mut woken = Woken::new();
         let mut state = self.lock();
         state.reserved -= 1;
-        unless(Mutant::ChanReservedNotOffered, || self.refill(&mut state, &mut woken));
+        unless!(ChanReservedNotOffered, self.refill(&mut state, &mut woken));
         state.end_receivers_if_drained(&mut woken);
         drop(state);
         woken.ready();

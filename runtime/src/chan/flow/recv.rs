@@ -4,7 +4,8 @@
 use crate::chan::flow::{Ask, Chan, Ended, Outcome, Taken, WaitBy, await_promise, earlier, has_passed};
 use crate::chan::state::{Kind, QueueState, Record, RecordPtr, State, WaitResult, Woken};
 use crate::host::{Active, Host};
-use crate::prim::{Mutant, MutexGuard, mutated};
+use crate::prim::MutexGuard;
+use crate::prim::hooks::*;
 use crate::sched::park::{Commit, WaitReason};
 use crate::wait::waiter::{How, Wait, Woke};
 use gmp_timers::Nanos;
@@ -106,10 +107,7 @@ impl<T> Chan<T> {
                     // The pointer is always made from a shared reference, as the queue keeps it while further shared
                     // references are made.
                     let node = record.as_ref().map(NonNull::from).expect("recv: made just now");
-                    if mutated(Mutant::ChanRecvQueuesLate) {
-                        drop(state);
-                        state = self.lock();
-                    }
+                    mutant!(ChanRecvQueuesLate: drop(state); state = self.lock());
                     if !queued {
                         // SAFETY: the record is taken out of the queue before this function returns.
                         unsafe {
@@ -179,7 +177,7 @@ impl<T> Chan<T> {
         };
         // SAFETY: the record is the caller's, by this function's contract; its state is read under the lock.
         let it = unsafe { &node.as_ref().value };
-        if it.queue_state() == QueueState::Served && !mutated(Mutant::ReturnedIgnoresItsSlot) {
+        if (it.queue_state() == QueueState::Served).unless(ReturnedIgnoresItsSlot) {
             return Taken::Done;
         }
         // A Held record is not served: not while its owner takes a message here, nor while the owner waits for a

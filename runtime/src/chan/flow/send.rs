@@ -3,7 +3,8 @@
 use crate::chan::flow::{Chan, Ended, has_passed};
 use crate::chan::state::{Kind, Offer, Record, State, WaitResult, Woken};
 use crate::host::Active;
-use crate::prim::{Mutant, MutexGuard, mutated};
+use crate::prim::MutexGuard;
+use crate::prim::hooks::*;
 use crate::sched::park::{Commit, WaitReason};
 use crate::wait::waiter::{How, Wait, Woke};
 use gmp_timers::Nanos;
@@ -103,10 +104,7 @@ impl<T> Chan<T> {
             }
             let record = Record::new(wait.waiter(), slot.cast(), Kind::Alone);
             let node = NonNull::from(&record);
-            if mutated(Mutant::ChanSendQueuesLate) {
-                drop(state);
-                state = self.lock();
-            }
+            mutant!(ChanSendQueuesLate: drop(state); state = self.lock());
             // SAFETY: the record is taken out of the queue before this frame ends.
             unsafe {
                 state.give_place(node);

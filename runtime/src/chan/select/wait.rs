@@ -5,7 +5,8 @@ use super::{Intent, Kept, Limit, Round, Search, unlock_all};
 use crate::chan::flow::{Ask, Outcome, WaitBy, await_promise, earlier, has_passed};
 use crate::chan::state::{Kind, Promised, QueueState, Record, RecordPtr, WaitResult, Woken};
 use crate::host::{Active, Host};
-use crate::prim::{Mutant, mutated};
+
+use crate::prim::hooks::*;
 use crate::sched::park::{Commit, WaitReason};
 use crate::wait::abandon::AbandonHook;
 use crate::wait::waiter::{How, Wait, Woke};
@@ -54,9 +55,7 @@ impl Search<'_, '_> {
         };
         let Some(opened) = self.early.take().or_else(Wait::try_open) else { return self.open_early() };
         let mut wait = Wait::of(opened);
-        if mutated(Mutant::SelectQueuesLate) {
-            self.choose_again();
-        }
+        mutant!(SelectQueuesLate: { self.choose_again(); });
         let kept = self.kept.take();
         let (mut how, mut told) = (How::new(WaitReason::Select).until(limit), Woken::new());
         let (mut locked, mut sends) = (false, false);

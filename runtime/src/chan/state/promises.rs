@@ -1,7 +1,8 @@
 //! The promises of sends that were chosen before their message was there: `chan/state.rs`.
 
 use super::{Kind, Promised, QueueState, RecordPtr, State, Ticket, WaitResult, Woken};
-use crate::prim::{Mutant, mutated};
+
+use crate::prim::hooks::*;
 use std::num::NonZeroU64;
 
 impl State {
@@ -127,8 +128,9 @@ impl State {
                 it.set_queue_state(QueueState::Served);
                 true
             }
-            _ => it.claim() || mutated(Mutant::PromiseKeptWithoutClaim),
+            _ => it.claim(),
         };
+        mutant!(PromiseKeptWithoutClaim: let gets = gets || it.queue_state() != QueueState::Coming);
         gets.then_some(record)
     }
 

@@ -1,0 +1,11 @@
+//! What mutants of the channels do where one line can't say it.
+
+use crate::chan::state::RecordPtr;
+
+/// `PromiseAskedTooEarly`: tells the sender of a promise that it was asked, before the receiver sleeps.
+pub(super) fn ready_early(sender: Option<RecordPtr>) {
+    if let Some(sender) = sender {
+        // SAFETY: the sender is claimed, and sleeps until it is readied.
+        unsafe { sender.as_ref() }.value.ready();
+    }
+}
