@@ -30,7 +30,6 @@ use crate::chan::select::promise_hook::PromiseHook;
 use crate::chan::state::{Promised, QueueState, RecordPtr, Woken};
 use crate::host::{Active, Host};
 use crate::prim::hooks::*;
-
 use crate::wait::waiter::Opened;
 use gmp_timers::Nanos;
 

@@ -48,7 +48,6 @@
 
 use crate::host::{Active, Host};
 use crate::prim::hooks::*;
-
 use crate::wait::queue::Queue;
 use gmp_timers::Nanos;
 use std::time::Duration;

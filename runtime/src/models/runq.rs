@@ -285,13 +285,11 @@ fn a_ring_whose_newer_half_goes_is_seen() {
 
 #[test]
 fn mutants() {
-    let (pop, overflow) =
-        ("each_g_is_taken_once_by_its_owner_or_a_thief", "a_full_ring_overflows_beside_a_thief");
+    let pop = "each_g_is_taken_once_by_its_owner_or_a_thief";
+    let overflow = "a_full_ring_overflows_beside_a_thief";
     let next = "runnext_is_taken_once";
-    let (kicked, popped) = (
-        "a_g_that_is_kicked_from_runnext_into_the_ring_is_seen",
-        "a_g_that_becomes_the_next_before_the_ring_is_empty_is_seen",
-    );
+    let kicked = "a_g_that_is_kicked_from_runnext_into_the_ring_is_seen";
+    let popped = "a_g_that_becomes_the_next_before_the_ring_is_empty_is_seen";
     caught::assert_caught(
         module_path!(),
         &[

@@ -20,7 +20,6 @@
 use crate::g::{self, GRef};
 use crate::host::Host;
 use crate::m::{M, Window};
-
 use crate::prim::hooks::*;
 use crate::sched::Sched;
 use crate::sched::timers::Alarm;

@@ -1,7 +1,6 @@
 //! The promises of sends that were chosen before their message was there: `chan/state.rs`.
 
 use super::{Kind, Promised, QueueState, RecordPtr, State, Ticket, WaitResult, Woken};
-
 use crate::prim::hooks::*;
 use std::num::NonZeroU64;
 

@@ -10,7 +10,6 @@
 use crate::host::Host;
 use crate::m::M;
 use crate::p::P;
-
 use crate::prim::hooks::*;
 use crate::sched::poll::Poller;
 use crate::sched::{Central, Sched};

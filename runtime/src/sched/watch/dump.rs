@@ -19,7 +19,6 @@ mod text;
 use crate::g::pool::GPool;
 use crate::g::{GRef, Name};
 use crate::host::{Asked, Frames, Host, Stack};
-
 use crate::prim::hooks::*;
 use crate::runtime::knobs::Sigquit;
 use crate::sched::Sched;

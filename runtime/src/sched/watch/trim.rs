@@ -10,7 +10,6 @@
 //! can't get one without the scheduler's lock, under which A1 is done. Checked by `models/trim.rs`.
 
 use crate::host::Host;
-
 use crate::prim::hooks::*;
 use crate::sched::Sched;
 use gmp_timers::Nanos;
