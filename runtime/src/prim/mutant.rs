@@ -469,7 +469,7 @@ pub enum Mutant {
     /// An asker withdraws its question by a store, also from a handler that has taken the question up.
     WithdrawStores,
 
-    // Caches of stacks, and goroutines that wait for one (`models/trim.rs`).
+    // Caches of stacks, and goroutines that wait for one (`models/trim.rs`, `models/stacks.rs`).
     /// The trim empties the stack caches of Ps that are held.
     TrimEmptiesBusyCaches,
     /// An M that makes its P idle keeps stacks in the P's cache for which goroutines wait.
