@@ -1,6 +1,7 @@
 //! What mutants of a goroutine's end do where one line can't say it.
 
-use super::{GRef, OUTCOME};
+use super::GRef;
+use super::life::OUTCOME;
 use crate::host::Host;
 
 /// `HandleGoesFirst`: the rest of `drop_handle`, which has given the handle up and only then drops the outcome.

@@ -45,6 +45,8 @@ mod head;
 #[cfg(gmp_loom)]
 mod mutants;
 
+mod claim;
+
 use crate::g::list::GList;
 use crate::g::{G, GRef};
 use crate::host::Host;
@@ -53,6 +55,7 @@ use crate::prim::hooks::*;
 use crate::prim::{
     Acquire, AtomicPtr, AtomicU32, AtomicU64, Relaxed, Release, UnsafeCell, prefetch, relax, stays_the_same,
 };
+use claim::Claim;
 use head::Head;
 use std::mem::MaybeUninit;
 use std::ptr::null_mut;
@@ -484,35 +487,6 @@ impl<H: Host> Runq<H> {
     unsafe fn read(&self, at: u32) -> GRef<H> {
         // SAFETY: by this function's contract.
         self.slot(at).with(|slot| unsafe { (*slot).assume_init() })
-    }
-}
-
-/// A thief in a ring. Its Gs are the thief's alone, and their slots stay as they are, until it is dropped.
-struct Claim<'r, H: Host> {
-    ring: &'r Runq<H>,
-    first: u32,
-    n: u32,
-}
-
-impl<H: Host> Claim<'_, H> {
-    /// T4: the claimed Gs, the oldest first. To be gone through once.
-    fn gs(&self) -> impl Iterator<Item = GRef<H>> {
-        // SAFETY: `claim` has seen them below the tail, and `steal` keeps the owner from them (invariant 2).
-        (0..self.n).map(|at| unsafe { self.ring.read(self.first.wrapping_add(at)) })
-    }
-}
-
-impl<H: Host> Drop for Claim<'_, H> {
-    /// T5.
-    fn drop(&mut self) {
-        let mut head = Head::new(self.first, self.first.wrapping_add(self.n));
-        // Release: the copies come before the owner's next look: partner `owners_head`; invariant 3: partners `claim` and
-        // `is_empty`.
-        let ordering = Release.unless(RingReleaseRelaxed);
-        // It fails as often as the owner pops meanwhile.
-        while let Err(now) = self.ring.head.compare_exchange(head.0, head.released().0, ordering, Relaxed) {
-            head = Head(now);
-        }
     }
 }
 

@@ -2,22 +2,23 @@
 
 pub(crate) mod knobs;
 
+mod builder;
+
 use crate::g::{Birth, Name};
 use crate::goroutine::{self, JoinHandle};
-use crate::host::{self, Active, Host};
+use crate::host::Active;
 use crate::m::M;
-use crate::prim::{Arc, capacity};
-use crate::runtime::knobs::Knobs;
+use crate::prim::Arc;
+use crate::sched::Sched;
 use crate::sched::park::{Commit, WaitReason};
 use crate::sched::threads::procs::check_procs;
 use crate::sched::watch::deadlock::{Doing, Presence};
 use crate::sched::watch::dump;
-use crate::sched::{Config, Sched};
 use crate::wait::interrupt::OnInterrupt;
 use crate::wait::waiter::{How, Wait};
-use std::ffi::OsStr;
+pub use builder::RuntimeBuilder;
+pub(crate) use builder::check_stack_size;
 use std::fmt;
-use std::io;
 use std::panic::{Location, resume_unwind};
 use std::time::Duration;
 
@@ -233,7 +234,7 @@ impl Runtime {
     #[cfg(all(test, gmp_loom))]
     pub(crate) fn leave(mut self, limit: Duration) -> Report {
         self.stopped = true;
-        self.sched.leave(Active::now().saturating_add(limit))
+        self.sched.leave(<Active as crate::host::Host>::now().saturating_add(limit))
     }
 
     #[cfg(gmp_loom)]
@@ -461,295 +462,11 @@ impl fmt::Debug for Runtime {
     }
 }
 
-/// What a runtime may be told before it starts; made by [`Runtime::builder`].
-///
-/// An operator may tell it more from outside, by the variable `GMPDEBUG` of the environment: `name=value`s, separated by
-/// commas. It is read when a runtime is built, and holds for each one of the process.
-///
-/// | knob | what it does | default |
-/// | --- | --- | --- |
-/// | `schedtrace=MS` | every so many milliseconds a line about the scheduler on standard error, in Go's format | off |
-/// | `scheddetail=1` | with it, and not alone, also a line for each P, M and goroutine | off |
-/// | `migrate=1` | a goroutine that parks resumes on another thread, unless it is bound to its own, so that a breach of [`gmp::migration`](crate::migration) shows | off |
-/// | `panic=abort` | a panic that leaves its goroutine, main's too, ends the process by SIGABRT, after its message | `unwind` |
-/// | `handoff=0` | no goroutine loses its P by running for long, or by an unmarked blocking call: as many of them as there are Ps stall the rest | `1` |
-/// | `helping=0` | a P with goroutines of its own takes none from another whose goroutines have waited far longer; one without still does | `1` |
-/// | `sigquit=dump` | the process goes on after SIGQUIT; `sigquit=off` does not catch the signal. See [`dump`](crate::dump) | `exit` |
-/// | `dumpsignal=0` | a dump does not interrupt the threads of goroutines that run, and shows no calls of them. See [`dump`](crate::dump#goroutines-that-run) | `1` |
-/// | `refusals=all` | each time a goroutine waits on that should have been unwound, as a panic there might end the process, a line on standard error says so, with the frame that is to blame | `first` in the process |
-/// | `deadlock=always` | reports that all goroutines are asleep, see [`run`](crate::run), also when other threads might wake one | `alone` |
-///
-/// The line of `schedtrace` begins with the milliseconds since the first one. Then come the number of Ps (`gomaxprocs`), how
-/// many of them are idle, the threads, the monitor among them, those that look for work and those that sleep, the length of
-/// the global queue, of each P's own in brackets, and how many goroutines each P has run so far (`schedticks`). In the lines
-/// of `scheddetail` a P's `status` is 0 when it is idle and 1 when it runs; a goroutine's is 1 when it is runnable, 2 when it
-/// runs, and 4 when it waits, with the reason. Fields of what there is none of here say 0, `false` or `nil`.
-///
-/// ```
-/// use gmp::Runtime;
-///
-/// // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
-/// let runtime = unsafe { Runtime::builder().procs(2).stack_size(128 << 10).build() }.unwrap();
-/// // From a plain thread, which joins like a goroutine.
-/// assert_eq!(runtime.go(|| 6 * 7).join().unwrap(), 42);
-/// assert_eq!(runtime.procs(), 2);
-/// ```
-#[derive(Clone, Debug, Default)]
-#[must_use = "nothing starts before `build`"]
-pub struct RuntimeBuilder {
-    procs: Option<usize>,
-    stack_size: Option<usize>,
-    guard_size: Option<usize>,
-    max_stack_bytes: Option<usize>,
-    max_threads: Option<usize>,
-    keep_alive: Option<Duration>,
-    thread_name: Option<String>,
-}
-
-impl RuntimeBuilder {
-    /// How many goroutines may run at the same time, 1 to 1024. Default: the variable `GMPMAXPROCS` of the
-    /// environment, else what the machine allows the process, by its affinity mask and by the CPU quotas of its cgroup and
-    /// those above it ([`std::thread::available_parallelism`]; rounded down, where Go rounds up). The machine is asked again
-    /// about once a second while goroutines run, until somebody sets the number by [`set_procs`](crate::set_procs).
-    #[doc(alias = "GOMAXPROCS")]
-    pub fn procs(mut self, procs: usize) -> Self {
-        self.procs = Some(procs);
-        self
-    }
-
-    /// Bytes of stack of a goroutine that asks for no size of its own, 16 KiB to 64 MiB, rounded up to a power of two.
-    /// Default: the variable `GMPSTACK` of the environment, a number of bytes, which `K` or `M` behind it makes KiB or
-    /// MiB; else 64 KiB. See [`Builder::stack_size`](crate::Builder::stack_size).
-    pub fn stack_size(mut self, bytes: usize) -> Self {
-        self.stack_size = Some(bytes);
-        self
-    }
-
-    /// Bytes of the guard below each stack, those of [`with_stack`](crate::with_stack) on goroutines too: up to 1 MiB,
-    /// rounded up to pages. Default: 16 KiB.
-    ///
-    /// A fault in the guard is told as a stack overflow. Functions of Rust touch every page of their frames, so the
-    /// smallest guard stops them. A function of C that was compiled without `-fstack-clash-protection` may write beyond the
-    /// guard at once, into the stack of another goroutine, if its frame is larger than the guard: see
-    /// [`migration`](crate::migration). The guard comes on top of the stack's size and takes no memory but page tables: 8
-    /// bytes for each 4 KiB of it. A kernel older than 6.13 needs two mappings for each guard, however large. The
-    /// `generator` backend has guards of one page.
-    ///
-    /// ```
-    /// // SAFETY: no goroutine keeps a thread-bound value across a blocking call, and no C function that is called has a
-    /// // frame of more than 256 KiB.
-    /// let runtime = unsafe { gmp::Runtime::builder().guard_size(256 << 10).build()? };
-    /// assert_eq!(runtime.run(|| 1), 1);
-    /// # Ok::<(), std::io::Error>(())
-    /// ```
-    pub fn guard_size(mut self, bytes: usize) -> Self {
-        self.guard_size = Some(bytes);
-        self
-    }
-
-    /// The most bytes of stack that goroutines which have not ended have together, each counted with the whole size of its
-    /// stack, whatever it touches of it. The next spawn is refused then: [`Builder::go`](crate::Builder::go) gives an error,
-    /// [`go`](crate::go) panics. Default: as many as the kernel gives.
-    ///
-    /// ```
-    /// // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
-    /// let runtime = unsafe { gmp::Runtime::builder().max_stack_bytes(192 << 10).build()? };
-    /// let refused = runtime.run(|| {
-    ///     let _sleeper = gmp::go(|| gmp::time::sleep(std::time::Duration::from_secs(60)));
-    ///     // Main has 64 KiB, and so has the sleeper.
-    ///     gmp::Builder::new().stack_size(128 << 10).go(|| ()).unwrap_err()
-    /// });
-    /// assert_eq!(refused.kind(), std::io::ErrorKind::QuotaExceeded);
-    /// # Ok::<(), std::io::Error>(())
-    /// ```
-    pub fn max_stack_bytes(mut self, bytes: usize) -> Self {
-        self.max_stack_bytes = Some(bytes);
-        self
-    }
-
-    /// The most threads that run goroutines, at least one; the monitor is one more. Default: 10,000. At
-    /// the limit the runtime says so once, on standard error, and goes on with the threads that it has. A goroutine that
-    /// keeps one then keeps others waiting: in [`blocking`](crate::blocking), in an unmarked blocking call, by running on and on,
-    /// or [locked to it](crate::lock_os_thread). If it waits for one of them, it waits for ever. So leave more than the number
-    /// of Ps and of locked goroutines.
-    pub fn max_threads(mut self, threads: usize) -> Self {
-        self.max_threads = Some(threads);
-        self
-    }
-
-    /// How long a thread stays that has nothing to do, before it ends; one thread always stays. Default: 10 s. What a thread
-    /// keeps in the kernel and in `thread_local!`s goes with it.
-    pub fn thread_keep_alive(mut self, limit: Duration) -> Self {
-        self.keep_alive = Some(limit);
-        self
-    }
-
-    /// What its threads are called, followed by their number. Default: `gmp-`. Linux shows 15 bytes of it.
-    pub fn thread_name(mut self, name: impl Into<String>) -> Self {
-        self.thread_name = Some(name.into());
-        self
-    }
-
-    /// Starts the runtime, with one thread; others are made when there is work for them.
-    ///
-    /// # Safety
-    /// The contract of [`gmp::migration`](crate::migration).
-    ///
-    /// # Errors
-    /// `InvalidInput` when a setting, `GMPMAXPROCS` or `GMPSTACK`, is out of range, or `GMPDEBUG` has an unknown knob
-    /// or value; the kernel's error, with what was attempted, when it refuses a thread or the poller's descriptors.
-    ///
-    /// # Descriptors
-    /// A runtime has three for its poller, and one for each of its threads, by which it sees that a goroutine blocks its
-    /// thread. Of the latter a process has as many as a quarter of `RLIMIT_NOFILE` at most, and none of its last
-    /// quarter: threads that would need more do without, which is told on standard error and counted
-    /// ([`Refused::descriptors`]). Of such a thread the runtime opens a file when it looks; while no descriptor is left
-    /// at all, a goroutine that blocks that thread keeps others waiting for 40 ms, not for 1. All are closed at the
-    /// runtime's end.
-    pub unsafe fn build(self) -> io::Result<Runtime> {
-        let max_stack_bytes = self.max_stack_bytes;
-        let guard = self.guard()?;
-        let config = self.settle()?;
-        let sched = Sched::start(host::active(max_stack_bytes, guard)?, config)?;
-        Ok(Runtime { sched, stopped: false })
-    }
-
-    fn guard(&self) -> io::Result<usize> {
-        in_range("guard_size", self.guard_size.unwrap_or(host::GUARD), 1, host::MAX_GUARD)
-    }
-
-    fn settle(self) -> io::Result<Config> {
-        let (procs, procs_follow) = match self.procs {
-            Some(procs) => (check_procs("procs", procs).map_err(invalid)?, false),
-            None => default_procs()?,
-        };
-        let max_threads =
-            in_range("max_threads", self.max_threads.unwrap_or(MAX_THREADS), 1, u32::MAX as usize)?;
-        let thread_name = self.thread_name.unwrap_or_else(|| "gmp-".to_owned());
-        if thread_name.contains('\0') {
-            return Err(io::Error::new(
-                io::ErrorKind::InvalidInput,
-                format!("thread_name: {thread_name:?} contains a zero byte"),
-            ));
-        }
-        Ok(Config {
-            procs,
-            procs_follow,
-            stack_size: match self.stack_size {
-                Some(bytes) => check_stack_size(bytes)?,
-                None => default_stack_size(std::env::var_os("GMPSTACK").as_deref())?,
-            },
-            max_threads: max_threads as u32,
-            keep_alive: self.keep_alive.or(capacity::KEEP_ALIVE),
-            thread_name,
-            knobs: knobs()?,
-        })
-    }
-}
-
-fn knobs() -> io::Result<Knobs> {
-    match std::env::var_os("GMPDEBUG") {
-        None => Ok(Knobs::default()),
-        Some(text) => {
-            Knobs::parse(&text.to_string_lossy()).map_err(|unknown| invalid(format!("GMPDEBUG: {unknown}")))
-        }
-    }
-}
-
 /// Changes the number of Ps, for a caller who may be wrong.
 #[track_caller]
 pub(crate) fn set_procs(sched: &Sched<Active>, procs: usize) -> usize {
     match check_procs("set_procs", procs) {
         Ok(procs) => sched.set_procs(procs),
         Err(out_of_range) => panic!("{out_of_range}"),
-    }
-}
-
-/// And whether they follow the machine.
-fn default_procs() -> io::Result<(u32, bool)> {
-    match std::env::var("GMPMAXPROCS") {
-        Err(std::env::VarError::NotPresent) => {
-            Ok((Active::parallelism().clamp(1, capacity::PROCS) as u32, true))
-        }
-        Err(std::env::VarError::NotUnicode(text)) => {
-            Err(invalid(format!("GMPMAXPROCS: {text:?} is no number")))
-        }
-        Ok(text) => match text.trim().parse() {
-            Ok(procs) => Ok((check_procs("GMPMAXPROCS", procs).map_err(invalid)?, false)),
-            Err(_) => Err(invalid(format!("GMPMAXPROCS: {text:?} is no number"))),
-        },
-    }
-}
-
-/// `text`: what the environment says.
-fn default_stack_size(text: Option<&OsStr>) -> io::Result<u32> {
-    let Some(text) = text else { return Ok(STACK_SIZE) };
-    let text = text.to_string_lossy();
-    let (number, unit) = match text.trim() {
-        kib if kib.ends_with(['K', 'k']) => (&kib[..kib.len() - 1], 1 << 10),
-        mib if mib.ends_with(['M', 'm']) => (&mib[..mib.len() - 1], 1 << 20),
-        bytes => (bytes, 1),
-    };
-    let bytes = number.parse().ok().and_then(|number: usize| number.checked_mul(unit));
-    let in_range = bytes.filter(|bytes| (host::MIN_STACK..=host::MAX_STACK).contains(bytes));
-    in_range
-        .map(|bytes| bytes as u32)
-        .ok_or_else(|| invalid(format!("GMPSTACK: {text:?} is no size from 16K to 64M, in bytes, K or M")))
-}
-
-/// Refuses a stack that can't be had.
-pub(crate) fn check_stack_size(bytes: usize) -> io::Result<u32> {
-    in_range("stack_size", bytes, host::MIN_STACK, host::MAX_STACK).map(|bytes| bytes as u32)
-}
-
-fn in_range(what: &str, value: usize, least: usize, most: usize) -> io::Result<usize> {
-    if (least..=most).contains(&value) {
-        Ok(value)
-    } else {
-        Err(invalid(format!("{what}: {value} is not within {least}..={most}")))
-    }
-}
-
-fn invalid(text: String) -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidInput, text)
-}
-
-#[cfg(all(test, not(gmp_loom)))]
-mod tests {
-    use super::*;
-
-    fn refusal(builder: RuntimeBuilder) -> String {
-        let refused = builder.settle().unwrap_err();
-        assert_eq!(refused.kind(), io::ErrorKind::InvalidInput);
-        refused.to_string()
-    }
-
-    #[test]
-    fn a_setting_out_of_range_is_an_error_that_names_it_and_the_limits() {
-        let b = Runtime::builder;
-        assert_eq!(refusal(b().procs(0)), "procs: 0 is not within 1..=1024");
-        assert_eq!(refusal(b().procs(1025)), "procs: 1025 is not within 1..=1024");
-        assert_eq!(refusal(b().max_threads(0)), "max_threads: 0 is not within 1..=4294967295");
-        assert_eq!(refusal(b().stack_size(1)), "stack_size: 1 is not within 16384..=67108864");
-        let refused = b().guard_size(2 << 20).guard().unwrap_err().to_string();
-        assert_eq!(refused, "guard_size: 2097152 is not within 1..=1048576");
-        assert_eq!(refusal(b().thread_name("a\0b")), "thread_name: \"a\\0b\" contains a zero byte");
-    }
-
-    #[test]
-    fn the_default_stack_is_what_the_environment_says_or_that_is_an_error() {
-        let size = |text: &str| default_stack_size(Some(OsStr::new(text)));
-        assert_eq!(default_stack_size(None).unwrap(), 64 << 10);
-        for (text, bytes) in [("16384", 16 << 10), ("16K", 16 << 10), ("1m", 1 << 20), (" 64M ", 64 << 20)] {
-            assert_eq!(size(text).unwrap(), bytes);
-        }
-        for text in
-            ["", "K", "-1", "1G", "64KB", "16383", "65M", "99999999999999999999", "18014398509481985K"]
-        {
-            let refused = size(text).unwrap_err();
-            assert_eq!(refused.kind(), io::ErrorKind::InvalidInput);
-            let expected = format!("GMPSTACK: {text:?} is no size from 16K to 64M, in bytes, K or M");
-            assert_eq!(refused.to_string(), expected);
-        }
     }
 }

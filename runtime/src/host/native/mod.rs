@@ -25,11 +25,13 @@ mod overflow;
 #[cfg(not(any(feature = "generator", not(target_arch = "x86_64"))))]
 mod segment;
 
+mod stack;
+
+use crate::g::G;
 use crate::g::pool::GPool;
-use crate::g::{self, G, GRef};
-use crate::host::{Answer, Bar, Broken, Frames, Host, Lack, PollWait, Said, Stack, Symbol};
+use crate::host::{Answer, Bar, Broken, Frames, Host, Lack, PollWait, Symbol};
+use crate::m::M;
 use crate::m::note::Note;
-use crate::m::{M, Window};
 use crate::prim::{AtomicBool, AtomicU32, Relaxed};
 use crate::sched::park::Yield;
 use crate::sched::timers::timer_thread::TimerThread;
@@ -37,11 +39,13 @@ use crate::sched::watch::deadlock::Runtimes;
 use crate::sched::watch::quit::Quit;
 #[cfg(any(feature = "generator", not(target_arch = "x86_64")))]
 use crate::stack::switch as segment;
-use crate::stack::switch::{Coro, End, Home};
+use crate::stack::switch::{Coro, Home};
 use crate::wait::interrupt::Frame;
 use gmp_netpoll::{Events, Key, Poller, Readiness, Timeout, Woken};
 use gmp_timers::Nanos;
 use signals::SignalStack;
+pub(crate) use stack::NativeStack;
+use stack::entry;
 use std::cell::{Cell, RefCell};
 use std::fs::File;
 use std::io::{self, Write};
@@ -454,48 +458,4 @@ impl Host for Native {
         // nothing here uses `m` afterwards.
         unsafe { crate::stack::switch::suspend(home, (&raw const what).expose_provenance()) };
     }
-}
-
-/// A goroutine's stack.
-pub(crate) struct NativeStack {
-    coro: Coro,
-}
-
-// SAFETY: a suspended stack belongs to whoever holds this value; what its frames may keep across a switch is the
-// contract of `gmp::migration`, under which the runtime was started.
-unsafe impl Send for NativeStack {}
-
-impl Stack<Native> for NativeStack {
-    #[inline(always)]
-    unsafe fn resume(&mut self, m: &M<Native>, g: GRef<Native>) -> Said {
-        // For the entry; other resumes look at no word.
-        let word = g.to_raw().expose_provenance();
-        // SAFETY: the caller won the right to run this goroutine, which has not ended, on `m`.
-        Said::of(unsafe { self.coro.resume(&m.local.home, word) })
-    }
-
-    fn depth(&self) -> Option<usize> {
-        self.coro.depth()
-    }
-
-    unsafe fn frames(&self, frames: &mut Frames) {
-        // SAFETY: by this function's contract.
-        unsafe { self.coro.frames(frames) };
-    }
-}
-
-/// The first code on a goroutine's stack, and the last.
-unsafe extern "C" fn entry(word: usize) -> End {
-    #[cfg(not(any(feature = "generator", not(target_arch = "x86_64"))))]
-    crate::stack::annotate::begun();
-    // SAFETY: `resume` passed the goroutine, whose M holds it.
-    let g = unsafe { GRef::<Native>::from_raw(std::ptr::with_exposed_provenance_mut(word)) };
-    g::root(g);
-    // The end is inside the runtime, like a park.
-    let window = Window::<Native>::enter().expect("entry: a goroutine runs on an M");
-    let home = &raw const window.m().local.home;
-    #[cfg(not(any(feature = "generator", not(target_arch = "x86_64"))))]
-    crate::stack::annotate::end(&window.m().local.home.told);
-    std::mem::forget(window);
-    End { home, word: Said::EXIT }
 }

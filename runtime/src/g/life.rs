@@ -1,0 +1,191 @@
+//! Whose a G still is: its M's, its handle's. The last of them lets it go.
+
+use super::GRef;
+use super::root::drop_quietly;
+use crate::g::pool::GPool;
+use crate::g::task::Failure;
+use crate::host::Host;
+use crate::m::M;
+use crate::prim::hooks::*;
+use crate::prim::{Acquire, Relaxed, Release, relax};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+
+pub(super) const HANDLE: u32 = 1;
+pub(super) const LIVE: u32 = 2;
+pub(super) const OUTCOME: u32 = 4;
+/// No part of that: it stays as it was at the beginning.
+pub(super) const COUNTS: u32 = 8;
+/// The owner of the handle waits, by the record at `joiner`.
+pub(super) const WAITER: u32 = 16;
+/// The goroutine has ended, or its runtime has.
+pub(super) const DONE: u32 = 32;
+/// Its runtime, beside DONE.
+pub(super) const LEFT: u32 = 64;
+
+/// Why a goroutine will do nothing more.
+#[derive(Copy, Clone, Debug, Eq, PartialEq)]
+pub(crate) enum End {
+    /// It ran to its end; the outcome says which.
+    Ended,
+    /// Its runtime ended first and left it where it was.
+    Left,
+}
+
+/// What its `life` was at one moment.
+#[derive(Copy, Clone, Debug)]
+pub(crate) struct Life(pub(super) u32);
+
+impl Life {
+    /// Why it will do nothing more; `None`: it will.
+    #[inline]
+    pub(crate) fn end(self) -> Option<End> {
+        let end = if self.0 & LEFT == 0 { End::Ended } else { End::Left };
+        (self.0 & DONE != 0).then_some(end)
+    }
+}
+
+/// The M's part of a goroutine's end, after its last switch: tells the joiner and lets the G go.
+/// The stack has been taken back, and the word is Idle.
+pub(crate) fn finish<H: Host>(g: GRef<H>) {
+    // Here, where it is in the cache.
+    // SAFETY: it is looked at while it runs, and by a dump that holds it, which an Idle word forbids.
+    drop(g.birth.with_mut(|birth| unsafe { (*birth).take() }));
+    // Acquire: what the handle's owner did with the G comes before its next goroutine: partner `give_handle_back`; and the
+    // joiner's record: partner `wait_for_end`.
+    let look = Acquire.unless(LiveRelaxed);
+    // What it is most often. A look before would be one more access.
+    let mut life = HANDLE | LIVE | COUNTS;
+    loop {
+        // A joiner that `mark_left` has told may be gone, handle and all, before that has cleared WAITER.
+        let told = (life & WAITER != 0).unless(EndForgetsTheTeller);
+        if life & HANDLE == 0 && !told {
+            // The M is alone with it. Release: partner `is_live`. In no model, for the reason that
+            // `StatusWord::finish` gives.
+            g.life.store(life & !LIVE, Release);
+            return release(g);
+        }
+        let next = match life & (WAITER | DONE) {
+            0 | DONE => life & !LIVE | DONE,
+            WAITER => life | DONE,
+            _ => {
+                // `mark_left` is on its way.
+                relax();
+                life = g.life.load(look);
+                continue;
+            }
+        };
+        // Release: what the goroutine did, and the M with the G, to the handle's owner: partners `life` and `drop_handle`.
+        match g.life.compare_exchange(life, next, Release.unless(EndRelaxed), look) {
+            Ok(_) if next & LIVE == 0 => return,
+            Ok(_) => break,
+            Err(now) => life = now,
+        }
+    }
+    g.tell();
+    // Release: the record was read: partner `wait_no_more`. Acquire: as above, with the same partners.
+    if g.life.fetch_and(
+        !(WAITER | LIVE),
+        both(Acquire.unless(ToldWithoutAcquire), Release.unless(ToldWithoutRelease)),
+    ) & HANDLE
+        == 0
+    {
+        release(g);
+    }
+}
+
+/// The runtime has ended first, and the goroutine stays where it is: tells the joiner, once.
+pub(crate) fn mark_left<H: Host>(g: GRef<H>) {
+    // Relaxed: nothing is read before the exchange, which says whether this was true.
+    let mut life = g.life.load(Relaxed);
+    loop {
+        // Its last party is alone with it, or it is in the pool.
+        if life & (HANDLE | LIVE) != HANDLE | LIVE || life & DONE != 0 {
+            return;
+        }
+        // Acquire: the joiner's record: partner `wait_for_end`. It has to be the exchange's own: since the look the G may
+        // have ended and hold another goroutine with the same bits, whose joiner waits by another record. Release: who finds
+        // LEFT, in `life`, its partner, sees what came before the end of the runtime. No model can tell: that end has had its
+        // fences by now, which publish as much.
+        let both = both(Acquire.unless(LeftWithoutAcquire), Release);
+        match g.life.compare_exchange(life, life | DONE | LEFT, both, Relaxed) {
+            Ok(_) => break,
+            Err(now) => life = now,
+        }
+    }
+    if life & WAITER != 0 {
+        g.tell();
+        // Release: the record was read: partners `wait_no_more`, of a joiner that takes it back, and `finish`. In no model:
+        // that joiner unwinds beside the end of the runtime, and loom's threads share one count of panics, which its locks
+        // take for poison; the M reads nothing that this has touched.
+        let was = g.life.fetch_and(!WAITER, Release);
+        debug_assert!(was & LIVE != 0, "mark_left: its M has let it go");
+    }
+}
+
+/// The end of a goroutine that never ran: its closure is dropped here, on the calling thread.
+pub(crate) fn drop_unrun<H: Host>(g: GRef<H>) {
+    // SAFETY: the caller took the G from a queue, or never queued it; it did not run.
+    drop_quietly::<H>(|| unsafe { g.task.discard() });
+    // SAFETY: the closure is gone, the space is empty.
+    unsafe { g.task.fail(Failure::Shutdown) };
+    // Release: as in `root`, with the same partners.
+    if g.life.fetch_or(OUTCOME, Release) & HANDLE == 0 {
+        // SAFETY: as in `root`.
+        unsafe { g.task.forget() };
+    }
+    g.word.discard();
+    finish(g);
+}
+
+/// The handle's party goes; the outcome was taken by it, or not.
+///
+/// An outcome that is there is dropped before the bit is cleared: after it the M may free the G, and the next
+/// goroutine move in.
+pub(crate) fn drop_handle<H: Host>(g: GRef<H>) {
+    // Acquire: see the outcome: partner `root`; with it all that the goroutine did: partner `finish`.
+    let life = g.life.load(Acquire.unless(HandleLooksRelaxed));
+    give_handle_back(g, false, Life(life));
+}
+
+/// As `drop_handle`, by one who has looked: `taken` is true if there was an outcome, and it was moved out.
+pub(crate) fn give_handle_back<H: Host>(g: GRef<H>, mut taken: bool, seen: Life) {
+    // Release: the outcome is gone before the M frees the G: partner `finish`.
+    let release_order = Release.unless(HandleRelaxed);
+    // Acquire: as in `drop_handle`, with the same partners.
+    let look = Acquire.unless(HandleLooksRelaxed);
+    let Life(mut life) = seen;
+    let mut dropped = Ok(());
+    loop {
+        debug_assert!(life & HANDLE != 0, "drop_handle: dropped twice");
+        if (life & OUTCOME != 0 && !taken).unless(HandleGoesFirst) {
+            // SAFETY: OUTCOME is set and HANDLE still ours: the right to the outcome is this caller's.
+            dropped = catch_unwind(AssertUnwindSafe(|| unsafe { g.task.forget() }));
+            taken = true;
+        }
+        if life & LIVE == 0 {
+            release(g);
+            break;
+        }
+        // Without an outcome: whoever sets OUTCOME later finds the handle gone.
+        match g.life.compare_exchange(life, life & !HANDLE, release_order, look) {
+            Ok(_) => break,
+            Err(now) => life = now,
+        }
+    }
+    mutant!(HandleGoesFirst: super::mutants::forget_late(g, life, taken));
+    if let Err(payload) = dropped {
+        resume_unwind(payload);
+    }
+}
+
+/// Gives a G without parties back to its pool.
+pub(super) fn release<H: Host>(g: GRef<H>) {
+    let pool = g.pool.get().expect("release: the G was never taken from a pool");
+    let here = M::current().filter(|m| std::ptr::eq(m.sched(), g.home().as_ptr())).and_then(M::look_in);
+    match here {
+        // SAFETY: invariant 3.
+        Some(inside) => unsafe { inside.p.free_gs.put(pool, g) },
+        // SAFETY: as above. The pool may be gone when `put` returns.
+        None => unsafe { GPool::put(pool, std::iter::once(g)) },
+    }
+}

@@ -1,0 +1,106 @@
+//! The frame below the user's: what runs on a goroutine's own stack from its first instruction to its last.
+
+use super::life::{HANDLE, OUTCOME};
+use super::{Base, GRef};
+use crate::g::task::Failure;
+use crate::host::Host;
+use crate::local::Locals;
+use crate::prim::hooks::*;
+use crate::prim::{AtomicPtr, Relaxed, Release};
+use crate::sched::Sched;
+use crate::wait::interrupt::{Interrupt, Thrown};
+use std::any::Any;
+use std::cell::Cell;
+
+/// Runs on the goroutine's own stack, from its first instruction to its last: the frame below the user's.
+pub(crate) fn root<H: Host>(g: GRef<H>) {
+    let base = Base {
+        mark: Cell::new(std::ptr::null()),
+        locals: Locals::new(),
+        standing_hooks: AtomicPtr::new(std::ptr::null_mut()),
+    };
+    g.base.set(&raw const base);
+    let failure = if Sched::<H>::current().is_some_and(Sched::is_ending) {
+        g.throws.end();
+        // SAFETY: the spawner loaded the task, which did not run, and will not.
+        drop_quietly::<H>(|| unsafe { g.task.discard() });
+        Some(Failure::Shutdown)
+    } else {
+        run(g)
+    };
+    if let Some(Failure::Panic(_)) = failure
+        && Sched::<H>::current().is_some_and(|sched| sched.config.knobs.panic_abort)
+    {
+        abort(g);
+    }
+    let to_drop = failure.is_some() || g.task.value_is_to_be_dropped();
+    if let Some(failure) = failure {
+        // SAFETY: `run` unwound, or its value is gone: the space is empty, and it is this goroutine's.
+        unsafe { g.task.fail(failure) };
+    }
+    // SAFETY: called once, when the handle is gone, and with it every other right to the outcome.
+    let forget = || drop_quietly::<H>(|| unsafe { g.task.forget() });
+    let drop_locals = || base.locals.drop_all(|drop| drop_quietly::<H>(drop));
+    // Release: the outcome is published to the handle's `drop`: partners `drop_handle` and `give_handle_back`. Of a
+    // handle that is gone nothing has to be seen.
+    let publish = || g.life.fetch_or(OUTCOME, Release.unless(OutcomeRelaxed));
+    // Relaxed: as above. HANDLE never comes back.
+    if to_drop && g.life.load(Relaxed) & HANDLE == 0 {
+        // Nobody will join: what the value's drop finds are the variables of its goroutine.
+        forget();
+        drop_locals();
+    } else {
+        drop_locals();
+        if to_drop && publish() & HANDLE == 0 {
+            // The handle went meanwhile. Variables that are gone refuse, and others may have been made.
+            forget();
+            drop_locals();
+        }
+    }
+    base.locals.free();
+    g.base.set(std::ptr::null());
+}
+
+/// Runs the user's code, and says why it has left no value.
+pub(super) fn run<H: Host>(g: GRef<H>) -> Option<Failure> {
+    // SAFETY: the spawner loaded the task, and a goroutine runs once.
+    let ran = H::catch(|| unsafe { g.task.run() });
+    // From here on it ends, and what is dropped may park like any other code. No interrupt ends these waits.
+    g.throws.end();
+    match (ran, g.exits.replace(false)) {
+        (Ok(()), false) => None,
+        (Ok(()), true) => {
+            // It caught what was thrown at it, and returned.
+            // SAFETY: `run` has stored the value, which is this goroutine's until it is published.
+            drop_quietly::<H>(|| unsafe { g.task.forget() });
+            Some(Failure::Goexit)
+        }
+        (Err(payload), exits) => Some(failure_of::<H>(payload, exits)),
+    }
+}
+
+/// `GMPDEBUG=panic=abort`: the panic's message was printed.
+#[cold]
+pub(super) fn abort<H: Host>(g: GRef<H>) -> ! {
+    let name =
+        g.with_birth(|birth| birth.name.as_deref().map(|name| format!(" '{name}'"))).unwrap_or_default();
+    H::fatal(&format!("a panic has left goroutine {}{name}, and GMPDEBUG has panic=abort", g.id()))
+}
+
+/// What an unwinding that arrived at `root` says.
+pub(super) fn failure_of<H: Host>(payload: Box<dyn Any + Send>, exits: bool) -> Failure {
+    match payload.downcast_ref::<Thrown>().map(|thrown| thrown.target) {
+        Some(Interrupt::Exit) if exits => Failure::Goexit,
+        Some(Interrupt::Shutdown) if Sched::<H>::current().is_some_and(Sched::is_ending) => Failure::Shutdown,
+        _ => Failure::Panic(payload),
+    }
+}
+
+/// Drops what nobody asked for. A panic of a user's `drop` ends here: it was printed by the hook, and there is
+/// nobody to hand it to.
+pub(super) fn drop_quietly<H: Host>(forget: impl FnOnce()) {
+    if let Err(payload) = H::catch(forget) {
+        // The payload's own drop may panic again: leak it instead.
+        std::mem::forget(payload);
+    }
+}

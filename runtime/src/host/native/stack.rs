@@ -1,0 +1,53 @@
+//! A goroutine's stack on the native host.
+
+use super::Native;
+use crate::g::{self, GRef};
+use crate::host::{Frames, Said, Stack};
+use crate::m::{M, Window};
+#[cfg(any(feature = "generator", not(target_arch = "x86_64")))]
+use crate::stack::switch as segment;
+use crate::stack::switch::{Coro, End};
+
+/// A goroutine's stack.
+pub(crate) struct NativeStack {
+    pub(super) coro: Coro,
+}
+
+// SAFETY: a suspended stack belongs to whoever holds this value; what its frames may keep across a switch is the
+// contract of `gmp::migration`, under which the runtime was started.
+unsafe impl Send for NativeStack {}
+
+impl Stack<Native> for NativeStack {
+    #[inline(always)]
+    unsafe fn resume(&mut self, m: &M<Native>, g: GRef<Native>) -> Said {
+        // For the entry; other resumes look at no word.
+        let word = g.to_raw().expose_provenance();
+        // SAFETY: the caller won the right to run this goroutine, which has not ended, on `m`.
+        Said::of(unsafe { self.coro.resume(&m.local.home, word) })
+    }
+
+    fn depth(&self) -> Option<usize> {
+        self.coro.depth()
+    }
+
+    unsafe fn frames(&self, frames: &mut Frames) {
+        // SAFETY: by this function's contract.
+        unsafe { self.coro.frames(frames) };
+    }
+}
+
+/// The first code on a goroutine's stack, and the last.
+pub(super) unsafe extern "C" fn entry(word: usize) -> End {
+    #[cfg(not(any(feature = "generator", not(target_arch = "x86_64"))))]
+    crate::stack::annotate::begun();
+    // SAFETY: `resume` passed the goroutine, whose M holds it.
+    let g = unsafe { GRef::<Native>::from_raw(std::ptr::with_exposed_provenance_mut(word)) };
+    g::root(g);
+    // The end is inside the runtime, like a park.
+    let window = Window::<Native>::enter().expect("entry: a goroutine runs on an M");
+    let home = &raw const window.m().local.home;
+    #[cfg(not(any(feature = "generator", not(target_arch = "x86_64"))))]
+    crate::stack::annotate::end(&window.m().local.home.told);
+    std::mem::forget(window);
+    End { home, word: Said::EXIT }
+}

@@ -1,0 +1,108 @@
+//! The sizes of stacks, and the memory of one.
+
+use super::{Bytes, HAND, HAND_BYTES, MAX_STACK, MIN_STACK, PAGE};
+use std::io;
+use std::ptr::NonNull;
+
+/// A size class, as the logarithm of its bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Class(pub(super) u8);
+
+impl Class {
+    pub(super) const FIRST: u8 = MIN_STACK.trailing_zeros() as u8;
+    pub(super) const COUNT: usize = (MAX_STACK / MIN_STACK).trailing_zeros() as usize + 1;
+
+    #[inline]
+    pub(crate) fn of(size: usize) -> io::Result<Class> {
+        if size > MAX_STACK {
+            return Err(Class::too_big(size));
+        }
+        Ok(Class(size.max(MIN_STACK).next_power_of_two().trailing_zeros() as u8))
+    }
+
+    #[cold]
+    pub(super) fn too_big(size: usize) -> io::Error {
+        let text = format!("a stack of {}: the biggest is {}", Bytes(size), Bytes(MAX_STACK));
+        io::Error::new(io::ErrorKind::InvalidInput, text)
+    }
+
+    pub(super) fn bytes(self) -> usize {
+        1 << self.0
+    }
+
+    pub(super) fn index(self) -> usize {
+        (self.0 - Class::FIRST) as usize
+    }
+
+    /// How many stacks go to and from a magazine at a time, and half as many as reservations do. Twice as many are the most
+    /// that a magazine keeps of either.
+    pub(super) fn batch(self) -> usize {
+        (HAND_BYTES >> self.0).clamp(1, HAND)
+    }
+}
+
+/// A stack that is out of its pool. It has no `Drop`: one that is not given back is leaked, and stays mapped.
+#[derive(Debug)]
+pub(crate) struct StackMem {
+    pub(crate) top: NonNull<u8>,
+    pub(super) slab: u32,
+    pub(super) class: Class,
+    /// Pages of its guard.
+    pub(super) guard: u16,
+}
+
+// SAFETY: it is memory that nobody else refers to, as a Box is.
+unsafe impl Send for StackMem {}
+
+impl StackMem {
+    /// The end of the stack, from which it grows downwards; page-aligned.
+    pub(crate) fn top(&self) -> *mut u8 {
+        self.top.as_ptr()
+    }
+
+    /// The size of its slot, the guard page included.
+    pub(crate) fn bytes(&self) -> usize {
+        self.class.bytes()
+    }
+
+    /// Where its first frame begins: up to 1,920 bytes below the top, aligned to a cache line pair.
+    ///
+    /// Slots lie a power of two apart. If all stacks began at their tops, those of parked goroutines would share a
+    /// few sets of each cache; a thousand goroutines that take turns ran a quarter slower.
+    pub(crate) fn start(&self) -> *mut u8 {
+        const COLOURS: usize = 16;
+        const APART: usize = 128;
+        let slot = self.top.addr().get() / self.class.bytes();
+        self.top().wrapping_sub(slot % COLOURS * APART)
+    }
+
+    pub(crate) fn extent(&self) -> Extent {
+        let top = self.top.addr().get();
+        let bottom = top - self.class.bytes();
+        Extent { guard: bottom + PAGE - usize::from(self.guard) * PAGE, bottom, top }
+    }
+}
+
+/// Which addresses belong to a stack.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Extent {
+    /// The guard begins here: below the slot, if it has more than a page.
+    pub(crate) guard: usize,
+    /// The slot begins here, with the guard's last page.
+    pub(crate) bottom: usize,
+    /// Where the first frames lie, just below.
+    pub(crate) top: usize,
+}
+
+impl Extent {
+    /// Where the guard ends: the lowest byte that can be used.
+    #[cfg_attr(gmp_loom, allow(dead_code))]
+    pub(crate) fn usable(self) -> usize {
+        self.bottom + PAGE
+    }
+
+    /// Returns `true` if a stack pointer with this value stands on it. One that stands at the top has used nothing yet.
+    pub(crate) fn holds(self, sp: usize) -> bool {
+        self.bottom < sp && sp <= self.top
+    }
+}

@@ -1,0 +1,179 @@
+//! The status word's bits, and what its transitions answer.
+
+use crate::prim::hooks::*;
+
+pub(super) const STATUS: u64 = 0b111;
+pub(super) const SCAN: u64 = 1 << 3;
+pub(super) const DEFERRED: u64 = 1 << 4;
+pub(super) const OPEN: u64 = 1 << 5;
+pub(super) const CLAIMED: u64 = 1 << 6;
+pub(super) const READY: u64 = 1 << 7;
+pub(super) const NUDGED: u64 = 1 << 8;
+pub(super) const REFUSED: u64 = 1 << 9;
+pub(super) const KNOWN: u64 = 1 << 10;
+pub(super) const SAVED: u64 = 1 << 11;
+/// Claimed by the end of its runtime, for the owner itself.
+pub(super) const CLAIMED_FOR_END: u64 = 1 << 12;
+pub(super) const NUMBER: u32 = 13;
+/// What a wait leaves in the word.
+pub(super) const OF_A_WAIT: u64 = OPEN | CLAIMED | READY | NUDGED | REFUSED | KNOWN | SAVED | CLAIMED_FOR_END;
+
+/// What a G is doing. Go's names without the underscore.
+#[derive(Copy, Clone, Debug, Eq, PartialEq)]
+pub(crate) enum Status {
+    /// In the pool: it holds no goroutine.
+    Idle = 0,
+    /// In a run queue, or on its way into one.
+    Runnable = 1,
+    /// On an M.
+    Running = 2,
+    /// Parked; somebody will ready it.
+    Waiting = 3,
+}
+
+/// The number of one wait. Never used twice by the same word.
+#[derive(Copy, Clone, Debug, Eq, PartialEq)]
+pub(crate) struct WaitNumber(pub(super) u64);
+
+impl WaitNumber {
+    /// For a queue record made of atomics (pollDesc's).
+    pub(crate) fn to_bits(self) -> u64 {
+        self.0
+    }
+    pub(crate) fn from_bits(bits: u64) -> Self {
+        WaitNumber(bits)
+    }
+}
+
+/// What was in the word at one moment.
+#[derive(Copy, Clone, Eq, PartialEq)]
+pub(super) struct Word(pub(super) u64);
+
+impl Word {
+    #[inline]
+    pub(super) fn status(self) -> Status {
+        match self.0 & STATUS {
+            0 => Status::Idle,
+            1 => Status::Runnable,
+            2 => Status::Running,
+            3 => Status::Waiting,
+            other => unreachable!("status: no such status ({other})"),
+        }
+    }
+    pub(super) fn has(self, bits: u64) -> bool {
+        self.0 & bits == bits
+    }
+    pub(super) fn number(self) -> WaitNumber {
+        WaitNumber(self.0 >> NUMBER)
+    }
+    /// Open and not yet claimed under `number`.
+    pub(super) fn open(self, number: WaitNumber) -> bool {
+        mutant!(ClaimAnyWait: let number = self.number());
+        // One comparison.
+        self.0 & (u64::MAX << NUMBER | OPEN | CLAIMED) == number.0 << NUMBER | OPEN
+    }
+    pub(super) fn with_status(self, status: Status) -> Word {
+        Word(self.0 & !STATUS | status as u64)
+    }
+    pub(super) fn set(self, bits: u64) -> Word {
+        Word(self.0 | bits)
+    }
+    pub(super) fn clear(self, bits: u64) -> Word {
+        Word(self.0 & !bits)
+    }
+}
+
+impl std::fmt::Debug for Word {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{:?} wait {}", self.status(), self.number().0)?;
+        for (bit, name) in [
+            (SCAN, "scan"),
+            (DEFERRED, "deferred"),
+            (OPEN, "open"),
+            (CLAIMED, "claimed"),
+            (READY, "ready"),
+            (NUDGED, "nudged"),
+            (REFUSED, "refused"),
+            (KNOWN, "known"),
+            (SAVED, "saved"),
+            (CLAIMED_FOR_END, "claimed for the end"),
+        ] {
+            if self.has(bit) {
+                write!(f, " {name}")?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What came of `run`.
+#[derive(Debug, Eq, PartialEq)]
+#[must_use]
+pub(crate) enum Run {
+    /// This M alone runs the G now.
+    Go,
+    /// A dump holds it; the holder queues it again.
+    Held,
+}
+
+/// What came of a `ready`, or of the end of a hold.
+#[derive(Debug, Eq, PartialEq)]
+#[must_use]
+pub(crate) enum Then {
+    /// The word is Runnable now, and the caller is the one who queues its G.
+    Queue,
+    /// Nothing to do: the owner is awake, or somebody else queues it.
+    Leave,
+}
+
+/// What came of cancelling a park.
+#[derive(Debug, Eq, PartialEq)]
+#[must_use]
+pub(crate) enum CancelPark {
+    /// Running again: the M resumes it at once.
+    Resume,
+    /// Somebody else has readied it, or holds it: the M takes other work.
+    Gone,
+}
+
+/// What the end of a runtime finds.
+#[derive(Debug)]
+#[must_use]
+pub(crate) enum Doing {
+    /// Nothing more.
+    Ended,
+    /// It runs, or is about to.
+    Runs,
+    /// It sleeps in this wait, which is open.
+    Sleeps(Asleep),
+}
+
+/// The word of an owner that sleeps, as it was found.
+#[derive(Debug)]
+pub(crate) struct Asleep(pub(super) Word);
+
+/// Whether an owner that wanted to sleep on does.
+#[derive(Debug, Eq, PartialEq)]
+#[must_use]
+pub(crate) enum Again {
+    /// It is Waiting.
+    Asleep,
+    /// Something came meanwhile: the M resumes it at once.
+    Awake,
+}
+
+/// Why an owner runs again.
+#[derive(Copy, Clone, Debug, Eq, PartialEq)]
+#[must_use]
+pub(crate) enum Why {
+    /// Claimed and readied by another: the wait is over.
+    Readied,
+    /// The commit hook refused. The wait is open.
+    Refused,
+    /// It was nudged. The wait is open.
+    Nudged,
+    /// Claimed because its runtime ends. Nobody will ready it.
+    ClaimedForEnd,
+    /// Nothing has happened (a thread that was woken for nothing). The wait is open.
+    Nothing,
+}

@@ -1,0 +1,380 @@
+//! The owner's side of a wait: opening it, and blocking until it is over.
+
+use super::{Parker, Waiter};
+use crate::g::{self, GRef};
+use crate::host::Host;
+use crate::m::{M, Window};
+use crate::prim::{Arc, Relaxed};
+use crate::sched::park::{Commit, WaitReason, Yield};
+use crate::sched::timers::Alarm;
+use crate::sched::{Sched, park};
+use crate::wait::abandon::AbandonHook;
+use crate::wait::interrupt::{Interrupt, Masked, OnInterrupt, PendingInterrupts};
+use crate::wait::status::{StatusWord, WaitNumber, Why};
+use gmp_timers::Nanos;
+
+/// How to wait.
+#[derive(Copy, Clone)]
+pub(crate) struct How {
+    pub(crate) reason: WaitReason,
+    /// The time limit.
+    pub(crate) until: Option<Nanos>,
+    pub(crate) ends: OnInterrupt,
+    /// Whether a nudge returns to the caller.
+    pub(crate) looks: bool,
+}
+
+impl How {
+    /// Without a limit; interrupts unwind.
+    pub(crate) fn new(reason: WaitReason) -> Self {
+        How { reason, until: None, ends: OnInterrupt::Unwinding, looks: false }
+    }
+
+    pub(crate) fn until(self, until: Option<Nanos>) -> Self {
+        How { until, ..self }
+    }
+
+    pub(crate) fn ends(self, ends: OnInterrupt) -> Self {
+        How { ends, ..self }
+    }
+
+    pub(crate) fn looking(self) -> Self {
+        How { looks: true, ..self }
+    }
+}
+
+/// Why a parked owner runs again.
+#[derive(Copy, Clone, Debug, Eq, PartialEq)]
+#[must_use]
+pub(crate) enum Woke {
+    /// Somebody has claimed the wait, a counterpart or the time limit. It is over.
+    Readied,
+    /// The commit hook refused. The wait is over.
+    Refused,
+    /// Something may have changed. The wait is open.
+    Nudged,
+    /// The owner has claimed its wait, which is over, and is to leave its queues and unwind, or return an error.
+    Interrupted(Interrupt),
+}
+
+/// One wait of the caller, from its opening to its end.
+pub(crate) struct Wait<H: Host> {
+    who: Who<H>,
+    number: WaitNumber,
+    /// The limit for which the alarm is armed.
+    until: Option<Nanos>,
+    alarm: Option<Alarm<H>>,
+    masked: Masked,
+}
+
+pub(super) enum Who<H: Host> {
+    /// On a goroutine; inside the runtime, until it has parked.
+    G(GRef<H>, Option<Window<H>>),
+    /// On a plain thread.
+    Thread(Arc<Parker<H>>),
+}
+
+/// A wait that was opened, for `Wait::of`. Smaller, as it is handed on.
+pub(crate) struct Opened<H: Host> {
+    who: Who<H>,
+    number: WaitNumber,
+}
+
+impl<H: Host> Opened<H> {
+    #[inline(always)]
+    pub(super) fn on_goroutine(window: Window<H>) -> Self {
+        let g = window.g();
+        let number = g.word.begin_wait();
+        Opened { who: Who::G(g, Some(window)), number }
+    }
+
+    #[cold]
+    pub(super) fn on_thread() -> Self {
+        let parker = if M::<H>::current().is_none() { Parker::of_thread() } else { Parker::new() };
+        let number = parker.word.begin_wait();
+        Opened { who: Who::Thread(parker), number }
+    }
+}
+
+impl<H: Host> Wait<H> {
+    /// Opens a wait of the caller, whichever it is.
+    #[inline]
+    pub(crate) fn begin() -> Self {
+        Self::of(Self::open())
+    }
+
+    /// As `begin`, for `of`.
+    #[inline]
+    pub(crate) fn open() -> Opened<H> {
+        Window::enter().map_or_else(Opened::on_thread, Opened::on_goroutine)
+    }
+
+    /// As `open`, if that needs no parking for a P: for a caller who holds a lock.
+    #[inline(always)]
+    pub(crate) fn try_open() -> Option<Opened<H>> {
+        if M::<H>::current().is_none() {
+            return Some(Opened::on_thread());
+        }
+        Window::enter_with_p().map(Opened::on_goroutine)
+    }
+
+    #[inline(always)]
+    pub(crate) fn of(opened: Opened<H>) -> Self {
+        let Opened { who, number } = opened;
+        Wait { who, number, until: None, alarm: None, masked: Masked::new() }
+    }
+
+    /// Opens one in which the calling thread sleeps, also where it runs a goroutine.
+    pub(crate) fn open_on_thread() -> Opened<H> {
+        Opened::on_thread()
+    }
+
+    /// The record's part that others claim.
+    #[inline]
+    pub(crate) fn waiter(&self) -> Waiter<H> {
+        match &self.who {
+            Who::G(g, _) => Waiter::G(*g, self.number),
+            Who::Thread(parker) => Waiter::Thread(Arc::clone(parker), self.number),
+        }
+    }
+
+    /// The goroutine that waits, and the number of its wait.
+    pub(crate) fn goroutine(&self) -> Option<(GRef<H>, WaitNumber)> {
+        match &self.who {
+            Who::G(g, _) => Some((*g, self.number)),
+            Who::Thread(_) => None,
+        }
+    }
+
+    /// Sets the hook that is run if the owner never runs again; null for none. A thread always runs.
+    pub(crate) fn on_abandon(&self, hook: *const AbandonHook) {
+        if let Who::G(g, _) = &self.who {
+            // Relaxed: read with the goroutine's wait claimed, or after it was taken out of a queue, or by itself.
+            g.on_abandon.store(hook.cast_mut(), Relaxed);
+        }
+    }
+
+    /// Blocks the caller. `commit` publishes the Waiter, most often by unlocking its queue; it runs when the caller can be
+    /// resumed, on the M. Once for each wait.
+    #[inline]
+    pub(crate) fn park(&mut self, how: How, commit: impl FnOnce() -> Commit) -> Woke {
+        match &mut self.who {
+            Who::G(g, window) => {
+                let g = *g;
+                let window = window.take().expect("park: once for each wait");
+                g.interrupt_policy
+                    .set(how.ends, g.pending_interrupts(window.m().sched()).listens::<H>(how.ends));
+                match how.until {
+                    None => park::gopark(window, self.number, how.reason, commit),
+                    Some(due) => {
+                        self.until = how.until;
+                        let alarm: *const Alarm<H> = self.alarm.insert(Alarm::new());
+                        park::gopark_until(window, self.number, how.reason, (due, alarm), commit);
+                    }
+                }
+                match g.word.why(self.number) {
+                    Why::Readied => self.over(Woke::Readied),
+                    why => self.settle(g, how, why),
+                }
+            }
+            Who::Thread(_) => match commit() {
+                Commit::Park => self.doze(how),
+                Commit::Refuse => {
+                    self.close();
+                    Woke::Refused
+                }
+            },
+        }
+    }
+
+    /// Sleeps on after a look, perhaps with another limit.
+    pub(crate) fn park_again(&mut self, how: How) -> Woke {
+        match &self.who {
+            Who::G(g, _) => {
+                let g = *g;
+                if how.until != self.until {
+                    self.over(());
+                    self.until = how.until;
+                    if let Some(due) = how.until {
+                        let alarm: *const Alarm<H> = self.alarm.insert(Alarm::new());
+                        let window = Window::<H>::enter().expect("park_again: a goroutine runs on an M");
+                        // It may fire at once, and is then found before the goroutine sleeps.
+                        window.m().sched().arm(window.p(), alarm, due, (g, self.number));
+                    }
+                }
+                self.suspend_again(g);
+                let why = g.word.why(self.number);
+                self.settle(g, how, why)
+            }
+            Who::Thread(_) => self.doze(how),
+        }
+    }
+
+    /// After a look: ends the wait, if nobody else has claimed it. True: it is over, and the owner leaves its queues. False:
+    /// somebody was faster, and has readied the owner by now.
+    #[must_use]
+    pub(crate) fn claim(&mut self) -> bool {
+        if self.word().claim(self.number) {
+            self.close();
+            return true;
+        }
+        match &self.who {
+            Who::G(g, _) => {
+                let g = *g;
+                while g.word.why(self.number) != Why::Readied {
+                    self.suspend_again(g);
+                }
+            }
+            Who::Thread(parker) => {
+                while parker.word.why(self.number) != Why::Readied {
+                    parker.note.doze(None);
+                }
+            }
+        }
+        self.over(false)
+    }
+
+    /// Gives the wait up before it was published.
+    #[inline]
+    pub(crate) fn withdraw(self) {
+        self.word().close_wait(self.number);
+    }
+
+    pub(super) fn word(&self) -> &StatusWord {
+        match &self.who {
+            Who::G(g, _) => &g.word,
+            Who::Thread(parker) => &parker.word,
+        }
+    }
+
+    pub(super) fn suspend_again(&self, g: GRef<H>) {
+        // May park for a P by itself, with this wait open.
+        let window = Window::<H>::enter().expect("suspend_again: a goroutine runs on an M");
+        debug_assert!(window.g() == g, "suspend_again: not its own goroutine");
+        window.suspend(Yield::ParkAgain(self.number));
+    }
+
+    #[inline]
+    pub(super) fn over<T>(&self, woke: T) -> T {
+        if let Some(alarm) = &self.alarm {
+            alarm.disarm();
+        }
+        woke
+    }
+
+    /// The wait is claimed by its owner, or was not published.
+    pub(super) fn close(&self) {
+        self.word().close_wait(self.number);
+        self.over(());
+    }
+
+    #[cold]
+    pub(super) fn settle(&mut self, g: GRef<H>, how: How, mut why: Why) -> Woke {
+        loop {
+            match why {
+                Why::Readied => return self.over(Woke::Readied),
+                Why::Refused => {
+                    // Its timer may have claimed it all the same.
+                    if self.alarm.is_none() {
+                        self.close();
+                        return Woke::Refused;
+                    }
+                    return if self.claim() { Woke::Refused } else { Woke::Readied };
+                }
+                Why::Nudged => {
+                    // Itself: it may go on on another M.
+                    let sched = Sched::<H>::current().expect("settle: a goroutine runs on an M");
+                    if let Some(woke) = self.look(g.pending_interrupts(sched), how) {
+                        return woke;
+                    }
+                }
+                Why::ClaimedForEnd => return self.end(),
+                Why::Nothing => unreachable!("settle: a goroutine runs again for no reason"),
+            }
+            self.suspend_again(g);
+            why = g.word.why(self.number);
+        }
+    }
+
+    /// The runtime ends, and the wait is claimed for that: unwinds the owner, where that is possible, else never returns.
+    #[cold]
+    pub(super) fn end(&mut self) -> Woke {
+        if !Interrupt::Shutdown.may_throw::<H>() {
+            self.stay();
+        }
+        self.close();
+        Woke::Interrupted(Interrupt::Shutdown)
+    }
+
+    /// The runtime ends, and the owner, whose wait nobody else has claimed, can't be unwound: it stays where it is, for good,
+    /// as if it had been left there by the last step of the end. Its records stay in their queues.
+    pub(crate) fn stay(&mut self) -> ! {
+        let Who::G(g, window) = &mut self.who else { unreachable!("stay: called on a thread") };
+        let g = *g;
+        if let Some(window) = window.take() {
+            drop(window);
+            let claimed = g.word.claim(self.number);
+            debug_assert!(claimed, "stay: nobody knows of the wait");
+        }
+        g.interrupt_policy.set(OnInterrupt::WithOthers, false);
+        g.reason.set(WaitReason::End);
+        AbandonHook::run_of(g);
+        g::mark_left(g);
+        loop {
+            self.suspend_again(g);
+        }
+    }
+
+    /// What a nudge comes to.
+    pub(super) fn look(&mut self, pending: PendingInterrupts, how: How) -> Option<Woke> {
+        if pending.ends && pending.listens::<H>(how.ends) {
+            return Some(if self.word().claim(self.number) {
+                self.end()
+            } else {
+                let _readied = self.claim();
+                Woke::Readied
+            });
+        }
+        if pending.listens::<H>(how.ends)
+            && let Some(interrupt) = pending.interrupt::<H>(how.ends, &mut self.masked)
+        {
+            return Some(if self.claim() { Woke::Interrupted(interrupt) } else { Woke::Readied });
+        }
+        how.looks.then_some(Woke::Nudged)
+    }
+
+    pub(super) fn doze(&mut self, how: How) -> Woke {
+        let pending = PendingInterrupts { frame: H::thread_frame(), exits: false, ends: false };
+        let Who::Thread(parker) = &self.who else { unreachable!("doze: called on a goroutine") };
+        let parker = Arc::clone(parker);
+        let mut until = how.until;
+        loop {
+            match parker.word.why(self.number) {
+                Why::Readied => return Woke::Readied,
+                // A thread under a context looks each time that it wakes.
+                Why::Nothing if pending.frame.is_null() => {}
+                Why::Nothing => {
+                    if let Some(woke @ (Woke::Interrupted(_) | Woke::Readied)) = self.look(pending, how) {
+                        return woke;
+                    }
+                }
+                Why::Nudged => {
+                    if let Some(woke) = self.look(pending, how) {
+                        return woke;
+                    }
+                }
+                Why::Refused => unreachable!("doze: a thread's hook refuses before"),
+                Why::ClaimedForEnd => unreachable!("doze: a thread is of no runtime that could end"),
+            }
+            if !parker.note.doze(until) {
+                if parker.word.claim(self.number) {
+                    // The time limit. For the owner it is readied like by any other.
+                    parker.word.close_wait(self.number);
+                    return Woke::Readied;
+                }
+                // Somebody was faster, and readies it.
+                until = None;
+            }
+        }
+    }
+}
