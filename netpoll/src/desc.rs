@@ -1,9 +1,9 @@
 //! pollDesc's one-slot semaphore: how an event and the goroutine that waits for it meet, and never miss each
 //! other.
 //!
-//! A descriptor has one slot for each direction. A slot holds at most one event and at most one waiting
-//! owner; the owner is whoever holds that direction's I/O lock. Here are only the transitions, as functions of a
-//! snapshot; the runtime owns the atomic word and applies them in a compare-and-exchange loop.
+//! A descriptor has one slot for each direction. A slot holds at most one event and at most one waiting *owner*: the
+//! holder of that direction's I/O lock. This file has only the transitions, as functions of a snapshot; the runtime
+//! owns the atomic word and applies them in a compare-and-exchange loop.
 //!
 //! ```text
 //!               block: Take · clear · settle
@@ -21,7 +21,7 @@
 //! └─────┘ unblock(Look),  └──────────┘              └───────┘
 //!         wakes t · leave(t)           unblock(Ready), wakes t
 //! ```
-//! Wait: the owner still runs. Token: it is parked. Without an arrow, the word is exchanged by the same
+//! Wait: the owner still runs. Token: the owner is parked. Where no arrow leads, the word is exchanged by the same
 //! value.
 //!
 //! | state    | `block`    | `commit(t)`  | `unblock(Ready)` | `unblock(Look)` | `settle` | `leave(t)`     | `clear` |
@@ -38,10 +38,10 @@
 //! - The M that parked it, in the commit hook, after the save: `commit`.
 //! - The poller, for each event: `unblock(Cause::Ready)`. Close and a changed deadline:
 //!   `unblock(Cause::Look)`.
-//! - The owner, woken or called off: `leave`, which an event outlives. It then looks whether it may go on, and
-//!   if so calls `clear` and makes its system call. An owner that makes the call in any case may `settle`
-//!   instead, if it was woken through the slot or called off; the same holds for a Take of `block`'s, which
-//!   need not be exchanged before that `clear`.
+//! - The owner, woken or called off: `leave`, which leaves an event in the slot. The owner then checks whether it may
+//!   go on, and if so calls `clear` and makes its system call. An owner that makes the call in any case may `settle`
+//!   instead, if it was woken through the slot or called off; the same holds for a Take of `block`'s, which need not
+//!   be exchanged before that `clear`.
 //!
 //! Close against park: C1 mark closed · C2 exchange the slot by `unblock(Look)`. W1 exchange Nil by Wait · W2
 //! read the mark · W3 commit. One of C2 and W1 comes first in the slot's order. If C2 does, W1 reads what C2
@@ -50,22 +50,22 @@
 //!
 //! Invariants:
 //! 1. Only the owner moves a slot to Wait, Token or out of Ready; anyone may `unblock`.
-//! 2. Every `unblock` exchanges the word by a read-modify-write, also where the value stays the same: what
-//!    the caller wrote before (closed, deadline, sticky readiness) is then seen by the owner's next exchange.
-//!    Go spares the store and rests on its atomics being sequentially consistent; with acquire and release
-//!    alone that loses a close, or the end of file that came with an event on a slot already Ready.
+//! 2. Every `unblock` exchanges the word by a read-modify-write, even if the value stays the same, so that the
+//!    owner's next exchange sees what the caller wrote before (closed, deadline, sticky readiness). Go spares the
+//!    store and rests on its atomics being sequentially consistent; with acquire and release alone the owner could
+//!    miss a close, or the end of file that came with an event on a slot already Ready.
 //! 3. All exchanges are AcqRel, and their failures Acquire. A first look may be Relaxed: a stale Nil leaves
 //!    Ready in the slot, which costs one more system call; anything else is corrected by the exchange.
 //! 4. Ready outlives a wait that was given up (`leave`), and is consumed (`block`, `settle`, `clear`) only by
 //!    an owner that makes the system call afterwards, its deadline passed or not: an edge is reported once.
-//! 5. A ticket is in the slot from `commit` to the one transition that takes it out; whoever does that, and
-//!    nobody else, may wake through it, once. Whether its owner still waits is for the claim word to say.
+//! 5. A ticket is in the slot from `commit` to the one transition that takes it out. Only the caller of that
+//!    transition may wake the owner through the ticket, once. Whether the owner still waits is decided by the claim.
 
 use std::fmt;
 
 /// Which parked owner a slot names: 62 bits that only the runtime understands.
 ///
-/// It should carry a wait number, so that a late wake through an old ticket is told apart.
+/// A ticket should carry a wait number, so that the runtime can tell a late wake through an old ticket.
 #[derive(Copy, Clone, Eq, PartialEq, Hash)]
 pub struct Ticket(u64);
 
@@ -84,7 +84,7 @@ impl Ticket {
         Self(value)
     }
 
-    /// The value it was made from.
+    /// The value from which the ticket was made.
     #[inline]
     pub const fn get(self) -> u64 {
         self.0
@@ -117,12 +117,12 @@ enum State {
     Token(Ticket),
 }
 
-/// Why somebody calls [`Slot::unblock`].
+/// Why [`Slot::unblock`] is called.
 #[derive(Copy, Clone, Eq, PartialEq, Debug)]
 pub enum Cause {
     /// The descriptor became ready (Go's `ioready = true`).
     Ready,
-    /// Something that is not readiness changed, the owner is to look again: close, a deadline set or moved.
+    /// A change that is not readiness (a close, a deadline set or moved), which the owner has to read.
     Look,
 }
 
@@ -130,11 +130,11 @@ pub enum Cause {
 #[must_use]
 #[derive(Copy, Clone, Eq, PartialEq, Debug)]
 pub enum Block {
-    /// An event was there. Exchange the word by this one, then make the system call.
+    /// There is an event. Exchange the word by this one, then make the system call.
     Take(Slot),
-    /// Nothing was there. Exchange the word by this one, look at close and deadline, then park.
+    /// There is no event. Exchange the word by this one, read close and deadline, then park.
     Announce(Slot),
-    /// Somebody waits here already: the caller does not hold the I/O lock.
+    /// Another owner waits here already: the caller does not hold the I/O lock.
     Busy,
 }
 
@@ -144,8 +144,7 @@ pub enum Block {
 pub enum Commit {
     /// Exchange the word by this one; once that succeeded the owner is parked and may be woken at any moment.
     Park(Slot),
-    /// An event came, or someone wants the owner to look: the park is called off, the owner runs on and
-    /// settles.
+    /// An event or a [`Cause::Look`] came: the park is called off, and the owner runs on and settles.
     CallOff,
 }
 
@@ -154,7 +153,7 @@ pub enum Commit {
 #[must_use]
 #[derive(Copy, Clone, Eq, PartialEq, Debug)]
 pub enum Unblock {
-    /// Exchange the word by this one. Nobody is parked.
+    /// Exchange the word by this one. No owner is parked.
     Store(Slot),
     /// Exchange the word by this one, then claim and ready the owner behind the ticket.
     Wake(Slot, Ticket),
@@ -174,16 +173,16 @@ pub enum Settle {
 #[must_use]
 #[derive(Copy, Clone, Eq, PartialEq, Debug)]
 pub enum Leave {
-    /// The wait still stands. Exchange the word by this one, and it does no longer.
+    /// The owner still waits. Exchange the word by this one, which ends the wait.
     Withdraw(Slot),
-    /// An event took the wait out; it stays in the slot for whoever makes the next system call.
+    /// An event ended the wait; the event stays in the slot for the next system call.
     Kept,
-    /// A [`Cause::Look`] took the wait out; the slot is empty.
+    /// A [`Cause::Look`] ended the wait; the slot is empty.
     Gone,
 }
 
 impl Slot {
-    /// No event, nobody waits: what a slot starts as.
+    /// No event and no owner: the first state of a slot.
     pub const NIL: Slot = Slot(NIL);
     const READY: Slot = Slot(READY);
     const WAIT: Slot = Slot(WAIT);
@@ -215,7 +214,7 @@ impl Slot {
         }
     }
 
-    /// The owner is about to wait: takes an event that is already there, or announces the wait.
+    /// Called by an owner that is about to wait: takes an event that is already there, or announces the wait.
     #[doc(alias = "netpollblock")]
     #[inline]
     pub fn block(self) -> Block {
@@ -232,7 +231,7 @@ impl Slot {
         matches!(self.state(), State::Wait | State::Token(_))
     }
 
-    /// The announced owner is saved: puts its ticket where events find it, unless one came in between.
+    /// Called when the announced owner is saved: puts its ticket into the slot, unless an event came in between.
     ///
     /// # Panics
     /// If another ticket is in the slot: two owners share one I/O lock.
@@ -247,12 +246,12 @@ impl Slot {
         }
     }
 
-    /// An event, or a reason to look again, arrives. Anyone may call it.
+    /// Delivers an event or a change. Any thread may call it.
     #[doc(alias = "netpollunblock")]
     #[inline]
     pub fn unblock(self, cause: Cause) -> Unblock {
         let after = match (cause, self.state()) {
-            // An event that nobody has consumed is not forgotten because someone has to look.
+            // A change does not overwrite an event that is not consumed yet.
             (Cause::Ready, _) | (Cause::Look, State::Ready) => Self::READY,
             (Cause::Look, _) => Self::NIL,
         };
@@ -266,7 +265,7 @@ impl Slot {
     /// so the caller may swap that in and settle what it got.
     ///
     /// # Panics
-    /// If a ticket is still in the slot: whoever woke the owner did not take it out. Such an owner calls
+    /// If a ticket is still in the slot, as the owner was not woken through it. Such an owner calls
     /// [`leave`](Self::leave).
     #[inline]
     #[track_caller]
@@ -297,12 +296,12 @@ impl Slot {
         }
     }
 
-    /// The owner is about to make its system call: an event that came before says nothing that the call will
-    /// not find out. `None`: nothing to empty, no exchange needed. Never called after the system call, it
-    /// would empty out an event that the call has not seen.
+    /// Called by an owner that is about to make its system call, which will find what an earlier event reported:
+    /// empties the slot. `None` if the slot is empty, so that no exchange is needed. Never call this after the system
+    /// call: it would drop an event that the call has not seen.
     ///
     /// # Panics
-    /// If somebody waits here: the caller does not hold the I/O lock.
+    /// If an owner waits here: the caller does not hold the I/O lock.
     #[doc(alias = "netpollreset")]
     #[inline]
     #[track_caller]

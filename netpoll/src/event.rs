@@ -19,10 +19,10 @@ use std::ops::{BitOr, BitOrAssign};
 /// Names one use of one record of a descriptor.
 #[derive(Copy, Clone, Eq, PartialEq, Hash, Debug)]
 pub struct Key {
-    /// Which record. [`u32::MAX`] is the poller's own.
+    /// The number of the record. [`u32::MAX`] is the poller's own.
     pub index: u32,
-    /// Which use of it; the owner of the records raises it when it takes a record back. After 2³² uses it
-    /// repeats.
+    /// The number of the record's use. The owner of the records raises it for each new use; after 2³² uses the
+    /// numbers repeat.
     pub generation: u32,
 }
 

@@ -1,8 +1,7 @@
 //! The kernel's side: one epoll descriptor that many threads share through `&self`.
 //!
-//! mio creates the epoll descriptor, registers, deregisters and wakes. The wait is ours: `Poll::poll` needs
-//! `&mut` and rounds up to milliseconds, so a busy P could not look while another M waits, and timers would
-//! be late.
+//! mio creates the epoll descriptor, registers, deregisters and wakes. The wait is our own: `Poll::poll` needs `&mut`
+//! and rounds up to milliseconds, so a busy M could not poll while another M waits, and timers would be late.
 //!
 //! What mio 1.2 does underneath, checked in its source:
 //! - `register` with READABLE, WRITABLE and PRIORITY gives `EPOLLIN | EPOLLRDHUP | EPOLLOUT | EPOLLPRI | EPOLLET`.
@@ -11,9 +10,9 @@
 //!   it except `wake` itself just before the counter would overflow. So each wake is an edge, and several
 //!   wakes before a wait are one. Both descriptors are close-on-exec.
 //!
-//! **A look may swallow a wake.** An edge is reported once, to whichever wait comes first. When a wait with
-//! [`Timeout::Zero`] returns [`Woken::Yes`] while another thread is blocked in a wait, the blocked one sleeps
-//! on; the caller of the look must then [`wake`](Poller::wake) again.
+//! **A wait with [`Timeout::Zero`] may swallow a wake.** An edge is reported once, to the wait that comes first. If a
+//! wait with `Timeout::Zero` returns [`Woken::Yes`] while another thread is blocked in a wait, that thread sleeps on;
+//! so the caller must [`wake`](Poller::wake) again.
 //!
 //! | timeout   | [`WaitCall::EpollPwait2`]        | [`WaitCall::Ppoll`]                              | [`WaitCall::EpollPwait`] |
 //! | --------- | -------------------------------- | ------------------------------------------------ | --- |
@@ -57,7 +56,7 @@ const BITS: [(i32, Readiness); 6] = [
 /// How long a wait may last.
 #[derive(Copy, Clone, Eq, PartialEq, Debug)]
 pub enum Timeout {
-    /// Only look.
+    /// Do not wait: return the events that are there.
     Zero,
     /// Not longer than about this; with nothing to report, not shorter either, unless a signal comes.
     After(Duration),
@@ -69,9 +68,9 @@ pub enum Timeout {
 #[must_use]
 #[derive(Copy, Clone, Eq, PartialEq, Debug)]
 pub enum Woken {
-    /// It was. This wait has used it up.
+    /// A wake was reported. This wait has used it up.
     Yes,
-    /// It was not.
+    /// No wake was reported.
     No,
 }
 
@@ -89,7 +88,7 @@ pub enum WaitCall {
 impl WaitCall {
     const ALL: [WaitCall; 3] = [WaitCall::EpollPwait2, WaitCall::Ppoll, WaitCall::EpollPwait];
 
-    /// The one that is left when this one is refused.
+    /// The call to use if this one is refused.
     fn next(self) -> Option<WaitCall> {
         Self::ALL.get(self as usize + 1).copied()
     }
@@ -135,7 +134,7 @@ impl Poller {
         Ok(poller)
     }
 
-    /// The call that it waits by.
+    /// The system call by which the poller waits.
     pub fn wait_call(&self) -> WaitCall {
         // Relaxed: a thread that reads an old one meets the refusal once more.
         WaitCall::ALL[self.call.load(Relaxed)]
@@ -205,12 +204,12 @@ impl Poller {
         }
     }
 
-    /// Ends one wait: a blocked one, or else the next. Blocks nothing, and costs a system call. Wakes before
-    /// that wait count once.
+    /// Ends one wait: a blocked one, or else the next. Does not block; costs a system call. Several wakes before that
+    /// wait count once.
     ///
-    /// Where a sandbox refuses the write to the eventfd that ends a wait, each wake registers anew another one, which
-    /// is readable for ever: epoll then reports it once more. That one is there from the beginning, since a descriptor
-    /// may not be had when a blocked wait has to end.
+    /// If a sandbox refuses the write to the eventfd that ends a wait, each wake registers anew a spare eventfd,
+    /// which is always readable: epoll then reports it once more. The spare is made with the poller, as there may be
+    /// no descriptor left when a blocked wait has to end.
     ///
     /// # Errors
     /// When both are refused. The wait goes on.
@@ -281,7 +280,7 @@ impl Poller {
         let millis = match timeout {
             Timeout::Zero => 0,
             Timeout::Forever => -1,
-            // So long that nobody will see it end too early.
+            // So long that an early end is never observed.
             Timeout::After(dur) => dur.as_nanos().div_ceil(1_000_000).try_into().unwrap_or(libc::c_int::MAX),
         };
         events.fill_by(|buffer, room| {
@@ -292,14 +291,14 @@ impl Poller {
     }
 }
 
-/// An eventfd that is readable, and that nobody reads.
+/// Makes an eventfd that is readable and is never read.
 fn spare() -> io::Result<OwnedFd> {
     // SAFETY: no pointers.
     let fd = unsafe { libc::eventfd(1, libc::EFD_NONBLOCK | libc::EFD_CLOEXEC) };
     if fd < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: the kernel has just given it to us.
+    // SAFETY: the kernel has just made the descriptor, and only this function knows it.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 

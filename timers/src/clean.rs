@@ -1,8 +1,8 @@
-//! What becomes of entries that no longer tell the truth.
+//! Cleaning: what becomes of entries that are not true any more.
 //!
-//! C1 A stop or a move to earlier leaves a dead entry, a move to later an early one; neither is looked for.
-//! C2 Whoever changed the timer at the front corrects the front until it is true, `CLEAN_BATCH` times at most.
-//! C3 Whoever leaves more dead entries than invariant 3 allows throws all of them away and rebuilds the array.
+//! C1 A stop or a move to earlier leaves a dead entry, a move to later an early one; neither is looked for. C2 A call
+//! that changed the timer at the front corrects the front until it is true, `CLEAN_BATCH` times at most. C3 A call
+//! that leaves more dead entries than invariant 3 allows throws all of them away and rebuilds the array.
 //!
 //! Each call makes at most one entry dead or early, and each such entry is corrected once: in O(log n) at the front
 //! or in O(1) by C3. So all of it is amortised.

@@ -5,7 +5,7 @@
 //! slot and leaves its entry behind, a move to a later time is noted in the slot alone. Such entries are
 //! corrected when they come to the front, or all at once when they are too many.
 //!
-//! What an entry is worth is told by its timer, which keeps the number of the entry that stands for it:
+//! A timer keeps the number of the entry that stands for it, which decides what an entry means:
 //!
 //! | the slot of the entry | the entry is | when it comes to the front |
 //! | --- | --- | --- |
@@ -21,11 +21,11 @@
 //!    the number of timers.
 //! 4. No timer, no entry. So `next_due` of an empty heap is `None`.
 //!
-//! Whoever stops or moves the timer at the front cleans up behind it, [`CLEAN_BATCH`] entries at most; the rest
-//! waits for the next call. The obvious thing, to clean until the front is true, was rejected: with 100,000
-//! connections that push their deadlines ahead at every read, all entries but the front are early, and then one
-//! `reset` files all of them again (11 ms, with the processor's timers locked). [`Heap::clean`] does just that
-//! for a caller who is about to sleep and wants to be woken only by a timer that is due.
+//! A call that stops or moves the timer at the front cleans up behind it, [`CLEAN_BATCH`] entries at most; the rest
+//! waits for the next call. The obvious way, to clean until the front is true, was rejected: if many connections push
+//! their deadlines ahead at every read, all entries but the front are early, and then one `reset` would file all of
+//! them again, with the processor's timers locked. [`Heap::clean`] does just that, for a caller that is about to
+//! sleep and wants to be woken only by a timer that is due.
 //!
 //! The crate has no clock, lock, thread, unsafe code or `std`: the caller brings the time and the lock.
 //!

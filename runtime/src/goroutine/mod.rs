@@ -21,15 +21,15 @@ use std::marker::PhantomData;
 use std::mem::ManuallyDrop;
 use std::panic::Location;
 
-/// Starts a goroutine in the runtime of the calling one. Go's `go f()`. Does not block.
+/// Starts a goroutine in the runtime of the calling goroutine. Go's `go f()`. Does not block.
 ///
 /// The goroutine is queued, and starts when an M comes to it. It lives on when the [`JoinHandle`] is dropped, and
 /// ends at the latest with its runtime, which unwinds it where it is parked: see
 /// [`Runtime::shutdown_timeout`](crate::Runtime::shutdown_timeout). `f` is dropped unrun, here, when that has begun to end.
 ///
-/// A panic ends the goroutine alone, and is told on standard error by the panic hook, which has a stack of its own
+/// A panic ends only the goroutine, and is reported on standard error by the panic hook, which has a stack of its own
 /// for its backtrace (but see [the `generator` backend](crate::migration#the-generator-backend)). The panic itself
-/// takes up to 8 KiB of the goroutine's.
+/// takes up to 8 KiB of the goroutine's stack.
 ///
 /// Its stack does not grow: 64 KiB by default, of which the lowest page is the guard's, which goes on below
 /// ([`guard_size`](crate::RuntimeBuilder::guard_size)). An overflow meets that guard and ends the process by SIGABRT, after
@@ -64,7 +64,7 @@ where
     accepted("go", spawn(sched, birth, f))
 }
 
-/// What was spawned, for a caller who is not to be bothered with errors.
+/// Returns the spawned goroutine's handle, or panics with the error.
 #[track_caller]
 pub(crate) fn accepted<T>(call: &str, spawned: io::Result<T>) -> T {
     match spawned {
@@ -147,15 +147,15 @@ impl<T> JoinHandle<T> {
         JoinHandle { g, value: PhantomData }
     }
 
-    /// Waits until the goroutine has ended, and gives its value. Blocks the goroutine, or, called on a plain
-    /// thread, the thread. After it the goroutine is gone: it counts in no [`num_goroutines`](crate::num_goroutines).
+    /// Waits until the goroutine has ended, and returns its value. Blocks the calling goroutine, or the plain thread.
+    /// After `join` the goroutine is not counted by [`num_goroutines`](crate::num_goroutines) any more.
     ///
     /// # Unwinds
     /// When its wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
     ///
     /// # Errors
-    /// A [`JoinError`] when the goroutine panicked, called [`goexit`], or its runtime ended first. One that waits here
-    /// when its own runtime ends is unwound, and hears of nobody else's end.
+    /// A [`JoinError`] if the goroutine panicked, called [`goexit`], or its runtime ended first. A goroutine that
+    /// waits in `join` when its own runtime ends is unwound, and does not get the error.
     ///
     /// ```
     /// // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
@@ -189,7 +189,8 @@ impl<T> JoinHandle<T> {
         self.g
     }
 
-    /// Waits for the end, and leaves the outcome where it is. Who was unwound out of it does not wait again.
+    /// Waits for the end, and leaves the outcome where it is. A caller that was unwound out of this does not wait
+    /// again.
     pub(crate) fn wait(&self, how: How) -> (End, Life) {
         let mut life = self.g.life();
         if life.end().is_none() {
@@ -230,30 +231,31 @@ impl<T> fmt::Debug for JoinHandle<T> {
     }
 }
 
-/// Why a goroutine has no value.
+/// Why [`JoinHandle::join`] returns no value.
 pub struct JoinError(Failure);
 
 // SAFETY: a `&JoinError` only tells which kind it is; the panic's payload comes out by value alone.
 unsafe impl Sync for JoinError {}
 
 impl JoinError {
-    /// It panicked.
+    /// Returns `true` if the goroutine panicked.
     pub fn is_panic(&self) -> bool {
         matches!(self.0, Failure::Panic(_))
     }
 
-    /// It called [`goexit`].
+    /// Returns `true` if the goroutine called [`goexit`].
     pub fn is_goexit(&self) -> bool {
         matches!(self.0, Failure::Goexit)
     }
 
-    /// Its runtime ended before it did: it never started, was unwound where it was parked, or left there. That is so at
-    /// the latest when the [shutdown](crate::Runtime::shutdown_timeout) has returned.
+    /// Returns `true` if the runtime ended before the goroutine did: the goroutine never started, was unwound where
+    /// it was parked, or was left there. That is so at the latest when the
+    /// [shutdown](crate::Runtime::shutdown_timeout) has returned.
     pub fn is_shutdown(&self) -> bool {
         matches!(self.0, Failure::Shutdown)
     }
 
-    /// The panic's payload, for [`std::panic::resume_unwind`].
+    /// Returns the panic's payload, for [`std::panic::resume_unwind`].
     ///
     /// # Panics
     /// If the goroutine did not panic.
@@ -400,8 +402,8 @@ pub fn yield_now() {
     window.suspend(Yield::Requeue);
 }
 
-/// Ends the calling goroutine: its stack is unwound, destructors run, and [`join`](JoinHandle::join) reports it by
-/// [`JoinError::is_goexit`]. Go's `runtime.Goexit`. No panic hook runs.
+/// Ends the calling goroutine: its stack is unwound, destructors run, and [`join`](JoinHandle::join) returns an error
+/// for which [`JoinError::is_goexit`] returns `true`. Go's `runtime.Goexit`. No panic hook runs.
 ///
 /// It unwinds like a panic, and [`is_interrupt`](crate::is_interrupt) tells the two apart. Where a `catch_unwind`
 /// stops it, the goroutine ends at its next call that parks, three times, and at the latest when it returns: its
@@ -438,15 +440,16 @@ pub fn goexit() -> ! {
 /// runs `f` on its own thread, and takes a P again after it, for which it may park. On a plain thread, and inside
 /// another `blocking`, it just calls `f`. `f` needs to be neither `Send` nor `'static`.
 ///
-/// A blocking call that is not marked stalls nobody for long: its thread is found waiting, and loses its P. What is
-/// marked costs the others nothing at all. So mark what is known to block, for longer than the some 10 µs that it costs
-/// to wake another thread for the P: a file, a name look-up, a lock of std, a long computation. `f` may do everything
-/// that a goroutine may; where it parks it takes a P first, and keeps it. What never parks goes on without one:
-/// goroutines that `f` starts or wakes go through the global queue.
+/// A blocking call without `blocking` stalls other goroutines for a short time only: the monitor finds the thread
+/// blocked, and retakes its P. With `blocking` the others are not stalled at all. So use it for calls that block for
+/// longer than some 10 µs, the cost of waking another thread for the P: a file, a name look-up, a lock of std, a long
+/// computation. `f` may do everything that a goroutine may. If `f` parks, it takes a P first, and keeps it. As long
+/// as `f` does not park it runs without a P, and goroutines that it starts or wakes go through the global queue.
 ///
-/// At [`max_threads`](crate::RuntimeBuilder::max_threads) there may be nobody to take the P: then an `f` that waits for
-/// another goroutine waits for ever. As `blocking` may park on its return, [`migration`](crate::migration)'s contract
-/// holds for what `f` gives back. After a panic in `f` the goroutine goes on without a P until its next call that parks.
+/// At [`max_threads`](crate::RuntimeBuilder::max_threads) there may be no thread to take the P: then an `f` that
+/// waits for another goroutine waits for ever. As `blocking` may park on its return,
+/// [`migration`](crate::migration)'s contract holds for what `f` gives back. After a panic in `f` the goroutine goes
+/// on without a P until its next call that parks.
 ///
 /// # Unwinds
 /// When a wait of `f` is ended from outside; see [`migration`](crate::migration#what-may-unwind). Its own wait for a
@@ -488,7 +491,7 @@ impl fmt::Display for GoroutineId {
     }
 }
 
-/// The calling goroutine, as [`current`] tells it.
+/// The calling goroutine, as [`current`] returns it.
 #[derive(Clone, Debug)]
 pub struct Goroutine {
     id: GoroutineId,
@@ -513,28 +516,28 @@ pub fn current() -> Option<Goroutine> {
     Some(Goroutine { id: GoroutineId(g.id()), name: g.with_birth(|birth| birth.name.clone()) })
 }
 
-/// How many goroutines the calling one's runtime has, itself included; 0 outside of a runtime.
+/// Returns the number of goroutines of the calling goroutine's runtime, itself included; 0 outside of a runtime.
 pub fn num_goroutines() -> usize {
     Sched::<Active>::current().map_or(0, Sched::num_goroutines)
 }
 
-/// How many Ps the calling goroutine's runtime has: how many goroutines may run at the same time. 0 outside of a
-/// runtime.
+/// Returns the number of Ps of the calling goroutine's runtime: how many goroutines may run at the same time. 0
+/// outside of a runtime.
 #[doc(alias = "GOMAXPROCS")]
 pub fn procs() -> usize {
     Sched::<Active>::current().map_or(0, Sched::procs)
 }
 
-/// Changes how many goroutines of the calling one's runtime may run at the same time, 1 to 1024, and gives the number
-/// before. Does not block. From a plain thread there is [`Runtime::set_procs`](crate::Runtime::set_procs).
+/// Changes how many goroutines of the calling goroutine's runtime may run at the same time, 1 to 1024, and returns
+/// the number before. Does not block. On a plain thread use [`Runtime::set_procs`](crate::Runtime::set_procs).
 ///
 /// With more Ps, goroutines that wait for one begin to run at once. With fewer, idle Ps go at once, and a goroutine that
 /// runs on one of the others runs on until it parks, yields, ends, or has its P taken within some milliseconds: Go
 /// stops the world for that, this returns before. Nothing that is queued or sleeps is lost. Threads that are not needed
 /// any more sleep.
 ///
-/// Several may call it at once: each number is the last one's before it. From the first call on the number no longer
-/// follows the machine's. In a runtime that has begun to end it has no effect.
+/// Concurrent calls take effect one after the other, and each returns the number of the one before. From the first
+/// call on the number no longer follows the machine's. In a runtime that has begun to end the call has no effect.
 ///
 /// ```
 /// // SAFETY: no goroutine keeps a thread-bound value across a blocking call.

@@ -28,10 +28,10 @@ use std::panic::{AssertUnwindSafe, Location, catch_unwind, resume_unwind};
 /// Runs `f`, which may start goroutines that borrow what lives longer than this call, and returns its value when all of
 /// them have ended. [`std::thread::scope`] for goroutines. Blocks the goroutine.
 ///
-/// All of them are waited for in whatever way `f` ends: also when it panics, calls [`goexit`](crate::goexit), or is
-/// unwound by the end of a [`Context`](crate::context::Context) under which it runs. That wait can't be interrupted.
-/// When the runtime ends they are unwound before the calling goroutine is; where one of them can't be unwound,
-/// neither is that.
+/// The call waits for all of them in whatever way `f` ends: also if `f` panics, calls [`goexit`](crate::goexit), or
+/// is unwound by the end of a [`Context`](crate::context::Context) under which it runs. That wait can't be
+/// interrupted. When the runtime ends, the children are unwound before the calling goroutine; if a child can't be
+/// unwound, the parent isn't either.
 ///
 /// ```
 /// // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
@@ -52,7 +52,8 @@ use std::panic::{AssertUnwindSafe, Location, catch_unwind, resume_unwind};
 /// [`migration`](crate::migration#what-may-unwind). In each case after all goroutines of the scope have ended.
 ///
 /// # Panics
-/// With the panic of `f`; else, when a goroutine of the scope panicked and was not joined. Outside of a goroutine.
+/// With the panic of `f`. If `f` did not panic: if a goroutine of the scope panicked and was not joined. Outside of a
+/// goroutine.
 #[track_caller]
 pub fn scope<'env, F, T>(f: F) -> T
 where
@@ -83,7 +84,7 @@ where
     }
 }
 
-/// Where goroutines are started that may borrow from outside of it; see [`scope`].
+/// A scope, in which goroutines are started that may borrow values from outside of it; see [`scope`].
 ///
 /// ```
 /// // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
@@ -145,7 +146,8 @@ impl fmt::Debug for Scope<'_, '_> {
     }
 }
 
-/// The right to wait for a goroutine of a [`Scope`] and to take its value. Dropped, it leaves both to the scope.
+/// The right to wait for a goroutine of a [`Scope`] and to take its value. Dropping the handle leaves both to the
+/// scope.
 pub struct ScopedJoinHandle<'scope, T> {
     /// Until `join` has given its result.
     handle: Option<JoinHandle<Counted<T>>>,
@@ -155,7 +157,7 @@ pub struct ScopedJoinHandle<'scope, T> {
 }
 
 impl<T> ScopedJoinHandle<'_, T> {
-    /// Waits until the goroutine has ended, and gives its value. Blocks the goroutine, or a plain thread.
+    /// Waits until the goroutine has ended, and returns its value. Blocks the calling goroutine, or the plain thread.
     ///
     /// # Unwinds
     /// When its wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
@@ -205,7 +207,7 @@ impl<T> fmt::Debug for ScopedJoinHandle<'_, T> {
 struct Children {
     sched: Weak<Sched<Active>>,
     count: Mutex<Count>,
-    /// One has panicked, and nobody will join it.
+    /// A goroutine has panicked, and will not be joined.
     panicked: AtomicBool,
 }
 
@@ -259,7 +261,8 @@ struct Counted<T> {
 const PANICKED: u32 = 1;
 const UNJOINED: u32 = 2;
 
-/// Whether a goroutine has panicked, and whether nobody will join it. Whoever comes second tells the scope.
+/// Whether a goroutine has panicked, and whether its handle was dropped without a `join`. The second of the two
+/// events tells the scope.
 struct Fate(AtomicU32);
 
 impl Fate {

@@ -259,8 +259,9 @@ pub(crate) trait Host: Sized + Send + Sync + 'static {
     /// Calls `f` on another stack, of at least `size` bytes: `here` is the world of the calling goroutine, `None` on a plain
     /// thread. An unwinding passes.
     fn call_on(here: Option<&Self>, size: usize, f: &mut dyn FnMut()) -> io::Result<()>;
-    /// Of the stacks on which `call_on` has called the caller, `address` being in its frame: how many bytes are left of the one
-    /// which has the least, its guard page included, and where the caller's own stack goes on. Without: all, and `address`.
+    /// Among the stacks that `call_on` has put under the caller (`address` lies in the caller's frame): the free
+    /// bytes of the fullest one, its guard page included, and the address at which the goroutine's own stack
+    /// continues. `(usize::MAX, address)` if there are none.
     fn left_of_calls(address: usize) -> (usize, usize);
     /// Called on a goroutine's stack: gives the M back to its scheduler, which finds `what` as the result of
     /// its resume. Returns when the goroutine is resumed, perhaps on another M.

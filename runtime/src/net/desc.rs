@@ -1,7 +1,8 @@
-//! pollDesc: where a parked goroutine and the poller's events for one descriptor meet.
+//! pollDesc: where the poller's events for a descriptor meet the goroutine that waits for them.
 //!
-//! One per descriptor and runtime. Each direction has one slot, whose states and transitions are
-//! `gmp_netpoll::Slot`; here are the atomic word, the loops around it, and who the ticket in it stands for:
+//! There is one for each descriptor and runtime. Each direction has one slot, whose states and transitions are
+//! `gmp_netpoll::Slot`. This file has the atomic word, the loops around it, and the owner for which the ticket in it
+//! stands:
 //!
 //! ```text
 //!   owner (holds the direction's I/O lock)        poller
@@ -9,25 +10,26 @@
 //!   O2 owner, number := who waits                 E2   read owner, number … before the exchange
 //!   O3 saved; commit hook: Wait → Token(ticket)   E3   claim (owner, number), ready
 //! ```
-//! Whoever runs again, for whatever reason, takes its ticket out, if that is still there, and leaves an event where it
-//! is: `clear` takes it, with the system call right behind. So an operation that gives up, for its deadline or an
-//! interrupt, loses no event, whichever of the two came first.
+//! An owner that runs again, for whatever reason, takes its ticket out of the slot if it is still there, and leaves
+//! an event in the slot: `clear` takes the event, right before the next system call. So an operation that gives up,
+//! at its deadline or for an interrupt, loses no event, even if the event came first.
 //!
-//! A close, or a deadline that was moved, wakes the owner by `look`: marked first, then the slot's exchange; the owner
-//! announces itself, then looks at the mark.
+//! A closer, or a setter of a deadline, wakes the owner by `look`: it writes the mark (closed, deadline), and then
+//! exchanges the slot. The owner announces itself in the slot, and then reads the mark. One of the two exchanges
+//! comes first: either the owner sees the mark, or the closer finds the announcement.
 //!
-//! *A time limit that fires at once.* The wait's timer is armed before O3, and may have the owner run again while its M
-//! has O3 still to do: the ticket would come into the slot when nobody waits under it any more, or into the
-//! announcement of the next wait. So a wait with a limit holds the side's gate until O3 is over, and the owner goes
-//! through that gate first.
+//! *A time limit that fires at once.* The wait's timer is armed before O3, and may ready the owner while the M that
+//! parked it has O3 still to do. O3 would then put the ticket into the slot when the owner does not wait under it any
+//! more, or into the announcement of its next wait. So in a wait with a limit the parking M holds the side's gate
+//! until O3 is over, and the owner, when it runs again, first passes that gate.
 //!
-//! The ticket is drawn anew for each park on this slot. E2 reads `owner` and `number` before E1's exchange; when
-//! the exchange holds, the slot still had the same ticket, so that nobody had written them since. A claim under a
-//! number that is over fails and touches nothing but the owner's word, which stays mapped (`g/mod.rs`, invariant 3).
+//! Each park on this slot has a new ticket. E2 reads `owner` and `number` before E1's exchange; if the exchange
+//! succeeds, the slot still had the same ticket, so the two were not written in between. A claim under a wait number
+//! that is over fails, and touches only the owner's status word, which stays mapped (`g/mod.rs`, invariant 3).
 //!
-//! `seen` keeps what can't be seen twice: a peer that has closed, an error, urgent data, at whose mark a read stops
-//! short. As long as nothing of it was seen, a read that filled less than its buffer has drained the socket, and the
-//! next one may wait for an event before it asks the kernel.
+//! `seen` keeps the events that are reported once only: the peer has closed, an error, urgent data (at whose mark a
+//! read stops short). As long as none of them was seen, a read that filled less than its buffer has drained the
+//! socket, and the next read may wait for an event before its system call.
 //!
 //! Checked by `models/polldesc.rs`.
 
@@ -57,9 +59,9 @@ pub(crate) enum Direction {
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 #[must_use]
 pub(crate) enum Waited {
-    /// An event came: make the system call.
+    /// An event came: the owner makes its system call.
     Ready,
-    /// Nothing came: look at what has changed, or whether the time is over.
+    /// No event came: the owner checks whether the socket was closed, the deadline moved, or the time is over.
     Look,
     /// The owner was interrupted. An event that came meanwhile is still there.
     Interrupted(Interrupt),
@@ -70,9 +72,9 @@ struct Side<H: Host> {
     owner: AtomicPtr<G<H>>,
     number: AtomicU64,
     ticket: AtomicU64,
-    /// Held from the arming of a wait's timer to the end of O3.
+    /// Held by a wait with a limit, from the arming of its timer to the end of O3.
     gate: Mutex<()>,
-    /// Touched by O3, and by the owner when it runs again: never at once.
+    /// Touched by O3, and by the owner when it runs again; for loom, which checks that the two never overlap.
     committing: Ghost,
 }
 
@@ -92,11 +94,11 @@ impl<H: Host> Side<H> {
     }
 
     fn load(&self) -> Slot {
-        // Relaxed: a first look; the exchange that follows corrects it.
+        // Relaxed: a first read; the exchange that follows corrects it.
         Slot::from_bits(self.slot.load(Relaxed))
     }
 
-    /// Exchanges the word; on failure tells what is there now.
+    /// Exchanges the word. The error is the current value.
     fn exchange(&self, from: Slot, to: Slot) -> Result<(), Slot> {
         // AcqRel, its own partner: what either side wrote before is seen by the other after. Acquire: likewise.
         match self.slot.compare_exchange(from.to_bits(), to.to_bits(), AcqRel, Acquire) {
@@ -105,7 +107,7 @@ impl<H: Host> Side<H> {
         }
     }
 
-    /// Empties the slot before a system call that will see what the event said.
+    /// Empties the slot before a system call, which will find what the event reported.
     fn clear(&self) {
         let mut seen = self.load();
         if seen.is_awaited() {
@@ -119,8 +121,8 @@ impl<H: Host> Side<H> {
         }
     }
 
-    /// The caller has the I/O lock, and somebody else's ticket stands in the slot: of a goroutine that was parked when
-    /// their runtime began to end. Its lock was passed on, and nobody can claim its wait any more.
+    /// The caller has the I/O lock, and another goroutine's ticket stands in the slot: that goroutine was parked when
+    /// the runtime of both began to end. Its I/O lock was passed on, and its wait can't be claimed any more.
     #[cold]
     fn forget_left(&self, seen: Slot) -> Slot {
         let ends = M::<H>::current().is_some_and(|m| m.sched().is_ending());
@@ -129,10 +131,10 @@ impl<H: Host> Side<H> {
         self.load()
     }
 
-    /// `look` is asked once the wait is announced: until when to wait, or that there is no need to.
+    /// Calls `look` once the wait is announced: it returns until when to wait, or `None` if the owner must not wait.
     fn wait(&self, mut wait: Wait<H>, how: How, look: impl FnOnce() -> Option<Option<Nanos>>) -> Waited {
         let (g, number) = wait.goroutine().expect("wait: called on a goroutine");
-        // Relaxed: the owner's own; O3's exchange publishes it with the rest.
+        // Relaxed: only the owner writes the ticket; O3's exchange publishes it with the rest.
         let ticket = (self.ticket.load(Relaxed) + 1) & Ticket::MAX;
         self.ticket.store(ticket, Relaxed);
         let ticket = Ticket::new(ticket);
@@ -140,7 +142,8 @@ impl<H: Host> Side<H> {
         let mut seen = self.load();
         loop {
             let next = match seen.block() {
-                // It stays for `clear`, before the system call: the operation may give up instead.
+                // The event stays in the slot for `clear`, before the system call, as the operation may give up
+                // instead.
                 Block::Take(_) => {
                     wait.withdraw();
                     return Waited::Ready;
@@ -156,7 +159,8 @@ impl<H: Host> Side<H> {
                 Err(now) => seen = now,
             }
         }
-        // After the announcement: a change before it is seen here, one after it finds the announcement.
+        // After the announcement: `look` sees a change made before it, and a change made after it finds the
+        // announcement.
         let Some(until) = look() else {
             wait.withdraw();
             return self.leave(ticket);
@@ -176,14 +180,15 @@ impl<H: Host> Side<H> {
         self.committing.touch();
         let left = self.leave(ticket);
         match woke {
-            // By an event, a look, or the time limit.
+            // Woken by an event, by `look`, or by the time limit.
             Woke::Readied | Woke::Refused => left,
             Woke::Interrupted(why) => Waited::Interrupted(why),
             Woke::Nudged => unreachable!("wait: it does not ask for looks"),
         }
     }
 
-    /// The owner runs again, for whatever reason: takes its wait out, if that still stands, and leaves an event there.
+    /// The owner runs again, for whatever reason: takes its ticket out if it is still in the slot, and leaves an
+    /// event there.
     fn leave(&self, ticket: Ticket) -> Waited {
         // Relaxed, in `load`: what the one who woke us wrote is seen after the fence of `Holder::go_on`.
         let mut seen = self.load();
@@ -226,13 +231,14 @@ impl<H: Host> Side<H> {
         }
     }
 
-    /// E1 to E3. The owner, if it is the caller's to queue.
+    /// E1 to E3. Returns the owner if the claim was won, for the caller to queue.
     fn unblock(&self, cause: Cause) -> Option<GRef<H>> {
         // Acquire: partner O3, for E2.
         let mut seen = Slot::from_bits(self.slot.load(Acquire.unless(PollUnblockRelaxed)));
         loop {
             let (next, wake) = match seen.unblock(cause) {
-                // Also where the value stays: what the caller wrote before is then seen by the owner's exchange.
+                // The exchange is made even if the value stays, so that the owner's next exchange sees what the
+                // caller wrote before.
                 Unblock::Store(next) => {
                     mutant!(PollLookSparesTheExchange: if next == seen { return None });
                     (next, false)
@@ -277,12 +283,12 @@ impl<H: Host> PollDesc<H> {
         }
     }
 
-    /// Before a system call in this direction: an event that came until now says nothing that it won't see.
+    /// Called before a system call in this direction: drops an event, as the call will find what it reported.
     pub(crate) fn clear(&self, direction: Direction) {
         self.side(direction).clear();
     }
 
-    /// Returns `true` if a short read means that nothing is left: nothing was seen that would not be reported again.
+    /// Returns `true` if a short read proves the socket drained: no event was seen that is reported once only.
     pub(crate) fn may_trust_a_short_read(&self) -> bool {
         // Acquire: an event is in `seen` before it is in the slot: partner `see`.
         let seen = Readiness::from_bits(self.seen.load(Acquire) as u8);
@@ -290,8 +296,8 @@ impl<H: Host> PollDesc<H> {
         seen.short_read_drains()
     }
 
-    /// Parks the calling goroutine, the holder of this direction's I/O lock, until an event comes. `look` is asked
-    /// once the wait is announced: until when to park, or `None` for not at all.
+    /// Parks the calling goroutine, the holder of this direction's I/O lock, until an event comes. `look`, called
+    /// once the wait is announced, returns until when to park, or `None` for not at all.
     pub(crate) fn wait(
         &self,
         wait: Wait<H>,
@@ -305,7 +311,7 @@ impl<H: Host> PollDesc<H> {
         self.side(direction).wait(wait, How::new(reason).ends(OnInterrupt::Returning), look)
     }
 
-    /// An event: wakes who waits for it.
+    /// Delivers an event: appends the goroutines that it readies to `found`.
     pub(crate) fn unblock(&self, readiness: Readiness, found: &mut GList<H>) {
         unless!(PollSeenLate, self.see(readiness));
         for (wakes, side) in [(readiness.wakes_reader(), &self.read), (readiness.wakes_writer(), &self.write)]
@@ -326,13 +332,13 @@ impl<H: Host> PollDesc<H> {
         }
     }
 
-    /// Something that is not readiness has changed: close, a deadline. The owner, if it is the caller's to queue; the
-    /// caller holds its scheduler.
+    /// The socket was closed, or a deadline was moved. Returns the owner if it was woken by this, for the caller to
+    /// queue; the caller keeps the scheduler alive.
     pub(crate) fn look(&self, direction: Direction) -> Option<GRef<H>> {
         self.side(direction).unblock(Cause::Look)
     }
 
-    /// Its runtime is over, and another takes its place.
+    /// Empties the pollDesc: its runtime is over, and another runtime takes the place.
     pub(crate) fn reset(&self) {
         for side in [&self.read, &self.write] {
             // Relaxed: published with the place in the poller's table.

@@ -1,21 +1,24 @@
-//! Who uses a socket's descriptor without its I/O locks, and how a close comes last.
+//! The count of calls that use a socket's descriptor without an I/O lock, so that the closer closes the descriptor
+//! after the last of them.
 //!
 //! ```text
 //!   word: closed bit · borrowed bit · count
 //!   user:    U1 count += 1, unless closed · its system call · U2 count -= 1; closed, and the last?  wake the closer
 //!   closer:  C1 closed := true · … · C4 the count is zero?  else wait
 //! ```
-//! A read or write does not count here: it holds its direction's I/O lock, and the closer waits for that (`io_lock.rs`). C4
-//! stands under the lock where U2 looks for the closer, after it has counted: one of the two comes second, and knows.
+//! A read or write does not count here: it holds its direction's I/O lock, for which the closer waits (`io_lock.rs`).
+//! The closer checks the count, and leaves itself to be woken, under the lock in which a user that has counted down
+//! looks for the closer. The second of the two sees what the first has done.
 //!
-//! A descriptor that was lent out (`AsFd`) may be named by somebody as long as the socket lives. Its close replaces it by a
-//! dead one, under the same number, so that nobody else gets that number meanwhile. The dead one is the process's, and is
-//! made when a descriptor is lent out first: a close needs none then. Where it could not be made, then or later, the
-//! descriptor stays open until the socket is dropped. So that the peer sees the end all the same, the connection is shut
-//! down: unless it may have other descriptors, for which it is to go on.
+//! A descriptor that was lent out (`AsFd`) may be in use by a borrower as long as the socket lives. The closer
+//! replaces such a descriptor by a dead socket under the same number, so that the kernel does not give the number to
+//! another descriptor meanwhile. The process has one dead socket, made at the first loan, so that a close needs no
+//! new descriptor. If the dead socket could not be made, the descriptor stays open until the socket is dropped, and
+//! the closer shuts the connection down so that the peer sees the end; unless the connection may have other
+//! descriptors, which are to go on.
 //!
-//! Invariants: one caller finds the bit unset and sets it; the descriptor is closed when the count is zero after that, and
-//! nobody counts any more.
+//! Invariants: one closer finds the closed bit unset and sets it. The descriptor is closed once the count is zero
+//! after that, and the count does not grow any more.
 //!
 //! Checked by `models/socket.rs`.
 
@@ -35,7 +38,7 @@ pub(crate) struct Users {
     closer: Mutex<Option<Waiter<Active>>>,
 }
 
-/// The descriptor stays open as long as this is there.
+/// A user of the descriptor, which stays open as long as this lives.
 pub(crate) struct Use<'a>(&'a Users);
 
 impl Users {
@@ -43,18 +46,19 @@ impl Users {
         Users { word: AtomicU32::new(0), closer: Mutex::new(Rank::Closer, None) }
     }
 
-    /// Returns `true` if a close has begun. For whoever comes after a fence or an exchange that is ordered with C1.
+    /// Returns `true` if a close has begun. The caller comes after a fence or an exchange that is ordered with C1.
     #[inline]
     pub(crate) fn is_closed(&self) -> bool {
-        // Relaxed: it says what not to do any more.
+        // Relaxed: the bit only forbids; the caller reads nothing that the closer wrote before it.
         self.word.load(Relaxed) & CLOSED != 0
     }
 
-    /// U1. `None`: it is closed.
+    /// U1. Returns `None` if the socket is closed.
     pub(crate) fn enter(&self) -> Option<Use<'_>> {
         let mut seen = self.word.load(Relaxed);
         while seen & CLOSED == 0 {
-            // Relaxed: a count that keeps the descriptor; whoever has the socket sees it whole.
+            // Relaxed: the count keeps the descriptor open; the caller sees the socket whole, as it has a reference
+            // to it.
             match self.word.compare_exchange(seen, seen + 1, Relaxed, Relaxed) {
                 Ok(_) => return Some(Use(self)),
                 Err(now) => seen = now,
@@ -63,7 +67,7 @@ impl Users {
         None
     }
 
-    /// The descriptor is lent out, as long as the socket lives. By a user.
+    /// Notes that the descriptor is lent out, as long as the socket lives. The caller is a user.
     pub(crate) fn lend(&self) {
         if self.word.load(Relaxed) & LENT == 0 {
             // Relaxed: before U2's Release.
@@ -71,19 +75,19 @@ impl Users {
         }
     }
 
-    /// Returns `true` if it was. For the closer, after `wait_idle`.
+    /// Returns `true` if the descriptor was lent out. For the closer, after `wait_idle`.
     pub(crate) fn is_lent(&self) -> bool {
         self.word.load(Relaxed) & LENT != 0
     }
 
-    /// C1. True for the one who closes. `socket_fence` follows.
+    /// C1. Returns `true` for the first closer. `socket_fence` follows.
     #[must_use]
     pub(crate) fn close(&self) -> bool {
         // AcqRel: partner U2, of those who have left, and of those who will.
         self.word.fetch_or(CLOSED, AcqRel) & CLOSED == 0
     }
 
-    /// C4: blocks the closer until nobody is left.
+    /// C4: blocks the closer until no user is left.
     pub(crate) fn wait_idle(&self) {
         let mut wait = Wait::begin();
         let mut closer = self.closer.lock();

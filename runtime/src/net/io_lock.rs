@@ -4,31 +4,32 @@
 //! ```text
 //!   Free ⇄ Held ⇄ Queued        word: 0 · 1 · 2
 //! ```
-//! Free ⇄ Held is one exchange on either side. Whoever comes second locks the queue, moves Held to Queued and waits
-//! there; the holder, whose exchange Held → Free then fails, locks the queue too and hands the lock to the first in
-//! it. The word is Queued as long as a record is queued, so nobody overtakes.
+//! Free ⇄ Held is one exchange on either side. A second comer locks the queue, moves Held to Queued, and waits in the
+//! queue. The holder's exchange Held → Free then fails, and the holder locks the queue too and hands the I/O lock to
+//! the first waiter. The word is Queued as long as a record is queued, so no operation overtakes a waiter.
 //!
-//! Waiting for an I/O lock is a wait like any other: a time limit, a close, a deadline that was moved, a context end it.
-//! Whoever leaves the queue without the lock takes its record out, and moves Queued back to Held when it was the last, so
-//! that the holder need not look.
-//! An I/O lock is handed only to a waiter whose wait could be claimed, so none gets it that has given up. A waiter that was
-//! woken by a time limit which has moved on meanwhile keeps its place, under the number of a new wait; had a hand-over
-//! passed it by in between, it waits at the front.
+//! A time limit, a close, a moved deadline, and a context end the wait for an I/O lock, as they end any wait. A
+//! waiter that leaves the queue without the lock takes its record out. If it was the last, it moves Queued back to
+//! Held, so that the holder need not lock the queue. An I/O lock is handed only to a waiter whose wait was claimed,
+//! so never to a waiter that has given up. A waiter woken by a deadline that has since moved keeps its place, under a
+//! new wait number. If the lock was handed to a later waiter in between, it rejoins the queue at the front.
 //!
-//! A holder that *rests* has its I/O lock and is in no system call: it is parked, or about to look whether it may go on.
+//! A holder that *rests* has the I/O lock but is in no system call: it is parked, or is about to check whether it may
+//! go on.
 //!
 //! ```text
 //!   holder:  H1 it has the lock; resting := false · H2 IoLockFence · H3 closed?  leave : system calls
 //!   closer:  C1 closed := true                    · C2 SocketFence · C3 Free, or resting?  on : wait for the lock, in front
 //! ```
-//! One of the fences comes first: H3 sees C1, or C3 sees H1 and the closer gets the lock when the system call is over.
-//! So a close waits for system calls and threads in `poll(2)`, and for no goroutine that sleeps, or that waits for a P.
+//! One of the fences comes first: H3 sees C1, or C3 sees H1 and the closer gets the lock when the system call is
+//! over. So a closer waits for system calls and for threads in `poll(2)`, but never for a goroutine that is parked or
+//! waits for a P.
 //!
-//! A goroutine notes the I/O lock that it holds in its G. When its runtime ends and leaves it parked in the middle of an
-//! operation, the lock is released for it, so that the socket lives on for others.
+//! A goroutine notes the I/O lock that it holds as its abandon hook. If its runtime ends and leaves it parked in the
+//! middle of an operation, the hook releases the lock, so that other runtimes and threads can go on using the socket.
 //!
-//! Invariants: `resting` is false while the word is Free, and set for whoever is handed the lock. A record's fields are
-//! touched under the queue's lock, or after a won claim.
+//! Invariants: `resting` is false while the word is Free, and true when the lock is handed to a waiter, until that
+//! waiter goes on. A record's fields are touched under the queue's lock, or after a won claim.
 //!
 //! Checked by `models/io_lock.rs`.
 
@@ -52,10 +53,11 @@ const FREE: u32 = 0;
 const HELD: u32 = 1;
 const QUEUED: u32 = 2;
 
-/// One that waits for the lock.
+/// A waiter for the lock.
 struct Record<H: Host> {
     waiter: UnsafeCell<Waiter<H>>,
-    /// Written by whoever has claimed the wait, read by its owner afterwards.
+    /// Whether the owner was handed the lock. Written by the holder that has claimed the wait, read by the owner
+    /// afterwards.
     handed: UnsafeCell<bool>,
 }
 
@@ -70,19 +72,19 @@ pub(crate) struct IoLock<H: Host> {
     waiters: Mutex<Waiters<H>>,
 }
 
-/// Why somebody does not get the lock.
+/// Why a waiter did not get the lock.
 #[derive(Debug)]
 pub(crate) enum Denied<E> {
-    /// What its look says.
+    /// The error of `look`.
     Look(E),
-    /// It was interrupted, and has left the queue.
+    /// The waiter was interrupted, and has left the queue.
     Interrupted(Interrupt),
 }
 
-/// The caller has the lock; dropping this hands it on.
+/// The caller's hold of the lock. The drop hands the lock to the first waiter, or frees it.
 pub(crate) struct Holder<'a, H: Host> {
     io_lock: &'a IoLock<H>,
-    /// The goroutine that holds it, if it is one.
+    /// The goroutine that holds the lock; `None` for a plain thread.
     g: Option<GRef<H>>,
 }
 
@@ -102,9 +104,9 @@ impl<H: Host> IoLock<H> {
         }
     }
 
-    /// Blocks the calling goroutine or thread until it has the I/O lock, or until `look` gives an error. `look` also tells
-    /// until when to wait; it is asked again after each `nudge`, and runs under the queue's lock. Who has the lock looks
-    /// once more before its system call.
+    /// Blocks the calling goroutine or thread until it has the I/O lock, or until `look` returns an error. `look`
+    /// also returns until when to wait; it is called again after each nudge, and runs under the queue's lock. A
+    /// caller that gets the lock calls `look` once more before its system call.
     pub(crate) fn take<E>(
         &self,
         look: impl Fn() -> Result<Option<Nanos>, E>,
@@ -130,7 +132,7 @@ impl<H: Host> IoLock<H> {
         Ok(holder)
     }
 
-    /// Notes which goroutine holds the lock, for the end of the runtime.
+    /// Makes the lock the abandon hook of the goroutine that holds it.
     fn note_holder(&self, g: GRef<H>) {
         // Relaxed: read with the goroutine's wait claimed, or by itself.
         g.on_abandon.store((&raw const *self).cast_mut().cast(), Relaxed);
@@ -160,13 +162,13 @@ impl<H: Host> IoLock<H> {
                     wait.withdraw();
                     return Ok(Got::Free);
                 }
-                // SAFETY: it stands in no queue; it leaves this one below, or was taken out by whoever has claimed the
-                // wait, before this frame goes.
+                // SAFETY: the record stands in no queue. Before this frame ends it is out of this one: it leaves
+                // below, or the holder that has claimed the wait takes it out.
                 unsafe { if again { waiters.push_front(node) } else { waiters.push_back(node) } }
             }
             if again {
                 let waiter = wait.waiter();
-                // SAFETY: under the lock.
+                // SAFETY: the queue's lock is held.
                 record.value.waiter.with_mut(|slot| unsafe { *slot = waiter });
             }
             let how = How::new(WaitReason::IoLock).until(until).ends(OnInterrupt::Returning).looking();
@@ -175,9 +177,9 @@ impl<H: Host> IoLock<H> {
                 drop(waiters);
                 Commit::Park
             }) {
-                // By a hand-over, or the time limit.
+                // Woken by a hand-over, or by the time limit.
                 Woke::Readied => {}
-                // Somebody may be faster; then as above.
+                // A hand-over, or the time limit, may claim the wait before this does; then as above.
                 Woke::Nudged => {
                     let _mine = wait.claim();
                 }
@@ -187,7 +189,7 @@ impl<H: Host> IoLock<H> {
                 }
                 Woke::Refused => unreachable!("wait_in_queue: the hook does not refuse"),
             }
-            // SAFETY: the wait is over; whoever has claimed it wrote before it readied us.
+            // SAFETY: the wait is over; the holder that claimed it wrote `handed` before it readied this waiter.
             if record.value.handed.with(|handed| unsafe { *handed }) {
                 return Ok(Got::Handed);
             }
@@ -198,10 +200,12 @@ impl<H: Host> IoLock<H> {
         }
     }
 
-    /// Under the lock, the queue being empty or the word Queued: makes it Queued, or takes the lock (true).
+    /// Under the queue's lock, with the queue empty or the word Queued: makes the word Queued, or, if the lock is
+    /// free, takes it and returns `true`.
     fn is_free_after_all(&self) -> bool {
         loop {
-            // Under the lock the word leaves Queued only by us; Free and Held change without it.
+            // The word leaves Queued only under the queue's lock, which is held; Free and Held change without that
+            // lock.
             match self.word.compare_exchange(HELD, QUEUED, Relaxed, Relaxed) {
                 Ok(_) | Err(QUEUED) => return false,
                 Err(_) => {
@@ -214,12 +218,13 @@ impl<H: Host> IoLock<H> {
         }
     }
 
-    /// Under the lock: takes the record out, if it still stands there. The last one has nobody wait.
+    /// Under the queue's lock: takes the record out, if it is still there. If it was the last, moves Queued back to
+    /// Held.
     fn leave(&self, waiters: &mut Waiters<H>, node: NonNull<Node<Record<H>>>) {
         // SAFETY: the record is the caller's, and stands in this queue or in none.
         let stood = unsafe { waiters.remove(node) };
         if stood && waiters.is_empty() {
-            // Only to spare the holder a look at the empty queue. Relaxed: nobody has to be told.
+            // This only spares the holder the lock of an empty queue. Relaxed: nothing is published by it.
             let was = self.word.compare_exchange(QUEUED, HELD, Relaxed, Relaxed);
             debug_assert!(was.is_ok(), "leave: the word of a line is Queued ({was:?})");
         }
@@ -232,7 +237,7 @@ impl<H: Host> IoLock<H> {
             match waiters.pop_front() {
                 Some(first) => {
                     mutant!(IoLockNoHandOver: continue);
-                    // SAFETY: it stood in the queue, whose lock is held.
+                    // SAFETY: the record stood in the queue, whose lock is held.
                     let record = unsafe { &first.as_ref().value };
                     // SAFETY: as above; the copy outlives the record.
                     let waiter = record.waiter.with(|waiter| unsafe { (*waiter).clone() });
@@ -272,7 +277,8 @@ impl<H: Host> IoLock<H> {
         }
     }
 
-    /// Nobody has the lock: whoever takes it later sees what the caller wrote before its fence (`socket_fence`).
+    /// Returns `true` if no operation holds the lock: one that takes it later sees what the caller wrote before its
+    /// `socket_fence`.
     pub(crate) fn is_free(&self) -> bool {
         // Acquire: what the last holder did: partners `pass` and `hand_over`.
         self.word.load(Acquire) == FREE
@@ -283,15 +289,16 @@ impl<H: Host> IoLock<H> {
         let waiters = self.waiters.lock();
         let kept: Vec<UpgradedWaiter<H>> = waiters
             .iter()
-            // SAFETY: they stand in the queue, whose lock is held.
+            // SAFETY: the records stand in the queue, whose lock is held.
             .map(|node| unsafe { node.as_ref() }.value.waiter.with(|waiter| unsafe { (*waiter).upgrade() }))
             .collect();
         drop(waiters);
-        // Not under the lock: what is kept may be the last of a runtime.
+        // Nudged without the lock: an upgraded waiter may be the last reference to a runtime.
         kept.iter().for_each(UpgradedWaiter::nudge);
     }
 
-    /// C3: blocks the closer until no system call is under way in this direction. It has marked, and fenced, before.
+    /// C3: blocks the closer until no system call is under way in this direction. The closer has set the closed bit,
+    /// and fenced, before.
     pub(crate) fn wait_idle(&self) {
         let mut wait = Wait::begin();
         let record =
@@ -319,25 +326,26 @@ impl<H: Host> IoLock<H> {
             return wait.withdraw();
         }
         let node = NonNull::from(&record);
-        // SAFETY: it stands in no queue, and is taken out by whoever hands the lock over, before this frame goes.
+        // SAFETY: the record stands in no queue, and the holder that hands the lock over takes it out before this
+        // frame ends.
         unsafe { waiters.push_front(node) };
         let handed = wait.park(How::new(WaitReason::IoLock).ends(OnInterrupt::Never), move || {
             drop(waiters);
             Commit::Park
         });
         debug_assert!(handed == Woke::Readied, "wait_idle: {handed:?}");
-        // Nobody makes a system call any more: the lock goes on at once.
+        // No system call begins any more, so the closer passes the lock on at once.
         drop(Holder { io_lock: self, g: M::current().and_then(M::g) });
     }
 
     /// Releases the lock of a goroutine that will not run again.
     ///
     /// # Safety
-    /// `hook` is an I/O lock's.
+    /// `hook` is that of an I/O lock whose holder never runs again.
     unsafe fn give_up(hook: *const AbandonHook) {
         mutant!(IoLockLeftBehind: return);
-        // SAFETY: by this function's contract. The lock lies in a socket that the goroutine borrows, and it is left in
-        // the middle of that borrow, which therefore never ends.
+        // SAFETY: by this function's contract. The lock lies in a socket that the goroutine borrows, and a goroutine
+        // that never runs again never ends that borrow.
         let io_lock = unsafe { &*hook.cast::<Self>() };
         // Relaxed: as in `Holder::drop`.
         io_lock.resting.store(false, Relaxed);
@@ -346,13 +354,13 @@ impl<H: Host> IoLock<H> {
 }
 
 impl<H: Host> Holder<'_, H> {
-    /// The system calls are over for now; the holder is about to wait.
+    /// The holder rests: its system calls are over, and it is about to wait.
     pub(crate) fn rest(&self) {
         // Release: partner `wait_idle`: what was done in them comes before the descriptor is closed.
         self.io_lock.resting.store(true, Release.unless(IoLockRestRelaxed));
     }
 
-    /// H1 and IoLockFence: after a rest. The holder looks before its next system call.
+    /// H1 and IoLockFence, after a rest. The holder calls `look` before its next system call.
     pub(crate) fn go_on(&self) {
         // An exchange, so that IoLockFence costs nothing more. AcqRel: on x86 it stands for H2
         // (`fence_after_exchange`), whose partner is SocketFence; where a fence follows nothing rests on it.
@@ -365,7 +373,7 @@ impl<H: Host> Holder<'_, H> {
 impl<H: Host> Drop for Holder<'_, H> {
     fn drop(&mut self) {
         if let Some(g) = self.g {
-            // Relaxed: this goroutine runs, so nobody else looks.
+            // Relaxed: this goroutine runs, so its hook is not read.
             g.on_abandon.store(std::ptr::null_mut(), Relaxed);
         }
         if self.io_lock.resting.load(Relaxed) {
@@ -382,7 +390,8 @@ fn may_be_handed<H: Host>(waiter: &Waiter<H>) -> bool {
     waiter.claim()
 }
 
-/// SocketFence: between what the caller has changed, closed or a deadline, and its look at who is to see it.
+/// SocketFence: between the caller's change (closed, or a deadline) and its look for the operations that have to see
+/// the change.
 pub(crate) fn socket_fence() {
     // SeqCst: partner IoLockFence; and in `wake_fd.rs` each other's.
     fence(Ordering::SeqCst.unless(SocketNoFence));

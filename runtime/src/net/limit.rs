@@ -1,9 +1,10 @@
-//! Until when an operation in one direction of a socket may last.
+//! The time limit of the operations in one direction of a socket.
 //!
-//! Two words for each direction: the deadline, a time; and the timeout, a length that begins with each operation. The earlier
-//! counts. Both lie in the socket, and an operation reads them when it begins, before each system call, and when it has
-//! announced that it waits; it arms a timer for its own wait only. Whoever sets a deadline stores it, and then has
-//! everybody in that direction look again; a timeout counts for the operations that begin after it was set.
+//! There are two words for each direction: the deadline, a point in time; and the timeout, a length that counts from
+//! the beginning of each operation. The earlier end counts. An operation reads both when it begins, before each
+//! system call, and after it has announced its wait; it arms a timer for that wait only. The setter of a deadline
+//! stores it, and then makes all operations in that direction read it again. A timeout counts for the operations that
+//! begin after it was set.
 
 use crate::host::{Active, Host};
 use crate::prim::{AtomicU64, Relaxed};
@@ -13,8 +14,8 @@ use std::time::{Duration, Instant};
 
 const NONE: u64 = u64::MAX;
 
-/// The limits of one direction. Relaxed everywhere: a fence, the slot's exchange or the queue's lock orders a setter with
-/// those who wait.
+/// The limits of one direction. Relaxed everywhere: a fence, the slot's exchange or the queue's lock orders a setter
+/// with the operations that wait.
 pub(crate) struct Limit {
     deadline: AtomicU64,
     timeout: AtomicU64,
@@ -47,7 +48,7 @@ impl Limit {
         let length = match length {
             None => NONE,
             Some(Duration::ZERO) => return Err(no_zero()),
-            // What is longer than 584 years has no end.
+            // A length over 584 years counts as none.
             Some(length) => u64::try_from(length.as_nanos()).unwrap_or(NONE),
         };
         self.timeout.store(length, Relaxed);
@@ -59,17 +60,17 @@ impl Limit {
         (length != NONE).then(|| Duration::from_nanos(length))
     }
 
-    /// An operation begins.
+    /// Notes the beginning of an operation.
     #[inline]
     pub(crate) fn begin(&self) -> Begun {
         let length = self.timeout.load(Relaxed);
         Begun((length != NONE).then(|| Active::now().saturating_add(Duration::from_nanos(length))))
     }
 
-    /// Until when it may last.
+    /// Returns until when the operation may last.
     ///
     /// # Errors
-    /// `TimedOut` when that has passed.
+    /// `TimedOut` if that time has passed.
     #[inline]
     pub(crate) fn until(&self, begun: Begun) -> io::Result<Option<Nanos>> {
         let deadline = self.deadline.load(Relaxed);

@@ -1,8 +1,8 @@
 //! Sockets with std's names and signatures that park the goroutine, not the thread.
 //!
-//! Every operation works from goroutines of any runtime and from plain threads, which block as with std.
-//! Several of them may use one socket through `&self`: each direction serves one at a time, in the order in
-//! which they came, so that a `write_all` in two goroutines interleaves its pieces but never loses its place.
+//! Every operation may be called by goroutines of any runtime, and by plain threads, which block as with std. Several
+//! callers may use one socket through `&self`: each direction serves one call at a time, in the order in which the
+//! calls came. Two concurrent `write_all` interleave, but only at the boundaries of their single writes.
 //!
 //! ```
 //! use gmp::net::{TcpListener, TcpStream};
@@ -45,7 +45,7 @@ pub use tcp::{Incoming, TcpListener, TcpStream};
 use std::fmt;
 use std::io;
 
-/// What every call gives on a socket that was closed.
+/// The error of every call on a socket that was closed.
 #[derive(Debug)]
 struct Closed;
 

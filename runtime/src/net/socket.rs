@@ -1,24 +1,27 @@
 //! What all sockets share: a descriptor that is never blocking, an I/O lock and a time limit for each direction, and a
 //! registration in the poller of each runtime whose goroutines have waited for it.
 //!
-//! An operation takes its direction's I/O lock, looks, makes the system call, and waits when the kernel says `EAGAIN`: a
-//! goroutine in its runtime's poller, a plain thread in `poll(2)`. `errno` is read before anything parks.
+//! An operation takes its direction's I/O lock, calls `look`, makes the system call, and waits if the kernel answers
+//! `EAGAIN`: a goroutine in its runtime's poller, a plain thread in `poll(2)`. `errno` is read before the goroutine
+//! can park.
 //!
-//! *The look* comes before each system call, and once more when the wait is announced: is the socket closed, is the time
-//! over? So a deadline that has passed wins over data that is there. Whoever changes one of these stores it, fences, and
-//! has everybody in that direction look: those in the queue of its I/O lock by a nudge, the one in pollDesc's slot by
-//! `Cause::Look`, a thread in `poll(2)` by its wake fd.
+//! *`look`* checks whether the socket is closed and whether the time is over. An operation calls it before each
+//! system call, and once more when its wait is announced. So a deadline that has passed wins over data that is there.
+//! A closer, or the setter of a deadline, stores the change, fences, and makes all operations in that direction call
+//! `look` again: waiters in the queue of the I/O lock by a nudge, the owner in pollDesc's slot by `Cause::Look`, a
+//! thread in `poll(2)` by its wake fd.
 //!
-//! *Close.* C1 mark · C2 SocketFence · C3 have everybody look, and wait until no system call is under way, in either
-//! direction (`io_lock.rs`) or beside them (`fd.rs`) · deregister in every runtime · close the descriptor. A parked
-//! goroutine is not waited for: it holds its I/O lock, but nothing that the closer needs, and looks before it goes on. The
-//! list of registrations stays until the socket is dropped, for those that wake up from their slots only then.
+//! *Close.* C1 mark · C2 SocketFence · C3 make all operations call `look`, and wait until no system call is under
+//! way, in either direction (`io_lock.rs`) or beside them (`fd.rs`) · deregister in every runtime · close the
+//! descriptor. The closer does not wait for a parked goroutine, which has its I/O lock, but is in no system call, and
+//! calls `look` before it goes on. The list of registrations stays until the socket is dropped, as a goroutine that
+//! wakes from its slot later still reads it.
 //!
-//! *Drained without asking.* On a TCP stream a read that filled less than its buffer has emptied the socket. The
-//! next read then waits for an event first, which saves the system call that would only say `EAGAIN`; unless the
-//! peer's end, or an error, was seen: it may have come in the same event as the data, and no other will follow.
-//! The event slot is emptied before each system call, never after it; a drained read that finds an event there
-//! takes it and asks the kernel.
+//! *Drained without asking.* On a TCP stream a read that filled less than its buffer has emptied the socket. The next
+//! read then waits for an event first, which saves a system call that would only answer `EAGAIN`. It does not wait
+//! first if the peer's end, or an error, was seen: that may have come in the same event as the data, and no other
+//! event will follow. The event slot is emptied before each system call, never after it; a drained read that finds an
+//! event in the slot takes it and makes the system call.
 
 use crate::context::interrupted;
 use crate::host::Active;
@@ -46,9 +49,9 @@ use registry::{Registration, Watch};
 /// Whether a short read of this kind of socket says that it is empty.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub(crate) enum ShortRead {
-    /// It does: a TCP stream.
+    /// A short read has drained the socket: a TCP stream.
     Drained,
-    /// It says nothing: a listener, a datagram.
+    /// A short read says nothing: a listener, a datagram socket.
     Unknown,
 }
 
@@ -56,7 +59,7 @@ struct Lane {
     io_lock: IoLock<Active>,
     limit: Limit,
     wake_fd: WakeFd,
-    /// Belongs to the holder of the I/O lock.
+    /// Read and written by the holder of the I/O lock only.
     drained: AtomicBool,
 }
 
@@ -71,13 +74,13 @@ impl Lane {
     }
 }
 
-/// A descriptor with what it takes to wait for it.
+/// A descriptor, with the state for waiting on it.
 pub(crate) struct Socket<S: AsFd> {
-    /// Gone when `freed` is set.
+    /// Moved out once `freed` is set.
     inner: ManuallyDrop<S>,
     freed: AtomicBool,
-    /// Whether other descriptors may stand for the same connection: made by `try_clone`, or before the socket came here. Of
-    /// those that a borrower makes nobody knows.
+    /// Whether other descriptors may refer to the same connection: made by `try_clone`, or before the socket came
+    /// here. Duplicates that a borrower makes are not known.
     shared: AtomicBool,
     users: Users,
     read: Lane,
@@ -87,7 +90,8 @@ pub(crate) struct Socket<S: AsFd> {
     watches: Mutex<Vec<Watch>>,
 }
 
-// SAFETY: `registrations` is a list of shared entries, of atomics and what is not written; the rest is Send by itself.
+// SAFETY: `registrations` is a list of shared entries, with atomics and fields that are never written; the other
+// fields are Send if `S` is.
 unsafe impl<S: AsFd + Send> Send for Socket<S> {}
 // SAFETY: as above.
 unsafe impl<S: AsFd + Sync> Sync for Socket<S> {}
@@ -102,7 +106,7 @@ impl<S: AsFd + fmt::Debug> fmt::Debug for Socket<S> {
 }
 
 impl<S: AsFd> Socket<S> {
-    /// Takes a descriptor that was just made, in non-blocking mode.
+    /// Makes a socket of a new descriptor in non-blocking mode.
     pub(crate) fn new(inner: S) -> Self {
         Socket {
             inner: ManuallyDrop::new(inner),
@@ -124,7 +128,7 @@ impl<S: AsFd> Socket<S> {
         socket
     }
 
-    /// Makes another descriptor of the same connection, and a socket of that.
+    /// Makes another descriptor of the same connection, and a socket of it.
     ///
     /// # Errors
     /// `closed`, and those of `clone`.
@@ -148,7 +152,7 @@ impl<S: AsFd> Socket<S> {
         self.users.enter().ok_or_else(closed)
     }
 
-    /// A call that never waits, without an I/O lock.
+    /// Makes a call that never waits, without an I/O lock.
     ///
     /// # Errors
     /// `closed`, and those of `call`.
@@ -157,7 +161,7 @@ impl<S: AsFd> Socket<S> {
         call(&self.inner)
     }
 
-    /// The descriptor's number; -1 when the socket is closed.
+    /// Returns the descriptor's number; -1 if the socket is closed.
     pub(crate) fn raw_fd(&self) -> RawFd {
         if self.users.is_closed() { -1 } else { self.fd() }
     }
@@ -167,23 +171,23 @@ impl<S: AsFd> Socket<S> {
         self.inner.as_fd().as_raw_fd()
     }
 
-    /// Gives the descriptor back, no longer watched by any poller.
+    /// Returns the descriptor, which no poller watches any more.
     ///
     /// # Panics
     /// When the socket is closed.
     pub(crate) fn into_inner(self) -> S {
         assert!(!self.users.is_closed(), "the socket was closed: there is no descriptor to take over");
         self.deregister();
-        // Relaxed: the caller has the socket for itself, here and below.
+        // Relaxed, here and below: the caller owns the socket.
         self.freed.store(true, Relaxed);
-        // SAFETY: nobody uses it after `freed` is set.
+        // SAFETY: `inner` is not used after `freed` is set.
         unsafe { std::ptr::read(&*self.inner) }
     }
 
-    /// Ends the socket: wakes everybody who waits for it, waits for system calls to end, closes the descriptor.
+    /// Closes the socket: wakes all operations that wait, waits for system calls to end, closes the descriptor.
     ///
     /// # Errors
-    /// `closed`, for all calls but one.
+    /// `closed`, for all calls but the first.
     pub(crate) fn close(&self) -> io::Result<()> {
         if !self.users.close() {
             return Err(closed());
@@ -195,16 +199,17 @@ impl<S: AsFd> Socket<S> {
         self.deregister();
         directions.into_iter().for_each(|direction| self.lane(direction).wake_fd.free());
         if self.users.is_lent() {
-            // Where no dead one was ever to be had, the descriptor itself keeps its number, until the socket is dropped. Its
-            // peer need not wait for that. Relaxed: see `try_clone`.
+            // If the dead socket can't be made, the descriptor itself keeps its number until the socket is dropped;
+            // shutting the connection down tells the peer now. Relaxed: see `try_clone`.
             if sys::bury(self.fd()).is_err() && !self.shared.load(Relaxed) {
                 sys::end_connection(self.fd());
             }
             return Ok(());
         }
-        // Relaxed: read by the one who drops the socket, and has it for itself.
+        // Relaxed: read by `drop` and `into_inner`, whose caller owns the socket.
         self.freed.store(true, Relaxed);
-        // SAFETY: nobody uses it any more, and nobody will: all of them look at the mark first.
+        // SAFETY: no call uses `inner` any more (C3, and `wait_idle` of the users), and none will: each checks the
+        // closed bit first.
         drop(unsafe { std::ptr::read(&*self.inner) });
         Ok(())
     }
@@ -241,11 +246,12 @@ impl<S: AsFd> Socket<S> {
         lane.limit.until(begun)
     }
 
-    /// The caller has marked the socket closed or moved a deadline.
+    /// Makes all operations in a direction call `look`, after the caller has marked the socket closed or set a
+    /// deadline.
     fn nudge_all(&self, direction: Direction) {
         socket_fence();
         let lane = self.lane(direction);
-        // Whoever comes later sees the change: H3 of `io_lock.rs`.
+        // An operation that begins later sees the change: H3 of `io_lock.rs`.
         if lane.io_lock.is_free() {
             return;
         }
@@ -255,7 +261,7 @@ impl<S: AsFd> Socket<S> {
         let live = |watch: &Watch| Some((watch.sched.upgrade()?, Arc::clone(&unsafe { &*watch.entry }.desc)));
         let live: Vec<_> = watches.iter().filter_map(live).collect();
         drop(watches);
-        // Not under the lock: what is held may be the last of a runtime.
+        // Not under the lock: the upgraded reference may be the last to a runtime.
         for (sched, desc) in live {
             mutant!(SocketLooksAtNoSlot: continue);
             if let Some(g) = desc.look(direction) {
@@ -292,12 +298,12 @@ impl<S: AsFd> Socket<S> {
         len: usize,
         mut call: impl FnMut(&S) -> io::Result<usize>,
     ) -> io::Result<usize> {
-        // A read of zero bytes from a stream asks nothing and never waits, as in std.
+        // A read of zero bytes from a stream makes no system call and never waits, as with std.
         if len == 0 && kind == ShortRead::Drained {
             return if self.users.is_closed() { Err(closed()) } else { Ok(0) };
         }
         let begun = self.read.limit.begin();
-        // Zero is the end of the stream, and stays one.
+        // Zero bytes are the end of the stream, and all later reads return zero as well.
         let short = |&got: &usize| got > 0 && got < len;
         self.operate((Direction::Read, begun), kind, || call(&self.inner), short)
     }
@@ -352,7 +358,7 @@ impl<S: AsFd> Socket<S> {
                     Some(sched) => {
                         let desc = match desc {
                             Some(desc) => desc,
-                            // The kernel reports what is ready already when a descriptor is added.
+                            // When a descriptor is added, the kernel reports events that are ready already.
                             None => *desc.insert(self.register(sched)?),
                         };
                         self.park(&io_lock, desc, direction, look)?;
@@ -364,7 +370,8 @@ impl<S: AsFd> Socket<S> {
         }
     }
 
-    /// Parks the calling goroutine, which holds the I/O lock, until an event, or until it has to look again.
+    /// Parks the calling goroutine, which holds the I/O lock, until an event comes or the goroutine has to call
+    /// `look` again.
     fn park(
         &self,
         io_lock: &Holder<'_, Active>,
@@ -372,7 +379,7 @@ impl<S: AsFd> Socket<S> {
         direction: Direction,
         look: impl Fn() -> io::Result<Option<Nanos>>,
     ) -> io::Result<()> {
-        // Before the wait begins: that may park for want of a P.
+        // Rests before the wait begins, as beginning a wait may park for want of a P.
         io_lock.rest();
         let waited = desc.wait(Wait::begin(), direction, || look().ok());
         io_lock.go_on();
@@ -402,7 +409,7 @@ impl<S: AsFd> Drop for Socket<S> {
         // Relaxed: the caller has the socket for itself.
         if !self.freed.load(Relaxed) {
             self.deregister();
-            // SAFETY: it is not used after this.
+            // SAFETY: `inner` is not used after this.
             unsafe { ManuallyDrop::drop(&mut self.inner) };
         }
         // Acquire: partner `register`.
@@ -421,7 +428,7 @@ impl<S: AsFd> AsFd for Socket<S> {
         let _open =
             self.users.enter().expect("as_fd: the socket was closed, there is no descriptor to borrow");
         self.users.lend();
-        // Now rather than at the close, when the table of descriptors may be full; see there.
+        // Makes the dead socket now rather than at the close, when the table of descriptors may be full.
         let _not_yet = sys::dead();
         self.inner.as_fd()
     }

@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::sync::OnceLock;
 use std::time::Duration;
 
-/// -1 means that `errno` says why not.
+/// Turns a result of -1 into the error in `errno`.
 fn check(result: libc::c_int) -> io::Result<libc::c_int> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
 }
@@ -20,14 +20,14 @@ pub(super) fn accept(listener: BorrowedFd<'_>) -> io::Result<(OwnedFd, SocketAdd
     // SAFETY: the storage is as long as `len` says, and both live through the call.
     let fd = unsafe { libc::accept4(listener.as_raw_fd(), storage.as_mut_ptr().cast(), &raw mut len, flags) };
     let fd = check(fd)?;
-    // SAFETY: the kernel has just made it, for us.
+    // SAFETY: the kernel has just made the descriptor, and only this function knows it.
     let fd = unsafe { OwnedFd::from_raw_fd(fd) };
     // SAFETY: zeroed and then filled by the kernel; all bit patterns are valid.
     Ok((fd, to_addr(unsafe { storage.assume_init_ref() })?))
 }
 
-/// std listens with a queue of 128 connections, which a burst overflows: each connection that is dropped there
-/// tries again only after a second. The kernel cuts this down to `net.core.somaxconn`, as it does for Go.
+/// Listens with the longest queue that the kernel allows (`net.core.somaxconn`), as Go does. A burst overflows std's
+/// queue of 128 connections, and a client that is dropped there tries again only after a second.
 pub(super) fn lengthen_queue(listener: BorrowedFd<'_>) -> io::Result<()> {
     // SAFETY: no pointers.
     check(unsafe { libc::listen(listener.as_raw_fd(), libc::c_int::MAX) }).map(drop)
@@ -47,7 +47,7 @@ pub(super) fn begin_connect(addr: &SocketAddr) -> io::Result<OwnedFd> {
     let fd = unsafe { OwnedFd::from_raw_fd(fd) };
     match connect(fd.as_raw_fd(), addr) {
         Ok(()) => Ok(fd),
-        // EINTR begins it as well: it goes on in the background.
+        // After EINTR the connect goes on in the background as well.
         Err(begun) if matches!(begun.raw_os_error(), Some(libc::EINPROGRESS | libc::EINTR)) => Ok(fd),
         Err(refused) => Err(refused),
     }
@@ -80,7 +80,7 @@ fn connect(fd: RawFd, addr: &SocketAddr) -> io::Result<()> {
     check(result).map(drop)
 }
 
-/// What ends a thread's wait in `poll`.
+/// Makes an eventfd, which ends a thread's wait in `poll`.
 pub(super) fn eventfd() -> io::Result<OwnedFd> {
     // SAFETY: no pointers.
     let fd = check(unsafe { libc::eventfd(0, libc::EFD_NONBLOCK | libc::EFD_CLOEXEC) })?;
@@ -91,19 +91,20 @@ pub(super) fn eventfd() -> io::Result<OwnedFd> {
 /// Makes an eventfd readable.
 pub(super) fn signal(eventfd: RawFd) {
     let one = 1_u64;
-    // SAFETY: eight bytes, that live through the call. It fails only when it was rung 2^64 - 2 times before.
+    // SAFETY: eight bytes, which live through the call. The write fails only if the counter is at its maximum of 2^64
+    // - 2, and then the eventfd is readable anyway.
     let _rung = unsafe { libc::write(eventfd, (&raw const one).cast(), size_of_val(&one)) };
 }
 
 /// Makes an eventfd unreadable.
 pub(super) fn drain(eventfd: RawFd) {
     let mut count = 0_u64;
-    // SAFETY: eight bytes, that live through the call. It fails when nobody rang.
+    // SAFETY: eight bytes, which live through the call. The read fails if the counter is zero.
     let _silent = unsafe { libc::read(eventfd, (&raw mut count).cast(), size_of_val(&count)) };
 }
 
-/// Waits until `socket` is ready or `wake_fd` is readable, at most for `limit`; which of them it was. A signal ends it
-/// early.
+/// Waits until `socket` is ready or `wake_fd` is readable, for at most `limit`, and returns which of them are. A
+/// signal ends the wait early.
 pub(super) fn poll(
     socket: RawFd,
     events: libc::c_short,
@@ -111,7 +112,7 @@ pub(super) fn poll(
     limit: Option<Duration>,
 ) -> io::Result<(bool, bool)> {
     let entry = |fd, events| libc::pollfd { fd, events, revents: 0 };
-    // A negative one is passed over.
+    // The kernel ignores an entry with a negative descriptor.
     let mut entries = [entry(socket, events), entry(wake_fd.unwrap_or(-1), libc::POLLIN)];
     let limit = limit.map(|limit| libc::timespec {
         tv_sec: limit.as_secs().try_into().unwrap_or(libc::time_t::MAX),
@@ -127,10 +128,10 @@ pub(super) fn poll(
     }
 }
 
-/// A socket that is connected to nothing, one for the process: made by the first call that can.
+/// The dead socket of the process: connected to nothing, made by the first call that can.
 ///
 /// # Errors
-/// While there is no descriptor left for it.
+/// If there is no descriptor left for it.
 pub(super) fn dead() -> io::Result<BorrowedFd<'static>> {
     static DEAD: OnceLock<OwnedFd> = OnceLock::new();
     if let Some(dead) = DEAD.get() {
@@ -143,19 +144,20 @@ pub(super) fn dead() -> io::Result<BorrowedFd<'static>> {
     Ok(DEAD.get_or_init(|| dead).as_fd())
 }
 
-/// Closes what `fd` names, and puts the dead socket there, so that the number stays taken. It takes no descriptor.
+/// Closes what `fd` names, and puts the dead socket there, so that the number stays taken. Needs no new descriptor.
 ///
 /// # Errors
-/// When there is no dead socket, and none can be made; nothing has changed then.
+/// If there is no dead socket, and none can be made; nothing has changed then.
 pub(super) fn bury(fd: RawFd) -> io::Result<()> {
     let dead = dead()?;
     // SAFETY: no pointers; the caller owns `fd`.
     check(unsafe { libc::dup3(dead.as_raw_fd(), fd, libc::O_CLOEXEC) }).map(drop)
 }
 
-/// Ends the connection at both its ends, for all its descriptors. It takes none.
+/// Shuts the connection down in both directions, for all its descriptors. Needs no new descriptor.
 pub(super) fn end_connection(fd: RawFd) {
-    // SAFETY: no pointers; the caller owns `fd`. Refused for a socket that is connected to nothing: it has no peer.
+    // SAFETY: no pointers; the caller owns `fd`. The kernel refuses a socket that is not connected, which has no peer
+    // to tell.
     unsafe { libc::shutdown(fd, libc::SHUT_RDWR) };
 }
 
@@ -163,7 +165,7 @@ fn to_addr(storage: &libc::sockaddr_storage) -> io::Result<SocketAddr> {
     let at: *const libc::sockaddr_storage = storage;
     match i32::from(storage.ss_family) {
         libc::AF_INET => {
-            // SAFETY: the family says that it is one, and the storage is large and aligned enough for any.
+            // SAFETY: the family says which address it is, and the storage is large and aligned enough for any.
             let raw = unsafe { &*at.cast::<libc::sockaddr_in>() };
             let ip = Ipv4Addr::from(raw.sin_addr.s_addr.to_ne_bytes());
             Ok(SocketAddr::V4(SocketAddrV4::new(ip, u16::from_be(raw.sin_port))))

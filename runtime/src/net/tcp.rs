@@ -14,8 +14,8 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd, RawF
 use std::sync::atomic::{Ordering, compiler_fence};
 use std::time::{Duration, Instant};
 
-/// Gives `result`. Without something to do after it an optimised build makes a jump of the caller's last call, and a dump shows
-/// the library's inner function in place of the caller, which the user has called. No instruction.
+/// Returns `result`. Keeps the caller's last call from becoming a tail call in an optimised build, where a dump would
+/// show the library's inner function instead of the caller, which the user has called. Costs no instruction.
 #[inline(always)]
 fn with_a_frame<T>(result: T) -> T {
     // SeqCst: for the compiler, without a partner.
@@ -45,11 +45,11 @@ fn with_a_frame<T>(result: T) -> T {
 pub struct TcpListener(Socket<net::TcpListener>);
 
 impl TcpListener {
-    /// Listens on the first of `addr`'s addresses that can be bound, with as long a queue of connections as the
+    /// Listens on the first of `addr`'s addresses that can be bound, with the longest queue of connections that the
     /// system allows. Resolving a name blocks the thread.
     ///
     /// # Errors
-    /// The last address's, when none can be bound.
+    /// The error of the last address, if none can be bound.
     pub fn bind<A: ToSocketAddrs>(addr: A) -> io::Result<Self> {
         let listener = net::TcpListener::bind(addr)?;
         sys::lengthen_queue(listener.as_fd())?;
@@ -57,33 +57,33 @@ impl TcpListener {
         Ok(TcpListener(Socket::new(listener)))
     }
 
-    /// Waits for a connection. Blocks the goroutine; several may wait, and are served in the order in which
-    /// they came.
+    /// Waits for a connection. Blocks the goroutine, or the plain thread; several callers may wait, and are served in
+    /// the order in which they came.
     ///
     /// # Unwinds
-    /// When its wait is ended from outside, but by a context, which is an error here; see
+    /// When its wait is ended from outside, except by a context, which gives an error here; see
     /// [`migration`](crate::migration#what-may-unwind).
     ///
     /// # Errors
-    /// `TimedOut` when the [deadline](Self::set_deadline) has passed; after [`close`](Self::close) the error of which
-    /// [`is_closed`](super::is_closed) is true; else what `accept(2)` says. A full table of descriptors (`EMFILE`) is an
-    /// error of this call; the connection stays in the kernel's queue, for a call that comes when there is room again.
+    /// `TimedOut` if the [deadline](Self::set_deadline) has passed; after [`close`](Self::close) an error for which
+    /// [`is_closed`](super::is_closed) returns `true`; otherwise the error of `accept(2)`. If the table of
+    /// descriptors is full (`EMFILE`), the connection stays in the kernel's queue for a later call.
     pub fn accept(&self) -> io::Result<(TcpStream, SocketAddr)> {
         let (fd, addr) = self.0.run(Direction::Read, |listener| sys::accept(listener.as_fd()))?;
         Ok((TcpStream(Socket::new(fd.into())), addr))
     }
 
-    /// Connections, one after the other, until the listener is closed. Each step is an [`accept`](Self::accept), and unwinds as
-    /// that does.
+    /// Returns an iterator over the connections, until the listener is closed. Each step is an
+    /// [`accept`](Self::accept), and may unwind as that does.
     pub fn incoming(&self) -> Incoming<'_> {
         Incoming { listener: self, ended: false }
     }
 
-    /// Ends the listener. Whoever waits in [`accept`](Self::accept), here or on another goroutine or thread, gets the
-    /// error of which [`is_closed`](super::is_closed) is true, and so does every later call. Connections that the kernel
-    /// has taken and nobody has accepted are reset. A [`try_clone`](Self::try_clone) lives on. Blocks the goroutine until
-    /// system calls that others are making have come back; then the port is free, and the descriptor's number, unless
-    /// it was lent out by `AsFd`.
+    /// Closes the listener. Every call that waits in [`accept`](Self::accept), on any goroutine or thread, and every
+    /// later call returns an error for which [`is_closed`](super::is_closed) returns `true`. Connections in the
+    /// kernel's queue are reset. A [`try_clone`](Self::try_clone) lives on. Blocks the goroutine, or the plain
+    /// thread, until system calls of other goroutines on this listener have returned; then the port is free, and so
+    /// is the descriptor's number, unless the descriptor was lent out by `AsFd`.
     ///
     /// ```
     /// use gmp::net::{TcpListener, is_closed};
@@ -107,44 +107,44 @@ impl TcpListener {
     /// ```
     ///
     /// # Unwinds
-    /// Never: its wait is not ended from outside.
+    /// Never: an interrupt does not end its wait.
     ///
     /// # Errors
-    /// As every call on a closed socket, when it was closed already: of several calls one is `Ok`.
+    /// If the socket was closed before, as every call on a closed socket: one of several calls returns `Ok`.
     pub fn close(&self) -> io::Result<()> {
         self.0.close()
     }
 
-    /// Until when [`accept`](Self::accept) waits; `None` for ever. Holds for all calls until it is set again. Whoever waits
-    /// already goes by the new one. With a time that has passed they give `TimedOut`, also when there is a
-    /// connection to accept.
+    /// Sets until when [`accept`](Self::accept) waits; `None` for ever. The deadline holds for all calls until it is
+    /// set again, also for calls that wait already. After the deadline `accept` returns `TimedOut`, even if there is
+    /// a connection to accept.
     ///
     /// # Errors
-    /// When the listener is closed.
+    /// If the listener is closed.
     pub fn set_deadline(&self, at: Option<Instant>) -> io::Result<()> {
         self.0.set_deadline(Direction::Read, at)
     }
 
-    /// The address that it listens on.
+    /// Returns the address on which the listener listens.
     ///
     /// # Errors
-    /// As std's.
+    /// As with std.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
         self.0.with(|socket| socket.local_addr())
     }
 
-    /// A second handle to the same socket.
+    /// Makes a second handle to the same socket.
     ///
     /// # Errors
-    /// When the table of descriptors is full.
+    /// If the table of descriptors is full.
     pub fn try_clone(&self) -> io::Result<Self> {
         Ok(TcpListener(self.0.try_clone(net::TcpListener::try_clone)?))
     }
 
-    /// The value of `IP_TTL`.
+    /// Returns the value of `IP_TTL`.
     ///
     /// # Errors
-    /// As std's.
+    /// As with std.
     pub fn ttl(&self) -> io::Result<u32> {
         self.0.with(|socket| socket.ttl())
     }
@@ -152,7 +152,7 @@ impl TcpListener {
     /// Sets `IP_TTL`.
     ///
     /// # Errors
-    /// As std's.
+    /// As with std.
     pub fn set_ttl(&self, ttl: u32) -> io::Result<()> {
         self.0.with(|socket| socket.set_ttl(ttl))
     }
@@ -160,14 +160,15 @@ impl TcpListener {
     /// Takes the socket's pending error.
     ///
     /// # Errors
-    /// As std's.
+    /// As with std.
     pub fn take_error(&self) -> io::Result<Option<io::Error>> {
         self.0.with(|socket| socket.take_error())
     }
 }
 
-/// The connections of a listener; made by [`TcpListener::incoming`]. After [`TcpListener::close`] it gives the error of
-/// which [`is_closed`](super::is_closed) is true, once, and then ends. Other errors do not end it.
+/// An iterator over the connections of a listener; made by [`TcpListener::incoming`]. After [`TcpListener::close`]
+/// the iterator returns an error for which [`is_closed`](super::is_closed) returns `true`, once, and then ends. Other
+/// errors do not end it.
 #[derive(Debug)]
 pub struct Incoming<'a> {
     listener: &'a TcpListener,
@@ -191,9 +192,9 @@ impl FusedIterator for Incoming<'_> {}
 
 /// A TCP connection.
 ///
-/// Like [`std::net::TcpStream`], except that a goroutine that waits for it parks and its thread runs others. A
-/// plain thread blocks. `Read` and `Write` are there for `TcpStream` and for `&TcpStream`, so one goroutine may
-/// read while another writes.
+/// Like [`std::net::TcpStream`], except that a goroutine that waits for the stream parks and its thread runs others.
+/// A plain thread blocks. `TcpStream` and `&TcpStream` implement `Read` and `Write`, so one goroutine may read while
+/// another writes.
 ///
 /// ```
 /// use gmp::net::{TcpListener, TcpStream};
@@ -228,11 +229,11 @@ impl TcpStream {
     /// the thread.
     ///
     /// # Unwinds
-    /// When its wait is ended from outside, but by a context, which is an error here; see
+    /// When its wait is ended from outside, except by a context, which gives an error here; see
     /// [`migration`](crate::migration#what-may-unwind).
     ///
     /// # Errors
-    /// The last address's, when none answers; `InvalidInput` when there is none.
+    /// The error of the last address, if none answers; `InvalidInput` if `addr` has none.
     pub fn connect<A: ToSocketAddrs>(addr: A) -> io::Result<Self> {
         let mut last = None;
         for addr in addr.to_socket_addrs()? {
@@ -247,12 +248,12 @@ impl TcpStream {
     /// Connects to `addr`, and gives up after `timeout`. Blocks the goroutine.
     ///
     /// # Unwinds
-    /// When its wait is ended from outside, but by a context, which is an error here; see
+    /// When its wait is ended from outside, except by a context, which gives an error here; see
     /// [`migration`](crate::migration#what-may-unwind).
     ///
     /// # Errors
-    /// `TimedOut` after that time, with the descriptor closed; `InvalidInput` for a time of zero, as in std; else as
-    /// [`connect`](Self::connect).
+    /// `TimedOut` after `timeout`, with the descriptor closed; `InvalidInput` for a timeout of zero, as with std;
+    /// otherwise as [`connect`](Self::connect).
     pub fn connect_timeout(addr: &SocketAddr, timeout: Duration) -> io::Result<Self> {
         if timeout.is_zero() {
             return Err(limit::no_zero());
@@ -263,7 +264,7 @@ impl TcpStream {
     fn connect_one(addr: &SocketAddr, until: Option<Nanos>) -> io::Result<Self> {
         let stream = TcpStream(Socket::new(net::TcpStream::from(sys::begin_connect(addr)?)));
         stream.0.run_until(until, |socket| {
-            // On loopback the outcome is there at once, mostly.
+            // On loopback the connection is mostly made at once.
             if let Some(refused) = socket.take_error()? {
                 return Err(refused);
             }
@@ -275,147 +276,150 @@ impl TcpStream {
         Ok(stream)
     }
 
-    /// Ends the connection at this end. Whoever waits to read or write, on any goroutine or thread, gets the error of
-    /// which [`is_closed`](super::is_closed) is true, and so does every later call. A [`try_clone`](Self::try_clone)
-    /// lives on; the peer sees an end when the last handle is closed or dropped. Blocks the goroutine until system calls
-    /// that others are making have come back; then the descriptor's number is free, unless it was lent out by
-    /// `AsFd`.
+    /// Closes the stream. Every call that waits to read or write, on any goroutine or thread, and every later call
+    /// returns an error for which [`is_closed`](super::is_closed) returns `true`. A [`try_clone`](Self::try_clone)
+    /// lives on; the peer sees the end of the stream when the last handle is closed or dropped. Blocks the goroutine,
+    /// or the plain thread, until system calls of other goroutines on this stream have returned; then the
+    /// descriptor's number is free, unless the descriptor was lent out by `AsFd`.
     ///
     /// # Unwinds
-    /// Never: its wait is not ended from outside.
+    /// Never: an interrupt does not end its wait.
     ///
     /// # Errors
-    /// As every call on a closed socket, when it was closed already: of several calls one is `Ok`.
+    /// If the socket was closed before, as every call on a closed socket: one of several calls returns `Ok`.
     pub fn close(&self) -> io::Result<()> {
         self.0.close()
     }
 
-    /// Until when reads wait; `None` for ever. Holds for all reads, and for `peek`, until it is set again. Whoever waits
-    /// already goes by the new one. With a time that has passed they give `TimedOut`, also when there is data. With
-    /// a [timeout](Self::set_read_timeout) as well, the earlier end counts.
+    /// Sets until when reads wait; `None` for ever. The deadline holds for all reads, and for `peek`, until it is set
+    /// again, also for calls that wait already. After the deadline they return `TimedOut`, even if there is data.
+    /// With a [timeout](Self::set_read_timeout) as well, the earlier end counts.
     ///
     /// # Errors
-    /// When the socket is closed.
+    /// If the socket is closed.
     pub fn set_read_deadline(&self, at: Option<Instant>) -> io::Result<()> {
         self.0.set_deadline(Direction::Read, at)
     }
 
-    /// Until when writes wait; else as [`set_read_deadline`](Self::set_read_deadline). A `write_all` that times out may
-    /// have written a part.
+    /// Sets until when writes wait; otherwise as [`set_read_deadline`](Self::set_read_deadline). A `write_all` that
+    /// times out may have written a part.
     ///
     /// # Errors
-    /// When the socket is closed.
+    /// If the socket is closed.
     pub fn set_write_deadline(&self, at: Option<Instant>) -> io::Result<()> {
         self.0.set_deadline(Direction::Write, at)
     }
 
-    /// Both deadlines.
+    /// Sets both deadlines.
     ///
     /// # Errors
-    /// When the socket is closed.
+    /// If the socket is closed.
     pub fn set_deadline(&self, at: Option<Instant>) -> io::Result<()> {
         self.0.set_deadline(Direction::Read, at)?;
         self.0.set_deadline(Direction::Write, at)
     }
 
-    /// How long a read waits, from its beginning; `None` for ever. Counts for reads that begin after this. Time spent
-    /// behind other readers of the same socket counts too. Of this handle: a `try_clone` has timeouts of its own.
+    /// Sets how long a read waits, from its beginning; `None` for ever. The timeout counts for reads that begin after
+    /// this call, and includes the time spent behind other readers of the same handle. A `try_clone` has timeouts of
+    /// its own.
     ///
     /// # Errors
-    /// `InvalidInput` for zero, as in std; and when the socket is closed.
+    /// `InvalidInput` for zero, as with std; and if the socket is closed.
     pub fn set_read_timeout(&self, timeout: Option<Duration>) -> io::Result<()> {
         self.0.set_timeout(Direction::Read, timeout)
     }
 
-    /// How long a write waits; else as [`set_read_timeout`](Self::set_read_timeout).
+    /// Sets how long a write waits; otherwise as [`set_read_timeout`](Self::set_read_timeout).
     ///
     /// # Errors
-    /// As there.
+    /// As [`set_read_timeout`](Self::set_read_timeout).
     pub fn set_write_timeout(&self, timeout: Option<Duration>) -> io::Result<()> {
         self.0.set_timeout(Direction::Write, timeout)
     }
 
-    /// How long a read waits.
+    /// Returns the read timeout.
     ///
     /// # Errors
-    /// When the socket is closed.
+    /// If the socket is closed.
     pub fn read_timeout(&self) -> io::Result<Option<Duration>> {
         self.0.timeout(Direction::Read)
     }
 
-    /// How long a write waits.
+    /// Returns the write timeout.
     ///
     /// # Errors
-    /// When the socket is closed.
+    /// If the socket is closed.
     pub fn write_timeout(&self) -> io::Result<Option<Duration>> {
         self.0.timeout(Direction::Write)
     }
 
-    /// The peer's address.
+    /// Returns the peer's address.
     ///
     /// # Errors
-    /// As std's.
+    /// As with std.
     pub fn peer_addr(&self) -> io::Result<SocketAddr> {
         self.0.with(|socket| socket.peer_addr())
     }
 
-    /// This end's address.
+    /// Returns the local address.
     ///
     /// # Errors
-    /// As std's.
+    /// As with std.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
         self.0.with(|socket| socket.local_addr())
     }
 
-    /// Ends one or both directions. Whoever waits in one of them wakes.
+    /// Shuts one or both directions down. Calls that wait in them return.
     ///
     /// # Errors
-    /// As std's.
+    /// As with std.
     pub fn shutdown(&self, how: Shutdown) -> io::Result<()> {
         self.0.with(|socket| socket.shutdown(how))
     }
 
-    /// A second handle to the same connection. It has I/O locks of its own: operations through both are ordered by
-    /// the kernel alone. To share a stream between goroutines an `Arc` and `Read for &TcpStream` are enough.
+    /// Makes a second handle to the same connection, with I/O locks of its own: only the kernel orders operations
+    /// through different handles. To share a stream between goroutines, an `Arc` and `Read for &TcpStream` are
+    /// enough.
     ///
     /// # Errors
-    /// When the table of descriptors is full.
+    /// If the table of descriptors is full.
     pub fn try_clone(&self) -> io::Result<Self> {
         Ok(TcpStream(self.0.try_clone(net::TcpStream::try_clone)?))
     }
 
-    /// Reads without taking the data out. Blocks the goroutine until there is some, or the end.
+    /// Reads without taking the data out of the socket. Blocks the goroutine, or the plain thread, until there is
+    /// data or the end of the stream.
     ///
     /// # Unwinds
-    /// When its wait is ended from outside, but by a context, which is an error here; see
+    /// When its wait is ended from outside, except by a context, which gives an error here; see
     /// [`migration`](crate::migration#what-may-unwind).
     ///
     /// # Errors
-    /// As std's.
+    /// As with std.
     pub fn peek(&self, buf: &mut [u8]) -> io::Result<usize> {
         with_a_frame(self.0.run(Direction::Read, |stream| stream.peek(buf)))
     }
 
-    /// Whether small writes are sent at once.
+    /// Returns `true` if small writes are sent at once (TCP_NODELAY).
     ///
     /// # Errors
-    /// As std's.
+    /// As with std.
     pub fn nodelay(&self) -> io::Result<bool> {
         self.0.with(|socket| socket.nodelay())
     }
 
-    /// Sets whether small writes are sent at once.
+    /// Sets whether small writes are sent at once (TCP_NODELAY).
     ///
     /// # Errors
-    /// As std's.
+    /// As with std.
     pub fn set_nodelay(&self, nodelay: bool) -> io::Result<()> {
         self.0.with(|socket| socket.set_nodelay(nodelay))
     }
 
-    /// The value of `IP_TTL`.
+    /// Returns the value of `IP_TTL`.
     ///
     /// # Errors
-    /// As std's.
+    /// As with std.
     pub fn ttl(&self) -> io::Result<u32> {
         self.0.with(|socket| socket.ttl())
     }
@@ -423,7 +427,7 @@ impl TcpStream {
     /// Sets `IP_TTL`.
     ///
     /// # Errors
-    /// As std's.
+    /// As with std.
     pub fn set_ttl(&self, ttl: u32) -> io::Result<()> {
         self.0.with(|socket| socket.set_ttl(ttl))
     }
@@ -431,17 +435,18 @@ impl TcpStream {
     /// Takes the socket's pending error.
     ///
     /// # Errors
-    /// As std's.
+    /// As with std.
     pub fn take_error(&self) -> io::Result<Option<io::Error>> {
         self.0.with(|socket| socket.take_error())
     }
 }
 
 impl Read for &TcpStream {
-    /// Blocks the goroutine until there is data, or the end; at most until the read deadline or timeout.
+    /// Blocks the goroutine, or the plain thread, until there is data or the end of the stream; at most until the
+    /// read deadline or timeout.
     ///
     /// # Unwinds
-    /// When its wait is ended from outside, but by a context, which is an error here; see
+    /// When its wait is ended from outside, except by a context, which gives an error here; see
     /// [`migration`](crate::migration#what-may-unwind).
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
         with_a_frame(self.0.run_read(ShortRead::Drained, buf.len(), |mut stream| stream.read(buf)))
@@ -450,7 +455,7 @@ impl Read for &TcpStream {
     /// Blocks the goroutine as [`read`](Read::read).
     ///
     /// # Unwinds
-    /// When its wait is ended from outside, but by a context, which is an error here; see
+    /// When its wait is ended from outside, except by a context, which gives an error here; see
     /// [`migration`](crate::migration#what-may-unwind).
     fn read_vectored(&mut self, bufs: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
         let len = bufs.iter().map(|buf| buf.len()).sum();
@@ -462,7 +467,7 @@ impl Write for &TcpStream {
     /// Blocks the goroutine until at least a part of `buf` was taken; at most until the write deadline or timeout.
     ///
     /// # Unwinds
-    /// When its wait is ended from outside, but by a context, which is an error here; see
+    /// When its wait is ended from outside, except by a context, which gives an error here; see
     /// [`migration`](crate::migration#what-may-unwind).
     fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
         with_a_frame(self.0.run(Direction::Write, |mut stream| stream.write(buf)))
@@ -471,7 +476,7 @@ impl Write for &TcpStream {
     /// Blocks the goroutine as [`write`](Write::write).
     ///
     /// # Unwinds
-    /// When its wait is ended from outside, but by a context, which is an error here; see
+    /// When its wait is ended from outside, except by a context, which gives an error here; see
     /// [`migration`](crate::migration#what-may-unwind).
     fn write_vectored(&mut self, bufs: &[IoSlice<'_>]) -> io::Result<usize> {
         with_a_frame(self.0.run(Direction::Write, |mut stream| stream.write_vectored(bufs)))

@@ -1,6 +1,6 @@
-//! What every socket type has in the same words.
+//! The implementations that all socket types share.
 
-/// Descriptors, std's type and back, `Debug`.
+/// Implements the traits of descriptors, the conversions from and to std's type, and `Debug`.
 macro_rules! socket_traits {
     ($name:ident, $std:ty) => {
         impl std::fmt::Debug for $name {
@@ -10,12 +10,12 @@ macro_rules! socket_traits {
         }
 
         impl AsFd for $name {
-            /// A descriptor that was lent out keeps its number as long as the socket lives: a `close` then puts a dead
-            /// socket in its place, of which the process has one from the first loan on. Where no descriptor was left for
-            /// that one, then or later, the descriptor stays open until the socket is dropped, and a `close` shuts the
-            /// connection down, for duplicates of the borrowed descriptor too. It shuts none down that may have other
-            /// descriptors: one that has a `try_clone`, or came from a descriptor made elsewhere. Then the peer sees the end
-            /// when the socket is dropped.
+            /// A descriptor that was lent out keeps its number as long as the socket lives: `close` puts a dead
+            /// socket in its place, of which the process has one from the first loan on. If no descriptor was left
+            /// for the dead socket, the descriptor stays open until the socket is dropped, and `close` shuts the
+            /// connection down, for duplicates of the borrowed descriptor too. But `close` does not shut down a
+            /// connection that may have other descriptors (one that has a `try_clone`, or came from a descriptor made
+            /// elsewhere); its peer sees the end when the socket is dropped.
             ///
             /// # Panics
             /// If the socket is closed.
@@ -57,7 +57,7 @@ macro_rules! socket_traits {
             /// Puts std's socket into non-blocking mode.
             ///
             /// # Panics
-            /// If the descriptor can't be, which the kernel refuses for none that is open.
+            /// If the kernel refuses that, which it does for no open descriptor.
             fn from(inner: $std) -> Self {
                 inner.set_nonblocking(true).expect("from: the descriptor is not open");
                 $name(Socket::of_shared(inner))
@@ -69,7 +69,7 @@ macro_rules! socket_traits {
             /// `try_clone` that goroutines still use would block their threads.
             ///
             /// # Panics
-            /// As the way in, and if the socket is closed.
+            /// If the descriptor's mode can't be changed, and if the socket is closed.
             fn from(socket: $name) -> Self {
                 let inner = socket.0.into_inner();
                 inner.set_nonblocking(false).expect("from: the descriptor is not open");

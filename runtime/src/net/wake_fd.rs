@@ -19,10 +19,11 @@ use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
 use std::time::Duration;
 
-/// How often a thread looks when there is no descriptor for a wake fd, or under a context, whose end writes to none.
+/// The poll interval of a thread for which no wake fd could be made, or that runs under a context: the end of a
+/// context writes to no wake fd.
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
-/// The descriptor plus one; zero: there is none.
+/// The descriptor plus one; zero if there is none.
 pub(crate) struct WakeFd(AtomicU32);
 
 impl WakeFd {
@@ -31,7 +32,7 @@ impl WakeFd {
     }
 
     fn fd(&self) -> Option<RawFd> {
-        // Relaxed: a number. It stays open until nobody can use it.
+        // Relaxed: a number only; the descriptor stays open until no thread can use it.
         self.0.load(Relaxed).checked_sub(1).map(|fd| fd as RawFd)
     }
 
@@ -44,23 +45,23 @@ impl WakeFd {
         Some(fd)
     }
 
-    /// R3, after the fence. The caller keeps the socket from being closed, or closes it.
+    /// R3, after the fence. The caller is the closer, or a user that keeps the descriptor open.
     pub(crate) fn wake(&self) {
         if let Some(fd) = self.fd() {
             sys::signal(fd);
         }
     }
 
-    /// Nobody waits, or will. Gives the descriptor back.
+    /// Closes the wake fd. No thread waits on it, or will.
     pub(crate) fn free(&self) {
         if let Some(fd) = self.0.swap(0, Relaxed).checked_sub(1) {
-            // SAFETY: it was made by `get`, and is taken once.
+            // SAFETY: `get` made the descriptor, and the swap takes it once.
             drop(unsafe { OwnedFd::from_raw_fd(fd as RawFd) });
         }
     }
 
-    /// Blocks the calling thread, which holds the I/O lock, until `socket` is ready for `events`, or `look` says no. May
-    /// return early.
+    /// Blocks the calling thread, which holds the I/O lock, until `socket` is ready for `events`, or `look` returns
+    /// an error. May return early.
     pub(crate) fn wait(
         &self,
         socket: BorrowedFd<'_>,

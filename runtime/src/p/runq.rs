@@ -66,10 +66,10 @@ const _: () = assert!(RUNQ.is_power_of_two() && RUNQ >= 2, "positions wrap only 
 /// Whether a thief may take a victim's `runnext`.
 #[derive(Copy, Clone)]
 pub(crate) enum StealNext<'a> {
-    /// If there is nothing in the ring, and the victim's owner leaves it there: the number of goroutines that it has run, as
-    /// this tells it, stays the same for a moment.
+    /// Only if the ring is empty and the owner's count of goroutines, read by this closure, does not change during
+    /// the grace period.
     IfLeft(&'a dyn Fn() -> u32),
-    /// It leaves it to the owner.
+    /// The thief leaves `runnext` to the owner.
     No,
 }
 

@@ -122,9 +122,9 @@ mod native {
         fence(Ordering::SeqCst);
     }
 
-    /// Returns `true` if what the caller looks at is the same after 3 µs, as long as a G that was just put is given
-    /// to its owner (Go sleeps for that long, and then takes it if it is still there). Not looked at in between: each
-    /// look takes the cache line away from its owner.
+    /// Returns `true` if `peek` gives the same value again after 3 µs, the time that an owner gets to run a G that it
+    /// has just put into `runnext` (Go sleeps 3 µs here). `peek` is not called in between, as each call takes the
+    /// cache line away from the owner.
     pub(crate) fn stays_the_same<T: PartialEq>(peek: impl Fn() -> T) -> bool {
         let (start, seen) = (std::time::Instant::now(), peek());
         while start.elapsed() < std::time::Duration::from_micros(3) {

@@ -28,7 +28,7 @@ pub use crate::sched::{Refused, Report};
 const STACK_SIZE: u32 = 64 << 10;
 /// The most threads of a runtime, as in Go.
 const MAX_THREADS: usize = 10_000;
-/// What `drop` waits for the threads.
+/// How long `drop` waits for the threads.
 const DROP_LIMIT: Duration = Duration::from_secs(3);
 
 /// Runs `f` as the main goroutine of a new runtime with all defaults, and returns its value when it returns.
@@ -41,11 +41,11 @@ const DROP_LIMIT: Duration = Duration::from_secs(3);
 /// debug build adds up the locals of all branches of a function.
 ///
 /// # When all goroutines are asleep
-/// As in Go, a program that can't go on is ended, by "fatal error: all goroutines are asleep - deadlock!" and the text of
-/// [`dump`] on standard error, with exit status 2 and without running anything that was registered for the exit: of what was
-/// printed, a line without its end is lost. It is found within a second of the last goroutine's falling asleep, most often
-/// at once, where
-/// * somebody is inside `run`, of this or any other runtime of the process;
+/// As in Go, a program that can't go on is ended, by "fatal error: all goroutines are asleep - deadlock!" and the
+/// text of [`dump`] on standard error, with exit status 2 and without running anything that was registered for the
+/// exit: an unterminated line in standard output's buffer is not flushed. The deadlock is found within a second of
+/// the last goroutine's falling asleep, most often at once, where
+/// * a thread is inside `run`, of this or any other runtime of the process;
 /// * every goroutine of every runtime is parked, by this library: one that blocks its thread, in a lock of std for example, is
 ///   not;
 /// * none waits for a descriptor, and no timer is pending: no `sleep`, time limit, callback, or deadline of a context;
@@ -53,10 +53,10 @@ const DROP_LIMIT: Duration = Duration::from_secs(3);
 ///   whatever it is doing. `GMPDEBUG=deadlock=always` ignores them. A `#[test]` has another thread, its harness's, and so has
 ///   a program that calls `run` on a thread and joins that.
 ///
-/// So crossed locks, a ring of joins, a lock taken twice, a channel that nobody sends to are reported, if they leave nobody
-/// else who could ever run. Goroutines that wait for each other while others go on are not; nor is what becomes a deadlock
-/// by nothing but the end of another thread, or of a callback outside of a runtime, later than a second after the last
-/// goroutine fell asleep. Where `/proc` is missing nothing is reported.
+/// So crossed locks, a ring of joins, a lock taken twice, a receive from a channel without a sender are reported, if
+/// no other goroutine or thread could ever run. Goroutines that wait for each other while others go on are not; nor
+/// is what becomes a deadlock by nothing but the end of another thread, or of a callback outside of a runtime, later
+/// than a second after the last goroutine fell asleep. Where `/proc` is missing nothing is reported.
 ///
 /// The first runtime of a process installs a panic hook: before the hook that was there it prints the goroutine's number,
 /// name, and where it was spawned. A hook that is set later replaces it, and may ask [`current`](crate::current).
@@ -72,15 +72,15 @@ const DROP_LIMIT: Duration = Duration::from_secs(3);
 /// ```
 ///
 /// # Unwinds
-/// With the panic of `f` only: its wait is not ended from outside.
+/// With the panic of `f` only: an interrupt does not end its wait.
 ///
 /// # Safety
 /// The contract of [`gmp::migration`](crate::migration): a goroutine may go on on another thread after every
 /// call that may park it, and every such call may unwind; no code that runs in it may rely on the opposite.
 ///
 /// # Panics
-/// With the panic of `f`; when the machine refuses what a runtime needs, `GMPMAXPROCS` is no number within 1 to 1024, or
-/// `GMPDEBUG` has an unknown knob or value: [`RuntimeBuilder::build`] gives that as an error.
+/// With the panic of `f`. If the system refuses what a runtime needs, `GMPMAXPROCS` is no number within 1 to 1024, or
+/// `GMPDEBUG` has an unknown knob or value; [`RuntimeBuilder::build`] returns an error instead.
 #[track_caller]
 pub unsafe fn run<F, T>(f: F) -> T
 where
@@ -124,7 +124,7 @@ impl Runtime {
     /// asleep, the process ends as [`run`](crate::run) tells.
     ///
     /// # Unwinds
-    /// With the panic of `f` only: its wait is not ended from outside.
+    /// With the panic of `f` only: an interrupt does not end its wait.
     ///
     /// # Panics
     /// With the panic of `f`.
@@ -180,7 +180,7 @@ impl Runtime {
     /// ```
     ///
     /// # Unwinds
-    /// With the panic of `f` only: its wait is not ended from outside.
+    /// With the panic of `f` only: an interrupt does not end its wait.
     ///
     /// # Safety
     /// The contract of [`gmp::migration`](crate::migration), for what `f` starts; and `f` runs on a stack of its own, on which
@@ -327,35 +327,36 @@ impl Runtime {
         self.sched.dump()
     }
 
-    /// Ends the runtime. Blocks the calling thread until its threads are gone, at most for `limit`. True when
-    /// every goroutine had ended and every thread is gone.
+    /// Ends the runtime. Blocks the calling thread until the runtime's threads are gone, for at most `limit`. Returns
+    /// `true` if every goroutine has ended and every thread is gone.
     ///
-    /// **Goroutines are unwound** where they are parked: as by a panic, but without the panic hook, so that what lies on
-    /// their stacks is dropped. One that runs is unwound at its next call that parks or yields. One that never ran does
-    /// not begin; its closure is dropped. [`go`](crate::go) drops its closure at once. Whoever joins one of them gets
-    /// an error that [`is_shutdown`](crate::JoinError::is_shutdown).
+    /// **Goroutines are unwound** where they are parked: as by a panic, but without the panic hook, so that the
+    /// values on their stacks are dropped. A goroutine that runs is unwound at its next call that parks or yields. A
+    /// goroutine that never ran does not begin; its closure is dropped. [`go`](crate::go) drops its closure at once.
+    /// Joining one of these goroutines returns an error for which [`is_shutdown`](crate::JoinError::is_shutdown)
+    /// returns `true`.
     ///
-    /// Destructors may do what they may in any unwinding. They may park: they are waited for, and so is what they wait for.
-    /// In them a wait is not interrupted, and [`std::thread::panicking`] is true. A panic that leaves one ends the
-    /// process, as in std. Goroutines of a
-    /// [`scope`](crate::scope()) are unwound before the one that waits for them. A `catch_unwind` may catch what is thrown,
-    /// unless it asks [`is_interrupt`](crate::is_interrupt): the goroutine is thrown at again where it next parks, three
-    /// times in all, or gives its value when it returns.
+    /// Destructors may do what they may in any unwinding. They may park: the shutdown waits for them, and for what
+    /// they wait for. In a destructor a wait is not interrupted, and [`std::thread::panicking`] returns `true`. A
+    /// panic that leaves a destructor ends the process, as in std. Goroutines of a [`scope`](crate::scope()) are
+    /// unwound before the goroutine that waits for them. A `catch_unwind` that does not ask
+    /// [`is_interrupt`](crate::is_interrupt) may stop the unwinding: then the unwind is raised again where the
+    /// goroutine next parks, three times in all, or the goroutine returns its value.
     ///
-    /// **Some are left** as they are: their stacks are leaked, what lies on them is not dropped, sockets that they were
-    /// using and the locks for which they stood in line go on for others. These are the ones
+    /// **Some goroutines are left** as they are: their stacks are leaked, with the values on them; sockets that they
+    /// were using, and locks for which they waited, go on for others. These are the goroutines
     /// * that do not park, or wait in destructors, or for main in `run` of another runtime, for as long as `limit` says, less
     ///   what the threads need to go;
     /// * that an unwinding might end the process for: with a function of the C ABI among their frames, with less than
     ///   12 KiB left of the stack on which they are, the guard page included, with
     ///   [`panic = "abort"`](crate::migration#panic--abort-and-fork), and all on
     ///   [the `generator` backend](crate::migration#the-generator-backend);
-    /// * that have caught three times what was thrown at them;
-    /// * whose frames are borrowed by such a one: the caller of a `scope`.
+    /// * that have caught the unwinding three times;
+    /// * whose frames such a goroutine borrows: the caller of a `scope`.
     ///
-    /// With a `limit` of zero all are left. A goroutine that does not come back to the runtime keeps its thread.
-    /// [`shutdown`](Self::shutdown) tells how many there were. The first one in the process for which a frame is to blame
-    /// is told on standard error, with that frame; see [`Report::unwinds_refused`].
+    /// With a `limit` of zero all goroutines are left. A goroutine that does not come back to the runtime keeps its
+    /// thread. [`shutdown`](Self::shutdown) returns how many were left. The first one in the process for which a
+    /// frame is to blame is told on standard error, with that frame; see [`Report::unwinds_refused`].
     ///
     /// ```
     /// use std::time::Duration;
@@ -381,15 +382,15 @@ impl Runtime {
         self.shutdown(limit).is_clean()
     }
 
-    /// As [`shutdown_timeout`](Self::shutdown_timeout), and tells what was left.
+    /// As [`shutdown_timeout`](Self::shutdown_timeout), and returns what was left.
     pub fn shutdown(mut self, limit: Duration) -> Report {
         self.stopped = true;
         self.sched.stop(limit)
     }
 }
 
-/// What all goroutines of all runtimes of the process are doing, as text. From any thread, also while every goroutine
-/// is stuck; waits for no goroutine. See [`Runtime::dump`] for what it says.
+/// Returns what all goroutines of all runtimes of the process are doing, as text. May be called on any thread, also
+/// while every goroutine is stuck; waits for no goroutine. [`Runtime::dump`] describes the text.
 ///
 /// # Goroutines that run
 ///

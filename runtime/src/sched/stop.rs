@@ -21,8 +21,8 @@
 //!    last P that is put down has the ender sweep once more after the last park. (The ender also sweeps without being told,
 //!    now and then: for those who never stop to run and those who run outside of the runtime.)
 //!
-//!    M3 comes after M2 and E3 after E2: whoever sleeps in E2 and is at no M's hand in E3 has its hook behind it, and what that
-//!    has written, where its timer stands for one, is seen by whoever runs it next.
+//!    M3 comes after M2, and E3 after E2. So if a goroutine is asleep at E2 and on no M at E3, its commit hook has
+//!    finished, and the next M to run the goroutine sees the hook's writes (for instance its timer's position).
 //!
 //!    E2 takes a snapshot of those that live, and looks at each. A goroutine that did not see E1 may start one more after the
 //!    snapshot, and be at its own end when the ender looks at it. So before step 2 the ender takes a second snapshot, which
@@ -30,14 +30,15 @@
 //!    would lose its closure on the ender's thread, which has no time limit there. A callback's firing alone may be queued
 //!    as late as that, by an M without a goroutine: what is dropped of it goes to the timer thread.
 //!
-//!    Never interrupted: who unwinds already, on whatever ground, who only drops what is left of it (`g::root`), and who
-//!    waits inside the library for what is about to come, or for main of another runtime, which borrows its frames
-//!    (`OnInterrupt::Never`); the ender waits for them, within its time. Who waits for its scope (`OnInterrupt::WithOthers`)
-//!    is not interrupted either, since its frames are borrowed; it goes on when those have ended that borrow them, which are
-//!    the ender's to end, and is left, like them, when they are left. The ender does not wait for it.
+//!    The ender never interrupts (a) a goroutine that is unwinding, (b) one that is dropping its closure in
+//!    `g::root`, (c) one in a short internal wait, or in a wait for main of another runtime, which borrows its frames
+//!    (`OnInterrupt::Never`). The ender waits for those, within its limit. Nor does the ender interrupt a goroutine that
+//!    waits for its scope (`OnInterrupt::WithOthers`), since the children borrow its frames: it goes on when the
+//!    children, which the ender ends, have ended, and is left behind if one of them is. The ender does not wait for it.
 //!
-//!    Who never ran does not start: its closure is dropped, on a goroutine's stack, as it may park. A `go` from E1 on drops
-//!    its closure at once. Who catches what is thrown at it is thrown at three times, and stays then.
+//!    A goroutine that never ran does not start: its closure is dropped, on a goroutine's stack, as the drop may
+//!    park. A `go` from E1 on drops its closure at once. A goroutine that catches the unwinding is unwound again, three
+//!    times in all, and is then left behind.
 //! 2. `stopping` is set; Ms that stand by are woken, every M leaves when it next looks for work. Whoever queues a
 //!    goroutine from here on finds the flag after SubmitFence (`sched/run/wake.rs`), and sets aside what is queued.
 //! 3. What is parked or queued will not run again: the waits are claimed, so that nobody hands them anything, whoever
@@ -257,7 +258,8 @@ impl<H: Host> Sched<H> {
         }
     }
 
-    /// E2 to E5. Quiet, if at one moment no goroutine ran, and none will: see `nobody_else_lives`.
+    /// Interrupts every goroutine that sleeps and may be interrupted (E2 to E5). Returns `Quiet::Yes` if there was
+    /// none, no goroutine ran at one moment, and none will: see `nobody_else_lives`.
     fn sweep(&self) -> Quiet {
         let (mut asleep, mut with_others, mut quiet) = (Vec::new(), Vec::new(), Quiet::Yes);
         mutant!(ShutdownReadsHandsFirst: keep before = self.at_hand());

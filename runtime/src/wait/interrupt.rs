@@ -13,9 +13,9 @@
 //! counterpart that was faster has the wait end as if nothing had happened. Where it may not be unwound it sleeps on,
 //! and *masks* that frame, and those around it, until the wait ends.
 //!
-//! What is thrown is a [`Thrown`], by `resume_unwind`: no panic hook runs, destructors do. The frame for which it is meant
-//! catches it; others pass it on, if they ask [`is_interrupt`]. Who catches it for good is thrown at again at its next
-//! park, three times.
+//! What is thrown is a [`Thrown`], by `resume_unwind`: no panic hook runs, destructors do. The frame for which the
+//! payload is meant catches it; other catchers pass it on, if they ask [`is_interrupt`]. A goroutine that catches the
+//! payload for good is unwound again at its next park, three times in all.
 
 use crate::g::GRef;
 use crate::host::{Bar, Host};

@@ -86,8 +86,8 @@ impl StatusWord {
     pub(crate) fn spawn(&self) {
         let word = self.load(Relaxed);
         assert!(word.status() == Status::Idle, "spawn: the G is in use ({word:?})");
-        // Release: partner `hold`, of a dump, which may know the G from the goroutine before. (Others get it from a
-        // run queue.)
+        // Release: partner the Acquire in `hold`. A dump may still have a reference to this G from the goroutine that
+        // used it before. (All others get the G from a run queue.)
         self.0.store(word.with_status(Status::Runnable).0, Release.unless(SpawnRelaxed));
     }
 

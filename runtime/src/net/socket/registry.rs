@@ -1,4 +1,5 @@
-//! Which runtimes' pollers watch a socket: a registration for each, made by the first operation there that has to wait.
+//! The registrations of a socket: one for each runtime whose poller watches it, made by the first operation there
+//! that has to wait.
 
 use super::Socket;
 use crate::host::{Active, Host};
@@ -9,24 +10,25 @@ use gmp_netpoll::Key;
 use std::io;
 use std::os::fd::AsFd;
 
-/// Where the goroutines of a runtime find the socket's pollDesc.
+/// The entry in which the goroutines of a runtime find the socket's pollDesc.
 pub(super) struct Registration {
-    /// Which runtime. Compared only: the one of a running goroutine lives.
+    /// The runtime's scheduler; compared, never dereferenced. A caller compares it with its own runtime, which lives,
+    /// so an equal address is that runtime's.
     pub(super) sched: AtomicPtr<Sched<Active>>,
     pub(super) desc: Arc<PollDesc<Active>>,
     pub(super) next: *mut Registration,
 }
 
-/// The same for those who come from outside, under the lock.
+/// A registration as the closer and the setter of a deadline see it, from any runtime or thread, under the lock.
 pub(super) struct Watch {
     /// Keeps the address in `entry` from being used again.
     pub(super) sched: Weak<Sched<Active>>,
-    /// `None`: not watched any more.
+    /// The poller's key; `None` once the descriptor is not watched any more.
     pub(super) key: Option<Key>,
     pub(super) entry: *const Registration,
 }
 
-// SAFETY: an entry is shared, and lives as long as the socket.
+// SAFETY: `entry` points to a registration, which is shared and lives as long as the socket.
 unsafe impl Send for Watch {}
 
 impl<S: AsFd> Socket<S> {
@@ -44,14 +46,15 @@ impl<S: AsFd> Socket<S> {
         None
     }
 
-    /// The caller holds an I/O lock, and is in its system calls.
+    /// Registers the descriptor in the runtime's poller. The caller holds an I/O lock and does not rest, so the
+    /// descriptor stays open.
     pub(super) fn register(&self, sched: &Sched<Active>) -> io::Result<&PollDesc<Active>> {
         let weak = Arc::downgrade(&sched.arc().expect("register: a goroutine's runtime is alive"));
         let mut watches = self.watches.lock();
         if let Some(desc) = self.registered(sched) {
             return Ok(desc);
         }
-        // The place of a runtime that is over: none of its goroutines runs any more, and its poller is gone.
+        // Reuses the entry of a runtime that has ended: none of its goroutines runs any more, and its poller is gone.
         let left = watches.iter().position(|watch| watch.sched.strong_count() == 0);
         let desc = match left {
             // SAFETY: entries live until the socket is dropped.
@@ -71,7 +74,7 @@ impl<S: AsFd> Socket<S> {
                 // Release: partner `registered`, which uses the pollDesc that `reset` has emptied.
                 // SAFETY: as above.
                 unsafe { &*watch.entry }.sched.store(this, Release);
-                // Only now may the old one's address be used again.
+                // Dropping the old `Weak` allows the old scheduler's address to be used again, so it comes last.
                 watch.sched = weak;
                 watch.key = Some(key);
                 watch.entry
@@ -90,16 +93,16 @@ impl<S: AsFd> Socket<S> {
         Ok(unsafe { &(*entry).desc })
     }
 
-    /// No poller watches the descriptor any more. The caller sees to it that nobody registers it now or later.
+    /// Removes the descriptor from all pollers. The caller ensures that it is not registered meanwhile or later.
     pub(super) fn deregister(&self) {
         let mut watches = self.watches.lock();
         let watched: Vec<_> =
             watches.iter_mut().filter_map(|watch| watch.key.take().zip(watch.sched.upgrade())).collect();
         drop(watches);
-        // Not under the lock: what is held may be the last of a runtime.
+        // Not under the lock: the upgraded reference may be the last to a runtime.
         for (key, sched) in watched {
-            // It is open and was added, so this can only fail when the poller itself is broken, and then
-            // the next wait says so.
+            // The descriptor is open and was added, so this can only fail if the poller itself is broken, and then
+            // the next wait reports that.
             let _unwatched = sched.host.unwatch(self.fd());
             sched.descs.remove(key);
         }

@@ -1,11 +1,11 @@
 //! How many Ms spin, how many Ps are idle and how many there are, in one word: what a submitter reads instead of taking
 //! the lock.
 //!
-//! An M *spins* while it holds a P and looks for work, or was called and is on its way to an idle one (`wake.rs`). It counts
-//! in `nmspinning` from before its first look, or the call, until it has found some, has given its P up, or finds none to
-//! take. Go keeps `nmspinning` and `npidle` in two words; here one load shows both as they were at one moment, and "my P is
-//! idle, and I do not spin any more" is one step. `nlive` counts the Ps that are not retired (`sched/threads/procs.rs`):
-//! those that are idle, held, or on their way to an M.
+//! An M *spins* while it holds a P and looks for work, or was summoned and is on its way to an idle P (`wake.rs`). An
+//! M is counted in `nmspinning` from before its first queue check (or before it is woken by a summons) until it finds
+//! work, gives up its P, or finds no idle P to take. Go keeps `nmspinning` and `npidle` in two words; here one load
+//! shows both as they were at one moment, and "my P is idle, and I do not spin any more" is one step. `nlive` counts
+//! the Ps that are not retired (`sched/threads/procs.rs`): those that are idle, held, or on their way to an M.
 //!
 //! Every change is a read-modify-write, Relaxed: what orders it against the queues are SubmitFence and IdleFence
 //! (`wake.rs`), or the scheduler's lock.

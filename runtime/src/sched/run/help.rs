@@ -12,13 +12,13 @@
 //!   another one, at its look: B1 age := now - the time shown, averaged · B2 over 8 times its own, and the floor?
 //!                             B3 fires what is due among the timers; takes half of the ring, or `runnext` · B4 wakep
 //! ```
-//! CforAll stamps each goroutine when it is queued. There is no clock at a push here, and no time in a goroutine: the
-//! *mark* is a position in the ring and the time at which it was the ring's end. While it has not been reached, somebody
-//! has waited since that time; once it has, nobody who waits was there before it. So what is shown makes a queue look
-//! younger than it is by one look at most, and an owner that does not come back shows the same time for ever: its queue
-//! looks older and older. A copy that is out of date errs on the same side. What looks old may be empty; the thief sees.
-//! A P that was just acquired shows that it is *undated*, for which its owner needs no clock; the first one who looks
-//! at it dates it.
+//! CforAll stamps each goroutine when it is queued. Here a push reads no clock, and a goroutine keeps no time.
+//! Instead there is the *mark*: a ring position, and the time at which that position was the tail. While the head is
+//! before the mark, some goroutine has waited since that time; once the head is past it, every queued goroutine is
+//! younger. So the time shown makes a queue look younger than it is by one look at most, and an owner that does not
+//! come back shows the same time for ever: its queue looks older and older. A copy that is out of date errs on the
+//! same side. What looks old may be empty; the thief sees. A P that was just acquired is shown as *undated*, for
+//! which its owner needs no clock; the first helper that looks at it dates it.
 //!
 //! B3 is a theft like that of an M that spins (`p/runq.rs`), save that the thief's own ring holds something, which neither
 //! the claim nor the owner's words care about. What is new is that nobody counts the helper in `nmspinning` while the
@@ -26,11 +26,11 @@
 //! after they stand in the helper's ring, is the S2 and S3 of a submission (`wake.rs`), and finds that M's P idle.
 //!
 //! The floors: an age of about two looks tells nothing. And an age may be the kernel's doing. A P whose M was sent
-//! off its CPU looks as old as one whose goroutine spins; to take its work each time, some hundred goroutines in each
-//! slice of 4 ms, and back, cost 10 to 30 % with four Ps on two cores. So an owner also shows on which CPU it looks.
-//! If that is the one on which the helper runs, or on which a third one has looked since, the victim's M is off it,
-//! and its queue is left alone for longer than the kernel usually takes. Nothing shorter would help: the goroutine
-//! that this M was running when it was sent off waits for it in any case.
+//! off its CPU looks as old as one whose goroutine spins; helpers would take its work in each of the kernel's time
+//! slices, and the owner would take it back, at a high price. So an owner also shows on which CPU it looks. If that
+//! is the one on which the helper runs, or on which a third one has looked since, the victim's M is off it, and its
+//! queue is left alone for longer than the kernel usually takes. Nothing shorter would help: the goroutine that this
+//! M was running when it was sent off waits for it in any case.
 //!
 //! The theft itself is checked by `models/runq.rs`, what is new by `models/help.rs`; `tests/scheduling/transfer.rs`
 //! measures it, and shows that nothing else does it.

@@ -92,7 +92,8 @@ impl<H: Host> Sched<H> {
         self.idle_mask.has(p.id)
     }
 
-    /// Has `m`, which holds no P, stand by. The caller lets go of the lock and then sleeps where it is told to.
+    /// Makes `m`, which holds no P, stand by. The caller releases the lock, and then sleeps at the idle spot that
+    /// this returns.
     #[doc(alias = "mput")]
     pub(crate) fn stand_by(&self, m: &M<H>, central: &mut Central<H>) -> IdleSpot {
         if central.poller == Poller::Nobody {
@@ -114,7 +115,8 @@ impl<H: Host> Sched<H> {
         }
     }
 
-    /// An M without a P sleeps until one is left for it, or the runtime ends, or takes an idle one and spins (`mput`).
+    /// `m`, which has no P, sleeps until another M assigns it one or the runtime ends; or takes an idle P and spins
+    /// (`mput`).
     pub(crate) fn stopm(&self, m: &M<H>) {
         let mut central = self.central.lock();
         if self.is_stopping() {
@@ -125,9 +127,9 @@ impl<H: Host> Sched<H> {
         self.sleep_unless(m, p);
     }
 
-    /// `m`, which has given its P up or lost it, can be found on its note from here on; or gets an idle P. Who has made one
-    /// idle has looked for work himself. But at the limit of threads he may have found no M for it, as this one stood nowhere
-    /// yet: so it looks at the global queue, in the critical section from which on it can be found.
+    /// Puts `m`, which has given up or lost its P, on `idle_ms`; or returns an idle P for it. An M that idled a P has
+    /// rechecked the queues, but at `max_threads` it may have found no M to run that P, because `m` was not on
+    /// `idle_ms` yet. So `m` checks the global queue in the same critical section in which it joins `idle_ms`.
     pub(crate) fn mput(&self, m: &M<H>, central: &mut Central<H>) -> Option<NonNull<P<H>>> {
         mutant!(StopmSkipsGlobal: central.idle_ms.push(NonNull::from(m)); return None);
         if !central.globq.is_empty()

@@ -31,14 +31,14 @@ use std::time::Duration;
 /// Every so many goroutines an M looks at the global queue and at the poller although its P has work. Go's number, for
 /// the same purpose as there: a prime, so that it does not fall into step with a pattern of the program.
 const LOOK_EVERY: u32 = 61;
-/// Of a thousand goroutines that yield on one P three quarters stand in the global queue, as what the ring can't hold goes
-/// there. With ones only, some had 406 turns while others had 2484. A share each time gives all the same, as this does, but
-/// then moving goroutines takes half of the time.
+/// Every fourth visit takes a batch from the global queue. One goroutine at a time is unfair when the ring overflows,
+/// as most goroutines then stand in the global queue; a batch each time is fair too, but spends much of the time on
+/// moving goroutines.
 const SHARE_EVERY: u32 = 4;
-/// Every so many, however short, an M reads the clock. At every 61st two goroutines that yield to each other pay 3.5 % for
-/// it, at every second of those 2.3 %.
+/// Every so many goroutines, however short they ran, an M reads the clock: often enough for `MAX_VISIT_GAP`, and
+/// seldom enough to cost little.
 const CLOCK_EVERY: u32 = 4 * LOOK_EVERY;
-/// No longer than that from one visit to the next, unless one goroutine takes longer.
+/// The longest time from one visit to the next, unless a single goroutine runs longer.
 const MAX_VISIT_GAP: Duration = Duration::from_micros(500);
 
 /// Owner: the rhythms of a P. Ticks count its goroutines, and wrap.

@@ -1,20 +1,20 @@
 //! Taking work from other Ps: half of a queue, what is due among their timers, and last what is about to run.
 //!
-//! A spinning M visits the others in [`STEAL_ROUNDS`](capacity::STEAL_ROUNDS) rounds, beginning at a random one. The last
-//! one also runs the timers of those that have any, and takes from `runnext`, which its owner will most probably run
-//! within a microsecond: who takes it too early moves a goroutine away from the data that it was woken for. Nothing is
-//! taken there from an owner that runs one goroutine after another.
+//! A spinning M visits the others in [`STEAL_ROUNDS`](capacity::STEAL_ROUNDS) rounds, beginning at a random one. The
+//! last round also runs the due timers of other Ps, and takes from `runnext`. The owner will most probably run that
+//! goroutine within a microsecond, and a thief that takes it too early moves it away from the data for which it was
+//! woken. So the thief takes nothing from the `runnext` of an owner that runs one goroutine after another.
 //!
-//! The last round is repeated as long as there was something to be seen in one of the last two, up to
-//! [`STEAL_ROUNDS_MOST`](capacity::STEAL_ROUNDS_MOST), some 200 µs with one P to visit. Two goroutines that wake each
-//! other show one of them in `runnext` half of the time. Who gave up each time that it sees none would be woken at once by
-//! the next of these wake-ups, which pays a system call and the lock for it: two that talked over a channel on one of two
-//! Ps took half as long again. For as long as that call lasts, 10 µs and more, what the owner has just readied stands in
-//! `runnext`, and the M that it wakes would take it: so it takes nothing from there while the owner is in that call, until
-//! the last round of all.
+//! The thief repeats the last round as long as it saw something in one of the last two rounds, up to
+//! [`STEAL_ROUNDS_MOST`](capacity::STEAL_ROUNDS_MOST). Two goroutines that wake each other keep `runnext` occupied
+//! about half of the time. A thief that gave up at the first empty round would be woken again by the very next of
+//! these wake-ups, at the price of a futex call and the lock. During that call the goroutine that the owner has just
+//! readied stands in `runnext`, and the M that the owner wakes would take it. So a thief takes nothing from `runnext`
+//! while the owner is in that call, until the last round of all.
 //!
 //! Idle Ps have an empty queue and are passed over (`idle_mask`); they may have timers (`timer_mask`). Both masks are
-//! hints here: what a stale one hides is seen by the look after giving up (`spin.rs`), or by the poller's wait.
+//! hints here: work that a stale mask hides is found by the recheck after giving up (`spin.rs`), or by the poller's
+//! wait.
 
 use crate::g::GRef;
 use crate::host::Host;
@@ -24,11 +24,11 @@ use crate::p::runq::StealNext;
 use crate::prim::{capacity, event, pause};
 use crate::sched::Sched;
 
-/// Pauses between two repeated rounds, 240 instructions that take 7 µs on the machine that this was measured on: each
-/// look takes the cache lines of those queues away from their owners.
+/// Pauses between two repeated rounds, a few microseconds, because each look takes the cache lines of those queues
+/// away from their owners.
 const PAUSES: u32 = 8;
-/// After so many looks that see nothing, with a pause between them, the M gives up. When those of the first rounds, which have
-/// none, counted too, a select that two senders feed took 16 % longer at two Ps.
+/// The thief gives up after so many empty rounds with a pause between them. Empty rounds among the first ones, which
+/// have no pause, do not count.
 const IN_VAIN: u32 = 2;
 
 /// What a round takes.

@@ -1,21 +1,23 @@
-//! Making a goroutine runnable, and having somebody run it: why no wake-up is lost.
+//! Making a goroutine runnable, and waking an M for it: why no wake-up is lost.
 //!
 //! ```text
 //!   submitter:     S1 queue the G · S2 SubmitFence · S3 nobody spins and a P is idle?  claim to spin, summon an M
 //!   M going idle:  I1 its P is idle, it does not spin, it stands by · I2 IdleFence · I3 look at every queue: found?  back
 //! ```
-//! One of the fences comes first. If S2 does, I3 sees the G. If I2 does, S3 sees an idle P and, unless somebody
-//! else spins, summons an M. Whoever spins goes through I1 to I3 itself, or finds work and then, having left the
-//! spinning ones, does S2 and S3 once more (`spin.rs`): so the G that a submitter left to it is found by it, or by the
-//! one that it wakes, or by the next. If no P is idle every P is held, and each holder goes through I1 to I3 before it
-//! sleeps.
+//! One of the fences comes first. If S2 does, I3 sees the G. If I2 does, S3 sees an idle P, and the submitter summons
+//! an M unless another M spins. A spinning M either goes through I1 to I3 itself, or finds work, stops spinning, and
+//! then does S2 and S3 once more (`spin.rs`). So the G that a submitter left to a spinning M is found by that M, or
+//! by the M that it wakes, and so on. If no P is idle, every P is held, and each holder goes through I1 to I3 before
+//! it sleeps.
 //!
-//! I1 is one critical section of the lock: then whoever sees the idle P there finds an M to summon. Go lets an M stand by
-//! only after its last look; a submission in between starts a thread. Go's `needspinning` is not needed here,
-//! because *every* M looks again, not only those that spun, and so a submission that finds all Ps busy takes no lock.
+//! I1 is one critical section of the lock, so that a waker that sees the idle P under the lock finds an M to summon.
+//! In Go an M stands by only after its last recheck; a submission in between starts a thread. Go's `needspinning` is
+//! not needed here: *every* M rechecks, not only those that spun, so a submission that finds all Ps busy takes no
+//! lock.
 //!
-//! One M is woken for many submissions: as long as it spins, others leave theirs to it. Once it has found work and
-//! others still find idle Ps it wakes the next. A burst of goroutines costs its submitter one futex call.
+//! One M is woken for many submissions: as long as it spins, submitters leave their goroutines to it. Once it has
+//! found work, and there is still an idle P, it wakes the next M. A burst of goroutines costs its submitter one futex
+//! call.
 //!
 //! **A summons** brings no P:
 //!
@@ -25,15 +27,17 @@
 //!   summoned: D1 lock: a P is idle?  takes it, and spins · no: D2 undoes C1, stands by, in the same lock ·
 //!             D3 SummonedInVainFence, sleep
 //! ```
-//! The P is idle until D1. Go, and the obvious code, have C2 take it and the wake bring it; then nobody can use it until
-//! that M runs, 10 to 20 µs later, though one that is awake may want it: that comes back from a blocking call, or from
-//! the poller. In programs that block much everybody waited for such wakes (`sched/threads/blocking.rs`).
+//! The P stays idle until D1. In Go, and in the obvious code, C2 takes the P and the wake brings it. Then no M can
+//! use the P until the woken M runs, although an M that is awake may want it: one that comes back from a blocking
+//! call or from the poller. In programs that block much, all goroutines would wait for such wakes
+//! (`sched/threads/blocking.rs`).
 //!
-//! In D2 all Ps are held. Whoever left a goroutine to the claim has read it at S3, before D2. An M that puts its P down later
-//! does so after D2, in the lock, and then passes I2; S2 can't come after that I2, as S3 would have seen the P idle; so I3
-//! sees the goroutine. One in the global queue it sees in the lock, or summons an M for it (`handoffp`), or leaves it to one
-//! that spins. So D2 needs no look of its own; but it has to be in the lock, or there is a P put down, and a claim that
-//! nobody stands for any more.
+//! At D2 no P is idle. A submitter that skipped its wake-up read the claim at S3, before D2. An M that idles its P
+//! later does so under the lock, after D2, and then executes IdleFence. SubmitFence can't come after that IdleFence,
+//! or S3 would have seen the idle P; so I3 sees the goroutine. (A goroutine in the global queue is seen by that M
+//! under the lock; or the M summons another for it, `handoffp`, or leaves it to a spinning M.) So D2 needs no recheck
+//! of its own. But D2 has to be under the lock, or a P could be idled between D1 and D2, with the claim still counted
+//! and no M behind it.
 //!
 //! Checked by `models/submit_vs_idle.rs`.
 
@@ -49,7 +53,7 @@ use crate::wait::abandon::AbandonHook;
 use crate::wait::status::{Then, WaitNumber};
 use std::ptr::NonNull;
 
-/// Whom to start, decided under the lock and done after it.
+/// The M to wake or start: decided under the lock, done after it.
 #[must_use]
 pub(crate) enum Wake<H: Host> {
     /// An M that sleeps on its note.
@@ -264,7 +268,7 @@ impl<H: Host> Sched<H> {
         }
     }
 
-    /// Does what was decided under the lock.
+    /// Wakes or starts the M that was decided on under the lock.
     pub(crate) fn start_woken(&self, wake: Option<Wake<H>>) {
         mutant!(SubmitNoBreak: if matches!(wake, Some(Wake::Poller)) { return });
         match wake {

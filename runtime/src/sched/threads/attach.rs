@@ -1,8 +1,9 @@
 //! A thread that is not the runtime's runs one goroutine, which is bound to it for good: `run_locked`.
 //!
-//! The thread gets an M's record, in which it only attends (`locked.rs`): the goroutine is queued like any other, and whoever
-//! finds it brings it here, with a P. When it has ended the thread gives the P away and the record back, and goes on as what it
-//! was. `max_threads` does not count it: a runtime whose own threads have ended could else start none for everybody else.
+//! The thread gets an M's record, and sleeps until its goroutine is brought to it (`locked.rs`): the goroutine is
+//! queued like any other, and the M that finds it hands it to this thread, with a P. When the goroutine has ended,
+//! the thread gives the P away and the record back, and returns to the program. Attached threads do not count towards
+//! `max_threads`; otherwise they could use up the limit, and leave no worker for other goroutines.
 
 use crate::g::GRef;
 use crate::g::list::GList;

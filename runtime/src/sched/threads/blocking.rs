@@ -8,16 +8,17 @@
 //!                                       │             └──▶ none is idle: the global queue; the M stands by
 //!                                       └ calls that never park go on, as from a plain thread
 //! ```
-//! *A P that is given away* goes to another M when there is work in its own queue. Else it is idle: for work in the global
-//! queue, and when nobody is in the poller, an M is called that is to come for it (`sched/run/wake.rs`), unless one spins
-//! already. If it claims no spinning its giver looks once more, as everybody who makes a P idle (I1 to I3). A claim for which
-//! there may be no more threads ends in the same lock: what was left to it stands in a held P's queue, or in the global
-//! one, and there an M that comes without a P finds it, in the lock, before it sleeps (`mput`).
+//! *A P that is given away* goes to another M if there is work in its own queue. Otherwise the P is idle: for work in
+//! the global queue, or if no M is in the poller, an M is summoned (`sched/run/wake.rs`), unless one spins already.
+//! An M that idles a P without waking a spinner rechecks the queues (IdleFence), like every M that idles a P (I1 to
+//! I3). If a claim to spin was made but `max_threads` allows no further M, the claim is undone under the same lock:
+//! goroutines that submitters left to it stand in a held P's queue, or in the global queue, and there an M that comes
+//! without a P finds them, under the lock, before it sleeps (`mput`).
 //!
-//! The obvious thing is to hand the P over for work in the global queue too. Then it is nobody's from the wake of that M until
-//! this one runs, some 10 µs, where a goroutine that blocks at once again takes 2; those who come back in that time find no
-//! P, go to the global queue, and their Ms to sleep: from then on each of them waits for a wake, and each wake for the one
-//! before it. An idle P is taken by whoever comes back first, without any wake.
+//! The obvious way is to hand the P over for work in the global queue too. Then no M can use the P from the wake of
+//! the next M until that M runs. Goroutines that come back from blocking calls in that time find no P and go to the
+//! global queue, and their Ms go to sleep: from then on each of them waits for a wake, and each wake for the one
+//! before it. An idle P, in contrast, is taken by the first M that comes back, without any wake.
 //!
 //! *Coming back*, the look for an idle P and the put into the global queue are one critical section: who gives a P up
 //! after it finds the goroutine there. (An M that goes on to `stopm` would find both; one whose goroutine is bound to it

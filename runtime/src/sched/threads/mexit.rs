@@ -1,24 +1,25 @@
-//! Threads that end: those that nobody has needed for a while, and those whose goroutine takes them along.
+//! Threads that end: those that have been idle for a while, and those whose bound goroutine ends with them.
 //!
-//! An M that sleeps on its note does so for `keep_alive` at most. When that is over it takes itself out of `idle_ms`,
-//! under the lock. Is it not there any more, then somebody has taken it out to give it a P, and it sleeps on until
-//! that one wakes it:
+//! An M that sleeps on its note does so for `keep_alive` at most. After that time it removes itself from `idle_ms`,
+//! under the lock. If another M has already removed it from `idle_ms`, a P is on the way, and it sleeps on until that
+//! M wakes it:
 //!
 //! ```text
 //!   idle M:    E1 nobody came in time · E2 lock: still in `idle_ms`?  out of it, and it ends · no: sleeps for its assignment
 //!   whoever:   W1 lock: takes it out of `idle_ms`, assigns it a P · W2 wakes it
 //! ```
-//! Until a thread has left the count there may be one too many to start another, so whoever finds work then may find no M for
-//! it. An M that ends therefore looks, when it is not counted any more, at the global queue, where that work is; and it gives
-//! the P that its goroutine has left it to others only then.
+//! Until a thread has left the count, the limit may keep a waker from starting another one, so that the waker finds
+//! no M for its work. An M that ends therefore checks the global queue, where that work is, after it has left the
+//! count; and only then gives the P of its ended goroutine to others.
 //!
-//! The M that waits in the poller stays, so there is one. Who wakes Ms takes the one that fell asleep last; so those at the
-//! other end are the ones that are not needed.
+//! The M that waits in the poller stays, so there is always one. A waker takes the M that fell asleep last, so the Ms
+//! at the other end of the list are the ones that are not needed.
 //!
 //! A record of an M stays when its thread has ended, since a retaker may read it at any time, and since it counts
 //! goroutines and stacks: it is `spare`, and the next thread that is started gets it. So there are as many records as
-//! there were threads at one time. A thread's handle lies in its M's record; who ends leaves it in `ended`, and joins
-//! those that are there. One handle is left at most, and the kernel's part of a thread is gone at once.
+//! there were threads at one time. A thread's handle lies in its M's record; a thread that ends puts its handle into
+//! `ended`, and joins the threads whose handles are there. So one handle is left at most, and the kernel frees each
+//! thread soon.
 //!
 //! Invariants: a spare M is in no list of Ms that wait, holds no P and no assignment. `alive` counts a thread until its last
 //! step, so that the end of the runtime waits also for those that are about to end.

@@ -319,8 +319,8 @@ impl<H: Host> Sched<H> {
         due
     }
 
-    /// Whom the timers wake goes to `due`, and so do the goroutines of the callbacks that fire. True: something was
-    /// called here.
+    /// Appends to `due` every goroutine that a due timer of `p` readies, including those started for callbacks.
+    /// Returns `true` if a callback ran inline.
     fn take_due(&self, p: &P<H>, now: Nanos, due: &mut GList<H>) -> bool {
         let mut called = false;
         while let Some(call) = p.timers.pop_due(now, due) {

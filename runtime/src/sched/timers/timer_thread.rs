@@ -74,8 +74,9 @@ impl<H: Host> TimerThread<H> {
         usize::from(self.state.lock().thread)
     }
 
-    /// For the judge of a deadlock: why callbacks keep everybody awake, or that they don't: then none will fire as long as
-    /// the first part of the result lives, and the timer thread counts as so many threads.
+    /// For the DeadlockWatch. `Err(Awake)`: a callback is being fired. `Err(Waits)`: one is pending.
+    /// `Ok((guard, threads))`: none is, and none can fire while the guard lives; `threads` is 1 while the timer
+    /// thread exists, else 0.
     pub(crate) fn freeze(&self) -> Result<(impl Sized + '_, u32), Verdict> {
         let state = self.state.lock();
         if state.fires {
@@ -176,7 +177,8 @@ impl<H: Host> TimerThread<H> {
         Next::Sleep(until)
     }
 
-    /// Runs what fires, on a thread of its own. Refused one, here: the others then wait for it.
+    /// Runs a callback that is due: on this thread if it is inline, else on a new thread. If no thread can be
+    /// started, the callback runs here, and delays the callbacks behind it.
     pub(crate) fn run(&self, call: Shared<Callback<H>>) {
         if call.run() == RunMode::Inline {
             return call.call();
@@ -188,8 +190,8 @@ impl<H: Host> TimerThread<H> {
     }
 }
 
-/// A callback for its thread, which is the only one to hold it for this firing: else who started the thread may be the last
-/// owner, and drop the user's closure. Refused a thread, it is called where it is dropped.
+/// A callback on its way to its thread, the only owner for this firing: otherwise the starter of the thread could be
+/// the last owner, and would drop the user's closure. If no thread can be started, the drop calls the callback.
 struct OnItsWay<H: Host>(Option<Shared<Callback<H>>>);
 
 impl<H: Host> OnItsWay<H> {
