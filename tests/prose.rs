@@ -2,6 +2,9 @@
 //! documents; a name is known if the code has it, or `prose_names.txt` says whose it is.
 #![cfg(not(gmp_loom))]
 
+#[path = "common/verification.rs"]
+mod verification;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -175,4 +178,10 @@ fn comments_have_one_width() {
         }
     }
     assert!(wide.is_empty(), "comments of more than {WIDTH} characters:\n{}", wide.join("\n"));
+}
+
+/// Fails when a model, a mutant, a fence or a lock's rank was added, changed or removed, and the document was not written anew.
+#[test]
+fn the_tables_of_verification_are_those_of_the_code() {
+    verification::check(&files());
 }

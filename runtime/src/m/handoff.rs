@@ -164,7 +164,7 @@ impl HandoffWord {
         if self.0.compare_exchange(idle, idle | REQUESTED, AcqRel, Relaxed).is_err() {
             return false;
         }
-        // RetakeBarrier.
+        // RetakeBarrier. The request above, then the look at `in_runtime`; partners: EntryBarrier and EntryFence.
         let seen = barrier();
         // R3. A failed exchange means that the holder has come back, or has given the P up.
         let inside = !seen || is_inside().unless(WindowBlind);

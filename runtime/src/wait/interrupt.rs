@@ -222,7 +222,7 @@ pub(crate) fn first_done(mut frame: *const Frame, masked_from: *const Frame) -> 
     None
 }
 
-/// ParkFence and P3, on the M, with the goroutine saved and its wait not yet published.
+/// ParkFence and P3, on the M, with the goroutine saved and its wait not yet published. Partner: CancelFence.
 pub(crate) fn is_interrupted<H: Host>(g: GRef<H>, ending: bool) -> bool {
     if g.exits.get() || ending {
         return true;
@@ -233,7 +233,7 @@ pub(crate) fn is_interrupted<H: Host>(g: GRef<H>, ending: bool) -> bool {
     first_done(g.frame.get(), std::ptr::null()).is_some()
 }
 
-/// CancelFence: between the store of `done` and the look at who runs under the context.
+/// CancelFence: between the store of `done` and the look at the goroutines under the context. Partner: ParkFence.
 pub(crate) fn cancel_fence() {
     // SeqCst: partner ParkFence.
     fence(Ordering::SeqCst.unless(CancelNoFence));
