@@ -52,6 +52,20 @@ pub fn named(line: &str) -> impl Iterator<Item = &str> {
     })
 }
 
+/// The shipped files that name each mutant, in the order of their paths.
+fn places(sources: &BTreeMap<String, String>) -> BTreeMap<&str, Vec<String>> {
+    let mut places = BTreeMap::<_, Vec<String>>::new();
+    for (path, text) in sources.iter().filter(|(path, _)| ships(path)) {
+        for name in text.lines().flat_map(named) {
+            let files = places.entry(name).or_default();
+            if files.last() != Some(path) {
+                files.push(path.clone());
+            }
+        }
+    }
+    places
+}
+
 /// The lists of the models: pairs of a mutant and `module::test`.
 fn claims(sources: &BTreeMap<String, String>) -> Vec<(String, String)> {
     let mut claims = Vec::new();
@@ -82,6 +96,7 @@ fn literal<'a>(name: &'a str, text: &'a str) -> &'a str {
 pub fn all() -> Vec<Mutant> {
     let sources = sources();
     let claims = claims(&sources);
+    let places = places(&sources);
     let list = sources["prim/mutant.rs"].split("pub enum Mutant {").nth(1).expect("the list of mutants");
     let (mut protocol, mut does, mut all) = (String::new(), String::new(), Vec::new());
     for line in list.lines().map(str::trim) {
@@ -90,14 +105,12 @@ pub fn all() -> Vec<Mutant> {
         } else if let Some(text) = line.strip_prefix("// ") {
             protocol = text.split(" (`").next().expect("the first part is always there").to_owned();
         } else if let Some(name) = line.strip_suffix(',') {
-            let has = |text: &str| text.lines().any(|line| named(line).any(|it| it == name));
-            let stands_in = sources.iter().filter(|(path, text)| ships(path) && has(text));
             let caught_by = claims.iter().filter(|(mutant, _)| mutant == name);
             all.push(Mutant {
                 protocol: protocol.clone(),
                 name: name.to_owned(),
                 does: std::mem::take(&mut does),
-                stands_in: stands_in.map(|(path, _)| path.clone()).collect(),
+                stands_in: places.get(name).cloned().unwrap_or_default(),
                 caught_by: caught_by.map(|(_, model)| model.clone()).collect(),
             });
         }
