@@ -229,7 +229,8 @@ fn a_full_table_of_descriptors_delays_new_connections_only() {
         for (connection, mut stream) in streams.iter().enumerate() {
             stream.write_all(&content(connection, 0, 64)).expect("room for a small message");
         }
-        assert!(server.complaint().contains("Too many open files"));
+        // Its runtime may tell before that a thread does without a descriptor.
+        while !server.complaint().contains("Too many open files") {}
 
         for (connection, stream) in streams.iter().take(8).enumerate() {
             expect(stream, &content(connection, 0, 64));
