@@ -152,9 +152,9 @@ impl RuntimeBuilder {
     /// A runtime has three for its poller, and one for each of its threads, by which it sees that a goroutine blocks its
     /// thread. Of the latter a process has as many as a quarter of `RLIMIT_NOFILE` at most, and none of its last
     /// quarter: threads that would need more do without, which is told on standard error and counted
-    /// ([`Refused::descriptors`]). Of such a thread the runtime opens a file when it looks; while no descriptor is left
-    /// at all, a goroutine that blocks that thread keeps others waiting for 40 ms, not for 1. All are closed at the
-    /// runtime's end.
+    /// ([`Refused::descriptors`](crate::Refused::descriptors)). Of such a thread the runtime opens a file when it looks;
+    /// while no descriptor is left at all, a goroutine that blocks that thread keeps others waiting for 40 ms, not for 1.
+    /// All are closed at the runtime's end.
     pub unsafe fn build(self) -> io::Result<Runtime> {
         let max_stack_bytes = self.max_stack_bytes;
         let guard = self.guard()?;
