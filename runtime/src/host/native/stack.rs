@@ -4,8 +4,6 @@ use super::Native;
 use crate::g::{self, GRef};
 use crate::host::{Frames, Said, Stack};
 use crate::m::{M, Window};
-#[cfg(any(feature = "generator", not(target_arch = "x86_64")))]
-use crate::stack::switch as segment;
 use crate::stack::switch::{Coro, End};
 
 /// A goroutine's stack.
