@@ -1,0 +1,388 @@
+//! The trait [`Host`], played: a thread is a loom thread, a note's sleep a mutex and a condition variable.
+
+use super::barrier::{REFUSED, RETAKER, Retaker, Switches};
+use super::search::THREADS_REFUSED;
+use super::stack::{PANIC, entry, stacks};
+use super::world::{CLOCK, LONG, ModelHost, origin};
+use super::{ModelStack, StackCache, schedule};
+use crate::host::{Answer, Bar, Broken, Frames, Host, Lack, PollWait, Symbol};
+use crate::m::M;
+use crate::m::note::Note;
+use crate::prim::{AtomicU32, Ordering, fence};
+use crate::sched::park::Yield;
+use crate::sched::timers::timer_thread::TimerThread;
+use crate::sched::watch::deadlock::Runtimes;
+use crate::sched::watch::quit::Quit;
+use crate::stack::switch::{Coro, Home};
+use crate::wait::interrupt::{Frame, is_interrupt};
+use gmp_netpoll::{Key, Readiness};
+use gmp_timers::Nanos;
+use loom::sync::{Condvar, Mutex};
+use std::any::Any;
+use std::cell::Cell;
+use std::io;
+use std::mem::ManuallyDrop;
+use std::os::fd::RawFd;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::time::{Duration, Instant};
+
+/// Where the sleeper of a note lies.
+#[derive(Debug)]
+pub struct SleepState {
+    lock: Mutex<()>,
+    woken: Condvar,
+}
+
+impl Default for SleepState {
+    fn default() -> Self {
+        SleepState { lock: Mutex::new(()), woken: Condvar::new() }
+    }
+}
+
+/// What an M keeps.
+pub struct Local {
+    pub(super) home: Home,
+    pub(super) panic: Cell<Option<Box<dyn Any + Send>>>,
+    pub(super) switches: Switches,
+}
+
+impl Default for Local {
+    fn default() -> Self {
+        Local { home: Home::new(), panic: Cell::new(None), switches: Switches::new() }
+    }
+}
+
+loom::thread_local! {
+    static CURRENT: Cell<*const ()> = Cell::new(std::ptr::null());
+    static THREAD_FRAME: Cell<*const Frame> = Cell::new(std::ptr::null());
+}
+
+loom::lazy_static! {
+    static ref TIMER_THREAD: TimerThread<ModelHost> = TimerThread::new();
+    static ref QUIT: Quit<Note<ModelHost>> = Quit::new();
+}
+
+impl Host for ModelHost {
+    type Stack = ModelStack;
+    type SleepState = SleepState;
+    type Local = Local;
+    type Thread = loom::thread::JoinHandle<()>;
+    type StackCache = StackCache;
+    // A backstop would hide what is missing elsewhere.
+    const MONITORED: bool = false;
+    const SEES_RUNNING: bool = false;
+
+    fn now() -> Nanos {
+        *CLOCK.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+
+    fn nanos(at: Instant) -> Nanos {
+        Nanos::ZERO.saturating_add(at.saturating_duration_since(origin()))
+    }
+
+    fn instant(at: Nanos) -> Instant {
+        origin() + at.saturating_since(Nanos::ZERO)
+    }
+
+    fn cpu() -> u32 {
+        // Each M has its own.
+        // SAFETY: the current M lives as long as its thread.
+        unsafe { Self::current().as_ref() }.map_or(0, |m| m.id)
+    }
+
+    fn cache_of(_cpu: u32) -> u32 {
+        0
+    }
+
+    fn parallelism() -> usize {
+        2
+    }
+
+    fn start(name: &str, body: impl FnOnce() + Send + 'static) -> io::Result<Self::Thread> {
+        if THREADS_REFUSED.get() {
+            schedule::add(format_args!("is refused {name}"));
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
+        schedule::add(format_args!("starts {name}"));
+        Ok(loom::thread::spawn(body))
+    }
+
+    fn join(thread: Self::Thread) {
+        if let Err(payload) = thread.join() {
+            resume_unwind(payload);
+        }
+    }
+
+    fn run_aside(f: impl FnOnce() + Send + 'static) {
+        drop(loom::thread::spawn(f));
+    }
+
+    fn with_room<R: Send>(f: impl FnOnce() -> R + Send) -> Option<R> {
+        Some(f())
+    }
+
+    fn sleep(sleep_state: &SleepState, word: &AtomicU32, expected: u32, _limit: Option<Duration>) {
+        let mut guard = sleep_state.lock.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        // Acquire: partners `Note::wake` and `Note::alarm`.
+        while word.load(crate::prim::Acquire) == expected {
+            schedule::add(format_args!("sleeps on a note"));
+            guard = sleep_state.woken.wait(guard).unwrap_or_else(std::sync::PoisonError::into_inner);
+        }
+    }
+
+    fn wake(sleep_state: &SleepState, _word: &AtomicU32) {
+        schedule::add(format_args!("wakes whoever sleeps on a note"));
+        let _held = sleep_state.lock.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        sleep_state.woken.notify_all();
+    }
+
+    fn timer_thread() -> &'static TimerThread<Self> {
+        &TIMER_THREAD
+    }
+
+    fn runtimes() -> Option<&'static Runtimes<Self>> {
+        // A lock around every `run`, for what `models::cover` asks with `is_asleep` of one runtime.
+        None
+    }
+
+    fn quit() -> &'static Quit<Note<Self>> {
+        &QUIT
+    }
+
+    fn catch_quit() {}
+
+    fn threads() -> Option<u32> {
+        None
+    }
+
+    fn current() -> *const M<Self> {
+        CURRENT.try_with(Cell::get).map_or(std::ptr::null(), <*const ()>::cast)
+    }
+
+    fn set_current(m: *const M<Self>) {
+        CURRENT.with(|current| current.set(m.cast()));
+    }
+
+    fn random() -> u32 {
+        // A model's schedule depends on loom alone.
+        0
+    }
+
+    fn thread_frame() -> *const Frame {
+        THREAD_FRAME.try_with(Cell::get).unwrap_or(std::ptr::null())
+    }
+
+    fn set_thread_frame(frame: *const Frame) {
+        THREAD_FRAME.with(|current| current.set(frame));
+    }
+
+    fn is_panicking() -> bool {
+        // All of a model's threads share one OS thread, which panics when the model has failed.
+        std::thread::panicking()
+    }
+
+    fn unwinds() -> bool {
+        false
+    }
+
+    fn may_unwind_to(mark: *const ()) -> Result<(), Bar> {
+        if mark.is_null() { Err(Bar::NO_CATCHER) } else { Ok(()) }
+    }
+
+    fn is_first_refusal() -> bool {
+        false
+    }
+
+    fn can_unwind() -> bool {
+        true
+    }
+
+    fn heavy_barrier_exists() -> bool {
+        match RETAKER.get() {
+            Retaker::None | Retaker::Heavy => true,
+            Retaker::Fences => false,
+            Retaker::Refused => !REFUSED.get(),
+        }
+    }
+
+    fn heavy_barrier() -> io::Result<()> {
+        if RETAKER.get() == Retaker::Refused {
+            REFUSED.set(true);
+            return Err(io::ErrorKind::PermissionDenied.into());
+        }
+        // SeqCst: partner EntryBarrier, which is a fence in models where this is asked for.
+        fence(Ordering::SeqCst);
+        Ok(())
+    }
+
+    fn slow_barrier(local: &Local, _thread: u32) -> bool {
+        local.switches.wait_for_one();
+        true
+    }
+
+    fn thread_begins(_local: &Local) -> (u32, Lack) {
+        (0, Lack::No)
+    }
+
+    fn thread_ends(_local: &Local) {}
+
+    fn cpu_time(_thread: u32) -> Option<Duration> {
+        None
+    }
+
+    fn is_blocked(_local: &Local) -> io::Result<bool> {
+        Ok(false)
+    }
+
+    fn frames_here(_frames: &mut Frames) {}
+
+    fn ask(_threads: &[u32], _heard: &mut dyn FnMut(usize, Answer)) {}
+
+    fn symbols(_pc: usize, _each: &mut dyn FnMut(Symbol<'_>)) {}
+
+    fn catch(f: impl FnOnce()) -> std::thread::Result<()> {
+        let Err(payload) = catch_unwind(AssertUnwindSafe(f)) else { return Ok(()) };
+        if is_interrupt(&*payload) {
+            return Err(payload);
+        }
+        // SAFETY: the current M lives as long as its thread.
+        match unsafe { Self::current().as_ref() } {
+            None => resume_unwind(payload),
+            Some(m) => {
+                m.local.panic.set(Some(payload));
+                // SAFETY: a goroutine calls this on its own stack, and is never resumed.
+                unsafe { crate::stack::switch::suspend(&raw const m.local.home, PANIC) };
+                unreachable!("catch: a goroutine whose model has failed was resumed")
+            }
+        }
+    }
+
+    fn warn(what: &str) {
+        schedule::add(format_args!("warns: {what}"));
+    }
+
+    fn print(text: &str) {
+        schedule::add(format_args!("prints: {text}"));
+    }
+
+    fn give_up(text: &str) -> ! {
+        panic!("{text}")
+    }
+
+    fn fatal(why: &str) -> ! {
+        panic!("fatal error: {why}")
+    }
+
+    fn poll(
+        &self,
+        _local: &Local,
+        wait: PollWait,
+        mut found: impl FnMut(Key, Readiness),
+    ) -> io::Result<Broken> {
+        let mut world = self.world();
+        let blocks = match wait {
+            PollWait::Never => false,
+            PollWait::For(limit) => limit >= LONG,
+            PollWait::Forever => true,
+        };
+        schedule::add(format_args!("looks at the poller, {wait:?}"));
+        while blocks && !world.broken && world.events.is_empty() {
+            world.polling += 1;
+            world = self.happened.wait(world).unwrap_or_else(std::sync::PoisonError::into_inner);
+            world.polling -= 1;
+        }
+        if let PollWait::For(limit) = wait
+            && !blocks
+        {
+            let mut now = CLOCK.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+            *now = now.saturating_add(limit);
+        }
+        let broken = std::mem::take(&mut world.broken);
+        let events = std::mem::take(&mut world.events);
+        drop(world);
+        schedule::add(format_args!("comes back from the poller: broken {broken}, events {events:?}"));
+        events.into_iter().for_each(|(key, readiness)| found(key, readiness));
+        Ok(if broken { Broken::Yes } else { Broken::No })
+    }
+
+    fn break_poll(&self) -> io::Result<()> {
+        schedule::add(format_args!("breaks the poller's wait"));
+        self.world().broken = true;
+        self.happened.notify_all();
+        Ok(())
+    }
+
+    fn watch(&self, _fd: RawFd, key: Key) -> io::Result<()> {
+        let mut world = self.world();
+        world.watched.push(key);
+        // The kernel reports at once what is so already.
+        let level = world.level | Readiness::WRITABLE;
+        world.events.push((key, level));
+        self.happened.notify_all();
+        Ok(())
+    }
+
+    fn unwatch(&self, _fd: RawFd) -> io::Result<()> {
+        self.world().watched.clear();
+        Ok(())
+    }
+
+    fn reserve_stack(&self, cache: Option<&mut StackCache>, size: usize) -> io::Result<()> {
+        stacks().reserve(cache.map(|cache| &mut cache.real), size)
+    }
+
+    fn new_stack(&self, cache: &mut StackCache, size: usize) -> io::Result<ModelStack> {
+        if self.is_short_of_stacks() {
+            let take = |from: &mut usize| from.checked_sub(1).map(|left| *from = left);
+            take(&mut cache.spare)
+                .or_else(|| take(&mut self.world().stacks))
+                .ok_or(io::ErrorKind::OutOfMemory)?;
+        }
+        Ok(ModelStack { coro: Coro::new(stacks(), &mut cache.real, size, entry)? })
+    }
+
+    fn retire(&self, cache: &mut StackCache, stack: ModelStack) {
+        if self.is_short_of_stacks() && self.caches_stacks.load(std::sync::atomic::Ordering::Relaxed) {
+            cache.spare += 1;
+        } else if self.is_short_of_stacks() {
+            self.world().stacks += 1;
+        }
+        stack.coro.retire(stacks(), &mut cache.real);
+    }
+
+    fn empty(&self, cache: &mut StackCache) -> bool {
+        let there = stacks().empty(&mut cache.real);
+        if !self.is_short_of_stacks() {
+            return there;
+        }
+        let spare = std::mem::take(&mut cache.spare);
+        self.world().stacks += spare;
+        spare > 0
+    }
+
+    fn age_stacks(&self) -> bool {
+        stacks().age()
+    }
+
+    fn trim_some(&self) -> bool {
+        stacks().trim_some()
+    }
+
+    fn call_on(_here: Option<&Self>, _size: usize, f: &mut dyn FnMut()) -> io::Result<()> {
+        // What a model runs does not go deep.
+        f();
+        Ok(())
+    }
+
+    fn left_of_calls(address: usize) -> (usize, usize) {
+        (usize::MAX, address)
+    }
+
+    unsafe fn suspend(m: &M<Self>, what: Yield) {
+        let what = ManuallyDrop::new(what);
+        // SAFETY: as in the native host.
+        unsafe {
+            crate::stack::switch::suspend(&raw const m.local.home, (&raw const what).expose_provenance())
+        };
+    }
+}

@@ -1,0 +1,58 @@
+//! What happened in the execution that loom runs now, for the report of the one that fails. All threads of a
+//! model share one OS thread, so it lies in a thread-local of std's.
+
+use super::ModelHost;
+use crate::host::Host;
+use std::cell::RefCell;
+use std::fmt::Write;
+use std::ptr::NonNull;
+
+#[derive(Default)]
+struct Log {
+    execution: usize,
+    events: String,
+}
+
+thread_local! {
+    static LOG: RefCell<Log> = RefCell::default();
+}
+
+/// Between two models. How many executions there were.
+pub(super) fn reset() -> usize {
+    LOG.take().execution
+}
+
+pub(super) fn begin() {
+    LOG.with_borrow_mut(|log| {
+        log.execution += 1;
+        log.events.clear();
+    });
+}
+
+pub(super) fn add(what: std::fmt::Arguments<'_>) {
+    let m = NonNull::new(ModelHost::current().cast_mut());
+    LOG.with_borrow_mut(|log| {
+        let _infallible = match m {
+            // SAFETY: the current M lives as long as its thread.
+            Some(m) => writeln!(log.events, "  M{}: {what}", unsafe { m.as_ref() }.id),
+            None => writeln!(log.events, "  {:?}: {what}", loom::thread::current().id()),
+        };
+    });
+}
+
+pub(super) fn print() {
+    let log = LOG.take();
+    if !log.events.is_empty() {
+        eprintln!("the schedule of execution {}:\n{}", log.execution, log.events);
+    }
+}
+
+/// Adds what the scheduler says of itself.
+pub(crate) fn note_event(what: std::fmt::Arguments<'_>) {
+    add(what);
+}
+
+/// Adds a line to the schedule that is printed when this execution fails.
+pub fn note(what: &str) {
+    add(format_args!("{what}"));
+}

@@ -1,0 +1,162 @@
+//! One model: how far loom searches, and what the host of that model is to play.
+
+use super::barrier::{REFUSED, RETAKER, Retaker};
+use super::schedule;
+use std::cell::Cell;
+use std::sync::Once;
+use std::time::Instant;
+
+/// One model: how far loom explores it, and what is known of it afterwards.
+#[derive(Clone, Debug)]
+pub struct Model {
+    preemptions: Option<usize>,
+    max_branches: usize,
+    retaker: Retaker,
+    helpers: bool,
+    refusals: u32,
+    weighs: bool,
+}
+
+thread_local! {
+    /// Whether its busy Ps help each other.
+    static HELPERS: Cell<bool> = const { Cell::new(false) };
+    /// So many more thieves find that what they look at does not hold still.
+    static REFUSALS: Cell<u32> = const { Cell::new(0) };
+    /// Whether it weighs which goroutine others see an M run.
+    static WEIGHS: Cell<bool> = const { Cell::new(false) };
+    /// In this execution no thread can be started any more.
+    pub(super) static THREADS_REFUSED: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Returns `true` if what a thief looks at holds still.
+pub(crate) fn stays_the_same() -> bool {
+    let left = REFUSALS.get();
+    REFUSALS.set(left.saturating_sub(1));
+    left == 0
+}
+
+pub(crate) fn weighs_single_writers() -> bool {
+    WEIGHS.get()
+}
+
+pub(crate) fn has_helpers() -> bool {
+    HELPERS.get()
+}
+
+/// The host refuses each start of an M's thread, from here to the end of the execution.
+pub fn refuse_threads() {
+    THREADS_REFUSED.set(true);
+}
+
+impl Default for Model {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Model {
+    /// Two preemptions; three when the environment has `GMP_LOOM_FULL`.
+    pub fn new() -> Self {
+        let preemptions = if std::env::var_os("GMP_LOOM_FULL").is_some() { 3 } else { 2 };
+        Model {
+            preemptions: Some(preemptions),
+            max_branches: 20_000,
+            retaker: Retaker::None,
+            helpers: false,
+            refusals: 0,
+            weighs: false,
+        }
+    }
+
+    /// Explores all schedules with at most so many preemptions.
+    pub fn preemptions(mut self, bound: usize) -> Self {
+        self.preemptions = Some(bound);
+        self
+    }
+
+    /// Explores all schedules.
+    pub fn unbounded(mut self) -> Self {
+        self.preemptions = None;
+        self
+    }
+
+    /// A thread of the model plays a retaker, which takes Ps away from running goroutines.
+    pub fn with_retaker(mut self) -> Self {
+        self.retaker = Retaker::Heavy;
+        self
+    }
+
+    /// As `with_retaker`, over a host that has no barrier for all threads.
+    pub fn with_retaker_that_fences(mut self) -> Self {
+        self.retaker = Retaker::Fences;
+        self
+    }
+
+    /// As `with_retaker`, over a host that refuses the barrier from the first time on.
+    pub fn with_retaker_that_is_refused(mut self) -> Self {
+        self.retaker = Retaker::Refused;
+        self
+    }
+
+    /// Busy Ps help each other, before each goroutine and whatever their ages.
+    pub fn with_helpers(mut self) -> Self {
+        self.helpers = true;
+        self
+    }
+
+    /// The first so many thieves of each execution find that the owner of what they would take is at work.
+    pub fn with_refusals(mut self, count: u32) -> Self {
+        self.refusals = count;
+        self
+    }
+
+    /// Which goroutine others see an M run is a choice of loom's, too, among what the orderings permit. Others
+    /// believe what was written last.
+    pub fn weighing_single_writers(mut self) -> Self {
+        self.weighs = true;
+        self
+    }
+
+    /// Runs `f` in every schedule within the bounds, prints how many there were, and returns that. When the environment has
+    /// `GMP_LOOM_MOST`, no bound is above that number: what fails with few preemptions is so found before those with more.
+    ///
+    /// # Panics
+    /// In the first schedule in which `f`, or anything that it started, panics, blocks for ever, or makes two
+    /// accesses that nothing orders. The events of that schedule are printed before.
+    pub fn check(&self, name: &str, f: impl Fn() + Send + Sync + 'static) -> usize {
+        static HOOK: Once = Once::new();
+        HOOK.call_once(|| {
+            let previous = std::panic::take_hook();
+            std::panic::set_hook(Box::new(move |info| {
+                schedule::print();
+                previous(info);
+            }));
+        });
+        let start = Instant::now();
+        let mut builder = loom::model::Builder::new();
+        let most = std::env::var("GMP_LOOM_MOST")
+            .map_or(usize::MAX, |text| text.parse().expect("GMP_LOOM_MOST is a number"));
+        let preemptions = self.preemptions.map(|bound| bound.min(most));
+        builder.preemption_bound = preemptions;
+        builder.max_branches = self.max_branches;
+        // Either would end the search early and call it a success.
+        builder.max_duration = None;
+        builder.max_permutations = None;
+        schedule::reset();
+        RETAKER.set(self.retaker);
+        HELPERS.set(self.helpers);
+        WEIGHS.set(self.weighs);
+        let refusals = self.refusals;
+        builder.check(move || {
+            schedule::begin();
+            REFUSALS.set(refusals);
+            REFUSED.set(false);
+            THREADS_REFUSED.set(false);
+            f();
+        });
+        let executions = schedule::reset();
+        let bound = preemptions.map_or("unbounded".to_owned(), |bound| format!("bound {bound}"));
+        println!("model {name}: {executions} executions, {bound}, {:.2} s", start.elapsed().as_secs_f64());
+        executions
+    }
+}

@@ -1,0 +1,85 @@
+//! Real stacks, and how many of them a model has.
+
+use super::{ModelHost, schedule};
+use crate::g::{self, GRef};
+use crate::host::{Frames, Said, Stack};
+use crate::m::{M, Window};
+use crate::stack::switch::{Coro, End};
+use std::panic::resume_unwind;
+use std::sync::OnceLock;
+
+/// From here on the host has so many stacks for the runtime, besides those in use; and the Ps have caches of them, or none.
+pub fn limit_stacks(runtime: &crate::Runtime, count: usize, cached: bool) {
+    let host = &runtime.sched().host;
+    host.world().stacks = count;
+    host.caches_stacks.store(cached, std::sync::atomic::Ordering::Relaxed);
+    host.short_of_stacks.store(true, std::sync::atomic::Ordering::Relaxed);
+}
+
+/// A P's stacks.
+#[derive(Default)]
+pub struct StackCache {
+    pub(super) real: crate::stack::pool::StackCache,
+    /// Where they are limited: those that lie here.
+    pub(super) spare: usize,
+}
+
+/// Stacks outlive the executions, so that each execution finds the ones of the last.
+pub(super) fn stacks() -> &'static crate::stack::pool::StackPool {
+    static STACKS: OnceLock<crate::stack::pool::StackPool> = OnceLock::new();
+    STACKS.get_or_init(|| crate::stack::pool::StackPool::new(None, crate::stack::pool::GUARD))
+}
+
+/// A word that is neither `Said::EXIT` nor a pointer to a `Yield`.
+pub(super) const PANIC: usize = 1;
+
+/// A real stack.
+pub struct ModelStack {
+    pub(super) coro: Coro,
+}
+
+// SAFETY: a suspended stack belongs to whoever holds this value.
+unsafe impl Send for ModelStack {}
+
+impl Stack<ModelHost> for ModelStack {
+    unsafe fn resume(&mut self, m: &M<ModelHost>, g: GRef<ModelHost>) -> Said {
+        schedule::add(format_args!("resumes {g:?}"));
+        let word = g.to_raw().expose_provenance();
+        // SAFETY: the caller won the right to run this goroutine, which has not ended, on `m`.
+        match unsafe { self.coro.resume(&m.local.home, word) } {
+            Said::EXIT => {
+                schedule::add(format_args!("{g:?} has ended"));
+                Said::of(Said::EXIT)
+            }
+            PANIC => {
+                let payload = m.local.panic.take().expect("resume: a panic has a payload");
+                resume_unwind(payload)
+            }
+            said => {
+                schedule::add(format_args!("{g:?} is saved"));
+                Said::of(said)
+            }
+        }
+    }
+
+    fn depth(&self) -> Option<usize> {
+        self.coro.depth()
+    }
+
+    unsafe fn frames(&self, frames: &mut Frames) {
+        // SAFETY: by this function's contract.
+        unsafe { self.coro.frames(frames) };
+    }
+}
+
+pub(super) unsafe extern "C" fn entry(word: usize) -> End {
+    crate::stack::annotate::begun();
+    // SAFETY: `resume` passed the goroutine, whose M holds it.
+    let g = unsafe { GRef::<ModelHost>::from_raw(std::ptr::with_exposed_provenance_mut(word)) };
+    g::root(g);
+    let window = Window::<ModelHost>::enter().expect("entry: a goroutine runs on an M");
+    let home = &raw const window.m().local.home;
+    crate::stack::annotate::end(&window.m().local.home.told);
+    std::mem::forget(window);
+    End { home, word: Said::EXIT }
+}

@@ -1,0 +1,97 @@
+//! The world of a model: a clock that stands still, and a poller that is a list of posted events.
+
+use gmp_netpoll::{Key, Readiness};
+use gmp_timers::Nanos;
+use loom::sync::{Condvar, Mutex};
+use std::io;
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
+
+/// From this length on a timed wait in the poller lasts until it is ended.
+pub const LONG: Duration = Duration::from_secs(1000);
+
+/// Time passes, and nobody is told.
+pub fn pass(time: Duration) {
+    let mut clock = CLOCK.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    *clock = clock.saturating_add(time);
+}
+
+#[derive(Debug, Default)]
+pub(super) struct World {
+    pub(super) broken: bool,
+    /// Threads that block in the poller.
+    pub(super) polling: usize,
+    /// The descriptors that the poller watches; a model has one at most.
+    pub(super) watched: Vec<Key>,
+    /// All that was ever posted for it.
+    pub(super) level: Readiness,
+    pub(super) events: Vec<(Key, Readiness)>,
+    /// Where they are limited: stacks that no goroutine and no cache has.
+    pub(super) stacks: usize,
+}
+
+/// The world of one runtime in a model.
+#[derive(Debug)]
+pub struct ModelHost {
+    pub(super) world: Mutex<World>,
+    pub(super) happened: Condvar,
+    /// Whether stacks are limited. Set before the search begins; loom does not see it.
+    pub(super) short_of_stacks: std::sync::atomic::AtomicBool,
+    /// Whether a limited one that comes back goes to a cache.
+    pub(super) caches_stacks: std::sync::atomic::AtomicBool,
+}
+
+loom::lazy_static! {
+    /// Stands still, except in the poller.
+    pub(super) static ref CLOCK: Mutex<Nanos> = Mutex::new(Nanos::ZERO);
+}
+
+/// Where the clock begins, for what asks in std's terms.
+pub(super) fn origin() -> Instant {
+    static ORIGIN: OnceLock<Instant> = OnceLock::new();
+    *ORIGIN.get_or_init(Instant::now)
+}
+
+impl ModelHost {
+    pub(crate) fn new(_max_stack_bytes: Option<usize>, _guard: usize) -> io::Result<Self> {
+        Ok(ModelHost {
+            world: Mutex::new(World::default()),
+            happened: Condvar::new(),
+            short_of_stacks: Default::default(),
+            caches_stacks: Default::default(),
+        })
+    }
+
+    pub(super) fn world(&self) -> loom::sync::MutexGuard<'_, World> {
+        self.world.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+
+    pub(super) fn is_short_of_stacks(&self) -> bool {
+        self.short_of_stacks.load(std::sync::atomic::Ordering::Relaxed)
+    }
+
+    /// Returns `true` if a thread blocks in the poller.
+    pub(crate) fn somebody_polls(&self) -> bool {
+        self.world().polling > 0
+    }
+
+    /// Plays the kernel: something has happened to the descriptor. Gives the keys under which it is watched.
+    #[cfg(test)]
+    pub(crate) fn happen(&self, readiness: Readiness) -> Vec<Key> {
+        super::schedule::add(format_args!("the kernel has {readiness:?}"));
+        let mut world = self.world();
+        world.level |= readiness;
+        world.watched.clone()
+    }
+
+    /// The same, for the poller to find.
+    #[cfg(test)]
+    pub(crate) fn post(&self, readiness: Readiness) {
+        super::schedule::add(format_args!("the kernel posts {readiness:?}"));
+        let mut world = self.world();
+        world.level |= readiness;
+        let posted: Vec<_> = world.watched.iter().map(|&key| (key, readiness)).collect();
+        world.events.extend(posted);
+        self.happened.notify_all();
+    }
+}
