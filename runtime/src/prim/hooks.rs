@@ -10,8 +10,9 @@
 //!   skip.
 //!
 //! All mutants are in one build, with the cfg `gmp_loom`; the environment of the process says which one is on. Without the
-//! cfg nothing is left of them. An annotation is one line: what needs more is a function in the room's module `mutants`,
-//! which only the models have.
+//! cfg `mutant!` and `unless!` name their mutant in a constant, which becomes no code: a misspelt name fails to compile,
+//! and a variant that no annotation names is reported as dead code. An annotation is one line: what needs more is a
+//! function in the room's module `mutants`, which only the models have.
 
 pub(crate) use super::Mutant::{self, *};
 use super::Ordering;
@@ -47,13 +48,16 @@ mod native {
     }
 
     macro_rules! mutant {
-        ($($mutation:tt)*) => {};
+        ($mutant:ident: $($mutation:tt)*) => {
+            const _: $crate::prim::Mutant = $crate::prim::Mutant::$mutant;
+        };
     }
 
     macro_rules! unless {
-        ($mutant:ident, $shipped:expr) => {
+        ($mutant:ident, $shipped:expr) => {{
+            const _: $crate::prim::Mutant = $crate::prim::Mutant::$mutant;
             $shipped
-        };
+        }};
     }
 
     pub(crate) use {mutant, unless};

@@ -4,8 +4,6 @@
 /// needs, and loom must fail when it is gone; the lists in `models/*.rs` hold it to that.
 ///
 /// Grouped by protocol: the module of models that holds the mutant to it, or the room in which the line stands.
-// Outside of models most of them stand in `mutant!` alone, which names nothing then.
-#[allow(dead_code)]
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub enum Mutant {
