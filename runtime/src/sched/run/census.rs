@@ -28,7 +28,7 @@ impl Seen {
         self.0 & SPINNERS
     }
 
-    /// Ps that nobody has.
+    /// Idle Ps.
     pub(crate) fn npidle(self) -> u64 {
         self.0 >> 24 & PS
     }
@@ -38,13 +38,13 @@ impl Seen {
         self.0 >> 44
     }
 
-    /// Ps that somebody has.
+    /// Ps that an M holds, or that are on their way to one.
     #[inline]
     pub(crate) fn nbusy(self) -> u64 {
         self.nlive() - self.npidle()
     }
 
-    /// Nobody looks for work, and a P could run some.
+    /// Returns `true` if no M spins, and a P is idle.
     #[inline]
     fn lacks_a_spinner(self) -> bool {
         self.nmspinning() == 0 && self.npidle() > 0
@@ -73,24 +73,24 @@ impl Census {
         Seen(self.0.load(Relaxed))
     }
 
-    /// S3 of `wake.rs`: nobody looks for work, and a P could run some.
+    /// S3 of `wake.rs`: returns `true` if no M spins, and a P is idle.
     #[inline]
     pub(crate) fn lacks_a_spinner(&self) -> bool {
         self.read().lacks_a_spinner()
     }
 
-    /// So many Ps were made, or are retired no more, and are idle. Under the scheduler's lock.
+    /// `count` Ps were made, or are retired no more, and are idle. Under the scheduler's lock.
     pub(crate) fn idle_ps_came(&self, count: u64) {
         self.0.fetch_add(count * (IDLE + LIVE), Relaxed);
     }
 
-    /// So many idle Ps are retired. Under the scheduler's lock.
+    /// `count` idle Ps are retired. Under the scheduler's lock.
     pub(crate) fn idle_ps_went(&self, count: u64) {
         let before = Seen(self.0.fetch_sub(count * (IDLE + LIVE), Relaxed));
         debug_assert!(before.npidle() >= count, "idle_ps_went: so many were not idle ({count}, {before:?})");
     }
 
-    /// A P that somebody had is retired. Under the scheduler's lock.
+    /// A P that was not idle is retired. Under the scheduler's lock.
     pub(crate) fn p_retired(&self) {
         let before = Seen(self.0.fetch_sub(LIVE, Relaxed));
         debug_assert!(before.nbusy() > 0, "p_retired: nobody had a P ({before:?})");
@@ -108,12 +108,13 @@ impl Census {
         debug_assert!(before.npidle() > 0, "p_taken: no P was idle ({before:?})");
     }
 
-    /// A P was put back by one who did not run on it, under the scheduler's lock.
+    /// A P was put back by an M that did not run on it, under the scheduler's lock.
     pub(crate) fn p_returned(&self) {
         self.0.fetch_add(IDLE, Relaxed);
     }
 
-    /// Makes the caller, or whom it is about to wake, the only one who spins. False when somebody does already.
+    /// Counts the M that the caller is about to wake as the only one that spins. Returns `false` if another M spins
+    /// already, or no P is idle.
     pub(crate) fn claim_spinning(&self) -> bool {
         let mut seen = self.read();
         while seen.lacks_a_spinner() {
@@ -125,18 +126,18 @@ impl Census {
         false
     }
 
-    /// One more spins.
+    /// One more M spins.
     pub(crate) fn begin_spinning(&self) {
         self.0.fetch_add(SPINNING, Relaxed);
     }
 
-    /// One less does: it has found work, or was claimed in vain.
+    /// One M less spins: it has found work, or was summoned, or was to be summoned, in vain.
     pub(crate) fn end_spinning(&self) {
         let before = Seen(self.0.fetch_sub(SPINNING, Relaxed));
         debug_assert!(before.nmspinning() > 0, "end_spinning: nobody was spinning ({before:?})");
     }
 
-    /// At most half of the Ps that are not idle have an M that spins: more would look at each other.
+    /// Returns `true` if fewer Ms spin than half as many as there are Ps that are not idle: more would look at each other.
     pub(crate) fn may_spin(&self) -> bool {
         let seen = self.read();
         2 * seen.nmspinning() < seen.nbusy()

@@ -1,8 +1,8 @@
-//! The global run queue: goroutines from outside of an M, and what does not fit into a P's ring.
+//! The global run queue: goroutines that no M has submitted, and what does not fit into a P's ring.
 //!
-//! It holds pointers, in an array that grows: to queue a goroutine may allocate, as to spawn one. It touches no G. Whoever
-//! moves a hundred goroutines between a ring and the queue would else miss the cache a hundred times, for each of the two
-//! ways, which made up half of a yield among a thousand.
+//! The obvious queue is a list through the Gs. An M that moves a hundred goroutines between its ring and such a list
+//! misses the cache a hundred times each way, which was half of the cost of a yield among a thousand goroutines. So this
+//! queue is an array of pointers, and touches no G. The array grows: to queue a goroutine may allocate, as to spawn one.
 
 use crate::g::GRef;
 use crate::g::list::GList;
@@ -10,10 +10,10 @@ use crate::host::Host;
 use crate::p::runq::Runq;
 use std::collections::VecDeque;
 
-/// An empty queue keeps memory for no more than so many goroutines.
+/// An empty queue keeps memory for at most this many goroutines.
 const KEPT: usize = 1 << 16;
 
-/// FIFO. Under the scheduler's lock.
+/// First in, first out. Under the scheduler's lock.
 pub(crate) struct GlobalQueue<H: Host>(VecDeque<GRef<H>>);
 
 impl<H: Host> GlobalQueue<H> {
@@ -48,7 +48,7 @@ impl<H: Host> GlobalQueue<H> {
         self.0.extend(gs.map(Self::touched));
     }
 
-    /// Moves so many of those that have waited longest to the ring of the caller's P, which has room for them.
+    /// Moves the `count` goroutines that have waited longest to the ring of the caller's P, which has room for them.
     pub(crate) fn move_to(&mut self, ring: &Runq<H>, count: usize) {
         ring.push_all(self.0.drain(..count).map(Self::touched));
         self.shrink();

@@ -1,36 +1,40 @@
 //! Helping: a busy P takes work from one whose goroutines wait too long.
 //!
-//! A thief comes when it has nothing to do. So one that spins on P0 without yielding, beside others that yield on P1,
-//! starves all who stand in P0's queue: P1 always has work. Here the owner of a P shows how old its queue is, and each
-//! busy one looks now and then at that of another (`look.rs`). The scheme is that of CforAll's scheduler (Thierry
-//! Delisle's thesis, chapter "Scheduling Core"): ages, damped by a moving average, biased towards the own queue and the own
-//! cache, in a redundant copy whose reader need not be exact.
+//! A thief is an M that has nothing to do. While goroutines on P1 yield to each other, P1's M never becomes a thief, and
+//! a goroutine that runs on P0 without yielding starves all that stand in P0's queue. So the owner of a P shows how old
+//! its queue is, and a busy owner looks now and then at the age of another P's (`look.rs`). The scheme is that of CforAll's
+//! scheduler (Thierry Delisle's thesis, chapter "Scheduling Core"): ages, damped by a moving average, biased towards the
+//! own queue and the own cache, in a redundant copy whose reader need not be exact.
 //!
 //! ```text
-//!   owner, at a look around:  A1 has the mark been reached?  the wait of those before it goes into the average
-//!                             A2 yes: the mark is now the ring's end; shows the time · no: the mark and the time stay
-//!   another one, at its look: B1 age := now - the time shown, averaged · B2 over 8 times its own, and the floor?
-//!                             B3 fires what is due among the timers; takes half of the ring, or `runnext` · B4 wakep
+//!   owner, at a look around                            helper, the owner of another P, at its look around
+//!
+//!   A1  the head has reached the mark?                 B1  age := now - the time shown, averaged
+//!       yes: the wait until then goes into the         B2  over 8 times its own (16 times, under another
+//!       average; no: the mark and the time stay            last-level cache), and over the floor?
+//!   A2  the mark := the ring's end; shows the time     B3  fires the due timers; takes half of the ring,
+//!                                                          or `runnext`
+//!                                                      B4  wakep
 //! ```
 //! CforAll stamps each goroutine when it is queued. Here a push reads no clock, and a goroutine keeps no time.
 //! Instead there is the *mark*: a ring position, and the time at which that position was the tail. While the head is
 //! before the mark, some goroutine has waited since that time; once the head is past it, every queued goroutine is
 //! younger. So the time shown makes a queue look younger than it is by one look at most, and an owner that does not
 //! come back shows the same time for ever: its queue looks older and older. A copy that is out of date errs on the
-//! same side. What looks old may be empty; the thief sees. A P that was just acquired is shown as *undated*, for
-//! which its owner needs no clock; the first helper that looks at it dates it.
+//! same side. A queue that looks old may be empty; then the theft finds nothing. A P that was just acquired is shown as
+//! *undated*, for which its owner needs no clock; the first helper that looks at the P dates it.
 //!
-//! B3 is a theft like that of an M that spins (`p/runq.rs`), save that the thief's own ring holds something, which neither
-//! the claim nor the owner's words care about. What is new is that nobody counts the helper in `nmspinning` while the
-//! goroutines are in its hand and in neither ring: an M that gives up just then sees them nowhere, and relies on nobody. B4,
-//! after they stand in the helper's ring, is the S2 and S3 of a submission (`wake.rs`), and finds that M's P idle.
+//! B3 is a theft like that of an M that spins (`p/runq.rs`), except that the thief's own ring holds something, which
+//! neither the claim nor the owner's words depend on. What is new is that the helper is not counted in `nmspinning` while
+//! it has the goroutines in hand, in neither ring: an M that gives up just then sees them nowhere. B4, after they stand
+//! in the helper's ring, is the S2 and S3 of a submission (`wake.rs`), and finds the P of that M idle.
 //!
-//! The floors: an age of about two looks tells nothing. And an age may be the kernel's doing. A P whose M was sent
-//! off its CPU looks as old as one whose goroutine spins; helpers would take its work in each of the kernel's time
-//! slices, and the owner would take it back, at a high price. So an owner also shows on which CPU it looks. If that
-//! is the one on which the helper runs, or on which a third one has looked since, the victim's M is off it, and its
-//! queue is left alone for longer than the kernel usually takes. Nothing shorter would help: the goroutine that this
-//! M was running when it was sent off waits for it in any case.
+//! The floors: an age of about two looks tells nothing. And an age may be the kernel's doing. A P whose M the kernel
+//! has preempted looks as old as a P whose goroutine runs on and on; helpers would take its work in each of the kernel's
+//! time slices, and the owner would take it back, at a high price. So an owner also shows on which CPU it looks. If that
+//! is the CPU on which the helper runs, or on which the owner of a third P has looked since, the kernel has preempted the
+//! victim's M, and the helper leaves its queue alone for longer than the kernel usually takes. Help before that would
+//! gain little: the goroutine that this M was running waits for its M in any case.
 //!
 //! The theft itself is checked by `models/runq.rs`, what is new by `models/help.rs`; `tests/scheduling/transfer.rs`
 //! measures it, and shows that nothing else does it.
@@ -47,7 +51,7 @@ use gmp_timers::Nanos;
 use std::cell::Cell;
 use std::time::Duration;
 
-/// So many times as old as the own queue another one has to be.
+/// How many times as old as the helper's own queue the victim's has to be.
 const BIAS: u64 = 8;
 /// The same when its P runs under another last-level cache.
 const FAR_BIAS: u64 = 16;
@@ -63,7 +67,7 @@ struct Mark {
 
 /// What others read. Relaxed: hints, each by itself.
 struct Published {
-    /// Who was in the queue at that time may still be there; UNDATED: nobody knows.
+    /// A goroutine that was in the queue at this time may still be there; UNDATED: not known.
     since: AtomicU64,
     /// The average wait, in nanoseconds.
     usual: AtomicU64,
@@ -100,13 +104,13 @@ impl QueueAge {
 
     /// Owner: another M has the P, or the same one after a sleep.
     pub(crate) fn begin_lease(&self) {
-        // Without a mark of its own another one may have dated it.
+        // Without a mark of the owner's, a helper may have dated it.
         if self.mark.take().is_some() || self.published.since.load(Relaxed) != UNDATED {
             self.published.since.store(UNDATED, Relaxed);
         }
     }
 
-    /// Owner, A1 and A2: `head` and `tail` are the ends of its ring. How old its queue is.
+    /// Owner, A1 and A2: `head` and `tail` are the ends of its ring. Returns how old its queue is.
     pub(crate) fn advance(&self, (head, tail): (u32, u32), now: Nanos) -> u64 {
         let usual = self.published.usual.load(Relaxed);
         let mut wait = usual;
@@ -115,7 +119,7 @@ impl QueueAge {
             if gone < mark.waiting {
                 return average(passed, usual);
             }
-            // Little's law: so many went in that time.
+            // Little's law: `gone` goroutines left the ring in the time `passed`.
             let last = passed * u64::from(mark.waiting) / u64::from(gone.max(1));
             wait = average(last, usual);
             self.published.usual.store(wait, Relaxed);
@@ -132,11 +136,11 @@ impl QueueAge {
         }
     }
 
-    /// B1, for others.
+    /// B1: how old the queue looks to a helper.
     fn seen(&self, now: Nanos) -> u64 {
         let since = self.published.since.load(Relaxed);
         if since == UNDATED {
-            // Fails when the owner, or another, was faster.
+            // Fails when the owner, or another helper, was faster.
             let _dated = self.published.since.compare_exchange(UNDATED, now.as_nanos(), Relaxed, Relaxed);
             return 0;
         }
@@ -147,7 +151,8 @@ impl QueueAge {
         self.published.cpu.load(Relaxed)
     }
 
-    /// Returns `true` if it shows a later time than `other`, and the same CPU: then that one's M was sent off it.
+    /// Returns `true` if it shows a later time than `other`, and the same CPU: then the kernel has taken the M of `other`
+    /// off that CPU.
     fn follows(&self, other: &QueueAge) -> bool {
         let [since, others] = [self, other].map(|age| age.published.since.load(Relaxed));
         self.cpu() == other.cpu() && since != UNDATED && since > others
@@ -155,7 +160,7 @@ impl QueueAge {
 }
 
 impl<H: Host> Sched<H> {
-    /// A1 to B4, for the owner of `p`. The goroutine to run; the rest of what was taken is in the queue of `p`.
+    /// A1 to B4, by the owner of `p`. Returns the goroutine to run; the rest of what was taken is in the queue of `p`.
     pub(crate) fn help_another(&self, m: &M<H>, p: &P<H>, now: Nanos) -> Option<GRef<H>> {
         let own = p.queue_age.advance(p.runq.ends(), now);
         let cpu = H::cpu();
@@ -182,15 +187,15 @@ impl<H: Host> Sched<H> {
         Some(g)
     }
 
-    /// Returns `true` if the kernel seems to run another of our Ms where that of `victim` was: the caller's, on
-    /// `cpu`, or a third one that has looked since.
+    /// Returns `true` if the kernel seems to run another M of this runtime where that of `victim` was: the caller's, on
+    /// `cpu`, or that of a third P, which has looked since.
     fn is_off_cpu(&self, victim: &P<H>, cpu: u32) -> bool {
         victim.queue_age.cpu() == cpu || self.ps.iter().any(|p| p.queue_age.follows(&victim.queue_age))
     }
 
-    /// A P to look at. In place of a retired one, of which there may be many more than of others, one that is in use.
-    /// A surplus one that is held is as good as any: without hand-off it may be kept, and then nobody else sees what
-    /// stands in its queue.
+    /// Returns a P to look at. In place of a retired one, of which there may be many more than of others, one that is in
+    /// use. A surplus P that is held is as good as any: without hand-off its M may keep it, and then a helper alone sees
+    /// what stands in its queue.
     fn somebody_else(&self, m: &M<H>, p: &P<H>) -> Option<&P<H>> {
         let drawn = another_of(m, p, &self.ps)?;
         if self.is_surplus(drawn) && self.is_idle(drawn) {
@@ -201,7 +206,8 @@ impl<H: Host> Sched<H> {
     }
 }
 
-/// One of these, and not `p`. None, when that is not among them, and gives its work to others anyway.
+/// Returns one of `ps` that is not `p`. `None` if there is no other, or `p` is not among them, as a surplus P, whose
+/// goroutines go to the others anyway.
 fn another_of<'a, H: Host>(m: &M<H>, p: &P<H>, ps: &'a [CachePadded<P<H>>]) -> Option<&'a P<H>> {
     let own = p.id as usize;
     if ps.len() < 2 || own >= ps.len() {
@@ -233,7 +239,7 @@ mod tests {
         assert_eq!(age.seen(at(9_000)), 0, "a lease without a look leaves no date to the next");
     }
 
-    /// Fails when who yields alone counts as one who waits, or a long queue that moves fast as an old one.
+    /// Fails when a goroutine that yields alone counts as one that waits, or a long queue that moves fast as an old one.
     #[test]
     fn the_age_is_the_wait_of_those_who_were_run() {
         let age = QueueAge::new();

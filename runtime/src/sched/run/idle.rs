@@ -1,11 +1,11 @@
 //! Idle Ps, and Ms that stand by: the lists under the lock.
 //!
-//! An M without work gives its P up and *stands by* in the same critical section: as the one who waits in the
-//! poller, if nobody does, else in the list of Ms that sleep on their notes. It is there for whoever takes the P,
-//! also while it has not fallen asleep yet: a note and a break keep until then.
+//! An M without work gives its P up and *stands by* in the same critical section: in the poller, if no M is there, else
+//! in the list of Ms that sleep on their notes. So a waker that sees the idle P finds the M, also while the M has not
+//! fallen asleep yet: a note's wake and a break are kept until it does.
 //!
-//! Invariant: an M in `idle_ms`, or named by [`Poller::Blocked`], holds no P. Whoever takes it out assigns it a P or a
-//! summons, or nothing, for an earlier timer and when the runtime ends, and wakes it once.
+//! Invariant: an M in `idle_ms`, or named by [`Poller::Blocked`], holds no P. It takes itself out, or a waker does: that
+//! one assigns it a P or a summons, or nothing, for an earlier timer and when the runtime ends, and wakes it once.
 
 use crate::host::Host;
 use crate::m::M;
@@ -18,14 +18,14 @@ use std::ptr::NonNull;
 /// Where an M stands by.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub(crate) enum IdleSpot {
-    /// It is the one that waits in the poller.
+    /// The M waits in the poller.
     Poller,
-    /// It sleeps on its note.
+    /// The M sleeps on its note.
     Note,
 }
 
 impl<H: Host> Central<H> {
-    /// Nobody has taken `m` out since it stood by.
+    /// Returns `true` if `m` still stands by: it was not taken out since.
     pub(crate) fn stands_by(&self, m: &M<H>) -> bool {
         let m = NonNull::from(m);
         self.poller == Poller::Blocked(m) || self.idle_ms.contains(&m)
@@ -43,7 +43,8 @@ impl<H: Host> Sched<H> {
         central.idle_ps.push(p);
     }
 
-    /// Others need not look at the P's queue any more, nor at its timers if there are none. Under the lock.
+    /// No M holds `p` from here on: other Ms need not look at its queue, nor at its timers if there are none. Under the
+    /// lock.
     pub(crate) fn nobody_has(&self, p: &P<H>) {
         debug_assert!(p.runq.is_empty(), "nobody_has: the queue of {p:?} is not empty");
         if p.timers.is_empty() {
@@ -53,7 +54,7 @@ impl<H: Host> Sched<H> {
         self.tell_the_end();
     }
 
-    /// Takes the P that became idle last, and sees to it that the monitor watches what is done with it.
+    /// Takes the P that became idle last, and has the monitor watch the M that takes it.
     pub(crate) fn pidleget(&self, central: &mut Central<H>) -> Option<NonNull<P<H>>> {
         let p = central.idle_ps.pop()?;
         self.p_taken(central, p);
@@ -86,7 +87,7 @@ impl<H: Host> Sched<H> {
         central.watch_again(&self.monitor_note);
     }
 
-    /// Returns `true` if nobody has the P, so that its queue is empty.
+    /// Returns `true` if no M has the P, so that its queue is empty. A hint, without the lock.
     #[inline]
     pub(crate) fn is_idle(&self, p: &P<H>) -> bool {
         self.idle_mask.has(p.id)

@@ -1,8 +1,8 @@
-//! New goroutines, and the global queue: work from outside of an M, and what does not fit into a P's ring.
+//! New goroutines, and what moves between the global queue and a P's ring.
 //!
-//! The queue lies under the lock; its length is read without it, as a hint. An M that takes a goroutine out of the
-//! global queue may have put another into its own ring just before, and who finds the one gone has to find the other:
-//! so before an M sleeps it looks at the queue itself, under the lock (I1), and at the rings after that.
+//! The queue lies under the lock; its length is read without the lock, as a hint. Goroutines move from the global queue to
+//! a ring, and an M that looks at the ring before such a move, and at the queue after it, sees them in neither: so before
+//! an M sleeps it looks at the queue itself, under the lock (I1), and at the rings after that (I3).
 
 use crate::g::list::GList;
 use crate::g::pool::GPool;
@@ -17,8 +17,8 @@ use crate::sched::{Central, Sched};
 use std::io;
 
 impl<H: Host> Sched<H> {
-    /// Makes a goroutine of `f` and queues it. When the runtime ends already, `f` is dropped here, and whoever
-    /// joins the goroutine hears so.
+    /// Makes a goroutine of `f` and queues it. When the runtime ends already, `f` is dropped here, and the joiner of the
+    /// goroutine is told so.
     ///
     /// # Errors
     /// When no stack can be reserved: which limit was met.
@@ -40,7 +40,7 @@ impl<H: Host> Sched<H> {
         Ok(g)
     }
 
-    /// For a runtime that ends: a goroutine that never runs, and has no stack reserved.
+    /// For a runtime that ends: makes a goroutine that never runs, and has no stack reserved.
     ///
     /// # Safety
     /// As `spawn`.
@@ -67,7 +67,8 @@ impl<H: Host> Sched<H> {
         unsafe { self.make_counting(true, birth, f) }
     }
 
-    /// The same, for one that may be the library's own, which counts as none.
+    /// As `make`, for a goroutine that may be the library's own: with `counts` false it is not among those that
+    /// `num_goroutines` counts.
     ///
     /// # Errors
     /// As `spawn`.
@@ -82,13 +83,13 @@ impl<H: Host> Sched<H> {
     ) -> io::Result<GRef<H>> {
         let m = M::current_of(self);
         let inside = m.and_then(M::look_in);
-        // Refused: it leaves before `f` is dropped.
+        // A refusal leaves the runtime (`inside`) before `f` is dropped.
         self.reserve_stack(inside.as_ref().map(|inside| inside.p), birth.stack_size as usize)?;
         // SAFETY: by this function's contract.
         Ok(unsafe { self.make_reserved((m, inside), counts, birth, f) })
     }
 
-    /// The same, once it has the reservation of a stack, on the M of the caller if that is one of this runtime's.
+    /// As `make_counting`, once a stack is reserved; `m` is the caller's, if that is an M of this runtime.
     ///
     /// # Safety
     /// As `spawn`.
@@ -125,7 +126,7 @@ impl<H: Host> Sched<H> {
         g
     }
 
-    /// S1 of a submission: the end of the global queue. The caller wakes.
+    /// S1 of a submission: `list` goes to the end of the global queue. The caller wakes an M.
     #[inline]
     #[doc(alias = "globrunqputbatch")]
     pub(crate) fn globrunqput(&self, list: GList<H>) {
@@ -184,12 +185,12 @@ impl<H: Host> Sched<H> {
         p.poll_schedule.round.take_in(p.runq.ends().1);
         self.publish_len(&central);
         drop(central);
-        // S2 and S3 for those that were in the caller's hand: an M that gives up looks at the ring after it looked at the
-        // global queue, and may have found both empty.
+        // S2 and S3 for the goroutines that were in this M's hand: an M that gives up may have looked at the global queue
+        // after they left it, and at the ring before they came there, and found both empty.
         self.wakep();
     }
 
-    /// How many stand in the global queue: exact under the lock. Relaxed, as a hint.
+    /// How many goroutines stand in the global queue: exact under the lock, else a hint (Relaxed).
     #[inline]
     pub(crate) fn globrunq_len(&self) -> usize {
         self.globq_len.load(Relaxed) as usize
@@ -199,7 +200,7 @@ impl<H: Host> Sched<H> {
         self.globq_len.store(central.globq.len() as u64, Relaxed);
     }
 
-    /// The first of the global queue.
+    /// Takes the first of the global queue.
     #[doc(alias = "globrunqget")]
     pub(crate) fn globrunqget_one(&self, p: &P<H>) -> Option<GRef<H>> {
         if self.globrunq_len() == 0 {
@@ -212,8 +213,8 @@ impl<H: Host> Sched<H> {
         first
     }
 
-    /// The first of the global queue, and its share of the rest into the queue of `p`: as if each P came once. Whoever has just
-    /// acquired `p` gets no more than the first, as that one may block at once and leave the others behind
+    /// Takes the first of the global queue, and puts the share of `p`, as if each P came once, into the queue of `p`. An M
+    /// that has just acquired `p` gets no more than the first: that goroutine may block at once, and leave the others behind
     /// (`sched/threads/blocking.rs`).
     #[doc(alias = "globrunqgetbatch")]
     pub(crate) fn globrunqget(&self, p: &P<H>) -> Option<GRef<H>> {
@@ -234,7 +235,7 @@ impl<H: Host> Sched<H> {
         first
     }
 
-    /// A counted handle to this scheduler; `None` while its last one goes.
+    /// Returns a counted handle to this scheduler; `None` while the last one is dropped.
     pub(crate) fn arc(&self) -> Option<Arc<Self>> {
         // SAFETY: the pool lives as long as the scheduler.
         unsafe { self.pool.as_ref() }.sched().upgrade()

@@ -1,12 +1,13 @@
 //! When a busy M looks up from its own queue, and at what.
 //!
-//! An M takes one goroutine after another from the queue of its P. Now and then it looks elsewhere, or those who wait
-//! there would wait for as long as the queue lasts:
+//! An M takes one goroutine after another from the queue of its P. If it looked nowhere else, the goroutines in the
+//! global queue, in the poller and in the queues of other Ps would wait for as long as this queue lasts. So there are:
 //!
 //! * *visits*: every [`LOOK_EVERY`]th goroutine is the first of the global queue, if there is one; and where no M waits in
-//!   the poller the one that looks stands in for it: for descriptors, and for the timers of Ps that nobody has
+//!   the poller the visiting M stands in for the poller: for descriptors, and for the timers of idle Ps
 //!   (`sched/timers/mod.rs`). Long goroutines bring the visit forward, to [`MAX_VISIT_GAP`] after the last, but never two in
-//!   a row. Every [`SHARE_EVERY`]th visit, and one that came early, takes the P's share of the queue instead of one;
+//!   a row. Every [`SHARE_EVERY`]th visit, and one that came early, takes the P's share of the queue instead of one, unless
+//!   a round is on;
 //! * *at the end of a round*, when goroutines that yield have filled the ring beside others in the global queue (`round.rs`);
 //! * *around*: about every [`capacity::LOOK_AROUND`], however long goroutines are, at another P (`help.rs`).
 //!
@@ -14,7 +15,8 @@
 //! reckons from the goroutines since the last one how many fit into the time to the next, at most [`CLOCK_EVERY`]. When
 //! goroutines become longer all at once, that many of the long ones pass before it is noticed.
 //!
-//! With `GMPDEBUG=helping=0` nobody looks around, nor at the clock.
+//! With `GMPDEBUG=helping=0` an M does not look around, and reads no clock for its looks: then time brings no visit
+//! forward.
 
 use crate::g::GRef;
 use crate::host::Host;
@@ -28,14 +30,14 @@ use gmp_timers::Nanos;
 use std::cell::Cell;
 use std::time::Duration;
 
-/// Every so many goroutines an M looks at the global queue and at the poller although its P has work. Go's number, for
-/// the same purpose as there: a prime, so that it does not fall into step with a pattern of the program.
+/// After this many goroutines an M looks at the global queue and at the poller although its P has work. Go's number, for
+/// the same purpose as there: a prime, so that visits do not fall into step with a pattern of the program.
 const LOOK_EVERY: u32 = 61;
 /// Every fourth visit takes a batch from the global queue. One goroutine at a time is unfair when the ring overflows,
 /// as most goroutines then stand in the global queue; a batch each time is fair too, but spends much of the time on
 /// moving goroutines.
 const SHARE_EVERY: u32 = 4;
-/// Every so many goroutines, however short they ran, an M reads the clock: often enough for `MAX_VISIT_GAP`, and
+/// After at most this many goroutines, however short they ran, an M reads the clock: often enough for `MAX_VISIT_GAP`, and
 /// seldom enough to cost little.
 const CLOCK_EVERY: u32 = 4 * LOOK_EVERY;
 /// The longest time from one visit to the next, unless a single goroutine runs longer.
@@ -113,7 +115,7 @@ impl PollSchedule {
         }
     }
 
-    /// The next look is around, and comes before the next goroutine.
+    /// The next look is one around, and comes before the next goroutine.
     pub(crate) fn look_again(&self, tick: u32) {
         let soon = tick.wrapping_add(1);
         self.next.set(soon);
@@ -227,8 +229,8 @@ impl<H: Host> Sched<H> {
         );
     }
 
-    /// Two that keep readying each other on every P would keep those in the global queue away for ever. The same for
-    /// what waits in the poller.
+    /// Two goroutines that ready each other, on every P, would keep those in the global queue and in the poller waiting for
+    /// ever: a visit ends that.
     fn visit_global_queue(&self, m: &M<H>, p: &P<H>, visit: QueueVisit) -> Option<GRef<H>> {
         if self.nobody_polls() {
             let found = self.poll_now(&m.local);
@@ -246,7 +248,7 @@ impl<H: Host> Sched<H> {
             QueueVisit::Share => self.globrunqget(p),
         };
         if first.is_some() && !p.runq.is_empty() {
-            // A single one that a timer or the poller has just put there was to be run at once, and nobody was told.
+            // A single goroutine that a timer or the poller has just put there was to be run at once, so no M was woken.
             mutant!(TurnWakesNobody: return first);
             self.wakep();
         }
@@ -274,7 +276,7 @@ mod tests {
         }
     }
 
-    /// Fails by a clock that is read for each short goroutine, or by long ones between which nobody looks.
+    /// Fails by a clock that is read for each short goroutine, or by long ones between which there is no look.
     #[test]
     fn looks_around_come_as_often_as_they_should() {
         for (each, least, most) in [
@@ -344,7 +346,7 @@ mod tests {
         assert!(looks > 130, "{looks} looks at 200 long goroutines, after short ones");
     }
 
-    /// Fails when the time for which nobody had the P counts as its goroutines'.
+    /// Fails when the time for which the P was idle counts as its goroutines'.
     #[test]
     fn a_sleep_makes_nobody_late() {
         let (poll_schedule, mut clock) = (PollSchedule::new(), 0);

@@ -4,7 +4,7 @@ use crate::prim::{AtomicU64, Relaxed, capacity};
 
 const BITS: u32 = u64::BITS;
 
-/// A set of Ps, written under the scheduler's lock and read without it. Relaxed: what orders it is said where it is used.
+/// A set of Ps, written under the scheduler's lock and read without it. Relaxed: each reader says what orders its reads.
 #[derive(Debug)]
 pub(crate) struct Mask(Box<[AtomicU64]>);
 
@@ -23,7 +23,7 @@ impl Mask {
         self.0[(id / BITS) as usize].load(Relaxed) & 1 << (id % BITS) != 0
     }
 
-    /// Those from a number on, a word at a time: most words are empty.
+    /// The members from the number `first` on, read a word at a time: most words are empty.
     #[inline]
     pub(crate) fn members_from(&self, first: u32) -> impl Iterator<Item = u32> {
         (first / BITS..self.0.len() as u32).flat_map(move |word| {
@@ -37,13 +37,13 @@ impl Mask {
         })
     }
 
-    /// The set as it is now, for one who wants no news.
+    /// The set as it is now, which later changes do not reach.
     #[cfg(gmp_loom)]
     pub(crate) fn copy(&self) -> Mask {
         Mask(self.0.iter().map(|word| AtomicU64::new(word.load(Relaxed))).collect())
     }
 
-    /// Under the scheduler's lock: a plain store is enough, as nobody else writes.
+    /// Under the scheduler's lock: a plain store is enough, as the lock's holder alone writes.
     pub(crate) fn set(&self, id: u32) {
         let word = &self.0[(id / BITS) as usize];
         word.store(word.load(Relaxed) | 1 << (id % BITS), Relaxed);

@@ -1,9 +1,9 @@
 //! Rounds: how goroutines that yield give way to those in the global queue.
 //!
-//! A goroutine that yields goes to the end of its P's ring, and may have the ring filled again before it is empty: by what it
-//! spawns, or by yielding itself. Then those in the global queue would get no more than the visits (`look.rs`), and what a
-//! visit brings into the ring would go back by the next overflow. So when one yields while the global queue holds others,
-//! a *round* begins: it lasts until the ring's present goroutines have run.
+//! A goroutine that yields goes to the end of its P's ring. So the ring may never become empty, and the goroutines in the
+//! global queue would run at visits only (`look.rs`); what a visit brings into the ring would go back by the next
+//! overflow. So when a goroutine yields while the global queue holds others, a *round* begins: it lasts until the ring's
+//! present goroutines have run.
 //!
 //! ```text
 //!            these run in this round    these have come since
@@ -15,10 +15,11 @@
 //! | the ring overflows in a round | its newer half goes to the global queue, not the older one |
 //! | a visit comes in a round | it brings one goroutine, which runs at once, and no share |
 //! | the round ends, and all fit into the ring | the global queue is emptied into it |
-//! | it ends, and they do not | the ring's goroutines go behind those of the global queue, whose first come into the ring |
+//! | the round ends, and they do not | the ring's goroutines go behind those of the global queue; its first come into the ring |
 //!
 //! So each goroutine has a turn before any of those that came later has its second, as if there were one queue. Rounds go on
-//! until so many goroutines have come from the global queue as stood there when somebody yielded last.
+//! until as many goroutines have come from the global queue as stood there at the end of the last round in which one
+//! yielded.
 //!
 //! Goroutines that only spawn and wake others begin no round: a tree of tasks that was run in the order of its spawns
 //! would be all alive at once.
@@ -29,16 +30,16 @@
 use crate::prim::capacity::RUNQ;
 use std::cell::Cell;
 
-/// No more than that stands in the ring at the beginning of a round: the other half is for those that come.
+/// At most this many come from the global queue into the ring when not all fit: the other half is for those that come since.
 pub(crate) const BATCH: usize = RUNQ as usize / 2;
 
 /// Owner: the round of a P. Positions are those of its ring, and wrap.
 pub(crate) struct Round {
     on: Cell<bool>,
     ends: Cell<u32>,
-    /// Somebody has yielded in it.
+    /// A goroutine has yielded in this round.
     yielded: Cell<bool>,
-    /// Rounds go on for so many goroutines of the global queue.
+    /// Rounds go on until this many goroutines more have come from the global queue.
     due: Cell<usize>,
 }
 
@@ -47,7 +48,7 @@ pub(crate) struct Round {
 pub(crate) struct Exchange {
     /// The ring's goroutines go behind those of the global queue.
     pub(crate) gives_all: bool,
-    /// So many then come into the ring.
+    /// This many then come into the ring.
     pub(crate) takes: usize,
 }
 
@@ -56,20 +57,20 @@ impl Round {
         Round { on: Cell::new(false), ends: Cell::new(0), yielded: Cell::new(false), due: Cell::new(0) }
     }
 
-    /// Returns `true` if there is one.
+    /// Returns `true` if there is a round.
     #[inline]
     pub(crate) fn is_on(&self) -> bool {
         self.on.get()
     }
 
-    /// Returns `true` if a goroutine has yielded in this one. False where there is none.
+    /// Returns `true` if a goroutine has yielded in this round; `false` where there is none.
     #[inline]
     pub(crate) fn has_yielded(&self) -> bool {
         self.yielded.get()
     }
 
-    /// A goroutine has yielded while the global queue was not empty. True: a round begins, with all that stand in the ring,
-    /// up to its tail.
+    /// A goroutine has yielded while the global queue was not empty. Returns `true` if a round begins, with all that stand
+    /// in the ring, up to its tail.
     pub(crate) fn note_yield(&self, tail: u32) -> bool {
         self.yielded.set(true);
         let begins = !self.on.replace(true);
@@ -79,21 +80,21 @@ impl Round {
         begins
     }
 
-    /// Those up to the ring's tail run in it, too.
+    /// The goroutines up to the ring's tail run in this round, too.
     pub(crate) fn take_in(&self, tail: u32) {
         self.ends.set(tail);
     }
 
-    /// There is none any more.
+    /// There is no round any more.
     pub(crate) fn end(&self) {
         self.on.set(false);
         self.yielded.set(false);
         self.due.set(0);
     }
 
-    /// How many of those that run in it stand in the ring. `None`: there is no round.
+    /// How many of those that run in this round still stand in the ring; `None` if there is no round.
     pub(crate) fn left(&self, head: u32) -> Option<u32> {
-        // Thieves may have taken the head beyond.
+        // Thieves may have moved the head beyond the end.
         self.on.get().then(|| (self.ends.get().wrapping_sub(head) as i32).max(0) as u32)
     }
 
@@ -103,9 +104,9 @@ impl Round {
         self.ends.set(head.wrapping_add(RUNQ + left));
     }
 
-    /// None is left, with so many in the ring, and in the global queue that so many Ps share: has `carry_out` move what
-    /// is to be moved. Returns what that has returned. If it is `false` nothing was moved, and the round is what it
-    /// was: the next look tries again.
+    /// The end of a round: `ring` and `global` goroutines stand in the ring and in the global queue, which `procs` Ps share.
+    /// Calls `carry_out` to move what is to be moved, and returns its answer. With `false` nothing was moved, and the round
+    /// is what it was: the next look tries again.
     pub(crate) fn exchange(
         &self,
         (ring, global): (usize, usize),

@@ -1,4 +1,4 @@
-//! An M's life: find a goroutine, run it until it yields, act on what it said.
+//! An M's life: find a goroutine, run it until it gives its M back, do what it has said.
 
 use crate::g::GRef;
 use crate::host::{Host, Said};
@@ -8,7 +8,7 @@ use crate::sched::Sched;
 use crate::sched::park::Yield;
 use crate::wait::status::Run;
 
-/// Whether the M does, or the runtime.
+/// Whether the M ends, or its runtime.
 #[derive(Copy, Clone, Eq, PartialEq)]
 enum MEnds {
     Yes,
@@ -28,7 +28,7 @@ impl<H: Host> Sched<H> {
         self.mexit(m);
     }
 
-    /// The next goroutine for this M, which sleeps until there is one. `None`: the M, or the runtime, ends.
+    /// Returns the next goroutine for this M, which sleeps until there is one; `None` if the M, or the runtime, ends.
     #[doc(alias = "findRunnable")]
     fn find_runnable(&self, m: &M<H>) -> Option<GRef<H>> {
         loop {
@@ -58,7 +58,8 @@ impl<H: Host> Sched<H> {
         }
     }
 
-    /// The M has no P, or one that is surplus: it comes back with another, unless it ends, or the runtime does.
+    /// For an M that has no P, or one that is surplus. Returns `MEnds::No` when the M is to look again, with another P or
+    /// for one; `MEnds::Yes` when the M or its runtime ends.
     #[cold]
     #[inline(never)]
     fn change_p(&self, m: &M<H>) -> MEnds {
@@ -74,9 +75,9 @@ impl<H: Host> Sched<H> {
         MEnds::No
     }
 
-    /// The first of the P's own queue. A goroutine in `runnext` was readied by the last one, and goes on within its
-    /// time slice: two that wake each other keep the P, and their data stays in its cache. When the slice has ended it
-    /// goes to the end of the queue like everybody.
+    /// Returns the first of the P's own queue. The goroutine in `runnext` was readied by the one that ran last, and goes on
+    /// within the time slice of that one: two goroutines that wake each other keep the P, and their data stays in its
+    /// cache. When the slice has ended, the goroutine in `runnext` goes to the end of the ring like any other.
     #[inline]
     pub(crate) fn runqget(&self, p: &P<H>) -> Option<GRef<H>> {
         p.owner.touch();
@@ -93,8 +94,8 @@ impl<H: Host> Sched<H> {
         p.runq.pop()
     }
 
-    /// What waits in the poller, or in the queues of other Ps. When all of those are idle there is nothing to steal, and
-    /// the M goes on to wait in the poller at once: a look before that would be a system call in vain.
+    /// Looks in the poller and in the queues of other Ps. When all other Ps are idle there is nothing to steal, and the M
+    /// waits in the poller next: a look at the poller before that would be a system call in vain.
     fn look_elsewhere(&self, m: &M<H>, p: &P<H>) -> Option<GRef<H>> {
         if self.census.read().nbusy() == 1 {
             return None;
@@ -127,7 +128,7 @@ impl<H: Host> Sched<H> {
             let goes_on = if H::unwinds() {
                 self.obey_bound(m, g, said)
             } else {
-                // SAFETY: it has just said so.
+                // SAFETY: `g` has just suspended itself with this word, and stays suspended until this M resumes it.
                 self.obey(m, g, unsafe { said.read() })
             };
             if !goes_on {
@@ -137,7 +138,7 @@ impl<H: Host> Sched<H> {
         m.set_g(None);
     }
 
-    /// Does what `g` has said. True: it is to be resumed at once; else it is not the M's any more.
+    /// Does what `g` has said. Returns `true` if `g` is to be resumed at once; else `g` is not the M's any more.
     #[inline(always)]
     fn obey(&self, m: &M<H>, g: GRef<H>, said: Yield) -> bool {
         match said {
@@ -152,7 +153,7 @@ impl<H: Host> Sched<H> {
                 self.goexit0(m, g);
                 false
             }
-            // It says nothing of the kind again while it is attended to.
+            // No second `Tie` comes out of this: `attend` resumes `g` itself until `g` says something else.
             Yield::Tie => self.obey_tied(m, g),
         }
     }
@@ -164,7 +165,7 @@ impl<H: Host> Sched<H> {
         self.attend(m, g, Yield::Tie).is_some_and(|later| self.obey(m, g, later))
     }
 
-    /// The same for a `g` that unwinds, and is bound to `m` until that is over.
+    /// As `obey`, for a `g` that unwinds, and is bound to `m` until that is over.
     #[cold]
     #[inline(never)]
     fn obey_bound(&self, m: &M<H>, g: GRef<H>, said: Said) -> bool {
@@ -173,9 +174,9 @@ impl<H: Host> Sched<H> {
         self.attend(m, g, said).is_some_and(|later| self.obey(m, g, later))
     }
 
-    /// The goroutine lets others go first: the end of its P's own queue, and those in the global queue come before its next
-    /// turn but one (`round.rs`). Nobody is woken. This M takes one that was
-    /// queued before, in exchange for this one: as many are queued as were, and those have been announced.
+    /// `g` lets others go first: `g` goes to the end of its P's own queue, and the goroutines in the global queue come
+    /// before its next turn but one (`round.rs`). No M is woken: in exchange for `g` this M takes a goroutine that was
+    /// queued before, so as many are queued as were, and their submitters have woken an M for them.
     #[doc(alias = "goschedImpl")]
     #[inline(always)]
     fn requeue(&self, m: &M<H>, g: GRef<H>) {

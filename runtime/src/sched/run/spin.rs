@@ -1,21 +1,21 @@
-//! Looking for work, and giving up: the delicate dance.
+//! Looking for work, and giving up.
 //!
-//! An M without work of its own begins to *spin*: it counts in `nmspinning` and looks at the other Ps' queues. It
-//! ends in one of two ways:
+//! An M without work of its own begins to *spin*: it counts in `nmspinning` and looks at the other Ps' queues. A
+//! spinning M stops in one of two ways:
 //!
-//! * it finds work, leaves the count, and calls `wakep`: submitters may have left more than this to it, and if it was
-//!   the last nobody would look for the rest;
-//! * it finds none, gives its P up and looks *again* at every queue (I1 to I3 of `wake.rs`). What it sees now it
-//!   may have missed before; then it takes an idle P back, spins, and searches once more.
+//! * the M finds work, leaves the count, and calls `wakep`: submitters may have left more than one goroutine to this M,
+//!   and if it was the last that spun, no M would look for the rest;
+//! * the M finds none, gives its P up and looks *again* at every queue (I1 to I3 of `wake.rs`). It may see now what it
+//!   missed before; then it takes an idle P back, spins, and searches once more.
 //!
-//! The global queue is looked at in the critical section of I1; who queues a goroutine there later finds the P idle.
-//! I3 looks at the queue of each P that is not idle, and has to come after that: goroutines move from the global queue
-//! to a P's, and whoever looked the other way round could miss them in both places. An idle P has an empty queue; the
-//! mask that says which are idle is read after IdleFence, or a P that was idle *before* it, and has got an owner and a
-//! goroutine since, would be passed over.
+//! The M looks at the global queue in the critical section of I1; a submitter that queues a goroutine there later finds
+//! the P idle. At I3 the M looks at the queue of each P that is not idle. I3 has to come after I1: goroutines move from
+//! the global queue to a P's, and an M that looked the other way round could miss them in both places. An idle P has an
+//! empty queue. The M reads the mask that says which Ps are idle after IdleFence: else it would pass over a P that was
+//! idle *before* the fence, and has got an owner and a goroutine since.
 //!
 //! Timers are not part of I3: an M that stands by in the poller looks at all of them after IdleFence and waits no longer
-//! than for the first (`sched/timers/mod.rs`); one that stands by on its note leaves them to the poller.
+//! than for the first (`sched/timers/mod.rs`); an M that stands by on its note leaves them to the poller.
 //!
 //! Checked by `models/submit_vs_idle.rs`.
 
@@ -46,8 +46,8 @@ impl<H: Host> Sched<H> {
         }
     }
 
-    /// I1 to I3, and then sleep: in the poller, if nobody is there, or on the note. Returns with a P when there is
-    /// something to look for, or without one when the M lost its place to others, or the runtime ends.
+    /// I1 to I3, and then sleep: in the poller, if no M is there, else on the note. Returns with a P when there is
+    /// something to look for, and without one when the M was summoned, found no P when it woke, or when the runtime ends.
     pub(crate) fn go_idle(&self, m: &M<H>) {
         mutant!(MaskReadEarly: keep early = self.idle_mask.copy());
         let mut central = self.central.lock();
@@ -58,7 +58,7 @@ impl<H: Host> Sched<H> {
             return;
         }
         if m.p().is_some_and(|p| self.is_surplus(p)).unless(IdleKeepsTheSurplus) {
-            // Or the runtime ends: the caller's next look at its P finds out.
+            // Its P is to be retired, or the runtime ends: `change_p` tells which, at the caller's next look at its P.
             return;
         }
         mutant!(IdleLooksFirst: keep works = self.work_somewhere(&self.idle_mask));
@@ -66,7 +66,7 @@ impl<H: Host> Sched<H> {
         self.pidleput(&mut central, p);
         let idle_spot = self.stand_by(m, &mut central);
         event(format_args!("gives its P up, to wait: {idle_spot:?}"));
-        // I1, in the lock: whoever takes the idle P finds this M standing by.
+        // I1, in the lock: a waker that sees the idle P finds this M standing by.
         let spun = m.spinning.replace(false);
         unless!(CensusAfterTheLock, self.census.give_up(spun));
         drop(central);
@@ -104,7 +104,7 @@ impl<H: Host> Sched<H> {
             drop(central);
             return m.acquire(p);
         }
-        // D2, in the lock: who leaves its P idle after it finds nobody spinning any more.
+        // D2, in the lock: an M that idles its P after this finds no M spinning.
         m.spinning.set(false);
         unless!(SummonedInVainEndsLate, self.census.end_spinning());
         mutant!(SummonedInVainStandsByLate: drop(central); relax(); central = self.central.lock());
@@ -120,13 +120,14 @@ impl<H: Host> Sched<H> {
         self.sleep_in(m, idle_spot);
     }
 
-    /// I3: whether there is a goroutine in the queue of a P, those of the `idle` ones left out.
+    /// I3. Returns `true` if there is a goroutine in the queue of a P that is not among the `idle` ones.
     pub(crate) fn work_somewhere(&self, idle: &Mask) -> bool {
         self.ps.iter().any(|p| !idle.has(p.id) && !p.runq.is_empty())
     }
 
-    /// Takes the M out of those who stand by, with an idle P, and has it spin. False: there is no idle P, so all are in
-    /// the hands of others who look before they sleep; or the M has been given one, or summoned, and will find that.
+    /// Takes the M out of its idle spot, with an idle P, and has it spin. Returns `false` if there is no idle P: then each
+    /// P has a holder, which looks before it sleeps. Returns `false`, too, if the M has an assignment, which it finds
+    /// when it goes to sleep.
     fn leave_idle(&self, m: &M<H>) -> bool {
         let mut central = self.central.lock();
         if (!central.stands_by(m)).unless(RecheckTakesAnyP) {
@@ -142,7 +143,7 @@ impl<H: Host> Sched<H> {
     }
 
     /// Returns `true` if a goroutine of `m` that wants a lock may find it free soon without leaving its M: another M
-    /// is at work, and nobody waits for this one's P. A hint.
+    /// is at work, and no goroutine stands in the queue of this one's P. A hint.
     #[doc(alias = "sync_runtime_canSpin")]
     pub(crate) fn may_wait_awake(&self, m: &M<H>) -> bool {
         let seen = self.census.read();

@@ -1,9 +1,9 @@
 //! Taking work from other Ps: half of a queue, what is due among their timers, and last what is about to run.
 //!
-//! A spinning M visits the others in [`STEAL_ROUNDS`](capacity::STEAL_ROUNDS) rounds, beginning at a random one. The
-//! last round also runs the due timers of other Ps, and takes from `runnext`. The owner will most probably run that
-//! goroutine within a microsecond, and a thief that takes it too early moves it away from the data for which it was
-//! woken. So the thief takes nothing from the `runnext` of an owner that runs one goroutine after another.
+//! A thief, which is a spinning M, goes over the other Ps in [`STEAL_ROUNDS`](capacity::STEAL_ROUNDS) rounds, beginning at a
+//! random P. The last round also runs the due timers of other Ps, and takes from `runnext`. The owner will most probably
+//! run the goroutine in `runnext` within a microsecond, and a thief that takes it too early moves it away from the data
+//! for which it was woken. So the thief takes nothing from the `runnext` of an owner that runs one goroutine after another.
 //!
 //! The thief repeats the last round as long as it saw something in one of the last two rounds, up to
 //! [`STEAL_ROUNDS_MOST`](capacity::STEAL_ROUNDS_MOST). Two goroutines that wake each other keep `runnext` occupied
@@ -27,23 +27,23 @@ use crate::sched::Sched;
 /// Pauses between two repeated rounds, a few microseconds, because each look takes the cache lines of those queues
 /// away from their owners.
 const PAUSES: u32 = 8;
-/// The thief gives up after so many empty rounds with a pause between them. Empty rounds among the first ones, which
-/// have no pause, do not count.
+/// The thief gives up after this many empty rounds in a row with a pause between them. Empty rounds among the first ones,
+/// which have no pause, do not count.
 const IN_VAIN: u32 = 2;
 
 /// What a round takes.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 enum How {
-    /// From rings.
+    /// From rings alone.
     Ring,
-    /// And timers, and from `runnext`, but not while its owner is in the kernel to wake somebody.
+    /// Timers, too, and from `runnext`, but not while its owner is in the kernel to wake an M.
     NextIfLeft,
-    /// And then, too.
+    /// From `runnext` then, too.
     All,
 }
 
 impl<H: Host> Sched<H> {
-    /// Spins, unless enough others do. The goroutine to run; the rest of what was taken is in the queue of `p`.
+    /// Spins, unless enough other Ms do. Returns the goroutine to run; the rest of what was taken is in the queue of `p`.
     #[doc(alias = "stealWork")]
     pub(crate) fn steal_work(&self, m: &M<H>, p: &P<H>) -> Option<GRef<H>> {
         if !m.spinning.get() {
@@ -69,7 +69,7 @@ impl<H: Host> Sched<H> {
                 continue;
             }
             in_vain = if self.work_somewhere(&self.idle_mask) { 0 } else { in_vain + 1 };
-            // What comes into the global queue is left to whoever spins. The M finds it when it gives up.
+            // The M finds what comes into the global queue when it gives up (I1).
             if in_vain >= IN_VAIN || self.globrunq_len() > 0 {
                 return None;
             }

@@ -1,34 +1,51 @@
 //! Making a goroutine runnable, and waking an M for it: why no wake-up is lost.
 //!
+//! *The problem.* A submitter queues a goroutine just when the last M that looked for work gives up. The submitter reads
+//! that an M spins, the M has read that the queues are empty, and no M runs the goroutine.
+//!
+//! *The obvious way* is one lock around both; then every spawn and every wake-up takes that lock. *Here* each side
+//! writes, fences, and reads what the other side writes:
+//!
 //! ```text
-//!   submitter:     S1 queue the G · S2 SubmitFence · S3 nobody spins and a P is idle?  claim to spin, summon an M
-//!   M going idle:  I1 its P is idle, it does not spin, it stands by · I2 IdleFence · I3 look at every queue: found?  back
+//!   submitter                                      M going idle
+//!
+//!   S1  queue the G                                I1  lock: its P is idle, it does not spin, it stands by
+//!   S2  SubmitFence                                I2  IdleFence
+//!   S3  no M spins and a P is idle?                I3  look at every queue:
+//!       claim to spin, summon an M                     a G?  take an idle P back, spin
 //! ```
-//! One of the fences comes first. If S2 does, I3 sees the G. If I2 does, S3 sees an idle P, and the submitter summons
-//! an M unless another M spins. A spinning M either goes through I1 to I3 itself, or finds work, stops spinning, and
-//! then does S2 and S3 once more (`spin.rs`). So the G that a submitter left to a spinning M is found by that M, or
-//! by the M that it wakes, and so on. If no P is idle, every P is held, and each holder goes through I1 to I3 before
-//! it sleeps.
+//! One of the fences comes first:
+//!
+//! * *SubmitFence*: I3 sees the G.
+//! * *IdleFence*: S3 sees an idle P, and the submitter summons an M unless another M spins. A spinning M either goes
+//!   through I1 to I3 itself, or finds work, stops spinning, and then does S2 and S3 once more (`spin.rs`). So the G that
+//!   a submitter left to a spinning M is found by that M, or by the M that the spinning M wakes, and so on.
+//! * *No P is idle* at S3: every P is held, and each holder goes through I1 to I3 before it sleeps.
 //!
 //! I1 is one critical section of the lock, so that a waker that sees the idle P under the lock finds an M to summon.
 //! In Go an M stands by only after its last recheck; a submission in between starts a thread. Go's `needspinning` is
 //! not needed here: *every* M rechecks, not only those that spun, so a submission that finds all Ps busy takes no
 //! lock.
 //!
-//! One M is woken for many submissions: as long as it spins, submitters leave their goroutines to it. Once it has
-//! found work, and there is still an idle P, it wakes the next M. A burst of goroutines costs its submitter one futex
-//! call.
+//! One M is woken for many submissions: as long as an M spins, submitters leave their goroutines to that M. Once the M
+//! has found work, and there is still an idle P, it wakes the next M. A burst of goroutines costs its submitter one
+//! futex call.
 //!
 //! **A summons** brings no P:
 //!
 //! ```text
-//!   waker:    C1 claims to spin · C2 lock: a P is idle?  takes an M out of its idle spot, and summons it ·
-//!             no: undoes C1 · C3 wakes it
-//!   summoned: D1 lock: a P is idle?  takes it, and spins · no: D2 undoes C1, stands by, in the same lock ·
-//!             D3 SummonedInVainFence, sleep
+//!   submitter                                      summoned M
+//!
+//!   C1  claims to spin
+//!   C2  lock: a P is idle?
+//!       takes an M out of its idle spot,
+//!       and summons it;  none: undoes C1
+//!   C3  wakes the M                                D1  lock: a P is idle?  takes it, and spins
+//!                                                  D2  none: undoes C1, stands by, in the same lock
+//!                                                  D3  SummonedInVainFence, sleep
 //! ```
 //! The P stays idle until D1. In Go, and in the obvious code, C2 takes the P and the wake brings it. Then no M can
-//! use the P until the woken M runs, although an M that is awake may want it: one that comes back from a blocking
+//! use the P until the woken M runs, although an M that is awake may want the P: an M that comes back from a blocking
 //! call or from the poller. In programs that block much, all goroutines would wait for such wakes
 //! (`sched/threads/blocking.rs`).
 //!
@@ -67,8 +84,8 @@ pub(crate) enum Wake<H: Host> {
 /// Makes a goroutine runnable whose wait the caller has claimed. Any thread may call it.
 #[doc(alias = "ready")]
 pub(crate) fn goready<H: Host>(g: GRef<H>) {
-    // From here on the goroutine may run and end, and its runtime with it: hold the scheduler, unless this
-    // thread is one of its own Ms.
+    // From `ready` on the goroutine may run and end, and its runtime with it: the waker holds the scheduler meanwhile,
+    // unless this thread is one of that runtime's Ms.
     if let Some(m) = M::<H>::current()
         && std::ptr::eq(m.sched(), g.home().as_ptr())
     {
@@ -81,13 +98,13 @@ pub(crate) fn goready<H: Host>(g: GRef<H>) {
     if g.word.ready() == Then::Queue {
         match sched {
             Some(sched) => sched.submit(g),
-            // Its runtime is over, and it was left; nobody but us knows what we have just handed it.
+            // Its runtime is over, and it was left: this waker alone knows what the waker has just handed it.
             None => AbandonHook::run_of(g),
         }
     }
 }
 
-/// Has the owner of a published wait look again. Any thread may call it.
+/// Has the parker of a published wait look again. Any thread may call it.
 pub(crate) fn nudge<H: Host>(g: GRef<H>, number: WaitNumber) {
     requeue_nudged(g, || g.word.nudge(number));
 }
@@ -108,7 +125,7 @@ fn requeue_nudged<H: Host>(g: GRef<H>, nudge: impl FnOnce() -> Then) {
 }
 
 impl<H: Host> Sched<H> {
-    /// S1 to S3: the next goroutine of the calling M's P, or the last of the global queue.
+    /// S1 to S3. `g` becomes the next goroutine of the calling M's P, or the last of the global queue.
     #[inline]
     pub(crate) fn submit(&self, g: GRef<H>) {
         match M::current_of(self) {
@@ -120,7 +137,7 @@ impl<H: Host> Sched<H> {
         }
     }
 
-    /// The same on the thread of `m`, which is one of this scheduler's.
+    /// As `submit`, on the thread of `m`, which is one of this scheduler's Ms.
     #[inline]
     pub(crate) fn submit_on(&self, m: &M<H>, g: GRef<H>) {
         mutant!(SubmitWakeFirst: self.wakep());
@@ -132,7 +149,7 @@ impl<H: Host> Sched<H> {
         mutant!(SubmitNoFence: let fence = || ());
         let full = inside.p.runq.push_next(g, fence);
         if let Some(g) = full {
-            // Whoever goes idle looks at the global queue under the lock that this takes.
+            // An M that goes idle looks at the global queue under the lock that `spill` takes.
             self.spill(inside.p, g);
         }
         drop(inside);
@@ -150,8 +167,8 @@ impl<H: Host> Sched<H> {
         }
     }
 
-    /// S1 to S3 for what an M has found on its own stack, in the poller or among the timers. It takes the first
-    /// itself, at once, so a single one in an empty queue needs nobody to be woken.
+    /// S1 to S3 for what `m` has found on its own stack, in the poller or among the timers. `m` takes the first goroutine
+    /// at once, so a single one in an empty queue needs no other M.
     #[doc(alias = "injectglist")]
     pub(crate) fn submit_found(&self, m: &M<H>, mut list: GList<H>) {
         let Some(p) = m.p() else { return self.inject(list) };
@@ -169,15 +186,15 @@ impl<H: Host> Sched<H> {
     #[inline]
     fn wakep_beside_own(&self) {
         mutant!(SubmitNoWake: return);
-        // Where there never was more than one P none is idle, and SubmitFence is needed only for whoever ends the runtime.
+        // Where there never was more than one P none is idle, and SubmitFence is needed for the ender alone.
         if self.ps.len() > 1 && self.census.lacks_a_spinner() {
             self.wake_one();
         }
         self.tell_if_stopping();
     }
 
-    /// S2 and S3: has somebody come, if nobody looks for work and a P is idle. After each submission, and when one
-    /// that spun has found work.
+    /// S2 and S3: summons an M if no M spins and a P is idle. Called after each submission, and by an M that spun and has
+    /// found work.
     #[inline]
     pub(crate) fn wakep(&self) {
         mutant!(SubmitNoWake: return);
@@ -205,14 +222,14 @@ impl<H: Host> Sched<H> {
         let mut central = self.central.lock();
         let wake = if !central.idle_ps.is_empty() {
             let wake = self.startm(&mut central, Assignment::Summons);
-            // One whose wait in the poller was broken is about to come for an idle P.
+            // An M whose wait in the poller was broken is about to come for an idle P.
             let comes = matches!(central.poller, Poller::Broken(_));
             if wake.is_none() && !comes && !self.is_stopping() {
                 return self.warn_at_the_limit(central);
             }
             wake
         } else {
-            // The undo is under the lock: who leaves its P idle after it finds nobody spinning any more.
+            // The undo is under the lock: an M that idles its P after this finds no M spinning.
             mutant!(WakepUndoesLate: drop(central); relax(); return self.census.end_spinning());
             unless!(WakepLeaksSpinning, self.census.end_spinning());
             None
@@ -224,9 +241,10 @@ impl<H: Host> Sched<H> {
         }
     }
 
-    /// Chooses an M for an assignment: one that sleeps, else the one in the poller, else a new one. When there
-    /// may be no more threads the P is idle again, or still, and all Ms are at work and look at the queues before they
-    /// sleep, or come without a P and look at the global one (`mput`), or wait for their goroutine, which may be there.
+    /// Chooses an M for an assignment: one that sleeps, else the one in the poller, else a new one. When there may be no
+    /// more threads the P is idle again, or still. Each M then is at work, and looks at the queues before it sleeps; or
+    /// comes without a P, and looks at the global queue (`mput`); or waits for its bound goroutine, which may stand in the
+    /// global queue (`rescue`).
     pub(crate) fn startm(&self, central: &mut Central<H>, assignment: Assignment<H>) -> Option<Wake<H>> {
         if let Some(m) = central.idle_ms.pop() {
             // SAFETY: Ms live as long as their scheduler.
@@ -247,8 +265,8 @@ impl<H: Host> Sched<H> {
         self.rescue(central)
     }
 
-    /// An assignment found no taker: its P is idle, or retired, and what stands in its queue goes to the global one; a
-    /// summons ends.
+    /// There is no M for an assignment. A P becomes idle, or is retired, and what stands in its queue goes to the global
+    /// queue; a summons leaves the count of spinning Ms.
     pub(crate) fn take_back(&self, central: &mut Central<H>, assignment: Assignment<H>) {
         let p = match assignment {
             Assignment::P(p) => p,
