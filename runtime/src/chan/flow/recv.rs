@@ -7,9 +7,59 @@ use crate::host::{Active, Host};
 use crate::prim::MutexGuard;
 use crate::prim::hooks::*;
 use crate::sched::park::{Commit, WaitReason};
-use crate::wait::waiter::{How, Wait, Woke};
+use crate::wait::queue::Node;
+use crate::wait::waiter::{How, Opened, Wait, Waiter, Woke};
 use gmp_timers::Nanos;
+use std::cell::{Cell, OnceCell};
 use std::ptr::NonNull;
+
+/// A receive that waits.
+struct Receive<T> {
+    /// Valid for a write of a `T`.
+    slot: *mut T,
+    limit: Option<Nanos>,
+    /// Made once. Pointers to it are made from shared references, as the queue keeps one while further ones are made.
+    record: OnceCell<Node<Record>>,
+    /// Whether the record is in the queue and keeps its place there.
+    queued: Cell<bool>,
+}
+
+impl<T> Receive<T> {
+    #[inline(always)]
+    fn new(slot: *mut T, limit: Option<Nanos>) -> Self {
+        Receive { slot, limit, record: OnceCell::new(), queued: Cell::new(false) }
+    }
+
+    #[inline(always)]
+    fn node(&self) -> Option<RecordPtr> {
+        self.record.get().map(NonNull::from)
+    }
+
+    /// The record, if it keeps its place.
+    #[inline(always)]
+    fn kept(&self) -> Option<RecordPtr> {
+        self.node().filter(|_| self.queued.get())
+    }
+
+    /// Readies the record for a new wait. Under the lock.
+    #[inline(always)]
+    fn renew(&self, waiter: Waiter<Active>) -> RecordPtr {
+        match self.record.get() {
+            None => drop(self.record.set(Record::new(waiter, self.slot.cast(), Kind::Alone))),
+            Some(record) => record.value.renew(waiter),
+        }
+        self.node().expect("renew: made just now")
+    }
+
+    /// Removes the record that keeps its place from the queue, if it is there.
+    #[inline(always)]
+    fn leave(&self, state: &mut State) {
+        if let Some(node) = self.kept() {
+            // SAFETY: the record is the caller's, and stands in this queue or in none.
+            unsafe { state.receivers.remove(node) };
+        }
+    }
+}
 
 impl<T> Chan<T> {
     /// Receives into `slot`. Waits at most until `limit`.
@@ -49,114 +99,163 @@ impl<T> Chan<T> {
         limit: Option<Nanos>,
     ) -> Ended {
         let mut woken = Woken::new();
-        let mut record = None;
-        // Whether `record` is in the queue and keeps its place there.
-        let mut queued = false;
+        let receive = Receive::new(slot, limit);
         loop {
-            let node = record.as_ref().map(NonNull::from);
-            let kept = node.filter(|_| queued);
             match taken {
                 Taken::Done | Taken::Closed => {
-                    Self::leave(&mut state, kept);
+                    receive.leave(&mut state);
                     drop(state);
                     woken.ready();
                     return if taken == Taken::Done { Ended::Done } else { Ended::Closed };
                 }
                 Taken::Promise(sender) => {
                     drop(state);
-                    let (ask, how) = (Ask::Sender(sender), (WaitBy::Parks, limit));
                     // SAFETY: `take` has claimed the sender; the slot is the caller's.
-                    let outcome = unsafe { await_promise(&self.raw, ask, slot.cast(), how, kept) };
-                    if outcome != Outcome::Withdrawn && kept.is_some() {
-                        Self::leave(&mut self.lock(), kept);
-                    }
-                    match outcome {
-                        Outcome::Came => return Ended::Done,
-                        Outcome::TimedOut => return Ended::TimedOut,
-                        Outcome::Interrupted(why) => why.throw::<Active>(),
-                        Outcome::Withdrawn => {}
+                    if let Some(ended) = unsafe { self.collect_promise(sender, &receive) } {
+                        return ended;
                     }
                 }
                 Taken::Nothing => {
                     let opened = match Wait::try_open() {
                         Some(opened) => opened,
                         None => {
-                            drop(state);
-                            let opened = Wait::open();
-                            state = self.lock();
                             // SAFETY: by this function's contract.
-                            taken = unsafe { self.take_again(&mut state, kept, slot, &mut woken) };
-                            if taken != Taken::Nothing {
-                                Wait::of(opened).withdraw();
-                                continue;
+                            let (locked, opened) = unsafe { self.open_recv(state, &receive, &mut woken) };
+                            state = locked;
+                            match opened {
+                                Ok(opened) => opened,
+                                Err(came) => {
+                                    taken = came;
+                                    continue;
+                                }
                             }
-                            opened
                         }
                     };
                     let mut wait = Wait::<Active>::of(opened);
                     if has_passed(limit) {
-                        Self::leave(&mut state, kept);
+                        receive.leave(&mut state);
                         drop(state);
                         wait.withdraw();
                         return Ended::TimedOut;
                     }
-                    match &record {
-                        None => record = Some(Record::new(wait.waiter(), slot.cast(), Kind::Alone)),
-                        Some(it) => it.value.renew(wait.waiter()),
-                    }
-                    // The pointer is always made from a shared reference, as the queue keeps it while further shared
-                    // references are made.
-                    let node = record.as_ref().map(NonNull::from).expect("recv: made just now");
-                    mutant!(ChanRecvQueuesLate: drop(state); state = self.lock());
-                    if !queued {
-                        // SAFETY: the record is taken out of the queue before this function returns.
-                        unsafe {
-                            state.give_place(node);
-                            state.receivers.push_back(node);
-                        }
-                    }
-                    state.tell_send_watchers(&mut woken);
-                    let mut how = How::new(WaitReason::ChanReceive).until(earlier(limit, state.due()));
-                    how.looks = state.tick.is_some();
-                    let told = std::mem::replace(&mut woken, Woken::new());
-                    let mut woke = wait.park(how, move || {
-                        drop(state);
-                        told.ready();
-                        Commit::Park
-                    });
-                    while woke == Woke::Nudged {
-                        // `Chan::set_tick` nudges: the channel tells another time now.
-                        how = how.until(earlier(limit, self.lock().due()));
-                        woke = wait.park_again(how);
-                    }
-                    // SAFETY: the wait is over.
-                    match unsafe { node.as_ref() }.value.wait_result() {
-                        WaitResult::Done => return Ended::Done,
-                        WaitResult::Closed => return Ended::Closed,
-                        WaitResult::Withdrawn => queued = true,
-                        _ => {
-                            // SAFETY: the record stands in one of this channel's queues, or in none.
-                            unsafe { self.lock().leave(node) };
-                            queued = false;
-                            if let Woke::Interrupted(why) = woke {
-                                why.throw::<Active>();
-                            }
-                        }
+                    // SAFETY: the slot is the caller's. The record leaves the queue before this function returns.
+                    let woke = unsafe { self.park_recv(&mut wait, state, &receive) };
+                    if let Some(ended) = self.settle_recv(&receive, woke) {
+                        return ended;
                     }
                 }
             }
-            let kept = record.as_ref().map(NonNull::from).filter(|_| queued);
             state = self.lock();
             // SAFETY: by this function's contract.
-            taken = unsafe { self.take_again(&mut state, kept, slot, &mut woken) };
+            taken = unsafe { self.take_again(&mut state, receive.kept(), slot, &mut woken) };
         }
     }
 
-    /// Removes the record that keeps the caller's place from the queue, if it is there.
-    fn leave(state: &mut State, kept: Option<RecordPtr>) {
-        if let Some(node) = kept {
-            // SAFETY: the record is the caller's, and stands in this queue or in none.
-            unsafe { state.receivers.remove(node) };
+    /// Waits for the message that was promised to the caller. Returns `None` if it will not come, and the caller is to
+    /// try again.
+    ///
+    /// # Safety
+    /// The caller has claimed the sender; otherwise as `recv`.
+    #[inline]
+    unsafe fn collect_promise(&self, sender: RecordPtr, receive: &Receive<T>) -> Option<Ended> {
+        let kept = receive.kept();
+        let (ask, how) = (Ask::Sender(sender), (WaitBy::Parks, receive.limit));
+        // SAFETY: by this function's contract.
+        let outcome = unsafe { await_promise(&self.raw, ask, receive.slot.cast(), how, kept) };
+        if outcome != Outcome::Withdrawn && kept.is_some() {
+            receive.leave(&mut self.lock());
+        }
+        match outcome {
+            Outcome::Came => Some(Ended::Done),
+            Outcome::TimedOut => Some(Ended::TimedOut),
+            Outcome::Interrupted(why) => why.throw::<Active>(),
+            Outcome::Withdrawn => None,
+        }
+    }
+
+    /// Opens a wait whose goroutine may have to park for a P first, without the lock. What there is to take afterwards
+    /// is the error.
+    ///
+    /// # Safety
+    /// As `recv`.
+    #[cold]
+    unsafe fn open_recv<'a>(
+        &'a self,
+        state: MutexGuard<'a, State>,
+        receive: &Receive<T>,
+        woken: &mut Woken,
+    ) -> (MutexGuard<'a, State>, Result<Opened<Active>, Taken>) {
+        drop(state);
+        let opened = Wait::open();
+        let mut state = self.lock();
+        // SAFETY: by this function's contract.
+        let taken = unsafe { self.take_again(&mut state, receive.kept(), receive.slot, woken) };
+        if taken != Taken::Nothing {
+            Wait::of(opened).withdraw();
+            return (state, Err(taken));
+        }
+        (state, Ok(opened))
+    }
+
+    /// One wait: queues the record, if it does not keep its place already, and parks.
+    ///
+    /// # Safety
+    /// As `recv`. The record is taken out of the queue before the caller returns.
+    #[inline(always)]
+    unsafe fn park_recv<'a>(
+        &'a self,
+        wait: &mut Wait<Active>,
+        mut state: MutexGuard<'a, State>,
+        receive: &Receive<T>,
+    ) -> Woke {
+        let node = receive.renew(wait.waiter());
+        mutant!(ChanRecvQueuesLate: drop(state); state = self.lock());
+        if !receive.queued.get() {
+            // SAFETY: by this function's contract.
+            unsafe {
+                state.give_place(node);
+                state.receivers.push_back(node);
+            }
+        }
+        let mut told = Woken::new();
+        state.tell_send_watchers(&mut told);
+        let mut how = How::new(WaitReason::ChanReceive).until(earlier(receive.limit, state.due()));
+        how.looks = state.tick.is_some();
+        let mut woke = wait.park(how, move || {
+            drop(state);
+            told.ready();
+            Commit::Park
+        });
+        while woke == Woke::Nudged {
+            // `Chan::set_tick` nudges: the channel tells another time now.
+            how = how.until(earlier(receive.limit, self.lock().due()));
+            woke = wait.park_again(how);
+        }
+        woke
+    }
+
+    /// After the wait: how the receive has ended. Returns `None` if no counterpart ended it, and the caller is to try
+    /// again.
+    #[inline(always)]
+    fn settle_recv(&self, receive: &Receive<T>, woke: Woke) -> Option<Ended> {
+        let node = receive.node().expect("settle_recv: it was queued");
+        // SAFETY: the wait is over.
+        match unsafe { node.as_ref() }.value.wait_result() {
+            WaitResult::Done => Some(Ended::Done),
+            WaitResult::Closed => Some(Ended::Closed),
+            WaitResult::Withdrawn => {
+                receive.queued.set(true);
+                None
+            }
+            _ => {
+                // SAFETY: the record stands in one of this channel's queues, or in none.
+                unsafe { self.lock().leave(node) };
+                receive.queued.set(false);
+                if let Woke::Interrupted(why) = woke {
+                    why.throw::<Active>();
+                }
+                None
+            }
         }
     }
 

@@ -6,7 +6,8 @@ use crate::host::Active;
 use crate::prim::MutexGuard;
 use crate::prim::hooks::*;
 use crate::sched::park::{Commit, WaitReason};
-use crate::wait::waiter::{How, Wait, Woke};
+use crate::wait::queue::Node;
+use crate::wait::waiter::{How, Opened, Wait, Woke};
 use gmp_timers::Nanos;
 use std::ptr::NonNull;
 
@@ -79,22 +80,16 @@ impl<T> Chan<T> {
         limit: Option<Nanos>,
     ) -> Ended {
         loop {
-            let mut woken = Woken::new();
             let opened = match Wait::try_open() {
                 Some(opened) => opened,
-                None => {
-                    drop(state);
-                    let opened = Wait::open();
-                    state = self.lock();
-                    // SAFETY: by this function's contract.
-                    if let Some(ended) = unsafe { self.put(&mut state, slot, &mut woken) } {
-                        drop(state);
-                        woken.ready();
-                        Wait::of(opened).withdraw();
-                        return ended;
+                // SAFETY: by this function's contract.
+                None => match unsafe { self.open_send(state, slot) } {
+                    Ok((locked, opened)) => {
+                        state = locked;
+                        opened
                     }
-                    opened
-                }
+                    Err(ended) => return ended,
+                },
             };
             let mut wait = Wait::<Active>::of(opened);
             if has_passed(limit) {
@@ -103,19 +98,8 @@ impl<T> Chan<T> {
                 return Ended::TimedOut;
             }
             let record = Record::new(wait.waiter(), slot.cast(), Kind::Alone);
-            let node = NonNull::from(&record);
-            mutant!(ChanSendQueuesLate: drop(state); state = self.lock());
-            // SAFETY: the record is taken out of the queue before this frame ends.
-            unsafe {
-                state.give_place(node);
-                state.senders.push_back(node);
-            }
-            state.tell_receive_watchers(&mut woken);
-            let woke = wait.park(How::new(WaitReason::ChanSend).until(limit), move || {
-                drop(state);
-                woken.ready();
-                Commit::Park
-            });
+            // SAFETY: the record is taken out of the queue below, if a counterpart has not done so.
+            let woke = unsafe { self.park_send(&mut wait, state, &record, limit) };
             match record.value.wait_result() {
                 WaitResult::Done => return Ended::Done,
                 WaitResult::Closed => return Ended::Closed,
@@ -123,7 +107,7 @@ impl<T> Chan<T> {
             }
             state = self.lock();
             // SAFETY: the record stands in this queue, or in none.
-            unsafe { state.senders.remove(node) };
+            unsafe { state.senders.remove(NonNull::from(&record)) };
             if let Woke::Interrupted(why) = woke {
                 drop(state);
                 // The message was not moved: the unwinding drops it.
@@ -138,6 +122,58 @@ impl<T> Chan<T> {
                 return ended;
             }
         }
+    }
+
+    /// Opens a wait whose goroutine may have to park for a P first, without the lock. The send may end afterwards: the
+    /// error.
+    ///
+    /// # Safety
+    /// As `send`.
+    #[cold]
+    unsafe fn open_send<'a>(
+        &'a self,
+        state: MutexGuard<'a, State>,
+        slot: *mut T,
+    ) -> Result<(MutexGuard<'a, State>, Opened<Active>), Ended> {
+        drop(state);
+        let opened = Wait::open();
+        let (mut state, mut woken) = (self.lock(), Woken::new());
+        // SAFETY: by this function's contract.
+        if let Some(ended) = unsafe { self.put(&mut state, slot, &mut woken) } {
+            drop(state);
+            woken.ready();
+            Wait::of(opened).withdraw();
+            return Err(ended);
+        }
+        Ok((state, opened))
+    }
+
+    /// One wait: queues the record and parks.
+    ///
+    /// # Safety
+    /// The record is taken out of the queue before its frame ends.
+    #[inline(always)]
+    unsafe fn park_send<'a>(
+        &'a self,
+        wait: &mut Wait<Active>,
+        mut state: MutexGuard<'a, State>,
+        record: &Node<Record>,
+        limit: Option<Nanos>,
+    ) -> Woke {
+        let node = NonNull::from(record);
+        mutant!(ChanSendQueuesLate: drop(state); state = self.lock());
+        // SAFETY: by this function's contract.
+        unsafe {
+            state.give_place(node);
+            state.senders.push_back(node);
+        }
+        let mut told = Woken::new();
+        state.tell_receive_watchers(&mut told);
+        wait.park(How::new(WaitReason::ChanSend).until(limit), move || {
+            drop(state);
+            told.ready();
+            Commit::Park
+        })
     }
 }
 
