@@ -29,6 +29,34 @@ pub(crate) enum Ask {
     Own(RecordPtr),
 }
 
+impl Ask {
+    /// Asks for the message, to be told under `partner`. Returns the sender that is to be readied then, if it is not
+    /// awake; or how the wait has ended already.
+    ///
+    /// # Safety
+    /// As `await_promise`. The partner is taken out of its queue before its frame ends.
+    #[inline(always)]
+    unsafe fn put(self, state: &mut State, partner: RecordPtr) -> Result<Option<RecordPtr>, Outcome> {
+        match self {
+            Ask::Sender(sender) => {
+                // SAFETY: by this function's contract. The sender is claimed, and sleeps until it is readied.
+                unsafe { sender.as_ref().value.set_wait_result(WaitResult::Partner(state.ask(partner))) };
+                Ok(Some(sender))
+            }
+            // SAFETY: the record is the caller's, and the state is locked.
+            Ask::Own(own) => match unsafe { own.as_ref() }.value.queue_state() {
+                QueueState::Coming => {
+                    // SAFETY: by this function's contract.
+                    unsafe { state.ask_on(partner, own) };
+                    Ok(None)
+                }
+                QueueState::Served => Err(Outcome::Came),
+                _ => Err(Outcome::Withdrawn),
+            },
+        }
+    }
+}
+
 /// How the wait for a promised message ended.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 #[must_use]
@@ -109,24 +137,14 @@ pub(crate) unsafe fn await_promise(
     let record = Record::new(wait.waiter(), slot, Kind::Partner(holds));
     let partner = NonNull::from(&record);
     let mut state = raw.state.lock();
-    let sender = match ask {
-        Ask::Sender(sender) => {
-            // SAFETY: the partner leaves its queue before this frame ends: a counterpart takes it out, or G2 below.
-            // The sender is claimed, and sleeps until `told` readies it.
-            unsafe { sender.as_ref().value.set_wait_result(WaitResult::Partner(state.ask(partner))) };
-            Some(sender)
-        }
-        Ask::Own(own) => {
-            // SAFETY: the record is the caller's, and the state is locked.
-            let queue_state = unsafe { own.as_ref() }.value.queue_state();
-            if queue_state != QueueState::Coming {
-                drop(state);
-                wait.withdraw();
-                return if queue_state == QueueState::Served { Outcome::Came } else { Outcome::Withdrawn };
-            }
-            // SAFETY: the partner leaves its queue before this frame ends, as above.
-            unsafe { state.ask_on(partner, own) };
-            None
+    // SAFETY: by this function's contract. The partner leaves its queue before this frame ends: a counterpart takes it
+    // out, or G2 below.
+    let sender = match unsafe { ask.put(&mut state, partner) } {
+        Ok(sender) => sender,
+        Err(ended) => {
+            drop(state);
+            wait.withdraw();
+            return ended;
         }
     };
     mutant!(PromiseAskedTooEarly: drop(state); crate::chan::mutants::ready_early(sender); state = raw.state.lock());
@@ -134,7 +152,7 @@ pub(crate) unsafe fn await_promise(
     let told = move || {
         drop(state);
         if let Some(sender) = sender {
-            // SAFETY: as above.
+            // SAFETY: the sender is claimed, and sleeps until this.
             unsafe { sender.as_ref() }.value.ready();
         }
     };
