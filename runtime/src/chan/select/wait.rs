@@ -44,6 +44,16 @@ impl SelectHook {
     }
 }
 
+/// What a select that waits has queued.
+struct Queued {
+    /// Watchers that were claimed, to be readied when the locks are free.
+    told: Woken,
+    /// There is a channel among the arms, and so a lock that is held.
+    locked: bool,
+    /// A send is among them.
+    sends: bool,
+}
+
 impl Search<'_, '_> {
     /// One wait, with all channels locked and no arm ready.
     #[inline(never)]
@@ -55,44 +65,8 @@ impl Search<'_, '_> {
         let Some(opened) = self.early.take().or_else(Wait::try_open) else { return self.open_early() };
         let mut wait = Wait::of(opened);
         mutant!(SelectQueuesLate: { self.choose_again(); });
-        let kept = self.kept.take();
-        let (mut how, mut told) = (How::new(WaitReason::Select).until(limit), Woken::new());
-        let (mut locked, mut sends) = (false, false);
-        for (index, arm) in self.arms.iter_mut().enumerate() {
-            if arm.chan.is_none() {
-                continue;
-            }
-            // SAFETY: the channel is locked.
-            let state = unsafe { &mut *arm.state };
-            if kept == Some(index) {
-                arm.record.as_ref().expect("wait: it was queued").value.renew(wait.waiter());
-            } else {
-                let slot = arm.slot(self.space);
-                arm.record = Some(Record::new(wait.waiter(), slot, Kind::OfSelect));
-                let node = arm.node().expect("wait: made just now");
-                // SAFETY: the record is taken out of the queue before this select returns.
-                unsafe {
-                    state.give_place(node);
-                    arm.queue(state, self.intent).push_back(node);
-                }
-            }
-            locked = true;
-            match arm.direction {
-                Direction::Receive => {
-                    how.until = earlier(how.until, state.due());
-                    how.looks |= state.tick.is_some();
-                    if self.intent == Intent::Operate {
-                        state.tell_send_watchers(&mut told);
-                    }
-                }
-                Direction::Send => {
-                    sends = true;
-                    if self.intent == Intent::Operate {
-                        state.tell_receive_watchers(&mut told);
-                    }
-                }
-            }
-        }
+        let mut how = How::new(WaitReason::Select).until(limit);
+        let Queued { told, locked, sends } = self.queue_all(&wait, &mut how);
         let (arms, count) = (self.arms.as_ptr(), self.arms.len());
         let select_hook = SelectHook { hook: AbandonHook::new(SelectHook::run), arms: arms.cast(), count };
         if sends {
@@ -108,6 +82,49 @@ impl Search<'_, '_> {
             Commit::Park
         });
         self.settle(wait, how, woke, sends)
+    }
+
+    /// Queues a record for each arm, and has `how` heed the ticks of the channels. All channels are locked.
+    #[inline(always)]
+    fn queue_all(&mut self, wait: &Wait<Active>, how: &mut How) -> Queued {
+        let kept = self.kept.take();
+        let mut queued = Queued { told: Woken::new(), locked: false, sends: false };
+        for (index, arm) in self.arms.iter_mut().enumerate() {
+            if arm.chan.is_none() {
+                continue;
+            }
+            // SAFETY: the channel is locked.
+            let state = unsafe { &mut *arm.state };
+            if kept == Some(index) {
+                arm.record.as_ref().expect("queue_all: it was queued").value.renew(wait.waiter());
+            } else {
+                let slot = arm.slot(self.space);
+                arm.record = Some(Record::new(wait.waiter(), slot, Kind::OfSelect));
+                let node = arm.node().expect("queue_all: made just now");
+                // SAFETY: the record is taken out of the queue before this select returns.
+                unsafe {
+                    state.give_place(node);
+                    arm.queue(state, self.intent).push_back(node);
+                }
+            }
+            queued.locked = true;
+            match arm.direction {
+                Direction::Receive => {
+                    how.until = earlier(how.until, state.due());
+                    how.looks |= state.tick.is_some();
+                    if self.intent == Intent::Operate {
+                        state.tell_send_watchers(&mut queued.told);
+                    }
+                }
+                Direction::Send => {
+                    queued.sends = true;
+                    if self.intent == Intent::Operate {
+                        state.tell_receive_watchers(&mut queued.told);
+                    }
+                }
+            }
+        }
+        queued
     }
 
     /// After the wait: leaves all queues, and finds the arm that a counterpart has dealt with.
