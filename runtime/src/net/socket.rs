@@ -23,18 +23,15 @@
 //! event will follow. The event slot is emptied before each system call, never after it; a drained read that finds an
 //! event in the slot takes it and makes the system call.
 
-use crate::context::interrupted;
 use crate::host::Active;
-use crate::net::desc::{Direction, PollDesc, Waited};
+use crate::net::desc::Direction;
 use crate::net::fd::{Use, Users};
-use crate::net::io_lock::{Denied, Holder, IoLock, socket_fence};
+use crate::net::io_lock::{IoLock, socket_fence};
 use crate::net::limit::{Begun, Limit};
 use crate::net::wake_fd::WakeFd;
 use crate::net::{closed, sys};
 use crate::prim::hooks::*;
 use crate::prim::{Acquire, Arc, AtomicBool, AtomicPtr, Mutex, Rank, Relaxed};
-use crate::sched::Sched;
-use crate::wait::waiter::Wait;
 use gmp_timers::Nanos;
 use std::fmt;
 use std::io;
@@ -42,6 +39,7 @@ use std::mem::ManuallyDrop;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::time::{Duration, Instant};
 
+mod operation;
 mod registry;
 
 use registry::{Registration, Watch};
@@ -306,101 +304,6 @@ impl<S: AsFd> Socket<S> {
         // Zero bytes are the end of the stream, and all later reads return zero as well.
         let short = |&got: &usize| got > 0 && got < len;
         self.operate((Direction::Read, begun), kind, || call(&self.inner), short)
-    }
-
-    fn operate<R>(
-        &self,
-        (direction, begun): (Direction, Begun),
-        kind: ShortRead,
-        mut call: impl FnMut() -> io::Result<R>,
-        short: impl Fn(&R) -> bool,
-    ) -> io::Result<R> {
-        let lane = self.lane(direction);
-        let look = || self.look(lane, begun);
-        let io_lock = lane.io_lock.take(look).map_err(|denied| match denied {
-            Denied::Look(refused) => refused,
-            Denied::Interrupted(why) => interrupted::<Active>(why).into(),
-        })?;
-        let sched = Sched::current();
-        let mut desc = sched.and_then(|sched| self.registered(sched));
-        // Relaxed, here and below: the I/O lock orders its holders.
-        let mut wait_first = lane.drained.load(Relaxed);
-        loop {
-            look()?;
-            match (sched, desc) {
-                (Some(_), Some(desc)) if wait_first && desc.may_trust_a_short_read() => {
-                    wait_first = false;
-                    mutant!(SocketDrainedClears: desc.clear(direction));
-                    self.park(&io_lock, desc, direction, look)?;
-                    continue;
-                }
-                (Some(_), Some(desc)) => unless!(SocketClearsLate, desc.clear(direction)),
-                (None, _) if wait_first => {
-                    wait_first = false;
-                    self.poll(lane, direction, look)?;
-                    continue;
-                }
-                _ => {}
-            }
-            wait_first = false;
-            lane.drained.store(false, Relaxed);
-            let called = call();
-            mutant!(SocketClearsLate: if let Some(desc) = desc { desc.clear(direction) });
-            match called {
-                Ok(done) => {
-                    if kind == ShortRead::Drained && short(&done) {
-                        lane.drained.store(true, Relaxed);
-                    }
-                    return Ok(done);
-                }
-                Err(refused) if refused.kind() == io::ErrorKind::Interrupted => {}
-                Err(refused) if refused.kind() == io::ErrorKind::WouldBlock => match sched {
-                    Some(sched) => {
-                        let desc = match desc {
-                            Some(desc) => desc,
-                            // When a descriptor is added, the kernel reports events that are ready already.
-                            None => *desc.insert(self.register(sched)?),
-                        };
-                        self.park(&io_lock, desc, direction, look)?;
-                    }
-                    None => self.poll(lane, direction, look)?,
-                },
-                Err(refused) => return Err(refused),
-            }
-        }
-    }
-
-    /// Parks the calling goroutine, which holds the I/O lock, until an event comes or the goroutine has to call
-    /// `look` again.
-    fn park(
-        &self,
-        io_lock: &Holder<'_, Active>,
-        desc: &PollDesc<Active>,
-        direction: Direction,
-        look: impl Fn() -> io::Result<Option<Nanos>>,
-    ) -> io::Result<()> {
-        // Rests before the wait begins, as beginning a wait may park for want of a P.
-        io_lock.rest();
-        let waited = desc.wait(Wait::begin(), direction, || look().ok());
-        io_lock.go_on();
-        match waited {
-            Waited::Ready | Waited::Look => Ok(()),
-            Waited::Interrupted(why) => Err(interrupted::<Active>(why).into()),
-        }
-    }
-
-    /// Blocks the calling thread, which is no goroutine's and holds the I/O lock, until the descriptor is ready.
-    fn poll(
-        &self,
-        lane: &Lane,
-        direction: Direction,
-        look: impl Fn() -> io::Result<Option<Nanos>>,
-    ) -> io::Result<()> {
-        let events = match direction {
-            Direction::Read => libc::POLLIN,
-            Direction::Write => libc::POLLOUT,
-        };
-        lane.wake_fd.wait(self.inner.as_fd(), events, look)
     }
 }
 

@@ -1,0 +1,141 @@
+//! One operation on a socket: under the I/O lock of its direction it makes its system call, and waits as often as the
+//! call would block. The protocol stands in `net/socket.rs`.
+
+use super::{Lane, ShortRead, Socket};
+use crate::context::interrupted;
+use crate::host::Active;
+use crate::net::desc::{Direction, PollDesc, Waited};
+use crate::net::io_lock::{Denied, Holder};
+use crate::net::limit::Begun;
+use crate::prim::Relaxed;
+use crate::prim::hooks::*;
+use crate::sched::Sched;
+use crate::wait::waiter::Wait;
+use gmp_timers::Nanos;
+use std::io;
+use std::os::fd::AsFd;
+
+/// An operation, which holds the I/O lock of its direction.
+struct Operation<'s, S: AsFd> {
+    socket: &'s Socket<S>,
+    lane: &'s Lane,
+    direction: Direction,
+    begun: Begun,
+    io_lock: Holder<'s, Active>,
+    /// The goroutine's scheduler; `None` on a plain thread.
+    sched: Option<&'s Sched<Active>>,
+    /// The registration with that scheduler's poller, once there is one.
+    desc: Option<&'s PollDesc<Active>>,
+}
+
+impl<S: AsFd> Socket<S> {
+    /// Makes the system call `call` under the direction's I/O lock, and waits as often as the call would block. `short`
+    /// tells whether a read was short.
+    pub(super) fn operate<R>(
+        &self,
+        (direction, begun): (Direction, Begun),
+        kind: ShortRead,
+        mut call: impl FnMut() -> io::Result<R>,
+        short: impl Fn(&R) -> bool,
+    ) -> io::Result<R> {
+        let mut operation = self.begin(direction, begun)?;
+        let lane = operation.lane;
+        // Relaxed, here and below: the I/O lock orders its holders.
+        let mut wait_first = lane.drained.load(Relaxed);
+        loop {
+            operation.look()?;
+            if wait_first && operation.may_wait_first() {
+                wait_first = false;
+                mutant!(SocketDrainedClears: operation.clear());
+                operation.wait()?;
+                continue;
+            }
+            wait_first = false;
+            unless!(SocketClearsLate, operation.clear());
+            lane.drained.store(false, Relaxed);
+            let called = call();
+            mutant!(SocketClearsLate: operation.clear());
+            match called {
+                Ok(done) => {
+                    if kind == ShortRead::Drained && short(&done) {
+                        lane.drained.store(true, Relaxed);
+                    }
+                    return Ok(done);
+                }
+                Err(refused) if refused.kind() == io::ErrorKind::Interrupted => {}
+                Err(refused) if refused.kind() == io::ErrorKind::WouldBlock => operation.wait()?,
+                Err(refused) => return Err(refused),
+            }
+        }
+    }
+
+    /// Takes the I/O lock.
+    #[inline(always)]
+    fn begin(&self, direction: Direction, begun: Begun) -> io::Result<Operation<'_, S>> {
+        let lane = self.lane(direction);
+        let io_lock = lane.io_lock.take(|| self.look(lane, begun)).map_err(|denied| match denied {
+            Denied::Look(refused) => refused,
+            Denied::Interrupted(why) => interrupted::<Active>(why).into(),
+        })?;
+        let sched = Sched::current();
+        let desc = sched.and_then(|sched| self.registered(sched));
+        Ok(Operation { socket: self, lane, direction, begun, io_lock, sched, desc })
+    }
+}
+
+impl<S: AsFd> Operation<'_, S> {
+    #[inline(always)]
+    fn look(&self) -> io::Result<Option<Nanos>> {
+        self.socket.look(self.lane, self.begun)
+    }
+
+    /// Whether a drained socket may be waited for before the system call.
+    #[inline(always)]
+    fn may_wait_first(&self) -> bool {
+        match self.desc {
+            Some(desc) => desc.may_trust_a_short_read(),
+            None => self.sched.is_none(),
+        }
+    }
+
+    /// Empties the event slot.
+    #[inline(always)]
+    fn clear(&self) {
+        if let Some(desc) = self.desc {
+            desc.clear(self.direction);
+        }
+    }
+
+    /// Waits for an event, or until the operation has to call `look` again.
+    #[inline(always)]
+    fn wait(&mut self) -> io::Result<()> {
+        let Some(sched) = self.sched else { return self.poll() };
+        let desc = match self.desc {
+            Some(desc) => desc,
+            // When a descriptor is added, the kernel reports events that are ready already.
+            None => *self.desc.insert(self.socket.register(sched)?),
+        };
+        self.park(desc)
+    }
+
+    /// Parks the calling goroutine until an event comes or the goroutine has to call `look` again.
+    fn park(&self, desc: &PollDesc<Active>) -> io::Result<()> {
+        // Rests before the wait begins, as beginning a wait may park for want of a P.
+        self.io_lock.rest();
+        let waited = desc.wait(Wait::begin(), self.direction, || self.look().ok());
+        self.io_lock.go_on();
+        match waited {
+            Waited::Ready | Waited::Look => Ok(()),
+            Waited::Interrupted(why) => Err(interrupted::<Active>(why).into()),
+        }
+    }
+
+    /// Blocks the calling thread, which is no goroutine's, until the descriptor is ready.
+    fn poll(&self) -> io::Result<()> {
+        let events = match self.direction {
+            Direction::Read => libc::POLLIN,
+            Direction::Write => libc::POLLOUT,
+        };
+        self.lane.wake_fd.wait(self.socket.inner.as_fd(), events, || self.look())
+    }
+}
