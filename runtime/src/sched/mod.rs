@@ -57,6 +57,7 @@ use crate::m::note::Note;
 use crate::p::P;
 use crate::prim::{
     Arc, AtomicBool, AtomicI64, AtomicU32, AtomicU64, CachePadded, Mutex, Rank, Relaxed, SingleWriterWord,
+    Weak,
 };
 use crate::runtime::knobs::{Knobs, Sigquit};
 use crate::sched::poll::{NO_POLLER, PollTable, Poller};
@@ -136,6 +137,33 @@ pub(crate) struct Central<H: Host> {
 // SAFETY: the pointers name Ps and Ms of the same scheduler, which outlive it and are Sync.
 unsafe impl<H: Host> Send for Central<H> {}
 
+impl<H: Host> Central<H> {
+    fn new(procs: u32, procs_follow: bool, idle_ps: Vec<NonNull<P<H>>>) -> Self {
+        Central {
+            globq: GlobalQueue::new(),
+            stackless: GList::new(),
+            aside: GList::new(),
+            idle_ps,
+            retired_ps: Vec::new(),
+            procs,
+            procs_follow,
+            idle_ms: Vec::new(),
+            bound_ms: Vec::new(),
+            poller: Poller::Nobody,
+            ms: Vec::new(),
+            spare_ms: Vec::new(),
+            attached: 0,
+            threads: Vec::new(),
+            ended: Vec::new(),
+            alive: 0,
+            asked_for: 0,
+            monitor: Monitor::Looking,
+            waits_for_io: None,
+            warned: false,
+        }
+    }
+}
+
 /// A runtime.
 pub(crate) struct Sched<H: Host> {
     pub(crate) host: H,
@@ -189,65 +217,7 @@ impl<H: Host> Sched<H> {
     /// # Errors
     /// The host's, when it refuses the thread.
     pub(crate) fn start(host: H, config: Config) -> io::Result<Arc<Self>> {
-        let sched = Arc::new_cyclic(|weak| {
-            let procs = config.procs;
-            let ps = Ps::new();
-            let mut idle_ps: Vec<_> = (0..procs).map(|_| ps.push(|id| P::new(id, weak))).collect();
-            // The P with the lowest number is taken first.
-            idle_ps.reverse();
-            let procs_follow = config.procs_follow;
-            Sched {
-                host,
-                config,
-                central: Mutex::new(
-                    Rank::Central,
-                    Central {
-                        globq: GlobalQueue::new(),
-                        stackless: GList::new(),
-                        aside: GList::new(),
-                        idle_ps,
-                        retired_ps: Vec::new(),
-                        procs,
-                        procs_follow,
-                        idle_ms: Vec::new(),
-                        bound_ms: Vec::new(),
-                        poller: Poller::Nobody,
-                        ms: Vec::new(),
-                        spare_ms: Vec::new(),
-                        attached: 0,
-                        threads: Vec::new(),
-                        ended: Vec::new(),
-                        alive: 0,
-                        asked_for: 0,
-                        monitor: Monitor::Looking,
-                        waits_for_io: None,
-                        warned: false,
-                    },
-                ),
-                census: CachePadded::new(Census::new(procs)),
-                stopping: AtomicBool::new(false),
-                ending: AtomicBool::new(false),
-                poll_until: AtomicU64::new(NO_POLLER),
-                globq_len: AtomicU64::new(0),
-                idle_mask: Mask::new(procs),
-                timer_mask: Mask::new(0),
-                wanted: AtomicU32::new(procs),
-                procs_read: AtomicU64::new(H::now().as_nanos()),
-                ps,
-                pool: GPool::new(weak.clone()),
-                descs: PollTable::new(),
-                next_id: AtomicU64::new(1),
-                stacks: Stacks::new(),
-                live: AtomicI64::new(0),
-                refusals: AtomicU64::new(0),
-                polls: AtomicU64::new(0),
-                serving: AtomicU64::new(0),
-                coarse_now: SingleWriterWord::new(H::now().as_nanos()),
-                told: Told::new(),
-                monitor_note: Note::new(),
-                ender: Note::new(),
-            }
-        });
+        let sched = Arc::new_cyclic(|weak| Self::new(weak, host, config));
         if let Err(refused) = sched.start_first().and_then(|()| sched.start_monitor()) {
             sched.stop(Duration::ZERO);
             return Err(refused);
@@ -259,6 +229,42 @@ impl<H: Host> Sched<H> {
             runtimes.begin(&sched);
         }
         Ok(sched)
+    }
+
+    fn new(weak: &Weak<Self>, host: H, config: Config) -> Self {
+        let procs = config.procs;
+        let ps = Ps::new();
+        let mut idle_ps: Vec<_> = (0..procs).map(|_| ps.push(|id| P::new(id, weak))).collect();
+        // The P with the lowest number is taken first.
+        idle_ps.reverse();
+        let procs_follow = config.procs_follow;
+        Sched {
+            host,
+            config,
+            central: Mutex::new(Rank::Central, Central::new(procs, procs_follow, idle_ps)),
+            census: CachePadded::new(Census::new(procs)),
+            stopping: AtomicBool::new(false),
+            ending: AtomicBool::new(false),
+            poll_until: AtomicU64::new(NO_POLLER),
+            globq_len: AtomicU64::new(0),
+            idle_mask: Mask::new(procs),
+            timer_mask: Mask::new(0),
+            wanted: AtomicU32::new(procs),
+            procs_read: AtomicU64::new(H::now().as_nanos()),
+            ps,
+            pool: GPool::new(weak.clone()),
+            descs: PollTable::new(),
+            next_id: AtomicU64::new(1),
+            stacks: Stacks::new(),
+            live: AtomicI64::new(0),
+            refusals: AtomicU64::new(0),
+            polls: AtomicU64::new(0),
+            serving: AtomicU64::new(0),
+            coarse_now: SingleWriterWord::new(H::now().as_nanos()),
+            told: Told::new(),
+            monitor_note: Note::new(),
+            ender: Note::new(),
+        }
     }
 
     /// How many goroutines have not ended.
