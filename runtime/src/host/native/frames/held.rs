@@ -172,62 +172,101 @@ fn may_name_low(code: &[u8], register: u8) -> bool {
         [rex @ 0x40..=0x4f, ref rest @ ..] => (Some(rex), rest),
         _ => (None, code),
     };
-    let bits = rex.unwrap_or(0);
-    // Of a byte, without the prefix, 4 to 7 stand for the second bytes of rax, rcx, rdx and rbx.
-    let is = |field: u8, bit: u8, is_byte: bool| {
-        let number = if is_byte && rex.is_none() { field & 3 } else { field };
-        bit == 0 && number == register
-    };
-    let operands = |operands: &[u8], is_byte: bool, has_middle: bool| {
+    Low { register, rex }.may_be_named(code)
+}
+
+/// One of rbx and rbp, and the prefix of the instruction that may name it.
+struct Low {
+    register: u8,
+    rex: Option<u8>,
+}
+
+impl Low {
+    fn bits(&self) -> u8 {
+        self.rex.unwrap_or(0)
+    }
+
+    /// Returns `true` if a field of three bits, which `bit` of the prefix extends, is the register.
+    fn is(&self, field: u8, bit: u8, is_byte: bool) -> bool {
+        // Of a byte, without the prefix, 4 to 7 stand for the second bytes of rax, rcx, rdx and rbx.
+        let number = if is_byte && self.rex.is_none() { field & 3 } else { field };
+        bit == 0 && number == self.register
+    }
+
+    /// Returns `true` if the operands that begin with the ModRM name the register. `has_middle`: its middle field is
+    /// an operand.
+    fn is_operand(&self, operands: &[u8], is_byte: bool, has_middle: bool) -> bool {
         let Some(&modrm) = operands.first() else { return true };
+        let bits = self.bits();
         let (mode, middle, low) = (modrm >> 6, modrm >> 3 & 7, modrm & 7);
         let named = match (mode, low, operands.get(1)) {
-            (3, ..) => is(low, bits & 1, is_byte),
+            (3, ..) => self.is(low, bits & 1, is_byte),
             (_, 4, None) => true,
             (_, 4, Some(sib)) => {
                 // Without a base; an index of 4 is none.
-                let base = !(mode == 0 && sib & 7 == 5) && is(sib & 7, bits & 1, false);
-                base || is(sib >> 3 & 7, bits >> 1 & 1, false)
+                let base = !(mode == 0 && sib & 7 == 5) && self.is(sib & 7, bits & 1, false);
+                base || self.is(sib >> 3 & 7, bits >> 1 & 1, false)
             }
             // A distance from the instruction.
             (0, 5, _) => false,
-            _ => is(low, bits & 1, false),
+            _ => self.is(low, bits & 1, false),
         };
-        named || has_middle && is(middle, bits >> 2 & 1, is_byte)
-    };
-    match *code {
-        // Between vector registers, or from or to memory.
-        [0x0f, 0x10 | 0x11 | 0x28 | 0x29 | 0x6f | 0x7f, ref rest @ ..] => operands(rest, false, false),
-        // A move of a byte or word that is widened; a condition; a no-operation.
-        [0x0f, 0xb6 | 0xbe, ref rest @ ..] => operands(rest, true, true) || operands(rest, false, true),
-        [0x0f, 0xb7 | 0xbf | 0x40..=0x4f | 0xaf, ref rest @ ..] => operands(rest, false, true),
-        [0x0f, 0x90..=0x9f, ref rest @ ..] => operands(rest, true, false),
-        [0x0f, 0x1f, ..] | [0x0f, 0x0b] | [0x0f, 0x80..=0x8f, _, _, _, _] => false,
-        // pmovmskb, and what works on vector registers alone.
-        [0x0f, 0xd7, ref rest @ ..] => operands(rest, false, true),
-        [0x0f, 0x54..=0x5f | 0x60..=0x6d | 0x74..=0x76 | 0xd4 | 0xdb | 0xeb | 0xef | 0xfe, ref rest @ ..] => {
-            operands(rest, false, false)
+        named || has_middle && self.is(middle, bits >> 2 & 1, is_byte)
+    }
+
+    /// `code` begins with the opcode.
+    fn may_be_named(&self, code: &[u8]) -> bool {
+        match *code {
+            [0x0f, ref rest @ ..] => self.may_be_named_by_two(rest),
+            [0x62 | 0xc4 | 0xc5, ..] => true,
+            // Arithmetic with two operands, or with a constant and rax.
+            [opcode @ 0x00..=0x3f, ref rest @ ..] if opcode & 7 < 4 => {
+                self.is_operand(rest, opcode & 1 == 0, true)
+            }
+            [0x00..=0x3f, ..] => false,
+            [opcode @ (0x50..=0x5f | 0x90..=0x97), ..] => self.is(opcode & 7, self.bits() & 1, false),
+            [opcode @ 0xb0..=0xb7, ..] => self.is(opcode & 7, self.bits() & 1, true),
+            [opcode @ 0xb8..=0xbf, ..] => self.is(opcode & 7, self.bits() & 1, false),
+            [0x63 | 0x69 | 0x6b | 0x85 | 0x87 | 0x89 | 0x8b | 0x8d, ref rest @ ..] => {
+                self.is_operand(rest, false, true)
+            }
+            [0x84 | 0x86 | 0x88 | 0x8a, ref rest @ ..] => self.is_operand(rest, true, true),
+            // The middle field belongs to the opcode.
+            [0x80 | 0xc0 | 0xc6 | 0xd0 | 0xd2 | 0xf6 | 0xfe, ref rest @ ..] => {
+                self.is_operand(rest, true, false)
+            }
+            [0x81 | 0x83 | 0xc1 | 0xc7 | 0xd1 | 0xd3 | 0xf7 | 0xff, ref rest @ ..] => {
+                self.is_operand(rest, false, false)
+            }
+            // Constants pushed or tested with rax, jumps, calls, returns, string moves, widening rax, traps.
+            [
+                0x68 | 0x6a | 0xa8 | 0xa9 | 0x70..=0x7f | 0xe8 | 0xe9 | 0xeb | 0xc2 | 0xc3 | 0xcc | 0xf4,
+                ..,
+            ] => false,
+            [0x98 | 0x99 | 0xa4..=0xa7 | 0xaa..=0xaf, ..] => false,
+            _ => true,
         }
-        [0x0f, ..] | [0x62 | 0xc4 | 0xc5, ..] => true,
-        // Arithmetic with two operands, or with a constant and rax.
-        [opcode @ 0x00..=0x3f, ref rest @ ..] if opcode & 7 < 4 => operands(rest, opcode & 1 == 0, true),
-        [0x00..=0x3f, ..] => false,
-        [opcode @ (0x50..=0x5f | 0x90..=0x97), ..] => is(opcode & 7, bits & 1, false),
-        [opcode @ 0xb0..=0xb7, ..] => is(opcode & 7, bits & 1, true),
-        [opcode @ 0xb8..=0xbf, ..] => is(opcode & 7, bits & 1, false),
-        [0x63 | 0x69 | 0x6b | 0x85 | 0x87 | 0x89 | 0x8b | 0x8d, ref rest @ ..] => operands(rest, false, true),
-        [0x84 | 0x86 | 0x88 | 0x8a, ref rest @ ..] => operands(rest, true, true),
-        // The middle field belongs to the opcode.
-        [0x80 | 0xc0 | 0xc6 | 0xd0 | 0xd2 | 0xf6 | 0xfe, ref rest @ ..] => operands(rest, true, false),
-        [0x81 | 0x83 | 0xc1 | 0xc7 | 0xd1 | 0xd3 | 0xf7 | 0xff, ref rest @ ..] => {
-            operands(rest, false, false)
+    }
+
+    /// `code` begins with the second byte of an opcode of two, behind 0x0f.
+    fn may_be_named_by_two(&self, code: &[u8]) -> bool {
+        match *code {
+            // Between vector registers, or from or to memory.
+            [0x10 | 0x11 | 0x28 | 0x29 | 0x6f | 0x7f, ref rest @ ..] => self.is_operand(rest, false, false),
+            // A move of a byte or word that is widened; a condition; a no-operation.
+            [0xb6 | 0xbe, ref rest @ ..] => {
+                self.is_operand(rest, true, true) || self.is_operand(rest, false, true)
+            }
+            [0xb7 | 0xbf | 0x40..=0x4f | 0xaf, ref rest @ ..] => self.is_operand(rest, false, true),
+            [0x90..=0x9f, ref rest @ ..] => self.is_operand(rest, true, false),
+            [0x1f, ..] | [0x0b] | [0x80..=0x8f, _, _, _, _] => false,
+            // pmovmskb, and what works on vector registers alone.
+            [0xd7, ref rest @ ..] => self.is_operand(rest, false, true),
+            [0x54..=0x5f | 0x60..=0x6d | 0x74..=0x76 | 0xd4 | 0xdb | 0xeb | 0xef | 0xfe, ref rest @ ..] => {
+                self.is_operand(rest, false, false)
+            }
+            _ => true,
         }
-        // Constants pushed or tested with rax, jumps, calls, returns, string moves, widening rax, traps.
-        [0x68 | 0x6a | 0xa8 | 0xa9 | 0x70..=0x7f | 0xe8 | 0xe9 | 0xeb | 0xc2 | 0xc3 | 0xcc | 0xf4, ..] => {
-            false
-        }
-        [0x98 | 0x99 | 0xa4..=0xa7 | 0xaa..=0xaf, ..] => false,
-        _ => true,
     }
 }
 
