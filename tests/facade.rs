@@ -43,16 +43,17 @@ const CHECKED: [&str; 17] = [
 ];
 
 /// The files that choose between two builds by the cfg `gmp_loom`.
-const CHOOSING: [&str; 5] =
-    ["prim/mod.rs", "prim/hooks.rs", "prim/lock.rs", "host/mod.rs", "host/model/mod.rs"];
+const CHOOSING: [&str; 6] =
+    ["prim/mod.rs", "prim/capacity.rs", "prim/hooks.rs", "prim/lock.rs", "host/mod.rs", "host/model/mod.rs"];
 
 /// The files that add something to the model's build and choose nothing, and what it is.
-const ADDING: [(&str, &str); 15] = [
+const ADDING: [(&str, &str); 16] = [
     ("chan/dynamic.rs", "a message that unwinds"),
     ("chan/mod.rs", "what a mutant does"),
     ("g/mod.rs", "what a mutant does"),
     ("lib.rs", "which modules there are"),
     ("p/runq.rs", "what mutants do"),
+    ("prim/single_writer.rs", "what loom weighs where a model asks for that"),
     ("runtime/mod.rs", "a runtime without a first M"),
     ("sched/mod.rs", "whether nobody runs anything, and what mutants do"),
     ("sched/park.rs", "the wait reason of a model"),

@@ -1,0 +1,129 @@
+//! What models get: loom's atomics, cells and locks, and the model's answers where the machine would be asked.
+
+use super::Ordering;
+pub(crate) use loom::cell::UnsafeCell;
+pub(crate) use loom::sync::atomic::{AtomicBool, AtomicI64, AtomicPtr, AtomicU32, AtomicU64};
+
+/// What `lock` gives a rank.
+pub(crate) mod plain {
+    use crate::prim::lock::Ranks;
+    pub(crate) use loom::sync::MutexGuard;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    /// Whatever comes somewhere in the order of the locks of its rank.
+    pub(crate) trait Placed {
+        fn place(&self) -> usize;
+    }
+
+    /// loom's mutex with parking_lot's interface: no poisoning. Its place is its number: addresses differ from one
+    /// execution to the next, and loom repeats schedules.
+    #[derive(Debug)]
+    pub(crate) struct Mutex<T> {
+        inner: loom::sync::Mutex<T>,
+        number: usize,
+    }
+
+    impl<T> Mutex<T> {
+        pub(crate) fn new(value: T) -> Self {
+            static MADE: AtomicUsize = AtomicUsize::new(1);
+            // Relaxed: a number of its own is all that it is.
+            Self { inner: loom::sync::Mutex::new(value), number: MADE.fetch_add(1, Ordering::Relaxed) }
+        }
+        pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
+            match self.inner.lock() {
+                Ok(guard) => guard,
+                Err(poisoned) => poisoned.into_inner(),
+            }
+        }
+    }
+
+    impl<T> Placed for Mutex<T> {
+        fn place(&self) -> usize {
+            self.number
+        }
+    }
+
+    impl<T> Placed for parking_lot::Mutex<T> {
+        fn place(&self) -> usize {
+            std::ptr::from_ref(self).addr()
+        }
+    }
+
+    loom::thread_local! {
+        static RANKS: Ranks = Ranks::new();
+    }
+
+    /// The calling thread's. What is let go when loom has ended its thread is counted no more.
+    pub(crate) fn with_ranks(f: impl FnOnce(&Ranks)) {
+        let _ended = RANKS.try_with(f);
+    }
+}
+
+/// loom's fence; none with `Relaxed`, which a mutant asks for.
+pub(crate) fn fence(ordering: Ordering) {
+    if ordering != Ordering::Relaxed {
+        loom::sync::atomic::fence(ordering);
+    }
+}
+
+/// loom has no `membarrier`: both sides of the hand-off fence. Only where there is a retaker: else the fence, which
+/// is none for the machine, would hide that others are missing.
+pub(crate) fn light_barrier() {
+    if crate::model::relies_on_entries() {
+        // SeqCst: EntryBarrier; partner RetakeBarrier.
+        loom::sync::atomic::fence(Ordering::SeqCst);
+    }
+    crate::model::switch_point();
+}
+
+/// A full fence: loom has no exchange that is one.
+pub(crate) fn fence_after_exchange() {
+    // SeqCst: the caller says which fence this is, and names its partner.
+    loom::sync::atomic::fence(Ordering::SeqCst);
+}
+
+/// In a model the other thread may run between any two steps anyway. It says how many thieves are refused.
+pub(crate) fn stays_the_same<T>(_look: impl Fn() -> T) -> bool {
+    crate::model::stays_the_same()
+}
+
+/// In models of helping only: others need no clock, and no M that comes to somebody's aid by itself.
+pub(crate) fn may_help() -> bool {
+    crate::model::has_helpers()
+}
+
+/// A model's threads do not spin.
+pub(crate) fn pause() {}
+
+/// What a model checks that has loom weigh the words of single writers.
+pub(crate) fn when_weighed(check: impl FnOnce()) {
+    if crate::model::weighs_single_writers() {
+        check();
+    }
+}
+
+/// A model has no cache.
+pub(crate) fn prefetch<T>(_: *const T) {}
+
+/// Lets the thread that is waited for run.
+pub(crate) fn relax() {
+    loom::thread::yield_now();
+}
+
+/// One event of the schedule, for the report of a model that fails.
+pub(crate) fn event(what: std::fmt::Arguments<'_>) {
+    crate::model::note_event(what);
+}
+
+#[derive(Debug)]
+pub(crate) struct Ghost(UnsafeCell<()>);
+
+impl Ghost {
+    pub(crate) fn new() -> Self {
+        Ghost(UnsafeCell::new(()))
+    }
+    /// An exclusive access: loom fails the execution where two are not ordered.
+    pub(crate) fn touch(&self) {
+        self.0.with_mut(|_| ());
+    }
+}

@@ -1,0 +1,141 @@
+//! What ships: std's atomics, parking_lot's mutex, and what the machine gives.
+
+use super::Ordering;
+pub(crate) use std::sync::atomic::{AtomicBool, AtomicI64, AtomicPtr, AtomicU32, AtomicU64, fence};
+
+/// What `lock` gives a rank.
+pub(crate) mod plain {
+    #[cfg(debug_assertions)]
+    use crate::prim::lock::Ranks;
+    pub(crate) use parking_lot::{Mutex, MutexGuard};
+
+    /// Whatever comes somewhere in the order of the locks of its rank.
+    pub(crate) trait Placed {
+        fn place(&self) -> usize;
+    }
+
+    impl<T> Placed for Mutex<T> {
+        #[inline(always)]
+        fn place(&self) -> usize {
+            std::ptr::from_ref(self).addr()
+        }
+    }
+
+    #[cfg(debug_assertions)]
+    thread_local! {
+        static RANKS: Ranks = const { Ranks::new() };
+    }
+
+    /// The calling thread's. Never in line: a goroutine that was switched may be on another thread.
+    #[cfg(debug_assertions)]
+    #[inline(never)]
+    pub(crate) fn with_ranks(f: impl FnOnce(&Ranks)) {
+        RANKS.with(f);
+    }
+}
+
+/// std's cell with loom's interface: access through closures, so that loom can see where one ends.
+#[derive(Debug)]
+pub(crate) struct UnsafeCell<T: ?Sized>(std::cell::UnsafeCell<T>);
+
+impl<T> UnsafeCell<T> {
+    pub(crate) const fn new(value: T) -> Self {
+        Self(std::cell::UnsafeCell::new(value))
+    }
+    pub(crate) fn into_inner(self) -> T {
+        self.0.into_inner()
+    }
+}
+
+impl<T: ?Sized> UnsafeCell<T> {
+    /// Shared access. The pointer is good for reads as long as nobody holds `with_mut`.
+    #[inline(always)]
+    pub(crate) fn with<R>(&self, f: impl FnOnce(*const T) -> R) -> R {
+        f(self.0.get())
+    }
+    /// Exclusive access. The caller guarantees that it is.
+    #[inline(always)]
+    pub(crate) fn with_mut<R>(&self, f: impl FnOnce(*mut T) -> R) -> R {
+        f(self.0.get())
+    }
+}
+
+/// Keeps the compiler from moving the entry of a window past the look at the hand-off word.
+/// The machine may still do it: the retaker's `membarrier` answers for that.
+#[inline(always)]
+pub(crate) fn light_barrier() {
+    // SeqCst: EntryBarrier; partner RetakeBarrier.
+    std::sync::atomic::compiler_fence(Ordering::SeqCst);
+}
+
+/// A full fence for one whose last store was a read-modify-write: on x86 that was one already.
+#[inline(always)]
+pub(crate) fn fence_after_exchange() {
+    // SeqCst, both: the caller says which fence this is, and names its partner.
+    #[cfg(target_arch = "x86_64")]
+    std::sync::atomic::compiler_fence(Ordering::SeqCst);
+    // SeqCst: as above, with the caller's partner.
+    #[cfg(not(target_arch = "x86_64"))]
+    fence(Ordering::SeqCst);
+}
+
+/// Returns `true` if `peek` gives the same value again after 3 µs, the time that an owner gets to run a G that it
+/// has just put into `runnext` (Go sleeps 3 µs here). `peek` is not called in between, as each call takes the
+/// cache line away from the owner.
+pub(crate) fn stays_the_same<T: PartialEq>(peek: impl Fn() -> T) -> bool {
+    let (start, seen) = (std::time::Instant::now(), peek());
+    while start.elapsed() < std::time::Duration::from_micros(3) {
+        std::hint::spin_loop();
+    }
+    peek() == seen
+}
+
+/// Returns `true` if busy Ps help each other, unless they are told not to.
+#[inline(always)]
+pub(crate) const fn may_help() -> bool {
+    true
+}
+
+/// Between two looks at what another may change in a moment, a lock or a queue. Go's 30 pauses.
+pub(crate) fn pause() {
+    for _ in 0..30 {
+        std::hint::spin_loop();
+    }
+}
+
+/// Has the cache bring what lies there, which is looked at soon. A hint: any address will do.
+#[inline(always)]
+pub(crate) fn prefetch<T>(at: *const T) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: it reads nothing that the program sees, and never faults.
+    unsafe {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        _mm_prefetch::<_MM_HINT_T0>(at.cast());
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = at;
+}
+
+/// One round of waiting for another thread that needs a few more instructions, unless the kernel has preempted it.
+pub(crate) fn relax() {
+    std::thread::yield_now();
+}
+
+/// What a model checks that has loom weigh the words of single writers.
+#[inline(always)]
+pub(crate) fn when_weighed(_: impl FnOnce()) {}
+
+/// One event of the schedule, for the report of a model that fails.
+#[inline(always)]
+pub(crate) fn event(_: std::fmt::Arguments<'_>) {}
+
+#[derive(Debug)]
+pub(crate) struct Ghost;
+
+impl Ghost {
+    pub(crate) const fn new() -> Self {
+        Ghost
+    }
+    #[inline(always)]
+    pub(crate) fn touch(&self) {}
+}

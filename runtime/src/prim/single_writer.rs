@@ -1,0 +1,137 @@
+//! Words that one thread at a time writes, and others `peek`, as a trace does. Relaxed, ordered by nothing, but for
+//! `set_after`. std's in both builds: loom need not weigh them, but where a model asks for that. The writer's own `get`
+//! is a plain load, which the compiler may merge with others as that of a `Cell`.
+
+use super::hooks::*;
+use super::{Acquire, Relaxed, Release};
+use std::ptr::{self, NonNull};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU64};
+
+/// A pointer. A reader other than the writer compares it only, or knows that what it names is there to stay.
+#[derive(Debug)]
+pub(crate) struct SingleWriter<T>(AtomicPtr<T>, #[cfg(gmp_loom)] Shown<T>);
+
+/// What `peek_after` reads in a model that asks for it: there loom weighs which value it sees.
+#[cfg(gmp_loom)]
+type Shown<T> = Option<loom::sync::atomic::AtomicPtr<T>>;
+
+impl<T> SingleWriter<T> {
+    pub(crate) fn new(value: Option<NonNull<T>>) -> Self {
+        let value = value.map_or(ptr::null_mut(), NonNull::as_ptr);
+        SingleWriter(
+            AtomicPtr::new(value),
+            #[cfg(gmp_loom)]
+            crate::model::weighs_single_writers().then(|| loom::sync::atomic::AtomicPtr::new(value)),
+        )
+    }
+    /// The writer's own.
+    #[inline(always)]
+    pub(crate) fn get(&self) -> Option<NonNull<T>> {
+        // SAFETY: by the type's contract nobody writes it at the same time; reads of others don't matter.
+        NonNull::new(unsafe { *self.0.as_ptr() })
+    }
+    /// Anybody's.
+    pub(crate) fn peek(&self) -> Option<NonNull<T>> {
+        NonNull::new(self.0.load(Relaxed))
+    }
+    #[inline(always)]
+    pub(crate) fn set(&self, value: Option<NonNull<T>>) {
+        self.0.store(value.map_or(ptr::null_mut(), NonNull::as_ptr), Relaxed);
+    }
+    /// Anybody's, who then sees what the writer did before `set_after`.
+    pub(crate) fn peek_after(&self) -> Option<NonNull<T>> {
+        // Acquire: partner `set_after`.
+        let acquire = Acquire.unless(PeekAfterRelaxed);
+        #[cfg(gmp_loom)]
+        if let Some(shown) = &self.1 {
+            return NonNull::new(shown.load(acquire));
+        }
+        NonNull::new(self.0.load(acquire))
+    }
+    /// `set`, for those who `peek_after`.
+    #[inline(always)]
+    pub(crate) fn set_after(&self, value: Option<NonNull<T>>) {
+        let value = value.map_or(ptr::null_mut(), NonNull::as_ptr);
+        // Release: what came before is over for `peek_after`, its partner.
+        let release = Release.unless(SetAfterRelaxed);
+        self.0.store(value, release);
+        #[cfg(gmp_loom)]
+        if let Some(shown) = &self.1 {
+            shown.store(value, release);
+        }
+    }
+    /// The writer's own.
+    #[inline(always)]
+    pub(crate) fn take(&self) -> Option<NonNull<T>> {
+        let value = self.get();
+        self.set(None);
+        value
+    }
+}
+
+/// A number.
+#[derive(Debug)]
+pub(crate) struct SingleWriterWord(AtomicU64);
+
+impl SingleWriterWord {
+    pub(crate) fn new(value: u64) -> Self {
+        SingleWriterWord(AtomicU64::new(value))
+    }
+    #[inline(always)]
+    pub(crate) fn get(&self) -> u64 {
+        self.0.load(Relaxed)
+    }
+    #[inline(always)]
+    pub(crate) fn set(&self, value: u64) {
+        self.0.store(value, Relaxed);
+    }
+}
+
+/// A small number.
+#[derive(Debug)]
+pub(crate) struct SingleWriterByte(AtomicU8);
+
+impl SingleWriterByte {
+    pub(crate) fn new(value: u8) -> Self {
+        SingleWriterByte(AtomicU8::new(value))
+    }
+    #[inline(always)]
+    pub(crate) fn get(&self) -> u8 {
+        self.0.load(Relaxed)
+    }
+    #[inline(always)]
+    pub(crate) fn set(&self, value: u8) {
+        self.0.store(value, Relaxed);
+    }
+}
+
+/// Yes or no.
+#[derive(Debug)]
+pub(crate) struct SingleWriterFlag(AtomicBool);
+
+impl SingleWriterFlag {
+    pub(crate) fn new(value: bool) -> Self {
+        SingleWriterFlag(AtomicBool::new(value))
+    }
+    /// The writer's own.
+    #[inline(always)]
+    pub(crate) fn get(&self) -> bool {
+        // SAFETY: as in `SingleWriter::get`.
+        unsafe { *self.0.as_ptr() }
+    }
+    /// Anybody's.
+    pub(crate) fn peek(&self) -> bool {
+        self.0.load(Relaxed)
+    }
+    #[inline(always)]
+    pub(crate) fn set(&self, value: bool) {
+        self.0.store(value, Relaxed);
+    }
+    /// The writer's own.
+    #[inline(always)]
+    pub(crate) fn replace(&self, value: bool) -> bool {
+        let old = self.get();
+        self.set(value);
+        old
+    }
+}
