@@ -251,8 +251,8 @@ fn of_each_blocking_operation_the_call_is_shown_and_nothing_below_it() {
         drop(near.read_exact(&mut [0; 8]));
     });
     let calls = [
-        ("send", "chan/mod.rs"),
-        ("receive", "chan/mod.rs"),
+        ("send", "chan/ends.rs"),
+        ("receive", "chan/ends.rs"),
         ("iterate", "chan/iter.rs"),
         ("select", "chan/macros.rs"),
         ("mutex", "sync/mutex.rs"),
@@ -264,9 +264,9 @@ fn of_each_blocking_operation_the_call_is_shown_and_nothing_below_it() {
         ("barrier", "sync/barrier.rs"),
         ("wait group", "sync/wait_group.rs"),
         ("sleep", "time/mod.rs"),
-        ("join", "goroutine/mod.rs"),
+        ("join", "goroutine/join.rs"),
         ("scope", "goroutine/scope.rs"),
-        ("accept", "net/tcp.rs"),
+        ("accept", "net/tcp/listener.rs"),
         ("read", "net/tcp.rs"),
         ("write", "net/tcp.rs"),
         ("read exactly", "net/tcp.rs"),

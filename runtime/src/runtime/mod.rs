@@ -286,8 +286,8 @@ impl Runtime {
     /// created at src/main.rs:17:5
     ///
     /// 3 goroutines [chan receive, 2 s, 1304 to 1560 bytes of stack]: 2-4
-    /// gmp::chan::Receiver<T>::recv
-    ///     /src/gmp/runtime/src/chan/mod.rs:294
+    /// gmp::chan::ends::Receiver<T>::recv
+    ///     /src/gmp/runtime/src/chan/ends.rs:194
     /// demo::worker
     ///     src/main.rs:11
     /// demo::main::{{closure}}::{{closure}}

@@ -1,0 +1,333 @@
+//! The two ends of a channel: what sends, and what receives.
+
+use super::flow::{Abandoned, Chan, Ended};
+use super::{RecvError, RecvTimeoutError, SendError, SendTimeoutError, TryRecvError, TrySendError};
+use crate::host::{Active, Host};
+use crate::prim::Arc;
+use crate::sched::park::{Commit, WaitReason};
+use crate::wait::waiter::{How, Wait, Woke};
+use gmp_timers::Nanos;
+use std::fmt;
+use std::mem::MaybeUninit;
+use std::panic::{RefUnwindSafe, UnwindSafe};
+use std::time::{Duration, Instant};
+
+/// The half that sends. Clones send to the same channel; when the last one is dropped, the channel closes.
+///
+/// ```
+/// // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
+/// unsafe {
+///     gmp::run(|| {
+///         let (sender, receiver) = gmp::chan::bounded(1);
+///         let others = sender.clone();
+///         let worker = gmp::go(move || others.send("theirs"));
+///         sender.send("ours").unwrap();
+///         let mut got = [receiver.recv().unwrap(), receiver.recv().unwrap()];
+///         got.sort();
+///         assert_eq!(got, ["ours", "theirs"]);
+///         worker.join().unwrap().unwrap();
+///     })
+/// }
+/// ```
+pub struct Sender<T> {
+    pub(super) chan: Option<Arc<Chan<T>>>,
+}
+
+/// The half that receives. Clones receive from the same channel, each message goes to one of them; when the last one is
+/// dropped, the channel closes.
+///
+/// ```
+/// // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
+/// unsafe {
+///     gmp::run(|| {
+///         let (sender, receiver) = gmp::chan::bounded(8);
+///         gmp::go(move || (0..3).for_each(|n| sender.send(n).unwrap()));
+///         // Ends when the last sender is gone.
+///         assert_eq!(receiver.into_iter().sum::<i32>(), 3);
+///     })
+/// }
+/// ```
+pub struct Receiver<T> {
+    pub(super) chan: Option<Arc<Chan<T>>>,
+}
+
+// SAFETY: a half of a channel moves messages in and out, each to one thread, and gives no reference to one that is in
+// the channel.
+unsafe impl<T: Send> Send for Sender<T> {}
+// SAFETY: as above.
+unsafe impl<T: Send> Sync for Sender<T> {}
+// SAFETY: as above.
+unsafe impl<T: Send> Send for Receiver<T> {}
+// SAFETY: as above.
+unsafe impl<T: Send> Sync for Receiver<T> {}
+impl<T> UnwindSafe for Sender<T> {}
+impl<T> RefUnwindSafe for Sender<T> {}
+impl<T> UnwindSafe for Receiver<T> {}
+impl<T> RefUnwindSafe for Receiver<T> {}
+
+/// Waits until `limit`; nothing else ends the wait but an interrupt.
+fn wait_for_nothing(limit: Option<Nanos>) {
+    let how = How::new(WaitReason::Never).until(limit);
+    if let Woke::Interrupted(why) = Wait::<Active>::begin().park(how, || Commit::Park) {
+        why.throw::<Active>();
+    }
+}
+
+pub(crate) fn limit_of(timeout: Duration) -> Option<Nanos> {
+    Some(Active::now().saturating_add(timeout))
+}
+
+impl<T> Sender<T> {
+    pub(crate) fn chan(&self) -> Option<&Chan<T>> {
+        self.chan.as_deref()
+    }
+
+    /// Sends the message. It is moved out if and only if the result is Done.
+    ///
+    /// # Safety
+    /// `message` is initialised.
+    unsafe fn send_until(&self, message: &mut MaybeUninit<T>, limit: Option<Nanos>) -> Ended {
+        match self.chan() {
+            // SAFETY: by this function's contract.
+            Some(chan) => unsafe { chan.send(message.as_mut_ptr(), limit) },
+            None => {
+                let goes_with_an_unwinding = Abandoned(message.as_mut_ptr());
+                wait_for_nothing(limit);
+                std::mem::forget(goes_with_an_unwinding);
+                Ended::TimedOut
+            }
+        }
+    }
+
+    /// Sends a message. Blocks the goroutine, or the plain thread, until there is room in the buffer; without a
+    /// buffer, until a receiver takes the message.
+    ///
+    /// # Unwinds
+    /// When its wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
+    ///
+    /// # Errors
+    /// The channel is closed. The error holds the message.
+    pub fn send(&self, message: T) -> Result<(), SendError<T>> {
+        let mut message = MaybeUninit::new(message);
+        // SAFETY: `message` is initialised, and was moved out if and only if the result is Done.
+        unsafe {
+            match self.send_until(&mut message, None) {
+                Ended::Done => Ok(()),
+                _ => Err(SendError(message.assume_init())),
+            }
+        }
+    }
+
+    /// Sends a message if that is possible at once. Does not block.
+    ///
+    /// # Errors
+    /// There is no room, or, without a buffer, no receiver that waits; or the channel is closed. The error holds the
+    /// message.
+    pub fn try_send(&self, message: T) -> Result<(), TrySendError<T>> {
+        let Some(chan) = self.chan() else { return Err(TrySendError::Full(message)) };
+        let mut message = MaybeUninit::new(message);
+        // SAFETY: `message` is initialised, and was moved out if and only if the result is Done.
+        unsafe {
+            match chan.try_send(message.as_mut_ptr()) {
+                Ended::Done => Ok(()),
+                Ended::Closed => Err(TrySendError::Disconnected(message.assume_init())),
+                Ended::TimedOut => Err(TrySendError::Full(message.assume_init())),
+            }
+        }
+    }
+
+    /// As [`send`](Self::send), for at most `timeout`.
+    ///
+    /// # Unwinds
+    /// When its wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
+    ///
+    /// # Errors
+    /// The time has passed, or the channel is closed. The error holds the message.
+    pub fn send_timeout(&self, message: T, timeout: Duration) -> Result<(), SendTimeoutError<T>> {
+        self.send_in_time(message, limit_of(timeout))
+    }
+
+    /// As [`send`](Self::send), until `deadline` at most.
+    ///
+    /// # Unwinds
+    /// When its wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
+    ///
+    /// # Errors
+    /// As [`send_timeout`](Self::send_timeout).
+    pub fn send_deadline(&self, message: T, deadline: Instant) -> Result<(), SendTimeoutError<T>> {
+        self.send_in_time(message, Some(Active::nanos(deadline)))
+    }
+
+    fn send_in_time(&self, message: T, limit: Option<Nanos>) -> Result<(), SendTimeoutError<T>> {
+        let mut message = MaybeUninit::new(message);
+        // SAFETY: as in `send`.
+        unsafe {
+            match self.send_until(&mut message, limit) {
+                Ended::Done => Ok(()),
+                Ended::Closed => Err(SendTimeoutError::Disconnected(message.assume_init())),
+                Ended::TimedOut => Err(SendTimeoutError::Timeout(message.assume_init())),
+            }
+        }
+    }
+}
+
+impl<T> Receiver<T> {
+    pub(crate) fn chan(&self) -> Option<&Chan<T>> {
+        self.chan.as_deref()
+    }
+
+    /// Closes the channel, even if its users can't.
+    pub(crate) fn shut(&self) {
+        self.chan().map(Chan::shut);
+    }
+
+    fn recv_until(&self, limit: Option<Nanos>) -> Result<T, Ended> {
+        let Some(chan) = self.chan() else {
+            wait_for_nothing(limit);
+            return Err(Ended::TimedOut);
+        };
+        let mut slot = MaybeUninit::uninit();
+        // SAFETY: the slot is valid for a write of a `T`, and holds one when the result is Done.
+        unsafe {
+            match chan.recv(slot.as_mut_ptr(), limit) {
+                Ended::Done => Ok(slot.assume_init()),
+                ended => Err(ended),
+            }
+        }
+    }
+
+    /// Receives a message. Blocks the goroutine, or the plain thread, until there is one.
+    ///
+    /// # Unwinds
+    /// When its wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
+    ///
+    /// # Errors
+    /// The channel is closed, and no message is left.
+    pub fn recv(&self) -> Result<T, RecvError> {
+        self.recv_until(None).map_err(|_| RecvError)
+    }
+
+    /// Receives a message that is there. Does not block, except in one case: another goroutine's `select!` is about
+    /// to send, and has yet to evaluate the message. For that message `try_recv` blocks its thread, with the P handed
+    /// off, for some 10 ms at most.
+    ///
+    /// # Errors
+    /// No message is there. The error tells whether the channel is closed.
+    pub fn try_recv(&self) -> Result<T, TryRecvError> {
+        let Some(chan) = self.chan() else { return Err(TryRecvError::Empty) };
+        let mut slot = MaybeUninit::uninit();
+        // SAFETY: as in `recv_until`.
+        unsafe {
+            match chan.try_recv(slot.as_mut_ptr()) {
+                Ended::Done => Ok(slot.assume_init()),
+                Ended::Closed => Err(TryRecvError::Disconnected),
+                Ended::TimedOut => Err(TryRecvError::Empty),
+            }
+        }
+    }
+
+    /// As [`recv`](Self::recv), for at most `timeout`; or some 10 ms longer, for a message of a `select!` that was
+    /// chosen in time and is still being evaluated.
+    ///
+    /// # Unwinds
+    /// When its wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
+    ///
+    /// # Errors
+    /// The time has passed, or the channel is closed and drained.
+    pub fn recv_timeout(&self, timeout: Duration) -> Result<T, RecvTimeoutError> {
+        self.recv_until(limit_of(timeout)).map_err(Self::in_time)
+    }
+
+    /// As [`recv`](Self::recv), until `deadline` at most; or some 10 ms longer, as
+    /// [`recv_timeout`](Self::recv_timeout).
+    ///
+    /// # Unwinds
+    /// When its wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
+    ///
+    /// # Errors
+    /// As [`recv_timeout`](Self::recv_timeout).
+    pub fn recv_deadline(&self, deadline: Instant) -> Result<T, RecvTimeoutError> {
+        self.recv_until(Some(Active::nanos(deadline))).map_err(Self::in_time)
+    }
+
+    fn in_time(ended: Ended) -> RecvTimeoutError {
+        match ended {
+            Ended::Closed => RecvTimeoutError::Disconnected,
+            _ => RecvTimeoutError::Timeout,
+        }
+    }
+}
+
+/// The methods that both halves have.
+macro_rules! half {
+    ($name:ident, $add:ident, $drop:ident, $text:literal) => {
+        impl<T> $name<T> {
+            /// Returns `true` if there is no message in the buffer; always without a buffer.
+            pub fn is_empty(&self) -> bool {
+                self.len() == 0
+            }
+
+            /// Returns `true` if there is no room in the buffer; always without a buffer.
+            pub fn is_full(&self) -> bool {
+                self.chan().is_none_or(Chan::is_full)
+            }
+
+            /// Returns the number of messages in the buffer.
+            pub fn len(&self) -> usize {
+                self.chan().map_or(0, Chan::len)
+            }
+
+            /// Returns the number of messages that the buffer has room for; `None` for any number.
+            pub fn capacity(&self) -> Option<usize> {
+                let capacity = self.chan().map_or(0, Chan::capacity);
+                (capacity != usize::MAX).then_some(capacity)
+            }
+
+            /// Returns `true` if both are of the same channel. All disabled channels count as the same.
+            pub fn same_channel(&self, other: &$name<T>) -> bool {
+                let address = |chan: Option<&Chan<T>>| chan.map(|chan| &raw const *chan);
+                address(self.chan()) == address(other.chan())
+            }
+
+            /// Closes the channel: sends fail from now on, also those that wait, which give their messages back;
+            /// messages in the buffer can be received, and then receives fail. Returns `true` if this call closed the
+            /// channel, and `false` if the channel was closed before, or tells the time and can't be closed. Does not
+            /// block.
+            pub fn close(&self) -> bool {
+                self.chan().is_some_and(Chan::close)
+            }
+
+            /// Returns `true` if the channel is closed: by `close`, or because all senders, or all receivers, were
+            /// dropped.
+            pub fn is_closed(&self) -> bool {
+                self.chan().is_some_and(Chan::is_closed)
+            }
+        }
+
+        impl<T> Clone for $name<T> {
+            fn clone(&self) -> Self {
+                if let Some(chan) = self.chan() {
+                    chan.$add();
+                }
+                $name { chan: self.chan.clone() }
+            }
+        }
+
+        impl<T> Drop for $name<T> {
+            fn drop(&mut self) {
+                if let Some(chan) = &self.chan {
+                    Chan::$drop(chan);
+                }
+            }
+        }
+
+        impl<T> fmt::Debug for $name<T> {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.pad($text)
+            }
+        }
+    };
+}
+
+half!(Sender, add_sender, drop_sender, "Sender { .. }");
+half!(Receiver, add_receiver, drop_receiver, "Receiver { .. }");
