@@ -1,24 +1,22 @@
 //! Goroutines as the user sees them: [`go`], [`JoinHandle`], [`Builder`], [`yield_now`], [`goexit`], [`current`].
 
+mod join;
 pub mod local;
 pub mod migration;
 pub(crate) mod scope;
 pub(crate) mod thread;
 pub(crate) mod with_stack;
 
-use crate::g::task::Failure;
-use crate::g::{self, Birth, End, GRef, Life, Name};
+pub use join::{JoinError, JoinHandle};
+
+use crate::g::{Birth, Name};
 use crate::host::Active;
 use crate::m::{M, Window};
 use crate::sched::Sched;
-use crate::sched::park::{WaitReason, Yield};
+use crate::sched::park::Yield;
 use crate::wait::interrupt::{self, Interrupt};
-use crate::wait::waiter::{How, Wait, Woke};
-use std::any::Any;
 use std::fmt;
 use std::io;
-use std::marker::PhantomData;
-use std::mem::ManuallyDrop;
 use std::panic::Location;
 
 /// Starts a goroutine in the runtime of the calling goroutine. Go's `go f()`. Does not block.
@@ -112,189 +110,6 @@ where
     // SAFETY: by this function's contract.
     unsafe { sched.spawn(birth, f) }.map(JoinHandle::of)
 }
-
-/// The right to wait for a goroutine's end and to take its value.
-///
-/// Dropping it detaches the goroutine: it runs on, and its value is dropped when it ends, before its
-/// [variables](crate::local::Local).
-///
-/// ```
-/// // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
-/// unsafe {
-///     gmp::run(|| {
-///         let worker = gmp::go(|| 6 * 7);
-///         assert_eq!(worker.join().unwrap(), 42);
-///
-///         let fails = gmp::go(|| -> u32 { panic!("no answer") });
-///         let panic = fails.join().unwrap_err().into_panic();
-///         assert_eq!(panic.downcast_ref::<&str>(), Some(&"no answer"));
-///     })
-/// }
-/// ```
-pub struct JoinHandle<T> {
-    g: GRef<Active>,
-    value: PhantomData<fn() -> T>,
-}
-
-// SAFETY: the handle gives a `T` made on another thread to whoever joins.
-unsafe impl<T: Send> Send for JoinHandle<T> {}
-// SAFETY: through a shared reference nothing of `T` can be reached.
-unsafe impl<T: Send> Sync for JoinHandle<T> {}
-
-impl<T> JoinHandle<T> {
-    /// The handle's party of a goroutine that was just made, whose value is a `T`.
-    pub(crate) fn of(g: GRef<Active>) -> Self {
-        JoinHandle { g, value: PhantomData }
-    }
-
-    /// Waits until the goroutine has ended, and returns its value. Blocks the calling goroutine, or the plain thread.
-    /// After `join` the goroutine is not counted by [`num_goroutines`](crate::num_goroutines) any more.
-    ///
-    /// # Unwinds
-    /// When its wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
-    ///
-    /// # Errors
-    /// A [`JoinError`] if the goroutine panicked, called [`goexit`], or its runtime ended first. A goroutine that
-    /// waits in `join` when its own runtime ends is unwound, and does not get the error.
-    ///
-    /// ```
-    /// // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
-    /// unsafe {
-    ///     gmp::run(|| {
-    ///         let failing = gmp::go(|| -> u32 { std::panic::resume_unwind(Box::new("no")) });
-    ///         let error = failing.join().unwrap_err();
-    ///         assert!(error.is_panic());
-    ///         assert_eq!(error.into_panic().downcast_ref(), Some(&"no"));
-    ///     })
-    /// }
-    /// ```
-    pub fn join(self) -> Result<T, JoinError> {
-        self.join_in(How::new(WaitReason::Join))
-    }
-
-    pub(crate) fn join_in(self, how: How) -> Result<T, JoinError> {
-        let (end, life) = self.wait(how);
-        let this = ManuallyDrop::new(self);
-        let outcome = match end {
-            // SAFETY: the goroutine has ended and left an `Outcome<T>`; the handle's right to it is used here,
-            // once, and `give_handle_back` is told so.
-            End::Ended => unsafe { this.g.task.outcome::<T>() },
-            End::Left => Err(Failure::Shutdown),
-        };
-        g::give_handle_back(this.g, end == End::Ended, life);
-        outcome.map_err(JoinError)
-    }
-
-    pub(crate) fn g(&self) -> GRef<Active> {
-        self.g
-    }
-
-    /// Waits for the end, and leaves the outcome where it is. A caller that was unwound out of this does not wait
-    /// again.
-    pub(crate) fn wait(&self, how: How) -> (End, Life) {
-        let mut life = self.g.life();
-        if life.end().is_none() {
-            let mut wait = Wait::begin();
-            let (g, record) = (self.g, wait.waiter());
-            life = match wait.park(how, || g.wait_for_end(&raw const record, life)) {
-                Woke::Interrupted(why) => match g.wait_no_more() {
-                    // Where both end with their runtime it is no news for the caller.
-                    life if why != Interrupt::Shutdown && life.end().is_some() => life,
-                    _ => why.throw::<Active>(),
-                },
-                _ => g.life(),
-            };
-        }
-        (life.end().expect("wait: woken before the goroutine ended"), life)
-    }
-
-    /// Returns `true` if `join` would return at once. Does not block.
-    pub fn is_finished(&self) -> bool {
-        self.g.life().end().is_some()
-    }
-
-    /// The goroutine's number, unique within its runtime.
-    pub fn id(&self) -> GoroutineId {
-        GoroutineId(self.g.id())
-    }
-}
-
-impl<T> Drop for JoinHandle<T> {
-    fn drop(&mut self) {
-        g::drop_handle(self.g);
-    }
-}
-
-impl<T> fmt::Debug for JoinHandle<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("JoinHandle").field("id", &self.g.id()).finish_non_exhaustive()
-    }
-}
-
-/// Why [`JoinHandle::join`] returns no value.
-pub struct JoinError(Failure);
-
-// SAFETY: a `&JoinError` only tells which kind it is; the panic's payload comes out by value alone.
-unsafe impl Sync for JoinError {}
-
-impl JoinError {
-    /// Returns `true` if the goroutine panicked.
-    pub fn is_panic(&self) -> bool {
-        matches!(self.0, Failure::Panic(_))
-    }
-
-    /// Returns `true` if the goroutine called [`goexit`].
-    pub fn is_goexit(&self) -> bool {
-        matches!(self.0, Failure::Goexit)
-    }
-
-    /// Returns `true` if the runtime ended before the goroutine did: the goroutine never started, was unwound where
-    /// it was parked, or was left there. That is so at the latest when the
-    /// [shutdown](crate::Runtime::shutdown_timeout) has returned.
-    pub fn is_shutdown(&self) -> bool {
-        matches!(self.0, Failure::Shutdown)
-    }
-
-    /// Returns the panic's payload, for [`std::panic::resume_unwind`].
-    ///
-    /// # Panics
-    /// If the goroutine did not panic.
-    #[track_caller]
-    pub fn into_panic(self) -> Box<dyn Any + Send> {
-        match self.0 {
-            Failure::Panic(payload) => payload,
-            Failure::Goexit => panic!("into_panic: the goroutine did not panic, it called goexit"),
-            Failure::Shutdown => panic!("into_panic: the goroutine did not panic, its runtime ended"),
-        }
-    }
-
-    fn message(&self) -> Option<&str> {
-        let Failure::Panic(payload) = &self.0 else { return None };
-        payload
-            .downcast_ref::<&str>()
-            .copied()
-            .or_else(|| payload.downcast_ref::<String>().map(String::as_str))
-    }
-}
-
-impl fmt::Display for JoinError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match (&self.0, self.message()) {
-            (Failure::Shutdown, _) => f.write_str("the runtime ended before the goroutine did"),
-            (Failure::Goexit, _) => f.write_str("the goroutine called goexit"),
-            (Failure::Panic(_), Some(message)) => write!(f, "the goroutine panicked: {message}"),
-            (Failure::Panic(_), None) => f.write_str("the goroutine panicked"),
-        }
-    }
-}
-
-impl fmt::Debug for JoinError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "JoinError({self})")
-    }
-}
-
-impl std::error::Error for JoinError {}
 
 /// A goroutine with a name, or with a stack of its own size. A function that wraps [`go`](Self::go) is
 /// `#[track_caller]` best: else dumps and panics name it as the place of each spawn.

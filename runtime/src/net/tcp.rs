@@ -8,11 +8,14 @@ use crate::net::sys;
 use crate::net::traits::socket_traits;
 use gmp_timers::Nanos;
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
-use std::iter::FusedIterator;
 use std::net::{self, Shutdown, SocketAddr, ToSocketAddrs};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
 use std::sync::atomic::{Ordering, compiler_fence};
 use std::time::{Duration, Instant};
+
+mod listener;
+
+pub use listener::{Incoming, TcpListener};
 
 /// Returns `result`. Keeps the caller's last call from becoming a tail call in an optimised build, where a dump would
 /// show the library's inner function instead of the caller, which the user has called. Costs no instruction.
@@ -22,173 +25,6 @@ fn with_a_frame<T>(result: T) -> T {
     compiler_fence(Ordering::SeqCst);
     result
 }
-
-/// A socket that listens for connections.
-///
-/// Like [`std::net::TcpListener`], except that a goroutine that waits in [`accept`](Self::accept) parks and its
-/// thread runs others. A plain thread blocks.
-///
-/// ```
-/// use gmp::net::{TcpListener, TcpStream};
-///
-/// // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
-/// unsafe {
-///     gmp::run(|| {
-///         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-///         let address = listener.local_addr().unwrap();
-///         let client = gmp::go(move || TcpStream::connect(address).unwrap().local_addr().unwrap());
-///         let (_stream, peer) = listener.accept().unwrap();
-///         assert_eq!(client.join().unwrap(), peer);
-///     })
-/// }
-/// ```
-pub struct TcpListener(Socket<net::TcpListener>);
-
-impl TcpListener {
-    /// Listens on the first of `addr`'s addresses that can be bound, with the longest queue of connections that the
-    /// system allows. Resolving a name blocks the thread.
-    ///
-    /// # Errors
-    /// The error of the last address, if none can be bound.
-    pub fn bind<A: ToSocketAddrs>(addr: A) -> io::Result<Self> {
-        let listener = net::TcpListener::bind(addr)?;
-        sys::lengthen_queue(listener.as_fd())?;
-        listener.set_nonblocking(true)?;
-        Ok(TcpListener(Socket::new(listener)))
-    }
-
-    /// Waits for a connection. Blocks the goroutine, or the plain thread; several callers may wait, and are served in
-    /// the order in which they came.
-    ///
-    /// # Unwinds
-    /// When its wait is ended from outside, except by a context, which gives an error here; see
-    /// [`migration`](crate::migration#what-may-unwind).
-    ///
-    /// # Errors
-    /// `TimedOut` if the [deadline](Self::set_deadline) has passed; after [`close`](Self::close) an error for which
-    /// [`is_closed`](super::is_closed) returns `true`; otherwise the error of `accept(2)`. If the table of
-    /// descriptors is full (`EMFILE`), the connection stays in the kernel's queue for a later call.
-    pub fn accept(&self) -> io::Result<(TcpStream, SocketAddr)> {
-        let (fd, addr) = self.0.run(Direction::Read, |listener| sys::accept(listener.as_fd()))?;
-        Ok((TcpStream(Socket::new(fd.into())), addr))
-    }
-
-    /// Returns an iterator over the connections, until the listener is closed. Each step is an
-    /// [`accept`](Self::accept), and may unwind as that does.
-    pub fn incoming(&self) -> Incoming<'_> {
-        Incoming { listener: self, ended: false }
-    }
-
-    /// Closes the listener. Every call that waits in [`accept`](Self::accept), on any goroutine or thread, and every
-    /// later call returns an error for which [`is_closed`](super::is_closed) returns `true`. Connections in the
-    /// kernel's queue are reset. A [`try_clone`](Self::try_clone) lives on. Blocks the goroutine, or the plain
-    /// thread, until system calls of other goroutines on this listener have returned; then the port is free, and so
-    /// is the descriptor's number, unless the descriptor was lent out by `AsFd`.
-    ///
-    /// ```
-    /// use gmp::net::{TcpListener, is_closed};
-    /// use std::sync::Arc;
-    /// // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
-    /// unsafe {
-    ///     gmp::run(|| {
-    ///         let listener = Arc::new(TcpListener::bind("127.0.0.1:0").unwrap());
-    ///         let same = Arc::clone(&listener);
-    ///         let accepting = gmp::go(move || loop {
-    ///             match same.accept() {
-    ///                 Ok((_stream, _addr)) => {}
-    ///                 Err(refused) if is_closed(&refused) => return "closed",
-    ///                 Err(refused) => eprintln!("{refused}"),
-    ///             }
-    ///         });
-    ///         listener.close().unwrap();
-    ///         assert_eq!(accepting.join().unwrap(), "closed");
-    ///     })
-    /// }
-    /// ```
-    ///
-    /// # Unwinds
-    /// Never: an interrupt does not end its wait.
-    ///
-    /// # Errors
-    /// If the socket was closed before, as every call on a closed socket: one of several calls returns `Ok`.
-    pub fn close(&self) -> io::Result<()> {
-        self.0.close()
-    }
-
-    /// Sets until when [`accept`](Self::accept) waits; `None` for ever. The deadline holds for all calls until it is
-    /// set again, also for calls that wait already. After the deadline `accept` returns `TimedOut`, even if there is
-    /// a connection to accept.
-    ///
-    /// # Errors
-    /// If the listener is closed.
-    pub fn set_deadline(&self, at: Option<Instant>) -> io::Result<()> {
-        self.0.set_deadline(Direction::Read, at)
-    }
-
-    /// Returns the address on which the listener listens.
-    ///
-    /// # Errors
-    /// As with std.
-    pub fn local_addr(&self) -> io::Result<SocketAddr> {
-        self.0.with(|socket| socket.local_addr())
-    }
-
-    /// Makes a second handle to the same socket.
-    ///
-    /// # Errors
-    /// If the table of descriptors is full.
-    pub fn try_clone(&self) -> io::Result<Self> {
-        Ok(TcpListener(self.0.try_clone(net::TcpListener::try_clone)?))
-    }
-
-    /// Returns the value of `IP_TTL`.
-    ///
-    /// # Errors
-    /// As with std.
-    pub fn ttl(&self) -> io::Result<u32> {
-        self.0.with(|socket| socket.ttl())
-    }
-
-    /// Sets `IP_TTL`.
-    ///
-    /// # Errors
-    /// As with std.
-    pub fn set_ttl(&self, ttl: u32) -> io::Result<()> {
-        self.0.with(|socket| socket.set_ttl(ttl))
-    }
-
-    /// Takes the socket's pending error.
-    ///
-    /// # Errors
-    /// As with std.
-    pub fn take_error(&self) -> io::Result<Option<io::Error>> {
-        self.0.with(|socket| socket.take_error())
-    }
-}
-
-/// An iterator over the connections of a listener; made by [`TcpListener::incoming`]. After [`TcpListener::close`]
-/// the iterator returns an error for which [`is_closed`](super::is_closed) returns `true`, once, and then ends. Other
-/// errors do not end it.
-#[derive(Debug)]
-pub struct Incoming<'a> {
-    listener: &'a TcpListener,
-    ended: bool,
-}
-
-impl Iterator for Incoming<'_> {
-    type Item = io::Result<TcpStream>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        if self.ended {
-            return None;
-        }
-        let accepted = self.listener.accept().map(|(stream, _)| stream);
-        self.ended = accepted.as_ref().is_err_and(super::is_closed);
-        Some(accepted)
-    }
-}
-
-impl FusedIterator for Incoming<'_> {}
 
 /// A TCP connection.
 ///
@@ -511,5 +347,4 @@ impl Write for TcpStream {
     }
 }
 
-socket_traits!(TcpListener, net::TcpListener);
 socket_traits!(TcpStream, net::TcpStream);

@@ -4,8 +4,8 @@
 //! 10004 goroutines, 2 of them running
 //!
 //! goroutine 1 'main' [join, 2 s, 1232 bytes of stack]:
-//! gmp::goroutine::JoinHandle<T>::join
-//!     /src/gmp/runtime/src/goroutine.rs:170
+//! gmp::goroutine::join::JoinHandle<T>::join
+//!     /src/gmp/runtime/src/goroutine/join.rs:59
 //! ...
 //! created at src/main.rs:12:5
 //!
