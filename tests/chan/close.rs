@@ -1,9 +1,9 @@
 //! `close`, and the end of all senders or all receivers.
 
-use crate::crew::{each, everyone, join_all};
-use crate::probe::Probe;
-use crate::random::Random;
 use crate::{every_kind, share};
+use common::crew::{each, everyone, join_all};
+use common::probe::Probe;
+use common::random::Random;
 use gmp::chan::{
     RecvError, RecvTimeoutError, SendError, SendTimeoutError, TryRecvError, TrySendError, after, at, bounded,
     never, never_sender, tick, unbounded,

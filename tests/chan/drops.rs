@@ -1,9 +1,9 @@
 //! Values are dropped once: those in the buffer, those that are given back, and those of who panics or never wakes.
 
-use crate::crew::{each, everyone, join_all};
-use crate::probe::Probe;
-use crate::random::Random;
-use crate::{common, every_kind, share};
+use crate::{every_kind, share};
+use common::crew::{each, everyone, join_all};
+use common::probe::Probe;
+use common::random::Random;
 use gmp::chan::{TrySendError, bounded, unbounded};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;

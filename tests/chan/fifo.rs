@@ -1,8 +1,8 @@
 //! Order: of the messages, of those who wait to send them, and of those who wait for them.
 
-use crate::crew::{each, everyone, join_all};
-use crate::random::Random;
 use crate::{every_kind, share};
+use common::crew::{each, everyone, join_all};
+use common::random::Random;
 use gmp::chan::{TryRecvError, TrySendError, bounded, unbounded};
 
 /// Fails by a message that overtakes another, comes twice, or not at all.

@@ -1,7 +1,7 @@
 //! Iterators, clones, and what a handle tells about its channel.
 
-use crate::crew::{each, everyone, join_all};
 use crate::every_kind;
+use common::crew::{each, everyone, join_all};
 use gmp::chan::{IntoIter, Iter, TryIter, after, bounded, never, never_sender, tick, unbounded};
 use std::time::Duration;
 

@@ -1,17 +1,6 @@
 #![cfg(not(gmp_loom))]
 //! Channels: what is sent is received once and in order, by goroutines and plain threads alike.
 
-#[path = "../common/watch.rs"]
-mod common;
-#[path = "../common/crew.rs"]
-mod crew;
-#[path = "../common/probe.rs"]
-mod probe;
-#[path = "../common/random.rs"]
-mod random;
-#[path = "../common/waits.rs"]
-mod waits;
-
 mod close;
 mod drops;
 mod errors;
@@ -20,7 +9,8 @@ mod iter;
 mod rendezvous;
 mod timeouts;
 
-use crew::CREWS;
+use common::crew::CREWS;
+use common::random;
 use gmp::chan::{Receiver, Sender, bounded, unbounded};
 
 /// What each of `takers` has to do in each crew, so that it is `total` in all.

@@ -1,8 +1,8 @@
 //! Channels without a buffer: sender and receiver meet.
 
-use crate::crew::{each, everyone, join_all};
-use crate::random::Random;
 use crate::share;
+use common::crew::{each, everyone, join_all};
+use common::random::Random;
 use gmp::chan::{TryRecvError, TrySendError, bounded};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};

@@ -1,9 +1,9 @@
 //! Limits on a wait, and the channels that are timers.
 
-use crate::crew::{each, everyone, join_all};
-use crate::probe::Probe;
-use crate::random::Random;
 use crate::{every_kind, share};
+use common::crew::{each, everyone, join_all};
+use common::probe::Probe;
+use common::random::Random;
 use gmp::chan::{
     RecvTimeoutError, SendTimeoutError, TryRecvError, after, at, bounded, never, tick, unbounded,
 };

@@ -1,19 +1,44 @@
-//! A test that needs a process of its own: it calls itself there.
+//! A test that needs a process of its own: it calls itself there. It names itself by its function's name; the module is that of
+//! the calling file.
 
 use std::os::unix::process::CommandExt;
+use std::panic::Location;
+use std::path::PathBuf;
 use std::process::{Command, Output};
 
-const CHILD: &str = "GMP_TEST_CHILD";
+/// The variable that is set there.
+pub const CHILD: &str = "GMP_TEST_CHILD";
 
 /// Whether this is the process in which the test is to do its work.
 pub fn is_child() -> bool {
     std::env::var_os(CHILD).is_some()
 }
 
+/// The test as the harness names it: behind the modules of the calling file, which stands in the folder of its binary.
+#[track_caller]
+pub fn full_name(test: &str) -> String {
+    let file = Location::caller().file();
+    let path = file.strip_prefix("tests/").and_then(|path| path.strip_suffix(".rs"));
+    let (_binary, modules) = path.and_then(|path| path.split_once('/')).expect("a test's file is a module");
+    format!("{}::{test}", modules.trim_end_matches("/mod").replace('/', "::"))
+}
+
+/// This program, as a child process that is to run the test of this name alone.
+#[track_caller]
+pub fn command(test: &str) -> Command {
+    let mut command = Command::new(own_path());
+    command.args([&full_name(test), "--exact", "--nocapture"]).env(CHILD, "1").env_remove("GMPMAXPROCS");
+    command
+}
+
+fn own_path() -> PathBuf {
+    std::env::current_exe().expect("the test binary has a path")
+}
+
 /// Runs the test of this name alone in a child process, with these variables in its environment.
+#[track_caller]
 pub fn run(test: &str, env: &[(&str, &str)]) -> Output {
-    let mut command = Command::new(std::env::current_exe().expect("the test binary has a path"));
-    command.args([test, "--exact", "--nocapture"]).env(CHILD, "1").env_remove("GMPMAXPROCS");
+    let mut command = command(test);
     // A shell's background job ignores this signal, and its children would.
     // SAFETY: it may be called between fork and exec.
     unsafe {
@@ -33,16 +58,18 @@ pub fn passes(test: &str, env: &[(&str, &str)]) -> String {
 
 /// As `passes`, in the grandchild of a process that has called `prepare` between fork and exec. `None` where that
 /// failed: it may do what a call allows that is not allowed everywhere.
-#[allow(dead_code, reason = "few files have tests of a world that is prepared so")]
 #[track_caller]
 pub fn passes_where(
     test: &str,
     prepare: impl FnMut() -> std::io::Result<()> + Send + Sync + 'static,
 ) -> Option<String> {
     let mut command = Command::new("sh");
-    let own = std::env::current_exe().expect("the test binary has a path");
     // The shell waits, so the test is a process of its own.
-    command.args(["-c", r#""$@"; exit $?"#, "sh"]).arg(own).args([test, "--exact", "--nocapture"]);
+    command.args(["-c", r#""$@"; exit $?"#, "sh"]).arg(own_path()).args([
+        &full_name(test),
+        "--exact",
+        "--nocapture",
+    ]);
     // SAFETY: what `prepare` does is system calls, which may be made between fork and exec.
     unsafe { command.pre_exec(prepare) };
     command.env(CHILD, "1").env_remove("GMPMAXPROCS");
@@ -62,7 +89,6 @@ fn has_passed(test: &str, output: Output) -> String {
 
 /// Does it in a process whose goroutines keep their Ps for as long as they run: on a slow machine they would lose them to
 /// the others.
-#[allow(dead_code, reason = "not every file that has child processes has goroutines that spin")]
 #[track_caller]
 pub fn without_retakes(test: &str, f: impl FnOnce()) {
     if is_child() {

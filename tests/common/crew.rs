@@ -1,6 +1,6 @@
 //! Who does it: goroutines, plain threads, or some of each. What holds for one of them is to hold for all.
 
-use crate::common::{PROCS, runtime, watched, watched_telling};
+use crate::{PROCS, runtime, watched, watched_telling};
 use gmp::{JoinHandle, Runtime};
 use std::cell::Cell;
 use std::panic::resume_unwind;

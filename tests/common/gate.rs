@@ -1,6 +1,6 @@
 //! A gate that one opens, and others pass.
 
-use crate::common::until;
+use crate::until;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 

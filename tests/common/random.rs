@@ -1,6 +1,6 @@
 //! What races are made of: how many rounds, and pauses of random length.
 
-use crate::common::effort;
+use crate::effort;
 
 /// So many rounds, or a multiple of them; a tenth in a debug build.
 pub fn rounds(base: usize) -> usize {

@@ -17,7 +17,6 @@ pub fn refuse(calls: &[libc::c_long], errno: libc::c_int) {
 }
 
 /// From here on writes of eight bytes fail with `errno`, on all threads, as those into an eventfd are.
-#[allow(dead_code, reason = "one file has tests of that")]
 #[track_caller]
 pub fn refuse_writes_of_eight(errno: libc::c_int) {
     let number = std::mem::offset_of!(libc::seccomp_data, nr) as u32;

@@ -1,10 +1,7 @@
 //! Whether a member of a crew waits.
 
-#[path = "dumps.rs"]
-pub mod dumps;
-
-use crate::common::until;
 use crate::crew::Member;
+use crate::{dumps, until};
 use std::fs;
 use std::sync::atomic::Ordering::SeqCst;
 use std::thread;

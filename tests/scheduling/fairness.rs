@@ -1,8 +1,8 @@
 //! Whoever is runnable runs: nobody waits behind those who wake each other, yield, or keep a P.
 
-use crate::common::{runtime, until, watched};
-use crate::descriptors::allow_descriptors;
 use crate::measure::{alone, median, percentile, spin_for};
+use common::descriptors::allow_descriptors;
+use common::{runtime, until, watched};
 use gmp::net::{TcpListener, TcpStream};
 use gmp::sync::Event;
 use gmp::time::sleep;

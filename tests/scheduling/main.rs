@@ -5,12 +5,6 @@
 //! Where the kernel has a say, plain threads do the same thing in the same run, and the bound is a multiple of
 //! theirs. `cargo test --release --test scheduling -- --nocapture` prints the figures.
 
-#[path = "../common/child.rs"]
-mod child;
-#[path = "../common/watch.rs"]
-mod common;
-#[path = "../common/descriptors.rs"]
-mod descriptors;
 mod fairness;
 mod measure;
 mod quiet;

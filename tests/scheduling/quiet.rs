@@ -1,8 +1,8 @@
 //! An idle process makes no system call.
 
-use crate::child;
-use crate::common::{runtime, until, watched};
 use crate::measure::{Meeting, alone, thread_id};
+use common::child;
+use common::{runtime, until, watched};
 use gmp::net::TcpListener;
 use gmp::sync::Event;
 use gmp::time::{after_func, sleep};
@@ -90,7 +90,7 @@ fn an_idle_process_makes_no_system_call() {
     const QUIET: Duration = Duration::from_millis(1500);
     let _alone = alone();
     if !child::is_child() {
-        child::passes("quiet::an_idle_process_makes_no_system_call", &[]);
+        child::passes("an_idle_process_makes_no_system_call", &[]);
         return;
     }
     let procs = 4;
@@ -139,7 +139,7 @@ fn the_monitor_costs_little_while_all_ps_are_busy() {
     let limit = if cfg!(debug_assertions) { 5.0 } else { 2.5 };
     let _alone = alone();
     if !child::is_child() {
-        child::passes("quiet::the_monitor_costs_little_while_all_ps_are_busy", &[]);
+        child::passes("the_monitor_costs_little_while_all_ps_are_busy", &[]);
         return;
     }
     for procs in [1, 2] {

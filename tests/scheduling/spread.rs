@@ -1,8 +1,8 @@
 //! Work that keeps its thread reaches all Ps.
 
-use crate::child;
-use crate::common::{PROCS, runtime, until, watched};
 use crate::measure::{Meeting, alone, median, percentile};
+use common::child;
+use common::{PROCS, runtime, until, watched};
 use gmp::go;
 use gmp::sync::Event;
 use gmp::time::{sleep, sleep_until};
@@ -127,7 +127,7 @@ fn one_that_wakes_others_and_keeps_its_p_gets_all_ps_busy() {
 fn all_ps_run_something_and_no_more_than_all() {
     let _alone = alone();
     if !child::is_child() {
-        child::passes("spread::all_ps_run_something_and_no_more_than_all", &[("GMPDEBUG", "handoff=0")]);
+        child::passes("all_ps_run_something_and_no_more_than_all", &[("GMPDEBUG", "handoff=0")]);
         return;
     }
     for procs in PROCS.into_iter().filter(|procs| *procs > 1) {

@@ -1,7 +1,7 @@
 //! Sleeps: as exact as the kernel's own, in order, and never early.
 
-use crate::common::{runtime, watched};
 use crate::measure::{Meeting, alone, median, percentile, spin_for};
+use common::{runtime, watched};
 use gmp::net::TcpListener;
 use gmp::time::{sleep, sleep_until};
 use gmp::{go, yield_now};

@@ -8,12 +8,12 @@
 //! threads as there are Ps spin in the same run, and note the gaps of their clocks. Each attempt may fail on a machine
 //! that others use too; all of them in a row may not.
 
-use crate::child;
-use crate::common::{runtime, watched};
 use crate::measure::{alone, percentile};
+use common::child;
+use common::{runtime, watched};
 use gmp::sync::Event;
 use gmp::yield_now;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 use std::thread;
@@ -170,7 +170,7 @@ fn a_leader_that_does_not_yield_is_acknowledged() {
 /// The same where no P is ever taken from its M.
 #[test]
 fn without_hand_off_it_is_acknowledged_too() {
-    const NAME: &str = "transfer::without_hand_off_it_is_acknowledged_too";
+    const NAME: &str = "without_hand_off_it_is_acknowledged_too";
     if child::is_child() {
         return acknowledged_in_time();
     }
@@ -181,16 +181,15 @@ fn without_hand_off_it_is_acknowledged_too() {
 /// That this is about helping. Fails when the program ends without it, which nobody else could have brought about.
 #[test]
 fn without_helping_the_first_rounds_do_not_end() {
-    const NAME: &str = "transfer::without_helping_the_first_rounds_do_not_end";
+    const NAME: &str = "without_helping_the_first_rounds_do_not_end";
     const LIMIT: Duration = Duration::from_secs(2);
     if child::is_child() {
         transfer(2, FEW, Others::Yield);
         return;
     }
     let _alone = alone();
-    let mut command = Command::new(std::env::current_exe().unwrap());
-    command.args([NAME, "--exact"]).env("GMP_TEST_CHILD", "1").env("GMPDEBUG", "handoff=0,helping=0");
-    let mut child = command.stdout(Stdio::null()).spawn().unwrap();
+    let mut command = child::command(NAME);
+    let mut child = command.env("GMPDEBUG", "handoff=0,helping=0").stdout(Stdio::null()).spawn().unwrap();
     let start = Instant::now();
     while start.elapsed() < LIMIT && child.try_wait().unwrap().is_none() {
         thread::sleep(10 * MS);

@@ -2,8 +2,8 @@
 //!
 //! A thread that is woken has slept, and to sleep is to give the core up by itself: the kernel counts that.
 
-use crate::common::{runtime, until, watched};
 use crate::measure::{alone, median, sleeps};
+use common::{runtime, until, watched};
 use gmp::sync::Event;
 use gmp::{go, yield_now};
 use std::sync::Arc;

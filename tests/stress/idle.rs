@@ -1,7 +1,7 @@
 //! Submissions from outside against a runtime that is on its way to sleep.
 
-use crate::common::until;
 use crate::support::{Random, everywhere, pair, share, spin};
+use common::until;
 use gmp::Runtime;
 use gmp::sync::Event;
 use gmp::time::sleep;

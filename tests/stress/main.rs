@@ -5,13 +5,7 @@
 //! about a million for each of the races between Ps, and a tenth of it in a debug build.
 
 mod channels;
-#[path = "../common/child.rs"]
-mod child;
-#[path = "../common/watch.rs"]
-mod common;
 mod idle;
-#[path = "../common/random.rs"]
-mod random;
 mod runtimes;
 mod sockets;
 mod spawns;

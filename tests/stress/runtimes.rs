@@ -1,8 +1,8 @@
 //! Runtimes that begin and end, at once and one after the other.
 
-use crate::child;
-use crate::common::{PROCS, runtime, until, watched};
 use crate::support::{Probe, Random, join_all, pair, rounds};
+use common::child;
+use common::{PROCS, runtime, until, watched};
 use gmp::sync::Event;
 use gmp::time::sleep;
 use gmp::{Runtime, go};
@@ -157,7 +157,7 @@ fn comes_back_to(before: [usize; 2]) {
 #[test]
 fn runtimes_at_once_and_in_turn_leave_nothing_behind() {
     if !child::is_child() {
-        child::passes("runtimes::runtimes_at_once_and_in_turn_leave_nothing_behind", &[]);
+        child::passes("runtimes_at_once_and_in_turn_leave_nothing_behind", &[]);
         return;
     }
     a_life(&runtime(2), true);

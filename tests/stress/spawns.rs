@@ -1,7 +1,7 @@
 //! Goroutines that are made: each runs once and ends once, wherever it was made and whoever took it.
 
-use crate::common::until;
 use crate::support::{Random, everywhere, join_all, share};
+use common::until;
 use gmp::sync::Event;
 use gmp::{go, yield_now};
 use std::sync::Arc;

@@ -1,7 +1,7 @@
 //! What the races share: how many rounds, a runtime that is dumped when it hangs, and who ends with it.
 
-use crate::common::{PROCS, runtime, watched_telling};
-pub use crate::random::{Random, rounds, spin};
+pub use common::random::{Random, rounds, spin};
+use common::{PROCS, runtime, watched_telling};
 use gmp::net::{TcpListener, TcpStream};
 use gmp::{JoinHandle, Runtime};
 use std::sync::Arc;

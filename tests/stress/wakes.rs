@@ -1,7 +1,7 @@
 //! Parks against readies: a wake-up meets a goroutine, or a thread, at each step of its way to sleep.
 
-use crate::common::until;
 use crate::support::{Random, everywhere, join_all, share};
+use common::until;
 use gmp::go;
 use gmp::sync::Event;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};

@@ -1,7 +1,7 @@
 //! `Condvar`.
 
-use crate::common::{everywhere, until};
 use crate::support::{cast, rounds, with_every_cast};
+use common::{everywhere, until};
 use gmp::sync::{Condvar, Mutex};
 use std::collections::VecDeque;
 use std::sync::Arc;

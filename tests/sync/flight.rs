@@ -1,7 +1,7 @@
 //! `SingleFlight`.
 
-use crate::common::{everywhere, until};
 use crate::support::{cast, rounds, with_every_cast};
+use common::{everywhere, until};
 use gmp::context::{Context, ContextError};
 use gmp::sync::SingleFlight;
 use std::panic::resume_unwind;

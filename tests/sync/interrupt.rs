@@ -1,7 +1,7 @@
 //! A context that is done ends the waits of who runs under it, and nobody else suffers.
 
-use crate::common::{everywhere, until};
 use crate::support::rounds;
+use common::{everywhere, until};
 use gmp::JoinHandle;
 use gmp::context::{Context, ContextError};
 use gmp::sync::{Barrier, Condvar, Mutex, Once, RwLock, Semaphore, SingleFlight, WaitGroup};

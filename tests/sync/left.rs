@@ -1,7 +1,7 @@
 //! What a runtime leaves behind in a line does not hold up those of another one.
 
-use crate::bolt::bolted;
-use crate::common::{PROCS, runtime, until, watched};
+use common::bolt::bolted;
+use common::{PROCS, runtime, until, watched};
 use gmp::Runtime;
 use gmp::sync::{Barrier, Mutex, RwLock, Semaphore};
 use std::sync::Arc;

@@ -1,7 +1,7 @@
 //! `Mutex`.
 
-use crate::common::{PROCS, everywhere, runtime, until, watched};
 use crate::support::{cast, rounds, with_every_cast};
+use common::{PROCS, everywhere, runtime, until, watched};
 use gmp::go;
 use gmp::sync::{MappedMutexGuard, Mutex, MutexGuard};
 use std::cell::Cell;

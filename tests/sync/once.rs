@@ -1,7 +1,7 @@
 //! `Once`, `OnceLock`, `LazyLock`, `Barrier`.
 
-use crate::common::{everywhere, until};
 use crate::support::{cast, rounds, with_every_cast};
+use common::{everywhere, until};
 use gmp::sync::{Barrier, LazyLock, Once, OnceLock};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;

@@ -1,7 +1,7 @@
 //! `Pool`.
 
-use crate::common::{PROCS, everywhere, runtime, watched};
 use crate::support::{cast, rounds, with_every_cast};
+use common::{PROCS, everywhere, runtime, watched};
 use gmp::sync::Pool;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};

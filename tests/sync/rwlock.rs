@@ -1,7 +1,7 @@
 //! `RwLock`.
 
-use crate::common::{PROCS, everywhere, runtime, until, watched};
 use crate::support::{cast, rounds, with_every_cast};
+use common::{PROCS, everywhere, runtime, until, watched};
 use gmp::sync::{MappedRwLockReadGuard, MappedRwLockWriteGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};

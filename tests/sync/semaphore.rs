@@ -1,7 +1,7 @@
 //! `Semaphore`.
 
-use crate::common::{everywhere, until};
 use crate::support::{cast, rounds, with_every_cast};
+use common::{everywhere, until};
 use gmp::context::{Context, ContextError};
 use gmp::sync::Semaphore;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -151,7 +151,7 @@ fn a_context_ends_a_request_and_lets_those_behind_it_go_on() {
 /// Fails if permits that come after the cancel, and before the one who waits runs again, are taken all the same.
 #[test]
 fn a_cancel_that_came_before_the_permits_wins() {
-    crate::common::runtime(1).run(|| {
+    common::runtime(1).run(|| {
         let permits = Arc::new(Semaphore::new(1));
         permits.acquire(1);
         let (ctx, cancel) = Context::background().with_cancel();

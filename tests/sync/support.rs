@@ -1,6 +1,6 @@
 //! Who takes part: goroutines, plain threads, or both.
 
-use crate::common::{PROCS, runtime, watched};
+use common::{PROCS, runtime, watched};
 use gmp::Runtime;
 use std::thread;
 

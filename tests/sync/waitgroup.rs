@@ -1,7 +1,7 @@
 //! `WaitGroup` and `ErrGroup`.
 
-use crate::common::{PROCS, everywhere, runtime, until, watched};
 use crate::support::{cast, rounds, with_every_cast};
+use common::{PROCS, everywhere, runtime, until, watched};
 use gmp::context::{Context, ContextError};
 use gmp::sync::{ErrGroup, WaitGroup};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};

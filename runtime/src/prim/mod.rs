@@ -2,7 +2,7 @@
 //!
 //! Natively these are std's atomics, parking_lot's mutex and crossbeam-utils' padding; under the cfg
 //! `gmp_loom` they are loom's, and loom then explores the very code that ships. Nothing in `sched/`, in `g`,
-//! `m`, `p`, `note`, `runq` or `waiter` names `std::sync` or a clock; `tests/facade.rs` reads the files and
+//! `m`, `p`, `note`, `runq` or `waiter` names `std::sync` or a clock; `tests/sources/facade.rs` reads the files and
 //! says so. It has the list of files that choose by the cfg: this one, which chooses between `native.rs` and `model.rs`,
 //! a few beside it, and the hosts. Others hold an item that only the models have.
 //!

@@ -21,7 +21,7 @@
 //!    one while the answer is printed: whatever hangs there, there is a way out.
 //! 4. One monitor answers each question, and one at a time.
 //!
-//! Checked by `models/quit.rs` and `tests/sigquit.rs`.
+//! Checked by `models/quit.rs` and `tests/dumps/sigquit.rs`.
 
 use crate::prim::hooks::*;
 use crate::prim::{AcqRel, Acquire, AtomicPtr, AtomicU32, Ordering, Relaxed, Release, fence, relax};

@@ -1,0 +1,467 @@
+//! A send that a select has chosen is a promise: its message is still to come. Meanwhile nobody is overtaken, and whether
+//! it is kept, called off, or left behind by the end of a runtime, whoever waits for it hears of that.
+
+use common::child;
+use common::{PROCS, runtime, until, watched};
+use common::crew::{CREWS, Crew, Member, each, everyone, join_all, on_thread};
+use common::gate::Gate;
+use gmp::chan::{
+    Receiver, RecvError, Select, SelectedOperation, SendError, Sender, TryRecvError, TrySendError, bounded,
+    never,
+};
+use gmp::context::Context;
+use gmp::{Runtime, select};
+use common::random::{Random, rounds};
+use std::convert::Infallible;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::thread;
+use std::time::Duration;
+
+const SHORT_LIMIT: Duration = Duration::from_millis(3);
+/// More than the end of a runtime takes.
+const LONG: Duration = Duration::from_secs(20);
+
+/// A send that can go on at once, chosen.
+fn promise(s: &Sender<u32>) -> SelectedOperation<'_> {
+    let mut select = Select::new();
+    select.send(s);
+    select.try_select().expect("a send is ready")
+}
+
+/// What becomes of a promise whose message unwinds.
+fn call_off(promise: SelectedOperation<'_>) {
+    let unwound: Result<Infallible, _> = catch_unwind(AssertUnwindSafe(move || {
+        let _promise = promise;
+        resume_unwind(Box::new("no message"))
+    }));
+    let Err(payload) = unwound;
+    assert_eq!(payload.downcast_ref(), Some(&"no message"));
+}
+
+/// A member promises a message, and does this with the promise when `meanwhile` is over, without a pause.
+fn in_suspense<T: Send + 'static>(
+    crew: &Crew<'_>,
+    s: &Sender<u32>,
+    meanwhile: impl FnOnce(),
+    then: impl FnOnce(SelectedOperation<'_>, &Sender<u32>) -> T + Send + 'static,
+) -> T {
+    let (promised, over) = (Gate::default(), Gate::default());
+    let member = crew.go({
+        let (s, promised, over) = (s.clone(), promised.clone(), over.clone());
+        move || {
+            let promise = promise(&s);
+            promised.open();
+            over.pass();
+            then(promise, &s)
+        }
+    });
+    promised.pass();
+    meanwhile();
+    over.open();
+    member.join()
+}
+
+/// The next member does this, and waits.
+fn waiting<'a, T: Send + 'static>(crew: &Crew<'a>, f: impl FnOnce() -> T + Send + 'static) -> Member<'a, T> {
+    let member = crew.go(f);
+    member.until_it_waits();
+    member
+}
+
+/// The next member waits to send this.
+fn waiting_to_send<'a>(
+    crew: &Crew<'a>,
+    s: &Sender<u32>,
+    message: u32,
+) -> Member<'a, Result<(), SendError<u32>>> {
+    let s = s.clone();
+    waiting(crew, move || s.send(message))
+}
+
+/// Fails if the second message is the first one: the receiver was put back, and took from whoever came next.
+#[test]
+fn a_sender_that_waits_is_not_overtaken_by_way_of_a_receiver_that_was_put_back() {
+    everyone(|crew| {
+        let (s, r) = bounded(0);
+        let receiver = waiting(crew, move || [r.recv(), r.recv()]);
+        let mut first = None;
+        let second = in_suspense(
+            crew,
+            &s,
+            || first = Some(waiting_to_send(crew, &s, 1)),
+            |promise, s| {
+                call_off(promise);
+                s.send(2)
+            },
+        );
+        assert_eq!(receiver.join(), [Ok(1), Ok(2)]);
+        assert_eq!((first.unwrap().join(), second), (Ok(()), Ok(())));
+    });
+}
+
+/// Fails if whoever comes later has the first message: the one that was put back has waited longer.
+#[test]
+fn a_receiver_that_was_put_back_is_not_overtaken() {
+    everyone(|crew| {
+        let (s, r) = bounded(0);
+        let theirs = r.clone();
+        let first = waiting(crew, move || theirs.recv());
+        let mut sender = None;
+        let second = in_suspense(
+            crew,
+            &s,
+            || {
+                let s = s.clone();
+                sender = Some(waiting(crew, move || (s.send(1), s.send(2))));
+            },
+            move |promise, _| {
+                call_off(promise);
+                r.recv()
+            },
+        );
+        assert_eq!((first.join(), second), (Ok(1), Ok(2)));
+        assert_eq!(sender.unwrap().join(), (Ok(()), Ok(())));
+    });
+}
+
+/// A receiver waits for what was promised. Fails if a message that came later goes to it, or a watcher is told that one
+/// could.
+#[test]
+fn nobody_overtakes_a_promise_nor_a_sender_that_waits() {
+    everyone(|crew| {
+        let (s, r) = bounded(1);
+        let (mut senders, mut receiver) = (Vec::new(), None);
+        in_suspense(
+            crew,
+            &s,
+            || {
+                senders.push(waiting_to_send(crew, &s, 1));
+                receiver = Some(waiting(crew, move || r.iter().collect::<Vec<_>>()));
+                let mut watch = Select::new();
+                watch.send(&s);
+                assert!(watch.try_ready().is_err(), "the only place is promised");
+                assert_eq!(s.try_send(2), Err(TrySendError::Full(2)));
+                senders.push(waiting_to_send(crew, &s, 2));
+            },
+            |promise, s| promise.send(s, 0).unwrap(),
+        );
+        assert_eq!(join_all(senders), [Ok(()), Ok(())]);
+        drop(s);
+        assert_eq!(receiver.unwrap().join(), [0, 1, 2]);
+    });
+}
+
+/// Starts one who watches for what can be received, and waits.
+fn watcher<'a>(crew: &Crew<'a>, r: &Receiver<u32>) -> Member<'a, usize> {
+    let r = r.clone();
+    waiting(crew, move || {
+        let mut select = Select::new();
+        select.recv(&r);
+        select.ready()
+    })
+}
+
+/// Fails by a hang: nobody tells the watcher that the channel is drained now.
+#[test]
+fn a_watcher_of_a_closed_channel_hears_that_the_last_promise_is_called_off() {
+    everyone(|crew| {
+        let (s, r) = bounded(1);
+        let mut watches = None;
+        let meanwhile = || {
+            assert!(s.close());
+            watches = Some(watcher(crew, &r));
+        };
+        in_suspense(crew, &s, meanwhile, |promise, _| call_off(promise));
+        assert_eq!(watches.unwrap().join(), 0);
+        assert_eq!(r.recv(), Err(RecvError));
+    });
+}
+
+/// As above. The message goes to a receiver that waits, and nothing is left for the watcher to see but the end.
+#[test]
+fn a_watcher_of_a_closed_channel_hears_that_the_last_promise_was_kept() {
+    everyone(|crew| {
+        let (s, r) = bounded(1);
+        let (mut receives, mut watches) = (None, None);
+        let meanwhile = || {
+            assert!(s.close());
+            let theirs = r.clone();
+            receives = Some(waiting(crew, move || theirs.recv()));
+            watches = Some(watcher(crew, &r));
+        };
+        in_suspense(crew, &s, meanwhile, |promise, s| promise.send(s, 7).unwrap());
+        assert_eq!(receives.unwrap().join(), Ok(7));
+        assert_eq!(watches.unwrap().join(), 0);
+        assert_eq!(r.recv(), Err(RecvError));
+    });
+}
+
+/// Fails if a receive whose limit is over gives up at once, and leaves a sender behind that was there in time.
+#[test]
+fn a_receive_waits_a_moment_past_its_limit_for_what_was_promised_to_it() {
+    everyone(|crew| {
+        let meet = || {
+            let (s, r) = bounded(0);
+            let sender = waiting(crew, move || select! { send(s, 1) -> sent => sent });
+            let (first, second) = crew.run(move || {
+                let first = r.recv_timeout(Duration::ZERO).ok();
+                (first, first.map_or_else(|| r.recv().ok(), |_| None))
+            });
+            assert_eq!((first.or(second), sender.join()), (Some(1), Ok(())));
+            first.is_some()
+        };
+        // More often than not, but others use the machine.
+        assert!((0..20).any(|_| meet()));
+    });
+}
+
+/// The ways to wait for a message.
+type Way = fn(&Receiver<u32>) -> Result<u32, RecvError>;
+const WAYS: [Way; 2] =
+    [|r| r.recv(), |r| select! { recv(r) -> got => got, recv(never::<()>()) -> _ => unreachable!() }];
+
+/// A goroutine of this runtime does this, and waits.
+fn wait_on(rt: &Runtime, f: impl FnOnce() + Send + 'static) {
+    Member::Goroutine(rt, rt.go(f)).until_it_waits();
+}
+
+/// A runtime with a goroutine that waits for a message.
+fn with_a_receiver(procs: usize, r: &Receiver<u32>, way: Way) -> Runtime {
+    let (rt, r) = (runtime(procs), r.clone());
+    wait_on(&rt, move || unreachable!("{:?}", way(&r)));
+    rt
+}
+
+/// Takes every P of a runtime, and lets no goroutine have it before the gate is open; in a process without retakes.
+fn keep_all(rt: &Runtime, procs: usize, gate: &Gate) {
+    let kept = Arc::new(AtomicUsize::new(0));
+    for _ in 0..procs {
+        let (kept, gate) = (Arc::clone(&kept), gate.clone());
+        drop(rt.go(move || {
+            kept.fetch_add(1, SeqCst);
+            while !gate.is_open() {
+                thread::yield_now();
+            }
+        }));
+    }
+    until(|| kept.load(SeqCst) == procs);
+}
+
+/// Ends a runtime whose Ps are kept, and opens the gate when the end has begun; or when it is over.
+fn end_of_kept(rt: Runtime, gate: &Gate, in_time: bool) {
+    if in_time {
+        let ending = on_thread(move || rt.shutdown(LONG));
+        ending.until_it_waits();
+        gate.open();
+        ending.join();
+    } else {
+        rt.shutdown(SHORT_LIMIT);
+        gate.open();
+    }
+}
+
+/// Fails if the message is lost: the receiver that was put back is never going to look for it.
+#[test]
+fn a_receiver_that_is_put_back_after_the_end_of_its_runtime_gets_nothing() {
+    for procs in PROCS {
+        watched(procs, || {
+            for way in WAYS {
+                let (s, r) = bounded(0);
+                let rt = with_a_receiver(procs, &r, way);
+                let promise = promise(&s);
+                // Its wait is claimed: it would be waited for.
+                rt.shutdown(SHORT_LIMIT);
+                call_off(promise);
+                assert_eq!(s.try_send(5), Err(TrySendError::Full(5)));
+            }
+        });
+    }
+}
+
+/// Fails by a hang: the message is handed to a goroutine that was left behind, and the one who waits now has none.
+#[test]
+fn a_promise_to_one_that_is_left_is_kept_with_another() {
+    everyone(|crew| {
+        for (procs, way) in [(1, WAYS[0]), (2, WAYS[1])] {
+            let (s, r) = bounded(0);
+            let rt = with_a_receiver(procs, &r, way);
+            let mut receiver = None;
+            in_suspense(
+                crew,
+                &s,
+                || {
+                    // As above.
+                    rt.shutdown(SHORT_LIMIT);
+                    receiver = Some(waiting(crew, move || way(&r)));
+                },
+                |promise, s| promise.send(s, 5).unwrap(),
+            );
+            assert_eq!(receiver.unwrap().join(), Ok(5));
+        }
+    });
+}
+
+/// A select waits to send, a receiver claims it, and it does not run again before its runtime ends. Fails by a hang: the
+/// receiver waits for its message.
+#[test]
+fn the_end_of_a_runtime_tells_the_receiver_of_a_select_that_was_chosen_and_has_not_run() {
+    child::without_retakes(
+        "the_end_of_a_runtime_tells_the_receiver_of_a_select_that_was_chosen_and_has_not_run",
+        || {
+            everyone(|crew| {
+                for procs in [1, 2] {
+                    let (rt, gate, (s, r)) = (runtime(procs), Gate::default(), bounded(0));
+                    let theirs = s.clone();
+                    wait_on(&rt, move || select! { send(theirs, 1) -> _ => {} });
+                    keep_all(&rt, procs, &gate);
+                    let receiver = waiting(crew, move || r.recv());
+                    end_of_kept(rt, &gate, false);
+                    assert_eq!(s.send(2), Ok(()));
+                    assert_eq!(receiver.join(), Ok(2));
+                }
+            });
+        },
+    );
+}
+
+/// A thread tries to receive from such a one, and gives up before that has run. Fails by a hang of the thread, or if the end of
+/// the runtime looks for who has gone.
+#[test]
+fn a_select_that_was_chosen_may_be_left_behind_after_its_receiver_has_gone() {
+    child::without_retakes("a_select_that_was_chosen_may_be_left_behind_after_its_receiver_has_gone", || {
+        for procs in PROCS {
+            watched(procs, || {
+                let (rt, gate, (s, r)) = (runtime(procs), Gate::default(), bounded(0));
+                let theirs = s.clone();
+                wait_on(&rt, move || select! { send(theirs, 1) -> _ => {} });
+                keep_all(&rt, procs, &gate);
+                let theirs = r.clone();
+                assert_eq!(on_thread(move || theirs.try_recv()).join(), Err(TryRecvError::Empty));
+                end_of_kept(rt, &gate, false);
+                assert_eq!(s.try_send(2), Err(TrySendError::Full(2)));
+                drop(r);
+            });
+        }
+    });
+}
+
+/// One that a context's end has woken is in line for a P when its runtime ends. Fails if its wait is still open, and a
+/// message is lost in it.
+#[test]
+fn a_receiver_that_was_interrupted_and_has_not_run_when_its_runtime_ends_gets_nothing() {
+    child::without_retakes(
+        "a_receiver_that_was_interrupted_and_has_not_run_when_its_runtime_ends_gets_nothing",
+        || {
+            for (procs, in_time) in PROCS.into_iter().flat_map(|procs| [(procs, true), (procs, false)]) {
+                watched(procs, || {
+                    for way in WAYS {
+                        let (rt, gate, (s, r)) = (runtime(procs), Gate::default(), bounded(0));
+                        let (ctx, cancel) = Context::background().with_cancel();
+                        let theirs = r.clone();
+                        wait_on(&rt, move || {
+                            let _it_has_run_after_all = ctx.run(|| way(&theirs));
+                        });
+                        keep_all(&rt, procs, &gate);
+                        cancel.cancel();
+                        end_of_kept(rt, &gate, in_time);
+                        assert_eq!(s.try_send(5), Err(TrySendError::Full(5)));
+                    }
+                });
+            }
+        },
+    );
+}
+
+/// Its drop counts, and panics when nothing else does.
+struct Bad(Arc<AtomicUsize>);
+
+impl Drop for Bad {
+    fn drop(&mut self) {
+        self.0.fetch_add(1, SeqCst);
+        if !thread::panicking() {
+            resume_unwind(Box::new("bad"));
+        }
+    }
+}
+
+/// Drops something with a `Bad` in it. So many drops there have been then.
+fn drop_bad<T>(drops: &Arc<AtomicUsize>, bad: T) -> usize {
+    let unwound = catch_unwind(AssertUnwindSafe(|| drop(bad)));
+    assert_eq!(unwound.unwrap_err().downcast_ref(), Some(&"bad"));
+    drops.load(SeqCst)
+}
+
+/// Fails if a message whose drop panics is dropped twice, keeps others from being dropped, or the channel from going on.
+#[test]
+fn a_drop_that_panics_is_survived_where_a_channel_drops_a_message() {
+    everyone(|crew| {
+        crew.run(|| {
+            let drops = Arc::new(AtomicUsize::new(0));
+            let bad = || Bad(Arc::clone(&drops));
+            let (s, r) = bounded(3);
+            (0..3).for_each(|_| assert!(s.send(bad()).is_ok()));
+            assert_eq!(drop_bad(&drops, r), 3, "the last receiver takes what is left with it");
+            let given_back = s.try_send(bad());
+            assert!(given_back.is_err());
+            assert_eq!(drop_bad(&drops, given_back), 4);
+
+            let (s, r) = bounded(3);
+            assert!(s.send(bad()).is_ok());
+            let mut select = Select::new();
+            select.recv(&r);
+            assert_eq!(drop_bad(&drops, select.select()), 5, "it was received, and not taken");
+            assert!(s.send(bad()).is_ok());
+            let got = r.try_recv();
+            assert!(got.is_ok() && r.is_empty());
+            assert_eq!(drop_bad(&drops, got), 6);
+            drop((s, r));
+            assert_eq!(drops.load(SeqCst), 6);
+        });
+    });
+}
+
+/// Fails if a message overtakes another of the same sender, or is lost, while promises among them are called off.
+#[test]
+fn each_senders_order_is_kept_among_promises_that_are_called_off() {
+    everyone(|crew| {
+        for cap in [0, 1, 2] {
+            let count = rounds(60_000 / CREWS / 3);
+            let (s, r) = bounded(cap);
+            let theirs = s.clone();
+            let senders =
+                each(crew, 3, move |me| (0..count).for_each(|message| theirs.send((me, message)).unwrap()));
+            let failing = each(crew, 2, move |me| {
+                let mut random = Random::new(me);
+                for round in 0..count {
+                    let chosen = catch_unwind(AssertUnwindSafe(|| {
+                        let mut nothing = || {
+                            if round % 2 == 0 {
+                                gmp::yield_now()
+                            } else {
+                                random.pause(100)
+                            }
+                            resume_unwind(Box::new("no message"))
+                        };
+                        select! { send(s, nothing()) -> _ => unreachable!(), default(SHORT_LIMIT / 60) => {} }
+                    }));
+                    if let Err(payload) = chosen {
+                        assert_eq!(payload.downcast_ref(), Some(&"no message"));
+                    }
+                }
+            });
+            let receiver = crew.go(move || {
+                let mut next = [0; 3];
+                for (me, message) in r {
+                    assert_eq!(message, next[me], "of sender {me}");
+                    next[me] += 1;
+                }
+                next
+            });
+            join_all(senders);
+            join_all(failing);
+            assert_eq!(receiver.join(), [count; 3]);
+        }
+    });
+}

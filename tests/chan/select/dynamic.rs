@@ -1,0 +1,328 @@
+//! `Select`: operations that are known only as the program runs.
+
+use common::crew::{each, everyone, join_all};
+use common::random::Random;
+use super::share;
+use gmp::chan::{
+    ReadyTimeoutError, RecvError, Select, SelectTimeoutError, SelectedOperation, SendError, TryReadyError,
+    TrySelectError, bounded, never, unbounded,
+};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+const SHORT_LIMIT: Duration = Duration::from_millis(3);
+
+#[track_caller]
+fn panics_with(text: &str, f: impl FnOnce()) {
+    let payload = catch_unwind(AssertUnwindSafe(f)).expect_err(text);
+    let said = payload.downcast_ref::<String>().cloned();
+    let said = said.or_else(|| payload.downcast_ref::<&str>().map(|&said| said.to_owned()));
+    assert!(said.as_ref().is_some_and(|said| said.contains(text)), "{said:?} does not say {text:?}");
+}
+
+/// Which of two implementations is meant is inferred for a type without the mark, and is ambiguous for a type with it.
+macro_rules! assert_not {
+    ($mark:ident, $($type:ty),+) => {{
+        trait Ambiguous<Which> {
+            fn named() {}
+        }
+        struct Marked;
+        impl<T: ?Sized> Ambiguous<()> for T {}
+        impl<T: ?Sized + $mark> Ambiguous<Marked> for T {}
+        $(<$type as Ambiguous<_>>::named();)+
+    }};
+}
+
+/// Fails to compile when a `Select`, or what it has selected, may go to another thread: a message that is not `Send`, and whose
+/// operation is not completed, would be dropped there.
+#[test]
+fn a_select_stays_where_it_was_made() {
+    assert_not!(Send, Select<'static>, SelectedOperation<'static>);
+    assert_not!(Sync, Select<'static>, SelectedOperation<'static>);
+    let (sender, receiver) = unbounded();
+    let message = Rc::new(());
+    sender.send(Rc::clone(&message)).unwrap();
+    let mut select = Select::new();
+    select.recv(&receiver);
+    panics_with("without completing", || drop(select.select()));
+    assert_eq!(
+        (Rc::strong_count(&message), receiver.len()),
+        (1, 0),
+        "the message is dropped with its operation"
+    );
+}
+
+/// Fails if an index is not that of its operation, with many or after some were removed.
+#[test]
+fn sixty_four_arms_keep_their_indices() {
+    everyone(|crew| {
+        let (senders, receivers): (Vec<_>, Vec<_>) = (0..64).map(|cap| bounded::<usize>(cap % 3)).unzip();
+        let rounds = share(20_000, 1);
+        let sender = crew.go(move || {
+            let mut random = Random::new(1);
+            for round in 0..rounds {
+                let at = random.below(64) as usize;
+                senders[at].send(at + 64 * round).unwrap();
+            }
+        });
+        crew.run(move || {
+            let mut select = Select::new();
+            let indices: Vec<_> = receivers.iter().map(|r| select.recv(r)).collect();
+            assert!(indices.iter().copied().eq(0..64));
+            let mut received = 0;
+            let mut open = 64;
+            while open > 0 {
+                let chosen = select.select();
+                let index = chosen.index();
+                match chosen.recv(&receivers[index]) {
+                    Ok(message) => received += usize::from(message % 64 == index),
+                    Err(RecvError) => {
+                        select.remove(index);
+                        open -= 1;
+                    }
+                }
+            }
+            assert_eq!(received, rounds);
+            assert_eq!(select.try_select().map(drop), Err(TrySelectError));
+        });
+        sender.join();
+    });
+}
+
+/// Fails by a hang: selects lock many channels, which each of them names in an order of its own, and two wait for each other.
+#[test]
+fn many_arms_in_any_order_meet_each_other() {
+    const ARMS: usize = 100;
+    const SELECTS: usize = 3;
+    everyone(|crew| {
+        let (senders, receivers): (Vec<_>, Vec<_>) = (0..ARMS).map(|_| bounded::<usize>(1)).unzip();
+        let rounds = share(10_000, 1);
+        let takers = each(crew, SELECTS, move |taker| {
+            let mut random = Random::new(taker);
+            let mut order: Vec<_> = (0..ARMS).collect();
+            (1..ARMS).for_each(|at| order.swap(at, random.below(at as u64 + 1) as usize));
+            let mut select = Select::new();
+            order.iter().for_each(|&at| assert!(select.recv(&receivers[at]) < ARMS));
+            let (mut got, mut open) = (Vec::new(), ARMS);
+            while open > 0 {
+                let chosen = select.select();
+                let index = chosen.index();
+                match chosen.recv(&receivers[order[index]]) {
+                    Ok(message) => {
+                        assert_eq!(message % ARMS, order[index]);
+                        got.push(message / ARMS);
+                    }
+                    Err(RecvError) => {
+                        select.remove(index);
+                        open -= 1;
+                    }
+                }
+            }
+            got
+        });
+        let mut random = Random::new(SELECTS);
+        for round in 0..rounds {
+            let at = random.below(ARMS as u64) as usize;
+            senders[at].send(round * ARMS + at).unwrap();
+        }
+        drop(senders);
+        let mut got = join_all(takers).concat();
+        got.sort_unstable();
+        assert!(got.into_iter().eq(0..rounds));
+    });
+}
+
+/// Fails if an index moves as another goes, or is given twice.
+#[test]
+fn a_removed_operation_is_never_chosen() {
+    everyone(|crew| {
+        crew.run(|| {
+            let channels: Vec<_> = (0..4).map(|_| unbounded()).collect();
+            channels.iter().for_each(|(s, _)| s.send(1).unwrap());
+            let mut select = Select::new();
+            channels.iter().for_each(|(_, r)| assert!(select.recv(r) < 4));
+            select.remove(1);
+            select.remove(3);
+            assert_eq!(select.send(&channels[1].0), 4);
+            for _ in 0..60 {
+                let chosen = select.select();
+                match chosen.index() {
+                    index @ (0 | 2) => {
+                        assert_eq!(chosen.recv(&channels[index].1), Ok(1));
+                        channels[index].0.send(1).unwrap();
+                    }
+                    4 => chosen.send(&channels[1].0, 2).unwrap(),
+                    index => unreachable!("{index} was removed"),
+                }
+            }
+            panics_with("", || select.remove(1));
+            panics_with("", || select.remove(9));
+        });
+    });
+}
+
+/// Fails if a look takes something, misses what is there, or waits longer than it may.
+#[test]
+fn ready_tells_and_takes_nothing() {
+    everyone(|crew| {
+        crew.run(|| {
+            let ((s, r), (full, rest)) = (bounded(1), bounded(1));
+            full.send('f').unwrap();
+            let mut select = Select::new();
+            let (recv, send) = (select.recv(&r), select.send(&full));
+            assert_eq!(select.try_ready(), Err(TryReadyError));
+            let start = Instant::now();
+            assert_eq!(select.ready_timeout(SHORT_LIMIT), Err(ReadyTimeoutError));
+            assert_eq!(select.ready_deadline(start + 2 * SHORT_LIMIT), Err(ReadyTimeoutError));
+            assert_eq!(select.select_timeout(SHORT_LIMIT).map(drop), Err(SelectTimeoutError));
+            assert_eq!(select.select_deadline(start + 4 * SHORT_LIMIT).map(drop), Err(SelectTimeoutError));
+            assert!(start.elapsed() >= 4 * SHORT_LIMIT);
+            s.send('a').unwrap();
+            for _ in 0..9 {
+                assert_eq!((select.try_ready(), select.ready()), (Ok(recv), recv));
+                assert_eq!(select.ready_timeout(SHORT_LIMIT), Ok(recv));
+            }
+            assert_eq!((r.recv(), rest.recv()), (Ok('a'), Ok('f')));
+            assert_eq!((select.try_ready(), select.ready()), (Ok(send), send));
+            full.send('g').unwrap();
+            s.close();
+            assert_eq!((select.ready(), r.recv()), (recv, Err(RecvError)));
+            rest.close();
+            let mut seen = [0; 2];
+            (0..99).for_each(|_| seen[select.ready()] += 1);
+            assert!(seen[recv] > 0 && seen[send] > 0);
+        });
+    });
+}
+
+/// Fails by a hang: who waits until something is ready is not woken, or another was woken in its place.
+#[test]
+fn ready_waits_for_each_kind_of_operation() {
+    everyone(|crew| {
+        for cap in [0, 1] {
+            let rounds = share(20_000, 2);
+            let (s, r) = bounded(cap);
+            let sender = crew.go(move || {
+                let mut random = Random::new(1);
+                for message in 0..rounds {
+                    random.pause(50);
+                    // On an unbuffered channel only one of the two may wait to be asked.
+                    if cap > 0 {
+                        let mut select = Select::new();
+                        select.send(&s);
+                        assert_eq!(select.ready(), 0);
+                        assert_eq!(s.try_send(message), Ok(()));
+                    } else {
+                        s.send(message).unwrap();
+                    }
+                }
+            });
+            let receiver = crew.go(move || {
+                let mut random = Random::new(2);
+                for message in 0..rounds {
+                    random.pause(50);
+                    let mut select = Select::new();
+                    let idle = never::<()>();
+                    select.recv(&idle);
+                    let index = select.recv(&r);
+                    loop {
+                        assert_eq!(select.ready(), index);
+                        // It may be told in vain, but not for ever.
+                        match r.try_recv() {
+                            Ok(got) => break assert_eq!(got, message),
+                            Err(_) => gmp::yield_now(),
+                        }
+                    }
+                }
+            });
+            sender.join();
+            receiver.join();
+        }
+    });
+}
+
+/// Fails by a message that two take, or by a hang: one is told, another takes it, and a third is not told.
+#[test]
+fn many_who_wait_until_ready_share_what_comes() {
+    everyone(|crew| {
+        let rounds = share(20_000, 1);
+        let (s, r) = bounded(2);
+        let receivers = each(crew, 3, move |_| {
+            let mut select = Select::new();
+            select.recv(&r);
+            let mut all = Vec::new();
+            loop {
+                select.ready();
+                match r.try_recv() {
+                    Ok(message) => all.push(message),
+                    Err(error) if error.is_disconnected() => return all,
+                    Err(_) => {}
+                }
+            }
+        });
+        (0..rounds).for_each(|message| s.send(message).unwrap());
+        drop(s);
+        let mut got = join_all(receivers).concat();
+        got.sort_unstable();
+        assert!(got.into_iter().eq(0..rounds));
+    });
+}
+
+#[test]
+fn a_select_without_arms_panics_or_has_its_default() {
+    everyone(|crew| {
+        crew.run(|| {
+            panics_with("no operations have been added to `Select`", || drop(Select::new().select()));
+            panics_with("no operations have been added to `Select`", || _ = Select::new().ready());
+            assert_eq!(Select::new().try_select().map(drop), Err(TrySelectError));
+            assert_eq!(Select::new().try_ready(), Err(TryReadyError));
+            let start = Instant::now();
+            assert_eq!(Select::new().select_timeout(SHORT_LIMIT).map(drop), Err(SelectTimeoutError));
+            assert_eq!(Select::new().ready_timeout(SHORT_LIMIT), Err(ReadyTimeoutError));
+            assert!(start.elapsed() >= 2 * SHORT_LIMIT);
+        });
+    });
+}
+
+/// Fails if an operation that was begun is forgotten in silence, or its slot is lost.
+#[test]
+fn an_operation_that_is_dropped_panics() {
+    everyone(|crew| {
+        crew.run(|| {
+            let (s, r) = bounded::<u8>(1);
+            let mut select = Select::new();
+            select.send(&s);
+            panics_with("dropped `SelectedOperation` without completing the operation", || {
+                drop(select.select())
+            });
+            // Whatever it did to the channel, it may still be closed and dropped.
+            assert!(s.close() && r.is_closed());
+        });
+    });
+}
+
+/// Fails if an operation is completed on a channel that was not selected: a value goes where nobody looked.
+#[test]
+fn an_operation_is_completed_on_its_own_handle() {
+    everyone(|crew| {
+        crew.run(|| {
+            let ((s, r), (other_s, other_r)) = (unbounded::<u8>(), unbounded::<u8>());
+            let mut select = Select::new();
+            let index = select.send(&s);
+            let chosen = select.select();
+            assert_eq!((chosen.index(), chosen.send(&s, 1)), (index, Ok(())));
+            let mut select = Select::new();
+            select.recv(&r);
+            assert_eq!(select.select().recv(&r), Ok(1));
+            other_s.close();
+            let mut select = Select::new();
+            select.send(&other_s);
+            assert_eq!(select.select().send(&other_s, 9), Err(SendError(9)));
+            let mut copy = select.clone();
+            copy.recv(&other_r);
+            copy.remove(0);
+            assert_eq!(copy.select().recv(&other_r), Err(RecvError));
+        });
+    });
+}

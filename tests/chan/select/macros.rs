@@ -1,0 +1,119 @@
+//! What the macro evaluates, when, and how often.
+
+use common::crew::everyone;
+use common::random::Random;
+use super::share;
+use gmp::chan::{Receiver, Sender, bounded, never, never_sender, unbounded};
+use gmp::{select, select_biased};
+use std::cell::{Cell, RefCell};
+use std::time::Duration;
+
+/// Fails if a channel is evaluated twice, not at all, or out of order; or a message that is not sent is made.
+#[test]
+fn channels_are_evaluated_once_on_entry_and_only_the_message_that_is_sent() {
+    everyone(|crew| {
+        crew.run(|| {
+            let (s, r) = unbounded();
+            let (full, rest) = bounded(1);
+            full.send('f').unwrap();
+            for round in 0..50 {
+                let seen = RefCell::new(Vec::new());
+                fn note<'a, T>(seen: &RefCell<Vec<&'static str>>, what: &'static str, value: &'a T) -> &'a T {
+                    seen.borrow_mut().push(what);
+                    value
+                }
+                let sent = select! {
+                    recv(note(&seen, "first", &never::<u8>())) -> _ => unreachable!(),
+                    send(note(&seen, "second", &s), (note(&seen, "message", &()), round).1) -> sent => sent,
+                    send(note(&seen, "third", &full), (note(&seen, "not sent", &()), 'x').1) -> _ => unreachable!(),
+                    recv(note(&seen, "fourth", &never::<u8>())) -> _ => unreachable!(),
+                };
+                assert_eq!(sent, Ok(()));
+                assert_eq!(*seen.borrow(), ["first", "second", "third", "fourth", "message"]);
+                assert_eq!(r.try_recv(), Ok(round));
+            }
+            assert_eq!(rest.try_iter().collect::<Vec<_>>(), ['f']);
+        });
+    });
+}
+
+/// Fails if they are evaluated again after a wake-up.
+#[test]
+fn a_select_that_waits_evaluates_nothing_again() {
+    everyone(|crew| {
+        for round in 0..share(1000, 1) {
+            let [(s, r), (offer, taken)] = [bounded(0), bounded(0)];
+            let waiter = crew.go(move || {
+                let (channels, messages, limits) = (Cell::new(0), Cell::new(0), Cell::new(0));
+                fn count<T>(cell: &Cell<u32>, value: T) -> T {
+                    cell.set(cell.get() + 1);
+                    value
+                }
+                for round in 0..2 {
+                    select! {
+                        recv(count(&channels, &r)) -> got => assert_eq!(got, Ok(round)),
+                        send(count(&channels, &offer), count(&messages, 7)) -> sent => sent.unwrap(),
+                        default(count(&limits, Duration::from_secs(3600))) => unreachable!(),
+                    }
+                }
+                (channels.get(), messages.get(), limits.get())
+            });
+            Random::new(round).pause(200);
+            // Once it receives, and once it sends.
+            s.send(0).unwrap();
+            assert_eq!(taken.recv(), Ok(7));
+            assert_eq!(waiter.join(), (4, 1, 2));
+        }
+    });
+}
+
+/// Fails to compile, or by another value: what crossbeam-channel's macro accepts.
+#[test]
+fn the_syntax_is_crossbeams() {
+    let (s, r) = bounded::<Option<i32>>(2);
+    select! { send(s, Some(1)) -> res => assert!(res.is_ok()) }
+    select!(send(s, Some(2)) -> _ => ());
+    // Patterns, blocks with and without a comma, and values.
+    let value = select! {
+        recv(r) -> mut got => got.as_mut().unwrap().take().unwrap(),
+    };
+    assert_eq!(value, 1);
+    let value: Result<i32, &str> = select! {
+        recv(&r) -> got => { got.map(|got| got.unwrap()).map_err(|_| "closed") }
+        recv(never::<()>()) -> _got => { return; }
+        default => Err("empty"),
+    };
+    assert_eq!(value, Ok(2));
+    // The macro is an expression whose arms see `break`, `continue` and `?`.
+    let mut rounds = 0;
+    let found = loop {
+        rounds += 1;
+        select! {
+            recv(r) -> _ => continue,
+            default() => if rounds == 3 { break rounds },
+        }
+    };
+    assert_eq!(found, 3);
+    fn first(r: &Receiver<i32>) -> Result<i32, gmp::chan::RecvError> {
+        Ok(select! { recv(r) -> got => got?, recv(never::<i32>()) -> got => got? })
+    }
+    let (numbers, ours) = unbounded();
+    numbers.send(5).unwrap();
+    drop(numbers);
+    assert_eq!((first(&ours).is_ok(), first(&ours).is_err()), (true, true));
+    // A channel may be a temporary, and a message may move.
+    let text = String::from("moved");
+    let (s, r) = bounded(1);
+    select_biased! {
+        send(Some(&s).cloned().unwrap_or_else(never_sender), text) -> res => res.unwrap(),
+        recv(never::<u8>()) -> _ => unreachable!(),
+    }
+    assert_eq!(select! { recv([&r][0]) -> text => text.unwrap() }, "moved");
+    // An arm may use the channels of the others, mutably too.
+    let mut channels: (Sender<u8>, Receiver<u8>) = bounded(1);
+    select! {
+        send(channels.0, 1) -> _ => channels = bounded(1),
+        default(Duration::from_secs(3600)) => {}
+    }
+    assert!(channels.1.is_empty());
+}

@@ -1,0 +1,30 @@
+#![cfg(not(gmp_loom))]
+//! What the whole-system tests share: a fresh runtime for each number of Ps, an end for what hangs, and helpers by subject.
+
+pub mod bolt;
+pub mod child;
+pub mod crew;
+pub mod descriptors;
+pub mod dumps;
+pub mod example;
+pub mod gate;
+pub mod history;
+pub mod loopback;
+pub mod probe;
+pub mod random;
+pub mod seccomp;
+pub mod talk;
+mod waits;
+mod watch;
+pub mod within;
+
+use gmp::Runtime;
+pub use watch::*;
+
+/// The property holds in a fresh runtime of each size.
+#[track_caller]
+pub fn everywhere(property: impl Fn(Runtime)) {
+    for procs in PROCS {
+        watched(procs, || property(runtime(procs)));
+    }
+}

@@ -1,0 +1,388 @@
+//! Dumps of goroutines that run: for ever, or in a call that blocks their thread.
+
+use common::child;
+use common::{everywhere, until};
+use gmp::{Builder, Runtime, chan, go, with_stack, yield_now};
+use std::ffi::c_int;
+use std::hint::{black_box, spin_loop};
+use std::ptr;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering::SeqCst};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::Duration;
+
+/// The signal by which a dump interrupts threads, as the documentation names it.
+fn signal() -> c_int {
+    libc::SIGRTMIN() + 12
+}
+
+/// Spawns a goroutine with a name, from any thread.
+#[track_caller]
+fn spawn(rt: &Runtime, name: &'static str, f: impl FnOnce() + Send + 'static) -> gmp::JoinHandle<()> {
+    rt.run(move || Builder::new().name(name).go(f)).unwrap()
+}
+
+/// The paragraph of the goroutine with this name, if there is one.
+fn of<'a>(dump: &'a str, name: &str) -> Option<&'a str> {
+    let mut paragraphs = dump.split("\n\n");
+    paragraphs.find(|text| text.lines().next().is_some_and(|head| head.contains(&format!("'{name}'"))))
+}
+
+/// Its functions, innermost first, without paths and types, and the head and the end.
+fn functions(paragraph: &str) -> Vec<&str> {
+    let lines = paragraph.lines().skip(1).take_while(|line| !line.starts_with("created at "));
+    let frames = lines.filter(|line| !line.starts_with('\t') && !line.starts_with("    "));
+    // Some builds name the types after the function.
+    let plain =
+        frames.map(|line| if line.starts_with('<') { line } else { line.split('<').next().unwrap_or(line) });
+    plain.map(|line| line.rsplit("::").next().unwrap_or(line)).collect()
+}
+
+/// Dumps until the goroutine of this name runs in this function; gives its paragraph.
+#[track_caller]
+fn runs_in(rt: &Runtime, name: &str, function: &str) -> String {
+    let mut last = String::new();
+    until(|| {
+        last = rt.dump();
+        of(&last, name).is_some_and(|text| {
+            text.lines().next().is_some_and(|head| head.ends_with("[running]:"))
+                && functions(text).contains(&function)
+        })
+    });
+    of(&last, name).expect("it was there").to_owned()
+}
+
+#[inline(never)]
+fn spins(over: &AtomicBool) {
+    while !over.load(SeqCst) {
+        spin_loop();
+    }
+    black_box(over);
+}
+
+#[inline(never)]
+fn hangs_in_a_lock(lock: &Mutex<()>) {
+    drop(black_box(lock.lock()));
+    black_box(lock);
+}
+
+static INTERRUPTED: AtomicUsize = AtomicUsize::new(0);
+
+#[inline(never)]
+fn sleeps_in_the_kernel(over: &AtomicBool) {
+    let pause = libc::timespec { tv_sec: 3600, tv_nsec: 0 };
+    while !over.load(SeqCst) {
+        // SAFETY: it reads what we pass.
+        let rest = unsafe { libc::nanosleep(&pause, ptr::null_mut()) };
+        INTERRUPTED.fetch_add(usize::from(rest != 0), SeqCst);
+    }
+    black_box(over);
+}
+
+/// Fails when one of them has no frames, or no name, or those of another.
+#[test]
+fn one_that_spins_or_hangs_in_a_foreign_call_is_shown_with_its_name_and_its_calls() {
+    everywhere(|rt| {
+        let (over, lock) = (Arc::new(AtomicBool::new(false)), Arc::new(Mutex::new(())));
+        let held = lock.lock().unwrap();
+        let mut all = Vec::new();
+        let own = Arc::clone(&over);
+        all.push(spawn(&rt, "sleeps", move || sleeps_in_the_kernel(&own)));
+        let own = Arc::clone(&lock);
+        all.push(spawn(&rt, "locks", move || hangs_in_a_lock(&own)));
+        let own = Arc::clone(&over);
+        all.push(spawn(&rt, "spins", move || spins(&own)));
+        let own = Arc::clone(&over);
+        all.push(spawn(&rt, "spins elsewhere", move || {
+            with_stack(64 << 10, || with_stack(32 << 10, || spins(&own)))
+        }));
+        for (name, function) in [
+            ("sleeps", "sleeps_in_the_kernel"),
+            ("locks", "hangs_in_a_lock"),
+            ("spins", "spins"),
+            ("spins elsewhere", "spins"),
+        ] {
+            let text = runs_in(&rt, name, function);
+            let last = functions(&text).into_iter().next_back();
+            assert!(last.is_some_and(|last| last.starts_with('{')), "the outer end is missing: {text}");
+            assert!(text.contains("\ncreated at tests/dumps/of_running.rs:"), "{text}");
+            for machinery in ["trampoline", "/stack/switch", "/sched/run/schedule", "/task.rs"] {
+                assert!(!text.contains(machinery), "{machinery} is shown: {text}");
+            }
+        }
+        // The library's call that the user wrote stands between two functions of the user's.
+        let text = runs_in(&rt, "spins elsewhere", "spins");
+        assert_eq!(
+            functions(&text).iter().filter(|function| **function == "with_stack").count(),
+            2,
+            "{text}"
+        );
+        over.store(true, SeqCst);
+        drop(held);
+        // Who sleeps is woken by a signal.
+        until(|| !rt.dump().contains("sleeps_in_the_kernel"));
+        all.into_iter().for_each(|each| each.join().unwrap());
+    });
+}
+
+#[inline(never)]
+fn asks(rt: &Runtime) -> String {
+    black_box(rt.dump())
+}
+
+/// Fails when the goroutine that asks is not told where it is, or shows more than the call.
+#[test]
+fn the_one_that_asks_is_shown_where_it_asks() {
+    everywhere(|rt| {
+        let dump = rt.run(|| asks(&rt));
+        let text =
+            dump.split("\n\n").find(|text| text.contains("[running]:\n")).unwrap_or_else(|| panic!("{dump}"));
+        assert_eq!(functions(text)[..2], ["dump", "asks"], "{dump}");
+    });
+}
+
+/// Fails by a crash, by a hang, or by frames that no goroutine has: a thread is interrupted at whatever instruction, while
+/// its goroutine begins, switches, goes deep or ends.
+#[test]
+fn ten_thousand_dumps_of_goroutines_that_switch() {
+    // Of all sizes together; the names take their time where nothing is optimised.
+    const DUMPS: usize = if cfg!(debug_assertions) { 2_000 } else { 10_000 };
+    everywhere(|rt| {
+        let over = Arc::new(AtomicBool::new(false));
+        let storm = |_| {
+            let over = Arc::clone(&over);
+            rt.go(move || switches(&over))
+        };
+        let all: Vec<_> = (0..4).map(storm).collect();
+        let mut seen = 0;
+        for _ in 0..DUMPS / common::PROCS.len() {
+            let dump = rt.dump();
+            for text in dump.split("\n\n").filter(|text| text.contains("[running]:\n")) {
+                let functions = functions(text);
+                let [outer, inner] = ["switches", "begins_and_ends"].map(|name| functions.contains(&name));
+                assert!(!(outer && inner), "calls of two goroutines: {text} of {dump}");
+                // Of one that begins or ends there is nothing of the user's.
+                seen += usize::from(outer || inner);
+            }
+        }
+        over.store(true, SeqCst);
+        all.into_iter().for_each(|each| each.join().unwrap());
+        // Most have switched before their thread is asked.
+        assert!(seen > 0, "none was seen to run");
+    });
+}
+
+#[inline(never)]
+fn begins_and_ends() {
+    yield_now();
+    black_box(());
+}
+
+#[inline(never)]
+fn switches(over: &AtomicBool) {
+    let (to, from) = chan::bounded::<u32>(1);
+    while !over.load(SeqCst) {
+        (0..20).for_each(|_| yield_now());
+        with_stack(32 << 10, yield_now);
+        let child = go(begins_and_ends);
+        to.send(1).unwrap();
+        from.recv().unwrap();
+        child.join().unwrap();
+    }
+    black_box(over);
+}
+
+/// Fails when a thread is interrupted although nobody is to be, or the goroutine is not told.
+#[test]
+fn with_the_knob_nobody_is_interrupted() {
+    let name = "with_the_knob_nobody_is_interrupted";
+    if !child::is_child() {
+        child::passes(name, &[("GMPDEBUG", "dumpsignal=0")]);
+        return;
+    }
+    let rt = common::runtime(2);
+    static OVER: AtomicBool = AtomicBool::new(false);
+    let _sleeper = spawn(&rt, "sleeps", || sleeps_in_the_kernel(&OVER));
+    let spinner = spawn(&rt, "spins", || spins(&OVER));
+    until(|| rt.dump().contains("2 goroutines [running]: "));
+    for _ in 0..100 {
+        assert!(!rt.dump().contains("sleeps_in_the_kernel"));
+    }
+    assert_eq!(INTERRUPTED.load(SeqCst), 0);
+    assert_eq!(disposition(), libc::SIG_DFL);
+    OVER.store(true, SeqCst);
+    spinner.join().unwrap();
+}
+
+/// What the signal does now.
+fn disposition() -> libc::sighandler_t {
+    // SAFETY: plain data, for which zero is a value, and which the kernel writes.
+    unsafe {
+        let mut now: libc::sigaction = std::mem::zeroed();
+        assert_eq!(libc::sigaction(signal(), ptr::null(), &raw mut now), 0);
+        now.sa_sigaction
+    }
+}
+
+/// Blocks the signal on the calling thread, or lets it through.
+fn mask(how: c_int) {
+    // SAFETY: plain data, that the calls write and read.
+    unsafe {
+        let mut set = std::mem::zeroed();
+        libc::sigemptyset(&mut set);
+        libc::sigaddset(&mut set, signal());
+        assert_eq!(libc::pthread_sigmask(how, &set, ptr::null_mut()), 0);
+    }
+}
+
+#[inline(never)]
+fn blocks_the_signal(phase: &AtomicU32) {
+    mask(libc::SIG_BLOCK);
+    phase.store(1, SeqCst);
+    while phase.load(SeqCst) == 1 {
+        spin_loop();
+    }
+    mask(libc::SIG_UNBLOCK);
+    phase.store(3, SeqCst);
+    while phase.load(SeqCst) == 3 {
+        spin_loop();
+    }
+    black_box(phase);
+}
+
+/// Fails by a hang, or when it is not said that nothing is known; when a late answer does harm, or keeps the next one away.
+#[test]
+fn a_thread_that_does_not_answer_is_told_and_its_late_answer_is_ignored() {
+    everywhere(|rt| {
+        let phase = Arc::new(AtomicU32::new(0));
+        let own = Arc::clone(&phase);
+        let deaf = spawn(&rt, "deaf", move || blocks_the_signal(&own));
+        until(|| phase.load(SeqCst) == 1);
+        for _ in 0..5 {
+            let dump = rt.dump();
+            assert!(dump.contains(" [running, its thread did not answer in 100 ms]:\n"), "{dump}");
+            assert!(!dump.contains("blocks_the_signal"), "{dump}");
+        }
+        phase.store(2, SeqCst);
+        until(|| phase.load(SeqCst) == 3);
+        runs_in(&rt, "deaf", "blocks_the_signal");
+        phase.store(4, SeqCst);
+        deaf.join().unwrap();
+    });
+}
+
+static TAKEN: AtomicUsize = AtomicUsize::new(0);
+
+extern "C" fn take(_signal: c_int) {
+    TAKEN.fetch_add(1, SeqCst);
+}
+
+/// Fails when the program's handler is replaced, or called, or the dump does not say why it shows nothing.
+#[test]
+fn a_handler_of_the_program_is_left_alone() {
+    let name = "a_handler_of_the_program_is_left_alone";
+    if !child::is_child() {
+        for younger in ["0", "1"] {
+            child::passes(name, &[("YOUNGER", younger)]);
+        }
+        return;
+    }
+    let rt = common::runtime(2);
+    static BEGUN: AtomicBool = AtomicBool::new(false);
+    static OVER: AtomicBool = AtomicBool::new(false);
+    let spinner = spawn(&rt, "spins", || {
+        BEGUN.store(true, SeqCst);
+        spins(&OVER);
+    });
+    // A dump would tell, too, and set the handler of the runtime.
+    until(|| BEGUN.load(SeqCst));
+    let handler = take as *const () as libc::sighandler_t;
+    if std::env::var("YOUNGER").unwrap() == "1" {
+        runs_in(&rt, "spins", "spins");
+        assert_ne!(disposition(), libc::SIG_DFL);
+    }
+    // SAFETY: the handler counts.
+    unsafe { libc::signal(signal(), handler) };
+    for _ in 0..10 {
+        let dump = rt.dump();
+        assert!(dump.contains(" [running, SIGRTMIN+12 is the program's]:\n"), "{dump}");
+    }
+    assert_eq!(disposition(), handler);
+    assert_eq!(TAKEN.load(SeqCst), 0);
+    OVER.store(true, SeqCst);
+    spinner.join().unwrap();
+}
+
+static HANDLED: AtomicBool = AtomicBool::new(false);
+
+#[inline(never)]
+extern "C" fn hangs(signal: c_int) {
+    spins(&HANDLED);
+    black_box(signal);
+}
+
+/// Fails when a handler is taken for the goroutine, or when the walk does not get through one that runs on its stack.
+#[test]
+fn one_that_hangs_in_a_signal_handler_is_told() {
+    let name = "one_that_hangs_in_a_signal_handler_is_told";
+    if !child::is_child() {
+        for on_stack in ["0", "1"] {
+            child::passes(name, &[("ON_STACK", on_stack)]);
+        }
+        return;
+    }
+    let on_stack = std::env::var("ON_STACK").unwrap() == "1";
+    // SAFETY: zeros are an empty mask; the handler has this type.
+    unsafe {
+        let mut action: libc::sigaction = std::mem::zeroed();
+        action.sa_sigaction = hangs as *const () as usize;
+        action.sa_flags = if on_stack { libc::SA_ONSTACK } else { 0 };
+        assert_eq!(libc::sigaction(libc::SIGUSR1, &action, ptr::null_mut()), 0);
+    }
+    let rt = common::runtime(2);
+    // SAFETY: no pointers.
+    let raises = spawn(&rt, "raises", || assert_eq!(unsafe { libc::raise(libc::SIGUSR1) }, 0));
+    if on_stack {
+        until(|| rt.dump().contains(" [running, in a signal handler]:\n"));
+    } else {
+        let text = runs_in(&rt, "raises", "spins");
+        let functions = functions(&text);
+        assert!(functions.contains(&"hangs"), "{text}");
+        assert!(functions.last().unwrap().starts_with('{'), "{text}");
+    }
+    HANDLED.store(true, SeqCst);
+    raises.join().unwrap();
+}
+
+/// Fails by a wait for each of them in turn: 100 ms is for all that are asked together, and a second for all.
+#[test]
+fn many_that_do_not_answer_take_a_second_at_most() {
+    const DEAF: usize = 40;
+    let rt = common::runtime(2);
+    let (over, deaf) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
+    let all: Vec<_> = (0..DEAF)
+        .map(|_| {
+            let (over, deaf) = (Arc::clone(&over), Arc::clone(&deaf));
+            rt.go(move || {
+                mask(libc::SIG_BLOCK);
+                deaf.fetch_add(1, SeqCst);
+                while !over.load(SeqCst) {
+                    thread::sleep(Duration::from_millis(10));
+                }
+                mask(libc::SIG_UNBLOCK);
+            })
+        })
+        .collect();
+    until(|| deaf.load(SeqCst) == DEAF);
+    let begun = std::time::Instant::now();
+    let dump = rt.dump();
+    let took = begun.elapsed();
+    assert!(
+        dump.contains(&format!("\n{DEAF} goroutines [running, its thread did not answer in 100 ms]: ")),
+        "{dump}"
+    );
+    // One after the other they would take four seconds.
+    assert!(took < Duration::from_secs(3), "{took:?}");
+    over.store(true, SeqCst);
+    all.into_iter().for_each(|each| each.join().unwrap());
+}

@@ -1,0 +1,292 @@
+//! SIGQUIT: what each goroutine does, and the end of the process, whatever it hangs in. Each case is a child process, which
+//! sends the signal to itself.
+
+use common::child;
+use common::{PROCS, runtime, until, watched};
+use gmp::chan::bounded;
+use gmp::{Runtime, go};
+use std::fs;
+use std::hint::spin_loop;
+use std::os::unix::process::ExitStatusExt;
+use std::process::Output;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// Go's.
+const STATUS: Option<i32> = Some(2);
+
+fn send() {
+    // SAFETY: no pointers.
+    assert_eq!(unsafe { libc::kill(libc::getpid(), libc::SIGQUIT) }, 0);
+}
+
+/// What stands here waits for the end of the process, not for ever.
+fn dies() {
+    watched(0, || {
+        loop {
+            thread::park();
+        }
+    })
+}
+
+/// A signal that ends this process leaves no file.
+fn no_core() {
+    let none = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: reads one rlimit.
+    assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_CORE, &raw const none) }, 0);
+}
+
+#[inline(never)]
+fn waits_for_a_message() {
+    let (_sender, receiver) = bounded::<u32>(0);
+    let _never = receiver.recv();
+}
+
+/// The text that a child left behind, whose status must be Go's.
+#[track_caller]
+fn dumped(output: &Output) -> String {
+    let text = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!((output.status.code(), output.status.signal()), (STATUS, None), "{text}");
+    assert!(text.contains("SIGQUIT: quit\n\n"), "{text}");
+    text
+}
+
+fn parked(rt: &Runtime, count: usize) {
+    for _ in 0..count {
+        drop(rt.go(waits_for_a_message));
+    }
+    let head = format!("{count} goroutines [chan receive, ");
+    until(|| rt.dump().contains(&head));
+}
+
+/// Fails by another end than Go's, by a hang, or when the trace does not show where they wait.
+#[test]
+fn goroutines_that_are_parked_are_shown_with_their_frames() {
+    if child::is_child() {
+        let procs = std::env::var("PROCS").unwrap().parse().unwrap();
+        let rt = runtime(procs);
+        parked(&rt, 3);
+        send();
+        return dies();
+    }
+    let name = "goroutines_that_are_parked_are_shown_with_their_frames";
+    for procs in PROCS.map(|procs| procs.to_string()) {
+        let text = dumped(&child::run(name, &[("PROCS", &procs)]));
+        assert!(text.contains("\n3 goroutines [chan receive, "), "{text}");
+        assert!(text.contains("waits_for_a_message\n"), "{text}");
+    }
+}
+
+/// Fails by a hang: who prints waits for a P, or for a thread that runs goroutines.
+#[test]
+fn hogs_on_all_threads_do_not_keep_it() {
+    let name = "hogs_on_all_threads_do_not_keep_it";
+    if child::is_child() {
+        static RUNNING: [AtomicBool; 2] = [const { AtomicBool::new(false) }; 2];
+        let rt = runtime(2);
+        parked(&rt, 2);
+        for running in &RUNNING {
+            drop(rt.go(move || {
+                running.store(true, SeqCst);
+                loop {
+                    spin_loop();
+                }
+            }));
+        }
+        until(|| RUNNING.iter().all(|running| running.load(SeqCst)));
+        send();
+        return dies();
+    }
+    for debug in ["", "handoff=0"] {
+        let text = dumped(&child::run(name, &[("GMPDEBUG", debug)]));
+        assert!(
+            text.contains("\n4 goroutines, 2 of them running\n") && text.contains("[chan receive, "),
+            "{text}"
+        );
+        // Each stands at an instruction of its own.
+        let mut running =
+            text.split("\n\n").filter(|part| part.contains("[running]: ") || part.contains("[running]:\n"));
+        assert!(running.all(|part| part.contains("\n\ttests/dumps/sigquit.rs:")), "{text}");
+    }
+}
+
+/// Fails by a hang: who prints waits for a lock of the program.
+#[test]
+fn a_lock_on_standard_error_does_not_keep_it() {
+    let name = "a_lock_on_standard_error_does_not_keep_it";
+    if child::is_child() {
+        let rt = runtime(1);
+        parked(&rt, 2);
+        let _lock = std::io::stderr().lock();
+        send();
+        return dies();
+    }
+    assert!(dumped(&child::run(name, &[])).contains("\n2 goroutines [chan receive, "));
+}
+
+/// How often the monitor has gone to sleep.
+fn sleeps_of_monitor() -> Option<u64> {
+    let tasks = fs::read_dir("/proc/self/task").unwrap();
+    let status = tasks.filter_map(|task| fs::read_to_string(task.unwrap().path().join("status")).ok());
+    let monitor =
+        |status: &String| status.starts_with("Name:\tgmp-sysmon\n") && status.contains("\nState:\tS");
+    let sleeps = |status: String| {
+        let line = status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
+        line.and_then(|number| number.trim().parse().ok())
+    };
+    status.filter(monitor).find_map(sleeps)
+}
+
+/// Fails by a hang: the monitor sleeps for good, and is not woken.
+#[test]
+fn an_idle_process_wakes_for_it() {
+    let name = "an_idle_process_wakes_for_it";
+    if child::is_child() {
+        let rt = runtime(2);
+        parked(&rt, 2);
+        // Its longest pause between two looks at nothing is shorter.
+        until(|| {
+            let before = sleeps_of_monitor();
+            thread::sleep(Duration::from_millis(1200));
+            before.is_some() && sleeps_of_monitor() == before
+        });
+        send();
+        return dies();
+    }
+    assert!(dumped(&child::run(name, &[])).contains("\n2 goroutines [chan receive, "));
+}
+
+/// Fails when who answers is forgotten as the oldest runtime ends.
+#[test]
+fn a_runtime_that_ends_leaves_the_answer_to_another() {
+    let name = "a_runtime_that_ends_leaves_the_answer_to_another";
+    if child::is_child() {
+        let (first, second) = (runtime(1), runtime(1));
+        parked(&second, 2);
+        drop(first);
+        send();
+        return dies();
+    }
+    assert!(dumped(&child::run(name, &[])).contains("\n2 goroutines [chan receive, "));
+}
+
+/// Standard error becomes a pipe that nobody reads: what is printed there is read here, if it is not full already.
+fn pipe_for_stderr(full: bool) -> fs::File {
+    use std::io::Write;
+    use std::os::fd::FromRawFd;
+    let mut ends = [0; 2];
+    // SAFETY: writes two descriptors, which are ours.
+    let (read, mut write) = unsafe {
+        assert_eq!(libc::pipe2(ends.as_mut_ptr(), libc::O_NONBLOCK), 0);
+        (fs::File::from_raw_fd(ends[0]), fs::File::from_raw_fd(ends[1]))
+    };
+    while full && write.write(&[b'.'; 512]).is_ok() {}
+    // SAFETY: the end for writing is ours, and blocks from here on.
+    unsafe {
+        assert_eq!(libc::fcntl(ends[1], libc::F_SETFL, 0), 0);
+        assert_eq!(libc::dup2(ends[1], 2), 2);
+    }
+    read
+}
+
+/// Fails when the process ends, or when the second one prints nothing.
+#[test]
+fn with_the_knob_the_process_goes_on_and_may_be_asked_again() {
+    use std::io::Read;
+    let name = "with_the_knob_the_process_goes_on_and_may_be_asked_again";
+    if child::is_child() {
+        let rt = runtime(2);
+        parked(&rt, 2);
+        let mut pipe = pipe_for_stderr(false);
+        let mut text = Vec::new();
+        for asked in 1..=3 {
+            send();
+            until(|| {
+                let _none_yet = pipe.read_to_end(&mut text);
+                let text = String::from_utf8_lossy(&text);
+                text.matches("SIGQUIT: dump\n\n").count() == asked
+                    && text.matches("\ncreated at ").count() == asked
+                    && text.ends_with('\n')
+            });
+        }
+        assert_eq!(rt.run(|| go(|| 7).join().unwrap()), 7);
+        return;
+    }
+    child::passes(name, &[("GMPDEBUG", "sigquit=dump")]);
+}
+
+/// Fails by a hang: the printing hangs, and the second signal is no way out.
+#[test]
+fn the_second_one_before_the_answer_ends_the_process() {
+    let name = "the_second_one_before_the_answer_ends_the_process";
+    if child::is_child() {
+        no_core();
+        let rt = runtime(2);
+        parked(&rt, 2);
+        let _nobody_reads = pipe_for_stderr(true);
+        // The kernel takes two that have not been delivered for one.
+        let begun = Instant::now();
+        while begun.elapsed() < Duration::from_secs(60) {
+            send();
+            thread::yield_now();
+        }
+        return;
+    }
+    assert_eq!(child::run(name, &[]).status.signal(), Some(libc::SIGQUIT));
+}
+
+static TAKEN: AtomicBool = AtomicBool::new(false);
+
+extern "C" fn take(_signal: libc::c_int) {
+    TAKEN.store(true, SeqCst);
+}
+
+fn take_it() {
+    // SAFETY: the handler stores to an atomic.
+    unsafe { libc::signal(libc::SIGQUIT, take as *const () as libc::sighandler_t) };
+}
+
+/// Fails by the end of the process: a handler was replaced, be it older or younger than the runtime.
+#[test]
+fn a_handler_of_the_program_is_left_alone() {
+    let name = "a_handler_of_the_program_is_left_alone";
+    if child::is_child() {
+        let younger = std::env::var_os("YOUNGER").is_some();
+        if !younger {
+            take_it();
+        }
+        let rt = runtime(2);
+        if younger {
+            take_it();
+        }
+        let _another = runtime(1);
+        send();
+        until(|| TAKEN.load(SeqCst));
+        assert_eq!(rt.run(|| 7), 7);
+        return;
+    }
+    for env in [&[][..], &[("YOUNGER", "1")]] {
+        let stderr = child::passes(name, env);
+        assert!(!stderr.contains("SIGQUIT"), "{stderr}");
+    }
+}
+
+/// Fails when the signal is caught although it is not to be, or nobody is there who could answer.
+#[test]
+fn without_a_runtime_and_when_it_is_off_it_ends_the_process_as_ever() {
+    let name = "without_a_runtime_and_when_it_is_off_it_ends_the_process_as_ever";
+    if child::is_child() {
+        no_core();
+        let rt = runtime(1);
+        if std::env::var_os("ENDS").is_some() {
+            drop(rt);
+        }
+        send();
+        return dies();
+    }
+    for env in [("ENDS", "1"), ("GMPDEBUG", "sigquit=off")] {
+        let output = child::run(name, &[env]);
+        assert_eq!(output.status.signal(), Some(libc::SIGQUIT), "{output:?}");
+    }
+}

@@ -1,0 +1,153 @@
+//! The server example as a child process, and what can be seen of it from outside.
+
+use super::clients::connect;
+use common::descriptors::allow_descriptors;
+use common::example::{Guard, LIMIT, example};
+use std::ffi::OsStr;
+use std::fs;
+use std::io::{BufRead, BufReader, Read};
+use std::net::{SocketAddr, TcpStream};
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::Stdio;
+use std::sync::mpsc::{self, Receiver};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// Descriptors that the largest test needs, in this process and in the server.
+const DESCRIPTORS: u64 = 2048;
+
+fn lines(pipe: Option<impl Read + Send + 'static>) -> Receiver<String> {
+    let (line, lines) = mpsc::channel();
+    let pipe = BufReader::new(pipe.expect("piped"));
+    thread::spawn(move || pipe.lines().map_while(Result::ok).try_for_each(|text| line.send(text)));
+    lines
+}
+
+/// What the server says at its end.
+#[derive(Debug, PartialEq)]
+pub struct Totals {
+    pub connections: u64,
+    pub messages: u64,
+    pub bytes: u64,
+}
+
+/// What the kernel says about the server.
+#[derive(Copy, Clone, Debug)]
+pub struct Activity {
+    /// Hundredths of a second on a processor.
+    pub ticks: u64,
+    /// How often one of its threads went to sleep.
+    pub sleeps: u64,
+}
+
+/// The server, listening on a free port of its own.
+pub struct Server {
+    child: Guard,
+    addr: SocketAddr,
+    stdout: Receiver<String>,
+    stderr: Receiver<String>,
+}
+
+impl Server {
+    /// With this many Ps.
+    pub fn start(procs: usize) -> Self {
+        Self::start_with(procs, &[] as &[&str], None)
+    }
+
+    /// And with more arguments, and at most this many descriptors.
+    pub fn start_with(procs: usize, args: &[impl AsRef<OsStr>], descriptors: Option<u64>) -> Self {
+        allow_descriptors(DESCRIPTORS);
+        let mut command = example("echo_server");
+        command.args(["--listen", "127.0.0.1:0"]).args(args).env("GMPMAXPROCS", procs.to_string());
+        if let Some(most) = descriptors {
+            let limit = libc::rlimit { rlim_cur: most, rlim_max: most };
+            // SAFETY: between fork and exec the closure makes one system call, and reads errno if it failed.
+            unsafe {
+                command.pre_exec(move || match libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) {
+                    0 => Ok(()),
+                    _ => Err(std::io::Error::last_os_error()),
+                })
+            };
+        }
+        let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
+        let mut child = Guard(child.expect("the example starts"));
+        let (stdout, stderr) = (lines(child.0.stdout.take()), lines(child.0.stderr.take()));
+        let first = stdout.recv_timeout(LIMIT).expect("the server says where it listens");
+        let addr = first.split([' ', ',']).find_map(|word| word.parse().ok());
+        let addr = addr.unwrap_or_else(|| panic!("no address in {first:?}"));
+        Server { child, addr, stdout, stderr }
+    }
+
+    pub fn addr(&self) -> SocketAddr {
+        self.addr
+    }
+
+    pub fn connect(&self) -> TcpStream {
+        connect(self.addr)
+    }
+
+    /// The next line on its stderr.
+    pub fn complaint(&self) -> String {
+        self.stderr.recv_timeout(LIMIT).expect("the server says something on stderr")
+    }
+
+    fn proc(&self, file: &str) -> PathBuf {
+        PathBuf::from(format!("/proc/{}/{file}", self.child.0.id()))
+    }
+
+    /// How many sockets it has open. Its threads have descriptors of their own, which come and go with them.
+    pub fn sockets(&self) -> usize {
+        let open = fs::read_dir(self.proc("fd")).expect("it runs");
+        let leads_to = open.filter_map(|entry| fs::read_link(entry.ok()?.path()).ok());
+        leads_to.filter(|path| path.to_string_lossy().starts_with("socket:")).count()
+    }
+
+    pub fn activity(&self) -> Activity {
+        let stat = fs::read_to_string(self.proc("stat")).expect("it runs");
+        // The second field is a name in parentheses; utime and stime are the 14th and the 15th.
+        let (_, after_name) = stat.rsplit_once(") ").expect("a name in parentheses");
+        let ticks =
+            after_name.split(' ').skip(11).take(2).map(|ticks| ticks.parse::<u64>().expect("a number")).sum();
+        let sleeps = fs::read_dir(self.proc("task"))
+            .expect("it runs")
+            .filter_map(|task| fs::read_to_string(task.ok()?.path().join("status")).ok())
+            .filter_map(|status| {
+                status.split_once("\nvoluntary_ctxt_switches:")?.1.lines().next()?.trim().parse::<u64>().ok()
+            })
+            .sum();
+        Activity { ticks, sleeps }
+    }
+
+    pub fn signal(&self, signal: libc::c_int) {
+        // SAFETY: our own child, not reaped yet.
+        assert_eq!(unsafe { libc::kill(self.child.0.id() as libc::pid_t, signal) }, 0, "it runs");
+    }
+
+    /// Ends it by SIGINT.
+    pub fn stop(self) -> Totals {
+        self.signal(libc::SIGINT);
+        self.end()
+    }
+
+    /// Waits for its end, which is to be a good one.
+    pub fn end(mut self) -> Totals {
+        let status = self.child.wait();
+        let complaints: Vec<_> = self.stderr.iter().collect();
+        assert_eq!(status.code(), Some(0), "it ended with {status}, and said {complaints:?}");
+        let line = self.stdout.iter().find(|line| line.starts_with("served")).expect("it tells its totals");
+        let mut numbers = line.split(' ').filter_map(|word| word.replace(',', "").parse().ok());
+        let mut next = || numbers.next().unwrap_or_else(|| panic!("three numbers in {line:?}"));
+        Totals { connections: next(), messages: next(), bytes: next() }
+    }
+}
+
+/// Looks again and again until `done`, which nothing tells of by itself.
+#[track_caller]
+pub fn eventually(what: &str, mut done: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !done() {
+        assert!(start.elapsed() < LIMIT, "not within {LIMIT:?}: {what}");
+        thread::sleep(Duration::from_millis(2));
+    }
+}

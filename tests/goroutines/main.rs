@@ -1,0 +1,12 @@
+#![cfg(not(gmp_loom))]
+//! Goroutines: how one starts, what it has of its own, and how it ends.
+
+mod backend_smoke;
+mod goexit;
+mod handles;
+mod local;
+mod panics;
+mod scope;
+mod spawn;
+mod unwinding;
+mod unwinding_shapes;

@@ -1,0 +1,74 @@
+//! Sockets under a context: what waits returns its error, and nothing is lost to who comes after.
+
+use common::crew::{CREWS, Crew, Member, each, everyone, join_all};
+use common::loopback::{listen, pair};
+use gmp::context::{Cancel, Context, ContextError};
+use gmp::net::TcpStream;
+use std::io::{self, ErrorKind, Read, Write};
+use std::sync::Arc;
+use std::time::Duration;
+
+fn error_in(refused: &io::Error) -> Option<&ContextError> {
+    refused.get_ref().and_then(|inner| inner.downcast_ref())
+}
+
+/// It ends, before its first wait, in the poller or in line, when the context is cancelled.
+fn is_cancelled<'a>(
+    crew: &Crew<'a>,
+    (context, cancel): (Context, Cancel),
+    waits: bool,
+    f: impl FnMut() -> io::Result<usize> + Clone + Send + 'static,
+) {
+    let members = each(crew, 3, move |_| {
+        let mut f = f.clone();
+        context.run(|| f().unwrap_err()).expect("nothing is unwound")
+    });
+    if waits {
+        members.iter().for_each(Member::until_it_waits);
+    }
+    cancel.cancel();
+    for refused in join_all(members) {
+        assert_eq!(error_in(&refused), Some(&ContextError::Canceled), "{refused:?}");
+    }
+}
+
+/// Fails by a hang, by an unwound operation, or by data that went with a read that was cancelled.
+#[test]
+fn a_cancel_ends_every_wait_by_an_error() {
+    everyone(|crew| {
+        let context = || Context::background().with_cancel();
+        for round in 0..CREWS / 2 {
+            let (near, far) = pair();
+            let near = Arc::new(near);
+            let same = Arc::clone(&near);
+            is_cancelled(crew, context(), round % 2 == 0, move || (&*same).read(&mut [0; 8]));
+            let same = Arc::clone(&near);
+            is_cancelled(crew, context(), round % 2 == 0, move || {
+                (&*same).write_all(&vec![0; 64 << 20]).map(|()| 0)
+            });
+            let (listener, addr) = listen();
+            let listener = Arc::new(listener);
+            let same = Arc::clone(&listener);
+            is_cancelled(crew, context(), round % 2 == 0, move || same.accept().map(|_| 0));
+            (&far).write_all(b"after").unwrap();
+            assert_eq!(crew.run(move || (&*near).read(&mut [0; 8])).unwrap(), 5);
+            let client = crew.go(move || TcpStream::connect(addr).map(drop));
+            crew.run(move || listener.accept().map(drop)).unwrap();
+            client.join().unwrap();
+        }
+    });
+}
+
+/// Fails by another kind than that of every deadline.
+#[test]
+fn a_context_whose_deadline_passes_gives_timed_out() {
+    everyone(|crew| {
+        crew.run(|| {
+            let (near, _far) = pair();
+            let (context, _cancel) = Context::background().with_timeout(Duration::from_millis(2));
+            let refused = context.run(|| (&near).read(&mut [0; 8]).unwrap_err()).unwrap();
+            assert_eq!(refused.kind(), ErrorKind::TimedOut);
+            assert_eq!(error_in(&refused), Some(&ContextError::DeadlineExceeded));
+        });
+    });
+}

@@ -1,0 +1,9 @@
+#![cfg(not(gmp_loom))]
+//! Sockets: streams, deadlines, contexts, `close`, and one socket in several hands.
+
+mod close;
+mod context;
+mod deadline;
+mod shared;
+mod socket;
+mod stream;

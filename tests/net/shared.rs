@@ -1,0 +1,213 @@
+//! One socket in several hands, of goroutines, threads and runtimes: one after the other, and nobody takes what is
+//! another's.
+
+use common::loopback::{listen, pair};
+use common::talk::{echo, ping};
+use common::{everywhere, runtime, until};
+use gmp::net::TcpStream;
+use gmp::{go, yield_now};
+use std::io::{Read, Write};
+use std::net::Shutdown;
+use std::os::fd::AsRawFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::thread;
+
+/// Fails by a hang: a connection wakes the one who waits, who takes it, and the next is nobody's.
+#[test]
+fn several_accept_on_one_listener_and_each_connection_is_taken_once() {
+    everywhere(|rt| {
+        let (listener, addr) = listen();
+        let listener = Arc::new(listener);
+        let accept = |times: usize| {
+            let listener = Arc::clone(&listener);
+            move || {
+                let tag = |_| {
+                    let mut tag = [0; 2];
+                    listener.accept().unwrap().0.read_exact(&mut tag).unwrap();
+                    u16::from_ne_bytes(tag)
+                };
+                (0..times).map(tag).collect::<Vec<_>>()
+            }
+        };
+        let goroutines: Vec<_> = (0..8).map(|_| rt.go(accept(20))).collect();
+        let threads: Vec<_> = (0..2).map(|_| thread::spawn(accept(20))).collect();
+        for tag in 0..200_u16 {
+            TcpStream::connect(addr).unwrap().write_all(&tag.to_ne_bytes()).unwrap();
+        }
+        let on_goroutines = goroutines.into_iter().flat_map(|one| one.join().unwrap());
+        let mut tags: Vec<_> = on_goroutines.collect();
+        tags.extend(threads.into_iter().flat_map(|one| one.join().unwrap()));
+        tags.sort();
+        assert_eq!(tags, Vec::from_iter(0..200));
+    });
+}
+
+/// Fails by a record that is torn or comes before its predecessor.
+#[test]
+fn small_writes_of_several_stay_whole_and_in_order() {
+    everywhere(|rt| {
+        let (near, mut far) = pair();
+        let near = Arc::new(near);
+        let write = |writer: u8| {
+            let near = Arc::clone(&near);
+            move || {
+                for count in 0..100_u8 {
+                    let record = [[writer, count]; 32].concat();
+                    assert_eq!((&*near).write(&record).unwrap(), 64);
+                    if count % 7 == writer % 7 {
+                        yield_now();
+                    }
+                }
+            }
+        };
+        let goroutines: Vec<_> = (0..8).map(|writer| rt.go(write(writer))).collect();
+        let threads: Vec<_> = (8..10).map(|writer| thread::spawn(write(writer))).collect();
+        rt.run(|| {
+            let (mut next, mut record) = ([0; 10], [0; 64]);
+            for _ in 0..1000 {
+                far.read_exact(&mut record).unwrap();
+                let [writer, count] = [record[0], record[1]];
+                assert!(record.chunks(2).all(|chunk| chunk == [writer, count]), "{record:?}");
+                assert_eq!(count, next[usize::from(writer)], "writer {writer}");
+                next[usize::from(writer)] += 1;
+            }
+        });
+        goroutines.into_iter().for_each(|one| one.join().unwrap());
+        threads.into_iter().for_each(|one| one.join().unwrap());
+    });
+}
+
+/// Fails by a hang: the I/O lock is not handed on, or the data wakes one reader and the rest stays.
+#[test]
+fn several_read_one_stream_and_each_byte_is_taken_once() {
+    everywhere(|rt| {
+        let (near, far) = pair();
+        let (near, taken) = (Arc::new(near), Arc::new(AtomicUsize::new(0)));
+        let read = || {
+            let (near, taken) = (Arc::clone(&near), Arc::clone(&taken));
+            move || {
+                let (mut mine, mut buffer) = (Vec::new(), [0; 4]);
+                loop {
+                    let got = (&*near).read(&mut buffer).unwrap();
+                    if got == 0 {
+                        return mine;
+                    }
+                    taken.fetch_add(got, SeqCst);
+                    mine.extend_from_slice(&buffer[..got]);
+                }
+            }
+        };
+        let goroutines: Vec<_> = (0..6).map(|_| rt.go(read())).collect();
+        let threads: Vec<_> = (0..2).map(|_| thread::spawn(read())).collect();
+        rt.run(|| {
+            for chunk in Vec::from_iter(0..250_u8).chunks(5) {
+                let before = taken.load(SeqCst);
+                (&far).write_all(chunk).unwrap();
+                until(|| taken.load(SeqCst) == before + 5);
+            }
+            far.shutdown(Shutdown::Write).unwrap();
+        });
+        let mut all: Vec<_> = goroutines.into_iter().flat_map(|one| one.join().unwrap()).collect();
+        all.extend(threads.into_iter().flat_map(|one| one.join().unwrap()));
+        all.sort();
+        assert_eq!(all, Vec::from_iter(0..250));
+    });
+}
+
+/// Fails by a hang: what one kind of caller learnt about the socket is wrong for the next, a goroutine, a thread,
+/// a goroutine of another runtime; or one that lasted no longer than its runtime.
+#[test]
+fn a_stream_may_change_hands_between_threads_and_runtimes() {
+    everywhere(|first| {
+        let procs = first.procs();
+        let second = runtime(procs);
+        let (near, far) = pair();
+        let server = second.go(move || echo(far, 7));
+        for round in 0..40 {
+            let (len, room) = (1 + round % 12, 1 + round % 13);
+            first.run(|| ping(&near, len, room, 3));
+            ping(&near, len, room, 2);
+            second.run(|| ping(&near, len, room, 2));
+            second.run(|| (&near).write_all(b"from the second").unwrap());
+            first.run(|| (&near).read_exact(&mut [0; 15]).unwrap());
+        }
+        drop(first);
+        for _ in 0..5 {
+            let third = runtime(procs);
+            third.run(|| ping(&near, 10, 11, 5));
+            second.run(|| ping(&near, 10, 3, 5));
+            ping(&near, 10, 11, 5);
+        }
+        drop(near);
+        server.join().unwrap();
+    });
+}
+
+/// Fails by a hang or a lost byte: two pollers report the same edge, and each is told of it once.
+#[test]
+fn a_stream_may_be_used_by_two_runtimes_and_a_thread_at_once() {
+    everywhere(|first| {
+        let second = runtime(first.procs());
+        let (near, far) = pair();
+        let near = Arc::new(near);
+        let server = first.go(move || echo(far, 100));
+        let write = || {
+            let near = Arc::clone(&near);
+            move || (0..200).for_each(|_| assert_eq!((&*near).write(&[1; 8]).unwrap(), 8))
+        };
+        let total = Arc::new(AtomicUsize::new(0));
+        let read = || {
+            let (near, total) = (Arc::clone(&near), Arc::clone(&total));
+            move || {
+                let mut buffer = [0; 5];
+                loop {
+                    match (&*near).read(&mut buffer).unwrap() {
+                        0 => return,
+                        got => total.fetch_add(got, SeqCst),
+                    };
+                }
+            }
+        };
+        let writers = [first.go(write()), second.go(write())];
+        let readers = [first.go(read()), second.go(read())];
+        let reading = thread::spawn(read());
+        writers.into_iter().for_each(|one| one.join().unwrap());
+        until(|| total.load(SeqCst) == 2 * 200 * 8);
+        near.shutdown(Shutdown::Write).unwrap();
+        readers.into_iter().for_each(|one| one.join().unwrap());
+        reading.join().unwrap();
+        server.join().unwrap();
+        assert_eq!(total.load(SeqCst), 2 * 200 * 8);
+    });
+}
+
+/// Fails by an end at the peer: the clone shares the descriptor of the original.
+#[test]
+fn a_clone_is_the_same_connection_and_lives_on() {
+    everywhere(|rt| {
+        rt.run(|| {
+            let (near, mut far) = pair();
+            let mut clone = near.try_clone().unwrap();
+            assert_ne!(clone.as_raw_fd(), near.as_raw_fd());
+            let reader = go(move || {
+                let mut near = near;
+                near.read_exact(&mut [0; 4]).unwrap();
+            });
+            far.write_all(b"1234").unwrap();
+            reader.join().unwrap();
+            clone.write_all(b"5678").unwrap();
+            far.read_exact(&mut [0; 4]).unwrap();
+            drop(clone);
+            assert_eq!(far.read(&mut [0]).unwrap(), 0);
+        });
+        let (listener, addr) = listen();
+        let clone = listener.try_clone().unwrap();
+        drop(listener);
+        rt.run(|| {
+            let client = go(move || TcpStream::connect(addr).unwrap());
+            clone.accept().unwrap();
+            client.join().unwrap();
+        });
+    });
+}

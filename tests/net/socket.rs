@@ -1,0 +1,362 @@
+//! A socket from its making to its close: the calls that std has, their errors, and what becomes of the descriptor.
+
+use common::child;
+use common::loopback::{listen, pair};
+use common::{everywhere, until, watched};
+use gmp::net::{TcpListener, TcpStream};
+use gmp::{go, yield_now};
+use std::io::{self, ErrorKind, IoSlice, IoSliceMut, Read, Write};
+use std::net;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::time::Duration;
+
+fn is_blocking(fd: BorrowedFd<'_>) -> bool {
+    // SAFETY: no pointers.
+    unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_GETFL) & libc::O_NONBLOCK == 0 }
+}
+
+/// CPU time of the process so far.
+fn cpu_time() -> Duration {
+    let mut usage = std::mem::MaybeUninit::<libc::rusage>::uninit();
+    // SAFETY: it fills the struct, of plain numbers.
+    let usage = unsafe {
+        assert_eq!(libc::getrusage(libc::RUSAGE_SELF, usage.as_mut_ptr()), 0);
+        usage.assume_init()
+    };
+    let time = |val: libc::timeval| Duration::new(val.tv_sec as u64, val.tv_usec as u32 * 1000);
+    time(usage.ru_utime) + time(usage.ru_stime)
+}
+
+/// Its close sends a reset instead of an end.
+fn reset_at_close(socket: impl AsFd) {
+    let linger = libc::linger { l_onoff: 1, l_linger: 0 };
+    let size = size_of_val(&linger) as libc::socklen_t;
+    let fd = socket.as_fd().as_raw_fd();
+    // SAFETY: a valid struct of that size.
+    let set =
+        unsafe { libc::setsockopt(fd, libc::SOL_SOCKET, libc::SO_LINGER, (&raw const linger).cast(), size) };
+    assert_eq!(set, 0);
+}
+
+/// Fails by a hang, or by a stream that is none.
+#[test]
+fn a_refused_connection_is_an_error_of_its_kind() {
+    let dead = net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let connect = move || {
+        for _ in 0..50 {
+            assert_eq!(TcpStream::connect(dead).unwrap_err().kind(), ErrorKind::ConnectionRefused);
+        }
+        let (listener, addr) = listen();
+        let second = TcpStream::connect(&[dead, addr][..]).unwrap();
+        assert_eq!(second.peer_addr().unwrap(), addr);
+        assert_eq!(TcpStream::connect(&[][..]).unwrap_err().kind(), ErrorKind::InvalidInput);
+        assert_eq!(TcpListener::bind(addr).unwrap_err().kind(), ErrorKind::AddrInUse);
+        drop(listener);
+    };
+    watched(0, connect);
+    everywhere(|rt| rt.run(connect));
+}
+
+/// Fails by a hang, or by an end that looks like one in order.
+#[test]
+fn a_reset_is_an_error_to_whoever_reads_or_writes() {
+    everywhere(|rt| {
+        for round in 0..400_usize {
+            let (listener, addr) = listen();
+            let far = net::TcpStream::connect(addr).unwrap();
+            let stream = Arc::new(listener.accept().unwrap().0);
+            reset_at_close(&far);
+            let about_to = Arc::new(AtomicBool::new(false));
+            let goroutine = rt.go({
+                let (stream, about_to) = (Arc::clone(&stream), Arc::clone(&about_to));
+                move || {
+                    about_to.store(true, SeqCst);
+                    let mut buffer = vec![0; 1 << 16];
+                    loop {
+                        let done = match round % 2 {
+                            0 => (&*stream).read(&mut buffer),
+                            _ => (&*stream).write(&buffer),
+                        };
+                        match done {
+                            Ok(0) => panic!("an end in order"),
+                            Ok(_) => {}
+                            Err(reset) => return reset.kind(),
+                        }
+                    }
+                }
+            });
+            until(|| about_to.load(SeqCst));
+            (0..round % 4 * 100).for_each(|_| std::hint::spin_loop());
+            if round % 3 == 0 {
+                (&far).write_all(b"data before it").unwrap();
+            }
+            drop(far);
+            let kind = goroutine.join().unwrap();
+            let known = [ErrorKind::ConnectionReset, ErrorKind::BrokenPipe];
+            assert!(known.contains(&kind), "{kind:?}");
+        }
+    });
+}
+
+/// Fails by CPU time: a connection that can't be taken is reported again and again; or by a hang: it is never
+/// reported again when there is room.
+#[test]
+fn a_full_descriptor_table_is_an_error_of_accept_and_does_not_last() {
+    if !child::is_child() {
+        child::passes("a_full_descriptor_table_is_an_error_of_accept_and_does_not_last", &[]);
+        return;
+    }
+    let limit = libc::rlimit { rlim_cur: 100, rlim_max: 100 };
+    // SAFETY: a valid struct.
+    assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) }, 0);
+    everywhere(|rt| {
+        let (listener, addr) = listen();
+        let listener = Arc::new(listener);
+        // Some wait when the table is full, one more connects afterwards.
+        let mut clients: Vec<_> = (0..3).map(|_| net::TcpStream::connect(addr).unwrap()).collect();
+        let mut full: Vec<_> = std::iter::from_fn(|| std::fs::File::open("/dev/null").ok()).collect();
+        let same = Arc::clone(&listener);
+        rt.run(move || {
+            for _ in 0..100 {
+                let refused = same.accept().unwrap_err();
+                assert_eq!(refused.raw_os_error(), Some(libc::EMFILE));
+            }
+        });
+        full.pop();
+        clients.push(net::TcpStream::connect(addr).unwrap());
+        let before = cpu_time();
+        let same = Arc::clone(&listener);
+        rt.run(move || {
+            gmp::time::sleep(Duration::from_millis(100));
+            assert_eq!(same.accept().unwrap_err().raw_os_error(), Some(libc::EMFILE));
+        });
+        let used = cpu_time() - before;
+        assert!(used < Duration::from_millis(60), "{used:?} of CPU time in 100 ms without work");
+        drop(full);
+        let accepted: Vec<_> = rt.run(|| (0..4).map(|_| listener.accept().unwrap().0).collect());
+        for (client, mut stream) in clients.into_iter().zip(accepted) {
+            drop(client);
+            assert_eq!(rt.run(|| stream.read(&mut [0]).unwrap()), 0);
+        }
+    });
+}
+
+/// Fails by a hang: nothing is there to be read, and nothing was asked for.
+#[test]
+fn a_read_into_no_room_returns_at_once() {
+    let check = || {
+        let (mut near, far) = pair();
+        assert_eq!(near.read(&mut []).unwrap(), 0);
+        assert_eq!(near.read_vectored(&mut []).unwrap(), 0);
+        assert_eq!(near.read_vectored(&mut [IoSliceMut::new(&mut [])]).unwrap(), 0);
+        assert_eq!(near.write(&[]).unwrap(), 0);
+        drop(far);
+    };
+    watched(0, check);
+    everywhere(|rt| rt.run(check));
+}
+
+#[test]
+fn vectored_reads_and_writes_use_all_buffers() {
+    let check = || {
+        let (mut near, mut far) = pair();
+        for _ in 0..20 {
+            let bufs = [b"ab".as_slice(), b"", b"cde"].map(IoSlice::new);
+            assert_eq!(near.write_vectored(&bufs).unwrap(), 5);
+            let (mut head, mut tail) = ([0; 1], [0; 9]);
+            let bufs = &mut [IoSliceMut::new(&mut head), IoSliceMut::new(&mut tail)];
+            assert_eq!(far.read_vectored(bufs).unwrap(), 5);
+            assert_eq!((&head, &tail[..4]), (b"a", b"bcde".as_slice()));
+        }
+    };
+    watched(0, check);
+    everywhere(|rt| rt.run(check));
+}
+
+/// Fails by a call of std's that would block and does not, or by one of ours that blocks the thread.
+#[test]
+fn sockets_turn_into_stds_and_back() {
+    everywhere(|rt| {
+        rt.run(|| {
+            let (listener, addr) = listen();
+            assert!(!is_blocking(listener.as_fd()));
+            let listener = net::TcpListener::from(listener);
+            assert!(is_blocking(listener.as_fd()));
+            let listener = TcpListener::from(listener);
+            let client = go(move || TcpStream::connect(addr).unwrap());
+            let (stream, from) = listener.accept().unwrap();
+            let client = client.join().unwrap();
+            assert_eq!(client.local_addr().unwrap(), from);
+            assert!(!is_blocking(stream.as_fd()) && !is_blocking(client.as_fd()));
+
+            // Registered in the poller, then std's, then ours again.
+            let same = go(move || {
+                let mut stream = stream;
+                stream.read_exact(&mut [0; 2]).map(|()| stream)
+            });
+            yield_now();
+            (&client).write_all(b"ab").unwrap();
+            let stream = net::TcpStream::from(same.join().unwrap().unwrap());
+            assert!(is_blocking(stream.as_fd()));
+            (&client).write_all(b"cd").unwrap();
+            (&stream).read_exact(&mut [0; 2]).unwrap();
+            let fd = TcpStream::from(stream).into_raw_fd();
+            // SAFETY: it has just been given up by its owner.
+            let mut stream = unsafe { TcpStream::from_raw_fd(fd) };
+            assert!(!is_blocking(stream.as_fd()));
+            assert_eq!(stream.as_raw_fd(), fd);
+            let echoing = go(move || {
+                let mut all = String::new();
+                stream.read_to_string(&mut all).map(|_| all)
+            });
+            // It waits, and is registered again.
+            (0..5).for_each(|_| yield_now());
+            (&client).write_all(b"ef").unwrap();
+            let owned = OwnedFd::from(client);
+            assert!(!is_blocking(owned.as_fd()));
+            drop(owned);
+            assert_eq!(echoing.join().unwrap().unwrap(), "ef");
+        });
+    });
+}
+
+#[test]
+fn incoming_gives_one_connection_after_the_other() {
+    everywhere(|rt| {
+        rt.run(|| {
+            let (listener, addr) = listen();
+            let clients = go(move || {
+                for n in 0..30_u8 {
+                    TcpStream::connect(addr).unwrap().write_all(&[n]).unwrap();
+                }
+            });
+            for (n, stream) in listener.incoming().take(30).enumerate() {
+                let mut said = Vec::new();
+                stream.unwrap().read_to_end(&mut said).unwrap();
+                assert_eq!(said, [n as u8]);
+            }
+            clients.join().unwrap();
+        });
+    });
+}
+
+#[test]
+fn options_and_addresses_are_those_of_the_socket() -> io::Result<()> {
+    let (listener, addr) = listen();
+    let near = TcpStream::connect(addr)?;
+    let (far, from) = listener.accept()?;
+    assert_eq!((near.peer_addr()?, near.local_addr()?), (addr, from));
+    assert_eq!((far.peer_addr()?, far.local_addr()?), (from, addr));
+    for nodelay in [true, false] {
+        near.set_nodelay(nodelay)?;
+        assert_eq!(near.nodelay()?, nodelay);
+    }
+    near.set_ttl(33)?;
+    listener.set_ttl(44)?;
+    assert_eq!((near.ttl()?, listener.ttl()?), (33, 44));
+    assert!(near.take_error()?.is_none() && listener.take_error()?.is_none());
+    let (near, far) = (format!("{near:?}"), format!("{far:?}"));
+    assert!(near.starts_with(&format!("TcpStream {{ addr: {from}, peer: {addr}, fd: ")), "{near}");
+    assert!(far.starts_with(&format!("TcpStream {{ addr: {addr}, peer: {from}, fd: ")), "{far}");
+    let text = format!("{listener:?}");
+    assert!(text.starts_with(&format!("TcpListener {{ addr: {addr}, fd: ")), "{text}");
+    Ok(())
+}
+
+#[test]
+fn ipv6_works_as_ipv4() {
+    let Ok(listener) = TcpListener::bind("[::1]:0") else {
+        // A machine without it.
+        return;
+    };
+    let listener = Arc::new(listener);
+    everywhere(|rt| {
+        let listener = Arc::clone(&listener);
+        rt.run(|| {
+            let addr = listener.local_addr().unwrap();
+            let client = go(move || TcpStream::connect(addr).map(|stream| stream.local_addr().unwrap()));
+            let (stream, from) = listener.accept().unwrap();
+            assert_eq!(client.join().unwrap().unwrap(), from);
+            assert_eq!(stream.peer_addr().unwrap(), from);
+        });
+    });
+}
+
+/// Fails by a hang of the peer: the poller keeps a descriptor that its socket has given up.
+#[test]
+fn a_dropped_socket_is_closed_at_once() {
+    everywhere(|rt| {
+        rt.run(|| {
+            for round in 0..200 {
+                let (near, mut far) = pair();
+                if round % 2 == 0 {
+                    // Registered by a wait.
+                    let mut near = near;
+                    let waits = go(move || near.read(&mut [0; 4]).map(|_| near));
+                    (0..3).for_each(|_| yield_now());
+                    far.write_all(b"x").unwrap();
+                    drop(waits.join().unwrap().unwrap());
+                } else {
+                    drop(near);
+                }
+                let ended = far.read(&mut [0; 4]);
+                assert_eq!(ended.unwrap(), 0);
+            }
+        });
+    });
+}
+
+/// Fails by a hang, or by bytes of a connection that is gone: an event of a closed descriptor is taken for one of
+/// the next that has its number, or takes the place of that one's.
+#[test]
+fn an_event_of_a_closed_descriptor_means_nothing_to_the_next_one() {
+    everywhere(|rt| {
+        let (listener, addr) = listen();
+        let listener = Arc::new(listener);
+        let rounds = 640;
+        let churning: Vec<_> = (0..4_usize)
+            .map(|_| {
+                let listener = Arc::clone(&listener);
+                rt.go(move || {
+                    let mut buffer = [0; 64];
+                    for round in 0..rounds {
+                        let (mut stream, _) = listener.accept().unwrap();
+                        let mut tag = [0; 4];
+                        stream.read_exact(&mut tag).unwrap();
+                        stream.write_all(&tag).unwrap();
+                        match round % 3 {
+                            // With more data on its way.
+                            0 => {}
+                            // After some of it.
+                            1 => drop(stream.read(&mut buffer[..1 + round % 8])),
+                            // In the middle of a write.
+                            _ => stream.write_all(&tag).unwrap_or_default(),
+                        }
+                    }
+                })
+            })
+            .collect();
+        let clients: Vec<_> = (0..4_usize)
+            .map(|n| {
+                rt.go(move || {
+                    for round in 0..rounds {
+                        let mut stream = TcpStream::connect(addr).unwrap();
+                        let tag = ((n * rounds + round) as u32).to_ne_bytes();
+                        stream.write_all(&tag).unwrap();
+                        let mut back = [0; 4];
+                        stream.read_exact(&mut back).unwrap();
+                        assert_eq!(back, tag);
+                        // The other side may be gone.
+                        for _ in 0..round % 4 {
+                            drop(stream.write(&[9; 30]));
+                        }
+                    }
+                })
+            })
+            .collect();
+        clients.into_iter().for_each(|one| one.join().unwrap());
+        churning.into_iter().for_each(|one| one.join().unwrap());
+    });
+}

@@ -1,0 +1,184 @@
+//! The lines that the sources promise not to cross, read from the sources: what loom checks is what ships only as
+//! long as the scheduler gets its atomics, locks, threads and clock from the facade.
+
+use std::fs;
+use std::path::Path;
+
+/// What the scheduler and what it stands on get through `crate::prim` and `Host` alone.
+const BEHIND_THE_FACADE: [&str; 12] = [
+    "std::sync",
+    "core::sync",
+    "std::thread",
+    "thread_local!",
+    "Instant::now",
+    "SystemTime",
+    "parking_lot",
+    "crossbeam",
+    "loom::",
+    "libc::",
+    "mio::",
+    "static ",
+];
+
+/// The files that loom runs as they are: a folder, or a file.
+const CHECKED: [&str; 17] = [
+    "chan/",
+    "context/",
+    "sched/",
+    "wait/",
+    "g/",
+    "m/",
+    "p/mod.rs",
+    "p/runq.rs",
+    "p/runq/claim.rs",
+    "p/runq/head.rs",
+    "sync/",
+    "time/source.rs",
+    "time/timer.rs",
+    "net/desc.rs",
+    "net/fd.rs",
+    "net/limit.rs",
+    "net/io_lock.rs",
+];
+
+/// The files that choose between two builds by the cfg `gmp_loom`.
+const CHOOSING: [&str; 6] =
+    ["prim/mod.rs", "prim/capacity.rs", "prim/hooks.rs", "prim/lock.rs", "host/mod.rs", "host/model/mod.rs"];
+
+/// The files that add something to the model's build and choose nothing, and what it is.
+const ADDING: [(&str, &str); 16] = [
+    ("chan/dynamic.rs", "a message that unwinds"),
+    ("chan/mod.rs", "what a mutant does"),
+    ("g/mod.rs", "what a mutant does"),
+    ("lib.rs", "which modules there are"),
+    ("p/runq.rs", "what mutants do"),
+    ("prim/single_writer.rs", "what loom weighs where a model asks for that"),
+    ("runtime/mod.rs", "a runtime without a first M"),
+    ("sched/mod.rs", "whether nobody runs anything, and what mutants do"),
+    ("sched/park.rs", "the wait reason of a model"),
+    ("sched/run/look.rs", "a visit that a model makes"),
+    ("sched/run/mask.rs", "a copy for a mutant"),
+    ("sched/threads/procs.rs", "how many Ps are where"),
+    ("sched/timers/timer_thread.rs", "whether its thread is there"),
+    ("sched/watch/mod.rs", "what its models alone use"),
+    ("sched/watch/sysmon.rs", "one look of the monitor"),
+    ("stack/pool/class.rs", "a range that no model asks for"),
+];
+
+/// Every source file below `folder`, with its path from there and its code: no comments, no unit tests.
+fn sources(folder: &str) -> Vec<(String, String)> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join(folder);
+    let (mut found, mut folders) = (Vec::new(), vec![root.clone()]);
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(&folder).unwrap_or_else(|error| panic!("{folder:?}: {error}")) {
+            let path = entry.expect("the folder can be read").path();
+            if path.is_dir() {
+                // The models are tests, all of them.
+                if !path.ends_with("models") {
+                    folders.push(path);
+                }
+            } else if path.extension().is_some_and(|extension| extension == "rs") {
+                let text = fs::read_to_string(&path).expect("the file can be read");
+                let name = path.strip_prefix(&root).expect("it was found there");
+                found.push((name.to_str().expect("names are ASCII").to_owned(), code(&text)));
+            }
+        }
+    }
+    found.sort();
+    found
+}
+
+/// Without comments, and without the unit tests, which stand at the bottom of their file.
+fn code(text: &str) -> String {
+    let uncommented = text.lines().map(|line| line.split("//").next().unwrap_or_default());
+    let shipped = uncommented
+        .take_while(|line| !line.starts_with("#[cfg(test)]") && !line.starts_with("#[cfg(all(test"));
+    shipped.map(|line| line.to_owned() + "\n").collect()
+}
+
+/// Whether `code` names `what`: not as the end of a longer name, nor as a lifetime.
+fn names(code: &str, what: &str) -> bool {
+    let joins = |before: char| before.is_alphanumeric() || "_'".contains(before);
+    code.match_indices(what).any(|(at, _)| !code[..at].ends_with(joins))
+}
+
+#[test]
+fn the_reader_sees_what_it_looks_for() {
+    let text = "//! std::sync\nuse std::sync::Arc; // std::thread\n    /// mio::\nfn f(x: &'static str) {}\n\
+                #[cfg(test)]\nmod tests { use std::thread; }\n";
+    let code = code(text);
+    assert!(names(&code, "std::sync"));
+    for absent in ["std::thread", "mio::", "static "] {
+        assert!(!names(&code, absent), "{absent}");
+    }
+    assert!(names("static X: u8 = 1;", "static ") && names("pub static X", "static "));
+    assert!(!names("let mymio::x", "mio::"));
+}
+
+/// Fails where a protocol uses an atomic, a lock or a clock that loom does not see.
+#[test]
+fn the_scheduler_names_nothing_that_is_behind_the_facade() {
+    let sources = sources("runtime/src");
+    for checked in CHECKED {
+        let belongs = |name: &str| name == checked || checked.ends_with('/') && name.starts_with(checked);
+        let files: Vec<_> = sources.iter().filter(|(name, _)| belongs(name)).collect();
+        assert!(!files.is_empty(), "{checked} has moved");
+        for (name, code) in files {
+            for what in BEHIND_THE_FACADE {
+                assert!(!names(code, what), "runtime/src/{name} names {what}");
+            }
+        }
+    }
+}
+
+/// Fails where code differs between what loom checks and what ships.
+#[test]
+fn only_the_facade_and_the_hosts_choose_by_the_cfg_of_the_model() {
+    let mut adding = Vec::new();
+    for (name, code) in sources("runtime/src") {
+        if CHOOSING.contains(&name.as_str()) || !code.contains("gmp_loom") {
+            continue;
+        }
+        adding.push(name.clone());
+        // The list of modules has two sides; everything else is there or not.
+        let mentions = code.matches("gmp_loom").count();
+        let forms =
+            ["#[cfg(gmp_loom)]", "#[cfg(all(test, gmp_loom))]", "#[cfg_attr(gmp_loom, allow(dead_code))]"];
+        let additions: usize = forms.iter().map(|form| code.matches(form).count()).sum();
+        assert!(name == "lib.rs" || mentions == additions, "runtime/src/{name} chooses by gmp_loom");
+    }
+    assert_eq!(adding, ADDING.map(|(name, _what)| name));
+    for leaf in ["netpoll/src", "timers/src"] {
+        for (name, code) in sources(leaf) {
+            assert!(!code.contains("gmp_loom"), "{leaf}/{name} mentions gmp_loom");
+        }
+    }
+}
+
+#[test]
+fn mio_is_named_in_one_file() {
+    for folder in ["runtime/src", "netpoll/src", "timers/src"] {
+        for (name, code) in sources(folder) {
+            let poller = (folder, name.as_str()) == ("netpoll/src", "poller.rs");
+            assert_eq!(names(&code, "mio::"), poller, "{folder}/{name}");
+        }
+    }
+    let depends = |package: &str| {
+        let manifest = Path::new(env!("CARGO_MANIFEST_DIR")).join(package).join("Cargo.toml");
+        let manifest = fs::read_to_string(manifest).expect("the package has a manifest");
+        manifest.lines().any(|line| line.starts_with("mio"))
+    };
+    assert_eq!(["runtime", "netpoll", "timers"].map(depends), [false, true, false]);
+}
+
+#[test]
+fn the_leaves_know_neither_each_other_nor_the_runtime() {
+    for (leaf, others) in [("timers/src", ["gmp_netpoll", "gmp::"]), ("netpoll/src", ["gmp_timers", "gmp::"])]
+    {
+        for (name, code) in sources(leaf) {
+            for other in others {
+                assert!(!names(&code, other), "{leaf}/{name} names {other}");
+            }
+        }
+    }
+}

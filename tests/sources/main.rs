@@ -1,0 +1,10 @@
+#![cfg(not(gmp_loom))]
+//! What holds of the sources and the documents, read from their text.
+
+mod facade;
+mod mutant_list;
+mod mutants;
+mod orderings;
+mod prose;
+mod unwinds;
+mod verification;

@@ -1,0 +1,220 @@
+//! Every public call that may park says that it may unwind: read from the sources, the list of those calls too.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+
+/// What users call, by file or folder of `runtime/src`.
+const PUBLIC: [&str; 12] = [
+    "chan/",
+    "context/",
+    "net/",
+    "sync/",
+    "time/",
+    "goroutine/mod.rs",
+    "goroutine/join.rs",
+    "goroutine/local.rs",
+    "runtime/mod.rs",
+    "goroutine/scope.rs",
+    "goroutine/thread.rs",
+    "goroutine/with_stack.rs",
+];
+
+/// Where a wait begins.
+const PARKS: [&str; 5] = ["wait_in(", ".park(", ".suspend(", "end_here", "Window::<Active>::enter()"];
+
+/// Calls that park and whose names others have as well, as the public types spell them.
+const PARKS_HERE: [&str; 9] = [
+    "0.run(",
+    "raw.lock(",
+    "chan.recv(",
+    "chan.send(",
+    "handle.join(",
+    "tasks.wait(",
+    "calls.lock(",
+    "outcome.wait(",
+    "once.call",
+];
+
+const SECTION: &str = "/// # Unwinds";
+
+struct Function {
+    file: String,
+    name: String,
+    public: bool,
+    doc: String,
+    body: String,
+}
+
+fn indent(line: &str) -> usize {
+    line.len() - line.trim_start().len()
+}
+
+/// The name of the function that begins on this line, and whether it is public.
+fn head(line: &str) -> Option<(String, bool)> {
+    let (before, after) = line.trim_start().split_once("fn ")?;
+    let words = ["pub", "const", "unsafe", "pub(crate)", "pub(super)", "extern", "\"C\"", "\"C-unwind\""];
+    if !before.split_whitespace().all(|word| words.contains(&word)) {
+        return None;
+    }
+    let name: String = after.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect();
+    Some((name, before.split_whitespace().next() == Some("pub")))
+}
+
+/// The functions of a file, by rustfmt's layout: a body ends with the brace that stands below its head.
+fn functions(file: &str, text: &str) -> Vec<Function> {
+    let is_test = |line: &&str| line.starts_with("#[cfg(test)]") || line.starts_with("#[cfg(all(test");
+    let lines: Vec<&str> = text.lines().take_while(|line| !is_test(line)).collect();
+    let mut found = Vec::new();
+    // A trait's methods are public where the trait is: std's, on public types.
+    let mut of_std = false;
+    for (at, line) in lines.iter().enumerate() {
+        if line.starts_with("impl") {
+            of_std = line.starts_with("impl Read for") || line.starts_with("impl Write for");
+        }
+        let Some((name, is_pub)) = head(line) else { continue };
+        let docs = lines[..at].iter().rev().map(|line| line.trim_start());
+        let mut doc: Vec<_> =
+            docs.take_while(|line| line.starts_with("///") || line.starts_with("#[")).collect();
+        doc.reverse();
+        let close = format!("{}}}", " ".repeat(indent(line)));
+        let ends = |line: &&str| **line == close || line.ends_with(';') && indent(line) == close.len() - 1;
+        let rest = lines[at..].iter();
+        let body: Vec<&str> = match line.ends_with('}') {
+            true => vec![line],
+            false => {
+                rest.clone().take(rest.clone().position(ends).map_or(0, |end| end + 1)).copied().collect()
+            }
+        };
+        let code = body.iter().map(|line| line.split("//").next().unwrap_or_default());
+        found.push(Function {
+            file: file.to_owned(),
+            name,
+            public: is_pub || of_std && indent(line) > 0,
+            doc: doc.join("\n"),
+            body: code.skip(1).collect::<Vec<_>>().join("\n") + if body.len() == 1 { line } else { "" },
+        });
+    }
+    found
+}
+
+fn all() -> Vec<Function> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("runtime/src");
+    let (mut found, mut folders) = (Vec::new(), vec![root.clone()]);
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(&folder).unwrap_or_else(|error| panic!("{folder:?}: {error}")) {
+            let path = entry.expect("the folder can be read").path();
+            if path.is_dir() {
+                folders.push(path);
+                continue;
+            }
+            let name =
+                path.strip_prefix(&root).expect("it was found there").to_str().expect("names are ASCII");
+            let belongs = |what: &str| name == what || what.ends_with('/') && name.starts_with(what);
+            if PUBLIC.iter().any(|what| belongs(what)) {
+                found.extend(functions(name, &fs::read_to_string(&path).expect("the file can be read")));
+            }
+        }
+    }
+    found
+}
+
+/// Whether `body` has `what`, which is not the end of a longer name.
+fn names(body: &str, what: &str) -> bool {
+    let joins = |c: char| c.is_alphanumeric() || c == '_';
+    let anywhere = !what.starts_with(joins);
+    body.match_indices(what).any(|(at, _)| anywhere || !body[..at].ends_with(joins))
+}
+
+/// What a body calls: the name, and whether it is one of its own file, as far as the caller's words tell.
+fn calls(body: &str) -> BTreeSet<(&str, bool)> {
+    let name_before = |at: usize| {
+        let joins = |c: char| c.is_alphanumeric() || c == '_';
+        &body[body[..at].trim_end_matches(joins).len()..at]
+    };
+    let called = body.match_indices('(').filter_map(|(at, _)| {
+        let name = name_before(at);
+        let before = &body[..at - name.len()];
+        let own = ["self.", "Self::", "inner."].iter().any(|whom| before.ends_with(whom))
+            || !before.ends_with('.') && !before.ends_with("::");
+        (!name.is_empty()).then_some((name, own))
+    });
+    called.collect()
+}
+
+/// The numbers of those that park: they begin a wait, or call one of their own file that does, or one of the library's own
+/// whose name none has that does not park.
+fn parking(all: &[Function]) -> BTreeSet<usize> {
+    let begins = |f: &Function| PARKS.iter().chain(&PARKS_HERE).any(|what| names(&f.body, what));
+    let called: Vec<_> = all.iter().map(|f| calls(&f.body)).collect();
+    let mut parks: BTreeSet<usize> = (0..all.len()).filter(|&n| begins(&all[n])).collect();
+    loop {
+        let files: BTreeSet<_> = parks.iter().map(|&n| (&*all[n].file, &*all[n].name)).collect();
+        let others: BTreeSet<_> =
+            (0..all.len()).filter(|n| !parks.contains(n)).map(|n| &*all[n].name).collect();
+        let inner = parks.iter().filter(|&&n| !all[n].public).map(|&n| &*all[n].name);
+        let alone: BTreeSet<_> = inner.filter(|name| !others.contains(name)).collect();
+        let does = |n: usize| {
+            called[n]
+                .iter()
+                .any(|&(name, own)| own && files.contains(&(&*all[n].file, name)) || alone.contains(name))
+        };
+        let more: Vec<_> = (0..all.len()).filter(|&n| !parks.contains(&n) && does(n)).collect();
+        if more.is_empty() {
+            return parks;
+        }
+        parks.extend(more);
+    }
+}
+
+fn says_that_it_blocks(doc: &str) -> bool {
+    ["Blocks", "blocks", "Parks"].iter().any(|verb| {
+        ["the goroutine", "the calling goroutine", "the calling one", "what `f` blocks"]
+            .iter()
+            .any(|whom| doc.contains(&format!("{verb} {whom}")))
+    })
+}
+
+/// Fails when a public call that parks, or says so, has no section about it; or when one has the section and says that it
+/// does not block.
+#[test]
+fn every_public_call_that_may_park_says_that_it_may_unwind() {
+    let all = all();
+    let parks = parking(&all);
+    let (mut silent, mut count) = (Vec::new(), 0);
+    for (n, f) in all.iter().enumerate().filter(|(_, f)| f.public) {
+        let says = f.doc.contains(SECTION);
+        count += usize::from(says);
+        if !says && (parks.contains(&n) || says_that_it_blocks(&f.doc)) {
+            silent.push(format!("{}: {}", f.file, f.name));
+        }
+        assert!(!says || !f.doc.contains("Does not block."), "{}: {} says both", f.file, f.name);
+    }
+    assert!(silent.is_empty(), "these may park, and do not say that they may unwind: {silent:#?}");
+    assert!(count > 50, "only {count} have the section");
+}
+
+/// Fails when the reader no longer sees what it looks for.
+#[test]
+fn the_list_is_read_from_the_code() {
+    let all = all();
+    let parks: Vec<_> = parking(&all).into_iter().map(|n| (&*all[n].file, &*all[n].name)).collect();
+    for known in [
+        ("chan/ends.rs", "recv_timeout"),
+        ("goroutine/join.rs", "join"),
+        ("goroutine/mod.rs", "yield_now"),
+        ("net/tcp/listener.rs", "accept"),
+        ("sync/condvar.rs", "wait_while_until"),
+        ("sync/mutex.rs", "lock"),
+        ("sync/rwlock.rs", "try_write_for"),
+        ("sync/semaphore.rs", "acquire_ctx"),
+        ("time/mod.rs", "sleep"),
+    ] {
+        assert!(parks.contains(&known), "{known:?} is not found");
+    }
+    for never in
+        [("sync/mutex.rs", "try_lock"), ("sync/event.rs", "notify_one"), ("chan/ends.rs", "try_send")]
+    {
+        assert!(!parks.contains(&never), "{never:?} is found");
+    }
+}

@@ -1,0 +1,270 @@
+//! Stacks and the limits of the machine: who is refused one, by whom he is told, and what goes back.
+
+use common::child;
+use common::{PROCS, runtime, until, watched};
+use gmp::sync::Event;
+use gmp::{Builder, JoinHandle, Runtime, go};
+use std::fs;
+use std::hint::black_box;
+use std::io::{Error, ErrorKind};
+use std::panic::catch_unwind;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::thread;
+use std::time::Duration;
+
+const STACK: usize = 64 << 10;
+
+/// Goroutines that wait for the same end.
+#[derive(Default)]
+struct Waiting {
+    end: Arc<Event>,
+    began: Arc<AtomicUsize>,
+    all: Vec<JoinHandle<()>>,
+}
+
+impl Waiting {
+    /// One more, or why not. On a goroutine.
+    fn add(&mut self) -> Result<(), Error> {
+        let (end, began) = (Arc::clone(&self.end), Arc::clone(&self.began));
+        let body = move || {
+            began.fetch_add(1, SeqCst);
+            end.wait();
+            // For the next one.
+            end.notify_one();
+        };
+        self.all.push(Builder::new().go(body)?);
+        Ok(())
+    }
+
+    /// Until one is refused.
+    fn fill(&mut self) -> Error {
+        loop {
+            if let Err(refused) = self.add() {
+                return refused;
+            }
+        }
+    }
+
+    /// All that were accepted run, and end.
+    fn end(self) {
+        until(|| self.began.load(SeqCst) == self.all.len());
+        self.end.notify_one();
+        self.all.into_iter().for_each(|one| one.join().unwrap());
+    }
+}
+
+/// Fails if what was given back still counts, if what is out does not, or by an abort in place of an error and a panic.
+#[test]
+fn the_limit_of_the_builder_is_exact_and_told_at_the_spawn() {
+    for procs in PROCS {
+        watched(procs, || {
+            let builder = Runtime::builder().procs(procs).max_stack_bytes(20 * STACK);
+            // SAFETY: no goroutine of these tests keeps a thread-bound value across a blocking call.
+            let rt = unsafe { builder.build() }.unwrap();
+            rt.run(|| {
+                for _ in 0..20 {
+                    let mut waiting = Waiting::default();
+                    let refused = waiting.fill();
+                    // Main has one.
+                    assert_eq!((waiting.all.len(), refused.kind()), (19, ErrorKind::QuotaExceeded));
+                    let text =
+                        "a stack of 64 KiB: 1280 KiB of stacks are in use, the runtime's limit is 1280 KiB";
+                    assert_eq!(refused.to_string(), text);
+                    waiting.end();
+                }
+                let mut waiting = Waiting::default();
+                waiting.fill();
+                let panic = catch_unwind(|| drop(go(|| ()))).unwrap_err();
+                let text = panic.downcast_ref::<String>().unwrap();
+                assert!(text.starts_with("go: a stack of 64 KiB: "), "{text}");
+                waiting.end();
+            });
+        });
+    }
+}
+
+/// Spawns until the kernel refuses, in a process that is short of something: how many were accepted, and why no more. All of
+/// those run.
+fn exhaust() -> (usize, Error) {
+    let rt = runtime(2);
+    rt.run(|| {
+        let mut waiting = Waiting::default();
+        let refused = waiting.fill();
+        let count = waiting.all.len();
+        waiting.end();
+        // What came back can be had again.
+        let mut again = Waiting::default();
+        (0..count / 2).for_each(|_| again.add().expect("there were as many before"));
+        again.end();
+        (count, refused)
+    })
+}
+
+/// `ulimit -v`. Fails by an abort, by an accepted goroutine that does not run, or by an error that does not name the limit.
+#[test]
+fn address_space_that_runs_out_is_told_at_the_spawn() {
+    if !child::is_child() {
+        child::passes("address_space_that_runs_out_is_told_at_the_spawn", &[]);
+        return;
+    }
+    watched(2, || {
+        let statm = fs::read_to_string("/proc/self/statm").unwrap();
+        let pages: u64 = statm.split(' ').next().unwrap().parse().unwrap();
+        // Threads need some of it.
+        let bytes = pages * 4096 + (400 << 20);
+        let limit = libc::rlimit { rlim_cur: bytes, rlim_max: bytes };
+        // SAFETY: it reads the struct that we pass.
+        assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_AS, &limit) }, 0);
+        let (count, refused) = exhaust();
+        assert!((500..6400).contains(&count), "{count}");
+        let text = refused.to_string();
+        assert!(text.contains("RLIMIT_AS is ") && refused.kind() == ErrorKind::OutOfMemory, "{text}");
+    });
+}
+
+/// `ulimit -d`. Fails as above, or by an abort of the allocator afterwards, as nothing is left for it.
+#[test]
+fn data_that_runs_out_is_told_at_the_spawn() {
+    if !child::is_child() {
+        child::passes("data_that_runs_out_is_told_at_the_spawn", &[]);
+        return;
+    }
+    watched(2, || {
+        let bytes = 160 << 20;
+        let limit = libc::rlimit { rlim_cur: bytes, rlim_max: bytes };
+        // SAFETY: it reads the struct that we pass.
+        assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_DATA, &limit) }, 0);
+        let rt = runtime(2);
+        rt.run(|| {
+            let mut waiting = Waiting::default();
+            let refused = waiting.fill();
+            let text = refused.to_string();
+            assert!(
+                text.contains("RLIMIT_DATA is 160 MiB") && refused.kind() == ErrorKind::OutOfMemory,
+                "{text}"
+            );
+            assert!((500..2500).contains(&waiting.all.len()), "{}", waiting.all.len());
+            // Most of the eighth, for the heap and a thread.
+            assert!(black_box(vec![1_u8; 12 << 20]).iter().all(|byte| *byte == 1));
+            assert!(thread::Builder::new().spawn(|| ()).unwrap().join().is_ok());
+            waiting.end();
+        });
+    });
+}
+
+/// `mlockall`, which rules light guards out, so that `vm.max_map_count` limits the goroutines. Fails as above.
+#[test]
+fn mappings_that_run_out_are_told_at_the_spawn() {
+    if !child::is_child() {
+        child::passes("mappings_that_run_out_are_told_at_the_spawn", &[]);
+        return;
+    }
+    let max = fs::read_to_string("/proc/sys/vm/max_map_count").unwrap();
+    let max: usize = max.trim().parse().unwrap();
+    if max > 100_000 {
+        println!("vm.max_map_count is {max}: so many goroutines take too long");
+        return;
+    }
+    // SAFETY: a mode of this process, for mappings to come.
+    if unsafe { libc::mlockall(libc::MCL_FUTURE | libc::MCL_ONFAULT) } != 0 {
+        println!("mlockall: {}", Error::last_os_error());
+        return;
+    }
+    watched(2, || {
+        let (count, refused) = exhaust();
+        let text = refused.to_string();
+        // A process that may not lock so much meets that first.
+        let by_maps = text.contains(&format!("vm.max_map_count = {max}"));
+        assert!(by_maps && count > max / 4 || text.contains("mmap of 1 MiB"), "{count}: {text}");
+        assert_eq!(refused.kind(), ErrorKind::OutOfMemory);
+    });
+}
+
+/// In memory, in bytes.
+fn resident() -> usize {
+    let statm = fs::read_to_string("/proc/self/statm").unwrap();
+    4096 * statm.split(' ').nth(1).unwrap().parse::<usize>().unwrap()
+}
+
+/// Touches a good part of a stack of 64 KiB: a debug build has the array more than once.
+#[inline(never)]
+fn touch() {
+    black_box([1_u8; 16 << 10]);
+}
+
+/// Fails if memory of stacks stays, be it in the pool or with a P that is idle, or if a trim takes what is in use.
+#[test]
+fn the_memory_of_a_burst_goes_back() {
+    const COUNT: usize = 2000;
+    if !child::is_child() {
+        child::passes("the_memory_of_a_burst_goes_back", &[]);
+        return;
+    }
+    watched(4, || {
+        let rt = runtime(4);
+        for _ in 0..2 {
+            let before = resident();
+            // It stays parked over the burst and the trim, with something on its stack.
+            let (go_on, goes_on) = (Arc::new(Event::new()), Arc::new(Event::new()));
+            let parked = rt.go({
+                let (go_on, goes_on) = (Arc::clone(&go_on), Arc::clone(&goes_on));
+                move || {
+                    let there = black_box([7_u8; 8 << 10]);
+                    goes_on.notify_one();
+                    go_on.wait();
+                    assert!(black_box(&there).iter().all(|byte| *byte == 7));
+                }
+            });
+            goes_on.wait();
+            let peak = rt.run(|| {
+                let mut waiting = Waiting::default();
+                (0..COUNT).for_each(|_| {
+                    waiting.all.push(go({
+                        let (end, began) = (Arc::clone(&waiting.end), Arc::clone(&waiting.began));
+                        move || {
+                            touch();
+                            began.fetch_add(1, SeqCst);
+                            end.wait();
+                            end.notify_one();
+                        }
+                    }))
+                });
+                until(|| waiting.began.load(SeqCst) == COUNT);
+                let peak = resident();
+                waiting.end();
+                peak
+            });
+            assert!(peak > before + COUNT * (16 << 10), "{before} {peak}");
+            while resident() > before + (peak - before) / 10 {
+                thread::sleep(Duration::from_millis(20));
+            }
+            go_on.notify_one();
+            parked.join().unwrap();
+        }
+    });
+}
+
+/// Fails by a fault, or if a bad value is taken for the default.
+#[test]
+fn the_default_stack_can_be_set_from_outside() {
+    const TEST: &str = "the_default_stack_can_be_set_from_outside";
+    if !child::is_child() {
+        for size in ["1M", "1024K", "1048576"] {
+            child::passes(TEST, &[("GMPSTACK", size)]);
+        }
+        child::passes(TEST, &[("GMPSTACK", "much")]);
+        return;
+    }
+    // SAFETY: as above.
+    match unsafe { Runtime::builder().build() } {
+        Ok(rt) => rt.run(|| {
+            black_box([1_u8; 300 << 10]);
+        }),
+        Err(refused) => {
+            let text = "GMPSTACK: \"much\" is no size from 16K to 64M, in bytes, K or M";
+            assert_eq!((refused.kind(), refused.to_string().as_str()), (ErrorKind::InvalidInput, text));
+            assert_eq!(std::env::var("GMPSTACK").unwrap(), "much");
+        }
+    }
+}

@@ -1,0 +1,537 @@
+//! A stack overflow is told with the name of its goroutine; every other fault goes where it went without a runtime.
+
+use common::child;
+use gmp::{Builder, Runtime, go, time::sleep, with_stack};
+use std::hint::black_box;
+use std::os::unix::process::ExitStatusExt;
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::time::Duration;
+use std::{ptr, thread};
+
+fn runtime(procs: usize) -> Runtime {
+    // SAFETY: no goroutine of these tests keeps a thread-bound value across a blocking call.
+    unsafe { Runtime::builder().procs(procs).build() }.expect("a runtime starts")
+}
+
+/// How a child has ended, and what it said.
+struct Ended {
+    signal: Option<i32>,
+    stderr: String,
+}
+
+/// Runs the test of this name in a child, or does what it does there.
+fn child(test: &str, body: fn()) -> Option<Ended> {
+    if child::is_child() {
+        body();
+        return None;
+    }
+    let output = child::run(test, &[("RUST_BACKTRACE", "0")]);
+    let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+    Some(Ended { signal: output.status.signal(), stderr })
+}
+
+/// The child has told an overflow, once, in these words.
+#[track_caller]
+fn told(test: &str, body: fn(), parts: &[&str]) {
+    let Some(ended) = child(test, body) else { panic!("the child has not overflowed") };
+    let stderr = &ended.stderr;
+    assert_eq!(ended.signal, Some(libc::SIGABRT), "{stderr}");
+    assert_eq!(stderr.matches("stack overflow").count(), 1, "{stderr}");
+    for part in parts.iter().chain(&["fatal error: stack overflow"]) {
+        assert!(stderr.contains(part), "{part} is not in {stderr}");
+    }
+    assert!(!stderr.contains("has overflowed its stack"), "std's words are in {stderr}");
+}
+
+/// The child has died of a fault that is no overflow, as without a runtime.
+#[track_caller]
+fn died(test: &str, body: fn()) {
+    let Some(ended) = child(test, body) else { panic!("the child goes on") };
+    assert_eq!(ended.signal, Some(libc::SIGSEGV), "{}", ended.stderr);
+    assert!(!ended.stderr.contains("overflow"), "{}", ended.stderr);
+}
+
+#[inline(never)]
+fn exhaust(depth: usize) -> usize {
+    let frame = black_box([depth; 64]);
+    if black_box(false) { 0 } else { exhaust(depth + 1) + frame[depth % 64] }
+}
+
+#[inline(never)]
+fn exhaust_by_40_kib(depth: usize) -> usize {
+    let frame = black_box([depth as u8; 40 << 10]);
+    if black_box(false) { 0 } else { exhaust_by_40_kib(depth + 1) + usize::from(frame[depth]) }
+}
+
+#[inline(never)]
+fn write_to_nowhere() {
+    // SAFETY: none: it is to fault.
+    unsafe { black_box(ptr::without_provenance_mut::<u8>(16)).write_volatile(1) };
+}
+
+/// Fails by SIGSEGV, or by a line that does not say whose stack it was, how large, and what to do.
+#[test]
+fn a_goroutine_without_a_name() {
+    told(
+        "a_goroutine_without_a_name",
+        || drop(runtime(2).run(|| go(|| exhaust(0)).join())),
+        &["goroutine 2 (spawned at tests/stacks/overflow.rs:", "64 KiB", "Builder::stack_size", "with_stack"],
+    );
+}
+
+#[test]
+fn a_goroutine_with_a_name_and_a_stack_of_its_own() {
+    told(
+        "a_goroutine_with_a_name_and_a_stack_of_its_own",
+        || {
+            let parser = Builder::new().name("pârser").stack_size(200 << 10);
+            drop(runtime(1).run(|| parser.go(|| exhaust(0)).unwrap().join()));
+        },
+        &["goroutine 2 'pârser' (spawned at tests/stacks/overflow.rs:", "256 KiB"],
+    );
+}
+
+#[test]
+fn the_main_goroutine() {
+    told(
+        "the_main_goroutine",
+        || assert_eq!(runtime(1).run(|| exhaust(0)), 0),
+        &["goroutine 1 'main' (spawned at tests/stacks/overflow.rs:", "64 KiB"],
+    );
+}
+
+/// The thread is the program's, with a signal stack of std's.
+#[test]
+fn the_main_goroutine_on_the_callers_thread() {
+    told(
+        "the_main_goroutine_on_the_callers_thread",
+        // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
+        || assert_eq!(unsafe { runtime(1).run_locked(|| exhaust(0)) }, 0),
+        &["goroutine 1 'main' (spawned at tests/stacks/overflow.rs:", "addr2line"],
+    );
+}
+
+#[test]
+fn on_the_stack_of_with_stack() {
+    told(
+        "on_the_stack_of_with_stack",
+        || drop(runtime(2).run(|| go(|| with_stack(1 << 20, || exhaust(0))).join())),
+        &["goroutine 2 (spawned at tests/stacks/overflow.rs:", "1 MiB of its gmp::with_stack"],
+    );
+}
+
+/// Fails if the range of the stack that was left is still the one that counts.
+#[test]
+fn on_the_own_stack_after_with_stack() {
+    told(
+        "on_the_own_stack_after_with_stack",
+        || drop(runtime(2).run(|| go(|| with_stack(1 << 20, || exhaust_a_little(50)) + exhaust(0)).join())),
+        &["goroutine 2 (spawned at tests/stacks/overflow.rs:", "64 KiB"],
+    );
+}
+
+#[inline(never)]
+fn exhaust_a_little(depth: usize) -> usize {
+    let frame = black_box([depth; 64]);
+    if depth == 0 { 0 } else { exhaust_a_little(depth - 1) + frame[depth % 64] }
+}
+
+#[test]
+fn a_plain_thread_in_with_stack() {
+    told(
+        "a_plain_thread_in_with_stack",
+        || assert_eq!(with_stack(1 << 20, || exhaust(0)), 0),
+        &["a plain thread, in gmp::with_stack", "1 MiB", "addr2line"],
+    );
+}
+
+/// Fails by a write into the slot below: a frame larger than the guard page is touched page by page.
+#[test]
+fn frames_larger_than_the_guard_page() {
+    told(
+        "frames_larger_than_the_guard_page",
+        || drop(runtime(2).run(|| go(|| exhaust_by_40_kib(0)).join())),
+        &["goroutine 2 (spawned at tests/stacks/overflow.rs:"],
+    );
+}
+
+/// As a function of C with a frame of so many bytes, that writes to its lower end: no page in between is touched.
+#[unsafe(naked)]
+extern "C" fn large_frame(bytes: usize) {
+    std::arch::naked_asm!(
+        ".cfi_startproc",
+        "push rbp",
+        ".cfi_def_cfa_offset 16",
+        ".cfi_offset rbp, -16",
+        "mov rbp, rsp",
+        ".cfi_def_cfa_register rbp",
+        "sub rsp, rdi",
+        "mov byte ptr [rsp], 7",
+        "mov rsp, rbp",
+        "pop rbp",
+        ".cfi_def_cfa rsp, 8",
+        "ret",
+        ".cfi_endproc",
+    )
+}
+
+/// Calls it where less than a page is left of the stack. Others lie below, of goroutines that are parked.
+fn large_frame_at_the_end(rt: Runtime, bytes: usize) {
+    #[inline(never)]
+    fn descend(end: usize, bytes: usize) {
+        let frame = black_box(0_u8);
+        match (&raw const frame).addr() - end {
+            0..3072 => large_frame(bytes),
+            _ => descend(end, bytes),
+        }
+        black_box(&frame);
+    }
+    let parked: Vec<_> = (0..20).map(|_| rt.go(|| sleep(Duration::MAX))).collect();
+    let ended = rt.go(move || {
+        let top = black_box(0_u8);
+        // Stacks begin up to 1,920 bytes below their tops, and some frames lie above this one.
+        descend((&raw const top).addr() - (58 << 10), bytes);
+    });
+    drop((ended.join(), parked));
+}
+
+/// Fails by a write into the stack of another goroutine.
+#[test]
+fn frames_of_c_that_are_not_larger_than_the_guard() {
+    told(
+        "frames_of_c_that_are_not_larger_than_the_guard",
+        || large_frame_at_the_end(runtime(1), 12 << 10),
+        &["(spawned at tests/stacks/overflow.rs:", "64 KiB", "addr2line"],
+    );
+}
+
+/// As above.
+#[test]
+fn a_larger_guard_stops_larger_frames_of_c() {
+    told(
+        "a_larger_guard_stops_larger_frames_of_c",
+        || {
+            let builder = Runtime::builder().procs(1).guard_size(200_000);
+            // SAFETY: nothing here is bound to a thread, and the guard is larger than the frame.
+            large_frame_at_the_end(unsafe { builder.build() }.expect("a runtime starts"), 190_000);
+        },
+        &["(spawned at tests/stacks/overflow.rs:", "64 KiB", "addr2line"],
+    );
+}
+
+/// From here on the kernel does nothing at any `madvise`, and answers that it did, as emulators do.
+fn ignore_advice() {
+    const LOAD: u16 = (libc::BPF_LD | libc::BPF_W | libc::BPF_ABS) as u16;
+    const IS: u16 = (libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K) as u16;
+    const ANSWER: u16 = (libc::BPF_RET | libc::BPF_K) as u16;
+    let step = |code, jt, jf, k| libc::sock_filter { code, jt, jf, k };
+    let mut filter = [
+        // The number of the call stands first.
+        step(LOAD, 0, 0, 0),
+        step(IS, 1, 0, libc::SYS_madvise as u32),
+        step(IS, 0, 1, libc::SYS_process_madvise as u32),
+        // An error of number 0 is a success.
+        step(ANSWER, 0, 0, libc::SECCOMP_RET_ERRNO),
+        step(ANSWER, 0, 0, libc::SECCOMP_RET_ALLOW),
+    ];
+    let program = libc::sock_fprog { len: filter.len() as u16, filter: filter.as_mut_ptr() };
+    // SAFETY: the kernel reads the program, for this thread and those that it will start.
+    unsafe {
+        assert_eq!(libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0);
+        let set = libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &raw const program);
+        assert_eq!(set, 0, "{}", std::io::Error::last_os_error());
+    }
+}
+
+/// Fails by a write into the stack of another goroutine: a guard is believed in that the kernel never made.
+#[test]
+fn where_advice_is_ignored_with_success() {
+    told(
+        "where_advice_is_ignored_with_success",
+        || {
+            ignore_advice();
+            let rt = runtime(1);
+            let parked: Vec<_> = (0..200).map(|_| rt.go(|| sleep(Duration::MAX))).collect();
+            drop((rt.go(|| exhaust(0)).join(), parked));
+        },
+        &["(spawned at tests/stacks/overflow.rs:", "64 KiB"],
+    );
+}
+
+/// A plain thread with a signal stack as small as std's is for the handler on a processor with large frames of the kernel.
+/// Fails by a report without frames.
+#[test]
+fn a_plain_thread_with_a_small_signal_stack_in_with_stack() {
+    told(
+        "a_plain_thread_with_a_small_signal_stack_in_with_stack",
+        || {
+            // SAFETY: it only tells a number: AT_MINSIGSTKSZ.
+            let least = (unsafe { libc::getauxval(51) } as usize).max(libc::MINSIGSTKSZ);
+            let small = Box::leak(vec![0_u8; least + 1024].into_boxed_slice());
+            let stack = libc::stack_t { ss_sp: small.as_mut_ptr().cast(), ss_flags: 0, ss_size: small.len() };
+            // SAFETY: the bytes are this thread's for good.
+            assert_eq!(unsafe { libc::sigaltstack(&stack, ptr::null_mut()) }, 0);
+            assert_eq!(with_stack(1 << 20, || exhaust(0)), 0);
+        },
+        &["a plain thread, in gmp::with_stack", "1 MiB", "its frames, innermost first"],
+    );
+}
+
+/// Fails by silence, or by two messages: the second of two at the same time waits for the end.
+#[test]
+fn many_at_the_same_time() {
+    told(
+        "many_at_the_same_time",
+        || {
+            static READY: AtomicUsize = AtomicUsize::new(0);
+            let rt = runtime(4);
+            let all = (0..4).map(|_| {
+                rt.go(|| {
+                    READY.fetch_add(1, SeqCst);
+                    while READY.load(SeqCst) < 4 {
+                        std::hint::spin_loop();
+                    }
+                    exhaust(0)
+                })
+            });
+            all.collect::<Vec<_>>().into_iter().for_each(|each| drop(each.join()));
+        },
+        &["(spawned at tests/stacks/overflow.rs:"],
+    );
+}
+
+/// Fails if the handler is the first runtime's, or was taken out with it.
+#[test]
+fn beside_another_runtime_and_after_a_third() {
+    told(
+        "beside_another_runtime_and_after_a_third",
+        || {
+            let (first, other) = (runtime(2), runtime(2));
+            first.run(|| sleep(Duration::from_millis(1)));
+            drop(first);
+            let parked = other.go(|| sleep(Duration::MAX));
+            let name = Builder::new().name("in the third");
+            drop(runtime(2).run(|| name.go(|| exhaust(0)).unwrap().join()));
+            drop(parked.join());
+        },
+        &["'in the third'"],
+    );
+}
+
+/// The frames of both ends, by commands that name them.
+#[test]
+fn the_frames_can_be_resolved() {
+    let test = "the_frames_can_be_resolved";
+    let Some(ended) = child(test, || drop(runtime(2).run(|| go(|| exhaust(0)).join()))) else { return };
+    let line = ended.stderr.lines().find(|line| line.contains("addr2line -Cfpie ")).expect(&ended.stderr);
+    let mut words = line.split_whitespace().skip(2);
+    let own = std::env::current_exe().unwrap();
+    assert_eq!(words.next().map(std::path::Path::new), Some(own.as_path()), "{line}");
+    let base = exhaust as *const () as usize - in_object(exhaust as *const ());
+    let first = usize::from_str_radix(words.next().unwrap().trim_start_matches("0x"), 16).unwrap();
+    let offset = (base + first).wrapping_sub(exhaust as *const () as usize);
+    assert!(offset < 4096, "{first:#x} is not in exhaust at {:#x}", in_object(exhaust as *const ()));
+    assert_eq!(words.count(), 31, "{line}");
+    assert!(ended.stderr.contains(" more)\n"), "{}", ended.stderr);
+}
+
+/// The address within its object.
+fn in_object(code: *const ()) -> usize {
+    // SAFETY: it writes the struct that we pass; zeros are one.
+    let (found, info) = unsafe {
+        let mut info: libc::Dl_info = std::mem::zeroed();
+        (libc::dladdr(code.cast(), &mut info), info)
+    };
+    assert_ne!(found, 0);
+    code.addr() - info.dli_fbase.addr()
+}
+
+/// Fails by SIGSEGV, or by silence: the walk over the frames faults, in the handler.
+#[test]
+fn frames_that_lead_nowhere() {
+    /// Says that its caller is found by rbp, and has it point to nowhere.
+    #[unsafe(naked)]
+    extern "C" fn lost() -> ! {
+        std::arch::naked_asm!(
+            ".cfi_startproc",
+            ".cfi_def_cfa rbp, 16",
+            "mov ebp, 16",
+            "2:",
+            "push rax",
+            "jmp 2b",
+            ".cfi_endproc",
+        )
+    }
+    told(
+        "frames_that_lead_nowhere",
+        || drop(runtime(2).run(|| go(|| lost()).join().map(|never: ()| never))),
+        &["goroutine 2 (spawned at tests/stacks/overflow.rs:", "64 KiB"],
+    );
+}
+
+/// Fails by the word overflow, or another end than without a runtime.
+#[test]
+fn a_wild_write_of_a_goroutine_is_no_overflow() {
+    died("a_wild_write_of_a_goroutine_is_no_overflow", || {
+        drop(runtime(2).run(|| go(write_to_nowhere).join()));
+    });
+}
+
+/// From the top of its stack, where there is room: the page is met, but not by the stack.
+#[test]
+fn a_wild_write_into_the_own_guard_page_is_no_overflow() {
+    died("a_wild_write_into_the_own_guard_page_is_no_overflow", || {
+        let write = || {
+            let here = black_box(0_u8);
+            // The slot is of 64 KiB, and its lowest page the guard; the frame lies within the highest pages.
+            let mut page = (&raw const here).addr() & !4095;
+            while black_box(page) != 0 {
+                page -= 4096;
+                // SAFETY: none: the last one is to fault.
+                unsafe { black_box(ptr::without_provenance_mut::<u8>(page + 8)).write_volatile(1) };
+            }
+        };
+        drop(runtime(2).run(|| go(write).join()));
+    });
+}
+
+#[test]
+fn a_wild_write_of_a_thread_is_no_overflow() {
+    died("a_wild_write_of_a_thread_is_no_overflow", || {
+        let rt = runtime(2);
+        rt.run(|| ());
+        write_to_nowhere();
+    });
+}
+
+/// std's own report, as before: of a plain thread, and of a thread that a goroutine has.
+#[test]
+fn the_overflow_of_a_thread_is_told_by_std() {
+    let Some(ended) = child("the_overflow_of_a_thread_is_told_by_std", || {
+        let rt = runtime(2);
+        rt.run(|| ());
+        let deep = thread::Builder::new().name("a thread".to_owned()).spawn(|| exhaust(0));
+        drop(deep.unwrap().join());
+    }) else {
+        return;
+    };
+    assert_eq!(ended.signal, Some(libc::SIGABRT), "{}", ended.stderr);
+    assert!(ended.stderr.contains("thread 'a thread'"), "{}", ended.stderr);
+    assert!(ended.stderr.contains("has overflowed its stack"), "{}", ended.stderr);
+    assert!(!ended.stderr.contains("goroutine"), "{}", ended.stderr);
+}
+
+fn set_action(handler: usize, flags: i32) {
+    // SAFETY: the tests pass handlers of the type that the flags tell; zeros are an empty mask.
+    unsafe {
+        let mut action: libc::sigaction = std::mem::zeroed();
+        (action.sa_sigaction, action.sa_flags) = (handler, flags);
+        assert_eq!(libc::sigaction(libc::SIGSEGV, &action, ptr::null_mut()), 0);
+    }
+}
+
+/// Fails by the default action: the program's handler was forgotten.
+#[test]
+fn the_programs_handler_gets_other_faults() {
+    extern "C" fn plain(signal: i32) {
+        // SAFETY: it does not return.
+        unsafe { libc::_exit(30 + signal) }
+    }
+    extern "C" fn full(_signal: i32, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
+        // SAFETY: the kernel's, or what was handed on.
+        let good = unsafe { (*info).si_addr().addr() == 16 && !context.is_null() };
+        // SAFETY: it does not return.
+        unsafe { libc::_exit(if good { 60 } else { 61 }) }
+    }
+    let test = "the_programs_handler_gets_other_faults";
+    if let Ok(kind) = std::env::var("HANDLER") {
+        match kind.as_str() {
+            "plain" => set_action(plain as *const () as usize, 0),
+            "once" => set_action(plain as *const () as usize, libc::SA_RESETHAND | libc::SA_ONSTACK),
+            "full" => set_action(full as *const () as usize, libc::SA_SIGINFO | libc::SA_ONSTACK),
+            "default" => set_action(libc::SIG_DFL, 0),
+            "ignore" => set_action(libc::SIG_IGN, 0),
+            other => panic!("{other}"),
+        }
+        let rt = runtime(2);
+        // SAFETY: no pointers.
+        let sent = || assert_eq!(unsafe { libc::raise(libc::SIGSEGV) }, 0);
+        match std::env::var("FAULT").as_deref() {
+            Ok("sent") => drop(rt.run(|| go(sent).join())),
+            Ok("overflow") => drop(rt.run(|| go(|| exhaust(0)).join())),
+            _ => drop(rt.run(|| go(write_to_nowhere).join())),
+        }
+        return;
+    }
+    let run = |handler, fault| {
+        let output = child::run(test, &[("HANDLER", handler), ("FAULT", fault)]);
+        (output.status.code(), output.status.signal())
+    };
+    for fault in ["wild", "sent"] {
+        for handler in ["plain", "once"] {
+            assert_eq!(run(handler, fault), (Some(30 + libc::SIGSEGV), None), "{handler} {fault}");
+        }
+        assert_eq!(run("default", fault), (None, Some(libc::SIGSEGV)), "{fault}");
+    }
+    assert_eq!(run("full", "wild"), (Some(60), None));
+    assert_eq!(run("ignore", "wild"), (None, Some(libc::SIGSEGV)));
+    assert_eq!(run("ignore", "sent"), (Some(0), None));
+    for handler in ["plain", "once", "full", "default", "ignore"] {
+        assert_eq!(run(handler, "overflow"), (None, Some(libc::SIGABRT)), "{handler}");
+    }
+}
+
+/// Fails by SIGSEGV: a handler that mends the fault and returns has cost the runtime its own.
+#[test]
+fn an_overflow_is_told_after_faults_that_the_program_has_mended() {
+    static PAGE: AtomicUsize = AtomicUsize::new(0);
+    extern "C" fn mend(_signal: i32) {
+        // SAFETY: the test's page.
+        unsafe { libc::mprotect(PAGE.load(SeqCst) as *mut _, 4096, libc::PROT_READ | libc::PROT_WRITE) };
+    }
+    told(
+        "an_overflow_is_told_after_faults_that_the_program_has_mended",
+        || {
+            set_action(mend as *const () as usize, libc::SA_ONSTACK);
+            let rt = runtime(2);
+            let faults = || {
+                // SAFETY: a page of its own, which is written when it can be.
+                unsafe {
+                    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+                    let page = libc::mmap(ptr::null_mut(), 4096, libc::PROT_NONE, flags, -1, 0);
+                    PAGE.store(page.addr(), SeqCst);
+                    for n in 0..10 {
+                        libc::mprotect(page, 4096, libc::PROT_NONE);
+                        page.cast::<u8>().write_volatile(n);
+                        assert_eq!(page.cast::<u8>().read_volatile(), n);
+                    }
+                }
+                exhaust(0)
+            };
+            drop(rt.run(|| go(faults).join()));
+        },
+        &["goroutine 2 (spawned at tests/stacks/overflow.rs:"],
+    );
+}
+
+/// Fails by mappings that stay: each thread has a signal stack, and takes it along.
+#[test]
+fn threads_that_end_free_their_signal_stacks() {
+    if !child::is_child() {
+        child::passes("threads_that_end_free_their_signal_stacks", &[]);
+        return;
+    }
+    let maps = || std::fs::read_to_string("/proc/self/maps").unwrap().lines().count();
+    let use_one = || {
+        let rt = runtime(4);
+        rt.run(|| (0..8).map(|_| go(|| sleep(Duration::from_millis(1)))).for_each(|each| drop(each.join())));
+        // SAFETY: as in `runtime`.
+        unsafe { rt.run_locked(|| sleep(Duration::from_millis(1))) };
+        with_stack(1 << 20, || exhaust_a_little(9));
+        assert!(rt.shutdown_timeout(Duration::from_secs(20)));
+    };
+    (0..5).for_each(|_| use_one());
+    let before = maps();
+    (0..40).for_each(|_| use_one());
+    assert!(maps() < before + 40, "{before} mappings, then {}", maps());
+}

@@ -1,0 +1,192 @@
+//! What a runtime leaves behind when it ends does not hold up anybody else.
+
+use common::bolt::bolted;
+use common::child;
+use common::{PROCS, everywhere, runtime, until, watched};
+use gmp::go;
+use gmp::net::{TcpListener, TcpStream};
+use gmp::time::sleep;
+use std::io::{Read, Write};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::time::{Duration, Instant};
+
+/// Fails by a hang: the goroutine that was left in `accept` keeps the I/O lock, and nobody accepts any more.
+#[test]
+fn a_listener_outlives_the_runtime_that_was_accepting_on_it() {
+    for procs in PROCS {
+        watched(procs, || {
+            let listener = Arc::new(TcpListener::bind("127.0.0.1:0").unwrap());
+            let addr = listener.local_addr().unwrap();
+            let first = runtime(procs);
+            let waiting = Arc::new(AtomicUsize::new(0));
+            for _ in 0..3 {
+                let (listener, waiting) = (Arc::clone(&listener), Arc::clone(&waiting));
+                drop(first.go(move || {
+                    waiting.fetch_add(1, SeqCst);
+                    bolted(|| listener.accept().map(drop))
+                }));
+            }
+            until(|| waiting.load(SeqCst) == 3);
+            assert!(!first.shutdown_timeout(Duration::from_secs(5)));
+
+            let second = runtime(procs);
+            let accepting = second.go({
+                let listener = Arc::clone(&listener);
+                move || listener.accept().map(drop)
+            });
+            let stream = TcpStream::connect(addr).unwrap();
+            accepting.join().unwrap().unwrap();
+            drop(stream);
+            // And from a plain thread, once more.
+            let stream = TcpStream::connect(addr).unwrap();
+            listener.accept().unwrap();
+            drop(stream);
+        });
+    }
+}
+
+/// A thread waits behind a goroutine that is left. Fails by a hang when the I/O lock is not handed on.
+#[test]
+fn a_thread_in_line_behind_a_goroutine_that_is_left_gets_its_turn() {
+    watched(1, || {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let stream = Arc::new(TcpStream::connect(listener.local_addr().unwrap()).unwrap());
+        let (mut peer, _) = listener.accept().unwrap();
+        let rt = runtime(1);
+        drop(rt.go({
+            let stream = Arc::clone(&stream);
+            move || bolted(|| (&*stream).read(&mut [0; 8]).map(drop))
+        }));
+        // The reader has the I/O lock when this one, behind it in the queue, has run.
+        rt.run(|| ());
+        let thread = std::thread::spawn({
+            let stream = Arc::clone(&stream);
+            move || {
+                let mut buf = [0; 8];
+                let got = (&*stream).read(&mut buf).unwrap();
+                buf[..got].to_vec()
+            }
+        });
+        rt.shutdown(Duration::from_secs(5));
+        peer.write_all(b"late").unwrap();
+        assert_eq!(thread.join().unwrap(), b"late");
+    });
+}
+
+/// Joins when it is dropped, as a guard might.
+struct JoinsOnDrop(Option<gmp::JoinHandle<()>>);
+
+impl Drop for JoinsOnDrop {
+    fn drop(&mut self) {
+        if let Some(handle) = self.0.take() {
+            let _ended_either_way = handle.join();
+        }
+    }
+}
+
+/// In no time at all, so that nothing is unwound. Fails by a hang: shutdown drops the closure before it has told those who wait
+/// for the sleeper.
+#[test]
+fn shutdown_survives_a_closure_whose_drop_joins() {
+    for procs in PROCS {
+        watched(procs, || {
+            let rt = runtime(procs);
+            let sleeper = rt.go(|| sleep(Duration::from_secs(3600)));
+            // Keeps every P, so that what comes next does not start before the end.
+            let gate = Arc::new(AtomicUsize::new(0));
+            for _ in 0..procs {
+                let gate = Arc::clone(&gate);
+                drop(rt.go(move || {
+                    gate.fetch_add(1, SeqCst);
+                    until(|| gate.load(SeqCst) > 1000);
+                }));
+            }
+            until(|| gate.load(SeqCst) == procs);
+            let guard = JoinsOnDrop(Some(sleeper));
+            drop(rt.go(move || drop(guard)));
+            let opener = std::thread::spawn({
+                let gate = Arc::clone(&gate);
+                move || gate.fetch_add(1000, SeqCst)
+            });
+            rt.shutdown(Duration::ZERO);
+            opener.join().unwrap();
+        });
+    }
+}
+
+/// The peer sends a byte of urgent data between ordinary ones: a read stops at its mark, short, with more behind it.
+/// Fails by a hang when the short read is taken for the end of what is there.
+#[test]
+fn urgent_data_hides_nothing_behind_it() {
+    everywhere(|rt| {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let addr = listener.local_addr().unwrap();
+        for _ in 0..20 {
+            let peer = std::net::TcpStream::connect(addr).unwrap();
+            let (stream, _) = listener.accept().unwrap();
+            let reader = rt.go(move || {
+                let (mut stream, mut all) = (stream, Vec::new());
+                while all.len() < 6 {
+                    let mut buf = [0; 64];
+                    let got = stream.read(&mut buf).unwrap();
+                    assert!(got > 0, "the peer has not closed");
+                    all.extend_from_slice(&buf[..got]);
+                }
+                all
+            });
+            (&peer).write_all(b"abc").unwrap();
+            urgent(&peer);
+            (&peer).write_all(b"def").unwrap();
+            assert_eq!(reader.join().unwrap(), b"abcdef");
+        }
+    });
+}
+
+fn urgent(stream: &std::net::TcpStream) {
+    use std::os::fd::AsRawFd;
+    // SAFETY: one byte that lives through the call.
+    let sent = unsafe { libc::send(stream.as_raw_fd(), b"!".as_ptr().cast(), 1, libc::MSG_OOB) };
+    assert_eq!(sent, 1);
+}
+
+/// In a child process whose standard error is a pipe that nobody reads. Fails by SIGABRT: the hook panics.
+#[test]
+fn a_panic_is_survived_when_nobody_reads_standard_error() {
+    use std::process::Stdio;
+    const NAME: &str = "a_panic_is_survived_when_nobody_reads_standard_error";
+    if child::is_child() {
+        let rt = runtime(1);
+        assert!(rt.go(|| panic!("nobody hears this")).join().unwrap_err().is_panic());
+        return;
+    }
+    let mut child = child::command(NAME)
+        // std's own hook does not mind; it is told to say as little as it can.
+        .env("RUST_BACKTRACE", "0")
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    drop(child.stderr.take());
+    assert!(child.wait().unwrap().success());
+}
+
+/// Fails by a stack overflow when each joiner that is told tells the next, by time when the end is quadratic.
+#[test]
+fn a_long_chain_of_joiners_is_told_without_recursion() {
+    watched(2, || {
+        let rt = runtime(2);
+        rt.run(|| {
+            let mut last = go(|| bolted(|| gmp::sync::Event::new().wait()));
+            for _ in 0..20_000 {
+                let before = last;
+                last = go(move || drop(bolted(|| before.join())));
+            }
+            (0..50).for_each(|_| gmp::yield_now());
+        });
+        let start = Instant::now();
+        let report = rt.shutdown(Duration::from_secs(20));
+        assert!(report.goroutines_left() > 0 && report.threads_left() == 0, "{report:?}");
+        assert!(start.elapsed() < Duration::from_secs(5), "the end took {:?}", start.elapsed());
+    });
+}

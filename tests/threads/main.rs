@@ -1,0 +1,13 @@
+#![cfg(not(gmp_loom))]
+//! Threads and Ps: a runtime's beginning and end, how many there are, and what happens when a goroutine keeps its thread.
+
+mod blocking;
+mod handoff;
+mod left_behind;
+mod lifecycle;
+mod locked;
+mod migrate;
+mod procs;
+mod refused;
+mod shutdown;
+mod thread_ends;

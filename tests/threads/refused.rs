@@ -1,0 +1,443 @@
+//! What the world refuses, at the start and later: the runtime does without, and says so once.
+
+use common::child;
+use common::loopback::pair;
+use common::seccomp::{refuse, refuse_writes_of_eight};
+use common::{PROCS, everywhere, runtime, until, watched};
+use gmp::{Refused, Runtime, chan, go, time, yield_now};
+use std::fs::File;
+use std::hint::spin_loop;
+use std::io::{self, Read, Write};
+use std::ptr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
+use std::sync::mpsc::{Receiver, channel};
+use std::thread;
+use std::time::{Duration, Instant};
+
+const MS: Duration = Duration::from_millis(1);
+
+/// How long the only P stays with a goroutine that blocks its thread, while another one waits: the median of some
+/// rounds, in the best of some tries.
+fn hand_off_takes() -> Duration {
+    let round = || {
+        let start = Instant::now();
+        let blocked = go(|| thread::sleep(100 * MS));
+        yield_now();
+        let took = start.elapsed();
+        blocked.join().unwrap();
+        took
+    };
+    let median = || {
+        let mut rounds: Vec<_> = (0..7).map(|_| round()).collect();
+        rounds.sort();
+        rounds[3]
+    };
+    (0..5).map(|_| median()).find(|&took| took < HAND_OFF_LIMIT).unwrap_or(Duration::MAX)
+}
+
+/// Less than what is waited where nobody can tell whether a thread is blocked, and far more than it takes where somebody can.
+const HAND_OFF_LIMIT: Duration = Duration::from_millis(20);
+
+/// All descriptors that this process may have.
+fn all_descriptors() -> Vec<File> {
+    let limit = libc::rlimit { rlim_cur: 64, rlim_max: 64 };
+    // SAFETY: it reads the struct that we pass.
+    assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) }, 0);
+    std::iter::from_fn(|| File::open("/dev/null").ok()).collect()
+}
+
+/// Fails by time: to see that a thread is blocked a descriptor is needed, or a word is said of it.
+#[test]
+fn hand_off_needs_no_descriptor_when_a_goroutine_blocks() {
+    const NAME: &str = "hand_off_needs_no_descriptor_when_a_goroutine_blocks";
+    if !child::is_child() {
+        let said = child::passes(NAME, &[]);
+        assert!(!said.contains("gmp: "), "{said}");
+        return;
+    }
+    watched(1, || {
+        runtime(1).run(|| {
+            // Its second thread is there.
+            assert!(hand_off_takes() < HAND_OFF_LIMIT);
+            let full = all_descriptors();
+            assert!(File::open("/dev/null").is_err());
+            assert!(hand_off_takes() < HAND_OFF_LIMIT);
+            drop(full);
+        });
+    });
+}
+
+/// Makes the calling process one that has these namespaces of its own.
+fn unshare(which: libc::c_int) -> io::Result<()> {
+    // SAFETY: no pointers.
+    if unsafe { libc::unshare(which) == 0 || libc::unshare(which | libc::CLONE_NEWUSER) == 0 } {
+        return Ok(());
+    }
+    Err(io::Error::last_os_error())
+}
+
+/// Fails by time where a thread is looked for under the number that it has in its own pid namespace, and not in that of
+/// `/proc`.
+#[test]
+fn hand_off_works_where_proc_is_of_another_pid_namespace() {
+    const NAME: &str = "hand_off_works_where_proc_is_of_another_pid_namespace";
+    if !child::is_child() {
+        match child::passes_where(NAME, || unshare(libc::CLONE_NEWPID)) {
+            Some(said) => assert!(!said.contains("gmp: "), "{said}"),
+            None => println!("not tried: no namespace is to be had"),
+        }
+        return;
+    }
+    assert_eq!(std::process::id(), 1, "in a namespace of its own");
+    assert_ne!(
+        std::fs::read_link("/proc/self").unwrap().to_str().unwrap(),
+        "1",
+        "of which this is not the /proc"
+    );
+    watched(1, || runtime(1).run(|| assert!(hand_off_takes() < HAND_OFF_LIMIT)));
+}
+
+/// Fails by a hang where nothing is taken from a thread of which nothing is known, or by no word of it, or one for each look.
+#[test]
+fn without_proc_hand_off_takes_longer_and_the_operator_is_told_once() {
+    const NAME: &str = "without_proc_hand_off_takes_longer_and_the_operator_is_told_once";
+    if !child::is_child() {
+        let hide_proc = || {
+            unshare(libc::CLONE_NEWNS)?;
+            // SAFETY: texts that end in zero, and no data. The first mount is for this namespace alone: it keeps the next one
+            // from others.
+            let hidden = unsafe {
+                libc::mount(
+                    ptr::null(),
+                    c"/".as_ptr(),
+                    ptr::null(),
+                    libc::MS_REC | libc::MS_PRIVATE,
+                    ptr::null(),
+                ) == 0
+                    && libc::mount(c"none".as_ptr(), c"/proc".as_ptr(), c"tmpfs".as_ptr(), 0, ptr::null())
+                        == 0
+            };
+            if hidden { Ok(()) } else { Err(io::Error::last_os_error()) }
+        };
+        match child::passes_where(NAME, hide_proc) {
+            Some(said) => {
+                let told = said.matches("gmp: what a thread does can't be read in /proc").count();
+                assert_eq!(told, PROCS.len(), "once for each runtime: {said}");
+            }
+            None => println!("not tried: no namespace is to be had"),
+        }
+        return;
+    }
+    assert!(File::open("/proc/self/stat").is_err());
+    everywhere(blocked_threads_stall_nobody);
+}
+
+/// Blocks a thread for each P; what frees them is run all the same. Fails by a hang.
+fn blocked_threads_stall_nobody(rt: Runtime) {
+    rt.run(|| {
+        let blocked = Arc::new(AtomicUsize::new(0));
+        let (ends, calls): (Vec<_>, Vec<_>) = (0..gmp::procs()).map(|_| channel::<()>()).unzip();
+        let block = |call: Receiver<()>| {
+            let blocked = Arc::clone(&blocked);
+            move || {
+                blocked.fetch_add(1, SeqCst);
+                call.recv().unwrap();
+            }
+        };
+        let all: Vec<_> = calls.into_iter().map(|call| go(block(call))).collect();
+        until(|| blocked.load(SeqCst) == all.len());
+        ends.into_iter().for_each(|end| end.send(()).unwrap());
+        all.into_iter().for_each(|one| one.join().unwrap());
+    });
+}
+
+/// What a refusal is played with: that of an old kernel, and what sandboxes answer.
+const ERRNOS: [libc::c_int; 4] = [libc::ENOSYS, libc::EPERM, libc::EACCES, libc::EINVAL];
+
+/// When a sandbox begins.
+#[derive(Copy, Clone, Debug, PartialEq)]
+enum From {
+    TheStart,
+    Later,
+}
+
+/// Runs the test of this name in a child for each error and beginning, and gives what each has said.
+#[track_caller]
+fn in_sandboxes(test: &str, mut each: impl FnMut(From, &str)) {
+    for errno in ERRNOS {
+        for from in [From::TheStart, From::Later] {
+            let late = if from == From::Later { "1" } else { "0" };
+            each(from, &child::passes(test, &[("ERRNO", &errno.to_string()), ("LATE", late)]));
+        }
+    }
+}
+
+/// The child's side: `f` is to hold in a sandbox that refuses these calls, from the start or after it has held without
+/// one. Then the runtime has counted what it had to do without, as `counts` says, which is told whether the refusal came later.
+fn sandboxed(calls: &[libc::c_long], f: impl Fn() + Sync, counts: impl Fn(Refused, bool) -> bool + Sync) {
+    let var = |name| std::env::var(name).unwrap().parse::<libc::c_int>().unwrap();
+    let (errno, late) = (var("ERRNO"), var("LATE") == 1);
+    let rules = || refuse(calls, errno);
+    if !late {
+        rules();
+    }
+    watched(2, || {
+        // SAFETY: as in `common::runtime`.
+        let rt = unsafe { Runtime::builder().procs(2).build() }.unwrap();
+        rt.run(|| {
+            f();
+            if late {
+                rules();
+                f();
+            }
+        });
+        let refused = rt.shutdown(SHUTDOWN_LIMIT).refused();
+        assert!(counts(refused, late), "{refused:?}");
+    });
+}
+
+const SHUTDOWN_LIMIT: Duration = Duration::from_secs(20);
+
+/// Timers, sockets, and submissions to a runtime of which all sleep, from goroutines and threads.
+fn waits_end() {
+    time::sleep(5 * MS);
+    let (mut near, mut far) = pair();
+    let echo = go(move || {
+        let mut byte = [0];
+        while far.read(&mut byte).unwrap() == 1 {
+            far.write_all(&byte).unwrap();
+        }
+    });
+    for sent in 0..20 {
+        let mut got = [!sent];
+        near.write_all(&[sent]).unwrap();
+        near.read_exact(&mut got).unwrap();
+        assert_eq!(got, [sent]);
+    }
+    drop(near);
+    echo.join().unwrap();
+    let (say, hear) = chan::bounded(0);
+    let thread = thread::spawn(move || {
+        for n in 0..5 {
+            thread::sleep(2 * MS);
+            say.send(n).unwrap();
+        }
+    });
+    assert_eq!(hear.iter().sum::<u32>(), 10);
+    thread.join().unwrap();
+    time::sleep(MS);
+}
+
+/// Fails by a panic of the scheduler, which ends the process, or by a hang.
+#[test]
+fn a_refused_wait_for_events_is_replaced() {
+    const NAME: &str = "a_refused_wait_for_events_is_replaced";
+    if !child::is_child() {
+        return in_sandboxes(NAME, |_, said| assert!(!said.contains("gmp: "), "nothing is given up: {said}"));
+    }
+    sandboxed(&[libc::SYS_epoll_pwait2], waits_end, |refused, _| refused.is_empty());
+}
+
+/// Fails by a panic, a hang, or no word.
+#[test]
+fn without_any_wait_for_events_sockets_are_looked_at() {
+    const NAME: &str = "without_any_wait_for_events_sockets_are_looked_at";
+    if !child::is_child() {
+        for errno in ERRNOS {
+            let said = child::passes(NAME, &[("ERRNO", &errno.to_string()), ("LATE", "1")]);
+            assert_eq!(said.matches("gmp: the poller does not work any more").count(), 1, "{said}");
+        }
+        return;
+    }
+    let all = [libc::SYS_epoll_pwait2, libc::SYS_ppoll, libc::SYS_epoll_wait, libc::SYS_epoll_pwait];
+    sandboxed(&all, waits_end, |refused, _| refused.waits() > 0);
+}
+
+/// Fails by a hang: the write that ends the poller's wait is refused for the first time when no descriptor is left for
+/// what would take its place, so a thread that waits for ever there is woken by nobody.
+#[test]
+fn an_idle_runtime_is_woken_without_a_write_or_a_descriptor() {
+    const NAME: &str = "an_idle_runtime_is_woken_without_a_write_or_a_descriptor";
+    if !child::is_child() {
+        for errno in ERRNOS {
+            let said = child::passes(NAME, &[("ERRNO", &errno.to_string())]);
+            assert!(!said.contains("can't be ended"), "nothing is given up: {said}");
+        }
+        return;
+    }
+    let errno = std::env::var("ERRNO").unwrap().parse().unwrap();
+    everywhere(|rt| {
+        rt.run(|| time::sleep(MS));
+        let full = all_descriptors();
+        refuse_writes_of_eight(errno);
+        for n in 0..10 {
+            // All its threads but the one in the poller sleep, or are about to.
+            thread::sleep(MS);
+            assert_eq!(rt.go(move || n).join().unwrap(), n);
+        }
+        drop(full);
+    });
+}
+
+/// A hog on each P, and a goroutine that gets one all the same.
+fn hogs_stall_nobody() {
+    let over = Arc::new(AtomicBool::new(false));
+    let running = Arc::new(AtomicUsize::new(0));
+    let hogs: Vec<_> = (0..gmp::procs())
+        .map(|_| {
+            let (over, running) = (Arc::clone(&over), Arc::clone(&running));
+            go(move || {
+                running.fetch_add(1, SeqCst);
+                while !over.load(SeqCst) {
+                    spin_loop();
+                }
+            })
+        })
+        .collect();
+    until(|| running.load(SeqCst) == hogs.len());
+    over.store(true, SeqCst);
+    hogs.into_iter().for_each(|hog| hog.join().unwrap());
+}
+
+/// Fails by a hang, or by no word where what was counted on is refused; in a debug build, by an assertion where two own a P.
+#[test]
+fn a_refused_membarrier_is_replaced() {
+    const NAME: &str = "a_refused_membarrier_is_replaced";
+    if !child::is_child() {
+        return in_sandboxes(NAME, |from, said| {
+            let told = said.matches("gmp: membarrier is refused").count();
+            assert_eq!(told, usize::from(from == From::Later), "{said}");
+            assert!(!said.contains("keeps its P"), "{said}");
+        });
+    }
+    // The hogs first: they have held their Ps since before the refusal, and will never call the runtime.
+    let works = || {
+        for _ in 0..5 {
+            hogs_stall_nobody();
+            waits_end();
+        }
+    };
+    sandboxed(&[libc::SYS_membarrier], works, |refused, late| {
+        (refused.barriers() > 0, refused.retakes()) == (late, 0)
+    });
+}
+
+/// Where no other barrier is to be had, either: fails by a hang of what a goroutine blocks that waits in the kernel.
+#[test]
+fn a_blocked_thread_needs_no_barrier() {
+    const NAME: &str = "a_blocked_thread_needs_no_barrier";
+    if !child::is_child() {
+        let said = child::passes(NAME, &[]);
+        assert_eq!(said.matches("gmp: membarrier is refused").count(), 1, "{said}");
+        return;
+    }
+    watched(1, || {
+        let rt = runtime(1);
+        rt.run(|| {
+            time::sleep(MS);
+            refuse(&[libc::SYS_membarrier, libc::SYS_sched_setaffinity], libc::EPERM);
+        });
+        blocked_threads_stall_nobody(rt);
+    });
+}
+
+/// Fails by an error of the spawn, or by a stack without a guard: what overflows it goes on.
+#[test]
+fn refused_guards_are_made_otherwise() {
+    const NAME: &str = "refused_guards_are_made_otherwise";
+    if !child::is_child() {
+        return in_sandboxes(NAME, |_, said| assert!(!said.contains("gmp: "), "nothing is given up: {said}"));
+    }
+    let works = || {
+        let many: Vec<_> = (0..2000).map(|n| go(move || (yield_now(), n).1)).collect();
+        assert_eq!(many.into_iter().map(|one| one.join().unwrap()).sum::<u32>(), 1999 * 1000);
+        time::sleep(MS);
+    };
+    sandboxed(&[libc::SYS_madvise, libc::SYS_process_madvise], works, |refused, _| refused.is_empty());
+}
+
+/// How many descriptors the process has by which threads are looked at.
+fn watch_descriptors() -> usize {
+    let open =
+        std::fs::read_dir("/proc/self/fd").unwrap().map(|entry| std::fs::read_link(entry.unwrap().path()));
+    open.filter(|open| open.as_ref().is_ok_and(|name| name.ends_with("syscall"))).count()
+}
+
+/// Fails by more descriptors than a quarter of what the process may have, by a count of none, or by no word, or one for
+/// each thread.
+#[test]
+fn threads_leave_the_program_its_descriptors() {
+    const NAME: &str = "threads_leave_the_program_its_descriptors";
+    if !child::is_child() {
+        let said = child::passes(NAME, &[]);
+        assert_eq!(
+            said.matches("gmp: there are too few descriptors to keep one for each thread").count(),
+            2,
+            "{said}"
+        );
+        return;
+    }
+    let limit = libc::rlimit { rlim_cur: 64, rlim_max: 64 };
+    // SAFETY: it reads the struct that we pass.
+    assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) }, 0);
+    for procs in [1, 4] {
+        watched(procs, || {
+            let rt = runtime(procs);
+            let (ends, calls): (Vec<_>, Vec<_>) = (0..30).map(|_| channel::<()>()).unzip();
+            let begun = Arc::new(AtomicUsize::new(0));
+            let block = |call: Receiver<()>| {
+                let begun = Arc::clone(&begun);
+                rt.go(move || {
+                    begun.fetch_add(1, SeqCst);
+                    // Each on a thread of its own.
+                    call.recv().unwrap();
+                })
+            };
+            let all: Vec<_> = calls.into_iter().map(block).collect();
+            until(|| begun.load(SeqCst) == all.len());
+            assert_eq!(watch_descriptors(), 16);
+            ends.into_iter().for_each(|end| end.send(()).unwrap());
+            all.into_iter().for_each(|one| one.join().unwrap());
+            // Threads that begin to run one, and then block.
+            let refused = rt.shutdown(SHUTDOWN_LIMIT).refused();
+            assert!(refused.descriptors() >= 14 && refused.looks() == 0, "{refused:?}");
+            assert_eq!(watch_descriptors(), 0);
+        });
+    }
+}
+
+/// Fails by a descriptor that stays with a thread which does not come back, by a count of none, or by no word.
+#[test]
+fn a_runtime_that_ends_from_inside_without_a_thread_keeps_no_descriptor() {
+    const NAME: &str = "a_runtime_that_ends_from_inside_without_a_thread_keeps_no_descriptor";
+    if !child::is_child() {
+        let said = child::passes(NAME, &[]);
+        assert_eq!(said.matches("gmp: a runtime that one of its goroutines ends").count(), 1, "{said}");
+        return;
+    }
+    watched(2, || {
+        let rt = runtime(2);
+        let (goes_on, blocks) = channel::<()>();
+        let begun = Arc::new(AtomicBool::new(false));
+        let begins = Arc::clone(&begun);
+        let _stays = rt.go(move || {
+            begins.store(true, SeqCst);
+            // The thread, and so its M, does not come back.
+            blocks.recv().unwrap();
+        });
+        until(|| begun.load(SeqCst));
+        let (gives, takes) = chan::bounded::<Runtime>(0);
+        let (tell, hear) = channel();
+        let _ends_it = rt.go(move || {
+            let rt = takes.recv().unwrap();
+            refuse(&[libc::SYS_clone, libc::SYS_clone3], libc::EAGAIN);
+            tell.send(rt.shutdown(SHUTDOWN_LIMIT)).unwrap();
+        });
+        gives.send(rt).unwrap();
+        let report = hear.recv().unwrap();
+        assert_eq!((report.goroutines_left(), report.refused().threads()), (2, 1), "{report:?}");
+        until(|| watch_descriptors() == 0);
+        goes_on.send(()).unwrap();
+    });
+}

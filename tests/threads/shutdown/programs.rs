@@ -1,0 +1,270 @@
+//! Whole programs end.
+
+use super::{Counts, HOUR, ends_clean};
+use common::child;
+use common::{PROCS, everywhere, runtime, until, watched};
+use gmp::context::Context;
+use gmp::sync::ErrGroup;
+use gmp::time::sleep;
+use gmp::{chan, go};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::time::{Duration, Instant};
+
+/// Fails by a drop that is missing when `run` has returned.
+#[test]
+fn what_main_leaves_is_unwound_when_run_returns() {
+    for _ in 0..20 {
+        watched(0, || {
+            let counts = Counts::default();
+            let inside = counts.clone();
+            // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
+            unsafe {
+                gmp::run(move || {
+                    let (tx, rx) = chan::unbounded::<u32>();
+                    for _ in 0..100 {
+                        let (counts, rx) = (inside.clone(), rx.clone());
+                        drop(go(move || {
+                            let _own = counts.begin();
+                            // The last sender goes when all are unwound, or as main returns.
+                            rx.recv().is_ok()
+                        }));
+                    }
+                    until(|| inside.begun.load(SeqCst) == 100);
+                    std::mem::forget(tx);
+                })
+            }
+            counts.all_unwound(100);
+        });
+    }
+}
+
+/// A worker unwraps what it receives. Fails by its panic: the one who held the sender was unwound first.
+#[test]
+fn nobody_takes_the_end_of_others_for_news() {
+    everywhere(|rt| {
+        let counts = Counts::default();
+        let mut workers = Vec::new();
+        for _ in 0..20 {
+            let (tx, rx) = chan::unbounded::<u32>();
+            let holds = counts.go(&rt, move || {
+                sleep(HOUR);
+                drop(tx);
+            });
+            workers.push(counts.go(&rt, move || rx.recv().unwrap()));
+            workers.push(counts.go(&rt, move || holds.join().unwrap()));
+        }
+        counts.all_begun(&rt, 60);
+        ends_clean(rt);
+        counts.all_unwound(60);
+        assert!(workers.into_iter().all(|worker| worker.join().unwrap_err().is_shutdown()));
+    });
+}
+
+/// A goroutine of a group, which parks for good.
+fn task(counts: &Counts, group: &ErrGroup<()>) {
+    let counts = counts.clone();
+    group.go(move || {
+        let _probe = counts.begin();
+        sleep(HOUR);
+        Ok(())
+    });
+}
+
+/// Whoever waits for a group is awake while its task is unwound. Fails by the panic of its wait.
+#[test]
+fn a_group_that_ends_with_the_runtime_of_its_waiter_is_no_panic() {
+    everywhere(|rt| {
+        let counts = Counts::default();
+        let waits = counts.go(&rt, {
+            let counts = counts.clone();
+            move || {
+                let group = ErrGroup::new();
+                task(&counts, &group);
+                gmp::blocking(|| until(|| gmp::num_goroutines() == 1));
+                group.wait()
+            }
+        });
+        until(|| counts.begun.load(SeqCst) == 2);
+        ends_clean(rt);
+        counts.all_unwound(2);
+        assert!(waits.join().unwrap_err().is_shutdown());
+    });
+}
+
+/// The same, in a destructor. Fails by the end of the process.
+#[test]
+fn a_destructor_may_wait_for_a_group_that_ends_too() {
+    struct Waits(ErrGroup<()>);
+    impl Drop for Waits {
+        fn drop(&mut self) {
+            assert!(self.0.wait().is_ok());
+        }
+    }
+    everywhere(|rt| {
+        let counts = Counts::default();
+        let _waits = counts.go(&rt, {
+            let counts = counts.clone();
+            move || {
+                let waits = Waits(ErrGroup::new());
+                task(&counts, &waits.0);
+                sleep(HOUR);
+            }
+        });
+        counts.all_begun(&rt, 2);
+        ends_clean(rt);
+        counts.all_unwound(2);
+    });
+}
+
+/// Main of another runtime ends when this one has begun to end. Fails by its caller, who is left at once.
+#[test]
+fn main_of_another_runtime_is_waited_for() {
+    everywhere(|rt| {
+        let (counts, other) = (Counts::default(), runtime(rt.procs()));
+        let (opens, gate) = chan::bounded::<()>(0);
+        let returned = Arc::new(AtomicBool::new(false));
+        let _unwound = counts.go(&rt, move || {
+            sleep(HOUR);
+            drop(opens);
+        });
+        let (theirs, returns) = (counts.clone(), Arc::clone(&returned));
+        let runs = rt.go(move || {
+            let _probe = theirs.begin();
+            other.run(|| {
+                assert!(gate.recv().is_err());
+                // Long enough for a sweep that finds nobody else.
+                sleep(Duration::from_millis(20));
+            });
+            returns.store(true, SeqCst);
+        });
+        counts.all_begun(&rt, 2);
+        ends_clean(rt);
+        assert!(returned.load(SeqCst));
+        counts.all_unwound(2);
+        drop(runs);
+    });
+}
+
+/// Fails by a stack that is leaked: the second runtime has no room for its goroutines then.
+#[test]
+fn many_are_unwound_and_their_stacks_come_back() {
+    watched(2, || {
+        for _ in 0..3 {
+            let rt = runtime(2);
+            let counts = Counts::default();
+            let (tx, rx) = chan::unbounded::<u32>();
+            for _ in 0..5_000 {
+                let rx = rx.clone();
+                let _waits = counts.go(&rt, move || rx.recv());
+            }
+            until(|| counts.begun.load(SeqCst) == 5_000);
+            ends_clean(rt);
+            drop(tx);
+            counts.all_unwound(5_000);
+        }
+    });
+}
+
+/// Fails by a deadlock, or by a goroutine that is not unwound: its runtime was ended by one of its own.
+#[test]
+fn a_runtime_ended_from_inside_is_unwound() {
+    for procs in PROCS {
+        watched(procs, || {
+            let rt = Arc::new(runtime(procs));
+            let counts = Counts::default();
+            let sleeps = counts.go(&rt, || sleep(HOUR));
+            counts.all_begun(&rt, 1);
+            let own = Arc::clone(&rt);
+            let ends = counts.go(&rt, {
+                let counts = counts.clone();
+                move || {
+                    until(|| Arc::strong_count(&own) == 1);
+                    drop(own);
+                    let _late = counts.begin();
+                    sleep(HOUR);
+                }
+            });
+            drop(rt);
+            assert!(sleeps.join().unwrap_err().is_shutdown());
+            assert!(ends.join().unwrap_err().is_shutdown());
+            counts.all_unwound(3);
+        });
+    }
+}
+
+/// Their goroutines wait for each other. Fails by a hang, in either order of their ends.
+#[test]
+fn two_runtimes_whose_goroutines_wait_for_each_other_end() {
+    for first in 0..2 {
+        everywhere(|rt| {
+            let other = runtime(rt.procs());
+            let counts = Counts::default();
+            let (tx, rx) = chan::bounded::<u32>(0);
+            let (back, from_back) = chan::bounded::<u32>(0);
+            let _one = counts.go(&rt, move || {
+                let _got = rx.recv();
+                back.send(1)
+            });
+            let two = counts.go(&other, move || {
+                let _got = from_back.recv();
+                tx.send(1)
+            });
+            counts.all_begun(&rt, 2);
+            counts.all_begun(&other, 2);
+            let joins = counts.go(&rt, move || two.join());
+            counts.all_begun(&rt, 3);
+            let mut both = [rt, other];
+            both.rotate_left(first);
+            both.into_iter().for_each(ends_clean);
+            drop(joins);
+            // Who hears of the other's end may have gone on.
+            assert_eq!(counts.dropped.load(SeqCst), 3);
+        });
+    }
+}
+
+/// Fails by a goroutine that is unwound by neither, or goes on after both.
+#[test]
+fn a_context_and_the_end_of_the_runtime_come_together() {
+    everywhere(|rt| {
+        let counts = Counts::default();
+        let (ctx, cancel) = Context::background().with_cancel();
+        for _ in 0..10 {
+            let ctx = ctx.clone();
+            let _runs = counts.go(&rt, move || {
+                let _cancelled = ctx.run(|| sleep(HOUR));
+                sleep(HOUR);
+            });
+        }
+        counts.all_begun(&rt, 10);
+        let cancels = std::thread::spawn(move || cancel.cancel());
+        ends_clean(rt);
+        cancels.join().unwrap();
+        counts.all_unwound(10);
+    });
+}
+
+/// Each park resumes on another thread. Fails by whatever that breaks.
+#[test]
+fn goroutines_that_wander_are_unwound() {
+    const TEST: &str = "goroutines_that_wander_are_unwound";
+    if !child::is_child() {
+        child::passes(TEST, &[("GMPDEBUG", "migrate=1")]);
+        return;
+    }
+    everywhere(|rt| {
+        let counts = Counts::default();
+        for n in 0..50 {
+            let _waits = counts.go(&rt, move || {
+                sleep(Duration::from_micros(n));
+                sleep(HOUR)
+            });
+        }
+        counts.all_begun(&rt, 50);
+        let begun = Instant::now();
+        ends_clean(rt);
+        assert!(begun.elapsed() < super::SHUTDOWN_LIMIT);
+        counts.all_unwound(50);
+    });
+}

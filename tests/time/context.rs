@@ -1,0 +1,469 @@
+//! Contexts: how the end of one reaches all that were derived from it and nothing else, what they carry, and that nothing
+//! of them stays behind.
+
+use common::{everywhere, runtime, until, watched};
+use gmp::chan::TryRecvError;
+use gmp::context::{Cancel, Context, ContextError};
+use gmp::go;
+use std::error::Error;
+use std::fmt;
+use std::io;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
+use std::sync::{Arc, Weak};
+use std::thread;
+use std::time::{Duration, Instant};
+
+const MS: Duration = Duration::from_millis(1);
+const LONG: Duration = Duration::from_secs(3600);
+
+#[derive(Debug)]
+struct Reason(u32);
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "reason {}", self.0)
+    }
+}
+
+impl Error for Reason {}
+
+fn reason(n: u32) -> Arc<dyn Error + Send + Sync> {
+    Arc::new(Reason(n))
+}
+
+fn number(ctx: &Context) -> Option<u32> {
+    ctx.cause()?.downcast_ref::<Reason>().map(|reason| reason.0)
+}
+
+/// Fails if a cancel stops short of a descendant, or reaches a parent, a sibling, or one without cancel.
+#[test]
+fn a_cancel_reaches_what_was_derived_and_nothing_else() {
+    let root = Context::background();
+    let (parent, _keep) = root.with_cancel();
+    let (ctx, cancel) = parent.with_cancel();
+    let (sibling, _keep) = parent.with_cancel();
+    let child = ctx.with_value(1_u8).with_cancel().0;
+    let late = child.with_timeout(LONG).0;
+    let apart = child.without_cancel();
+    cancel.cancel();
+    for done in [&ctx, &child, &late] {
+        assert_eq!(done.err(), Some(ContextError::Canceled));
+        assert_eq!(done.cause().unwrap().to_string(), "context canceled");
+    }
+    for open in [&root, &parent, &sibling, &apart, &apart.with_cancel().0] {
+        assert!(open.err().is_none() && open.cause().is_none());
+    }
+    assert_eq!(apart.value::<u8>(), Some(&1));
+    // What is derived from one that is done is done.
+    assert_eq!(late.with_timeout(LONG).0.err(), Some(ContextError::Canceled));
+}
+
+#[test]
+fn the_first_end_counts_and_its_cause_goes_down() {
+    let (ctx, cancel) = Context::background().with_cancel();
+    let (child, of_child) = ctx.with_cancel();
+    of_child.clone().cancel_with(reason(1));
+    of_child.cancel_with(reason(2));
+    of_child.cancel();
+    assert_eq!((number(&child), number(&ctx)), (Some(1), None));
+    cancel.cancel_with(reason(3));
+    assert_eq!((number(&child), number(&ctx)), (Some(1), Some(3)));
+    assert_eq!(number(&ctx.with_cancel().0), Some(3), "derived afterwards");
+    let (late, cancel) = Context::background().with_timeout_cause(Duration::ZERO, reason(4));
+    cancel.cancel_with(reason(5));
+    assert_eq!((late.err(), number(&late)), (Some(ContextError::DeadlineExceeded), Some(4)));
+    drop(cancel);
+    let (open, cancel) = Context::background().with_cancel();
+    drop(cancel);
+    assert_eq!(open.err(), None, "dropping does not cancel");
+}
+
+#[test]
+fn errors_say_what_they_are_and_become_io_errors() {
+    assert_eq!(ContextError::Canceled.to_string(), "context canceled");
+    assert_eq!(ContextError::DeadlineExceeded.to_string(), "context deadline exceeded");
+    let kinds = [ContextError::Canceled, ContextError::DeadlineExceeded].map(|e| io::Error::from(e).kind());
+    assert_eq!(kinds, [io::ErrorKind::Other, io::ErrorKind::TimedOut]);
+    let inner = io::Error::from(ContextError::Canceled).into_inner().unwrap();
+    assert_eq!(inner.downcast_ref(), Some(&ContextError::Canceled));
+}
+
+#[test]
+fn the_innermost_value_of_a_type_wins() {
+    let ctx = Context::background().with_value(1_u32).with_value("text");
+    let inner = ctx.with_cancel().0.with_value(2_u32);
+    assert_eq!((ctx.value::<u32>(), inner.value::<u32>()), (Some(&1), Some(&2)));
+    assert_eq!((inner.value::<&str>(), inner.value::<u64>()), (Some(&"text"), None));
+}
+
+/// Fails by an overflow of the small stack: an end, a look for a value, or a drop goes down the chain by recursion.
+#[test]
+fn a_chain_of_100_000_is_ended_and_dropped_on_a_small_stack() {
+    const DEPTH: usize = 100_000;
+    let rt = runtime(2);
+    let chain = || {
+        let (root, cancel) = Context::background().with_cancel();
+        let mut ctx = root.with_value(1_u8);
+        for _ in 0..DEPTH {
+            ctx = ctx.with_cancel().0.with_value(2_u32);
+        }
+        (ctx, cancel)
+    };
+    watched(2, || {
+        rt.run(|| {
+            let (last, cancel) = chain();
+            cancel.cancel();
+            assert_eq!(last.err(), Some(ContextError::Canceled));
+            assert_eq!(last.value::<u8>(), Some(&1));
+            drop(cancel);
+            drop(last);
+            // Open, so that each leaves the list of the one above.
+            let (last, cancel) = chain();
+            drop(last);
+            cancel.cancel();
+        });
+    });
+}
+
+/// Tells when it is dropped.
+struct Tells(Arc<AtomicUsize>);
+
+impl Drop for Tells {
+    fn drop(&mut self) {
+        self.0.fetch_add(1, SeqCst);
+    }
+}
+
+/// Fails if a child that was dropped stays in its parent's list, with its values and calls; or its timer's thread does.
+#[test]
+fn nothing_stays_of_children_that_were_dropped() {
+    let (parent, cancel) = Context::background().with_cancel();
+    let drops = Arc::new(AtomicUsize::new(0));
+    let ran = Arc::new(AtomicUsize::new(0));
+    let mut kept: Vec<(Context, Cancel)> = Vec::new();
+    for n in 0..1000 {
+        let (child, of_child) = parent.with_value(Tells(Arc::clone(&drops))).with_cancel();
+        let (tells, ran) = (Tells(Arc::clone(&drops)), Arc::clone(&ran));
+        drop(child.after_func(move || {
+            ran.fetch_add(1, SeqCst);
+            drop(tells);
+        }));
+        match n % 3 {
+            0 => drop((child, of_child)),
+            1 => drop((of_child, child)),
+            _ => kept.push((child, of_child)),
+        }
+    }
+    assert_eq!((drops.load(SeqCst), kept.len()), (2 * 667, 333));
+    cancel.cancel();
+    assert!(kept.iter().all(|(child, _)| child.err().is_some()));
+    watched(0, || until(|| ran.load(SeqCst) == 333 && drops.load(SeqCst) == 2 * 667 + 333));
+    drop(kept);
+    assert_eq!(drops.load(SeqCst), 2000);
+}
+
+/// Fails if a timer holds its context, or fires for one that nobody holds.
+#[test]
+fn a_deadline_goes_with_the_last_handle() {
+    watched(0, || {
+        let threads = || std::fs::read_dir("/proc/self/task").unwrap().count();
+        let before = threads();
+        let dropped: Vec<_> = (0..50).map(|_| Context::background().with_timeout(LONG)).collect();
+        drop(dropped);
+        let (kept, cancel) = Context::background().with_timeout(LONG);
+        cancel.cancel();
+        assert_eq!(kept.err(), Some(ContextError::Canceled));
+        // Other tests have threads too.
+        until(|| threads() < before + 25);
+    });
+}
+
+/// Fails by an early end, or by none.
+#[test]
+fn a_deadline_ends_what_is_below_not_before_it_and_the_earlier_one_counts() {
+    everywhere(|rt| {
+        let property = || {
+            let start = Instant::now();
+            let (ctx, _keep) = Context::background().with_timeout(100 * MS);
+            let child = ctx.with_deadline_cause(start + LONG, reason(1)).0;
+            let sooner = ctx.with_deadline_cause(start + 2 * MS, reason(2)).0;
+            assert_eq!(child.deadline(), ctx.deadline());
+            assert!(sooner.deadline() < ctx.deadline());
+            assert!(sooner.done().recv().is_err() && start.elapsed() >= 2 * MS);
+            assert_eq!((sooner.err(), number(&sooner)), (Some(ContextError::DeadlineExceeded), Some(2)));
+            assert!(child.done().recv().is_err() && start.elapsed() >= 100 * MS);
+            assert_eq!((child.err(), number(&child)), (Some(ContextError::DeadlineExceeded), None));
+            assert_eq!(ctx.err(), Some(ContextError::DeadlineExceeded));
+            let (past, _keep) = Context::background().with_deadline(start);
+            assert_eq!(past.err(), Some(ContextError::DeadlineExceeded), "at once");
+        };
+        rt.run(property);
+        thread::scope(|s| s.spawn(property).join().unwrap());
+    });
+}
+
+/// Fails by a hang of those who wait, whichever way they came to it.
+#[test]
+fn done_is_closed_for_all_who_wait_for_it() {
+    everywhere(|rt| {
+        for round in 0..20 {
+            let (ctx, cancel) = Context::background().with_cancel();
+            let child = ctx.with_cancel().0;
+            let waiters: Vec<_> = (0..8)
+                .map(|n| {
+                    let ctx = if n % 2 == 0 { ctx.clone() } else { child.clone() };
+                    rt.go(move || {
+                        assert!(ctx.done().recv().is_err());
+                        ctx.err()
+                    })
+                })
+                .collect();
+            thread::scope(|s| {
+                let waits = s.spawn(|| child.done().recv().is_err());
+                if round % 2 == 0 {
+                    until(|| rt.num_goroutines() == 8);
+                }
+                assert!(!ctx.done().close(), "it is the context's");
+                cancel.cancel();
+                assert!(waits.join().unwrap());
+            });
+            for waiter in waiters {
+                assert_eq!(waiter.join().unwrap(), Some(ContextError::Canceled));
+            }
+            assert!(ctx.done().recv().is_err(), "made after the end, or before");
+            assert!(std::ptr::eq(ctx.done(), ctx.clone().done()));
+        }
+    });
+}
+
+/// Fails if a call runs twice or never, in no goroutine, or although `stop` said that it would not.
+#[test]
+fn a_call_runs_once_in_a_goroutine_of_its_own_unless_it_was_stopped() {
+    everywhere(|rt| {
+        rt.run(|| {
+            let (ctx, cancel) = Context::background().with_cancel();
+            let calls = Arc::new(AtomicUsize::new(0));
+            let call = || {
+                let calls = Arc::clone(&calls);
+                move || {
+                    assert!(gmp::current().is_some());
+                    gmp::yield_now();
+                    calls.fetch_add(1, SeqCst);
+                }
+            };
+            let (runs, stopped) = (ctx.after_func(call()), ctx.after_func(call()));
+            drop(ctx.after_func(call()));
+            assert!(stopped.stop(), "it will never run");
+            assert!(!stopped.stop(), "it was stopped before");
+            cancel.cancel();
+            cancel.cancel();
+            until(|| calls.load(SeqCst) == 2);
+            assert!(!runs.stop() && !stopped.stop());
+            let late = ctx.after_func(call());
+            assert!(!late.stop());
+            until(|| calls.load(SeqCst) == 3);
+        });
+        // Of a plain thread; it is no goroutine's.
+        let (ctx, cancel) = Context::background().with_cancel();
+        let ran = Arc::new(AtomicBool::new(false));
+        let tell = Arc::clone(&ran);
+        let _call = ctx.after_func(move || tell.store(gmp::current().is_none(), SeqCst));
+        cancel.cancel();
+        until(|| ran.load(SeqCst));
+    });
+}
+
+/// Fails if the call of a runtime that has ended is lost.
+#[test]
+fn a_call_outlives_the_runtime_in_which_it_was_asked_for() {
+    let (ctx, cancel) = Context::background().with_cancel();
+    let ran = Arc::new(AtomicBool::new(false));
+    let rt = runtime(1);
+    let tell = Arc::clone(&ran);
+    let call = rt.run(|| ctx.after_func(move || tell.store(true, SeqCst)));
+    drop(rt);
+    cancel.cancel();
+    watched(1, || until(|| ran.load(SeqCst)));
+    assert!(!call.stop());
+}
+
+/// Fails by a deadlock, a crash, or a context that is open below one that is done: children come, go and are looked at
+/// while their parent ends.
+#[test]
+fn an_end_races_with_children_that_come_and_go() {
+    everywhere(|rt| {
+        for _ in 0..common::effort() * 200 {
+            let (ctx, cancel) = Context::background().with_cancel();
+            let workers: Vec<_> = (0..4)
+                .map(|n| {
+                    let (ctx, cancel) = (ctx.clone(), cancel.clone());
+                    rt.go(move || {
+                        let kept = ctx.with_cancel();
+                        let mut weak: Weak<()> = Weak::new();
+                        for turn in 0..10 {
+                            let value = Arc::new(());
+                            weak = Arc::downgrade(&value);
+                            let (child, of_child) = ctx.with_value(value).with_timeout_cause(LONG, reason(1));
+                            if turn == n {
+                                cancel.cancel_with(reason(9));
+                                assert_eq!(number(&ctx), Some(9));
+                            }
+                            of_child.cancel();
+                            assert!(child.err().is_some());
+                        }
+                        assert!(weak.upgrade().is_none(), "a child stays");
+                        assert!(kept.0.done().recv().is_err());
+                        number(&kept.0)
+                    })
+                })
+                .collect();
+            for worker in workers {
+                assert_eq!(worker.join().unwrap(), Some(9));
+            }
+        }
+    });
+}
+
+/// Fails to compile, or by a panic, where a context can't go along.
+#[test]
+fn contexts_go_everywhere() {
+    fn is<T: Send + Sync + Clone + fmt::Debug + std::panic::UnwindSafe + std::panic::RefUnwindSafe>(_: &T) {}
+    let (ctx, cancel) = Context::background().with_timeout(LONG);
+    is(&ctx);
+    is(&cancel);
+    assert!(format!("{ctx:?} {cancel:?}").contains("Context"));
+    let rt = runtime(1);
+    let answer = rt.run(|| go(move || ctx.err()).join().unwrap());
+    assert_eq!(answer, None);
+}
+
+/// Fails if a call is lost whose goroutine was made, and did not come to run before its runtime ended.
+#[test]
+fn a_call_that_was_started_runs_though_its_runtime_ends() {
+    let called = Arc::new(AtomicBool::new(false));
+    let calls = Arc::clone(&called);
+    let rt = runtime(1);
+    rt.run(move || {
+        let (ctx, cancel) = Context::background().with_cancel();
+        let call = ctx.after_func(move || calls.store(true, SeqCst));
+        cancel.cancel();
+        assert!(!call.stop());
+        // They come first.
+        for _ in 0..50 {
+            drop(go(|| thread::sleep(2 * MS)));
+        }
+    });
+    drop(rt);
+    let start = Instant::now();
+    while !called.load(SeqCst) {
+        assert!(start.elapsed() < Duration::from_secs(10), "the call was lost");
+        thread::sleep(MS);
+    }
+}
+
+/// Fails if of two stops at once both, or none, are told that they have taken the call back.
+#[test]
+fn of_two_stops_at_once_one_takes_the_call_back() {
+    for _ in 0..if cfg!(debug_assertions) { 5_000 } else { 50_000 } {
+        let (ctx, _cancel) = Context::background().with_cancel();
+        let call = ctx.after_func(|| unreachable!("it was stopped"));
+        let begin = AtomicBool::new(false);
+        thread::scope(|s| {
+            let other = s.spawn(|| {
+                while !begin.load(SeqCst) {
+                    std::hint::spin_loop();
+                }
+                call.stop()
+            });
+            begin.store(true, SeqCst);
+            assert!(call.stop() != other.join().unwrap());
+        });
+    }
+}
+
+/// Fails if a deadline comes back as another time: one that lies before the process first asked for the time, or beyond
+/// the clock's range.
+#[test]
+fn a_deadline_is_given_back_as_it_was_given() {
+    const YEAR: Duration = Duration::from_secs(365 * 86_400);
+    let now = Instant::now();
+    let past =
+        [MS, 1000 * MS, 3_000_000 * MS, 99 * YEAR, 280 * YEAR].map(|ago| now.checked_sub(ago).unwrap());
+    for deadline in past {
+        let (context, _cancel) = Context::background().with_deadline(deadline);
+        assert_eq!(context.deadline(), Some(deadline));
+        assert_eq!(context.err(), Some(ContextError::DeadlineExceeded));
+        assert!(is_closed(&context));
+    }
+    for ahead in [YEAR, 450 * YEAR, 1000 * YEAR] {
+        let deadline = now.checked_add(ahead).unwrap();
+        let (context, _cancel) = Context::background().with_deadline(deadline);
+        assert_eq!((context.deadline(), context.err()), (Some(deadline), None));
+        // The earlier of the two.
+        let earlier = deadline.checked_sub(MS).unwrap();
+        let (below, _cancel) = context.with_deadline(earlier);
+        assert_eq!(below.deadline(), Some(earlier));
+        let (below, _cancel) = below.with_deadline(deadline);
+        assert_eq!(below.deadline(), Some(earlier));
+    }
+}
+
+fn is_closed(context: &Context) -> bool {
+    context.done().try_recv() == Err(TryRecvError::Disconnected)
+}
+
+/// Ends a context while others look, and looks when the end has returned. Fails by an error that is told while `done` is open,
+/// by a context that is open below one whose `cancel` has returned, to whoever of two, or by a call that is made before.
+#[test]
+fn what_is_told_of_an_end_fits_together() {
+    let rounds = if cfg!(debug_assertions) { 4000 } else { 20_000 } * common::effort();
+    everywhere(move |rt| {
+        rt.run(move || {
+            for round in 0..rounds {
+                let (context, cancel) = match round % 4 {
+                    0 => Context::background().with_timeout(Duration::from_micros(20)),
+                    _ => Context::background().with_cancel(),
+                };
+                let below = context.with_value(round).with_cancel().0;
+                if round % 3 == 0 {
+                    let _made_before = (context.done(), below.done());
+                }
+                let (misfits, called) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+                let all_done = |contexts: &[Context], misfits: &AtomicUsize| {
+                    let open = contexts.iter().filter(|it| it.err().is_none() || !is_closed(it)).count();
+                    misfits.fetch_add(open, SeqCst);
+                };
+                let both = [context.clone(), below.clone()];
+                let (seen, misses, calls) = (both.clone(), Arc::clone(&misfits), Arc::clone(&called));
+                drop(context.after_func(move || {
+                    all_done(&seen, &misses);
+                    calls.fetch_add(1, SeqCst);
+                }));
+                let looks = [context, below].map(|context| {
+                    let (misfits, looks) = (Arc::clone(&misfits), AtomicUsize::new(0));
+                    go(move || {
+                        // Without a pause, so that it comes in the middle of the end.
+                        while context.err().is_none() {
+                            if looks.fetch_add(1, SeqCst) % 1000 == 999 {
+                                gmp::yield_now();
+                            }
+                        }
+                        misfits.fetch_add(usize::from(!is_closed(&context)), SeqCst);
+                    })
+                });
+                let (seen, again, misses) = (both.clone(), cancel.clone(), Arc::clone(&misfits));
+                let second = go(move || {
+                    again.cancel();
+                    all_done(&seen, &misses);
+                });
+                gmp::yield_now();
+                cancel.cancel();
+                all_done(&both, &misfits);
+                second.join().unwrap();
+                looks.into_iter().for_each(|look| look.join().unwrap());
+                until(|| called.load(SeqCst) == 1);
+                assert_eq!(misfits.load(SeqCst), 0, "round {round}");
+            }
+        });
+    });
+}

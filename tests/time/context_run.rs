@@ -1,0 +1,686 @@
+//! Running under a context: what blocks is unwound when the context is done, on goroutines and on plain threads; and where
+//! it is not.
+//!
+//! The operations that block stand in one table, [`operations`]; what must hold of each is checked for all of them.
+
+use common::bolt::bolted;
+use common::dumps;
+use common::within::within;
+use common::{PROCS, effort, everywhere, runtime, until, watched};
+use gmp::chan::{bounded, never};
+use gmp::context::{Context, ContextError};
+use gmp::sync::{Event, Semaphore, WaitGroup};
+use gmp::{Runtime, go, select, time, yield_now};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
+use std::thread;
+use std::time::{Duration, Instant};
+
+const MS: Duration = Duration::from_millis(1);
+const HOUR: Duration = Duration::from_secs(3600);
+const CANCELED: Result<(), ContextError> = Err(ContextError::Canceled);
+
+type Do = Box<dyn FnOnce() + Send>;
+
+/// How many goroutines wait for an event.
+fn waiters(rt: &Runtime) -> usize {
+    dumps::read(&rt.dump()).iter().filter(|g| g.1.starts_with("event")).count()
+}
+
+/// One call that blocks: its name, what a dump says of who is in it, and how to make a call with what ends it normally.
+struct Operation {
+    name: &'static str,
+    dumped: &'static str,
+    make: fn(&Runtime) -> (Do, Do),
+}
+
+fn operations() -> [Operation; 12] {
+    let op = |name, dumped, make| Operation { name, dumped, make };
+    [
+        op("sleep", "[sleep", |_| {
+            // Nobody ends it.
+            (Box::new(|| time::sleep(HOUR)), Box::new(|| ()))
+        }),
+        op("sleep_until", "[sleep", |_| {
+            let at = Instant::now() + HOUR;
+            (Box::new(move || time::sleep_until(at)), Box::new(|| ()))
+        }),
+        op("join", "[join", |rt| {
+            let event = Arc::new(Event::new());
+            let ends = Arc::clone(&event);
+            let child = rt.go(move || event.wait());
+            (Box::new(move || child.join().unwrap()), Box::new(move || ends.notify_one()))
+        }),
+        op("Event::wait", "[event", |_| {
+            let event = Arc::new(Event::new());
+            let ends = Arc::clone(&event);
+            (Box::new(move || event.wait()), Box::new(move || ends.notify_one()))
+        }),
+        op("chan recv", "[chan receive", |_| {
+            // Each keeps the other half, so that only a message ends it.
+            let (s, r) = bounded(1);
+            let ends = s.clone();
+            let block = move || assert_eq!((r.recv(), s.is_closed()), (Ok(7), false));
+            (
+                Box::new(block),
+                Box::new(move || {
+                    let _too_late = ends.send(7);
+                }),
+            )
+        }),
+        op("chan send", "[chan send", |_| {
+            let (s, r) = bounded(1);
+            s.send(0).unwrap();
+            let ends = r.clone();
+            let block = move || assert_eq!((s.send(7), r.is_closed()), (Ok(()), false));
+            (
+                Box::new(block),
+                Box::new(move || {
+                    let _too_late = ends.recv();
+                }),
+            )
+        }),
+        op("chan recv_timeout", "[chan receive", |_| {
+            let (s, r) = bounded(1);
+            let ends = s.clone();
+            let block = move || assert_eq!((r.recv_timeout(HOUR), s.is_closed()), (Ok(7), false));
+            (
+                Box::new(block),
+                Box::new(move || {
+                    let _too_late = ends.send(7);
+                }),
+            )
+        }),
+        op("select!", "[select", |_| {
+            let ((s, r), (other, others)) = (bounded(1), bounded::<u8>(0));
+            let ends = s.clone();
+            let block = move || {
+                select! {
+                    recv(r) -> got => assert_eq!(got, Ok(7)),
+                    send(other, 1) -> _ => unreachable!(),
+                }
+                drop((s, others));
+            };
+            (
+                Box::new(block),
+                Box::new(move || {
+                    let _too_late = ends.send(7);
+                }),
+            )
+        }),
+        op("sleep by a disabled channel", "[chan receive (never)", |_| {
+            // Nobody ends it.
+            (Box::new(|| assert!(never::<u8>().recv_timeout(HOUR).is_err())), Box::new(|| ()))
+        }),
+        op("Semaphore::acquire", "[sem", |_| {
+            let semaphore = Arc::new(Semaphore::new(1));
+            semaphore.acquire(1);
+            let ends = Arc::clone(&semaphore);
+            (Box::new(move || semaphore.acquire(1)), Box::new(move || ends.release(1)))
+        }),
+        op("WaitGroup::wait", "[sync.WaitGroup", |_| {
+            let group = WaitGroup::new();
+            group.add(1);
+            let ends = group.clone();
+            (Box::new(move || group.wait()), Box::new(move || ends.done()))
+        }),
+        op("Context::done", "[", |_| {
+            let (ctx, cancel) = Context::background().with_cancel();
+            (Box::new(move || assert!(ctx.done().recv().is_err())), Box::new(move || cancel.cancel()))
+        }),
+    ]
+}
+
+/// The property holds of each operation, in a runtime of each size.
+fn of_each_operation(property: impl Fn(&Runtime, &Operation)) {
+    for procs in PROCS {
+        for operation in operations() {
+            let rt = runtime(procs);
+            println!("{}, procs = {procs}", operation.name);
+            watched(procs, || property(&rt, &operation));
+        }
+    }
+}
+
+/// Runs `f` on a goroutine and, after that, on a plain thread, beside `beside`.
+fn on_both<T: Send + 'static>(
+    rt: &Runtime,
+    make: impl Fn() -> (Box<dyn FnOnce() -> T + Send>, Do),
+) -> [T; 2] {
+    let (f, beside) = make();
+    let goroutine = rt.go(f);
+    beside();
+    let first = goroutine.join().unwrap();
+    let (f, beside) = make();
+    let second = thread::scope(|s| {
+        let thread = s.spawn(f);
+        beside();
+        thread.join().unwrap()
+    });
+    [first, second]
+}
+
+/// Notes that it was dropped.
+struct Dropped(Arc<AtomicUsize>);
+
+impl Drop for Dropped {
+    fn drop(&mut self) {
+        self.0.fetch_add(1, SeqCst);
+    }
+}
+
+/// Fails by a hang where an operation does not hear of the cancel, whenever it comes: before, at the beginning, later.
+#[test]
+fn a_cancel_unwinds_whoever_blocks_in_any_operation() {
+    of_each_operation(|rt, operation| {
+        for round in 0..12 {
+            let drops = Arc::new(AtomicUsize::new(0));
+            let results = on_both(rt, || {
+                let (ctx, cancel) = Context::background().with_cancel();
+                // A cancel above is one here.
+                let ctx = if round % 2 == 0 { ctx } else { ctx.with_cancel().0.with_value(1_u8) };
+                let (block, _never) = (operation.make)(rt);
+                let (dropped, begun) = (Dropped(Arc::clone(&drops)), Arc::new(AtomicBool::new(false)));
+                let begins = Arc::clone(&begun);
+                if round < 2 {
+                    cancel.cancel();
+                }
+                let f = move || {
+                    let result = ctx.run(|| {
+                        let _dropped = dropped;
+                        begins.store(true, SeqCst);
+                        block();
+                    });
+                    (result, ctx.err())
+                };
+                let turns = round * 40;
+                let beside = move || {
+                    until(|| begun.load(SeqCst));
+                    within(5 * MS, turns).for_each(|_| yield_now());
+                    cancel.cancel();
+                };
+                (Box::new(f), Box::new(beside))
+            });
+            for result in results {
+                assert_eq!(result, (CANCELED, Some(ContextError::Canceled)), "{}", operation.name);
+            }
+            assert_eq!(drops.load(SeqCst), 2);
+        }
+        // Surely asleep.
+        let (ctx, cancel) = Context::background().with_cancel();
+        let (block, _never) = (operation.make)(rt);
+        let asleep = rt.go(move || ctx.run(block));
+        until(|| rt.dump().contains(operation.dumped));
+        cancel.cancel();
+        assert_eq!(asleep.join().unwrap(), CANCELED);
+    });
+}
+
+/// Fails if a deadline does not end a wait, or ends it as a cancel.
+#[test]
+fn a_deadline_unwinds_as_a_cancel_does() {
+    of_each_operation(|rt, operation| {
+        let results = on_both(rt, || {
+            let (block, _never) = (operation.make)(rt);
+            let f = move || {
+                let (ctx, _keep) = Context::background().with_timeout(2 * MS);
+                ctx.run(block)
+            };
+            (Box::new(f), Box::new(|| ()))
+        });
+        assert_eq!(results, [Err(ContextError::DeadlineExceeded); 2], "{}", operation.name);
+    });
+}
+
+/// Fails if an end that came before the cancel is not honoured.
+#[test]
+fn what_has_come_before_the_cancel_counts() {
+    of_each_operation(|rt, operation| {
+        if operation.name.starts_with("sleep") {
+            return;
+        }
+        let results = on_both(rt, || {
+            let (ctx, cancel) = Context::background().with_cancel();
+            let (block, release) = (operation.make)(rt);
+            release();
+            if operation.name == "join" {
+                until(|| rt.num_goroutines() == 0);
+            }
+            cancel.cancel();
+            (Box::new(move || ctx.run(|| (block(), 5).1)), Box::new(|| ()))
+        });
+        assert_eq!(results, [Ok(5); 2], "{}", operation.name);
+    });
+}
+
+/// Fails by a hang, or if a wait ends neither way: the cancel and the counterpart come at once.
+#[test]
+fn a_cancel_and_a_counterpart_at_once_end_a_wait_once() {
+    of_each_operation(|rt, operation| {
+        if operation.name.starts_with("sleep") {
+            return;
+        }
+        for round in 0..effort() * 60 {
+            let results = on_both(rt, || {
+                let (ctx, cancel) = Context::background().with_cancel();
+                let (block, release) = (operation.make)(rt);
+                let beside: Do = match round % 3 {
+                    0 => Box::new(move || (release(), cancel.cancel()).0),
+                    1 => Box::new(move || (cancel.cancel(), release()).0),
+                    _ => Box::new(move || {
+                        let other = thread::spawn(release);
+                        cancel.cancel();
+                        other.join().unwrap();
+                    }),
+                };
+                (Box::new(move || ctx.run(block)), beside)
+            });
+            assert!(results.iter().all(|result| [Ok(()), CANCELED].contains(result)));
+        }
+    });
+}
+
+/// Fails if an interrupted waiter swallows a notification: those behind it wait for ever.
+#[test]
+fn a_notification_is_not_lost_with_a_waiter_that_is_unwound() {
+    everywhere(|rt| {
+        for _ in 0..effort() * 100 {
+            let event = Arc::new(Event::new());
+            let (ctx, cancel) = Context::background().with_cancel();
+            let waiters: Vec<_> = (0..4)
+                .map(|_| {
+                    let (ctx, event) = (ctx.clone(), Arc::clone(&event));
+                    rt.go(move || ctx.run(|| event.wait()))
+                })
+                .collect();
+            let last = {
+                let event = Arc::clone(&event);
+                rt.go(move || event.wait())
+            };
+            let notifier = {
+                let event = Arc::clone(&event);
+                rt.go(move || event.notify_one())
+            };
+            cancel.cancel();
+            notifier.join().unwrap();
+            let taken = waiters
+                .into_iter()
+                .filter(|_| true)
+                .map(|one| one.join().unwrap())
+                .filter(Result::is_ok)
+                .count();
+            assert!(taken <= 1);
+            if taken == 1 {
+                event.notify_one();
+            }
+            // The permit, or the notification itself.
+            last.join().unwrap();
+        }
+    });
+}
+
+/// Fails if a context that is done ends what does not wait, or the value of `f` is lost.
+#[test]
+fn what_does_not_wait_goes_on_under_a_context_that_is_done() {
+    everywhere(|rt| {
+        let results = on_both(&rt, || {
+            let (ctx, cancel) = Context::background().with_cancel();
+            cancel.cancel();
+            let f = move || {
+                ctx.run(|| {
+                    let event = Event::new();
+                    event.notify_one();
+                    event.wait();
+                    time::sleep(Duration::ZERO);
+                    7
+                })
+            };
+            (Box::new(f), Box::new(|| ()))
+        });
+        assert_eq!(results, [Ok(7); 2]);
+    });
+}
+
+/// Fails if a panic is taken for an end, or an end for a panic.
+#[test]
+fn a_panic_goes_through() {
+    everywhere(|rt| {
+        let results = on_both(&rt, || {
+            let (ctx, cancel) = Context::background().with_cancel();
+            cancel.cancel();
+            let f = move || {
+                let caught = catch_unwind(AssertUnwindSafe(|| ctx.run(|| resume_unwind(Box::new(3_u8)))));
+                *caught.map(|result: Result<(), _>| result).unwrap_err().downcast::<u8>().unwrap()
+            };
+            (Box::new(f), Box::new(|| ()))
+        });
+        assert_eq!(results, [3; 2]);
+        let ended = rt.go(|| Context::background().run(|| -> () { gmp::goexit() })).join();
+        assert!(ended.is_err_and(|error: gmp::JoinError| error.is_goexit()));
+    });
+}
+
+/// Fails if the end of one unwinds another's run, or a run is left with its frame in place.
+#[test]
+fn each_run_catches_its_own_the_innermost_first() {
+    everywhere(|rt| {
+        let results = on_both(&rt, || {
+            let (outer, end_outer) = Context::background().with_cancel();
+            let (inner, end_inner) = outer.with_cancel();
+            let f = move || {
+                let never = Event::new();
+                // The inner one alone.
+                let first = outer.run(|| {
+                    end_inner.cancel();
+                    let inside = inner.run(|| never.wait());
+                    // Not under the inner one any more.
+                    time::sleep(MS / 10);
+                    inside
+                });
+                assert_eq!(first, Ok(CANCELED));
+                // The outer one, through an inner one that is open.
+                let apart = outer.without_cancel();
+                let second = outer.run(|| {
+                    end_outer.cancel();
+                    apart.run(|| never.wait())
+                });
+                assert_eq!(second, Err(ContextError::Canceled));
+                // The same context twice: both are done.
+                let mut seen = None;
+                let third = outer.run(|| {
+                    seen = Some(outer.run(|| never.wait()));
+                    never.wait();
+                });
+                assert_eq!((seen, third), (Some(CANCELED), CANCELED));
+                // Out of all of them.
+                time::sleep(MS / 10);
+            };
+            (Box::new(f), Box::new(|| ()))
+        });
+        assert_eq!(results, [(); 2]);
+    });
+}
+
+/// Fails if goroutines that are started inside run under the context.
+#[test]
+fn what_was_started_inside_is_not_interrupted() {
+    everywhere(|rt| {
+        rt.run(|| {
+            let (ctx, cancel) = Context::background().with_cancel();
+            let event = Arc::new(Event::new());
+            let theirs = Arc::clone(&event);
+            let child = ctx.run(|| go(move || theirs.wait())).unwrap();
+            cancel.cancel();
+            (0..10).for_each(|_| yield_now());
+            assert!(!child.is_finished());
+            event.notify_one();
+            child.join().unwrap();
+        });
+    });
+}
+
+/// Fails if one who catches everything is thrown at for ever, or not three times, or loses its place in the queue.
+#[test]
+fn who_catches_it_three_times_may_wait_and_keeps_its_place() {
+    everywhere(|rt| {
+        let event = Arc::new(Event::new());
+        let (ctx, cancel) = Context::background().with_cancel();
+        let (threw, waits) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicBool::new(false)));
+        let stubborn = rt.go({
+            let (ctx, event, threw) = (ctx.clone(), Arc::clone(&event), Arc::clone(&threw));
+            move || {
+                ctx.run(|| {
+                    while catch_unwind(AssertUnwindSafe(|| event.wait())).is_err() {
+                        threw.fetch_add(1, SeqCst);
+                    }
+                })
+            }
+        });
+        cancel.cancel();
+        until(|| threw.load(SeqCst) == 3 && rt.dump().contains("[event"));
+        // It stands first, though it was nudged where it can't be unwound.
+        let second = rt.go({
+            let (event, waits) = (Arc::clone(&event), Arc::clone(&waits));
+            move || {
+                event.wait();
+                waits.store(true, SeqCst);
+            }
+        });
+        until(|| waiters(&rt) == 2);
+        event.notify_one();
+        assert_eq!(stubborn.join().unwrap(), Ok(()));
+        assert_eq!((threw.load(SeqCst), waits.load(SeqCst)), (3, false));
+        event.notify_one();
+        second.join().unwrap();
+    });
+}
+
+/// Waits when it is dropped, and says that it could.
+struct WaitsInDrop(Arc<Event>, Arc<AtomicBool>);
+
+impl Drop for WaitsInDrop {
+    fn drop(&mut self) {
+        self.0.wait();
+        self.1.store(true, SeqCst);
+    }
+}
+
+/// Fails by an abort: a wait in a destructor is interrupted while the thread panics. On a plain thread, which stays one.
+#[test]
+fn a_wait_while_panicking_is_left_alone() {
+    for cancel_first in [true, false] {
+        watched(0, || {
+            let (event, waited) = (Arc::new(Event::new()), Arc::new(AtomicBool::new(false)));
+            let (ctx, cancel) = Context::background().with_cancel();
+            let (theirs, noted) = (Arc::clone(&event), Arc::clone(&waited));
+            if cancel_first {
+                cancel.cancel();
+            }
+            let thread = thread::spawn(move || {
+                catch_unwind(AssertUnwindSafe(|| {
+                    ctx.run(|| {
+                        let _waits = WaitsInDrop(theirs, noted);
+                        resume_unwind(Box::new(1_u8));
+                    })
+                }))
+                .is_err()
+            });
+            within(5 * MS, 100).for_each(|_| thread::yield_now());
+            cancel.cancel();
+            within(5 * MS, 100).for_each(|_| thread::yield_now());
+            assert!(!waited.load(SeqCst));
+            event.notify_one();
+            assert!(thread.join().unwrap());
+            assert!(waited.load(SeqCst));
+        });
+    }
+}
+
+/// Fails if a scope, or `run`, is left while what it waits for runs; or if the interrupt is lost with it.
+#[test]
+fn a_scope_and_a_runtimes_run_wait_to_the_end() {
+    everywhere(|rt| {
+        rt.run(|| {
+            let (ctx, cancel) = Context::background().with_cancel();
+            let (event, ended) = (Event::new(), AtomicBool::new(false));
+            let result = ctx.run(|| {
+                gmp::scope(|s| {
+                    s.go(|| {
+                        event.wait();
+                        ended.store(true, SeqCst);
+                    });
+                    s.go(|| {
+                        cancel.cancel();
+                        (0..20).for_each(|_| yield_now());
+                        assert!(!ended.load(SeqCst));
+                        event.notify_one();
+                    });
+                });
+                // The scope was not interrupted; the next wait is.
+                assert!(ended.load(SeqCst));
+                Event::new().wait();
+            });
+            assert_eq!(result, CANCELED);
+        });
+        let (ctx, cancel) = Context::background().with_cancel();
+        let result = ctx.run(|| {
+            rt.run(|| {
+                cancel.cancel();
+                time::sleep(MS);
+                4
+            })
+        });
+        assert_eq!(result, Ok(4));
+    });
+}
+
+/// Fails by a use of freed memory, or a hang: the body of a scope is unwound, and its goroutines borrow from above it.
+#[test]
+fn a_scope_inside_is_unwound_after_its_goroutines() {
+    everywhere(|rt| {
+        rt.run(|| {
+            let (ctx, cancel) = Context::background().with_cancel();
+            let steps = AtomicUsize::new(0);
+            let result = ctx.run(|| {
+                let numbers = vec![1, 2, 3];
+                gmp::scope(|s| {
+                    for number in &numbers {
+                        let (ctx, cancel, steps) = (&ctx, &cancel, &steps);
+                        s.go(move || {
+                            // It runs under the context by its own wish.
+                            let inside = ctx.run(|| {
+                                cancel.cancel();
+                                Event::new().wait();
+                            });
+                            assert_eq!(inside, CANCELED);
+                            (0..5).for_each(|_| yield_now());
+                            steps.fetch_add(*number, SeqCst);
+                        });
+                    }
+                    Event::new().wait();
+                });
+            });
+            assert_eq!((result, steps.load(SeqCst)), (CANCELED, 6));
+        });
+    });
+}
+
+/// Fails by a crash: a goroutine that its runtime leaves behind stands under a context that ends later.
+#[test]
+fn a_context_may_outlive_those_who_were_left_under_it() {
+    everywhere(|rt| {
+        let (ctx, cancel) = Context::background().with_cancel();
+        let left: Vec<_> = (0..10)
+            .map(|_| {
+                let ctx = ctx.clone();
+                rt.go(move || ctx.run(|| bolted(|| Event::new().wait())))
+            })
+            .collect();
+        until(|| waiters(&rt) == 10);
+        drop(rt);
+        cancel.cancel();
+        drop((ctx, cancel));
+        assert!(left.into_iter().all(|one| one.join().unwrap_err().is_shutdown()));
+    });
+}
+
+/// Fails by a lost cancel, a crash or a hang: many run under one context, and come and go while it ends.
+#[test]
+fn a_cancel_races_with_those_who_come_and_go() {
+    everywhere(|rt| {
+        for _ in 0..effort() * 40 {
+            let (ctx, cancel) = Context::background().with_cancel();
+            let event = Arc::new(Event::new());
+            let work = |ctx: Context, event: Arc<Event>| {
+                move || {
+                    let mut turns = 0;
+                    // One that finds its own permit each time would go on for ever.
+                    while ctx.err().is_none() && ctx.run(|| event.wait()).is_ok() {
+                        turns += 1;
+                        event.notify_one();
+                        yield_now();
+                    }
+                    turns
+                }
+            };
+            let goroutines: Vec<_> = (0..6).map(|_| rt.go(work(ctx.clone(), Arc::clone(&event)))).collect();
+            thread::scope(|s| {
+                let thread = s.spawn(work(ctx.clone(), Arc::clone(&event)));
+                event.notify_one();
+                within(5 * MS, 50).for_each(|_| yield_now());
+                cancel.cancel();
+                thread.join().unwrap();
+            });
+            for one in goroutines {
+                one.join().unwrap();
+            }
+        }
+    });
+}
+
+/// Catches whatever unwinds `f`, asks what it is, and passes it on.
+fn ask(f: impl FnOnce()) -> Result<(), bool> {
+    let Err(payload) = catch_unwind(AssertUnwindSafe(f)) else { return Ok(()) };
+    Err(gmp::is_interrupt(&*payload))
+}
+
+/// Fails if a catcher takes an interrupt for a panic, or a panic for an interrupt.
+#[test]
+fn a_catcher_can_tell_an_interrupt_from_a_panic() {
+    for procs in PROCS {
+        watched(procs, || {
+            let waits = || Event::new().wait();
+            let done = || {
+                let (ctx, cancel) = Context::background().with_cancel();
+                cancel.cancel();
+                ctx
+            };
+            let by_context = move || done().run(|| assert_eq!(ask(waits), Err(true)));
+            assert_eq!(by_context(), Ok(()), "on a thread");
+            let rt = runtime(procs);
+            rt.run(|| {
+                assert_eq!(go(by_context).join().unwrap(), Ok(()));
+                assert!(go(|| assert_eq!(ask(|| gmp::goexit()), Err(true))).join().unwrap_err().is_goexit());
+                assert_eq!(ask(|| resume_unwind(Box::new("a panic"))), Err(false));
+            });
+            let (told, hear) = std::sync::mpsc::channel();
+            let left = rt.go(move || told.send(ask(waits)).unwrap());
+            until(|| waiters(&rt) == 1);
+            assert!(rt.shutdown(Duration::from_secs(20)).is_clean());
+            assert_eq!(hear.recv(), Ok(Err(true)), "the end of a runtime");
+            drop(left);
+        });
+    }
+}
+
+/// A worker that isolates panics. Fails by the number of steps, when it goes on after an interrupt as after a panic.
+#[test]
+fn a_loop_that_asks_ends_with_its_context_and_not_with_a_panic() {
+    for procs in PROCS {
+        watched(procs, || {
+            let rt = runtime(procs);
+            let (ctx, cancel) = Context::background().with_cancel();
+            let steps = Arc::new(AtomicUsize::new(0));
+            let counted = Arc::clone(&steps);
+            let worker = rt.go(move || {
+                ctx.run(|| {
+                    loop {
+                        let step = || match counted.fetch_add(1, SeqCst) {
+                            0 => resume_unwind(Box::new("a panic")),
+                            _ => Event::new().wait(),
+                        };
+                        match catch_unwind(AssertUnwindSafe(step)) {
+                            Err(payload) if gmp::is_interrupt(&*payload) => resume_unwind(payload),
+                            _either_way => {}
+                        }
+                    }
+                })
+            });
+            until(|| waiters(&rt) == 1);
+            cancel.cancel();
+            assert_eq!(worker.join().unwrap(), Err::<(), _>(ContextError::Canceled));
+            assert_eq!(steps.load(SeqCst), 2);
+        });
+    }
+}

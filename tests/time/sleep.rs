@@ -1,0 +1,210 @@
+//! Sleeping: never early, in the order of the due times, and nobody sleeps past a timer.
+
+use common::{PROCS, everywhere, runtime, until, watched};
+use gmp::go;
+use gmp::time::{sleep, sleep_until};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+const MS: Duration = Duration::from_millis(1);
+/// What a wake-up may be late on a machine that others use too.
+const LATE: Duration = Duration::from_secs(5);
+
+/// Fails by an early wake-up: a timer rounded down, or fired by a look at an older clock.
+#[test]
+fn a_sleep_is_never_shorter_than_asked_for() {
+    everywhere(|rt| {
+        rt.run(|| {
+            let sleepers: Vec<_> = (0..400_u32)
+                .map(|n| {
+                    go(move || {
+                        let dur = Duration::from_nanos(u64::from(n) * 37_119 % 9_000_000);
+                        let start = Instant::now();
+                        sleep(dur);
+                        assert!(start.elapsed() >= dur, "slept {:?} instead of {dur:?}", start.elapsed());
+                        let due = Instant::now() + dur;
+                        sleep_until(due);
+                        assert!(Instant::now() >= due);
+                    })
+                })
+                .collect();
+            sleepers.into_iter().for_each(|sleeper| sleeper.join().unwrap());
+        });
+    });
+}
+
+/// Fails by disorder: the heap gives out a later timer first. One P, so that those who are due at the same look
+/// run in the order in which they were readied. Where the kernel keeps that P's thread from the core for long, the
+/// monitor serves some, which others overtake then; so one round of several in order is enough.
+#[test]
+fn sleepers_wake_in_the_order_of_their_due_times() {
+    let rt = runtime(1);
+    let round = || {
+        let order = Arc::new(Mutex::new(Vec::new()));
+        rt.run(|| {
+            // Far enough away for all of them to sleep by then, also where others have the core for a while.
+            let start = Instant::now() + 250 * MS;
+            let sleepers: Vec<_> = (0..200_u32)
+                .map(|n| {
+                    let (order, rank) = (Arc::clone(&order), n * 83 % 200);
+                    go(move || {
+                        sleep_until(start + rank * MS / 4);
+                        order.lock().unwrap().push(rank);
+                    })
+                })
+                .collect();
+            sleepers.into_iter().for_each(|sleeper| sleeper.join().unwrap());
+        });
+        order.lock().unwrap().clone()
+    };
+    let rounds: Vec<_> =
+        (0..10).map(|_| round()).take_while(|order| *order != Vec::from_iter(0..200)).collect();
+    assert!(rounds.len() < 10, "{:?}", rounds[0]);
+}
+
+/// Fails by a hang or a lost sleeper: one timer of many is dropped when the heap is rebuilt or cleaned.
+#[test]
+fn ten_thousand_sleepers_of_all_durations_wake() {
+    everywhere(|rt| {
+        rt.run(|| {
+            let woken = Arc::new(AtomicUsize::new(0));
+            let sleepers: Vec<_> = (0..10_000_u64)
+                .map(|n| {
+                    let woken = Arc::clone(&woken);
+                    go(move || {
+                        sleep(Duration::from_micros(n * 7_919 % 60_000));
+                        woken.fetch_add(1, SeqCst);
+                    })
+                })
+                .collect();
+            sleepers.into_iter().for_each(|sleeper| sleeper.join().unwrap());
+            assert_eq!(woken.load(SeqCst), 10_000);
+        });
+    });
+}
+
+/// Fails by a hang: a time that has passed is put into the heap behind a poller that waits for ever.
+#[test]
+fn nothing_to_wait_for_returns_at_once() {
+    everywhere(|rt| {
+        rt.run(|| {
+            let start = Instant::now();
+            for _ in 0..1000 {
+                sleep(Duration::ZERO);
+                sleep_until(start);
+                sleep_until(start - Duration::from_secs(1));
+            }
+            assert!(start.elapsed() < LATE);
+        });
+    });
+}
+
+/// Fails by a panic, or a sleep that is over at once: the sum of now and the duration wraps around.
+#[test]
+fn a_duration_beyond_the_clock_is_a_wait_without_an_end() {
+    everywhere(|rt| {
+        let ended = Arc::new(AtomicUsize::new(0));
+        let started = Arc::new(AtomicUsize::new(0));
+        let endless = [Duration::MAX, Duration::from_nanos(u64::MAX), Duration::from_secs(u64::MAX / 2)];
+        for dur in endless {
+            let (started, ended) = (Arc::clone(&started), Arc::clone(&ended));
+            drop(rt.go(move || {
+                started.fetch_add(1, SeqCst);
+                sleep(dur);
+                ended.fetch_add(1, SeqCst);
+            }));
+        }
+        rt.run(|| {
+            until(|| started.load(SeqCst) == endless.len());
+            // A timer that is due soon passes those that are not.
+            sleep(2 * MS);
+        });
+        assert_eq!(ended.load(SeqCst), 0);
+        assert!(rt.shutdown(LATE).is_clean());
+        assert_eq!(ended.load(SeqCst), 0);
+    });
+}
+
+/// Fails by a panic: a wait of a plain thread that looks for its goroutine.
+#[test]
+fn a_plain_thread_sleeps_itself() {
+    let start = Instant::now();
+    sleep(3 * MS);
+    assert!(start.elapsed() >= 3 * MS);
+    sleep_until(start + 6 * MS);
+    assert!(start.elapsed() >= 6 * MS);
+    sleep(Duration::ZERO);
+    sleep_until(start);
+}
+
+/// Fails by lateness: the M that waits for the timer of an hour is not broken out of its wait, or the break is
+/// taken by somebody else and lost.
+#[test]
+fn an_earlier_timer_shortens_a_wait_that_has_begun() {
+    everywhere(|rt| {
+        drop(rt.go(|| sleep(Duration::from_secs(3600))));
+        for _ in 0..50 {
+            let start = Instant::now();
+            // From outside, so that the runtime is idle in between.
+            rt.run(|| sleep(MS));
+            assert!(start.elapsed() < LATE);
+        }
+        // Shorter and shorter, each the earliest when it comes.
+        rt.run(|| {
+            let start = Instant::now();
+            let sleepers: Vec<_> = (1..=20).rev().map(|n| go(move || sleep(n * 2 * MS))).collect();
+            sleepers.into_iter().for_each(|sleeper| sleeper.join().unwrap());
+            assert!(start.elapsed() < LATE);
+        });
+    });
+}
+
+/// Fails by a hang: the only M waits for the timer, is broken out of its wait to run a goroutine that spins, and
+/// nobody waits for the timer any more, although a P is idle.
+#[test]
+fn an_idle_p_serves_a_timer_while_a_goroutine_spins() {
+    for procs in PROCS.into_iter().filter(|procs| *procs > 1) {
+        for round in 0..20 {
+            watched(procs, || {
+                let rt = runtime(procs);
+                let stop = Arc::new(AtomicBool::new(false));
+                // In most rounds the M comes to wait in the poller meanwhile, here and below.
+                std::thread::sleep(round % 5 * MS);
+                let stopper = rt.go({
+                    let stop = Arc::clone(&stop);
+                    move || {
+                        sleep(20 * MS);
+                        stop.store(true, SeqCst);
+                    }
+                });
+                std::thread::sleep(round % 5 * MS);
+                let spinner = rt.go(move || {
+                    while !stop.load(SeqCst) {
+                        std::hint::spin_loop();
+                    }
+                });
+                stopper.join().unwrap();
+                spinner.join().unwrap();
+            });
+        }
+    }
+}
+
+/// Fails by lateness: timers rounded to the kernel's ticks, or served by a poller that wakes by chance.
+#[test]
+fn a_short_sleep_is_short() {
+    everywhere(|rt| {
+        let mut over: Vec<Duration> = rt.run(|| {
+            let overslept = |_| {
+                let start = Instant::now();
+                sleep(MS);
+                start.elapsed() - MS
+            };
+            (0..100).map(overslept).collect()
+        });
+        over.sort();
+        // Measured on a quiet machine: 60 µs.
+        assert!(over[50] < 5 * MS, "half of the sleeps were later than {:?}", over[50]);
+    });
+}
