@@ -111,9 +111,7 @@ fn what_the_poller_has_found_is_awake() {
                 ended.store(true, Release);
             }
         });
-        while !handle.somebody_polls() {
-            loom::thread::yield_now();
-        }
+        handle.await_poller();
         loom::explore();
         let kernel = witness.foreign({
             let handle = handle.clone();

@@ -65,9 +65,7 @@ fn a_goroutine_that_sleeps_beside_others_sends_somebody_to_the_poller() {
             let awake = Flag::default();
             let waits = awake.clone();
             let other = handle.make(move || waits.wait_on_thread());
-            while !handle.somebody_polls() {
-                loom::thread::yield_now();
-            }
+            handle.await_poller();
             // The M in the poller finds this one alone, and wakes nobody.
             sleep(Duration::from_millis(1));
             while handle.count_ps()[1] != 1 {
@@ -168,9 +166,7 @@ fn an_assignment_and_an_event_at_once_both_arrive() {
             });
             assert_eq!(got.unwrap(), 1);
         });
-        while !handle.somebody_polls() {
-            loom::thread::yield_now();
-        }
+        handle.await_poller();
         let work = handle.make(|| ());
         let poster = loom::thread::spawn({
             let handle = handle.clone();
@@ -267,9 +263,7 @@ fn two_that_an_m_finds_due_run_at_once() {
                     parts.held();
                 }));
             }
-            while !handle.somebody_polls() {
-                loom::thread::yield_now();
-            }
+            handle.await_poller();
             pass(LONG);
             loom::explore();
         });

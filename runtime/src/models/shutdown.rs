@@ -398,9 +398,7 @@ fn what_is_sent_after_the_end_goes_to_nobody_who_was_left() {
             move || rx.recv().is_ok()
         });
         let handle = Handle::of(&runtime);
-        while !handle.somebody_polls() {
-            loom::thread::yield_now();
-        }
+        handle.await_poller();
         loom::explore();
         assert_eq!(super::cover::leave(runtime, SECOND).goroutines_left(), 1);
         tx.send(1).unwrap();
@@ -422,9 +420,7 @@ fn what_is_sent_after_the_end_goes_to_nobody_who_was_queued() {
             move || ctx.run(|| rx.recv()).is_ok()
         });
         let handle = Handle::of(&runtime);
-        while !handle.somebody_polls() {
-            loom::thread::yield_now();
-        }
+        handle.await_poller();
         let (at_work, over) = (Flag::default(), Flag::default());
         let _busy = runtime.go({
             let (at_work, over) = (at_work.clone(), over.clone());

@@ -216,9 +216,7 @@ fn work_of_a_p_that_was_idle_is_seen() {
         let submitter = runtime.go(move || {
             crate::blocking(|| {
                 // A third M is sent there, as nobody else is.
-                while !handle.somebody_polls() {
-                    loom::thread::yield_now();
-                }
+                handle.await_poller();
                 away.raise();
                 back.wait_on_thread();
             });
@@ -254,9 +252,7 @@ fn a_submission_that_finds_no_p_after_all_leaves_no_count() {
             move || {
                 crate::blocking(|| {
                     // A third M is sent there, as nobody else is.
-                    while !handle.somebody_polls() {
-                        loom::thread::yield_now();
-                    }
+                    handle.await_poller();
                     there.wait_on_thread();
                     loom::explore();
                     go_on.raise();

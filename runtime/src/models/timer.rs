@@ -186,15 +186,11 @@ fn a_callback_is_put_into_the_heap_of_a_p_that_is_taken_away() {
         fall_asleep::<2>(&runtime);
         let handle = Handle::of(&runtime);
         let setter = runtime.go(move || {
-            while !handle.somebody_polls() {
-                loom::thread::yield_now();
-            }
+            handle.await_poller();
             let calls = count.clone();
             let call = InlineCall::after(4 * LONG, move || calls.add());
             assert!(call.stop());
-            while !handle.somebody_polls() {
-                loom::thread::yield_now();
-            }
+            handle.await_poller();
             let held = Held::current();
             loom::explore();
             let retaker = loom::thread::spawn(move || held.retake());

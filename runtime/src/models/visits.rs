@@ -5,12 +5,6 @@ use super::cover::Handle;
 use crate::model::{Flag, LONG, Model, Mutant, at_rest, done, pass};
 use crate::time::after_func;
 
-fn await_poller(handle: &Handle) {
-    while !handle.somebody_polls() {
-        loom::thread::yield_now();
-    }
-}
-
 /// A timer's goroutine, alone in the ring, was to be run at once, and a visit brings another before it, which waits for it
 /// on its M. Fails by deadlock when nobody is told.
 #[test]
@@ -21,10 +15,10 @@ fn one_that_a_visit_puts_off_is_run_by_another_m() {
         let (handle, ran) = (Handle::of(&runtime), Flag::default());
         let called = ran.clone();
         let first = runtime.go(move || {
-            await_poller(&handle);
+            handle.await_poller();
             let (calls, waits) = (called.clone(), called);
             let _timer = after_func(LONG, move || calls.raise());
-            await_poller(&handle);
+            handle.await_poller();
             loom::explore();
             handle.have_a_visit_come();
             pass(LONG);

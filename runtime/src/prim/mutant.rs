@@ -159,7 +159,7 @@ pub enum Mutant {
     /// `Note::wake` wakes before it stores the word.
     NoteWakeBeforeStore,
 
-    // The window: leaving the runtime, retaking and handing off a P (`models/window.rs`).
+    // The window: leaving the runtime, retaking and handing off a P (`models/window.rs`, `models/handoffp.rs`).
     /// An M that gives a P away and makes it idle looks at the queues without HandoffpFence.
     HandoffpNoFence,
     /// An M that gives a P away and makes it idle counts the P after the lock.

@@ -29,7 +29,7 @@
 //! Who takes a P that was idle takes one goroutine from the global queue at first, not its share (`sched/run/inject.rs`):
 //! what stood in the P's queue when that one blocks would have to go with the P.
 //!
-//! Checked by `models/window.rs`.
+//! Checked by `models/handoffp.rs`.
 
 use crate::g::GRef;
 use crate::host::Host;

@@ -1,0 +1,174 @@
+//! The covers of what waits for descriptors.
+
+use super::sched::Handle;
+use crate::g::list::GList;
+use crate::host::{Active, Host};
+use crate::net::desc::{Direction, PollDesc as Desc, Waited};
+use crate::net::io_lock::{Holder, IoLock as Inner, socket_fence};
+use crate::net::socket::{ShortRead, Socket as Sock};
+use crate::wait::waiter::Wait;
+use gmp_netpoll::Readiness;
+use gmp_timers::Nanos;
+use std::fs::File;
+use std::io;
+
+/// `net/desc.rs`, the reading side.
+pub struct PollDesc(Desc<Active>);
+
+impl Default for PollDesc {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl PollDesc {
+    /// No event.
+    pub fn new() -> Self {
+        PollDesc(Desc::new())
+    }
+    /// Parks the calling goroutine until an event, or a look; true for an event, which it takes.
+    pub fn wait(&self) -> bool {
+        self.wait_unless(|| false)
+    }
+    /// As `wait`, for an owner that looks once more between its announcement and its park.
+    pub fn wait_unless(&self, closed: impl FnOnce() -> bool) -> bool {
+        self.wait_until(|| if closed() { None } else { Some(None) })
+    }
+    /// As `wait_unless`, with the end of the wait, in nanoseconds of the model's clock. The event stays.
+    pub fn give_up_at(&self, until: u64) -> bool {
+        let waited = self.0.wait(Wait::begin(), Direction::Read, || Some(Some(Nanos::from_nanos(until))));
+        waited == Waited::Ready
+    }
+    fn wait_until(&self, look: impl FnOnce() -> Option<Option<Nanos>>) -> bool {
+        let event = self.0.wait(Wait::begin(), Direction::Read, look) == Waited::Ready;
+        if event {
+            self.0.clear(Direction::Read);
+        }
+        event
+    }
+    /// The poller's part, on a thread of the model's own.
+    pub fn event(&self, runtime: &Handle, readiness: Readiness) {
+        let mut found = GList::new();
+        self.0.unblock(readiness, &mut found);
+        runtime.0.inject(found);
+    }
+    /// What close does.
+    pub fn look(&self, runtime: &Handle) {
+        let mut found = GList::new();
+        if let Some(g) = self.0.look(Direction::Read) {
+            found.push(g);
+        }
+        runtime.0.inject(found);
+    }
+}
+
+/// `net/io_lock.rs`.
+pub struct IoLock(Inner<Active>);
+
+impl Default for IoLock {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl IoLock {
+    /// Free.
+    pub fn new() -> Self {
+        IoLock(Inner::new())
+    }
+    /// Blocks the caller until it has the lock; dropping what it gives hands it on.
+    ///
+    /// # Panics
+    /// If it is interrupted.
+    pub fn take(&self) -> impl Drop + '_ {
+        self.take_unless(|| false).expect("take: nothing is in the way")
+    }
+    /// As `take`, unless `closed`, which is asked again after each nudge.
+    pub fn take_unless(&self, closed: impl Fn() -> bool) -> Option<HeldIoLock<'_>> {
+        self.take_by(|| if closed() { Err(()) } else { Ok(None) })
+    }
+    /// As `take`, until so many nanoseconds of the model's clock.
+    pub fn take_before(&self, until: u64) -> Option<HeldIoLock<'_>> {
+        let until = Nanos::from_nanos(until);
+        self.take_by(move || if Active::now() < until { Ok(Some(until)) } else { Err(()) })
+    }
+    fn take_by(&self, look: impl Fn() -> Result<Option<Nanos>, ()>) -> Option<HeldIoLock<'_>> {
+        self.0.take(look).ok().map(HeldIoLock)
+    }
+    /// What a close, or a setter of a deadline, does after it has marked.
+    pub fn nudge_all(&self) {
+        socket_fence();
+        if !self.0.is_free() {
+            self.0.nudge_waiters();
+        }
+    }
+    /// Blocks the closer, which has marked and fenced, until no system call is under way.
+    pub fn wait_idle(&self) {
+        self.0.wait_idle();
+    }
+}
+
+/// An I/O lock that is held.
+pub struct HeldIoLock<'a>(Holder<'a, Active>);
+
+impl HeldIoLock<'_> {
+    /// No system call is under way.
+    pub fn rest(&self) {
+        self.0.rest();
+    }
+    /// After a rest, before a look.
+    pub fn go_on(&self) {
+        self.0.go_on();
+    }
+}
+
+impl Drop for HeldIoLock<'_> {
+    fn drop(&mut self) {}
+}
+
+/// `net/socket.rs`, over a kernel that the model plays.
+pub struct Socket(Sock<File>);
+
+impl Socket {
+    /// Watched from the first wait on.
+    ///
+    /// # Panics
+    /// If `/dev/null` can't be opened.
+    pub fn new() -> Self {
+        Socket(Sock::new(File::open("/dev/null").expect("a descriptor to stand for the socket")))
+    }
+    /// A stream's read of at most `len` bytes, by `call`.
+    ///
+    /// # Errors
+    /// Those of `call`, except `WouldBlock`.
+    pub fn read(&self, len: usize, mut call: impl FnMut() -> io::Result<usize>) -> io::Result<usize> {
+        self.0.run_read(ShortRead::Drained, len, |_| call())
+    }
+    /// A call without an I/O lock.
+    ///
+    /// # Errors
+    /// Those of `call`, and of a closed socket.
+    pub fn with(&self, call: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
+        self.0.with(|_| call())
+    }
+    /// Closes it.
+    ///
+    /// # Errors
+    /// When it was closed before.
+    pub fn close(&self) -> io::Result<()> {
+        self.0.close()
+    }
+    /// Sets the read deadline: it has passed, or there is none.
+    ///
+    /// # Errors
+    /// When it was closed before.
+    pub fn set_expired(&self, expired: bool) -> io::Result<()> {
+        self.0.set_deadline(Direction::Read, expired.then(|| Active::instant(Nanos::ZERO)))
+    }
+}
+
+impl Default for Socket {
+    fn default() -> Self {
+        Self::new()
+    }
+}

@@ -1,0 +1,105 @@
+//! The covers of a P's queue.
+
+use crate::g::list::GList;
+use crate::g::{G, GRef};
+use crate::host::Active;
+use crate::p::runq::{Runq as Queue, StealNext};
+use crate::prim::Arc;
+
+/// Gs that only stand in queues, told by their numbers.
+#[derive(Clone)]
+pub struct Gs(Arc<[G<Active>]>);
+
+impl Gs {
+    /// So many.
+    pub fn new(count: usize) -> Self {
+        Gs((0..count).map(|_| G::new()).collect())
+    }
+    fn put(&self, number: usize) -> GRef<Active> {
+        let g = GRef::new(&self.0[number]);
+        // An exclusive access, here and in `took`: loom fails the execution where the two are not ordered.
+        g.set_next(None);
+        g
+    }
+    fn took(&self, g: GRef<Active>) -> usize {
+        g.set_next(None);
+        self.0.iter().position(|it| GRef::new(it) == g).expect("took: one of these Gs")
+    }
+    fn all(&self, mut list: GList<Active>) -> Vec<usize> {
+        std::iter::from_fn(|| list.pop()).map(|g| self.took(g)).collect()
+    }
+}
+
+/// `runq.rs`. Only the model's owner of the queue calls what is the owner's.
+pub struct Runq {
+    queue: Queue<Active>,
+    gs: Gs,
+}
+
+impl Runq {
+    /// Empty, and its positions wrap after two Gs.
+    pub fn new(gs: &Gs) -> Self {
+        Runq { queue: Queue::starting_at(u32::MAX - 1), gs: gs.clone() }
+    }
+    /// Owner. What does not fit is returned.
+    #[must_use]
+    pub fn push_next(&self, number: usize) -> Vec<usize> {
+        self.spilt(self.queue.push_next(self.gs.put(number), || ()))
+    }
+    /// Owner. What does not fit is returned.
+    #[must_use]
+    pub fn push(&self, number: usize) -> Vec<usize> {
+        self.spilt(self.queue.push(self.gs.put(number)))
+    }
+    fn spilt(&self, g: Option<GRef<Active>>) -> Vec<usize> {
+        let mut out = Vec::new();
+        if let Some(g) = g {
+            self.queue.spill(g, |g| out.push(self.gs.took(g)));
+        }
+        out
+    }
+    /// Owner. What does not fit is returned: the newer half of a full ring.
+    #[must_use]
+    pub fn push_keeping_older(&self, number: usize) -> Vec<usize> {
+        let mut out = Vec::new();
+        if let Some(g) = self.queue.push(self.gs.put(number)) {
+            let _gone = self.queue.spill_newer(g, |g| out.push(self.gs.took(g)));
+        }
+        out
+    }
+    /// Owner. All of the ring, unless a thief is in it.
+    #[must_use]
+    pub fn take_all(&self) -> Vec<usize> {
+        self.queue.take_all().into_iter().flatten().map(|g| self.gs.took(g)).collect()
+    }
+    /// Owner. What does not fit is returned.
+    #[must_use]
+    pub fn push_batch(&self, numbers: &[usize]) -> Vec<usize> {
+        let mut list = GList::new();
+        numbers.iter().for_each(|&number| list.push(self.gs.put(number)));
+        self.queue.push_batch(&mut list);
+        self.gs.all(list)
+    }
+    /// Owner.
+    pub fn pop_next(&self) -> Option<usize> {
+        self.queue.pop_next().map(|g| self.gs.took(g))
+    }
+    /// Owner.
+    pub fn pop(&self) -> Option<usize> {
+        self.queue.pop().map(|g| self.gs.took(g))
+    }
+    /// Anybody.
+    pub fn is_empty(&self) -> bool {
+        self.queue.is_empty()
+    }
+    /// Owner of `self`. With runnext, when the ring has nothing.
+    pub fn steal_from(&self, victim: &Self) -> Option<usize> {
+        self.queue.steal_from(&victim.queue, StealNext::IfLeft(&|| 0)).map(|g| self.gs.took(g))
+    }
+    /// Anybody.
+    pub fn drain(&self) -> Vec<usize> {
+        let mut out = Vec::new();
+        self.queue.drain(|g| out.push(self.gs.took(g)));
+        out
+    }
+}

@@ -1,0 +1,196 @@
+//! The covers of the scheduler, of a P and of its window.
+
+use crate::g::list::GList;
+use crate::g::{Birth, GRef};
+use crate::goroutine::JoinHandle;
+use crate::host::Active;
+use crate::m::handoff::Judged;
+use crate::m::{M, Window};
+use crate::p::P;
+use crate::prim::Arc;
+use crate::sched::Sched;
+use crate::sched::watch::deadlock::{Verdict, judge};
+use gmp_netpoll::Readiness;
+use std::panic::Location;
+use std::ptr::NonNull;
+use std::time::Duration;
+
+/// A runtime's scheduler, for what the model's own threads do to it.
+#[derive(Clone)]
+pub struct Handle(pub(super) Arc<Sched<Active>>);
+
+impl Handle {
+    /// The scheduler of a runtime.
+    pub fn of(runtime: &crate::Runtime) -> Self {
+        Handle(runtime.sched())
+    }
+    /// Waits on its thread until the M that was sent to the poller is there.
+    pub fn await_poller(&self) {
+        while !self.somebody_polls() {
+            loom::thread::yield_now();
+        }
+    }
+    /// Plays the kernel: an event of the one descriptor that is watched.
+    pub fn post(&self, readiness: Readiness) {
+        self.0.host.post(readiness);
+    }
+    /// Plays the kernel and the M that comes back from the poller: the event, if it is watched, is delivered by
+    /// the calling thread.
+    pub fn deliver(&self, readiness: Readiness) {
+        let mut found = GList::new();
+        for key in self.0.host.happen(readiness) {
+            self.0.descs.unblock(key, readiness, &mut found);
+        }
+        self.0.inject(found);
+    }
+    /// A goroutine that is made and not queued yet.
+    #[track_caller]
+    pub fn make(&self, f: impl FnOnce() + Send + 'static) -> Made {
+        let birth = Birth { name: None, stack_size: 1 << 16, site: Location::caller() };
+        // SAFETY: the closure is 'static.
+        let g = unsafe { self.0.make(birth, f) }.expect("make: a model has stacks");
+        Made { g, handle: JoinHandle::of(g) }
+    }
+    /// Queues them in one submission, as one look at the poller may find several. Gives their handles.
+    pub fn inject<const N: usize>(&self, made: [Made; N]) -> [JoinHandle<()>; N] {
+        let mut list = GList::new();
+        made.iter().for_each(|made| list.push(made.g));
+        self.0.inject(list);
+        made.map(|made| made.handle)
+    }
+    /// Queues them on the P of the calling goroutine and tells nobody: as if whoever was told had come a moment too early.
+    ///
+    /// # Panics
+    /// Without a P, or when they do not fit.
+    pub fn queue_in_silence<const N: usize>(&self, made: [Made; N]) {
+        let inside = M::<Active>::current().and_then(M::look_in).expect("queue_in_silence: on a P");
+        let mut list = GList::new();
+        made.iter().for_each(|made| list.push(made.g));
+        inside.p.owner.touch();
+        inside.p.runq.push_batch(&mut list);
+        assert!(list.is_empty(), "queue_in_silence: the ring is full");
+    }
+    /// Queues them globally, and tells nobody: they were announced when they were queued first.
+    pub fn queue_globally_in_silence<const N: usize>(&self, made: [Made; N]) {
+        let mut list = GList::new();
+        made.iter().for_each(|made| list.push(made.g));
+        self.0.globrunqput(list);
+    }
+    /// The next goroutine of the caller's P is preceded by an I/O lock. Called on a goroutine.
+    ///
+    /// # Panics
+    /// Without a P.
+    pub fn have_a_visit_come(&self) {
+        let inside = M::<Active>::current().and_then(M::look_in).expect("have_a_visit_come: on a P");
+        inside.p.poll_schedule.turn_comes_next(inside.p.tick());
+    }
+    /// How many Ps are in use, idle, retired; and the census agrees.
+    pub fn count_ps(&self) -> [usize; 3] {
+        self.0.count_ps()
+    }
+    /// Returns `true` if an M waits in the poller.
+    pub fn somebody_polls(&self) -> bool {
+        self.0.host.somebody_polls()
+    }
+    /// A look at the poller that does not wait, as a busy M takes it now and then. Called on a goroutine.
+    pub fn poll_now(&self) {
+        let m = M::<Active>::current().expect("poll_now: on a goroutine");
+        let found = self.0.poll_now(&m.local);
+        self.0.inject(found);
+    }
+    /// What a busy M does at a visit elsewhere. Called on a goroutine, with an empty global queue.
+    pub fn visit_global_queue(&self) {
+        let m = M::<Active>::current().expect("visit_global_queue: on a goroutine");
+        self.0.visit_now(m);
+    }
+    /// One look of the monitor, for which nobody has polled for that long.
+    pub fn monitor_looks(&self, unpolled: Duration) {
+        self.0.tick_as_monitor(unpolled);
+    }
+    /// Returns `true` if anybody sleeps until a time.
+    pub fn has_timers(&self) -> bool {
+        self.0.earliest_timer().is_some()
+    }
+    /// The monitor's part when no P is idle.
+    pub fn serve_timers(&self) {
+        self.0.inject(self.0.take_all_due());
+    }
+    /// The monitor's part of a trim: what idle Ps have in their caches goes back.
+    pub fn empty_idle_stack_caches(&self) {
+        self.0.empty_idle_stack_caches();
+    }
+    /// What the judge of a deadlock says of this runtime.
+    pub fn is_asleep(&self, nobody_else: impl FnOnce() -> bool) -> bool {
+        let verdict = judge(std::slice::from_ref(&self.0), |_threads| nobody_else());
+        matches!(verdict, Verdict::Asleep(_))
+    }
+    /// Reads all goroutines, as `Runtime::dump`.
+    pub fn dump(&self) -> String {
+        self.0.dump()
+    }
+}
+
+/// A goroutine between its making and its submission.
+pub struct Made {
+    g: GRef<Active>,
+    handle: JoinHandle<()>,
+}
+
+/// A P, and who was judged to have it, for a thread that plays the retaker.
+pub struct Held {
+    sched: Arc<Sched<Active>>,
+    p: NonNull<P<Active>>,
+    judged: Option<(Judged, NonNull<M<Active>>)>,
+}
+
+// SAFETY: Ms and Ps are Sync, and live as long as their scheduler.
+unsafe impl Send for Held {}
+
+impl Held {
+    /// The calling goroutine's.
+    ///
+    /// # Panics
+    /// On a plain thread.
+    pub fn current() -> Self {
+        let m = M::<Active>::current().expect("current: on a goroutine");
+        let p = m.p().expect("current: its M holds a P");
+        let sched = m.sched().arc().expect("current: its runtime is alive");
+        let mut held = Held { sched, p: NonNull::from(p), judged: None };
+        held.judge_again();
+        held
+    }
+
+    fn p(&self) -> &P<Active> {
+        // SAFETY: `sched` keeps it.
+        unsafe { self.p.as_ref() }
+    }
+
+    /// Judges the P anew, whoever has it by now, or nobody.
+    pub fn judge_again(&mut self) {
+        self.judged = Sched::judge(self.p()).map(|(judged, m)| (judged, NonNull::from(m)));
+    }
+
+    /// R1 to R3 of `m/mod.rs`; true: the P was taken, and handed on.
+    pub fn retake(self) -> bool {
+        // SAFETY: `sched` keeps it.
+        self.judged.is_some_and(|(judged, m)| self.sched.retake(self.p(), unsafe { m.as_ref() }, judged))
+    }
+}
+
+/// The number of the P that the calling goroutine's M holds.
+///
+/// # Panics
+/// On a plain thread, and without a P.
+pub fn p_number() -> u32 {
+    M::<Active>::current().and_then(M::p).expect("p_number: on a goroutine whose M holds a P").id
+}
+
+/// A runtime call that only enters and leaves. Called on a goroutine.
+pub fn touch_window() {
+    drop(Window::<Active>::enter().expect("touch_window: on a goroutine"));
+}
+
+/// The kernel may switch the calling thread out here; see `Model::with_retaker_that_is_refused`.
+pub fn switch_point() {
+    crate::model::switch_point();
+}

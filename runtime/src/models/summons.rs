@@ -1,0 +1,176 @@
+//! Ms that are summoned, also in vain, and the limit of threads: nobody is counted too often, and nothing is left.
+
+use super::caught;
+use super::cover::Handle;
+use crate::model::{Flag, Model, Mutant, Parts, done, runtime, together};
+use std::time::Duration;
+
+/// An M is called, and a goroutine that comes back from a blocking call takes the P before that one can, runs what it was
+/// summoned for, ends, and leaves the P idle. Fails by deadlock when the one that came in vain still counts as spinning
+/// then: the next submission believes that somebody looks for work.
+#[test]
+fn an_m_that_was_summoned_in_vain_leaves_no_count() {
+    Model::new().preemptions(2).check("called_in_vain", || {
+        let runtime = runtime(1, 2);
+        let handle = Handle::of(&runtime);
+        let work = handle.make(|| ());
+        let ran = Flag::default();
+        let raised = ran.clone();
+        let comes_back = runtime.go(move || {
+            crate::blocking(|| {
+                handle.await_poller();
+                loom::explore();
+                drop(crate::go(move || raised.raise()));
+            });
+        });
+        let handle = Handle::of(&runtime);
+        ran.wait_on_thread();
+        for one in handle.inject([work]) {
+            one.join().unwrap();
+        }
+        done();
+        comes_back.join().unwrap();
+    });
+}
+
+/// The same, and what runs instead goes to sleep while the one that came in vain goes into the poller. Fails by deadlock when
+/// neither sees the other.
+#[test]
+fn an_m_that_was_summoned_in_vain_sees_a_timer() {
+    Model::new().check("summoned_in_vain_vs_timer", || {
+        let runtime = runtime(1, 2);
+        let handle = Handle::of(&runtime);
+        let sleeper = runtime.go(move || {
+            crate::blocking(|| {
+                handle.await_poller();
+                loom::explore();
+                // Only for the call.
+                drop(crate::go(|| ()));
+            });
+            crate::time::sleep(Duration::from_millis(1));
+            done();
+        });
+        sleeper.join().unwrap();
+    });
+}
+
+/// A goroutine comes back from a blocking call and finds no P, while the one that has it gives it away, at the limit of
+/// threads. Fails by deadlock when the M of the first, which that one could not find, goes to sleep beside the idle P.
+#[test]
+fn at_the_limit_an_m_without_a_p_sees_the_global_queue() {
+    Model::new().check("limit_global", || {
+        let runtime = runtime(1, 2);
+        let (away, there, back) = (Flag::default(), Flag::default(), Flag::default());
+        let _comes_back = runtime.go({
+            let (away, there, back) = (away.clone(), there.clone(), back.clone());
+            move || {
+                crate::blocking(|| {
+                    away.raise();
+                    there.wait_on_thread();
+                });
+                crate::yield_now();
+                back.raise();
+            }
+        });
+        let gives = runtime.go(move || {
+            away.wait_on_thread();
+            loom::explore();
+            there.raise();
+            crate::blocking(|| back.wait_on_thread());
+            done();
+        });
+        gives.join().unwrap();
+    });
+}
+
+/// An M is summoned in vain, and the goroutine that has taken the P instead submits another one and gives the P away, at the
+/// limit of threads. Fails by deadlock when the M that came in vain stands nowhere for a moment, and sleeps beside the idle
+/// P then.
+#[test]
+fn at_the_limit_an_m_that_was_summoned_in_vain_is_found() {
+    Model::new().preemptions(1).check("summoned_in_vain_at_limit", || {
+        let runtime = runtime(1, 2);
+        let handle = Handle::of(&runtime);
+        let comes_back = runtime.go(move || {
+            crate::blocking(|| {
+                handle.await_poller();
+                loom::explore();
+                // Only for the call.
+                drop(crate::go(|| ()));
+            });
+            let ran = Flag::default();
+            let raised = ran.clone();
+            drop(crate::go(move || raised.raise()));
+            crate::blocking(|| ran.wait_on_thread());
+            done();
+        });
+        comes_back.join().unwrap();
+    });
+}
+
+/// An M is called, and finds no P, as the runtime ends. Fails by deadlock when it stands by after all who did were woken.
+#[test]
+fn an_m_that_is_summoned_in_vain_at_the_end_leaves() {
+    Model::new().preemptions(1).check("summoned_in_vain_at_the_end", || {
+        let runtime = runtime(1, 2);
+        let handle = Handle::of(&runtime);
+        let (back, over) = (Flag::default(), Flag::default());
+        let _comes_back = runtime.go({
+            let (back, over) = (back.clone(), over.clone());
+            move || {
+                crate::blocking(|| {
+                    handle.await_poller();
+                    loom::explore();
+                    // Only for the call.
+                    drop(crate::go(|| ()));
+                });
+                super::cover::touch_window();
+                back.raise();
+                over.wait_on_thread();
+            }
+        });
+        back.wait_on_thread();
+        let opener = loom::thread::spawn(move || over.raise());
+        assert_eq!(super::cover::leave(runtime, Duration::from_secs(1)).threads_left(), 0);
+        opener.join().unwrap();
+        done();
+    });
+}
+
+/// Two goroutines give their Ps away at once, with work in the queues, and there may be one thread more. Fails by an assertion
+/// when two are started.
+#[test]
+fn no_more_threads_are_started_than_there_may_be() {
+    Model::new().preemptions(1).check("two_hand_offs_at_limit", || {
+        let runtime = runtime(2, 3);
+        let parts = Parts::of(2);
+        let gives = || -> crate::model::Body {
+            let parts = parts.clone();
+            Box::new(move || {
+                let ran = Flag::default();
+                let raised = ran.clone();
+                drop(crate::go(move || raised.raise()));
+                crate::blocking(|| ran.wait_on_thread());
+                parts.held();
+            })
+        };
+        for one in together(&runtime, [gives(), gives()]) {
+            one.join().unwrap();
+        }
+    });
+}
+
+#[test]
+fn mutants() {
+    caught::assert_caught(
+        module_path!(),
+        &[
+            (Mutant::StopmSkipsGlobal, "at_the_limit_an_m_without_a_p_sees_the_global_queue"),
+            (Mutant::SummonedInVainEndsLate, "an_m_that_was_summoned_in_vain_leaves_no_count"),
+            (Mutant::SummonedInVainNoFence, "an_m_that_was_summoned_in_vain_sees_a_timer"),
+            (Mutant::SummonedInVainStandsByLate, "at_the_limit_an_m_that_was_summoned_in_vain_is_found"),
+            (Mutant::SummonedInVainIgnoresTheEnd, "an_m_that_is_summoned_in_vain_at_the_end_leaves"),
+            (Mutant::LimitForgetsTheAsked, "no_more_threads_are_started_than_there_may_be"),
+        ],
+    );
+}
