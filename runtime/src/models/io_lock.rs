@@ -99,6 +99,31 @@ fn an_io_lock_whose_holder_is_left_behind_is_given_up() {
     });
 }
 
+/// A thread hands the lock to a goroutine that waits for it, whose runtime ends at the same time. Fails by deadlock when the
+/// goroutine is left behind with the lock.
+#[test]
+fn an_io_lock_that_is_handed_to_one_who_is_left_behind_is_given_up() {
+    Model::new().check("io_lock_handed_left", || {
+        let runtime = at_rest::<1>();
+        loom::stop_exploring();
+        let shared = Shared::new();
+        let held = shared.io_lock.take();
+        drop(runtime.go({
+            let shared = Arc::clone(&shared);
+            move || shared.count()
+        }));
+        // One M and one queue: the goroutine waits when this has run.
+        runtime.run(|| ());
+        loom::explore();
+        let ender =
+            loom::thread::spawn(move || super::cover::leave(runtime, std::time::Duration::from_secs(1)));
+        drop(held);
+        shared.count();
+        ender.join().unwrap();
+        done();
+    });
+}
+
 /// An I/O lock, the mark of a close, and the descriptor that the close takes away.
 struct Closing {
     io_lock: IoLock,
@@ -168,6 +193,72 @@ fn a_close_does_not_wait_for_a_rest_and_is_seen_after_it() {
         });
         shared.close();
         user.join().unwrap();
+    });
+}
+
+/// The only waiter gives up as the lock is handed on, and a thread that was not in the queue takes it. Fails by two accesses
+/// that nothing orders when that one does not see what was done under the lock.
+#[test]
+fn who_takes_the_lock_past_a_waiter_comes_after_its_holder() {
+    Model::new().check("past_a_waiter", || {
+        let (shared, gives_up) = (Shared::new(), Arc::new(AtomicBool::new(false)));
+        let held = shared.io_lock.take();
+        let waiter = loom::thread::spawn({
+            let (shared, gives_up) = (Arc::clone(&shared), Arc::clone(&gives_up));
+            move || drop(shared.io_lock.take_unless(|| gives_up.load(Relaxed)))
+        });
+        let other = loom::thread::spawn({
+            let shared = Arc::clone(&shared);
+            move || shared.count()
+        });
+        gives_up.store(true, Relaxed);
+        shared.io_lock.nudge_all();
+        // SAFETY: under the lock.
+        shared.count.with_mut(|count| unsafe { *count += 1 });
+        drop(held);
+        waiter.join().unwrap();
+        other.join().unwrap();
+    });
+}
+
+/// A close passes a holder that rests and one that waits behind it. Fails by an assertion when the word says that nobody does.
+#[test]
+fn a_close_past_a_rest_leaves_the_line_as_it_is() {
+    Model::new().check("close_vs_rest_and_line", || {
+        let shared = Closing::new();
+        let held = shared.io_lock.take_unless(|| false).expect("it is open");
+        held.rest();
+        let waiter = loom::thread::spawn({
+            let shared = Arc::clone(&shared);
+            move || shared.io_lock.take_unless(|| shared.is_closed()).is_some()
+        });
+        shared.close();
+        assert!(!waiter.join().unwrap());
+        drop(held);
+    });
+}
+
+/// The only waiter gives up as the lock is handed on, and closes; the lock is free meanwhile, and the next holder is in a
+/// system call. Fails by two accesses that nothing orders when the closer takes that holder for one that rests.
+#[test]
+fn a_close_comes_after_the_call_of_one_who_took_the_lock_past_a_waiter() {
+    Model::new().check("close_vs_past_a_waiter", || {
+        let (shared, gives_up) = (Closing::new(), Arc::new(AtomicBool::new(false)));
+        let held = shared.io_lock.take();
+        let closer = loom::thread::spawn({
+            let (shared, gives_up) = (Arc::clone(&shared), Arc::clone(&gives_up));
+            move || {
+                drop(shared.io_lock.take_unless(|| gives_up.load(Relaxed)));
+                shared.close();
+            }
+        });
+        gives_up.store(true, Relaxed);
+        shared.io_lock.nudge_all();
+        drop(held);
+        if let Some(_io_lock) = shared.io_lock.take_unless(|| shared.is_closed()) {
+            shared.call();
+        }
+        closer.join().unwrap();
     });
 }
 
@@ -247,6 +338,10 @@ fn mutants() {
             (Mutant::WhyRelaxed, "one_who_leaves_the_queue_forgets_nobody"),
             (Mutant::IoLockHandedBlindly, "an_io_lock_is_not_lost_to_one_who_gives_up"),
             (Mutant::IoLockLeftBehind, "an_io_lock_whose_holder_is_left_behind_is_given_up"),
+            (Mutant::IoLockHandOverRelaxed, "who_takes_the_lock_past_a_waiter_comes_after_its_holder"),
+            (Mutant::IoLockCloserForgetsTheLine, "a_close_past_a_rest_leaves_the_line_as_it_is"),
+            (Mutant::IoLockHandedUnnoted, "an_io_lock_that_is_handed_to_one_who_is_left_behind_is_given_up"),
+            (Mutant::IoLockFreeAtRest, "a_close_comes_after_the_call_of_one_who_took_the_lock_past_a_waiter"),
         ],
     );
 }

@@ -92,6 +92,76 @@ fn a_second_piece_arrives_after_a_short_read() {
     });
 }
 
+/// A read of two bytes at most, by a goroutine of the model.
+fn read_two(socket: &Socket, kernel: &Mutex<Kernel>) -> io::Result<usize> {
+    socket.read(2, || kernel.lock().unwrap().read(2))
+}
+
+/// Reads one byte, which drains the socket, and `more` come while it does: their event stays in the slot. The reader itself
+/// plays the kernel.
+fn drain_as_more_come(socket: &Socket, kernel: &Mutex<Kernel>, handle: &Handle, more: usize) {
+    let mut calls = 0;
+    let got = socket.read(2, || {
+        let mut kernel = kernel.lock().unwrap();
+        let got = kernel.read(2);
+        calls += 1;
+        // The first call has the socket watched, the second one reads.
+        kernel.bytes += if calls == 1 { 1 } else { more };
+        handle.deliver(Readiness::READABLE);
+        got
+    });
+    assert_eq!((got.unwrap(), calls), (1, 2));
+}
+
+/// A short read, and then a full one. Fails by deadlock when the next read waits for an event, which was the full one's,
+/// beside the byte that is left.
+#[test]
+fn what_a_full_read_leaves_is_read_at_once() {
+    Model::new().check("full_read", || {
+        let runtime = at_rest::<1>();
+        let handle = Handle::of(&runtime);
+        runtime.run(move || {
+            let (socket, kernel) = (Socket::new(), Mutex::new(Kernel::default()));
+            drain_as_more_come(&socket, &kernel, &handle, 3);
+            assert_eq!(read_two(&socket, &kernel).unwrap(), 2);
+            assert_eq!(read_two(&socket, &kernel).unwrap(), 1);
+        });
+        done();
+    });
+}
+
+/// A deadline passes while a drained read has found an event in the slot, and has made no system call yet. Fails by deadlock
+/// when the next read waits for an event, as that one has gone with the read that gave up.
+#[test]
+fn an_event_outlives_the_read_that_found_it_and_gave_up() {
+    Model::new().check("deadline_vs_kept_event", || {
+        let runtime = at_rest::<1>();
+        loom::stop_exploring();
+        let (socket, kernel) = (Arc::new(Socket::new()), Arc::new(Mutex::new(Kernel::default())));
+        let handle = Handle::of(&runtime);
+        runtime.run({
+            let (socket, kernel) = (Arc::clone(&socket), Arc::clone(&kernel));
+            move || drain_as_more_come(&socket, &kernel, &handle, 1)
+        });
+        loom::explore();
+        let reader = runtime.go({
+            let socket = Arc::clone(&socket);
+            move || {
+                let first = read_two(&socket, &kernel);
+                let got = first.or_else(|gave_up| {
+                    assert_eq!(gave_up.kind(), io::ErrorKind::TimedOut);
+                    socket.set_expired(false).unwrap();
+                    read_two(&socket, &kernel)
+                });
+                assert_eq!(got.unwrap(), 1);
+                done();
+            }
+        });
+        socket.set_expired(true).unwrap();
+        reader.join().unwrap();
+    });
+}
+
 /// The worst moment for an event: the system call has returned, and the reader has not acted on it. loom's bounded
 /// search was not seen to reach it, so the reader itself plays the kernel and the poller there. Fails by deadlock.
 #[test]
@@ -161,22 +231,31 @@ impl Descriptor {
     }
 }
 
-/// Fails by deadlock when the reader sleeps through the close, by two accesses that nothing orders when its system call
+/// Fails by deadlock when the operation sleeps through the close, by two accesses that nothing orders when its system call
 /// runs into it.
-#[test]
-fn a_close_ends_a_read() {
-    Model::new().check("close_vs_read", || {
+fn a_close_meets(name: &str, operation: fn(&Socket, &Descriptor) -> io::Result<usize>) {
+    Model::new().check(name, move || {
         let runtime = at_rest::<1>();
         let (socket, descriptor) = (Arc::new(Socket::new()), Descriptor::new());
-        let reader = runtime.go({
+        let user = runtime.go({
             let (socket, descriptor) = (Arc::clone(&socket), Arc::clone(&descriptor));
-            move || assert!(crate::net::is_closed(&socket.read(8, || descriptor.call()).unwrap_err()))
+            move || assert!(crate::net::is_closed(&operation(&socket, &descriptor).unwrap_err()))
         });
         socket.close().unwrap();
         descriptor.closed();
-        reader.join().unwrap();
+        user.join().unwrap();
         done();
     });
+}
+
+#[test]
+fn a_close_ends_a_read() {
+    a_close_meets("close_vs_read", |socket, descriptor| socket.read(8, || descriptor.call()));
+}
+
+#[test]
+fn a_close_ends_a_write() {
+    a_close_meets("close_vs_write", |socket, descriptor| socket.write(|| descriptor.call()));
 }
 
 /// The same for a call beside the turns, and of two closes one is told that it is the one.
@@ -230,6 +309,10 @@ fn mutants() {
             (Mutant::SocketDrainedClears, "an_event_right_after_a_short_read_is_kept"),
             (Mutant::SocketTrustsAfterHup, "data_and_the_end_in_one_event_arrive"),
             (Mutant::SocketLooksAtNoSlot, "a_close_ends_a_read"),
+            (Mutant::SocketCloseForgetsWrites, "a_close_ends_a_write"),
+            (Mutant::SocketStaysDrained, "what_a_full_read_leaves_is_read_at_once"),
+            (Mutant::SocketFullReadDrains, "what_a_full_read_leaves_is_read_at_once"),
+            (Mutant::PollTakesTheEvent, "an_event_outlives_the_read_that_found_it_and_gave_up"),
             (Mutant::UsersIdleRelaxed, "a_close_comes_after_all_calls_and_happens_once"),
             (Mutant::UsersLeaveRelaxed, "a_close_comes_after_all_calls_and_happens_once"),
             (Mutant::UsersLastIsSilent, "a_close_comes_after_all_calls_and_happens_once"),

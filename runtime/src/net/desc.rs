@@ -145,6 +145,7 @@ impl<H: Host> Side<H> {
                 // The event stays in the slot for `clear`, before the system call, as the operation may give up
                 // instead.
                 Block::Take(_) => {
+                    mutant!(PollTakesTheEvent: { let _taken = self.exchange(seen, Slot::NIL); });
                     wait.withdraw();
                     return Waited::Ready;
                 }

@@ -251,10 +251,12 @@ impl<H: Host> IoLock<H> {
             }
         };
         if let Some(Waiter::G(g, _)) = &next {
-            self.note_holder(*g);
+            unless!(IoLockHandedUnnoted, self.note_holder(*g));
         }
+        let rests = next.is_some();
+        mutant!(IoLockFreeAtRest: let rests = true);
         // Relaxed: who takes the lock, or looks for a rest, comes after the word's Release, or the lock.
-        self.resting.store(next.is_some(), Relaxed);
+        self.resting.store(rests, Relaxed);
         let word = match (&next, waiters.is_empty()) {
             (Some(_), false) => QUEUED,
             (Some(_), true) => HELD,
@@ -262,7 +264,7 @@ impl<H: Host> IoLock<H> {
         };
         mutant!(IoLockForgetsTheRest: let word = if word == QUEUED { HELD } else { word });
         // Release: partner `take`. With somebody claimed the lock is not free in between.
-        self.word.store(word, Release);
+        self.word.store(word, Release.unless(IoLockHandOverRelaxed));
         drop(waiters);
         if let Some(next) = next {
             mutant!(IoLockHandedBlindly: if !next.claim() { return });
@@ -319,7 +321,9 @@ impl<H: Host> IoLock<H> {
         let rests = self.resting.load(Acquire.unless(IoLockRestLooksRelaxed));
         mutant!(IoLockCloserDoesNotWait: let rests = true);
         if rests {
-            if waiters.is_empty() {
+            let is_last = waiters.is_empty();
+            mutant!(IoLockCloserForgetsTheLine: let is_last = true);
+            if is_last {
                 let _was_queued = self.word.compare_exchange(QUEUED, HELD, Relaxed, Relaxed);
             }
             drop(waiters);

@@ -192,6 +192,7 @@ impl<S: AsFd> Socket<S> {
         }
         let directions = [Direction::Read, Direction::Write];
         directions.into_iter().for_each(|direction| self.nudge_all(direction));
+        mutant!(SocketCloseForgetsWrites: let directions = [Direction::Read; 2]);
         directions.into_iter().for_each(|direction| self.lane(direction).io_lock.wait_idle());
         self.users.wait_idle();
         self.deregister();
@@ -302,6 +303,7 @@ impl<S: AsFd> Socket<S> {
         }
         let begun = self.read.limit.begin();
         // Zero bytes are the end of the stream, and all later reads return zero as well.
+        mutant!(SocketFullReadDrains: let len = len + 1);
         let short = |&got: &usize| got > 0 && got < len;
         self.operate((Direction::Read, begun), kind, || call(&self.inner), short)
     }

@@ -84,6 +84,7 @@ impl WakeFd {
             let (ready, woken) = sys::poll(socket.as_raw_fd(), events, wake_fd, limit)?;
             if woken && let Some(wake_fd) = wake_fd {
                 sys::drain(wake_fd);
+                // No model: it would have to play `poll(2)`. The kernel's lock of the eventfd orders drain and write as well.
                 socket_fence();
             }
             if ready {

@@ -600,6 +600,8 @@ pub enum Mutant {
     PollLeavesItsTicket,
     /// An owner whose time limit fires does not wait for its commit.
     PollNoGate,
+    /// An owner that finds an event takes it before it knows that a system call follows.
+    PollTakesTheEvent,
 
     // The I/O lock (`models/io_lock.rs`).
     /// A holder of an I/O lock passes it on without Release.
@@ -624,6 +626,14 @@ pub enum Mutant {
     IoLockWaitersMasked,
     /// A holder hands an I/O lock to a waiter whose wait it has not claimed.
     IoLockHandedBlindly,
+    /// A holder that finds nobody to hand the I/O lock to frees it without Release.
+    IoLockHandOverRelaxed,
+    /// A closer that does not wait for a resting holder forgets those who wait in the queue.
+    IoLockCloserForgetsTheLine,
+    /// An I/O lock that is handed to a goroutine is not noted as what that goroutine holds.
+    IoLockHandedUnnoted,
+    /// An I/O lock that becomes free, as nobody in its queue can be claimed, counts as at rest.
+    IoLockFreeAtRest,
     /// A closer, or a setter of a deadline, looks for owners without SocketFence.
     SocketNoFence,
 
@@ -638,6 +648,12 @@ pub enum Mutant {
     PollSeenLate,
     /// A closer, or a setter of a deadline, wakes nobody in the slot.
     SocketLooksAtNoSlot,
+    /// A closer waits for reads only.
+    SocketCloseForgetsWrites,
+    /// A socket that was drained once counts as drained whatever a later read gets.
+    SocketStaysDrained,
+    /// A read that fills its buffer counts as short.
+    SocketFullReadDrains,
     /// A closer looks without Acquire whether the descriptor is used.
     UsersIdleRelaxed,
     /// A user of the descriptor leaves without Release.

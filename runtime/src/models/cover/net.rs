@@ -144,6 +144,13 @@ impl Socket {
     pub fn read(&self, len: usize, mut call: impl FnMut() -> io::Result<usize>) -> io::Result<usize> {
         self.0.run_read(ShortRead::Drained, len, |_| call())
     }
+    /// A write, by `call`.
+    ///
+    /// # Errors
+    /// Those of `call`, except `WouldBlock`.
+    pub fn write(&self, mut call: impl FnMut() -> io::Result<usize>) -> io::Result<usize> {
+        self.0.run(Direction::Write, |_| call())
+    }
     /// A call without an I/O lock.
     ///
     /// # Errors

@@ -52,7 +52,7 @@ impl<S: AsFd> Socket<S> {
             }
             wait_first = false;
             unless!(SocketClearsLate, operation.clear());
-            lane.drained.store(false, Relaxed);
+            unless!(SocketStaysDrained, lane.drained.store(false, Relaxed));
             let called = call();
             mutant!(SocketClearsLate: operation.clear());
             match called {
