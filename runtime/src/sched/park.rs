@@ -1,5 +1,8 @@
 //! Leaving an M: park, yield, end. What a goroutine says when it gives its M back, and what the M does then.
 //!
+//! A parker that published its record and suspended itself after that could be readied in between, and run on a second M
+//! while its context is not saved yet. So the M publishes:
+//!
 //! ```text
 //!   goroutine                        M, on its own stack
 //!   open the wait, queue the record
@@ -8,12 +11,12 @@
 //!                                       Refuse: K3 status := Running, resume at once
 //! ```
 //! A goroutine that may be interrupted has two steps more: between K1 and K2 a look whether it is (`wait/interrupt.rs`),
-//! after K2 the permission to nudge it. No nudge may wake it before K2 is over, as the hook writes down where its timer
-//! stands.
+//! after K2 the permission to nudge it. No nudge may wake the goroutine before K2 is over, as the hook writes down where
+//! its timer stands.
 //!
-//! K1 before K2: whoever finds the record may ready the goroutine at once, on another M, and its context is
-//! saved by then. The hook is moved to the M's stack before it runs, and neither it nor the M touches the G after
-//! the record was published: the G may have run on and ended.
+//! K1 comes before K2: a waker that finds the record may ready the goroutine at once, on another M, and its context is
+//! saved by then. The M moves the hook to its own stack before it runs the hook, and neither the hook nor the M touches the
+//! G after the record was published, except for its word: the G may have run on and ended.
 //!
 //! Checked by `models/park.rs`.
 
@@ -28,16 +31,16 @@ use crate::wait::status::{Again, CancelPark, Then, WaitNumber};
 use gmp_timers::Nanos;
 use std::mem::ManuallyDrop;
 
-/// Why a goroutine waits, for dumps. The texts are Go's where Go has one.
+/// Why a goroutine waits, for dumps. The texts are Go's where Go has the same reason.
 #[derive(Copy, Clone, Debug, Eq, PartialEq, Hash)]
 pub(crate) enum WaitReason {
-    /// It does not.
+    /// It does not wait.
     None,
     /// `JoinHandle::join`.
     Join,
     /// `time::sleep`.
     Sleep,
-    /// A socket has nothing to read, or nobody to accept.
+    /// A socket has nothing to read, or no connection to accept.
     IoRead,
     /// A socket takes no more, or is not connected yet.
     IoWrite,
@@ -136,7 +139,7 @@ impl Hook {
     }
 
     /// # Safety
-    /// `closure` points to an `F` that nobody uses afterwards.
+    /// `closure` points to an `F` that is not used, or dropped, afterwards.
     unsafe fn call_moved<F: FnOnce() -> Commit>(closure: *const ()) -> Commit {
         // SAFETY: by this function's contract. It is moved to this stack before it can publish anything.
         let closure = unsafe { closure.cast::<F>().read() };
@@ -192,14 +195,14 @@ pub(crate) fn gopark_until<H: Host>(
 ) {
     let (g, p, sched) = (window.g(), window.p(), window.m().sched());
     gopark(window, number, reason, move || {
-        // Before the rest is published: nobody but the timer may wake the goroutine until its place is noted.
+        // Before the rest is published: no waker but the timer may wake the goroutine until the timer's place is noted.
         sched.arm(p, alarm, due, (g, number));
         commit()
     });
 }
 
 impl<H: Host> Sched<H> {
-    /// K1 to K3. True: the goroutine is to be resumed at once.
+    /// K1 to K3. Returns `true` if the goroutine is to be resumed at once.
     #[inline(always)]
     pub(crate) fn park(&self, g: GRef<H>, number: WaitNumber, hook: Hook) -> bool {
         mutant!(ParkStatusAfterCommit: return self.park_after_the_hook(g, number, hook));
@@ -220,7 +223,7 @@ impl<H: Host> Sched<H> {
         }
     }
 
-    /// The goroutine sleeps on in a wait that others know. True: it is to be resumed at once.
+    /// The goroutine sleeps on in a wait that was published before. Returns `true` if it is to be resumed at once.
     pub(crate) fn park_again(&self, g: GRef<H>, number: WaitNumber) -> bool {
         g.word.park_again(number) == Again::Awake
     }

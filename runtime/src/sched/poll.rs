@@ -1,4 +1,4 @@
-//! The poller: who waits in it, what it finds, and how its wait is broken.
+//! The poller: which M waits in it, what that M finds, and how its wait is broken.
 //!
 //! At most one M blocks in the poller, without a P; busy Ms, and the monitor, only look. Its wait ends by a descriptor,
 //! by the time of the earliest timer, or by a *break*:
@@ -8,21 +8,25 @@
 //!      ▲                            │                                                                     │
 //!      └───────────────── m comes back, for any reason ─────────────────────────────────────────────────┘
 //! ```
-//! The state changes under the scheduler's lock, so one break is sent at most. It is an edge in the kernel, and
-//! whoever looks first gets it. A busy M whose look gets it while somebody is in the poller sends it again.
+//! The state changes under the scheduler's lock, so one break is sent at most. A break is an edge in the kernel, and the
+//! first M that looks takes it. A busy M that takes a break while another M is in the poller sends it again.
 //!
-//! `poll_until` tells without the lock how long the wait is to last:
+//! A goroutine that goes to sleep may set a timer that is earlier than the end of the poller's wait. To ask under the lock
+//! would have each sleep take the lock. `poll_until` tells without it how long the wait is to last:
 //!
 //! ```text
-//!   sleeper: T1 insert the timer · T2 TimerFence · T3 poll_until later than it?  break (under the lock)
-//!   poller:  B1 poll_until := for ever · B2 IdleFence or SummonedInVainFence · B3 look at every heap ·
-//!            poll_until := the earliest
+//!   M that saves a sleeper                         M that enters the poller
+//!
+//!   T1  insert the timer                           B1  `poll_until` := for ever
+//!   T2  TimerFence                                 B2  IdleFence or SummonedInVainFence
+//!   T3  `poll_until` later than the timer?         B3  look at every heap; `poll_until` := the earliest
+//!       break the wait (under the lock)
 //! ```
 //! One of the fences comes first: B3 sees the timer, or T3 sees B1. B2 is IdleFence (`sched/run/wake.rs`), or
 //! SummonedInVainFence of an M that was summoned in vain.
 //!
-//! Where the kernel refuses all calls that wait, or a break, waits are short, and find no event: whoever waits for a socket
-//! looks at it after each of them.
+//! Where the kernel refuses all calls that wait, or a break, waits are short. Where it refuses the waits, they find no event:
+//! each goroutine that waits for a socket is then readied after each of them, and makes its system call again.
 //!
 //! Checked by `models/poll.rs`.
 
@@ -40,15 +44,15 @@ use std::io;
 use std::ptr::NonNull;
 use std::time::Duration;
 
-/// `poll_until` while nobody waits: no timer is earlier.
+/// `poll_until` while no M waits: no timer is earlier.
 pub(crate) const NO_POLLER: u64 = 0;
 /// `poll_until` while the wait has no end of its own.
 const FOREVER: u64 = u64::MAX;
 
-/// How long a wait is that nobody can end, or that sees nothing.
+/// How long a wait is that no break can end, or that sees nothing.
 const BLIND: Duration = Duration::from_millis(1);
 
-/// Who is in the poller.
+/// Which M is in the poller.
 #[derive(Debug)]
 pub(crate) enum Poller<H: Host> {
     /// No M.
@@ -76,7 +80,7 @@ impl<H: Host> PartialEq for Poller<H> {
 }
 
 impl<H: Host> Sched<H> {
-    /// B1: `m` is the one who waits from here on. Under the lock.
+    /// B1: `m` is the M that waits from here on. Under the lock.
     pub(crate) fn enter_poller(&self, m: &M<H>, central: &mut Central<H>) {
         central.poller = Poller::Blocked(NonNull::from(m));
         mutant!(PollerSaysNothing: return);
@@ -97,8 +101,8 @@ impl<H: Host> Sched<H> {
         }
     }
 
-    /// Waits until there is something to do. `m` has entered the poller and passed IdleFence or SummonedInVainFence. It
-    /// comes back with a P, or without one when all are held; what it found is queued.
+    /// Waits until there is something to do. `m` has entered the poller and passed IdleFence or SummonedInVainFence. `m`
+    /// comes back with a P, or without one when all are held; what `m` found is queued.
     pub(crate) fn block_in_poller(&self, m: &M<H>) {
         let until = self.earliest_timer();
         mutant!(PollerSkipsTimers: let until = None);
@@ -140,12 +144,12 @@ impl<H: Host> Sched<H> {
         }
     }
 
-    /// Looks at the poller without waiting. For a busy M and the monitor, who queue what was found.
+    /// Looks at the poller without waiting. For a busy M and the monitor, which queue what was found.
     #[must_use]
     pub(crate) fn poll_now(&self, local: &H::Local) -> GList<H> {
         let mut found = GList::new();
         if self.poll(local, PollWait::Never, &mut found) == Broken::Yes {
-            // It was meant for the one who waits, if there is one.
+            // It was meant for the M that waits, if there is one.
             let waiting = self.central.lock().poller != Poller::Nobody;
             if waiting {
                 mutant!(SwallowedBreakKept: return found);
@@ -155,7 +159,7 @@ impl<H: Host> Sched<H> {
         found
     }
 
-    /// Returns `true` if a look may find what nobody else is there to find: no M waits, and a descriptor is watched. A hint.
+    /// Returns `true` if no M waits in the poller, and a descriptor is watched: then the caller's look is needed. A hint.
     #[inline]
     pub(crate) fn nobody_polls(&self) -> bool {
         self.descs.watches_any() && self.poll_until.load(Relaxed) == NO_POLLER
@@ -170,7 +174,7 @@ impl<H: Host> Sched<H> {
         polled.unwrap_or_else(|refused| self.poll_blindly(wait, found, &refused))
     }
 
-    /// A wait that nobody can break is short.
+    /// A wait that can't be broken is short.
     fn within_reach(&self, wait: PollWait) -> PollWait {
         match wait {
             PollWait::Never => PollWait::Never,
@@ -180,8 +184,8 @@ impl<H: Host> Sched<H> {
         }
     }
 
-    /// The kernel refuses every call by which a poller waits: a sandbox, or somebody has closed its descriptor. Whoever waits
-    /// for a socket looks at it now and then instead. A break is not seen, so the wait is short.
+    /// The kernel refuses every call by which a poller waits: a sandbox, or the program has closed its descriptor. Each
+    /// goroutine that waits for a socket looks at it now and then instead. A break is not seen, so the wait is short.
     #[cold]
     fn poll_blindly(&self, wait: PollWait, found: &mut GList<H>, refused: &io::Error) -> Broken {
         self.tell_refused(Refusal::Poll, || {
@@ -193,7 +197,7 @@ impl<H: Host> Sched<H> {
             PollWait::Forever => BLIND,
         };
         if !pause.is_zero() {
-            // Nobody wakes it.
+            // A sleep that is never woken.
             H::sleep(&H::SleepState::default(), &AtomicU32::new(0), 0, Some(pause));
         }
         self.descs.unblock_all(found);
@@ -286,7 +290,7 @@ impl<H: Host> PollTable<H> {
         drop(gone);
     }
 
-    /// Something may have happened to each of them: whoever waits makes its system call and waits again.
+    /// Something may have happened to each of them: each parker makes its system call again.
     fn unblock_all(&self, found: &mut GList<H>) {
         let entries = self.entries.lock();
         for desc in entries.all.iter().filter_map(|entry| entry.desc.as_ref()) {
@@ -294,7 +298,7 @@ impl<H: Host> PollTable<H> {
         }
     }
 
-    /// Wakes who waits for what has happened; those who become runnable go to `found`.
+    /// Wakes the parkers that wait for what has happened; goroutines that become runnable go to `found`.
     pub(crate) fn unblock(&self, key: Key, readiness: Readiness, found: &mut GList<H>) {
         let entries = self.entries.lock();
         if let Some(entry) = entries.all.get(key.index as usize)

@@ -5,18 +5,24 @@
 //! host that can't ask the kernel beforehand, as the `generator` backend:
 //!
 //! ```text
-//!   waiter:    W1 stand in `stackless` · W2 `wanted` := true · W3 empty the caches of idle Ps · W4 ask once more:
-//!              got one?  all try again
-//!   returner:  R1 put the stack into the cache of its P · R2 `wanted`?  empty the cache, all try again
-//!   idler:     I1 make a P idle: does anybody stand in `stackless`?  empty its cache: was a stack there?  all try again
-//! ```
-//! No waiter can reach into the cache of a busy P, and nothing orders R1 and R2 against W2 and W4: a stack may lie in that
-//! cache of which neither knows. The P's next end of a goroutine sees W2, or the P becomes idle. I1 and W1, as I1 and W3, are
-//! in the scheduler's lock. If I1 comes first, W3 empties the cache; if W1 does, I1 finds the waiter. Without a cache, as the
-//! `generator` backend, R1 and W4 meet in the host's lock: if R1 comes first, W4 finds the stack; if W4 does, R2 sees W2.
+//!   M of a goroutine without a stack       M of a goroutine that ends          M that idles a P
 //!
-//! So there is no stack for anybody, which ends the process, where no goroutine has one and all other Ps are idle. Two that
-//! wait at once find each other's P busy: the last of them that becomes idle has all try again (I1). Checked by
+//!   W1  the goroutine to `stackless`       R1  the stack to the P's cache      I1  `stackless` not empty?
+//!   W2  `wanted` := true                   R2  `wanted`?  empty the cache,         empty the P's cache: was a
+//!   W3  empty the caches of idle Ps            all try again                       stack there?  all try again
+//!   W4  ask once more: got a stack?
+//!       all try again
+//! ```
+//! No other M can reach into the cache of a busy P, and nothing orders R1 and R2 against W2 and W4: a stack may lie in that
+//! cache while neither M knows. The next goroutine that ends on that P sees W2, or the P becomes idle.
+//!
+//! * I1 and W1, as I1 and W3, are in the scheduler's lock. If I1 comes first, W3 empties the cache; if W1 does, I1 finds the
+//!   goroutine in `stackless`.
+//! * Without a cache, as the `generator` backend, R1 and W4 meet in the host's lock: if R1 comes first, W4 finds the stack; if
+//!   W4 does, R2 sees W2.
+//!
+//! So there is no stack for any goroutine, which ends the process, where no goroutine has one and all other Ps are idle. Two
+//! Ms at W4 at once find each other's P busy: the last of them that idles its P has all try again (I1). Checked by
 //! `models/stacks.rs`.
 
 use crate::g::GRef;
@@ -41,10 +47,11 @@ impl Stacks {
 }
 
 impl<H: Host> Sched<H> {
-    /// Reserves a stack for a goroutine that is about to be made, on the P of the caller if it has one. The owner's.
+    /// Reserves a stack for a goroutine that is about to be made; `p` is the P of the calling M, if it has one.
     ///
     /// # Errors
-    /// Which limit was met. Not in a runtime that ends, which takes every goroutine and runs none.
+    /// When no stack can be reserved: which limit was met. Not in a runtime that ends, which takes every goroutine and runs
+    /// none.
     #[inline]
     pub(crate) fn reserve_stack(&self, p: Option<&P<H>>, size: usize) -> io::Result<()> {
         self.ask_for_reservation(p, size).or_else(|_| self.insist_on_reservation(p, size))
@@ -58,7 +65,7 @@ impl<H: Host> Sched<H> {
         }
     }
 
-    /// What idle Ps have in their caches is as good as free, and so is what the caller's has of other sizes.
+    /// Asks again, after the caches of idle Ps, and the caller's with its other sizes, were emptied.
     #[cold]
     fn insist_on_reservation(&self, p: Option<&P<H>>, size: usize) -> io::Result<()> {
         if self.is_ending() {
@@ -86,7 +93,7 @@ impl<H: Host> Sched<H> {
         })
     }
 
-    /// Gives `g` a stack before its first run. False: the kernel has none now, and `g` waits for one to come back.
+    /// Gives `g` a stack before its first run. Returns `false` if the host has none now; then `g` waits for one to come back.
     #[inline]
     pub(crate) fn provide_stack(&self, m: &M<H>, g: GRef<H>) -> bool {
         // SAFETY: `run` returned Go, so this M alone has the stack (wait/status.rs, invariant 2).
@@ -110,7 +117,7 @@ impl<H: Host> Sched<H> {
         }
     }
 
-    /// The stack of a goroutine that has ended goes to the stack cache of its P, or back to the host when somebody waits for
+    /// The stack of a goroutine that has ended goes to the stack cache of its P, or back to the host when goroutines wait for
     /// one: all of them try again, since sizes differ.
     #[inline]
     pub(crate) fn retire_stack(&self, m: &M<H>, stack: H::Stack) {
@@ -144,7 +151,7 @@ impl<H: Host> Sched<H> {
     }
 
     /// Returns `true` if a goroutine waits for a stack, and none could come back: no goroutine has one, nor has the cache of
-    /// a P. For since W1 of the one that has waited longest, each P that became idle has given up its stacks, and W3 has
+    /// a P. For since W1 of the goroutine that has waited longest, each P that became idle has given up its stacks, and W3 has
     /// emptied the caches of the others.
     fn no_stack_is_left(&self) -> bool {
         let central = self.central.lock();
@@ -164,8 +171,8 @@ impl<H: Host> Sched<H> {
         central.ms.iter().map(|m| unsafe { m.as_ref() }.stacks()).sum::<i64>() <= 0
     }
 
-    /// I1: `p`, the caller's or nobody's, is about to be idle. The goroutines that wait for a stack go to the global queue if
-    /// there is a reason to ask again; the caller wakes an M for them. Under the lock.
+    /// I1: `p`, the caller's or one that no M holds, is about to be idle. The goroutines that wait for a stack go to the
+    /// global queue if there is a reason to ask again; the caller wakes an M for them. Under the lock.
     #[inline]
     pub(crate) fn offer_stacks(&self, central: &mut Central<H>, p: &P<H>) {
         mutant!(IdlePKeepsStacks: return);

@@ -1,56 +1,63 @@
 //! The end of a runtime: goroutines are unwound where they park, as far as that can be done in time; then the Ms leave.
 //!
 //! ```text
-//!   ender:  E1 lock: `ending` := true
-//!           E2 sweep: of each goroutine that sleeps, and may be interrupted, read the word
-//!           E3 read which goroutines the Ms have at hand
-//!           E4 those of E2 that are not among them: claim the wait and make it Runnable, if the word is as in E2 (less a hold)
-//!           E5 queue these, all at once; somebody runs, or is about to, or has begun since E2?  sleep, sweep again; no: step 2
-//!   M:      M1 Waiting (K1 of `park.rs`) · M2 the commit hook · M3 nothing at hand · M4 lock: puts its P down, is the
-//!           runtime ending?  alarm for the ender
+//!   ender                                          M
+//!
+//!   E1  lock: `ending` := true                     M1  the goroutine is Waiting (K1 of `park.rs`)
+//!   E2  sweep: read the word of each goroutine     M2  the commit hook
+//!       that sleeps and may be interrupted         M3  no goroutine at hand
+//!   E3  read which goroutines the Ms have at       M4  lock: puts its P down; `ending`?
+//!       hand                                           alarm for the ender
+//!   E4  those of E2 that are not among them:
+//!       claim the wait and make them Runnable,
+//!       if the word is as in E2 (less a hold)
+//!   E5  queue these, all at once; does one run,
+//!       or is about to, or has begun since E2?
+//!       sleep, sweep again;  none: step 2
 //! ```
 //! 1. **Goroutines are unwound.** The Ms go on as ever. A goroutine that is interrupted (E4) finds its wait claimed for
-//!    itself, looks whether its stack may be unwound, leaves its queues and throws (`wait/interrupt.rs`). It holds a claim
+//!    itself, looks whether its stack may be unwound, leaves its queues and throws (`wait/interrupt.rs`). Its wait is claimed
 //!    from E4 on, so what others let go of when *they* are unwound, a lock, a channel's last sender, does not wake it to go
-//!    on as if nothing had happened. Where it may not be unwound it stays where it is for good, and is counted
+//!    on as if nothing had happened. A goroutine that may not be unwound stays where it is for good, and is counted
 //!    (`Wait::stay`): its joiner is told and its abandon hooks are run at once.
 //!
-//!    A goroutine that runs goes on until it parks or yields. It looks at `ending` then, and calls itself in: a hint, without a
-//!    fence. If it did not see E1, it is found asleep by a later sweep: its M either goes on with others, and the ender sweeps
-//!    again when these have parked, or it puts its P down (M4) and sees E1, or has done so before E1, and E2 sees M1. So the
-//!    last P that is put down has the ender sweep once more after the last park. (The ender also sweeps without being told,
-//!    now and then: for those who never stop to run and those who run outside of the runtime.)
+//!    A goroutine that runs goes on until it parks or yields. It looks at `ending` then, and interrupts itself: a hint, without
+//!    a fence. A goroutine that did not see E1 is found asleep by a later sweep: its M either goes on with others, and the
+//!    ender sweeps again when these have parked; or the M puts its P down (M4) and sees E1; or it has done so before E1, and E2
+//!    sees M1. So the last P that is put down has the ender sweep once more after the last park. (The ender also sweeps
+//!    without an alarm, now and then: for goroutines that never stop to run and those that run outside of the runtime.)
 //!
 //!    M3 comes after M2, and E3 after E2. So if a goroutine is asleep at E2 and on no M at E3, its commit hook has
 //!    finished, and the next M to run the goroutine sees the hook's writes (for instance its timer's position).
 //!
-//!    E2 takes a snapshot of those that live, and looks at each. A goroutine that did not see E1 may start one more after the
-//!    snapshot, and be at its own end when the ender looks at it. So before step 2 the ender takes a second snapshot, which
-//!    must hold nobody but those that slept from the first one's looks until then: a goroutine that is queued at step 2
+//!    E2 takes a snapshot of the live goroutines, and looks at each. A goroutine that did not see E1 may start one more after
+//!    the snapshot, and be at its own end when the ender looks at it. So before step 2 the ender takes a second snapshot,
+//!    which must hold those alone that slept from the first one's looks until then: a goroutine that is queued at step 2
 //!    would lose its closure on the ender's thread, which has no time limit there. A callback's firing alone may be queued
 //!    as late as that, by an M without a goroutine: what is dropped of it goes to the timer thread.
 //!
 //!    The ender never interrupts (a) a goroutine that is unwinding, (b) one that is dropping its closure in
 //!    `g::root`, (c) one in a short internal wait, or in a wait for main of another runtime, which borrows its frames
-//!    (`OnInterrupt::Never`). The ender waits for those, within its limit. Nor does the ender interrupt a goroutine that
+//!    (`OnInterrupt::Never`). The ender waits for these, within its limit. Nor does the ender interrupt a goroutine that
 //!    waits for its scope (`OnInterrupt::WithOthers`), since the children borrow its frames: it goes on when the
 //!    children, which the ender ends, have ended, and is left behind if one of them is. The ender does not wait for it.
 //!
 //!    A goroutine that never ran does not start: its closure is dropped, on a goroutine's stack, as the drop may
 //!    park. A `go` from E1 on drops its closure at once. A goroutine that catches the unwinding is unwound again, three
 //!    times in all, and is then left behind.
-//! 2. `stopping` is set; Ms that stand by are woken, every M leaves when it next looks for work. Whoever queues a
-//!    goroutine from here on finds the flag after SubmitFence (`sched/run/wake.rs`), and sets aside what is queued.
-//! 3. What is parked or queued will not run again: the waits are claimed, so that nobody hands them anything, whoever
-//!    joins one of these hears that the runtime ended, and their abandon hooks are run (`wait/abandon.rs`): an I/O lock goes
-//!    to the next waiter. Callbacks that are armed go to the timer thread (`sched/timers/timer_thread.rs`).
-//! 4. The ender waits for the last M, for a limited time. A goroutine that does not come back to the runtime
-//!    keeps its M; it is left behind, with everything that it refers to.
-//! 5. Step 3 once more, for those that ran meanwhile. Those that never ran are dropped. The others stay where they are:
+//! 2. **No M takes work any more.** `stopping` is set; Ms that stand by are woken, every M leaves when it next looks for
+//!    work. A submitter that queues a goroutine from here on finds the flag after SubmitFence (`sched/run/wake.rs`), and sets
+//!    aside what is queued.
+//! 3. **What is parked or queued will not run again.** The waits are claimed, so that no waker hands them anything; the
+//!    joiners of these goroutines are told that the runtime ended, and their abandon hooks are run (`wait/abandon.rs`): an I/O
+//!    lock goes to the next waiter. Callbacks that are armed go to the timer thread (`sched/timers/timer_thread.rs`).
+//! 4. **The ender waits for the last M**, for a limited time. A goroutine that does not come back to the runtime
+//!    keeps its M; the goroutine is left behind, with everything that it refers to.
+//! 5. **Step 3 once more**, for those that ran meanwhile. Those that never ran are dropped. The others stay where they are:
 //!    their stacks, and all that lies on them, are leaked, because others may still refer to it. They are counted.
 //!
-//! Without time, or where nothing can be unwound (`panic = "abort"`, the `generator` backend), it begins with step 2.
-//! A goroutine of the runtime itself that ends it does E1 and leaves the rest to a thread.
+//! Without time, or where nothing can be unwound (`panic = "abort"`, the `generator` backend), the end begins with step 2.
+//! A goroutine that ends its own runtime does E1 and leaves the rest to a thread.
 //!
 //! Checked by `models/shutdown.rs`; its end also by `models/submit_vs_idle.rs` and `models/locked.rs`.
 
@@ -79,7 +86,7 @@ const OFTEN: Duration = Duration::from_millis(10);
 const FOR_MS: Duration = Duration::from_millis(500);
 const PART_FOR_MS: u32 = 4;
 
-/// Whether there is anybody to wait for.
+/// Whether there is no goroutine to wait for.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 enum Quiet {
     Yes,
@@ -96,22 +103,22 @@ pub struct Report {
 }
 
 impl Report {
-    /// Goroutines that had not ended. Their stacks are leaked.
+    /// Returns how many goroutines had not ended. Their stacks are leaked.
     pub fn goroutines_left(&self) -> usize {
         self.goroutines
     }
 
-    /// Threads that did not come back to the runtime in time, each with the goroutine that it runs.
+    /// Returns how many threads did not come back to the runtime in time, each with the goroutine that it runs.
     pub fn threads_left(&self) -> usize {
         self.threads
     }
 
-    /// How often, in the runtime's life, one of its goroutines was not unwound that should have been, by the end of a
-    /// context, by the end of the runtime, or by [`goexit`](crate::goexit), since a panic there might have ended the
-    /// process. Such a goroutine waits on. The first one in a process is told on standard error, with the frame for which
-    /// it was not unwound;
-    /// `GMPDEBUG=refusals=all` has all of them told, see [`RuntimeBuilder`](crate::RuntimeBuilder). One that has less than
-    /// 12 KiB left of the stack on which it is, the guard page included, is counted, and not told.
+    /// Returns how often, in the runtime's life, one of its goroutines was not unwound that should have been, by the end of
+    /// a context, by the end of the runtime, or by [`goexit`](crate::goexit), since a panic there might have ended the
+    /// process. Such a goroutine waits on. The first one in a process is reported on standard error, with the frame for which
+    /// the goroutine was not unwound; `GMPDEBUG=refusals=all` has all of them reported, see
+    /// [`RuntimeBuilder`](crate::RuntimeBuilder). A goroutine that has less than 12 KiB left of the stack on which it is, the
+    /// guard page included, is counted, and not reported.
     ///
     /// ```
     /// use gmp::time;
@@ -136,7 +143,7 @@ impl Report {
         self.refusals
     }
 
-    /// What the system refused the runtime in its life, and it did without.
+    /// Returns what the system refused the runtime in its life, and the runtime did without.
     pub fn refused(&self) -> Refused {
         self.refused
     }
@@ -162,7 +169,8 @@ impl<H: Host> Sched<H> {
         self.leave(until)
     }
 
-    /// E1; the rest, for which `limit` is the time, is left to a thread. Without one nothing is unwound, and nobody waited for.
+    /// E1; the rest, for which `limit` is the time, is left to a thread. Without a limit, or a thread, nothing is unwound, and
+    /// no M waited for.
     #[cold]
     fn stop_from_inside(&self, limit: Option<Duration>) -> Report {
         if let (Some(limit), Some(this)) = (limit, self.arc()) {
@@ -210,7 +218,7 @@ impl<H: Host> Sched<H> {
         self.report(self.leave_goroutines(), threads)
     }
 
-    /// No descriptor stays with a thread that has not come back. Returns how many there are.
+    /// Closes the descriptors of threads that have not come back. Returns how many threads there are.
     fn forget_threads(&self) -> usize {
         let central = self.central.lock();
         // SAFETY: Ms live as long as their scheduler.
@@ -258,8 +266,8 @@ impl<H: Host> Sched<H> {
         }
     }
 
-    /// Interrupts every goroutine that sleeps and may be interrupted (E2 to E5). Returns `Quiet::Yes` if there was
-    /// none, no goroutine ran at one moment, and none will: see `nobody_else_lives`.
+    /// Interrupts every goroutine that sleeps and may be interrupted (E2 to E5). Returns `Quiet::Yes` if there was no such
+    /// goroutine, none ran at one moment, and none will: see `nobody_else_lives`.
     fn sweep(&self) -> Quiet {
         let (mut asleep, mut with_others, mut quiet) = (Vec::new(), Vec::new(), Quiet::Yes);
         mutant!(ShutdownReadsHandsFirst: keep before = self.at_hand());
@@ -305,9 +313,8 @@ impl<H: Host> Sched<H> {
     ///
     /// One look at each is too little. A goroutine may be woken after the look at it, by one that ends before the look at
     /// that. And a goroutine that had not seen E1 may start another after the first snapshot, and end, or park, before the
-    /// look at it. What it has started is in the second snapshot, unless that has ended as well: its `life` is seen by the
-    /// `Acquire` of
-    /// `is_live` where the starter has ended, by that of `doing` where it has parked.
+    /// look at it. What the starter has started is in the second snapshot, unless that has ended as well: its `life` is seen
+    /// by the `Acquire` of `is_live` where the starter has ended, by that of `doing` where the starter has parked.
     fn nobody_else_lives(&self, asleep: &[(GRef<H>, Asleep)]) -> bool {
         let sleeps = |(g, found): &(GRef<H>, Asleep)| g.word.sleeps_still(found);
         mutant!(ShutdownTrustsOneSnapshot: return asleep.iter().all(sleeps));
@@ -348,13 +355,12 @@ impl<H: Host> Sched<H> {
             runtimes.end(self);
         }
         let mut central = self.central.lock();
-        // Who stands by is taken out below, under the same lock; who would stand by later finds this first.
+        // Ms that stand by are taken out below, under the same lock; an M that would stand by later finds this first.
         self.ending.store(true, Relaxed);
         self.stopping.store(true, Relaxed);
         self.no_p_is_wanted();
         // StopFence. SeqCst: a store that submissions load, then loads from the queues (`take_queued`) and from the lives of
-        // Gs; partner: SubmitFence (`sched/run/wake.rs`). The locks on the way order it for those who take them, and a
-        // submission need not.
+        // Gs; partner: SubmitFence (`sched/run/wake.rs`). A submission need not take a lock, so none orders this.
         fence(Ordering::SeqCst.unless(StopNoFence));
         let mut idle = std::mem::take(&mut central.idle_ms);
         unless!(StopForgetsTheBound, idle.append(&mut central.bound_ms));
@@ -383,7 +389,7 @@ impl<H: Host> Sched<H> {
         let mut central = self.central.lock();
         if m.p().is_some() {
             let p = m.release();
-            // Its queue is not empty, perhaps, but nobody takes the P any more.
+            // Its queue is not empty, perhaps, but no M takes the P any more.
             central.idle_ps.push(p);
             self.census.p_returned();
         }
@@ -419,8 +425,8 @@ impl<H: Host> Sched<H> {
         self.num_goroutines()
     }
 
-    /// No M runs again what is parked. All their waits are claimed before anybody is told: else each would wake the one
-    /// who joins it, and that one the next.
+    /// No M runs again what is parked. All waits are claimed before a joiner is told: else each goroutine would wake its
+    /// joiner, and that one the next.
     fn leave_parked(&self) {
         let mut parked = Vec::new();
         // SAFETY: the pool is closed when the scheduler is dropped.
@@ -437,13 +443,13 @@ impl<H: Host> Sched<H> {
         }
     }
 
-    /// The runtime ends: nobody will run what is queued. Whoever waits for one of these is told.
-    /// Their closures are dropped later, as no user's code may run here.
+    /// The runtime ends: no M will run what is queued. The joiners of these goroutines are told. The closures are dropped
+    /// later, as no user's code may run here.
     #[cold]
     pub(crate) fn set_queued_aside(&self) {
         let (mut queued, mut aside) = (self.take_queued(), GList::new());
         while let Some(g) = queued.pop() {
-            // Before anybody is told: see `leave_parked`.
+            // Before a joiner is told: see `leave_parked`.
             g.word.seize_queued();
             g::mark_left(g);
             AbandonHook::run_of(g);

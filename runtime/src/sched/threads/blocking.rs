@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!                 entersyscallblock                            exitsyscall (its next call that may park)
-//!   with a P ─────────────────────────▶ without one ──┬──▶ a P is idle, nobody waits: with the P it had, or that one
+//!   with a P ─────────────────────────▶ without one ──┬──▶ a P is idle, none waits: with the P it had, or that one
 //!                 or a retaker          │             ├──▶ a P is idle, others wait: the end of the global queue; the M
 //!                                       │             │    takes the P, and runs the first of them
 //!                                       │             └──▶ none is idle: the global queue; the M stands by
@@ -20,14 +20,14 @@
 //! global queue, and their Ms go to sleep: from then on each of them waits for a wake, and each wake for the one
 //! before it. An idle P, in contrast, is taken by the first M that comes back, without any wake.
 //!
-//! *Coming back*, the look for an idle P and the put into the global queue are one critical section: who gives a P up
-//! after it finds the goroutine there. (An M that goes on to `stopm` would find both; one whose goroutine is bound to it
-//! does not.) Nobody overtakes those in the global queue: an M that was summoned for them could
-//! come in vain each time, and they would wait for as long as others come back. A goroutine that is bound to its M goes
-//! behind them like any other; its M gives the P away again (`locked.rs`).
+//! *Coming back*, the look for an idle P and the put into the global queue are one critical section: an M that gives a P
+//! up after that finds the goroutine there. (An M that goes on to `stopm` would find both; one whose goroutine is bound to
+//! it does not.) A goroutine that comes back does not overtake those in the global queue: an M that was summoned for them
+//! could come in vain each time, and they would wait for as long as others come back. A goroutine that is bound to its M
+//! goes behind them like any other; its M gives the P away again (`locked.rs`).
 //!
-//! Who takes a P that was idle takes one goroutine from the global queue at first, not its share (`sched/run/inject.rs`):
-//! what stood in the P's queue when that one blocks would have to go with the P.
+//! An M that takes an idle P takes one goroutine from the global queue at first, not its share (`sched/run/inject.rs`):
+//! what stood in the P's queue when that goroutine blocks would have to go with the P.
 //!
 //! Checked by `models/handoffp.rs`.
 
@@ -49,15 +49,15 @@ impl<H: Host> Sched<H> {
         self.handoffp(p);
     }
 
-    /// The calling goroutine is about to block its thread in a call that never parks: gives its P away, if it has one. A
-    /// plain thread has none.
+    /// Gives the P of the calling goroutine away, which is about to block its thread in a call that never parks. Nothing,
+    /// without a P, and on a plain thread.
     pub(crate) fn step_aside() {
         if let Some(window) = Window::<H>::enter_with_p() {
             window.m().sched().entersyscallblock(&window);
         }
     }
 
-    /// Has somebody take a P that the caller has given up, or taken from its M; or makes it idle.
+    /// Assigns `p`, which the caller has released, or taken from its M, to an M; or retires it, or makes it idle.
     pub(crate) fn handoffp(&self, p: NonNull<P<H>>) {
         // SAFETY: Ps live as long as their scheduler.
         let queue = &unsafe { p.as_ref() }.runq;
@@ -65,7 +65,7 @@ impl<H: Host> Sched<H> {
         if self.is_to_retire(p) {
             self.retire(&mut central, p);
             drop(central);
-            // What stood in its queue; and somebody is to go to the poller, if nobody is there.
+            // For what stood in its queue; and an M is to go to the poller, if none is there.
             mutant!(HandoffpRetiresQuietly: return);
             self.wakep();
             return;
@@ -85,13 +85,13 @@ impl<H: Host> Sched<H> {
             self.publish_len(&central);
         }
         self.pidleput(&mut central, p);
-        // In the lock: whoever takes the P is to find it counted.
+        // In the lock: the next M that takes the P is to find it counted as idle.
         unless!(HandoffpCountsLate, self.census.give_up(false));
         let works = !central.globq.is_empty();
         mutant!(HandoffpSkipsGlobal: let works = false);
         if (works || central.poller == Poller::Nobody) && !self.is_stopping() && self.census.claim_spinning()
         {
-            // It looks at all queues, if it finds the P; if not, whoever has that does when he gives it up.
+            // The summoned M looks at all queues, if it finds the P; if not, the M that has the P does when it gives it up.
             let wake = self.startm(&mut central, Assignment::Summons);
             if wake.is_none() && works {
                 return self.warn_at_the_limit(central);
@@ -109,8 +109,8 @@ impl<H: Host> Sched<H> {
         }
     }
 
-    /// The M that runs `g` has lost its P, or has given it away: takes the one that it had, or another idle one. If others
-    /// wait, or there is none, `g` is queued for the Ms that have one. True: `g` goes on at once.
+    /// `m`, which runs `g`, has lost its P, or has given it away: `m` takes the P that it had, or another idle one. If
+    /// goroutines stand in the global queue, or no P is idle, `g` goes behind them. Returns `true` if `g` goes on at once.
     #[doc(alias = "exitsyscall0")]
     pub(crate) fn exitsyscall(&self, m: &M<H>, g: GRef<H>) -> bool {
         let mut central = self.central.lock();

@@ -4,18 +4,18 @@
 //! counts panics per thread), and, as main of `run_locked`, from its beginning to its end. Under `migrate=1` all
 //! others *wander*: none is run twice in a row by the same M, if there is another one.
 //!
-//! | `Tied` | who runs the goroutine | becomes that when |
+//! | `Tied` | which M runs the goroutine | the goroutine becomes that when |
 //! | --- | --- | --- |
 //! | Free | any M | it begins; it leaves its M with no reason left to be bound |
 //! | Wanders | any M but the last, if it can be | as Free, under `migrate=1` |
 //! | Bound, to m | m | it locks itself (`Yield::Tie`), or says anything to m while its thread panics |
 //! | Attached, by m | m | it is main of `run_locked` |
 //!
-//! An M whose goroutine is bound to it *attends* to that goroutine: it runs nobody else. When the goroutine has left
-//! it, its P goes to others, and it waits for somebody who takes the goroutine out of a queue and brings a P:
+//! An M to which a goroutine is bound *attends* to that goroutine: the M runs no other. When the goroutine has left the M,
+//! the M gives its P away, and waits for a finder, which takes the goroutine out of a queue and brings a P:
 //!
 //! ```text
-//!   attending m:                                  finder, an M with a P:
+//!   attending m                                   finder, an M with a P
 //!     A1 saved, and published: parked, queued       F1 takes g out of a queue, and wins `run`
 //!     A2 lock: assigned already?  take it            F2 lock: releases its P, assigns it to m
 //!              else, it waits: `bound_ms`           F3 m in `bound_ms`?  take it out, and wake it
@@ -24,25 +24,25 @@
 //! ```
 //! F1 may come as soon as A1 is done, so m may find its assignment while it still has a P; A2 and F2 lie under the
 //! scheduler's lock, so either F3 finds m waiting and wakes it, once, or A2 finds the assignment. The assignment says more
-//! than that there is a P: who left it has won `run` of the goroutine, which is Running and in no queue from then on, and
-//! m's.
+//! than that there is a P: the finder that left it has won `run` of the goroutine, which is Running and in no queue from
+//! then on, and m's.
 //!
-//! No goroutine is lost: it is in a queue or a wait until F1, and m's from F2 on. No P is lost: F2 moves it from one M to
-//! the other, and A3 treats it like every P that is given away. No wake-up is lost: the finder's P stays held, and who
-//! holds it looks at all queues when it gives it up, in A3.
+//! * *No goroutine is lost*: it is in a queue or a wait until F1, and m's from F2 on.
+//! * *No P is lost*: F2 moves it from one M to the other, and A3 treats it like every P that is given away.
+//! * *No wake-up is lost*: the finder's P stays held, now by m, which looks at all queues when it gives the P up, in A3.
 //!
-//! **The end of the runtime** takes the Ms out of `bound_ms` under the lock and wakes them with nothing, and they leave. A
-//! finder that comes after that, F2 in the same lock, has nobody to bring the goroutine to, and sets it aside.
+//! **The end of the runtime** takes the Ms out of `bound_ms` under the lock and wakes them without an assignment, and they
+//! leave. A finder that comes after that, F2 in the same lock, finds the flag, and sets the goroutine aside.
 //!
-//! **At `max_threads`** there may be no M that could be the finder: all attend, or block. So whoever finds no M for a
-//! P (`startm`, `newm`) looks into the global queue for a goroutine whose M waits, and wakes that one (`rescue`); it
-//! does so with the P idle again, and A2 comes before A3, so that an M which gives the last P away is found itself.
+//! **At `max_threads`** there may be no M that could be the finder: all attend, or block. So a waker that finds no M for a
+//! P (`startm`, `newm`) looks into the global queue for a goroutine whose M waits, and wakes that M (`rescue`). The P is
+//! idle again by then, and A2 comes before A3, so that an M which gives the last P away is found itself.
 //!
-//! A goroutine that ends locked takes its thread with it (`mexit`): what it has done to it, nobody else is to meet.
+//! A goroutine that ends locked takes its thread with it (`mexit`): no other goroutine is to meet what it did to the thread.
 //!
 //! Invariants:
-//! 1. The ties of a goroutine are written by itself, or by the M that it has just left, before that publishes it. Who has
-//!    won `run` may read them, and who finds it in the global queue, under the lock.
+//! 1. The ties of a goroutine are written by the goroutine, or by the M that it has just left, before that M publishes it.
+//!    An M that has won `run` may read them, and so may one that finds the goroutine in the global queue, under the lock.
 //! 2. An M in `bound_ms` has no assignment and holds no P that it did not bring along for A3; it is in no other list.
 //!
 //! Checked by `models/locked.rs`.
@@ -70,7 +70,7 @@ enum Tied {
     Wanders,
     /// This one.
     Bound,
-    /// This one, to the end: it is the main goroutine of a thread that is not the runtime's.
+    /// This one, to the end: the goroutine is main of `run_locked`, on a thread of the program.
     Attached,
 }
 
@@ -182,7 +182,7 @@ impl<H: Host> Sched<H> {
         said
     }
 
-    /// Returns `true` if `m`, which has won `run`, may run `g`, which is bound or wanders. False: another M has it now.
+    /// Returns `true` if `m`, which has won `run`, may run `g`, which is bound or wanders; else another M has `g` now.
     #[cold]
     #[inline(never)]
     pub(crate) fn may_run(&self, m: &M<H>, g: GRef<H>) -> bool {
@@ -227,7 +227,7 @@ impl<H: Host> Sched<H> {
         self.sleep_unless(m, p);
     }
 
-    /// `migrate=1`: has another M run `g`, with the P of `m`. False when there is none.
+    /// `migrate=1`: has another M run `g`, with the P of `m`. Returns `false` if there is no other M.
     fn send_on(&self, m: &M<H>, g: GRef<H>) -> bool {
         let mut central = self.central.lock();
         let another = !central.idle_ms.is_empty()
@@ -238,14 +238,14 @@ impl<H: Host> Sched<H> {
         }
         let p = m.p().expect("send_on: an M runs goroutines with a P");
         g.word.requeue();
-        // Without a fence: nobody is told of what stands there but the M that gets the P.
+        // Without a fence: this wakes no M but the one that gets the P.
         if let Some(g) = p.runq.push_next(g, || ()) {
             p.runq.spill(g, |g| central.globq.push(g));
         }
         self.publish_len(&central);
         let wake = self.startm(&mut central, Assignment::P(m.release()));
-        // Before the other is started: if that fails, this one is found. No look at the global queue (`mput`): if a P
-        // were idle beside a goroutine there, for want of an M, there would be no other M for this one either.
+        // Before the other M is started: if that fails, `m` is found. No look at the global queue (`mput`): if a P were
+        // idle beside a goroutine there, for want of an M, there would have been no other M for `g` either.
         central.idle_ms.push(NonNull::from(m));
         drop(central);
         self.start_woken(wake);
@@ -253,8 +253,8 @@ impl<H: Host> Sched<H> {
         true
     }
 
-    /// `m` runs `g`, which is bound to it from here on, and nobody else, until `g` is loose again, has ended, or is left by
-    /// the end of the runtime. `said` is what `g` has just said; what it says when it is loose again is returned.
+    /// `m` runs `g`, which is bound to `m` from here on, and no other goroutine, until `g` is loose again, has ended, or is
+    /// left by the end of the runtime. `said` is what `g` has just said. Returns what `g` says when it is loose again.
     #[cold]
     #[inline(never)]
     pub(crate) fn attend(&self, m: &M<H>, g: GRef<H>, mut said: Yield) -> Option<Yield> {
@@ -283,7 +283,7 @@ impl<H: Host> Sched<H> {
             if !goes_on && !self.stoplockedm(m, g) {
                 return None;
             }
-            // SAFETY: it has just said so.
+            // SAFETY: `g` has just suspended itself with this word, and stays suspended until `m` resumes it.
             said = unsafe { self.resume(m, g).read() };
             if !g.ties.stay() && !H::unwinds() {
                 g.ties.loosen(self.config.knobs.migrate, m.id);
@@ -292,7 +292,7 @@ impl<H: Host> Sched<H> {
         }
     }
 
-    /// A2 to A4. False: the runtime ends, and the goroutine is left.
+    /// A2 to A4. Returns `false` if the runtime ends; then `g` is left.
     fn stoplockedm(&self, m: &M<H>, g: GRef<H>) -> bool {
         m.set_g(None);
         if !self.await_bound(m) {
@@ -302,7 +302,7 @@ impl<H: Host> Sched<H> {
         true
     }
 
-    /// Waits until `m` is brought the goroutine that is bound to it, with a P. False: the runtime ends.
+    /// Waits until a finder brings `m` the goroutine that is bound to it, with a P. Returns `false` if the runtime ends.
     pub(crate) fn await_bound(&self, m: &M<H>) -> bool {
         let mut central = self.central.lock();
         let brought = m.is_assigned().unless(BoundOverlooksAssignment);
@@ -328,8 +328,8 @@ impl<H: Host> Sched<H> {
         m.p().is_some()
     }
 
-    /// A bound goroutine lets others go first. True: there is nobody in the queues, and it goes on; not on a surplus P, which
-    /// is given up here, as this M does not look for work.
+    /// `g`, which is bound to `m`, lets others go first. Returns `true` if the P's queue and the global one are empty, and `g`
+    /// goes on. Not on a surplus P, which is given up here, as `m` does not look for work.
     fn yield_bound(&self, m: &M<H>, g: GRef<H>) -> bool {
         let p = m.p().expect("yield_bound: a goroutine yields inside the runtime");
         self.run_timers(m, p);
@@ -353,7 +353,8 @@ impl<H: Host> Sched<H> {
         false
     }
 
-    /// There is no M for an idle P: a goroutine in the global queue whose own M waits can run all the same.
+    /// For want of an M for an idle P: assigns the P to an M that waits for its bound goroutine, if that goroutine stands in
+    /// the global queue.
     pub(crate) fn rescue(&self, central: &mut Central<H>) -> Option<Wake<H>> {
         mutant!(BoundNotRescued: return None);
         if central.bound_ms.is_empty() || central.idle_ps.is_empty() {
@@ -364,7 +365,7 @@ impl<H: Host> Sched<H> {
             let g = central.globq.pop().expect("rescue: so many stand there, under the lock");
             let to = if g.ties.is_bound() { Some(central.ms[g.ties.m() as usize]) } else { None };
             match to.filter(|to| found.is_none() && central.bound_ms.contains(to)) {
-                // Held: whoever holds it queues it again.
+                // A goroutine that a dump holds is queued again by the dump.
                 Some(to) => {
                     let goes = g.word.run() == Run::Go;
                     mutant!(BoundRescuedHeld: let goes = true);
@@ -384,7 +385,7 @@ impl<H: Host> Sched<H> {
 }
 
 impl<H: Host> Central<H> {
-    /// Takes `m` out of those that wait for their goroutines. False: it does not, yet.
+    /// Takes `m` out of those that wait for their goroutines. Returns `false` if `m` does not wait yet.
     fn take_bound(&mut self, m: NonNull<M<H>>) -> bool {
         let before = self.bound_ms.len();
         self.bound_ms.retain(|&other| other != m);

@@ -1,15 +1,19 @@
 //! Threads that end: those that have been idle for a while, and those whose bound goroutine ends with them.
 //!
-//! An M that sleeps on its note does so for `keep_alive` at most. After that time it removes itself from `idle_ms`,
-//! under the lock. If another M has already removed it from `idle_ms`, a P is on the way, and it sleeps on until that
-//! M wakes it:
+//! An M that sleeps on its note does so for `keep_alive` at most. After that time the M removes itself from `idle_ms`,
+//! under the lock. If a waker has already removed the M from `idle_ms`, a wake is on the way, and the M sleeps on until
+//! it comes:
 //!
 //! ```text
-//!   idle M:    E1 nobody came in time · E2 lock: still in `idle_ms`?  out of it, and it ends · no: sleeps for its assignment
-//!   whoever:   W1 lock: takes it out of `idle_ms`, assigns it a P · W2 wakes it
+//!   idle M                                         waker
+//!
+//!   E1  `keep_alive` is over                       W1  lock: takes the M out of `idle_ms`,
+//!   E2  lock: still in `idle_ms`?                      and assigns it a P, a summons, or nothing
+//!       out of it, and it ends;                    W2  wakes the M
+//!       no: sleeps until W2
 //! ```
 //! Until a thread has left the count, the limit may keep a waker from starting another one, so that the waker finds
-//! no M for its work. An M that ends therefore checks the global queue, where that work is, after it has left the
+//! no M for its work. An M that ends therefore checks the global queue, where that work is, after the M has left the
 //! count; and only then gives the P of its ended goroutine to others.
 //!
 //! The M that waits in the poller stays, so there is always one. A waker takes the M that fell asleep last, so the Ms
@@ -22,7 +26,7 @@
 //! thread soon.
 //!
 //! Invariants: a spare M is in no list of Ms that wait, holds no P and no assignment. `alive` counts a thread until its last
-//! step, so that the end of the runtime waits also for those that are about to end.
+//! step, so that the ender waits also for threads that are about to end.
 //!
 //! Checked by `models/locked.rs`.
 
@@ -38,8 +42,7 @@ use std::ptr::NonNull;
 pub(crate) struct Life(u32);
 
 impl<H: Host> Sched<H> {
-    /// Sleeps until somebody has assigned it something, or the runtime ends, or nobody has come for long: then `m` is to
-    /// end.
+    /// Sleeps until a waker has assigned `m` something, or the runtime ends, or `keep_alive` is over: then `m` is to end.
     pub(crate) fn sleep_on_note(&self, m: &M<H>) {
         if self.is_needed(m) {
             m.note.clear();
@@ -50,7 +53,7 @@ impl<H: Host> Sched<H> {
         }
     }
 
-    /// E1 and E2. True: it was woken.
+    /// E1 and E2. Returns `true` if `m` was woken.
     fn is_needed(&self, m: &M<H>) -> bool {
         if let Some(limit) = self.config.keep_alive
             && !m.note.sleep_until(H::now().saturating_add(limit))
@@ -75,7 +78,7 @@ impl<H: Host> Sched<H> {
         H::thread_ends(&m.local);
         let mut central = self.central.lock();
         let stopping = self.is_stopping();
-        // Who ends because the runtime does leaves that to whoever ends it.
+        // At the end of the runtime the ender joins them.
         let before = if stopping { Vec::new() } else { std::mem::take(&mut central.ended) };
         let own = m.handle.take();
         central.ended.extend(own);
@@ -103,7 +106,7 @@ impl<H: Host> Sched<H> {
         central.living() + asked_for < self.config.max_threads
     }
 
-    /// A record for a thread that is about to start, or to be an M for a while; with the name of this life of it.
+    /// Takes a record for a thread that is about to start, or to be an M for a while; with the name of this life of it.
     pub(crate) fn take_record(&self, central: &mut Central<H>) -> (NonNull<M<H>>, Life) {
         let there = central.spare_ms.pop().unwrap_or_else(|| {
             let fresh = Box::new(M::new(central.ms.len() as u32, self));
@@ -111,7 +114,7 @@ impl<H: Host> Sched<H> {
             central.ms.push(there);
             there
         });
-        // SAFETY: Ms live as long as their scheduler; a spare one is nobody's.
+        // SAFETY: Ms live as long as their scheduler; a spare one has no thread.
         let m = unsafe { there.as_ref() };
         m.life.set(m.life.get() + 1);
         m.ends.set(false);
@@ -125,7 +128,7 @@ impl<H: Host> Central<H> {
         (self.ms.len() - self.spare_ms.len()) as u32 - self.attached
     }
 
-    /// Takes `m` out of those that sleep on their notes for whatever comes. False: somebody else has.
+    /// Takes `m` out of `idle_ms`. Returns `false` if a waker has.
     fn take_idle(&mut self, m: &M<H>) -> bool {
         let before = self.idle_ms.len();
         self.idle_ms.retain(|&other| other != NonNull::from(m));
@@ -141,7 +144,7 @@ impl<H: Host> Central<H> {
         }
     }
 
-    /// All threads, for whoever waits for the last one.
+    /// Takes the handles of all threads, for the ender.
     pub(crate) fn take_threads(&mut self) -> Vec<H::Thread> {
         let mut all = std::mem::take(&mut self.threads);
         all.append(&mut self.ended);

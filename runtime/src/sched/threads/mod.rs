@@ -1,4 +1,5 @@
-//! Ms and Ps: starting threads and ending them, binding them, and who gives a P away, takes it, or comes back without one.
+//! Ms and Ps: starting threads and ending them, binding goroutines to them, how many Ps there are, and what happens to the P
+//! of an M that blocks.
 
 pub(super) mod attach;
 pub(super) mod blocking;

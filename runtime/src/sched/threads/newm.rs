@@ -23,7 +23,7 @@ impl<H: Host> Sched<H> {
         })
     }
 
-    /// Starts a new M. When the world refuses, the P is idle again, and its work waits for the Ms that exist.
+    /// Starts a new M. When the host refuses the thread, the P is idle again, and its work waits for the Ms that exist.
     pub(crate) fn newm(&self, assignment: Assignment<H>) {
         let Err((refused, assignment)) = self.spawn_m(assignment) else { return };
         let _counted = self.count_refused(Refusal::Thread);
@@ -43,14 +43,14 @@ impl<H: Host> Sched<H> {
             ));
         }
         if somebody {
-            // What came meanwhile was left to the one that was summoned; or an M that gave up has seen work and found no
-            // idle P, as this assignment held it.
+            // Submitters left what came meanwhile to the M that was summoned; or an M that gave up has seen work and found
+            // no idle P, as this assignment held it.
             mutant!(RefusedStartWakesNobody: return);
             self.wakep();
         }
     }
 
-    /// No M can be had for a P that others wait for: says so, once.
+    /// No M can be had for a P for which goroutines wait: says so, once.
     pub(crate) fn warn_at_the_limit(&self, mut central: MutexGuard<'_, Central<H>>) {
         let first = !std::mem::replace(&mut central.warned, true);
         drop(central);
@@ -91,7 +91,7 @@ impl<H: Host> Sched<H> {
         let name = format!("{}{}", self.config.thread_name, m.id);
         m.assign(Some(assignment));
         let raw = Handed(there);
-        // Once for the M, and once for this start: the runtime does not end before the thread is on the list.
+        // Once for the M, and once for this start: the ender waits until the thread's handle is kept.
         central.alive += 2;
         drop(central);
 

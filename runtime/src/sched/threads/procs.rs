@@ -1,6 +1,6 @@
 //! How many Ps there are, and changing that while they work.
 //!
-//! The Ps with a number below `wanted` are to be used; a P beyond is *surplus* as long as somebody has it, and then
+//! The Ps with a number below `wanted` are to be used; a P beyond is *surplus* as long as an M has it, and then
 //! *retired*. Go stops the world for this; here each P leaves by itself:
 //!
 //! ```text
@@ -12,11 +12,11 @@
 //!       │             nlive and npidle, in the lock        ▲
 //!       └──────────── nlive, in the lock ──────────────────┘
 //! ```
-//! `procs`, the lists, and nlive of the census change in one critical section of the scheduler's lock, and whoever puts a P
-//! down asks there whether it is surplus. So, inside the lock: an idle P is not surplus, a retired one is, and nobody
-//! who asks for an idle P is given a surplus one. A goroutine on a surplus P runs on and submits as before: others steal
+//! `procs`, the lists, and nlive of the census change in one critical section of the scheduler's lock, and an M that puts a
+//! P down asks there whether the P is surplus. So, inside the lock: an idle P is not surplus, a retired one is, and an M
+//! that asks for an idle P gets no surplus one. A goroutine on a surplus P runs on and submits as before: thieves steal
 //! from that P as from any. `wanted` is read without the lock in `find_runnable`; an old value costs one more goroutine. When
-//! the runtime ends it is zero, so that this one look tells both; then nothing retires any more.
+//! the runtime ends `wanted` is zero, so that this one look tells both; then nothing retires any more.
 //!
 //! **No wake-up is lost** (S1 to S3, I1 to I3 of `sched/run/wake.rs`).
 //!
@@ -24,28 +24,29 @@
 //! the global queue before and look at the ring after it, and miss the goroutines in both. Its P is idle by then, in the
 //! lock. So the M that leaves a surplus P asks for an idle one in the same critical section, and if there is one goes on
 //! with it, spinning, as after I3. If there is none, all others are held, and each holder looks at the global queue, in
-//! I1, before it puts its P down. Whoever gives a surplus P away on another's behalf (`handoffp`) has queued its goroutines
-//! like any submitter, and calls `wakep`.
+//! I1, before it puts its P down. A retaker, or a goroutine that gives its P away (`handoffp`), has queued the P's
+//! goroutines like any submitter, and calls `wakep`.
 //!
-//! *An M that spins on a surplus P* and finds no idle one stops spinning in the lock, without IdleFence and I3. Whoever left
-//! a goroutine to it has read, after SubmitFence, the census as it was before that; an M that puts its P down later changes
-//! the census after it and passes IdleFence: one of the two fences comes first, and SubmitFence can't be the later one, as
-//! S3 would then have seen that P. So I3 sees the goroutine. A P that became idle before would have been found.
+//! *An M that spins on a surplus P* and finds no idle one stops spinning in the lock, without IdleFence and I3. A submitter
+//! that left a goroutine to this M has read, after SubmitFence, the census as it was before that; an M that puts its P down
+//! later changes the census after it and passes IdleFence: one of the two fences comes first, and SubmitFence can't be the
+//! later one, as S3 would then have seen that P. So I3 sees the goroutine. A P that became idle before would have been found.
 //!
-//! *Fewer procs*: whoever has counted on an idle P finds it gone, in the lock, as when another has taken it. The Ps that are
-//! left are then held. *More procs*: new idle Ps, and perhaps work that waits for one; `wakep`, after the lock, sends an
-//! M, which wakes the next when it has found some. An M that spins meanwhile finds the new P when it gives up, or has
-//! given up before, and then is not seen spinning.
+//! *Fewer procs*: a waker that has counted on an idle P finds it gone, in the lock, as when another M has taken it. The Ps
+//! that are left are then held. *More procs*: new idle Ps, and perhaps work that waits for one; `wakep`, after the lock,
+//! sends an M, which wakes the next when it has found work. An M that spins meanwhile finds the new P when it gives up, or
+//! has given up before, and then is not seen spinning.
 //!
-//! *Whoever looks at all Ps* (I3, thieves) with an old number of them misses only Ps that were made after it last had
-//! the lock, in I1. Who has one of those took it in the lock after that, and at S3 sees the looker's P idle.
+//! *An M that looks at all Ps* (I3, thieves) with an old number of them misses only Ps that were made after it last had
+//! the lock, in I1. A submitter on one of those took that P in the lock after that, and at S3 sees the looker's P idle.
 //! The same holds for timers, with T1 to T3 and B1 to B3 of `sched/poll.rs`.
 //!
 //! **Timers of a retired P** stay in its heap, like those of an idle one: the poller's wait, the last round of
 //! thieves and the monitor see them, and an M that has work looks at them with its look at the global queue. So no
 //! timer moves, and a callback, whose heap is named by its handle, need not know.
 //!
-//! Until somebody sets `procs` by hand they follow the machine: the monitor asks it once a second, while it is awake.
+//! Until the program sets the number by hand, it follows the machine: the monitor asks the host once a second, while the
+//! monitor is awake.
 //!
 //! Checked by `models/procs.rs`.
 
@@ -62,12 +63,12 @@ use std::time::Duration;
 /// How often the machine is asked.
 const ASK_EVERY: Duration = Duration::from_secs(1);
 
-/// Who says how many Ps there are to be.
+/// Where the number of Ps comes from.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 enum Says {
-    /// The user: from here on the machine has no say.
+    /// From the program: from here on the machine has no say.
     Hand,
-    /// The machine, unless the user has spoken.
+    /// From the machine, unless the program has set it.
     Machine,
 }
 
@@ -95,8 +96,8 @@ impl<H: Host> Sched<H> {
         self.wanted.store(0, Relaxed);
     }
 
-    /// Changes that, from any thread, and gives the number before. Does not wait for goroutines on Ps that are
-    /// surplus now. Without effect when the runtime ends.
+    /// Changes the number of Ps, from any thread, and returns the number before. Does not wait for goroutines on Ps that
+    /// are surplus now. Without effect when the runtime ends.
     pub(crate) fn set_procs(&self, procs: u32) -> usize {
         self.change_procs(procs, Says::Hand)
     }
@@ -115,8 +116,8 @@ impl<H: Host> Sched<H> {
         }
     }
 
-    /// Returns `true` if the P is to be given up by whoever has it; each is when the runtime ends. Exact under the
-    /// lock; elsewhere it may be out of date. A retaker takes such a P at once.
+    /// Returns `true` if the M that has `p` is to give it up; when the runtime ends each M is. Exact under the lock;
+    /// elsewhere a hint, which may be out of date. A retaker takes such a P at once.
     #[inline]
     pub(crate) fn is_surplus(&self, p: &P<H>) -> bool {
         p.id >= self.wanted.load(Relaxed)
@@ -129,14 +130,14 @@ impl<H: Host> Sched<H> {
         &ps[..ps.len().min(self.wanted.load(Relaxed) as usize)]
     }
 
-    /// Returns `true` if the caller, who puts the P down, is to `retire` it: under the lock. At the end of a runtime
-    /// nobody asks.
+    /// Returns `true` if the caller, which puts `p` down, is to `retire` it: under the lock. `false` at the end of a
+    /// runtime, where no P retires.
     pub(crate) fn is_to_retire(&self, p: NonNull<P<H>>) -> bool {
         // SAFETY: Ps live as long as their scheduler.
         self.is_surplus(unsafe { p.as_ref() }) && !self.is_stopping()
     }
 
-    /// Takes a surplus P, which nobody has any more, out of use; its queue goes to the global one. The caller wakes.
+    /// Takes a surplus P, which no M has any more, out of use; its queue goes to the global one. The caller wakes an M.
     pub(crate) fn retire(&self, central: &mut Central<H>, p: NonNull<P<H>>) {
         // SAFETY: Ps live as long as their scheduler.
         let there = unsafe { p.as_ref() };
@@ -149,8 +150,8 @@ impl<H: Host> Sched<H> {
         self.census.p_retired();
     }
 
-    /// `m` has a P that seems to be surplus: it gives it up, and comes back with another; or without one, when all are
-    /// held or the runtime ends. Or it may keep it.
+    /// `m` has a P that seems to be surplus. If the lock shows that it is, `m` gives it up, and comes back with another; or
+    /// sleeps, when all are held.
     #[cold]
     pub(crate) fn leave_surplus(&self, m: &M<H>) {
         let mut central = self.central.lock();
@@ -196,7 +197,7 @@ impl<H: Host> Sched<H> {
             return before;
         }
         central.procs = procs;
-        // Relaxed: whoever decides by it has the lock.
+        // Relaxed: what is decided by it is decided under the lock.
         self.wanted.store(procs, Relaxed);
         mutant!(ProcsInTwoSections: drop(central); central = self.central.lock());
         event(format_args!("{procs} procs instead of {before}"));
@@ -211,7 +212,7 @@ impl<H: Host> Sched<H> {
         before
     }
 
-    /// Idle Ps that are surplus now retire. Nobody's M is concerned: those that stand by take whichever P they are given.
+    /// Idle Ps that are surplus now retire. This concerns no M: those that stand by take whichever P they are assigned.
     fn retire_idle(&self, central: &mut Central<H>) {
         // SAFETY: Ps live as long as their scheduler.
         let surplus = central.idle_ps.extract_if(.., |p| self.is_surplus(unsafe { p.as_ref() }));
@@ -220,8 +221,8 @@ impl<H: Host> Sched<H> {
         self.census.idle_ps_went((central.retired_ps.len() - before) as u64);
     }
 
-    /// Ps that are surplus no more, and new ones up to `procs`, are idle. One that is still held stays so. Whether there
-    /// are any.
+    /// Ps that are retired no more, and new ones up to `procs`, become idle. One that is still held stays so. Returns `true`
+    /// if there are any.
     fn add_idle(&self, central: &mut Central<H>) -> bool {
         let before = central.idle_ps.len();
         // SAFETY: Ps live as long as their scheduler.

@@ -1,7 +1,7 @@
 //! The Ps of a runtime: slots side by side, filled one after the other and never emptied before its end.
 //!
 //! There is room for the most Ps that a runtime may have, of which the kernel gives memory only to those that were made. A P
-//! never moves, so a pointer to it stays good, and whoever looks at all of them reads one count and walks along a slice.
+//! never moves, so a pointer to it stays good, and an M that looks at all of them reads one count and walks along a slice.
 //!
 //! Invariant: the slots below `made` hold a P each. `made` grows under the scheduler's lock, after the slot was filled.
 
@@ -33,18 +33,18 @@ impl<H: Host> Ps<H> {
         Ps { slots, made: AtomicU32::new(0) }
     }
 
-    /// Makes the next one with its number. Only one thread at a time calls it.
+    /// Makes the next P, with its number. Under the scheduler's lock, or before the scheduler is shared.
     pub(crate) fn push(&self, make: impl FnOnce(u32) -> P<H>) -> NonNull<P<H>> {
-        // Relaxed: the caller is the only one who writes it.
+        // Relaxed: the caller alone writes it.
         let id = self.made.load(Relaxed);
         assert!((id as usize) < capacity::PROCS, "push: there is no room for another P ({id})");
-        // SAFETY: below the number of slots, which the caller alone fills, and nobody reads before `made` says so.
+        // SAFETY: below the number of slots. The caller alone fills them, and no reader goes beyond `made`.
         let slot = unsafe { self.slots.add(id as usize) };
         // SAFETY: as above.
         unsafe { slot.write(CachePadded::new(make(id))) };
         // Release: partner `deref`.
         self.made.store(id + 1, Release);
-        // SAFETY: it was just filled.
+        // SAFETY: this function has just filled the slot.
         NonNull::from(&**unsafe { slot.as_ref() })
     }
 }
@@ -54,8 +54,8 @@ impl<H: Host> Deref for Ps<H> {
 
     #[inline]
     fn deref(&self) -> &Self::Target {
-        // Acquire: partner `push`. An old value hides only Ps that nobody had when the caller last held the
-        // scheduler's lock: see `procs.rs`.
+        // Acquire: partner `push`. An old value hides only Ps that were made after the caller last held the scheduler's
+        // lock: see `procs.rs`.
         let made = self.made.load(Acquire) as usize;
         // SAFETY: that many slots are filled, and stay as they are.
         unsafe { std::slice::from_raw_parts(self.slots.as_ptr(), made) }
@@ -74,7 +74,7 @@ impl<'a, H: Host> IntoIterator for &'a Ps<H> {
 impl<H: Host> Drop for Ps<H> {
     fn drop(&mut self) {
         let made = std::ptr::slice_from_raw_parts_mut(self.slots.as_ptr(), self.made.load(Relaxed) as usize);
-        // SAFETY: nobody uses them any more.
+        // SAFETY: `&mut self`: no other reference to a P is left, and `made` slots are filled.
         unsafe { std::ptr::drop_in_place(made) };
         let slots = self.slots.as_ptr().cast::<MaybeUninit<CachePadded<P<H>>>>();
         // SAFETY: `new` took it from such a box.

@@ -6,15 +6,15 @@
 //! | the stay | and | then |
 //! | --- | --- | --- |
 //! | blocks its thread | others wait | the P is taken at this look |
-//! | blocks its thread, for [`TIME_SLICE`] | nobody waits | the P is taken: it is to be idle, and with it the process |
+//! | blocks its thread, for [`TIME_SLICE`] | no goroutine waits | the P is taken: it is to be idle, and with it the process |
 //! | runs, for [`TIME_SLICE`] | others wait | the P is taken, unless it is the kernel that lets the thread wait |
 //! | runs on a surplus P (`procs.rs`) | | the P is taken at this look |
 //! | anything else | | nothing |
 //!
 //! Others *wait* when a goroutine stands in the P's own queue or in the global one. A thread *blocks* when it has used no CPU
 //! since the last look, and the kernel says that it waits for something. The first alone is not enough: a thread that the
-//! kernel has preempted, with more of them than cores, makes no progress for milliseconds either. What says so is a
-//! file, which is read only where others wait, or where nobody made progress.
+//! kernel has preempted, with more of them than cores, makes no progress for milliseconds either. The kernel says so in a
+//! file, which the monitor reads only where others wait, or a stay has lasted for a time slice.
 //!
 //! The goroutine goes on, on its thread and without a P. Calls that never park go on too, as from a plain thread; the next
 //! one that may park comes back for a P (`blocking.rs`). How the P is taken from an M that may be entering the runtime at
@@ -40,7 +40,7 @@ use std::time::Duration;
 
 /// How long a goroutine may keep its P while others wait: Go's 10 ms, less what it takes until another runs there. As a
 /// stay is known only from the first look that saw it, the time counts from the look before that one: a goroutine may be
-/// younger by one pause, and nobody waits longer.
+/// younger by one pause, and no goroutine waits longer.
 const TIME_SLICE: Duration = Duration::from_micros(9_800);
 /// A thread that has used so little of a CPU in its slice was kept from it by others, and another thread would be as well.
 const HARDLY: Duration = Duration::from_micros(600);
@@ -202,7 +202,7 @@ impl<H: Host> Sched<H> {
         if m.is_inside() {
             return Found::Nothing;
         }
-        // Nobody is to have it after that, so no M is needed for it.
+        // No M is to have it after that.
         if self.is_to_retire(NonNull::from(p)) && self.retake(p, m, judged) {
             return Found::Taken;
         }
@@ -247,13 +247,15 @@ impl<H: Host> Sched<H> {
         })
     }
 
-    /// Who has the P, and the lease that he has it in. When it changes hands between the two, the retake fails.
+    /// The M that has the P, and the lease in which it has it. When the P changes hands between the two reads, the retake
+    /// fails.
     pub(crate) fn judge(p: &P<H>) -> Option<(Judged, &M<H>)> {
         let judged = p.handoff.judge();
         Some((judged, p.holder()?))
     }
 
-    /// Takes `p` from `m` and has another M take it, or makes it idle. False: the M has come back to the runtime.
+    /// Takes `p` from `m` and has another M take it, or makes it idle. Returns `false` if `m` has come back to the runtime,
+    /// or the barrier could not be had.
     pub(crate) fn retake(&self, p: &P<H>, m: &M<H>, judged: Judged) -> bool {
         if !p.handoff.retake(judged, || self.barrier_with(m, judged), || m.is_inside()) {
             return false;
