@@ -1,6 +1,8 @@
 //! The lines that the sources promise not to cross, read from the sources: what loom checks is what ships only as
 //! long as the scheduler gets its atomics, locks, threads and clock from the facade.
 
+use super::text;
+
 use std::fs;
 use std::path::Path;
 
@@ -42,11 +44,11 @@ const CHECKED: [&str; 17] = [
 ];
 
 /// The files that choose between two builds by the cfg `gmp_loom`.
-const CHOOSING: [&str; 6] =
-    ["prim/mod.rs", "prim/capacity.rs", "prim/hooks.rs", "prim/lock.rs", "host/mod.rs", "host/model/mod.rs"];
+const CHOOSING: [&str; 5] =
+    ["prim/mod.rs", "prim/capacity.rs", "prim/hooks.rs", "prim/lock.rs", "host/mod.rs"];
 
 /// The files that add something to the model's build and choose nothing, and what it is.
-const ADDING: [(&str, &str); 16] = [
+const ADDING: [(&str, &str); 17] = [
     ("chan/dynamic.rs", "a message that unwinds"),
     ("chan/mod.rs", "what a mutant does"),
     ("g/mod.rs", "what a mutant does"),
@@ -63,37 +65,18 @@ const ADDING: [(&str, &str); 16] = [
     ("sched/watch/mod.rs", "what its models alone use"),
     ("sched/watch/sysmon.rs", "one look of the monitor"),
     ("stack/pool/class.rs", "a range that no model asks for"),
+    ("stack/pool/mod.rs", "a pool that no model asks for"),
 ];
 
-/// Every source file below `folder`, with its path from there and its code: no comments, no unit tests.
+/// Every source file below `folder` that ships, with its path from there and its code.
 fn sources(folder: &str) -> Vec<(String, String)> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join(folder);
-    let (mut found, mut folders) = (Vec::new(), vec![root.clone()]);
-    while let Some(folder) = folders.pop() {
-        for entry in fs::read_dir(&folder).unwrap_or_else(|error| panic!("{folder:?}: {error}")) {
-            let path = entry.expect("the folder can be read").path();
-            if path.is_dir() {
-                // The models are tests, all of them.
-                if !path.ends_with("models") {
-                    folders.push(path);
-                }
-            } else if path.extension().is_some_and(|extension| extension == "rs") {
-                let text = fs::read_to_string(&path).expect("the file can be read");
-                let name = path.strip_prefix(&root).expect("it was found there");
-                found.push((name.to_str().expect("names are ASCII").to_owned(), code(&text)));
-            }
-        }
-    }
-    found.sort();
-    found
+    text::shipped(folder).into_iter().map(|(name, text)| (name, code(&text))).collect()
 }
 
-/// Without comments, and without the unit tests, which stand at the bottom of their file.
+/// Without comments.
 fn code(text: &str) -> String {
     let uncommented = text.lines().map(|line| line.split("//").next().unwrap_or_default());
-    let shipped = uncommented
-        .take_while(|line| !line.starts_with("#[cfg(test)]") && !line.starts_with("#[cfg(all(test"));
-    shipped.map(|line| line.to_owned() + "\n").collect()
+    uncommented.map(|line| line.to_owned() + "\n").collect()
 }
 
 /// Whether `code` names `what`: not as the end of a longer name, nor as a lifetime.
@@ -104,8 +87,7 @@ fn names(code: &str, what: &str) -> bool {
 
 #[test]
 fn the_reader_sees_what_it_looks_for() {
-    let text = "//! std::sync\nuse std::sync::Arc; // std::thread\n    /// mio::\nfn f(x: &'static str) {}\n\
-                #[cfg(test)]\nmod tests { use std::thread; }\n";
+    let text = "//! std::sync\nuse std::sync::Arc; // std::thread\n    /// mio::\nfn f(x: &'static str) {}\n";
     let code = code(text);
     assert!(names(&code, "std::sync"));
     for absent in ["std::thread", "mio::", "static "] {

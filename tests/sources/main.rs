@@ -6,5 +6,6 @@ mod mutant_list;
 mod mutants;
 mod orderings;
 mod prose;
+mod text;
 mod unwinds;
 mod verification;

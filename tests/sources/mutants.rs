@@ -1,9 +1,9 @@
 //! The mutants as the sources have them: what each does, by protocol, where it stands, and the models that catch it.
 
+use super::text;
+
 use std::collections::BTreeMap;
 use std::fmt::Write;
-use std::fs;
-use std::path::{Path, PathBuf};
 
 pub struct Mutant {
     /// The heading under which it stands in the list.
@@ -19,20 +19,7 @@ pub struct Mutant {
 
 /// The sources below `runtime/src/`, by their path from there.
 pub fn sources() -> BTreeMap<String, String> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("runtime/src");
-    let (mut found, mut folders) = (BTreeMap::new(), vec![root.clone()]);
-    while let Some(folder) = folders.pop() {
-        for entry in fs::read_dir(&folder).unwrap_or_else(|error| panic!("{folder:?}: {error}")) {
-            let path: PathBuf = entry.expect("the folder can be read").path();
-            if path.is_dir() {
-                folders.push(path);
-            } else if path.extension().is_some_and(|kind| kind == "rs") {
-                let name = path.strip_prefix(&root).expect("it was found there").to_str().expect("in UTF-8");
-                found.insert(name.to_owned(), fs::read_to_string(&path).expect("a source file"));
-            }
-        }
-    }
-    found
+    text::rust("runtime/src")
 }
 
 /// Whether the file ships, and is none of those that say what a mutant is.

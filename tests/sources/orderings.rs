@@ -1,30 +1,16 @@
 //! What the sources say of memory order: each ordering stronger than Relaxed names its partner, and each fence has one label.
 
-use std::collections::BTreeMap;
-use std::fs;
-use std::path::Path;
+use super::text::{self, words};
 
-/// The packages' sources with their paths, without models and unit tests, and without what mutants are made of.
+use std::collections::BTreeMap;
+
+/// The packages' sources with their paths from the root, without what mutants are made of.
 fn sources() -> BTreeMap<String, Vec<String>> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let mut folders = ["runtime/src", "netpoll/src", "timers/src"].map(|folder| root.join(folder)).to_vec();
     let mut found = BTreeMap::new();
-    while let Some(folder) = folders.pop() {
-        for entry in fs::read_dir(&folder).unwrap_or_else(|error| panic!("{folder:?}: {error}")) {
-            let path = entry.expect("the folder can be read").path();
-            let ends_with = |end: &str| path.to_string_lossy().ends_with(end);
-            if path.is_dir() && !ends_with("/models") {
-                folders.push(path);
-            } else if ends_with(".rs")
-                && !["/tests.rs", "/mutants.rs", "/hooks.rs"].into_iter().any(ends_with)
-            {
-                let text = fs::read_to_string(&path).expect("the file can be read");
-                let shipped = text.lines().take_while(|line| {
-                    !line.starts_with("#[cfg(test)]") && !line.starts_with("#[cfg(all(test, not")
-                });
-                let name =
-                    path.strip_prefix(root).expect("it was found there").to_string_lossy().into_owned();
-                found.insert(name, shipped.map(str::to_owned).collect());
+    for folder in ["runtime/src", "netpoll/src", "timers/src"] {
+        for (path, text) in text::shipped(folder) {
+            if !["/mutants.rs", "/hooks.rs"].into_iter().any(|end| path.ends_with(end)) {
+                found.insert(format!("{folder}/{path}"), text.lines().map(str::to_owned).collect());
             }
         }
     }
@@ -34,10 +20,6 @@ fn sources() -> BTreeMap<String, Vec<String>> {
 /// A line without its comment, and the comment.
 fn parts(line: &str) -> (&str, &str) {
     line.split_once("//").unwrap_or((line, ""))
-}
-
-fn words(text: &str) -> impl Iterator<Item = &str> {
-    text.split(|c: char| !c.is_alphanumeric() && c != '_').filter(|word| !word.is_empty())
 }
 
 /// Whether the code of a line uses an ordering that has a partner.

@@ -1,38 +1,17 @@
 //! What the prose names exists: the files, and whatever else stands between backticks. Prose is the comments and the
 //! documents; a name is known if the code has it, or `prose_names.txt` says whose it is.
 
+use super::text::{self, words};
 use super::verification;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
-use std::path::{Path, PathBuf};
 
 /// The longest line of a comment, in characters.
 const WIDTH: usize = 128;
 
-/// Every file of the project with its path from the root, without what was built.
+/// Every file of the project with its path from the root.
 fn files() -> BTreeMap<String, String> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let (mut found, mut folders) = (BTreeMap::new(), vec![root.to_owned()]);
-    while let Some(folder) = folders.pop() {
-        for entry in fs::read_dir(&folder).unwrap_or_else(|error| panic!("{folder:?}: {error}")) {
-            let path: PathBuf = entry.expect("the folder can be read").path();
-            let name = path.file_name().expect("it is no root").to_string_lossy();
-            if path.is_dir() {
-                // Figures and what was built are nobody's prose; what begins with a dot is git's, but for the tools' own.
-                let left_out = ["target", "results"].contains(&&*name) || name.starts_with(".git");
-                if !left_out {
-                    folders.push(path);
-                }
-            } else {
-                let relative = path.strip_prefix(root).expect("it was found there");
-                // What is no text, a picture for one, names nothing.
-                let text = fs::read_to_string(&path).unwrap_or_default();
-                found.insert(relative.to_str().expect("names are UTF-8").to_owned(), text);
-            }
-        }
-    }
-    found
+    text::files("")
 }
 
 /// The prose of a file, each line with its number, and the rest.
@@ -52,10 +31,6 @@ fn split(path: &str, text: &str) -> (Vec<(usize, String)>, String) {
         }
     }
     (prose, code)
-}
-
-fn words(text: &str) -> impl Iterator<Item = &str> {
-    text.split(|c: char| !c.is_alphanumeric() && c != '_').filter(|word| !word.is_empty())
 }
 
 /// What stands between backticks in a line.

@@ -1,8 +1,8 @@
 //! Every public call that may park says that it may unwind: read from the sources, the list of those calls too.
 
+use super::text;
+
 use std::collections::BTreeSet;
-use std::fs;
-use std::path::Path;
 
 /// What users call, by file or folder of `runtime/src`.
 const PUBLIC: [&str; 12] = [
@@ -63,8 +63,7 @@ fn head(line: &str) -> Option<(String, bool)> {
 
 /// The functions of a file, by rustfmt's layout: a body ends with the brace that stands below its head.
 fn functions(file: &str, text: &str) -> Vec<Function> {
-    let is_test = |line: &&str| line.starts_with("#[cfg(test)]") || line.starts_with("#[cfg(all(test");
-    let lines: Vec<&str> = text.lines().take_while(|line| !is_test(line)).collect();
+    let lines: Vec<&str> = text.lines().collect();
     let mut found = Vec::new();
     // A trait's methods are public where the trait is: std's, on public types.
     let mut of_std = false;
@@ -99,24 +98,12 @@ fn functions(file: &str, text: &str) -> Vec<Function> {
 }
 
 fn all() -> Vec<Function> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("runtime/src");
-    let (mut found, mut folders) = (Vec::new(), vec![root.clone()]);
-    while let Some(folder) = folders.pop() {
-        for entry in fs::read_dir(&folder).unwrap_or_else(|error| panic!("{folder:?}: {error}")) {
-            let path = entry.expect("the folder can be read").path();
-            if path.is_dir() {
-                folders.push(path);
-                continue;
-            }
-            let name =
-                path.strip_prefix(&root).expect("it was found there").to_str().expect("names are ASCII");
-            let belongs = |what: &str| name == what || what.ends_with('/') && name.starts_with(what);
-            if PUBLIC.iter().any(|what| belongs(what)) {
-                found.extend(functions(name, &fs::read_to_string(&path).expect("the file can be read")));
-            }
-        }
-    }
-    found
+    let belongs = |name: &str| {
+        let is = |what: &str| name == what || what.ends_with('/') && name.starts_with(what);
+        PUBLIC.into_iter().any(is)
+    };
+    let public = text::shipped("runtime/src").into_iter().filter(|(name, _)| belongs(name));
+    public.flat_map(|(name, text)| functions(&name, &text)).collect()
 }
 
 /// Whether `body` has `what`, which is not the end of a longer name.
