@@ -1,41 +1,43 @@
 //! The scheduler: one value, everything that a runtime is, above the line.
 //!
-//! | file | concept | Go |
-//! | --- | --- | --- |
-//! | `run/schedule` | an M's loop; finding the next goroutine; running it | `schedule`, `findRunnable`, `execute`, `mstart`, `runqget` |
-//! | `run/wake` | making a goroutine runnable; why no wake-up is lost | `ready`, `goready`, `wakep`, `startm`, `injectglist` |
-//! | `run/spin` | who looks for work, and the look after giving up | `resetspinning`, `becomeSpinning`, `checkRunqsNoP` |
-//! | `run/census` | nmspinning and npidle in one word | `sched.nmspinning`, `sched.npidle` |
-//! | `run/look` | when a busy M looks elsewhere | `schedtick % 61` |
-//! | `run/help` | work of other Ps that waits too long | – |
-//! | `run/steal` | work of other Ps | `stealWork`, `runqsteal` |
-//! | `run/inject`, `run/globq` | new goroutines; the global queue | `newproc`, `globrunqput`, `globrunqgetbatch` |
-//! | `run/idle`, `run/mask` | idle Ps, Ms that stand by | `pidleput`, `pidleget`, `mput`, `stopm`, `idlepMask`, `timerpMask` |
-//! | `threads/newm`, `threads/mexit` | starting threads, ending them | `newm`, `mexit` |
-//! | `threads/procs`, `threads/ps` | how many Ps there are, and changing that; where they lie | `procresize`, `GOMAXPROCS`, `sysmonUpdateGOMAXPROCS` |
-//! | `park` | how a goroutine leaves its M, and the commit hook | `gopark`, `mcall`, `goexit0` |
-//! | `poll` | the poller: who waits in it, breaking the wait | `netpoll`, `netpollBreak`, `wakeNetPoller` |
-//! | `timers` | who sleeps until when; what is due | `runtime/time.go` |
-//! | `timers/callback` | timers that call a function | `time.AfterFunc`, `goFunc` |
-//! | `timers/timer_thread` | the callbacks that no runtime runs | – |
-//! | `threads/blocking` | giving a P away, and coming back without one | `handoffp`, `entersyscallblock`, `exitsyscall0` |
-//! | `threads/retake` | taking a P from an M that does not come back | `retake` |
-//! | `threads/locked` | goroutines that are bound to an M | `LockOSThread`, `stoplockedm`, `startlockedm` |
-//! | `threads/attach` | a thread of the program as an M | – |
-//! | `stacks` | a stack for each goroutine, reserved at its spawn | `malg` |
-//! | `watch/trim` | what Ps and the host have too many of goes back | `scavenge` |
-//! | `watch/dump` | what all goroutines are doing | `traceback`, `_Gscan` |
-//! | `watch/sysmon` | the monitor, backstop of the poller | `sysmon` |
-//! | `watch/deadlock` | whether all goroutines of the process are asleep | `checkdead` |
-//! | `watch/quit` | who answers SIGQUIT | `sighandler`, `dieFromSignal` |
-//! | `watch/trace` | what `GMPDEBUG=schedtrace` prints | `schedtrace` |
-//! | `stop` | the end of a runtime | – |
+//! | file | concept |
+//! | --- | --- |
+//! | `run/schedule` | an M's loop; finding the next goroutine; running it |
+//! | `run/wake` | making a goroutine runnable; why no wake-up is lost |
+//! | `run/spin` | which Ms look for work, and the look after giving up |
+//! | `run/census` | nmspinning and npidle in one word |
+//! | `run/look` | when a busy M looks elsewhere |
+//! | `run/round` | how goroutines that yield give way to those in the global queue |
+//! | `run/help` | work of other Ps that waits too long |
+//! | `run/steal` | work of other Ps |
+//! | `run/inject`, `run/globq` | new goroutines; the global queue |
+//! | `run/idle`, `run/mask` | idle Ps, Ms that stand by |
+//! | `threads/newm`, `threads/mexit` | starting threads, ending them |
+//! | `threads/procs`, `threads/ps` | how many Ps there are, and changing that; where they lie |
+//! | `park` | how a goroutine leaves its M, and the commit hook |
+//! | `poll` | the poller: which M waits in it, breaking the wait |
+//! | `timers` | which goroutine sleeps until when; what is due |
+//! | `timers/callback` | timers that call a function |
+//! | `timers/timer_thread` | the callbacks that no runtime runs |
+//! | `threads/blocking` | giving a P away, and coming back without one |
+//! | `threads/retake` | taking a P from an M that does not come back |
+//! | `threads/locked` | goroutines that are bound to an M |
+//! | `threads/attach` | a thread of the program as an M |
+//! | `stacks` | a stack for each goroutine, reserved at its spawn |
+//! | `watch/trim` | unused stacks go back to the system |
+//! | `watch/dump` | what all goroutines are doing |
+//! | `watch/sysmon` | the monitor, backstop of the poller |
+//! | `watch/deadlock` | whether all goroutines of the process are asleep |
+//! | `watch/quit` | which monitor answers SIGQUIT |
+//! | `watch/trace` | what `GMPDEBUG=schedtrace` prints |
+//! | `watch/told` | what the system has refused |
+//! | `stop` | the end of a runtime |
 //!
 //! The order of the locks stands in `prim/lock.rs`.
 //!
-//! A goroutine that one readies on an M is queued at that M's P without a lock; the census and two fences see to it that
-//! an M which goes idle and a submission can't miss each other (`wake`). Who is idle, who stands by and who waits in
-//! the poller changes under one lock, `central`.
+//! A submitter on an M queues a goroutine at that M's P without a lock; by the census and two fences an M that goes idle
+//! and a submitter can't miss each other (`wake`). Which Ps are idle, which Ms stand by and which M waits in the poller
+//! changes under one lock, `central`. `docs/go-names.md` has Go's names for all of these.
 
 #[cfg(gmp_loom)]
 mod mutants;
@@ -100,14 +102,14 @@ pub(crate) struct Central<H: Host> {
     globq: GlobalQueue<H>,
     /// Goroutines that wait for a stack to come back.
     stackless: GList<H>,
-    /// Goroutines that nobody will run, as the runtime ends.
+    /// Goroutines that no M will run, as the runtime ends.
     aside: GList<H>,
     idle_ps: Vec<NonNull<P<H>>>,
-    /// Those that nobody may take: see `procs`.
+    /// Ps that no M may take: see `procs`.
     retired_ps: Vec<NonNull<P<H>>>,
     /// How many Ps there are to be, or were when the runtime began to end.
     procs: u32,
-    /// Nobody has said how many Ps there are to be: the machine says it.
+    /// The program has not set how many Ps there are to be: the machine says it.
     procs_follow: bool,
     idle_ms: Vec<NonNull<M<H>>>,
     /// Ms that wait for the goroutines that are bound to them; see `locked`.
@@ -117,7 +119,7 @@ pub(crate) struct Central<H: Host> {
     ms: Vec<NonNull<M<H>>>,
     /// Those of them without a thread; see `mexit`.
     spare_ms: Vec<NonNull<M<H>>>,
-    /// How many Ms are threads of the program; see `attach`. They run one goroutine only, so nobody is the fewer for them.
+    /// How many Ms are threads of the program; see `attach`. They do not count towards `max_threads`.
     attached: u32,
     /// Threads that are no Ms.
     threads: Vec<H::Thread>,
@@ -202,7 +204,7 @@ pub(crate) struct Sched<H: Host> {
     coarse_now: SingleWriterWord,
     told: Told,
     pub(crate) monitor_note: Note<H>,
-    /// Who ends the runtime sleeps here; an alarm has it look again.
+    /// The ender sleeps here; an alarm has it look again.
     ender: Note<H>,
 }
 
@@ -291,7 +293,7 @@ impl<H: Host> Sched<H> {
         self.ending.load(Relaxed)
     }
 
-    /// For models: nobody runs or looks for anything, or was called to.
+    /// For models: no M has a P, or spins, or was summoned.
     #[cfg(gmp_loom)]
     pub(crate) fn procs_are_idle(&self) -> bool {
         let central = self.central.lock();
@@ -313,7 +315,7 @@ impl<H: Host> Drop for Sched<H> {
         for p in self.ps.iter() {
             p.with_stack_cache(|cache| self.host.empty(cache));
         }
-        // SAFETY: once, and nobody can spawn any more.
+        // SAFETY: once, and no handle to this scheduler is left that could spawn.
         unsafe { GPool::close(self.pool) };
         for m in std::mem::take(&mut self.central.lock().ms) {
             // SAFETY: each came from a box, and its thread, which held this scheduler, has left.

@@ -7,22 +7,22 @@
 //!    └───── stop ───────┘   └┘ set: moves it
 //! ```
 //! A [`Callback`] stands in one heap for as long as it lives: that of the P on which it was made; made outside of any
-//! runtime, the timer thread's. `handle` says whether it is armed, and lies under that heap's lock, like the heap. So
-//! popping, stopping and moving it are decided by whoever has the lock first:
+//! runtime, the timer thread's. `handle` says whether the callback is armed, and lies under that heap's lock, like the
+//! heap. So a pop, a stop and a move happen one after the other, in the order in which they get the lock:
 //!
-//! * `stop` and `set` return whether it was armed. Then what it was armed for does not happen, and nothing of it is
-//!   under way.
+//! * `stop` and `set` return `true` if the callback was armed. Then the firing for which it was armed does not happen, and
+//!   is not under way.
 //! * each pop is one firing, and disarms. What fires once was set once.
 //!
-//! A firing runs in a goroutine of its own, made by whoever took it; or at once, [`RunMode::Inline`], on the M's own
-//! stack or the thread that took it: that is for the library's own, which neither parks nor runs or drops user's code.
-//! No lock is held then, so it may wake goroutines, set and stop timers, and take a lock under which others do that.
+//! A firing runs in a goroutine of its own, which the M that popped it makes; or at once, [`RunMode::Inline`], on the own
+//! stack of that M, or thread: that is for the library's own, which neither parks nor runs or drops user's code.
+//! No lock is held then, so a firing may wake goroutines, set and stop timers, and take a lock under which others do that.
 //! A firing whose goroutine did not come to run before its runtime ended goes to the timer thread, like a callback that is
 //! still armed.
 //!
 //! Memory: one allocation for callback and timer together. The heap is one of its owners while it is armed, so dropping a
-//! [`Guard`] disarms nothing; the user's closure is dropped by the last guard's owner or by the goroutine of the
-//! last firing, never under a lock; nor on an M's own stack, save where the machine has neither a stack nor a thread for it.
+//! [`Guard`] disarms nothing; the user's closure is dropped by the owner of the guard or by the goroutine of the last
+//! firing, never under a lock; nor on an M's own stack, except where the machine has neither a stack nor a thread for it.
 //!
 //! Not done: to put a callback that is set again into the heap of the caller's P, as Go does. Then a stop needs a lock of
 //! the callback's own to know its heap. The price here: on another P than that on which it was made, to set one that
@@ -46,9 +46,9 @@ use std::panic::Location;
 pub(crate) enum RunMode {
     /// In a goroutine of its own; the timer thread's: on a thread of its own.
     Goroutine,
-    /// The same, for what is the library's: the goroutine counts as none.
+    /// As `Goroutine`, for what is the library's: `num_goroutines` does not count the goroutine.
     Uncounted,
-    /// On the stack of whoever finds it due. Only what neither parks nor runs user's code.
+    /// On the stack of the thread that pops it. Only what neither parks nor runs user's code.
     Inline,
 }
 
@@ -62,7 +62,7 @@ pub(crate) struct Callback<H: Host, F: ?Sized = dyn Fn() + Send + Sync> {
     f: F,
 }
 
-// SAFETY: `handle` lies under a lock; the rest is read only.
+// SAFETY: `handle` is touched by a holder of its heap's lock (`Locked`) alone; the rest is read only.
 unsafe impl<H: Host, F: ?Sized + Send + Sync> Send for Callback<H, F> {}
 // SAFETY: as above.
 unsafe impl<H: Host, F: ?Sized + Send + Sync> Sync for Callback<H, F> {}
@@ -104,7 +104,7 @@ impl<H: Host> Callback<H> {
         (self.f)();
     }
 
-    /// Whoever waits for the earliest timer is to know. After the locks, and outside of the window.
+    /// Tells the M in the poller, or the timer thread, of an earlier timer. After the locks, and outside of the window.
     #[cold]
     fn announce(&self, orphaned: bool, due: Nanos) {
         if orphaned {
@@ -128,7 +128,7 @@ impl<H: Host> Callback<H> {
 pub(crate) struct Guard<H: Host>(Shared<Callback<H>>);
 
 impl<H: Host> Guard<H> {
-    /// True: it was armed, and `f` will not be called for it.
+    /// Returns `true` if the callback was armed: then the firing for which it was armed does not happen.
     pub(crate) fn stop(&self) -> bool {
         let call = &self.0;
         let mut locked = call.timers.lock();
@@ -142,7 +142,7 @@ impl<H: Host> Guard<H> {
         true
     }
 
-    /// Arms it, for another time if it is armed already. True when it was.
+    /// Arms the callback, for another time if it is armed already. Returns `true` if it was.
     pub(crate) fn set(&self, due: Nanos) -> bool {
         let (call, timers) = (&self.0, &self.0.timers);
         // As long as the P is held its timers are in the mask.
@@ -237,8 +237,8 @@ impl<H: Host> Drop for Firing<H> {
 }
 
 impl<H: Host> Sched<H> {
-    /// The goroutine of one firing, runnable and in no queue. `None`: there is no stack for it, and the timer thread runs
-    /// it.
+    /// Makes the goroutine of one firing, runnable and in no queue. `None` if there is no stack for it: then the timer thread
+    /// runs the firing.
     pub(crate) fn make_firing(&self, call: Shared<Callback<H>>) -> Option<GRef<H>> {
         let birth = Birth { name: None, stack_size: self.config.stack_size, site: call.site };
         let counts = call.run() != RunMode::Uncounted;
@@ -250,7 +250,7 @@ impl<H: Host> Sched<H> {
         };
         // SAFETY: it borrows nothing.
         let g = unsafe { self.make_counting(counts, birth, body) }.ok()?;
-        // Nobody joins it.
+        // A firing has no joiner.
         g::drop_handle(g);
         Some(g)
     }

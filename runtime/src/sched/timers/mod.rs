@@ -1,25 +1,28 @@
-//! Who sleeps until when, and which callbacks are due.
+//! Which goroutine sleeps until when, and which callbacks are due.
 //!
-//! Each P has a heap of timers under a lock of its own, and a copy of the heap's earliest time that is read without
-//! it. A goroutine sleeps in the heap of its P; who takes what is due there:
+//! One heap for all Ps would be one lock for every sleep. So each P has a heap of timers under a lock of its own, and a copy
+//! of the heap's earliest time that is read without the lock. A goroutine sleeps in the heap of its P, and what is due
+//! there is taken by:
 //!
 //! * the P's own M, between two goroutines (`schedule`);
-//! * an M that looks for work, in its last round (`steal`);
-//! * the M that waits in the poller no longer than for the earliest of all of them. An idle P keeps its timers;
-//! * while nobody is there and a P is idle, a busy M at its visits (`sched/run/look.rs`); for those of retired Ps always;
+//! * a thief, in its last rounds (`steal`), and a helper (`help`);
+//! * the M in the poller, which waits no longer than for the earliest timer of all heaps. An idle P keeps its timers;
+//! * while no M is in the poller and a P is idle, a busy M at its visits (`sched/run/look.rs`); for the heaps of retired Ps
+//!   always;
 //! * the monitor, when no P is idle, or no M comes to the poller.
 //!
-//! An entry is a wait or a callback. A wait with a time limit has a timer there, which claims it like any counterpart;
-//! whoever was woken by another takes the timer out again. It is put in by the commit hook, when its goroutine is saved,
-//! and the place where it stands is noted under the heap's lock: the goroutine may run again as soon as that is free.
-//! Whether a callback fires is decided under the lock, and it is called after it (`callback.rs`).
+//! An entry is a wait or a callback. A wait with a time limit has a timer, which claims the wait like any waker; a
+//! goroutine that another waker has readied takes its timer out again. The commit hook inserts the timer, when the
+//! goroutine is saved, and notes the timer's place under the heap's lock: the goroutine may run again as soon as that lock
+//! is free. Whether a callback fires is decided under the lock, and it is called after it (`callback.rs`).
 //!
 //! When the runtime ends its heaps become *orphans*: waits are dropped, callbacks stay where they are, and the timer thread
 //! takes what is due (`timer_thread.rs`). So a heap is counted, and may outlive its P.
 //!
-//! How a new timer and the poller's wait meet stands in `sched/poll.rs`; checked by `models/poll.rs`. An M that holds the
-//! P finds it in `timer_mask`; whoever else puts something into its heap sets the mask in the same critical section of
-//! the scheduler's lock in which it inserts, since `pidleput` may clear it there. Checked by `models/timer.rs`.
+//! How a new timer and the poller's wait meet stands in `sched/poll.rs`; checked by `models/poll.rs`. While an M holds a P,
+//! the P is in `timer_mask`. A thread that puts a callback into the heap of a P that it does not hold sets the mask in the
+//! same critical section of the scheduler's lock in which it inserts, since `pidleput` may clear it there. Checked by
+//! `models/timer.rs`.
 
 pub(crate) mod callback;
 pub(crate) mod shared;
@@ -49,7 +52,7 @@ enum Entry<H: Host> {
     Callback(Shared<Callback<H>>),
 }
 
-/// Where the timer of a wait stands. Belongs to the waiting goroutine.
+/// Where the timer of a wait stands. Belongs to the parker.
 pub(crate) struct Alarm<H: Host>(UnsafeCell<Option<(NonNull<P<H>>, Handle)>>);
 
 impl<H: Host> Alarm<H> {
@@ -59,7 +62,8 @@ impl<H: Host> Alarm<H> {
 
     /// Takes the timer out of its heap, if it has not fired. The goroutine itself calls it, after its wait.
     pub(crate) fn disarm(&self) {
-        // SAFETY: the goroutine runs, so its commit hook is over, or past the heap's lock.
+        // SAFETY: the owner of the alarm runs this, so its commit hook is over, or past the heap's lock, and does not write
+        // the place any more.
         if let Some((p, handle)) = self.0.with_mut(|place| unsafe { (*place).take() }) {
             mutant!(AlarmStaysArmed: return);
             // SAFETY: Ps live as long as their scheduler, which a running goroutine keeps.
@@ -74,14 +78,14 @@ pub(crate) struct Timers<H: Host> {
     inner: Mutex<Inner<H>>,
     /// The earliest time in the heap, or NONE. Written under the lock. Relaxed: the fences of `sched/poll.rs` order it.
     earliest: AtomicU64,
-    /// Whose they are while it lives, and the number of the P.
+    /// The runtime of the P, while it lives, and the P's number.
     home: Weak<Sched<H>>,
     p: u32,
 }
 
 struct Inner<H: Host> {
     heap: Heap<Entry<H>>,
-    /// The timer thread looks after them.
+    /// The timer thread takes what is due here.
     orphaned: bool,
 }
 
@@ -125,8 +129,8 @@ impl<H: Host> Timers<H> {
         Locked { timers: self, inner: self.inner.lock() }
     }
 
-    /// Claims and readies the waits that are due, up to the first callback, which it returns. That one fires: the caller
-    /// calls it.
+    /// Claims and readies the waits that are due, up to the first callback, which it returns. That callback fires: the
+    /// caller calls it.
     fn pop_due(&self, now: Nanos, waits: &mut GList<H>) -> Option<Shared<Callback<H>>> {
         let mut locked = self.lock();
         if locked.inner.orphaned {
@@ -173,7 +177,7 @@ impl<H: Host> Timers<H> {
         locked
     }
 
-    /// The runtime ends. True: callbacks are armed, for the timer thread.
+    /// The runtime ends. Returns `true` if callbacks are armed, for the timer thread.
     pub(crate) fn orphan(&self) -> bool {
         let mut locked = self.lock();
         unless!(OrphanStaysHome, locked.inner.orphaned = true);
@@ -204,7 +208,7 @@ impl<H: Host> Locked<'_, H> {
         self.inner.orphaned
     }
 
-    /// Puts a callback in, or moves it. True: the earliest time is now an earlier one.
+    /// Puts a callback in, or moves it. Returns `true` if the earliest time is now an earlier one.
     pub(crate) fn set(&mut self, due: Nanos, call: &Shared<Callback<H>>) -> bool {
         let Some(handle) = call.handle(self) else { return self.add(due, Shared::clone(call)) };
         let due = due.min(LATEST);
@@ -215,7 +219,7 @@ impl<H: Host> Locked<'_, H> {
         before.is_none_or(|before| due < before)
     }
 
-    /// Puts a callback in that is not armed. True: as for `set`.
+    /// Puts a callback in that is not armed. Returns what `set` does.
     #[inline]
     pub(crate) fn add(&mut self, due: Nanos, call: Shared<Callback<H>>) -> bool {
         let due = due.min(LATEST);
@@ -229,11 +233,11 @@ impl<H: Host> Locked<'_, H> {
     fn insert(&mut self, due: Nanos, call: Shared<Callback<H>>) {
         let raw: *const Callback<H> = &*call;
         let handle = self.inner.heap.insert(due, Entry::Callback(call));
-        // SAFETY: the heap owns it now, and is locked.
+        // SAFETY: the heap is an owner of the callback now, and `self` holds its lock: the entry stays.
         unsafe { &*raw }.set_handle(self, Some(handle));
     }
 
-    /// Takes a callback out. Gives the heap's share of it back, for a drop after the lock; `None` when it was not armed.
+    /// Takes a callback out. Returns the heap's share of it, for a drop after the lock; `None` if it was not armed.
     #[must_use]
     pub(crate) fn take(&mut self, call: &Callback<H>) -> Option<impl Sized + use<H>> {
         let handle = call.handle(self)?;
@@ -259,7 +263,7 @@ impl<H: Host> Locked<'_, H> {
 const LATEST: Nanos = Nanos::from_nanos(NONE - 1);
 
 impl<H: Host> Sched<H> {
-    /// Takes what is due in the heap of `p`. True when there was anything.
+    /// Takes what is due in the heap of `p`. Returns `true` if there was anything.
     #[inline]
     pub(crate) fn run_timers(&self, m: &M<H>, p: &P<H>) -> bool {
         match p.timers.earliest() {
@@ -287,7 +291,7 @@ impl<H: Host> Sched<H> {
         }
     }
 
-    /// Takes what is due in heaps that nobody else serves: while no M waits in the poller and a P is idle, as if the caller
+    /// Takes what is due in heaps that no other M serves: while no M waits in the poller and a P is idle, as if the caller
     /// came back from there, any heap; else those of retired Ps.
     pub(crate) fn run_unserved_timers(&self, m: &M<H>) {
         // Relaxed: hints. An M that goes into the poller after this looks at all heaps itself.
@@ -309,7 +313,7 @@ impl<H: Host> Sched<H> {
         self.submit_found(m, due);
     }
 
-    /// What is due in any heap, taken by a thread that is no M.
+    /// Takes what is due in any heap, for a thread that is no M.
     pub(crate) fn take_all_due(&self) -> GList<H> {
         let _serving = Serving::begin(self);
         let (now, mut due) = (H::now(), GList::new());
@@ -345,8 +349,8 @@ impl<H: Host> Sched<H> {
         all.min()
     }
 
-    /// Has a timer claim and ready `who`, which is saved, at `due`. Called by its commit hook, on the M that ran it.
-    pub(crate) fn arm(&self, p: &P<H>, alarm: *const Alarm<H>, due: Nanos, who: (GRef<H>, WaitNumber)) {
+    /// Has a timer claim and ready `parker`, which is saved, at `due`. Called by its commit hook, on the M that ran it.
+    pub(crate) fn arm(&self, p: &P<H>, alarm: *const Alarm<H>, due: Nanos, parker: (GRef<H>, WaitNumber)) {
         let due = due.min(LATEST);
         let mut locked = p.timers.lock();
         if locked.inner.orphaned {
@@ -354,9 +358,10 @@ impl<H: Host> Sched<H> {
             return;
         }
         let before = locked.inner.heap.next_due();
-        let (g, wait) = who;
+        let (g, wait) = parker;
         let handle = locked.inner.heap.insert(due, Entry::Wait { g, wait });
-        // SAFETY: the alarm lies on the stack of the goroutine, which does not run before the heap's lock is free.
+        // SAFETY: the alarm lies on the stack of `parker`, which was saved before its commit hook called this, and does not run
+        // before the heap's lock is free: until then the timer alone knows of the wait.
         let place = unsafe { &(*alarm).0 };
         // SAFETY: as above.
         let note = || place.with_mut(|place| unsafe { *place = Some((NonNull::from(p), handle)) });
@@ -367,18 +372,18 @@ impl<H: Host> Sched<H> {
         if before.is_none_or(|before| due < before) {
             self.wake_poller_before(due);
         }
-        // T1 to T3 see to it that whoever waits in the poller knows. If nobody does, and this M has other
-        // goroutines to run before it looks at the clock again, another M is to go there.
+        // By T1 to T3 an M that waits in the poller learns of the timer. If none waits, and this M has other goroutines to
+        // run before it looks at the clock again, another M is to go there.
         if !p.runq.is_empty() && self.poll_until.load(Relaxed) == NO_POLLER {
             mutant!(ArmSendsNobody: return);
             self.wakep();
         }
     }
 
-    /// A callback is now the earliest in its heap: T2 and T3, and as in `arm`, except that whoever set it goes on.
+    /// A callback is now the earliest in its heap: T2 and T3, and as in `arm`, except that the goroutine that set it goes on.
     pub(crate) fn call_is_next(&self, due: Nanos) {
         unless!(CallMovedInSilence, self.wake_poller_before(due));
-        // Relaxed: TimerFence orders it. Who polls later sees the timer.
+        // Relaxed: TimerFence orders it. An M that enters the poller later sees the timer.
         if self.poll_until.load(Relaxed) == NO_POLLER && self.census.lacks_a_spinner() {
             self.wakep();
         }
@@ -416,6 +421,6 @@ pub(crate) struct Set {
     pub(crate) armed: bool,
     /// The heap's earliest time is an earlier one now.
     pub(crate) earlier: bool,
-    /// The timer thread looks after the heap.
+    /// The timer thread takes what is due in the heap.
     pub(crate) orphaned: bool,
 }

@@ -1,12 +1,12 @@
 //! A value with a count of its owners, like `Arc`'s, for what is mostly lent once, and given back.
 //!
-//! It is born with two owners, and there are no weak ones. So to make a value, to give it away, to get it back and to free it
-//! takes one exchange. With `Arc` it takes four: to count the other owner, to uncount it, to uncount the first one, and
-//! to uncount what stands for the weak ones.
+//! A value is made with two owners, and there are no weak ones. So to make a value, to give it away, to get it back and to
+//! free it takes one exchange. With `Arc` it takes four: to count the other owner, to uncount it, to uncount the first one,
+//! and to uncount what stands for the weak ones.
 //!
 //! Invariants:
-//! 1. `owners` is the number of [`Shared`]s. Only one that exists makes another.
-//! 2. So whoever reads a count of one is alone and stays alone, and frees without an exchange.
+//! 1. `owners` is the number of [`Shared`]s. Only a [`Shared`] that exists makes another.
+//! 2. So an owner that reads a count of one is alone and stays alone, and frees without an exchange.
 //!
 //! Checked by `models/shared.rs`.
 

@@ -1,19 +1,26 @@
 //! The timer thread: runs the callbacks that no runtime runs; there is one for the process.
 //!
-//! Callbacks made outside of any runtime stand in its own heap; those that outlive their runtime stay in that
-//! runtime's heaps, which it takes over. It fires each callback on a thread of its own.
+//! Callbacks made outside of any runtime stand in the timer thread's own heap; those that outlive their runtime stay in
+//! that runtime's heaps, which the timer thread takes over. Each callback is fired on a thread of its own.
 //!
 //! ```text
-//!   setter: T1 a callback becomes the earliest of a heap (heap's lock) · T2 under the timer thread's lock: the heap is on
-//!           the list; no thread? start one · it sleeps longer? until := the new time, alarm
-//!   thread: B1 under the timer thread's lock: the earliest of the heaps on the list; until := that · B2 sleep until then
+//!   setter                                         timer thread
+//!
+//!   T1  heap's lock: a callback becomes the        B1  timer thread's lock: the earliest of the heaps
+//!       earliest of its heap                           on the list; `until` := that
+//!   T2  timer thread's lock: the heap is on        B2  sleep until then
+//!       the list; no thread?  start one;
+//!       it sleeps longer?  `until` := the new
+//!       time, alarm
 //! ```
-//! T2 and B1 exclude each other: B1 sees the callback, or T2 sees how long the thread is about to sleep; an alarm keeps
-//! until it sleeps. In B1 heaps without a callback leave the list: who puts one in comes to T2 after it.
+//! T2 and B1 exclude each other. If B1 comes second, it sees the callback; if T2 does, it sees how long the thread is about
+//! to sleep, and an alarm is kept until the thread sleeps. In B1 heaps without a callback leave the list: a setter that puts
+//! one in comes to T2 after that.
 //!
 //! The thread is there as long as there is a callback, and a moment longer ([`LINGER`](capacity::LINGER)), so that
-//! a program that sets and stops one timer at a time does not start a thread for each. It ends in B1, in the
-//! critical section in which it says so. When the last callback is stopped it is told, unless it would look soon anyway.
+//! a program that sets and stops one timer at a time does not start a thread for each. The thread ends in B1, in the
+//! critical section in which it clears `thread`. A stop of the last callback of a heap alarms the thread, unless it would
+//! look soon anyway.
 //!
 //! Threads that run callbacks are not counted as the library's own: they run user's code, which may wake others.
 //!
@@ -33,7 +40,7 @@ struct State<H: Host> {
     /// Heaps with callbacks.
     kept: Vec<Arc<Timers<H>>>,
     thread: bool,
-    /// It fires something, and has not looked again since.
+    /// The thread fires callbacks, and has not looked again since.
     fires: bool,
     /// How long the thread sleeps; it sleeps now, or is about to, or comes back.
     until: Nanos,
@@ -97,7 +104,7 @@ impl<H: Host> TimerThread<H> {
         }
         if !state.thread {
             state.thread = true;
-            // In the lock: whoever finds no thread is the one to start it.
+            // In the lock: the first setter that finds no thread, and that setter alone, starts it.
             if let Err(refused) = H::start("gmp-timers", || self.serve()) {
                 state.thread = false;
                 drop(state);

@@ -1,40 +1,41 @@
-//! Deadlock: nobody runs, and nothing that is under way could make anybody run.
+//! Deadlock: no goroutine runs, and nothing that is under way could make one run.
 //!
-//! It is looked for while somebody is inside `run`, by the monitor of a runtime all of whose Ps are idle: at once, and
-//! 1, 10, 100 ms and 1 s later ([`LOOKS`]); again when anybody had a P meanwhile. Then the monitor may sleep for
-//! good. The runtime that falls asleep last finds the others asleep.
+//! While a thread or goroutine is inside `run`, the monitor of a runtime all of whose Ps are idle looks for a deadlock: at
+//! once, and 1, 10, 100 ms and 1 s later ([`LOOKS`]); from the beginning when an M had a P meanwhile. Then the monitor may
+//! sleep for good. The monitor of the runtime that falls asleep last finds the others asleep.
 //!
 //! *Asleep*, for all runtimes of the process at one moment:
 //!
 //! 1. all Ps are idle, and every thread of theirs that has not left is the monitor, an M in a list of those that
 //!    stand by, or wait for the goroutine that is bound to them, or the M in the poller; none is on its way to be started;
 //! 2. no timer is armed, no monitor is serving timers, and the timer thread has nothing to fire and fires nothing;
-//! 3. every goroutine is parked, in a wait that nobody has claimed or nudged, and none waits for a descriptor;
+//! 3. every goroutine is parked, in a wait that no waker has claimed or nudged, and none waits for a descriptor;
 //! 4. each plain thread inside `run` waits for a goroutine that has not ended;
 //! 5. the process has no other threads: the kernel's number of them is that of the threads in 1, 2 and 4. They might
 //!    do anything. `GMPDEBUG=deadlock=always` leaves this one out.
 //!
-//! **Why it is never said too early.** The judge holds, in this order and together, the lock of the list of runtimes,
-//! the timer thread's, and the lock of each scheduler. Judges exclude each other by the first, and nobody else holds two of
-//! the last kind. An M that stands by takes its scheduler's lock before it does anything but look: whoever gives it a P,
-//! or calls it, takes it out under that lock, and the M in the poller takes it when it comes back. So under 1 and with the
-//! locks held no M does anything, and what they did before is seen. What is left:
+//! **Why it is never said too early.** The judge, which is a monitor, holds, in this order and together, the lock of the list
+//! of runtimes, the timer thread's, and the lock of each scheduler. Judges exclude each other by the first, and no other
+//! thread holds two of the last kind. An M that stands by needs its scheduler's lock, or a waker that has it, before the M
+//! does anything but look: a waker takes the M out of its idle spot under that lock, and the M in the poller takes the lock
+//! when it comes back. So under 1 and with the locks held no M does anything, and what the Ms did before is seen. What is
+//! left:
 //!
-//! * the M in the poller may have come back and carry goroutines that it found. Those were claimed, which 3 sees. One whose
-//!   event is in the kernel, or in the M's hands and not looked at, waits for a descriptor;
+//! * the M in the poller may have come back and carry goroutines that it found. Those were claimed, which 3 sees. A goroutine
+//!   whose event is in the kernel, or was reported to the M and not looked at, waits for a descriptor;
 //! * an M between standing by and its sleep looks at the queues, which are empty, as all Ps are idle;
-//! * another monitor may carry what it took from a heap: it says so before and until that is a goroutine again (`serving`).
-//!   Goroutines that it found in the poller, as above;
+//! * another monitor may carry what it took from a heap: it says so before that, and until that is a goroutine again
+//!   (`serving`). Goroutines that it found in the poller: as above;
 //! * the timer thread says under its lock what it is about to do;
 //! * a thread inside `run` that was woken: its goroutine has ended, and was not live any more when its M gave up;
-//! * others were counted by the kernel while nobody of ours was awake to start one, and there are none.
+//! * other threads: the kernel counted them while no thread of ours was awake to start one, and there are none.
 //!
 //! With no thread awake nothing changes any more: what is seen is true at one moment, and then for ever. The count by the
 //! kernel may be too high, by a thread that has ended and is not gone yet: the next look finds it gone.
 //!
 //! **Not noticed**: goroutines that wait for each other while any other goroutine, timer, descriptor or foreign thread
 //! could still do something; and what becomes a deadlock only by the end of a foreign thread, or of a callback outside of
-//! a runtime, more than a second after the last goroutine fell asleep: nobody looks then.
+//! a runtime, more than a second after the last goroutine fell asleep: no monitor looks then.
 //!
 //! Under the lock of `Runtimes` the judge takes the timer thread's, all `central`s by their places, and then heaps and pools:
 //! the order of `prim/lock.rs`.
@@ -64,7 +65,7 @@ const LOOKS: [Duration; 5] = [
     Duration::from_secs(1),
 ];
 
-/// The runtimes of the process, and who is inside `run`. One, in the host.
+/// The runtimes of the process, and the callers that are inside `run`. One, in the host.
 pub(crate) struct Runtimes<H: Host>(Mutex<Known<H>>);
 
 struct Known<H: Host> {
@@ -76,7 +77,7 @@ struct Known<H: Host> {
     reported: bool,
 }
 
-/// Somebody inside `run`.
+/// A thread or goroutine inside `run`.
 struct Caller<H: Host> {
     ticket: u64,
     does: Doing<H>,
@@ -94,8 +95,8 @@ pub(crate) enum Doing<H: Host> {
     WaitsForEver,
 }
 
-/// The presence of a caller in `run`, from before its goroutine is spawned: one that falls asleep at once is to find that
-/// somebody is there to be told. Dropped when it leaves.
+/// The presence of a caller in `run`, from before its goroutine is spawned: a deadlock is reported only while a caller is
+/// there, and the goroutine may fall asleep at once. Dropped when the caller leaves.
 pub(crate) struct Presence<H: Host>(u64, PhantomData<fn(H)>);
 
 impl<H: Host> Presence<H> {
@@ -104,7 +105,7 @@ impl<H: Host> Presence<H> {
         Self::of(M::<H>::current().is_none())
     }
 
-    /// The calling thread is about to be an M, and counts as one until it says otherwise.
+    /// The calling thread is about to be an M, and counts as one until `ends_as_m`.
     pub(crate) fn begin_as_m() -> Self {
         Self::of(false)
     }
@@ -148,13 +149,13 @@ impl<H: Host> Drop for Presence<H> {
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 #[must_use]
 pub(crate) enum Verdict {
-    /// Nobody will ever run; so many goroutines are left.
+    /// No goroutine will ever run; this many are left.
     Asleep(usize),
-    /// Somebody is awake, or may be.
+    /// A goroutine or thread is awake, or may be.
     Awake,
-    /// Nobody is, and something of ours will wake somebody, who is watched then.
+    /// None is awake, and a timer or the poller will wake a goroutine: then the monitor begins again.
     Waits,
-    /// Nobody is inside `run`, or it was reported already.
+    /// No caller is inside `run`, or it was reported already.
     NobodyAsks,
 }
 
@@ -200,7 +201,7 @@ impl<H: Host> Runtimes<H> {
         if known.callers.is_empty() || known.reported {
             return Verdict::NobodyAsks;
         }
-        // They live: who ends one takes it off the list first, for which it needs the lock.
+        // They live: an ender takes its runtime off the list first, for which it needs the lock.
         let scheds: Vec<_> = known.all.iter().filter_map(Weak::upgrade).collect();
         let (_frozen, timer_threads) = match H::timer_thread().freeze() {
             Ok(still) => still,
@@ -221,7 +222,8 @@ impl<H: Host> Runtimes<H> {
     }
 }
 
-/// 1 to 3 of all `scheds` at one moment, at which `nobody_else` is asked for 4 and 5, and told how many threads they have.
+/// Judges 1 to 3 of all `scheds` at one moment. At that moment `nobody_else`, which gets the number of their threads, judges
+/// 4 and 5.
 pub(crate) fn judge<H: Host>(scheds: &[Arc<Sched<H>>], nobody_else: impl FnOnce(u32) -> bool) -> Verdict {
     let mut scheds: Vec<_> = scheds.iter().collect();
     scheds.sort_unstable_by_key(|sched| sched.central.place());
@@ -244,7 +246,7 @@ pub(crate) fn judge<H: Host>(scheds: &[Arc<Sched<H>>], nobody_else: impl FnOnce(
 }
 
 impl<H: Host> Sched<H> {
-    /// Returns `true` if nobody has a P. Under the lock.
+    /// Returns `true` if no M has a P. Under the lock.
     pub(crate) fn all_idle(&self, central: &Central<H>) -> bool {
         central.idle_ps.len() as u64 == self.census.read().nlive()
     }
@@ -255,7 +257,7 @@ impl<H: Host> Sched<H> {
         match central.poller {
             Poller::Nobody => {}
             Poller::Blocked(_) => standing_by += 1,
-            // It was given something.
+            // The M in it was given something.
             Poller::Broken(_) => return None,
         }
         let threads = standing_by + u32::from(H::MONITORED);
@@ -334,8 +336,8 @@ pub(crate) struct DeadlockWatch {
 }
 
 impl<H: Host> Sched<H> {
-    /// The monitor's look, outside of all locks. Gives the time to the next; `None`: none is needed.
-    /// Does not return when all goroutines are asleep.
+    /// The monitor's look, outside of all locks. Returns the time to the next one; `None` if none is needed. Does not return
+    /// when all goroutines are asleep.
     pub(crate) fn watch_for_deadlock(
         &self,
         deadlock_watch: &mut DeadlockWatch,
@@ -367,7 +369,7 @@ impl<H: Host> Sched<H> {
         LOOKS.get(deadlock_watch.looks).map(|&look| look.saturating_sub(waited))
     }
 
-    /// Returns `true` if the watch has looked often enough since anybody had a P. Under the lock, with all Ps idle.
+    /// Returns `true` if the watch has looked often enough since an M had a P. Under the lock, with all Ps idle.
     pub(crate) fn is_watched(&self, deadlock_watch: &DeadlockWatch) -> bool {
         H::runtimes().is_none()
             || deadlock_watch.since.is_some()
@@ -375,8 +377,8 @@ impl<H: Host> Sched<H> {
                 && deadlock_watch.looks == LOOKS.len()
     }
 
-    /// Has grown when anybody has had a P since. Not the ticks of the Ps: a goroutine that comes back from a blocking call to
-    /// a P that was idle, and is bound, parks without anybody's looking for another.
+    /// Returns a number that grows when an M takes a P. Not the ticks of the Ps: a bound goroutine that comes back from a
+    /// blocking call to a P that was idle may park without a tick, as its M looks for no other.
     fn changes(&self) -> u64 {
         self.ps.iter().map(|p| p.handoff.changes()).sum()
     }

@@ -1,14 +1,14 @@
 //! What all goroutines are doing, as text.
 //!
-//! A G that is parked or queued is held where it is by the scan bit while it and its stack are read; whoever would run it
-//! meanwhile leaves that to the holder (`wait/status.rs`). The holder takes no lock and allocates nothing until it
-//! lets go: the frames go into a space that it has brought along, as addresses. They get their names when nobody is held
-//! (`names.rs`). A running G is not read by others, as it may end at any moment: its thread is asked where it is
-//! (`running.rs`), but only in a dump that somebody has asked for.
+//! The dump holds a G that is parked or queued by the scan bit while it reads the G and its stack; an M that would run the G
+//! meanwhile leaves that to the dump (`wait/status.rs`). The dump takes no lock and allocates nothing until it lets go: the
+//! frames go into a space that it has brought along, as addresses. They get their names when no G is held (`names.rs`). A
+//! running G is not read by other threads, as it may end at any moment: its thread is asked where it is (`running.rs`), but
+//! only in a dump that the program or a user has asked for.
 //!
-//! How long each has waited is told by a time that it noted when it parked. That is a word of the runtime, the *coarse
-//! time*: a clock for each park would be a tenth of its cost. Whoever comes back from a sleep brings it up to date, and the
-//! monitor, which looks every few milliseconds as long as a P is held: so it is right to some 10 ms.
+//! How long each goroutine has waited is told by a time that it noted when it parked. That is a word of the runtime, the
+//! *coarse time*: a clock for each park would be a tenth of its cost. Ms that come back from a sleep bring the word up to
+//! date, and so does the monitor, which looks every few milliseconds as long as a P is held: so it is right to some 10 ms.
 //!
 //! Checked by `models/park.rs`.
 
@@ -121,12 +121,12 @@ impl Snapshot {
     }
 }
 
-/// Who wants a dump.
+/// By what a dump is wanted.
 #[derive(Copy, Clone, Eq, PartialEq)]
 pub(crate) enum Wanted {
-    /// Somebody has asked for it: threads may be interrupted.
+    /// By a call, or by SIGQUIT: threads may be interrupted.
     ByUser,
-    /// The runtime itself, which ends the process.
+    /// By the runtime itself, which ends the process.
     ByRuntime,
 }
 
@@ -195,7 +195,7 @@ impl<H: Host> Sched<H> {
         all
     }
 
-    /// Holds `g`, if it can be, and reads it.
+    /// Holds `g`, if it does not run, and reads it.
     fn see(&self, g: GRef<H>, frames: &mut Frames) -> Option<Held> {
         self.with_held(g, |status| {
             let (started, depth) = g.stack.with(|stack| {
@@ -218,7 +218,7 @@ impl<H: Host> Sched<H> {
         })
     }
 
-    /// Calls `f` while `g` is held. `None`: it can't be, as it runs. `f` takes no lock and allocates nothing.
+    /// Calls `f` while `g` is held. `None` if `g` runs, and can't be held. `f` takes no lock and allocates nothing.
     pub(crate) fn with_held<R>(&self, g: GRef<H>, f: impl FnOnce(Status) -> R) -> Option<R> {
         let status = g.word.hold()?;
         mutant!(DumpLetsGoFirst: self.let_go(g); return Some(f(status)));
@@ -233,8 +233,8 @@ impl<H: Host> Sched<H> {
         }
     }
 
-    /// What a park notes as its time: right to some 10 ms. Whoever comes back from a sleep, and the monitor, which looks
-    /// as long as a P is held, bring it up to date.
+    /// What a park notes as its time: right to some 10 ms. Ms that come back from a sleep, and the monitor, which looks as
+    /// long as a P is held, bring it up to date.
     #[inline(always)]
     pub(crate) fn coarse_now(&self) -> Nanos {
         Nanos::from_nanos(self.coarse_now.get())
@@ -248,7 +248,7 @@ impl<H: Host> Sched<H> {
         }
     }
 
-    /// The same for who has looked at the clock.
+    /// As `refresh_coarse_clock`, for a caller that has looked at the clock.
     pub(crate) fn set_coarse_clock(&self, now: Nanos) {
         const STEP: u64 = 1_000_000;
         if now.as_nanos().saturating_sub(self.coarse_now.get()) >= STEP {

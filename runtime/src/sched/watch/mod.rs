@@ -3,7 +3,7 @@
 
 pub(crate) mod deadlock;
 pub(crate) mod dump;
-// Under loom its models alone use it.
+// Under loom the models alone use it.
 #[cfg_attr(gmp_loom, allow(dead_code))]
 pub(crate) mod quit;
 pub(super) mod sysmon;

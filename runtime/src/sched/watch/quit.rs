@@ -1,24 +1,34 @@
-//! SIGQUIT: who prints the dump that it asks for.
+//! SIGQUIT: which monitor prints the dump that it asks for.
 //!
-//! A signal handler may do next to nothing, and what it asks for must come while all Ms are stuck. So it wakes a monitor,
-//! which has no P, runs no user's code and is always there: that of the oldest runtime (`sysmon.rs`).
+//! A signal handler may do next to nothing: it can take no lock, so it can't print the dump. And the dump must come while
+//! all Ms are stuck, so no M can. The handler wakes a monitor, which has no P, runs no user's code and is always there: that
+//! of the oldest runtime (`sysmon.rs`). `there` names the monitor, as a runtime may begin or end at that moment:
 //!
 //! ```text
-//!   handler:  R1 asked := true; it was? leave it to the kernel · R2 inside += 1, QuitAskFence ·
-//!             R3 somebody stands there? wake that one · R4 inside -= 1 · nobody did? leave it to the kernel
-//!   a runtime begins or ends, under the lock of their list:
-//!             S1 the oldest's stands there, or nobody, QuitSetFence · S2 wait until inside = 0 ·
-//!             S3 asked? wake the one that stands there
-//!   any monitor, after each sleep:  M1 asked, and nobody answers yet? it does: ends the process after the dump, or goes on:
-//!                                   M2 asked := false, print · M3 nobody answers · M1
+//!   handler                                        thread that begins or ends a runtime,
+//!                                                  under the lock of their list
+//!
+//!   R1  ASKED set already?  to the kernel;         S1  `there` := the oldest runtime's monitor, or none
+//!       no: set it                                     QuitSetFence
+//!   R2  `inside` += 1                              S2  wait until `inside` = 0
+//!       QuitAskFence                               S3  ASKED?  wake the monitor that `there` names
+//!   R3  does `there` name a monitor?  wake it
+//!   R4  `inside` -= 1
+//!       none was woken?  to the kernel
+//!
+//!   monitor, any, after each sleep
+//!
+//!   M1  ASKED, and not TAKEN?  set TAKEN, and answer: dump, and end the process; or go on:
+//!   M2  clear ASKED, print
+//!   M3  clear TAKEN, and M1 again
 //! ```
 //! Invariants:
-//! 1. Who stood there lives until S2 is over: QuitAskFence and QuitSetFence, each before the look at the other's word, see
-//!    to it that the handler finds the new one, or S2 the handler. A handler needs no lock and ends by itself, also one that
-//!    has interrupted the thread that waits in S2.
-//! 2. No question is lost: R3 finds the new one, or S3 finds the question.
-//! 3. A second SIGQUIT that comes before the first is taken up ends the process as if nobody had caught it, and so does a third
-//!    one while the answer is printed: whatever hangs there, there is a way out.
+//! 1. The monitor that `there` named lives until S2 is over: QuitAskFence and QuitSetFence each come before the look at the
+//!    other side's word, so R3 finds the new monitor, or S2 finds the handler. A handler needs no lock and ends by itself,
+//!    also one that has interrupted the thread that waits in S2.
+//! 2. No question is lost: R3 finds the new monitor, or S3 finds the question.
+//! 3. A second SIGQUIT that comes before M1 ends the process as if it were not caught, and so does a third one while the
+//!    answer is printed: whatever hangs there, there is a way out.
 //! 4. One monitor answers each question, and one at a time.
 //!
 //! Checked by `models/quit.rs` and `tests/dumps/sigquit.rs`.
@@ -30,18 +40,18 @@ use crate::prim::{AcqRel, Acquire, AtomicPtr, AtomicU32, Ordering, Relaxed, Rele
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 #[must_use]
 pub(crate) enum Heard {
-    /// Somebody will answer.
+    /// A monitor will answer.
     Yes,
-    /// Nobody is there, or the last one was not answered.
+    /// No monitor is there, or the last question was not answered.
     No,
 }
 
-/// Somebody has asked, and nobody has begun to answer.
+/// A question that no monitor has begun to answer.
 const ASKED: u32 = 1;
-/// Somebody answers.
+/// A monitor answers.
 const TAKEN: u32 = 2;
 
-/// Who answers; `T` is by what he is woken. One for the process.
+/// Which monitor answers; `T` is by what that monitor is woken. One for the process.
 pub(crate) struct Quit<T> {
     /// ASKED and TAKEN.
     word: AtomicU32,
@@ -64,7 +74,7 @@ impl<T> Quit<T> {
         if self.word.fetch_or(ASKED, AcqRel) & ASKED != 0 {
             return Heard::No;
         }
-        // Relaxed: the fence orders it, and R4 is the one that says that it is over.
+        // Relaxed: QuitAskFence orders it, and R4 publishes that the handler is done.
         self.inside.fetch_add(1, Relaxed);
         // QuitAskFence. SeqCst: a store to `inside`, then a load of `there`; partner: QuitSetFence.
         fence(Ordering::SeqCst.unless(QuitAskNoFence));
@@ -72,12 +82,12 @@ impl<T> Quit<T> {
         let there = self.there.load(Acquire);
         // SAFETY: invariant 1.
         let heard = unsafe { there.as_ref() }.map(wake);
-        // Release: partner S2: it is not looked at any more.
+        // Release: partner S2: the handler does not look at `there` any more.
         self.inside.fetch_sub(1, Release.unless(QuitLeaveRelaxed));
         if heard.is_some() { Heard::Yes } else { Heard::No }
     }
 
-    /// S1 to S3: from here on `there` is woken, or nobody, and nobody else is. One caller at a time.
+    /// S1 to S3: from here on a handler wakes `there`, or none if it is null. One caller at a time.
     ///
     /// # Safety
     /// What `there` points to lives until the end of the next call.
@@ -100,21 +110,22 @@ impl<T> Quit<T> {
         }
     }
 
-    /// M1: true for the one who answers what was asked. He says `begin`, unless he ends the process, and then `end`.
+    /// M1. Returns `true` if the caller is to answer the question: it then calls `begin`, unless it ends the process, and
+    /// then `end`.
     #[must_use]
     pub(crate) fn take(&self) -> bool {
         mutant!(QuitTakenByBoth: return self.word.load(Acquire) & ASKED != 0);
-        // Acquire: partner R1. Relaxed: nothing was asked, or somebody answers, who will look again.
+        // Acquire: partner R1. Relaxed: nothing was asked, or another monitor answers, which looks again after M3.
         self.word.compare_exchange(ASKED, ASKED | TAKEN, Acquire, Relaxed).is_ok()
     }
 
-    /// M2: who answers may be asked again.
+    /// M2: the next question may come.
     pub(crate) fn begin(&self) {
         // Relaxed: a question that comes too early finds it asked, which invariant 3 allows.
         self.word.fetch_and(!ASKED, Relaxed);
     }
 
-    /// M3: the answer is given, and the next one may be. Who says this takes once more: he has refused others meanwhile.
+    /// M3: the answer is given. The caller calls `take` once more: other monitors may have left a question to it meanwhile.
     pub(crate) fn end(&self) {
         // Release: the next answer comes after this one: partner M1 of the next.
         self.word.fetch_and(!TAKEN, Release);

@@ -1,20 +1,21 @@
-//! The monitor: a thread without a P (Go's `sysmon`), the backstop of the poller and of all who wait for a P.
+//! The monitor: a thread without a P (Go's `sysmon`), the backstop of the poller and of all goroutines that wait for a P.
 //!
-//! * It takes Ps from Ms that do not come back: `sched/threads/retake.rs`.
-//! * An M that comes back from the poller takes a P and runs what it found. Until it, or another, goes idle again,
-//!   nobody waits in the poller. An M that runs one goroutine after another stands in for it at its visits, for descriptors
-//!   and for timers in any heap (`sched/run/look.rs`); one whose goroutine runs for long does not. So when a P is idle,
-//!   nobody is in the poller, and nobody has polled for [`UNPOLLED_LIMIT`], the monitor wakes an M, which finds nothing to
-//!   run and goes there.
+//! * The monitor takes Ps from Ms that do not come back: `sched/threads/retake.rs`.
+//! * An M that comes back from the poller takes a P and runs what it found. Until that M, or another, goes idle again, no M
+//!   waits in the poller. An M that runs one goroutine after another stands in for the poller at its visits, for
+//!   descriptors and for timers in any heap (`sched/run/look.rs`); an M whose goroutine runs for long does not. So when a P
+//!   is idle, no M is in the poller, and none has polled for [`UNPOLLED_LIMIT`], the monitor wakes an M, which finds nothing
+//!   to run and goes there.
 //! * When no P is idle, or no M can be had, as there may be no more or the kernel refuses the thread, timers wait for the M
-//!   whose P has them. Every [`MONITOR_TICK`] the monitor fires those that are due, and polls if nobody else has and a
-//!   descriptor is watched.
+//!   whose P has them. Every [`MONITOR_TICK`] the monitor fires those that are due, and polls if no M has and a descriptor is
+//!   watched.
 //!
-//! It also brings the coarse time up to date (`dump.rs`), looks whether all goroutines are asleep (`deadlock.rs`), answers
-//! SIGQUIT (`quit.rs`) and traces (`trace.rs`). When all Ps were idle for some looks, and those two need no more, it
-//! sleeps for good; whoever takes a P out of the idle list wakes it. So an idle process makes no system call. In a
-//! model there is no monitor: it would hide what is missing elsewhere. What it decides is a function of what it sees
-//! ([`Sight::decide`]); a model that is about the monitor takes single looks of it (`models/poll.rs`).
+//! The monitor also brings the coarse time up to date (`dump.rs`), looks whether all goroutines are asleep (`deadlock.rs`),
+//! answers SIGQUIT (`quit.rs`), traces (`trace.rs`), gives stacks back (`trim.rs`) and follows the number of CPUs
+//! (`sched/threads/procs.rs`). When all Ps were idle for some looks, and `deadlock.rs`, `trace.rs` and `trim.rs` need no more,
+//! the monitor sleeps for good; an M that takes a P out of the idle list wakes it. So an idle process makes no system call.
+//! In a model there is no monitor: it would hide what is missing elsewhere. What the monitor decides is a function of what it
+//! sees ([`Sight::decide`]); a model that is about the monitor takes single looks of it (`models/poll.rs`).
 
 use crate::host::Host;
 use crate::m::Assignment;
@@ -32,11 +33,11 @@ use gmp_timers::Nanos;
 use std::io;
 use std::time::Duration;
 
-/// How long the poller, and timers that are due, are left alone while no P is idle. Go's for a network that nobody polls.
+/// How long the poller, and timers that are due, are left alone while no P is idle. Go's, for a network that no M polls.
 const MONITOR_TICK: Duration = Duration::from_millis(10);
-/// How long nobody may have polled while a P is idle.
+/// How long the poller may go without a look while a P is idle.
 const UNPOLLED_LIMIT: Duration = Duration::from_millis(2);
-/// So many looks at nothing but idle Ps, and the monitor sleeps for good.
+/// After this many looks at nothing but idle Ps the monitor sleeps for good.
 const IDLE_TICKS: u32 = 5;
 
 /// What the monitor does, under the scheduler's lock. Its alarm rings when the state becomes Called, and at SIGQUIT.
@@ -67,9 +68,9 @@ struct Sight {
     idle: Idle,
     /// An M is in the poller, or on its way back.
     polling: bool,
-    /// How long nobody has looked at the poller; whoever does serves timers, too.
+    /// How long no thread has looked at the poller; an M that does serves timers, too.
     unpolled: Duration,
-    /// How many looks in a row, before this one, saw nothing but idle Ps and somebody in the poller.
+    /// How many looks in a row, before this one, saw nothing but idle Ps and an M in the poller.
     idle_ticks: u32,
 }
 
@@ -89,7 +90,7 @@ impl Sight {
     /// How many idle looks there were, with this one.
     fn idle_ticks(self) -> u32 {
         let before = if self.called { 0 } else { self.idle_ticks };
-        // Not while nobody could be sent to the poller: all threads there may be wait for their goroutines.
+        // Not while no M is in the poller, and none could be sent: all threads there may be wait for their goroutines.
         if self.idle == Idle::All && self.polling { before + 1 } else { 0 }
     }
 
@@ -107,7 +108,7 @@ impl Sight {
         }
     }
 
-    /// When it looks again, at the latest: in time to send somebody.
+    /// When the monitor looks again, at the latest: in time to send an M.
     fn pause(self) -> Duration {
         if self.idle != Idle::None && !self.polling { UNPOLLED_LIMIT } else { Duration::MAX }
     }
@@ -116,11 +117,11 @@ impl Sight {
 /// What one look has found to do.
 enum Duty<H: Host> {
     Nothing,
-    /// Nobody is in the poller: an M is to go there.
+    /// No M is in the poller: one is to go there.
     Wake(Wake<H>),
-    /// No M can be had for it: fires timers, and looks at the poller if nobody did since the last look.
+    /// No M can be had for that: the monitor fires timers, and looks at the poller if no M did since its last look.
     Serve,
-    /// Nobody needs it before that, or before a P is taken.
+    /// The monitor is not needed before that, or before a P is taken.
     Sleep(Rest),
     End,
 }
@@ -132,7 +133,7 @@ enum Rest {
 }
 
 impl<H: Host> Central<H> {
-    /// A P was taken: somebody is to watch what is done with it.
+    /// A P was taken: the monitor is to watch the M that has it.
     pub(crate) fn watch_again(&mut self, monitor: &Note<H>) {
         if self.monitor == Monitor::Asleep {
             self.call_monitor(monitor);
@@ -196,7 +197,7 @@ impl<H: Host> Sched<H> {
                 Duty::Nothing => false,
                 Duty::Wake(wake) => {
                     self.start_woken(Some(wake));
-                    // Those that were woken before this one have not come: the kernel refuses them their threads.
+                    // The Ms that were woken before this one have not come: the kernel refuses them their threads.
                     polls.unpolled(now) >= MONITOR_TICK
                 }
                 Duty::Serve => true,
@@ -215,7 +216,7 @@ impl<H: Host> Sched<H> {
                 let mut found = self.take_all_due();
                 if polls.unpolled(now) >= MONITOR_TICK && self.nobody_polls() {
                     found.append(&mut self.poll_now(&local));
-                    // Its own look is none of an M.
+                    // The monitor's own look is not counted: it is none of an M.
                     polls.count = self.polls.load(Relaxed);
                 }
                 self.inject(found);
@@ -227,8 +228,8 @@ impl<H: Host> Sched<H> {
         self.thread_left();
     }
 
-    /// What is to be done now, and when to look again: after `pause`, or earlier. `rest`: how long nothing
-    /// else needs it.
+    /// Returns what is to be done now, and when to look again: after `pause`, or earlier. `rest`: how long nothing else needs
+    /// the monitor.
     fn duty(
         &self,
         idle_ticks: &mut u32,
@@ -257,14 +258,14 @@ impl<H: Host> Sched<H> {
             Decision::Serve => Duty::Serve,
             Decision::End => Duty::End,
             Decision::Sleep => return (Duty::Sleep(rest()), Duration::ZERO),
-            // Else somebody looks for work, and goes to the poller when there is none.
+            // Without the claim an M spins, and goes to the poller when there is no work.
             Decision::Send if !self.census.claim_spinning() => Duty::Nothing,
             Decision::Send => self.startm(&mut central, Assignment::Summons).map_or(Duty::Serve, Duty::Wake),
         };
         (duty, pause.min(sight.pause()))
     }
 
-    /// One look of the monitor of a model, for which nobody has polled for that long.
+    /// One look of the monitor of a model, that has seen no M poll for that long.
     #[cfg(all(test, gmp_loom))]
     pub(crate) fn tick_as_monitor(&self, unpolled: Duration) {
         match self.duty(&mut 0, unpolled, MONITOR_TICK, || Rest::ForGood).0 {
@@ -275,7 +276,7 @@ impl<H: Host> Sched<H> {
     }
 }
 
-/// How long nobody has polled, as far as the monitor knows.
+/// How long no thread has polled, as far as the monitor knows.
 struct Polls {
     count: u64,
     since: Nanos,
@@ -297,7 +298,7 @@ impl Polls {
 mod tests {
     use super::*;
 
-    /// A P is idle, another is not, and nobody has polled for a while.
+    /// A P is idle, another is not, and no M has polled for a while.
     const UNSERVED: Sight = Sight {
         stops: false,
         called: false,
@@ -308,7 +309,7 @@ mod tests {
     };
     const AT_REST: Sight = Sight { idle: Idle::All, polling: true, ..UNSERVED };
 
-    /// Fails by a decision that leaves descriptors or timers to nobody, or that wakes an idle process.
+    /// Fails by a decision that leaves descriptors or timers without an M, or that wakes an idle process.
     #[test]
     fn what_is_seen_decides() {
         let just_polled = Duration::from_micros(1_999);
@@ -336,7 +337,7 @@ mod tests {
         }
     }
 
-    /// Fails by a monitor that sleeps past the moment at which somebody is to be sent.
+    /// Fails by a monitor that sleeps past the moment at which an M is to be sent.
     #[test]
     fn it_looks_soon_while_nobody_is_in_the_poller_beside_an_idle_p() {
         assert_eq!(UNSERVED.pause(), UNPOLLED_LIMIT);

@@ -17,7 +17,7 @@
 //! | G's `status` | 1 runnable, 2 running, 4 waiting, followed by the wait reason |
 //!
 //! The scheduler's lock is held while the numbers of Ps and Ms are copied, not while text is made. A G is held by its
-//! scan bit, as in a dump; one that runs shows its number and its M, which are words that anybody may read.
+//! scan bit, as in a dump; one that runs shows its number and its M, which are words that any thread may read.
 
 use crate::g::pool::GPool;
 use crate::host::Host;
@@ -53,7 +53,8 @@ struct SeenG {
 }
 
 impl<H: Host> Sched<H> {
-    /// The monitor's, at each of its looks: prints when it is time to. Gives the time to the next; `None`: nobody asked.
+    /// The monitor's, at each of its looks: prints when it is time to. Returns the time to the next trace; `None` if `GMPDEBUG`
+    /// asks for none.
     pub(crate) fn trace(&self, trace: &mut Trace, now: Nanos) -> Option<Duration> {
         let every = self.config.knobs.schedtrace?;
         let first = *trace.first.get_or_insert(now);

@@ -1,4 +1,4 @@
-//! Stacks that nobody has needed for a while go back, some seconds after the last work; then there is nothing to do.
+//! Stacks that were not needed for a while go back to the system, some seconds after the last work.
 //!
 //! ```text
 //!   every PERIOD   A1 what idle Ps have in their caches goes to the host · A2 the host ages what it has (`stack/pool/trim.rs`)
@@ -6,7 +6,7 @@
 //! ```
 //! What was given back comes to rest in the second period after it; a stack that is in use moves nowhere.
 //!
-//! A1 is the only thing here that meets others. A stack cache is its P's owner's; a P that is idle or retired has none, and
+//! Only A1 touches what Ms use. A stack cache belongs to the owner of its P; a P that is idle or retired has no owner, and
 //! can't get one without the scheduler's lock, under which A1 is done. Checked by `models/trim.rs`.
 
 use crate::host::Host;
@@ -36,14 +36,14 @@ impl Trim {
 }
 
 impl<H: Host> Sched<H> {
-    /// One look. How soon it needs the next one; `None`: not before somebody has worked.
+    /// One look. Returns how soon the next one is needed; `None`: not before an M has worked.
     pub(crate) fn trim(&self, trim: &mut Trim, now: Nanos) -> Option<Duration> {
         if trim.ends.is_none() && (self.census.read().nbusy() > 0 || self.ticks() != trim.ticks) {
             trim.ends = Some(now.saturating_add(PERIOD));
         }
         let ends = trim.ends?;
         if now >= ends {
-            // Read before the caches are looked at: who runs after that is seen by the next look.
+            // Read before the caches are looked at: the next look sees that a P ran after this.
             trim.ticks = self.ticks();
             let idle = self.empty_idle_stack_caches();
             let left = self.host.age_stacks();
@@ -63,7 +63,7 @@ impl<H: Host> Sched<H> {
         self.ps.iter().fold(0, |sum, p| sum.wrapping_add(p.tick()))
     }
 
-    /// A1. True: all Ps are idle.
+    /// A1. Returns `true` if all Ps are idle.
     pub(crate) fn empty_idle_stack_caches(&self) -> bool {
         let central = self.central.lock();
         for p in central.idle_ps.iter().chain(&central.retired_ps) {

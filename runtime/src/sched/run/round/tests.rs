@@ -188,7 +188,7 @@ impl Play {
         found.or_else(|| self.pop()).or_else(|| self.share())
     }
 
-    /// Not the first ones: what a spawner spawns before anybody has yielded is in no order.
+    /// Not the first ones: what a spawner spawns before a goroutine has yielded is in no order.
     fn note(&mut self, g: Queued) {
         let beyond = ((self.tick - g.at) as usize).saturating_sub(g.before);
         if g.at as usize > self.most {
@@ -244,7 +244,7 @@ fn exchange(round: &Round, ring: usize, global: usize, procs: usize) -> Exchange
     moves.expect("it is carried out")
 }
 
-/// Fails when somebody is overtaken again and again, whatever it came through: by those that a spawner puts into the ring,
+/// Fails when a goroutine is overtaken again and again, whatever it came through: by those that a spawner puts into the ring,
 /// or by an overflow that sends it back.
 #[test]
 fn whoever_is_runnable_runs_within_a_round() {
@@ -288,7 +288,7 @@ fn rounds_end() {
     assert!(round.note_yield(u32::MAX) && !round.note_yield(0));
     assert_eq!(round.left(u32::MAX - 7), Some(7));
     assert_eq!(exchange(&round, 200, 300, 1), Exchange { gives_all: true, takes: BATCH });
-    // Nobody yields any more, and others come to the global queue all the time.
+    // No goroutine yields any more, and others come to the global queue all the time.
     assert!(exchange(&round, 200, 1000, 1).gives_all && exchange(&round, 200, 1000, 1).gives_all);
     assert_eq!(exchange(&round, 200, 1000, 1), Exchange { gives_all: false, takes: 0 });
     assert!(!round.is_on() && round.left(0).is_none());

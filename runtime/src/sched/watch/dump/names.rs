@@ -1,4 +1,4 @@
-//! The frames of a stack, for people: which function, which line, and which of them are not the user's concern.
+//! The frames of a stack as text: which function, which line, and which frames are the library's machinery.
 //!
 //! A trace begins at the call of the library that the user wrote, and ends at the function that the goroutine was spawned with.
 //! The library's frames at the inner end are the way from that call to the switch: of these the outermost one is shown. So are
@@ -20,7 +20,7 @@ const GLUE_SOURCES: [&str; 3] = ["/library/core/src/", "/library/alloc/src/", "/
 /// Whose a function is.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 enum Whose {
-    /// The library's, and nobody calls it from outside.
+    /// The library's, and not called from outside.
     Machinery,
     /// The library's other functions.
     Library,

@@ -1,12 +1,12 @@
 //! Where goroutines are that run: for ever, or in a call that blocks their thread.
 //!
 //! Such a G has no frames that another thread might read. So the thread of its M is interrupted and says where it is
-//! (`Host::ask`; `host/native/sample/`). Which M that is, the Ms show; it is only where to ask: the thread says which
+//! (`Host::ask`; `host/native/sample/`). The Ms show which M that is, but only as a place to ask: the thread says which
 //! goroutine it was in, with the name and the spawn site, so that nothing is read of a G that may end meanwhile.
 //!
-//! A goroutine may begin, park, or change its M in between. Whoever is not found where it was shown is looked at again: it
-//! is held if it has parked, forgotten if it has ended, asked for if it runs. One that switches all the time may escape
-//! each of these looks, of which there are a few.
+//! A goroutine may begin, park, or change its M in between. A goroutine that is not found where it was shown is looked at
+//! again: it is held if it has parked, forgotten if it has ended, asked for if it runs. A goroutine that switches all the
+//! time may escape each of these looks, of which there are [`LOOKS`].
 //!
 //! The goroutine that asks for the dump reads its own frames.
 
@@ -88,7 +88,7 @@ impl<H: Host> Sched<H> {
         }
     }
 
-    /// False: it does not, and is in `all` if it has not ended.
+    /// Returns `true` if it still runs; else it is in `all`, unless it has ended.
     fn still_runs(&self, runs: &Runs<H>, all: &mut Snapshot) -> bool {
         if !runs.g.is_live() || runs.g.id() != runs.id {
             return false;
