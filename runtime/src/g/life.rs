@@ -1,4 +1,5 @@
-//! Whose a G still is: its M's, its handle's. The last of them lets it go.
+//! The two parties of a G, its M and its handle: the last of them gives the G back. The protocol stands in `g/mod.rs`;
+//! checked by `models/join.rs`.
 
 use super::GRef;
 use super::root::drop_quietly;
@@ -19,7 +20,7 @@ pub(super) const COUNTS: u32 = 8;
 pub(super) const WAITER: u32 = 16;
 /// The goroutine has ended, or its runtime has.
 pub(super) const DONE: u32 = 32;
-/// Its runtime, beside DONE.
+/// Beside DONE: its runtime has ended, not the goroutine.
 pub(super) const LEFT: u32 = 64;
 
 /// Why a goroutine will do nothing more.
@@ -36,7 +37,7 @@ pub(crate) enum End {
 pub(crate) struct Life(pub(super) u32);
 
 impl Life {
-    /// Why it will do nothing more; `None`: it will.
+    /// Why it will do nothing more; `None` if it will.
     #[inline]
     pub(crate) fn end(self) -> Option<End> {
         let end = if self.0 & LEFT == 0 { End::Ended } else { End::Left };
@@ -48,7 +49,7 @@ impl Life {
 /// The stack has been taken back, and the word is Idle.
 pub(crate) fn finish<H: Host>(g: GRef<H>) {
     // Here, where it is in the cache.
-    // SAFETY: it is looked at while it runs, and by a dump that holds it, which an Idle word forbids.
+    // SAFETY: the goroutine reads its birth while it runs, and a dump while it holds the G, which it can't with an Idle word.
     drop(g.birth.with_mut(|birth| unsafe { (*birth).take() }));
     // Acquire: what the handle's owner did with the G comes before its next goroutine: partner `give_handle_back`; and the
     // joiner's record: partner `wait_for_end`.
@@ -103,9 +104,9 @@ pub(crate) fn mark_left<H: Host>(g: GRef<H>) {
             return;
         }
         // Acquire: the joiner's record: partner `wait_for_end`. It has to be the exchange's own: since the look the G may
-        // have ended and hold another goroutine with the same bits, whose joiner waits by another record. Release: who finds
-        // LEFT, in `life`, its partner, sees what came before the end of the runtime. No model can tell: that end has had its
-        // fences by now, which publish as much.
+        // have ended and hold another goroutine with the same bits, whose joiner waits by another record. Release: a joiner
+        // that finds LEFT, in `life`, its partner, sees what came before the end of the runtime. No model can tell: that end
+        // has had its fences by now, which publish as much.
         let both = both(Acquire.unless(LeftWithoutAcquire), Release);
         match g.life.compare_exchange(life, life | DONE | LEFT, both, Relaxed) {
             Ok(_) => break,
@@ -147,7 +148,7 @@ pub(crate) fn drop_handle<H: Host>(g: GRef<H>) {
     give_handle_back(g, false, Life(life));
 }
 
-/// As `drop_handle`, by one who has looked: `taken` is true if there was an outcome, and it was moved out.
+/// As `drop_handle`, for an owner that has `seen` the life: `taken` is `true` if there was an outcome, and it was moved out.
 pub(crate) fn give_handle_back<H: Host>(g: GRef<H>, mut taken: bool, seen: Life) {
     // Release: the outcome is gone before the M frees the G: partner `finish`.
     let release_order = Release.unless(HandleRelaxed);
@@ -158,7 +159,7 @@ pub(crate) fn give_handle_back<H: Host>(g: GRef<H>, mut taken: bool, seen: Life)
     loop {
         debug_assert!(life & HANDLE != 0, "drop_handle: dropped twice");
         if (life & OUTCOME != 0 && !taken).unless(HandleGoesFirst) {
-            // SAFETY: OUTCOME is set and HANDLE still ours: the right to the outcome is this caller's.
+            // SAFETY: OUTCOME is set and HANDLE too, so the right to the outcome is the handle's, which this caller owns.
             dropped = catch_unwind(AssertUnwindSafe(|| unsafe { g.task.forget() }));
             taken = true;
         }
@@ -166,7 +167,7 @@ pub(crate) fn give_handle_back<H: Host>(g: GRef<H>, mut taken: bool, seen: Life)
             release(g);
             break;
         }
-        // Without an outcome: whoever sets OUTCOME later finds the handle gone.
+        // Without an outcome: the goroutine that sets OUTCOME later finds the handle gone.
         match g.life.compare_exchange(life, life & !HANDLE, release_order, look) {
             Ok(_) => break,
             Err(now) => life = now,

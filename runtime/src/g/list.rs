@@ -6,7 +6,7 @@
 use crate::g::GRef;
 use crate::host::Host;
 
-/// A FIFO list of goroutines, owned by whoever may write it.
+/// A FIFO list of goroutines. `&mut` is the right to write it.
 pub(crate) struct GList<H: Host> {
     head: Option<GRef<H>>,
     tail: Option<GRef<H>>,

@@ -1,4 +1,4 @@
-//! G, a goroutine: its word, its stack, what it runs and who joins it.
+//! G, a goroutine: its word, its stack, what it runs and how it is joined.
 //!
 //! ```text
 //!   pool ──▶ load the task ──▶ run queue ──▶ M: stack, run ──▶ outcome ──▶ M: stack back, done ──▶ pool
@@ -9,7 +9,7 @@
 //! Two parties hold a G: the runtime (`LIVE`) until its M has taken the stack back, and the handle (`HANDLE`)
 //! until it is joined or dropped. Both bits lie in `life`, with what the two tell each other:
 //!
-//! | who | does | and then |
+//! | party | does | and then |
 //! | --- | --- | --- |
 //! | the goroutine, as its last act | sets OUTCOME, if that has to be dropped | drops the outcome itself when HANDLE is gone |
 //! | the handle, dropped | drops the outcome when OUTCOME is set, then clears HANDLE | frees the G when LIVE is gone |
@@ -18,16 +18,17 @@
 //! | the same, with a WAITER | wakes it, then clears WAITER and LIVE | frees the G when HANDLE is gone |
 //!
 //! So the outcome, which may run the user's `drop`, is dropped by the goroutine or by the handle's owner, never
-//! inside the scheduler; and the G is freed by the later of the two. Who is the last with a bit is alone with the G, and
+//! inside the scheduler; and the G is freed by the later of the two. The last party with a bit is alone with the G, and
 //! needs no exchange any more: a join of what has ended already is a load.
 //!
-//! A joiner's record lies on its stack. One that is interrupted takes it back by clearing WAITER; when DONE is set, somebody
-//! is about to read the record, and the joiner waits until that one has cleared WAITER. No more than a failed claim comes
-//! in between. `mark_left` does as the M does, with LEFT, and without LIVE, which is not its own: the M waits for it.
+//! A joiner's record lies on its stack. A joiner that is interrupted takes the record back by clearing WAITER; when DONE is
+//! set, the M is about to read the record, and the joiner waits until the M has cleared WAITER. No more than a failed claim
+//! comes in between. The ender does in `mark_left` as the M does, with LEFT, and without LIVE, which is the M's: the M waits
+//! for the ender.
 //!
 //! Invariants:
 //! 1. `next` belongs to the list in which the G stands, under that list's lock.
-//! 2. `stack` and `m` belong to the M that won `StatusWord::run`, until it stores a new status.
+//! 2. `stack` belongs to the M that won `StatusWord::run`, until that M stores a new status.
 //! 3. A G's memory is never returned while its pool lives; the pool lives until it is closed *and* every G came
 //!    back (`pool.rs`). A goroutine that shutdown can't unwind and leaves parked keeps its G, and with it the pool.
 
@@ -91,8 +92,8 @@ pub(crate) struct Base {
 
 /// A goroutine.
 ///
-/// In this order, what an M touches to run it, or anybody to ready it, lies in one cache line, with what is touched to
-/// park it in two, and all of it in three. A join of one that has ended touches the first, and the outcome.
+/// In this order, what an M touches to run it, or a waker to ready it, lies in one cache line, with what is touched to
+/// park it in two, and all of it in three. A join of a goroutine that has ended touches the first, and the outcome.
 #[repr(C, align(64))]
 pub(crate) struct G<H: Host> {
     pub(crate) word: StatusWord,
@@ -115,19 +116,19 @@ pub(crate) struct G<H: Host> {
     /// The innermost frame of `Context::run`; null for none.
     pub(crate) frame: Cell<*const Frame>,
     next: UnsafeCell<Option<GRef<H>>>,
-    /// Whoever puts it into a list or the global queue, or takes it out, is alone with it.
+    /// A thread that puts the G into a list or the global queue, or takes it out, is alone with it: loom checks that.
     pub(crate) place: Ghost,
     /// The runtime's coarse time when it parked.
     pub(crate) since: Cell<Nanos>,
     pub(crate) id: SingleWriterWord,
     /// Null before its first run, and after the last.
     base: Cell<*const Base>,
-    /// The record of who waits for its end, while WAITER is set in `life`; before that, the handle's.
+    /// The joiner's record, while WAITER is set in `life`; before that, the handle's.
     joiner: UnsafeCell<*const Waiter<H>>,
     pub(crate) birth: UnsafeCell<Option<Birth>>,
     pub(crate) task: Task,
-    /// Its abandon hook, null for none: somebody else runs it when the runtime ends first. Written by the
-    /// goroutine, or by whoever has claimed its wait.
+    /// Its abandon hook, null for none: the ender runs it when the runtime ends first. Written by the goroutine, or by the
+    /// waker that has claimed its wait.
     pub(crate) on_abandon: AtomicPtr<AbandonHook>,
 }
 
@@ -136,8 +137,8 @@ unsafe impl<H: Host> Send for G<H> {}
 // SAFETY: as above.
 unsafe impl<H: Host> Sync for G<H> {}
 
-/// A pointer to a G. Copies are free; the memory stays a G as long as the pool lives (invariant 3), and whoever
-/// holds a GRef holds a party's bit, stands under a queue's lock, or has claimed the G's wait.
+/// A pointer to a G. Copies are free; the memory stays a G as long as the pool lives (invariant 3), and a holder of a GRef
+/// has a party's bit, is under a queue's lock, or has claimed the G's wait.
 pub(crate) struct GRef<H: Host>(NonNull<G<H>>);
 
 impl<H: Host> Clone for GRef<H> {
@@ -246,29 +247,29 @@ impl<H: Host> G<H> {
         self.throws.begin();
         // Relaxed: its own, see below.
         self.left.store(false, Relaxed);
-        // SAFETY: the G is out of the pool and known to nobody else.
+        // SAFETY: the caller has taken the G out of the pool, and has the only pointer to it.
         self.birth.with_mut(|slot| unsafe { *slot = Some(birth) });
         // Relaxed: a word, which says no more than is in it. The G is published by `StatusWord::spawn`.
         let counts = if counts { COUNTS } else { 0 };
         self.life.store(HANDLE | LIVE | counts, Relaxed);
     }
 
-    /// It is one of `num_goroutines`: not one of the library's own.
+    /// Returns `true` if `num_goroutines` counts it: it is not one of the library's own.
     pub(crate) fn counts(&self) -> bool {
-        // Relaxed: as it was since `begin`, for those who hold a party's bit.
+        // Relaxed: as it was since `begin`, for a holder of a party's bit.
         self.life.load(Relaxed) & COUNTS != 0
     }
 
     /// Returns `true` if it has begun and not ended.
     pub(crate) fn is_live(&self) -> bool {
-        // Acquire: partner `finish`: of who has ended it is seen whom it has woken. A live one is read by its word,
-        // which may be the next goroutine's by then.
+        // Acquire: partner `finish`: a reader that sees the end sees the goroutines that the ended one has woken. A live one is
+        // read by its word, which may be the next goroutine's by then.
         self.life.load(Acquire.unless(LiveLooksRelaxed)) & LIVE != 0
     }
 
-    /// Its runtime has ended, and none will run it again.
+    /// Its runtime has ended, and no M will run it again.
     pub(crate) fn leave(&self) {
-        // Relaxed: whoever calls something after the end of the runtime sees it; to who runs beside that it is a guess.
+        // Relaxed: a call after the end of the runtime sees it; for a call beside that end it is a guess.
         self.left.store(true, Relaxed);
     }
 
@@ -305,8 +306,8 @@ impl<H: Host> G<H> {
             .with(|birth| f(unsafe { (*birth).as_ref() }.expect("with_birth: the G holds no goroutine")))
     }
 
-    /// The list of its standing hooks; none before its first run and after the last. By the goroutine, or by
-    /// whoever knows that it will not run again.
+    /// The list of its standing hooks; none before its first run and after the last. For the goroutine, or for the ender, for
+    /// a goroutine that will not run again.
     pub(crate) fn standing_hooks<'a>(&self) -> Option<&'a AtomicPtr<StandingHook>> {
         // SAFETY: the frame is there as long as it is named here; the stack of a goroutine that is left is never freed.
         unsafe { self.base.get().as_ref() }.map(|base| &base.standing_hooks)
@@ -349,7 +350,7 @@ impl<H: Host> G<H> {
         self.pool().sched()
     }
 
-    /// For the handle's owner, who sees what the goroutine has done, if that has ended.
+    /// For the handle's owner, which sees what the goroutine has done, if that has ended.
     #[inline]
     pub(crate) fn life(&self) -> Life {
         // Acquire: partners `finish` and `mark_left`.
@@ -360,15 +361,15 @@ impl<H: Host> G<H> {
     /// is one or `wait_no_more` is called. The commit hook of its wait, which a handle has once, and which has no
     /// time limit: an alarm could end the wait before WAITER is set.
     pub(crate) fn wait_for_end(&self, record: *const Waiter<H>, seen: Life) -> Commit {
-        // SAFETY: nobody reads it before WAITER is set, and nobody else sets that.
+        // SAFETY: the cell is the handle's while WAITER is clear, and the handle's owner alone sets WAITER.
         self.joiner.with_mut(|joiner| unsafe { *joiner = record });
         let Life(mut life) = seen;
         loop {
             if (life & DONE != 0).unless(JoinNoRecheck) {
                 return Commit::Refuse;
             }
-            // Release: the record, and where it lies, to whoever finds WAITER: partners `finish` and `mark_left`. Relaxed:
-            // whoever is refused looks once more.
+            // Release: the record, and where it lies, to the M or ender that finds WAITER: partners `finish` and `mark_left`.
+            // Relaxed: a joiner that is refused looks once more.
             let release = Release.unless(JoinRelaxed);
             match self.life.compare_exchange(life, life | WAITER, release, Relaxed) {
                 Ok(_) => return Commit::Park,
@@ -379,8 +380,8 @@ impl<H: Host> G<H> {
 
     /// The handle's owner, interrupted, takes its record back. As `life`.
     pub(crate) fn wait_no_more(&self) -> Life {
-        // Acquire: whoever has found the record is through with it: partners the clears of WAITER in `finish` and
-        // `mark_left`.
+        // Acquire: the M or ender that has found the record is through with it: partners the clears of WAITER in `finish`
+        // and `mark_left`.
         let through = Acquire.unless(JoinEndsRelaxed);
         let mut life = self.life.load(through);
         while life & WAITER != 0 {
@@ -389,7 +390,7 @@ impl<H: Host> G<H> {
                 relax();
                 life = self.life.load(through);
             } else {
-                // Relaxed: nobody has read the record.
+                // Relaxed: without DONE the record was not read.
                 match self.life.compare_exchange(life, life & !WAITER, Relaxed, through) {
                     Ok(_) => break,
                     Err(now) => life = now,
@@ -401,7 +402,7 @@ impl<H: Host> G<H> {
         Life(life)
     }
 
-    /// Wakes who waits for the end. The caller has set DONE and found WAITER, which it clears after this.
+    /// Wakes the joiner. The caller has set DONE and found WAITER, which the caller clears after this.
     fn tell(&self) {
         mutant!(JoinNoWake: return);
         // SAFETY: the record stays until it was readied, or WAITER is clear; `wake` reads nothing of it after the ready.

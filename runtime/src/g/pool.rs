@@ -6,11 +6,11 @@
 //! by `madvise`, a tree of a million goroutines took 5 % less time, but a `go` that was the first to touch a region waited for
 //! the kernel to find and clear 2 MiB, with the pool locked: for tens of milliseconds.
 //!
-//! Free Gs are held by pointers, and not in a list through them: of a million the next one is not in the cache, and whoever
-//! walked along them would wait for the memory at each. The next one to be taken is fetched while one is.
+//! Free Gs are held by pointers, and not in a list through them: of a million the next one is not in the cache, and an M
+//! that walked along them would wait for the memory at each. The next G to be taken is fetched while one is.
 //!
-//! The pool outlives its runtime as long as one of its Gs is out: one that was left behind, or one whose handle somebody
-//! still has. Whoever brings the last one back frees it.
+//! The pool outlives its runtime as long as one of its Gs is out: one that was left behind, or one whose handle the program
+//! still has. The thread that brings the last G back frees the pool.
 
 use crate::g::{G, GRef};
 use crate::host::Host;
@@ -147,7 +147,7 @@ impl<H: Host> GPool<H> {
         let mut stock = unsafe { this.as_ref() }.stock.lock();
         while stock.free.len() < count {
             let chunk = stock.grow();
-            // SAFETY: nobody else knows the chunk yet.
+            // SAFETY: `grow` has just made the chunk, and its Gs are handed out below, under this lock.
             for g in unsafe { chunk.as_ref() } {
                 g.belongs_to(this);
                 stock.free.push(GRef::new(g));
@@ -295,7 +295,7 @@ impl<H: Host> FreeGs<H> {
     /// Gives all back, at the end.
     ///
     /// # Safety
-    /// As [`GPool::put`], and nobody owns the P any more.
+    /// As [`GPool::put`], and the P has no owner any more.
     pub(crate) unsafe fn empty(&self, pool: NonNull<GPool<H>>) {
         self.list.with_mut(|free| {
             // SAFETY: by this function's contract.

@@ -12,7 +12,7 @@ use crate::wait::interrupt::{Interrupt, Thrown};
 use std::any::Any;
 use std::cell::Cell;
 
-/// Runs on the goroutine's own stack, from its first instruction to its last: the frame below the user's.
+/// Runs `g` from its first instruction to its last, on its own stack.
 pub(crate) fn root<H: Host>(g: GRef<H>) {
     let base = Base {
         mark: Cell::new(std::ptr::null()),
@@ -46,7 +46,7 @@ pub(crate) fn root<H: Host>(g: GRef<H>) {
     let publish = || g.life.fetch_or(OUTCOME, Release.unless(OutcomeRelaxed));
     // Relaxed: as above. HANDLE never comes back.
     if to_drop && g.life.load(Relaxed) & HANDLE == 0 {
-        // Nobody will join: what the value's drop finds are the variables of its goroutine.
+        // There will be no joiner: the value's drop finds the variables of its goroutine.
         forget();
         drop_locals();
     } else {
@@ -96,8 +96,8 @@ pub(super) fn failure_of<H: Host>(payload: Box<dyn Any + Send>, exits: bool) -> 
     }
 }
 
-/// Drops what nobody asked for. A panic of a user's `drop` ends here: it was printed by the hook, and there is
-/// nobody to hand it to.
+/// Drops what is not handed on. A panic of a user's `drop` ends here: the hook has printed it, and there is no joiner to
+/// which it could go.
 pub(super) fn drop_quietly<H: Host>(forget: impl FnOnce()) {
     if let Err(payload) = H::catch(forget) {
         // The payload's own drop may panic again: leak it instead.

@@ -3,9 +3,9 @@
 //! A closure or a result that fits in [`SPACE`] bytes lies in the G itself; a larger one in a box of its own.
 //! The types are erased: the G keeps a table of four functions.
 //!
-//! The space goes through Empty → Closure → (running: Empty) → Outcome → Empty. Who may touch it in which state
+//! The space goes through Empty → Closure → (running: Empty) → Outcome → Empty. What may touch it in which state
 //! follows from the goroutine's life (`g/mod.rs`): the spawner until the G is queued, the goroutine while it runs,
-//! then whoever holds the right to the outcome.
+//! then the party that has the right to the outcome.
 
 use crate::prim::UnsafeCell;
 use std::any::Any;
@@ -40,7 +40,7 @@ struct Table {
     fail: unsafe fn(&Task, Failure),
     /// Drops the outcome.
     forget: unsafe fn(&Task),
-    /// That has something to do for a value.
+    /// `forget` has something to do for a value.
     drops: bool,
 }
 
@@ -133,7 +133,7 @@ impl Task {
     /// The caller has just taken the G out of its pool. What `closure` borrows outlives the goroutine.
     pub(crate) unsafe fn load<F: FnOnce() -> T, T>(&self, closure: F) {
         self.table.set(Some(&Typed::<F, T>::TABLE));
-        // SAFETY: a G out of the pool has an empty space, and nobody else knows it.
+        // SAFETY: a G out of the pool has an empty space, and the caller alone has a pointer to it.
         unsafe { self.put(closure) };
     }
 
@@ -146,7 +146,7 @@ impl Task {
     /// # Safety
     /// Called once, on the goroutine.
     pub(crate) unsafe fn run(&self) {
-        // SAFETY: the spawner stored the closure, and nobody took it since.
+        // SAFETY: the spawner stored the closure, and this, the one call, takes it first.
         unsafe { (self.table().run)(self) }
     }
 
@@ -168,7 +168,7 @@ impl Task {
         unsafe { (self.table().fail)(self, failure) }
     }
 
-    /// Returns `true` if a value that nobody takes has to be dropped.
+    /// Returns `true` if a value that is not taken has to be dropped.
     pub(crate) fn value_is_to_be_dropped(&self) -> bool {
         self.table().drops
     }
@@ -176,7 +176,7 @@ impl Task {
     /// Drops the outcome.
     ///
     /// # Safety
-    /// The caller has the right to the outcome, and nobody has taken it.
+    /// The caller has the right to the outcome, which was not taken yet.
     pub(crate) unsafe fn forget(&self) {
         // SAFETY: by this function's contract.
         unsafe { (self.table().forget)(self) }

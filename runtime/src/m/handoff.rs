@@ -1,24 +1,24 @@
-//! The hand-off word of a P: who has it, told without a lock.
+//! The hand-off word of a P: whether an M still holds it, told without a lock.
 //!
 //! A P is idle, held by one M, or about to be taken from an M that does not come back to the runtime. The word
 //! holds a generation, how the holder of that generation enters the runtime, and one of three states:
 //!
 //! | state | meaning |
 //! | --- | --- |
-//! | Idle | the holder of this generation keeps the P, or nobody has it |
+//! | Idle | the holder of this generation keeps the P, or no M has it |
 //! | Requested | a retaker has asked for it and looks whether the holder is inside the runtime |
 //! | Taken | the holder of this generation has lost it |
 //!
-//! Whoever gives a P up, in any way, moves the word to (generation + 1, Idle) before another can see that P;
-//! whoever acquires it moves it on once more, and remembers that value. An M that was away for long therefore finds
-//! another generation than its own and knows that the P is lost, however often the P has changed hands since; and a
-//! retaker that judged an idle P finds that it has been acquired.
+//! An M or a retaker that gives a P up, in any way, moves the word to (generation + 1, Idle) before another M can see that
+//! P; an M that acquires the P moves the word on once more, and remembers that value, its lease. An M that was away for
+//! long therefore finds another generation than its own and knows that the P is lost, however often the P has changed hands
+//! since; and a retaker that judged an idle P finds that it has been acquired.
 //!
-//! How a holder enters, [`Entries`], is settled when it acquires the P, for as long as it holds it. A retaker reads it in the
+//! How a holder enters, [`Entries`], is settled when it acquires the P, for the whole lease. A retaker reads that in the
 //! word that it exchanges, so both sides mean the same barrier, whatever the kernel refuses in between.
 //!
-//! The M's side of the protocol is [`Window`](crate::m::Window); its order of events stands there. Whom a retaker
-//! chooses, and why, stands in `sched/threads/retake.rs`.
+//! The order of events of both sides stands in `m/mod.rs`; which M a retaker chooses, and why, in
+//! `sched/threads/retake.rs`. Checked by `models/window.rs`.
 
 use crate::prim::hooks::*;
 use crate::prim::{AcqRel, Acquire, AtomicU64, Relaxed};
@@ -27,7 +27,7 @@ const STATE: u64 = 0b11;
 const IDLE: u64 = 0;
 const REQUESTED: u64 = 1;
 const TAKEN: u64 = 2;
-/// `Entries::Quick`, of the last holder when nobody holds the P.
+/// `Entries::Quick`, of the last holder when no M holds the P.
 const QUICK: u64 = 4;
 const STEP: u64 = 8;
 
@@ -65,7 +65,7 @@ pub(crate) enum Entry {
     Lost,
 }
 
-/// Who may have the P: see the module's header.
+/// Which lease has the P: see the module's header.
 #[derive(Debug)]
 pub(crate) struct HandoffWord(AtomicU64);
 
@@ -74,7 +74,7 @@ impl HandoffWord {
         HandoffWord(AtomicU64::new(IDLE))
     }
 
-    /// The P is acquired: what the acquirer remembers. A generation of its own, so that a retaker who judged the P
+    /// The P is acquired. Returns what the acquirer remembers: a generation of its own, so that a retaker that judged the P
     /// while it was idle asks in vain.
     pub(crate) fn take_up(&self, entries: Entries) -> Lease {
         let word = self.0.load(Relaxed);
@@ -86,7 +86,7 @@ impl HandoffWord {
         Lease(fresh)
     }
 
-    /// How often the P was taken up and given up: for a trace, and for whoever wants to know whether anybody had it.
+    /// How often the P was taken up and given up: for a trace, and for the monitor, which asks whether an M had it.
     pub(crate) fn changes(&self) -> u64 {
         self.0.load(Relaxed) / STEP
     }
@@ -110,15 +110,15 @@ impl HandoffWord {
                 return Entry::Lost;
             }
             mutant!(WindowEnterBlind: return Entry::In);
-            // AcqRel: partners R1 of this request and of the next, which sees that we were inside. The retaker whose R3 fails
-            // for this exchange knows it by that.
+            // AcqRel: partners R1 of this request and of the next, which sees that this M was inside. The retaker's exchange
+            // at R3 fails after this one, which tells it so.
             if self.0.compare_exchange(word, lease.0, AcqRel, Relaxed).is_ok() {
                 return Entry::In;
             }
         }
     }
 
-    /// The P changes hands, or becomes idle: nobody's old lease counts any more.
+    /// The P changes hands, or becomes idle: no old lease counts any more.
     pub(crate) fn give_up(&self) {
         let word = self.0.load(Relaxed);
         let next = (word & !STATE) + STEP;
@@ -142,16 +142,16 @@ impl Judged {
 
 /// The retaker's side. There is one retaker at a time.
 impl HandoffWord {
-    /// The lease that a retaker is about to judge. It reads who the holder is after this.
+    /// The lease that a retaker is about to judge. The retaker reads which M is the holder after this.
     pub(crate) fn judge(&self) -> Judged {
         // Acquire: partner `take_up`. The holder that is read next is the one of this lease, or a later one; and then
         // the exchange of R1 fails.
         Judged(self.0.load(Acquire.unless(JudgeRelaxed)) & !STATE)
     }
 
-    /// R1 to R3 of `m/mod.rs`. True: the P is the retaker's, who calls `give_up` before it hands it on.
+    /// R1 to R3 of `m/mod.rs`. Returns `true` if the P is the retaker's, which calls `give_up` before it hands the P on.
     ///
-    /// `barrier` is RetakeBarrier; false when it could not be had.
+    /// `barrier` is RetakeBarrier; it returns `false` if the barrier could not be had.
     pub(crate) fn retake(
         &self,
         judged: Judged,

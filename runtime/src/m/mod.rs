@@ -1,23 +1,30 @@
 //! M, an OS thread that runs goroutines while it holds a P; and the window through which they call the runtime.
 //!
-//! A goroutine runs with `in_runtime = 0`: then a retaker may take its M's P away. Every runtime call that
-//! touches P-local data stands in a *window*:
+//! A retaker takes the P of an M whose goroutine blocks its thread, at any moment; the goroutine may call the runtime at
+//! that moment, and touch what then belongs to another M. An exchange or a fence at each call would be most of the cost of
+//! a channel operation. So a goroutine runs with `in_runtime = 0`, and every runtime call that touches P-local data stands
+//! in a *window*:
 //!
 //! ```text
-//!   enter:   E1 in_runtime := 1  · E2 EntryBarrier · E3 the hand-off word as we left it?  else `reenter`
-//!   retaker: R1 Idle → Requested · R2 RetakeBarrier · R3 in_runtime = 1?  yes: withdraw · no: Requested → Taken
-//!   leave:   in_runtime := 0 (Release)
+//!   M that enters                                  retaker
+//!
+//!   E1  `in_runtime` := 1                          R1  hand-off word: Idle → Requested
+//!   E2  EntryBarrier                               R2  RetakeBarrier
+//!   E3  the hand-off word as this M left it?       R3  `in_runtime` = 1?  withdraw;
+//!       else `reenter`                                 else Requested → Taken
+//!
+//!   leave: `in_runtime` := 0 (Release)
 //! ```
 //! One of the barriers comes first. If EntryBarrier does, R3 sees the M inside; if RetakeBarrier does, E3 sees the request.
-//! The M's barrier is none for the machine, a retaker pays for both: by `membarrier`. Where the kernel refuses that, each
-//! side fences, and an entry takes the way through `settle`.
+//! EntryBarrier is no instruction: the retaker pays for both, by `membarrier`. Where the kernel refuses that, each side
+//! fences, and an entry takes the way through `settle`.
 //!
-//! A sandbox may begin to refuse it at any moment. So each holding of a P has its own kind of entries, which its M
+//! A sandbox may begin to refuse `membarrier` at any moment. So each lease of a P has its own kind of entries, which the M
 //! settles when it acquires the P and writes into the hand-off word (`handoff.rs`): quick ones as long as no
-//! `membarrier` was refused. The retaker that meets the first refusal says so (`heavy_barrier_exists`); who acquires
-//! a P later fences. An M that holds its P since before still enters quickly, and may never enter again: for that one
-//! the retaker has its thread switched out, in which it passes a barrier (`Host::slow_barrier`), once for each such
-//! holding.
+//! `membarrier` was refused. The retaker that meets the first refusal says so (`heavy_barrier_exists`); an M that acquires
+//! a P later fences. An M that holds its P since before still enters quickly, and may never enter again: the retaker has
+//! the thread of such an M switched out, in which the thread passes a barrier (`Host::slow_barrier`), once for each such
+//! lease.
 //!
 //! Windows do not nest, and no user code runs inside: no drop of a user's value, no closure, no waker, no
 //! message expression. The scheduler's own stack (g0) is always inside: `execute` leaves just before it resumes
@@ -78,14 +85,14 @@ pub(crate) struct M<H: Host> {
     pub(crate) attached: Cell<bool>,
     /// How often it got a thread and lost it. Under the scheduler's lock.
     pub(crate) life: Cell<u32>,
-    /// Its thread, once whoever started that has put it here. Under the scheduler's lock.
+    /// Its thread, once the starter of the thread has put it here. Under the scheduler's lock.
     pub(crate) handle: Cell<Option<H::Thread>>,
     /// Goroutines that were made on this M, less those that ended on it.
     live: AtomicI64,
     /// Stacks that goroutines got on this M, less those that came back on it.
     stacks: AtomicI64,
-    /// Where the thread sleeps while it has nothing to do, and what whoever wakes it has left for it: written before
-    /// the note's wake, or the poller's break, and read after its sleep.
+    /// Where the thread sleeps while it has nothing to do. `assignment` is what a waker has left for the M: written before
+    /// the note's wake, or the poller's break, and read after the sleep.
     pub(crate) note: Note<H>,
     assignment: UnsafeCell<Option<Assignment<H>>>,
     pub(crate) local: H::Local,
@@ -95,7 +102,7 @@ pub(crate) struct M<H: Host> {
 pub(crate) enum Assignment<H: Host> {
     /// A P with work.
     P(NonNull<P<H>>),
-    /// It is summoned: it counts in `nmspinning`, and is to come for an idle P.
+    /// A summons: the M counts in `nmspinning`, and is to come for an idle P.
     Summons,
 }
 
@@ -161,7 +168,7 @@ impl<H: Host> M<H> {
     /// The M's own: counts goroutines that begin and end on it.
     #[inline]
     pub(crate) fn count_live(&self, by: i64) {
-        // Relaxed: one writer. Who was told of a goroutine's beginning or end sees it counted.
+        // Relaxed: one writer. A thread that was told of a goroutine's beginning or end sees it counted.
         self.live.store(self.live.load(Relaxed) + by, Relaxed);
     }
 
@@ -198,8 +205,8 @@ impl<H: Host> M<H> {
         self.p.peek().map(|p| unsafe { p.as_ref() })
     }
 
-    /// By any thread: the goroutine that it runs, or whose word it has just acted on, to be compared only. Who sees
-    /// another than before sees what the M has done with that one.
+    /// By any thread: the goroutine that this M runs, or whose word it has just acted on, to be compared only. A reader that
+    /// sees another one than before sees what the M has done with the earlier one.
     pub(crate) fn shown_g(&self) -> Option<NonNull<G<H>>> {
         self.g.peek_after()
     }
@@ -275,13 +282,13 @@ impl<H: Host> M<H> {
 
     /// Takes back what was left for an M whose thread did not start.
     pub(crate) fn take_back_assignment(&self) -> Option<Assignment<H>> {
-        // SAFETY: nobody else has the record of an M that has no thread.
+        // SAFETY: the caller, which was to start the M's thread, has its record alone.
         self.assignment.with_mut(|slot| unsafe { (*slot).take() })
     }
 
-    /// Takes what was left by whoever woke this M, and is its owner from here on.
+    /// Takes what the waker of this M has left, and does as it says: acquires the P, or spins.
     pub(crate) fn take_assignment(&self) {
-        // SAFETY: the note's wake, or the scheduler's lock, came after `give` and before this.
+        // SAFETY: the note's wake, or the scheduler's lock, came after `assign` and before this.
         if let Some(assignment) = self.assignment.with_mut(|slot| unsafe { (*slot).take() }) {
             match assignment {
                 Assignment::P(p) => self.acquire(p),
@@ -300,7 +307,7 @@ impl<H: Host> M<H> {
         self.in_runtime.store(OUTSIDE, Release.unless(WindowLeaveRelaxed));
     }
 
-    /// E1 to E3; false when the P may be lost.
+    /// E1 to E3. Returns `false` if the P may be lost.
     #[inline(always)]
     fn enter(&self) -> bool {
         if !WINDOWS {
@@ -364,7 +371,7 @@ impl<H: Host> M<H> {
 
     /// The M's thread begins.
     pub(crate) fn set_thread(&self, number: u32) {
-        // Relaxed: whoever finds this M as the holder of a P finds it set.
+        // Relaxed: a retaker that finds this M as the holder of a P finds it set.
         self.thread.store(number, Relaxed);
     }
 
@@ -434,7 +441,7 @@ impl<H: Host> Window<H> {
                     unsafe { H::suspend(m, Yield::Return) };
                 }
             }
-            // The M that resumed us held a P, and left the runtime for it: enter as a fresh call.
+            // The M that resumed this goroutine held a P, and left the runtime for it: enter as a fresh call.
             m = M::current().expect("reenter: a goroutine runs on an M");
             if m.enter() {
                 return m;

@@ -1,11 +1,14 @@
 //! A note: one thread sleeps on it until one wake (Go's `note`).
 //!
 //! ```text
-//!   sleeper:  N1 word != 0?  · N2 sleep on the word while it is 0 · N1 again
-//!   waker:    W1 word := 1 (Release) · W2 wake whoever sleeps on the word
+//!   sleeper                                        waker
+//!
+//!   N1  the word is not 0?  done                   W1  the word := 1 (Release)
+//!   N2  sleep on the word while it is 0            W2  wake the thread that sleeps on the word
+//!       N1 again
 //! ```
-//! The kernel compares the word with 0 and goes to sleep in one step, so a W1 before N2 makes N2 return at once,
-//! and a W1 after it is followed by the W2 that ends it. `clear` is the sleeper's own, between two uses.
+//! The kernel compares the word with 0 and puts the thread to sleep in one step. So W1 before N2 has N2 return at once, and
+//! W1 after N2 is followed by the W2 that ends the sleep. `clear` is the sleeper's own, between two uses.
 //!
 //! Waking is one-shot: a second `wake` before the next `clear` is a broken invariant and panics. A plain thread's note is
 //! an alarm clock instead: any number of `alarm`s, each seen by one `doze` at least, which takes what has come until then.
@@ -34,19 +37,19 @@ impl<H: Host> Note<H> {
 
     /// Makes the note ready for its next use. Only the sleeper calls it, awake.
     pub(crate) fn clear(&self) {
-        // Relaxed: whoever wakes next learns of the sleeper through a lock that is taken after this.
+        // Relaxed: the next waker learns of the sleeper through a lock that is taken after this.
         self.word.store(CLEAR, Relaxed);
     }
 
     /// Blocks the thread until `wake` was called.
     pub(crate) fn sleep(&self) {
-        // Acquire: what the waker wrote before it woke us: partner `wake`.
+        // Acquire: what the waker wrote before the wake: partner `wake`.
         while self.word.load(Acquire.unless(NoteSleepRelaxed)) == CLEAR {
             H::sleep(&self.sleep_state, &self.word, CLEAR, None);
         }
     }
 
-    /// Blocks the thread until `wake` was called or `until` has come; false when nobody woke it.
+    /// Blocks the thread until `wake` was called or `until` has come. Returns `false` if no `wake` was called.
     pub(crate) fn sleep_until(&self, until: Nanos) -> bool {
         loop {
             // Acquire: partner `wake`, as in `sleep`.
@@ -80,7 +83,7 @@ impl<H: Host> Note<H> {
         }
     }
 
-    /// Blocks the thread until an `alarm`, and takes it; at most until `until`, and then false.
+    /// Blocks the thread until an `alarm`, and takes it; at most until `until`, and then returns `false`.
     pub(crate) fn doze(&self, until: Option<Nanos>) -> bool {
         // Acquire: what was written before the alarm: partner `alarm`.
         while self.word.swap(CLEAR, Acquire.unless(DozeRelaxed)) == CLEAR {

@@ -1,4 +1,4 @@
-//! P, the right to run goroutines: a token, and all that whoever holds it may touch without a lock.
+//! P, the right to run goroutines: a token, and all that the M that holds it may touch without a lock.
 //!
 //! ```text
 //!                 acquirep                      (the M parks its goroutine and takes the next: no change)
@@ -8,11 +8,11 @@
 //!                 releasep        │ the M does not come back to the runtime: a retaker takes it (`m/handoff.rs`)
 //!                                 └──────▶ handed to another M, or idle
 //! ```
-//! One that is to be used no more retires, until there are to be more again (`sched/threads/procs.rs`).
+//! A P that is not to be used any more retires, until there are to be more again (`sched/threads/procs.rs`).
 //!
 //! Invariants:
 //! 1. A P is in the idle list, or retired, or held by one M, or on its way to one inside an `Assignment`.
-//! 2. An idle or retired P has an empty run queue. It may have timers: whoever waits in the poller waits for those too.
+//! 2. An idle or retired P has an empty run queue. It may have timers: the M in the poller waits for those too.
 //! 3. The methods and fields marked *owner* are for the M that holds the P, between entering the runtime and
 //!    leaving it (`m/mod.rs`). loom checks it: each touches the ghost.
 
@@ -40,7 +40,7 @@ const ID_BATCH: u32 = 16;
 pub(crate) struct P<H: Host> {
     pub(crate) id: u32,
     pub(crate) handoff: HandoffWord,
-    /// Whose it is; null for nobody. For a retaker, who reads it after the word.
+    /// The M that holds it; null for none. For a retaker, which reads it after the word.
     holder: AtomicPtr<M<H>>,
     pub(crate) runq: Runq<H>,
     /// Counted: a callback's timer stays in the heap in which it was made, and may outlive the runtime.
@@ -57,13 +57,13 @@ pub(crate) struct P<H: Host> {
     tick: AtomicU32,
     /// Owner: when to look elsewhere.
     pub(crate) poll_schedule: PollSchedule,
-    /// How long those in the queue wait.
+    /// How long goroutines in the queue wait.
     pub(crate) queue_age: QueueAge,
-    /// Owner: how many of them, in a row, came from `runnext`.
+    /// Owner: how many of the goroutines that ran last, in a row, came from `runnext`.
     inherited: Cell<u32>,
     /// Owner: nothing was taken from the global queue since it was acquired.
     fresh: Cell<bool>,
-    /// How often an owner went into the kernel to wake somebody, and came back: odd while one is there.
+    /// How often an owner went into the kernel to wake an M, and came back: odd while it is there.
     wakes: AtomicU32,
 }
 
@@ -93,7 +93,7 @@ impl<H: Host> P<H> {
         }
     }
 
-    /// The owner, or who was it until just now, is in the kernel during `wake`.
+    /// Calls `wake`, during which the owner, or the M that was it until just now, is in the kernel.
     pub(crate) fn while_waking(&self, wake: impl FnOnce()) {
         // Relaxed: a hint for thieves, ordered by nothing.
         self.wakes.fetch_add(1, Relaxed);
@@ -101,13 +101,13 @@ impl<H: Host> P<H> {
         self.wakes.fetch_add(1, Relaxed);
     }
 
-    /// For a thief: a hint whether the owner is in the kernel to wake somebody, maybe that thief.
+    /// For a thief: a hint whether the owner is in the kernel to wake an M, maybe that thief.
     pub(crate) fn is_waking(&self) -> bool {
         // Relaxed: as above.
         self.wakes.load(Relaxed) % 2 == 1
     }
 
-    /// For a thief: another number when the owner has run a goroutine, gone to wake somebody, or come back from that.
+    /// For a thief: another number when the owner has run a goroutine, gone to wake an M, or come back from that.
     pub(crate) fn signs_of_life(&self) -> u32 {
         // Relaxed: as above.
         self.tick().wrapping_add(self.wakes.load(Relaxed))
@@ -121,23 +121,24 @@ impl<H: Host> P<H> {
         unsafe { self.holder.load(Acquire).as_ref() }
     }
 
-    /// For assertions: whether it is held by `m`, or by nobody.
+    /// For assertions: returns `true` if `m` holds it, or, with `None`, no M does.
     pub(crate) fn is_held_by(&self, m: Option<&M<H>>) -> bool {
         // Relaxed: an assertion must not order what it is there to watch.
         std::ptr::eq(self.holder.load(Relaxed), m.map_or(null_mut(), |m| std::ptr::from_ref(m).cast_mut()))
     }
 
-    /// For whoever acquires the P, before `take_up`, or gives it up, before `give_up`.
+    /// Called by an M that acquires the P, before `take_up`, or gives it up, before `give_up`; and by a retaker.
     pub(crate) fn set_holder(&self, m: Option<&M<H>>) {
         let m = m.map_or(null_mut(), |m| std::ptr::from_ref(m).cast_mut());
         // Release: partner `holder`: an M that was just made is whole.
         self.holder.store(m, Release);
     }
 
-    /// Owner, or who has the scheduler's lock while the P is idle or retired, or is the last to know it: its stack cache.
+    /// The stack cache. For the owner; for a holder of the scheduler's lock while the P is idle or retired; and for the drop
+    /// of the scheduler.
     #[inline]
     pub(crate) fn with_stack_cache<R>(&self, f: impl FnOnce(&mut H::StackCache) -> R) -> R {
-        // SAFETY: each of those is alone with the P; `f` is the host's, and asks for no cache.
+        // SAFETY: each of those three is alone with the cache; `f` is the host's, and asks for no cache.
         self.stack_cache.with_mut(|stack_cache| f(unsafe { &mut *stack_cache }))
     }
 
@@ -148,7 +149,7 @@ impl<H: Host> P<H> {
         self.fresh.set(true);
     }
 
-    /// Owner: whether this is the first time that its M comes to the global queue since it was acquired.
+    /// Owner: returns `true` if the M comes to the global queue for the first time since it acquired this P.
     pub(crate) fn is_fresh(&self) -> bool {
         capacity::FIRST_ALONE && self.fresh.replace(false)
     }
@@ -175,13 +176,13 @@ impl<H: Host> P<H> {
         tick
     }
 
-    /// How many goroutines were run so far, for whoever wants to know whether it goes on.
+    /// How many goroutines were run so far: for the monitor and thieves, which ask whether the owner goes on.
     pub(crate) fn tick(&self) -> u32 {
         self.tick.load(Relaxed)
     }
 
-    /// Owner: a goroutine from `runnext` is to be run within the slice of the last one. False: the slice has ended
-    /// ([`capacity::MAX_INHERITED`]), and a new one begins with whoever is first in the queue.
+    /// Owner: a goroutine from `runnext` is to be run within the slice of the last one. Returns `false` if the slice has ended
+    /// ([`capacity::MAX_INHERITED`]); a new one begins with the first goroutine of the queue.
     #[inline]
     pub(crate) fn inherit_slice(&self) -> bool {
         let inherited = self.inherited.get() + 1;

@@ -25,11 +25,11 @@
 //!              T4 copy the slots · T5 exchange: steal = real, wherever pops have moved it, the release
 //! ```
 //! A slot is read after O3 and T2, and written again after T5 and O1. Each pair is a Release and an Acquire, so that
-//! slots are plain memory. `runnext` changes by exchanges only: to a G by the owner's, to null by anybody's.
+//! slots are plain memory. `runnext` changes by exchanges only: to a G by the owner's, to null by the owner's or a thief's.
 //!
 //! Invariants:
 //! 1. steal ≤ real ≤ tail ≤ steal + size. The owner alone moves tail, and writes only slots from tail on.
-//! 2. steal ≠ real exactly while a [`Claim`] lives; nobody else moves steal meanwhile.
+//! 2. steal ≠ real exactly while a [`Claim`] lives; no other thread moves steal meanwhile.
 //! 3. Heads never overtake a tail that is read after them: every exchange of the heads is a Release, and follows the
 //!    store of the tail that it relies on; `claim` and `is_empty` read them by Acquire.
 //! 4. The heads can't return to an old value under a thief's exchange, short of 2³² Gs between T1 and T3.
@@ -82,7 +82,7 @@ enum Refused {
     Busy,
 }
 
-/// The run queue of a P. Its owner is the M that holds the P: whatever hands the P on orders one owner after another.
+/// The run queue of a P. Its owner is the M that holds the P; a hand-over of the P orders one owner after another.
 #[doc(alias = "runq")]
 pub(crate) struct Runq<H: Host> {
     head: AtomicU64,
@@ -93,7 +93,7 @@ pub(crate) struct Runq<H: Host> {
     slots: [UnsafeCell<MaybeUninit<GRef<H>>>; RUNQ as usize],
 }
 
-// SAFETY: a GRef may go to any thread; the module's header says who touches which slot when.
+// SAFETY: a GRef may go to any thread; the module's header says which thread touches which slot when.
 unsafe impl<H: Host> Send for Runq<H> {}
 // SAFETY: as above.
 unsafe impl<H: Host> Sync for Runq<H> {}
@@ -124,7 +124,7 @@ impl<H: Host> Runq<H> {
     /// for [`spill`](Self::spill), under the scheduler's lock.
     ///
     /// Between the two the displaced G is in the owner's hand, and a thief may take `g`: the queue then seems empty
-    /// until this returns. The owner looks for somebody to wake after that.
+    /// until this returns. The owner looks for an M to wake after that.
     ///
     /// `fence` is SubmitFence (`sched/run/wake.rs`): the last store that queues a G is an exchange, of `runnext` or of
     /// the tail, and `fence` follows at once, so that it costs nothing on x86, where the exchange is one. If the tail
@@ -184,8 +184,8 @@ impl<H: Host> Runq<H> {
         out(g);
     }
 
-    /// The same with the newer half. The position at which the ring began, when that half has gone; the older one then begins
-    /// one size of the ring later.
+    /// As `spill`, with the newer half. Returns the position at which the ring began, if that half has gone; the older one
+    /// then begins one size of the ring later.
     ///
     /// The older half is taken out and appended, and then the other one is taken out: there is no moment at which the ring
     /// seems empty. What stands behind the tail of a full ring is its head: no slot is written.
@@ -283,8 +283,8 @@ impl<H: Host> Runq<H> {
             return None;
         }
         mutant!(RunnextTakenByStore: return Some(self.take_next_by_a_store(next)));
-        // Release: who sees it gone in `is_empty`, its partner, sees in the ring what was pushed before. It fails when a thief
-        // has it: nobody else but the owner puts one there.
+        // Release: an M that sees the G gone in `is_empty`, its partner, sees in the ring what was pushed before. The exchange
+        // fails when a thief has the G: the owner alone puts one there.
         let ordering = Release.unless(RunnextPopRelaxed);
         self.runnext.compare_exchange(next, null_mut(), ordering, Relaxed).ok()?;
         // SAFETY: put there by `push_next`, and taken out by this exchange alone.
@@ -301,7 +301,7 @@ impl<H: Host> Runq<H> {
         let mut head = Head(self.head.load(Relaxed));
         while head.real() != tail {
             let rest = head.taken(1).0;
-            // Release: invariant 3; partner `claim`. And who sees the G gone in `is_empty`, a partner as well, sees the
+            // Release: invariant 3; partner `claim`. And an M that sees the G gone in `is_empty`, a partner as well, sees the
             // runnext that was put before.
             let ordering = Release.unless(RingPopRelaxed);
             mutant!(RingHeadStore: return Some(self.pop_by_a_store(head)));
@@ -321,8 +321,8 @@ impl<H: Host> Runq<H> {
         None
     }
 
-    /// Any thread. True: at one moment during the call neither the ring nor runnext held anything. False: at one
-    /// moment something was there.
+    /// Any thread. Returns `true` if at one moment during the call neither the ring nor runnext held anything; `false` if at
+    /// one moment something was there.
     ///
     /// The order of the three loads matters, since Gs move meanwhile. Heads before runnext: for a G that is put there
     /// before the ring's last one is popped. Runnext before the tail: for a G that is kicked from there into the ring
@@ -426,8 +426,9 @@ impl<H: Host> Runq<H> {
         }
     }
 
-    /// Takes runnext from its owner, who had a moment to run it, or anything else. Two goroutines that wake each other
-    /// stand there in turn: whether it is the same one as before says nothing.
+    /// Takes runnext from its owner, unless the owner has changed it, or run a goroutine, during the grace period. Two
+    /// goroutines that wake each other stand there in turn: that it is the same G as before says nothing, so the owner's
+    /// count decides as well.
     fn steal_next(&self, ran: &dyn Fn() -> u32) -> Option<GRef<H>> {
         // Relaxed: only compared, until the exchange has it.
         let next = self.runnext.load(Relaxed);

@@ -3,9 +3,10 @@
 //! unwind it, and abandons it, another thread runs the goroutine's *abandon hook*, or the goroutine runs the hook itself
 //! before it stays where it is. (A robust mutex is released likewise when its owner dies.)
 //!
-//! What is to be released begins with an [`AbandonHook`]. It is noted in the G by the goroutine itself, or by whoever has
-//! claimed its wait and has not readied it yet; the goroutine takes it back when it runs. It lies on the goroutine's stack,
-//! or the goroutine borrows it; one that never runs again never ends that borrow, and its stack is never freed.
+//! What is to be released begins with an [`AbandonHook`]. The goroutine notes the hook in its G, or the waker does that has
+//! claimed its wait and has not readied it yet; the goroutine takes the hook back when it runs. The hook lies on the
+//! goroutine's stack, or the goroutine borrows it; a goroutine that never runs again never ends that borrow, and its stack
+//! is never freed.
 //!
 //! A G has room for one, that of the wait in which it is parked. What outlasts a wait has a [`StandingHook`]: a list
 //! whose head lies in the goroutine's first frame. Only the goroutine changes the list.
@@ -28,8 +29,8 @@ impl AbandonHook {
         AbandonHook { run }
     }
 
-    /// Runs the hooks of a goroutine that will not run again. Its wait is claimed, or it stands in no queue that
-    /// anybody takes from.
+    /// Runs the hooks of a goroutine that will not run again. Its wait is claimed, or it stands in no queue from which an M
+    /// takes.
     pub(crate) fn run_of<H: Host>(g: GRef<H>) {
         g.leave();
         // AcqRel: of several that find the goroutine abandoned, one runs the hook. Its own partner; what the goroutine wrote

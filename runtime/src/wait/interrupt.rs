@@ -1,17 +1,21 @@
-//! Ending a wait from outside: who may be interrupted, by what, and how it unwinds.
+//! Ending a wait from outside: what may be interrupted, by what, and how it unwinds.
 //!
 //! A goroutine, or a plain thread, is interrupted by a context under which it runs (`Context::run`); a goroutine also by its
 //! own `goexit`, and by the end of its runtime (`sched/stop.rs`, which has a protocol of its own). Each `run` puts a
 //! [`Frame`] on the stack; the innermost one whose context is done counts.
 //!
 //! ```text
-//!   cancel:  C1 the context is done · C2 CancelFence · C3 nudge whoever runs under it
-//!   park:    P1 saved and Waiting   · P2 ParkFence   · P3 is a context done?  nudge itself, after the commit hook
+//!   canceller                                      M that parks a goroutine
+//!
+//!   C1  the context is done                        P1  the goroutine is saved, and Waiting
+//!   C2  CancelFence                                P2  ParkFence
+//!   C3  nudge each goroutine and thread            P3  is a context done?  nudge the goroutine,
+//!       that runs under the context                    after the commit hook
 //! ```
-//! One of the fences comes first: C3 finds the owner Waiting, or P3 sees C1. An owner that was nudged looks: it judges
-//! whether it may be unwound, claims its own wait by the same CAS as any counterpart, leaves its queues, and throws. A
-//! counterpart that was faster has the wait end as if nothing had happened. Where it may not be unwound it sleeps on,
-//! and *masks* that frame, and those around it, until the wait ends.
+//! One of the fences comes first. If CancelFence does, P3 sees C1; if ParkFence does, C3 finds the goroutine Waiting. A
+//! goroutine that was nudged looks: it judges whether it may be unwound, claims its own wait by the same CAS as any waker,
+//! leaves its queues, and throws. If a waker was faster, the wait ends as if nothing had happened. A goroutine that may not
+//! be unwound sleeps on, and *masks* that frame, and those around it, until the wait ends.
 //!
 //! What is thrown is a [`Thrown`], by `resume_unwind`: no panic hook runs, destructors do. The frame for which the
 //! payload is meant catches it; other catchers pass it on, if they ask [`is_interrupt`]. A goroutine that catches the
@@ -31,12 +35,12 @@ use std::ptr::NonNull;
 
 /// How often a goroutine that catches what is thrown at it is thrown at again.
 const THROWS: u8 = 3;
-/// In their place, in the G: it ends already.
+/// In place of their count, in the G: the goroutine ends already.
 const ENDS: u8 = u8::MAX;
-/// Of its stack a goroutine can't use the lowest page.
+/// The lowest page of a stack, which a goroutine can't use.
 const GUARD_PAGE: usize = 4 << 10;
 
-/// `Context::run`, on the stack of whoever runs under it.
+/// A call of `Context::run`, on the stack of the goroutine or thread that made it.
 pub(crate) struct Frame {
     /// Not zero: the context is done.
     pub(crate) done: NonNull<AtomicU32>,
@@ -60,7 +64,7 @@ impl Frame {
 /// What interrupts a wait.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub(crate) enum Interrupt {
-    /// The goroutine was told to end, and somebody caught that.
+    /// The goroutine has called `goexit`. A wait finds that where the goroutine has caught what `goexit` threw.
     Exit,
     /// The context of this frame is done.
     Context(NonNull<Frame>),
@@ -78,9 +82,9 @@ pub(crate) struct Thrown {
 /// or because its runtime ends. Does not block.
 ///
 /// Code that catches panics to go on after them, or to end the process, asks first, and passes an interrupt on by
-/// [`resume_unwind`](std::panic::resume_unwind). A loop that does not ask takes each of its waits for a panic: the
-/// interrupt is thrown three times, and then the loop waits as if nothing had happened, or its runtime leaves it
-/// behind.
+/// [`resume_unwind`](std::panic::resume_unwind). A loop that does not ask takes the interrupt of each of its waits for a
+/// panic: the interrupt is thrown three times, and then the loop waits as if nothing had happened, or its runtime leaves
+/// the goroutine behind.
 ///
 /// Pass `&*payload` of the `Box` that `catch_unwind` gives: with `&payload` it is the `Box` itself that is asked, and the
 /// answer is always `false`.
@@ -132,7 +136,7 @@ pub fn is_interrupt(payload: &(dyn Any + Send)) -> bool {
     payload.is::<Thrown>()
 }
 
-// SAFETY: the target is a name; it is followed only by the frame itself, which compares it with its own address.
+// SAFETY: the target is compared with addresses, by the frame that catches, and not followed.
 unsafe impl Send for Thrown {}
 
 /// How a wait takes an interrupt.
@@ -141,12 +145,12 @@ unsafe impl Send for Thrown {}
 pub(crate) enum OnInterrupt {
     /// By unwinding, where the stack may be unwound.
     Unwinding,
-    /// By an error that the call returns, or by unwinding where the call can't say what it was.
+    /// By an error that the call returns, or by unwinding where the call has no error for it.
     Returning,
-    /// Not at all. It is short, or the goroutine unwinds already, or it waits for main of another runtime. A runtime
-    /// that ends waits for it, within its time.
+    /// Not at all. The wait is short, or the goroutine unwinds already, or it waits for main of another runtime. The ender
+    /// waits for it, within its time.
     Never,
-    /// Not at all. It ends when other goroutines have ended, and a runtime that ends does not wait for it.
+    /// Not at all. The wait ends when other goroutines have ended, and the ender does not wait for it.
     WithOthers,
 }
 
@@ -158,7 +162,7 @@ impl OnInterrupt {
 }
 
 /// How the wait in which a goroutine is parked takes an interrupt, in a byte of its G. Written by the goroutine, or
-/// the M that it has just left; read by that M, and by whoever ends the runtime and has found it asleep.
+/// the M that it has just left; read by that M, and by an ender that has found it asleep.
 pub(crate) struct InterruptPolicy(SingleWriterByte);
 
 impl InterruptPolicy {
@@ -186,8 +190,8 @@ impl InterruptPolicy {
     }
 }
 
-/// How often a goroutine was thrown at, in a byte of its G. Its own; read also by whoever ends the runtime and has
-/// found it asleep.
+/// How often a goroutine was thrown at, in a byte of its G. Written by the goroutine; read also by an ender that has found
+/// it asleep.
 pub(crate) struct Throws(SingleWriterByte);
 
 impl Throws {
@@ -199,7 +203,7 @@ impl Throws {
         self.0.set(0);
     }
 
-    /// It ends: what it drops from here on may wait.
+    /// The goroutine ends: no interrupt ends the waits of what it drops from here on.
     pub(crate) fn end(&self) {
         self.0.set(ENDS);
     }
@@ -209,7 +213,7 @@ impl Throws {
     }
 }
 
-/// The innermost frame that is done, if the waiter has not masked it.
+/// The innermost frame whose context is done, if the waiter has not masked it.
 pub(crate) fn first_done(mut frame: *const Frame, masked_from: *const Frame) -> Option<NonNull<Frame>> {
     while frame != masked_from {
         // SAFETY: frames leave the chain before they go.
@@ -253,7 +257,7 @@ impl Interrupt {
             return false;
         }
         if g.is_some_and(|g| !has_room(g, self.room())) {
-            // Counted alone: to tell of it takes stack, too.
+            // Counted alone: the report takes stack, too.
             if let Some(sched) = Sched::<H>::current() {
                 sched.count_refusal();
             }
@@ -267,13 +271,13 @@ impl Interrupt {
     fn room(self) -> usize {
         match self {
             Interrupt::Shutdown => ROOM,
-            // It has asked for that, and its destructors are its own care.
+            // The program has asked for that, and its destructors are its own care.
             Interrupt::Exit | Interrupt::Context(_) => ROOM_TO_LOOK,
         }
     }
 
-    /// Nothing is thrown, since it might end the process. That is counted, and told where there is stack for it: the first
-    /// time in the process, or each time, by the knob `refusals`.
+    /// Nothing is thrown, since it might end the process. The refusal is counted, and reported where there is stack for that:
+    /// the first time in the process, or each time, by the knob `refusals`.
     #[cold]
     #[inline(never)]
     fn is_refused<H: Host>(self, bar: Bar) {
@@ -282,7 +286,7 @@ impl Interrupt {
             sched.count_refusal();
         }
         let g = M::<H>::current().and_then(M::g);
-        // To tell of it takes stack, too.
+        // The report takes stack, too.
         if g.is_some_and(|g| !has_room(g, ROOM)) {
             return;
         }
@@ -356,7 +360,8 @@ impl PendingInterrupts {
         (self.exits || !self.frame.is_null() || self.ends) && ends.can_be_interrupted() && !H::is_panicking()
     }
 
-    /// What the wait is to end by, if there is anything that the waiter has not masked. Else that is masked from here on.
+    /// Returns by what the wait is to end, if the waiter has not masked it and it may be thrown. What may not be thrown is
+    /// masked from here on.
     pub(crate) fn interrupt<H: Host>(self, ends: OnInterrupt, masked: &mut Masked) -> Option<Interrupt> {
         if self.exits && !masked.to_exit {
             if Interrupt::Exit.may_throw::<H>() {
@@ -376,11 +381,12 @@ impl PendingInterrupts {
 
 /// Bytes of stack that the look at the frames and a throw take, the first time too, and some for the destructors.
 const ROOM: usize = 8 << 10;
-/// The same without any for destructors. The unwinder goes on from each frame that has some, on the stack where that frame
-/// lies: a stack that is lent for the look would not help the throw. The look takes most where nothing is optimised.
+/// As `ROOM`, without any for destructors. The unwinder goes on from each frame that has a destructor, on the stack where
+/// that frame lies: a stack that is lent for the look would not help the throw. The look takes most where nothing is
+/// optimised.
 const ROOM_TO_LOOK: usize = if cfg!(debug_assertions) { ROOM } else { 5 << 10 };
 
-/// Returns `true` if so many bytes are left of each stack of the calling goroutine: its own, and those of
+/// Returns `true` if `bytes` are left of each stack of the calling goroutine: its own, and those of
 /// `with_stack`, whose outer frames unwind on the stacks from which they were called.
 fn has_room<H: Host>(g: GRef<H>, bytes: usize) -> bool {
     let frame = 0_u8;
@@ -392,7 +398,7 @@ fn has_room<H: Host>(g: GRef<H>, bytes: usize) -> bool {
 }
 
 /// The runtime of the calling goroutine ends, and the goroutine is where it might have parked: unwinds it, or has it stay for
-/// good. Returns when it unwinds or ends already.
+/// good. Returns if the goroutine unwinds or ends already.
 #[cold]
 #[inline(never)]
 pub(crate) fn end_here<H: Host>() {

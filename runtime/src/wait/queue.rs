@@ -2,8 +2,8 @@
 //!
 //! The list is doubly linked, so that a record leaves from anywhere in constant time. It lies under the lock of what is
 //! waited for; a record's links, and whether it stands in the list, are touched under that lock alone. A record stays
-//! valid while it stands in a queue: its owner takes it out, or finds under the lock that somebody has, before its frame
-//! goes. The stack of a goroutine that is left behind with a record in a queue is never freed.
+//! valid while it stands in a queue: its owner takes it out, or finds under the lock that a waker has, before the owner's
+//! frame goes. The stack of a goroutine that is left behind with a record in a queue is never freed.
 
 use crate::prim::UnsafeCell;
 use std::ptr::NonNull;
@@ -33,7 +33,7 @@ impl<T> Node<T> {
     }
 }
 
-/// The queue. Whoever has it mutably holds its lock.
+/// The queue. `&mut` is its lock, held.
 pub(crate) struct Queue<T> {
     head: Option<NonNull<Node<T>>>,
     tail: Option<NonNull<Node<T>>>,
@@ -51,7 +51,7 @@ impl<T> Queue<T> {
         self.head.is_none()
     }
 
-    /// The one who has waited longest. Valid while the queue's lock is held.
+    /// The record that has waited longest. Valid while the queue's lock is held.
     pub(crate) fn front(&self) -> Option<NonNull<Node<T>>> {
         self.head
     }
@@ -103,7 +103,7 @@ impl<T> Queue<T> {
         }
     }
 
-    /// Takes the node out. False: somebody has done so before.
+    /// Takes the node out. Returns `false` if it was taken out before.
     ///
     /// # Safety
     /// The node is valid, and stands in this queue or in none.
@@ -134,8 +134,8 @@ impl<T> Queue<T> {
         unsafe { Node::links(node, |links| links.queued) }
     }
 
-    /// Takes out the one who has waited longest. Valid as long as its owner does not know: until it was claimed and readied,
-    /// or, where the claim failed, while the queue's lock is held.
+    /// Takes out the record that has waited longest. It is valid until its owner was claimed and readied, or, where the claim
+    /// failed, while the queue's lock is held.
     pub(crate) fn pop_front(&mut self) -> Option<NonNull<Node<T>>> {
         let first = self.head?;
         // SAFETY: the head stands in this queue.

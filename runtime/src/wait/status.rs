@@ -1,4 +1,4 @@
-//! The word of one who may run and wait: status, scan bit, claim and wait number in one atomic.
+//! The word of a goroutine, or a plain thread, that may wait: status, scan bit, claim and wait number in one atomic.
 //!
 //! ```text
 //!            spawn            run               park
@@ -9,34 +9,32 @@
 //!      └────────────── finish ──────────┘
 //! ```
 //!
-//! A *wait* has a number and is open to be claimed by exactly one: a counterpart, a timer, the poller, a close,
-//! its own owner. In order:
+//! A *wait* has a number and is open to be claimed by exactly one waker: a counterpart, a timer, the poller, a closer, its
+//! own owner, which is the goroutine or thread that waits. With a flag for the claim beside the status, a waker that is late
+//! would wake the owner's next wait. So status, claim and number share the word. In order:
 //!
-//! 1. the owner opens the wait: `begin_wait` gives the number under which it stands in queues;
+//! 1. the owner opens the wait: `begin_wait` gives the number under which the owner stands in queues;
 //! 2. the M saves the owner's context, stores Waiting (`park`), and only then publishes (the commit hook);
-//! 3. somebody wins `claim`, one CAS from (number, open) to (number, claimed); all later ones fail;
-//! 4. the same somebody calls `ready`, and the owner runs again.
-//!
-//! Because status and claim share the word, the one who claims knows whether the owner sleeps, and a late ready
-//! can't wake a later wait: it would need the old number.
+//! 3. a waker wins `claim`, one CAS from (number, open) to (number, claimed); all later claims fail;
+//! 4. the same waker calls `ready`, and the owner runs again.
 //!
 //! A *nudge* has the owner look again and claims nothing: a deadline was moved, a context is done. The owner wakes with
-//! its wait open and in all its queues; it sleeps on (`park_again`, which refuses when a ready or another nudge came
-//! meanwhile), or claims the wait itself, by the same CAS as everybody.
+//! its wait open and in all its queues; the owner sleeps on (`park_again`, which refuses when a ready or another nudge came
+//! meanwhile), or claims the wait itself, by the same CAS as any waker.
 //!
 //! ```text
 //!   Waiting ── nudge ──▶ Runnable ── run ──▶ Running: looks ── park_again ──▶ Waiting
-//!                                                      └───── claim: mine? leave : somebody readies it
+//!                                                      └───── claim: won? leave : the winner readies the owner
 //! ```
 //!
-//! The **scan bit** holds a Waiting or Runnable G where it is (Go's `_Gscan`): a dump reads its stack meanwhile.
-//! Whoever would queue or run a held G sets `DEFERRED` instead; the holder, clearing the bit, then queues it. Whoever frees
-//! one that never ran waits for the holder (`discard`).
+//! The **scan bit** holds a Waiting or Runnable G where it is (Go's `_Gscan`): a dump, the holder, reads its stack meanwhile.
+//! A waker that would queue a held G, or an M that would run it, sets `DEFERRED` instead; the holder, clearing the bit, then
+//! queues the G. A thread that frees a G that never ran waits for the holder (`discard`).
 //!
 //! Invariants:
 //! 1. Only the owner (or the M that runs it) writes the status of a Running word. Others write it with a CAS
-//!    that names the wait's number, and fail on a word without an open wait. So the owner may store while nobody knows
-//!    the number, and once the wait is claimed and readied; in between it exchanges.
+//!    that names the wait's number, and fail on a word without an open wait. So the owner may store while no other thread
+//!    knows the number, and once the wait is claimed and readied; in between it exchanges.
 //! 2. Runnable → Running is won by one M, which alone touches the G's stack until it stores a new status.
 //! 3. A wait number is never used twice, not even by the next goroutine in the same G.
 //! 4. `CLAIMED` is set at most once a wait, and exactly one `ready` follows it; none after `claim_for_end`, by which a
@@ -82,7 +80,7 @@ impl StatusWord {
         }
     }
 
-    /// Idle → Runnable, by the one who took the G from its pool.
+    /// Idle → Runnable, by the spawner, which took the G from its pool.
     pub(crate) fn spawn(&self) {
         let word = self.load(Relaxed);
         assert!(word.status() == Status::Idle, "spawn: the G is in use ({word:?})");
@@ -95,7 +93,7 @@ impl StatusWord {
     #[inline]
     pub(crate) fn run(&self) -> Run {
         // Acquire: a holder has read the stack before its `unhold`, the partner. Release: a holder that finds DEFERRED, in
-        // `unhold`, queues the G after us, and must see that we have taken it out.
+        // `unhold`, queues the G after this M, and must see that this M has taken it out.
         self.update(both(Acquire.unless(RunWithoutAcquire), Release.unless(RunHeldWithoutRelease)), |word| {
             assert!(word.status() == Status::Runnable, "run: the G is not runnable ({word:?})");
             if word.has(SCAN) {
@@ -125,9 +123,10 @@ impl StatusWord {
     pub(crate) fn finish(&self) {
         let word = self.load(Relaxed);
         assert!(word.status() == Status::Running, "finish: the G is not running ({word:?})");
-        // Release: who sees the end, in `doing`, its partner, sees whom it has woken (`sleeps_still`). The G goes through
-        // `life` (`g/mod.rs`) to whoever has it next. No model has the Release: whoever queues the one that it wakes has
-        // passed S2, whose fence says as much; it is needed where a dump holds the woken one, and queues it later.
+        // Release: an ender that sees the end, in `doing`, its partner, sees which goroutines this one has woken
+        // (`sleeps_still`). The G goes through `life` (`g/mod.rs`) to its next goroutine. No model has the Release: a waker
+        // that queues the goroutine that it wakes has passed S2, whose fence says as much; the Release is needed where a dump
+        // holds the woken goroutine, and queues it later.
         self.0.store(word.with_status(Status::Idle).clear(OF_A_WAIT).0, Release);
     }
 
@@ -166,8 +165,8 @@ impl StatusWord {
         number
     }
 
-    /// Running → Waiting, by the M, after the save and before the commit hook: the first park of this wait, when
-    /// nobody else knows its number yet. A plain store is enough.
+    /// Running → Waiting, by the M, after the save and before the commit hook: the first park of this wait, when no other
+    /// thread knows its number yet. A plain store is enough.
     #[inline]
     pub(crate) fn park(&self, number: WaitNumber) {
         // Release: publishes the saved context to a dump: partner `hold`. For the claimer, the commit publishes it with the
@@ -176,14 +175,14 @@ impl StatusWord {
         self.0.store(number.0 << NUMBER | OPEN | SAVED | Status::Waiting as u64, release);
     }
 
-    /// Waiting → Running, by the M whose commit hook refused, if nobody was faster.
+    /// Waiting → Running, by the M whose commit hook refused, if no waker was faster.
     pub(crate) fn cancel_park(&self, number: WaitNumber) -> CancelPark {
         // Acquire: a holder has read the stack: partner `unhold`. Release: a holder that finds DEFERRED there has the G run,
         // and the hook, which lay on its stack, was read before.
         self.update(
             both(Acquire.unless(CancelParkWithoutAcquire), Release.unless(CancelParkWithoutRelease)),
             |word| {
-                // Claimed before anybody knew the wait: by its timer, which readies it, or because its runtime ends.
+                // Claimed although it was not published: by its timer, which readies it, or because its runtime ends.
                 if !word.open(number) {
                     return (None, CancelPark::Gone);
                 }
@@ -203,7 +202,7 @@ impl StatusWord {
         // acquires.
         self.update(Release.unless(ParkAgainRelaxed), |word| {
             debug_assert!(word.number() == number && word.has(OPEN), "park_again: not its wait ({word:?})");
-            // Not `REFUSED`: an owner that waits for whoever has claimed a refused wait sleeps like any other.
+            // Not `REFUSED`: an owner that waits for the timer that has claimed a refused wait sleeps like any other.
             let anything = word.0 & (READY | NUDGED) != 0;
             if anything.unless(ParkAgainBlind) {
                 (None, Again::Awake)
@@ -213,7 +212,7 @@ impl StatusWord {
         })
     }
 
-    /// Returns `true` if the owner is parked, and nobody has claimed, nudged or refused its wait.
+    /// Returns `true` if the owner is parked, and its wait is neither claimed, nudged, refused nor deferred.
     pub(crate) fn is_asleep(&self) -> bool {
         // Acquire: partner `park`: why it waits. That is no loom's cell, so no model has it.
         Self::sleeps(self.load(Acquire))
@@ -238,7 +237,7 @@ impl StatusWord {
 
     /// Returns `true` if nothing has happened to it since.
     pub(crate) fn sleeps_still(&self, found: &Asleep) -> bool {
-        // Relaxed: what is compared with came before, by the Acquire of `doing`: the end of whoever has woken this one, too.
+        // Relaxed: what is compared with came before, by the Acquire of `doing`: the end of the waker of this one, too.
         mutant!(ShutdownTrustsOneLook: return true);
         self.load(Relaxed).clear(SCAN) == found.0.clear(SCAN)
     }
@@ -246,8 +245,8 @@ impl StatusWord {
     /// The runtime ends: claims the wait for its owner, if nothing has happened to it since it was found, and has the owner
     /// run and find that. The caller knows that the commit hook is over.
     pub(crate) fn claim_for_end(&self, found: &Asleep) -> Then {
-        // Relaxed: the word is as `doing` has acquired it. A dump that holds it, or held it, has whoever takes the G
-        // out of its queue wait for it (`run`).
+        // Relaxed: the word is as `doing` has acquired it. An M that takes the G out of its queue while a dump holds it
+        // leaves it to the dump (`run`).
         self.update(Relaxed, |word| {
             if (word.clear(SCAN) != found.0.clear(SCAN)).unless(ShutdownCallsBlindly) {
                 return (None, Then::Leave);
@@ -264,10 +263,10 @@ impl StatusWord {
         })
     }
 
-    /// The commit hook is over: from here on whoever knows the owner may nudge it. Does what a nudge that came too early
-    /// has left to do, or the caller, who saw at P3 (`interrupt.rs`) that there was one.
+    /// The commit hook is over: from here on the owner may be nudged. Does what a nudge that came too early has left to do.
+    /// `nudged`: the caller saw at P3 (`interrupt.rs`) that the owner is interrupted.
     pub(crate) fn make_known(&self, number: WaitNumber, nudged: bool) -> Then {
-        // Release: the hook has written where the owner's timer stands, and whoever nudges the owner has it run: partners
+        // Release: the hook has written where the owner's timer stands, and a thread that nudges the owner has it run: partners
         // `nudge` and `nudge_any`. Acquire: as in `ready`, with the same partners.
         // No model has this Acquire: there the caller's ring is full, so that it writes the links of the owner, which was
         // nudged by its number meanwhile, has run elsewhere, and sleeps on.
@@ -280,12 +279,12 @@ impl StatusWord {
         })
     }
 
-    /// Has the owner look again, in whichever wait it is. One that has not saved itself yet is not told, and looks at
-    /// what the caller has written when it has: both fence in between (`interrupt.rs`).
+    /// Has the owner look again, in whichever wait it is. An owner that was not saved yet is not nudged: its M looks at what
+    /// the caller has written after the save. Both fence in between (`interrupt.rs`).
     pub(crate) fn nudge_any(&self) -> Then {
         // Acquire: as in `ready`, with the same partners, and `make_known`. No Release: the caller's fence comes before.
         self.update(Acquire, |word| {
-            // Refused: it is about to close the wait, and may do that with a store.
+            // Refused: the owner is about to close the wait, and may do that with a store.
             if !word.has(OPEN | SAVED) || word.has(CLAIMED) || word.has(REFUSED) {
                 (None, Then::Leave)
             } else if word.has(KNOWN) {
@@ -293,7 +292,7 @@ impl StatusWord {
             } else {
                 mutant!(EarlyNudgeLost: return (None, Then::Leave));
                 mutant!(EarlyNudgeToSleepersOnly: if word.status() != Status::Waiting { return (None, Then::Leave) });
-                // Its hook may still write to its stack. `make_known` comes after that. It may be awake all the same: a
+                // Its hook may still write to its stack; `make_known` comes after that. The owner may be awake all the same: a
                 // nudge by number does not wait for the hook.
                 (Some(word.set(NUDGED)), Then::Leave)
             }
@@ -308,7 +307,7 @@ impl StatusWord {
                 mutant!(NudgeIgnoresScan: return (Some(looks), Then::Leave));
                 (Some(looks.set(DEFERRED)), Then::Leave)
             }
-            // Awake: it finds the mark before it sleeps on.
+            // Awake: the owner finds the mark before it sleeps on.
             _ => (Some(looks), Then::Leave),
         }
     }
@@ -338,7 +337,7 @@ impl StatusWord {
             if !word.has(NUDGED) {
                 return Why::Nothing;
             }
-            // Acquire: what the one who nudged has written: partner `nudge`; or, having failed, what was published by then.
+            // Acquire: what was written before the nudge: partner `nudge`; or, having failed, what was published by then.
             let acquire = Acquire.unless(LookRelaxed);
             match self.0.compare_exchange(word.0, word.clear(NUDGED).0, acquire, acquire) {
                 Ok(_) => return Why::Nudged,
@@ -347,19 +346,19 @@ impl StatusWord {
         }
     }
 
-    /// Ends a wait that nobody has claimed and nobody will: it was not published, or its owner has claimed it.
+    /// Ends a wait that no other waker has claimed or will claim: it was not published, or its owner has claimed it.
     pub(crate) fn close_wait(&self, number: WaitNumber) {
         let word = self.load(Relaxed);
         debug_assert!(word.number() == number && !word.has(READY), "close_wait: not its wait ({word:?})");
-        // Relaxed: nobody else writes the word of a running owner now (invariant 1).
+        // Relaxed: no other thread writes the word of a running owner now (invariant 1).
         self.0.store(word.clear(OF_A_WAIT).0, Relaxed);
     }
 
-    /// (number, open) → (number, claimed): true for the one who may now wake the owner, and has to.
+    /// (number, open) → (number, claimed). Returns `true` if the caller has won: it may now wake the owner, and has to.
     #[inline]
     pub(crate) fn claim(&self, number: WaitNumber) -> bool {
-        // Relaxed: it decides who, and orders nothing. What the owner wrote before it parked came with the record, from
-        // the queue in which the claimer found it; what the claimer knows goes to the owner with `ready`.
+        // Relaxed: it decides which waker wins, and orders nothing. What the owner wrote before it parked came with the record,
+        // from the queue in which the waker found it; what the waker knows goes to the owner with `ready`.
         self.update(
             Relaxed,
             |word| {
@@ -374,8 +373,8 @@ impl StatusWord {
         self.load(Relaxed).open(number)
     }
 
-    /// The end of the runtime: a parked owner's wait is claimed, whatever its number, and never readied. True:
-    /// the goroutine is parked, and none will run it again.
+    /// The end of the runtime: a parked owner's wait is claimed, whatever its number, and never readied. Returns `true` if
+    /// the goroutine is parked; then no M will run it again.
     pub(crate) fn seize(&self) -> bool {
         // Acquire: its hook, written before it parked: partner `park`. No model has it: `run_of` takes that by an exchange,
         // which finds the last, and a model's hook is made of loom's words.
@@ -388,8 +387,8 @@ impl StatusWord {
         })
     }
 
-    /// The same for an owner that was taken out of a queue for good, where a nudge, or the loss of its P, had brought it in
-    /// the middle of a wait.
+    /// As `seize`, for an owner that was taken out of a run queue for good, to which a nudge, or the loss of its P, had brought
+    /// it in the middle of a wait.
     pub(crate) fn seize_queued(&self) {
         // Relaxed: the queue has published the rest.
         self.update(Relaxed, |word| match word.status() {
@@ -404,10 +403,10 @@ impl StatusWord {
     /// Says to the owner of a claimed wait that it may go on.
     #[inline]
     pub(crate) fn ready(&self) -> Then {
-        // Release: what the claimer handed over, to the holder that finds DEFERRED, and from it to the owner:
-        // partners `unhold` and `why`. Where nobody holds the G, the queue into which the caller puts it publishes
-        // that, or the note of a thread. Acquire: an owner that was nudged has been in a queue since the caller
-        // learned of it; who took it out there, by `run`, is through with its links.
+        // Release: what the waker handed over, to the holder that finds DEFERRED, and from it to the owner: partners `unhold`
+        // and `why`. Where no dump holds the G, the queue into which the caller puts it publishes that, or the note of a
+        // thread. Acquire: an owner that was nudged has been in a queue since the caller learned of it; the M that took it out
+        // there, by `run`, is through with its links.
         self.update(both(Acquire.unless(ReadyWithoutAcquire), Release.unless(ReadyRelaxed)), |word| {
             assert!(
                 word.has(CLAIMED) && !word.has(READY),
@@ -427,8 +426,8 @@ impl StatusWord {
         })
     }
 
-    /// Sets the scan bit on a Waiting or Runnable word, and tells which. The caller holds it until `unhold`. `None`: neither.
-    /// While another caller holds it this waits, which takes no longer than to read a G.
+    /// Sets the scan bit on a Waiting or Runnable word, and returns which it is; `None` if it is neither. The caller holds the
+    /// G until `unhold`. While another caller holds it this waits, which takes no longer than to read a G.
     pub(crate) fn hold(&self) -> Option<Status> {
         loop {
             // Acquire: what the M has saved: partners `park` and `requeue`.
@@ -447,7 +446,7 @@ impl StatusWord {
     /// Clears the scan bit, and takes over what was deferred meanwhile.
     pub(crate) fn unhold(&self) -> Then {
         // Release: the stack was read before the next M runs on it: partners `run`, `cancel_park` and `discard`. Acquire:
-        // whoever has deferred it to us has let go of the G: partners `run`, `cancel_park` and `ready`.
+        // the M or waker that has set DEFERRED has let go of the G: partners `run`, `cancel_park` and `ready`.
         self.update(
             both(Acquire.unless(UnholdWithoutAcquire), Release.unless(UnholdWithoutRelease)),
             |word| {

@@ -1,8 +1,8 @@
-//! Who waits: what stands in a queue, and how it is woken.
+//! What stands in a queue for a parker, and how it is woken.
 //!
-//! A [`Waiter`] names a goroutine or a plain thread together with the number of its wait. Whoever finds one in a
-//! queue claims it; exactly one claim of a wait wins, and the winner must ready it. Nobody else may touch the
-//! record's other fields, except under the lock of the queue in which it was found.
+//! A [`Waiter`] names a goroutine or a plain thread together with the number of its wait. A waker that finds one in a
+//! queue claims it; exactly one claim of a wait wins, and the winner must ready the parker. Only the winner may touch the
+//! record's other fields, or a thread that holds the lock of the queue in which the record stands.
 //!
 //! Only the owner unlinks its records, so a record may lie on its owner's stack. What keeps the memory behind a
 //! Waiter mapped: a G is type-stable as long as its pool lives (`g/mod.rs`, invariant 3), and a parked G's pool
@@ -17,15 +17,13 @@
 //! queue.push(wait.waiter());
 //! match wait.park(how, move || { drop(queue); Commit::Park }) {   // the M unlocks, after the save
 //!     Woke::Readied => ..              // claimed: by a counterpart, whose record says so, or by the time limit
-//!     Woke::Refused => ..              // the hook refused: nobody knows of the wait, it is over
+//!     Woke::Refused => ..              // the hook refused: the wait was not published, it is over
 //!     Woke::Interrupted(why) => ..     // claimed by the owner itself: leave the queues, then throw, or return
-//!     Woke::Look => ..                 // only who asks for looks: look; then `park_again`, or `claim` and leave
+//!     Woke::Nudged => ..               // only with `How::looking`: look; then `park_again`, or `claim` and leave
 //! }
 //! ```
 //! After the first three the wait is over. A time limit is a counterpart that leaves no trace: an owner that was readied
-//! and finds nothing in its record was called by it.
-//!
-//! A task's `Waker` will be the third kind, beside these two, for whoever awaits a goroutine.
+//! and finds nothing in its record was readied by its time limit.
 
 mod wait;
 
@@ -71,7 +69,7 @@ impl<H: Host> Parker<H> {
     }
 }
 
-/// Who waits, and in which of its waits.
+/// A parker, and the number of one of its waits.
 pub(crate) enum Waiter<H: Host> {
     /// A goroutine.
     G(GRef<H>, WaitNumber),
@@ -89,7 +87,7 @@ impl<H: Host> Clone for Waiter<H> {
 }
 
 impl<H: Host> Waiter<H> {
-    /// True for the one who wins the right, and the duty, to call `ready`.
+    /// Returns `true` if the caller has won the right, and the duty, to call `ready`.
     #[must_use]
     #[inline]
     pub(crate) fn claim(&self) -> bool {
@@ -140,7 +138,7 @@ impl<H: Host> Waiter<H> {
         }
     }
 
-    /// Claims and readies. False when somebody else was first.
+    /// Claims and readies. Returns `false` if another waker was first.
     pub(crate) fn wake(&self) -> bool {
         let won = self.claim();
         if won {
@@ -172,7 +170,7 @@ impl<H: Host> Waiter<H> {
     }
 }
 
-/// Somebody who was found in a queue and not claimed, with what keeps its word mapped when it has gone on and ended.
+/// A parker that was found in a queue and not claimed, with what keeps its word mapped when it has gone on and ended.
 pub(crate) struct UpgradedWaiter<H: Host> {
     waiter: Waiter<H>,
     home: Option<Arc<Sched<H>>>,
@@ -189,7 +187,7 @@ impl<H: Host> UpgradedWaiter<H> {
     }
 }
 
-/// Somebody who runs under a context.
+/// A goroutine or thread that runs under a context.
 pub(crate) enum Runner<H: Host> {
     /// A goroutine.
     G(GRef<H>),
@@ -202,7 +200,7 @@ impl<H: Host> Runner<H> {
     pub(crate) fn nudge(&self) {
         match self {
             Runner::G(g) => wake::nudge_any(*g),
-            // It sleeps only after a look that came after the last alarm.
+            // The thread sleeps only after a look that came after the last alarm.
             Runner::Thread(parker) => parker.note.alarm(),
         }
     }

@@ -29,7 +29,7 @@ impl<H: Host> Drop for Claim<'_, H> {
         // Release: the copies come before the owner's next look: partner `owners_head`; invariant 3: partners `claim` and
         // `is_empty`.
         let ordering = Release.unless(RingReleaseRelaxed);
-        // It fails as often as the owner pops meanwhile.
+        // The exchange fails as often as the owner pops meanwhile.
         while let Err(now) = self.ring.head.compare_exchange(head.0, head.released().0, ordering, Relaxed) {
             head = Head(now);
         }

@@ -167,7 +167,7 @@ fn a_nudge_finds_an_owner_that_looks_before_its_hook_is_over() {
     assert_eq!(word.make_known(number, false), Then::Queue);
 }
 
-/// Fails if one who begins to wait is told, whose own look is still to come; or if a wait that is over is.
+/// Fails if an owner that begins to wait is nudged, whose own look is still to come; or one whose wait is over.
 #[test]
 fn a_nudge_leaves_a_word_alone_that_its_owner_may_store() {
     let word = running();

@@ -27,7 +27,7 @@ pub(crate) enum Status {
     Runnable = 1,
     /// On an M.
     Running = 2,
-    /// Parked; somebody will ready it.
+    /// Parked, until a waker readies it.
     Waiting = 3,
 }
 
@@ -120,9 +120,9 @@ pub(crate) enum Run {
 #[derive(Debug, Eq, PartialEq)]
 #[must_use]
 pub(crate) enum Then {
-    /// The word is Runnable now, and the caller is the one who queues its G.
+    /// The word is Runnable now, and the caller is to queue its G.
     Queue,
-    /// Nothing to do: the owner is awake, or somebody else queues it.
+    /// Nothing to do: the owner is awake, or another thread queues it.
     Leave,
 }
 
@@ -132,7 +132,7 @@ pub(crate) enum Then {
 pub(crate) enum CancelPark {
     /// Running again: the M resumes it at once.
     Resume,
-    /// Somebody else has readied it, or holds it: the M takes other work.
+    /// A waker has claimed it, or a dump holds it: the M takes other work.
     Gone,
 }
 
@@ -172,7 +172,7 @@ pub(crate) enum Why {
     Refused,
     /// It was nudged. The wait is open.
     Nudged,
-    /// Claimed because its runtime ends. Nobody will ready it.
+    /// Claimed because its runtime ends. It will not be readied.
     ClaimedForEnd,
     /// Nothing has happened (a thread that was woken for nothing). The wait is open.
     Nothing,

@@ -47,7 +47,7 @@ impl How {
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 #[must_use]
 pub(crate) enum Woke {
-    /// Somebody has claimed the wait, a counterpart or the time limit. It is over.
+    /// A waker has claimed the wait, a counterpart or the time limit. It is over.
     Readied,
     /// The commit hook refused. The wait is over.
     Refused,
@@ -97,7 +97,7 @@ impl<H: Host> Opened<H> {
 }
 
 impl<H: Host> Wait<H> {
-    /// Opens a wait of the caller, whichever it is.
+    /// Opens a wait of the caller, a goroutine or a plain thread.
     #[inline]
     pub(crate) fn begin() -> Self {
         Self::of(Self::open())
@@ -109,7 +109,7 @@ impl<H: Host> Wait<H> {
         Window::enter().map_or_else(Opened::on_thread, Opened::on_goroutine)
     }
 
-    /// As `open`, if that needs no parking for a P: for a caller who holds a lock.
+    /// As `open`, for a caller that holds a lock: `None` if it would have to park for a P first.
     #[inline(always)]
     pub(crate) fn try_open() -> Option<Opened<H>> {
         if M::<H>::current().is_none() {
@@ -124,7 +124,7 @@ impl<H: Host> Wait<H> {
         Wait { who, number, until: None, alarm: None, masked: Masked::new() }
     }
 
-    /// Opens one in which the calling thread sleeps, also where it runs a goroutine.
+    /// Opens a wait in which the calling thread sleeps, also where it runs a goroutine.
     pub(crate) fn open_on_thread() -> Opened<H> {
         Opened::on_thread()
     }
@@ -198,7 +198,7 @@ impl<H: Host> Wait<H> {
                     if let Some(due) = how.until {
                         let alarm: *const Alarm<H> = self.alarm.insert(Alarm::new());
                         let window = Window::<H>::enter().expect("park_again: a goroutine runs on an M");
-                        // It may fire at once, and is then found before the goroutine sleeps.
+                        // The timer may fire at once; the goroutine then finds that before it sleeps.
                         window.m().sched().arm(window.p(), alarm, due, (g, self.number));
                     }
                 }
@@ -210,8 +210,8 @@ impl<H: Host> Wait<H> {
         }
     }
 
-    /// After a look: ends the wait, if nobody else has claimed it. True: it is over, and the owner leaves its queues. False:
-    /// somebody was faster, and has readied the owner by now.
+    /// After a look: ends the wait, if no waker has claimed it. Returns `true` if the owner has claimed it: the wait is over,
+    /// and the owner leaves its queues. Returns `false` if a waker was faster; that one has readied the owner by now.
     #[must_use]
     pub(crate) fn claim(&mut self) -> bool {
         if self.word().claim(self.number) {
@@ -282,7 +282,7 @@ impl<H: Host> Wait<H> {
                     return if self.claim() { Woke::Refused } else { Woke::Readied };
                 }
                 Why::Nudged => {
-                    // Itself: it may go on on another M.
+                    // Asked for here: the goroutine may have changed its M.
                     let sched = Sched::<H>::current().expect("settle: a goroutine runs on an M");
                     if let Some(woke) = self.look(g.pending_interrupts(sched), how) {
                         return woke;
@@ -306,8 +306,8 @@ impl<H: Host> Wait<H> {
         Woke::Interrupted(Interrupt::Shutdown)
     }
 
-    /// The runtime ends, and the owner, whose wait nobody else has claimed, can't be unwound: it stays where it is, for good,
-    /// as if it had been left there by the last step of the end. Its records stay in their queues.
+    /// The runtime ends, and the owner, whose wait no waker has claimed, can't be unwound: the owner stays where it is, for
+    /// good, as if the last step of the end had left it there. Its records stay in their queues.
     pub(crate) fn stay(&mut self) -> ! {
         let Who::G(g, window) = &mut self.who else { unreachable!("stay: called on a thread") };
         let g = *g;
@@ -368,11 +368,11 @@ impl<H: Host> Wait<H> {
             }
             if !parker.note.doze(until) {
                 if parker.word.claim(self.number) {
-                    // The time limit. For the owner it is readied like by any other.
+                    // The time limit: for the owner the same as a waker's ready.
                     parker.word.close_wait(self.number);
                     return Woke::Readied;
                 }
-                // Somebody was faster, and readies it.
+                // A waker was faster, and readies the thread.
                 until = None;
             }
         }
