@@ -35,7 +35,7 @@ pub struct JoinHandle<T> {
     value: PhantomData<fn() -> T>,
 }
 
-// SAFETY: the handle gives a `T` made on another thread to whoever joins.
+// SAFETY: the handle gives a `T`, which may be made on another thread, to the joiner: so `T` is to be Send.
 unsafe impl<T: Send> Send for JoinHandle<T> {}
 // SAFETY: through a shared reference nothing of `T` can be reached.
 unsafe impl<T: Send> Sync for JoinHandle<T> {}

@@ -292,7 +292,7 @@ impl Locals {
     pub(crate) fn free(&self) {
         let list = self.0.replace(ptr::null_mut());
         if !list.is_null() {
-            // SAFETY: `add` made it from a box, and nobody has it any more.
+            // SAFETY: `add` made it from a box, and this call has taken the one pointer to it.
             drop(unsafe { Box::from_raw(list) });
         }
     }

@@ -3,8 +3,8 @@
 //! A goroutine may go on on another thread after every call that may park it. Rust has no trait for "my stack may
 //! move to another thread", so the compiler can't check this, and starting a runtime ([`run`](crate::run),
 //! [`RuntimeBuilder::build`](crate::RuntimeBuilder::build)) is `unsafe`, and so is
-//! [`Runtime::run_locked`](crate::Runtime::run_locked). Whoever starts it promises the following for all code that runs in
-//! it. What that code calls is safe, but for the `force_unlock`s of [`sync`](crate::sync).
+//! [`Runtime::run_locked`](crate::Runtime::run_locked). The caller promises the following for all code that runs in it.
+//! What that code calls is safe, but for the `force_unlock`s of [`sync`](crate::sync).
 //!
 //! # The contract
 //!
@@ -20,9 +20,8 @@
 //!    [what may unwind](#what-may-unwind). Unsafe code that has broken an invariant restores it before such a call, or by a
 //!    destructor. That holds for calls that never unwind elsewhere, too: `lock` of `parking_lot`, `recv` of crossbeam.
 //! 4. **Leave the floating-point control registers as they were found**: mxcsr and the x87 control word, which have the
-//!    rounding
-//!    mode, the masks of exceptions, and whether denormals are zero. A switch saves neither: what is set across a park is
-//!    seen by the next goroutine on that thread, and may be gone when this one goes on.
+//!    rounding mode, the masks of exceptions, and whether denormals are zero. A switch saves neither: what is set across a
+//!    park is seen by the next goroutine on that thread, and may be gone when this one goes on.
 //!
 //! And at any time:
 //!
@@ -97,7 +96,7 @@
 //!
 //! [`yield_now`](crate::yield_now), [`JoinHandle::join`](crate::JoinHandle::join), [`Runtime::run`](crate::Runtime::run),
 //! the return of [`blocking`](crate::blocking) and of [`scope`](crate::scope()); sends, receives, iterators and selects of
-//! [`chan`](crate::chan); everything in [`sync`](crate::sync) that locks, waits, acquires, or runs a closure for others who
+//! [`chan`](crate::chan); everything in [`sync`](crate::sync) that locks, waits, acquires, or runs a closure for others that
 //! wait, a full [`ErrGroup`](crate::sync::ErrGroup) as well; the sleeps of [`time`](crate::time); and the operations of
 //! [`net`](crate::net) that wait, `close` among them.
 //!
@@ -212,7 +211,7 @@
 //! * Printing a value whose `Display` parks: standard output is locked by the thread.
 //! * `std::thread::panicking` counts per thread, and is right all the same: a goroutine that parks in a destructor while it
 //!   unwinds (a panic, `goexit`, a context that is done, the end of its runtime) keeps its thread until the unwinding
-//!   is over, and nobody else runs there.
+//!   is over, and no other goroutine runs there.
 //!
 //! Dynamic libraries (`cdylib`, `dylib`) are not promised at all: there the compiler computes addresses of
 //! thread-locals more eagerly.
@@ -226,7 +225,8 @@
 //! # The `generator` backend
 //!
 //! Stacks are switched by the `generator` crate on other architectures than x86-64, and with the feature `generator`.
-//! Panics and [`goexit`](crate::goexit) unwind there as elsewhere. But nobody is unwound from outside, neither a goroutine nor a plain thread:
+//! Panics and [`goexit`](crate::goexit) unwind there as elsewhere. But neither a goroutine nor a plain thread is
+//! unwound from outside:
 //!
 //! * When a context is done, a wait under it ([`Context::run`](crate::context::Context::run),
 //!   [`time::timeout`](crate::time::timeout)) goes on until it ends by itself, except in the calls that return an error then. So

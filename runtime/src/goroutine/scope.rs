@@ -274,7 +274,7 @@ impl Fate {
     }
 }
 
-/// Dropped: nobody will join.
+/// Dropped when there will be no joiner.
 struct Unjoined<'a>(&'a Fate, &'a Children);
 
 impl Drop for Unjoined<'_> {

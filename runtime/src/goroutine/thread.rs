@@ -12,14 +12,14 @@ use crate::sched::threads::locked;
 /// kept across calls that park. A library that insists on the process's *first* thread needs
 /// [`Runtime::run_locked`](crate::Runtime::run_locked).
 ///
-/// A goroutine that ends locked takes its thread with it: what it has done to that thread, nobody else meets. So do not unlock
-/// after a change that can't be undone. Goroutines that it starts are not bound, and run elsewhere. But a new thread of
+/// A goroutine that ends locked takes its thread with it: no other goroutine meets what it has done to that thread. So do not
+/// unlock after a change that can't be undone. Goroutines that it starts are not bound, and run elsewhere. But a new thread of
 /// the runtime may be started from this one, when the locked goroutine parks, and then inherits its affinity, priority
 /// and namespaces: have the threads that are needed before, or make such changes on a thread of your own.
 ///
 /// It costs: when the goroutine parks, its thread sleeps, and its P goes to another thread; when it goes on a P is brought
 /// here. That is two times what it takes to wake a thread (some 10 µs each), where others take nanoseconds. And while it is
-/// locked its thread serves nobody else: it is one less of [`max_threads`](crate::RuntimeBuilder::max_threads) for the others.
+/// locked its thread runs no other goroutine: it is one less of [`max_threads`](crate::RuntimeBuilder::max_threads) for the others.
 ///
 /// ```
 /// // SAFETY: no goroutine keeps a thread-bound value across a blocking call, except while it is locked to its thread.

@@ -138,12 +138,12 @@ pub(crate) trait Host: Sized + Send + Sync + 'static {
     /// Ends the sleep on `word`.
     fn wake(sleep_state: &Self::SleepState, word: &AtomicU32);
 
-    /// Who runs the callbacks that no runtime runs. One for the whole process.
+    /// The timer thread, which runs the callbacks that no runtime runs. One for the whole process.
     fn timer_thread() -> &'static TimerThread<Self>;
 
     /// The runtimes of the process, where they are looked at together.
     fn runtimes() -> Option<&'static Runtimes<Self>>;
-    /// Who answers SIGQUIT. One for the whole process.
+    /// Which monitor answers SIGQUIT. One for the whole process.
     fn quit() -> &'static Quit<Note<Self>>;
     /// Has that signal ask them from now on, unless the program has said what it does.
     fn catch_quit();
@@ -183,16 +183,16 @@ pub(crate) trait Host: Sized + Send + Sync + 'static {
     /// says no from before this returns.
     fn heavy_barrier() -> io::Result<()>;
     /// Has the thread of one M pass a full barrier, and one itself: slowly, for Ms that have counted on `heavy_barrier`
-    /// since before it was refused. False: that can't be had, either.
+    /// since before it was refused. Returns `false` if that can't be had, either.
     fn slow_barrier(local: &Self::Local, thread: u32) -> bool;
     /// The calling thread begins to be an M, whose `local` this is. Returns the number by which `cpu_time` knows it,
     /// and whether there are too few descriptors to keep one for `is_blocked`.
     fn thread_begins(local: &Self::Local) -> (u32, Lack);
-    /// The M has no thread any more, or nobody is to ask `is_blocked` about it. By any thread, more than once if need be.
+    /// The M has no thread any more, or `is_blocked` is not to be asked about it. By any thread, more than once if need be.
     fn thread_ends(local: &Self::Local);
-    /// How long a thread has used a CPU; `None` when nobody can tell.
+    /// How long a thread has used a CPU; `None` if that is not known.
     fn cpu_time(thread: u32) -> Option<Duration>;
-    /// Whether the M's thread waits in the kernel, and not only for a CPU. By any thread. An error when nobody can tell.
+    /// Whether the M's thread waits in the kernel, and not only for a CPU. By any thread. An error if that is not known.
     fn is_blocked(local: &Self::Local) -> io::Result<bool>;
 
     /// Calls `each` for the functions that a call has passed through whose return address is `pc`: those that were inlined
@@ -207,11 +207,11 @@ pub(crate) trait Host: Sized + Send + Sync + 'static {
     fn ask(threads: &[u32], heard: &mut dyn FnMut(usize, Answer));
     /// Runs a goroutine's code and stops a panic at its edge.
     fn catch(f: impl FnOnce()) -> std::thread::Result<()>;
-    /// Tells the operator, once and in one line. Never fails: there may be nobody to hear it.
+    /// Tells the operator, once and in one line. Never fails: standard error may be closed.
     fn warn(what: &str);
     /// Writes a text as it is for the operator to read. Never fails.
     fn print(text: &str);
-    /// Ends the process, with a text that says why: nobody in it will ever run, or somebody has asked for that.
+    /// Ends the process, with a text that says why: no goroutine in it will ever run, or SIGQUIT has asked for that.
     fn give_up(text: &str) -> !;
     /// Ends the process: it can't go on.
     fn fatal(why: &str) -> !;
@@ -223,7 +223,7 @@ pub(crate) trait Host: Sized + Send + Sync + 'static {
         wait: PollWait,
         found: impl FnMut(Key, Readiness),
     ) -> io::Result<Broken>;
-    /// Ends the wait of whoever blocks in `poll`, now or when it begins. An error: it goes on.
+    /// Ends the wait of the M that blocks in `poll`, now or when it begins. An error: the wait goes on.
     fn break_poll(&self) -> io::Result<()>;
     /// Has the poller watch a descriptor, edge-triggered, in both directions.
     fn watch(&self, fd: RawFd, key: Key) -> io::Result<()>;
@@ -239,9 +239,9 @@ pub(crate) trait Host: Sized + Send + Sync + 'static {
     fn retire(&self, cache: &mut Self::StackCache, stack: Self::Stack);
     /// Takes all that is in the cache. Returns `true` if a stack was there.
     fn empty(&self, cache: &mut Self::StackCache) -> bool;
-    /// A period has passed: what was not needed in it may be trimmed. False: nothing is left that could ever be.
+    /// A period has passed: what was not needed in it may be trimmed. Returns `false` if nothing is left that could ever be.
     fn age_stacks(&self) -> bool;
-    /// Trims some of that. False: that was all.
+    /// Trims some of that. Returns `false` if that was all.
     fn trim_some(&self) -> bool;
     /// Fresh memory for Gs, from a page's start. `None`: there is none, and the allocator is asked.
     fn map(_bytes: usize) -> Option<NonNull<u8>> {
@@ -271,7 +271,7 @@ pub(crate) trait Host: Sized + Send + Sync + 'static {
     unsafe fn suspend(m: &M<Self>, what: Yield);
 }
 
-/// What a goroutine has said, where it has left it: on its own stack. Read when it is known who acts on it.
+/// What a goroutine has said: a pointer to its own stack, where it lies. Read by the M that acts on it.
 #[must_use]
 pub(crate) struct Said(usize);
 
@@ -303,7 +303,7 @@ pub(crate) trait Stack<H: Host>: Send {
     /// Runs `g`, whose stack it is, on `m`, the M of the calling thread, until it yields.
     ///
     /// # Safety
-    /// The caller won `StatusWord::run`, so that nobody else resumes or reads this stack; the goroutine has not
+    /// The caller won `StatusWord::run`, so that no other thread resumes or reads this stack; the goroutine has not
     /// ended.
     unsafe fn resume(&mut self, m: &M<H>, g: GRef<H>) -> Said;
 
@@ -314,7 +314,7 @@ pub(crate) trait Stack<H: Host>: Send {
     /// first resume. Takes no lock and allocates nothing.
     ///
     /// # Safety
-    /// Nobody resumes the goroutine meanwhile.
+    /// The caller holds the goroutine, which is not resumed meanwhile.
     unsafe fn frames(&self, frames: &mut Frames);
 }
 

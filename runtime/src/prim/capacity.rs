@@ -17,10 +17,10 @@ pub(crate) const FIRST_ALONE: bool = !cfg!(gmp_loom);
 pub(crate) const STEAL_ROUNDS: u32 = if cfg!(gmp_loom) { 1 } else { 4 };
 /// And at most, with pauses, while others' queues come and go.
 pub(crate) const STEAL_ROUNDS_MOST: u32 = if cfg!(gmp_loom) { 1 } else { 32 };
-/// How often who wants a lock looks again before it stands in line. Go's number.
+/// How often a goroutine that wants a lock looks again before it stands in line. Go's number.
 pub(crate) const LOCK_SPINS: usize = if cfg!(gmp_loom) { 0 } else { 4 };
-/// Who has waited so long for a mutex is handed it. Go's number. In a model, whose clock stands still, whoever
-/// was summoned in vain.
+/// A goroutine that has waited this long for a mutex is handed it. Go's number. In a model, whose clock stands still, one
+/// that was woken in vain.
 pub(crate) const STARVED: std::time::Duration =
     if cfg!(gmp_loom) { std::time::Duration::ZERO } else { std::time::Duration::from_millis(1) };
 /// Parts of a `sync::Pool`. Ps with numbers that are equal modulo this share one.

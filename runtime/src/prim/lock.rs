@@ -19,7 +19,7 @@ use super::plain;
 use std::fmt;
 use std::ops::{Deref, DerefMut};
 
-/// What a lock protects. Outermost first: who holds one asks only for those below it.
+/// What a lock protects. Outermost first: a thread that holds one asks only for those below it.
 #[derive(Copy, Clone, Debug, Eq, Ord, PartialEq, PartialOrd)]
 #[cfg_attr(any(gmp_loom, feature = "generator", not(target_arch = "x86_64")), allow(dead_code))]
 #[repr(u8)]
@@ -42,7 +42,7 @@ pub(crate) enum Rank {
     IoLock,
     /// The pollers which know a socket: `net/socket.rs`. Its descriptor is registered under it.
     Registrations,
-    /// Who waits for a socket's last user: `net/fd.rs`.
+    /// The closer that waits for a socket's last user: `net/fd.rs`.
     Closer,
     /// Whether a wait for a descriptor has been committed: `net/desc.rs`.
     Gate,
@@ -64,7 +64,7 @@ pub(crate) enum Rank {
     Debugger,
     /// The state of a thread as the kernel tells it: `host/native/watch.rs`.
     ThreadWatch,
-    /// Who asks threads for their frames: `host/native/sample/mod.rs`.
+    /// The right to ask threads for their frames: `host/native/sample/mod.rs`.
     Asker,
     /// What another thread is to run: `host/native/thread.rs`.
     Aside,
@@ -285,7 +285,7 @@ mod tests {
         *payload.downcast::<String>().expect("the panic has a formatted message")
     }
 
-    /// Fails if an inner lock may be held by who asks for an outer one.
+    /// Fails if a thread that holds an inner lock may ask for an outer one.
     #[test]
     fn against_the_order_of_ranks() {
         let (channel, central) = (Mutex::new(Rank::Channel, ()), Mutex::new(Rank::Central, ()));

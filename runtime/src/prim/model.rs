@@ -87,7 +87,7 @@ pub(crate) fn stays_the_same<T>(_look: impl Fn() -> T) -> bool {
     crate::model::stays_the_same()
 }
 
-/// In models of helping only: others need no clock, and no M that comes to somebody's aid by itself.
+/// In models of helping only: others need no clock, and no M that helps another by itself.
 pub(crate) fn may_help() -> bool {
     crate::model::has_helpers()
 }

@@ -8,7 +8,7 @@
 #[non_exhaustive]
 pub enum Mutant {
     // Submitting, and going idle (`models/submit_vs_idle.rs`).
-    /// A submitter queues its goroutine and wakes nobody.
+    /// A submitter queues its goroutine and wakes no M.
     SubmitNoWake,
     /// A submitter looks for an idle P before it queues its goroutine.
     SubmitWakeFirst,
@@ -28,13 +28,13 @@ pub enum Mutant {
     IdleSkipsGlobal,
     /// An M that sees work after giving up searches without being counted.
     RecheckDoesNotSpin,
-    /// An M that stops spinning because it found work wakes nobody.
+    /// An M that stops spinning because it found work wakes no M.
     SpinnerWakesNobody,
     /// A submitter that finds no idle P after all leaves the count of spinning Ms after the lock.
     WakepUndoesLate,
     /// An M that sees work after giving up takes a P although it was given one.
     RecheckTakesAnyP,
-    /// A starter whose thread was refused wakes nobody for what was left to the new M.
+    /// A starter whose thread was refused wakes no M for what was left to the new one.
     RefusedStartWakesNobody,
     /// A starter that found no M for a P leaves it in the count of spinning Ms.
     TakeBackLeaksSpinning,
@@ -46,7 +46,7 @@ pub enum Mutant {
     StartForgetsSpinning,
     /// The end of a runtime looks at the queues without StopFence.
     StopNoFence,
-    /// A submitter from outside wakes nobody.
+    /// A submitter on no M wakes no M.
     InjectWakesNobody,
     /// An owner that spills into the global queue does not publish the queue's length.
     SpillKeepsTheLength,
@@ -116,11 +116,11 @@ pub enum Mutant {
     // Help between busy Ps (`models/help.rs`).
     /// A busy P takes nothing from one whose goroutines wait.
     HelpsNobody,
-    /// A helper that has put goroutines into its own queue tells nobody.
+    /// A helper that has put goroutines into its own queue wakes no M.
     HelpWakesNobody,
 
     // Visits to the global queue (`models/visits.rs`).
-    /// A visitor that takes from the global queue tells nobody of those before which it goes.
+    /// An M that takes from the global queue at a visit wakes no M for the goroutines before which that one goes.
     TurnWakesNobody,
 
     // How many Ps there are (`models/procs.rs`).
@@ -140,13 +140,13 @@ pub enum Mutant {
     LeaveSurplusDoesNotSpin,
     /// An M that leaves a surplus P and gets no other stays in the count of spinning Ms.
     LeaveSurplusLeaksSpinning,
-    /// An M that gives a surplus P away tells nobody of the P's goroutines.
+    /// An M that gives a surplus P away wakes no M for the P's goroutines.
     HandoffpRetiresQuietly,
     /// A change of the number of Ps sets the number in one critical section and the Ps in another.
     ProcsInTwoSections,
     /// A change to fewer Ps leaves the idle ones.
     ShrinkKeepsTheIdle,
-    /// A change to more Ps wakes nobody.
+    /// A change to more Ps wakes no M.
     GrowWakesNobody,
 
     // An M's note (`models/note.rs`).
@@ -186,7 +186,7 @@ pub enum Mutant {
     WindowSameGeneration,
     /// A retaker judges a lease without Acquire.
     JudgeRelaxed,
-    /// A retaker hands the P that it took to nobody.
+    /// A retaker keeps the P that it took from all Ms.
     RetakeKeepsP,
     /// An M leaves the runtime without Release.
     WindowLeaveRelaxed,
@@ -196,7 +196,7 @@ pub enum Mutant {
     LimitForgetsTheAsked,
     /// An M gives a P away as an idle one although its queue is not empty.
     HandoffpSkipsQueue,
-    /// An M that gives a P away summons nobody although goroutines stand in the global queue.
+    /// An M that gives a P away summons no M although goroutines stand in the global queue.
     HandoffpSkipsGlobal,
     /// A goroutine that comes back overtakes those in the global queue.
     ExitOvertakes,
@@ -238,7 +238,7 @@ pub enum Mutant {
     TimerNoBreak,
     /// A busy M at its visits serves no timers of idle Ps.
     VisitLeavesTimers,
-    /// The monitor sends nobody to the poller.
+    /// The monitor sends no M to the poller.
     MonitorSendsNobody,
     /// A busy M that swallowed a break does not pass it on.
     SwallowedBreakKept,
@@ -246,9 +246,9 @@ pub enum Mutant {
     AssignmentOnlyByBreak,
     /// An M drops what it found in the poller when no P is idle.
     PollResultsDropped,
-    /// An M that has found goroutines in the poller, or among the timers, wakes nobody.
+    /// An M that has found goroutines in the poller, or among the timers, wakes no M.
     FoundWakesNobody,
-    /// A goroutine that begins to sleep beside others sends nobody to the poller.
+    /// An M that saves a sleeper beside other goroutines sends no M to the poller.
     ArmSendsNobody,
     /// The poller's M does not look at the timers before it waits.
     PollerSkipsTimers,
@@ -264,7 +264,7 @@ pub enum Mutant {
     FiringStaysArmed,
     /// An M takes a callback out of its heap in one critical section and disarms it in another.
     FiringInTwoSections,
-    /// A caller that moves a callback to an earlier time tells nobody.
+    /// A caller that moves a callback to an earlier time does not tell the M in the poller.
     CallMovedInSilence,
     /// A caller puts a callback into its P's heap after it has left the P.
     CallLeavesThePEarly,
@@ -272,7 +272,7 @@ pub enum Mutant {
     CallUnmasked,
     /// A caller puts a callback into another P's heap without the scheduler's lock.
     CallWithoutTheLock,
-    /// The end of a runtime tells nobody of its callbacks.
+    /// The end of a runtime does not tell the timer thread of its callbacks.
     OrphansForgotten,
     /// The end of a runtime leaves its heaps as if it had not ended.
     OrphanStaysHome,
@@ -390,7 +390,7 @@ pub enum Mutant {
     ToldWithoutAcquire,
     /// An M that has told the joiner lets the goroutine go without Release.
     ToldWithoutRelease,
-    /// The end of a runtime reads without Acquire who joins a goroutine that it leaves.
+    /// The end of a runtime reads without Acquire the joiner of a goroutine that it leaves.
     LeftWithoutAcquire,
     /// A goroutine publishes its outcome without Release.
     OutcomeRelaxed,
@@ -478,7 +478,7 @@ pub enum Mutant {
     StackWantedLate,
 
     // Channels (`models/chan.rs`).
-    /// A holder that gives a reserved slot back offers it to nobody.
+    /// A holder that gives a reserved slot back offers it to no waiter.
     ChanReservedNotOffered,
     /// A receiver looks in one critical section and waits in the queue in another.
     ChanRecvQueuesLate,
@@ -500,7 +500,7 @@ pub enum Mutant {
     ReturnedIgnoresItsSlot,
 
     // Promises of a channel (`models/promise.rs`).
-    /// A sender gives a promised message to a receiver whose wait somebody else has claimed.
+    /// A sender gives a promised message to a receiver whose wait another waker has claimed.
     PromiseKeptWithoutClaim,
     /// A sender whose receiver has left gives the promised message back to its caller.
     PromiseNotSentOn,
@@ -536,21 +536,21 @@ pub enum Mutant {
     RwLockGrantRelaxed,
     /// A reader of an RwLock leaves without Release.
     RwLockReadRelaxed,
-    /// A writer of an RwLock for which nobody waits leaves without Release.
+    /// A writer of an RwLock without waiters leaves without Release.
     RwLockWriteRelaxed,
-    /// The last reader of an RwLock wakes nobody.
+    /// The last reader of an RwLock wakes no waiter.
     RwLockLastReaderLeaves,
     /// A waiter that leaves the queue of an RwLock wakes none of those that it held back.
     RwLockLeavesQuietly,
 
     // Semaphore (`models/semaphore.rs`).
-    /// A releaser of permits notifies nobody.
+    /// A releaser of permits notifies no waiter.
     SemaphoreGrantsNobody,
     /// A waiter that leaves the queue of a semaphore wakes none of those that it held back.
     SemaphoreLeavesQuietly,
 
     // WaitGroup (`models/waitgroup.rs`).
-    /// The last `done` of a WaitGroup wakes nobody.
+    /// The last `done` of a WaitGroup wakes no waiter.
     WaitGroupWakesNobody,
     /// A waiter for a WaitGroup looks at the count only before the waiter has the lock of the queue.
     WaitGroupNoRecheck,
@@ -610,7 +610,7 @@ pub enum Mutant {
     IoLockForgetsTheRest,
     /// The end of a runtime leaves an I/O lock with its abandoned goroutine.
     IoLockLeftBehind,
-    /// A holder hands the I/O lock over to nobody.
+    /// A holder hands the I/O lock over to no waiter.
     IoLockNoHandOver,
     /// A taker of a free I/O lock looks whether the socket is closed without IoLockFence.
     IoLockTakeNoFence,
@@ -626,13 +626,13 @@ pub enum Mutant {
     IoLockWaitersMasked,
     /// A holder hands an I/O lock to a waiter whose wait it has not claimed.
     IoLockHandedBlindly,
-    /// A holder that finds nobody to hand the I/O lock to frees it without Release.
+    /// A holder that finds no waiter for the I/O lock frees it without Release.
     IoLockHandOverRelaxed,
-    /// A closer that does not wait for a resting holder forgets those who wait in the queue.
+    /// A closer that does not wait for a resting holder forgets the waiters in the queue.
     IoLockCloserForgetsTheLine,
     /// An I/O lock that is handed to a goroutine is not noted as what that goroutine holds.
     IoLockHandedUnnoted,
-    /// An I/O lock that becomes free, as nobody in its queue can be claimed, counts as at rest.
+    /// An I/O lock that becomes free, as no waiter in its queue can be claimed, counts as at rest.
     IoLockFreeAtRest,
     /// A closer, or a setter of a deadline, looks for owners without SocketFence.
     SocketNoFence,
@@ -646,7 +646,7 @@ pub enum Mutant {
     SocketTrustsAfterHup,
     /// An unblocker sets the sticky part of an event after it has woken the owner.
     PollSeenLate,
-    /// A closer, or a setter of a deadline, wakes nobody in the slot.
+    /// A closer, or a setter of a deadline, does not wake the parker in the slot.
     SocketLooksAtNoSlot,
     /// A closer waits for reads only.
     SocketCloseForgetsWrites,
@@ -658,6 +658,6 @@ pub enum Mutant {
     UsersIdleRelaxed,
     /// A user of the descriptor leaves without Release.
     UsersLeaveRelaxed,
-    /// The last user of a closed descriptor wakes nobody.
+    /// The last user of a closed descriptor does not wake the closer.
     UsersLastIsSilent,
 }

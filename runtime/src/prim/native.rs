@@ -48,7 +48,7 @@ impl<T> UnsafeCell<T> {
 }
 
 impl<T: ?Sized> UnsafeCell<T> {
-    /// Shared access. The pointer is good for reads as long as nobody holds `with_mut`.
+    /// Shared access. The pointer is good for reads as long as no thread is in `with_mut`.
     #[inline(always)]
     pub(crate) fn with<R>(&self, f: impl FnOnce(*const T) -> R) -> R {
         f(self.0.get())

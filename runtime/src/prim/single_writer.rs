@@ -27,10 +27,11 @@ impl<T> SingleWriter<T> {
     /// The writer's own.
     #[inline(always)]
     pub(crate) fn get(&self) -> Option<NonNull<T>> {
-        // SAFETY: by the type's contract nobody writes it at the same time; reads of others don't matter.
+        // SAFETY: by the type's contract the caller is the one writer, so none writes at the same time; reads of others don't
+        // matter.
         NonNull::new(unsafe { *self.0.as_ptr() })
     }
-    /// Anybody's.
+    /// By any thread.
     pub(crate) fn peek(&self) -> Option<NonNull<T>> {
         NonNull::new(self.0.load(Relaxed))
     }
@@ -38,7 +39,7 @@ impl<T> SingleWriter<T> {
     pub(crate) fn set(&self, value: Option<NonNull<T>>) {
         self.0.store(value.map_or(ptr::null_mut(), NonNull::as_ptr), Relaxed);
     }
-    /// Anybody's, who then sees what the writer did before `set_after`.
+    /// By any thread, which then sees what the writer did before `set_after`.
     pub(crate) fn peek_after(&self) -> Option<NonNull<T>> {
         // Acquire: partner `set_after`.
         let acquire = Acquire.unless(PeekAfterRelaxed);
@@ -48,7 +49,7 @@ impl<T> SingleWriter<T> {
         }
         NonNull::new(self.0.load(acquire))
     }
-    /// `set`, for those who `peek_after`.
+    /// `set`, for readers that `peek_after`.
     #[inline(always)]
     pub(crate) fn set_after(&self, value: Option<NonNull<T>>) {
         let value = value.map_or(ptr::null_mut(), NonNull::as_ptr);
@@ -119,7 +120,7 @@ impl SingleWriterFlag {
         // SAFETY: as in `SingleWriter::get`.
         unsafe { *self.0.as_ptr() }
     }
-    /// Anybody's.
+    /// By any thread.
     pub(crate) fn peek(&self) -> bool {
         self.0.load(Relaxed)
     }

@@ -59,7 +59,7 @@ impl RuntimeBuilder {
     /// How many goroutines may run at the same time, 1 to 1024. Default: the variable `GMPMAXPROCS` of the
     /// environment, else what the machine allows the process, by its affinity mask and by the CPU quotas of its cgroup and
     /// those above it ([`std::thread::available_parallelism`]; rounded down, where Go rounds up). The machine is asked again
-    /// about once a second while goroutines run, until somebody sets the number by [`set_procs`](crate::set_procs).
+    /// about once a second while goroutines run, until the program sets the number by [`set_procs`](crate::set_procs).
     #[doc(alias = "GOMAXPROCS")]
     pub fn procs(mut self, procs: usize) -> Self {
         self.procs = Some(procs);

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// For who has asked for another one.
+/// For the error about a name that is none of these.
 const NAMES: &str =
     "schedtrace, scheddetail, migrate, panic, handoff, helping, deadlock, sigquit, dumpsignal, refusals";
 

@@ -249,7 +249,7 @@ impl Runtime {
     }
 
     /// Changes that, 1 to 1024, and gives the number before. From any thread; does not block, and does not wait for
-    /// anybody: see [`gmp::set_procs`](crate::set_procs).
+    /// goroutines: see [`gmp::set_procs`](crate::set_procs).
     ///
     /// ```
     /// // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
@@ -310,7 +310,7 @@ impl Runtime {
     /// a call that blocks its thread, is interrupted by a signal to say where it is: see [`dump`](crate::dump#goroutines-that-run).
     /// How much stack is in use is not told of one that is parked in [`with_stack`](crate::with_stack).
     /// There are no frames with the feature `generator`, and so on other architectures than x86-64. The names are
-    /// looked up when nobody is held, on another thread if a goroutine asks: that takes milliseconds the first time, or
+    /// looked up when no goroutine is held, on another thread if a goroutine asks: that takes milliseconds the first time, or
     /// some hundred in a large program with debug information.
     ///
     /// ```
@@ -405,7 +405,7 @@ impl Runtime {
 ///
 /// A handler that the program has installed for that signal stays, before or after the first dump; the dump says so then, and
 /// shows no calls of goroutines that run, but for the one that asks. `GMPDEBUG=dumpsignal=0` has no thread
-/// interrupted at all. A dump that comes unasked, before the process is ended for a deadlock, interrupts nobody.
+/// interrupted at all. A dump that comes unasked, before the process is ended for a deadlock, interrupts no thread.
 ///
 /// **System calls that are interrupted** go on by themselves (`SA_RESTART`), and so do locks, condition variables, channels and
 /// sleeps of std and of this library. As at any signal that has a handler, these fail with `EINTR` in the thread that
@@ -424,8 +424,9 @@ impl Runtime {
 /// is taken up, or while the process ends by it, does what it does without this library, which is to end the process at
 /// once: so there is a way out whatever hangs.
 ///
-/// The signal is caught when the first runtime of the process starts, if nobody has said before what it does: a handler of the
-/// program stays, and so does a signal that is ignored. One that the program sets later takes the place of this one.
+/// The signal is caught when the first runtime of the process starts, if the program has not said before what it does: a
+/// handler of the program stays, and so does a signal that is ignored. One that the program sets later takes the place of
+/// this one.
 /// `GMPDEBUG=sigquit=off` leaves the signal alone. While there is no runtime it ends the process as ever.
 ///
 /// ```
@@ -463,7 +464,7 @@ impl fmt::Debug for Runtime {
     }
 }
 
-/// Changes the number of Ps, for a caller who may be wrong.
+/// Changes the number of Ps, and panics if it can't be had.
 #[track_caller]
 pub(crate) fn set_procs(sched: &Sched<Active>, procs: usize) -> usize {
     match check_procs("set_procs", procs) {

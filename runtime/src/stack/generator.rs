@@ -10,14 +10,14 @@
 //! - An overflow leaves the goroutine without unwinding it and comes out of `resume` as a panic, which aborts here.
 //! - To drop a suspended generator is to resume it with a panic, on whatever thread drops it. So a Coro keeps it in
 //!   `ManuallyDrop`, and only `retire` drops one.
-//! - That overflow is told in the crate's words: no goroutine, no spawn site, no frames.
+//! - Such an overflow is reported in the crate's words: no goroutine, no spawn site, no frames.
 //! - `with_stack` is an inner generator (`call_on`): a panic inside is caught at its edge and goes on outside, so a backtrace
 //!   ends there.
-//! - Nobody is unwound from outside, goroutine or plain thread: the look at the frames (`native/frames`) says no to
-//!   each throw, as nobody vouches that a walk over that crate's stacks ends. The end of a context, of a runtime, or
-//!   after a `goexit` that was caught is heard of only by calls that return it as an error (`Ends::Returning`); all
-//!   others wait on, the send of a promise among them. A runtime that ends leaves whoever is parked.
-//! - The panic hook runs on the stack of the one that panics (`native/hook.rs`). A panic with less stack left than the
+//! - No goroutine or plain thread is unwound from outside: the look at the frames (`native/frames`) says no to
+//!   each throw, as it is not certain that a walk over that crate's stacks ends. The end of a context, of a runtime, or
+//!   a `goexit` that was caught reaches only calls that return it as an error (`OnInterrupt::Returning`); all others
+//!   wait on, the send of a promise among them. A runtime that ends leaves all that are parked.
+//! - The panic hook runs on the stack of the goroutine that panics (`native/hook.rs`). A panic with less stack left than the
 //!   hook takes, some 30 KiB for std's with a backtrace, is an overflow and ends the process.
 //! - A dump shows no frames.
 //! - Its look-up of the current context reads a thread-local, the address of which a compiler may keep across the
@@ -234,7 +234,7 @@ pub(crate) unsafe fn suspend(home: *const Home, word: usize) -> usize {
 }
 
 /// Calls `f` on a stack of `size` bytes, that of a generator inside of the goroutine's: its words are passed on, outwards and
-/// back, while it is suspended. On a goroutine from `pool`; on a plain thread nobody suspends.
+/// back, while it is suspended. On a goroutine the stack is from `pool`; a plain thread does not suspend.
 ///
 /// # Errors
 /// Those of `StackPool::reserve` and `Coro::new`.
@@ -285,7 +285,7 @@ pub(crate) fn call_on(pool: Option<&StackPool>, size: usize, f: &mut dyn FnMut()
     caught.replace(Ok(())).or_else(|payload| resume_unwind(payload))
 }
 
-/// Not known. Nobody is unwound on this backend, so nobody needs it.
+/// Not known, and not needed: nothing is unwound from outside on this backend.
 pub(crate) fn left_of_calls(address: usize) -> (usize, usize) {
     (usize::MAX, address)
 }
@@ -425,7 +425,7 @@ mod tests {
         let error = started(&pool, MAX_STACK, park_once).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::OutOfMemory);
         assert!(error.to_string().starts_with("a stack of 67108864 bytes: failed to alloc"), "{error}");
-        // The reservation stands: whoever has it waits for a stack to come back.
+        // The reservation stands: its goroutine waits for a stack to come back.
         assert_eq!(pool.in_use.load(Relaxed), MAX_STACK);
     }
 

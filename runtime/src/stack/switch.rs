@@ -181,7 +181,7 @@ impl Coro {
     /// Reads the frames of a suspended coroutine; there are none before its first resume.
     ///
     /// # Safety
-    /// Nobody resumes it meanwhile.
+    /// The caller has the coroutine for itself meanwhile: it is not resumed.
     pub(crate) unsafe fn frames(&self, frames: &mut Frames) {
         if !self.sp.0.is_null() && self.sp != Coro::fresh(&self.stack) {
             // SAFETY: the last `resume` stored what `suspend` had left there.

@@ -36,7 +36,7 @@ struct Walk<'a> {
 /// Reads the frames of a goroutine.
 ///
 /// # Safety
-/// `sp` is where `suspend` has left a context, and nobody resumes it meanwhile.
+/// `sp` is where `suspend` has left a context, which is not resumed meanwhile.
 pub(crate) unsafe fn walk(sp: *const usize, frames: &mut Frames) {
     // SAFETY: by this function's contract: the label lies there.
     let mut walk = Walk { label: unsafe { *sp }, there: false, frames };
@@ -44,7 +44,7 @@ pub(crate) unsafe fn walk(sp: *const usize, frames: &mut Frames) {
     unsafe { beneath(sp, begin, (&raw mut walk).cast()) };
 }
 
-/// Calls `callee` with `arg`, as if it were called by who has suspended at `sp`.
+/// Calls `callee` with `arg`, as if it were called by the frame that has suspended at `sp`.
 ///
 /// # Safety
 /// As `walk`. `callee` does not unwind.
@@ -151,7 +151,7 @@ mod tests {
         let mut coro = Coro::new(&pool, &mut cache, 64 << 10, entry).unwrap();
         let frames = |coro: &Coro| {
             let mut frames = Frames::new();
-            // SAFETY: nobody resumes it meanwhile.
+            // SAFETY: this thread alone has the coroutine, and does not resume it meanwhile.
             unsafe { coro.frames(&mut frames) };
             frames.pcs().to_vec()
         };

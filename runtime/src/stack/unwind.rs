@@ -1,4 +1,4 @@
-//! What is asked of the unwinder, libgcc's or LLVM's, by all who walk over frames.
+//! What is asked of the unwinder, libgcc's or LLVM's, by the modules that walk over frames.
 
 use std::ffi::{c_int, c_void};
 

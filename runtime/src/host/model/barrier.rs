@@ -1,14 +1,14 @@
-//! Who may take a P from a running goroutine, and the barrier for all threads that the retaker asks for.
+//! Whether a model has a retaker, and the barrier for all threads that this retaker asks for.
 
 use super::ModelHost;
 use crate::host::Host;
 use crate::prim::{AtomicU32, Ordering, fence};
 use std::cell::Cell;
 
-/// Who may take a P from a running goroutine.
+/// Which retaker a model has, to take Ps from running goroutines.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub(super) enum Retaker {
-    /// Nobody.
+    /// No retaker.
     None,
     /// A thread of the model, over a host that has a barrier for all threads.
     Heavy,

@@ -5,7 +5,7 @@
 //!
 //! * a thread is a loom thread; the M of a thread is a `loom::thread_local!`, set when the M starts;
 //! * a note's sleep state is a mutex and a condition variable; a timed sleep lasts until it is ended;
-//! * the poller is a list of posted events and one break, which whoever looks first takes, as in the kernel. A
+//! * the poller is a list of posted events and one break, which the first M that looks takes, as in the kernel. A
 //!   wait of less than [`LONG`] is over at once, and the clock has then moved on by it; a longer one lasts until
 //!   something is posted. So a break that is missing is a deadlock.
 //!
@@ -50,11 +50,11 @@
 //!
 //! **The stage.** The search begins where it matters: [`at_rest`] gives a runtime whose Ms sleep; [`runtime`] one whose
 //! way there is not searched, until `loom::explore()`; [`together`] and [`together_with_us`] have goroutines begin at one
-//! moment; [`done`] ends the search when the property has held, so that the end of the runtime costs nothing. Whoever knows
-//! that it has held says so, in a goroutine most often, and with [`Parts`] the last of several: behind a join loom would
-//! search, too, how the Ms go idle while the joiner is woken, up to a hundred times as many executions. The
-//! bound counts preemptions, and whoever runs first when the search begins needs none: let it be the one who is to
-//! be early. loom tries another order of two steps where it sees that they touch the same thing, and remembers one earlier
+//! moment; [`done`] ends the search when the property has held, so that the end of the runtime costs nothing. It is called
+//! where the property is known to have held, in a goroutine most often, and with [`Parts`] by the last of several: behind a
+//! join loom would search, too, how the Ms go idle while the joiner is woken, up to a hundred times as many executions. The
+//! bound counts preemptions, and the thread that runs first when the search begins needs none: let it be the one that is
+//! to be early. loom tries another order of two steps where it sees that they touch the same thing, and remembers one earlier
 //! access of each thing only; a reader that comes first may hide behind the writer's own look. When a mutant that must
 //! be found is not, begin with the other thread.
 //!
@@ -62,6 +62,7 @@
 //! store and a later load change places on the machine, unless both sides have a `fence(SeqCst)`: loom shows its absence,
 //! but takes SeqCst *accesses* for AcqRel. A load that is satisfied before an earlier one. So show of each line that a
 //! protocol needs that the model fails without it.
+
 pub use crate::prim::Mutant;
 pub(crate) use crate::stack::pool::{GUARD, MAX_GUARD, MAX_STACK, MIN_STACK};
 pub(crate) use barrier::{relies_on_entries, switch_point};

@@ -8,7 +8,7 @@ use crate::stack::switch::{Coro, End};
 use std::panic::resume_unwind;
 use std::sync::OnceLock;
 
-/// From here on the host has so many stacks for the runtime, besides those in use; and the Ps have caches of them, or none.
+/// From here on the host has `count` stacks for the runtime, besides those in use; and the Ps have caches of them, or none.
 pub fn limit_stacks(runtime: &crate::Runtime, count: usize, cached: bool) {
     let host = &runtime.sched().host;
     host.world().stacks = count;
@@ -38,7 +38,7 @@ pub struct ModelStack {
     pub(super) coro: Coro,
 }
 
-// SAFETY: a suspended stack belongs to whoever holds this value.
+// SAFETY: a suspended stack belongs to the owner of this value, on whichever thread.
 unsafe impl Send for ModelStack {}
 
 impl Stack<ModelHost> for ModelStack {

@@ -9,8 +9,8 @@ use crate::wait::waiter::{self, How, Woke};
 pub struct Waiter(waiter::Waiter<ModelHost>);
 
 impl Waiter {
-    /// True for the one who wins the right, and the duty, to call [`ready`](Self::ready). False, and without any
-    /// effect, when another was first or the wait is over.
+    /// Returns `true` if the caller has won the right, and the duty, to call [`ready`](Self::ready); `false`, without any
+    /// effect, if another was first or the wait is over.
     #[must_use]
     pub fn claim(&self) -> bool {
         self.0.claim()
@@ -21,7 +21,7 @@ impl Waiter {
         self.0.ready();
     }
 
-    /// Claims and readies; false when another was first.
+    /// Claims and readies. Returns `false` if another was first.
     pub fn wake(self) -> bool {
         self.0.wake()
     }
@@ -30,9 +30,9 @@ impl Waiter {
 /// How [`park`] ended.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub enum Parked {
-    /// Somebody has claimed the wait and readied it.
+    /// A waker has claimed the wait and readied it.
     Readied,
-    /// `publish` refused, and nobody knew of the wait.
+    /// `publish` refused, and the wait was not published.
     Refused,
 }
 

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 /// From this length on a timed wait in the poller lasts until it is ended.
 pub const LONG: Duration = Duration::from_secs(1000);
 
-/// Time passes, and nobody is told.
+/// Time passes, and no M is told.
 pub fn pass(time: Duration) {
     let mut clock = CLOCK.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     *clock = clock.saturating_add(time);

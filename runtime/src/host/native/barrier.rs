@@ -12,7 +12,7 @@
 //! line. Such a CPU can't be left out, as the thread in question may be the one that keeps it, or run there whenever
 //! it is let. So the visitor is a thread of its own, for which the monitor waits for so long and no longer; after
 //! that there is no barrier, as where a visit is refused. There is one visitor at a time: while it stands in line no
-//! other sets out, and nobody waits.
+//! other sets out, and no retaker waits.
 
 use std::io;
 use std::sync::Once;
@@ -36,7 +36,7 @@ pub(crate) fn register() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
         let registered = membarrier(libc::MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED).is_ok();
-        // Relaxed: as in `exists`; `Once` tells whoever comes later.
+        // Relaxed: as in `exists`; `Once` orders it for later calls.
         EXISTS.store(registered, Relaxed);
     });
 }
@@ -93,9 +93,9 @@ impl Visits {
         let (tell, hear) = sync_channel(1);
         let visitor = move || {
             let passed = visit();
-            // Before it is told: a caller who has heard may ask for the next visit at once.
+            // Before it is told: a caller that has heard may ask for the next visit at once.
             self.under_way.store(false, Relaxed);
-            // Nobody hears it after the limit.
+            // The caller no longer listens after the limit.
             let _heard = tell.send(passed);
         };
         if std::thread::Builder::new().name("gmp-visitor".to_owned()).spawn(visitor).is_err() {

@@ -4,7 +4,7 @@ use super::{GUARD, StackCache, StackPool};
 use crate::stack::switch::{self, Coro, End, Home};
 use std::ptr::{from_ref, with_exposed_provenance};
 
-/// A stack on which somebody switches back whenever it is resumed.
+/// A stack whose function switches back whenever it is resumed.
 pub struct Switch {
     /// Until it is retired.
     coro: Option<Coro>,

@@ -1,7 +1,7 @@
 //! What `tools/gmp-gdb.py` reads of a process, alive or dead: where the Gs lie, and where in a G is what it shows.
 //!
 //! A release build has no types to read by, and a process that is stopped can't be asked. So the table is here, one word
-//! each, in an order on which the script relies. The chunks of all pools stand in one list; nobody but a debugger reads it.
+//! each, in an order on which the script relies. The chunks of all pools stand in one list, which a debugger alone reads.
 
 use super::{Native, NativeStack};
 use crate::g::pool::GPool;

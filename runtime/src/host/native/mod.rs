@@ -62,7 +62,7 @@ pub(crate) use crate::stack::pool::{GUARD, MAX_GUARD, MAX_STACK, MIN_STACK, Stac
 #[cfg(any(feature = "generator", not(target_arch = "x86_64")))]
 pub(crate) use crate::stack::switch::{GUARD, MAX_GUARD, MAX_STACK, MIN_STACK, StackCache, StackPool};
 
-/// Writes a line to standard error, if anybody reads it. `eprintln!` would panic where nobody does.
+/// Writes a line to standard error, if it can be written. `eprintln!` would panic where it can't.
 fn say(what: std::fmt::Arguments<'_>) {
     tell(&format!("{what}\n"));
 }
@@ -262,7 +262,7 @@ impl Host for Native {
 
     #[inline(always)]
     fn unwinds() -> bool {
-        // One load of a global, while nobody unwinds anywhere.
+        // One load of a global, while no thread unwinds anywhere.
         std::thread::panicking()
     }
 
@@ -346,7 +346,7 @@ impl Host for Native {
     fn give_up(text: &str) -> ! {
         Self::print(text);
         // Not `std::process::exit`: it runs what was registered for the end, and flushes standard output; either may
-        // wait for a lock that one of those holds who will never run. A report must not hang. Go's exit runs nothing either.
+        // wait for a lock that a thread holds that will never run. A report must not hang. Go's exit runs nothing either.
         // SAFETY: it does not return, and no thread is left that could miss anything.
         unsafe { libc::_exit(2) }
     }
@@ -454,7 +454,7 @@ impl Host for Native {
     unsafe fn suspend(m: &M<Self>, what: Yield) {
         let what = ManuallyDrop::new(what);
         let home: *const Home = &raw const m.local.home;
-        // SAFETY: the caller runs on `m`. The M reads `what` once, before anybody can resume this goroutine, and
+        // SAFETY: the caller runs on `m`. The M reads `what` once, before this goroutine can be resumed, and
         // nothing here uses `m` afterwards.
         unsafe { crate::stack::switch::suspend(home, (&raw const what).expose_provenance()) };
     }

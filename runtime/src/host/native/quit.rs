@@ -5,13 +5,13 @@ use crate::m::note::Note;
 use crate::sched::watch::quit::{Heard, Quit};
 use std::sync::{Once, OnceLock};
 
-/// Who answers.
+/// Which monitor answers.
 pub(super) fn quit() -> &'static Quit<Note<Native>> {
     static QUIT: OnceLock<Quit<Note<Native>>> = OnceLock::new();
     QUIT.get_or_init(Quit::new)
 }
 
-/// Has the signal ask for a dump, if nobody has said yet what it is to do. The first call decides.
+/// Has the signal ask for a dump, if the program has not said yet what it is to do. The first call decides.
 pub(super) fn catch() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {

@@ -8,12 +8,12 @@
 //!   | frame of `cross`: rbp |            | frames of f; may park here,  |
 //!   |                       |            | and enter a third stack      |
 //! ```
-//! C1 take a stack · C2 its `Segment` is the innermost · C3 rsp := start, f · C4 rsp := rbp · C5 the outer one is the
-//! innermost again · C6 the stack goes back.
+//! C1 take a stack · C2 its `Segment` is the innermost · C3 rsp := start, f · C4 rsp := rbp · C5 the outer `Segment` is
+//! the innermost again · C6 the stack goes back.
 //!
 //! C5 and C6 are a destructor in a frame of the outer stack: a panic, `goexit` and an end from outside unwind from the second
 //! stack to the first like through any call, and it runs then too. For that `cross` tells where its caller's frame lies: at
-//! rbp, which whoever it calls preserves. It has no exception table, so a throw passes.
+//! rbp, which each function that it calls preserves. It has no exception table, so a throw passes.
 //!
 //! A park on the second stack is like any other: the switch saves one stack pointer, wherever that points
 //! (`stack/switch.rs`). So the goroutine may go on on another M, and the chain of segments must not be the thread's: it
@@ -100,7 +100,7 @@ unsafe extern "C-unwind" fn shim(f: *mut ()) {
 /// C3 and C4: calls `shim(f)` with the stack pointer at `start`.
 ///
 /// # Safety
-/// Below `start`, which is 16-aligned, lies a stack that nobody uses. `shim` may be called with `f`.
+/// Below `start`, which is 16-aligned, lies a stack that is not in use. `shim` may be called with `f`.
 #[unsafe(naked)]
 unsafe extern "C-unwind" fn cross(start: *mut u8, f: *mut (), shim: Shim) {
     naked_asm!(
@@ -199,7 +199,7 @@ impl Drop for Entered<'_> {
 unsafe fn return_pages(stack: &StackMem) {
     if let Some(bytes) = stack.bytes().checked_sub(PAGE + KEPT) {
         let from = stack.top().wrapping_sub(KEPT + bytes);
-        // SAFETY: of a slot that is the caller's, without its guard; by this function's contract nobody reads them.
+        // SAFETY: of a slot that is the caller's, without its guard; by this function's contract they are not read.
         unsafe { libc::madvise(from.cast(), bytes, libc::MADV_DONTNEED) };
     }
 }

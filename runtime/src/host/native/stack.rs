@@ -11,7 +11,7 @@ pub(crate) struct NativeStack {
     pub(super) coro: Coro,
 }
 
-// SAFETY: a suspended stack belongs to whoever holds this value; what its frames may keep across a switch is the
+// SAFETY: a suspended stack belongs to the owner of this value; what its frames may keep across a switch is the
 // contract of `gmp::migration`, under which the runtime was started.
 unsafe impl Send for NativeStack {}
 

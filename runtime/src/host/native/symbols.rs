@@ -2,7 +2,7 @@
 
 use crate::host::Symbol;
 
-/// Calls `each` for the functions at the call before `pc`. Where no goroutine's frames can be read, nobody asks.
+/// Calls `each` for the functions at the call before `pc`. Not asked where no goroutine's frames can be read.
 #[cfg(not(any(feature = "generator", not(target_arch = "x86_64"))))]
 pub(super) fn of(pc: usize, each: &mut dyn FnMut(Symbol<'_>)) {
     // The resolver is std's, as a crate: it takes the one before a return address for itself.
@@ -13,6 +13,6 @@ pub(super) fn of(pc: usize, each: &mut dyn FnMut(Symbol<'_>)) {
     });
 }
 
-/// Nobody asks.
+/// Never asked.
 #[cfg(any(feature = "generator", not(target_arch = "x86_64")))]
 pub(super) fn of(_pc: usize, _each: &mut dyn FnMut(Symbol<'_>)) {}

@@ -74,7 +74,7 @@ pub(crate) fn futex_wait(word: &AtomicU32, expected: u32, limit: Option<Duration
     }
 }
 
-/// Wakes the one thread that sleeps on `word`. The word may be gone: then nobody sleeps there.
+/// Wakes the one thread that sleeps on `word`. The word may be gone: then no thread sleeps there.
 pub(crate) fn futex_wake(word: &AtomicU32) {
     // SAFETY: the kernel uses the address as a name only.
     unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG, 1) };

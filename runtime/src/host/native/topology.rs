@@ -49,7 +49,7 @@ fn read(cpus: &Path) -> Box<[u32]> {
     one_if_equal(caches.into_iter().map(|cache| cache.unwrap_or(0)).collect())
 }
 
-/// Nobody needs to ask where all have the same one.
+/// Not asked where all have the same one.
 fn one_if_equal(caches: Vec<u32>) -> Box<[u32]> {
     if caches.iter().all(|cache| *cache == caches[0]) { Box::default() } else { caches.into() }
 }

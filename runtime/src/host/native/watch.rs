@@ -126,7 +126,7 @@ impl Watched {
         (number(), lack)
     }
 
-    /// It is no M any more, or nobody is to look at it again. Closes what was opened.
+    /// It is no M any more, or is not to be looked at again. Closes what was opened.
     pub(crate) fn end(&self) {
         *self.0.lock() = None;
     }
@@ -134,7 +134,7 @@ impl Watched {
     /// Whether the thread waits for something in the kernel. One that waits only for a CPU does not.
     ///
     /// # Errors
-    /// When nobody can tell.
+    /// When it is not known.
     pub(crate) fn is_blocked(&self) -> io::Result<bool> {
         let mut this = self.0.lock();
         // Without: the M has no thread any more.
@@ -302,7 +302,7 @@ mod tests {
             // SAFETY: it writes the struct that we pass.
             assert_eq!(unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) }, 0);
             let edge = (limit.rlim_cur - limit.rlim_cur / 4) as libc::c_int;
-            // SAFETY: a number that nobody uses: descriptors are given from the lowest on. It is closed with its `File`.
+            // SAFETY: a number that is not in use: descriptors are given from the lowest on. It is closed with its `File`.
             let high = unsafe {
                 File::from_raw_fd(libc::fcntl(source.file.as_raw_fd(), libc::F_DUPFD_CLOEXEC, edge))
             };

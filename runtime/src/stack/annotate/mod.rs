@@ -16,7 +16,7 @@
 //! `with_stack` calls on another stack: a `Call` lives on the outer one as long as that. A goroutine leaves and arrives
 //! on any of its stacks.
 //!
-//! One tool at a time, and only with our own switch: the `generator` backend tells nobody. Without a tool all of this is
+//! One tool at a time, and only with our own switch: the `generator` backend tells no tool. Without a tool all of this is
 //! empty. How to build and run with each: `docs/stacks.md`.
 
 #[cfg(any(all(gmp_valgrind, gmp_asan), all(gmp_valgrind, gmp_tsan), all(gmp_asan, gmp_tsan)))]
@@ -45,7 +45,7 @@ pub(crate) use nobody::{Home, arrive, back, begun, end, enter, leave};
 #[allow(unused_imports, reason = "the model's host calls on no other stack")]
 pub(crate) use same_stack::Call;
 
-/// A call on another stack concerns only those who have to know the bounds of the one that runs.
+/// A call on another stack concerns only a tool that has to know the bounds of the one that runs.
 #[cfg(not(gmp_asan))]
 #[allow(dead_code, reason = "the model's host calls on no other stack")]
 mod same_stack {
@@ -63,7 +63,7 @@ mod same_stack {
     }
 }
 
-/// Who is told nothing. Valgrind sees the switches by itself.
+/// For builds in which no tool is told of switches. Valgrind sees them by itself.
 #[cfg(not(any(gmp_asan, gmp_tsan)))]
 mod nobody {
     /// Of a goroutine's stack.

@@ -2,7 +2,7 @@
 //!
 //! A request is a sequence of instructions that does nothing on a CPU, and which valgrind knows when it translates the
 //! code: rdi rotated by 3, 13, 61 and 51 bits, 128 in all, then `xchg rbx, rbx`. rax points to six words, the request and
-//! its arguments; rdx holds the answer that stands when nobody listens, and then the answer.
+//! its arguments; rdx holds the answer of a run without valgrind, and then valgrind's.
 
 use std::arch::asm;
 

@@ -51,7 +51,7 @@ pub(crate) struct StackMem {
     pub(super) guard: u16,
 }
 
-// SAFETY: it is memory that nobody else refers to, as a Box is.
+// SAFETY: the slot that it names is its own alone (`pool/mod.rs`, invariant 1), as a Box's memory is.
 unsafe impl Send for StackMem {}
 
 impl StackMem {

@@ -65,7 +65,7 @@ impl Guard {
     /// Makes guards. Fewer when the kernel stops midway, and an error when it refuses the first.
     ///
     /// # Safety
-    /// The places are the caller's, in one mapping, as is the page above the first; they hold nothing that anybody needs.
+    /// The places are the caller's, in one mapping, as is the page above the first; they hold nothing that is needed.
     pub(super) unsafe fn install(self, row: Row) -> io::Result<Made> {
         let mut made = Made { guards: 0, mprotected: 0 };
         let mut how = self;
@@ -131,7 +131,7 @@ impl Proof {
     /// Returns `true` if the guards that this way has just made are there; looked at in one of them, unless it is known.
     ///
     /// # Safety
-    /// As `Guard::install`; a guard was made at this place of the row, and nobody uses the page above it.
+    /// As `Guard::install`; a guard was made at this place of the row, and the page above it is not in use.
     unsafe fn holds(&self, row: Row, index: usize) -> bool {
         match self.0.load(Relaxed) {
             Proof::OPEN => {}

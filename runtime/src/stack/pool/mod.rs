@@ -19,8 +19,8 @@
 //!                       └──────── T2 ──────── at rest, its pages are the kernel's ◀──┘
 //! ```
 //! A **magazine** (Bonwick's word) is what a P keeps of a class; its **stack cache** has one for each. It is its owner's, so
-//! P1, T1 and G1 take no lock; the pool's lock is taken for a batch. When the P is idle, whoever has the scheduler's lock
-//! may empty its cache (`sched/watch/trim.rs`).
+//! P1, T1 and G1 take no lock; the pool's lock is taken for a batch. When the P is idle, a holder of the scheduler's
+//! lock may empty its cache (`sched/watch/trim.rs`).
 //!
 //! A stack's *size* is that of its slot: a power of two from 16 KiB to 64 MiB, to which a request is rounded
 //! up. One page of it belongs to the guard, the rest of which lies below; and stacks begin up to 1,920 bytes below
@@ -39,9 +39,9 @@
 //! Invariants:
 //! 1. A slot is in exactly one of: fresh, a magazine, free, at rest, a `StackMem` that is out.
 //! 2. Of each class, assured slots >= reservations: those of goroutines and those in magazines. `trim` keeps it too.
-//! 3. No magazine has more stacks than reservations. With 2: who has a reservation and finds no stack in its P's magazine
-//!    finds one in the pool. For there are as many slots as reservations, and other magazines have no more of the slots than
-//!    of the reservations.
+//! 3. No magazine has more stacks than reservations. With 2: an M with a reservation that finds no stack in its P's
+//!    magazine finds one in the pool. For there are as many slots as reservations, and other magazines have no more of the
+//!    slots than of the reservations.
 //! 4. `Slab::out` counts its stacks that are not in the pool; a slab with one is never unmapped: a parked goroutine's
 //!    stack is never freed, nor are its pages taken.
 
@@ -72,7 +72,7 @@ pub(crate) const MAX_STACK: usize = 64 << 20;
 
 /// Of a guard, too: of which it is the least.
 pub(crate) const PAGE: usize = 4096;
-/// The guard of a stack for which nobody has asked for another: see `docs/stacks.md`.
+/// The guard of a stack, unless the program asks for another: see `docs/stacks.md`.
 pub(crate) const GUARD: usize = 16 << 10;
 /// The largest guard.
 pub(crate) const MAX_GUARD: usize = 1 << 20;

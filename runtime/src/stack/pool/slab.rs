@@ -100,7 +100,7 @@ impl Slab {
     /// # Safety
     /// No stack of it is out, nor will one that is in the pool be taken any more.
     pub(super) unsafe fn unmap(self) {
-        // SAFETY: the slab owns this mapping; that nobody uses it is the caller's contract.
+        // SAFETY: the slab owns this mapping; that no stack of it is in use is the caller's contract.
         // Where it is refused the mapping stays, with its guards.
         if unsafe { libc::munmap(self.base.as_ptr().cast(), self.bytes()) } == 0 {
             guard::forget(self.mprotected);
@@ -135,7 +135,7 @@ impl Slab {
         // SAFETY: `guarded` is below `slots`: the page lies inside of the mapping.
         let first = unsafe { self.base.add(self.guarded * stride) };
         let row = Row { first, bytes: self.guard, apart: stride, count };
-        // SAFETY: the lowest pages of slots that were never issued, and the page above them: nobody uses them.
+        // SAFETY: the lowest pages of slots that were never issued, and the page above them: neither is in use.
         let made = unsafe { guard.install(row) }.map_err(|error| {
             let text = format!("a stack of {}: guard page: {error}", Bytes(self.class.bytes()));
             io::Error::new(io::ErrorKind::OutOfMemory, text)
@@ -205,7 +205,7 @@ impl Slab {
         self.resting.len == self.issued
     }
 
-    /// Gives the kernel back pages of slots at rest: some runs of neighbours. True: there are more.
+    /// Gives the kernel back pages of slots at rest: some runs of neighbours. Returns `true` if there are more.
     pub(super) fn return_pages(&mut self) -> bool {
         let stride = self.stride();
         let mut left = (STINT / stride).max(1);
@@ -223,7 +223,7 @@ impl Slab {
             // Guards stay guards. Locked memory wants another word for it, which Linux has from 5.18 on; where both are
             // refused the pages stay.
             let _kept = [libc::MADV_DONTNEED, MADV_DONTNEED_LOCKED].into_iter().find(|&advice| {
-                // SAFETY: slots at rest: no frame is on them, and who takes one writes before it reads.
+                // SAFETY: slots at rest: no frame is on them, and a goroutine that gets one writes before it reads.
                 unsafe { libc::madvise(from.cast(), bytes, advice) == 0 }
             });
         }
@@ -250,7 +250,7 @@ impl Slots {
         self.len += 1;
     }
 
-    /// False: it was not in the set.
+    /// Returns `false` if it was not in the set.
     fn remove(&mut self, slot: usize) -> bool {
         let (word, bit) = (&mut self.words[slot / 64], 1 << (slot % 64));
         let was_in = *word & bit != 0;

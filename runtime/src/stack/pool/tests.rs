@@ -179,7 +179,7 @@ fn a_guard_is_believed_in_that_is_there_and_ends_where_it_should() {
     assert_eq!((found(0, 4), found(0, 2), found(3, 1)), (false, false, false));
 }
 
-/// Fails if reservations of stacks that nobody takes make guards, or if one that is taken has none.
+/// Fails if reservations of stacks that are not taken make guards, or if one that is taken has none.
 #[test]
 fn light_guards_are_made_for_stacks_that_are_taken() {
     let (_reader, writer) = std::io::pipe().unwrap();
@@ -252,7 +252,7 @@ fn address_space_that_runs_out_is_an_error_that_names_the_limit() {
     assert_eq!(error.kind(), io::ErrorKind::OutOfMemory);
 }
 
-/// Fails by an error: slabs of another size, in which nobody has a stack any more, hold the address space.
+/// Fails by an error: slabs of another size, of which no stack is out any more, hold the address space.
 #[test]
 fn what_is_free_of_one_size_makes_room_for_another() {
     if !alone("what_is_free_of_one_size_makes_room_for_another") {
@@ -410,7 +410,7 @@ fn a_reservation_of_any_p_is_good_on_any_other_whatever_is_trimmed() {
     }
 }
 
-/// Fails if pages stay that nobody needs, if those of a stack that is out go, or if a guard does.
+/// Fails if pages stay that are not needed, if those of a stack that is out go, or if a guard does.
 #[test]
 fn what_is_not_needed_goes_back_page_by_page_or_as_a_slab() {
     let (_reader, writer) = std::io::pipe().unwrap();

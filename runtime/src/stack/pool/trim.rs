@@ -1,4 +1,4 @@
-//! What nobody has needed for a while goes back to the kernel.
+//! Stacks that were not needed for a while go back to the kernel.
 //!
 //! Stacks come back in bursts and are taken last in, first out. So those at the front of a list that did not get
 //! shorter than that for a whole period were not needed in it: they are **cold**.
@@ -9,7 +9,7 @@
 //!              pages are given back, and the slots stay
 //! ```
 //! Where the kernel refuses more, all that is free goes at once: a slab serves one size only, and there may be enough
-//! for another. Whoever needs a stack meanwhile finds each in one of those places: all is done under the pool's lock, a
+//! for another. An M that needs a stack meanwhile finds each in one of those places: all is done under the pool's lock, a
 //! little at a time. A slab that holds a reservation's slot stays mapped.
 
 use super::slab::Slab;
@@ -19,7 +19,7 @@ use super::{Inner, StackPool};
 const CHUNK: usize = 1024;
 
 impl StackPool {
-    /// A period ends. False: nothing is free that has pages, and nothing to be trimmed.
+    /// A period ends. Returns `false` if nothing is free that has pages, and nothing is to be trimmed.
     pub(crate) fn age(&self) -> bool {
         let inner = &mut *self.inner.lock();
         for stock in &mut inner.stocks {
@@ -39,7 +39,7 @@ impl StackPool {
         while self.trim_some() {}
     }
 
-    /// Trims a little of what is cold. False: that was all.
+    /// Trims a little of what is cold. Returns `false` if that was all.
     pub(crate) fn trim_some(&self) -> bool {
         let mut inner = self.inner.lock();
         if inner.rest_some() {
@@ -49,7 +49,7 @@ impl StackPool {
         inner.slab(index).listed = false;
         if let Some(slab) = inner.let_go(index) {
             drop(inner);
-            // SAFETY: no stack of it was out, and nobody finds it any more.
+            // SAFETY: no stack of it was out, and `let_go` has taken it out of the pool.
             unsafe { slab.unmap() };
         } else if inner.slab(index).return_pages() {
             inner.list(index);
@@ -59,7 +59,7 @@ impl StackPool {
 }
 
 impl Inner {
-    /// Puts some of the cold stacks to rest. False: there was none.
+    /// Puts some of the cold stacks to rest. Returns `false` if there was none.
     fn rest_some(&mut self) -> bool {
         let Some(stock) = self.stocks.iter_mut().find(|stock| stock.cold > 0) else { return false };
         let count = stock.cold.min(CHUNK);
@@ -89,7 +89,7 @@ impl Inner {
         }
     }
 
-    /// Returns `true` if nobody uses the slab, and no reservation needs it.
+    /// Returns `true` if no stack of the slab is in use, and no reservation needs it.
     fn may_go(&self, slab: &Slab) -> bool {
         let stock = &self.stocks[slab.class.index()];
         slab.is_at_rest() && stock.assured.saturating_sub(slab.assured) >= stock.reserved

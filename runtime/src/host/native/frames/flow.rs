@@ -8,7 +8,7 @@
 //! | calls the function in which each `catch_unwind` takes the payload out (`Landmarks::caught`), by name or in a register that holds it (`held.rs`) | the throw is caught; what follows is ordinary code |
 //! | returns, traps, jumps to the beginning of another function | it was caught, in a way that is not known here |
 //! | comes to a way to `panic_cannot_unwind` | the process ends |
-//! | holds an instruction that is not known | nobody knows |
+//! | holds an instruction that is not known | not known |
 //!
 //! A call does not return, if the code behind it is a landing pad, which only an unwinding enters, or if the function it
 //! calls has no landing pads, and no `ret` can be reached in it. (A function with a landing pad may catch a throw, and return
@@ -19,8 +19,8 @@
 //! the function names anywhere. Neither has the bound of the index to be found, nor the table that belongs to the jump: a
 //! table's entries lead into its function, so those that are read up to the first one which does not are all there are, and
 //! perhaps some of what lies behind; and the function's code holds the distance to each of its tables, as it does to all
-//! that it names. Where the table's address is loaded within sight of the jump, it must be a table, in memory that nobody
-//! writes. Every other computed jump means no.
+//! that it names. Where the table's address is loaded within sight of the jump, it must be a table, in memory that is never
+//! written. Every other computed jump means no.
 //!
 //! Not followed is what a call throws in its turn: a destructor that panics while another panic unwinds ends the process by
 //! `panic_in_cleanup`, whatever the frame is.
@@ -40,7 +40,7 @@ const SMALL: usize = 512;
 pub(super) enum Way {
     /// Certainly not to `panic_cannot_unwind`.
     Passes,
-    /// To it, or nobody knows.
+    /// To it, or not known.
     Aborts,
 }
 
@@ -156,7 +156,7 @@ impl Code {
     }
 
     /// Returns `true` if calls between these addresses are of another function than those in which a throw is caught,
-    /// or nobody knows.
+    /// or it is not known.
     pub(super) fn calls_beside_caught(&self, site: Range<usize>, held: Held, landmarks: &Landmarks) -> bool {
         let mut at = site.start;
         while site.contains(&at) && self.range().contains(&at) {

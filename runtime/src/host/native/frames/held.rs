@@ -11,10 +11,10 @@
 //!    push, or its pop, behind which nothing but a straight way out of the function lies. Without
 //!    naming them, no instruction writes r12 to r15, `leave` alone writes rbp, and `cpuid` rbx: these two count as naming
 //!    them. So the register holds that address, or what the function's caller had in it.
-//! 3. The latter is not called: nobody passes anything in these registers, and a compiler reads such a register before it
+//! 3. The latter is not called: no caller passes anything in these registers, and a compiler reads such a register before it
 //!    writes it to save it, and for nothing else.
 //!
-//! An instruction that is not known, or a jump of which nobody knows where it leads, means that nobody knows any register.
+//! An instruction that is not known, or a jump to a place that is not known, means that no register is known.
 
 use super::Landmarks;
 use super::code::Code;
@@ -276,7 +276,7 @@ impl Low {
 struct Names([Option<u8>; 4]);
 
 impl Names {
-    /// None: nobody knows.
+    /// `None` if it is not known.
     fn of(code: &[u8]) -> Option<Names> {
         let prefixes = code
             .iter()

@@ -17,16 +17,16 @@
 //! | a call site that the table does not list | aborts: the compiler was told that this call never throws | no |
 //! | a table of another personality (C++) | its own rules: `noexcept` above a destructor shows a Cleanup and aborts | no |
 //! | a signal handler's caller | it was at no call | no |
-//! | the walk ends below the mark | aborts: nobody catches | no |
+//! | the walk ends below the mark | aborts: no frame catches | no |
 //!
 //! A Rust `extern "C"` function with a live value shows a Cleanup: its landing pad drops the value, and only then calls
-//! `core::panicking::panic_cannot_unwind`. Inlined into a closure that somebody catches, it even shows a Catch (of the
+//! `core::panicking::panic_cannot_unwind`. Inlined into a closure under a `catch_unwind`, it even shows a Catch (of the
 //! caller, whose clauses the inliner adds to every landing pad), and aborts all the same. So the code of each function with
 //! a table is searched for a way to that function, once (`code.rs`), and where there is one, followed from the landing pad
 //! (`flow.rs`). Only our own catcher's verdict is not asked for, since
 //! what comes after it is ours: it calls the user through an opaque pointer, so nothing of the user is inlined there.
 //!
-//! A catcher of the user's in between must not hide what lies beyond: who catches may throw again. So all frames up to our
+//! A catcher of the user's in between must not hide what lies beyond: a catcher may throw again. So all frames up to our
 //! own catcher must pass. This refuses a callback of C that catches for itself (`extern "C"` around `catch_unwind`), in
 //! which a throw would end. If that `catch_unwind` is inlined there, the frame shows its Catch alone; it is refused for the
 //! calls in it that must not unwind (`Kind::Mixed`).
@@ -118,7 +118,7 @@ pub(crate) fn may_unwind_to(mark: *const ()) -> Result<(), Bar> {
         catcher: None,
         arrives: false,
     };
-    // SAFETY: `judge` gets this look, which nobody else uses meanwhile.
+    // SAFETY: `judge` gets this look, which is used by this walk alone.
     unsafe { walk(judge, (&raw mut look).cast()) };
     match look.bar {
         _ if look.arrives => Ok(()),

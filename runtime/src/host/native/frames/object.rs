@@ -140,7 +140,7 @@ impl Object {
         (relocations > 0 && self.holds(start..end, libc::PF_R)).then_some(start..end)
     }
 
-    /// Returns `true` if the loader has written what lies there, and nobody takes it away: no variable of the program.
+    /// Returns `true` if the loader has written what lies there, and it stays: no variable of the program.
     fn is_bound_by_loader(&self, range: &Range<usize>) -> bool {
         covers(&self.lazy, range) || self.parts(libc::PT_GNU_RELRO).any(|(relro, _)| covers(&relro, range))
     }
@@ -151,7 +151,7 @@ impl Object {
     /// compiler lets those lead that are never used. What follows the table is taken for more of it, perhaps.
     pub(super) fn near_table(&self, at: usize, code: &Range<usize>) -> impl Iterator<Item = usize> {
         let entry = move |at: usize| {
-            // SAFETY: `constant` has found it in a segment that is readable and nobody writes.
+            // SAFETY: `constant` has found it in a segment that is readable and not writable.
             self.constant(at, 4).then(|| unsafe { (at as *const i32).read_unaligned() })
         };
         let code = code.start..=code.end;
@@ -215,7 +215,7 @@ impl Object {
         Some(unsafe { destination(at + jump) })
     }
 
-    /// Returns `true` if there is a stub that leads to `target`, or was not bound yet: then nobody knows. Bytes that
+    /// Returns `true` if there is a stub that leads to `target`, or was not bound yet, which is not known then. Bytes that
     /// look like a stub, but for a word that is no data, are none.
     fn stub_leads(&self, at: usize, target: usize) -> bool {
         let Some(to) = self.stub(at).and_then(|slot| self.word(slot)) else { return false };

@@ -188,7 +188,7 @@ pad!(a_variable_is_loaded:
     "mov r13, [rip + 30f]", "call r13", "call {aborts}";
     ".data": ".quad {caught}");
 
-/// Fails by a yes: something else may be in the register, or nobody knows.
+/// Fails by a yes: something else may be in the register, or it is not known.
 #[test]
 fn a_register_that_may_hold_another_is_not_known() {
     for aborts in [
@@ -283,7 +283,7 @@ pad!(any_place: "jmp rax");
 pad!(any_place_in_memory: "jmp qword ptr [rax]");
 pad!(a_table_of_addresses_elsewhere: ".byte 0xff, 0x24, 0xc5, 0, 0, 0, 0");
 
-/// Fails by a yes: the jump may lead to the end of the process, or nobody knows where it leads.
+/// Fails by a yes: the jump may lead to the end of the process, or to a place that is not known.
 #[test]
 fn what_is_no_table_or_leads_to_the_end_says_no() {
     for aborts in [

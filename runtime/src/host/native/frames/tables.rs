@@ -210,7 +210,7 @@ impl Reader {
         value
     }
 
-    /// The length that an entry begins with: false if it is one of the 64-bit form, which nobody writes.
+    /// Takes the length that an entry begins with. Returns `false` if the entry is of the 64-bit form, which is not read.
     unsafe fn length(&mut self) -> bool {
         // SAFETY: as in `take`.
         unsafe { self.take::<u32>() != u32::MAX }

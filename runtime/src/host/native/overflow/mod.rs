@@ -76,7 +76,7 @@ struct Fault {
 }
 
 impl Fault {
-    /// `None`: somebody has sent the signal.
+    /// `None` if the signal was sent, and is no fault.
     ///
     /// # Safety
     /// The arguments of a handler of SIGSEGV.
@@ -133,7 +133,7 @@ pub(super) fn left() -> Option<usize> {
 }
 
 unsafe extern "C" fn on_fault(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
-    // SAFETY: the kernel calls this as a handler of SIGSEGV; so does who chains to it.
+    // SAFETY: the kernel calls this as a handler of SIGSEGV; so does a handler that chains to it.
     let fault = unsafe { Fault::of(info, context) };
     if let Some(fault) = fault
         && let Some(runs) = Runs::here()
@@ -160,7 +160,7 @@ unsafe fn pass_on(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_voi
         {
             if before.sa_flags & libc::SA_SIGINFO != 0 {
                 type Full = unsafe extern "C" fn(c_int, *mut libc::siginfo_t, *mut c_void);
-                // SAFETY: whoever has installed it said by the flag that it has this type.
+                // SAFETY: the installer of that handler said by the flag that it has this type.
                 let handler = unsafe { std::mem::transmute::<usize, Full>(handler) };
                 // SAFETY: by this function's contract.
                 unsafe { handler(signal, info, context) };
@@ -171,8 +171,8 @@ unsafe fn pass_on(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_voi
                 unsafe { handler(signal) };
             }
         }
-        // The default action, one that is to be forgotten when it is called, and the fault that the kernel lets
-        // nobody ignore.
+        // The default action, one that is to be forgotten when it is called, and the fault that the kernel does not let
+        // a program ignore.
         _ => {
             exchange(signal, Some(before));
             if !is_fault {

@@ -69,7 +69,7 @@ fn tell(to: &mut Stderr, fault: &Fault, runs: &Runs) -> fmt::Result {
     tell_frames(to, fault)
 }
 
-/// R2: other threads wait; who tells ends the process, with what it has told.
+/// R2: other threads wait; the first one ends the process, with what it has told.
 fn take_over_faults() {
     // SAFETY: a struct of integers.
     let mut second: libc::sigaction = unsafe { std::mem::zeroed() };
@@ -118,7 +118,7 @@ fn unblock(signal: c_int) {
     }
 }
 
-/// Standard error, by `write` alone: a line is lost where nobody reads it.
+/// Standard error, by `write` alone: a line is lost where it can't be written.
 struct Stderr {
     text: [u8; 512],
     len: usize,

@@ -10,7 +10,7 @@
 //!    │ └── asker: withdraw ─────┘                                                        │
 //!    └──────────────────────────────── asker: read, or clear ────────────────────────────┘
 //! ```
-//! There is one asker at a time. It waits for a limited time, and then withdraws the question. A question that somebody
+//! There is one asker at a time. It waits for a limited time, and then withdraws the question. A question that a handler
 //! is about to answer can't be withdrawn: that slot stays out of use until the answer is there, which the next asker clears.
 //!
 //! A handler looks for a slot in which its own thread is asked, whatever sent the signal. One that comes too late finds
@@ -48,11 +48,11 @@ impl<T> Slot<T> {
         Slot { word: AtomicU64::new(FREE), sample: UnsafeCell::new(sample) }
     }
 
-    /// The asker's: asks a thread. False: the slot is still out of use. `clear`: for an answer that came too late.
+    /// The asker's: asks a thread. Returns `false` if the slot is still out of use. `clear`: for an answer that came too late.
     #[must_use]
     pub(crate) fn ask(&self, thread: u32, clear: impl FnOnce(&mut T)) -> bool {
         let _too_late = self.take(clear);
-        // Relaxed: nobody else writes a free slot.
+        // Relaxed: the asker alone writes a free slot.
         if self.word.load(Relaxed) != FREE {
             return false;
         }

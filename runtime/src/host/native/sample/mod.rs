@@ -1,9 +1,15 @@
 //! Where a thread is that runs a goroutine: it is interrupted by a signal, and says so.
 //!
 //! ```text
-//!   dump:     A1 the handler is ours, or nobody's: it is installed · A2 ask in a slot · A3 tgkill · A4 wait, at most `LIMIT`
-//!   handler:  H1 take up the slot · H2 which goroutine? copy the registers and the stack · H3 answered, wake the dump
-//!   dump:     A5 walk over the copied stack (`walk.rs`), and free the slot
+//!   dump                                           handler, on the thread that is asked
+//!
+//!   A1  the handler is ours, or there was none:    H1  take up the slot
+//!       install it                                 H2  which goroutine?  copy the registers and the stack
+//!   A2  ask in a slot                              H3  answered; wake the dump
+//!   A3  tgkill
+//!   A4  wait, at most `LIMIT`
+//!   A5  walk over the copied stack (`walk.rs`),
+//!       and free the slot
 //! ```
 //! A handler interrupts code at any instruction, which may hold any lock, and be in the middle of any allocation. So it
 //! unwinds nothing, which may do both, and reads nothing but what is its own thread's: it copies, by a loop of
@@ -165,7 +171,7 @@ fn signal() -> c_int {
 
 /// Made by the first dump that asks, before the handler is installed.
 static ASKED: OnceLock<Option<Vec<Slot<Sample>>>> = OnceLock::new();
-/// Counts answers, for who waits for one.
+/// Counts answers, for a dump that waits for one.
 static ANSWERS: AtomicU32 = AtomicU32::new(0);
 
 fn slots() -> Option<&'static [Slot<Sample>]> {
@@ -214,7 +220,7 @@ pub(super) fn ask(threads: &[u32], heard: &mut dyn FnMut(usize, Answer)) {
     };
     let begun = Instant::now();
     let mut rest = (0..threads.len()).peekable();
-    // Who is asked in each slot, and until when.
+    // Which thread is asked in each slot, and until when.
     let mut asked: [Option<(usize, Instant)>; SLOTS] = [None; SLOTS];
     loop {
         // Acquire: partner `on_signal`. An answer that is not seen below ends the wait.
@@ -251,7 +257,7 @@ pub(super) fn ask(threads: &[u32], heard: &mut dyn FnMut(usize, Answer)) {
     rest.for_each(|at| heard(at, Err(NOT_ASKED)));
 }
 
-/// A3. False: there is no such thread any more, or the kernel has no room for a signal.
+/// A3. Returns `false` if there is no such thread any more, or the kernel has no room for a signal.
 fn send(thread: u32) -> bool {
     // SAFETY: no pointers. The handler is installed.
     unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), thread, signal()) == 0 }
@@ -308,7 +314,8 @@ impl Sample {
         birth.map_or(Said::Between, |(name, site)| Said::In { id: g.id(), name, site })
     }
 
-    /// Copies the stack that holds `sp`, from there on, and those outside of it. False: `sp` is on none of the goroutine's.
+    /// Copies the stack that holds `sp`, from there on, and those outside of it. Returns `false` if `sp` is on none of the
+    /// goroutine's.
     fn copy_stacks(&mut self, g: GRef<Native>, sp: usize) -> bool {
         // SAFETY: this M runs it, and its stack stays as it is until it leaves the M, on the M's own stack: nothing but
         // the saved stack pointer is written meanwhile, which is not read here.
