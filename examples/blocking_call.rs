@@ -10,7 +10,7 @@
 //! 100 × 20 blocking sleeps of 1 ms: 100 threads 27.4ms, marked 25.3ms (0.92), unmarked 47.1ms (1.72)
 //!
 //! A hog spins for ever. A sleeper calls `std::thread::sleep`, unmarked, for ever. Without hand-off each of them keeps
-//! its P, and two are enough to stop everybody else: what is answered then came before they had begun. The status is 1
+//! its P, and two are enough to stop all other goroutines: what is answered then came before they had begun. The status is 1
 //! when the server stood still beside them, or did not without hand-off.
 
 use gmp::Runtime;
@@ -56,7 +56,7 @@ fn client(server: SocketAddr) -> io::Result<Vec<Duration>> {
         let mut answer = [0; 8];
         match stream.read_exact(&mut answer) {
             Ok(()) => took.push(sent.elapsed()),
-            // Nobody is there to answer.
+            // No server is there to answer.
             Err(late) if matches!(late.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => break,
             Err(other) => return Err(other),
         }

@@ -4,13 +4,13 @@
 //!
 //! Three bystanders do next to nothing: each is readied every millisecond, by a thread outside of the runtime (which goes
 //! through the global queue), by a timer, or by another goroutine (which goes through its P's queue). Beside them runs
-//! one of the programs of the table, each of which starves somebody under some scheduler: goroutines that wake each
+//! one of the programs of the table, each of which starves a goroutine under some scheduler: goroutines that wake each
 //! other and so hand a P to and fro, loops of yields, chains and storms of new goroutines, timers that are always due.
 //! The longest delay of each bystander is printed, and beside it the longest for which the kernel kept one of so many
 //! busy threads waiting.
 //!
 //! The status is 1 when a delay was over 20 ms plus twice that gap, three times in a row: the programs' goroutines all run for
-//! microseconds, so nobody has a reason to wait for long. `--millis N` runs each program for longer.
+//! microseconds, so none has a reason to wait for long. `--millis N` runs each program for longer.
 
 use gmp::sync::{Event, Mutex};
 use gmp::time::sleep;

@@ -15,11 +15,11 @@
 //! ```
 //!
 //! A thousand share a channel, from which each receives one number. When all are parked the numbers are sent, and every
-//! goroutine is joined; then the runtime trims what nobody needs. The memory is what the kernel tells, page tables
+//! goroutine is joined; then the runtime trims what is not needed. The memory is what the kernel tells, page tables
 //! included. The floor is the same without a scheduler, on one thread: mappings, a guard page in each slot, one page touched.
 //!
-//! What stays are the Gs: somebody who wakes a goroutine too late may still look at the word of one that has ended, so
-//! their memory stays theirs, for the next goroutines.
+//! What stays are the Gs: a waker that is late may still look at the word of a goroutine that has ended, so the memory of a
+//! G stays a G's, for the next goroutines.
 //!
 //! The status is 1 when a goroutine costs more than 4,700 bytes, or more than that of a G and a tenth of the rest stays. Below
 //! 100,000 (`--goroutines N`) what a process needs anyway would be most of it: then memory is only told, like the times,
@@ -99,7 +99,7 @@ fn floor(count: usize) -> io::Result<Duration> {
     }
     let took = start.elapsed();
     for slab in slabs {
-        // SAFETY: the mappings made above, which nobody uses any more.
+        // SAFETY: the mappings made above, which are not in use any more.
         unsafe { libc::munmap(slab, SLAB) };
     }
     Ok(took)

@@ -1,4 +1,4 @@
-//! Dining philosophers: each needs the two forks beside it to eat, and nobody starves or waits for ever.
+//! Dining philosophers: each needs the two forks beside it to eat, and none starves or waits for ever.
 //!
 //! cargo run --release --example philosophers
 //!
@@ -6,10 +6,10 @@
 //! longest wait 4.1ms; gave up a fork that it had 526 times
 //! nobody ever ate with a neighbour's fork
 //!
-//! A fork is a message in a channel with room for one: who has received it has the fork. A philosopher takes whichever of its
-//! forks is there first, by `select!`; if the other one does not come within a moment it puts the first one back and tries
-//! again, so the circle in which all hold one fork and wait for the next does not last. Each counts its meals, and
-//! each fork who uses it: the status is 1 when a fork was ever in two hands, or a meal is missing.
+//! A fork is a message in a channel with room for one: the philosopher that has received it has the fork. A philosopher takes
+//! whichever of its forks is there first, by `select!`; if the other one does not come within a moment it puts the first one
+//! back and tries again, so the circle in which all hold one fork and wait for the next does not last. Each counts its meals,
+//! and each fork its users: the status is 1 when a fork was ever in two hands, or a meal is missing.
 
 use gmp::chan::{self, Receiver, Sender};
 use gmp::{scope, select};
@@ -19,10 +19,10 @@ use std::time::{Duration, Instant};
 
 const PHILOSOPHERS: usize = 5;
 const MEALS: usize = 10_000;
-/// How long one who holds a fork waits for the other.
+/// How long a philosopher that holds a fork waits for the other.
 const MOMENT: Duration = Duration::from_micros(50);
 
-/// What is told by one who has finished.
+/// What a philosopher tells that has finished.
 #[derive(Default)]
 struct Report {
     meals: usize,
@@ -30,7 +30,7 @@ struct Report {
     longest: Duration,
 }
 
-/// A fork, and whether somebody eats with it.
+/// A fork, and whether a philosopher eats with it.
 struct Fork {
     put: Sender<()>,
     take: Receiver<()>,

@@ -20,7 +20,7 @@ const USAGE: &str = "ring [--goroutines N] [--laps L] [--procs P]";
 /// Before Linux 6.13 a process gets some 28,000 stacks.
 const MOST_GOROUTINES: usize = 20_000;
 
-/// It is moved, not shared: whoever has it counts without a lock.
+/// It is moved, not shared: the goroutine that has it counts without a lock.
 #[derive(Default)]
 struct Token {
     hops: usize,

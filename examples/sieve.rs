@@ -19,7 +19,7 @@ use std::time::Instant;
 /// Before Linux 6.13 a process gets some 28,000 stacks.
 const MOST: usize = 20_000;
 
-/// 2, 3, 4, … until nobody listens.
+/// 2, 3, 4, … until the receiver is gone.
 fn numbers(out: &Sender<u64>) {
     let _nobody_listens = (2..).try_for_each(|number| out.send(number));
 }

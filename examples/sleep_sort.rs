@@ -10,8 +10,8 @@
 //!
 //! Why the order is right: all sleep from one start, and no sleep is too short. Of two different numbers the larger one
 //! is due a unit later or more; so the smaller one comes first, unless it oversleeps by as much as a unit. By how much
-//! is up to the machine. (Who is due at the same look at the timers is readied in order: `--unit-us 1` comes out right
-//! more often than not, though nothing promises it. With `--unit-us 0` all are due at once, and nothing is left but
+//! is up to the machine. (Goroutines that are due at the same look at the timers are readied in order: `--unit-us 1` comes
+//! out right more often than not, though nothing promises it. With `--unit-us 0` all are due at once, and nothing is left but
 //! luck.) The status is 1 when the order was wrong.
 
 use gmp::{Runtime, time};
@@ -27,7 +27,7 @@ const LARGEST: u32 = 1_000_000;
 /// The start lies so far ahead that all goroutines are there by then.
 const HEAD_START: Duration = Duration::from_millis(20);
 
-/// Who has come, in this order, and how late.
+/// Which numbers have come, in this order, and how late.
 type Arrivals = Mutex<Vec<(u32, Duration)>>;
 
 /// Notes the arrival and prints the number, under one lock: the order that is seen is the one that is checked. Not

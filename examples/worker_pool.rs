@@ -66,7 +66,7 @@ fn pool(context: &Context, damaged: Option<u64>) -> (Result<(), String>, Arc<Don
         });
     }
     let handed_out = context.run(|| (0..JOBS).for_each(|job| out.send(job).expect("the workers are there")));
-    // Dropping the sender ends the jobs. Not when the context is done: who waits for one is to hear of that.
+    // Dropping the sender ends the jobs. Not when the context is done: a worker that waits for a job is to be told of that.
     let _sender = handed_out.is_err().then_some(out);
     (group.wait(), done)
 }

@@ -104,7 +104,7 @@ impl Server {
     }
 
     /// Ends the server from a plain thread: no new connections; those that are open have what they sent
-    /// answered and end. Whoever does not take its answer within `patience` is cut off. Blocks the thread for at
+    /// answered and end. A client that does not take its answer within `patience` is cut off. Blocks the thread for at
     /// most twice as long. Returns what was served, and how many connections are open even so.
     pub fn close(&self, patience: Duration) -> (Totals, usize) {
         self.state().closing = true;

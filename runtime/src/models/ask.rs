@@ -1,4 +1,4 @@
-//! A dump that asks threads where they are: an answer is read when it is whole, and a late one harms nobody.
+//! A dump that asks threads where they are: an answer is read when it is whole, and a late one does no harm.
 
 #[path = "../host/native/sample/ask.rs"]
 mod shipped;

@@ -1,4 +1,4 @@
-//! `sync::Barrier`: who is counted goes on, who does not go on is not counted.
+//! `sync::Barrier`: a waiter that is counted goes on, and one that does not go on is not counted.
 
 use super::caught;
 use crate::context::Context;
@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// A waiter is interrupted while the second one comes. Fails by deadlock when the round opens with one that is unwound: then
-/// nobody is there for the one that comes in its place.
+/// there is no second one for the waiter that comes in its place.
 #[test]
 fn an_interrupted_waiter_goes_on_or_does_not_count() {
     Model::new().check("barrier_interrupt", || {

@@ -15,7 +15,7 @@ unsafe impl Send for Letter {}
 impl Letter {
     fn new(text: u32) -> Self {
         let letter = Letter(Box::new(UnsafeCell::new(0)));
-        // SAFETY: nobody else has it yet.
+        // SAFETY: this thread has just made it, and has not shared it yet.
         letter.0.with_mut(|it| unsafe { *it = text });
         letter
     }
@@ -184,7 +184,7 @@ fn a_promise_that_is_withdrawn_leaves_the_receiver_waiting() {
     });
 }
 
-/// Fails by deadlock when the place that was kept is offered to nobody.
+/// Fails by deadlock when the place that was kept is offered to no sender.
 #[test]
 fn a_place_that_is_given_back_goes_to_the_next() {
     Model::new().check("chan_given_back", || {
@@ -203,7 +203,7 @@ fn a_place_that_is_given_back_goes_to_the_next() {
 }
 
 /// A promise is kept while a receiver and a sender wait: its message goes to the receiver, and the place that was kept for
-/// it to the sender. Fails by deadlock when nobody is told that it is free.
+/// it to the sender. Fails by deadlock when no sender is told that it is free.
 #[test]
 fn a_message_that_passes_the_buffer_frees_its_place() {
     Model::new().check("chan_place_free", || {

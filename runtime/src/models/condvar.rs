@@ -1,4 +1,4 @@
-//! `sync::Condvar`: no notification is lost, and none is taken by one who has given up.
+//! `sync::Condvar`: no notification is lost, and none is taken by a waiter that has given up.
 
 use super::caught;
 use crate::context::Context;
@@ -48,8 +48,8 @@ fn threads_wait_for_each_other() {
     });
 }
 
-/// A goroutine gives up while a notification comes, and a thread waits behind it. Fails by deadlock when the one who has
-/// given up takes the notification, by the count when both get it.
+/// A goroutine gives up while a notification comes, and a thread waits behind it. Fails by deadlock when the one that
+/// has given up takes the notification, by the count when both get it.
 fn one_gives_up(name: &str, wait: fn(&Context, &(Mutex<u32>, Condvar)) -> bool, cuts: bool) {
     Model::new().check(name, move || {
         let runtime = at_rest::<1>();

@@ -12,7 +12,7 @@ fn is_closed(context: &Context) -> bool {
     context.done().try_recv() == Err(TryRecvError::Disconnected)
 }
 
-/// Fails by the assertion: somebody is told the error, and finds the channel open.
+/// Fails by the assertion: a reader is told the error, and finds the channel open.
 #[test]
 fn an_error_is_told_when_the_channel_is_closed() {
     Model::new().unbounded().check("context_err_then_done", || {
@@ -42,7 +42,7 @@ fn a_closed_channel_has_an_error() {
     });
 }
 
-/// One asks for the channel for the first time while another, who has canceled, does so too. Fails by the assertion: the
+/// A thread asks for the channel for the first time while another, which has canceled, does so too. Fails by the assertion: the
 /// second is shown a channel that the first has yet to close.
 #[test]
 fn a_channel_that_is_made_late_is_shown_closed() {

@@ -40,7 +40,7 @@ impl Note {
     pub fn sleep(&self) {
         self.0.sleep();
     }
-    /// The same, or until so many nanoseconds of the model's clock; false when nobody woke it.
+    /// The same, or until so many nanoseconds of the model's clock; `false` when no `wake` came.
     pub fn sleep_until(&self, until: u64) -> bool {
         self.0.sleep_until(Nanos::from_nanos(until))
     }
@@ -77,7 +77,7 @@ impl<T> Deref for Shared<T> {
     }
 }
 
-/// `sched/watch/quit.rs`, between two who could answer.
+/// `sched/watch/quit.rs`, between two monitors that could answer.
 pub struct Quit {
     quit: crate::sched::watch::quit::Quit<Answerer>,
     both: [Answerer; 2],
@@ -98,7 +98,7 @@ impl Default for Quit {
 }
 
 impl Quit {
-    /// Nobody is there.
+    /// No monitor is there.
     pub fn new() -> Self {
         let answerer = || Answerer { lives: UnsafeCell::new(()), woken: AtomicBool::new(false) };
         Quit { quit: crate::sched::watch::quit::Quit::new(), both: [answerer(), answerer()] }
@@ -107,7 +107,7 @@ impl Quit {
         answerer.lives.with(|_| ());
         answerer.woken.store(true, Relaxed);
     }
-    /// What the handler does. True: somebody will answer.
+    /// What the handler does. Returns `true` if a monitor will answer.
     pub fn ask(&self) -> bool {
         self.quit.ask(Self::wake) == Heard::Yes
     }
@@ -136,7 +136,7 @@ impl Quit {
     }
 }
 
-/// `sched/timers/callback.rs`: a callback that runs on the stack of whoever finds it due.
+/// `sched/timers/callback.rs`: a callback that runs on the stack of the M that finds it due.
 pub struct InlineCall(Guard<Active>);
 
 impl InlineCall {
@@ -144,11 +144,11 @@ impl InlineCall {
     pub fn after(dur: Duration, f: impl Fn() + Send + Sync + 'static) -> Self {
         InlineCall(call_at(Active::now().saturating_add(dur), RunMode::Inline, f))
     }
-    /// True: it was armed.
+    /// Returns `true` if it was armed.
     pub fn stop(&self) -> bool {
         self.0.stop()
     }
-    /// True: it was armed.
+    /// Returns `true` if it was armed.
     pub fn reset(&self, dur: Duration) -> bool {
         self.0.set(Active::now().saturating_add(dur))
     }
@@ -166,7 +166,7 @@ pub fn leave(runtime: Runtime, limit: Duration) -> Report {
     runtime.leave(limit)
 }
 
-/// Somebody who waits and looks, for those who nudge.
+/// A parker that waits and looks, for threads that nudge it.
 #[derive(Clone)]
 pub struct Looker(Waiter<Active>);
 
@@ -181,7 +181,8 @@ impl Looker {
     }
 }
 
-/// Waits until somebody wakes the caller, then false; or until `seen`, asked at each nudge, has it end the wait, then true.
+/// Waits until a waker readies the caller, then returns `false`; or until `seen`, asked at each nudge, ends the wait, then
+/// `true`.
 pub fn park_looking(publish: impl FnOnce(Looker), mut seen: impl FnMut() -> bool) -> bool {
     let how = How::new(WaitReason::Model).looking();
     let mut wait = Wait::<Active>::begin();

@@ -66,7 +66,7 @@ fn what_was_submitted_is_awake() {
 }
 
 /// A foreign thread notifies a goroutine that another one joins. Fails when the judge looks at the joiner before and at
-/// the other after its end, and so sees nobody awake.
+/// the other after its end, and so sees no goroutine awake.
 #[test]
 fn who_ends_and_who_is_woken_by_it_are_seen_together() {
     Model::new().check("joined", || {
@@ -93,7 +93,7 @@ fn who_ends_and_who_is_woken_by_it_are_seen_together() {
 }
 
 /// An event ends the poller's wait. Fails when the judge misses the goroutine that the M in the poller carries, which is in
-/// no queue yet, or takes one that waits for a descriptor for one that nobody wakes.
+/// no queue yet, or takes one that waits for a descriptor for one that is never woken.
 #[test]
 fn what_the_poller_has_found_is_awake() {
     Model::new().check("found", || {
@@ -124,7 +124,7 @@ fn what_the_poller_has_found_is_awake() {
     });
 }
 
-/// A callback that is due, which the M takes or a monitor, who is no foreign thread. Fails when the judge misses it where it
+/// A callback that is due, which the M takes or a monitor, which is no foreign thread. Fails when the judge misses it where it
 /// is neither in its heap nor a goroutine, or where that goroutine is in no queue.
 #[test]
 fn what_the_monitor_serves_is_awake() {
@@ -206,7 +206,7 @@ fn a_runtime_at_rest_is_asleep() {
     });
 }
 
-/// A goroutine sleeps until a time far away, and nobody else is there. Fails when the judge does not look at the timers.
+/// A goroutine sleeps until a time far away, and there is no other. Fails when the judge does not look at the timers.
 #[test]
 fn who_sleeps_until_a_time_is_awake() {
     Model::new().preemptions(1).check("sleeps", || {

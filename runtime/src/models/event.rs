@@ -1,4 +1,4 @@
-//! `sync::Event`: a notification meets the one who waits, or leaves a permit.
+//! `sync::Event`: a notification meets the waiter, or leaves a permit.
 
 use super::caught;
 use crate::model::{Model, Mutant, at_rest, done};

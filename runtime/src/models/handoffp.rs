@@ -1,11 +1,11 @@
-//! Giving a P away, and coming back without one: what stands in the P's queue is served, and who comes back runs.
+//! Giving a P away, and coming back without one: what stands in the P's queue is served, and a goroutine that comes back runs.
 
 use super::caught;
 use super::cover::Handle;
 use crate::model::{Flag, Model, Mutant, done, runtime};
 
 /// A goroutine gives its P away for the second time; in the first an M took it, found nothing, and went into the
-/// poller. So nobody has to be sent there, and the P goes idle if its queue is empty. Fails by deadlock when it does
+/// poller. So no M has to be sent there, and the P goes idle if its queue is empty. Fails by deadlock when it does
 /// although a goroutine stands there.
 #[test]
 fn the_queue_of_a_p_that_is_given_away_is_served() {
@@ -52,7 +52,7 @@ fn comes_back_beside_an_idle_p(first: fn()) {
     comes_back.join().unwrap();
 }
 
-/// Fails by deadlock when it is queued where nobody looks any more, or the P can be taken before it is counted as idle.
+/// Fails by deadlock when it is queued where no M looks any more, or the P can be taken before it is counted as idle.
 #[test]
 fn a_goroutine_that_comes_back_is_run_while_its_p_goes_idle() {
     Model::new().check("come_back", || comes_back_beside_an_idle_p(|| ()));
@@ -137,7 +137,7 @@ fn a_p_that_is_given_away_is_offered_to_what_was_submitted_meanwhile() {
         });
         let _gives = runtime.go(move || {
             crate::blocking(|| {
-                // A third M is sent there, as nobody else is.
+                // A third M is sent there, as no other is.
                 handle.await_poller();
                 there.wait_on_thread();
             });
@@ -149,7 +149,7 @@ fn a_p_that_is_given_away_is_offered_to_what_was_submitted_meanwhile() {
     });
 }
 
-/// A goroutine gives the only P away while another one stands in the global queue, of which nobody was told as no P was
+/// A goroutine gives the only P away while another one stands in the global queue, for which no M was woken as no P was
 /// idle. Fails by deadlock when the P is idle and no M is summoned for it.
 #[test]
 fn the_global_queue_is_served_when_a_p_is_given_away() {

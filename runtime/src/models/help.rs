@@ -1,4 +1,4 @@
-//! A busy P helps another: who stands behind one that keeps its M is run, and nobody is forgotten on the way.
+//! A busy P helps another: a goroutine that stands behind one that keeps its M is run, and none is forgotten on the way.
 //!
 //! In these models an M looks around before each goroutine, and helps whatever the ages: how they are reckoned is tested
 //! beside the code.
@@ -39,7 +39,7 @@ fn who_stands_behind_one_that_does_not_yield_is_run() {
 
 /// A helper takes two of three and runs the first, which keeps its M until the second has run; meanwhile the owner runs
 /// the third, finds nothing more anywhere, as the second is in the helper's hand, and gives up. Fails by deadlock when
-/// the helper tells nobody of the one that it has put into its own queue; and by a status that is not Runnable when
+/// the helper wakes no M for the one that it has put into its own queue; and by a status that is not Runnable when
 /// owner and helper take the same one.
 #[test]
 fn what_a_helper_queues_is_run_by_one_that_gave_up_meanwhile() {

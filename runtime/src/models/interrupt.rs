@@ -51,7 +51,7 @@ unsafe impl Send for Given {}
 // SAFETY: as above.
 unsafe impl Sync for Given {}
 
-/// Fails by deadlock when a cancel is lost between the look of one who parks and its wait, or while its hook runs.
+/// Fails by deadlock when a cancel is lost between the look of a parker and its wait, or while its hook runs.
 #[test]
 fn a_cancel_while_a_goroutine_parks_unwinds_it() {
     Model::new().check("cancel_vs_park", || {
@@ -77,7 +77,7 @@ fn a_cancel_above_unwinds_who_runs_below() {
     });
 }
 
-/// Fails by deadlock when a wait ends neither way, or the notification goes with the one who is unwound.
+/// Fails by deadlock when a wait ends neither way, or the notification goes with the goroutine that is unwound.
 #[test]
 fn a_cancel_and_a_notification_end_a_wait_once() {
     Model::new().check("cancel_vs_ready", || {
@@ -356,7 +356,7 @@ fn a_thread_that_never_slept_sees_what_it_was_woken_with() {
     });
 }
 
-/// An owner that looks has lost its P, and comes back without one, still in its wait, while somebody ends that. Fails by an
+/// An owner that looks has lost its P, and comes back without one, still in its wait, while a waker ends that. Fails by an
 /// assertion of the word, or by deadlock, when it overwrites the claim.
 #[test]
 fn an_owner_that_comes_back_without_a_p_keeps_a_claim() {

@@ -39,7 +39,7 @@ fn threads_take_an_io_lock() {
         });
         shared.count();
         other.join().unwrap();
-        // SAFETY: everybody has ended.
+        // SAFETY: the other one was joined, so this thread is the only one that counts.
         assert_eq!(shared.count.with(|count| unsafe { *count }), 2);
     });
 }
@@ -221,7 +221,7 @@ fn who_takes_the_lock_past_a_waiter_comes_after_its_holder() {
     });
 }
 
-/// A close passes a holder that rests and one that waits behind it. Fails by an assertion when the word says that nobody does.
+/// A close passes a holder that rests and one that waits behind it. Fails by an assertion when the word says that none does.
 #[test]
 fn a_close_past_a_rest_leaves_the_line_as_it_is() {
     Model::new().check("close_vs_rest_and_line", || {

@@ -1,4 +1,4 @@
-//! Join: whoever waits for a goroutine's end hears of it, and finds its value.
+//! Join: a joiner is told of the goroutine's end, and finds its value.
 
 use super::caught;
 use crate::context::{Context, ContextError};
@@ -52,7 +52,7 @@ unsafe impl Send for Value {}
 
 impl Drop for Value {
     fn drop(&mut self) {
-        // SAFETY: whoever drops it is alone with it.
+        // SAFETY: the party that drops it is alone with it.
         self.0.with_mut(|value| unsafe { *value += 1 });
     }
 }
@@ -86,7 +86,7 @@ fn a_handle_that_goes_at_the_end_leaves_the_g_alone() {
     });
 }
 
-/// The other way round: the handle's owner is the one who makes the next.
+/// The other way round: the handle's owner makes the next.
 #[test]
 fn a_goroutine_that_ends_as_its_handle_goes_leaves_the_g_alone() {
     Model::new().check("end_vs_reuse", || {
@@ -150,7 +150,7 @@ fn a_joiner_that_is_interrupted_at_the_end_waits_for_who_reads_its_record() {
 }
 
 /// The end of the runtime tells a joiner, after whose handle is gone the goroutine ends after all. Fails by an assertion when
-/// the M gives the G back before who has told is through with it.
+/// the M gives the G back before the ender that has told the joiner is through with it.
 #[test]
 fn a_joiner_that_was_told_by_the_end_leaves_the_g_to_who_has_told() {
     Model::new().check("left_vs_end", || {

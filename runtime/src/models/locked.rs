@@ -1,4 +1,4 @@
-//! Goroutines that are bound to an M, and threads that end: nobody waits for what was brought already, or never comes.
+//! Goroutines that are bound to an M, and threads that end: no M waits for what was brought already, or never comes.
 
 use super::caught;
 use super::cover::{Handle, park_for_ever};
@@ -25,7 +25,7 @@ impl Place {
         assert_eq!(parked, Parked::Readied);
     }
 
-    /// Blocks the thread until somebody parks here.
+    /// Blocks the thread until a goroutine parks here.
     fn wait_on_thread(&self) {
         let mut place = self.0.0.lock().unwrap();
         while place.is_none() {
@@ -33,7 +33,7 @@ impl Place {
         }
     }
 
-    /// Wakes whoever parks here, now or later.
+    /// Wakes the goroutine that parks here, now or later.
     fn wake(&self) {
         let mut place = self.0.0.lock().unwrap();
         let waiter = loop {
@@ -122,7 +122,7 @@ fn a_bound_goroutine_that_yields_comes_back() {
 }
 
 /// A bound goroutine comes back without a P while the M that has it goes idle. Fails by deadlock when it is queued
-/// where nobody looks, or its M is not told.
+/// where no M looks, or its M is not woken.
 #[test]
 fn a_bound_goroutine_that_comes_back_without_a_p_is_brought_one() {
     Model::new().check("bound_come_back", || {
@@ -220,7 +220,7 @@ fn the_end_of_a_runtime_meets_an_m_that_begins_to_wait() {
 }
 
 /// The runtime ends as a bound goroutine is brought to its M. Fails by deadlock when that was not told of the end, or when
-/// whoever brings it does not see that the M has gone.
+/// its finder does not see that the M has gone.
 #[test]
 fn the_end_of_a_runtime_meets_a_bound_goroutine_on_its_way() {
     Model::new().check("end_vs_bring", || {
@@ -244,7 +244,7 @@ fn the_end_of_a_runtime_meets_a_bound_goroutine_on_its_way() {
 }
 
 /// The only thread that there may be waits for its goroutine, which is readied from outside. Fails by deadlock: there is
-/// nobody who could bring it.
+/// no M that could bring it.
 #[test]
 fn a_bound_goroutine_needs_no_other_thread() {
     Model::new().check("bound_rescued", || {
@@ -255,7 +255,7 @@ fn a_bound_goroutine_needs_no_other_thread() {
             let own = Own::lock();
             there.park();
             own.check();
-            // There is somebody in the queue.
+            // There is a goroutine in the queue.
             drop(go(|| ()));
             yield_now();
             own.check();
@@ -268,7 +268,7 @@ fn a_bound_goroutine_needs_no_other_thread() {
 
 /// All three threads that there may be are taken: one waits for its bound goroutine, one blocks without its P, which is idle
 /// beside a goroutine in the global queue, and the last one brings the bound goroutine the other P. Fails by deadlock when it
-/// sleeps then: nobody runs what the bound goroutine waits for.
+/// sleeps then: no M runs what the bound goroutine waits for.
 #[test]
 fn at_the_limit_who_brings_a_bound_goroutine_sees_the_global_queue() {
     Model::new().preemptions(1).check("bringer_at_limit", || {
@@ -345,7 +345,7 @@ fn a_thread_that_ends_leaves_its_p() {
     });
 }
 
-/// An M that nobody needs ends while it is taken to be woken. Fails by deadlock when it ends with the P that it was given, or
+/// An M that is not needed ends while it is taken to be woken. Fails by deadlock when it ends with the P that it was given, or
 /// when it is too late to be taken, and counts too long for another to be started.
 /// It stands by because its goroutine came back without a P.
 #[test]

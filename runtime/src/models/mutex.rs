@@ -1,4 +1,4 @@
-//! `sync::Mutex`: one at a time, and whoever waits in the queue is notified.
+//! `sync::Mutex`: one holder at a time, and each waiter in the queue is notified.
 
 use super::caught;
 use crate::context::Context;
@@ -24,7 +24,7 @@ fn two_threads_count() {
     });
 }
 
-/// One who was called finds the lock taken, goes back, and is called again, or handed it. Fails by deadlock.
+/// A waiter that was notified finds the lock taken, goes back, and is notified again, or handed it. Fails by deadlock.
 #[test]
 fn one_who_lost_to_a_barger_is_called_again() {
     Model::new().check("mutex_three", || {
@@ -40,8 +40,8 @@ fn one_who_lost_to_a_barger_is_called_again() {
     });
 }
 
-/// A thread waits, and the holder takes the lock again and again. Fails by deadlock, or by the assertion, when one who lost is
-/// not handed the lock: with a model's clock everybody is starved at once.
+/// A thread waits, and the holder takes the lock again and again. Fails by deadlock, or by the assertion, when a waiter that
+/// lost is not handed the lock: with a model's clock every waiter is starved at once.
 #[test]
 fn one_who_is_starved_is_handed_the_lock() {
     Model::new().preemptions(4).check("mutex_starved", || {
@@ -83,7 +83,7 @@ fn a_fair_unlock_hands_the_lock_over() {
 }
 
 /// A goroutine gives up by its time limit while the lock is let go, and a thread waits, too. Fails by deadlock when the one
-/// who gives up takes the other's call with it.
+/// a waiter that gives up takes the other's notification with it.
 #[test]
 fn one_who_times_out_takes_no_call_with_it() {
     Model::new().check("mutex_limit", || {
@@ -102,7 +102,7 @@ fn one_who_times_out_takes_no_call_with_it() {
     });
 }
 
-/// A goroutine is unwound while it waits, or just as it is notified. Fails by deadlock when nobody is notified in its place,
+/// A goroutine is unwound while it waits, or just as it is notified. Fails by deadlock when no waiter is notified in its place,
 /// by the count when it has the lock and is unwound all the same.
 #[test]
 fn one_who_is_interrupted_takes_no_call_with_it() {

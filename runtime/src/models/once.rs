@@ -1,4 +1,4 @@
-//! `sync::Once` and what is built on it: one closure runs, and everybody comes after it.
+//! `sync::Once` and what is built on it: one closure runs, and every caller comes after it.
 
 use super::caught;
 use crate::model::{Model, Mutant};
@@ -6,7 +6,7 @@ use crate::sync::OnceLock;
 use loom::thread;
 use std::sync::Arc;
 
-/// Fails by deadlock when one who waits is forgotten, by a causality violation when somebody sees the value too early.
+/// Fails by deadlock when a waiter is forgotten, by a causality violation when a caller sees the value too early.
 #[test]
 fn all_see_the_one_value() {
     Model::new().preemptions(4).check("once", || {

@@ -37,7 +37,7 @@ impl Place {
         assert_eq!(parked, Parked::Readied);
     }
 
-    /// Whoever waits here, once somebody does.
+    /// The goroutine that waits here, once one does.
     fn waiter(&self) -> Waiter {
         let mut place = self.0.0.lock().unwrap();
         loop {
@@ -92,7 +92,7 @@ fn of_two_readiers_one_wins_and_the_late_one_touches_no_later_wait() {
         });
         loom::explore();
         claim(first);
-        // The second wait is claimed by nobody but us.
+        // The second wait is claimed by this thread alone.
         assert!(waits[1].waiter().wake(), "the second wait was claimed under the first one's number");
         rival.join().unwrap();
         assert_eq!(won.load(Relaxed), 1);

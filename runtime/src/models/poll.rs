@@ -1,5 +1,5 @@
 //! The poller: a wait in it is broken by new work and by an earlier timer, a break that another has swallowed
-//! is passed on, and while nobody waits in it its timers are served.
+//! is passed on, and while no M waits in it timers are served.
 
 use super::caught;
 use super::cover::{Handle, Socket};
@@ -34,7 +34,7 @@ fn a_timer_is_seen_by_the_m_that_goes_into_the_poller() {
     });
 }
 
-/// The same with nobody else to run: whichever of the two Ms waits in the poller, it is not past the timer.
+/// The same with no other goroutine to run: whichever of the two Ms waits in the poller, it is not past the timer.
 #[test]
 fn a_timer_ends_the_wait_of_whoever_polls() {
     Model::new().preemptions(1).check("timer_vs_two_pollers", || {
@@ -54,7 +54,7 @@ fn a_timer_ends_the_wait_of_whoever_polls() {
 }
 
 /// The only M at work has come back from the poller, the other sleeps on its note, and a goroutine begins to sleep beside one
-/// that keeps the M until the sleeper runs again. Fails by deadlock when nobody is sent to the poller.
+/// that keeps the M until the sleeper runs again. Fails by deadlock when no M is sent to the poller.
 #[test]
 fn a_goroutine_that_sleeps_beside_others_sends_somebody_to_the_poller() {
     Model::new().preemptions(1).check("sleep_beside_others", || {
@@ -66,7 +66,7 @@ fn a_goroutine_that_sleeps_beside_others_sends_somebody_to_the_poller() {
             let waits = awake.clone();
             let other = handle.make(move || waits.wait_on_thread());
             handle.await_poller();
-            // The M in the poller finds this one alone, and wakes nobody.
+            // The M in the poller finds this one alone, and wakes no M.
             sleep(Duration::from_millis(1));
             while handle.count_ps()[1] != 1 {
                 loom::thread::yield_now();
@@ -182,7 +182,7 @@ fn an_assignment_and_an_event_at_once_both_arrive() {
     });
 }
 
-/// Two goroutines, on an M each, go to sleep. The one that wakes first has a P, and nobody waits in the poller while
+/// Two goroutines, on an M each, go to sleep. The one that wakes first has a P, and no M waits in the poller while
 /// the other's time passes; it goes on with `then`. Gives the sleeper that is late.
 fn one_wakes_beside_a_late_one(
     runtime: &crate::Runtime,
@@ -209,7 +209,7 @@ fn one_wakes_beside_a_late_one(
     late
 }
 
-/// The only busy M makes its visits, and so nobody is sent to the poller in its place. Fails when a timer in the heap of an
+/// The only busy M makes its visits, and so no M is sent to the poller in its place. Fails when a timer in the heap of an
 /// idle P is none of its business.
 #[test]
 fn a_busy_m_serves_the_timers_of_idle_ps() {
@@ -227,7 +227,7 @@ fn a_busy_m_serves_the_timers_of_idle_ps() {
 }
 
 /// The only busy M keeps to one goroutine, and the monitor looks once. Fails by deadlock when it leaves a timer in the heap of
-/// an idle P to nobody.
+/// an idle P to no M.
 #[test]
 fn the_monitor_sends_an_m_to_the_poller_that_nobody_looks_at() {
     Model::new().preemptions(1).check("monitor_sends", || {
@@ -246,7 +246,7 @@ fn the_monitor_sends_an_m_to_the_poller_that_nobody_looks_at() {
 }
 
 /// Two callbacks become due while the M in whose heap they stand is at work, and each keeps an M until the other runs. Fails by
-/// deadlock when that M, which finds both, runs one of them and wakes nobody for the other.
+/// deadlock when that M, which finds both, runs one of them and wakes no M for the other.
 #[test]
 fn two_that_an_m_finds_due_run_at_once() {
     Model::new().preemptions(0).check("two_due", || {

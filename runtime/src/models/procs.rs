@@ -1,7 +1,7 @@
-//! Changing the number of Ps: what is queued is run, as on many Ps as there are to be, whoever leaves or comes meanwhile.
+//! Changing the number of Ps: what is queued is run, on as many Ps as there are to be, whichever P leaves or comes meanwhile.
 //!
 //! A goroutine that waits for another on its thread keeps its P, so a wake-up that is lost is a deadlock. That a surplus P
-//! is handed to nobody is asserted by the scheduler itself.
+//! is assigned to no M is asserted by the scheduler itself.
 
 use super::caught;
 use super::cover::{Handle, p_number};
@@ -138,8 +138,8 @@ fn a_p_that_was_meant_for_a_refused_thread_retires() {
     });
 }
 
-/// A bound goroutine yields on a surplus P, beside nobody. Fails by an assertion when it goes on there: its M does not look for
-/// work, and so would never give the P up.
+/// A bound goroutine yields on a surplus P, beside no other. Fails by an assertion when it goes on there: its M does not look
+/// for work, and so would never give the P up.
 #[test]
 fn a_bound_goroutine_that_yields_leaves_a_surplus_p() {
     Model::new().preemptions(1).check("bound_yield_vs_shrink", || {
@@ -159,7 +159,7 @@ fn two_ps() {
     crate::set_procs(2);
 }
 
-/// Two that need an M each stand in the queue of a P that retires, and two Ps are left: whoever has found one wakes another.
+/// Two that need an M each stand in the queue of a P that retires, and two Ps are left: the M that has found one wakes another.
 #[test]
 fn two_goroutines_queued_on_a_p_that_retires_are_run_on_two() {
     Model::new().preemptions(1).check("two_submitted_vs_shrink", || {
@@ -181,7 +181,7 @@ fn two_goroutines_queued_on_a_p_that_retires_are_run_on_two() {
     });
 }
 
-/// An M that spins finds its P surplus, and all others held. Fails by deadlock when it still counts: nobody is woken then for
+/// An M that spins finds its P surplus, and all others held. Fails by deadlock when it still counts: no M is woken then for
 /// what a thread submits.
 #[test]
 fn work_is_run_after_an_m_has_left_a_surplus_p() {
@@ -286,7 +286,7 @@ fn of_two_changes_at_once_one_is_the_last() {
     });
 }
 
-/// A goroutine begins to sleep on a P that becomes surplus. Fails by deadlock when whoever waits in the poller does not
+/// A goroutine begins to sleep on a P that becomes surplus. Fails by deadlock when the M in the poller does not
 /// see its timer.
 #[test]
 fn a_timer_of_a_p_that_retires_fires() {

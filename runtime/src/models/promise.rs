@@ -24,7 +24,7 @@ fn stuck(s: &Sender<u32>) -> Runtime {
     rt
 }
 
-/// Ends a runtime and unwinds nobody.
+/// Ends a runtime and unwinds no goroutine.
 fn leave(rt: Runtime) {
     assert_eq!(rt.shutdown(Duration::ZERO).goroutines_left(), 1);
 }
@@ -44,7 +44,7 @@ fn a_receiver_is_told_that_its_sender_was_left_behind() {
     });
 }
 
-/// Fails by deadlock when the close tells those in the queue only, and nobody the receiver whose promise is withdrawn.
+/// Fails by deadlock when the close wakes those in the queue only, and not the receiver whose promise is withdrawn.
 #[test]
 fn the_end_of_the_senders_runtime_meets_a_close() {
     Model::new().preemptions(2).check("promise_left_vs_close", || {

@@ -1,4 +1,4 @@
-//! `sync::RwLock`: readers together, a writer alone, and whoever was held back goes on.
+//! `sync::RwLock`: readers together, a writer alone, and each waiter that was held back goes on.
 
 use super::caught;
 use crate::context::Context;

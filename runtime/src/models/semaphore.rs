@@ -1,4 +1,4 @@
-//! `sync::Semaphore`: what is released reaches who waits, also when the one before gives up.
+//! `sync::Semaphore`: what is released reaches the waiter, also when the one before it gives up.
 
 use super::caught;
 use crate::context::Context;
@@ -60,7 +60,7 @@ fn a_head_that_is_interrupted_lets_those_behind_it_go() {
 }
 
 /// A request is unwound while its permit comes. Fails by the count when the permit is lost or doubled; by a causality
-/// violation when the one who readies a goroutine that was nudged meanwhile links it into a run queue too early.
+/// violation when the waker of a goroutine that was nudged meanwhile links it into a run queue too early.
 #[test]
 fn an_interrupt_against_a_release_loses_no_permit() {
     Model::new().check("semaphore_race", || {
@@ -79,7 +79,7 @@ fn an_interrupt_against_a_release_loses_no_permit() {
     });
 }
 
-/// Fails by deadlock when a permit goes with a goroutine that never runs, or when it holds back who stands behind it.
+/// Fails by deadlock when a permit goes with a goroutine that never runs, or when it holds back the waiter behind it.
 #[test]
 fn a_request_that_is_left_holds_nobody_back() {
     Model::new().check("semaphore_left", || {

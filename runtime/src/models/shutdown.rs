@@ -1,4 +1,4 @@
-//! The end of a runtime: everybody who parks is unwound, once, and the end comes.
+//! The end of a runtime: each goroutine that parks is unwound, once, and the end comes.
 
 use super::caught;
 use super::cover::{Handle, Looker, park_looking};
@@ -19,7 +19,7 @@ struct Probe(Arc<UnsafeCell<u32>>);
 
 // SAFETY: the drop comes before the end of the runtime, which loom checks.
 unsafe impl Send for Probe {}
-// SAFETY: nobody reads through a shared reference.
+// SAFETY: a shared reference gives no access to what it holds.
 unsafe impl Sync for Probe {}
 
 impl Drop for Probe {
@@ -359,8 +359,8 @@ fn a_parent_woken_late_is_waited_for() {
     });
 }
 
-/// Who was unwound, and has caught that, starts a goroutine, which is dropped at once. Fails by an assertion of the
-/// word, or by a causality violation, when its G goes while a dump reads it.
+/// A goroutine that was unwound, and has caught that, starts another one, which is dropped at once. Fails by an assertion of
+/// the word, or by a causality violation, when its G goes while a dump reads it.
 #[test]
 fn a_dump_holds_a_g_that_is_dropped_unrun() {
     Model::new().preemptions(2).check("shutdown_vs_dump_of_unrun", || {
@@ -387,7 +387,7 @@ fn a_dump_holds_a_g_that_is_dropped_unrun() {
     });
 }
 
-/// What is sent when a runtime has left those who received. Fails by deadlock when it is handed to one of them.
+/// What is sent when a runtime has left its receivers. Fails by deadlock when it is handed to one of them.
 #[test]
 fn what_is_sent_after_the_end_goes_to_nobody_who_was_left() {
     Model::new().preemptions(1).check("left_receiver", || {
@@ -443,7 +443,7 @@ fn what_is_sent_after_the_end_goes_to_nobody_who_was_queued() {
 }
 
 /// A goroutine gives its P away, with another in its queue, as the runtime ends. Fails by an assertion when the P is
-/// idle with its queue, or when nobody tells who joins.
+/// idle with its queue, or when the joiner is not told.
 #[test]
 fn what_stands_in_a_p_that_is_given_away_at_the_end_is_left() {
     Model::new().preemptions(1).check("hand_off_at_the_end", || {

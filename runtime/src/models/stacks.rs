@@ -12,7 +12,7 @@ fn two_for_one_stack(runtime: &Runtime) {
     second.join().unwrap();
 }
 
-/// Two goroutines on two Ms, and one stack. Fails when a stack that comes back is seen by nobody: it lies in the cache of a
+/// Two goroutines on two Ms, and one stack. Fails when no M sees a stack that comes back: it lies in the cache of a
 /// P that was busy when the other one asked; or when the process is ended though there is one.
 #[test]
 fn a_stack_that_comes_back_is_had_by_who_waits_for_it() {
@@ -23,7 +23,7 @@ fn a_stack_that_comes_back_is_had_by_who_waits_for_it() {
     });
 }
 
-/// The same while a third goroutine sleeps on a stack of its own, so that somebody may always hope for one; and a host
+/// The same while a third goroutine sleeps on a stack of its own, so that one may always come back; and a host
 /// without caches. Fails when neither the one that asks nor the one that gives back sees the other.
 #[test]
 fn a_stack_that_comes_back_to_the_host_is_had_by_who_waits_for_it() {

@@ -1,7 +1,7 @@
 //! A submission against Ms that go idle: the goroutine is run, and on a second M when there is a second P.
 //!
-//! A missing wake rarely loses work, only parallelism. So in most of these models somebody keeps his M, and with it
-//! his P, until the goroutine in question has run elsewhere: a lost wake-up is a deadlock.
+//! A missing wake rarely loses work, only parallelism. So in most of these models a goroutine keeps its M, and with it
+//! its P, until the goroutine in question has run elsewhere: a lost wake-up is a deadlock.
 
 use super::caught;
 use super::cover::{Handle, Made};
@@ -41,8 +41,8 @@ fn a_goroutine_submitted_while_the_last_spinner_gives_up_is_run() {
     });
 }
 
-/// The same with a thief that leaves the goroutine to its owner, who stays: it gives up, and its look after that sees the
-/// goroutine still there.
+/// The same with a thief that leaves the goroutine to its owner, which stays: the thief gives up, and its look after that
+/// sees the goroutine still there.
 #[test]
 fn a_goroutine_that_a_thief_has_left_to_its_owner_is_run() {
     Model::new().with_refusals(1).check("refused_thief_vs_owner", || {
@@ -140,7 +140,7 @@ fn two_that_need_two_ms(handle: &Handle) -> [Made; 2] {
     [first, handle.make(move || flag.raise())]
 }
 
-/// Two are injected while all sleep: one M is woken for both, and whoever has found work wakes the next.
+/// Two are injected while all sleep: one M is woken for both, and wakes the next when it has found work.
 #[test]
 fn whoever_finds_work_wakes_the_next() {
     Model::new().check("spinner_finds_work", || {
@@ -172,7 +172,7 @@ fn an_m_that_did_not_spin_looks_again() {
     });
 }
 
-/// A goroutine that yields is queued where nobody was told of it; the one that takes its place keeps the M until the
+/// A goroutine that yields is queued, and no M is woken for it; the one that takes its place keeps the M until the
 /// first has run on.
 #[test]
 fn a_goroutine_that_yields_is_run_elsewhere() {
@@ -215,7 +215,7 @@ fn work_of_a_p_that_was_idle_is_seen() {
         });
         let submitter = runtime.go(move || {
             crate::blocking(|| {
-                // A third M is sent there, as nobody else is.
+                // A third M is sent there, as no other is.
                 handle.await_poller();
                 away.raise();
                 back.wait_on_thread();
@@ -229,7 +229,7 @@ fn work_of_a_p_that_was_idle_is_seen() {
 
 /// A submission has seen an idle P and counts as spinning for whom it would wake, and a goroutine that comes back from
 /// a blocking call takes that P, ends, and leaves it idle. Fails by deadlock when the count stays, or stays for longer:
-/// the next submission, a thread's, believes that somebody looks for work.
+/// the next submission, a thread's, believes that an M looks for work.
 #[test]
 fn a_submission_that_finds_no_p_after_all_leaves_no_count() {
     Model::new().preemptions(2).check("claim_in_vain", || {
@@ -251,7 +251,7 @@ fn a_submission_that_finds_no_p_after_all_leaves_no_count() {
             let handle = handle.clone();
             move || {
                 crate::blocking(|| {
-                    // A third M is sent there, as nobody else is.
+                    // A third M is sent there, as no other is.
                     handle.await_poller();
                     there.wait_on_thread();
                     loom::explore();
@@ -273,7 +273,7 @@ fn a_submission_that_finds_no_p_after_all_leaves_no_count() {
 
 /// More Ps than Ms: one is always idle, so that each submission looks for an M to bring it, also for the one that has
 /// just stood by and sees work after all. Fails by deadlock when that one takes another P than it was given, or when the
-/// P for which no M was found stays with nobody.
+/// P for which no M was found is neither held nor idle.
 #[test]
 fn a_p_without_an_m_changes_nothing() {
     Model::new().preemptions(1).check("spare_p", || {
@@ -309,7 +309,7 @@ fn work_from_a_thread_is_run_while_two_ms_go_idle() {
 }
 
 /// An M is to be started for a new P, and counts as spinning. Meanwhile the other M goes idle, and a thread submits, which
-/// leaves its goroutine to the one that is to come; the start is refused. Fails by deadlock when nobody is woken then.
+/// leaves its goroutine to the one that is to come; the start is refused. Fails by deadlock when no M is woken then.
 #[test]
 fn what_was_left_to_an_m_that_did_not_start_is_run() {
     Model::new().preemptions(1).check("refused_start", || {
@@ -397,7 +397,7 @@ fn a_goroutine_made_while_the_runtime_ends_is_not_forgotten() {
 }
 
 /// More are made than a ring holds, and their maker keeps its M until all have run: half of the ring goes into the
-/// global queue. Fails when nobody finds them there.
+/// global queue. Fails when no M finds them there.
 #[test]
 fn what_a_ring_can_not_hold_is_run() {
     Model::new().preemptions(0).check("overflow", || {

@@ -1,4 +1,4 @@
-//! Ms that are summoned, also in vain, and the limit of threads: nobody is counted too often, and nothing is left.
+//! Ms that are summoned, also in vain, and the limit of threads: no M is counted too often, and nothing is left.
 
 use super::caught;
 use super::cover::Handle;
@@ -7,7 +7,7 @@ use std::time::Duration;
 
 /// An M is called, and a goroutine that comes back from a blocking call takes the P before that one can, runs what it was
 /// summoned for, ends, and leaves the P idle. Fails by deadlock when the one that came in vain still counts as spinning
-/// then: the next submission believes that somebody looks for work.
+/// then: the next submission believes that an M looks for work.
 #[test]
 fn an_m_that_was_summoned_in_vain_leaves_no_count() {
     Model::new().preemptions(2).check("called_in_vain", || {
@@ -108,7 +108,7 @@ fn at_the_limit_an_m_that_was_summoned_in_vain_is_found() {
     });
 }
 
-/// An M is called, and finds no P, as the runtime ends. Fails by deadlock when it stands by after all who did were woken.
+/// An M is called, and finds no P, as the runtime ends. Fails by deadlock when it stands by after all Ms that did were woken.
 #[test]
 fn an_m_that_is_summoned_in_vain_at_the_end_leaves() {
     Model::new().preemptions(1).check("summoned_in_vain_at_the_end", || {

@@ -1,4 +1,4 @@
-//! Callbacks: stop, reset and firing agree on how often one is called, nobody sleeps past one that somebody else sets,
+//! Callbacks: stop, reset and firing agree on how often one is called, no M sleeps past one that a thread sets,
 //! and none goes with its runtime.
 
 use super::caught;
@@ -54,7 +54,7 @@ fn let_it_fire(runtime: &Runtime) {
     runtime.go(|| sleep(DELAY)).join().unwrap();
 }
 
-/// Fails by deadlock when whoever waits in the poller is not told of the earlier time.
+/// Fails by deadlock when the M in the poller is not told of the earlier time.
 #[test]
 fn a_callback_that_is_moved_to_an_earlier_time_is_called_then() {
     Model::new().check("call_moved", || {
@@ -177,8 +177,8 @@ fn the_poller_waits_for_the_earliest_of_two_heaps() {
     }
 }
 
-/// A P is taken away, and comes to rest, while its goroutine puts a callback into its heap. Fails by deadlock when whoever
-/// waits in the poller with another P leaves that heap out.
+/// A P is taken away, and comes to rest, while its goroutine puts a callback into its heap. Fails by deadlock when the
+/// M that goes to the poller from another P leaves that heap out.
 #[test]
 fn a_callback_is_put_into_the_heap_of_a_p_that_is_taken_away() {
     Model::new().with_retaker().preemptions(1).check("call_vs_retake", || {
@@ -203,7 +203,7 @@ fn a_callback_is_put_into_the_heap_of_a_p_that_is_taken_away() {
     });
 }
 
-/// The runtime ends while a thread arms a callback of its heap. Fails by deadlock when nobody is left to call it, and
+/// The runtime ends while a thread arms a callback of its heap. Fails by deadlock when no thread is left to call it, and
 /// when it is called twice.
 #[test]
 fn a_callback_that_is_set_while_its_runtime_ends_is_called() {
@@ -227,7 +227,7 @@ fn a_callback_that_is_set_while_its_runtime_ends_is_called() {
     });
 }
 
-/// The runtime ends while a callback is due: its goroutine runs, or it is made and never runs, or nobody has looked.
+/// The runtime ends while a callback is due: its goroutine runs, or it is made and never runs, or no M has looked.
 /// Fails by deadlock when it is not called.
 #[test]
 fn a_callback_that_is_due_when_its_runtime_ends_is_called() {

@@ -1,4 +1,4 @@
-//! Visits: whom a visit puts off is announced.
+//! Visits: an M is woken for the goroutine that a visit puts off.
 
 use super::caught;
 use super::cover::Handle;
@@ -6,7 +6,7 @@ use crate::model::{Flag, LONG, Model, Mutant, at_rest, done, pass};
 use crate::time::after_func;
 
 /// A timer's goroutine, alone in the ring, was to be run at once, and a visit brings another before it, which waits for it
-/// on its M. Fails by deadlock when nobody is told.
+/// on its M. Fails by deadlock when no M is woken.
 #[test]
 fn one_that_a_visit_puts_off_is_run_by_another_m() {
     Model::new().preemptions(1).check("visit_before_found", || {

@@ -1,4 +1,4 @@
-//! `sync::WaitGroup`: the last one calls who waits.
+//! `sync::WaitGroup`: the last `done` wakes the waiters.
 
 use super::caught;
 use crate::model::{Model, Mutant, at_rest, done};
@@ -14,7 +14,8 @@ unsafe impl Send for Value {}
 // SAFETY: as above.
 unsafe impl Sync for Value {}
 
-/// Fails by deadlock when the last one calls nobody, by a causality violation when a wait returns before what was done is seen.
+/// Fails by deadlock when the last one wakes no waiter, by a causality violation when a wait returns before what was done is
+/// seen.
 #[test]
 fn a_wait_sees_what_was_done() {
     Model::new().check("waitgroup", || {
@@ -30,7 +31,7 @@ fn a_wait_sees_what_was_done() {
             })
         });
         tasks.wait();
-        // SAFETY: everybody is done.
+        // SAFETY: `wait` has returned, so each task wrote its value before its `done`.
         assert!(values.iter().all(|value| value.0.with(|value| unsafe { *value }) == 1));
         others.into_iter().for_each(|other| other.join().unwrap());
     });
@@ -56,7 +57,7 @@ fn a_zero_that_is_found_shows_what_was_done() {
     });
 }
 
-/// The group is used again while who waited for the first zero is on its way. Fails by deadlock when that one is not called.
+/// The group is used again while the waiter for the first zero is on its way. Fails by deadlock when that one is not called.
 #[test]
 fn a_zero_counts_whatever_is_added_after_it() {
     Model::new().check("waitgroup_again", || {

@@ -7,7 +7,7 @@ use loom::sync::atomic::AtomicBool;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// A goroutine enters and leaves the runtime while a retaker judges its M to be away. Whoever owns the P touches
+/// A goroutine enters and leaves the runtime while a retaker judges its M to be away. The owner of the P touches
 /// its ghost: fails by a causality violation when two do and nothing orders them, by deadlock when the P is lost.
 #[test]
 fn a_p_has_one_owner_while_it_is_retaken() {
@@ -108,7 +108,7 @@ fn a_p_has_one_owner_after_the_barrier_was_refused() {
 }
 
 /// The retaker judges the P while it changes hands, from a goroutine that gives it away and stays outside to the next.
-/// Fails when it takes the lease of the second for that of the first, who is away.
+/// Fails when it takes the lease of the second for that of the first, which is away.
 #[test]
 fn a_p_that_changes_hands_is_judged_with_its_holder() {
     Model::new().with_retaker().check("retake_vs_acquire", || {
@@ -142,7 +142,7 @@ fn a_p_that_changes_hands_is_judged_with_its_holder() {
     });
 }
 
-/// Fails by deadlock when a goroutine that comes back without a P is queued where nobody looks.
+/// Fails by deadlock when a goroutine that comes back without a P is queued where no M looks.
 #[test]
 fn a_goroutine_that_lost_its_p_is_run() {
     Model::new().with_retaker().preemptions(1).check("return_vs_idle", || {

@@ -88,7 +88,7 @@ impl Runq {
     pub fn pop(&self) -> Option<usize> {
         self.queue.pop().map(|g| self.gs.took(g))
     }
-    /// Anybody.
+    /// Any thread.
     pub fn is_empty(&self) -> bool {
         self.queue.is_empty()
     }
@@ -96,7 +96,7 @@ impl Runq {
     pub fn steal_from(&self, victim: &Self) -> Option<usize> {
         self.queue.steal_from(&victim.queue, StealNext::IfLeft(&|| 0)).map(|g| self.gs.took(g))
     }
-    /// Anybody.
+    /// Any thread.
     pub fn drain(&self) -> Vec<usize> {
         let mut out = Vec::new();
         self.queue.drain(|g| out.push(self.gs.took(g)));

@@ -58,7 +58,7 @@ impl Handle {
         self.0.inject(list);
         made.map(|made| made.handle)
     }
-    /// Queues them on the P of the calling goroutine and tells nobody: as if whoever was told had come a moment too early.
+    /// Queues them on the P of the calling goroutine and wakes no M: as if the M that was woken had come a moment too early.
     ///
     /// # Panics
     /// Without a P, or when they do not fit.
@@ -70,7 +70,7 @@ impl Handle {
         inside.p.runq.push_batch(&mut list);
         assert!(list.is_empty(), "queue_in_silence: the ring is full");
     }
-    /// Queues them globally, and tells nobody: they were announced when they were queued first.
+    /// Queues them globally, and wakes no M: their submitter has, when they were queued first.
     pub fn queue_globally_in_silence<const N: usize>(&self, made: [Made; N]) {
         let mut list = GList::new();
         made.iter().for_each(|made| list.push(made.g));
@@ -103,11 +103,11 @@ impl Handle {
         let m = M::<Active>::current().expect("visit_global_queue: on a goroutine");
         self.0.visit_now(m);
     }
-    /// One look of the monitor, for which nobody has polled for that long.
+    /// One look of the monitor, which has seen no M poll for that long.
     pub fn monitor_looks(&self, unpolled: Duration) {
         self.0.tick_as_monitor(unpolled);
     }
-    /// Returns `true` if anybody sleeps until a time.
+    /// Returns `true` if a goroutine sleeps until a time.
     pub fn has_timers(&self) -> bool {
         self.0.earliest_timer().is_some()
     }
@@ -136,7 +136,7 @@ pub struct Made {
     handle: JoinHandle<()>,
 }
 
-/// A P, and who was judged to have it, for a thread that plays the retaker.
+/// A P, and the lease that was judged, for a thread that plays the retaker.
 pub struct Held {
     sched: Arc<Sched<Active>>,
     p: NonNull<P<Active>>,
@@ -165,7 +165,7 @@ impl Held {
         unsafe { self.p.as_ref() }
     }
 
-    /// Judges the P anew, whoever has it by now, or nobody.
+    /// Judges the P anew, whichever M has it by now, or none.
     pub fn judge_again(&mut self) {
         self.judged = Sched::judge(self.p()).map(|(judged, m)| (judged, NonNull::from(m)));
     }
