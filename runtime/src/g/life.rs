@@ -184,7 +184,7 @@ pub(super) fn release<H: Host>(g: GRef<H>) {
     let pool = g.pool.get().expect("release: the G was never taken from a pool");
     let here = M::current().filter(|m| std::ptr::eq(m.sched(), g.home().as_ptr())).and_then(M::look_in);
     match here {
-        // SAFETY: invariant 3.
+        // SAFETY: `g` came from `pool`, which lives while `g` is out (`g/mod.rs`, invariant 3), and has no party left.
         Some(inside) => unsafe { inside.p.free_gs.put(pool, g) },
         // SAFETY: as above. The pool may be gone when `put` returns.
         None => unsafe { GPool::put(pool, std::iter::once(g)) },

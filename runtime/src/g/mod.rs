@@ -397,7 +397,7 @@ impl<H: Host> G<H> {
                 }
             }
         }
-        // SAFETY: WAITER is clear.
+        // SAFETY: WAITER is clear, so the cell is the handle's.
         self.joiner.with_mut(|joiner| unsafe { *joiner = std::ptr::null() });
         Life(life)
     }

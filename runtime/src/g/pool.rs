@@ -46,7 +46,7 @@ impl<H: Host> Drop for Stock<H> {
             match place {
                 // SAFETY: it came from a box, and no G of it is out when the pool goes.
                 Origin::Boxed => drop(unsafe { Box::from_raw(chunk.as_ptr()) }),
-                // SAFETY: `grow` made them, and the same.
+                // SAFETY: `grow` made them, and no G of the chunk is out when the pool goes.
                 Origin::Region => unsafe { chunk.as_ptr().drop_in_place() },
             }
         }
@@ -160,7 +160,7 @@ impl<H: Host> GPool<H> {
     /// # Safety
     /// All in `gs` came from `this` and have no party left.
     pub(crate) unsafe fn put(this: NonNull<Self>, gs: impl ExactSizeIterator<Item = GRef<H>>) {
-        // SAFETY: invariant 3: these are still out.
+        // SAFETY: the pool lives while a G of it is out (`g/mod.rs`, invariant 3), and these are.
         let pool = unsafe { this.as_ref() };
         let mut stock = pool.stock.lock();
         stock.out -= gs.len();

@@ -145,7 +145,7 @@ pub(crate) trait Host: Sized + Send + Sync + 'static {
     fn runtimes() -> Option<&'static Runtimes<Self>>;
     /// Which monitor answers SIGQUIT. One for the whole process.
     fn quit() -> &'static Quit<Note<Self>>;
-    /// Has that signal ask them from now on, unless the program has said what it does.
+    /// Has SIGQUIT ask `quit` from now on, unless the program has said what the signal does.
     fn catch_quit();
     /// How many threads the process has, if that can be known.
     fn threads() -> Option<u32>;
@@ -160,27 +160,27 @@ pub(crate) trait Host: Sized + Send + Sync + 'static {
 
     /// The innermost frame of `Context::run` of the calling thread, which is no M's; null for none.
     fn thread_frame() -> *const Frame;
-    /// Makes `frame` that one.
+    /// Makes `frame` the innermost frame of the calling thread.
     fn set_thread_frame(frame: *const Frame);
-    /// Whether the calling thread unwinds.
+    /// Returns `true` if the calling thread unwinds.
     fn is_panicking() -> bool;
-    /// The same for an M that asks on its own stack, which never changes threads: cheap, and in line. Never in a model, whose
-    /// threads share one count.
+    /// As `is_panicking`, for an M that asks on its own stack, which never changes threads: cheap, and in line. `false` in a
+    /// model, whose threads share one count.
     fn unwinds() -> bool;
-    /// Whether an unwinding that the caller begins is certain to arrive at the function in whose frame `mark` lies,
-    /// and not to end the process. In doubt, an error.
+    /// Returns `Ok` if an unwinding that the caller begins is certain to arrive at the function in whose frame `mark`
+    /// lies, and not to end the process. In doubt, an error.
     fn may_unwind_to(mark: *const ()) -> Result<(), Bar>;
     /// Returns `true` for the first call in the process.
     fn is_first_refusal() -> bool;
 
-    /// Whether any unwinding may. Always the same answer.
+    /// Returns `true` if goroutines may be unwound at all. Always the same answer.
     fn can_unwind() -> bool;
 
-    /// Whether Ms may count on `heavy_barrier` from now on. The answer changes from yes to no once at most: when the first
-    /// one was refused.
+    /// Returns `true` if Ms may count on `heavy_barrier` from now on. The answer changes to `false` once at most: when the
+    /// first barrier was refused.
     fn heavy_barrier_exists() -> bool;
     /// Has every running thread of the process pass a full barrier. An error when that was refused: `heavy_barrier_exists`
-    /// says no from before this returns.
+    /// returns `false` from before this returns.
     fn heavy_barrier() -> io::Result<()>;
     /// Has the thread of one M pass a full barrier, and one itself: slowly, for Ms that have counted on `heavy_barrier`
     /// since before it was refused. Returns `false` if that can't be had, either.
@@ -192,7 +192,8 @@ pub(crate) trait Host: Sized + Send + Sync + 'static {
     fn thread_ends(local: &Self::Local);
     /// How long a thread has used a CPU; `None` if that is not known.
     fn cpu_time(thread: u32) -> Option<Duration>;
-    /// Whether the M's thread waits in the kernel, and not only for a CPU. By any thread. An error if that is not known.
+    /// Returns `true` if the M's thread waits in the kernel, and not only for a CPU. By any thread. An error if that is not
+    /// known.
     fn is_blocked(local: &Self::Local) -> io::Result<bool>;
 
     /// Calls `each` for the functions that a call has passed through whose return address is `pc`: those that were inlined
@@ -227,7 +228,7 @@ pub(crate) trait Host: Sized + Send + Sync + 'static {
     fn break_poll(&self) -> io::Result<()>;
     /// Has the poller watch a descriptor, edge-triggered, in both directions.
     fn watch(&self, fd: RawFd, key: Key) -> io::Result<()>;
-    /// Ends that.
+    /// Ends the watch of a descriptor.
     fn unwatch(&self, fd: RawFd) -> io::Result<()>;
 
     /// Reserves a stack of at least `size` bytes; `cache`: the caller's P's, if it has one. An error says what limit was
@@ -247,7 +248,7 @@ pub(crate) trait Host: Sized + Send + Sync + 'static {
     fn map(_bytes: usize) -> Option<NonNull<u8>> {
         None
     }
-    /// Gives it back.
+    /// Gives such memory back.
     ///
     /// # Safety
     /// `map` has given it with this size, and nothing uses it any more.
@@ -334,7 +335,7 @@ impl Frames {
         Frames { pcs: [0; Self::MOST], len: 0 }
     }
 
-    /// Adds the next one; false: no more are wanted.
+    /// Adds the next one. Returns `false` if no more are wanted.
     #[cfg(not(any(feature = "generator", not(target_arch = "x86_64"))))]
     pub(crate) fn push(&mut self, pc: usize) -> bool {
         let last = self.len + 1 == Self::MOST;

@@ -91,7 +91,8 @@ impl HandoffWord {
         self.0.load(Relaxed) / STEP
     }
 
-    /// One load in the common case. Relaxed: the barriers on both sides order it, not the load
+    /// Returns `true` if the P is the M's, and no retaker asks for it: one load. Relaxed: the barriers on both sides order it,
+    /// not the load
     /// (`Window::enter`, `Sched::retake`).
     #[inline(always)]
     pub(crate) fn is_held(&self, lease: Lease) -> bool {

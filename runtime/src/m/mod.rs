@@ -380,7 +380,7 @@ impl<H: Host> M<H> {
         self.thread.load(Relaxed)
     }
 
-    /// R3, for a retaker.
+    /// R3, for a retaker: returns `true` if the M is inside the runtime.
     pub(crate) fn is_inside(&self) -> bool {
         // Acquire: partner `leave`. Outside means that all which was done inside is seen.
         self.in_runtime.load(Acquire.unless(WindowLookRelaxed)) == INSIDE

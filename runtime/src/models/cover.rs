@@ -175,7 +175,7 @@ impl Looker {
     pub fn nudge(&self) {
         self.0.nudge();
     }
-    /// Ends its wait; false when it has ended.
+    /// Ends its wait. Returns `false` if that has ended.
     pub fn wake(&self) -> bool {
         self.0.wake()
     }

@@ -101,7 +101,7 @@ impl<H: Host> P<H> {
         self.wakes.fetch_add(1, Relaxed);
     }
 
-    /// For a thief: a hint whether the owner is in the kernel to wake an M, maybe that thief.
+    /// For a thief: returns `true` if the owner is in the kernel to wake an M, maybe that thief. A hint.
     pub(crate) fn is_waking(&self) -> bool {
         // Relaxed: as above.
         self.wakes.load(Relaxed) % 2 == 1

@@ -293,7 +293,7 @@ impl<H: Host> Sched<H> {
         self.ending.load(Relaxed)
     }
 
-    /// For models: no M has a P, or spins, or was summoned.
+    /// For models: returns `true` if no M has a P, or spins, or was summoned.
     #[cfg(gmp_loom)]
     pub(crate) fn procs_are_idle(&self) -> bool {
         let central = self.central.lock();

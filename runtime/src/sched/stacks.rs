@@ -164,8 +164,9 @@ impl<H: Host> Sched<H> {
         central.idle_ps.len() as u64 + 1 >= self.census.read().nlive()
     }
 
-    /// Adds up what the Ms count, each by itself. A goroutine that goes from one M to another between two looks may be
-    /// missed by one pass, and is seen by the next: what the later M has counted makes the earlier one's count visible.
+    /// Returns `true` if no goroutine has a stack: adds up what the Ms count, each by itself. A goroutine that goes from one
+    /// M to another between two looks may be missed by one pass, and is seen by the next: what the later M has counted makes
+    /// the earlier one's count visible.
     fn no_stack_is_out(central: &Central<H>) -> bool {
         // SAFETY: Ms live as long as their scheduler.
         central.ms.iter().map(|m| unsafe { m.as_ref() }.stacks()).sum::<i64>() <= 0

@@ -104,12 +104,12 @@ impl StackPool {
         false
     }
 
-    /// Nothing is kept that could age.
+    /// Returns `false`: nothing is kept that could age.
     pub(crate) fn age(&self) -> bool {
         false
     }
 
-    /// Nor be trimmed.
+    /// Returns `false`: nothing is kept that could be trimmed.
     pub(crate) fn trim_some(&self) -> bool {
         false
     }

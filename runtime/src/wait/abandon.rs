@@ -90,7 +90,7 @@ impl StandingHook {
             list.store(next.cast_mut(), Relaxed);
             return;
         }
-        // SAFETY: what stands in the list stays there.
+        // SAFETY: by the contract of `note`, what stands in the list stays where it is.
         while let Some(it) = unsafe { at.as_ref() } {
             if it.next.get() == this {
                 it.next.set(next);

@@ -216,7 +216,7 @@ impl Throws {
 /// The innermost frame whose context is done, if the waiter has not masked it.
 pub(crate) fn first_done(mut frame: *const Frame, masked_from: *const Frame) -> Option<NonNull<Frame>> {
     while frame != masked_from {
-        // SAFETY: frames leave the chain before they go.
+        // SAFETY: `Context::run` takes its frame out of the chain before the frame goes.
         let it = unsafe { frame.as_ref() }?;
         if it.is_done() {
             return NonNull::new(frame.cast_mut());
@@ -226,7 +226,8 @@ pub(crate) fn first_done(mut frame: *const Frame, masked_from: *const Frame) -> 
     None
 }
 
-/// ParkFence and P3, on the M, with the goroutine saved and its wait not yet published. Partner: CancelFence.
+/// ParkFence and P3, on the M, with the goroutine saved and its wait not yet published. Returns `true` if the goroutine is
+/// interrupted. Partner: CancelFence.
 pub(crate) fn is_interrupted<H: Host>(g: GRef<H>, ending: bool) -> bool {
     if g.exits.get() || ending {
         return true;

@@ -138,7 +138,7 @@ impl<T> Queue<T> {
     /// failed, while the queue's lock is held.
     pub(crate) fn pop_front(&mut self) -> Option<NonNull<Node<T>>> {
         let first = self.head?;
-        // SAFETY: the head stands in this queue.
+        // SAFETY: the head stands in this queue, whose lock the caller holds (`&mut`).
         unsafe { self.remove(first) };
         Some(first)
     }

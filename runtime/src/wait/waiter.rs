@@ -54,7 +54,7 @@ impl<H: Host> Parker<H> {
 
     /// For the waits of the calling thread, which is no M's: that of the frame under which it runs, or a new one.
     pub(crate) fn of_thread() -> Arc<Self> {
-        // SAFETY: frames leave the chain before they go.
+        // SAFETY: `Context::run` takes its frame out of the chain before the frame goes.
         match unsafe { H::thread_frame().as_ref() } {
             None => Parker::new(),
             Some(frame) => {

@@ -31,13 +31,13 @@ pub fn at_rest<const N: usize>() -> Runtime {
 pub struct Flag(Arc<(Mutex<bool>, Condvar)>);
 
 impl Flag {
-    /// It has happened.
+    /// Says that it has happened.
     pub fn raise(&self) {
         *self.0.0.lock().expect("no panic under a model's lock") = true;
         self.0.1.notify_all();
     }
 
-    /// Blocks the thread until it has.
+    /// Blocks the thread until `raise` was called.
     pub fn wait_on_thread(&self) {
         let mut raised = self.0.0.lock().expect("no panic under a model's lock");
         while !*raised {
@@ -94,7 +94,7 @@ pub fn fall_asleep<const N: usize>(runtime: &Runtime) {
     }
 }
 
-/// All Ms stand by, and one of them is in the poller.
+/// Returns `true` if all Ms stand by, and one of them is in the poller.
 fn is_asleep(runtime: &Runtime) -> bool {
     let sched = runtime.sched();
     sched.host.somebody_polls() && sched.procs_are_idle()

@@ -176,7 +176,7 @@ impl Drop for Entered<'_> {
     fn drop(&mut self) {
         set_innermost(self.segment.outer);
         self.signals.take_back();
-        // SAFETY: neither is used again.
+        // SAFETY: this is the drop: neither field is used again.
         let (stack, told) =
             unsafe { (ManuallyDrop::take(&mut self.stack), ManuallyDrop::take(&mut self.told)) };
         told.retire();

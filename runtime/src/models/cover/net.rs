@@ -26,7 +26,7 @@ impl PollDesc {
     pub fn new() -> Self {
         PollDesc(Desc::new())
     }
-    /// Parks the calling goroutine until an event, or a look; true for an event, which it takes.
+    /// Parks the calling goroutine until an event, or a look. Returns `true` for an event, which it takes.
     pub fn wait(&self) -> bool {
         self.wait_unless(|| false)
     }

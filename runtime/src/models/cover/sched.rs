@@ -170,7 +170,7 @@ impl Held {
         self.judged = Sched::judge(self.p()).map(|(judged, m)| (judged, NonNull::from(m)));
     }
 
-    /// R1 to R3 of `m/mod.rs`; true: the P was taken, and handed on.
+    /// R1 to R3 of `m/mod.rs`. Returns `true` if the P was taken, and handed on.
     pub fn retake(self) -> bool {
         // SAFETY: `sched` keeps it.
         self.judged.is_some_and(|(judged, m)| self.sched.retake(self.p(), unsafe { m.as_ref() }, judged))

@@ -158,7 +158,7 @@ impl<H: Host> Sched<H> {
         }
     }
 
-    /// `g` has bound itself to `m`.
+    /// As `obey`, for a `g` that has bound itself to `m`.
     #[cold]
     #[inline(never)]
     fn obey_tied(&self, m: &M<H>, g: GRef<H>) -> bool {

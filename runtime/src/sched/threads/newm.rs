@@ -120,5 +120,5 @@ impl<H: Host> Sched<H> {
 
 /// A pointer to an M on its way to the M's own thread.
 struct Handed<H: Host>(NonNull<M<H>>);
-// SAFETY: an M is Sync.
+// SAFETY: an M is Sync, so the thread to which the pointer goes may use it.
 unsafe impl<H: Host> Send for Handed<H> {}

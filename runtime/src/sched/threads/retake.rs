@@ -118,7 +118,7 @@ enum State {
 }
 
 impl Look {
-    /// The table of the module's header.
+    /// Returns `true` if the P is to be taken: the table of the module's header.
     fn is_to_go(self) -> bool {
         match self.state {
             State::Blocked => self.waits || self.ran >= TIME_SLICE,
@@ -255,7 +255,7 @@ impl<H: Host> Sched<H> {
     }
 
     /// Takes `p` from `m` and has another M take it, or makes it idle. Returns `false` if `m` has come back to the runtime,
-    /// or the barrier could not be had.
+    /// the P is in another lease by now, or the barrier could not be had.
     pub(crate) fn retake(&self, p: &P<H>, m: &M<H>, judged: Judged) -> bool {
         if !p.handoff.retake(judged, || self.barrier_with(m, judged), || m.is_inside()) {
             return false;
@@ -306,7 +306,7 @@ impl<H: Host> Sched<H> {
 }
 
 impl<H: Host> Central<H> {
-    /// An M stands by, another one may be made, or one waits for its own goroutine.
+    /// Returns `true` if an M stands by, another one may be made, or one waits for its own goroutine.
     fn can_have_m(&self, max_threads: u32) -> bool {
         !self.idle_ms.is_empty()
             || matches!(self.poller, Poller::Blocked(_))

@@ -86,7 +86,7 @@ impl<H: Host> Callback<H> {
 
     #[inline]
     pub(crate) fn handle(&self, _lock: &Locked<'_, H>) -> Option<Handle> {
-        // SAFETY: its heap is locked.
+        // SAFETY: the caller holds the lock of the heap in which this callback stands.
         self.handle.with(|handle| unsafe { *handle })
     }
 
@@ -248,7 +248,7 @@ impl<H: Host> Sched<H> {
                 call.call();
             }
         };
-        // SAFETY: it borrows nothing.
+        // SAFETY: `body` owns what it uses.
         let g = unsafe { self.make_counting(counts, birth, body) }.ok()?;
         // A firing has no joiner.
         g::drop_handle(g);

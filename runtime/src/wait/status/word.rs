@@ -66,7 +66,7 @@ impl Word {
     pub(super) fn number(self) -> WaitNumber {
         WaitNumber(self.0 >> NUMBER)
     }
-    /// Open and not yet claimed under `number`.
+    /// Returns `true` if the wait is open and not yet claimed under `number`.
     pub(super) fn open(self, number: WaitNumber) -> bool {
         mutant!(ClaimAnyWait: let number = self.number());
         // One comparison.

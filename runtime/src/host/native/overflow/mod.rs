@@ -141,7 +141,7 @@ unsafe extern "C" fn on_fault(signal: c_int, info: *mut libc::siginfo_t, context
     {
         report::tell_and_abort(&fault, &runs);
     }
-    // SAFETY: the same arguments.
+    // SAFETY: the arguments are those with which the kernel, or a chaining handler, has called this.
     unsafe { pass_on(signal, info, context, fault.is_some()) };
 }
 
