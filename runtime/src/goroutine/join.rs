@@ -1,4 +1,4 @@
-//! How others learn of a goroutine's end: [`JoinHandle`], [`JoinError`].
+//! How a joiner learns of a goroutine's end: [`JoinHandle`], [`JoinError`].
 
 use super::GoroutineId;
 use crate::g::task::Failure;
@@ -112,7 +112,7 @@ impl<T> JoinHandle<T> {
         self.g.life().end().is_some()
     }
 
-    /// The goroutine's number, unique within its runtime.
+    /// Returns the goroutine's number, unique within its runtime.
     pub fn id(&self) -> GoroutineId {
         GoroutineId(self.g.id())
     }

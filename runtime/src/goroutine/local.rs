@@ -1,7 +1,7 @@
 //! Variables of which each goroutine has its own: [`local!`](crate::local!), [`Local`].
 //!
 //! A goroutine goes from thread to thread, so a `thread_local!` of std's is not its own, and must not be kept across a call
-//! that parks. A [`Local`] is: it lies on the heap, found through the G.
+//! that parks. A [`Local`] is the goroutine's own: its value lies on the heap, found through the G.
 //!
 //! ```text
 //!   first access:  the initial value is made (user's code) · noted in the G's list, by the address of the static
@@ -66,9 +66,9 @@ macro_rules! local {
 /// It is initialised at the goroutine's first access, and dropped on its stack when the goroutine ends, in whatever way,
 /// before its result can be joined: the one that was initialised last goes first. The result of a goroutine whose handle is
 /// gone by then is dropped before them, and may use them; where the handle goes at that moment, the result is dropped after
-/// them, and they refuse. A `drop` may use other variables; one
-/// that is gone refuses, one that was not used before is initialised, and goes next. A panic of a `drop` is printed and
-/// ends there. Nothing is dropped in a goroutine that its runtime leaves behind.
+/// them, and they refuse. A `drop` may use other variables; one that is gone refuses, one that was not used before is
+/// initialised, and goes next. A panic of a `drop` is printed and ends there. Nothing is dropped in a goroutine that its
+/// runtime leaves behind.
 ///
 /// On a plain thread it is a thread-local variable, of that thread. A goroutine that uses none pays nothing; an access
 /// goes through the list of those that it uses.
@@ -165,7 +165,7 @@ impl<T: 'static> Local<Cell<T>> {
         self.with(|cell| cell.set(value));
     }
 
-    /// A copy of it.
+    /// Returns a copy of the caller's own value.
     #[track_caller]
     pub fn get(&'static self) -> T
     where
@@ -201,13 +201,13 @@ impl<T: 'static> Local<RefCell<T>> {
         self.with(|cell| f(&cell.borrow()))
     }
 
-    /// Calls `f` with it, mutably.
+    /// Calls `f` with the caller's own value, mutably.
     #[track_caller]
     pub fn with_borrow_mut<R>(&'static self, f: impl FnOnce(&mut T) -> R) -> R {
         self.with(|cell| f(&mut cell.borrow_mut()))
     }
 
-    /// Sets it.
+    /// Sets the caller's own value.
     #[track_caller]
     pub fn set(&'static self, value: T) {
         drop(self.replace(value));

@@ -23,7 +23,8 @@ use std::panic::Location;
 ///
 /// The goroutine is queued, and starts when an M comes to it. It lives on when the [`JoinHandle`] is dropped, and
 /// ends at the latest with its runtime, which unwinds it where it is parked: see
-/// [`Runtime::shutdown_timeout`](crate::Runtime::shutdown_timeout). `f` is dropped unrun, here, when that has begun to end.
+/// [`Runtime::shutdown_timeout`](crate::Runtime::shutdown_timeout). When the runtime has begun to end, `f` is
+/// dropped unrun, on the calling thread.
 ///
 /// A panic ends only the goroutine, and is reported on standard error by the panic hook, which has a stack of its own
 /// for its backtrace (but see [the `generator` backend](crate::migration#the-generator-backend)). The panic itself
@@ -80,7 +81,7 @@ fn here<'a>(call: &str, elsewhere: &str) -> &'a Sched<Active> {
     }
 }
 
-/// Panics on a thread that runs none.
+/// Panics where no goroutine runs.
 #[track_caller]
 pub(crate) fn assert_on_goroutine(call: &str) {
     here(call, "gmp::run or Runtime::go");
@@ -145,19 +146,19 @@ pub struct Builder {
 }
 
 impl Builder {
-    /// Without a name, with the runtime's stack size.
+    /// A builder of goroutines without a name, with the runtime's stack size.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// The name, for panic messages and dumps.
+    /// Sets the name, for panic messages and dumps.
     pub fn name(mut self, name: impl AsRef<str>) -> Self {
         self.name = Some(Name::new(name.as_ref().into()));
         self
     }
 
-    /// Bytes of stack, rounded up to a power of two; at least 16 KiB, at most 64 MiB. The lowest page is the guard's;
-    /// memory is used as it is touched. A stack does not grow: an overflow is told, and ends the process by SIGABRT.
+    /// Sets the bytes of stack, rounded up to a power of two; at least 16 KiB, at most 64 MiB. The lowest page is the guard's;
+    /// memory is used as it is touched. A stack does not grow: an overflow is reported, and ends the process by SIGABRT.
     pub fn stack_size(mut self, bytes: usize) -> Self {
         self.stack_size = Some(bytes);
         self
@@ -227,7 +228,7 @@ pub fn yield_now() {
 ///
 /// In the main goroutine it has [`Runtime::run`](crate::Runtime::run) never return; the other goroutines go on. When they
 /// have ended too the process does, by "fatal error: no goroutines (main called runtime.Goexit) - deadlock!", which are Go's
-/// words, where [`run`](crate::run) would tell a deadlock.
+/// words, where [`run`](crate::run) would report a deadlock.
 ///
 /// ```
 /// // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
@@ -314,18 +315,18 @@ pub struct Goroutine {
 }
 
 impl Goroutine {
-    /// Its number.
+    /// Returns the goroutine's number.
     pub fn id(&self) -> GoroutineId {
         self.id
     }
 
-    /// Its name, if it was given one.
+    /// Returns the goroutine's name, if it has one.
     pub fn name(&self) -> Option<&str> {
         self.name.as_deref().map(|name| &**name)
     }
 }
 
-/// The calling goroutine; `None` on a plain thread.
+/// Returns the calling goroutine; `None` on a plain thread.
 pub fn current() -> Option<Goroutine> {
     let g = M::<Active>::current()?.g()?;
     Some(Goroutine { id: GoroutineId(g.id()), name: g.with_birth(|birth| birth.name.clone()) })

@@ -1,8 +1,11 @@
 //! Goroutines that may borrow: [`scope`] waits for all that were started in it.
 //!
 //! ```text
-//!   child:   value or panic · its value is dropped or joined · counts down, the last one wakes the parent
-//!   parent:  body (returns, panics, exits, is interrupted) · waits until the count is zero · goes on as the body ended
+//!   child                                          parent
+//!
+//!   value, or panic                                body: returns, panics, exits, or is interrupted
+//!   its value is dropped, or joined                waits until the count is zero
+//!   counts down; the last one wakes the parent     goes on as the body ended
 //! ```
 //! The count is taken before the child is spawned, and falls when nothing of the child can touch what it borrows: not its
 //! closure, not its value. So the value carries the count ([`Counted`]): it falls when the value was dropped, by the
@@ -178,7 +181,7 @@ impl<T> ScopedJoinHandle<'_, T> {
         self.handle().is_finished()
     }
 
-    /// The goroutine's number.
+    /// Returns the goroutine's number.
     pub fn id(&self) -> GoroutineId {
         self.handle().id()
     }
@@ -236,7 +239,7 @@ impl Children {
     }
 }
 
-/// One of the count.
+/// One child in the count. Its drop counts down.
 struct ChildCount(Arc<Children>);
 
 impl Drop for ChildCount {

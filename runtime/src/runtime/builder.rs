@@ -56,7 +56,7 @@ pub struct RuntimeBuilder {
 }
 
 impl RuntimeBuilder {
-    /// How many goroutines may run at the same time, 1 to 1024. Default: the variable `GMPMAXPROCS` of the
+    /// Sets how many goroutines may run at the same time, 1 to 1024. Default: the variable `GMPMAXPROCS` of the
     /// environment, else what the machine allows the process, by its affinity mask and by the CPU quotas of its cgroup and
     /// those above it ([`std::thread::available_parallelism`]; rounded down, where Go rounds up). The machine is asked again
     /// about once a second while goroutines run, until the program sets the number by [`set_procs`](crate::set_procs).
@@ -66,7 +66,7 @@ impl RuntimeBuilder {
         self
     }
 
-    /// Bytes of stack of a goroutine that asks for no size of its own, 16 KiB to 64 MiB, rounded up to a power of two.
+    /// Sets the bytes of stack of a goroutine that asks for no size of its own, 16 KiB to 64 MiB, rounded up to a power of two.
     /// Default: the variable `GMPSTACK` of the environment, a number of bytes, which `K` or `M` behind it makes KiB or
     /// MiB; else 64 KiB. See [`Builder::stack_size`](crate::Builder::stack_size).
     pub fn stack_size(mut self, bytes: usize) -> Self {
@@ -74,10 +74,10 @@ impl RuntimeBuilder {
         self
     }
 
-    /// Bytes of the guard below each stack, those of [`with_stack`](crate::with_stack) on goroutines too: up to 1 MiB,
+    /// Sets the bytes of the guard below each stack, those of [`with_stack`](crate::with_stack) on goroutines too: up to 1 MiB,
     /// rounded up to pages. Default: 16 KiB.
     ///
-    /// A fault in the guard is told as a stack overflow. Functions of Rust touch every page of their frames, so the
+    /// A fault in the guard is reported as a stack overflow. Functions of Rust touch every page of their frames, so the
     /// smallest guard stops them. A function of C that was compiled without `-fstack-clash-protection` may write beyond the
     /// guard at once, into the stack of another goroutine, if its frame is larger than the guard: see
     /// [`migration`](crate::migration). The guard comes on top of the stack's size and takes no memory but page tables: 8
@@ -96,7 +96,7 @@ impl RuntimeBuilder {
         self
     }
 
-    /// The most bytes of stack that goroutines which have not ended have together, each counted with the whole size of its
+    /// Sets the most bytes of stack that goroutines which have not ended have together, each counted with the whole size of its
     /// stack, whatever it touches of it. The next spawn is refused then: [`Builder::go`](crate::Builder::go) gives an error,
     /// [`go`](crate::go) panics. Default: as many as the kernel gives.
     ///
@@ -116,7 +116,7 @@ impl RuntimeBuilder {
         self
     }
 
-    /// The most threads that run goroutines, at least one; the monitor is one more. Default: 10,000. At
+    /// Sets the most threads that run goroutines, at least one; the monitor is one more. Default: 10,000. At
     /// the limit the runtime says so once, on standard error, and goes on with the threads that it has. A goroutine that
     /// keeps one then keeps others waiting: in [`blocking`](crate::blocking), in an unmarked blocking call, by running on and on,
     /// or [locked to it](crate::lock_os_thread). If it waits for one of them, it waits for ever. So leave more than the number
@@ -126,14 +126,14 @@ impl RuntimeBuilder {
         self
     }
 
-    /// How long a thread stays that has nothing to do, before it ends; one thread always stays. Default: 10 s. What a thread
-    /// keeps in the kernel and in `thread_local!`s goes with it.
+    /// Sets how long a thread stays that has nothing to do, before it ends; one thread always stays. Default: 10 s. What a
+    /// thread keeps in the kernel and in `thread_local!`s goes with it.
     pub fn thread_keep_alive(mut self, limit: Duration) -> Self {
         self.keep_alive = Some(limit);
         self
     }
 
-    /// What its threads are called, followed by their number. Default: `gmp-`. Linux shows 15 bytes of it.
+    /// Sets what the runtime's threads are called, followed by their number. Default: `gmp-`. Linux shows 15 bytes of it.
     pub fn thread_name(mut self, name: impl Into<String>) -> Self {
         self.thread_name = Some(name.into());
         self
@@ -151,7 +151,7 @@ impl RuntimeBuilder {
     /// # Descriptors
     /// A runtime has three for its poller, and one for each of its threads, by which it sees that a goroutine blocks its
     /// thread. Of the latter a process has as many as a quarter of `RLIMIT_NOFILE` at most, and none of its last
-    /// quarter: threads that would need more do without, which is told on standard error and counted
+    /// quarter: threads that would need more do without, which is reported on standard error and counted
     /// ([`Refused::descriptors`](crate::Refused::descriptors)). Of such a thread the runtime opens a file when it looks;
     /// while no descriptor is left at all, a goroutine that blocks that thread keeps others waiting for 40 ms, not for 1.
     /// All are closed at the runtime's end.
@@ -205,7 +205,7 @@ pub(super) fn knobs() -> io::Result<Knobs> {
     }
 }
 
-/// And whether they follow the machine.
+/// How many Ps there are by default, and whether their number follows the machine.
 pub(super) fn default_procs() -> io::Result<(u32, bool)> {
     match std::env::var("GMPMAXPROCS") {
         Err(std::env::VarError::NotPresent) => {

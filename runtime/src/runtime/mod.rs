@@ -33,8 +33,8 @@ const DROP_LIMIT: Duration = Duration::from_secs(3);
 
 /// Runs `f` as the main goroutine of a new runtime with all defaults, and returns its value when it returns.
 /// Blocks the calling thread. The other goroutines end with it: they are unwound where they are parked, so that their
-/// destructors run; see [`Runtime::shutdown_timeout`]. For one that does not park it waits three seconds. How many were left
-/// where they are only [`Runtime::shutdown`] tells.
+/// destructors run; see [`Runtime::shutdown_timeout`]. `run` waits three seconds for one that does not park.
+/// [`Runtime::shutdown`] alone returns how many were left where they are.
 ///
 /// The main goroutine's stack is one like all others, of 64 KiB: for more there are
 /// [`RuntimeBuilder::stack_size`] and [`Builder::stack_size`](crate::Builder::stack_size), and `GMPSTACK` in the environment. A
@@ -61,9 +61,9 @@ const DROP_LIMIT: Duration = Duration::from_secs(3);
 /// The first runtime of a process installs a panic hook: before the hook that was there it prints the goroutine's number,
 /// name, and where it was spawned. A hook that is set later replaces it, and may ask [`current`](crate::current).
 ///
-/// It also installs a handler of SIGSEGV, which tells the overflow of a goroutine's stack and hands every other fault to the
-/// handler that was there before. One that the program installs later takes its place; to have overflows told it hands on what
-/// it does not know, and is installed with `SA_SIGINFO | SA_ONSTACK`.
+/// That runtime also installs a handler of SIGSEGV, which reports the overflow of a goroutine's stack and hands every other
+/// fault to the handler that was there before. A handler that the program installs later takes its place; for overflows to be
+/// reported, that handler hands on what it does not know, and is installed with `SA_SIGINFO | SA_ONSTACK`.
 ///
 /// ```
 /// // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
@@ -96,9 +96,9 @@ where
 
 /// A runtime: its Ps, its threads, its goroutines. Several may live in one process.
 ///
-/// Dropping it ends it, as [`shutdown_timeout`](Self::shutdown_timeout) with three seconds of patience, and blocks the
-/// thread, also when a goroutine of another runtime does it. On one of its own goroutines it only begins to end, and
-/// `drop` does not wait: a thread does, and that goroutine is unwound like all others when it parks.
+/// Dropping a runtime ends it, as [`shutdown_timeout`](Self::shutdown_timeout) with a limit of three seconds, and blocks the
+/// thread, also when a goroutine of another runtime drops it. On one of the runtime's own goroutines `drop` only begins the
+/// end, and does not wait: a thread does, and that goroutine is unwound like all others when it parks.
 ///
 /// ```
 /// // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
@@ -114,7 +114,7 @@ pub struct Runtime {
 }
 
 impl Runtime {
-    /// What a runtime may be told before it starts.
+    /// Returns a builder, for what a runtime may be told before it starts.
     pub fn builder() -> RuntimeBuilder {
         RuntimeBuilder::default()
     }
@@ -242,14 +242,14 @@ impl Runtime {
         Arc::clone(&self.sched)
     }
 
-    /// How many Ps it has: how many goroutines may run at the same time. Unless it was set, by the builder, by the
-    /// variable `GMPMAXPROCS`, or by [`set_procs`](Self::set_procs), it follows the machine.
+    /// Returns how many Ps the runtime has: how many goroutines may run at the same time. Unless the number was set, by the
+    /// builder, by the variable `GMPMAXPROCS`, or by [`set_procs`](Self::set_procs), it follows the machine.
     pub fn procs(&self) -> usize {
         self.sched.procs()
     }
 
-    /// Changes that, 1 to 1024, and gives the number before. From any thread; does not block, and does not wait for
-    /// goroutines: see [`gmp::set_procs`](crate::set_procs).
+    /// Changes the number of Ps, 1 to 1024, and returns the number before. From any thread; does not block, and does not wait
+    /// for goroutines: see [`gmp::set_procs`](crate::set_procs).
     ///
     /// ```
     /// // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
@@ -266,21 +266,21 @@ impl Runtime {
         set_procs(&self.sched, procs)
     }
 
-    /// How many goroutines have not ended.
+    /// Returns how many goroutines have not ended.
     pub fn num_goroutines(&self) -> usize {
         self.sched.num_goroutines()
     }
 
-    /// What all its goroutines are doing, as text: number, name, what each waits for and since when, the calls that led there,
-    /// where it was spawned. Those that do the same at the same place are told together. Works from any thread, also
-    /// while every goroutine is stuck. The time is right to some 10 ms.
+    /// Returns what all goroutines of the runtime are doing, as text: number, name, what each waits for and since when, the
+    /// calls that led there, where it was spawned. Those that do the same at the same place are shown together. Works from any
+    /// thread, also while every goroutine is stuck. The time is right to some 10 ms.
     ///
     /// ```text
     /// 5 goroutines, 1 of them running
     ///
     /// goroutine 1 'main' [running]:
     /// gmp::runtime::Runtime::dump
-    ///     /src/gmp/runtime/src/runtime.rs:328
+    ///     /src/gmp/runtime/src/runtime/mod.rs:327
     /// demo::main::{{closure}}
     ///     src/main.rs:24
     /// created at src/main.rs:17:5
@@ -301,14 +301,14 @@ impl Runtime {
     ///     src/main.rs:22
     /// created at src/main.rs:22:52
     /// ```
-    /// Of the library's functions at the inner end the outermost one is shown, which is the call that the user wrote.
+    /// Of the library's functions at the inner end the outermost one is shown, which is the call that the program makes.
     /// Places, and functions that were inlined, show with debug information; `debug = "line-tables-only"` in the profile is
     /// enough. Without it the call may show under the name of what was not inlined.
     ///
     /// A goroutine is held for some microseconds while its frames are read, the innermost 63 of them; one that is readied
-    /// meanwhile runs after that. Of one that never ran it is known that it is not started. One that runs, or hangs in
+    /// meanwhile runs after that. A goroutine that never ran is shown as not started. One that runs, or hangs in
     /// a call that blocks its thread, is interrupted by a signal to say where it is: see [`dump`](crate::dump#goroutines-that-run).
-    /// How much stack is in use is not told of one that is parked in [`with_stack`](crate::with_stack).
+    /// How much stack is in use is not shown of a goroutine that is parked in [`with_stack`](crate::with_stack).
     /// There are no frames with the feature `generator`, and so on other architectures than x86-64. The names are
     /// looked up when no goroutine is held, on another thread if a goroutine asks: that takes milliseconds the first time, or
     /// some hundred in a large program with debug information.
@@ -356,7 +356,7 @@ impl Runtime {
     ///
     /// With a `limit` of zero all goroutines are left. A goroutine that does not come back to the runtime keeps its
     /// thread. [`shutdown`](Self::shutdown) returns how many were left. The first one in the process for which a
-    /// frame is to blame is told on standard error, with that frame; see [`Report::unwinds_refused`].
+    /// frame is to blame is reported on standard error, with that frame; see [`Report::unwinds_refused`].
     ///
     /// ```
     /// use std::time::Duration;
@@ -398,10 +398,10 @@ impl Runtime {
 /// interrupted by the signal SIGRTMIN+12, and its handler copies up to 64 KiB of the goroutine's stack, without a lock or an
 /// allocation. The handler is installed by the first dump that needs it.
 ///
-/// A thread that does not answer in 100 ms is told as such: it has blocked the signal, or waits in the kernel where no signal
-/// reaches it. All of them together are waited for a second at most. Nothing but the number is shown of a goroutine that has
-/// switched whenever it was looked for, that runs a signal handler on the thread's signal stack, or that has changed to a stack
-/// which this library does not know. Code without unwind tables, such as musl's, ends a trace with "...".
+/// A thread that does not answer in 100 ms is shown as such: it has blocked the signal, or waits in the kernel where no signal
+/// reaches it. The dump waits for all of them together for a second at most. Nothing but the number is shown of a goroutine
+/// that has switched whenever it was looked for, that runs a signal handler on the thread's signal stack, or that has changed
+/// to a stack which this library does not know. Code without unwind tables, such as musl's, ends a trace with "...".
 ///
 /// A handler that the program has installed for that signal stays, before or after the first dump; the dump says so then, and
 /// shows no calls of goroutines that run, but for the one that asks. `GMPDEBUG=dumpsignal=0` has no thread
@@ -426,8 +426,7 @@ impl Runtime {
 ///
 /// The signal is caught when the first runtime of the process starts, if the program has not said before what it does: a
 /// handler of the program stays, and so does a signal that is ignored. One that the program sets later takes the place of
-/// this one.
-/// `GMPDEBUG=sigquit=off` leaves the signal alone. While there is no runtime it ends the process as ever.
+/// this one. `GMPDEBUG=sigquit=off` leaves the signal alone. While there is no runtime it ends the process as ever.
 ///
 /// ```
 /// // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
