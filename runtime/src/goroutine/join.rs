@@ -53,7 +53,7 @@ impl<T> JoinHandle<T> {
     /// When its wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
     ///
     /// # Errors
-    /// A [`JoinError`] if the goroutine panicked, called [`goexit`], or its runtime ended first. A goroutine that
+    /// A [`JoinError`] if the goroutine panicked, called [`goexit`](crate::goexit), or its runtime ended first. A goroutine that
     /// waits in `join` when its own runtime ends is unwound, and does not get the error.
     ///
     /// ```
@@ -142,7 +142,7 @@ impl JoinError {
         matches!(self.0, Failure::Panic(_))
     }
 
-    /// Returns `true` if the goroutine called [`goexit`].
+    /// Returns `true` if the goroutine called [`goexit`](crate::goexit).
     pub fn is_goexit(&self) -> bool {
         matches!(self.0, Failure::Goexit)
     }
