@@ -6,7 +6,11 @@ mod drops;
 mod errors;
 mod fifo;
 mod iter;
+mod programs;
+mod promises;
 mod rendezvous;
+mod select;
+mod storm;
 mod timeouts;
 
 use common::crew::CREWS;

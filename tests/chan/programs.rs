@@ -2,16 +2,16 @@
 //!
 //! A program is made from a seed, which stands in the message when it fails; its schedule is the machine's.
 
-use common::history;
-use common::until;
 use common::crew::{CREWS, Crew, Member, each, everyone, join_all};
+use common::history;
+use common::history::{Event, Kind, Log, Outcome, Value};
+use common::random::{Random, rounds};
+use common::until;
 use gmp::chan::{
     Receiver, RecvError, Select, SendError, SendTimeoutError, Sender, TryRecvError, TrySendError, bounded,
     never, unbounded,
 };
 use gmp::select;
-use common::history::{Event, Kind, Log, Outcome, Value};
-use common::random::{Random, rounds};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};

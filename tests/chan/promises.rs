@@ -2,16 +2,16 @@
 //! it is kept, called off, or left behind by the end of a runtime, whoever waits for it hears of that.
 
 use common::child;
-use common::{PROCS, runtime, until, watched};
 use common::crew::{CREWS, Crew, Member, each, everyone, join_all, on_thread};
 use common::gate::Gate;
+use common::random::{Random, rounds};
+use common::{PROCS, runtime, until, watched};
 use gmp::chan::{
     Receiver, RecvError, Select, SelectedOperation, SendError, Sender, TryRecvError, TrySendError, bounded,
     never,
 };
 use gmp::context::Context;
 use gmp::{Runtime, select};
-use common::random::{Random, rounds};
 use std::convert::Infallible;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;

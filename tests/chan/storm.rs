@@ -1,12 +1,12 @@
 //! Everything at once, on a few channels: sends and receives, selects, messages that unwind, limits, contexts that end.
 //! What was sent is received once, or dropped by whoever gave it up.
 
-use common::until;
 use common::crew::{CREWS, each, everyone, join_all};
+use common::random::{Random, rounds};
+use common::until;
 use gmp::chan::{Receiver, RecvError, Select, SelectedOperation, Sender, bounded};
 use gmp::context::Context;
 use gmp::{select, yield_now};
-use common::random::{Random, rounds};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering::SeqCst};

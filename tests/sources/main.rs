@@ -2,6 +2,7 @@
 //! What holds of the sources and the documents, read from their text.
 
 mod facade;
+mod modules;
 mod mutant_list;
 mod mutants;
 mod orderings;

@@ -1,9 +1,9 @@
 //! What may stand in a select: one channel twice, both its halves, disabled ones, defaults.
 
-use common::until;
+use super::share;
 use common::crew::{each, everyone, join_all};
 use common::random::Random;
-use super::share;
+use common::until;
 use gmp::chan::{Receiver, RecvError, SendError, Sender, after, bounded, never, never_sender, unbounded};
 use gmp::select;
 use std::time::{Duration, Instant};

@@ -1,8 +1,8 @@
 //! `Select`: operations that are known only as the program runs.
 
+use super::share;
 use common::crew::{each, everyone, join_all};
 use common::random::Random;
-use super::share;
 use gmp::chan::{
     ReadyTimeoutError, RecvError, Select, SelectTimeoutError, SelectedOperation, SendError, TryReadyError,
     TrySelectError, bounded, never, unbounded,

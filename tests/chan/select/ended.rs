@@ -2,9 +2,9 @@
 //! evaluates the message, the receiver may give up. Nobody waits for ever, no message is lost, and none is sent to nobody.
 
 use common::bolt::bolted;
-use common::{PROCS, runtime, watched};
 use common::crew::{Crew, Member, everyone, on_thread};
 use common::gate::Gate;
+use common::{PROCS, runtime, watched};
 use gmp::chan::{Receiver, RecvError, Select, SendError, Sender, TryRecvError, TrySendError, bounded, never};
 use gmp::context::{Cancel, Context, ContextError};
 use gmp::sync::Event;

@@ -1,9 +1,9 @@
 //! Every ready arm is equally likely, and all are looked at in one snapshot.
 
-use common::{PROCS, runtime, until, watched};
+use super::share;
 use common::crew::{Crew, everyone};
 use common::random::{Random, rounds};
-use super::share;
+use common::{PROCS, runtime, until, watched};
 use gmp::chan::{Receiver, Select, Sender, bounded, never, never_sender, unbounded};
 use gmp::{select, select_biased};
 use std::sync::Arc;

@@ -1,8 +1,8 @@
 //! What the macro evaluates, when, and how often.
 
+use super::share;
 use common::crew::everyone;
 use common::random::Random;
-use super::share;
 use gmp::chan::{Receiver, Sender, bounded, never, never_sender, unbounded};
 use gmp::{select, select_biased};
 use std::cell::{Cell, RefCell};

@@ -1,8 +1,8 @@
 //! Selects that meet selects.
 
+use super::share;
 use common::crew::{each, everyone, join_all};
 use common::random::Random;
-use super::share;
 use gmp::chan::{Select, bounded, never};
 use gmp::select;
 

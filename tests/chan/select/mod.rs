@@ -8,8 +8,8 @@ mod macros;
 mod meet;
 mod unwound;
 
-use common::random;
 use common::crew::CREWS;
+use common::random;
 
 /// What each of `takers` has to do in each crew, so that it is `total` in all.
 fn share(total: usize, takers: usize) -> usize {

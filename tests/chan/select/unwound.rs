@@ -1,9 +1,9 @@
 //! A message expression that unwinds: the claim is withdrawn, and nobody on the other side notices.
 
-use common::until;
+use super::share;
 use common::crew::{Crew, everyone};
 use common::random::Random;
-use super::share;
+use common::until;
 use gmp::chan::{
     Receiver, RecvError, RecvTimeoutError, Sender, TryRecvError, TrySendError, bounded, never, never_sender,
     unbounded,
