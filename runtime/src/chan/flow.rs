@@ -200,7 +200,7 @@ impl<T> Chan<T> {
             None => {
                 // SAFETY: as above.
                 unsafe { self.push(state, message) };
-                state.tell_receive_watchers(woken);
+                unless!(ChanLateMessageTellsNobody, state.tell_receive_watchers(woken));
             }
         }
     }
@@ -224,7 +224,12 @@ impl<T> Chan<T> {
     /// Fills the buffer from the senders that wait, as long as there is room. A sender without a message gets a
     /// reserved place.
     fn refill(&self, state: &mut State, woken: &mut Woken) {
-        while state.len + state.reserved < state.capacity {
+        loop {
+            let room = state.has_room();
+            mutant!(ChanFillsReservedPlaces: let room = state.len < state.capacity);
+            if !room {
+                return;
+            }
             let Some(sender) = State::claim(&mut state.senders) else {
                 state.tell_send_watchers(woken);
                 return;

@@ -252,7 +252,7 @@ impl<'s, 'a> Search<'s, 'a> {
         // promised message.
         record.set_queue_state(QueueState::Held);
         let found = self.take(chosen, woken);
-        if matches!(found, Some((_, Found::Chosen(_)))) {
+        if matches!(found, Some((_, Found::Chosen(_)))).unless(SelectKeepsItsPlace) {
             self.forget_kept();
         }
         found

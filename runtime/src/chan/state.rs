@@ -165,7 +165,7 @@ impl State {
             let claimed = match it.queue_state() {
                 QueueState::Open => it.claim(),
                 // The owner never takes the lock again, so a message in its slot would be lost.
-                QueueState::Returned if it.is_left() => false,
+                QueueState::Returned if it.is_left().unless(ReturnedServedWhenLeft) => false,
                 QueueState::Returned if message == Message::Here => {
                     it.set_queue_state(QueueState::Served);
                     true
@@ -248,14 +248,14 @@ impl State {
             return Offer::Closed;
         }
         let room = self.has_room();
-        if !room && (self.capacity > 0 || self.receivers.is_empty()) {
+        if !room && ((self.capacity > 0).unless(ChanSendPassesAPromise) || self.receivers.is_empty()) {
             // Even if a receiver waits: the places that it waits for are reserved, and a send overtakes neither a
             // promise nor a sender that waits.
             return Offer::Full;
         }
         // While a sender waits, no message is put into a Returned record: its owner is about to take the lock, and to
         // receive from that sender.
-        let overtakes = self.capacity == 0 && Self::somebody_waits(&self.senders);
+        let overtakes = (self.capacity == 0 && Self::somebody_waits(&self.senders)).unless(ChanSendOvertakes);
         let message = if overtakes { Message::ToCome } else { Message::Here };
         if let Some(receiver) = self.claim_receiver(message) {
             Offer::Receiver(receiver)
@@ -266,7 +266,8 @@ impl State {
         }
     }
 
-    fn has_room(&self) -> bool {
+    /// Returns `true` if the buffer has a place that is neither taken nor reserved.
+    pub(crate) fn has_room(&self) -> bool {
         self.len + self.reserved < self.capacity
     }
 

@@ -75,6 +75,33 @@ fn a_receive_from_a_full_buffer_lets_who_waits_move_up() {
     });
 }
 
+/// Who waits has given its P away, and lets the channel's lock go to come back to one; the message, or the room, comes then.
+/// Fails by deadlock when it waits all the same.
+#[test]
+fn a_message_that_comes_while_its_receiver_gets_a_p_is_seen() {
+    Model::new().check("chan_recv_without_p", || {
+        let runtime = at_rest::<1>();
+        let (s, r) = chan::bounded(1);
+        let receiver = runtime.go(move || crate::blocking(|| r.recv().map(Letter::read)));
+        s.send(Letter::new(7)).unwrap();
+        assert_eq!(receiver.join().unwrap(), Ok(7));
+        done();
+    });
+}
+
+#[test]
+fn room_that_comes_while_its_sender_gets_a_p_is_seen() {
+    Model::new().check("chan_send_without_p", || {
+        let runtime = at_rest::<1>();
+        let (s, r) = chan::bounded(1);
+        s.send(1).unwrap();
+        let sender = runtime.go(move || crate::blocking(|| s.send(2).is_ok()));
+        assert_eq!([r.recv(), r.recv()], [Ok(1), Ok(2)]);
+        assert!(sender.join().unwrap());
+        done();
+    });
+}
+
 /// Fails by deadlock when the receiver is not told.
 #[test]
 fn a_close_meets_a_goroutine_that_begins_to_receive() {
@@ -250,6 +277,8 @@ fn mutants() {
             (Mutant::ChanSendQueuesLate, "a_receive_from_a_full_buffer_lets_who_waits_move_up"),
             (Mutant::ChanCloseForgetsReceivers, "a_close_meets_a_goroutine_that_begins_to_receive"),
             (Mutant::ChanCloseForgetsSenders, "a_close_meets_a_goroutine_that_begins_to_send"),
+            (Mutant::ChanRecvOpensBlindly, "a_message_that_comes_while_its_receiver_gets_a_p_is_seen"),
+            (Mutant::ChanSendOpensBlindly, "room_that_comes_while_its_sender_gets_a_p_is_seen"),
             (Mutant::ChanNobodyMovesUp, "a_receive_from_a_full_buffer_lets_who_waits_move_up"),
             (Mutant::ChanServesWithoutClaim, "a_limit_that_meets_a_message_loses_none"),
             (Mutant::PromiseAskedTooEarly, "a_goroutine_waits_for_the_message_of_a_send_that_it_has_claimed"),

@@ -1,11 +1,11 @@
 //! A promise of a select's send, and what ends it: the message, the end of the sender's runtime, a receiver that gives up.
 
 use super::caught;
-use crate::chan::{self, Receiver, Select, Sender};
+use crate::chan::{self, Receiver, Select, SelectedOperation, Sender};
 use crate::context::{Context, ContextError};
 use crate::model::{Flag, Model, Mutant, at_rest, done, runtime};
 use crate::sync::Event;
-use crate::{Runtime, select};
+use crate::{JoinHandle, Runtime, select};
 use std::time::Duration;
 
 /// A goroutine of a runtime of its own promises a message that never comes; when this returns it is evaluated.
@@ -158,6 +158,244 @@ fn a_select_that_comes_to_look_meets_its_message() {
     });
 }
 
+/// A select that sends, and was chosen.
+fn promise(s: &Sender<u32>) -> SelectedOperation<'_> {
+    let mut select = Select::new();
+    select.send(s);
+    select.select()
+}
+
+/// Starts a goroutine in a runtime with one P, and returns when it has parked.
+fn parked<T: Send + 'static>(rt: &Runtime, f: impl FnOnce() -> T + Send + 'static) -> JoinHandle<T> {
+    let handle = rt.go(f);
+    // One M and one queue.
+    rt.run(|| ());
+    handle
+}
+
+/// A receiver was woken by the end of a promise, or to look for it, and its runtime ends before it runs. Fails by deadlock
+/// when it has the message.
+fn a_message_goes_past_one_who_is_left(
+    name: &str,
+    receive: fn(&Receiver<u32>),
+    send: fn(SelectedOperation<'_>, &Sender<u32>, &dyn Fn()),
+) {
+    Model::new().preemptions(1).check(name, move || {
+        let rt = at_rest::<1>();
+        loom::stop_exploring();
+        let (s, r) = chan::bounded(0);
+        let theirs = r.clone();
+        drop(parked(&rt, move || receive(&theirs)));
+        let promised = promise(&s);
+        let ended = Flag::default();
+        loom::explore();
+        let ender = loom::thread::spawn({
+            let ended = ended.clone();
+            move || {
+                let report = super::cover::leave(rt, Duration::from_secs(1));
+                assert_eq!(report.threads_left(), 0);
+                ended.raise();
+            }
+        });
+        let other = loom::thread::spawn({
+            let ended = ended.clone();
+            move || {
+                ended.wait_on_thread();
+                r.recv()
+            }
+        });
+        send(promised, &s, &|| ended.wait_on_thread());
+        assert_eq!(other.join().unwrap(), Ok(7));
+        ender.join().unwrap();
+        done();
+    });
+}
+
+#[test]
+fn a_message_goes_past_one_who_was_left_in_its_place() {
+    a_message_goes_past_one_who_is_left(
+        "promise_returned_left",
+        |r| {
+            let _nothing = r.recv();
+        },
+        |promised, s, await_the_end| {
+            promised.withdraw();
+            await_the_end();
+            s.send(7).unwrap();
+        },
+    );
+}
+
+#[test]
+fn a_message_goes_past_a_select_that_was_left_on_its_way_to_look() {
+    a_message_goes_past_one_who_is_left(
+        "promise_coming_left",
+        |r| select! { recv(r) -> _ => {}, recv(chan::never::<()>()) -> _ => {} },
+        |promised, s, await_the_end| {
+            await_the_end();
+            promised.send(s, 7).unwrap();
+        },
+    );
+}
+
+/// A promise is withdrawn while a select waits to send; its message comes first. Fails when a later send goes to the receiver.
+#[test]
+fn a_send_does_not_overtake_a_select_that_waits() {
+    Model::new().preemptions(1).check("promise_overtaken", || {
+        let rt = at_rest::<1>();
+        loom::stop_exploring();
+        let (s, r) = chan::bounded(0);
+        let receiver = parked(&rt, move || r.recv());
+        let promised = promise(&s);
+        let first = s.clone();
+        let sender = parked(&rt, move || promise(&first).send(&first, 1));
+        loom::explore();
+        promised.withdraw();
+        assert!(s.try_send(2).is_err());
+        assert_eq!(receiver.join().unwrap(), Ok(1));
+        sender.join().unwrap().unwrap();
+        done();
+    });
+}
+
+/// A receiver comes back to its place when another promise passes it, to the receiver behind it. Fails by deadlock when that
+/// takes the place away.
+#[test]
+fn a_receiver_that_comes_back_is_promised_nothing() {
+    Model::new().preemptions(1).check("promise_to_returned", || {
+        let rt = at_rest::<1>();
+        loom::stop_exploring();
+        let (s, r) = chan::bounded(0);
+        let receivers = [r.clone(), r].map(|r| parked(&rt, move || r.recv().unwrap()));
+        let promised = promise(&s);
+        loom::explore();
+        promised.withdraw();
+        promise(&s).send(&s, 1).unwrap();
+        rt.run(|| ());
+        s.send(7).unwrap();
+        let mut got = receivers.map(|receiver| receiver.join().unwrap());
+        got.sort_unstable();
+        assert_eq!(got, [1, 7]);
+        done();
+    });
+}
+
+/// A receiver that keeps its place waits for the message of a select, which withdraws. Fails when a send that comes then finds
+/// nobody in that place.
+#[test]
+fn a_receiver_that_kept_its_place_is_served_there() {
+    Model::new().preemptions(1).check("promise_held", || {
+        let rt = at_rest::<1>();
+        loom::stop_exploring();
+        let (s, r) = chan::bounded(0);
+        let receiver = parked(&rt, move || r.recv());
+        let promised = promise(&s);
+        let second = s.clone();
+        let sender = parked(&rt, move || {
+            promise(&second).withdraw();
+            second.try_send(7)
+        });
+        loom::explore();
+        promised.withdraw();
+        assert_eq!(sender.join().unwrap(), Ok(()));
+        assert_eq!(receiver.join().unwrap(), Ok(7));
+        done();
+    });
+}
+
+/// A place in the buffer is promised, and a receiver waits for its message. Fails when another message comes first.
+#[test]
+fn a_send_does_not_pass_a_promise() {
+    Model::new().preemptions(1).check("promise_passed", || {
+        let rt = at_rest::<1>();
+        loom::stop_exploring();
+        let (s, r) = chan::bounded(1);
+        let promised = promise(&s);
+        let receiver = rt.go(move || r.recv());
+        loom::explore();
+        assert!(s.try_send(2).is_err());
+        promised.send(&s, 1).unwrap();
+        assert_eq!(receiver.join().unwrap(), Ok(1));
+        done();
+    });
+}
+
+/// Two places are promised, and a sender waits. Fails when that one's message comes into the second place while the first
+/// promise is kept.
+#[test]
+fn a_place_that_is_reserved_is_nobody_elses() {
+    Model::new().preemptions(1).check("promise_two_places", || {
+        let rt = at_rest::<1>();
+        loom::stop_exploring();
+        let (s, r) = chan::bounded(2);
+        let (first, second) = (promise(&s), promise(&s));
+        let third = s.clone();
+        let sender = rt.go(move || third.send(3));
+        loom::explore();
+        first.send(&s, 1).unwrap();
+        second.send(&s, 2).unwrap();
+        assert_eq!([r.recv(), r.recv(), r.recv()], [Ok(1), Ok(2), Ok(3)]);
+        sender.join().unwrap().unwrap();
+        done();
+    });
+}
+
+/// Fails by deadlock when the watcher is not told of the message that was promised.
+#[test]
+fn who_watches_hears_of_a_promise_that_is_kept() {
+    Model::new().preemptions(1).check("promise_watched", || {
+        let rt = at_rest::<1>();
+        loom::stop_exploring();
+        let (s, r) = chan::bounded(1);
+        let promised = promise(&s);
+        let watcher = rt.go(move || {
+            let mut select = Select::new();
+            select.recv(&r);
+            assert_eq!(select.ready(), 0);
+            r.try_recv()
+        });
+        loom::explore();
+        promised.send(&s, 7).unwrap();
+        assert_eq!(watcher.join().unwrap(), Ok(7));
+        done();
+    });
+}
+
+/// A channel is closed while a place is promised, for which receivers wait. Fails by deadlock when those for whom nothing is
+/// left do not hear so once the promise is kept, or withdrawn.
+fn a_close_waits_for_a_promise(
+    name: &str,
+    end: fn(SelectedOperation<'_>, &Sender<u32>),
+    expected: [Option<u32>; 2],
+) {
+    Model::new().preemptions(1).check(name, move || {
+        let rt = at_rest::<1>();
+        loom::stop_exploring();
+        let (s, r) = chan::bounded(1);
+        let promised = promise(&s);
+        let receivers = [r.clone(), r.clone()].map(|r| parked(&rt, move || r.recv().ok()));
+        loom::explore();
+        assert!(r.close());
+        end(promised, &s);
+        assert_eq!(receivers.map(|receiver| receiver.join().unwrap()), expected);
+        done();
+    });
+}
+
+#[test]
+fn receivers_hear_of_the_end_when_the_last_promise_is_kept() {
+    a_close_waits_for_a_promise(
+        "promise_closed_kept",
+        |promised, s| promised.send(s, 7).unwrap(),
+        [Some(7), None],
+    );
+}
+
+#[test]
+fn receivers_hear_of_the_end_when_the_last_promise_is_withdrawn() {
+    a_close_waits_for_a_promise("promise_closed_withdrawn", |promised, _| promised.withdraw(), [None, None]);
+}
+
 #[test]
 fn mutants() {
     let cancels = "a_context_that_ends_a_receive_meets_its_message";
@@ -167,6 +405,17 @@ fn mutants() {
             (Mutant::StandingHooksForgotten, "a_receiver_is_told_that_its_sender_was_left_behind"),
             (Mutant::PromiseKeptWithoutClaim, cancels),
             (Mutant::PromiseNotSentOn, cancels),
+            (Mutant::PromiseLeavesItsPartner, "a_context_that_ends_a_select_meets_its_message"),
+            (Mutant::ReturnedServedWhenLeft, "a_message_goes_past_one_who_was_left_in_its_place"),
+            (Mutant::PromiseKeptToTheLeft, "a_message_goes_past_a_select_that_was_left_on_its_way_to_look"),
+            (Mutant::ChanSendOvertakes, "a_send_does_not_overtake_a_select_that_waits"),
+            (Mutant::PromiseToOneAwake, "a_receiver_that_comes_back_is_promised_nothing"),
+            (Mutant::PromiseHoldsOn, "a_receiver_that_kept_its_place_is_served_there"),
+            (Mutant::ChanSendPassesAPromise, "a_send_does_not_pass_a_promise"),
+            (Mutant::ChanFillsReservedPlaces, "a_place_that_is_reserved_is_nobody_elses"),
+            (Mutant::ChanLateMessageTellsNobody, "who_watches_hears_of_a_promise_that_is_kept"),
+            (Mutant::ChanFilledEndsNobody, "receivers_hear_of_the_end_when_the_last_promise_is_kept"),
+            (Mutant::ChanGivenBackEndsNobody, "receivers_hear_of_the_end_when_the_last_promise_is_withdrawn"),
         ],
     );
 }

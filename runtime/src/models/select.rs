@@ -148,12 +148,42 @@ fn a_select_whose_counterpart_goes_elsewhere_takes_its_other_arm() {
     });
 }
 
+/// A select keeps its place in one channel after a promise that was withdrawn, and takes a message of the other. Fails by an
+/// assertion when its record stays in that place.
+#[test]
+fn a_select_that_kept_a_place_leaves_it_when_it_takes_another_arm() {
+    Model::new().preemptions(1).check("select_kept", || {
+        let runtime = at_rest::<1>();
+        loom::stop_exploring();
+        let (first, one) = chan::bounded::<u32>(0);
+        let (second, two) = chan::bounded(1);
+        let selects = runtime.go(move || {
+            select! {
+                recv(one) -> _ => unreachable!(),
+                recv(two) -> got => got.unwrap(),
+            }
+        });
+        // It waits when this has run; and, after the promise, for its message.
+        runtime.run(|| ());
+        let mut select = chan::Select::new();
+        select.send(&first);
+        let promised = select.select();
+        runtime.run(|| ());
+        second.send(2).unwrap();
+        loom::explore();
+        promised.withdraw();
+        assert_eq!(selects.join().unwrap(), 2);
+        done();
+    });
+}
+
 #[test]
 fn mutants() {
     caught::assert_caught(
         module_path!(),
         &[
             (Mutant::SelectQueuesLate, "a_close_meets_a_select_over_two_channels"),
+            (Mutant::SelectKeepsItsPlace, "a_select_that_kept_a_place_leaves_it_when_it_takes_another_arm"),
             (Mutant::SelectLooksOnce, "a_select_whose_counterpart_goes_elsewhere_takes_its_other_arm"),
         ],
     );

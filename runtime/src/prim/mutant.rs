@@ -498,6 +498,20 @@ pub enum Mutant {
     PromiseWithdrawnSilently,
     /// A receiver that has returned to its queue ignores a message that came while it woke.
     ReturnedIgnoresItsSlot,
+    /// A message that comes into the buffer by a promise, or from a sender that waited, is told to nobody who watches.
+    ChanLateMessageTellsNobody,
+    /// A sender that waits moves up into a place that is reserved.
+    ChanFillsReservedPlaces,
+    /// A send goes to a receiver that waits, past the promise for which that one waits.
+    ChanSendPassesAPromise,
+    /// The last promise of a closed channel is kept, and receivers wait on.
+    ChanFilledEndsNobody,
+    /// The last promise of a closed channel is withdrawn, and receivers wait on.
+    ChanGivenBackEndsNobody,
+    /// A receiver that let the lock go to come back to a P waits without another look.
+    ChanRecvOpensBlindly,
+    /// A sender that let the lock go to come back to a P waits without another look.
+    ChanSendOpensBlindly,
 
     // Promises of a channel (`models/promise.rs`).
     /// A sender gives a promised message to a receiver whose wait another waker has claimed.
@@ -506,12 +520,26 @@ pub enum Mutant {
     PromiseNotSentOn,
     /// The end of a runtime withdraws no promise of a goroutine that it leaves behind.
     StandingHooksForgotten,
+    /// A sender puts its message into the slot of a receiver that has come back to its place, and was left behind there.
+    ReturnedServedWhenLeft,
+    /// A sender puts a promised message into the slot of a select that was left behind on its way to look.
+    PromiseKeptToTheLeft,
+    /// A message is promised to a receiver that is awake.
+    PromiseToOneAwake,
+    /// A receiver whose promise is withdrawn is not served in its place until it comes itself.
+    PromiseHoldsOn,
+    /// A send goes to a receiver that is back in its place, past a select that waits to send.
+    ChanSendOvertakes,
+    /// A receiver that gives up leaves its record among those to whom a message was promised.
+    PromiseLeavesItsPartner,
 
     // Select (`models/select.rs`).
     /// A select looks in one critical section and waits in the queue in another.
     SelectQueuesLate,
     /// A select whose chosen arm was claimed elsewhere waits without a look at its other arms.
     SelectLooksOnce,
+    /// A select that keeps a place, and takes another arm, leaves its record in that place.
+    SelectKeepsItsPlace,
 
     // Mutex (`models/mutex.rs`).
     /// A locker takes a mutex without Acquire.

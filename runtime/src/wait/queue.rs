@@ -5,6 +5,8 @@
 //! valid while it stands in a queue: its owner takes it out, or finds under the lock that a waker has, before the owner's
 //! frame goes. The stack of a goroutine that is left behind with a record in a queue is never freed.
 
+#[cfg(debug_assertions)]
+use crate::host::{Active, Host};
 use crate::prim::UnsafeCell;
 use std::ptr::NonNull;
 
@@ -12,6 +14,14 @@ struct Links<T> {
     prev: Option<NonNull<Node<T>>>,
     next: Option<NonNull<Node<T>>>,
     queued: bool,
+}
+
+/// Whoever drops a node has left the queue, so that nobody finds it there.
+#[cfg(debug_assertions)]
+impl<T> Drop for Links<T> {
+    fn drop(&mut self) {
+        assert!(!self.queued || Active::is_panicking(), "drop: the node stands in a queue");
+    }
 }
 
 /// A record, with its links.
@@ -197,6 +207,7 @@ mod tests {
             queue.insert_before(at(0), None);
             queue.push_back(at(1));
             assert_eq!(values(&queue), [0, 1]);
+            while queue.pop_front().is_some() {}
         }
     }
 }

@@ -170,7 +170,7 @@ pub(crate) unsafe fn await_promise(
         _ => {}
     }
     // G2. SAFETY: the partner stands in `promised`, or in no queue.
-    unsafe { raw.state.lock().leave(partner) };
+    unsafe { unless!(PromiseLeavesItsPartner, raw.state.lock().leave(partner)) };
     match woke {
         Woke::Interrupted(why) => Outcome::Interrupted(why),
         _ => Outcome::TimedOut,
@@ -252,7 +252,7 @@ impl<T> Chan<T> {
         unsafe { self.deliver(&mut state, &raw const *message, &mut woken) };
         // If the message went to a receiver, the place is free again.
         unless!(ChanReservedNotOffered, self.refill(&mut state, &mut woken));
-        state.end_receivers_if_drained(&mut woken);
+        unless!(ChanFilledEndsNobody, state.end_receivers_if_drained(&mut woken));
         drop(state);
         woken.ready();
     }
@@ -263,7 +263,7 @@ impl<T> Chan<T> {
         let mut state = self.lock();
         state.reserved -= 1;
         unless!(ChanReservedNotOffered, self.refill(&mut state, &mut woken));
-        state.end_receivers_if_drained(&mut woken);
+        unless!(ChanGivenBackEndsNobody, state.end_receivers_if_drained(&mut woken));
         drop(state);
         woken.ready();
     }

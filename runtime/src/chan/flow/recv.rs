@@ -188,6 +188,7 @@ impl<T> Chan<T> {
         drop(state);
         let opened = Wait::open();
         let mut state = self.lock();
+        mutant!(ChanRecvOpensBlindly: return (state, Ok(opened)));
         // SAFETY: by this function's contract.
         let taken = unsafe { self.take_again(&mut state, receive.kept(), receive.slot, woken) };
         if taken != Taken::Nothing {

@@ -138,6 +138,7 @@ impl<T> Chan<T> {
         drop(state);
         let opened = Wait::open();
         let (mut state, mut woken) = (self.lock(), Woken::new());
+        mutant!(ChanSendOpensBlindly: return Ok((state, opened)));
         // SAFETY: by this function's contract.
         if let Some(ended) = unsafe { self.put(&mut state, slot, &mut woken) } {
             drop(state);

@@ -31,7 +31,7 @@ impl State {
             at = self.receivers.next(record);
             // SAFETY: the record stands in the queue, which is locked.
             let it = unsafe { &record.as_ref().value };
-            if it.queue_state() != QueueState::Open {
+            if (it.queue_state() != QueueState::Open).unless(PromiseToOneAwake) {
                 continue;
             }
             // A record that can't be claimed is removed: its owner is leaving, or was left behind by its runtime.
@@ -122,7 +122,7 @@ impl State {
         // SAFETY: the record's owner sleeps, or first has to take the lock, which the caller has.
         let it = unsafe { &record.as_ref().value };
         let gets = match it.queue_state() {
-            QueueState::Coming if it.is_left() => false,
+            QueueState::Coming if it.is_left().unless(PromiseKeptToTheLeft) => false,
             QueueState::Coming => {
                 it.set_queue_state(QueueState::Served);
                 true
@@ -153,7 +153,7 @@ impl State {
         match it.kind {
             Kind::Partner(None) => {}
             // SAFETY: the held record lies on the stack of the same owner, which sleeps.
-            Kind::Partner(Some(held)) => unsafe { held.as_ref() }.value.end_hold(),
+            Kind::Partner(Some(held)) => unsafe { unless!(PromiseHoldsOn, held.as_ref().value.end_hold()) },
             // SAFETY: as for a Coming record, above.
             Kind::Alone | Kind::OfSelect => unsafe { self.stand_again(record, QueueState::Returned) },
         }
