@@ -32,7 +32,9 @@ fn models(files: &BTreeMap<String, String>) -> String {
             text.lines().map_while(|line| line.strip_prefix("//!")).take_while(|line| !line.is_empty());
         let about: String = header.collect();
         let number = text.matches("#[test]").count() - text.matches("fn mutants()").count();
-        let named = text.split("(Mutant::").skip(1).filter_map(|rest| rest.split_once(','));
+        // A pair may stand on several lines.
+        let dense: String = text.split_whitespace().collect();
+        let named = dense.split("(Mutant::").skip(1).filter_map(|rest| rest.split_once(','));
         let mutants: BTreeSet<_> = named.map(|(mutant, _)| mutant).collect();
         if number > 0 {
             let mutants: Vec<_> = mutants.iter().map(|mutant| format!("`{mutant}`")).collect();
@@ -107,11 +109,13 @@ fn locks(files: &BTreeMap<String, String>) -> String {
 /// Compares the generated parts with the code, or, with `GMP_BLESS` in the environment, writes them.
 pub fn check(files: &BTreeMap<String, String>) {
     let mutants = variants(&files["runtime/src/prim/mutant.rs"], "Mutant");
+    let held = models(files);
+    for (mutant, _) in &mutants {
+        assert!(held.contains(&format!("`{mutant}`")), "{mutant} is in no row of the models");
+    }
     let old = &files[DOCUMENT];
     let mut new = old.clone();
-    for (name, made) in
-        [("models", models(files)), ("fences", fences(files, &mutants)), ("locks", locks(files))]
-    {
+    for (name, made) in [("models", held), ("fences", fences(files, &mutants)), ("locks", locks(files))] {
         let (begin, end) = (format!("<!-- generated: {name} -->\n"), "<!-- end -->");
         let (head, rest) = new.split_once(&begin).unwrap_or_else(|| panic!("{DOCUMENT} has no line {begin}"));
         let (_, tail) = rest.split_once(end).expect("a generated part has an end");

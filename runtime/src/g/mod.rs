@@ -26,6 +26,8 @@
 //! comes in between. The ender does in `mark_left` as the M does, with LEFT, and without LIVE, which is the M's: the M waits
 //! for the ender.
 //!
+//! Checked by `models/join.rs`.
+//!
 //! Invariants:
 //! 1. `next` belongs to the list in which the G stands, under that list's lock.
 //! 2. `stack` belongs to the M that won `StatusWord::run`, until that M stores a new status.

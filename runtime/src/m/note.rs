@@ -14,7 +14,7 @@
 //! an alarm clock instead: any number of `alarm`s, each seen by one `doze` at least, which takes what has come until then.
 //! The protocol is here; only "sleep while the word is 0" and "wake" are the host's.
 //!
-//! Checked by `models/note.rs`.
+//! Checked by `models/note.rs`; alarms also by `models/interrupt.rs`.
 
 use crate::host::Host;
 use crate::prim::hooks::*;

@@ -39,7 +39,8 @@
 //! the kernel preempts between T3 and T5 keeps other thieves out of this ring. It never blocks the owner, but the
 //! ring gives no slot back meanwhile, and what does not fit goes to the global queue one by one.
 //!
-//! Checked by `models/runq.rs`, over rings of four that begin just before their positions wrap.
+//! Checked by `models/runq.rs`, over rings of four that begin just before their positions wrap; `runnext` beside an M that
+//! goes idle by `models/submit_vs_idle.rs`.
 
 mod head;
 #[cfg(gmp_loom)]

@@ -10,6 +10,8 @@
 //!
 //! A G has room for one, that of the wait in which it is parked. What outlasts a wait has a [`StandingHook`]: a list
 //! whose head lies in the goroutine's first frame. Only the goroutine changes the list.
+//!
+//! Checked by `models/promise.rs` and `models/semaphore.rs`.
 
 use crate::g::GRef;
 use crate::host::{Active, Host};

@@ -20,6 +20,8 @@
 //! What is thrown is a [`Thrown`], by `resume_unwind`: no panic hook runs, destructors do. The frame for which the
 //! payload is meant catches it; other catchers pass it on, if they ask [`is_interrupt`]. A goroutine that catches the
 //! payload for good is unwound again at its next park, three times in all.
+//!
+//! Checked by `models/interrupt.rs`.
 
 use crate::g::GRef;
 use crate::host::{Bar, Host};

@@ -40,7 +40,8 @@
 //! 4. `CLAIMED` is set at most once a wait, and exactly one `ready` follows it; none after `claim_for_end`, by which a
 //!    runtime that ends claims the wait for its owner, and after `seize`, by which it claims what it leaves behind.
 //!
-//! Checked by `models/park.rs`; the tests below go through the transitions one by one.
+//! Checked by `models/park.rs`; nudges by `models/interrupt.rs`, the transitions at the end of a runtime by
+//! `models/shutdown.rs`. The tests below go through the transitions one by one.
 
 mod word;
 

@@ -8,7 +8,7 @@
 //! the Ps that are not retired (`sched/threads/procs.rs`): those that are idle, held, or on their way to an M.
 //!
 //! Every change is a read-modify-write, Relaxed: what orders it against the queues are SubmitFence and IdleFence
-//! (`wake.rs`), or the scheduler's lock.
+//! (`wake.rs`), or the scheduler's lock. Checked with these by `models/submit_vs_idle.rs`.
 
 use crate::prim::{AtomicU64, Relaxed};
 

@@ -6,6 +6,8 @@
 //!
 //! Invariant: an M in `idle_ms`, or named by [`Poller::Blocked`], holds no P. It takes itself out, or a waker does: that
 //! one assigns it a P or a summons, or nothing, for an earlier timer and when the runtime ends, and wakes it once.
+//!
+//! Checked by `models/summons.rs`.
 
 use crate::host::Host;
 use crate::m::M;

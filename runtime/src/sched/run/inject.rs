@@ -2,7 +2,8 @@
 //!
 //! The queue lies under the lock; its length is read without the lock, as a hint. Goroutines move from the global queue to
 //! a ring, and an M that looks at the ring before such a move, and at the queue after it, sees them in neither: so before
-//! an M sleeps it looks at the queue itself, under the lock (I1), and at the rings after that (I3).
+//! an M sleeps it looks at the queue itself, under the lock (I1), and at the rings after that (I3). Checked by
+//! `models/submit_vs_idle.rs`.
 
 use crate::g::list::GList;
 use crate::g::pool::GPool;

@@ -17,6 +17,9 @@
 //!
 //! With `GMPDEBUG=helping=0` an M does not look around, and reads no clock for its looks: then time brings no visit
 //! forward.
+//!
+//! What a visit must wake is checked by `models/visits.rs`, that it serves timers by `models/poll.rs`, the rhythms by the
+//! tests below.
 
 use crate::g::GRef;
 use crate::host::Host;

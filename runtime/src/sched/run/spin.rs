@@ -17,7 +17,7 @@
 //! Timers are not part of I3: an M that stands by in the poller looks at all of them after IdleFence and waits no longer
 //! than for the first (`sched/timers/mod.rs`); an M that stands by on its note leaves them to the poller.
 //!
-//! Checked by `models/submit_vs_idle.rs`.
+//! Checked by `models/submit_vs_idle.rs` and, where Ms are summoned, `models/summons.rs`.
 
 use crate::host::Host;
 use crate::m::M;

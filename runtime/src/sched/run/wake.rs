@@ -56,7 +56,7 @@
 //! of its own. But D2 has to be under the lock, or a P could be idled between D1 and D2, with the claim still counted
 //! and no M behind it.
 //!
-//! Checked by `models/submit_vs_idle.rs`.
+//! Checked by `models/submit_vs_idle.rs`, summonses by `models/summons.rs`.
 
 use crate::g::GRef;
 use crate::g::list::GList;

@@ -28,7 +28,7 @@
 //! Invariants: a spare M is in no list of Ms that wait, holds no P and no assignment. `alive` counts a thread until its last
 //! step, so that the ender waits also for threads that are about to end.
 //!
-//! Checked by `models/locked.rs`.
+//! Checked by `models/locked.rs` and, at `max_threads`, `models/summons.rs`.
 
 use crate::host::Host;
 use crate::m::M;
