@@ -1,7 +1,7 @@
 //! The buffer of a channel: messages that were sent and not received yet, in a ring of fixed size or one that grows
 //! and shrinks.
 
-use crate::host::{Active, Host};
+use crate::host::{Active, Process};
 use std::collections::VecDeque;
 use std::mem::needs_drop;
 use std::panic::resume_unwind;

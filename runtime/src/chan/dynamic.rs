@@ -3,7 +3,7 @@
 use crate::chan::err::{ReadyTimeoutError, SelectTimeoutError, TryReadyError, TrySelectError};
 use crate::chan::select::{self, Arm, Choice, Direction, Limit, Operation, Selected, Space};
 use crate::chan::{Receiver, RecvError, SendError, Sender, limit_of};
-use crate::host::{Active, Host};
+use crate::host::{Active, Clock, Process};
 use std::fmt;
 use std::time::{Duration, Instant};
 

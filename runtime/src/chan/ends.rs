@@ -2,7 +2,7 @@
 
 use super::flow::{Abandoned, Chan, Ended};
 use super::{RecvError, RecvTimeoutError, SendError, SendTimeoutError, TryRecvError, TrySendError};
-use crate::host::{Active, Host};
+use crate::host::{Active, Clock};
 use crate::prim::Arc;
 use crate::sched::park::{Commit, WaitReason};
 use crate::wait::waiter::{How, Wait, Woke};

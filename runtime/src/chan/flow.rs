@@ -9,7 +9,7 @@ pub(crate) use send::Abandoned;
 
 use crate::chan::buffer::Buffer;
 use crate::chan::state::{Message, QueueState, RecordPtr, State, Tick, WaitResult, Woken};
-use crate::host::{Active, Host};
+use crate::host::{Active, Clock};
 use crate::prim::hooks::*;
 use crate::prim::{AcqRel, Arc, AtomicU64, Mutex, MutexGuard, Rank, Relaxed, UnsafeCell};
 use crate::wait::waiter::UpgradedWaiter;

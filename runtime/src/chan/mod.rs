@@ -66,7 +66,7 @@ pub use macros::internal;
 use crate::chan::buffer::Buffer;
 use crate::chan::flow::Chan;
 pub(crate) use crate::chan::state::Tick;
-use crate::host::{Active, Host};
+use crate::host::{Active, Clock};
 use crate::prim::Arc;
 use gmp_timers::Nanos;
 use std::time::{Duration, Instant};

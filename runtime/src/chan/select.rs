@@ -28,7 +28,7 @@ pub(crate) use arm::{Chosen, Direction, Operation};
 
 use crate::chan::select::promise_hook::PromiseHook;
 use crate::chan::state::{Promised, QueueState, RecordPtr, Woken};
-use crate::host::{Active, Host};
+use crate::host::{Active, Threads};
 use crate::prim::hooks::*;
 use crate::wait::waiter::Opened;
 use gmp_timers::Nanos;

@@ -46,7 +46,7 @@
 //! 4. Records stand in a queue in the order of their places, which they keep until their operation ends.
 //! 5. `promises` counts the tickets whose promises are neither kept nor withdrawn, `reserved` the reserved places.
 
-use crate::host::{Active, Host};
+use crate::host::{Active, Clock};
 use crate::prim::hooks::*;
 use crate::wait::queue::Queue;
 use gmp_timers::Nanos;

@@ -19,7 +19,7 @@ mod tree;
 use crate::chan::Receiver;
 pub(crate) use tree::interrupted;
 
-use crate::host::{Active, Host};
+use crate::host::{Active, Clock};
 use crate::m::M;
 use crate::prim::Arc;
 use std::any::Any;

@@ -16,7 +16,7 @@
 use super::ContextError;
 use super::tree::{Dependent, DependentNode, Node};
 use crate::g::GRef;
-use crate::host::{Active, Host};
+use crate::host::{Active, Threads};
 use crate::m::M;
 use crate::prim::Arc;
 use crate::wait::interrupt::{Frame, Interrupt, Thrown};
@@ -59,7 +59,7 @@ impl Who {
     fn frame(&self) -> *const Frame {
         match self {
             Who::G(g) => g.frame.get(),
-            Who::Thread(_) => Active::thread_frame(),
+            Who::Thread(_) => Active::thread_frame().cast(),
         }
     }
 
@@ -76,7 +76,7 @@ impl Who {
     fn set_frame(&self, frame: *const Frame) {
         match self {
             Who::G(g) => g.frame.set(frame),
-            Who::Thread(_) => Active::set_thread_frame(frame),
+            Who::Thread(_) => Active::set_thread_frame(frame.cast()),
         }
     }
 }

@@ -38,7 +38,7 @@ use super::{Cause, ContextError};
 use crate::chan::Receiver;
 use crate::g::Birth;
 use crate::goroutine;
-use crate::host::{Active, Host};
+use crate::host::{Active, Clock, Host, Threads};
 use crate::prim::hooks::*;
 use crate::prim::{Acquire, Arc, AtomicBool, AtomicPtr, AtomicU32, Mutex, Rank, Relaxed, Release, Weak};
 use crate::sched::Sched;

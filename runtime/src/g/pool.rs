@@ -152,7 +152,7 @@ impl<H: Host> GPool<H> {
                 g.belongs_to(this);
                 stock.free.push(GRef::new(g));
             }
-            H::show(this.as_ptr(), chunk);
+            H::show(this.as_ptr().cast_const().cast(), chunk.cast());
         }
         stock
     }
@@ -226,7 +226,7 @@ impl<H: Host> GPool<H> {
 
 impl<H: Host> Drop for GPool<H> {
     fn drop(&mut self) {
-        H::hide(self);
+        H::hide(std::ptr::from_ref(self).cast());
     }
 }
 

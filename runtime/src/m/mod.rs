@@ -23,7 +23,7 @@
 //! settles when it acquires the P and writes into the hand-off word (`handoff.rs`): quick ones as long as no
 //! `membarrier` was refused. The retaker that meets the first refusal says so (`heavy_barrier_exists`); an M that acquires
 //! a P later fences. An M that holds its P since before still enters quickly, and may never enter again: the retaker has
-//! the thread of such an M switched out, in which the thread passes a barrier (`Host::slow_barrier`), once for each such
+//! the thread of such an M switched out, in which the thread passes a barrier (`Threads::slow_barrier`), once for each such
 //! lease.
 //!
 //! Windows do not nest, and no user code runs inside: no drop of a user's value, no closure, no waker, no
@@ -48,6 +48,7 @@ use crate::prim::{
 use crate::sched::Sched;
 use crate::sched::park::Yield;
 use std::cell::Cell;
+use std::mem::ManuallyDrop;
 use std::ptr::NonNull;
 
 /// What a window costs is measured against a build without them, which has no hand-off: `--cfg gmp_no_windows`.
@@ -146,7 +147,27 @@ impl<H: Host> M<H> {
     pub(crate) fn current<'a>() -> Option<&'a M<H>> {
         // SAFETY: an M lives as long as its scheduler, which the thread of a current M keeps alive, and so does the
         // runtime of a running goroutine.
-        unsafe { H::current().as_ref() }
+        unsafe { H::current().cast::<Self>().as_ref() }
+    }
+
+    /// Makes `m` the M of the calling thread; `None`: the thread is no M's any more.
+    pub(crate) fn set_current(m: Option<&M<H>>) {
+        let before = Self::current();
+        let address = m.map_or(std::ptr::null(), |m| std::ptr::from_ref(m).cast());
+        H::set_current(address, before.map(|before| &before.local), m.map(|m| &m.local));
+    }
+
+    /// Gives this M back to its scheduler, which finds `what` as the result of its resume. Returns when the calling
+    /// goroutine is resumed, perhaps on another M.
+    ///
+    /// # Safety
+    /// The caller is a goroutine that runs on this M.
+    #[inline(always)]
+    pub(crate) unsafe fn suspend(&self, what: Yield) {
+        let what = ManuallyDrop::new(what);
+        // SAFETY: by this function's contract. The M reads `what` once, before anybody can resume this goroutine, and
+        // nothing here uses this M afterwards.
+        unsafe { H::suspend(&self.local, (&raw const what).expose_provenance()) };
     }
 
     pub(crate) fn sched<'a>(&self) -> &'a Sched<H> {
@@ -438,7 +459,7 @@ impl<H: Host> Window<H> {
                 Entry::Lost => {
                     m.lose_p();
                     // SAFETY: this goroutine runs on `m`, and is inside the runtime.
-                    unsafe { H::suspend(m, Yield::Return) };
+                    unsafe { m.suspend(Yield::Return) };
                 }
             }
             // The M that resumed this goroutine held a P, and left the runtime for it: enter as a fresh call.
@@ -470,7 +491,7 @@ impl<H: Host> Window<H> {
         let m = self.m;
         std::mem::forget(self);
         // SAFETY: a window is opened by the goroutine that runs on its M.
-        unsafe { H::suspend(m.as_ref(), what) };
+        unsafe { m.as_ref().suspend(what) };
     }
 }
 

@@ -10,7 +10,7 @@ pub use net::{IoLock, PollDesc, Socket};
 pub use runq::{Gs, Runq};
 pub use sched::{Handle, Held, Made, p_number, switch_point, touch_window};
 
-use crate::host::{Active, Host};
+use crate::host::{Active, Clock, Process};
 use crate::prim::{AtomicBool, Relaxed, UnsafeCell};
 use crate::runtime::{Report, Runtime};
 use crate::sched::park::{Commit, WaitReason};
@@ -156,7 +156,7 @@ impl InlineCall {
 
 /// Waits for the end of the timers' thread.
 pub fn timer_thread_ends() {
-    while Active::timer_thread().threads() > 0 {
+    while Active::shared().timer_thread.threads() > 0 {
         loom::thread::yield_now();
     }
 }

@@ -6,7 +6,7 @@
 //! stores it, and then makes all operations in that direction read it again. A timeout counts for the operations that
 //! begin after it was set.
 
-use crate::host::{Active, Host};
+use crate::host::{Active, Clock};
 use crate::prim::{AtomicU64, Relaxed};
 use gmp_timers::Nanos;
 use std::io;

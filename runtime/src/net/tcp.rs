@@ -1,6 +1,6 @@
 //! TCP: [`TcpListener`] and [`TcpStream`].
 
-use crate::host::{Active, Host};
+use crate::host::{Active, Clock};
 use crate::net::desc::Direction;
 use crate::net::limit;
 use crate::net::socket::{ShortRead, Socket};

@@ -9,7 +9,7 @@
 //! it. A direction's wake fd is made at the first wait of a thread, by the holder of the I/O lock, and used by holders only.
 
 use crate::context::interrupted;
-use crate::host::{Active, Host};
+use crate::host::{Active, Clock, Threads};
 use crate::net::io_lock::socket_fence;
 use crate::net::sys;
 use crate::prim::{AtomicU32, Relaxed};
@@ -72,7 +72,7 @@ impl WakeFd {
         socket_fence();
         loop {
             let mut until = look()?;
-            let frame = Active::thread_frame();
+            let frame = Active::thread_frame().cast();
             if let Some(done) = first_done(frame, std::ptr::null()) {
                 return Err(interrupted::<Active>(Interrupt::Context(done)).into());
             }

@@ -1,7 +1,7 @@
 //! What a runtime is made with: the builder, the environment, and what is refused.
 
 use super::{MAX_THREADS, Runtime, STACK_SIZE};
-use crate::host::{self, Active, Host};
+use crate::host::{self, Active, Threads};
 use crate::prim::capacity;
 use crate::runtime::knobs::Knobs;
 use crate::sched::threads::procs::check_procs;

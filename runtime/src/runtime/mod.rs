@@ -234,7 +234,7 @@ impl Runtime {
     #[cfg(all(test, gmp_loom))]
     pub(crate) fn leave(mut self, limit: Duration) -> Report {
         self.stopped = true;
-        self.sched.leave(<Active as crate::host::Host>::now().saturating_add(limit))
+        self.sched.leave(<Active as crate::host::Clock>::now().saturating_add(limit))
     }
 
     #[cfg(gmp_loom)]

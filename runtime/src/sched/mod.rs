@@ -32,6 +32,7 @@
 //! | `watch/trace` | what `GMPDEBUG=schedtrace` prints |
 //! | `watch/told` | what the system has refused |
 //! | `stop` | the end of a runtime |
+//! | `process` | what all runtimes of the process share |
 //!
 //! The order of the locks stands in `prim/lock.rs`.
 //!
@@ -43,6 +44,7 @@
 mod mutants;
 pub(crate) mod park;
 pub(crate) mod poll;
+mod process;
 pub(crate) mod run;
 mod stacks;
 mod stop;
@@ -74,6 +76,7 @@ use std::io;
 use std::ptr::NonNull;
 use std::time::Duration;
 
+pub(crate) use process::Shared;
 pub use stop::Report;
 pub use watch::told::Refused;
 
@@ -227,7 +230,7 @@ impl<H: Host> Sched<H> {
         if sched.config.knobs.sigquit != Sigquit::Off {
             H::catch_quit();
         }
-        if let Some(runtimes) = H::runtimes() {
+        if let Some(runtimes) = &H::shared().runtimes {
             runtimes.begin(&sched);
         }
         Ok(sched)

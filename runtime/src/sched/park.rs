@@ -21,7 +21,7 @@
 //! Checked by `models/park.rs`.
 
 use crate::g::{self, GRef};
-use crate::host::Host;
+use crate::host::{EXIT, Host};
 use crate::m::{M, Window};
 use crate::prim::hooks::*;
 use crate::sched::Sched;
@@ -168,6 +168,30 @@ pub(crate) enum Yield {
     Exit,
     /// Go on: the goroutine has bound itself to this M. May be said without a P, and outside of the runtime.
     Tie,
+}
+
+/// What a goroutine has said: a pointer to its own stack, where it lies. Read by the M that acts on it.
+#[must_use]
+pub(crate) struct Said(usize);
+
+impl Said {
+    /// Of the word with which it switched: `EXIT`, or the exposed address of a `Yield`.
+    #[inline(always)]
+    pub(crate) fn of(word: usize) -> Self {
+        Said(word)
+    }
+
+    /// # Safety
+    /// The goroutine is suspended as it was when it said that.
+    #[inline(always)]
+    pub(crate) unsafe fn read(self) -> Yield {
+        if self.0 == EXIT {
+            return Yield::Exit;
+        }
+        // SAFETY: `M::suspend` left a `Yield` there and does not touch it; by this function's contract the stack is as it
+        // was, and as `self` goes this is the only read.
+        unsafe { std::ptr::with_exposed_provenance::<Yield>(self.0).read() }
+    }
 }
 
 /// Parks the calling goroutine until its wait is readied or nudged, or `commit` refuses.

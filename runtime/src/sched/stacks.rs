@@ -82,7 +82,7 @@ impl<H: Host> Sched<H> {
         self.empty_idle_stack_caches();
     }
 
-    /// `Host::call_on`, for a goroutine of the scheduler `here` or a plain thread.
+    /// `Stacks::call_on`, for a goroutine of the scheduler `here` or a plain thread.
     pub(crate) fn call_on(here: Option<&Self>, size: usize, f: &mut dyn FnMut()) -> io::Result<()> {
         H::call_on(here.map(|sched| &sched.host), size, f).or_else(|refused| {
             let sched = here.ok_or(refused)?;

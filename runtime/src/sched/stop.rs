@@ -351,7 +351,7 @@ impl<H: Host> Sched<H> {
     }
 
     fn begin_stop(&self) {
-        if let Some(runtimes) = H::runtimes() {
+        if let Some(runtimes) = &H::shared().runtimes {
             runtimes.end(self);
         }
         let mut central = self.central.lock();

@@ -1,6 +1,6 @@
 //! A condition variable: waiting for a change of the value that a mutex protects.
 
-use crate::host::{Active, Host};
+use crate::host::{Active, Clock};
 use crate::prim::hooks::*;
 use crate::prim::{Mutex as Lock, Rank, const_fn};
 use crate::sched::park::WaitReason;

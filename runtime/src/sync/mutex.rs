@@ -1,6 +1,6 @@
 //! A lock around a value, for goroutines and threads.
 
-use crate::host::{Active, Host};
+use crate::host::{Active, Clock};
 use crate::prim::{UnsafeCell, const_fn};
 use crate::sync::guard::{mapped, shows};
 use crate::sync::raw_mutex::RawMutex;

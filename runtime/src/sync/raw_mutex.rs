@@ -34,7 +34,7 @@
 //!
 //! Checked by `models/mutex.rs`.
 
-use crate::host::{Active, Host};
+use crate::host::{Active, Clock};
 use crate::m::M;
 use crate::prim::hooks::*;
 use crate::prim::{Acquire, AtomicU32, Mutex, MutexGuard, Rank, Relaxed, Release, capacity, const_fn, pause};

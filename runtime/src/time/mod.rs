@@ -6,7 +6,7 @@ mod timer;
 pub use timer::{Ticker, Timer, after_func};
 
 use crate::context::{Context, ContextError};
-use crate::host::{Active, Host};
+use crate::host::{Active, Clock};
 use crate::sched::park::{Commit, WaitReason};
 use crate::wait::waiter::{How, Wait, Woke};
 use gmp_timers::Nanos;

@@ -1,7 +1,7 @@
 //! [`Timer`], [`Ticker`], [`after_func`].
 
 use crate::chan::{Receiver, never};
-use crate::host::{Active, Host};
+use crate::host::{Active, Clock};
 use crate::sched::timers::callback::{Guard, RunMode, call_at};
 use crate::time::source::Source;
 use gmp_timers::Nanos;

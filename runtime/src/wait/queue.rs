@@ -6,7 +6,7 @@
 //! frame goes. The stack of a goroutine that is left behind with a record in a queue is never freed.
 
 #[cfg(debug_assertions)]
-use crate::host::{Active, Host};
+use crate::host::{Active, Process};
 use crate::prim::UnsafeCell;
 use std::ptr::NonNull;
 

@@ -33,6 +33,7 @@ use crate::m::note::Note;
 use crate::prim::Arc;
 use crate::sched::Sched;
 use crate::sched::run::wake;
+use crate::wait::interrupt::Frame;
 use crate::wait::status::{Run, Status, StatusWord, Then, WaitNumber};
 pub(crate) use wait::{How, Opened, Wait, Woke};
 
@@ -55,7 +56,7 @@ impl<H: Host> Parker<H> {
     /// For the waits of the calling thread, which is no M's: that of the frame under which it runs, or a new one.
     pub(crate) fn of_thread() -> Arc<Self> {
         // SAFETY: `Context::run` takes its frame out of the chain before the frame goes.
-        match unsafe { H::thread_frame().as_ref() } {
+        match unsafe { H::thread_frame().cast::<Frame>().as_ref() } {
             None => Parker::new(),
             Some(frame) => {
                 let parker = frame.parker.cast::<Self>();

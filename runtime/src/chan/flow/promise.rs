@@ -4,7 +4,7 @@
 use crate::chan::flow::{Chan, Ended, Raw, WaitBy};
 use crate::chan::select::Limit;
 use crate::chan::state::{Kind, Message, Promised, QueueState, Record, RecordPtr, State, WaitResult, Woken};
-use crate::host::{Active, Host};
+use crate::host::{Active, Clock};
 use crate::prim::hooks::*;
 use crate::sched::Sched;
 use crate::sched::park::{Commit, WaitReason};

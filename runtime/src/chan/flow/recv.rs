@@ -3,7 +3,7 @@
 
 use crate::chan::flow::{Ask, Chan, Ended, Outcome, Taken, WaitBy, await_promise, earlier, has_passed};
 use crate::chan::state::{Kind, QueueState, Record, RecordPtr, State, WaitResult, Woken};
-use crate::host::{Active, Host};
+use crate::host::{Active, Clock};
 use crate::prim::MutexGuard;
 use crate::prim::hooks::*;
 use crate::sched::park::{Commit, WaitReason};

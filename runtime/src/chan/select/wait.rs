@@ -4,7 +4,7 @@ use super::arm::{Arm, Chosen, Direction};
 use super::{Intent, Kept, Limit, Round, Search, unlock_all};
 use crate::chan::flow::{Ask, Outcome, WaitBy, await_promise, earlier, has_passed};
 use crate::chan::state::{Kind, Promised, QueueState, Record, RecordPtr, WaitResult, Woken};
-use crate::host::{Active, Host};
+use crate::host::{Active, Clock};
 use crate::prim::hooks::*;
 use crate::sched::park::{Commit, WaitReason};
 use crate::wait::abandon::AbandonHook;

@@ -1,7 +1,7 @@
 //! Whether a model has a retaker, and the barrier for all threads that this retaker asks for.
 
 use super::ModelHost;
-use crate::host::Host;
+use crate::m::M;
 use crate::prim::{AtomicU32, Ordering, fence};
 use std::cell::Cell;
 
@@ -34,9 +34,7 @@ pub(crate) fn relies_on_entries() -> bool {
 /// that. Anywhere, in truth; a model has such points in the windows, and where it says so.
 pub(crate) fn switch_point() {
     if RETAKER.get() == Retaker::Refused {
-        // SAFETY: the current M lives as long as its thread.
-        let m = unsafe { ModelHost::current().as_ref() };
-        m.inspect(|m| m.local.switches.may_pass());
+        M::<ModelHost>::current().inspect(|m| m.local.switches.may_pass());
     }
 }
 

@@ -1,27 +1,24 @@
-//! The trait [`Host`], played: a thread is a loom thread, a note's sleep a mutex and a condition variable.
+//! [`Host`], played: a thread is a loom thread, a note's sleep a mutex and a condition variable.
 
 use super::barrier::{REFUSED, RETAKER, Retaker, Switches};
 use super::search::THREADS_REFUSED;
 use super::stack::{PANIC, entry, stacks};
 use super::world::{CLOCK, LONG, ModelHost, origin};
 use super::{ModelStack, StackCache, schedule};
-use crate::host::{Answer, Bar, Broken, Frames, Host, Lack, PollWait, Symbol};
+use crate::host::{
+    Answer, Bar, Broken, Clock, Frames, Host, Lack, Poll, PollWait, Process, Stacks, Symbol, Threads,
+};
 use crate::m::M;
-use crate::m::note::Note;
 use crate::prim::{AtomicU32, Ordering, fence};
-use crate::sched::park::Yield;
-use crate::sched::timers::timer_thread::TimerThread;
-use crate::sched::watch::deadlock::Runtimes;
-use crate::sched::watch::quit::Quit;
+use crate::sched::Shared;
 use crate::stack::switch::{Coro, Home};
-use crate::wait::interrupt::{Frame, is_interrupt};
+use crate::wait::interrupt::is_interrupt;
 use gmp_netpoll::{Key, Readiness};
 use gmp_timers::Nanos;
 use loom::sync::{Condvar, Mutex};
 use std::any::Any;
 use std::cell::Cell;
 use std::io;
-use std::mem::ManuallyDrop;
 use std::os::fd::RawFd;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::time::{Duration, Instant};
@@ -54,49 +51,19 @@ impl Default for Local {
 
 loom::thread_local! {
     static CURRENT: Cell<*const ()> = Cell::new(std::ptr::null());
-    static THREAD_FRAME: Cell<*const Frame> = Cell::new(std::ptr::null());
+    static THREAD_FRAME: Cell<*const ()> = Cell::new(std::ptr::null());
 }
 
 loom::lazy_static! {
-    static ref TIMER_THREAD: TimerThread<ModelHost> = TimerThread::new();
-    static ref QUIT: Quit<Note<ModelHost>> = Quit::new();
+    // The runtimes of a model are not looked at together: a lock around every `run`, for what `models::cover` asks with
+    // `is_asleep` of one runtime.
+    static ref SHARED: Shared<ModelHost> = Shared::new(None);
 }
 
-impl Host for ModelHost {
-    type Stack = ModelStack;
-    type SleepState = SleepState;
+impl Threads for ModelHost {
     type Local = Local;
+    type SleepState = SleepState;
     type Thread = loom::thread::JoinHandle<()>;
-    type StackCache = StackCache;
-    // A backstop would hide what is missing elsewhere.
-    const MONITORED: bool = false;
-    const SEES_RUNNING: bool = false;
-
-    fn now() -> Nanos {
-        *CLOCK.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
-    }
-
-    fn nanos(at: Instant) -> Nanos {
-        Nanos::ZERO.saturating_add(at.saturating_duration_since(origin()))
-    }
-
-    fn instant(at: Nanos) -> Instant {
-        origin() + at.saturating_since(Nanos::ZERO)
-    }
-
-    fn cpu() -> u32 {
-        // Each M has its own.
-        // SAFETY: the current M lives as long as its thread.
-        unsafe { Self::current().as_ref() }.map_or(0, |m| m.id)
-    }
-
-    fn cache_of(_cpu: u32) -> u32 {
-        0
-    }
-
-    fn parallelism() -> usize {
-        2
-    }
 
     fn start(name: &str, body: impl FnOnce() + Send + 'static) -> io::Result<Self::Thread> {
         if THREADS_REFUSED.get() {
@@ -136,31 +103,24 @@ impl Host for ModelHost {
         sleep_state.woken.notify_all();
     }
 
-    fn timer_thread() -> &'static TimerThread<Self> {
-        &TIMER_THREAD
-    }
-
-    fn runtimes() -> Option<&'static Runtimes<Self>> {
-        // A lock around every `run`, for what `models::cover` asks with `is_asleep` of one runtime.
-        None
-    }
-
-    fn quit() -> &'static Quit<Note<Self>> {
-        &QUIT
-    }
-
-    fn catch_quit() {}
-
     fn threads() -> Option<u32> {
         None
     }
 
-    fn current() -> *const M<Self> {
-        CURRENT.try_with(Cell::get).map_or(std::ptr::null(), <*const ()>::cast)
+    fn current() -> *const () {
+        CURRENT.try_with(Cell::get).unwrap_or(std::ptr::null())
     }
 
-    fn set_current(m: *const M<Self>) {
-        CURRENT.with(|current| current.set(m.cast()));
+    fn set_current(m: *const (), _before: Option<&Local>, _now: Option<&Local>) {
+        CURRENT.with(|current| current.set(m));
+    }
+
+    fn thread_frame() -> *const () {
+        THREAD_FRAME.try_with(Cell::get).unwrap_or(std::ptr::null())
+    }
+
+    fn set_thread_frame(frame: *const ()) {
+        THREAD_FRAME.with(|current| current.set(frame));
     }
 
     fn random() -> u32 {
@@ -168,33 +128,17 @@ impl Host for ModelHost {
         0
     }
 
-    fn thread_frame() -> *const Frame {
-        THREAD_FRAME.try_with(Cell::get).unwrap_or(std::ptr::null())
+    fn cpu() -> u32 {
+        // Each M has its own.
+        M::<Self>::current().map_or(0, |m| m.id)
     }
 
-    fn set_thread_frame(frame: *const Frame) {
-        THREAD_FRAME.with(|current| current.set(frame));
+    fn cache_of(_cpu: u32) -> u32 {
+        0
     }
 
-    fn is_panicking() -> bool {
-        // All of a model's threads share one OS thread, which panics when the model has failed.
-        std::thread::panicking()
-    }
-
-    fn unwinds() -> bool {
-        false
-    }
-
-    fn may_unwind_to(mark: *const ()) -> Result<(), Bar> {
-        if mark.is_null() { Err(Bar::NO_CATCHER) } else { Ok(()) }
-    }
-
-    fn is_first_refusal() -> bool {
-        false
-    }
-
-    fn can_unwind() -> bool {
-        true
+    fn parallelism() -> usize {
+        2
     }
 
     fn heavy_barrier_exists() -> bool {
@@ -233,46 +177,23 @@ impl Host for ModelHost {
     fn is_blocked(_local: &Local) -> io::Result<bool> {
         Ok(false)
     }
+}
 
-    fn frames_here(_frames: &mut Frames) {}
-
-    fn ask(_threads: &[u32], _heard: &mut dyn FnMut(usize, Answer)) {}
-
-    fn symbols(_pc: usize, _each: &mut dyn FnMut(Symbol<'_>)) {}
-
-    fn catch(f: impl FnOnce()) -> std::thread::Result<()> {
-        let Err(payload) = catch_unwind(AssertUnwindSafe(f)) else { return Ok(()) };
-        if is_interrupt(&*payload) {
-            return Err(payload);
-        }
-        // SAFETY: the current M lives as long as its thread.
-        match unsafe { Self::current().as_ref() } {
-            None => resume_unwind(payload),
-            Some(m) => {
-                m.local.panic.set(Some(payload));
-                // SAFETY: a goroutine calls this on its own stack, and is never resumed.
-                unsafe { crate::stack::switch::suspend(&raw const m.local.home, PANIC) };
-                unreachable!("catch: a goroutine whose model has failed was resumed")
-            }
-        }
+impl Clock for ModelHost {
+    fn now() -> Nanos {
+        *CLOCK.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
-    fn warn(what: &str) {
-        schedule::add(format_args!("warns: {what}"));
+    fn nanos(at: Instant) -> Nanos {
+        Nanos::ZERO.saturating_add(at.saturating_duration_since(origin()))
     }
 
-    fn print(text: &str) {
-        schedule::add(format_args!("prints: {text}"));
+    fn instant(at: Nanos) -> Instant {
+        origin() + at.saturating_since(Nanos::ZERO)
     }
+}
 
-    fn give_up(text: &str) -> ! {
-        panic!("{text}")
-    }
-
-    fn fatal(why: &str) -> ! {
-        panic!("fatal error: {why}")
-    }
-
+impl Poll for ModelHost {
     fn poll(
         &self,
         _local: &Local,
@@ -326,6 +247,11 @@ impl Host for ModelHost {
         self.world().watched.clear();
         Ok(())
     }
+}
+
+impl Stacks for ModelHost {
+    type Stack = ModelStack;
+    type StackCache = StackCache;
 
     fn reserve_stack(&self, cache: Option<&mut StackCache>, size: usize) -> io::Result<()> {
         stacks().reserve(cache.map(|cache| &mut cache.real), size)
@@ -378,11 +304,84 @@ impl Host for ModelHost {
         (usize::MAX, address)
     }
 
-    unsafe fn suspend(m: &M<Self>, what: Yield) {
-        let what = ManuallyDrop::new(what);
+    unsafe fn suspend(local: &Local, word: usize) {
         // SAFETY: as in the native host.
-        unsafe {
-            crate::stack::switch::suspend(&raw const m.local.home, (&raw const what).expose_provenance())
-        };
+        unsafe { crate::stack::switch::suspend(&raw const local.home, word) };
     }
 }
+
+impl Process for ModelHost {
+    // A backstop would hide what is missing elsewhere.
+    const MONITORED: bool = false;
+
+    const SEES_RUNNING: bool = false;
+
+    type Shared = Shared<ModelHost>;
+
+    fn shared() -> &'static Shared<ModelHost> {
+        &SHARED
+    }
+
+    fn catch_quit() {}
+
+    fn is_panicking() -> bool {
+        // All of a model's threads share one OS thread, which panics when the model has failed.
+        std::thread::panicking()
+    }
+
+    fn unwinds() -> bool {
+        false
+    }
+
+    fn may_unwind_to(mark: *const ()) -> Result<(), Bar> {
+        if mark.is_null() { Err(Bar::NO_CATCHER) } else { Ok(()) }
+    }
+
+    fn is_first_refusal() -> bool {
+        false
+    }
+
+    fn can_unwind() -> bool {
+        true
+    }
+
+    fn catch(f: impl FnOnce()) -> std::thread::Result<()> {
+        let Err(payload) = catch_unwind(AssertUnwindSafe(f)) else { return Ok(()) };
+        if is_interrupt(&*payload) {
+            return Err(payload);
+        }
+        match M::<Self>::current() {
+            None => resume_unwind(payload),
+            Some(m) => {
+                m.local.panic.set(Some(payload));
+                // SAFETY: a goroutine calls this on its own stack, and is never resumed.
+                unsafe { crate::stack::switch::suspend(&raw const m.local.home, PANIC) };
+                unreachable!("catch: a goroutine whose model has failed was resumed")
+            }
+        }
+    }
+
+    fn symbols(_pc: usize, _each: &mut dyn FnMut(Symbol<'_>)) {}
+
+    fn frames_here(_frames: &mut Frames) {}
+
+    fn ask(_threads: &[u32], _heard: &mut dyn FnMut(usize, Answer)) {}
+
+    fn warn(what: &str) {
+        schedule::add(format_args!("warns: {what}"));
+    }
+
+    fn print(text: &str) {
+        schedule::add(format_args!("prints: {text}"));
+    }
+
+    fn give_up(text: &str) -> ! {
+        panic!("{text}")
+    }
+
+    fn fatal(why: &str) -> ! {
+        panic!("fatal error: {why}")
+    }
+}
+
+impl Host for ModelHost {}

@@ -2,10 +2,9 @@
 //! model share one OS thread, so it lies in a thread-local of std's.
 
 use super::ModelHost;
-use crate::host::Host;
+use crate::m::M;
 use std::cell::RefCell;
 use std::fmt::Write;
-use std::ptr::NonNull;
 
 #[derive(Default)]
 struct Log {
@@ -30,11 +29,10 @@ pub(super) fn begin() {
 }
 
 pub(super) fn add(what: std::fmt::Arguments<'_>) {
-    let m = NonNull::new(ModelHost::current().cast_mut());
+    let m = M::<ModelHost>::current();
     LOG.with_borrow_mut(|log| {
         let _infallible = match m {
-            // SAFETY: the current M lives as long as its thread.
-            Some(m) => writeln!(log.events, "  M{}: {what}", unsafe { m.as_ref() }.id),
+            Some(m) => writeln!(log.events, "  M{}: {what}", m.id),
             None => writeln!(log.events, "  {:?}: {what}", loom::thread::current().id()),
         };
     });

@@ -1,9 +1,10 @@
 //! Real stacks, and how many of them a model has.
 
+use super::host::Local;
 use super::{ModelHost, schedule};
 use crate::g::{self, GRef};
-use crate::host::{Frames, Said, Stack};
-use crate::m::{M, Window};
+use crate::host::{EXIT, Frames, Stack};
+use crate::m::Window;
 use crate::stack::switch::{Coro, End};
 use std::panic::resume_unwind;
 use std::sync::OnceLock;
@@ -30,7 +31,7 @@ pub(super) fn stacks() -> &'static crate::stack::pool::StackPool {
     STACKS.get_or_init(|| crate::stack::pool::StackPool::new(None, crate::stack::pool::GUARD))
 }
 
-/// A word that is neither `Said::EXIT` nor a pointer to a `Yield`.
+/// A word that is neither `EXIT` nor a pointer to a `Yield`.
 pub(super) const PANIC: usize = 1;
 
 /// A real stack.
@@ -41,23 +42,25 @@ pub struct ModelStack {
 // SAFETY: a suspended stack belongs to the owner of this value, on whichever thread.
 unsafe impl Send for ModelStack {}
 
-impl Stack<ModelHost> for ModelStack {
-    unsafe fn resume(&mut self, m: &M<ModelHost>, g: GRef<ModelHost>) -> Said {
+impl Stack<Local> for ModelStack {
+    unsafe fn resume(&mut self, local: &Local, g: *mut ()) -> usize {
+        let word = g.expose_provenance();
+        // SAFETY: the scheduler resumes goroutines of its own.
+        let g = unsafe { GRef::<ModelHost>::from_raw(g.cast()) };
         schedule::add(format_args!("resumes {g:?}"));
-        let word = g.to_raw().expose_provenance();
-        // SAFETY: the caller won the right to run this goroutine, which has not ended, on `m`.
-        match unsafe { self.coro.resume(&m.local.home, word) } {
-            Said::EXIT => {
+        // SAFETY: the caller won the right to run this goroutine, which has not ended, on the M of `local`.
+        match unsafe { self.coro.resume(&local.home, word) } {
+            EXIT => {
                 schedule::add(format_args!("{g:?} has ended"));
-                Said::of(Said::EXIT)
+                EXIT
             }
             PANIC => {
-                let payload = m.local.panic.take().expect("resume: a panic has a payload");
+                let payload = local.panic.take().expect("resume: a panic has a payload");
                 resume_unwind(payload)
             }
             said => {
                 schedule::add(format_args!("{g:?} is saved"));
-                Said::of(said)
+                said
             }
         }
     }
@@ -81,5 +84,5 @@ pub(super) unsafe extern "C" fn entry(word: usize) -> End {
     let home = &raw const window.m().local.home;
     crate::stack::annotate::end(&window.m().local.home.told);
     std::mem::forget(window);
-    End { home, word: Said::EXIT }
+    End { home, word: EXIT }
 }

@@ -120,8 +120,8 @@ unsafe impl Send for Chunk {}
 static CHUNKS: Mutex<Vec<Chunk>> = Mutex::new(Rank::Debugger, Vec::new());
 
 /// A pool has got these.
-pub(super) fn show(pool: *const GPool<Native>, gs: NonNull<[G<Native>]>) {
-    change(|chunks| chunks.push(Chunk { gs: gs.as_ptr().cast(), pool }));
+pub(super) fn show(pool: *const GPool<Native>, gs: NonNull<G<Native>>) {
+    change(|chunks| chunks.push(Chunk { gs: gs.as_ptr(), pool }));
 }
 
 /// A pool goes, and all that it had.

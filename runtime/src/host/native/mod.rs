@@ -27,20 +27,15 @@ mod segment;
 
 mod stack;
 
-use crate::g::G;
-use crate::g::pool::GPool;
-use crate::host::{Answer, Bar, Broken, Frames, Host, Lack, PollWait, Symbol};
-use crate::m::M;
-use crate::m::note::Note;
+use crate::host::{
+    Answer, Bar, Broken, Clock, Frames, Host, Lack, Poll, PollWait, Process, Stacks, Symbol, Threads,
+};
 use crate::prim::{AtomicBool, AtomicU32, Relaxed};
-use crate::sched::park::Yield;
-use crate::sched::timers::timer_thread::TimerThread;
+use crate::sched::Shared;
 use crate::sched::watch::deadlock::Runtimes;
-use crate::sched::watch::quit::Quit;
 #[cfg(any(feature = "generator", not(target_arch = "x86_64")))]
 use crate::stack::switch as segment;
 use crate::stack::switch::{Coro, Home};
-use crate::wait::interrupt::Frame;
 use gmp_netpoll::{Events, Key, Poller, Readiness, Timeout, Woken};
 use gmp_timers::Nanos;
 use signals::SignalStack;
@@ -83,7 +78,7 @@ fn seed() -> u32 {
 
 std::thread_local! {
     /// Of a thread that is no M.
-    static THREAD_FRAME: Cell<*const Frame> = const { Cell::new(std::ptr::null()) };
+    static THREAD_FRAME: Cell<*const ()> = const { Cell::new(std::ptr::null()) };
     static DICE: Cell<u32> = Cell::new(seed());
 }
 
@@ -133,33 +128,10 @@ impl Native {
     }
 }
 
-impl Host for Native {
-    type Stack = NativeStack;
-    type SleepState = ();
+impl Threads for Native {
     type Local = Local;
+    type SleepState = ();
     type Thread = std::thread::JoinHandle<()>;
-    type StackCache = StackCache;
-    const MONITORED: bool = true;
-    const SEES_RUNNING: bool = !cfg!(any(feature = "generator", not(target_arch = "x86_64")));
-
-    #[inline]
-    fn now() -> Nanos {
-        clock::now()
-    }
-
-    fn nanos(at: Instant) -> Nanos {
-        clock::nanos(at)
-    }
-
-    fn instant(at: Nanos) -> Instant {
-        clock::instant(at)
-    }
-
-    fn parallelism() -> usize {
-        // The calling thread's affinity mask, and the quotas of its cgroup and of all above it that can be seen, v1 and
-        // v2: each rounded down, at least one.
-        std::thread::available_parallelism().map_or(1, usize::from)
-    }
 
     fn start(name: &str, body: impl FnOnce() + Send + 'static) -> io::Result<Self::Thread> {
         thread::start(name, body)
@@ -187,43 +159,33 @@ impl Host for Native {
         thread::futex_wake(word);
     }
 
-    fn timer_thread() -> &'static TimerThread<Self> {
-        static TIMER_THREAD: OnceLock<TimerThread<Native>> = OnceLock::new();
-        TIMER_THREAD.get_or_init(TimerThread::new)
-    }
-
-    fn runtimes() -> Option<&'static Runtimes<Self>> {
-        static RUNTIMES: OnceLock<Runtimes<Native>> = OnceLock::new();
-        Some(RUNTIMES.get_or_init(Runtimes::default))
-    }
-
-    fn quit() -> &'static Quit<Note<Self>> {
-        quit::quit()
-    }
-
-    fn catch_quit() {
-        quit::catch();
-    }
-
     fn threads() -> Option<u32> {
         thread::count()
     }
 
     #[inline(always)]
-    fn current() -> *const M<Self> {
-        current::get().cast()
+    fn current() -> *const () {
+        current::get()
     }
 
-    fn set_current(m: *const M<Self>) {
-        // SAFETY: an M lives as long as its scheduler, which its thread holds from the first call of this to the second.
-        if let Some(before) = unsafe { Self::current().as_ref() } {
-            before.local.signals.take_back();
+    fn set_current(m: *const (), before: Option<&Local>, now: Option<&Local>) {
+        if let Some(before) = before {
+            before.signals.take_back();
         }
-        current::set(m.cast());
-        // SAFETY: as above.
-        if let Some(now) = unsafe { m.as_ref() } {
-            now.local.signals.lend_unless(signals::ROOM);
+        current::set(m);
+        if let Some(now) = now {
+            now.signals.lend_unless(signals::ROOM);
         }
+    }
+
+    #[inline(never)]
+    fn thread_frame() -> *const () {
+        THREAD_FRAME.get()
+    }
+
+    #[inline(never)]
+    fn set_thread_frame(frame: *const ()) {
+        THREAD_FRAME.set(frame);
     }
 
     #[inline(never)]
@@ -245,39 +207,10 @@ impl Host for Native {
         topology::cache_of(cpu)
     }
 
-    #[inline(never)]
-    fn thread_frame() -> *const Frame {
-        THREAD_FRAME.get()
-    }
-
-    #[inline(never)]
-    fn set_thread_frame(frame: *const Frame) {
-        THREAD_FRAME.set(frame);
-    }
-
-    #[inline(never)]
-    fn is_panicking() -> bool {
-        std::thread::panicking()
-    }
-
-    #[inline(always)]
-    fn unwinds() -> bool {
-        // One load of a global, while no thread unwinds anywhere.
-        std::thread::panicking()
-    }
-
-    fn may_unwind_to(mark: *const ()) -> Result<(), Bar> {
-        if mark.is_null() { Err(Bar::NO_CATCHER) } else { frames::may_unwind_to(mark) }
-    }
-
-    fn is_first_refusal() -> bool {
-        static TOLD: AtomicBool = AtomicBool::new(false);
-        // Relaxed: nothing is published by it.
-        !TOLD.swap(true, Relaxed)
-    }
-
-    fn can_unwind() -> bool {
-        frames::CAN_UNWIND
+    fn parallelism() -> usize {
+        // The calling thread's affinity mask, and the quotas of its cgroup and of all above it that can be seen, v1 and
+        // v2: each rounded down, at least one.
+        std::thread::available_parallelism().map_or(1, usize::from)
     }
 
     #[inline]
@@ -310,52 +243,24 @@ impl Host for Native {
     fn is_blocked(local: &Local) -> io::Result<bool> {
         local.watched.is_blocked()
     }
+}
 
-    fn symbols(pc: usize, each: &mut dyn FnMut(Symbol<'_>)) {
-        symbols::of(pc, each);
+impl Clock for Native {
+    #[inline]
+    fn now() -> Nanos {
+        clock::now()
     }
 
-    #[cfg(not(any(feature = "generator", not(target_arch = "x86_64"))))]
-    fn frames_here(frames: &mut Frames) {
-        sample::walk_here(frames);
+    fn nanos(at: Instant) -> Nanos {
+        clock::nanos(at)
     }
 
-    #[cfg(any(feature = "generator", not(target_arch = "x86_64")))]
-    fn frames_here(_frames: &mut Frames) {}
-
-    #[cfg(not(any(feature = "generator", not(target_arch = "x86_64"))))]
-    fn ask(threads: &[u32], heard: &mut dyn FnMut(usize, Answer)) {
-        sample::ask(threads, heard);
+    fn instant(at: Nanos) -> Instant {
+        clock::instant(at)
     }
+}
 
-    #[cfg(any(feature = "generator", not(target_arch = "x86_64")))]
-    fn ask(_threads: &[u32], _heard: &mut dyn FnMut(usize, Answer)) {}
-
-    fn catch(f: impl FnOnce()) -> std::thread::Result<()> {
-        catch_unwind(AssertUnwindSafe(f))
-    }
-
-    fn warn(what: &str) {
-        say(format_args!("gmp: {what}"));
-    }
-
-    fn print(text: &str) {
-        tell(text);
-    }
-
-    fn give_up(text: &str) -> ! {
-        Self::print(text);
-        // Not `std::process::exit`: it runs what was registered for the end, and flushes standard output; either may
-        // wait for a lock that a thread holds that will never run. A report must not hang. Go's exit runs nothing either.
-        // SAFETY: it does not return, and no thread is left that could miss anything.
-        unsafe { libc::_exit(2) }
-    }
-
-    fn fatal(why: &str) -> ! {
-        say(format_args!("fatal error: {why}"));
-        std::process::abort()
-    }
-
+impl Poll for Native {
     fn poll(
         &self,
         local: &Local,
@@ -391,6 +296,11 @@ impl Host for Native {
         // SAFETY: as in `watch`.
         self.poller.remove(unsafe { BorrowedFd::borrow_raw(fd) })
     }
+}
+
+impl Stacks for Native {
+    type Stack = NativeStack;
+    type StackCache = StackCache;
 
     #[inline]
     fn reserve_stack(&self, cache: Option<&mut StackCache>, size: usize) -> io::Result<()> {
@@ -434,14 +344,6 @@ impl Host for Native {
         unsafe { libc::munmap(at.as_ptr().cast(), bytes) };
     }
 
-    fn show(pool: *const GPool<Self>, gs: NonNull<[G<Self>]>) {
-        debugger::show(pool, gs);
-    }
-
-    fn hide(pool: *const GPool<Self>) {
-        debugger::hide(pool);
-    }
-
     fn call_on(here: Option<&Self>, size: usize, f: &mut dyn FnMut()) -> io::Result<()> {
         segment::call_on(here.map(|host| &host.stacks), size, f)
     }
@@ -451,11 +353,105 @@ impl Host for Native {
     }
 
     #[inline(always)]
-    unsafe fn suspend(m: &M<Self>, what: Yield) {
-        let what = ManuallyDrop::new(what);
-        let home: *const Home = &raw const m.local.home;
-        // SAFETY: the caller runs on `m`. The M reads `what` once, before this goroutine can be resumed, and
-        // nothing here uses `m` afterwards.
-        unsafe { crate::stack::switch::suspend(home, (&raw const what).expose_provenance()) };
+    unsafe fn suspend(local: &Local, word: usize) {
+        let home: *const Home = &raw const local.home;
+        // SAFETY: the caller runs on the M of `local`, and nothing here uses that afterwards.
+        unsafe { crate::stack::switch::suspend(home, word) };
     }
 }
+
+impl Process for Native {
+    const MONITORED: bool = true;
+    const SEES_RUNNING: bool = !cfg!(any(feature = "generator", not(target_arch = "x86_64")));
+
+    type Shared = Shared<Native>;
+
+    fn shared() -> &'static Shared<Native> {
+        static SHARED: OnceLock<Shared<Native>> = OnceLock::new();
+        SHARED.get_or_init(|| Shared::new(Some(Runtimes::default())))
+    }
+
+    fn catch_quit() {
+        quit::catch();
+    }
+
+    #[inline(never)]
+    fn is_panicking() -> bool {
+        std::thread::panicking()
+    }
+
+    #[inline(always)]
+    fn unwinds() -> bool {
+        // One load of a global, while no thread unwinds anywhere.
+        std::thread::panicking()
+    }
+
+    fn may_unwind_to(mark: *const ()) -> Result<(), Bar> {
+        if mark.is_null() { Err(Bar::NO_CATCHER) } else { frames::may_unwind_to(mark) }
+    }
+
+    fn is_first_refusal() -> bool {
+        static TOLD: AtomicBool = AtomicBool::new(false);
+        // Relaxed: nothing is published by it.
+        !TOLD.swap(true, Relaxed)
+    }
+
+    fn can_unwind() -> bool {
+        frames::CAN_UNWIND
+    }
+
+    fn catch(f: impl FnOnce()) -> std::thread::Result<()> {
+        catch_unwind(AssertUnwindSafe(f))
+    }
+
+    fn symbols(pc: usize, each: &mut dyn FnMut(Symbol<'_>)) {
+        symbols::of(pc, each);
+    }
+
+    #[cfg(not(any(feature = "generator", not(target_arch = "x86_64"))))]
+    fn frames_here(frames: &mut Frames) {
+        sample::walk_here(frames);
+    }
+
+    #[cfg(any(feature = "generator", not(target_arch = "x86_64")))]
+    fn frames_here(_frames: &mut Frames) {}
+
+    #[cfg(not(any(feature = "generator", not(target_arch = "x86_64"))))]
+    fn ask(threads: &[u32], heard: &mut dyn FnMut(usize, Answer)) {
+        sample::ask(threads, heard);
+    }
+
+    #[cfg(any(feature = "generator", not(target_arch = "x86_64")))]
+    fn ask(_threads: &[u32], _heard: &mut dyn FnMut(usize, Answer)) {}
+
+    fn show(pool: *const (), gs: NonNull<()>) {
+        debugger::show(pool.cast(), gs.cast());
+    }
+
+    fn hide(pool: *const ()) {
+        debugger::hide(pool.cast());
+    }
+
+    fn warn(what: &str) {
+        say(format_args!("gmp: {what}"));
+    }
+
+    fn print(text: &str) {
+        tell(text);
+    }
+
+    fn give_up(text: &str) -> ! {
+        Self::print(text);
+        // Not `std::process::exit`: it runs what was registered for the end, and flushes standard output; either may
+        // wait for a lock that a thread holds that will never run. A report must not hang. Go's exit runs nothing either.
+        // SAFETY: it does not return, and no thread is left that could miss anything.
+        unsafe { libc::_exit(2) }
+    }
+
+    fn fatal(why: &str) -> ! {
+        say(format_args!("fatal error: {why}"));
+        std::process::abort()
+    }
+}
+
+impl Host for Native {}

@@ -1,22 +1,17 @@
 //! SIGQUIT, as the kernel sends it.
 
 use super::Native;
+use crate::host::Process;
 use crate::m::note::Note;
-use crate::sched::watch::quit::{Heard, Quit};
-use std::sync::{Once, OnceLock};
-
-/// Which monitor answers.
-pub(super) fn quit() -> &'static Quit<Note<Native>> {
-    static QUIT: OnceLock<Quit<Note<Native>>> = OnceLock::new();
-    QUIT.get_or_init(Quit::new)
-}
+use crate::sched::watch::quit::Heard;
+use std::sync::Once;
 
 /// Has the signal ask for a dump, if the program has not said yet what it is to do. The first call decides.
 pub(super) fn catch() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
         // Made before a handler asks for it: then that only reads.
-        quit();
+        Native::shared();
         // SAFETY: both are plain data, for which zero is a value; the kernel writes the old one and reads the new one.
         unsafe {
             let mut old: libc::sigaction = std::mem::zeroed();
@@ -39,7 +34,7 @@ extern "C" fn on_quit(signal: libc::c_int) {
     let errno = unsafe { libc::__errno_location() };
     // SAFETY: as above.
     let before = unsafe { *errno };
-    if quit().ask(Note::alarm) == Heard::No {
+    if Native::shared().quit.ask(Note::alarm) == Heard::No {
         // SAFETY: both are allowed in a handler. It comes when this one has returned.
         unsafe {
             libc::signal(signal, libc::SIG_DFL);

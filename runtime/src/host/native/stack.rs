@@ -1,9 +1,9 @@
 //! A goroutine's stack on the native host.
 
-use super::Native;
+use super::{Local, Native};
 use crate::g::{self, GRef};
-use crate::host::{Frames, Said, Stack};
-use crate::m::{M, Window};
+use crate::host::{EXIT, Frames, Stack};
+use crate::m::Window;
 use crate::stack::switch::{Coro, End};
 
 /// A goroutine's stack.
@@ -15,13 +15,13 @@ pub(crate) struct NativeStack {
 // contract of `gmp::migration`, under which the runtime was started.
 unsafe impl Send for NativeStack {}
 
-impl Stack<Native> for NativeStack {
+impl Stack<Local> for NativeStack {
     #[inline(always)]
-    unsafe fn resume(&mut self, m: &M<Native>, g: GRef<Native>) -> Said {
+    unsafe fn resume(&mut self, local: &Local, g: *mut ()) -> usize {
         // For the entry; other resumes look at no word.
-        let word = g.to_raw().expose_provenance();
-        // SAFETY: the caller won the right to run this goroutine, which has not ended, on `m`.
-        Said::of(unsafe { self.coro.resume(&m.local.home, word) })
+        let word = g.expose_provenance();
+        // SAFETY: the caller won the right to run this goroutine, which has not ended, on the M of `local`.
+        unsafe { self.coro.resume(&local.home, word) }
     }
 
     fn depth(&self) -> Option<usize> {
@@ -47,5 +47,5 @@ pub(super) unsafe extern "C" fn entry(word: usize) -> End {
     #[cfg(not(any(feature = "generator", not(target_arch = "x86_64"))))]
     crate::stack::annotate::end(&window.m().local.home.told);
     std::mem::forget(window);
-    End { home, word: Said::EXIT }
+    End { home, word: EXIT }
 }

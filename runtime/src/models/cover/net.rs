@@ -2,7 +2,7 @@
 
 use super::sched::Handle;
 use crate::g::list::GList;
-use crate::host::{Active, Host};
+use crate::host::{Active, Clock};
 use crate::net::desc::{Direction, PollDesc as Desc, Waited};
 use crate::net::io_lock::{Holder, IoLock as Inner, socket_fence};
 use crate::net::socket::{ShortRead, Socket as Sock};

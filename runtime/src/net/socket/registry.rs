@@ -2,7 +2,7 @@
 //! that has to wait.
 
 use super::Socket;
-use crate::host::{Active, Host};
+use crate::host::{Active, Poll};
 use crate::net::desc::PollDesc;
 use crate::prim::{Acquire, Arc, AtomicPtr, Relaxed, Release, Weak};
 use crate::sched::Sched;

@@ -1,11 +1,11 @@
 //! An M's life: find a goroutine, run it until it gives its M back, do what it has said.
 
 use crate::g::GRef;
-use crate::host::{Host, Said};
+use crate::host::Host;
 use crate::m::M;
 use crate::p::P;
 use crate::sched::Sched;
-use crate::sched::park::Yield;
+use crate::sched::park::{Said, Yield};
 use crate::wait::status::Run;
 
 /// Whether the M ends, or its runtime.
@@ -18,7 +18,7 @@ enum MEnds {
 impl<H: Host> Sched<H> {
     /// The body of an M's thread. Returns when the M, or the runtime, ends.
     pub(crate) fn mstart(&self, m: &M<H>) {
-        H::set_current(m);
+        M::set_current(Some(m));
         self.thread_begins(m);
         self.refresh_coarse_clock();
         m.take_assignment();

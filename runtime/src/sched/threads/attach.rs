@@ -8,6 +8,7 @@
 use crate::g::GRef;
 use crate::g::list::GList;
 use crate::host::Host;
+use crate::m::M;
 use crate::sched::Sched;
 
 impl<H: Host> Sched<H> {
@@ -23,7 +24,7 @@ impl<H: Host> Sched<H> {
         let m = unsafe { m.as_ref() };
         m.attached.set(true);
         g.ties.attach(m.id);
-        H::set_current(m);
+        M::set_current(Some(m));
         self.thread_begins(m);
         self.inject(GList::one(g));
         while self.await_bound(m) {

@@ -48,11 +48,11 @@
 //! Checked by `models/locked.rs`.
 
 use crate::g::GRef;
-use crate::host::{Host, Said, Stack};
+use crate::host::{Host, Stack};
 use crate::m::{Assignment, M};
 use crate::prim::hooks::*;
 use crate::prim::{assert_none_held, event};
-use crate::sched::park::Yield;
+use crate::sched::park::{Said, Yield};
 use crate::sched::poll::Poller;
 use crate::sched::run::wake::Wake;
 use crate::sched::{Central, Sched};
@@ -153,7 +153,7 @@ pub(crate) fn lock_thread<H: Host>() {
     if !g.ties.is_bound() {
         g.ties.bind(m.id);
         // SAFETY: this goroutine runs on `m`, which resumes it at once and touches no P.
-        unsafe { H::suspend(m, Yield::Tie) };
+        unsafe { m.suspend(Yield::Tie) };
     }
 }
 
@@ -175,7 +175,7 @@ impl<H: Host> Sched<H> {
             m.leave();
             assert_none_held();
             // SAFETY: as above; `m`'s thread runs this function.
-            unsafe { stack.resume(m, g) }
+            Said::of(unsafe { stack.resume(&m.local, g.to_raw().cast()) })
         });
         // For loom, to which an access is as old as its beginning: until here the goroutine used its stack.
         g.stack.with_mut(|_| ());

@@ -74,7 +74,7 @@ impl<H: Host> Sched<H> {
     /// goroutine has left it goes to others.
     pub(crate) fn mexit(&self, m: &M<H>) {
         self.m_leaves(m);
-        H::set_current(std::ptr::null());
+        M::<H>::set_current(None);
         H::thread_ends(&m.local);
         let mut central = self.central.lock();
         let stopping = self.is_stopping();

@@ -108,7 +108,7 @@ impl<H: Host> Callback<H> {
     #[cold]
     fn announce(&self, orphaned: bool, due: Nanos) {
         if orphaned {
-            return H::timer_thread().keep(&self.timers);
+            return H::shared().timer_thread.keep(&self.timers);
         }
         // Without a home it has been left to the timer thread meanwhile, which was told.
         self.at_home(|sched| sched.call_is_next(due));
@@ -137,7 +137,7 @@ impl<H: Host> Guard<H> {
         drop(locked);
         drop(share);
         if last {
-            H::timer_thread().look_again();
+            H::shared().timer_thread.look_again();
         }
         true
     }
@@ -193,7 +193,7 @@ pub(crate) fn call_at<H: Host>(due: Nanos, run: RunMode, f: impl Fn() + Send + S
     let m = M::<H>::current();
     let Some(inside) = m.and_then(M::look_in) else {
         let timers = match m {
-            None => H::timer_thread().own(),
+            None => H::shared().timer_thread.own(),
             Some(m) => m.any_timers(),
         };
         let [call, _] = Callback::new(timers, site, run, f);
@@ -231,7 +231,7 @@ impl<H: Host> Drop for Firing<H> {
         // Its goroutine was never run: the runtime ended, or had no stack for it.
         if let Some(call) = self.0.take() {
             mutant!(UnrunFiringLost: return);
-            H::timer_thread().run(call);
+            H::shared().timer_thread.run(call);
         }
     }
 }

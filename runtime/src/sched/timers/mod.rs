@@ -407,7 +407,7 @@ impl<H: Host> Sched<H> {
         for p in &self.ps {
             if p.timers.orphan() {
                 mutant!(OrphansForgotten: continue);
-                H::timer_thread().keep(&p.timers);
+                H::shared().timer_thread.keep(&p.timers);
             }
         }
     }

@@ -116,7 +116,7 @@ impl<H: Host> Presence<H> {
     }
 
     fn of(thread: bool) -> Self {
-        let Some(runtimes) = H::runtimes() else { return Presence(0, PhantomData) };
+        let Some(runtimes) = &H::shared().runtimes else { return Presence(0, PhantomData) };
         let mut known = runtimes.0.lock();
         known.tickets += 1;
         let ticket = known.tickets;
@@ -129,7 +129,7 @@ impl<H: Host> Presence<H> {
     }
 
     fn with(&self, f: impl FnOnce(&mut Caller<H>)) {
-        if let Some(runtimes) = H::runtimes() {
+        if let Some(runtimes) = &H::shared().runtimes {
             let mut known = runtimes.0.lock();
             let caller = known.callers.iter_mut().find(|caller| caller.ticket == self.0);
             f(caller.expect("with: the caller is inside `run`"));
@@ -139,7 +139,7 @@ impl<H: Host> Presence<H> {
 
 impl<H: Host> Drop for Presence<H> {
     fn drop(&mut self) {
-        if let Some(runtimes) = H::runtimes() {
+        if let Some(runtimes) = &H::shared().runtimes {
             runtimes.0.lock().callers.retain(|caller| caller.ticket != self.0);
         }
     }
@@ -172,7 +172,7 @@ impl<H: Host> Known<H> {
         let oldest = self.all.first().and_then(Weak::upgrade);
         let note = oldest.map_or(std::ptr::null(), |sched| &raw const sched.monitor_note);
         // SAFETY: a scheduler lives until it is off this list, and that comes here again.
-        unsafe { H::quit().set(note, Note::alarm) };
+        unsafe { H::shared().quit.set(note, Note::alarm) };
     }
 }
 
@@ -203,7 +203,7 @@ impl<H: Host> Runtimes<H> {
         }
         // They live: an ender takes its runtime off the list first, for which it needs the lock.
         let scheds: Vec<_> = known.all.iter().filter_map(Weak::upgrade).collect();
-        let (_frozen, timer_threads) = match H::timer_thread().freeze() {
+        let (_frozen, timer_threads) = match H::shared().timer_thread.freeze() {
             Ok(still) => still,
             Err(verdict) => return verdict,
         };
@@ -343,7 +343,7 @@ impl<H: Host> Sched<H> {
         deadlock_watch: &mut DeadlockWatch,
         now: Nanos,
     ) -> Option<Duration> {
-        let runtimes = H::runtimes()?;
+        let runtimes = H::shared().runtimes.as_ref()?;
         if !self.all_idle(&self.central.lock()) {
             deadlock_watch.since = None;
             return None;
@@ -371,7 +371,7 @@ impl<H: Host> Sched<H> {
 
     /// Returns `true` if the watch has looked often enough since an M had a P. Under the lock, with all Ps idle.
     pub(crate) fn is_watched(&self, deadlock_watch: &DeadlockWatch) -> bool {
-        H::runtimes().is_none()
+        H::shared().runtimes.is_none()
             || deadlock_watch.since.is_some()
                 && deadlock_watch.changes == self.changes()
                 && deadlock_watch.looks == LOOKS.len()

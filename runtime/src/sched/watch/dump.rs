@@ -132,7 +132,7 @@ pub(crate) enum Wanted {
 
 /// What the goroutines of all runtimes are doing.
 pub(crate) fn dump_all<H: Host>(wanted: Wanted) -> String {
-    let all = H::runtimes().map(Runtimes::all).unwrap_or_default();
+    let all = H::shared().runtimes.as_ref().map(Runtimes::all).unwrap_or_default();
     let snapshots: Vec<_> = all.iter().map(|sched| sched.snapshot_all(wanted)).collect();
     tell::<H>(&snapshots)
 }
@@ -140,7 +140,7 @@ pub(crate) fn dump_all<H: Host>(wanted: Wanted) -> String {
 impl<H: Host> Sched<H> {
     /// The monitor's: M1 of `quit.rs`.
     pub(crate) fn answer_quit(&self) {
-        let quit = H::quit();
+        let quit = &H::shared().quit;
         while quit.take() {
             if self.config.knobs.sigquit != Sigquit::Dump {
                 // As Go's programs end. `Off`: another runtime of the process was built under another `GMPDEBUG`.

@@ -344,7 +344,7 @@ impl<H: Host> Wait<H> {
     }
 
     pub(super) fn doze(&mut self, how: How) -> Woke {
-        let pending = PendingInterrupts { frame: H::thread_frame(), exits: false, ends: false };
+        let pending = PendingInterrupts { frame: H::thread_frame().cast(), exits: false, ends: false };
         let Who::Thread(parker) = &self.who else { unreachable!("doze: called on a goroutine") };
         let parker = Arc::clone(parker);
         let mut until = how.until;

@@ -36,7 +36,7 @@ mod walk;
 
 use super::{Native, segment, thread};
 use crate::g::{GRef, Name};
-use crate::host::{Answer, Asked, Frames, Host};
+use crate::host::{Answer, Asked, Frames, Stacks};
 use crate::m::M;
 use crate::prim::{Mutex, Rank};
 use ask::Slot;
@@ -209,7 +209,7 @@ fn catch() -> Result<(), &'static str> {
     }
 }
 
-/// As `Host::ask`.
+/// As `Process::ask`.
 pub(super) fn ask(threads: &[u32], heard: &mut dyn FnMut(usize, Answer)) {
     static ASKER: Mutex<()> = Mutex::new(Rank::Asker, ());
     let _one_at_a_time = ASKER.lock();

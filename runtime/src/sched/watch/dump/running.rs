@@ -1,7 +1,7 @@
 //! Where goroutines are that run: for ever, or in a call that blocks their thread.
 //!
 //! Such a G has no frames that another thread might read. So the thread of its M is interrupted and says where it is
-//! (`Host::ask`; `host/native/sample/`). The Ms show which M that is, but only as a place to ask: the thread says which
+//! (`Process::ask`; `host/native/sample/`). The Ms show which M that is, but only as a place to ask: the thread says which
 //! goroutine it was in, with the name and the spawn site, so that nothing is read of a G that may end meanwhile.
 //!
 //! A goroutine may begin, park, or change its M in between. A goroutine that is not found where it was shown is looked at

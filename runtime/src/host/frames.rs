@@ -1,0 +1,31 @@
+//! Where the calls of a goroutine stand.
+
+/// Where the frames of a goroutine go on, innermost first.
+pub(crate) struct Frames {
+    pcs: [usize; Self::MOST],
+    len: usize,
+}
+
+impl Frames {
+    /// How many are kept, one more for the mark that there are more.
+    const MOST: usize = 64;
+    /// Stands behind those that are kept when there are more.
+    pub(crate) const MORE: usize = 0;
+
+    pub(crate) const fn new() -> Self {
+        Frames { pcs: [0; Self::MOST], len: 0 }
+    }
+
+    /// Adds the next one. Returns `false` if no more are wanted.
+    #[cfg(not(any(feature = "generator", not(target_arch = "x86_64"))))]
+    pub(crate) fn push(&mut self, pc: usize) -> bool {
+        let last = self.len + 1 == Self::MOST;
+        self.pcs[self.len] = if last { Self::MORE } else { pc };
+        self.len += 1;
+        !last
+    }
+
+    pub(crate) fn pcs(&self) -> &[usize] {
+        &self.pcs[..self.len]
+    }
+}

@@ -1,0 +1,23 @@
+//! What all runtimes of the process share.
+
+use crate::host::Host;
+use crate::m::note::Note;
+use crate::sched::timers::timer_thread::TimerThread;
+use crate::sched::watch::deadlock::Runtimes;
+use crate::sched::watch::quit::Quit;
+
+/// One for the whole process; the host keeps it.
+pub(crate) struct Shared<H: Host> {
+    /// The timer thread, which runs the callbacks that no runtime runs.
+    pub(crate) timer_thread: TimerThread<H>,
+    /// The runtimes of the process, where they are looked at together.
+    pub(crate) runtimes: Option<Runtimes<H>>,
+    /// Which monitor answers SIGQUIT.
+    pub(crate) quit: Quit<Note<H>>,
+}
+
+impl<H: Host> Shared<H> {
+    pub(crate) fn new(runtimes: Option<Runtimes<H>>) -> Self {
+        Shared { timer_thread: TimerThread::new(), runtimes, quit: Quit::new() }
+    }
+}
