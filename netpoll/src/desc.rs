@@ -31,7 +31,7 @@
 //! | Wait     | busy       | Token(t)     | Ready            | Nil             | Look     | Nil            | panics  |
 //! | Token(t) | busy       | panics       | Ready, wake t    | Nil, wake t     | panics   | Nil            | panics  |
 //!
-//! Who calls what:
+//! The calls:
 //! - The owner, before its system call: `clear`. After `EAGAIN`, or instead of a system call that cannot
 //!   succeed: `block`; on Announce it looks at close, deadline and cancel, and then parks (or takes Wait back
 //!   with `settle`).

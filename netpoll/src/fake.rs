@@ -1,7 +1,7 @@
 //! A poller without a kernel: what is posted is reported, in that order, and nothing else happens.
 //!
 //! It keeps what makes the real one difficult: an event is an edge, reported once; events of one key before a
-//! wait are one; wakes before a wait are one, and whoever waits first swallows it. It never blocks: a wait
+//! wait are one; wakes before a wait are one, which the first wait swallows. It never blocks: a wait
 //! with [`Timeout::After`] returns at once, as if the time were over.
 
 use std::collections::VecDeque;

@@ -6,8 +6,8 @@
 //! What mio 1.2 does underneath, checked in its source:
 //! - `register` with READABLE, WRITABLE and PRIORITY gives `EPOLLIN | EPOLLRDHUP | EPOLLOUT | EPOLLPRI | EPOLLET`.
 //!   The kernel adds `EPOLLERR` and `EPOLLHUP` by itself, and reports a descriptor that is ready already at the next wait.
-//! - `Waker` is an eventfd, registered READABLE and edge-triggered. `wake` adds one to it, and nobody drains
-//!   it except `wake` itself just before the counter would overflow. So each wake is an edge, and several
+//! - `Waker` is an eventfd, registered READABLE and edge-triggered. `wake` adds one to it; it is drained
+//!   by `wake` alone, just before the counter would overflow. So each wake is an edge, and several
 //!   wakes before a wait are one. Both descriptors are close-on-exec.
 //!
 //! **A wait with [`Timeout::Zero`] may swallow a wake.** An edge is reported once, to the wait that comes first. If a

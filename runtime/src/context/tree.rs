@@ -24,13 +24,13 @@
 //! Nodes stay in the list of a node that is done. A second ender that finds `swept` unset walks over them as well. So
 //! when any ender returns, its node and all nodes below it are done.
 //!
-//! A node's lock is the outermost of all (`prim/lock.rs`), and nobody holds those of two. Neither the user's code nor
+//! A node's lock is the outermost of all (`prim/lock.rs`), and no thread holds those of two. Neither the user's code nor
 //! the end of another node runs under it.
 //!
 //! Invariants: `done` leaves 0 once, under the lock, after the verdict was written; no holder of the lock but the
 //! ender sees ENDING.
 //!
-//! Checked by `models/context.rs`, and `models/interrupt.rs` for those who run under a node.
+//! Checked by `models/context.rs`, and `models/interrupt.rs` for the goroutines and threads that run under a node.
 
 use super::deadline::{self, Alarm};
 use super::done::Done;
@@ -341,7 +341,7 @@ impl Node {
         if let Some(channel) = self.channel() {
             channel.close();
         }
-        // C5. Release: C4, for whoever finds it without the lock; partner: `err`.
+        // C5. Release: C4, for a reader that finds the verdict without the lock; partner: `err`.
         self.done.store(verdict.code(), Release);
         drop(state);
         drop(alarm);

@@ -498,7 +498,7 @@ pub enum Mutant {
     PromiseWithdrawnSilently,
     /// A receiver that has returned to its queue ignores a message that came while it woke.
     ReturnedIgnoresItsSlot,
-    /// A message that comes into the buffer by a promise, or from a sender that waited, is told to nobody who watches.
+    /// No watcher is told of a message that comes into the buffer by a promise, or from a sender that waited.
     ChanLateMessageTellsNobody,
     /// A sender that waits moves up into a place that is reserved.
     ChanFillsReservedPlaces,

@@ -4,7 +4,7 @@
 //! in the list of Ms that sleep on their notes. So a waker that sees the idle P finds the M, also while the M has not
 //! fallen asleep yet: a note's wake and a break are kept until it does.
 //!
-//! Invariant: an M in `idle_ms`, or named by [`Poller::Blocked`], holds no P. It takes itself out, or a waker does: that
+//! Invariant: an M in `idle_ms`, or named by [`Poller::Blocked`], holds no P. The M takes itself out, or a waker does: that
 //! one assigns it a P or a summons, or nothing, for an earlier timer and when the runtime ends, and wakes it once.
 //!
 //! Checked by `models/summons.rs`.

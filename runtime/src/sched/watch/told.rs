@@ -43,7 +43,7 @@ impl Told {
 
 /// How often the system refused a runtime what it then did without, by [`Report::refused`](crate::Report::refused).
 ///
-/// The first time of each kind is told on standard error, in one line. Not counted is what was replaced without loss:
+/// The first time of each kind is reported on standard error, in one line. Not counted is what was replaced without loss:
 /// `epoll_pwait2` by `ppoll` or `epoll_pwait`, the eventfd that wakes the poller by another one, `madvise` for guards and for
 /// memory by `mprotect` and `munmap`. What is refused to a call of the program is its error: a socket, a stack.
 ///

@@ -8,9 +8,9 @@
 //!    throws.
 //! 2. All code of the function that can be reached, from its beginning and from each landing pad, is followed. There each
 //!    instruction that names the register, in whatever part, is one of: a load of that address, a call of the register, its
-//!    push, or its pop, behind which nothing but a straight way out of the function lies. Without
-//!    naming them, no instruction writes r12 to r15, `leave` alone writes rbp, and `cpuid` rbx: these two count as naming
-//!    them. So the register holds that address, or what the function's caller had in it.
+//!    push, or its pop, behind which nothing but a straight way out of the function lies. Without naming them, no
+//!    instruction writes r12 to r15, `leave` alone writes rbp, and `cpuid` rbx: these two count as naming them. So the
+//!    register holds that address, or what the function's caller had in it.
 //! 3. The latter is not called: no caller passes anything in these registers, and a compiler reads such a register before it
 //!    writes it to save it, and for nothing else.
 //!

@@ -2,8 +2,8 @@
 //!
 //! A goroutine is ended from outside by a throw of ours (`resume_unwind`) where it is parked. On its stack lie frames of
 //! the user, of C, of other languages. Some of them abort the process when a panic reaches them; then the goroutine must
-//! not be unwound. `panicking()` does not tell, in neither direction: a `Drop` that runs under an unwind may catch what it
-//! throws, and an `extern "C"` function aborts without any unwind before.
+//! not be unwound. The obvious question, `panicking()`, errs on both sides: a `Drop` that runs under an unwind may catch what
+//! it throws, and an `extern "C"` function aborts without any unwind before.
 //!
 //! The look walks the frames from its caller outwards, as the unwinder would, and asks each one's exception table for the
 //! first action of its call site, which is all that Rust's personality asks for:
@@ -23,8 +23,8 @@
 //! `core::panicking::panic_cannot_unwind`. Inlined into a closure under a `catch_unwind`, it even shows a Catch (of the
 //! caller, whose clauses the inliner adds to every landing pad), and aborts all the same. So the code of each function with
 //! a table is searched for a way to that function, once (`code.rs`), and where there is one, followed from the landing pad
-//! (`flow.rs`). Only our own catcher's verdict is not asked for, since
-//! what comes after it is ours: it calls the user through an opaque pointer, so nothing of the user is inlined there.
+//! (`flow.rs`). Only our own catcher's verdict is not asked for, since what comes after it is ours: it calls the user through
+//! an opaque pointer, so nothing of the user is inlined there.
 //!
 //! A catcher of the user's in between must not hide what lies beyond: a catcher may throw again. So all frames up to our
 //! own catcher must pass. This refuses a callback of C that catches for itself (`extern "C"` around `catch_unwind`), in
@@ -43,9 +43,8 @@
 //! section than its function. It is always no with `panic = "abort"`, on the `generator` backend (its stacks need not have
 //! an end for the walk), and so on every architecture but x86-64.
 //!
-//! Cost in release: 1.9 us for 13 frames, 6.5 us for 53; the
-//! first time 3 us more for each KB of a function's code. Stack: 1.6 KB, the first time in a process 5 KB (see `prepare`); a
-//! throw takes 2.0 KB, at first 4.3. The tests `cost_of_a_look` and `stack_of_a_look` print these, run alone.
+//! What a look costs, in time and in stack, stands in `docs/performance.md`; the tests `cost_of_a_look` and
+//! `stack_of_a_look` print it, run alone.
 //!
 //! No frame keeps a thread-bound value: the look does not park, and may be asked on whatever thread the goroutine is.
 

@@ -5,7 +5,8 @@
 //!
 //! R4 may fault: the unwinder follows what it finds. It does not run where that could wait for a lock: the lists of objects
 //! are read by glibc's `_dl_find_object` (2.35), without which the address of the fault has to do; nor where the signal stack
-//! is too small for it. The frames are told as commands of `addr2line`, whose addresses count from the beginning of the object.
+//! is too small for it. The frames are printed as commands of `addr2line`, whose addresses count from the beginning of the
+//! object.
 
 use super::{Fault, Runs, exchange};
 use crate::stack::pool::Bytes;

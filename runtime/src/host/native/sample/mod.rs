@@ -24,10 +24,10 @@
 //! The signal is [`signal`], SIGRTMIN + 12, of which no other use is known: the C library keeps those below SIGRTMIN; .NET,
 //! D's runtime and some garbage collectors take the first ones above it, others those next to SIGRTMAX, or SIGURG, SIGPROF
 //! and SIGPWR. A program that has said what this signal does keeps what it has said. `SA_RESTART` is set, which has most
-//! system calls go on; which do not is told in the documentation of `dump`.
+//! system calls go on; the documentation of `dump` says which do not.
 //!
-//! A signal that a thread has blocked stays pending there. If that is let through much later the handler finds no question, and
-//! does nothing: it stays installed for that.
+//! A signal that a thread has blocked stays pending there. If it is let through much later, the handler finds no question,
+//! and does nothing: the handler stays installed for that.
 //!
 //! Invariants: one asker at a time (`ask.rs`). Slots, their room, and the handler live as long as the process.
 
