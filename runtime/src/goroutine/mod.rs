@@ -146,7 +146,7 @@ pub struct Builder {
 }
 
 impl Builder {
-    /// A builder of goroutines without a name, with the runtime's stack size.
+    /// Returns a builder of goroutines without a name, with the runtime's stack size.
     pub fn new() -> Self {
         Self::default()
     }
@@ -295,7 +295,7 @@ pub fn blocking<R>(f: impl FnOnce() -> R) -> R {
 pub struct GoroutineId(u64);
 
 impl GoroutineId {
-    /// The number itself.
+    /// Returns the number itself.
     pub fn get(self) -> u64 {
         self.0
     }
@@ -332,7 +332,7 @@ pub fn current() -> Option<Goroutine> {
     Some(Goroutine { id: GoroutineId(g.id()), name: g.with_birth(|birth| birth.name.clone()) })
 }
 
-/// Returns the number of goroutines of the calling goroutine's runtime, itself included; 0 outside of a runtime.
+/// Returns the number of goroutines of the calling goroutine's runtime, the caller included; 0 outside of a runtime.
 pub fn num_goroutines() -> usize {
     Sched::<Active>::current().map_or(0, Sched::num_goroutines)
 }
@@ -353,7 +353,8 @@ pub fn procs() -> usize {
 /// any more sleep.
 ///
 /// Concurrent calls take effect one after the other, and each returns the number of the one before. From the first
-/// call on the number no longer follows the machine's. In a runtime that has begun to end the call has no effect.
+/// call on the number no longer follows the machine's. At the end of a runtime, once its goroutines were unwound, the call
+/// has no effect.
 ///
 /// ```
 /// // SAFETY: no goroutine keeps a thread-bound value across a blocking call.

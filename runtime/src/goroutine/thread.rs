@@ -17,9 +17,9 @@ use crate::sched::threads::locked;
 /// the runtime may be started from this one, when the locked goroutine parks, and then inherits its affinity, priority
 /// and namespaces: have the threads that are needed before, or make such changes on a thread of your own.
 ///
-/// It costs: when the goroutine parks, its thread sleeps, and its P goes to another thread; when it goes on a P is brought
-/// here. That is two times what it takes to wake a thread (some 10 µs each), where others take nanoseconds. And while it is
-/// locked its thread runs no other goroutine: it is one less of [`max_threads`](crate::RuntimeBuilder::max_threads) for the others.
+/// The binding has a price: when the goroutine parks, its thread sleeps, and its P goes to another thread; when the goroutine
+/// goes on, a P is brought here. That is two times what it takes to wake a thread (some 10 µs each), where others take
+/// nanoseconds. And while it is locked its thread runs no other goroutine: it is one less of [`max_threads`](crate::RuntimeBuilder::max_threads) for the others.
 ///
 /// ```
 /// // SAFETY: no goroutine keeps a thread-bound value across a blocking call, except while it is locked to its thread.

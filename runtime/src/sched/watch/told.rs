@@ -65,40 +65,43 @@ impl Refused {
         self.counts[what as usize]
     }
 
-    /// Threads. What they were to run waited for those that the runtime had.
+    /// Returns how many threads were refused. What they were to run waited for those that the runtime had.
     pub fn threads(&self) -> u64 {
         self.count(Refusal::Thread)
     }
 
-    /// Threads of the runtime for which no descriptor was kept by which they are looked at, as there are too few: see
-    /// [`RuntimeBuilder::build`](crate::RuntimeBuilder::build).
+    /// Returns for how many threads of the runtime no descriptor was kept by which the monitor looks at them, as there are too
+    /// few: see [`RuntimeBuilder::build`](crate::RuntimeBuilder::build).
     pub fn descriptors(&self) -> u64 {
         self.count(Refusal::Descriptor)
     }
 
-    /// Looks in `/proc` at what a thread does. A goroutine that blocks its thread then keeps others waiting for 40 ms, not
-    /// for 1.
+    /// Returns how many looks in `/proc` at what a thread does were refused. A goroutine that blocks its thread then keeps
+    /// others waiting for 40 ms, not for 1.
     pub fn looks(&self) -> u64 {
         self.count(Refusal::Watch)
     }
 
-    /// Calls of `membarrier`. Each entry of a goroutine into the runtime has a fence from the first one on.
+    /// Returns how many calls of `membarrier` were refused. Each entry of a goroutine into the runtime has a fence from the
+    /// first refusal on.
     pub fn barriers(&self) -> u64 {
         self.count(Refusal::Barrier)
     }
 
-    /// Retakes of a P from a goroutine that had run since before `membarrier` was refused, whose thread could not be made to
-    /// pass a barrier by other means. The goroutine kept its P.
+    /// Returns how many retakes failed of a P from a goroutine that had run since before `membarrier` was refused, as its
+    /// thread could not be made to pass a barrier by other means. The goroutine kept its P.
     pub fn retakes(&self) -> u64 {
         self.count(Refusal::SlowBarrier)
     }
 
-    /// Waits for sockets, by every call that there is for it. Sockets are looked at every millisecond instead.
+    /// Returns how many waits for sockets were refused, by every call that there is for them. Sockets are looked at every
+    /// millisecond instead.
     pub fn waits(&self) -> u64 {
         self.count(Refusal::Poll)
     }
 
-    /// Wake-ups of a thread that waits for sockets. Such waits last a millisecond at most from the first one on.
+    /// Returns how many wake-ups of a thread that waits for sockets were refused. Such waits last a millisecond at most from
+    /// the first refusal on.
     pub fn wakes(&self) -> u64 {
         self.count(Refusal::Break)
     }
@@ -124,12 +127,12 @@ impl fmt::Debug for Refused {
 }
 
 impl<H: Host> Sched<H> {
-    /// Returns `true` if that was ever met. Relaxed: a hint, for callers that go another way from then on.
+    /// Returns `true` if `what` was ever refused. Relaxed: a hint, for callers that go another way from then on.
     pub(crate) fn was_refused(&self, what: Refusal) -> bool {
         self.told.0[what as usize].load(Relaxed) > 0
     }
 
-    /// Counts it. Returns `true` for the first time.
+    /// Counts a refusal. Returns `true` for the first of its kind.
     #[cold]
     #[must_use]
     pub(crate) fn count_refused(&self, what: Refusal) -> bool {
@@ -137,7 +140,7 @@ impl<H: Host> Sched<H> {
         self.told.0[what as usize].fetch_add(1, Relaxed) == 0
     }
 
-    /// Counts it, and tells the operator, the first time.
+    /// Counts a refusal, and tells the operator of the first of its kind.
     #[cold]
     pub(crate) fn tell_refused(&self, what: Refusal, text: impl FnOnce() -> String) {
         if self.count_refused(what) {
