@@ -91,8 +91,9 @@ fn a_close_ends_every_wait() {
         // The end comes, or a reset, as what was sent to it was not read.
         let _reset = (&far).read_to_end(&mut taken);
 
-        let (listener, addr) = listen();
-        let listener = Arc::new(listener);
+        // An address of its own: beside it another test may be given the port that was free.
+        let listener = Arc::new(TcpListener::bind("127.0.0.2:0").unwrap());
+        let addr = listener.local_addr().unwrap();
         let same = Arc::clone(&listener);
         let all = waiting(crew, 3, move || same.accept().map(|_| 0));
         let same = Arc::clone(&listener);
