@@ -283,6 +283,20 @@ fn a_ring_whose_newer_half_goes_is_seen() {
     });
 }
 
+/// Fails when a G is lost that stands in the ring while the thief copies others.
+#[test]
+fn a_drain_waits_for_a_thief() {
+    Model::new().unbounded().check("runq_drain_vs_steal", || {
+        let [victim, own] = queues(3);
+        for number in 0..3 {
+            assert!(victim.push(number).is_empty());
+        }
+        let thief = thief(&own, &victim, 1);
+        let drained = victim.drain();
+        assert_each_once(3, &[drained, thief.join().unwrap()]);
+    });
+}
+
 #[test]
 fn mutants() {
     let pop = "each_g_is_taken_once_by_its_owner_or_a_thief";
@@ -293,6 +307,7 @@ fn mutants() {
     caught::assert_caught(
         module_path!(),
         &[
+            (Mutant::DrainLeavesToTheThief, "a_drain_waits_for_a_thief"),
             (Mutant::RingTailStoreRelaxed, pop),
             (Mutant::RingTurnsLate, "a_ring_whose_newer_half_goes_is_seen"),
             (Mutant::RingTailStoreRelaxed, "a_batch_is_seen_whole_by_a_thief"),

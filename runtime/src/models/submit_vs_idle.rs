@@ -421,6 +421,45 @@ fn what_a_ring_can_not_hold_is_run() {
     });
 }
 
+/// A thief takes two of three and runs the first, which keeps its M until the second has run; meanwhile the owner runs the
+/// third, finds nothing more anywhere, as the second is in the thief's hand, and gives up. Fails by deadlock when the thief,
+/// which no submitter has called, wakes no M for the one that it has put into its own queue.
+#[test]
+fn what_a_thief_queues_is_run_by_one_that_gave_up_meanwhile() {
+    Model::new().preemptions(1).check("thief_vs_idle", || {
+        let runtime = runtime(2, 2);
+        let [there, queued, go_on, second]: [Flag; 4] = Default::default();
+        let ran = second.clone();
+        let owner = runtime.go({
+            let (there, queued, go_on) = (there.clone(), queued.clone(), go_on.clone());
+            move || {
+                there.wait_on_thread();
+                let raises = second.clone();
+                drop(go(move || second.wait_on_thread()));
+                drop(go(move || {
+                    done();
+                    raises.raise();
+                }));
+                drop(go(|| ()));
+                // Kicks the last one from `runnext` into the ring.
+                drop(go(|| ()));
+                queued.raise();
+                go_on.wait_on_thread();
+            }
+        });
+        let busy = runtime.go(move || {
+            there.raise();
+            queued.wait_on_thread();
+            // The search begins with the thief.
+            loom::explore();
+            go_on.raise();
+        });
+        ran.wait_on_thread();
+        owner.join().unwrap();
+        busy.join().unwrap();
+    });
+}
+
 #[test]
 fn mutants() {
     const SPINNER: &str = "a_goroutine_submitted_while_the_last_spinner_gives_up_is_run";
@@ -454,6 +493,7 @@ fn mutants() {
             (Mutant::IdleSkipsGlobal, ONE),
             (Mutant::InjectWakesNobody, FOUND),
             (Mutant::SpinnerWakesNobody, FOUND),
+            (Mutant::ThiefDoesNotSpin, "what_a_thief_queues_is_run_by_one_that_gave_up_meanwhile"),
             (Mutant::IdleOnlySpinnersLook, UNSPUN),
             (Mutant::RecheckDoesNotSpin, UNSPUN),
             (Mutant::StopNoFence, "a_goroutine_made_while_the_runtime_ends_is_not_forgotten"),

@@ -1,9 +1,11 @@
 //! Visits: an M is woken for the goroutine that a visit puts off.
 
 use super::caught;
-use super::cover::Handle;
+use super::cover::{Handle, Socket};
 use crate::model::{Flag, LONG, Model, Mutant, at_rest, done, pass};
-use crate::time::after_func;
+use crate::time::{after_func, sleep};
+use gmp_netpoll::Readiness;
+use std::time::Duration;
 
 /// A timer's goroutine, alone in the ring, was to be run at once, and a visit brings another before it, which waits for it
 /// on its M. Fails by deadlock when no M is woken.
@@ -30,10 +32,51 @@ fn one_that_a_visit_puts_off_is_run_by_another_m() {
     });
 }
 
+/// A visit finds a goroutine in the poller beside one in the global queue, which goes first and waits for the other on its M.
+/// Nobody polls: the M at work has come from the poller, and the other one sleeps on its note. Fails by deadlock when that is
+/// not woken.
+#[test]
+fn one_that_a_visit_finds_is_run_beside_one_that_waited_longer() {
+    Model::new().preemptions(1).check("visit_beside_globals", || {
+        let runtime = at_rest::<2>();
+        loom::stop_exploring();
+        let (handle, ran) = (Handle::of(&runtime), Flag::default());
+        let (raises, waits) = (ran.clone(), ran.clone());
+        let visitor = runtime.go(move || {
+            drop(crate::go(move || {
+                let mut calls = 0;
+                let got = Socket::new().read(8, || {
+                    calls += 1;
+                    if calls == 1 { Err(std::io::ErrorKind::WouldBlock.into()) } else { Ok(1) }
+                });
+                assert_eq!(got.unwrap(), 1);
+                raises.raise();
+            }));
+            handle.await_poller();
+            // The M in the poller finds this one alone, and wakes no other.
+            sleep(Duration::from_millis(1));
+            while handle.count_ps()[1] != 1 {
+                loom::thread::yield_now();
+            }
+            let other = handle.make(move || waits.wait_on_thread());
+            loom::explore();
+            handle.post(Readiness::READABLE);
+            handle.queue_globally_in_silence([other]);
+            handle.have_a_visit_come();
+        });
+        ran.wait_on_thread();
+        done();
+        visitor.join().unwrap();
+    });
+}
+
 #[test]
 fn mutants() {
     caught::assert_caught(
         module_path!(),
-        &[(Mutant::TurnWakesNobody, "one_that_a_visit_puts_off_is_run_by_another_m")],
+        &[
+            (Mutant::TurnWakesNobody, "one_that_a_visit_puts_off_is_run_by_another_m"),
+            (Mutant::VisitQueuesInSilence, "one_that_a_visit_finds_is_run_beside_one_that_waited_longer"),
+        ],
     );
 }

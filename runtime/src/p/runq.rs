@@ -385,7 +385,10 @@ impl<H: Host> Runq<H> {
             match self.claim(|waiting| waiting) {
                 Ok(claim) => claim.gs().for_each(&mut out),
                 Err(Refused::Empty) => break,
-                Err(Refused::Busy) => relax(),
+                Err(Refused::Busy) => {
+                    mutant!(DrainLeavesToTheThief: break);
+                    relax();
+                }
             }
         }
         if let Some(g) = self.steal_next(&|| 0) {

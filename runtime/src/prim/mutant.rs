@@ -30,6 +30,8 @@ pub enum Mutant {
     RecheckDoesNotSpin,
     /// An M that stops spinning because it found work wakes no M.
     SpinnerWakesNobody,
+    /// An M that looks at the queues of others is not counted as spinning.
+    ThiefDoesNotSpin,
     /// A submitter that finds no idle P after all leaves the count of spinning Ms after the lock.
     WakepUndoesLate,
     /// An M that sees work after giving up takes a P although it was given one.
@@ -94,6 +96,8 @@ pub enum Mutant {
     RingClaimRelaxed,
     /// A thief gives its claim back without Release.
     RingReleaseRelaxed,
+    /// `Runq::drain` ends when it meets a thief.
+    DrainLeavesToTheThief,
     /// A thief reckons the room in its own ring from where Gs can be taken.
     StealReckonsFromReal,
     /// A thief takes more than its own ring has room for.
@@ -122,6 +126,8 @@ pub enum Mutant {
     // Visits to the global queue (`models/visits.rs`).
     /// An M that takes from the global queue at a visit wakes no M for the goroutines before which that one goes.
     TurnWakesNobody,
+    /// An M that finds goroutines in the poller at a visit queues them globally, and wakes no M.
+    VisitQueuesInSilence,
 
     // How many Ps there are (`models/procs.rs`).
     /// An M goes idle with a surplus P, also when the runtime ends.

@@ -240,6 +240,7 @@ impl<H: Host> Sched<H> {
             // Not before those that have waited longer: a server with more connections than the ring has room for would
             // serve the same ones again and again.
             if self.globrunq_len() > 0 {
+                mutant!(VisitQueuesInSilence: let found = { self.globrunqput(found); crate::g::list::GList::new() });
                 self.inject(found);
             } else {
                 self.submit_found(m, found);

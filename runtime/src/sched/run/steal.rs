@@ -21,6 +21,7 @@ use crate::host::Host;
 use crate::m::M;
 use crate::p::P;
 use crate::p::runq::StealNext;
+use crate::prim::hooks::*;
 use crate::prim::{capacity, event, pause};
 use crate::sched::Sched;
 
@@ -50,7 +51,7 @@ impl<H: Host> Sched<H> {
             if !self.census.may_spin() {
                 return None;
             }
-            self.become_spinning(m);
+            unless!(ThiefDoesNotSpin, self.become_spinning(m));
         }
         let mut in_vain = 0;
         for round in 1..=capacity::STEAL_ROUNDS_MOST {
