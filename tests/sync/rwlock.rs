@@ -87,9 +87,19 @@ fn a_writer_that_times_out_lets_those_go_on_whom_it_held_back() {
     everywhere(|rt| {
         let lock = Arc::new(RwLock::new(0));
         let reads = lock.read();
-        let theirs = Arc::clone(&lock);
-        let writer = rt.go(move || theirs.try_write_for(20 * MS).is_some());
-        until_refused(|| lock.try_read());
+        // On a busy machine its time may be over before this thread has seen it wait.
+        let writer = loop {
+            let theirs = Arc::clone(&lock);
+            let writer = rt.go(move || theirs.try_write_for(20 * MS).is_some());
+            let mut waits = false;
+            until(|| {
+                waits = lock.try_read().is_none();
+                waits || writer.is_finished()
+            });
+            if waits {
+                break writer;
+            }
+        };
         let readers: Vec<_> = (0..3)
             .map(|_| {
                 let theirs = Arc::clone(&lock);
