@@ -11,7 +11,7 @@
 //! | `run/help` | work of other Ps that waits too long |
 //! | `run/steal` | work of other Ps |
 //! | `run/inject`, `run/globq` | new goroutines; the global queue |
-//! | `run/idle`, `run/mask` | idle Ps, Ms that stand by |
+//! | `run/idle`, `run/idle_set`, `run/mask` | idle Ps, Ms that stand by |
 //! | `threads/newm`, `threads/mexit` | starting threads, ending them |
 //! | `threads/procs`, `threads/ps` | how many Ps there are, and changing that; where they lie |
 //! | `park` | how a goroutine leaves its M, and the commit hook |
@@ -66,7 +66,8 @@ use crate::prim::{
 use crate::runtime::knobs::{Knobs, Sigquit};
 use crate::sched::poll::{NO_POLLER, PollTable, Poller};
 use crate::sched::run::census::Census;
-use crate::sched::run::globq::GlobalQueue;
+use crate::sched::run::globq::{GlobalLen, GlobalQueue};
+use crate::sched::run::idle_set::IdleSet;
 use crate::sched::run::mask::Mask;
 use crate::sched::stacks::Stacks;
 use crate::sched::threads::ps::Ps;
@@ -107,14 +108,13 @@ pub(crate) struct Central<H: Host> {
     stackless: GList<H>,
     /// Goroutines that no M will run, as the runtime ends.
     aside: GList<H>,
-    idle_ps: Vec<NonNull<P<H>>>,
+    idle: IdleSet<H>,
     /// Ps that no M may take: see `procs`.
     retired_ps: Vec<NonNull<P<H>>>,
     /// How many Ps there are to be, or were when the runtime began to end.
     procs: u32,
     /// The program has not set how many Ps there are to be: the machine says it.
     procs_follow: bool,
-    idle_ms: Vec<NonNull<M<H>>>,
     /// Ms that wait for the goroutines that are bound to them; see `locked`.
     bound_ms: Vec<NonNull<M<H>>>,
     poller: Poller<H>,
@@ -148,11 +148,10 @@ impl<H: Host> Central<H> {
             globq: GlobalQueue::new(),
             stackless: GList::new(),
             aside: GList::new(),
-            idle_ps,
+            idle: IdleSet::of(idle_ps),
             retired_ps: Vec::new(),
             procs,
             procs_follow,
-            idle_ms: Vec::new(),
             bound_ms: Vec::new(),
             poller: Poller::Nobody,
             ms: Vec::new(),
@@ -183,7 +182,7 @@ pub(crate) struct Sched<H: Host> {
     /// How long the M in the poller waits; see `poll`.
     poll_until: AtomicU64,
     /// How many stand in the global queue; see `inject`.
-    globq_len: AtomicU64,
+    globq_len: GlobalLen,
     idle_mask: Mask,
     timer_mask: Mask,
     /// How many Ps there are to be; none when the runtime ends. See `procs`. Written under the lock.
@@ -251,7 +250,7 @@ impl<H: Host> Sched<H> {
             stopping: AtomicBool::new(false),
             ending: AtomicBool::new(false),
             poll_until: AtomicU64::new(NO_POLLER),
-            globq_len: AtomicU64::new(0),
+            globq_len: GlobalLen::new(),
             idle_mask: Mask::new(procs),
             timer_mask: Mask::new(0),
             wanted: AtomicU32::new(procs),

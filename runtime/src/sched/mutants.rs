@@ -7,7 +7,6 @@ use crate::prim::MutexGuard;
 use crate::sched::park::{Commit, Hook};
 use crate::sched::{Central, Sched};
 use crate::wait::status::{CancelPark, WaitNumber};
-use std::ptr::NonNull;
 
 impl<H: Host> Sched<H> {
     /// `ParkStatusAfterCommit`: `park` with the commit hook first.
@@ -25,7 +24,7 @@ impl<H: Host> Sched<H> {
         mut central: MutexGuard<'_, Central<H>>,
         wakes: Option<&M<H>>,
     ) {
-        central.idle_ms.push(NonNull::from(m));
+        central.idle.put_m(m);
         drop(central);
         if let Some(to) = wakes {
             to.note.wake();

@@ -161,7 +161,7 @@ impl<H: Host> Sched<H> {
 
     /// Returns `true` if all Ps but the caller's are idle. Under the lock.
     fn is_last_busy(&self, central: &Central<H>) -> bool {
-        central.idle_ps.len() as u64 + 1 >= self.census.read().nlive()
+        central.idle.num_ps() as u64 + 1 >= self.census.read().nlive()
     }
 
     /// Returns `true` if no goroutine has a stack: adds up what the Ms count, each by itself. A goroutine that goes from one

@@ -362,7 +362,7 @@ impl<H: Host> Sched<H> {
         // StopFence. SeqCst: a store that submissions load, then loads from the queues (`take_queued`) and from the lives of
         // Gs; partner: SubmitFence (`sched/run/wake.rs`). A submission need not take a lock, so none orders this.
         fence(Ordering::SeqCst.unless(StopNoFence));
-        let mut idle = std::mem::take(&mut central.idle_ms);
+        let mut idle = central.idle.take_ms();
         unless!(StopForgetsTheBound, idle.append(&mut central.bound_ms));
         let blocked = matches!(central.poller, Poller::Blocked(_));
         if blocked {
@@ -390,7 +390,7 @@ impl<H: Host> Sched<H> {
         if m.p().is_some() {
             let p = m.release();
             // Its queue is not empty, perhaps, but no M takes the P any more.
-            central.idle_ps.push(p);
+            central.idle.put_p(p);
             self.census.p_returned();
         }
         if m.spinning.replace(false) {

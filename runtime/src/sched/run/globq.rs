@@ -8,10 +8,35 @@ use crate::g::GRef;
 use crate::g::list::GList;
 use crate::host::Host;
 use crate::p::runq::Runq;
+use crate::prim::{AtomicU64, Relaxed};
 use std::collections::VecDeque;
 
 /// An empty queue keeps memory for at most this many goroutines.
 const KEPT: usize = 1 << 16;
+
+/// How many goroutines stand in the queue, for readers without the lock: as many as at the last `publish`, which follows
+/// each change of the queue in the same critical section.
+pub(crate) struct GlobalLen(AtomicU64);
+
+impl GlobalLen {
+    pub(crate) fn new() -> Self {
+        GlobalLen(AtomicU64::new(0))
+    }
+
+    /// Exact under the lock, else a hint.
+    #[inline]
+    pub(crate) fn read(&self) -> usize {
+        // Relaxed: a hint; a decision is made by the queue itself, under the lock.
+        self.0.load(Relaxed) as usize
+    }
+
+    /// Under the lock.
+    #[inline]
+    pub(crate) fn publish<H: Host>(&self, queue: &GlobalQueue<H>) {
+        // Relaxed: as in `read`.
+        self.0.store(queue.len() as u64, Relaxed);
+    }
+}
 
 /// First in, first out. Under the scheduler's lock.
 pub(crate) struct GlobalQueue<H: Host>(VecDeque<GRef<H>>);

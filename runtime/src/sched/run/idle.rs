@@ -4,8 +4,8 @@
 //! in the list of Ms that sleep on their notes. So a waker that sees the idle P finds the M, also while the M has not
 //! fallen asleep yet: a note's wake and a break are kept until it does.
 //!
-//! Invariant: an M in `idle_ms`, or named by [`Poller::Blocked`], holds no P. The M takes itself out, or a waker does: that
-//! one assigns it a P or a summons, or nothing, for an earlier timer and when the runtime ends, and wakes it once.
+//! Invariant: an M in the idle set, or named by [`Poller::Blocked`], holds no P. The M takes itself out, or a waker does:
+//! that one assigns it a P or a summons, or nothing, for an earlier timer and when the runtime ends, and wakes it once.
 //!
 //! Checked by `models/summons.rs`.
 
@@ -30,7 +30,7 @@ impl<H: Host> Central<H> {
     /// Returns `true` if `m` still stands by: it was not taken out since.
     pub(crate) fn stands_by(&self, m: &M<H>) -> bool {
         let m = NonNull::from(m);
-        self.poller == Poller::Blocked(m) || self.idle_ms.contains(&m)
+        self.poller == Poller::Blocked(m) || self.idle.contains_m(m)
     }
 }
 
@@ -42,7 +42,7 @@ impl<H: Host> Sched<H> {
         debug_assert!(!self.is_surplus(there) || self.is_stopping(), "pidleput: {there:?} is surplus");
         self.offer_stacks(central, there);
         self.nobody_has(there);
-        central.idle_ps.push(p);
+        central.idle.put_p(p);
     }
 
     /// No M holds `p` from here on: other Ms need not look at its queue, nor at its timers if there are none. Under the
@@ -58,7 +58,7 @@ impl<H: Host> Sched<H> {
 
     /// Takes the P that became idle last, and has the monitor watch the M that takes it.
     pub(crate) fn pidleget(&self, central: &mut Central<H>) -> Option<NonNull<P<H>>> {
-        let p = central.idle_ps.pop()?;
+        let p = central.idle.take_p()?;
         self.p_taken(central, p);
         Some(p)
     }
@@ -69,10 +69,9 @@ impl<H: Host> Sched<H> {
         central: &mut Central<H>,
         wanted: Option<NonNull<P<H>>>,
     ) -> Option<NonNull<P<H>>> {
-        let Some(at) = central.idle_ps.iter().position(|&p| Some(p) == wanted) else {
+        let Some(p) = wanted.and_then(|wanted| central.idle.take_this_p(wanted)) else {
             return self.pidleget(central);
         };
-        let p = central.idle_ps.remove(at);
         self.p_taken(central, p);
         Some(p)
     }
@@ -103,18 +102,17 @@ impl<H: Host> Sched<H> {
             self.enter_poller(m, central);
             IdleSpot::Poller
         } else {
-            central.idle_ms.push(NonNull::from(m));
+            central.idle.put_m(m);
             IdleSpot::Note
         }
     }
 
     /// Takes `m`, which stands by, out again.
     pub(crate) fn leave_post(&self, m: &M<H>, central: &mut Central<H>) {
-        let m = NonNull::from(m);
-        if central.poller == Poller::Blocked(m) {
+        if central.poller == Poller::Blocked(NonNull::from(m)) {
             self.leave_poller(central);
         } else {
-            central.idle_ms.retain(|&other| other != m);
+            central.idle.take_this_m(m);
         }
     }
 
@@ -130,17 +128,17 @@ impl<H: Host> Sched<H> {
         self.sleep_unless(m, p);
     }
 
-    /// Puts `m`, which has given up or lost its P, on `idle_ms`; or returns an idle P for it. An M that idled a P has
+    /// Puts `m`, which has given up or lost its P, on the idle set; or returns an idle P for it. An M that idled a P has
     /// rechecked the queues, but at `max_threads` it may have found no M to run that P, because `m` was not on
-    /// `idle_ms` yet. So `m` checks the global queue in the same critical section in which it joins `idle_ms`.
+    /// the idle set yet. So `m` checks the global queue in the same critical section in which it joins the idle set.
     pub(crate) fn mput(&self, m: &M<H>, central: &mut Central<H>) -> Option<NonNull<P<H>>> {
-        mutant!(StopmSkipsGlobal: central.idle_ms.push(NonNull::from(m)); return None);
+        mutant!(StopmSkipsGlobal: central.idle.put_m(m); return None);
         if !central.globq.is_empty()
             && let Some(p) = self.pidleget_or(central, m.last_p())
         {
             return Some(p);
         }
-        central.idle_ms.push(NonNull::from(m));
+        central.idle.put_m(m);
         None
     }
 

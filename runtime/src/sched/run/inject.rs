@@ -194,11 +194,11 @@ impl<H: Host> Sched<H> {
     /// How many goroutines stand in the global queue: exact under the lock, else a hint (Relaxed).
     #[inline]
     pub(crate) fn globrunq_len(&self) -> usize {
-        self.globq_len.load(Relaxed) as usize
+        self.globq_len.read()
     }
 
     pub(crate) fn publish_len(&self, central: &Central<H>) {
-        self.globq_len.store(central.globq.len() as u64, Relaxed);
+        self.globq_len.publish(&central.globq);
     }
 
     /// Takes the first of the global queue.

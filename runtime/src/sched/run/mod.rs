@@ -4,6 +4,7 @@ pub(super) mod census;
 pub(super) mod globq;
 pub(crate) mod help;
 pub(super) mod idle;
+pub(super) mod idle_set;
 pub(super) mod inject;
 pub(crate) mod look;
 pub(super) mod mask;

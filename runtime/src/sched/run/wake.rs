@@ -220,7 +220,7 @@ impl<H: Host> Sched<H> {
             return;
         }
         let mut central = self.central.lock();
-        let wake = if !central.idle_ps.is_empty() {
+        let wake = if central.idle.has_p() {
             let wake = self.startm(&mut central, Assignment::Summons);
             // An M whose wait in the poller was broken is about to come for an idle P.
             let comes = matches!(central.poller, Poller::Broken(_));
@@ -246,7 +246,7 @@ impl<H: Host> Sched<H> {
     /// comes without a P, and looks at the global queue (`mput`); or waits for its bound goroutine, which may stand in the
     /// global queue (`rescue`).
     pub(crate) fn startm(&self, central: &mut Central<H>, assignment: Assignment<H>) -> Option<Wake<H>> {
-        if let Some(m) = central.idle_ms.pop() {
+        if let Some(m) = central.idle.take_m() {
             // SAFETY: Ms live as long as their scheduler.
             unsafe { m.as_ref() }.assign(Some(assignment));
             return Some(Wake::M(m));

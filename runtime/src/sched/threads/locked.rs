@@ -230,9 +230,8 @@ impl<H: Host> Sched<H> {
     /// `migrate=1`: has another M run `g`, with the P of `m`. Returns `false` if there is no other M.
     fn send_on(&self, m: &M<H>, g: GRef<H>) -> bool {
         let mut central = self.central.lock();
-        let another = !central.idle_ms.is_empty()
-            || matches!(central.poller, Poller::Blocked(_))
-            || self.may_start(&central);
+        let another =
+            central.idle.has_m() || matches!(central.poller, Poller::Blocked(_)) || self.may_start(&central);
         if !another || self.is_stopping() {
             return false;
         }
@@ -246,7 +245,7 @@ impl<H: Host> Sched<H> {
         let wake = self.startm(&mut central, Assignment::P(m.release()));
         // Before the other M is started: if that fails, `m` is found. No look at the global queue (`mput`): if a P were
         // idle beside a goroutine there, for want of an M, there would have been no other M for `g` either.
-        central.idle_ms.push(NonNull::from(m));
+        central.idle.put_m(m);
         drop(central);
         self.start_woken(wake);
         self.sleep_on_note(m);
@@ -357,7 +356,7 @@ impl<H: Host> Sched<H> {
     /// the global queue.
     pub(crate) fn rescue(&self, central: &mut Central<H>) -> Option<Wake<H>> {
         mutant!(BoundNotRescued: return None);
-        if central.bound_ms.is_empty() || central.idle_ps.is_empty() {
+        if central.bound_ms.is_empty() || !central.idle.has_p() {
             return None;
         }
         let mut found = None;

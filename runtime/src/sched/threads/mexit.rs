@@ -1,14 +1,14 @@
 //! Threads that end: those that have been idle for a while, and those whose bound goroutine ends with them.
 //!
-//! An M that sleeps on its note does so for `keep_alive` at most. After that time the M removes itself from `idle_ms`,
-//! under the lock. If a waker has already removed the M from `idle_ms`, a wake is on the way, and the M sleeps on until
+//! An M that sleeps on its note does so for `keep_alive` at most. After that time the M removes itself from the idle set,
+//! under the lock. If a waker has already removed the M from the idle set, a wake is on the way, and the M sleeps on until
 //! it comes:
 //!
 //! ```text
 //!   idle M                                         waker
 //!
-//!   E1  `keep_alive` is over                       W1  lock: takes the M out of `idle_ms`,
-//!   E2  lock: still in `idle_ms`?                      and assigns it a P, a summons, or nothing
+//!   E1  `keep_alive` is over                       W1  lock: takes the M out of the idle set,
+//!   E2  lock: still in the idle set?                   and assigns it a P, a summons, or nothing
 //!       out of it, and it ends;                    W2  wakes the M
 //!       no: sleeps until W2
 //! ```
@@ -59,7 +59,7 @@ impl<H: Host> Sched<H> {
             && !m.note.sleep_until(H::now().saturating_add(limit))
         {
             let mut central = self.central.lock();
-            let ends = central.living() > 1 && central.take_idle(m);
+            let ends = central.living() > 1 && central.idle.take_this_m(m);
             mutant!(IdleEndsBlindly: let ends = central.living() > 1);
             if ends {
                 event(format_args!("was not needed, and ends"));
@@ -126,13 +126,6 @@ impl<H: Host> Central<H> {
     /// Ms with a thread of the runtime's, or about to get one.
     pub(crate) fn living(&self) -> u32 {
         (self.ms.len() - self.spare_ms.len()) as u32 - self.attached
-    }
-
-    /// Takes `m` out of `idle_ms`. Returns `false` if a waker has.
-    fn take_idle(&mut self, m: &M<H>) -> bool {
-        let before = self.idle_ms.len();
-        self.idle_ms.retain(|&other| other != NonNull::from(m));
-        self.idle_ms.len() < before
     }
 
     /// Puts the handle of a thread where it is joined from.

@@ -32,7 +32,7 @@ impl<H: Host> Sched<H> {
         let first = !std::mem::replace(&mut central.warned, true);
         let count = central.living();
         let rescued = self.rescue(&mut central);
-        let somebody = !central.idle_ms.is_empty() || matches!(central.poller, Poller::Blocked(_));
+        let somebody = central.idle.has_m() || matches!(central.poller, Poller::Blocked(_));
         drop(central);
         self.start_woken(rescued);
         if first {

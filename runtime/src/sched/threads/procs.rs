@@ -180,7 +180,7 @@ impl<H: Host> Sched<H> {
         if spun {
             self.census.end_spinning();
         }
-        central.idle_ms.push(NonNull::from(m));
+        central.idle.put_m(m);
         drop(central);
         self.sleep_on_note(m);
     }
@@ -214,8 +214,7 @@ impl<H: Host> Sched<H> {
 
     /// Idle Ps that are surplus now retire. This concerns no M: those that stand by take whichever P they are assigned.
     fn retire_idle(&self, central: &mut Central<H>) {
-        // SAFETY: Ps live as long as their scheduler.
-        let surplus = central.idle_ps.extract_if(.., |p| self.is_surplus(unsafe { p.as_ref() }));
+        let surplus = central.idle.take_ps(|p| self.is_surplus(p));
         let before = central.retired_ps.len();
         central.retired_ps.extend(surplus);
         self.census.idle_ps_went((central.retired_ps.len() - before) as u64);
@@ -224,19 +223,19 @@ impl<H: Host> Sched<H> {
     /// Ps that are retired no more, and new ones up to `procs`, become idle. One that is still held stays so. Returns `true`
     /// if there are any.
     fn add_idle(&self, central: &mut Central<H>) -> bool {
-        let before = central.idle_ps.len();
+        let before = central.idle.num_ps();
         // SAFETY: Ps live as long as their scheduler.
         let wanted = central.retired_ps.extract_if(.., |p| !self.is_surplus(unsafe { p.as_ref() }));
-        central.idle_ps.extend(wanted);
+        central.idle.put_ps(wanted);
         // SAFETY: the pool lives as long as the scheduler.
         let home = unsafe { self.pool.as_ref() }.sched();
         while self.ps.len() < central.procs as usize {
             let p = self.ps.push(|id| P::new(id, home));
             // SAFETY: as above.
             self.nobody_has(unsafe { p.as_ref() });
-            central.idle_ps.push(p);
+            central.idle.put_p(p);
         }
-        let came = central.idle_ps.len() - before;
+        let came = central.idle.num_ps() - before;
         self.census.idle_ps_came(came as u64);
         came > 0
     }
@@ -253,8 +252,8 @@ impl<H: Host> Sched<H> {
     pub(crate) fn count_ps(&self) -> [usize; 3] {
         let central = self.central.lock();
         let seen = self.census.read();
-        assert_eq!(seen.npidle() as usize, central.idle_ps.len(), "count_ps: the census and the list differ");
-        let (idle, retired) = (central.idle_ps.len(), central.retired_ps.len());
+        assert_eq!(seen.npidle() as usize, central.idle.num_ps(), "count_ps: the census and the list differ");
+        let (idle, retired) = (central.idle.num_ps(), central.retired_ps.len());
         assert_eq!(
             seen.nlive() as usize,
             self.ps.len() - retired,

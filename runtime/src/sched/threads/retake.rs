@@ -308,7 +308,7 @@ impl<H: Host> Sched<H> {
 impl<H: Host> Central<H> {
     /// Returns `true` if an M stands by, another one may be made, or one waits for its own goroutine.
     fn can_have_m(&self, max_threads: u32) -> bool {
-        !self.idle_ms.is_empty()
+        self.idle.has_m()
             || matches!(self.poller, Poller::Blocked(_))
             || self.living() + self.asked_for < max_threads
             // A goroutine that is bound to it may be what waits for the P.

@@ -248,12 +248,12 @@ pub(crate) fn judge<H: Host>(scheds: &[Arc<Sched<H>>], nobody_else: impl FnOnce(
 impl<H: Host> Sched<H> {
     /// Returns `true` if no M has a P. Under the lock.
     pub(crate) fn all_idle(&self, central: &Central<H>) -> bool {
-        central.idle_ps.len() as u64 == self.census.read().nlive()
+        central.idle.num_ps() as u64 == self.census.read().nlive()
     }
 
     /// 1: how many threads there are, when all of them sleep.
     fn sleepers(&self, central: &Central<H>) -> Option<u32> {
-        let mut standing_by = (central.idle_ms.len() + central.bound_ms.len()) as u32;
+        let mut standing_by = (central.idle.num_ms() + central.bound_ms.len()) as u32;
         match central.poller {
             Poller::Nobody => {}
             Poller::Blocked(_) => standing_by += 1,

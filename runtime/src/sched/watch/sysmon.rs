@@ -241,10 +241,10 @@ impl<H: Host> Sched<H> {
         let sight = Sight {
             stops: self.is_stopping(),
             called: central.monitor == Monitor::Called,
-            idle: match central.idle_ps.is_empty() {
-                true => Idle::None,
-                false if self.all_idle(&central) => Idle::All,
-                false => Idle::Some,
+            idle: match central.idle.has_p() {
+                false => Idle::None,
+                true if self.all_idle(&central) => Idle::All,
+                true => Idle::Some,
             },
             polling: central.poller != Poller::Nobody,
             unpolled,

@@ -78,7 +78,7 @@ impl<H: Host> Sched<H> {
             seen.npidle(),
             central.alive,
             seen.nmspinning(),
-            central.idle_ms.len(),
+            central.idle.num_ms(),
             central.globq.len(),
         );
         let ms = if detailed { self.see_ms(&central) } else { Vec::new() };
@@ -104,7 +104,7 @@ impl<H: Host> Sched<H> {
                 p: m.shown_p().map(|p| p.id),
                 g: m.shown_g().map(|g| g.as_ptr().cast_const().cast()),
                 spinning: m.spinning.peek(),
-                blocked: central.idle_ms.contains(&there),
+                blocked: central.idle.contains_m(there),
             }
         };
         central.ms.iter().map(see).collect()

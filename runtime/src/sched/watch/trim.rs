@@ -66,7 +66,7 @@ impl<H: Host> Sched<H> {
     /// A1. Returns `true` if all Ps are idle.
     pub(crate) fn empty_idle_stack_caches(&self) -> bool {
         let central = self.central.lock();
-        for p in central.idle_ps.iter().chain(&central.retired_ps) {
+        for p in central.idle.ps().chain(&central.retired_ps) {
             // SAFETY: Ps live as long as their scheduler.
             unsafe { p.as_ref() }.with_stack_cache(|cache| self.host.empty(cache));
         }

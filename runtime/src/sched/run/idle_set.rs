@@ -1,0 +1,99 @@
+//! The idle Ps, and the Ms that sleep on their notes until a waker needs them. Under the scheduler's lock.
+//!
+//! Invariants: a P or an M is in the set at most once. No M holds a P that is in the set, and an M in the set holds no P.
+//! A waker that takes an M out assigns it a P or a summons, or nothing, and wakes it once; or the M takes itself out.
+//!
+//! The census counts the idle Ps for readers without the lock. When it changes, relative to this set, is part of the
+//! protocols (`wake.rs`); so the census, and the masks, are changed by the callers (`run/idle.rs`).
+
+use crate::host::Host;
+use crate::m::M;
+use crate::p::P;
+use std::ptr::NonNull;
+
+/// See the header.
+pub(crate) struct IdleSet<H: Host> {
+    /// The P that became idle last is taken first.
+    ps: Vec<NonNull<P<H>>>,
+    /// The M that stands by last is taken first.
+    ms: Vec<NonNull<M<H>>>,
+}
+
+impl<H: Host> IdleSet<H> {
+    /// These Ps, the last of which is taken first.
+    pub(crate) fn of(ps: Vec<NonNull<P<H>>>) -> Self {
+        IdleSet { ps, ms: Vec::new() }
+    }
+
+    pub(crate) fn has_p(&self) -> bool {
+        !self.ps.is_empty()
+    }
+
+    pub(crate) fn num_ps(&self) -> usize {
+        self.ps.len()
+    }
+
+    pub(crate) fn ps(&self) -> impl Iterator<Item = &NonNull<P<H>>> {
+        self.ps.iter()
+    }
+
+    /// Puts in a P that no M holds.
+    pub(crate) fn put_p(&mut self, p: NonNull<P<H>>) {
+        debug_assert!(!self.ps.contains(&p), "put_p: the P is idle already");
+        self.ps.push(p);
+    }
+
+    pub(crate) fn put_ps(&mut self, ps: impl Iterator<Item = NonNull<P<H>>>) {
+        ps.for_each(|p| self.put_p(p));
+    }
+
+    pub(crate) fn take_p(&mut self) -> Option<NonNull<P<H>>> {
+        self.ps.pop()
+    }
+
+    /// Takes this one, if it is idle.
+    pub(crate) fn take_this_p(&mut self, wanted: NonNull<P<H>>) -> Option<NonNull<P<H>>> {
+        let at = self.ps.iter().position(|&p| p == wanted)?;
+        Some(self.ps.remove(at))
+    }
+
+    /// Takes the Ps of which `is` returns `true`.
+    pub(crate) fn take_ps(&mut self, is: impl Fn(&P<H>) -> bool) -> impl Iterator<Item = NonNull<P<H>>> {
+        // SAFETY: Ps live as long as their scheduler.
+        self.ps.extract_if(.., move |p| is(unsafe { p.as_ref() }))
+    }
+
+    pub(crate) fn has_m(&self) -> bool {
+        !self.ms.is_empty()
+    }
+
+    pub(crate) fn num_ms(&self) -> usize {
+        self.ms.len()
+    }
+
+    pub(crate) fn contains_m(&self, m: NonNull<M<H>>) -> bool {
+        self.ms.contains(&m)
+    }
+
+    /// Puts in `m`, the caller, which then sleeps on its note.
+    pub(crate) fn put_m(&mut self, m: &M<H>) {
+        debug_assert!(m.p().is_none(), "put_m: an M that stands by holds no P");
+        debug_assert!(!self.contains_m(NonNull::from(m)), "put_m: the M stands by already");
+        self.ms.push(NonNull::from(m));
+    }
+
+    pub(crate) fn take_m(&mut self) -> Option<NonNull<M<H>>> {
+        self.ms.pop()
+    }
+
+    /// Takes this one. Returns `false` if a waker has.
+    pub(crate) fn take_this_m(&mut self, m: &M<H>) -> bool {
+        let before = self.ms.len();
+        self.ms.retain(|&other| other != NonNull::from(m));
+        self.ms.len() < before
+    }
+
+    pub(crate) fn take_ms(&mut self) -> Vec<NonNull<M<H>>> {
+        std::mem::take(&mut self.ms)
+    }
+}
