@@ -34,6 +34,9 @@
 
 pub(crate) mod handoff;
 pub(crate) mod note;
+mod window;
+
+pub(crate) use window::{Inside, Window};
 
 use crate::g::{G, GRef};
 use crate::host::Host;
@@ -405,99 +408,5 @@ impl<H: Host> M<H> {
     pub(crate) fn is_inside(&self) -> bool {
         // Acquire: partner `leave`. Outside means that all which was done inside is seen.
         self.in_runtime.load(Acquire.unless(WindowLookRelaxed)) == INSIDE
-    }
-}
-
-/// The calling thread is inside the runtime, its M holds `p`, and no call that parks follows. Dropping it leaves.
-pub(crate) struct Inside<'a, H: Host> {
-    m: &'a M<H>,
-    pub(crate) p: &'a P<H>,
-    leave: bool,
-}
-
-impl<H: Host> Drop for Inside<'_, H> {
-    #[inline(always)]
-    fn drop(&mut self) {
-        if self.leave {
-            self.m.leave();
-        }
-    }
-}
-
-/// The calling goroutine is inside the runtime, and its M holds a P. Dropping it leaves.
-pub(crate) struct Window<H: Host> {
-    m: NonNull<M<H>>,
-}
-
-impl<H: Host> Window<H> {
-    /// Enters the runtime from a goroutine; `None` on any other thread. May park the goroutine, when its M has
-    /// lost its P meanwhile.
-    #[inline(always)]
-    pub(crate) fn enter() -> Option<Self> {
-        let m = M::current()?;
-        let m = if m.enter() { m } else { Self::reenter(m) };
-        m.touch_p();
-        Some(Window { m: NonNull::from(m) })
-    }
-
-    /// Enters from a goroutine whose M holds a P; `None` otherwise. Never parks.
-    #[inline]
-    pub(crate) fn enter_with_p() -> Option<Self> {
-        let inside = M::current()?.look_in()?;
-        debug_assert!(inside.leave, "enter_with_p: called inside the runtime");
-        let m = NonNull::from(inside.m);
-        std::mem::forget(inside);
-        Some(Window { m })
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn reenter(mut m: &M<H>) -> &M<H> {
-        loop {
-            match m.settle() {
-                Entry::In => return m,
-                Entry::Lost => {
-                    m.lose_p();
-                    // SAFETY: this goroutine runs on `m`, and is inside the runtime.
-                    unsafe { m.suspend(Yield::Return) };
-                }
-            }
-            // The M that resumed this goroutine held a P, and left the runtime for it: enter as a fresh call.
-            m = M::current().expect("reenter: a goroutine runs on an M");
-            if m.enter() {
-                return m;
-            }
-        }
-    }
-
-    pub(crate) fn m(&self) -> &M<H> {
-        // SAFETY: the goroutine does not leave its M while the window is open.
-        unsafe { self.m.as_ref() }
-    }
-
-    /// The P that its M holds.
-    pub(crate) fn p<'a>(&self) -> &'a P<H> {
-        self.m().p().expect("p: a window is open only with a P")
-    }
-
-    /// The goroutine whose window this is.
-    pub(crate) fn g(&self) -> GRef<H> {
-        self.m().g().expect("g: a window is opened by a goroutine")
-    }
-
-    /// Turns the window into a switch away from the goroutine, which returns outside of any window.
-    #[inline(always)]
-    pub(crate) fn suspend(self, what: Yield) {
-        let m = self.m;
-        std::mem::forget(self);
-        // SAFETY: a window is opened by the goroutine that runs on its M.
-        unsafe { m.as_ref().suspend(what) };
-    }
-}
-
-impl<H: Host> Drop for Window<H> {
-    #[inline(always)]
-    fn drop(&mut self) {
-        self.m().leave();
     }
 }
