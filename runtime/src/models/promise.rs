@@ -1,6 +1,7 @@
 //! A promise of a select's send, and what ends it: the message, the end of the sender's runtime, a receiver that gives up.
 
 use super::caught;
+use super::cover::Handle;
 use crate::chan::{self, Receiver, Select, SelectedOperation, Sender};
 use crate::context::{Context, ContextError};
 use crate::model::{Flag, Model, Mutant, at_rest, done, runtime};
@@ -238,6 +239,34 @@ fn a_message_goes_past_a_select_that_was_left_on_its_way_to_look() {
     );
 }
 
+/// A goroutine is about to park, and has not seen the end of its runtime, for which nobody waits. Fails by deadlock when a
+/// message is handed to that goroutine later, and goes with it.
+#[test]
+fn a_message_goes_past_one_that_parks_too_late() {
+    Model::new().preemptions(1).check("promise_too_late", || {
+        let rt = runtime(1, 1);
+        let (handle, begins) = (Handle::of(&rt), Flag::default());
+        let (s, r) = chan::bounded(0);
+        drop(rt.go({
+            let (r, begins) = (r.clone(), begins.clone());
+            move || {
+                begins.raise();
+                loom::explore();
+                let _never = r.recv();
+            }
+        }));
+        begins.wait_on_thread();
+        let _report = rt.shutdown(Duration::ZERO);
+        while !handle.is_alone() {
+            loom::thread::yield_now();
+        }
+        let other = loom::thread::spawn(move || r.recv());
+        s.send(7).unwrap();
+        assert_eq!(other.join().unwrap(), Ok(7));
+        done();
+    });
+}
+
 /// A promise is withdrawn while a select waits to send; its message comes first. Fails when a later send goes to the receiver.
 #[test]
 fn a_send_does_not_overtake_a_select_that_waits() {
@@ -405,6 +434,7 @@ fn mutants() {
             (Mutant::StandingHooksForgotten, "a_receiver_is_told_that_its_sender_was_left_behind"),
             (Mutant::PromiseKeptWithoutClaim, cancels),
             (Mutant::PromiseNotSentOn, cancels),
+            (Mutant::LateParksOpen, "a_message_goes_past_one_that_parks_too_late"),
             (Mutant::PromiseLeavesItsPartner, "a_context_that_ends_a_select_meets_its_message"),
             (Mutant::ReturnedServedWhenLeft, "a_message_goes_past_one_who_was_left_in_its_place"),
             (Mutant::PromiseKeptToTheLeft, "a_message_goes_past_a_select_that_was_left_on_its_way_to_look"),

@@ -414,6 +414,8 @@ pub enum Mutant {
     DoingRelaxed,
     /// The end of a runtime does not claim the wait of a goroutine that is parked.
     SeizeLeavesOpen,
+    /// An M that leaves when the ender has gone leaves open what it has parked meanwhile.
+    LateParksOpen,
     /// The end of a runtime does not claim the wait of a goroutine that was queued in the middle of it.
     SeizeQueuedLeavesOpen,
     /// The end of a runtime drops a goroutine that never ran although a dump holds it.

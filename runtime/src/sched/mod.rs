@@ -130,6 +130,8 @@ pub(crate) struct Central<H: Host> {
     ended: Vec<H::Thread>,
     /// Threads that have not left, and starts that are under way.
     alive: u32,
+    /// The ender waits for no M any more.
+    ender_left: bool,
     /// Ms that a `Wake` is on its way to start.
     asked_for: u32,
     monitor: Monitor,
@@ -160,6 +162,7 @@ impl<H: Host> Central<H> {
             threads: Vec::new(),
             ended: Vec::new(),
             alive: 0,
+            ender_left: false,
             asked_for: 0,
             monitor: Monitor::Looking,
             waits_for_io: None,

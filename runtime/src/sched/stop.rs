@@ -54,7 +54,8 @@
 //! 4. **The ender waits for the last M**, for a limited time. A goroutine that does not come back to the runtime
 //!    keeps its M; the goroutine is left behind, with everything that it refers to.
 //! 5. **Step 3 once more**, for those that ran meanwhile. Those that never ran are dropped. The others stay where they are:
-//!    their stacks, and all that lies on them, are leaked, because others may still refer to it. They are counted.
+//!    their stacks, and all that lies on them, are leaked, because others may still refer to it. They are counted. An M that
+//!    leaves later does step 3 for what it has parked since.
 //!
 //! Without time, or where nothing can be unwound (`panic = "abort"`, the `generator` backend), the end begins with step 2.
 //! A goroutine that ends its own runtime does E1 and leaves the rest to a thread.
@@ -218,9 +219,11 @@ impl<H: Host> Sched<H> {
         self.report(self.leave_goroutines(), threads)
     }
 
-    /// Closes the descriptors of threads that have not come back. Returns how many threads there are.
+    /// Closes the descriptors of threads that have not come back. Returns how many threads there are. What these park later,
+    /// they leave themselves (`leave_late`).
     fn forget_threads(&self) -> usize {
-        let central = self.central.lock();
+        let mut central = self.central.lock();
+        central.ender_left = true;
         // SAFETY: Ms live as long as their scheduler.
         central.ms.iter().for_each(|m| H::thread_ends(&unsafe { m.as_ref() }.local));
         central.alive as usize
@@ -395,6 +398,15 @@ impl<H: Host> Sched<H> {
         }
         if m.spinning.replace(false) {
             self.census.end_spinning();
+        }
+    }
+
+    /// Step 3 for what an M has parked that leaves after step 4: its goroutine ran on when the ender had gone, and stands in a
+    /// queue, where nobody is to hand it anything.
+    pub(crate) fn leave_late(&self) {
+        let late = self.central.lock().ender_left;
+        if late.unless(LateParksOpen) {
+            self.leave_parked();
         }
     }
 

@@ -124,6 +124,10 @@ impl Handle {
         let verdict = judge(std::slice::from_ref(&self.0), |_threads| nobody_else());
         matches!(verdict, Verdict::Asleep(_))
     }
+    /// Returns `true` if the runtime has gone, and all of its threads.
+    pub fn is_alone(&self) -> bool {
+        Arc::strong_count(&self.0) == 1
+    }
     /// Reads all goroutines, as `Runtime::dump`.
     pub fn dump(&self) -> String {
         self.0.dump()

@@ -96,6 +96,9 @@ impl<H: Host> Sched<H> {
             self.wakep();
         }
         before.into_iter().for_each(H::join);
+        if stopping {
+            self.leave_late();
+        }
         self.thread_left();
     }
 
