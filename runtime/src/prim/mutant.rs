@@ -6,6 +6,7 @@
 /// Grouped by protocol: the module of models that holds the mutant to it, or the room in which the line stands.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 #[non_exhaustive]
+#[cfg_attr(feature = "generator", allow(dead_code, reason = "that backend does without some of the files"))]
 pub enum Mutant {
     // Submitting, and going idle (`models/submit_vs_idle.rs`).
     /// A submitter queues its goroutine and wakes no M.
