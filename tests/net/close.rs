@@ -73,9 +73,14 @@ fn waiting<'a>(
 }
 
 /// Fails by a hang: one who waits in the poller, in `poll(2)` or in line does not hear of it; or by an error that says
-/// something else.
+/// something else. In a process of its own: until it executes, the child of another test has each descriptor, too, and keeps
+/// the listener's address.
 #[test]
 fn a_close_ends_every_wait() {
+    if !child::is_child() {
+        child::passes("a_close_ends_every_wait", &[]);
+        return;
+    }
     everyone(|crew| {
         let (near, far) = pair();
         let near = Arc::new(near);
