@@ -53,10 +53,22 @@ pub fn live() -> (isize, isize) {
     })
 }
 
-/// Bytes of memory that the process occupies.
+/// Where glibc's arenas begin: at multiples of this.
+const ARENA: usize = 64 << 20;
+
+/// Bytes of memory that the process occupies outside of the allocator. How much the allocator keeps that is free depends on
+/// which thread's arena has served which block.
 pub fn resident() -> usize {
-    let text = std::fs::read_to_string("/proc/self/statm").expect("/proc is mounted");
-    let pages: usize =
-        text.split(' ').nth(1).and_then(|pages| pages.parse().ok()).expect("the second is a number");
-    pages * 4096
+    let text = std::fs::read_to_string("/proc/self/smaps").expect("/proc is mounted");
+    let (mut bytes, mut counts) = (0, false);
+    for line in text.lines() {
+        let start = line.split_once('-').and_then(|(start, _)| usize::from_str_radix(start, 16).ok());
+        if let Some(start) = start {
+            counts = start % ARENA != 0 && !line.ends_with("[heap]");
+        } else if let Some(size) = line.strip_prefix("Rss:").filter(|_| counts) {
+            let kib = size.trim_end_matches("kB").trim();
+            bytes += kib.parse::<usize>().expect("a size in KiB") << 10;
+        }
+    }
+    bytes
 }

@@ -95,7 +95,7 @@ impl Course {
             );
             assert!(
                 resident <= 2 * most.2 + RESIDENT_SLACK,
-                "{resident} bytes of memory, {} at first",
+                "{resident} bytes of memory outside of the allocator, {} at first",
                 most.2
             );
         }
