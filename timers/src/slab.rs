@@ -79,6 +79,7 @@ impl<V> Slab<V> {
         chunk.block.get_mut((slot % CHUNK) as usize)?.as_mut()
     }
 
+    #[inline]
     pub fn remove_if(&mut self, slot: u32, pred: impl FnOnce(&mut V) -> bool) -> Option<V> {
         let (at, bit) = (slot / CHUNK, slot % CHUNK);
         let chunk = self.chunks.get_mut(at as usize)?;
