@@ -4,6 +4,7 @@
 //! beside the code.
 
 use super::caught;
+use super::submit_vs_idle::two_of_three_are_taken;
 use crate::model::{Flag, Model, Mutant, done, runtime, together};
 use crate::{go, yield_now};
 
@@ -43,39 +44,8 @@ fn who_stands_behind_one_that_does_not_yield_is_run() {
 /// owner and helper take the same one.
 #[test]
 fn what_a_helper_queues_is_run_by_one_that_gave_up_meanwhile() {
-    Model::new().with_helpers().preemptions(1).check("help_vs_idle", || {
-        let runtime = runtime(2, 2);
-        let [there, queued, go_on, second]: [Flag; 4] = Default::default();
-        let ran = second.clone();
-        let owner = runtime.go({
-            let (there, queued, go_on) = (there.clone(), queued.clone(), go_on.clone());
-            move || {
-                there.wait_on_thread();
-                let raises = second.clone();
-                drop(go(move || second.wait_on_thread()));
-                drop(go(move || {
-                    done();
-                    raises.raise();
-                }));
-                drop(go(|| ()));
-                // Kicks the last one from `runnext` into the ring.
-                drop(go(|| ()));
-                queued.raise();
-                go_on.wait_on_thread();
-            }
-        });
-        let busy = runtime.go(move || {
-            there.raise();
-            queued.wait_on_thread();
-            // The search begins with the helper.
-            loom::explore();
-            go_on.raise();
-            yield_now();
-        });
-        ran.wait_on_thread();
-        owner.join().unwrap();
-        busy.join().unwrap();
-    });
+    let check = || two_of_three_are_taken(yield_now);
+    Model::new().with_helpers().preemptions(1).check("help_vs_idle", check);
 }
 
 #[test]

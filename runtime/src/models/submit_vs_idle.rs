@@ -421,43 +421,48 @@ fn what_a_ring_can_not_hold_is_run() {
     });
 }
 
+/// The scene of the next model, and of one of `help`: one M has three goroutines in its ring, another takes two of them once
+/// its own has ended, or in `takes`.
+pub(super) fn two_of_three_are_taken(takes: impl FnOnce() + Send + 'static) {
+    let runtime = runtime(2, 2);
+    let [there, queued, go_on, second]: [Flag; 4] = Default::default();
+    let ran = second.clone();
+    let owner = runtime.go({
+        let (there, queued, go_on) = (there.clone(), queued.clone(), go_on.clone());
+        move || {
+            there.wait_on_thread();
+            let raises = second.clone();
+            drop(go(move || second.wait_on_thread()));
+            drop(go(move || {
+                done();
+                raises.raise();
+            }));
+            drop(go(|| ()));
+            // Kicks the last one from `runnext` into the ring.
+            drop(go(|| ()));
+            queued.raise();
+            go_on.wait_on_thread();
+        }
+    });
+    let busy = runtime.go(move || {
+        there.raise();
+        queued.wait_on_thread();
+        // The search begins with the theft.
+        loom::explore();
+        go_on.raise();
+        takes();
+    });
+    ran.wait_on_thread();
+    owner.join().unwrap();
+    busy.join().unwrap();
+}
+
 /// A thief takes two of three and runs the first, which keeps its M until the second has run; meanwhile the owner runs the
 /// third, finds nothing more anywhere, as the second is in the thief's hand, and gives up. Fails by deadlock when the thief,
 /// which no submitter has called, wakes no M for the one that it has put into its own queue.
 #[test]
 fn what_a_thief_queues_is_run_by_one_that_gave_up_meanwhile() {
-    Model::new().preemptions(1).check("thief_vs_idle", || {
-        let runtime = runtime(2, 2);
-        let [there, queued, go_on, second]: [Flag; 4] = Default::default();
-        let ran = second.clone();
-        let owner = runtime.go({
-            let (there, queued, go_on) = (there.clone(), queued.clone(), go_on.clone());
-            move || {
-                there.wait_on_thread();
-                let raises = second.clone();
-                drop(go(move || second.wait_on_thread()));
-                drop(go(move || {
-                    done();
-                    raises.raise();
-                }));
-                drop(go(|| ()));
-                // Kicks the last one from `runnext` into the ring.
-                drop(go(|| ()));
-                queued.raise();
-                go_on.wait_on_thread();
-            }
-        });
-        let busy = runtime.go(move || {
-            there.raise();
-            queued.wait_on_thread();
-            // The search begins with the thief.
-            loom::explore();
-            go_on.raise();
-        });
-        ran.wait_on_thread();
-        owner.join().unwrap();
-        busy.join().unwrap();
-    });
+    Model::new().preemptions(1).check("thief_vs_idle", || two_of_three_are_taken(|| ()));
 }
 
 #[test]
