@@ -21,7 +21,10 @@ use std::ops::{Deref, DerefMut};
 
 /// What a lock protects. Outermost first: a thread that holds one asks only for those below it.
 #[derive(Copy, Clone, Debug, Eq, Ord, PartialEq, PartialOrd)]
-#[cfg_attr(any(gmp_loom, feature = "generator", not(target_arch = "x86_64")), allow(dead_code))]
+#[cfg_attr(
+    any(gmp_loom, feature = "generator", not(target_arch = "x86_64")),
+    allow(dead_code, reason = "locks of the native host, and of its own switch")
+)]
 #[repr(u8)]
 pub(crate) enum Rank {
     /// A node in the tree of contexts: `context/tree.rs`. Its channel is closed under it.

@@ -3,8 +3,7 @@
 
 pub(crate) mod deadlock;
 pub(crate) mod dump;
-// Under loom the models alone use it.
-#[cfg_attr(gmp_loom, allow(dead_code))]
+#[cfg_attr(gmp_loom, allow(dead_code, reason = "the models alone use it"))]
 pub(crate) mod quit;
 pub(super) mod sysmon;
 pub(super) mod told;

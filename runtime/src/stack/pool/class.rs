@@ -96,7 +96,7 @@ pub(crate) struct Extent {
 
 impl Extent {
     /// Where the guard ends: the lowest byte that can be used.
-    #[cfg_attr(gmp_loom, allow(dead_code))]
+    #[cfg_attr(gmp_loom, allow(dead_code, reason = "dumps and signals ask for it"))]
     pub(crate) fn usable(self) -> usize {
         self.bottom + PAGE
     }

@@ -77,7 +77,7 @@ pub(crate) const GUARD: usize = 16 << 10;
 /// The largest guard.
 pub(crate) const MAX_GUARD: usize = 1 << 20;
 /// The largest slab of a pool of which few stacks are used at a time, but for larger stacks.
-#[cfg_attr(gmp_loom, allow(dead_code))]
+#[cfg_attr(gmp_loom, allow(dead_code, reason = "the pool of plain threads"))]
 const SMALL_SLAB: usize = 4 << 20;
 /// Slots guarded at a time.
 const BATCH: usize = 64;
@@ -145,7 +145,7 @@ impl StackPool {
     }
 
     /// A pool of which few stacks are used at a time.
-    #[cfg_attr(gmp_loom, allow(dead_code))]
+    #[cfg_attr(gmp_loom, allow(dead_code, reason = "the pool of plain threads"))]
     pub(crate) fn small(guard: usize) -> StackPool {
         let pool = StackPool::new(None, guard);
         pool.inner.lock().slab = SMALL_SLAB;
@@ -178,7 +178,7 @@ impl StackPool {
     }
 
     /// As `reserve`, on no P, of a stack that is in the pool: nothing is mapped. It takes little stack itself.
-    #[cfg_attr(gmp_loom, allow(dead_code))]
+    #[cfg_attr(gmp_loom, allow(dead_code, reason = "the pool of plain threads"))]
     pub(crate) fn reserve_of_stock(&self, size: usize) -> io::Result<()> {
         let class = Class::of(size)?;
         self.accept(class)?;
