@@ -29,6 +29,19 @@ fn join_gives_the_value() {
     });
 }
 
+/// Fails when `?` can't turn one into an error of std's, or loses what it was.
+#[test]
+fn a_join_error_is_an_io_error() {
+    everywhere(|rt| {
+        let joined = |handle: JoinHandle<()>| -> std::io::Result<()> { Ok(handle.join()?) };
+        let error = joined(rt.go(|| resume_unwind(Box::new("why")))).unwrap_err();
+        assert_eq!(error.kind(), std::io::ErrorKind::Other);
+        assert_eq!(error.to_string(), "the goroutine panicked: why");
+        assert!(error.into_inner().unwrap().downcast::<JoinError>().unwrap().is_panic());
+        joined(rt.go(|| ())).unwrap();
+    });
+}
+
 /// Fails by a hang or a wrong value: the end of the goroutine and its joiner miss each other, on either side.
 #[test]
 fn join_works_before_and_after_the_end_on_goroutines_and_threads() {

@@ -35,6 +35,31 @@ fn number(ctx: &Context) -> Option<u32> {
     ctx.cause()?.downcast_ref::<Reason>().map(|reason| reason.0)
 }
 
+/// Fails by a type, when what was given is wrapped; or to compile, when it is not taken.
+#[test]
+fn a_cause_is_a_text_an_error_or_the_cause_of_another_context() {
+    let ended = |end: &dyn Fn(&Cancel)| {
+        let (ctx, cancel) = Context::default().with_cancel();
+        end(&cancel);
+        ctx
+    };
+    let texts: [&dyn Fn(&Cancel); 2] =
+        [&|it| it.cancel_with("why"), &|it| it.cancel_with(String::from("why"))];
+    for by_text in texts {
+        assert_eq!(ended(by_text).cause().unwrap().to_string(), "why");
+    }
+    let boxed: &dyn Fn(&Cancel) = &|it| it.cancel_with(Box::<dyn Error + Send + Sync>::from(Reason(7)));
+    let first = ended(&|it| it.cancel_with(Reason(7)));
+    let handed_on = ended(&|it| it.cancel_with(first.cause().unwrap()));
+    for ctx in [&first, &ended(boxed), &handed_on] {
+        assert_eq!(number(ctx), Some(7));
+    }
+    assert!(Arc::ptr_eq(&first.cause().unwrap(), &handed_on.cause().unwrap()));
+    let late = Context::default().with_timeout_cause(Duration::ZERO, "too late").0;
+    assert_eq!(late.cause().unwrap().to_string(), "too late");
+    assert_eq!(late.err(), Some(ContextError::DeadlineExceeded));
+}
+
 /// Fails if a cancel stops short of a descendant, or reaches a parent, a sibling, or one without cancel.
 #[test]
 fn a_cancel_reaches_what_was_derived_and_nothing_else() {

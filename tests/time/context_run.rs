@@ -684,3 +684,38 @@ fn a_loop_that_asks_ends_with_its_context_and_not_with_a_panic() {
         });
     }
 }
+
+/// Fails by a hang, when a goroutine of a context does not run under it, and by a result, when one that it starts does.
+#[test]
+fn a_goroutine_of_a_context_ends_with_it() {
+    for procs in PROCS {
+        watched(procs, || {
+            let rt = runtime(procs);
+            let (ctx, cancel) = Context::background().with_cancel();
+            let apart = rt.run({
+                let ctx = ctx.clone();
+                move || {
+                    let waits = ctx.go(|| Event::new().wait());
+                    let starts = ctx.go(|| go(|| Event::new().wait()));
+                    let apart = starts.join().unwrap().unwrap();
+                    assert_eq!(ctx.go(|| 1).join().unwrap(), Ok(1));
+                    assert!(ctx.go(|| resume_unwind(Box::new("a panic"))).join().unwrap_err().is_panic());
+                    cancel.cancel();
+                    assert_eq!(waits.join().unwrap(), CANCELED);
+                    // One that begins afterwards runs up to its first wait.
+                    let steps = Arc::new(AtomicUsize::new(0));
+                    let theirs = Arc::clone(&steps);
+                    let late = ctx.go(move || {
+                        theirs.fetch_add(1, SeqCst);
+                        Event::new().wait();
+                        theirs.fetch_add(1, SeqCst);
+                    });
+                    assert_eq!((late.join().unwrap(), steps.load(SeqCst)), (CANCELED, 1));
+                    apart
+                }
+            });
+            assert!(!apart.is_finished(), "it was started by `go`, and runs under no context");
+            assert!(rt.shutdown(Duration::from_secs(20)).is_clean());
+        });
+    }
+}

@@ -17,6 +17,7 @@ mod run;
 mod tree;
 
 use crate::chan::Receiver;
+use crate::goroutine::JoinHandle;
 pub(crate) use tree::interrupted;
 
 use crate::host::{Active, Clock};
@@ -32,6 +33,14 @@ use tree::{Deadline, Node, Verdict};
 
 /// Why a context is done, in the caller's own terms.
 pub type Cause = Arc<dyn Error + Send + Sync>;
+
+/// The cause that a caller gave. A [`Cause`] that another context had stays what it is: it is not wrapped.
+fn cause_of(given: impl Into<Box<dyn Error + Send + Sync>>) -> Cause {
+    match given.into().downcast::<Cause>() {
+        Ok(cause) => *cause,
+        Err(given) => Cause::from(given),
+    }
+}
 
 /// What a group of goroutines works under: a context can be cancelled, can have a deadline, and carries values.
 /// Clones are the same context. Go's `context.Context`.
@@ -118,9 +127,13 @@ impl Context {
     }
 
     /// As [`with_deadline`](Self::with_deadline), with the [`cause`](Self::cause) that the context has once the
-    /// deadline has passed.
-    pub fn with_deadline_cause(&self, deadline: Instant, cause: impl Into<Cause>) -> (Context, Cancel) {
-        self.with_node(Node::derive(&self.node, Some(named(deadline)), Some(cause.into())))
+    /// deadline has passed. What a cause is made of, [`Cancel::cancel_with`] says.
+    pub fn with_deadline_cause(
+        &self,
+        deadline: Instant,
+        cause: impl Into<Box<dyn Error + Send + Sync>>,
+    ) -> (Context, Cancel) {
+        self.with_node(Node::derive(&self.node, Some(named(deadline)), Some(cause_of(cause))))
     }
 
     /// As [`with_deadline`](Self::with_deadline), counted from now.
@@ -143,8 +156,12 @@ impl Context {
     }
 
     /// As [`with_deadline_cause`](Self::with_deadline_cause), counted from now.
-    pub fn with_timeout_cause(&self, timeout: Duration, cause: impl Into<Cause>) -> (Context, Cancel) {
-        self.with_node(Node::derive(&self.node, Some(counted(timeout)), Some(cause.into())))
+    pub fn with_timeout_cause(
+        &self,
+        timeout: Duration,
+        cause: impl Into<Box<dyn Error + Send + Sync>>,
+    ) -> (Context, Cancel) {
+        self.with_node(Node::derive(&self.node, Some(counted(timeout)), Some(cause_of(cause))))
     }
 
     /// Derives a context with one more value, which [`value`](Self::value) finds by its type. It is done when this
@@ -281,10 +298,65 @@ impl Context {
         run::run(&self.node, f)
     }
 
+    /// Starts a goroutine that runs `f` under this context, as [`run`](Self::run) does, in the runtime of the calling
+    /// goroutine. Does not block. For a goroutine with a name, or with a stack of its own size, give
+    /// [`Builder::go`](crate::Builder::go) a closure that calls `run`.
+    ///
+    /// The value that [`join`](JoinHandle::join) returns is `run`'s result: the context's error if the context ended a
+    /// wait of `f`. If the context is done already, `f` runs up to its first wait. Goroutines that `f` starts do not run
+    /// under the context, unless they are started by `go` of a context, too.
+    ///
+    /// ```
+    /// use gmp::context::{Context, ContextError};
+    /// use gmp::sync::Event;
+    ///
+    /// // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
+    /// unsafe {
+    ///     gmp::run(|| {
+    ///         let (context, cancel) = Context::background().with_cancel();
+    ///         let waits = context.go(|| Event::new().wait());
+    ///         let counts = context.go(|| 6 * 7);
+    ///         assert_eq!(counts.join().unwrap(), Ok(42));
+    ///         cancel.cancel();
+    ///         assert_eq!(waits.join().unwrap(), Err(ContextError::Canceled));
+    ///     })
+    /// }
+    /// ```
+    ///
+    /// # Panics
+    /// As [`go`](crate::go): outside of a goroutine, and when the goroutine can get no stack.
+    #[track_caller]
+    pub fn go<F, T>(&self, f: F) -> JoinHandle<Result<T, ContextError>>
+    where
+        F: FnOnce() -> T + Send + 'static,
+        T: Send + 'static,
+    {
+        let context = self.clone();
+        crate::go(move || context.run(f))
+    }
+
     /// Calls `f`. The end of this context interrupts the waits of `f` that are
     /// [`OnInterrupt::Returning`](crate::wait::interrupt::OnInterrupt).
     pub(crate) fn under<T>(&self, f: impl FnOnce() -> T) -> T {
         run::under(&self.node, f)
+    }
+}
+
+/// The [`background`](Context::background).
+///
+/// ```
+/// use gmp::context::Context;
+///
+/// #[derive(Default)]
+/// struct Request {
+///     context: Context,
+/// }
+///
+/// assert!(Request::default().context.err().is_none());
+/// ```
+impl Default for Context {
+    fn default() -> Self {
+        Self::background()
     }
 }
 
@@ -330,9 +402,24 @@ impl Cancel {
         self.node.end(&Verdict { error: ContextError::Canceled, cause: None });
     }
 
-    /// As [`cancel`](Self::cancel), with a [`cause`](Context::cause).
-    pub fn cancel_with(&self, cause: impl Into<Cause>) {
-        self.node.end(&Verdict { error: ContextError::Canceled, cause: Some(cause.into()) });
+    /// As [`cancel`](Self::cancel), with a [`cause`](Context::cause): a text, an error, or the cause of another
+    /// context. `Cause::downcast_ref` finds an error by its type.
+    ///
+    /// ```
+    /// use gmp::context::Context;
+    /// use std::num::ParseIntError;
+    ///
+    /// let (context, cancel) = Context::background().with_cancel();
+    /// cancel.cancel_with("the client is gone");
+    /// let cause = context.cause().unwrap();
+    /// assert_eq!(cause.to_string(), "the client is gone");
+    ///
+    /// let (context, cancel) = Context::background().with_cancel();
+    /// cancel.cancel_with("x".parse::<u32>().unwrap_err());
+    /// assert!(context.cause().unwrap().downcast_ref::<ParseIntError>().is_some());
+    /// ```
+    pub fn cancel_with(&self, cause: impl Into<Box<dyn Error + Send + Sync>>) {
+        self.node.end(&Verdict { error: ContextError::Canceled, cause: Some(cause_of(cause)) });
     }
 }
 

@@ -9,6 +9,7 @@ use crate::wait::interrupt::Interrupt;
 use crate::wait::waiter::{How, Wait, Woke};
 use std::any::Any;
 use std::fmt;
+use std::io;
 use std::marker::PhantomData;
 use std::mem::ManuallyDrop;
 
@@ -194,3 +195,21 @@ impl fmt::Debug for JoinError {
 }
 
 impl std::error::Error for JoinError {}
+
+/// Of kind `Other`, with the [`JoinError`] inside.
+///
+/// ```
+/// use std::{fs, io};
+///
+/// fn read() -> io::Result<String> {
+///     gmp::go(|| fs::read_to_string("/proc/self/comm")).join()?
+/// }
+///
+/// // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
+/// assert!(unsafe { gmp::run(read) }.is_ok());
+/// ```
+impl From<JoinError> for io::Error {
+    fn from(error: JoinError) -> Self {
+        io::Error::other(error)
+    }
+}
