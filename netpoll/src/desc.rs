@@ -32,10 +32,10 @@
 //! | Token(t) | busy       | panics       | Ready, wake t    | Nil, wake t     | panics   | Nil            | panics  |
 //!
 //! The calls:
-//! - The owner, before its system call: `clear`. After `EAGAIN`, or instead of a system call that cannot
-//!   succeed: `block`; on Announce it looks at close, deadline and cancel, and then parks (or takes Wait back
-//!   with `settle`).
-//! - The M that parked it, in the commit hook, after the save: `commit`.
+//! - The owner, before its system call: `clear`. After `EAGAIN`, or instead of a system call that cannot succeed:
+//!   `block`; on Announce the owner looks at close, deadline and cancel, and then parks (or takes Wait back with
+//!   `settle`).
+//! - The M that parked the owner, in the commit hook, after the save: `commit`.
 //! - The poller, for each event: `unblock(Cause::Ready)`. Close and a changed deadline:
 //!   `unblock(Cause::Look)`.
 //! - The owner, woken or called off: `leave`, which leaves an event in the slot. The owner then checks whether it may
@@ -148,8 +148,7 @@ pub enum Commit {
     CallOff,
 }
 
-/// What [`Slot::unblock`] has to do. In both cases the word is exchanged, even if it keeps its value
-/// (invariant 2).
+/// What [`Slot::unblock`] has to do. In both cases the word is exchanged, even for the same value (invariant 2).
 #[must_use]
 #[derive(Copy, Clone, Eq, PartialEq, Debug)]
 pub enum Unblock {
@@ -225,7 +224,7 @@ impl Slot {
         }
     }
 
-    /// Returns `true` if an owner has announced itself, or waits.
+    /// Returns `true` if an owner has announced a wait, or is parked.
     #[inline]
     pub fn is_awaited(self) -> bool {
         matches!(self.state(), State::Wait | State::Token(_))
@@ -277,8 +276,8 @@ impl Slot {
         }
     }
 
-    /// The owner gives up its wait without a system call to follow (timeout, cancel, shutdown): an event that
-    /// came meanwhile stays.
+    /// The owner gives up its wait without a system call to follow (timeout, cancel, shutdown): an event that has come
+    /// meanwhile stays.
     ///
     /// # Panics
     /// If the ticket in the slot is not `ticket`: two owners share one I/O lock.
@@ -298,7 +297,7 @@ impl Slot {
 
     /// Called by an owner that is about to make its system call, which will find what an earlier event reported:
     /// empties the slot. `None` if the slot is empty, so that no exchange is needed. Never call this after the system
-    /// call: it would drop an event that the call has not seen.
+    /// call, as an event that the system call has not seen would be dropped.
     ///
     /// # Panics
     /// If an owner waits here: the caller does not hold the I/O lock.

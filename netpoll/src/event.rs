@@ -4,14 +4,14 @@
 //! events that another thread has already fetched cannot be called back; so a key carries the record's
 //! generation, and an event whose generation is not the record's any more is stale and dropped.
 //!
-//! A [`Readiness`] is what happened since the last report. On a stream data and the end of it come as *one*
-//! edge. A read that filled less than the buffer usually proves the socket drained, which saves a second read
-//! for `EAGAIN`; but when the peer's end is already there, that second read is the one that returns it, and
-//! no edge will ask for it. So the bits [`Readiness::STICKY`] stay set for a descriptor once they were seen.
+//! A [`Readiness`] is what happened since the last report. On a stream data and the end of it come as *one* edge. A
+//! read that filled less than the buffer usually proves the socket drained, which saves a second read for `EAGAIN`; but
+//! when the peer's end is already there, only that second read returns the end, and no edge will ask for the read. So
+//! the bits [`Readiness::STICKY`] stay set for a descriptor once they were seen.
 //!
-//! Order for the poller: first add the event's sticky bits to the descriptor, then
-//! [unblock](crate::Slot::unblock) its slots. An owner that consumes the event thus sees the bits; one whose
-//! read was earlier finds the event in its slot the next time.
+//! Order for the poller: first add the event's sticky bits to the descriptor, then [unblock](crate::Slot::unblock) its
+//! slots. An owner that consumes the event thus sees the bits; an owner whose read was earlier finds the event in its
+//! slot the next time.
 
 use std::fmt;
 use std::ops::{BitOr, BitOrAssign};
@@ -86,13 +86,14 @@ impl Readiness {
         self.0 & other.0 != 0
     }
 
-    /// Returns `true` if a waiting reader has to try again. The end of the stream and an error are news for it, too.
+    /// Returns `true` if a waiting reader has to try again. The end of the stream and an error are news for a reader,
+    /// too.
     #[inline]
     pub const fn wakes_reader(self) -> bool {
         self.intersects(Self(Self::READABLE.0 | Self::STICKY.0))
     }
 
-    /// Returns `true` if a waiting writer has to try again. A peer that only stopped writing is no news for it.
+    /// Returns `true` if a waiting writer has to try again. A peer that only stopped writing is no news for a writer.
     #[inline]
     pub const fn wakes_writer(self) -> bool {
         self.intersects(Self(Self::WRITABLE.0 | Self::HUP.0 | Self::ERROR.0))
@@ -104,7 +105,7 @@ impl Readiness {
         Self(self.0 & Self::STICKY.0)
     }
 
-    /// Whether, on TCP, a read that filled less than its buffer proves the socket drained. `self` is what the
+    /// Returns `true` if, on TCP, a read that filled less than its buffer proves the socket drained. `self` is what the
     /// descriptor has kept, looked at after the read.
     #[inline]
     pub const fn short_read_drains(self) -> bool {
@@ -146,7 +147,7 @@ impl fmt::Debug for Readiness {
 /// One report about one descriptor.
 #[derive(Copy, Clone, Eq, PartialEq, Debug)]
 pub struct Event {
-    /// The key with which the descriptor was added. It may be stale.
+    /// The key with which the descriptor was added; may be stale.
     pub key: Key,
     /// What happened.
     pub readiness: Readiness,

@@ -1,8 +1,8 @@
 //! A poller without a kernel: what is posted is reported, in that order, and nothing else happens.
 //!
-//! It keeps what makes the real one difficult: an event is an edge, reported once; events of one key before a
-//! wait are one; wakes before a wait are one, which the first wait swallows. It never blocks: a wait
-//! with [`Timeout::After`] returns at once, as if the time were over.
+//! The fake keeps what makes the real poller difficult: an event is an edge, reported once; events of one key before a
+//! wait are one; wakes before a wait are one, which the first wait swallows. The fake never blocks: a wait with
+//! [`Timeout::After`] returns at once, as if the time were over.
 
 use std::collections::VecDeque;
 use std::io;
@@ -73,7 +73,7 @@ impl FakePoller {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        // No step under this lock leaves the state half changed, so a test that panicked has not spoilt it.
+        // No step under this lock leaves the state half changed, so a test that panicked has not spoilt the state.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -6,9 +6,9 @@
 //! What mio 1.2 does underneath, checked in its source:
 //! - `register` with READABLE, WRITABLE and PRIORITY gives `EPOLLIN | EPOLLRDHUP | EPOLLOUT | EPOLLPRI | EPOLLET`.
 //!   The kernel adds `EPOLLERR` and `EPOLLHUP` by itself, and reports a descriptor that is ready already at the next wait.
-//! - `Waker` is an eventfd, registered READABLE and edge-triggered. `wake` adds one to it; it is drained
-//!   by `wake` alone, just before the counter would overflow. So each wake is an edge, and several
-//!   wakes before a wait are one. Both descriptors are close-on-exec.
+//! - `Waker` is an eventfd, registered READABLE and edge-triggered. `wake` adds one to the counter; the eventfd is
+//!   drained by `wake` alone, just before the counter would overflow. So each wake is an edge, and several wakes before
+//!   a wait are one. Both descriptors are close-on-exec.
 //!
 //! **A wait with [`Timeout::Zero`] may swallow a wake.** An edge is reported once, to the wait that comes first. If a
 //! wait with `Timeout::Zero` returns [`Woken::Yes`] while another thread is blocked in a wait, that thread sleeps on;
@@ -68,7 +68,7 @@ pub enum Timeout {
 #[must_use]
 #[derive(Copy, Clone, Eq, PartialEq, Debug)]
 pub enum Woken {
-    /// A wake was reported. This wait has used it up.
+    /// A wake was reported. This wait has used the wake up.
     Yes,
     /// No wake was reported.
     No,
@@ -176,8 +176,8 @@ impl Poller {
     /// Waits until there is something to report, or the time is over; `events` then holds the report alone.
     /// Blocks the thread.
     ///
-    /// A signal ends a wait with [`Timeout::After`] early and with nothing to report; the others wait on.
-    /// With [`WaitCall::Ppoll`] a look from another thread may do the same, when it takes the events away.
+    /// A signal ends a wait with [`Timeout::After`] early and with nothing to report; the others wait on. With
+    /// [`WaitCall::Ppoll`] a look from another thread may do the same, by taking the events away.
     ///
     /// # Errors
     /// When each call of the module's table was refused.
@@ -195,7 +195,7 @@ impl Poller {
                 (Ok(()), _) => return Ok(events.take_waker()),
                 (Err(err), _) if err.kind() != io::ErrorKind::Interrupted => {
                     let Some(next) = call.next() else { return Err(refused("wait for epoll's events", err)) };
-                    // Relaxed: as in `wait_call`. Never back to one that another thread has found to be refused.
+                    // Relaxed: as in `wait_call`. Never back to a call that another thread has found to be refused.
                     self.call.fetch_max(next as usize, Relaxed);
                 }
                 (Err(_), Timeout::After(_)) => return Ok(Woken::No),
@@ -207,8 +207,8 @@ impl Poller {
     /// Ends one wait: a blocked one, or else the next. Does not block; costs a system call. Several wakes before that
     /// wait count once.
     ///
-    /// If a sandbox refuses the write to the eventfd that ends a wait, each wake registers anew a spare eventfd,
-    /// which is always readable: epoll then reports it once more. The spare is made with the poller, as there may be
+    /// If a sandbox refuses the write to the eventfd that ends a wait, each wake registers anew a spare eventfd, which
+    /// is always readable: epoll then reports the spare once more. The spare is made with the poller, as there may be
     /// no descriptor left when a blocked wait has to end.
     ///
     /// # Errors

@@ -1,8 +1,8 @@
 //! Cleaning: what becomes of entries that are not true any more.
 //!
 //! C1 A stop or a move to earlier leaves a dead entry, a move to later an early one; neither is looked for. C2 A call
-//! that changed the timer at the front corrects the front until it is true, `CLEAN_BATCH` times at most. C3 A call
-//! that leaves more dead entries than invariant 3 allows throws all of them away and rebuilds the array.
+//! that changed the timer at the front corrects the front until the front is true, `CLEAN_BATCH` times at most. C3 A
+//! call that leaves more dead entries than invariant 3 allows throws all of them away and rebuilds the array.
 //!
 //! Each call makes at most one entry dead or early, and each such entry is corrected once: in O(log n) at the front
 //! or in O(1) by C3. So all of it is amortised.
@@ -12,7 +12,7 @@ use crate::{Heap, Nanos};
 use core::num::NonZeroU32;
 
 /// So many entries of stopped or moved timers are cleaned up by one call of [`Heap::remove`], [`Heap::reset`] or
-/// [`Heap::pop_due`] at most, besides those that are due.
+/// [`Heap::pop_due`] at most, besides the timers that are due.
 pub const CLEAN_BATCH: usize = 16;
 
 /// So many dead entries are always tolerated.
@@ -20,9 +20,9 @@ const MIN_DEAD: usize = 64;
 
 pub(crate) struct Timer<T> {
     pub due: Nanos,
-    /// The number of its last insert or reset: its order among equal due times.
+    /// The number of the timer's last insert or reset: the order among equal due times.
     pub order: u64,
-    /// Due time and number of the entry that stands for it; never behind (`due`, `order`).
+    /// Due time and number of the timer's entry; never behind (`due`, `order`).
     pub filed_due: Nanos,
     pub filed_seq: u64,
     pub generation: NonZeroU32,
@@ -56,7 +56,7 @@ impl<T> Heap<T> {
         self.clean_behind(seq);
     }
 
-    /// Restores invariants 3 and 4 after a timer or its entry went.
+    /// Restores invariants 3 and 4 after a timer or an entry went.
     pub(crate) fn limit_dead(&mut self) {
         let dead = self.entries.len() - self.len();
         if self.is_empty() {
@@ -66,7 +66,7 @@ impl<T> Heap<T> {
         }
     }
 
-    /// The entry `seq` is no longer true: if it is the front, others like it may follow.
+    /// The entry `seq` is no longer true: if that was the front, others may follow.
     pub(crate) fn clean_behind(&mut self, seq: u64) {
         if self.entries.root().is_some_and(|root| root.seq == seq) {
             self.clean_up(CLEAN_BATCH);
@@ -82,7 +82,7 @@ impl<T> Heap<T> {
         }
     }
 
-    /// Throws the front away if it is dead, and files it again if it is early.
+    /// Throws a dead front away, and files an early front again.
     pub(crate) fn settle(&mut self, root: Entry) -> Front {
         match self.timers.get_mut(root.slot).filter(|timer| timer.filed_seq == root.seq) {
             None => self.entries.pop_root(),
@@ -186,8 +186,8 @@ mod tests {
         check(&heap);
     }
 
-    /// Fails by a dead entry that is taken for an early one of the timer which has its slot now: that timer would
-    /// have two entries.
+    /// Fails by a dead entry that is taken for an early entry of the timer that has the slot now: that timer would have
+    /// two entries.
     #[test]
     fn a_dead_entry_goes_although_its_slot_is_used_again() {
         let mut heap = Heap::new();

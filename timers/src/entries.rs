@@ -1,7 +1,7 @@
 //! The array of the heap: entries in the order of a 4-ary min-heap.
 //!
 //! The children of entry i are 4i+1 ..= 4i+4. Four children lie in two cache lines and halve the depth of a binary
-//! heap. No slot knows where its entry stands, so that moving one writes nothing but this array.
+//! heap. No slot knows where its entry stands, so moving an entry writes nothing but this array.
 //!
 //! Invariants: no entry is less than its parent; numbers are unique, so the order is total and never asks the slot.
 //!
@@ -18,7 +18,7 @@ use alloc::vec::Vec;
 /// Capacity that is kept: 3 KiB.
 const MIN_CAPACITY: usize = 128;
 
-/// Stands for a timer, or for one that is gone: see the table of the crate.
+/// Stands for a timer, or for a timer that is gone: see the table of the crate.
 #[derive(Copy, Clone)]
 pub(crate) struct Entry {
     pub due: Nanos,
@@ -84,7 +84,7 @@ impl Entries {
         self.sift_down(0, entry);
     }
 
-    /// Removes the entry `seq` if it is the last of the array, where it costs nothing.
+    /// Removes the entry `seq` if that is the last of the array, where the removal costs nothing.
     #[inline]
     pub fn pop_if_last(&mut self, seq: u64) {
         if self.heap.pop_if(|last| last.seq == seq).is_some() {
@@ -92,7 +92,7 @@ impl Entries {
         }
     }
 
-    /// Keeps the entries for which `keep` is true; it may change them. O(n).
+    /// Keeps the entries for which `keep` returns `true`; `keep` may change them. O(n).
     pub fn retain(&mut self, keep: impl FnMut(&mut Entry) -> bool) {
         self.heap.retain_mut(keep);
         // Entries past the first quarter have no children.

@@ -10,8 +10,8 @@ use core::iter::FusedIterator;
 use core::mem;
 use core::num::NonZeroU32;
 
-/// Names one timer of one [`Heap`]. It is good until that timer fires or is removed, and *stale* from then on;
-/// a stale handle does no harm.
+/// Names one timer of one [`Heap`]. A handle is good until that timer fires or is removed, and *stale* from then on; a
+/// stale handle does no harm.
 ///
 /// A slot index and a generation that is counted for the whole heap: a stale handle could be mistaken for a later
 /// timer only after 2^32 more inserts. In another heap a handle may name another timer, so a caller that moves timers
@@ -31,15 +31,15 @@ impl fmt::Debug for Handle {
     }
 }
 
-/// A set of timers, each with a value of type `T`, that gives them out when they are due.
+/// A set of timers, each with a value of type `T`, which the heap gives out when they are due.
 ///
 /// Timers with equal due times come out in the order in which they were inserted or last reset.
 ///
 /// # Costs
 /// With n timers: [`insert`](Heap::insert), [`pop_due`](Heap::pop_due) and a [`reset`](Heap::reset) to earlier are
-/// O(log n), the others O(1); what a `remove` or `reset` left behind costs O(log n) more, once, if it ever comes to
-/// the front. A single call may take longer: when there are more dead entries than timers, all of them are thrown
-/// away in O(n), and `pop_due` files again all timers that were due by now and have been reset to later.
+/// O(log n), the others O(1); an entry that a `remove` or `reset` left behind costs O(log n) more, once, if the entry
+/// ever comes to the front. A single call may take longer: when there are more dead entries than timers, all of them
+/// are thrown away in O(n), and `pop_due` files again all timers that were due by now and have been reset to later.
 ///
 /// # Memory
 /// 24 bytes for each entry and 40 and `T` for each timer, in blocks of 64. Nothing is allocated while the number of
@@ -77,16 +77,17 @@ impl<T> Heap<T> {
 
     /// When to call [`pop_due`](Heap::pop_due) next; `None` if and only if there is no timer. O(1).
     ///
-    /// Never later than the earliest timer. It is the earliest timer's due time, except when more than
-    /// [`CLEAN_BATCH`] entries of stopped or moved timers stood before that one; then it may be earlier, and a
-    /// `pop_due` at that time finds nothing and brings it forward. After [`clean`](Heap::clean) it is exact.
+    /// Never later than the earliest timer. The result is the earliest timer's due time, except when more than
+    /// [`CLEAN_BATCH`] entries of stopped or moved timers stood before that one; then the result may be earlier, and a
+    /// `pop_due` at that time finds nothing and brings the front forward. After [`clean`](Heap::clean) the result is
+    /// exact.
     #[must_use]
     #[doc(alias = "wakeTime")]
     pub fn next_due(&self) -> Option<Nanos> {
         self.entries.root().map(|root| root.due)
     }
 
-    /// Adds a timer. O(log n); O(1) for one that is later than most.
+    /// Adds a timer. O(log n); O(1) for a timer that is later than most.
     ///
     /// # Panics
     /// When 2^32 timers live.
@@ -125,14 +126,15 @@ impl<T> Heap<T> {
         } else {
             timer.filed_due = due;
             let old_seq = mem::replace(&mut timer.filed_seq, seq);
-            // The new entry first: if the old one was the front, now it is not, and nothing is cleaned in vain.
+            // The new entry first: an old entry that was the front is the front no more, and nothing is cleaned in
+            // vain.
             self.entries.push(Entry { due, seq, slot: handle.slot });
             self.unfile(old_seq);
         }
         true
     }
 
-    /// Takes the earliest timer if it is due at `now`, with its due time. O(log n) amortised.
+    /// Takes the earliest timer if that is due at `now`, with the due time. O(log n) amortised.
     ///
     /// ```
     /// use gmp_timers::{Heap, Nanos};
@@ -171,9 +173,9 @@ impl<T> Heap<T> {
 
     /// Takes all timers out, to insert them elsewhere or to drop them. O(1), and then O(log n) a timer.
     ///
-    /// The iterator gives (due time, value) in the order in which they would have fired, so that insertion into
-    /// another heap keeps the order. It does not borrow this heap, which is empty and at once usable again: two
-    /// heaps that have a lock each need never be locked together. Handles given out so far are stale.
+    /// The iterator gives (due time, value) in the order in which they would have fired, so that insertion into another
+    /// heap keeps the order. The iterator does not borrow this heap, which is empty and at once usable again: two heaps
+    /// that have a lock each need never be locked together. Handles given out so far are stale.
     pub fn drain(&mut self) -> Drain<T> {
         // The counters stay: otherwise the handles of the timers that left would name new ones.
         let entries = mem::replace(&mut self.entries, Entries::new());
@@ -204,7 +206,7 @@ impl<T> fmt::Debug for Heap<T> {
     }
 }
 
-/// The timers that [`Heap::drain`] took out. What is not iterated over is dropped with it.
+/// The timers that [`Heap::drain`] took out. What is not iterated over is dropped with the iterator.
 pub struct Drain<T> {
     left: Heap<T>,
 }

@@ -1,11 +1,11 @@
 //! The timers of one processor: a 4-ary min-heap whose timers are stopped and moved in constant time.
 //!
-//! A timer is a due time and a value. It lives in a *slot* (`slab.rs`), and an *entry* (`entries.rs`: due time,
-//! sequence number, slot) stands for it in the heap's array. The array is never searched: a stop empties the
-//! slot and leaves its entry behind, a move to a later time is noted in the slot alone. Such entries are
-//! corrected when they come to the front, or all at once when they are too many.
+//! A timer is a due time and a value. The timer lives in a *slot* (`slab.rs`), and an *entry* (`entries.rs`: due time,
+//! sequence number, slot) stands for the timer in the heap's array. The array is never searched: a stop empties the
+//! slot and leaves the entry behind, a move to a later time is noted in the slot alone. Such entries are corrected when
+//! they come to the front, or all at once when they are too many.
 //!
-//! A timer keeps the number of the entry that stands for it, which decides what an entry means:
+//! A timer keeps the number of its entry, which decides what an entry means:
 //!
 //! | the slot of the entry | the entry is | when it comes to the front |
 //! | --- | --- | --- |

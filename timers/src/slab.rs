@@ -1,8 +1,7 @@
-//! Numbered slots in blocks of 64, whose memory goes when they are empty.
+//! Numbered slots in blocks of 64; the memory of an empty block is freed.
 //!
-//! A chunk is the place of a block in the directory. Values never move, so a slot's number is good for as long as
-//! its value stays; one array of all slots would keep its length for one old timer at its end, and copy them all
-//! to grow.
+//! A chunk is the place of a block in the directory. Values never move, so a slot's number is good for as long as the
+//! value stays; one array of all slots would keep its length for one old timer at the end, and copy all values to grow.
 //!
 //! Invariants:
 //! 1. Bit b of `used` is set if and only if slot b of the chunk holds a value.
@@ -135,8 +134,8 @@ impl<V> Slab<V> {
 mod tests {
     use super::*;
 
-    /// Fails by a block that stays although its chunk is empty, or by all of them staying because one value,
-    /// the last of the burst, is still there.
+    /// Fails by a block that stays although the chunk is empty, or by all of them staying because one value, the last
+    /// of the burst, is still there.
     #[test]
     fn one_old_value_keeps_one_block() {
         let mut slab = Slab::new();
@@ -154,8 +153,8 @@ mod tests {
         assert_eq!(slab.blocks(), 1);
     }
 
-    /// Fails by a slot that is given out while it holds a value, or by one that is lost when its chunk was full
-    /// and then is not.
+    /// Fails by a slot that is given out while holding a value, or by a slot that is lost when a full chunk gets room
+    /// again.
     #[test]
     fn free_slots_are_used_before_new_ones() {
         let mut slab = Slab::new();

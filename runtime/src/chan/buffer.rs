@@ -1,5 +1,5 @@
-//! The buffer of a channel: messages that were sent and not received yet, in a ring of fixed size or one that grows
-//! and shrinks.
+//! The buffer of a channel: messages that were sent and not received yet, in a ring that has a fixed size or grows and
+//! shrinks.
 
 use crate::host::{Active, Process};
 use std::collections::VecDeque;
@@ -16,7 +16,7 @@ pub(crate) struct Buffer<T> {
 }
 
 impl<T> Buffer<T> {
-    /// Makes a buffer of `capacity` messages; allocates all of it at once.
+    /// Makes a buffer of `capacity` messages; allocates the whole buffer at once.
     #[track_caller]
     pub(crate) fn fixed(capacity: usize) -> Self {
         let mut ring = VecDeque::new();
@@ -46,8 +46,8 @@ impl<T> Buffer<T> {
             // SAFETY: by this function's contract.
             unsafe { slot.write(message) };
         }
-        // Halves the ring when less than an eighth of it is in use: memory that a burst has taken is given back, at a
-        // constant amortised cost for each message.
+        // Halves the ring when less than an eighth of it is in use: the memory that a burst has taken is given back, at
+        // a constant amortised cost for each message.
         if self.grows && self.ring.capacity() > KEEP && self.ring.len() < self.ring.capacity() / 8 {
             self.shrink();
         }
@@ -103,7 +103,7 @@ mod tests {
         }
     }
 
-    /// Fails if a burst keeps its memory, or the order is lost when it is given back.
+    /// Fails if a burst keeps the memory, or the order is lost when the memory is given back.
     #[test]
     fn a_burst_gives_its_memory_back() {
         let mut buffer = Buffer::growing();

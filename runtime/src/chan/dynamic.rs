@@ -32,8 +32,8 @@ use std::time::{Duration, Instant};
 /// assert_eq!(receiver.recv(), Ok(7));
 /// ```
 ///
-/// A `Select` is neither `Send` nor `Sync`, while crossbeam-channel's is both. The messages of its channels need not
-/// be `Send`, and [`select`](Self::select) takes the message of a receive out of its channel: on another thread, an
+/// A `Select` is neither `Send` nor `Sync`, while crossbeam-channel's is both. The messages of its channels need not be
+/// `Send`, and [`select`](Self::select) takes the message of a receive out of the channel: on another thread, an
 /// operation that is not completed would drop the message there. So each goroutine makes its own `Select`, of senders
 /// and receivers that it borrows:
 ///
@@ -82,12 +82,12 @@ impl<'a> Select<'a> {
         self.operations.len() - 1
     }
 
-    /// Adds a send and returns its number. The message is needed only when the send is completed.
+    /// Adds a send and returns the number of the operation. The message is needed only when the send is completed.
     pub fn send<T>(&mut self, sender: &'a Sender<T>) -> usize {
         self.add(Operation::new(Direction::Send, sender.chan()))
     }
 
-    /// Adds a receive and returns its number.
+    /// Adds a receive and returns the number of the operation.
     pub fn recv<T>(&mut self, receiver: &'a Receiver<T>) -> usize {
         self.add(Operation::new(Direction::Receive, receiver.chan()))
     }
@@ -116,8 +116,8 @@ impl<'a> Select<'a> {
     fn run(&self, limit: Limit) -> Option<SelectedOperation<'a>> {
         let (numbers, mut arms) = self.arms();
         let space = OwnSpace::new();
-        // SAFETY: `selected` is dropped before the space: here by the order of the locals, in a `SelectedOperation`
-        // by the order of its fields. The space is a box, which does not move.
+        // SAFETY: `selected` is dropped before the space: here by the order of the locals, in a `SelectedOperation` by
+        // the order of the fields. The space is a box, which does not move.
         let selected = select::select(unsafe { &mut *space.0 }, &mut arms, limit, self.choice);
         let index = *numbers.get(selected.index())?;
         Some(SelectedOperation { index, selected: Some(selected), _space: space })
@@ -128,10 +128,10 @@ impl<'a> Select<'a> {
         select::ready(&mut arms, limit, self.choice).map(|index| numbers[index])
     }
 
-    /// Blocks the goroutine until an operation is ready, and chooses it.
+    /// Blocks the goroutine until an operation is ready, and chooses a ready one.
     ///
     /// # Unwinds
-    /// When its wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
+    /// When the wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
     ///
     /// # Panics
     /// Without operations.
@@ -153,7 +153,7 @@ impl<'a> Select<'a> {
     /// As [`select`](Self::select), for at most `timeout`.
     ///
     /// # Unwinds
-    /// When its wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
+    /// When the wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
     ///
     /// # Errors
     /// `timeout` has passed. Without operations the call blocks for all of it.
@@ -164,7 +164,7 @@ impl<'a> Select<'a> {
     /// As [`select`](Self::select), until `deadline` at most.
     ///
     /// # Unwinds
-    /// When its wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
+    /// When the wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
     ///
     /// # Errors
     /// As [`select_timeout`](Self::select_timeout).
@@ -175,11 +175,11 @@ impl<'a> Select<'a> {
         self.run(Limit::Until(Some(Active::nanos(deadline)))).ok_or(SelectTimeoutError)
     }
 
-    /// Blocks the goroutine until an operation could complete without waiting, and returns its number. Another
-    /// goroutine may complete its own operation before the caller tries this one.
+    /// Blocks the goroutine until an operation could complete without waiting, and returns the operation's number.
+    /// Another goroutine may complete its own operation before the caller tries this one.
     ///
     /// # Unwinds
-    /// When its wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
+    /// When the wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
     ///
     /// # Panics
     /// Without operations.
@@ -200,7 +200,7 @@ impl<'a> Select<'a> {
     /// As [`ready`](Self::ready), for at most `timeout`.
     ///
     /// # Unwinds
-    /// When its wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
+    /// When the wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
     ///
     /// # Errors
     /// `timeout` has passed. Without operations the call blocks for all of it.
@@ -211,7 +211,7 @@ impl<'a> Select<'a> {
     /// As [`ready`](Self::ready), until `deadline` at most.
     ///
     /// # Unwinds
-    /// When its wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
+    /// When the wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
     ///
     /// # Errors
     /// As [`ready_timeout`](Self::ready_timeout).
@@ -232,7 +232,7 @@ impl fmt::Debug for Select<'_> {
     }
 }
 
-/// The space of a select, in a box: its address stays while the [`SelectedOperation`] that owns it is moved.
+/// The space of a select, in a box: the address stays while the [`SelectedOperation`] that owns the space is moved.
 struct OwnSpace(*mut Space);
 
 impl OwnSpace {
@@ -260,7 +260,7 @@ pub struct SelectedOperation<'a> {
 }
 
 impl SelectedOperation<'_> {
-    /// The number of the operation, as [`Select::send`] or [`Select::recv`] returned it.
+    /// Returns the operation's number: the one that [`Select::send`] or [`Select::recv`] returned.
     pub fn index(&self) -> usize {
         self.index
     }

@@ -82,7 +82,7 @@ impl<T> Sender<T> {
         self.chan.as_deref()
     }
 
-    /// Sends the message. It is moved out if and only if the result is Done.
+    /// Sends the message. The message is moved out if and only if the result is Done.
     ///
     /// # Safety
     /// `message` is initialised.
@@ -103,7 +103,7 @@ impl<T> Sender<T> {
     /// buffer, until a receiver takes the message.
     ///
     /// # Unwinds
-    /// When its wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
+    /// When the wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
     ///
     /// # Errors
     /// The channel is closed. The error holds the message.
@@ -139,7 +139,7 @@ impl<T> Sender<T> {
     /// As [`send`](Self::send), for at most `timeout`.
     ///
     /// # Unwinds
-    /// When its wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
+    /// When the wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
     ///
     /// # Errors
     /// The time has passed, or the channel is closed. The error holds the message.
@@ -150,7 +150,7 @@ impl<T> Sender<T> {
     /// As [`send`](Self::send), until `deadline` at most.
     ///
     /// # Unwinds
-    /// When its wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
+    /// When the wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
     ///
     /// # Errors
     /// As [`send_timeout`](Self::send_timeout).
@@ -176,7 +176,7 @@ impl<T> Receiver<T> {
         self.chan.as_deref()
     }
 
-    /// Closes the channel, even if its users can't.
+    /// Closes the channel, even one that users can't close.
     pub(crate) fn shut(&self) {
         self.chan().map(Chan::shut);
     }
@@ -199,7 +199,7 @@ impl<T> Receiver<T> {
     /// Receives a message. Blocks the goroutine, or the plain thread, until there is one.
     ///
     /// # Unwinds
-    /// When its wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
+    /// When the wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
     ///
     /// # Errors
     /// The channel is closed, and no message is left.
@@ -207,9 +207,9 @@ impl<T> Receiver<T> {
         self.recv_until(None).map_err(|_| RecvError)
     }
 
-    /// Receives a message that is there. Does not block, except in one case: another goroutine's `select!` is about
-    /// to send, and has yet to evaluate the message. For that message `try_recv` blocks its thread, with the P handed
-    /// off, for some 10 ms at most.
+    /// Receives a message that is there. Does not block, except in one case: another goroutine's `select!` is about to
+    /// send, and has yet to evaluate the message. For that message `try_recv` blocks the thread, with the P handed off,
+    /// for some 10 ms at most.
     ///
     /// # Errors
     /// No message is there. The error tells whether the channel is closed.
@@ -230,7 +230,7 @@ impl<T> Receiver<T> {
     /// chosen in time and is still being evaluated.
     ///
     /// # Unwinds
-    /// When its wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
+    /// When the wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
     ///
     /// # Errors
     /// The time has passed, or the channel is closed and drained.
@@ -242,7 +242,7 @@ impl<T> Receiver<T> {
     /// [`recv_timeout`](Self::recv_timeout).
     ///
     /// # Unwinds
-    /// When its wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
+    /// When the wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
     ///
     /// # Errors
     /// As [`recv_timeout`](Self::recv_timeout).
@@ -289,10 +289,9 @@ macro_rules! half {
                 address(self.chan()) == address(other.chan())
             }
 
-            /// Closes the channel: sends fail from now on, also those that wait, which give their messages back;
-            /// messages in the buffer can be received, and then receives fail. Returns `true` if this call closed the
-            /// channel, and `false` if the channel was closed before, or tells the time and can't be closed. Does not
-            /// block.
+            /// Closes the channel: sends fail from now on, also sends that wait; each gives the message back; messages
+            /// in the buffer can be received, and then receives fail. Returns `true` if this call closed the channel,
+            /// and `false` if the channel was closed before, or tells the time and can't be closed. Does not block.
             pub fn close(&self) -> bool {
                 self.chan().is_some_and(Chan::close)
             }

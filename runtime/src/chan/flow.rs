@@ -66,7 +66,7 @@ pub(crate) enum Ended {
 pub(crate) enum WaitBy {
     /// The goroutine, which parks, or a plain thread.
     Parks,
-    /// The M's thread, with its P handed off, as the call is one that never parks.
+    /// The M's thread, with the P handed off, as the call never parks.
     Thread,
 }
 
@@ -242,7 +242,7 @@ impl<T> Chan<T> {
                 it.set_wait_result(WaitResult::Reserved);
             } else {
                 it.set_wait_result(WaitResult::Done);
-                // SAFETY: the claimed sender's message lies at `from`, and nobody else moves it.
+                // SAFETY: the claimed sender's message lies at `from`, and no other thread moves the message.
                 unsafe { self.deliver(state, from, woken) };
             }
             // SAFETY: claimed, and out of the queue.
@@ -250,7 +250,7 @@ impl<T> Chan<T> {
         }
     }
 
-    /// Closes the channel, if its users may close it. Returns `true` if this call closed it.
+    /// Closes the channel, if users may close the channel. Returns `true` if this call closed it.
     pub(crate) fn close(&self) -> bool {
         self.raw.closable && self.shut()
     }
@@ -299,7 +299,7 @@ impl<T> Chan<T> {
     }
 
     pub(crate) fn drop_sender(this: &Arc<Self>) {
-        // AcqRel, its own partner: the last one closes after all that the others did.
+        // AcqRel, the partner of the other drops here: the last sender closes after all that the others did.
         if this.senders.fetch_sub(1, AcqRel) == 1 {
             this.shut();
             let state = this.lock();
@@ -314,7 +314,7 @@ impl<T> Chan<T> {
 
     /// Drops a receiver; the last one closes the channel, and drops the messages that are left.
     pub(crate) fn drop_receiver(this: &Arc<Self>) {
-        // AcqRel, its own partner: as above.
+        // AcqRel, the partner of the other drops here: as above.
         if this.receivers.fetch_sub(1, AcqRel) == 1 {
             this.shut();
             let left = {
@@ -329,7 +329,7 @@ impl<T> Chan<T> {
         }
     }
 
-    /// Makes the channel tell another time. Returns the tick that it had before.
+    /// Makes the channel tell another time. Returns the channel's tick before.
     pub(crate) fn set_tick(&self, tick: Tick) -> Option<Tick> {
         let mut state = self.lock();
         let before = state.tick.replace(tick);
@@ -337,8 +337,8 @@ impl<T> Chan<T> {
         let keep = |record: RecordPtr| unsafe { record.as_ref() }.value.upgrade();
         let waiting: Vec<_> = state.receivers.iter().chain(state.receive_watchers.iter()).map(keep).collect();
         drop(state);
-        // Nudged without the lock: where this upgrade is the last reference to a runtime that has ended, its end
-        // withdraws promises, on other channels.
+        // Nudged without the lock: where this upgrade is the last reference to a runtime that has ended, the drop of
+        // the runtime withdraws promises, on other channels.
         waiting.iter().for_each(UpgradedWaiter::nudge);
         before
     }

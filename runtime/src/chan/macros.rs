@@ -14,26 +14,26 @@
 ///     default => code,                            // nothing is ready; or `default(timeout)`
 /// }
 /// ```
-/// Blocks the goroutine until an arm is ready, chooses one of the ready arms, each with the same probability,
-/// performs its operation, and evaluates its code, whose value is the value of the macro. With `default` the macro
-/// does not block (but for the exception that [`Receiver::try_recv`](crate::chan::Receiver::try_recv) describes),
-/// with `default(timeout)` for at most that long. An operation on a closed channel is ready, and fails. `-> result`
-/// may be left out.
+/// Blocks the goroutine until an arm is ready, chooses one of the ready arms, each with the same probability, performs
+/// that arm's operation, and evaluates that arm's code, whose value is the value of the macro. With `default` the macro
+/// does not block (but for the exception that [`Receiver::try_recv`](crate::chan::Receiver::try_recv) describes), with
+/// `default(timeout)` for at most that long. An operation on a closed channel is ready, and fails. `-> result` may be
+/// left out.
 ///
 /// * The readiness of all arms is read in one snapshot, with all channels locked.
 /// * The channel expressions are evaluated once, on entry, in their order; a message only when its arm was chosen. If
 ///   the evaluation of a message panics, nothing was sent, and the receiver for which the send was chosen goes on
 ///   waiting in its place.
-/// * While a message is evaluated, its receiver waits for it and for no other. The receiver's limit or context may
-///   end that wait; then the send waits for another receiver as a plain send does, on this arm alone. If the select
-///   has a `default`, the send waits at most until its timeout, and then `result` is an error with the message,
-///   although the channel is not closed. A goroutine that its runtime leaves behind in the middle of an evaluation
-///   sends nothing, and the receiver goes on waiting in its place.
+/// * While a message is evaluated, the receiver waits for that message and for no other. The receiver's limit or
+///   context may end that wait; then the send waits for another receiver as a plain send does, on this arm alone. If
+///   the select has a `default`, the send waits at most until that timeout, and then `result` is an error with the
+///   message, although the channel is not closed. A goroutine that its runtime leaves behind in the middle of an
+///   evaluation sends nothing, and the receiver goes on waiting in its place.
 /// * A channel may be in several arms, also in both directions; each ready arm is as likely as any other.
 /// * [`never`](crate::chan::never) and [`never_sender`](crate::chan::never_sender) disable an arm.
 ///
 /// # Unwinds
-/// When its wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
+/// When the wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
 ///
 /// # Panics
 /// Without any arm.
@@ -126,7 +126,7 @@ macro_rules! __select {
         ))
     };
 
-    // Its code: a block, or an expression and a comma, or the last one.
+    // The arm's code: a block, or an expression and a comma, or the last one.
     (@body $biased:tt; $arms:tt $default:tt $head:tt; $code:block, $($rest:tt)*) => {
         $crate::__select!(@add $biased; $arms $default $head ($code); $($rest)*)
     };
@@ -155,7 +155,7 @@ macro_rules! __select {
         )
     };
 
-    // Each channel is evaluated once, in its place.
+    // Each channel is evaluated once, in the order of the arms.
     (@bind $biased:tt; [$($bound:tt)*] $default:tt; (recv ($chan:expr) $message:tt $result:tt $code:tt) $($rest:tt)*) => {
         match &$chan {
             chan => {

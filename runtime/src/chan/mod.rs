@@ -1,10 +1,10 @@
 //! Channels: goroutines and threads hand messages to each other, and wait for each other by doing so.
 //!
-//! Names, signatures and error types are crossbeam-channel 0.5's: a program written for that compiles after a change
-//! of its `use` lines. Where the semantics of the two differ, they are Go's: a channel is first in, first out, for
-//! messages and for waiters; a receiver that waits is handed its message directly; [`select!`](crate::select) chooses
-//! from one snapshot of all its channels, each ready arm equally likely; and there is [`close`](Sender::close). One
-//! type does less: a [`Select`] stays on the thread or goroutine that made it.
+//! Names, signatures and error types are crossbeam-channel 0.5's: a program written for that crate compiles after a
+//! change of the `use` lines. Where the semantics of the two differ, they are Go's: a channel is first in, first out,
+//! for messages and for waiters; a receiver that waits is handed the message directly; [`select!`](crate::select)
+//! chooses from one snapshot of all its channels, each ready arm equally likely; and there is [`close`](Sender::close).
+//! One type does less: a [`Select`] stays on the thread or goroutine that made it.
 //!
 //! * [`bounded(0)`](bounded) has no buffer: a send and a receive meet. [`bounded(n)`](bounded) holds `n` messages,
 //!   [`unbounded`] any number. [`after`], [`at`] and [`tick`] tell the time, [`never()`] and [`never_sender`] are disabled
@@ -12,13 +12,13 @@
 //! * Both halves can be cloned; many may send and many receive. When the last sender is dropped the channel closes:
 //!   messages in the buffer can still be received, then receives fail. When the last receiver is dropped the channel
 //!   closes too, and messages in the buffer are dropped.
-//! * A call that blocks parks its goroutine, and the thread runs others; on a plain thread it blocks the thread.
+//! * A call that blocks parks the goroutine, and the thread runs others; on a plain thread the call blocks the thread.
 //!   Goroutines and plain threads may share a channel.
 //!
-//! No message is lost or dropped twice: an operation that fails gives its message back, and an operation whose
-//! goroutine is unwound drops it. Where several messages are dropped with their channel and the `drop` of some
-//! panics, all are dropped, and the first of these panics is resumed. A message that was handed to a goroutine is
-//! lost with it if the runtime ends before the goroutine has run again.
+//! No message is lost or dropped twice: an operation that fails gives the message back, and an operation whose
+//! goroutine is unwound drops it. Where several messages are dropped with their channel and the `drop` of some panics,
+//! all are dropped, and the first of these panics is resumed. A message that was handed to a goroutine is lost with
+//! that goroutine if the runtime ends before the goroutine has run again.
 //!
 //! ```
 //! use gmp::{chan, go};
@@ -76,7 +76,7 @@ fn pair<T>(capacity: usize, buffer: Buffer<T>) -> (Sender<T>, Receiver<T>) {
     (Sender { chan: Some(Arc::clone(&chan)) }, Receiver { chan: Some(chan) })
 }
 
-/// Makes a channel with a buffer for `capacity` messages. With 0 it has no buffer, and each send waits for its
+/// Makes a channel with a buffer for `capacity` messages. With 0 the channel has no buffer, and each send waits for a
 /// receive.
 ///
 /// # Panics
@@ -94,7 +94,7 @@ pub fn bounded<T>(capacity: usize) -> (Sender<T>, Receiver<T>) {
     pair(capacity, Buffer::fixed(capacity))
 }
 
-/// Makes a channel that holds any number of messages. Its sends never block.
+/// Makes a channel that holds any number of messages. A send never blocks.
 ///
 /// ```
 /// // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
@@ -114,15 +114,15 @@ pub fn unbounded<T>() -> (Sender<T>, Receiver<T>) {
     pair(usize::MAX, Buffer::growing())
 }
 
-/// Makes a channel that never has a message and never closes: a receive blocks for ever. As an arm of a select it is
-/// disabled.
+/// Makes a channel that never has a message and never closes: a receive blocks for ever. As an arm of a select the
+/// receive is disabled.
 #[doc(alias = "nil")]
 pub fn never<T>() -> Receiver<T> {
     Receiver { chan: None }
 }
 
-/// Makes a channel that no message can be sent to and that never closes: a send blocks for ever. As an arm of a
-/// select it is disabled.
+/// Makes a channel that no message can be sent to and that never closes: a send blocks for ever. As an arm of a select
+/// the send is disabled.
 #[doc(alias = "nil")]
 pub fn never_sender<T>() -> Sender<T> {
     Sender { chan: None }
@@ -131,7 +131,7 @@ pub fn never_sender<T>() -> Sender<T> {
 /// Makes a channel that has one message once `duration` has passed: the time at which the message was due. The
 /// channel never closes.
 ///
-/// While no receiver waits, the channel is in no heap of timers, and costs nothing but its memory.
+/// While no receiver waits, the channel is in no heap of timers, and costs memory only.
 ///
 /// ```
 /// use gmp::chan;
@@ -184,7 +184,7 @@ pub fn tick(duration: Duration) -> Receiver<Instant> {
     clock(Some(Active::now().saturating_add(duration)), period)
 }
 
-/// Makes a channel that tells the time, which its users can't close.
+/// Makes a channel that tells the time, which users can't close.
 pub(crate) fn clock(due: Option<Nanos>, period: Duration) -> Receiver<Instant> {
     let tick = Tick { due, period };
     Receiver { chan: Some(Arc::new(Chan::new(1, Buffer::growing(), Some(tick), false))) }

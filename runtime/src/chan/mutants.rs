@@ -2,7 +2,7 @@
 
 use crate::chan::state::RecordPtr;
 
-/// `PromiseAskedTooEarly`: tells the sender of a promise that it was asked, before the receiver sleeps.
+/// `PromiseAskedTooEarly`: readies the sender that was asked for its message, before the receiver sleeps.
 pub(super) fn ready_early(sender: Option<RecordPtr>) {
     if let Some(sender) = sender {
         // SAFETY: the sender is claimed, and sleeps until it is readied.

@@ -10,13 +10,13 @@
 //! whichever queue it found the select. Two selects that are each other's counterparts meet under the locks of the
 //! channels that they share.
 //!
-//! The commit hook takes the lock guards out of the arms, which lie on the goroutine's stack, and goes on after it
-//! has released the first lock. That is sound: before the goroutine drops the arms it takes each lock once more,
-//! except the lock of the channel through which it was claimed, and the hook had released that one before the claim.
+//! The commit hook takes the lock guards out of the arms, which lie on the goroutine's stack, and goes on after it has
+//! released the first lock. That is sound: before the goroutine drops the arms it takes each lock once more, except the
+//! lock of the channel through which the select was claimed, and the hook had released that one before the claim.
 //!
-//! The select moves a message without knowing its type, by functions that the sender or receiver brings along
-//! (`select/arm.rs`): into the *space* of the select (one, as a select gets one message at most), or into a box if
-//! the message is too large.
+//! The select moves a message without knowing the type, by functions that the sender or receiver brings along
+//! (`select/arm.rs`): into the *space* of the select (one, as a select gets one message at most), or into a box if the
+//! message is too large.
 
 mod arm;
 mod order;
@@ -44,7 +44,7 @@ pub(crate) enum Intent {
 /// How long a select waits.
 #[derive(Copy, Clone, Debug)]
 pub(crate) enum Limit {
-    /// Not at all; but its thread may wait for a promised message.
+    /// Not at all; but the caller's thread may wait for a promised message.
     Now,
     /// Until then, or for ever.
     Until(Option<Nanos>),
@@ -65,7 +65,7 @@ fn unlock_all(arms: *const Arm<'_>, count: usize) {
     for index in 0..count {
         // SAFETY: there are `count` arms, and they stay as long as one of the locks is held; see the header.
         let guard = unsafe { (*arms.add(index)).let_go() };
-        // A guard is dropped only after the next one was taken out of its arm.
+        // A guard is dropped only after the next one was taken out of the next arm.
         if guard.is_some() {
             drop(std::mem::replace(&mut held, guard));
         }
@@ -74,7 +74,7 @@ fn unlock_all(arms: *const Arm<'_>, count: usize) {
 }
 
 /// Waits until an arm is ready and commits to it: receives the message, or, for a send, obtains a promise to be kept.
-/// Returns the arm with the rest of its operation, or [`Selected::none`] once `limit` has passed.
+/// Returns the arm with the rest of the operation, or [`Selected::none`] once `limit` has passed.
 pub(crate) fn select<'a>(
     space: &'a mut Space,
     arms: &mut [Arm<'a>],
@@ -102,7 +102,7 @@ pub(crate) fn select<'a>(
     }
 }
 
-/// Waits until an arm is ready, and returns its number; the caller tries the operation.
+/// Waits until an arm is ready, and returns the arm's number; the caller tries the operation.
 pub(crate) fn ready(arms: &mut [Arm<'_>], limit: Limit, choice: Choice) -> Option<usize> {
     let mut space = Space::empty();
     let mut search = Search::new(arms, &mut space, Intent::Watch, limit, choice);
@@ -248,8 +248,8 @@ impl<'s, 'a> Search<'s, 'a> {
             self.kept = None;
             return Some((self.any_alike(kept), Found::Chosen(Chosen::Received)));
         }
-        // A Held record is not served: not while its owner takes an arm here, nor while the owner waits for a
-        // promised message.
+        // A Held record is not served: not while the owner takes an arm here, nor while the owner waits for a promised
+        // message.
         record.set_queue_state(QueueState::Held);
         let found = self.take(chosen, woken);
         if matches!(found, Some((_, Found::Chosen(_)))).unless(SelectKeepsItsPlace) {
@@ -267,7 +267,7 @@ impl<'s, 'a> Search<'s, 'a> {
     #[inline(never)]
     fn note_promise(&mut self, index: usize, promised: Promised) {
         if let Some((_, chan, ops)) = self.arms[index].chan {
-            // SAFETY: the space stays for `'a`, and so does the channel; a space whose user leaks it stays for good.
+            // SAFETY: the space stays for `'a`, and so does the channel; a space that the user leaks stays for good.
             unsafe { PromiseHook::note(self.space, chan, ops, promised, self.limit) };
         }
     }

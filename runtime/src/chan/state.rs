@@ -6,37 +6,37 @@
 //!          else              ──▶ wait                        a sender waits? ──▶ out of its slot
 //!                                                            else           ──▶ wait
 //! ```
-//! A waiting operation is a [`Record`] on its owner's stack, with a *slot*: where a receiver's message is to go, or
+//! A waiting operation is a [`Record`] on the owner's stack, with a *slot*: where a receiver's message is to go, or
 //! where a sender's message lies. A counterpart (sender, receiver or closer) that finds the record claims its wait,
-//! moves the message, notes the [`WaitResult`], takes the record out of the queue, and readies the owner once the
-//! lock is free. So the message goes directly from sender to receiver. The obvious way, to wake a waiter and let it
-//! try again, would let a later operation overtake the waiter, which could then starve.
+//! moves the message, notes the [`WaitResult`], takes the record out of the queue, and readies the owner once the lock
+//! is free. So the message goes directly from sender to receiver. The obvious way, to wake a waiter and let it try
+//! again, would let a later operation overtake the waiter, which could then starve.
 //!
-//! **A promise.** A send in a `select!` evaluates its message only after the send was chosen, so its record has no
-//! slot. The sender promises to bring the message, either for a *reserved* place in the buffer, which counts as
+//! **A promise.** A send in a `select!` evaluates the message only after the send was chosen, so the send's record has
+//! no slot. The sender promises to bring the message, either for a *reserved* place in the buffer, which counts as
 //! taken, or for one receiver. That receiver's record stands in a queue of its own, `promised`. The sender knows the
-//! receiver by a number only, the [`Ticket`], as the receiver may leave at any time, by its limit or an interrupt,
-//! and the record on its stack is gone then. A receiver gets a promise in one of three ways:
+//! receiver by a number only, the [`Ticket`], as the receiver may leave at any time, by a limit or an interrupt, and
+//! the record on the receiver's stack is gone then. A receiver gets a promise in one of three ways:
 //!
 //! * A receiver claims a send that waits. The receiver queues a *partner* record, and waits for the message and
 //!   nothing else.
 //! * A sender in a `select!` finds a receiver that waits in this queue alone. The receiver's wait stays open, and the
 //!   receiver sleeps on.
-//! * A sender in a `select!` finds a receiver that waits in a `select!`. The sender claims the receiver's wait, so
-//!   that no other channel can end it, and readies the receiver at once. The receiver is *coming*: it takes the lock,
-//!   and queues a partner record if the message is not in its slot by then.
+//! * A sender in a `select!` finds a receiver that waits in a `select!`. The sender claims the receiver's wait, so that
+//!   no other channel can end it, and readies the receiver at once. The receiver is *coming*: that is, the receiver
+//!   takes the lock, and queues a partner record if the message is not in its slot by then.
 //!
 //! ```text
 //!   sender:    F1 lock: the ticket's record out of `promised`; claim its wait (or it is coming): the message into its slot
 //!              F2 none is there, or the claim fails: a plain send, with the limit of the select
 //!   receiver:  G1 its own claim wins (limit, interrupt) · G2 lock: its record out of `promised`
 //! ```
-//! F1 and G1 claim the same wait, so one of them wins: either the message is in the slot of a receiver that goes on,
-//! or the sender still has the message. If the message's expression unwinds, or the sender's goroutine is left behind
-//! by its runtime ([`PromiseHook`](crate::chan::select::PromiseHook)), the promise is withdrawn. Then a reserved
-//! place is given back and offered to the next sender. A partner receives anew. A record from the queue of receivers
-//! is put back to its place, and is *returned*: its owner is awake, and is about to take the lock; until then a
-//! sender may, under the lock, still put a message into its slot ([`QueueState`]).
+//! F1 and G1 claim the same wait, so one of them wins: either the message is in the slot of a receiver that goes on, or
+//! the sender still has the message. If the message's expression unwinds, or the sender's goroutine is left behind by
+//! the runtime ([`PromiseHook`](crate::chan::select::PromiseHook)), the promise is withdrawn. Then a reserved place is
+//! given back and offered to the next sender. A partner receives anew. A record from the queue of receivers is put back
+//! to its place, and is *returned*: the owner is awake, and is about to take the lock; until then a sender may, under
+//! the lock, still put a message into the record's slot ([`QueueState`]).
 //!
 //! Invariants, under the lock:
 //! 1. A receiver that can be claimed stands in the queue only while the buffer is empty; a sender only while
@@ -93,7 +93,7 @@ pub(crate) struct State {
 // for `T: Send`.
 unsafe impl Send for State {}
 
-/// Whether a sender has its message already, or has yet to evaluate it.
+/// Tells a sender that has a message already from a sender that has yet to evaluate it.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub(crate) enum Message {
     Here,
@@ -129,7 +129,7 @@ impl State {
         }
     }
 
-    /// Gives a record its place.
+    /// Gives a record a place in the order of waiters.
     ///
     /// # Safety
     /// The record is in no queue.
@@ -139,8 +139,8 @@ impl State {
         unsafe { record.as_ref() }.value.place.with_mut(|place| unsafe { *place = self.places });
     }
 
-    /// Claims the first record of the queue that can be claimed, and takes it out. If the message is here, a Returned
-    /// record counts too, and becomes Served.
+    /// Claims the first record of the queue that can be claimed, and takes that record out. If the message is here, a
+    /// Returned record counts too, and becomes Served.
     #[inline]
     fn claim_for(queue: &mut Queue<Record>, message: Message) -> Option<RecordPtr> {
         let first = queue.front()?;
@@ -164,7 +164,7 @@ impl State {
             let it = unsafe { &record.as_ref().value };
             let claimed = match it.queue_state() {
                 QueueState::Open => it.claim(),
-                // The owner never takes the lock again, so a message in its slot would be lost.
+                // The owner never takes the lock again, so a message in the record's slot would be lost.
                 QueueState::Returned if it.is_left().unless(ReturnedServedWhenLeft) => false,
                 QueueState::Returned if message == Message::Here => {
                     it.set_queue_state(QueueState::Served);
@@ -173,7 +173,7 @@ impl State {
                 _ => continue,
             };
             mutant!(ChanServesWithoutClaim: let claimed = claimed || it.queue_state() == QueueState::Open);
-            // A record that can't be claimed is removed: its owner is leaving, or was left behind by its runtime.
+            // A record that can't be claimed is removed: the owner is leaving, or was left behind by the runtime.
             // SAFETY: as above.
             unsafe { queue.remove(record) };
             if claimed {
@@ -196,7 +196,7 @@ impl State {
     }
 
     /// On a channel without a buffer: takes the first Returned receiver and the sender that has waited longest out of
-    /// their queues, if that sender has its message. The receiver becomes Served, the sender is claimed.
+    /// their queues, if that sender has a message already. The receiver becomes Served, the sender is claimed.
     pub(crate) fn claim_pair(&mut self) -> Option<(RecordPtr, RecordPtr)> {
         let returned = |at: &RecordPtr| {
             // SAFETY: the record stands in the queue, which is locked.
@@ -210,7 +210,7 @@ impl State {
             // SAFETY: as above.
             let it = unsafe { &sender.as_ref().value };
             if it.slot().is_null() && it.is_open() {
-                // The Returned receiver, once it takes the lock, claims this sender and asks for its message.
+                // The Returned receiver, once it takes the lock, claims this sender and asks for the message.
                 return None;
             }
             // SAFETY: as above.
@@ -227,7 +227,7 @@ impl State {
         None
     }
 
-    /// Takes the caller's record, whose wait is over, out of the queue in which it stands, if it stands in one.
+    /// Takes the caller's record, whose wait is over, out of the queue in which the record stands, if there is one.
     ///
     /// # Safety
     /// The record is a receiver's, and stands in a queue of this channel or in none.
@@ -249,11 +249,11 @@ impl State {
         }
         let room = self.has_room();
         if !room && ((self.capacity > 0).unless(ChanSendPassesAPromise) || self.receivers.is_empty()) {
-            // Even if a receiver waits: the places that it waits for are reserved, and a send overtakes neither a
-            // promise nor a sender that waits.
+            // Even if a receiver waits: the places for which the receiver waits are reserved, and a send overtakes
+            // neither a promise nor a sender that waits.
             return Offer::Full;
         }
-        // While a sender waits, no message is put into a Returned record: its owner is about to take the lock, and to
+        // While a sender waits, no message is put into a Returned record: the owner is about to take the lock, and to
         // receive from that sender.
         let overtakes = (self.capacity == 0 && Self::somebody_waits(&self.senders)).unless(ChanSendOvertakes);
         let message = if overtakes { Message::ToCome } else { Message::Here };
@@ -332,7 +332,7 @@ impl State {
         }
     }
 
-    /// Closes the channel. Returns `false` if it was closed before.
+    /// Closes the channel. Returns `false` if the channel was closed before.
     pub(crate) fn close(&mut self, woken: &mut Woken) -> bool {
         if std::mem::replace(&mut self.closed, true) {
             return false;

@@ -6,7 +6,7 @@ use crate::prim::Weak;
 use crate::sched::timers::callback::{Guard, RunMode, call_at};
 use gmp_timers::Nanos;
 
-/// An armed timer. The drop stops it, but does not wait for a firing that has begun.
+/// An armed timer. The drop stops the timer, but does not wait for a firing that has begun.
 pub(super) struct Alarm(Guard<Active>);
 
 /// Ends `node` by `verdict` at `at`, if the node still has an owner then.

@@ -45,9 +45,9 @@ fn cause_of(given: impl Into<Box<dyn Error + Send + Sync>>) -> Cause {
 /// What a group of goroutines works under: a context can be cancelled, can have a deadline, and carries values.
 /// Clones are the same context. Go's `context.Context`.
 ///
-/// Contexts are derived from others. When a context is done, so are all contexts that were derived from it, in
-/// bounded stack and in one pass; the contexts from which it was derived are not. A context of which no handle is
-/// left, its own or a derived one, leaves nothing behind, not even a timer.
+/// Contexts are derived from others. When a context is done, so are all contexts that were derived from it, in bounded
+/// stack and in one pass; the contexts from which it was derived are not. A context of which no handle is left, and no
+/// handle of a derived context, leaves nothing behind, not even a timer.
 ///
 /// A goroutine learns that a context is done from [`err`](Self::err), by waiting for [`done`](Self::done), or by
 /// running under the context ([`run`](Self::run)), which ends its waits. Goroutines that such a goroutine starts do
@@ -87,7 +87,7 @@ struct Value {
 
 impl Drop for Value {
     fn drop(&mut self) {
-        // Drops the chain in a loop, not by recursion: it may be long.
+        // Drops the chain in a loop, not by recursion: the chain may be long.
         let mut older = self.older.take();
         while let Some(it) = older {
             older = Arc::into_inner(it).and_then(|mut it| it.older.take());
@@ -106,7 +106,7 @@ fn counted(timeout: Duration) -> Deadline {
 }
 
 impl Context {
-    /// Returns the context from which others are derived: it is never done, and has no values.
+    /// Returns the context from which others are derived: one that is never done, and has no values.
     pub fn background() -> Self {
         Context { node: Node::endless(), values: None }
     }
@@ -115,13 +115,13 @@ impl Context {
         (Context { node: Arc::clone(&node), values: self.values.clone() }, Cancel { node })
     }
 
-    /// Derives a context that is done when it is cancelled or this one is done.
+    /// Derives a context that is done when cancelled, or when this one is done.
     pub fn with_cancel(&self) -> (Context, Cancel) {
         self.with_node(Node::derive(&self.node, None, None))
     }
 
-    /// Derives a context that is done at `deadline` (at once if that has passed), when it is cancelled, or when this
-    /// one is done. Until then the context holds a timer, unless this one's deadline is not later.
+    /// Derives a context that is done at `deadline` (at once if that has passed), when cancelled, or when this one is
+    /// done. Until then the derived context holds a timer, unless this one's deadline is not later.
     pub fn with_deadline(&self, deadline: Instant) -> (Context, Cancel) {
         self.with_node(Node::derive(&self.node, Some(named(deadline)), None))
     }
@@ -164,8 +164,8 @@ impl Context {
         self.with_node(Node::derive(&self.node, Some(counted(timeout)), Some(cause_of(cause))))
     }
 
-    /// Derives a context with one more value, which [`value`](Self::value) finds by its type. It is done when this
-    /// one is.
+    /// Derives a context with one more value, which [`value`](Self::value) finds by the type. The derived context is
+    /// done when this one is.
     ///
     /// ```
     /// use gmp::context::Context;
@@ -198,14 +198,14 @@ impl Context {
         Context { node: Node::endless(), values: self.values.clone() }
     }
 
-    /// Returns why the context is done; `None` as long as it is not. Once there is an error, [`done`](Self::done) is
-    /// closed. Does not block.
+    /// Returns why the context is done; `None` before the end. Once there is an error, [`done`](Self::done) is closed.
+    /// Does not block.
     pub fn err(&self) -> Option<ContextError> {
         self.node.err()
     }
 
-    /// Returns the cause that was given to the end of this context, or of the one above that ended it; the
-    /// [`ContextError`] itself if no cause was given. `None` as long as the context is not done.
+    /// Returns the cause that was given to the end of this context, or to the end of the context above that reached
+    /// this one; the [`ContextError`] itself if no cause was given. `None` as long as the context is not done.
     pub fn cause(&self) -> Option<Cause> {
         self.node.cause()
     }
@@ -217,16 +217,16 @@ impl Context {
         self.node.receiver()
     }
 
-    /// Returns when the context is done at the latest: the earliest of its deadline and those of the contexts from
-    /// which it was derived. The instant is the one that was given to [`with_deadline`](Self::with_deadline),
-    /// unchanged, or was counted from the timeout. `None` without a deadline. Does not block.
+    /// Returns when the context is done at the latest: the earliest deadline among its own and those of the contexts
+    /// above. The instant is unchanged from [`with_deadline`](Self::with_deadline), or was counted from the timeout.
+    /// `None` without a deadline. Does not block.
     pub fn deadline(&self) -> Option<Instant> {
         self.node.deadline()
     }
 
-    /// Calls `f` when the context is done, or at once if it is done already: in a new goroutine, in the runtime of
-    /// the calling goroutine; on a new thread if a plain thread calls this, or that runtime has ended. Does not
-    /// block.
+    /// Calls `f` when the context is done, or at once if the context is done already: in a new goroutine, in the
+    /// runtime of the calling goroutine; on a new thread if a plain thread calls this, or that runtime has ended. Does
+    /// not block.
     ///
     /// Dropping the handle does not stop the call. The handle holds the context; when the last handle of the context
     /// is dropped, so is `f`.
@@ -240,29 +240,29 @@ impl Context {
     ///
     /// Once the context is done, a call of `gmp` inside that parks, or is parked, unwinds to here: channels, locks,
     /// `join`, `sleep`; a call whose error can hold a [`ContextError`] returns that instead. Those of
-    /// [`net`](crate::net) do: an [`io::Error`] of kind `TimedOut`, or `Other` for a cancel, with the
-    /// [`ContextError`] inside, and `run` gives `Ok` of what `f` makes of it. An event that came before the end
-    /// counts: a wait that was already ended otherwise ends normally, and a call that does not have to wait is not
-    /// affected.
+    /// [`net`](crate::net) do: an [`io::Error`] of kind `TimedOut`, or `Other` for a cancel, with the [`ContextError`]
+    /// inside, and `run` gives `Ok` of what `f` makes of that error. An event that came before the end counts: a wait
+    /// that was already ended otherwise ends normally, and a call that does not have to wait is not affected.
     ///
-    /// The context does not end a wait that is not this library's: a lock, channel, `join` or `sleep` of std or of
-    /// another crate, a system call that blocks, a wait inside a C function. Nor does it end a computation. Such a
-    /// call goes on until it returns by itself, and `run` with it; the next wait of this library is unwound. Nor does
-    /// the context end a wait that would have to be unwound where a goroutine has less than 5 KiB of its stack left,
-    /// 8 KiB in a build with debug assertions.
+    /// The context does not end waits of other libraries: a lock, channel, `join` or `sleep` of std or of another
+    /// crate, a system call that blocks, a wait inside a C function. Nor does it end a computation. Such a call goes on
+    /// until its own end, and `run` as well; the next wait of this library is unwound. Nor does the context end a wait
+    /// that would have to be unwound where a goroutine has less than 5 KiB of stack left, 8 KiB in a build with debug
+    /// assertions.
     ///
     /// The unwinding is that of a panic, without the panic hook: destructors run. A `catch_unwind` of the caller's on
     /// the way stops the unwinding; the next call that parks unwinds again, three times, and from then on this `run`
     /// interrupts nothing. [`is_interrupt`](crate::is_interrupt) tells a catcher that the payload is no panic's, and
-    /// shows how to pass it on. It does not interrupt while the thread panics, nor a [`scope`](crate::scope) that
-    /// waits for its goroutines, nor [`Runtime::run`](crate::Runtime::run), nor where a panic could not pass: below a
-    /// function of C, say, or anywhere on [the `generator` backend](crate::migration#the-generator-backend). There
-    /// the wait goes on until it ends by itself; the first one in the process is told on standard error with the
-    /// frame that is to blame, if there is one, and the runtime's report counts them, see
-    /// [`unwinds_refused`](crate::Report::unwinds_refused). Goroutines that `f` starts do not run under the context.
+    /// shows how to pass the payload on. The context does not interrupt while the thread panics, nor a
+    /// [`scope`](crate::scope) that waits for its goroutines, nor [`Runtime::run`](crate::Runtime::run), nor where a
+    /// panic could not pass: below a function of C, say, or anywhere on [the `generator`
+    /// backend](crate::migration#the-generator-backend). There the wait goes on until its own end; the first such wait
+    /// in the process is told on standard error with the frame that is to blame, if there is one, and the runtime's
+    /// report counts them, see [`unwinds_refused`](crate::Report::unwinds_refused). Goroutines that `f` starts do not
+    /// run under the context.
     ///
-    /// Destructors that the unwinding runs may park: the goroutine then keeps its thread until the unwinding is over.
-    /// A `LazyLock` or `Once` whose closure is unwound is poisoned, as by a panic.
+    /// Destructors that the unwinding runs may park: the goroutine then keeps the thread until the unwinding is over. A
+    /// `LazyLock` or `Once` whose closure is unwound is poisoned, as by a panic.
     ///
     /// `run` may be nested. An interrupt unwinds to the innermost `run` whose context is done.
     ///
@@ -286,8 +286,8 @@ impl Context {
     /// [`migration`](crate::migration#what-may-unwind).
     ///
     /// # Errors
-    /// `f` was unwound; the error is [`err`](Self::err). If `f` returns, the result is its value, whether the context
-    /// is done or not.
+    /// `f` was unwound; the error is [`err`](Self::err). If `f` returns, the result is the value of `f`, whether the
+    /// context is done or not.
     ///
     /// # Panics
     /// If `f` does.
@@ -372,8 +372,8 @@ impl fmt::Debug for Context {
     }
 }
 
-/// Ends the context with which it was made, and all contexts derived from that one. Clones end the same context;
-/// dropping them does nothing.
+/// Ends the context that was returned together with this handle, and all contexts derived from that one. Clones end the
+/// same context; dropping them does nothing.
 ///
 /// ```
 /// use gmp::context::{Context, ContextError};
@@ -432,7 +432,7 @@ impl fmt::Debug for Cancel {
     }
 }
 
-/// A call that waits for its context; made by [`Context::after_func`].
+/// A call that waits for the end of a context; made by [`Context::after_func`].
 pub struct AfterFunc {
     node: Arc<Node>,
     /// `None` if the call was started at once.

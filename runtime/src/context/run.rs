@@ -1,17 +1,17 @@
 //! Running under a context: `Context::run`.
 //!
-//! The *runner* is the goroutine or plain thread that calls `run`. It stands in the node's list of dependents, and
-//! has a [`Frame`] on its stack, the innermost of its frames as long as `f` runs. The ender of the node, or of a node
-//! above, nudges the runner; a wait of the runner then finds the frame's node done, and unwinds to here
+//! The *runner* is the goroutine or plain thread that calls `run`. The runner stands in the node's list of dependents,
+//! and has a [`Frame`] on its stack, the innermost of its frames as long as `f` runs. The ender of the node, or of a
+//! node above, nudges the runner; a wait of the runner then finds the frame's node done, and unwinds to here
 //! (`wait/interrupt.rs`).
 //!
 //! ```text
-//!   R1 in the list, unless the node is done · R2 the frame is the innermost · f · R3 it is not · R4 out of the list
+//!   R1 in the list, unless the node is done · R2 the frame is the innermost · f · R3 the frame is not · R4 out of the list
 //! ```
-//! If the node is done before R1 no nudge is needed: each wait of `f` checks the frames when it begins.
+//! If the node is done before R1 no nudge is needed: each wait of `f` checks the frames at its beginning.
 //!
-//! A plain thread has one parker for all its waits under a frame, as the node must know the parker before there is a
-//! wait; nested frames share the outermost frame's parker.
+//! A plain thread has one parker for all waits under a frame, as the node must know the parker before there is a wait;
+//! nested frames share the outermost frame's parker.
 
 use super::ContextError;
 use super::tree::{Dependent, DependentNode, Node};
@@ -27,7 +27,7 @@ use std::hint::black_box;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::ptr::{self, NonNull};
 
-/// A runner, by which the node nudges it.
+/// A runner, in the form in which the node can nudge it.
 enum Who {
     G(GRef<Active>),
     /// Holds the parker that the frame names.
@@ -101,7 +101,7 @@ pub(super) fn under<T>(node: &Arc<Node>, f: impl FnOnce() -> T) -> T {
     f()
 }
 
-/// Never inlined, and `f` is opaque to it: no code of the user's shares the frame that catches.
+/// Never inlined, and the type of `f` is erased: no code of the user's shares the frame that catches.
 #[inline(never)]
 fn run_erased(node: &Arc<Node>, f: &mut dyn FnMut()) -> Result<(), ContextError> {
     let who = Who::calls();
@@ -125,8 +125,8 @@ fn run_erased(node: &Arc<Node>, f: &mut dyn FnMut()) -> Result<(), ContextError>
 
 /// R1 to R4.
 struct Entered<'a> {
-    /// The node is held here, so that it lives as long as its list has this place, even if the runtime leaves this
-    /// goroutine behind.
+    /// The node is held here, so that the node lives as long as its list has this place, even if the runtime leaves
+    /// this goroutine behind.
     node: Arc<Node>,
     who: &'a Who,
     outer: *const Frame,
@@ -149,7 +149,7 @@ impl Drop for Entered<'_> {
     fn drop(&mut self) {
         self.who.set_frame(self.outer);
         if let Some(in_list) = self.in_list {
-            // SAFETY: the place stands in this list, or the ender has taken it out.
+            // SAFETY: the place stands in this list, or the ender has taken the place out.
             unsafe { self.node.remove(in_list) };
         }
     }

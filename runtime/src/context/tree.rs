@@ -3,12 +3,12 @@
 //! ```text
 //!   open ── end, once: by a Cancel, its deadline, or the end of the one above ──▶ done
 //! ```
-//! A node holds the node above it. Its list of dependents, under its lock, has the nodes below it (weakly), and the
-//! runners under it. A dependent removes itself in constant time; a node that is dropped does so before its memory is
-//! freed, so what a list names is alive as long as the list's lock is held.
+//! A node holds the node above. A node's list of dependents, under the node's lock, has the nodes below (weakly), and
+//! the runners under the node. A dependent leaves the list in constant time; a node that is dropped does so before its
+//! memory is freed, so what a list names is alive as long as the list's lock is held.
 //!
-//! An ender walks the tree with a list of its own, not by recursion (the tree may be deep), and holds one lock at a
-//! time, for one node:
+//! An ender walks the tree with a private list, not by recursion (the tree may be deep), and holds one lock at a time,
+//! for one node:
 //!
 //! ```text
 //!   ender:   the verdict · C1 done + ENDING · C2 fence · C3 dependents: runners are nudged, nodes go on this walk's list
@@ -18,11 +18,11 @@
 //!   done():  the channel is made under the lock, and closed before it is shown where C1 was before
 //! ```
 //! So for each node, once `err` has returned an error the channel is closed, and once the channel is closed `err`
-//! returns an error. A runner may be nudged after C1; it learns the error from `err`, or from [`interrupted`], which
-//! waits for C5 as `err` does.
+//! returns an error. A runner may be nudged after C1; the runner learns the error from `err`, or from [`interrupted`],
+//! which waits for C5 as `err` does.
 //!
 //! Nodes stay in the list of a node that is done. A second ender that finds `swept` unset walks over them as well. So
-//! when any ender returns, its node and all nodes below it are done.
+//! when any ender returns, the node that was to be ended and all nodes below are done.
 //!
 //! A node's lock is the outermost of all (`prim/lock.rs`), and no thread holds those of two. Neither the user's code nor
 //! the end of another node runs under it.
@@ -72,8 +72,8 @@ impl Verdict {
     }
 }
 
-/// Returns the error for a caller that was interrupted by a context under which it runs. For `goexit` and the end of
-/// the runtime it unwinds.
+/// Returns the error for a caller that was interrupted by a context under which the caller runs. Unwinds for `goexit`
+/// and the end of the runtime.
 pub(crate) fn interrupted<H: Host>(why: Interrupt) -> ContextError {
     match why {
         Interrupt::Exit | Interrupt::Shutdown => why.throw::<H>(),
@@ -97,7 +97,7 @@ fn error_of(code: u32) -> Option<ContextError> {
 
 /// What the ender of a node tells.
 pub(super) enum Dependent {
-    /// A node below. It leaves the list in its `drop`, so its memory is there, but its last owner may have gone.
+    /// A node below. That node leaves the list in `drop`, so its memory is there, but the last owner may have gone.
     Node(Weak<Node>),
     /// A runner under the node. The record lies on the runner's stack.
     Runner(Runner<Active>),
@@ -106,7 +106,7 @@ pub(super) enum Dependent {
 /// A record in the list of dependents.
 pub(super) type DependentNode = queue::Node<Dependent>;
 
-/// A function to be called when a node is done, and the runtime in which it is to run.
+/// A function to be called when a node is done, and the runtime for the call.
 pub(super) struct AfterEnd {
     pub(super) f: Box<dyn FnOnce() + Send>,
     pub(super) home: Option<Weak<Sched<Active>>>,
@@ -134,7 +134,7 @@ impl Deadline {
     }
 }
 
-/// A context without its values. `done` comes first, for [`Node::of_word`].
+/// A context without values. `done` comes first, for [`Node::of_word`].
 #[repr(C)]
 pub(super) struct Node {
     done: AtomicU32,
@@ -144,9 +144,9 @@ pub(super) struct Node {
     /// The node is at the top, and never done.
     endless: bool,
     deadline: Option<Deadline>,
-    /// The node is done, and so are all nodes below it.
+    /// The node is done, and so are all nodes below.
     swept: AtomicBool,
-    /// The channel, made under the lock by the first call that asks for it. Null before.
+    /// The channel, made under the lock at the first request. Null before.
     channel: AtomicPtr<Done>,
     state: Mutex<State>,
 }
@@ -183,7 +183,7 @@ impl Node {
         Arc::new(Node::new(None, true, None))
     }
 
-    /// Makes a node below `above`, with a timer if its deadline is earlier than those of all nodes above.
+    /// Makes a node below `above`, with a timer if `deadline` is earlier than those of all nodes above.
     pub(super) fn derive(above: &Arc<Node>, deadline: Option<Deadline>, cause: Option<Cause>) -> Arc<Self> {
         let own = deadline.filter(|own| above.deadline.is_none_or(|above| own.instant() < above.instant()));
         let node = Arc::new_cyclic(|node| {
@@ -207,15 +207,15 @@ impl Node {
     /// Takes the node's place in the list of the node above; returns the verdict if that one is done.
     fn enter(&self) -> Option<Verdict> {
         let (above, place) = (self.above.as_ref()?, self.place?);
-        // SAFETY: the place is a box in no list; `leave` takes it out before it frees it.
+        // SAFETY: the place is a box in no list; `leave` takes the place out before freeing the box.
         unsafe { above.add(place) }.err()
     }
 
-    /// Leaves that list, if the node is still in it. Returns the node above.
+    /// Leaves the list of the node above, if still there. Returns the node above.
     fn leave(&mut self) -> Option<Arc<Node>> {
         let (above, place) = (self.above.take()?, self.place.take()?);
-        // SAFETY: the place stands in that list or in none. Out of the list it is this node's alone, and it came from
-        // a box.
+        // SAFETY: the place stands in that list or in none. Out of the list the place is this node's alone, and came
+        // from a box.
         unsafe {
             above.remove(place);
             drop(Box::from_raw(place.as_ptr()));
@@ -226,7 +226,7 @@ impl Node {
     /// Puts a dependent into the list. The error is the verdict, if the node is done.
     ///
     /// # Safety
-    /// The place stands in no list, and stays valid until it is removed.
+    /// The place stands in no list, and stays valid until removed.
     pub(super) unsafe fn add(&self, place: NonNull<DependentNode>) -> Result<(), Verdict> {
         let mut state = self.state.lock();
         // Relaxed: under the lock.
@@ -238,7 +238,7 @@ impl Node {
         Ok(())
     }
 
-    /// Removes a dependent from the list, if it is there.
+    /// Removes a dependent from the list, if still there.
     ///
     /// # Safety
     /// The place is valid, and stands in this list or in none.
@@ -253,7 +253,7 @@ impl Node {
         if self.done.load(Relaxed) == OPEN {
             state.alarm = Some(alarm);
         }
-        // Else it is dropped, after the lock.
+        // Else the call is dropped, after the lock.
     }
 
     /// Returns `true` if the node can ever be done.
@@ -271,7 +271,7 @@ impl Node {
         done.cast()
     }
 
-    /// Returns why the node is done; its channel is closed then.
+    /// Returns why the node is done; the node's channel is closed then.
     pub(super) fn err(&self) -> Option<ContextError> {
         // Acquire: what came before the cancel, and C4; partners: C1 and C5.
         let done = self.done.load(Acquire);
@@ -291,7 +291,7 @@ impl Node {
         self.deadline.map(|deadline| deadline.instant())
     }
 
-    /// Ends the node and all nodes below it. When the call returns all of them are done.
+    /// Ends the node and all nodes below. When the call returns all of them are done.
     pub(super) fn end(self: &Arc<Self>, verdict: &Verdict) {
         // Acquire: partner S1.
         if self.endless || self.swept.load(Acquire) {
@@ -312,20 +312,19 @@ impl Node {
         calls.into_iter().for_each(AfterEnd::start);
     }
 
-    /// Ends this node, unless it is done, and appends to `below` the nodes that are to be ended next.
+    /// Ends this node, unless the node is done, and appends to `below` the nodes that are to be ended next.
     fn end_one(&self, verdict: &Verdict, below: &mut Vec<Arc<Node>>, calls: &mut Vec<AfterEnd>) {
         let mut state = self.state.lock();
         let ends = self.done.load(Relaxed) == OPEN;
         mutant!(ContextSecondEndLeaves: if !ends { return });
         if ends {
             state.cause = verdict.cause.clone();
-            // C1. Release: what the canceller did before it; partner: `Frame::is_done`.
+            // C1. Release: what the canceller did before; partner: `Frame::is_done`.
             self.done.store(verdict.code() | ENDING, Release);
             interrupt::cancel_fence();
         }
         for place in state.dependents.iter() {
-            // C3.
-            // SAFETY: the place stands in this list, whose lock is held, so its owner has not left.
+            // C3. SAFETY: the place stands in this list, whose lock is held, so the owner has not left.
             match unsafe { &place.as_ref().value } {
                 Dependent::Node(node) => below.extend(node.upgrade()),
                 Dependent::Runner(runner) if ends => runner.nudge(),
@@ -347,7 +346,7 @@ impl Node {
         drop(alarm);
     }
 
-    /// Keeps the call until the node is done, and returns its key; starts it at once if the node is done.
+    /// Keeps the call until the node is done, and returns the call's key; starts the call at once if the node is done.
     pub(super) fn call_when_done(&self, call: AfterEnd) -> Option<u64> {
         let mut state = self.state.lock();
         if self.done.load(Relaxed) != OPEN {
@@ -361,19 +360,19 @@ impl Node {
         Some(key)
     }
 
-    /// Removes the call, if it was neither started nor removed before. The caller drops it, without the lock.
+    /// Removes the call, if neither started nor removed before. The caller drops the call, without the lock.
     pub(super) fn take_back(&self, key: u64) -> Option<AfterEnd> {
         self.state.lock().calls.remove(&key)
     }
 
     fn channel(&self) -> Option<&Done> {
-        // Acquire: its content: partner `receiver`. It stays until the node goes.
-        // SAFETY: `receiver` made the pointer from a box, which `drop` takes back.
+        // Acquire: the channel's content: partner `receiver`. The channel stays until the node goes. SAFETY: `receiver`
+        // made the pointer from a box, which `drop` takes back.
         unsafe { self.channel.load(Acquire).as_ref() }
     }
 
-    /// The channel that is closed at the end. Its maker and `end_one` meet under the lock: the second of the two
-    /// finds the work of the first.
+    /// The channel that is closed at the end. The maker of the channel and `end_one` meet under the lock: the second of
+    /// the two finds the work of the first.
     pub(super) fn receiver(&self) -> &Receiver<()> {
         if self.channel().is_none() {
             let fresh = Box::new(Done::new());
@@ -400,8 +399,8 @@ impl Drop for Node {
             // SAFETY: the pointer came from a box, and this node has no owner any more.
             drop(unsafe { Box::from_raw(channel) });
         }
-        // Drops the chain above in a loop, not by recursion, as it may be long: nodes whose last owner was the node
-        // below leave their lists one by one.
+        // Drops the chain above in a loop, not by recursion, as the chain may be long: nodes whose last owner was the
+        // node below leave their lists one by one.
         let mut above = self.leave();
         while let Some(node) = above {
             above = Arc::into_inner(node).and_then(|mut node| node.leave());
@@ -429,7 +428,7 @@ impl AfterEnd {
     }
 }
 
-/// A call on its way to its goroutine. If the goroutine never runs, because the runtime ends or has no stack for it,
+/// A call on the way to its goroutine. If the goroutine never runs, because the runtime ends or has no stack for it,
 /// the drop runs the call on a thread of its own.
 struct Unrun(Option<Box<dyn FnOnce() + Send>>);
 

@@ -15,8 +15,8 @@ use std::mem::ManuallyDrop;
 
 /// The right to wait for a goroutine's end and to take its value.
 ///
-/// Dropping it detaches the goroutine: it runs on, and its value is dropped when it ends, before its
-/// [variables](crate::local::Local).
+/// Dropping the handle detaches the goroutine, which runs on; the value is dropped at the goroutine's end, before the
+/// goroutine's [variables](crate::local::Local).
 ///
 /// ```
 /// // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
@@ -47,11 +47,11 @@ impl<T> JoinHandle<T> {
         JoinHandle { g, value: PhantomData }
     }
 
-    /// Waits until the goroutine has ended, and returns its value. Blocks the calling goroutine, or the plain thread.
-    /// After `join` the goroutine is not counted by [`num_goroutines`](crate::num_goroutines) any more.
+    /// Waits until the goroutine has ended, and returns the goroutine's value. Blocks the calling goroutine, or the
+    /// plain thread. After `join` the goroutine is not counted by [`num_goroutines`](crate::num_goroutines) any more.
     ///
     /// # Unwinds
-    /// When its wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
+    /// When the wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
     ///
     /// # Errors
     /// A [`JoinError`] if the goroutine panicked, called [`goexit`](crate::goexit), or its runtime ended first. A goroutine that
@@ -76,7 +76,7 @@ impl<T> JoinHandle<T> {
         let (end, life) = self.wait(how);
         let this = ManuallyDrop::new(self);
         let outcome = match end {
-            // SAFETY: the goroutine has ended and left an `Outcome<T>`; the handle's right to it is used here,
+            // SAFETY: the goroutine has ended and left an `Outcome<T>`; the handle's right to the outcome is used here,
             // once, and `give_handle_back` is told so.
             End::Ended => unsafe { this.g.task.outcome::<T>() },
             End::Left => Err(Failure::Shutdown),
@@ -98,7 +98,7 @@ impl<T> JoinHandle<T> {
             let (g, record) = (self.g, wait.waiter());
             life = match wait.park(how, || g.wait_for_end(&raw const record, life)) {
                 Woke::Interrupted(why) => match g.wait_no_more() {
-                    // Where both end with their runtime it is no news for the caller.
+                    // Where both end with their runtime, that is no news for the caller.
                     life if why != Interrupt::Shutdown && life.end().is_some() => life,
                     _ => why.throw::<Active>(),
                 },
@@ -113,7 +113,7 @@ impl<T> JoinHandle<T> {
         self.g.life().end().is_some()
     }
 
-    /// Returns the goroutine's number, unique within its runtime.
+    /// Returns the goroutine's number, unique within the runtime.
     pub fn id(&self) -> GoroutineId {
         GoroutineId(self.g.id())
     }
@@ -134,7 +134,7 @@ impl<T> fmt::Debug for JoinHandle<T> {
 /// Why [`JoinHandle::join`] returns no value.
 pub struct JoinError(Failure);
 
-// SAFETY: a `&JoinError` only tells which kind it is; the panic's payload comes out by value alone.
+// SAFETY: a `&JoinError` only tells the kind of the error; the panic's payload comes out by value alone.
 unsafe impl Sync for JoinError {}
 
 impl JoinError {

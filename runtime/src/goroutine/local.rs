@@ -1,14 +1,14 @@
 //! Variables of which each goroutine has its own: [`local!`](crate::local!), [`Local`].
 //!
-//! A goroutine goes from thread to thread, so a `thread_local!` of std's is not its own, and must not be kept across a call
-//! that parks. A [`Local`] is the goroutine's own: its value lies on the heap, found through the G.
+//! A goroutine goes from thread to thread, so a `thread_local!` of std's is not the goroutine's own, and must not be kept
+//! across a call that parks. A [`Local`] is the goroutine's own: the value lies on the heap, found through the G.
 //!
 //! ```text
 //!   first access:  the initial value is made (user's code) · noted in the G's list, by the address of the static
 //!   end:           result made · dropped, if the handle is gone (user's code) · last one out first: marked as gone, dropped
 //!                  (user's code), until none is left · the result is published
 //! ```
-//! The list is the goroutine's own; nothing borrows from it while the user's code runs, which may come back here.
+//! The list is the goroutine's own; nothing borrows from the list while the user's code runs, which may come back here.
 
 use crate::host::Active;
 use crate::m::M;
@@ -63,15 +63,15 @@ macro_rules! local {
 
 /// A variable of which each goroutine has its own; declared by [`local!`](crate::local!).
 ///
-/// It is initialised at the goroutine's first access, and dropped on its stack when the goroutine ends, in whatever way,
-/// before its result can be joined: the one that was initialised last goes first. The result of a goroutine whose handle is
-/// gone by then is dropped before them, and may use them; where the handle goes at that moment, the result is dropped after
-/// them, and they refuse. A `drop` may use other variables; one that is gone refuses, one that was not used before is
-/// initialised, and goes next. A panic of a `drop` is printed and ends there. Nothing is dropped in a goroutine that its
-/// runtime leaves behind.
+/// A variable is initialised at the goroutine's first access, and dropped on the goroutine's stack when the goroutine ends, in
+/// whatever way, before the result can be joined: the variable that was initialised last goes first. The result of a goroutine
+/// whose handle is gone by then is dropped before the variables, and may use them; where the handle goes at that moment, the
+/// result is dropped after the variables, which then refuse. A `drop` may use other variables; a variable that is gone refuses,
+/// a variable that was not used before is initialised, and goes next. A panic of a `drop` is printed and ends there. Nothing is
+/// dropped in a goroutine that its runtime leaves behind.
 ///
-/// On a plain thread it is a thread-local variable, of that thread. A goroutine that uses none pays nothing; an access
-/// goes through the list of those that it uses.
+/// On a plain thread a `Local` is a thread-local variable, of that thread. A goroutine that uses none pays nothing; an
+/// access goes through the list of the variables that the goroutine uses.
 pub struct Local<T: 'static> {
     init: fn() -> T,
     thread: LocalKey<T>,
@@ -117,7 +117,7 @@ impl<T: 'static> Local<T> {
             None => self.thread.try_with(f).map_err(|_| AccessError),
             Some(g) => {
                 let value = self.find(g.locals())?;
-                // SAFETY: a value stays where it is until the goroutine, which runs this, ends.
+                // SAFETY: a value is not moved until the goroutine, which runs this, ends.
                 Ok(f(unsafe { &*value }))
             }
         }
@@ -135,7 +135,7 @@ impl<T: 'static> Local<T> {
     #[cold]
     fn init(&'static self, key: *const (), locals: &Locals) -> Result<*const T, AccessError> {
         let value = Box::new((self.init)());
-        // It may have been used by its own initialisation.
+        // The initialisation may have used the same variable.
         match locals.look(key) {
             Slot::Alive(first) => Ok(first.cast()),
             Slot::Gone => Err(AccessError),
@@ -194,8 +194,8 @@ impl<T: 'static> Local<RefCell<T>> {
     /// Calls `f` with the caller's own value.
     ///
     /// # Panics
-    /// When it is borrowed mutably, and as [`with`](Self::with); so do the following, those that change it also when it is
-    /// borrowed at all.
+    /// When the value is borrowed mutably, and as [`with`](Self::with); so do the following functions, and the functions that
+    /// change the value when it is borrowed at all.
     #[track_caller]
     pub fn with_borrow<R>(&'static self, f: impl FnOnce(&T) -> R) -> R {
         self.with(|cell| f(&cell.borrow()))
@@ -235,14 +235,14 @@ impl<T: 'static> fmt::Debug for Local<T> {
     }
 }
 
-/// Drops the box of a value of its type.
+/// Drops the box of a value, by the value's type.
 type DropValue = unsafe fn(*mut ());
 
 /// One variable of a goroutine.
 struct Entry {
     /// The address of the static.
     key: *const (),
-    /// Null: it is gone.
+    /// Null: the value is gone.
     value: *mut (),
     drop: DropValue,
 }
@@ -262,7 +262,7 @@ impl Locals {
     }
 
     fn look(&self, key: *const ()) -> Slot {
-        // SAFETY: `add` made the list, `free` takes it away; no other reference to it is alive.
+        // SAFETY: `add` made the list, `free` takes the list away; no other reference to the list is alive.
         let Some(list) = (unsafe { self.0.get().as_ref() }) else { return Slot::Absent };
         match list.iter().find(|entry| entry.key == key) {
             None => Slot::Absent,
@@ -283,7 +283,7 @@ impl Locals {
     pub(crate) fn drop_all(&self, quietly: impl Fn(&mut dyn FnMut())) {
         // SAFETY: as in `look`; asked again each time, as a drop may have made the list.
         while let Some((value, drop)) = unsafe { self.0.get().as_mut() }.and_then(|list| Self::last(list)) {
-            // SAFETY: the entry has let go of it. `drop` is of its type.
+            // SAFETY: the entry has let go of the value. `drop` is for the value's type.
             quietly(&mut || unsafe { drop(value) });
         }
     }
@@ -292,7 +292,7 @@ impl Locals {
     pub(crate) fn free(&self) {
         let list = self.0.replace(ptr::null_mut());
         if !list.is_null() {
-            // SAFETY: `add` made it from a box, and this call has taken the one pointer to it.
+            // SAFETY: `add` made the list from a box, and this call has taken the one pointer.
             drop(unsafe { Box::from_raw(list) });
         }
     }

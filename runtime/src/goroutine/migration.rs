@@ -1,10 +1,10 @@
 //! The contract under which a runtime is started: what code that runs in goroutines must not do.
 //!
-//! A goroutine may go on on another thread after every call that may park it. Rust has no trait for "my stack may
-//! move to another thread", so the compiler can't check this, and starting a runtime ([`run`](crate::run),
+//! A goroutine may go on on another thread after every call that may park it. Rust has no trait for "my stack may move
+//! to another thread", so the compiler can't check this, and starting a runtime ([`run`](crate::run),
 //! [`RuntimeBuilder::build`](crate::RuntimeBuilder::build)) is `unsafe`, and so is
-//! [`Runtime::run_locked`](crate::Runtime::run_locked). The caller promises the following for all code that runs in it.
-//! What that code calls is safe, but for the `force_unlock`s of [`sync`](crate::sync).
+//! [`Runtime::run_locked`](crate::Runtime::run_locked). The caller promises the following for all code that runs in the
+//! runtime. What that code calls is safe, but for the `force_unlock`s of [`sync`](crate::sync).
 //!
 //! # The contract
 //!
@@ -16,8 +16,8 @@
 //! 2. **A function that uses a `thread_local!` itself does not also park.** The compiler may compute the
 //!    thread-local's address once and use it on both sides of the park. Put the use into a function of its own,
 //!    `#[inline(never)]`. This counts std's inlined uses.
-//! 3. **Expect that it unwinds.** Every call that may park may also unwind, with destructors and without a panic:
-//!    [what may unwind](#what-may-unwind). Unsafe code that has broken an invariant restores it before such a call, or by a
+//! 3. **Expect an unwinding.** Every call that may park may also unwind, with destructors and without a panic: [what may
+//!    unwind](#what-may-unwind). Unsafe code that has broken an invariant restores the invariant before such a call, or by a
 //!    destructor. That holds for calls that never unwind elsewhere, too: `lock` of `parking_lot`, `recv` of crossbeam.
 //! 4. **Leave the floating-point control registers as they were found**: mxcsr and the x87 control word, which have the
 //!    rounding mode, the masks of exceptions, and whether denormals are zero. A switch saves neither: what is set across a
@@ -28,15 +28,15 @@
 //! 5. **No frame beyond the guard.** A function that does not probe its stack has a frame no larger than the guard below each
 //!    stack, 16 KiB unless [`guard_size`](crate::RuntimeBuilder::guard_size) says otherwise, or is called where that much is
 //!    left. All Rust probes. C does so with `-fstack-clash-protection`, which is some distributions' default and not the
-//!    compilers'. A function that does not, with a buffer of 100 kB in its frame, writes into the stack of another
-//!    goroutine, and nothing notices. Call it inside of [`with_stack`](crate::with_stack), or on a stack that is large
-//!    enough ([`Builder::stack_size`](crate::Builder::stack_size)); `gcc -Wframe-larger-than=16384` finds such functions.
+//!    compilers'. A function that does not, with a buffer of 100 kB in its frame, writes into the stack of another goroutine,
+//!    and nothing notices. Call such a function inside of [`with_stack`](crate::with_stack), or on a stack that is large enough
+//!    ([`Builder::stack_size`](crate::Builder::stack_size)); `gcc -Wframe-larger-than=16384` finds such functions.
 //!
-//! Where something belongs to a thread and has to be kept, [`lock_os_thread`](crate::lock_os_thread) binds the goroutine to
-//! its thread, and the contract asks nothing of it until [`unlock_os_thread`](crate::unlock_os_thread).
+//! Where something belongs to a thread and has to be kept, [`lock_os_thread`](crate::lock_os_thread) binds the goroutine to its
+//! thread, and the contract asks nothing of the goroutine until [`unlock_os_thread`](crate::unlock_os_thread).
 //!
 //! To find a breach, run with `GMPDEBUG=migrate=1` in the environment: every park resumes on another thread, if there may be
-//! one, so what goes wrong once in a while goes wrong at once. It costs some 10 µs a park.
+//! one, so what goes wrong once in a while goes wrong at once. The price is some 10 µs a park.
 //!
 //! The library's own guards belong to no thread: those of [`sync`](crate::sync) may be held across a park. And
 //! [`local!`](crate::local!) declares variables of the goroutine, in place of a `thread_local!`.
@@ -100,14 +100,14 @@
 //! wait, a full [`ErrGroup`](crate::sync::ErrGroup) as well; the sleeps of [`time`](crate::time); and the operations of
 //! [`net`](crate::net) that wait, `close` among them.
 //!
-//! Never: what its documentation says does not block. [`go`](crate::go), [`current`](crate::current), `try_send` and
-//! `try_recv`, `try_lock`, dropping a guard, `close` of a channel, notifications, setting and stopping timers,
-//! [`Cancel::cancel`](crate::context::Cancel::cancel), dropping a `JoinHandle`, making sockets without connecting them,
-//! [`with_stack`](crate::with_stack) itself.
+//! Never: a call whose documentation says that it does not block. [`go`](crate::go), [`current`](crate::current),
+//! `try_send` and `try_recv`, `try_lock`, dropping a guard, `close` of a channel, notifications, setting and stopping
+//! timers, [`Cancel::cancel`](crate::context::Cancel::cancel), dropping a `JoinHandle`, making sockets without
+//! connecting them, [`with_stack`](crate::with_stack) itself.
 //!
 //! # What may unwind
 //!
-//! Each call that may park says so under "Unwinds". Its wait is ended from outside, and the call unwinds,
+//! Each call that may park says so under "Unwinds". The wait of the call is ended from outside, and the call unwinds,
 //!
 //! * when a [`Context`](crate::context::Context) is done, under which the caller runs
 //!   ([`Context::run`](crate::context::Context::run), [`time::timeout`](crate::time::timeout)). Calls of
@@ -117,8 +117,8 @@
 //! * when the goroutine has called [`goexit`](crate::goexit), and caught that.
 //!
 //! Plain threads are interrupted by contexts only. No wait is ended while the caller unwinds already, nor where a panic
-//! could not pass, below a function of C, say: there it goes on. An interrupt never comes anywhere else, in a loop that
-//! computes, say, nor in a call that does not block.
+//! could not pass, below a function of C, say: there the wait goes on. An interrupt never comes anywhere else, in a
+//! loop that computes, say, nor in a call that does not block.
 //!
 //! Sound over a lock that never unwinds, and wrong here: if the wait for the lock is ended, the vector is dropped twice.
 //!
@@ -201,17 +201,16 @@
 //!
 //! # std's own thread-locals
 //!
-//! * `RandomState::new`, so `HashMap::new`: the keys lie in a thread-local. A loop that makes maps and parks
-//!   belongs into two functions when it is compiled into a dynamic library; in an executable the same code was
-//!   seen to be right.
+//! * `RandomState::new`, so `HashMap::new`: the keys lie in a thread-local. A loop that makes maps and parks belongs
+//!   into two functions in a dynamic library; in an executable the same code was seen to be right.
 //! * `println!` and `eprintln!`, and locking and unlocking a `std::sync::Mutex` between two parks, are fine in a function that
 //!   parks: std does what concerns the thread in functions of its own.
-//! * `std::thread::scope` with a park inside: its threads unpark the thread that opened the scope, which is not
-//!   the one that the goroutine has gone on on.
+//! * `std::thread::scope` with a park inside: the scope's threads unpark the thread that opened the scope, while the
+//!   goroutine has gone on on another.
 //! * Printing a value whose `Display` parks: standard output is locked by the thread.
-//! * `std::thread::panicking` counts per thread, and is right all the same: a goroutine that parks in a destructor while it
-//!   unwinds (a panic, `goexit`, a context that is done, the end of its runtime) keeps its thread until the unwinding
-//!   is over, and no other goroutine runs there.
+//! * `std::thread::panicking` counts per thread, and is right all the same: a goroutine that parks in a destructor while
+//!   unwinding (a panic, `goexit`, a context that is done, the end of the runtime) keeps its thread until the unwinding is
+//!   over, and no other goroutine runs there.
 //!
 //! Dynamic libraries (`cdylib`, `dylib`) are not promised at all: there the compiler computes addresses of
 //! thread-locals more eagerly.
@@ -220,7 +219,7 @@
 //!
 //! With `panic = "abort"` a goroutine's panic ends the process, as everywhere. Nothing can be unwound: when a runtime
 //! ends, goroutines that are parked are left where they are, their destructors don't run, and their stacks are leaked.
-//! After `fork` the child has one thread and none of the runtime's: it may only `exec` or `_exit`.
+//! After `fork` the child has one thread and none of the runtime's: that thread may only `exec` or `_exit`.
 //!
 //! # The `generator` backend
 //!
@@ -229,8 +228,8 @@
 //! unwound from outside:
 //!
 //! * When a context is done, a wait under it ([`Context::run`](crate::context::Context::run),
-//!   [`time::timeout`](crate::time::timeout)) goes on until it ends by itself, except in the calls that return an error then. So
-//!   does a wait of a goroutine that has caught its `goexit`.
+//!   [`time::timeout`](crate::time::timeout)) goes on until its own end, except in the calls that return an error then. So does
+//!   a wait of a goroutine that has caught a `goexit`.
 //! * When a runtime ends, goroutines that are parked are left where they are, as with `panic = "abort"`.
 //!
 //! A panic needs more stack there: the panic hook runs on that of the goroutine, of which std's with a backtrace takes

@@ -21,19 +21,19 @@ use std::panic::Location;
 
 /// Starts a goroutine in the runtime of the calling goroutine. Go's `go f()`. Does not block.
 ///
-/// The goroutine is queued, and starts when an M comes to it. It lives on when the [`JoinHandle`] is dropped, and
-/// ends at the latest with its runtime, which unwinds it where it is parked: see
-/// [`Runtime::shutdown_timeout`](crate::Runtime::shutdown_timeout). When the runtime has begun to end, `f` is
-/// dropped unrun, on the calling thread.
+/// The goroutine is queued, and starts when an M takes it out of the queue. The goroutine lives on when the
+/// [`JoinHandle`] is dropped, and ends at the latest with the runtime, which unwinds a parked goroutine: see
+/// [`Runtime::shutdown_timeout`](crate::Runtime::shutdown_timeout). When the runtime has begun to end, `f` is dropped
+/// unrun, on the calling thread.
 ///
 /// A panic ends only the goroutine, and is reported on standard error by the panic hook, which has a stack of its own
 /// for its backtrace (but see [the `generator` backend](crate::migration#the-generator-backend)). The panic itself
 /// takes up to 8 KiB of the goroutine's stack.
 ///
-/// Its stack does not grow: 64 KiB by default, of which the lowest page is the guard's, which goes on below
-/// ([`guard_size`](crate::RuntimeBuilder::guard_size)). An overflow meets that guard and ends the process by SIGABRT, after
-/// a message with the goroutine's number, name, where it was spawned, and its frames. [`Builder::stack_size`] asks for
-/// more, [`with_stack`](crate::with_stack) for one call.
+/// A stack does not grow: 64 KiB by default, of which the lowest page is the guard's, which goes on below
+/// ([`guard_size`](crate::RuntimeBuilder::guard_size)). An overflow meets that guard and ends the process by SIGABRT, after a
+/// message with the goroutine's number, name, place of the spawn, and frames. [`Builder::stack_size`] asks for more,
+/// [`with_stack`](crate::with_stack) for one call.
 ///
 /// ```
 /// // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
@@ -47,11 +47,11 @@ use std::panic::Location;
 /// ```
 ///
 /// # Panics
-/// Outside of a goroutine: a program has its first one by [`run`](crate::run), and a thread that has a
-/// [`Runtime`](crate::Runtime) starts others by [`Runtime::go`](crate::Runtime::go). When the goroutine can get no
-/// stack, with a text that names the limit: the runtime's own
-/// ([`max_stack_bytes`](crate::RuntimeBuilder::max_stack_bytes)), the address space (`ulimit -v`) or data (`ulimit -d`),
-/// or the number of mappings (`vm.max_map_count`, before Linux 6.13). [`Builder::go`] gives that as an error.
+/// Outside of a goroutine: a program has the first one by [`run`](crate::run), and a thread that has a
+/// [`Runtime`](crate::Runtime) starts others by [`Runtime::go`](crate::Runtime::go). When the goroutine can get no stack, with
+/// a text that names the limit: the runtime's own ([`max_stack_bytes`](crate::RuntimeBuilder::max_stack_bytes)), the address
+/// space (`ulimit -v`) or data (`ulimit -d`), or the number of mappings (`vm.max_map_count`, before Linux 6.13).
+/// [`Builder::go`] gives that as an error.
 #[track_caller]
 pub fn go<F, T>(f: F) -> JoinHandle<T>
 where
@@ -98,7 +98,7 @@ where
 }
 
 /// # Safety
-/// What `f` and `T` borrow outlives the goroutine and its handle.
+/// What `f` and `T` borrow outlives the goroutine and the handle.
 pub(crate) unsafe fn spawn_unchecked<F, T>(
     sched: &Sched<Active>,
     birth: Birth,
@@ -113,7 +113,7 @@ where
 }
 
 /// A goroutine with a name, or with a stack of its own size. A function that wraps [`go`](Self::go) is
-/// `#[track_caller]` best: else dumps and panics name it as the place of each spawn.
+/// `#[track_caller]` best: else dumps and panics name that function as the place of each spawn.
 ///
 /// ```
 /// // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
@@ -158,7 +158,7 @@ impl Builder {
     }
 
     /// Sets the bytes of stack, rounded up to a power of two; at least 16 KiB, at most 64 MiB. The lowest page is the guard's;
-    /// memory is used as it is touched. A stack does not grow: an overflow is reported, and ends the process by SIGABRT.
+    /// a page takes memory once touched. A stack does not grow: an overflow is reported, and ends the process by SIGABRT.
     pub fn stack_size(mut self, bytes: usize) -> Self {
         self.stack_size = Some(bytes);
         self
@@ -167,7 +167,7 @@ impl Builder {
     /// Starts the goroutine, as [`go`] does.
     ///
     /// # Errors
-    /// `InvalidInput` when the stack size is out of range; when it can get no stack, as [`go`] panics with:
+    /// `InvalidInput` when the stack size is out of range; when the goroutine can get no stack, as [`go`] panics with:
     /// `QuotaExceeded` at [`max_stack_bytes`](crate::RuntimeBuilder::max_stack_bytes), `OutOfMemory` where the kernel
     /// refuses.
     ///
@@ -189,8 +189,8 @@ impl Builder {
     }
 }
 
-/// Lets other goroutines run first: the calling one goes to the end of the queue, or is unwound, when its runtime has
-/// begun to end. On a plain thread it is [`std::thread::yield_now`].
+/// Lets other goroutines run first: the calling one goes to the end of the queue, or is unwound, when the runtime has
+/// begun to end. On a plain thread the call is [`std::thread::yield_now`].
 ///
 /// ```
 /// // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
@@ -218,15 +218,15 @@ pub fn yield_now() {
     window.suspend(Yield::Requeue);
 }
 
-/// Ends the calling goroutine: its stack is unwound, destructors run, and [`join`](JoinHandle::join) returns an error
+/// Ends the calling goroutine: the stack is unwound, destructors run, and [`join`](JoinHandle::join) returns an error
 /// for which [`JoinError::is_goexit`] returns `true`. Go's `runtime.Goexit`. No panic hook runs.
 ///
-/// It unwinds like a panic, and [`is_interrupt`](crate::is_interrupt) tells the two apart. Where a `catch_unwind`
-/// stops it, the goroutine ends at its next call that parks, three times, and at the latest when it returns: its
-/// value is dropped then. Called where a panic would end the process, in a destructor that runs because of a panic,
-/// or below a function that must not unwind, it ends the process too.
+/// `goexit` unwinds like a panic, and [`is_interrupt`](crate::is_interrupt) tells the two apart. Where a `catch_unwind`
+/// stops the unwinding, the goroutine ends at its next call that parks, three times, and at the latest when its
+/// function returns, whose value is dropped then. Called where a panic would end the process, in a destructor that runs
+/// because of a panic, or below a function that must not unwind, `goexit` ends the process too.
 ///
-/// In the main goroutine it has [`Runtime::run`](crate::Runtime::run) never return; the other goroutines go on. When they
+/// In the main goroutine `goexit` has [`Runtime::run`](crate::Runtime::run) never return; the other goroutines go on. When they
 /// have ended too the process does, by "fatal error: no goroutines (main called runtime.Goexit) - deadlock!", which are Go's
 /// words, where [`run`](crate::run) would report a deadlock.
 ///
@@ -252,24 +252,25 @@ pub fn goexit() -> ! {
     Interrupt::Exit.throw::<Active>()
 }
 
-/// Runs `f`, which blocks the thread, and lets the other goroutines go on meanwhile: the calling one gives its P away,
-/// runs `f` on its own thread, and takes a P again after it, for which it may park. On a plain thread, and inside
-/// another `blocking`, it just calls `f`. `f` needs to be neither `Send` nor `'static`.
+/// Runs `f`, which blocks the thread, and lets the other goroutines go on meanwhile: the calling goroutine gives the P
+/// away, runs `f` on the same thread, and takes a P again afterwards, for which it may park. On a plain thread, and
+/// inside another `blocking`, the call just runs `f`. `f` needs to be neither `Send` nor `'static`.
 ///
 /// A blocking call without `blocking` stalls other goroutines for a short time only: the monitor finds the thread
-/// blocked, and retakes its P. With `blocking` the others are not stalled at all. So use it for calls that block for
-/// longer than some 10 µs, the cost of waking another thread for the P: a file, a name look-up, a lock of std, a long
-/// computation. `f` may do everything that a goroutine may. If `f` parks, it takes a P first, and keeps it. As long
-/// as `f` does not park it runs without a P, and goroutines that it starts or wakes go through the global queue.
+/// blocked, and retakes the P. With `blocking` the others are not stalled at all. So use `blocking` for calls that
+/// block for longer than some 10 µs, the cost of waking another thread for the P: a file, a name look-up, a lock of
+/// std, a long computation. `f` may do everything that a goroutine may. If `f` parks, the goroutine takes a P first,
+/// and keeps that P. Until then `f` runs without a P, and goroutines that `f` starts or wakes go through the global
+/// queue.
 ///
-/// At [`max_threads`](crate::RuntimeBuilder::max_threads) there may be no thread to take the P: then an `f` that
-/// waits for another goroutine waits for ever. As `blocking` may park on its return,
-/// [`migration`](crate::migration)'s contract holds for what `f` gives back. After a panic in `f` the goroutine goes
-/// on without a P until its next call that parks.
+/// At [`max_threads`](crate::RuntimeBuilder::max_threads) there may be no thread to take the P: then an `f` that waits
+/// for another goroutine waits for ever. As `blocking` may park on return, [`migration`](crate::migration)'s contract
+/// holds for what `f` gives back. After a panic in `f` the goroutine goes on without a P until the next call that
+/// parks.
 ///
 /// # Unwinds
-/// When a wait of `f` is ended from outside; see [`migration`](crate::migration#what-may-unwind). Its own wait for a
-/// P is not.
+/// When a wait of `f` is ended from outside; see [`migration`](crate::migration#what-may-unwind). The wait for a P is
+/// not.
 ///
 /// # Panics
 /// When `f` does.
@@ -285,7 +286,7 @@ pub fn blocking<R>(f: impl FnOnce() -> R) -> R {
     window.m().sched().entersyscallblock(&window);
     drop(window);
     let value = f();
-    // Takes a P, and may park for it.
+    // Takes a P, for which it may park.
     drop(Window::<Active>::enter());
     value
 }
@@ -320,7 +321,7 @@ impl Goroutine {
         self.id
     }
 
-    /// Returns the goroutine's name, if it has one.
+    /// Returns the goroutine's name, if any.
     pub fn name(&self) -> Option<&str> {
         self.name.as_deref().map(|name| &**name)
     }
@@ -347,14 +348,12 @@ pub fn procs() -> usize {
 /// Changes how many goroutines of the calling goroutine's runtime may run at the same time, 1 to 1024, and returns
 /// the number before. Does not block. On a plain thread use [`Runtime::set_procs`](crate::Runtime::set_procs).
 ///
-/// With more Ps, goroutines that wait for one begin to run at once. With fewer, idle Ps go at once, and a goroutine that
-/// runs on one of the others runs on until it parks, yields, ends, or has its P taken within some milliseconds: Go
-/// stops the world for that, this returns before. Nothing that is queued or sleeps is lost. Threads that are not needed
-/// any more sleep.
+/// With more Ps, goroutines that wait for one begin to run at once. With fewer, idle Ps go at once, and a goroutine that runs
+/// on one of the others runs on until it parks, yields, ends, or loses the P within some milliseconds: Go stops the world for
+/// that, this returns before. Nothing that is queued or sleeps is lost. Threads that are not needed any more sleep.
 ///
-/// Concurrent calls take effect one after the other, and each returns the number of the one before. From the first
-/// call on the number no longer follows the machine's. At the end of a runtime, once its goroutines were unwound, the call
-/// has no effect.
+/// Concurrent calls take effect one after the other, and each returns the number of the one before. From the first call on the
+/// number no longer follows the machine's. At the end of a runtime, once the goroutines were unwound, the call has no effect.
 ///
 /// ```
 /// // SAFETY: no goroutine keeps a thread-bound value across a blocking call.

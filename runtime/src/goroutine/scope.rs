@@ -7,13 +7,13 @@
 //!   its value is dropped, or joined                waits until the count is zero
 //!   counts down; the last one wakes the parent     goes on as the body ended
 //! ```
-//! The count is taken before the child is spawned, and falls when nothing of the child can touch what it borrows: not its
-//! closure, not its value. So the value carries the count ([`Counted`]): it falls when the value was dropped, by the
+//! The count is taken before the child is spawned, and falls when nothing of the child can touch what the child borrows: not
+//! the closure, not the value. So the value carries the count ([`Counted`]), which falls when the value was dropped, by the
 //! goroutine, or by the owner of the handle, or was handed out by `join`.
 //!
 //! The parent's wait is never interrupted. When the runtime ends, children are unwound before the parent, which is
-//! unwound as it comes out of its wait. A child that is left where it is keeps the count, and the parent, which is of
-//! the same runtime, never goes on: what they borrow is never freed.
+//! unwound as it comes out of the wait. A child that is left parked keeps the count, and the parent, which is of the
+//! same runtime, never goes on: what they borrow is never freed.
 
 use crate::g::Birth;
 use crate::goroutine::{self, GoroutineId, JoinError, JoinHandle};
@@ -28,13 +28,13 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::panic::{AssertUnwindSafe, Location, catch_unwind, resume_unwind};
 
-/// Runs `f`, which may start goroutines that borrow what lives longer than this call, and returns its value when all of
-/// them have ended. [`std::thread::scope`] for goroutines. Blocks the goroutine.
+/// Runs `f`, which may start goroutines that borrow what lives longer than this call, and returns the value of `f` when
+/// all of these goroutines have ended. [`std::thread::scope`] for goroutines. Blocks the goroutine.
 ///
-/// The call waits for all of them in whatever way `f` ends: also if `f` panics, calls [`goexit`](crate::goexit), or
-/// is unwound by the end of a [`Context`](crate::context::Context) under which it runs. That wait can't be
-/// interrupted. When the runtime ends, the children are unwound before the calling goroutine; if a child can't be
-/// unwound, the parent isn't either.
+/// The call waits for all of them in whatever way `f` ends: also if `f` panics, calls [`goexit`](crate::goexit), or is
+/// unwound by the end of a [`Context`](crate::context::Context) that covers the call. That wait can't be interrupted.
+/// When the runtime ends, the children are unwound before the calling goroutine; if a child can't be unwound, the
+/// parent isn't either.
 ///
 /// ```
 /// // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
@@ -75,7 +75,7 @@ where
     children.wait();
     match result {
         Err(payload) => resume_unwind(payload),
-        // Relaxed: set before the count fell to zero, under whose lock it was read.
+        // Relaxed: set before the count fell to zero, which was read under the count's lock.
         Ok(_) if children.panicked.load(Relaxed) => panic!("a scoped goroutine panicked"),
         Ok(value) => {
             // They may have been unwound, and have left undone what the caller goes on with.
@@ -87,7 +87,7 @@ where
     }
 }
 
-/// A scope, in which goroutines are started that may borrow values from outside of it; see [`scope`].
+/// A scope, in which goroutines are started that may borrow values from outside of the scope; see [`scope`].
 ///
 /// ```
 /// // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
@@ -129,8 +129,8 @@ impl<'scope> Scope<'scope, '_> {
         let fate = Arc::new(Fate(AtomicU32::new(0)));
         let child = ChildCount(Arc::clone(&self.children));
         let job = Job { f, child, fate: Arc::clone(&fate) };
-        // SAFETY: what `f` and its value borrow outlives 'scope, which ends when the scope's body and its wait are over,
-        // and that is when the child is counted off: after `f` and the value are gone.
+        // SAFETY: what `f` and its value borrow outlives 'scope, which ends when the scope's body and the parent's wait are
+        // over, and that is when the child is counted off: after `f` and the value are gone.
         let handle = unsafe { goroutine::spawn_unchecked(&sched, birth, move || job.run()) };
         let handle = goroutine::accepted("Scope::go", handle);
         ScopedJoinHandle {
@@ -152,7 +152,7 @@ impl fmt::Debug for Scope<'_, '_> {
 /// The right to wait for a goroutine of a [`Scope`] and to take its value. Dropping the handle leaves both to the
 /// scope.
 pub struct ScopedJoinHandle<'scope, T> {
-    /// Until `join` has given its result.
+    /// Until `join` has returned the result.
     handle: Option<JoinHandle<Counted<T>>>,
     fate: Arc<Fate>,
     children: Arc<Children>,
@@ -160,10 +160,11 @@ pub struct ScopedJoinHandle<'scope, T> {
 }
 
 impl<T> ScopedJoinHandle<'_, T> {
-    /// Waits until the goroutine has ended, and returns its value. Blocks the calling goroutine, or the plain thread.
+    /// Waits until the goroutine has ended, and returns the goroutine's value. Blocks the calling goroutine, or the
+    /// plain thread.
     ///
     /// # Unwinds
-    /// When its wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
+    /// When the wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
     ///
     /// # Errors
     /// As [`JoinHandle::join`].
@@ -206,7 +207,7 @@ impl<T> fmt::Debug for ScopedJoinHandle<'_, T> {
     }
 }
 
-/// What the scope knows of all its goroutines.
+/// What the scope knows of all the goroutines.
 struct Children {
     sched: Weak<Sched<Active>>,
     count: Mutex<Count>,
@@ -239,7 +240,7 @@ impl Children {
     }
 }
 
-/// One child in the count. Its drop counts down.
+/// One child in the count. The drop counts down.
 struct ChildCount(Arc<Children>);
 
 impl Drop for ChildCount {
@@ -249,13 +250,13 @@ impl Drop for ChildCount {
         let parent = if count.alive == 0 { count.parent.take() } else { None };
         drop(count);
         if let Some(parent) = parent {
-            // Not if its runtime has left it.
+            // Not if the runtime has left the parent behind.
             parent.wake();
         }
     }
 }
 
-/// A value, and the child that is counted off when it is gone. In this order.
+/// A value, and the child that is counted off once the value is gone. In this order.
 struct Counted<T> {
     value: T,
     _count: ChildCount,
@@ -264,13 +265,14 @@ struct Counted<T> {
 const PANICKED: u32 = 1;
 const UNJOINED: u32 = 2;
 
-/// Whether a goroutine has panicked, and whether its handle was dropped without a `join`. The second of the two
+/// Tells whether a goroutine has panicked, and whether the handle was dropped without a `join`. The second of the two
 /// events tells the scope.
 struct Fate(AtomicU32);
 
 impl Fate {
     fn add(&self, what: u32, children: &Children) {
-        // AcqRel, its own partner: of two the second sees the first. What it then tells is published by the count's lock.
+        // AcqRel, each event the partner of the other: the second sees the first. What the second then tells is published by
+        // the count's lock.
         if (self.0.fetch_or(what, AcqRel) | what) == PANICKED | UNJOINED {
             children.panicked.store(true, Relaxed);
         }
@@ -286,7 +288,7 @@ impl Drop for Unjoined<'_> {
     }
 }
 
-/// What a goroutine of a scope runs. Dropped unrun it is counted off when `f` is gone.
+/// What a goroutine of a scope runs. A job that is dropped unrun is counted off when `f` is gone.
 struct Job<F> {
     f: F,
     child: ChildCount,

@@ -1,25 +1,27 @@
-//! Binding a goroutine to its thread: [`lock_os_thread`], [`unlock_os_thread`].
+//! Binding a goroutine to a thread: [`lock_os_thread`], [`unlock_os_thread`].
 
 use crate::host::Active;
 use crate::sched::threads::locked;
 
-/// Binds the calling goroutine to the thread on which it runs: until [`unlock_os_thread`] was called as often, it runs on this
-/// thread and no other goroutine does. Go's `runtime.LockOSThread`. Never blocks; on a plain thread it does nothing.
+/// Binds the calling goroutine to the thread on which it runs: until [`unlock_os_thread`] was called as often, the goroutine
+/// runs on this thread and no other goroutine does. Go's `runtime.LockOSThread`. Never blocks; on a plain thread the call does
+/// nothing.
 ///
-/// For what belongs to a thread: a C library that keeps its state in thread-locals (OpenGL, many GUIs, some language
-/// runtimes), `setns`, `unshare`, a thread's credentials, its CPU affinity or priority, `pthread_kill`. Between the two calls
-/// [`migration`](crate::migration)'s contract asks nothing: a `thread_local!`, a guard of std, a handle that is not `Send` may be
-/// kept across calls that park. A library that insists on the process's *first* thread needs
+/// For what belongs to a thread: a C library that keeps state in thread-locals (OpenGL, many GUIs, some language runtimes),
+/// `setns`, `unshare`, a thread's credentials, its CPU affinity or priority, `pthread_kill`. Between the two calls
+/// [`migration`](crate::migration)'s contract asks nothing: a `thread_local!`, a guard of std, a handle that is not `Send` may
+/// be kept across calls that park. A library that insists on the process's *first* thread needs
 /// [`Runtime::run_locked`](crate::Runtime::run_locked).
 ///
-/// A goroutine that ends locked takes its thread with it: no other goroutine meets what it has done to that thread. So do not
-/// unlock after a change that can't be undone. Goroutines that it starts are not bound, and run elsewhere. But a new thread of
-/// the runtime may be started from this one, when the locked goroutine parks, and then inherits its affinity, priority
-/// and namespaces: have the threads that are needed before, or make such changes on a thread of your own.
+/// When a locked goroutine ends, so does its thread: no other goroutine meets what was done to that thread. So do not unlock
+/// after a change that can't be undone. Goroutines that a locked goroutine starts are not bound, and run elsewhere. But a new
+/// thread of the runtime may be started from this one, when the locked goroutine parks, and then inherits this thread's
+/// affinity, priority and namespaces: have the threads that are needed before, or make such changes on a thread of your own.
 ///
-/// The binding has a price: when the goroutine parks, its thread sleeps, and its P goes to another thread; when the goroutine
-/// goes on, a P is brought here. That is two times what it takes to wake a thread (some 10 µs each), where others take
-/// nanoseconds. And while it is locked its thread runs no other goroutine: it is one less of [`max_threads`](crate::RuntimeBuilder::max_threads) for the others.
+/// The binding has a price: when the goroutine parks, the thread sleeps, and the P goes to another thread; when the goroutine
+/// goes on, a P is brought here. That is two times the cost of waking a thread (some 10 µs each), where others take
+/// nanoseconds. And as the thread of a locked goroutine runs no other, there is one less of
+/// [`max_threads`](crate::RuntimeBuilder::max_threads) for the others.
 ///
 /// ```
 /// // SAFETY: no goroutine keeps a thread-bound value across a blocking call, except while it is locked to its thread.
@@ -35,17 +37,17 @@ use crate::sched::threads::locked;
 /// ```
 ///
 /// # Panics
-/// When it was called 65,536 times more often than `unlock_os_thread`.
+/// When called 65,536 times more often than `unlock_os_thread`.
 #[doc(alias = "LockOSThread")]
 pub fn lock_os_thread() {
     locked::lock_thread::<Active>();
 }
 
 /// Takes back one [`lock_os_thread`]; the last one lets the goroutine go on on any thread. More of them than there were locks
-/// have no effect. Never blocks; on a plain thread it does nothing.
+/// have no effect. Never blocks; on a plain thread the call does nothing.
 ///
-/// In the main goroutine of [`Runtime::run_locked`](crate::Runtime::run_locked) it takes back what that goroutine has locked
-/// itself, not what binds it to its caller's thread.
+/// In the main goroutine of [`Runtime::run_locked`](crate::Runtime::run_locked) the call takes back what that goroutine has
+/// locked itself, not the binding to the thread of `run_locked`'s caller.
 #[doc(alias = "UnlockOSThread")]
 pub fn unlock_os_thread() {
     locked::unlock_thread::<Active>();

@@ -4,18 +4,18 @@ use crate::host::Active;
 use crate::runtime::check_stack_size;
 use crate::sched::Sched;
 
-/// Runs `f` on another stack, of `size` bytes, and returns its value: for a function that needs a deep stack (a
-/// recursive parser, a library with large buffers in its frames) in a goroutine that otherwise does with a small one.
+/// Runs `f` on another stack, of `size` bytes, and returns the value of `f`: for a function that needs a deep stack (a
+/// recursive parser, a library with large buffers in the frames) in a goroutine that otherwise does with a small one.
 ///
-/// `f` belongs to the calling goroutine, or thread, as any function that it calls. It may do all that its caller may: park,
-/// panic, call [`goexit`](crate::goexit), be ended by its [`Context`](crate::context::Context::run) or by the end of its
-/// runtime, call `with_stack` again. It need be neither `Send` nor `'static`. Does not park by itself.
+/// `f` belongs to the calling goroutine, or thread, as any function called there. `f` may do all that the caller may: park,
+/// panic, call [`goexit`](crate::goexit), be ended by a [`Context`](crate::context::Context::run) or by the end of the runtime,
+/// call `with_stack` again. `f` need be neither `Send` nor `'static`. `with_stack` itself does not park.
 ///
 /// Sizes are those of [`Builder::stack_size`](crate::Builder::stack_size): 16 KiB to 64 MiB, rounded up to a power of
-/// two, one page of which is the guard's, and up to 2 KiB at the top remain unused. Memory is taken as it is touched.
-/// The stack comes from the runtime's, and goes back to them when `f` returns or unwinds; on a plain thread from
-/// those that the process keeps for that, each with 256 KiB of memory at most. Call `with_stack` once, before a
-/// recursion, and not on each step: it costs less than [`go`](crate::go), but far more than a function call.
+/// two, one page of which is the guard's, and up to 2 KiB at the top remain unused. A page takes memory once touched.
+/// The stack comes from the runtime's, and goes back to them when `f` returns or unwinds; on a plain thread from those
+/// that the process keeps for that, each with 256 KiB of memory at most. Call `with_stack` once, before a recursion,
+/// and not on each step: the call costs less than [`go`](crate::go), but far more than a function call.
 ///
 /// An overflow of the second stack is reported like one of the first; see [`go`](crate::go).
 ///

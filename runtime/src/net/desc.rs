@@ -1,22 +1,22 @@
 //! pollDesc: where the poller's events for a descriptor meet the goroutine that waits for them.
 //!
 //! There is one for each descriptor and runtime. Each direction has one slot, whose states and transitions are
-//! `gmp_netpoll::Slot`. This file has the atomic word, the loops around it, and the owner for which the ticket in it
-//! stands:
+//! `gmp_netpoll::Slot`. This file has the atomic word, the loops around the word, and the owner for which the ticket in
+//! the word stands:
 //!
 //! ```text
 //!   owner (holds the direction's I/O lock)        poller
 //!   O1 Nil → Wait                                 E1 word → Ready; a ticket was there?
-//!   O2 owner, number := who waits                 E2   read owner, number … before the exchange
+//!   O2 owner, number := the waiting goroutine     E2   read owner, number … before the exchange
 //!   O3 saved; commit hook: Wait → Token(ticket)   E3   claim (owner, number), ready
 //! ```
-//! An owner that runs again, for whatever reason, takes its ticket out of the slot if it is still there, and leaves
-//! an event in the slot: `clear` takes the event, right before the next system call. So an operation that gives up,
-//! at its deadline or for an interrupt, loses no event, even if the event came first.
+//! An owner that runs again, for whatever reason, takes its ticket out of the slot, if still there, and leaves an event
+//! in the slot: `clear` takes the event, right before the next system call. So an operation that gives up, at its
+//! deadline or for an interrupt, loses no event, even if the event came first.
 //!
-//! A closer, or a setter of a deadline, wakes the owner by `look`: it writes the mark (closed, deadline), and then
-//! exchanges the slot. The owner announces itself in the slot, and then reads the mark. One of the two exchanges
-//! comes first: either the owner sees the mark, or the closer finds the announcement.
+//! A closer, or a setter of a deadline, wakes the owner by `look`: the closer or setter writes the mark (closed,
+//! deadline), and then exchanges the slot. The owner announces itself in the slot, and then reads the mark. One of the
+//! two exchanges comes first: either the owner sees the mark, or the closer finds the announcement.
 //!
 //! *A time limit that fires at once.* The wait's timer is armed before O3, and may ready the owner while the M that
 //! parked it has O3 still to do. O3 would then put the ticket into the slot when the owner does not wait under it any
@@ -72,13 +72,13 @@ struct Side<H: Host> {
     owner: AtomicPtr<G<H>>,
     number: AtomicU64,
     ticket: AtomicU64,
-    /// Held by a wait with a limit, from the arming of its timer to the end of O3.
+    /// Held by a wait with a limit, from the arming of the timer to the end of O3.
     gate: Mutex<()>,
-    /// Touched by O3, and by the owner when it runs again; for loom, which checks that the two never overlap.
+    /// Touched by O3, and by the owner that runs again; for loom, which checks that the two never overlap.
     committing: Ghost,
 }
 
-// SAFETY: atomics and a lock; the ghost holds nothing, and loom checks who touches it.
+// SAFETY: atomics and a lock; the ghost holds nothing, and loom checks which threads touch it.
 unsafe impl<H: Host> Sync for Side<H> {}
 
 impl<H: Host> Side<H> {
@@ -100,7 +100,8 @@ impl<H: Host> Side<H> {
 
     /// Exchanges the word. The error is the current value.
     fn exchange(&self, from: Slot, to: Slot) -> Result<(), Slot> {
-        // AcqRel, its own partner: what either side wrote before is seen by the other after. Acquire: likewise.
+        // AcqRel, each exchange the partner of the others: what either side wrote before is seen by the other after.
+        // Acquire: likewise.
         match self.slot.compare_exchange(from.to_bits(), to.to_bits(), AcqRel, Acquire) {
             Ok(_) => Ok(()),
             Err(now) => Err(Slot::from_bits(now)),
@@ -131,7 +132,8 @@ impl<H: Host> Side<H> {
         self.load()
     }
 
-    /// Calls `look` once the wait is announced: it returns until when to wait, or `None` if the owner must not wait.
+    /// Calls `look` once the wait is announced; `look` returns until when to wait, or `None` if the owner must not
+    /// wait.
     fn wait(&self, mut wait: Wait<H>, how: How, look: impl FnOnce() -> Option<Option<Nanos>>) -> Waited {
         let (g, number) = wait.goroutine().expect("wait: called on a goroutine");
         // Relaxed: only the owner writes the ticket; O3's exchange publishes it with the rest.
@@ -160,8 +162,7 @@ impl<H: Host> Side<H> {
                 Err(now) => seen = now,
             }
         }
-        // After the announcement: `look` sees a change made before it, and a change made after it finds the
-        // announcement.
+        // After the announcement: `look` sees a change made before, and a change made later finds the announcement.
         let Some(until) = look() else {
             wait.withdraw();
             return self.leave(ticket);
@@ -188,10 +189,10 @@ impl<H: Host> Side<H> {
         }
     }
 
-    /// The owner runs again, for whatever reason: takes its ticket out if it is still in the slot, and leaves an
-    /// event there.
+    /// The owner runs again, for whatever reason: takes its ticket out of the slot, if still there, and leaves an event
+    /// there.
     fn leave(&self, ticket: Ticket) -> Waited {
-        // Relaxed, in `load`: what the one who woke us wrote is seen after the fence of `Holder::go_on`.
+        // Relaxed, in `load`: what the waker wrote is seen after the fence of `Holder::go_on`.
         let mut seen = self.load();
         loop {
             match seen.leave(ticket) {
@@ -223,7 +224,7 @@ impl<H: Host> Side<H> {
                     return Commit::Refuse;
                 }
             };
-            // Release: who waits, written in O2, is published to E2: partner `unblock`.
+            // Release: the owner and number, written in O2, are published to E2: partner `unblock`.
             let release = Release.unless(PollCommitRelaxed);
             match self.slot.compare_exchange(seen.to_bits(), next.to_bits(), release, Relaxed) {
                 Ok(_) => return Commit::Park,
@@ -252,8 +253,9 @@ impl<H: Host> Side<H> {
             match self.exchange(seen, next) {
                 Ok(()) if wake => {
                     assert!(!owner.is_null(), "unblock: a ticket without an owner");
-                    // SAFETY: `owner` was stored by the goroutine whose ticket we have just taken out. It belongs
-                    // to this poller's runtime, whose pool lives: the caller is its M, or holds its scheduler.
+                    // SAFETY: `owner` was stored by the goroutine whose ticket this call has just taken out. That
+                    // goroutine belongs to this poller's runtime, whose pool lives: the caller is an M of that runtime,
+                    // or holds the scheduler.
                     let g = unsafe { GRef::from_raw(owner) };
                     return (g.word.claim(number) && g.word.ready() == Then::Queue).then_some(g);
                 }
@@ -284,14 +286,14 @@ impl<H: Host> PollDesc<H> {
         }
     }
 
-    /// Called before a system call in this direction: drops an event, as the call will find what it reported.
+    /// Called before a system call in this direction: drops an event, as the call will find what that event reported.
     pub(crate) fn clear(&self, direction: Direction) {
         self.side(direction).clear();
     }
 
     /// Returns `true` if a short read proves the socket drained: no event was seen that is reported once only.
     pub(crate) fn may_trust_a_short_read(&self) -> bool {
-        // Acquire: an event is in `seen` before it is in the slot: partner `see`.
+        // Acquire: an event is in `seen` before the slot has it: partner `see`.
         let seen = Readiness::from_bits(self.seen.load(Acquire) as u8);
         mutant!(SocketTrustsAfterHup: return true);
         seen.short_read_drains()
@@ -312,7 +314,7 @@ impl<H: Host> PollDesc<H> {
         self.side(direction).wait(wait, How::new(reason).ends(OnInterrupt::Returning), look)
     }
 
-    /// Delivers an event: appends the goroutines that it readies to `found`.
+    /// Delivers an event: appends the goroutines that are readied to `found`.
     pub(crate) fn unblock(&self, readiness: Readiness, found: &mut GList<H>) {
         unless!(PollSeenLate, self.see(readiness));
         for (wakes, side) in [(readiness.wakes_reader(), &self.read), (readiness.wakes_writer(), &self.write)]
@@ -327,19 +329,19 @@ impl<H: Host> PollDesc<H> {
     fn see(&self, readiness: Readiness) {
         let sticky = readiness.sticky();
         if sticky != Readiness::EMPTY {
-            // Release: before the slot's exchange, so that an owner woken by this event sees it: partner
+            // Release: before the slot's exchange, so that an owner woken by this event sees the bits: partner
             // `may_trust_a_short_read`.
             self.seen.fetch_or(u32::from(sticky.to_bits()), Release);
         }
     }
 
-    /// The socket was closed, or a deadline was moved. Returns the owner if it was woken by this, for the caller to
+    /// The socket was closed, or a deadline was moved. Returns an owner that this call has woken, for the caller to
     /// queue; the caller keeps the scheduler alive.
     pub(crate) fn look(&self, direction: Direction) -> Option<GRef<H>> {
         self.side(direction).unblock(Cause::Look)
     }
 
-    /// Empties the pollDesc: its runtime is over, and another runtime takes the place.
+    /// Empties the pollDesc: the old runtime is over, and another runtime takes the place.
     pub(crate) fn reset(&self) {
         for side in [&self.read, &self.write] {
             // Relaxed: published with the place in the poller's table.

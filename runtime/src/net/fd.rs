@@ -6,7 +6,7 @@
 //!   user:    U1 count += 1, unless closed · its system call · U2 count -= 1; closed, and the last?  wake the closer
 //!   closer:  C1 closed := true · … · C4 the count is zero?  else wait
 //! ```
-//! A read or write does not count here: it holds its direction's I/O lock, for which the closer waits (`io_lock.rs`).
+//! A read or write does not count here: each holds its direction's I/O lock, for which the closer waits (`io_lock.rs`).
 //! The closer checks the count, and leaves itself to be woken, under the lock in which a user that has counted down
 //! looks for the closer. The second of the two sees what the first has done.
 //!
@@ -49,7 +49,7 @@ impl Users {
     /// Returns `true` if a close has begun. The caller comes after a fence or an exchange that is ordered with C1.
     #[inline]
     pub(crate) fn is_closed(&self) -> bool {
-        // Relaxed: the bit only forbids; the caller reads nothing that the closer wrote before it.
+        // Relaxed: the bit only forbids; the caller reads nothing that the closer wrote before.
         self.word.load(Relaxed) & CLOSED != 0
     }
 
@@ -57,8 +57,7 @@ impl Users {
     pub(crate) fn enter(&self) -> Option<Use<'_>> {
         let mut seen = self.word.load(Relaxed);
         while seen & CLOSED == 0 {
-            // Relaxed: the count keeps the descriptor open; the caller sees the socket whole, as it has a reference
-            // to it.
+            // Relaxed: the count keeps the descriptor open; the caller sees the socket whole, having a reference.
             match self.word.compare_exchange(seen, seen + 1, Relaxed, Relaxed) {
                 Ok(_) => return Some(Use(self)),
                 Err(now) => seen = now,
@@ -83,7 +82,7 @@ impl Users {
     /// C1. Returns `true` for the first closer. `socket_fence` follows.
     #[must_use]
     pub(crate) fn close(&self) -> bool {
-        // AcqRel: partner U2, of those who have left, and of those who will.
+        // AcqRel: partner U2, of the users that have left, and of the users that will.
         self.word.fetch_or(CLOSED, AcqRel) & CLOSED == 0
     }
 
@@ -109,7 +108,7 @@ impl Drop for Use<'_> {
         // U2. Release: partner `wait_idle`. Acquire: partner U2 of the others, for all of which the last one speaks.
         let left = self.0.word.fetch_sub(1, AcqRel.unless(UsersLeaveRelaxed)) - 1;
         if (left & !LENT == CLOSED).unless(UsersLastIsSilent) {
-            // Nobody counts any more, so there is one last.
+            // No user counts up any more, so there is a last one.
             let closer = self.0.closer.lock().take();
             if let Some(closer) = closer {
                 closer.wake();

@@ -8,14 +8,15 @@
 //! queue. The holder's exchange Held → Free then fails, and the holder locks the queue too and hands the I/O lock to
 //! the first waiter. The word is Queued as long as a record is queued, so no operation overtakes a waiter.
 //!
-//! A time limit, a close, a moved deadline, and a context end the wait for an I/O lock, as they end any wait. A
-//! waiter that leaves the queue without the lock takes its record out. If it was the last, it moves Queued back to
-//! Held, so that the holder need not lock the queue. An I/O lock is handed only to a waiter whose wait was claimed,
-//! so never to a waiter that has given up. A waiter woken by a deadline that has since moved keeps its place, under a
-//! new wait number. If the lock was handed to a later waiter in between, it rejoins the queue at the front.
+//! A time limit, a close, a moved deadline, and a context end the wait for an I/O lock, as they end any wait. A waiter
+//! that leaves the queue without the lock takes its record out. If that was the last record, the waiter moves Queued
+//! back to Held, so that the holder need not lock the queue. An I/O lock is handed only to a waiter whose wait was
+//! claimed, so never to a waiter that has given up. A waiter woken by a deadline that has since moved keeps its place,
+//! under a new wait number. If the lock was handed to a later waiter in between, the woken waiter rejoins the queue at
+//! the front.
 //!
-//! A holder that *rests* has the I/O lock but is in no system call: it is parked, or is about to check whether it may
-//! go on.
+//! A holder that *rests* has the I/O lock but is in no system call: the holder is parked, or is about to check whether
+//! to go on.
 //!
 //! ```text
 //!   holder:  H1 it has the lock; resting := false · H2 IoLockFence · H3 closed?  leave : system calls
@@ -25,8 +26,9 @@
 //! over. So a closer waits for system calls and for threads in `poll(2)`, but never for a goroutine that is parked or
 //! waits for a P.
 //!
-//! A goroutine notes the I/O lock that it holds as its abandon hook. If its runtime ends and leaves it parked in the
-//! middle of an operation, the hook releases the lock, so that other runtimes and threads can go on using the socket.
+//! A goroutine notes the I/O lock that it holds as its abandon hook. If the runtime ends and leaves the goroutine
+//! parked in the middle of an operation, the hook releases the lock, so that other runtimes and threads can go on using
+//! the socket.
 //!
 //! Invariants: `resting` is false while the word is Free, and true when the lock is handed to a waiter, until that
 //! waiter goes on. A record's fields are touched under the queue's lock, or after a won claim.
@@ -81,7 +83,7 @@ pub(crate) enum Denied<E> {
     Interrupted(Interrupt),
 }
 
-/// The caller's hold of the lock. The drop hands the lock to the first waiter, or frees it.
+/// The caller's hold of the lock. The drop hands the lock to the first waiter, or frees the lock.
 pub(crate) struct Holder<'a, H: Host> {
     io_lock: &'a IoLock<H>,
     /// The goroutine that holds the lock; `None` for a plain thread.
@@ -104,9 +106,9 @@ impl<H: Host> IoLock<H> {
         }
     }
 
-    /// Blocks the calling goroutine or thread until it has the I/O lock, or until `look` returns an error. `look`
-    /// also returns until when to wait; it is called again after each nudge, and runs under the queue's lock. A
-    /// caller that gets the lock calls `look` once more before its system call.
+    /// Blocks the calling goroutine or thread until it has the I/O lock, or until `look` returns an error. `look` also
+    /// returns until when to wait; `look` is called again after each nudge, and runs under the queue's lock. A caller
+    /// that gets the lock calls `look` once more before its system call.
     pub(crate) fn take<E>(
         &self,
         look: impl Fn() -> Result<Option<Nanos>, E>,
@@ -132,9 +134,9 @@ impl<H: Host> IoLock<H> {
         Ok(holder)
     }
 
-    /// Makes the lock the abandon hook of the goroutine that holds it.
+    /// Makes the lock the abandon hook of the holding goroutine.
     fn note_holder(&self, g: GRef<H>) {
-        // Relaxed: read with the goroutine's wait claimed, or by itself.
+        // Relaxed: read with the goroutine's wait claimed, or by the goroutine itself.
         g.on_abandon.store((&raw const *self).cast_mut().cast(), Relaxed);
     }
 
@@ -162,8 +164,8 @@ impl<H: Host> IoLock<H> {
                     wait.withdraw();
                     return Ok(Got::Free);
                 }
-                // SAFETY: the record stands in no queue. Before this frame ends it is out of this one: it leaves
-                // below, or the holder that has claimed the wait takes it out.
+                // SAFETY: the record stands in no queue. Before this frame ends the record is out of this queue:
+                // `leave` takes it out below, or the holder that has claimed the wait does.
                 unsafe { if again { waiters.push_front(node) } else { waiters.push_back(node) } }
             }
             if again {
@@ -189,7 +191,7 @@ impl<H: Host> IoLock<H> {
                 }
                 Woke::Refused => unreachable!("wait_in_queue: the hook does not refuse"),
             }
-            // SAFETY: the wait is over; the holder that claimed it wrote `handed` before it readied this waiter.
+            // SAFETY: the wait is over; the holder that claimed the wait wrote `handed` before readying this waiter.
             if record.value.handed.with(|handed| unsafe { *handed }) {
                 return Ok(Got::Handed);
             }
@@ -200,8 +202,8 @@ impl<H: Host> IoLock<H> {
         }
     }
 
-    /// Under the queue's lock, with the queue empty or the word Queued: makes the word Queued, or, if the lock is
-    /// free, takes it and returns `true`.
+    /// Under the queue's lock, with the queue empty or the word Queued: makes the word Queued, or takes a free lock and
+    /// returns `true`.
     fn is_free_after_all(&self) -> bool {
         loop {
             // The word leaves Queued only under the queue's lock, which is held; Free and Held change without that
@@ -218,8 +220,7 @@ impl<H: Host> IoLock<H> {
         }
     }
 
-    /// Under the queue's lock: takes the record out, if it is still there. If it was the last, moves Queued back to
-    /// Held.
+    /// Under the queue's lock: takes the record out, if still there. If no record is left, moves Queued back to Held.
     fn leave(&self, waiters: &mut Waiters<H>, node: NonNull<Node<Record<H>>>) {
         // SAFETY: the record is the caller's, and stands in this queue or in none.
         let stood = unsafe { waiters.remove(node) };
@@ -255,7 +256,7 @@ impl<H: Host> IoLock<H> {
         }
         let rests = next.is_some();
         mutant!(IoLockFreeAtRest: let rests = true);
-        // Relaxed: who takes the lock, or looks for a rest, comes after the word's Release, or the lock.
+        // Relaxed: a taker of the lock, or a closer that looks for a rest, comes after the word's Release, or the lock.
         self.resting.store(rests, Relaxed);
         let word = match (&next, waiters.is_empty()) {
             (Some(_), false) => QUEUED,
@@ -263,7 +264,7 @@ impl<H: Host> IoLock<H> {
             (None, _) => FREE,
         };
         mutant!(IoLockForgetsTheRest: let word = if word == QUEUED { HELD } else { word });
-        // Release: partner `take`. With somebody claimed the lock is not free in between.
+        // Release: partner `take`. With a waiter claimed the lock is not free in between.
         self.word.store(word, Release.unless(IoLockHandOverRelaxed));
         drop(waiters);
         if let Some(next) = next {
@@ -279,8 +280,8 @@ impl<H: Host> IoLock<H> {
         }
     }
 
-    /// Returns `true` if no operation holds the lock: one that takes it later sees what the caller wrote before its
-    /// `socket_fence`.
+    /// Returns `true` if no operation holds the lock: an operation that takes the lock later sees what the caller wrote
+    /// before the caller's `socket_fence`.
     pub(crate) fn is_free(&self) -> bool {
         // Acquire: what the last holder did: partners `pass` and `hand_over`.
         self.word.load(Acquire) == FREE
@@ -358,7 +359,7 @@ impl<H: Host> IoLock<H> {
 }
 
 impl<H: Host> Holder<'_, H> {
-    /// The holder rests: its system calls are over, and it is about to wait.
+    /// The holder rests: the system calls are over, and the holder is about to wait.
     pub(crate) fn rest(&self) {
         // Release: partner `wait_idle`: what was done in them comes before the descriptor is closed.
         self.io_lock.resting.store(true, Release.unless(IoLockRestRelaxed));
@@ -366,7 +367,7 @@ impl<H: Host> Holder<'_, H> {
 
     /// H1 and IoLockFence, after a rest. The holder calls `look` before its next system call.
     pub(crate) fn go_on(&self) {
-        // An exchange, so that IoLockFence costs nothing more. AcqRel: on x86 it stands for H2
+        // An exchange, so that IoLockFence costs nothing more. AcqRel: on x86 the exchange stands for H2
         // (`fence_after_exchange`), whose partner is SocketFence; where a fence follows nothing rests on it.
         self.io_lock.resting.swap(false, AcqRel);
         // SeqCst: partner SocketFence.
@@ -377,7 +378,7 @@ impl<H: Host> Holder<'_, H> {
 impl<H: Host> Drop for Holder<'_, H> {
     fn drop(&mut self) {
         if let Some(g) = self.g {
-            // Relaxed: this goroutine runs, so its hook is not read.
+            // Relaxed: this goroutine runs, so no thread reads the hook.
             g.on_abandon.store(std::ptr::null_mut(), Relaxed);
         }
         if self.io_lock.resting.load(Relaxed) {
@@ -388,14 +389,14 @@ impl<H: Host> Drop for Holder<'_, H> {
     }
 }
 
-/// Claims the wait of the one that is to be the next holder.
+/// Claims the wait of the waiter that is to be the next holder.
 fn may_be_handed<H: Host>(waiter: &Waiter<H>) -> bool {
     mutant!(IoLockHandedBlindly: return true);
     waiter.claim()
 }
 
-/// SocketFence: between the caller's change (closed, or a deadline) and its look for the operations that have to see
-/// the change.
+/// SocketFence: between the caller's change (closed, or a deadline) and the caller's look for the operations that have
+/// to see the change.
 pub(crate) fn socket_fence() {
     // SeqCst: partner IoLockFence; and in `wake_fd.rs` each other's.
     fence(Ordering::SeqCst.unless(SocketNoFence));

@@ -1,10 +1,10 @@
 //! The time limit of the operations in one direction of a socket.
 //!
 //! There are two words for each direction: the deadline, a point in time; and the timeout, a length that counts from
-//! the beginning of each operation. The earlier end counts. An operation reads both when it begins, before each
-//! system call, and after it has announced its wait; it arms a timer for that wait only. The setter of a deadline
-//! stores it, and then makes all operations in that direction read it again. A timeout counts for the operations that
-//! begin after it was set.
+//! the beginning of each operation. The earlier end counts. An operation reads both when it begins, before each system
+//! call, and after announcing a wait, and arms a timer for that wait only. The setter of a deadline stores the new
+//! value, and then makes all operations in that direction read the deadline again. A timeout counts for the operations
+//! that begin after it was set.
 
 use crate::host::{Active, Clock};
 use crate::prim::{AtomicU64, Relaxed};

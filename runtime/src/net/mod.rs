@@ -62,9 +62,9 @@ fn closed() -> io::Error {
     io::Error::new(io::ErrorKind::NotConnected, Closed)
 }
 
-/// Returns `true` if an error says that the socket was closed by its own `close`: what every method gives from then
-/// on, and what those get who waited. Its kind is [`NotConnected`](io::ErrorKind::NotConnected), which other errors
-/// have as well.
+/// Returns `true` if an error says that the socket was closed by its own `close`: what every method returns from then
+/// on, and what the calls return that waited. The error's kind is [`NotConnected`](io::ErrorKind::NotConnected), which
+/// other errors have as well.
 ///
 /// ```
 /// let listener = gmp::net::TcpListener::bind("127.0.0.1:0")?;

@@ -18,8 +18,8 @@
 //! wakes from its slot later still reads it.
 //!
 //! *Drained without asking.* On a TCP stream a read that filled less than its buffer has emptied the socket. The next
-//! read then waits for an event first, which saves a system call that would only answer `EAGAIN`. It does not wait
-//! first if the peer's end, or an error, was seen: that may have come in the same event as the data, and no other
+//! read then waits for an event first, which saves a system call that would only answer `EAGAIN`. The read does not
+//! wait first if the peer's end, or an error, was seen: that may have come in the same event as the data, and no other
 //! event will follow. The event slot is emptied before each system call, never after it; a drained read that finds an
 //! event in the slot takes it and makes the system call.
 
@@ -44,7 +44,7 @@ mod registry;
 
 use registry::{Registration, Watch};
 
-/// Whether a short read of this kind of socket says that it is empty.
+/// Whether a short read of this kind of socket says that the socket is empty.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub(crate) enum ShortRead {
     /// A short read has drained the socket: a TCP stream.
@@ -72,7 +72,7 @@ impl Lane {
     }
 }
 
-/// A descriptor, with the state for waiting on it.
+/// A descriptor, with the state for waits on that descriptor.
 pub(crate) struct Socket<S: AsFd> {
     /// Moved out once `freed` is set.
     inner: ManuallyDrop<S>,
@@ -121,12 +121,12 @@ impl<S: AsFd> Socket<S> {
     /// As `new`, for a descriptor which may have duplicates.
     pub(crate) fn of_shared(inner: S) -> Self {
         let socket = Self::new(inner);
-        // Relaxed: nobody else has it yet.
+        // Relaxed: no other thread has the socket yet.
         socket.shared.store(true, Relaxed);
         socket
     }
 
-    /// Makes another descriptor of the same connection, and a socket of it.
+    /// Makes another descriptor of the same connection, and a socket around that.
     ///
     /// # Errors
     /// `closed`, and those of `clone`.
@@ -164,7 +164,7 @@ impl<S: AsFd> Socket<S> {
         if self.users.is_closed() { -1 } else { self.fd() }
     }
 
-    /// The caller keeps it open.
+    /// The caller keeps the descriptor open.
     fn fd(&self) -> RawFd {
         self.inner.as_fd().as_raw_fd()
     }
@@ -270,7 +270,7 @@ impl<S: AsFd> Socket<S> {
         lane.wake_fd.wake();
     }
 
-    /// Makes the system call `call` under the direction's I/O lock, and waits as often as it would block.
+    /// Makes the system call `call` under the direction's I/O lock, and waits each time the call would block.
     pub(crate) fn run<R>(
         &self,
         direction: Direction,

@@ -65,7 +65,7 @@ impl TcpStream {
     /// the thread.
     ///
     /// # Unwinds
-    /// When its wait is ended from outside, except by a context, which gives an error here; see
+    /// When the wait is ended from outside, except by a context, which gives an error here; see
     /// [`migration`](crate::migration#what-may-unwind).
     ///
     /// # Errors
@@ -84,7 +84,7 @@ impl TcpStream {
     /// Connects to `addr`, and gives up after `timeout`. Blocks the goroutine.
     ///
     /// # Unwinds
-    /// When its wait is ended from outside, except by a context, which gives an error here; see
+    /// When the wait is ended from outside, except by a context, which gives an error here; see
     /// [`migration`](crate::migration#what-may-unwind).
     ///
     /// # Errors
@@ -127,9 +127,9 @@ impl TcpStream {
         self.0.close()
     }
 
-    /// Sets until when reads wait; `None` for ever. The deadline holds for all reads, and for `peek`, until it is set
-    /// again, also for calls that wait already. After the deadline they return `TimedOut`, even if there is data.
-    /// With a [timeout](Self::set_read_timeout) as well, the earlier end counts.
+    /// Sets until when reads wait; `None` for ever. The deadline holds for all reads, and for `peek`, until the next
+    /// call, also for reads that wait already. After the deadline they return `TimedOut`, even if there is data. With a
+    /// [timeout](Self::set_read_timeout) as well, the earlier end counts.
     ///
     /// # Errors
     /// If the socket is closed.
@@ -155,9 +155,9 @@ impl TcpStream {
         self.0.set_deadline(Direction::Write, at)
     }
 
-    /// Sets how long a read waits, from its beginning; `None` for ever. The timeout counts for reads that begin after
-    /// this call, and includes the time spent behind other readers of the same handle. A `try_clone` has timeouts of
-    /// its own.
+    /// Sets how long a read waits, from the beginning of the read; `None` for ever. The timeout counts for reads that
+    /// begin after this call, and includes the time spent behind other readers of the same handle. A `try_clone` has
+    /// timeouts of its own.
     ///
     /// # Errors
     /// `InvalidInput` for zero, as with std; and if the socket is closed.
@@ -227,7 +227,7 @@ impl TcpStream {
     /// data or the end of the stream.
     ///
     /// # Unwinds
-    /// When its wait is ended from outside, except by a context, which gives an error here; see
+    /// When the wait is ended from outside, except by a context, which gives an error here; see
     /// [`migration`](crate::migration#what-may-unwind).
     ///
     /// # Errors
@@ -282,7 +282,7 @@ impl Read for &TcpStream {
     /// read deadline or timeout.
     ///
     /// # Unwinds
-    /// When its wait is ended from outside, except by a context, which gives an error here; see
+    /// When the wait is ended from outside, except by a context, which gives an error here; see
     /// [`migration`](crate::migration#what-may-unwind).
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
         with_a_frame(self.0.run_read(ShortRead::Drained, buf.len(), |mut stream| stream.read(buf)))
@@ -291,7 +291,7 @@ impl Read for &TcpStream {
     /// Blocks the goroutine as [`read`](Read::read).
     ///
     /// # Unwinds
-    /// When its wait is ended from outside, except by a context, which gives an error here; see
+    /// When the wait is ended from outside, except by a context, which gives an error here; see
     /// [`migration`](crate::migration#what-may-unwind).
     fn read_vectored(&mut self, bufs: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
         let len = bufs.iter().map(|buf| buf.len()).sum();
@@ -303,7 +303,7 @@ impl Write for &TcpStream {
     /// Blocks the goroutine until at least a part of `buf` was taken; at most until the write deadline or timeout.
     ///
     /// # Unwinds
-    /// When its wait is ended from outside, except by a context, which gives an error here; see
+    /// When the wait is ended from outside, except by a context, which gives an error here; see
     /// [`migration`](crate::migration#what-may-unwind).
     fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
         with_a_frame(self.0.run(Direction::Write, |mut stream| stream.write(buf)))
@@ -312,7 +312,7 @@ impl Write for &TcpStream {
     /// Blocks the goroutine as [`write`](Write::write).
     ///
     /// # Unwinds
-    /// When its wait is ended from outside, except by a context, which gives an error here; see
+    /// When the wait is ended from outside, except by a context, which gives an error here; see
     /// [`migration`](crate::migration#what-may-unwind).
     fn write_vectored(&mut self, bufs: &[IoSlice<'_>]) -> io::Result<usize> {
         with_a_frame(self.0.run(Direction::Write, |mut stream| stream.write_vectored(bufs)))

@@ -10,12 +10,12 @@ macro_rules! socket_traits {
         }
 
         impl AsFd for $name {
-            /// A descriptor that was lent out keeps its number as long as the socket lives: `close` puts a dead
-            /// socket in its place, of which the process has one from the first loan on. If no descriptor was left
-            /// for the dead socket, the descriptor stays open until the socket is dropped, and `close` shuts the
-            /// connection down, for duplicates of the borrowed descriptor too. But `close` does not shut down a
-            /// connection that may have other descriptors (one that has a `try_clone`, or came from a descriptor made
-            /// elsewhere); its peer sees the end when the socket is dropped.
+            /// A descriptor that was lent out keeps its number as long as the socket lives: `close` puts a dead socket
+            /// in its place, of which the process has one from the first loan on. If no descriptor was left for the
+            /// dead socket, the descriptor stays open until the socket is dropped, and `close` shuts the connection
+            /// down, for duplicates of the borrowed descriptor too. But `close` does not shut down a connection that
+            /// may have other descriptors (after a `try_clone`, or made from a descriptor of unknown origin); its peer
+            /// sees the end when the socket is dropped.
             ///
             /// # Panics
             /// If the socket is closed.

@@ -1,5 +1,5 @@
-//! How a plain thread waits for a socket: `poll(2)` on the descriptor and on a *wake fd*, an eventfd by which a close, or
-//! a deadline that was moved, ends its wait.
+//! How a plain thread waits for a socket: `poll(2)` on the descriptor and on a *wake fd*, an eventfd by which a close, or a
+//! deadline that was moved, ends the thread's wait.
 //!
 //! ```text
 //!   thread:  B1 the wake fd is there · B2 SocketFence · B3 look · B4 poll both; wake fd readable?  drain it, and again from B3
@@ -84,7 +84,7 @@ impl WakeFd {
             let (ready, woken) = sys::poll(socket.as_raw_fd(), events, wake_fd, limit)?;
             if woken && let Some(wake_fd) = wake_fd {
                 sys::drain(wake_fd);
-                // No model: it would have to play `poll(2)`. The kernel's lock of the eventfd orders drain and write as well.
+                // No model: one would have to play `poll(2)`. The kernel's lock of the eventfd orders drain and write as well.
                 socket_fence();
             }
             if ready {

@@ -1,10 +1,10 @@
 //! A barrier: waiters go on together.
 //!
-//! A waiter is counted when it arrives; the waiter that arrives as the last of `size` opens the round, under the
-//! lock. A waiter whose wait an interrupt has claimed still counts until the waiter has taken the lock. If it finds
-//! its round open, it goes on as one of the `size`, and the interrupt is delivered at its next park. If it finds the
-//! round closed, it takes itself off the count and unwinds. So an open round lets exactly `size` waiters go on. A
-//! waiter that its runtime leaves behind is taken off the count by its abandon hook.
+//! A waiter is counted when it arrives; the waiter that arrives as the last of `size` opens the round, under the lock.
+//! A waiter whose wait an interrupt has claimed still counts until the waiter has taken the lock. If the round is open
+//! by then, the waiter goes on as one of the `size`, and the interrupt is delivered at the waiter's next park. If the
+//! round is closed, the waiter takes itself off the count and unwinds. So an open round lets exactly `size` waiters go
+//! on. A waiter that its runtime leaves behind is taken off the count by its abandon hook.
 //!
 //! Checked by `models/barrier.rs`.
 
@@ -16,13 +16,13 @@ use crate::sync::wait_queue::{HasWaitQueue, Left, Notified, Position, WaitQueue,
 use crate::wait::waiter::{How, Wait};
 use std::fmt;
 
-/// Blocks its waiters until `n` have come, and then lets all of them go on; any number of times. Signatures and
+/// Blocks the waiters until `n` have come, and then lets all of them go on; any number of times. Signatures and
 /// behaviour are those of `std::sync::Barrier`.
 ///
 /// Goroutines and plain threads may be mixed. A waiter that is unwound out of [`wait`](Self::wait) does not count any
-/// more: of each round exactly `n` waiters return, one of them as the leader. If the round opens before an
-/// interrupted waiter was taken off the count, the waiter returns, and is interrupted where it parks next. (A
-/// goroutine that its runtime leaves behind after its round has opened counts as one that returned.)
+/// more: of each round exactly `n` waiters return, one of them as the leader. If the round opens before an interrupted
+/// waiter was taken off the count, the waiter returns, and is interrupted at the next park. (A goroutine that its
+/// runtime leaves behind after the round has opened counts as returned.)
 ///
 /// ```
 /// use gmp::{go, sync::Barrier};
@@ -67,7 +67,7 @@ struct Membership {
 unsafe impl Send for Membership {}
 
 impl State {
-    /// Takes a waiter of `round` off the count, unless that round has opened. Returns `true` if it was taken off.
+    /// Takes a waiter of `round` off the count, unless that round has opened. Returns `true` if the count has fallen.
     fn leave(&mut self, round: usize) -> bool {
         let closed = self.round == round;
         if closed {
@@ -112,7 +112,7 @@ impl Barrier {
     /// Blocks the calling goroutine, or the plain thread, until `n` waiters have arrived.
     ///
     /// # Unwinds
-    /// When its wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
+    /// When the wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
     pub fn wait(&self) -> BarrierWaitResult {
         let wait = Wait::begin();
         let mut state = self.state.lock();

@@ -77,11 +77,11 @@ impl Condvar {
         }
     }
 
-    /// Unlocks the mutex and blocks the calling goroutine, or the plain thread, until it is notified; then locks it again.
-    /// A notification that follows the unlock is not missed.
+    /// Unlocks the mutex and blocks the calling goroutine, or the plain thread, until a notification; then locks the mutex
+    /// again. A notification that follows the unlock is not missed.
     ///
     /// # Unwinds
-    /// When its wait is ended from outside, with the mutex locked again; see [`migration`](crate::migration#what-may-unwind).
+    /// When the wait is ended from outside, with the mutex locked again; see [`migration`](crate::migration#what-may-unwind).
     ///
     /// # Panics
     /// If other waiters wait with another mutex.
@@ -93,7 +93,7 @@ impl Condvar {
     /// As [`wait`](Self::wait), for at most `timeout`.
     ///
     /// # Unwinds
-    /// When its wait is ended from outside, with the mutex locked again; see [`migration`](crate::migration#what-may-unwind).
+    /// When the wait is ended from outside, with the mutex locked again; see [`migration`](crate::migration#what-may-unwind).
     ///
     /// # Panics
     /// As `wait`.
@@ -105,7 +105,7 @@ impl Condvar {
     /// As [`wait`](Self::wait), until then at most.
     ///
     /// # Unwinds
-    /// When its wait is ended from outside, with the mutex locked again; see [`migration`](crate::migration#what-may-unwind).
+    /// When the wait is ended from outside, with the mutex locked again; see [`migration`](crate::migration#what-may-unwind).
     ///
     /// # Panics
     /// As `wait`.
@@ -121,7 +121,7 @@ impl Condvar {
     /// Waits as long as `condition` returns `true` for the value.
     ///
     /// # Unwinds
-    /// When its wait is ended from outside, with the mutex locked again; see [`migration`](crate::migration#what-may-unwind).
+    /// When the wait is ended from outside, with the mutex locked again; see [`migration`](crate::migration#what-may-unwind).
     ///
     /// # Panics
     /// As [`wait`](Self::wait).
@@ -137,11 +137,11 @@ impl Condvar {
     }
 
     /// As [`wait_while`](Self::wait_while), for at most `timeout` in all. After the limit `condition` is called once
-    /// more, and the result is a timeout if it still returns `true`, as with std's `wait_timeout_while`.
+    /// more, and the result is a timeout if `condition` still returns `true`, as with std's `wait_timeout_while`.
     /// (`parking_lot`'s returns a timeout without that last call.)
     ///
     /// # Unwinds
-    /// When its wait is ended from outside, with the mutex locked again; see [`migration`](crate::migration#what-may-unwind).
+    /// When the wait is ended from outside, with the mutex locked again; see [`migration`](crate::migration#what-may-unwind).
     ///
     /// # Panics
     /// As `wait`.
@@ -158,7 +158,7 @@ impl Condvar {
     /// As [`wait_while_for`](Self::wait_while_for), until then at most.
     ///
     /// # Unwinds
-    /// When its wait is ended from outside, with the mutex locked again; see [`migration`](crate::migration#what-may-unwind).
+    /// When the wait is ended from outside, with the mutex locked again; see [`migration`](crate::migration#what-may-unwind).
     ///
     /// # Panics
     /// As `wait`.

@@ -31,10 +31,10 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 /// ```
 pub struct ErrGroup<E> {
     tasks: WaitGroup,
-    /// Under a short lock: a goroutine that waits for it does not park.
+    /// Under a short lock: a goroutine that waits for that lock does not park.
     slots: Short<Option<Arc<Semaphore>>>,
     results: Arc<Results<E>>,
-    /// Cancels the group's own context, if it has one.
+    /// Cancels the group's own context, if there is one.
     cancel: Option<Cancel>,
 }
 
@@ -50,7 +50,7 @@ struct First<E> {
     panic: Option<Box<dyn Any + Send>>,
 }
 
-/// Reports the result of a task. Dropped before that, it reports that the task ended without a result.
+/// Reports the result of a task. The drop without a result reports that the task ended without one.
 struct Tells<E> {
     results: Arc<Results<E>>,
     cancel: Option<Cancel>,
@@ -143,10 +143,10 @@ impl<E: Send + 'static> ErrGroup<E> {
     }
 
     /// Runs `f` in a new goroutine. Blocks the calling goroutine while the limit is reached. [`wait`](Self::wait)
-    /// reports what `f` returns, or its panic.
+    /// reports what `f` returns, or the panic of `f`.
     ///
     /// # Unwinds
-    /// When its wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
+    /// When the wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
     ///
     /// # Panics
     /// Outside of a goroutine, as [`gmp::go`](crate::go).
@@ -160,7 +160,7 @@ impl<E: Send + 'static> ErrGroup<E> {
         self.start(Slot(slots), f);
     }
 
-    /// As [`go`](Self::go), if the limit is not reached. Returns `false` if it is. Does not block.
+    /// As [`go`](Self::go), if the limit is not reached. Returns `false` at the limit. Does not block.
     ///
     /// # Panics
     /// As `go`.
@@ -201,8 +201,8 @@ impl<E: Send + 'static> ErrGroup<E> {
     /// Blocks the calling goroutine, or the plain thread, until all tasks have ended.
     ///
     /// In a destructor of a goroutine that its runtime ends, `Ok` does not say that all tasks have succeeded: the
-    /// runtime ends the group's goroutines too, and a task that was ended in this way has neither an error of type
-    /// `E` nor a panic. A destructor that does more than wait, such as one that commits the group's work, has to ask
+    /// runtime ends the group's goroutines too, and a task that was ended in this way has neither an error of type `E`
+    /// nor a panic. A destructor that does more than wait, such as a commit of the group's work, has to ask
     /// [`std::thread::panicking`] before.
     ///
     /// A group that has failed in several ways reports one failure for each `wait`: the first panic, then the first
@@ -227,15 +227,15 @@ impl<E: Send + 'static> ErrGroup<E> {
     /// ```
     ///
     /// # Unwinds
-    /// When its wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
+    /// When the wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
     ///
     /// # Errors
     /// The first error that a task returned and no `wait` has reported.
     ///
     /// # Panics
-    /// If a task has panicked, with its panic. If a task has ended without a result, by [`goexit`](crate::goexit) or
-    /// with its runtime. On a goroutine whose own runtime ends, the wait unwinds instead; in a destructor that such a
-    /// goroutine runs while it unwinds, where a panic would end the process, the wait returns `Ok`.
+    /// If a task has panicked, with the same panic. If a task has ended without a result, by [`goexit`](crate::goexit)
+    /// or with its runtime. On a goroutine whose own runtime ends, the wait unwinds instead; in a destructor that such
+    /// a goroutine runs while unwinding, where a panic would end the process, the wait returns `Ok`.
     #[track_caller]
     pub fn wait(&self) -> Result<(), E> {
         self.tasks.wait();

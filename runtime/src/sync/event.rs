@@ -1,4 +1,4 @@
-//! A notification that is kept until a waiter takes it.
+//! A notification that is kept for the next waiter.
 
 use crate::host::Active;
 use crate::prim::hooks::*;
@@ -15,17 +15,18 @@ struct Record {
 }
 
 struct State {
-    /// A notification that no waiter has taken yet. Never set while a waiter that could take it is in the queue.
+    /// A notification that no waiter has taken yet. Never set while a waiter that can be claimed is in the queue.
     permit: bool,
     waiters: Queue<Record>,
 }
 
 /// A notification for a waiter: like a condition variable, but without a mutex, and with one permit.
 ///
-/// [`notify_one`](Self::notify_one) wakes the waiter that has waited longest. If there is no waiter, the call leaves
-/// a permit, which the next [`wait`](Self::wait) takes instead of blocking; permits do not add up. Writes before a
-/// notification are visible after the wait that it ends; there are no spurious wake-ups. Goroutines and plain threads
-/// may be mixed on both sides. A notification for a goroutine whose runtime then ends is lost with the goroutine.
+/// [`notify_one`](Self::notify_one) wakes the waiter that has waited longest. If there is no waiter, the call leaves a
+/// permit, which the next [`wait`](Self::wait) takes instead of blocking; permits do not add up. Writes before a
+/// notification are visible after the wait that the notification ends; there are no spurious wake-ups. Goroutines and
+/// plain threads may be mixed on both sides. A notification for a goroutine whose runtime then ends is lost with the
+/// goroutine.
 ///
 /// ```
 /// use gmp::{go, sync::Event};
@@ -63,11 +64,11 @@ impl Event {
         }
     }
 
-    /// Blocks the calling goroutine, or the plain thread, until it is notified. If there is a permit, takes it and
+    /// Blocks the calling goroutine, or the plain thread, until a notification. If there is a permit, takes that and
     /// returns at once.
     ///
     /// # Unwinds
-    /// When its wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
+    /// When the wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
     pub fn wait(&self) {
         let mut wait = Wait::begin();
         let mut state = self.state.lock();
@@ -86,7 +87,7 @@ impl Event {
             Commit::Park
         });
         if let Woke::Interrupted(why) = woke {
-            // SAFETY: the record stands in this queue, or a notifier has found its wait claimed and taken the record
+            // SAFETY: the record stands in this queue, or a notifier has found the wait claimed and taken the record
             // out.
             unsafe { self.state.lock().waiters.remove(node) };
             why.throw::<Active>();
@@ -98,7 +99,7 @@ impl Event {
         let mut state = self.state.lock();
         let claimed = loop {
             let Some(first) = state.waiters.pop_front() else { break None };
-            // SAFETY: the queue is locked, and the record stood in it.
+            // SAFETY: the queue is locked, and has the record.
             let record = unsafe { &first.as_ref().value };
             // A waiter that can't be claimed was interrupted, or left behind by its runtime: the next one is tried.
             if record.waiter.claim() {

@@ -1,4 +1,5 @@
-//! What all guards share: they dereference to the value, print it, and can be narrowed to a part of it.
+//! What all guards share: a guard dereferences to the value, prints the value, and can be narrowed to a part of the
+//! value.
 
 /// `Deref`, `Debug` and `Display` for a guard with a method `value`.
 macro_rules! shows {
@@ -42,7 +43,7 @@ macro_rules! mapped {
 
         impl<'a, T: ?Sized> $guard<'a, T> {
             fn value(&self) -> &T {
-                // SAFETY: the lock is held, and this guard stands for it.
+                // SAFETY: the lock is held by this guard.
                 unsafe { self.value.as_ref() }
             }
 
@@ -51,8 +52,8 @@ macro_rules! mapped {
                 (it.raw, it.value)
             }
 
-            /// Returns a guard of a part of the guarded value. A function, not a method, so that it hides no method
-            /// of `T`.
+            /// Returns a guard of a part of the guarded value. A function, not a method, as a method would hide one of
+            /// `T`'s.
             pub fn map<U: ?Sized>(
                 s: Self,
                 f: impl FnOnce(&$($mutability)? T) -> &$($mutability)? U,

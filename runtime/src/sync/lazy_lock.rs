@@ -1,4 +1,4 @@
-//! A value that is made when it is first asked for.
+//! A value that is made at the first access.
 
 use crate::prim::{UnsafeCell, const_fn};
 use crate::sync::once::Once;
@@ -12,8 +12,8 @@ enum State<T, F> {
     Empty,
 }
 
-/// A value that its closure makes when the value is first asked for. Signatures and behaviour are those of
-/// `std::sync::LazyLock`; a goroutine that has to wait for another's closure parks, a plain thread blocks.
+/// A value that a closure makes at the first access. Signatures and behaviour are those of `std::sync::LazyLock`; a
+/// goroutine that has to wait for another's closure parks, a plain thread blocks.
 ///
 /// ```
 /// use gmp::sync::LazyLock;
@@ -28,7 +28,7 @@ pub struct LazyLock<T, F = fn() -> T> {
     state: UnsafeCell<State<T, F>>,
 }
 
-// SAFETY: shared, it gives `&T` to many threads, and the closure to the one that runs it.
+// SAFETY: shared, a `LazyLock` gives `&T` to many threads, and the closure to the thread that runs it.
 unsafe impl<T: Send + Sync, F: Send> Sync for LazyLock<T, F> {}
 // SAFETY: a `LazyLock` owns the value and the closure.
 unsafe impl<T: Send, F: Send> Send for LazyLock<T, F> {}
@@ -44,7 +44,7 @@ impl<T, F: FnOnce() -> T> LazyLock<T, F> {
     /// The value. Blocks the calling goroutine, or the plain thread, while another runs the closure.
     ///
     /// # Unwinds
-    /// When its wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
+    /// When the wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
     ///
     /// # Panics
     /// If the closure has unwound. In the goroutine or thread that ran it, the closure's own panic goes on.
@@ -59,7 +59,7 @@ impl<T, F: FnOnce() -> T> LazyLock<T, F> {
 
     fn make(&self) {
         let replace = |new| {
-            // SAFETY: one closure of a Once runs at a time, and none after one that has returned.
+            // SAFETY: one closure of a `Once` runs at a time, and none after a closure that has returned.
             self.state.with_mut(|state| unsafe { std::mem::replace(&mut *state, new) })
         };
         let State::Waiting(f) = replace(State::Empty) else { unreachable!("make: it runs once") };
@@ -72,7 +72,7 @@ impl<T, F> LazyLock<T, F> {
         if !self.once.is_completed() {
             return None;
         }
-        // SAFETY: `is_completed` comes after the value was written, and nobody writes it again.
+        // SAFETY: `is_completed` comes after the value was written, and no later call writes the value.
         self.state.with(|state| match unsafe { &*state } {
             State::Made(value) => Some(value),
             _ => None,

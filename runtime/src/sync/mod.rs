@@ -1,9 +1,9 @@
 //! Synchronization: locks, condition variables, counters, for goroutines and plain threads alike.
 //!
-//! A call that has to wait parks its goroutine, and the thread runs others; on a plain thread it blocks the thread.
-//! Goroutines and plain threads may share every type here. The names and signatures are those of `parking_lot`
-//! ([`Mutex`], [`RwLock`], [`Condvar`]), of std ([`Once`], [`OnceLock`], [`LazyLock`], [`Barrier`]), or of Go's
-//! `sync` and `x/sync`. Guards may be held across calls that park, and may be dropped on another thread.
+//! A call that has to wait parks the goroutine, and the thread runs others; on a plain thread the call blocks the
+//! thread. Goroutines and plain threads may share every type here. The names and signatures are those of `parking_lot`
+//! ([`Mutex`], [`RwLock`], [`Condvar`]), of std ([`Once`], [`OnceLock`], [`LazyLock`], [`Barrier`]), or of Go's `sync`
+//! and `x/sync`. Guards may be held across calls that park, and may be dropped on another thread.
 //!
 //! Not all of `parking_lot` is here: there is no `ReentrantMutex`, `FairMutex`, upgradable or recursive read, `lock_api`,
 //! guard that owns an `Arc`, or `serde`. As [`Once`] is std's, so are [`OnceState::is_poisoned`], which `parking_lot` calls

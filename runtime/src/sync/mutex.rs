@@ -70,18 +70,18 @@ impl<T: ?Sized> Mutex<T> {
         MutexGuard { mutex: self, unlocks: Unlocks(&self.raw) }
     }
 
-    /// Locks. Blocks the calling goroutine, or the plain thread, until the lock is its own. Locking a mutex that the
-    /// caller already holds blocks for ever.
+    /// Locks. Blocks the calling goroutine, or the plain thread, until it has the lock. Locking a mutex that the caller
+    /// already holds blocks for ever.
     ///
     /// # Unwinds
-    /// When its wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
+    /// When the wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
     #[inline]
     pub fn lock(&self) -> MutexGuard<'_, T> {
         self.raw.lock();
         self.guard()
     }
 
-    /// Locks if the mutex is free; `None` if it is locked. Does not block.
+    /// Locks a free mutex; `None` if the mutex is locked. Does not block.
     #[inline]
     pub fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
         self.raw.try_lock().then(|| self.guard())
@@ -90,7 +90,7 @@ impl<T: ?Sized> Mutex<T> {
     /// As [`lock`](Self::lock), for at most `timeout`; `None` after that.
     ///
     /// # Unwinds
-    /// When its wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
+    /// When the wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
     pub fn try_lock_for(&self, timeout: Duration) -> Option<MutexGuard<'_, T>> {
         self.raw.lock_until(Active::now().saturating_add(timeout)).then(|| self.guard())
     }
@@ -98,7 +98,7 @@ impl<T: ?Sized> Mutex<T> {
     /// As [`lock`](Self::lock), until `timeout` at most; `None` after that.
     ///
     /// # Unwinds
-    /// When its wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
+    /// When the wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
     pub fn try_lock_until(&self, timeout: Instant) -> Option<MutexGuard<'_, T>> {
         self.raw.lock_until(Active::nanos(timeout)).then(|| self.guard())
     }
@@ -123,7 +123,7 @@ impl<T: ?Sized> Mutex<T> {
     /// Unlocks.
     ///
     /// # Safety
-    /// The lock is held, and its guard was leaked (`std::mem::forget`); the caller unlocks in its place.
+    /// The lock is held, and the guard was leaked (`std::mem::forget`); the caller unlocks in the guard's place.
     pub unsafe fn force_unlock(&self) {
         self.raw.unlock();
     }
@@ -158,7 +158,7 @@ impl<T: ?Sized + fmt::Debug> fmt::Debug for Mutex<T> {
     }
 }
 
-/// Unlocks when it is dropped.
+/// Unlocks when dropped.
 struct Unlocks<'a>(&'a RawMutex);
 
 impl Drop for Unlocks<'_> {
@@ -278,7 +278,7 @@ impl<'a, T: ?Sized> MutexGuard<'a, T> {
     /// [`migration`](crate::migration#what-may-unwind). The wait for the lock itself does not unwind.
     pub fn unlocked<U>(s: &mut Self, f: impl FnOnce() -> U) -> U {
         s.raw().unlock();
-        // The lock is not taken in a destructor, as a goroutine does not park while it unwinds (`gmp::migration`).
+        // The lock is not taken in a destructor, as a goroutine does not park while unwinding (`gmp::migration`).
         let result = catch_unwind(AssertUnwindSafe(f));
         s.raw().lock_surely();
         result.unwrap_or_else(|payload| resume_unwind(payload))

@@ -17,8 +17,8 @@ const POISONED: u32 = 3;
 /// and behaviour are those of `std::sync::Once`; a goroutine that has to wait for another's closure parks, a plain
 /// thread blocks.
 ///
-/// The closure runs without any lock of the library, and may park. A closure that calls the same `Once` again waits
-/// for itself.
+/// The closure runs without any lock of the library, and may park. A closure that calls the same `Once` again waits for
+/// its own end.
 ///
 /// ```
 /// use gmp::sync::Once;
@@ -60,7 +60,7 @@ impl fmt::Debug for OnceState {
     }
 }
 
-/// Ends the run of a closure, also when it unwinds.
+/// Ends the run of a closure, also of a closure that unwinds.
 struct Run<'a> {
     once: &'a Once,
     leaves: u32,
@@ -70,7 +70,7 @@ impl Drop for Run<'_> {
     fn drop(&mut self) {
         let mut notified = Notified::new();
         let mut waiters = self.once.waiters.lock();
-        // Release: what the closure did, for whoever finds it done: partners `is_completed` and `call`.
+        // Release: what the closure did, for the callers that find the `Once` done: partners `is_completed` and `call`.
         self.once.word.store(self.leaves, Release.unless(OnceDoneRelaxed));
         waiters.0.notify_all(&mut notified);
         drop(waiters);
@@ -90,7 +90,7 @@ impl Once {
     /// goroutine, or the plain thread, while another caller's closure runs.
     ///
     /// # Unwinds
-    /// When its wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
+    /// When the wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
     ///
     /// # Panics
     /// If an earlier closure has unwound: the `Once` is poisoned. If `f` panics, its panic goes on.
@@ -106,7 +106,7 @@ impl Once {
     /// returns.
     ///
     /// # Unwinds
-    /// When its wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
+    /// When the wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
     #[inline]
     #[track_caller]
     pub fn call_once_force(&self, f: impl FnOnce(&OnceState)) {
@@ -125,7 +125,7 @@ impl Once {
     /// Blocks the calling goroutine, or the plain thread, until a closure has run to its end.
     ///
     /// # Unwinds
-    /// When its wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
+    /// When the wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
     ///
     /// # Panics
     /// If a closure has unwound.
@@ -140,7 +140,7 @@ impl Once {
     /// As [`wait`](Self::wait), but goes on waiting if a closure has unwound.
     ///
     /// # Unwinds
-    /// When its wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
+    /// When the wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
     pub fn wait_force(&self) {
         while !self.is_completed() {
             self.park_while(|word| word != DONE);
@@ -157,7 +157,7 @@ impl Once {
                 RUNNING => self.park_while(|word| word == RUNNING),
                 POISONED if !force => panic!("{poisoned}"),
                 seen => {
-                    // Acquire: what an earlier closure did before it unwound: partner the end of `Run`.
+                    // Acquire: what an earlier closure did before unwinding: partner the end of `Run`.
                     if self.word.compare_exchange(seen, RUNNING, Acquire, Relaxed).is_err() {
                         continue;
                     }
@@ -171,7 +171,7 @@ impl Once {
         }
     }
 
-    /// Waits until a closure ends, if it is so.
+    /// Waits until a closure ends, as long as `so` holds for the word.
     fn park_while(&self, so: impl Fn(u32) -> bool) {
         let wait = Wait::begin();
         let waiters = self.waiters.lock();

@@ -21,7 +21,7 @@ pub struct OnceLock<T> {
     value: UnsafeCell<MaybeUninit<T>>,
 }
 
-// SAFETY: shared, it gives `&T` to many threads, and takes the value of one to be dropped by another.
+// SAFETY: shared, a `OnceLock` gives `&T` to many threads, and takes the value of one thread to be dropped by another.
 unsafe impl<T: Send + Sync> Sync for OnceLock<T> {}
 // SAFETY: a `OnceLock` owns its value.
 unsafe impl<T: Send> Send for OnceLock<T> {}
@@ -37,20 +37,20 @@ impl<T> OnceLock<T> {
     /// The value, if there is one. Does not block.
     #[inline]
     pub fn get(&self) -> Option<&T> {
-        // SAFETY: `is_completed` comes after the value was written, and nobody writes it again.
+        // SAFETY: `is_completed` comes after the value was written, and no later call writes the value.
         self.once.is_completed().then(|| self.value.with(|value| unsafe { (*value).assume_init_ref() }))
     }
 
     /// The value, if there is one.
     pub fn get_mut(&mut self) -> Option<&mut T> {
-        // SAFETY: as in `get`; by `&mut self` nobody else has it.
+        // SAFETY: as in `get`; by `&mut self` there is no other reference.
         self.once.is_completed().then(|| self.value.with_mut(|value| unsafe { (*value).assume_init_mut() }))
     }
 
-    /// Writes the value. Blocks the calling goroutine, or the plain thread, while another writes it.
+    /// Writes the value. Blocks the calling goroutine, or the plain thread, while another caller writes the value.
     ///
     /// # Unwinds
-    /// When its wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
+    /// When the wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
     ///
     /// # Errors
     /// `value`, if there is a value already.
@@ -61,17 +61,17 @@ impl<T> OnceLock<T> {
     }
 
     /// Returns the value, which `f` makes if there is none. Blocks the calling goroutine, or the plain thread, while
-    /// another caller's closure makes it. If `f` unwinds there is no value, and the next caller's closure runs. A
-    /// closure that asks for the same value waits for itself.
+    /// another caller's closure makes the value. If `f` unwinds there is no value, and the next caller's closure runs.
+    /// A closure that asks for the same value waits for its own end.
     ///
     /// # Unwinds
-    /// When its wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
+    /// When the wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
     #[inline]
     pub fn get_or_init(&self, f: impl FnOnce() -> T) -> &T {
         self.once.call_once_force(|_state| {
             let made = f();
             self.value.with_mut(|value| {
-                // SAFETY: one closure runs at a time, and none after one that has returned.
+                // SAFETY: one closure runs at a time, and none after a closure that has returned.
                 unsafe { (*value).write(made) };
             });
         });
@@ -81,7 +81,7 @@ impl<T> OnceLock<T> {
     /// The value. Blocks the calling goroutine, or the plain thread, until there is one.
     ///
     /// # Unwinds
-    /// When its wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
+    /// When the wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
     pub fn wait(&self) -> &T {
         self.once.wait_force();
         self.get().expect("wait: a closure has run to its end")
@@ -98,7 +98,7 @@ impl<T> OnceLock<T> {
             return None;
         }
         self.once = Once::new();
-        // SAFETY: the value was written, and the word, replaced just now, does not count it as written any more.
+        // SAFETY: the value was written, and the word, replaced just now, says that there is none.
         Some(self.value.with(|value| unsafe { (*value).assume_init_read() }))
     }
 }

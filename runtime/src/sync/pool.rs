@@ -37,7 +37,7 @@ impl<T> Shard<T> {
 
 /// Keeps values that are expensive to make, for reuse. (The idea of Go's `sync.Pool`.)
 ///
-/// Each P has its own shard, as a value that was put there may still be in the core's cache; a caller whose shard is
+/// Each P has its own shard, as a value that was put there may still be in that core's cache; a caller whose shard is
 /// empty takes from the others. A plain thread uses the first shard. Calls block for short locks only.
 ///
 /// Memory is bounded: there are 32 shards of at most 32 values, and [`put`](Self::put) drops a value for which there
@@ -82,7 +82,7 @@ impl<T> Pool<T> {
     pub fn get(&self) -> T {
         let home = self.home();
         let others = (home + 1..home + POOL_SHARDS).map(|number| number % POOL_SHARDS);
-        // Relaxed: a hint; who misses a value makes one.
+        // Relaxed: a hint; a caller that misses a value makes a new one.
         let mut others = others.filter(|&number| self.shards[number].len.load(Relaxed) > 0);
         self.shards[home]
             .pop()
@@ -90,7 +90,8 @@ impl<T> Pool<T> {
             .unwrap_or_else(|| (self.make)())
     }
 
-    /// Puts a value into the pool, or drops it if the shard is full. Does not block, unless the value's `drop` does.
+    /// Puts a value into the pool, or drops the value if the shard is full. Does not block, unless the value's `drop`
+    /// does.
     pub fn put(&self, value: T) {
         // A value without room is dropped here, after the lock.
         drop(self.shards[self.home()].push(value));

@@ -2,24 +2,24 @@
 //! the lock.
 //!
 //! ```text
-//!   word:  LOCKED    somebody holds it
-//!          QUEUED    somebody waits in the queue. Changes under the lock of the queue
-//!          WOKEN     somebody was notified to try, and has not yet
-//!          STARVING  hand-over: nobody barges. Without LOCKED only while an unlock is on its way to hand over
+//!   word:  LOCKED    a holder has the lock
+//!          QUEUED    a waiter stands in the queue. Changes under the lock of the queue
+//!          WOKEN     a waiter was notified to try, and has not tried yet
+//!          STARVING  hand-over: no thread barges. Without LOCKED only while an unlock is on its way to hand over
 //! ```
-//! While nobody waits, lock is one exchange 0 → LOCKED, and unlock one subtraction. The lock is free when neither
-//! LOCKED nor STARVING is set.
+//! While no waiter is queued, lock is one exchange 0 → LOCKED, and unlock one subtraction. The lock is free when
+//! neither LOCKED nor STARVING is set.
 //!
-//! *Normal mode.* An unlock frees the lock, and notifies the first waiter of the queue, which *tries* to take the
-//! lock. A thread that runs already, on the core that has the data in its cache, may take the lock before (it
-//! barges); then the notified waiter goes back to the front of the queue. At most one notified waiter is about to try
-//! (WOKEN), as otherwise each unlock under contention would pay for a switch. An unlock that finds the lock taken
-//! again notifies no waiter: the new holder's unlock will.
+//! *Normal mode.* An unlock frees the lock, and notifies the first waiter of the queue, which *tries* to take the lock.
+//! A thread that runs already, on the core that has the data in its cache, may take the lock before (that thread
+//! *barges*); then the notified waiter goes back to the front of the queue. At most one notified waiter is about to try
+//! (WOKEN), as otherwise each unlock under contention would pay for a switch. An unlock that finds the lock taken again
+//! notifies no waiter: the new holder's unlock will.
 //!
-//! *Starving mode.* A waiter that has tried in vain 1 ms or more after it came sets STARVING as it goes back. From
-//! then on an unlock hands the lock over: the word stays LOCKED, and the lock belongs to the first waiter of the
-//! queue. The unlock that hands over to the last waiter, or to one that has waited less than 1 ms, ends the mode.
-//! (Go's `sync.Mutex`; there the waiter that was handed the lock ends the mode.)
+//! *Starving mode.* A waiter that has tried in vain 1 ms or more after it came sets STARVING as it goes back. From then
+//! on an unlock hands the lock over: the word stays LOCKED, and the lock belongs to the first waiter of the queue. The
+//! unlock that hands over to the last waiter, or to a waiter that has waited less than 1 ms, ends the mode. (Go's
+//! `sync.Mutex`; there the waiter that was handed the lock ends the mode.)
 //!
 //! WOKEN says that a notified waiter is about to try. The waiter clears WOKEN by the exchange with which it takes the
 //! lock, or with which it finds the lock held and queues itself, under the lock of the queue; the next unlock then
@@ -77,7 +77,7 @@ impl HasWaitQueue for Waiters {
 struct Ask {
     mutex: *const RawMutex,
     since: Nanos,
-    /// The waiter was handed the lock. Written by the unlocker that notifies it.
+    /// The waiter was handed the lock. Written by the unlocker that notifies the waiter.
     handed: Cell<bool>,
 }
 
@@ -140,7 +140,7 @@ impl RawMutex {
         self.take(0)
     }
 
-    /// Takes the lock if it is free, and clears `woken` by the same exchange.
+    /// Takes a free lock, and clears `woken` by the same exchange.
     #[inline]
     fn take(&self, woken: u32) -> bool {
         let mut seen = self.word.load(Relaxed);
@@ -190,7 +190,7 @@ impl RawMutex {
         }
     }
 
-    /// Spins for a moment, where that can help. Returns `true` if it has taken the lock.
+    /// Spins for a moment, where that can help. Returns `true` if the lock was taken.
     fn take_awake(&self) -> bool {
         for () in std::iter::repeat_n((), capacity::LOCK_SPINS) {
             let seen = self.word.load(Relaxed);
@@ -211,8 +211,8 @@ impl RawMutex {
         false
     }
 
-    /// With the queue locked: takes the lock if it is free, and returns `true`; otherwise sets QUEUED, and `starved`,
-    /// for a waiter that is about to queue.
+    /// With the queue locked: takes a free lock, and returns `true`; otherwise sets QUEUED, and `starved`, for a waiter
+    /// that is about to queue.
     fn join_queue(&self, woken: u32, starved: u32) -> bool {
         mutant!(MutexWokenStays: let woken = 0);
         let mut seen = self.word.load(Relaxed);
@@ -230,7 +230,7 @@ impl RawMutex {
     /// With the queue locked: clears QUEUED if the waiter that has left was the last.
     fn note_left(&self, waiters: &WaitQueue<Ask>) {
         if waiters.is_empty() {
-            // Relaxed: the queue's lock orders it for those who set and use it.
+            // Relaxed: every thread that sets or uses QUEUED holds the queue's lock, which orders the change.
             self.word.fetch_and(!QUEUED, Relaxed);
         }
     }
@@ -270,7 +270,7 @@ impl RawMutex {
             let mut notified = Notified::new();
             let woken = if waiters.0.notify(&mut notified).is_some() { WOKEN } else { 0 };
             let emptied = if waiters.0.is_empty() { self.word.load(Relaxed) & QUEUED } else { 0 };
-            // Relaxed: the notified waiter is ordered by its wake, and takes the lock by an exchange.
+            // Relaxed: the notified waiter is ordered by the wake, and takes the lock by an exchange.
             self.word.fetch_add(woken.wrapping_sub(emptied), Relaxed);
             drop(waiters);
             notified.ready();
@@ -294,7 +294,7 @@ impl RawMutex {
             }
         };
         mutant!(MutexNoHandOver: let next = if next & LOCKED == 0 { next } else { WOKEN | next & QUEUED });
-        // Release: as in `unlock`, with the same partners; who is handed the lock has it by its wake.
+        // Release: as in `unlock`, with the same partners; a waiter that is handed the lock is ordered by the wake.
         self.word.store(next, Release);
         drop(waiters);
         notified.ready();
@@ -306,8 +306,8 @@ impl RawMutex {
             self.unlock();
             return;
         }
-        // The waiter would have tried to take the lock. This tries in its place, and unlocks, which notifies the next
-        // waiter.
+        // The waiter would have tried to take the lock. The caller tries in the waiter's place, and unlocks, which
+        // notifies the next waiter.
         let waiters = self.waiters.lock();
         self.word.fetch_and(!WOKEN, Relaxed);
         let locked = self.take(0);

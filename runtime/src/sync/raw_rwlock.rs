@@ -1,15 +1,15 @@
 //! The lock of an [`RwLock`](super::RwLock) without the value.
 //!
 //! ```text
-//!   word:  READER ×   how many read
-//!          WRITER     somebody writes
-//!          QUEUED     somebody waits in the queue. Changes under the lock of the queues
+//!   word:  READER ×   the number of readers
+//!          WRITER     a writer has the lock
+//!          QUEUED     a waiter stands in a queue. Changes under the lock of the queues
 //! ```
-//! While nobody waits, a read begins and ends with one exchange or addition, and so does a write. With QUEUED set no
-//! thread takes the lock by itself: the lock is *granted* to waiters, under the lock of the queues, in phases. After
-//! a writer all waiting readers go together, or, if none waits, the next writer; after the last reader a writer goes.
-//! So a waiting writer holds back new readers and waits only for the readers before it, and a waiting reader waits
-//! for one writer. (The order of Go's `sync.RWMutex`; there the writers wait in a mutex of their own.)
+//! While no waiter is queued, a read begins and ends with one exchange or addition, and so does a write. With QUEUED
+//! set no thread takes the lock by itself: the lock is *granted* to waiters, under the lock of the queues, in phases.
+//! After a writer all waiting readers go together, or, if none waits, the next writer; after the last reader a writer
+//! goes. So a waiting writer holds back new readers and waits only for the readers before it, and a waiting reader
+//! waits for one writer. (The order of Go's `sync.RWMutex`; there the writers wait in a mutex of their own.)
 //!
 //! A waiter that leaves a queue without a grant, by its time limit or an interrupt, grants as an unlock does: the
 //! readers behind a writer that has left go on at once. For a goroutine that its runtime leaves behind in a queue the
@@ -163,8 +163,8 @@ impl RawRwLock {
         }
     }
 
-    /// With the queues locked: takes the lock, if it is free for `kind` and that overtakes no waiter, and returns
-    /// `true`; otherwise sets QUEUED, for a waiter that is about to queue.
+    /// With the queues locked: takes the lock, if `kind` is admitted and overtakes no waiter, and returns `true`;
+    /// otherwise sets QUEUED, for a waiter that is about to queue.
     fn join_queue(&self, queues: &mut Both, kind: Kind) -> bool {
         // `first` removes records of goroutines that their runtime has left behind: they hold no waiter back.
         let alone = queues.writers.first().is_none() && queues.readers.first().is_none();
@@ -183,16 +183,17 @@ impl RawRwLock {
         }
     }
 
-    /// With the queues locked: grants the lock to the waiters that may have it now, those of kind `first` before the
+    /// With the queues locked: grants the lock to the waiters that are admitted now, waiters of kind `first` before the
     /// others.
     fn grant(&self, queues: &mut Both, first: Kind, notified: &mut Notified<Ask>) {
-        // Acquire: what was done under the lock before, for those that are notified; partners all Releases here. While
-        // somebody waits in the queue, only readers that go change the word beside us; the last of them comes here.
+        // Acquire: what was done under the lock before, for the waiters that are notified; partners all Releases here.
+        // While a waiter stands in a queue, only readers that leave change the word besides the holder of the queues'
+        // lock; the last of these readers comes here.
         let seen = self.word.load(Acquire.unless(RwLockGrantRelaxed));
         let mut writes = seen & WRITER != 0;
         let readers_first = first == Kind::Read && queues.readers.first().is_some();
         if seen & !QUEUED == 0 && !readers_first && queues.writers.notify(notified).is_some() {
-            // Relaxed: the one that was notified learns of it by its wake.
+            // Relaxed: the notified writer learns of the grant by the wake.
             self.word.fetch_or(WRITER, Relaxed);
             writes = true;
         }
@@ -228,7 +229,7 @@ impl RawRwLock {
         }
     }
 
-    /// A writer becomes a reader, together with those that wait.
+    /// A writer becomes a reader, together with the readers that wait.
     pub(super) fn downgrade(&self) {
         // Release: the readers that come see what was written; partners all Acquires here.
         if self.word.compare_exchange(WRITER, READER, Release, Relaxed).is_err() {

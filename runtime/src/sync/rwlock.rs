@@ -44,7 +44,7 @@ pub struct RwLock<T: ?Sized> {
     value: UnsafeCell<T>,
 }
 
-// SAFETY: the lock owns the value, and nothing else in it is bound to a thread.
+// SAFETY: the lock owns the value, and nothing else in the lock is bound to a thread.
 unsafe impl<T: ?Sized + Send> Send for RwLock<T> {}
 // SAFETY: the lock gives `&T` to many threads, or the value to one.
 unsafe impl<T: ?Sized + Send + Sync> Sync for RwLock<T> {}
@@ -72,10 +72,10 @@ impl<T: ?Sized> RwLock<T> {
         RwLockWriteGuard { lock: self, borrows: PhantomData }
     }
 
-    /// Locks for reading. Blocks the calling goroutine, or the plain thread, while there is a writer, or one waits.
+    /// Locks for reading. Blocks the calling goroutine, or the plain thread, while a writer has the lock or waits.
     ///
     /// # Unwinds
-    /// When its wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
+    /// When the wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
     #[inline]
     pub fn read(&self) -> RwLockReadGuard<'_, T> {
         self.raw.lock(Kind::Read, None);
@@ -86,14 +86,14 @@ impl<T: ?Sized> RwLock<T> {
     /// writer.
     ///
     /// # Unwinds
-    /// When its wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
+    /// When the wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
     #[inline]
     pub fn write(&self) -> RwLockWriteGuard<'_, T> {
         self.raw.lock(Kind::Write, None);
         self.write_guard()
     }
 
-    /// Locks for reading if that is possible at once; `None` while there is a writer, or one waits. Does not block.
+    /// Locks for reading if that is possible at once; `None` while a writer has the lock or waits. Does not block.
     #[inline]
     pub fn try_read(&self) -> Option<RwLockReadGuard<'_, T>> {
         self.raw.try_lock(Kind::Read).then(|| self.read_guard())
@@ -108,7 +108,7 @@ impl<T: ?Sized> RwLock<T> {
     /// As [`read`](Self::read), for at most `timeout`; `None` after that.
     ///
     /// # Unwinds
-    /// When its wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
+    /// When the wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
     pub fn try_read_for(&self, timeout: Duration) -> Option<RwLockReadGuard<'_, T>> {
         let until = Active::now().saturating_add(timeout);
         self.raw.lock(Kind::Read, Some(until)).then(|| self.read_guard())
@@ -117,7 +117,7 @@ impl<T: ?Sized> RwLock<T> {
     /// As [`read`](Self::read), until `timeout` at most; `None` after that.
     ///
     /// # Unwinds
-    /// When its wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
+    /// When the wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
     pub fn try_read_until(&self, timeout: Instant) -> Option<RwLockReadGuard<'_, T>> {
         self.raw.lock(Kind::Read, Some(Active::nanos(timeout))).then(|| self.read_guard())
     }
@@ -125,7 +125,7 @@ impl<T: ?Sized> RwLock<T> {
     /// As [`write`](Self::write), for at most `timeout`; `None` after that.
     ///
     /// # Unwinds
-    /// When its wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
+    /// When the wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
     pub fn try_write_for(&self, timeout: Duration) -> Option<RwLockWriteGuard<'_, T>> {
         let until = Active::now().saturating_add(timeout);
         self.raw.lock(Kind::Write, Some(until)).then(|| self.write_guard())
@@ -134,7 +134,7 @@ impl<T: ?Sized> RwLock<T> {
     /// As [`write`](Self::write), until `timeout` at most; `None` after that.
     ///
     /// # Unwinds
-    /// When its wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
+    /// When the wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
     pub fn try_write_until(&self, timeout: Instant) -> Option<RwLockWriteGuard<'_, T>> {
         self.raw.lock(Kind::Write, Some(Active::nanos(timeout))).then(|| self.write_guard())
     }
@@ -163,7 +163,7 @@ impl<T: ?Sized> RwLock<T> {
     /// Ends a read.
     ///
     /// # Safety
-    /// A read guard was leaked (`std::mem::forget`); the caller ends the read in its place.
+    /// A read guard was leaked (`std::mem::forget`); the caller ends that guard's read.
     pub unsafe fn force_unlock_read(&self) {
         self.raw.unlock_read();
     }
@@ -171,7 +171,7 @@ impl<T: ?Sized> RwLock<T> {
     /// Ends a write.
     ///
     /// # Safety
-    /// The write guard was leaked (`std::mem::forget`); the caller ends the write in its place.
+    /// The write guard was leaked (`std::mem::forget`); the caller ends that guard's write.
     pub unsafe fn force_unlock_write(&self) {
         self.raw.unlock_write();
     }

@@ -12,9 +12,9 @@ use std::fmt;
 
 /// Grants permits, up to a capacity; a request may be for several at once.
 ///
-/// Requests are met in the order in which they came: a large one at the head holds back the small ones behind it, so
-/// it does not starve. Goroutines and plain threads may be mixed. There are no guards: permits are given back by
-/// [`release`](Self::release), on any thread. A goroutine that unwinds in between, by a panic or by the end of a
+/// Requests are met in the order in which they came: a large request at the head holds back the small ones behind, so
+/// large requests do not starve. Goroutines and plain threads may be mixed. There are no guards: permits are given back
+/// by [`release`](Self::release), on any thread. A goroutine that unwinds in between, by a panic or by the end of a
 /// [`Context`] under which it runs, keeps its permits taken, unless one of its destructors releases them. (The
 /// semantics of Go's `golang.org/x/sync/semaphore`.)
 ///
@@ -97,12 +97,12 @@ impl Semaphore {
         }
     }
 
-    /// Takes `permits`. Blocks the calling goroutine, or the plain thread, until they are free and all earlier
-    /// requests have been met. A request for more than the capacity waits outside the queue until an interrupt ends
-    /// it: it holds no other request back.
+    /// Takes `permits`. Blocks the calling goroutine, or the plain thread, until they are free and all earlier requests
+    /// have been met. A request for more than the capacity waits outside the queue until an interrupt, and holds no
+    /// other request back.
     ///
     /// # Unwinds
-    /// When its wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
+    /// When the wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
     pub fn acquire(&self, permits: usize) {
         if let Err(interrupt) = self.acquire_in(permits, OnInterrupt::Unwinding) {
             interrupt.throw::<Active>();
@@ -113,7 +113,7 @@ impl Semaphore {
     /// A context under which the caller runs ([`Context::run`]) ends the wait as well.
     ///
     /// # Unwinds
-    /// When its wait is ended from outside, except by a context, which gives an error here; see
+    /// When the wait is ended from outside, except by a context, which gives an error here; see
     /// [`migration`](crate::migration#what-may-unwind).
     ///
     /// # Errors

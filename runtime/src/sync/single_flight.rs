@@ -15,7 +15,7 @@ enum Outcome<V> {
     Value(V),
     /// With the panic's text.
     Panicked(String),
-    /// The caller that ran it was ended from outside.
+    /// The caller that ran the call was ended from outside.
     Ended,
 }
 
@@ -25,12 +25,12 @@ struct Call<V> {
     waiting: AtomicU32,
 }
 
-/// A caller that waits for another's call. The drop takes it off the count.
+/// A caller that waits for another's call. The drop takes that caller off the count.
 struct Waits<'a, V>(&'a Call<V>);
 
 impl<V> Drop for Waits<'_, V> {
     fn drop(&mut self) {
-        // Relaxed: a count, it orders nothing. Without the lock: a goroutine does not park while it unwinds.
+        // Relaxed: the count orders nothing. Without the lock: a goroutine does not park while unwinding.
         self.0.waiting.fetch_sub(1, Relaxed);
     }
 }
@@ -70,16 +70,16 @@ impl<K: Hash + Eq + Clone, V: Clone> SingleFlight<K, V> {
         SingleFlight { calls: Mutex::new(HashMap::new()) }
     }
 
-    /// Runs `f`, unless a call for this key is under way: then it blocks the calling goroutine, or the plain thread,
-    /// until that call is over. Returns the value, and `true` if another caller waited for the same value when it was
-    /// there. (A caller that was unwound out of its wait before does not count.)
+    /// Runs `f`, unless a call for this key is under way: then blocks the calling goroutine, or the plain thread, until
+    /// that call is over. Returns the value, and `true` if another caller waited for the same value when it was there.
+    /// (A caller that was unwound out of its wait before does not count.)
     ///
     /// # Unwinds
-    /// When its wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
+    /// When the wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
     ///
     /// # Panics
-    /// If `f` panics, its panic goes on in the caller that ran it; callers that waited panic with its text. If the
-    /// caller that runs `f` is ended from outside, the waiting callers begin again, with closures of their own.
+    /// If `f` panics, the panic goes on in the caller that ran `f`; callers that waited panic with the same text. If
+    /// the caller that runs `f` is ended from outside, the waiting callers begin again, with closures of their own.
     pub fn work(&self, key: &K, f: impl FnOnce() -> V) -> (V, bool) {
         loop {
             let mut calls = self.calls.lock();
@@ -92,7 +92,7 @@ impl<K: Hash + Eq + Clone, V: Clone> SingleFlight<K, V> {
                 drop(over);
                 return self.fly(key, &call, f);
             };
-            // Relaxed: the lock orders it before the look in `fly`.
+            // Relaxed: the lock orders this addition before the look in `fly`.
             call.waiting.fetch_add(1, Relaxed);
             drop(calls);
             let waits = Waits(&call);
@@ -107,7 +107,7 @@ impl<K: Hash + Eq + Clone, V: Clone> SingleFlight<K, V> {
     }
 
     fn fly(&self, key: &K, call: &Arc<Call<V>>, f: impl FnOnce() -> V) -> (V, bool) {
-        // The clone is caught too, as it is the user's code.
+        // A panic of the clone is caught too, as that is the user's code.
         let result = catch_unwind(AssertUnwindSafe(|| {
             let value = f();
             (value.clone(), value)
@@ -134,11 +134,11 @@ impl<K: Hash + Eq + Clone, V: Clone> SingleFlight<K, V> {
         }
     }
 
-    /// Forgets the call for this key: a later caller begins a new one, even while the old one is under way. Blocks
-    /// the calling goroutine, or the plain thread, while another caller looks up its key.
+    /// Forgets the call for this key: a later caller begins a new one, even while the old one is under way. Blocks the
+    /// calling goroutine, or the plain thread, while another caller looks up a key.
     ///
     /// # Unwinds
-    /// When its wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
+    /// When the wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
     pub fn forget(&self, key: &K) {
         let forgotten = self.calls.lock().remove_entry(key);
         // The entry is dropped here, after the lock, as the key's `drop` is the user's code.

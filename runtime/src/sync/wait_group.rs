@@ -1,12 +1,12 @@
 //! A wait group: waiting for the end of a number of tasks.
 //!
 //! ```text
-//!   word:  COUNT ×    what is still to be done
-//!          WAITED     somebody waits in the queue. Changes under the lock of the queue
+//!   word:  COUNT ×    the number of tasks that have not ended
+//!          WAITED     a waiter stands in the queue. Changes under the lock of the queue
 //! ```
-//! Counting is one exchange. Only a step to zero with WAITED set takes the lock; under the lock it makes the word 0,
-//! and notifies all waiters. So a waiter that comes after the next `add` waits for the next zero, and is not notified
-//! by this one.
+//! Counting is one exchange. Only a step to zero with WAITED set takes the lock; under the lock that step makes the
+//! word 0, and notifies all waiters. So a waiter that comes after the next `add` waits for the next zero, and is not
+//! notified by this one.
 //!
 //! Checked by `models/waitgroup.rs`.
 
@@ -24,7 +24,7 @@ const COUNT: i64 = 2;
 /// Counts tasks, and lets waiters wait until the count is zero. Clones share one count. (Go's `sync.WaitGroup`.)
 ///
 /// A wait group may be used again: the waiters are woken when the count reaches zero, whatever is added after that. A
-/// task has to be added before it is started, so that a waiter counts it; [`go`](Self::go) does both. Goroutines and
+/// task has to be added before the start, so that a waiter counts that task; [`go`](Self::go) does both. Goroutines and
 /// plain threads may be mixed.
 ///
 /// ```
@@ -70,7 +70,7 @@ struct Task<F> {
     done: Done,
 }
 
-/// Counts down when it is dropped.
+/// Counts down when dropped.
 struct Done(WaitGroup);
 
 impl Drop for Done {
@@ -102,8 +102,8 @@ impl WaitGroup {
             if seen & WAITED != 0 && next < COUNT {
                 return self.reach_zero(by);
             }
-            // AcqRel: what was done before, for whoever finds zero, and for whoever takes the last step to it: partners
-            // `wait`, and the steps themselves.
+            // AcqRel: what was done before, for a waiter that finds zero, and for the caller that takes the last step
+            // to zero: partners `wait`, and the steps themselves.
             let both = AcqRel.unless(WaitGroupDoneRelaxed);
             match self.0.word.compare_exchange_weak(seen, next, both, Relaxed) {
                 Ok(_) => return,
@@ -155,7 +155,7 @@ impl WaitGroup {
     /// Blocks the calling goroutine, or the plain thread, until the count is zero.
     ///
     /// # Unwinds
-    /// When its wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
+    /// When the wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
     pub fn wait(&self) {
         let inner = &*self.0;
         // Acquire: what was done before the count went down: partners `add` and `reach_zero`.

@@ -1,17 +1,17 @@
 //! Wait queues: what the types of this folder share.
 //!
-//! A [`WaitQueue`] lies in a state under a `prim::Mutex`. A waiter queues a record that lies on its own stack; its
-//! commit hook releases the lock once the waiter is saved ([`wait_in`]). A *notifier* takes the first record out
-//! under the lock, claims its wait, and readies the waiter after the lock.
+//! A [`WaitQueue`] lies in a state under a `prim::Mutex`. A waiter queues a record that lies on its own stack; the
+//! waiter's commit hook releases the lock once the waiter is saved ([`wait_in`]). A *notifier* takes the first record
+//! out under the lock, claims the wait, and readies the waiter after the lock.
 //!
-//! Exactly one of these ends a wait:
-//! * A notifier has claimed it: the notifier's writes to the record and the state belong to the waiter.
-//! * Its time limit, or an interrupt, has claimed it first. Then no notification can reach the waiter any more, and
-//!   [`wait_in`] returns with the lock held and the record out of the queue: under that lock the waiter lets the
-//!   waiters go on that its record held back.
+//! Exactly one of two parties claims a wait, and so ends the wait:
+//! * A notifier: the notifier's writes to the record and the state belong to the waiter.
+//! * The waiter's time limit, or an interrupt. Then no notification can reach the waiter any more, and [`wait_in`]
+//!   returns with the lock held and the record out of the queue: under that lock the waiter lets the waiters go on that
+//!   the record held back.
 //!
 //! A waiter that can't be notified was interrupted, has timed out, or was left behind by its runtime: the notifier
-//! tries the next one. A waiter that was left behind never leaves the queue itself; its abandon hook acts for it
+//! tries the next one. A waiter that was left behind never leaves the queue itself; the waiter's abandon hook does
 //! ([`HasWaitQueue::settle`]).
 
 use crate::host::Active;
@@ -24,7 +24,7 @@ use crate::wait::waiter::{How, Wait, Waiter, Woke};
 use std::cell::Cell;
 use std::ptr::NonNull;
 
-/// A waiter, and what it wants.
+/// A waiter, and what the waiter wants.
 #[repr(C)]
 pub(super) struct Record<W> {
     hook: AbandonHook,
@@ -49,11 +49,11 @@ impl<W> WaitQueue<W> {
         self.0.iter().count()
     }
 
-    /// Returns what the first waiter wants that might be notified. Removes the records before it, which can't be
+    /// Returns what the first waiter wants that might be notified. Removes the records before that, which can't be
     /// notified.
     pub(super) fn first(&mut self) -> Option<&W> {
         while let Some(first) = self.0.front() {
-            // SAFETY: the queue is locked, and the record stands in it.
+            // SAFETY: the queue is locked, and has the record.
             let record = unsafe { &first.as_ref().value };
             if record.waiter.is_open() {
                 return Some(&record.want);
@@ -63,7 +63,7 @@ impl<W> WaitQueue<W> {
         None
     }
 
-    /// Notifies the first waiter that can be notified; `notified` readies it later.
+    /// Notifies the first waiter that can be notified; `notified` readies that waiter later.
     pub(super) fn notify<'a>(&mut self, notified: &'a mut Notified<W>) -> Option<&'a Record<W>> {
         self.notify_if(notified, |_want| true)
     }
@@ -76,12 +76,12 @@ impl<W> WaitQueue<W> {
     ) -> Option<&'a Record<W>> {
         while self.first().is_some_and(&right) {
             let first = self.0.pop_front()?;
-            // SAFETY: as in `first`. Once its wait is claimed the record stays, until its owner is readied.
+            // SAFETY: as in `first`. Once the wait is claimed the record stays, until the owner is readied.
             let record = unsafe { &first.as_ref().value };
             if record.waiter.claim() {
                 record.notified.set(true);
-                // SAFETY: the record stands in no queue, and stays until `Notified::ready` has taken it out and
-                // readied its owner.
+                // SAFETY: the record stands in no queue, and stays until `Notified::ready` has taken it out and readied
+                // the owner.
                 unsafe { notified.0.push_back(first) };
                 return Some(record);
             }
@@ -107,7 +107,7 @@ impl<W> Notified<W> {
     /// Readies them. Called after the lock.
     pub(super) fn ready(mut self) {
         while let Some(first) = self.0.pop_front() {
-            // SAFETY: the record's wait is claimed, so the record stays until its owner is readied.
+            // SAFETY: the record's wait is claimed, so the record stays until the owner is readied.
             unsafe { &first.as_ref().value }.waiter.ready();
         }
     }
@@ -120,13 +120,13 @@ pub(super) enum Position {
     Back,
 }
 
-/// A state with a wait queue in it.
+/// A state that has a wait queue.
 pub(super) trait HasWaitQueue {
     type Want;
     /// The queue of the waiters with this want.
     fn waiters(&mut self, want: &Self::Want) -> &mut WaitQueue<Self::Want>;
-    /// Acts for a waiter that its runtime has left behind. If it was notified, passes on what it was notified of;
-    /// otherwise lets the waiters go on that its record held back. By default there is nothing to do.
+    /// Acts for a waiter that its runtime has left behind. If that waiter was notified, passes the notification on;
+    /// otherwise lets the waiters go on that the record held back. By default there is nothing to do.
     fn settle(_want: &Self::Want, _notified: bool) {}
 }
 
@@ -140,7 +140,7 @@ unsafe fn run<S: HasWaitQueue>(hook: *const AbandonHook) {
 
 /// The waiter has left the queue without having been notified.
 pub(super) struct Left<'a, S> {
-    /// The lock of the queue. Under it, the waiter lets the waiters go on that it held back.
+    /// The lock of the queue, under which the leaving waiter lets the waiters go on that it held back.
     pub(super) state: MutexGuard<'a, S>,
     /// The interrupt that ended the wait; `None` for the time limit.
     pub(super) by: Option<Interrupt>,
@@ -177,7 +177,7 @@ pub(super) fn wait_in<'a, S: HasWaitQueue>(
         return Ok(record.value.want);
     }
     let mut state = lock.lock();
-    // SAFETY: the record stands in this queue, or a notifier has found its wait claimed and taken the record out.
+    // SAFETY: the record stands in this queue, or a notifier has found the wait claimed and taken the record out.
     unsafe { state.waiters(&record.value.want).0.remove(node) };
     let by = match woke {
         Woke::Interrupted(why) => Some(why),

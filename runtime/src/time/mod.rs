@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 /// Parks the calling goroutine for at least `dur`; its thread goes on running other goroutines. A plain thread
 /// sleeps. A zero duration returns at once.
 ///
-/// The wait is as exact as the machine allows: its threads run with a timer slack of one nanosecond, and the
+/// The wait is as exact as the machine allows: the runtime's threads run with a timer slack of one nanosecond, and the
 /// kernel is asked in nanoseconds. A duration beyond the clock's 484 years waits until then.
 ///
 /// Threads and processes that a goroutine starts inherit that slack; the usual slack is 50 µs, by which the kernel
@@ -35,7 +35,7 @@ use std::time::{Duration, Instant};
 /// ```
 ///
 /// # Unwinds
-/// When its wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
+/// When the wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
 pub fn sleep(dur: Duration) {
     if dur.is_zero() {
         return;
@@ -60,7 +60,7 @@ pub fn sleep(dur: Duration) {
 /// ```
 ///
 /// # Unwinds
-/// When its wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
+/// When the wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
 pub fn sleep_until(deadline: Instant) {
     if deadline <= Instant::now() {
         return;

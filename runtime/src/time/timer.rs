@@ -19,7 +19,8 @@ fn after(dur: Duration) -> Nanos {
 /// | [`stop`](Self::stop) | true: it never fires | true: the value is gone | false | false |
 /// | [`reset`](Self::reset) | true: it fires at the new time only | true: the value is gone | false: fires once more | false: fires |
 ///
-/// A callback counts as fired from the moment at which its goroutine is made, though that may begin to run later.
+/// A callback counts as fired from the moment at which its goroutine is made, though that goroutine may begin to run
+/// later.
 ///
 /// Waiting for the value blocks the goroutine, or the plain thread. While no receiver waits, the timer is in no heap
 /// and costs nothing. Dropping the timer stops it, and a clone of its receiver then blocks for ever; dropping the
@@ -73,7 +74,7 @@ impl Timer {
         }
     }
 
-    /// Makes the timer fire `dur` from now, and not at its earlier time; see the table. A timer that was stopped or
+    /// Makes the timer fire `dur` from now, and not at the time set before; see the table. A timer that was stopped or
     /// has fired is set again. Does not block.
     pub fn reset(&self, dur: Duration) -> bool {
         match &self.0 {
@@ -111,8 +112,8 @@ impl fmt::Debug for Timer {
 /// firing that was not stopped runs `f`.
 ///
 /// [`Timer::stop`] keeps `f` from being called, [`Timer::reset`] sets another call; each setting calls `f` once, and
-/// two calls may overlap. Dropping the timer stops nothing. A panic of `f` ends its goroutine; the panic hook prints
-/// it. `f` is dropped with the timer, or by the last call's goroutine.
+/// two calls may overlap. Dropping the timer stops nothing. A panic of `f` ends the goroutine that runs `f`; the panic
+/// hook prints the panic. `f` is dropped with the timer, or by the last call's goroutine.
 ///
 /// ```
 /// use gmp::{sync::Event, time::after_func};
@@ -139,8 +140,8 @@ pub fn after_func(dur: Duration, f: impl Fn() + Send + Sync + 'static) -> Timer 
 
 /// A value at regular intervals. Go's `time.Ticker`.
 ///
-/// Each value is the time at which it was due: the beginning plus a multiple of the period. At most one value is
-/// there to be received, so a slow receiver misses some. While no receiver waits, the ticker costs nothing. Dropping
+/// Each value is the time at which that value was due: the beginning plus a multiple of the period. At most one value
+/// is there to be received, so a slow receiver misses some. While no receiver waits, the ticker costs nothing. Dropping
 /// the ticker stops it.
 ///
 /// ```
@@ -176,7 +177,7 @@ impl Ticker {
         self.0.receiver()
     }
 
-    /// Stops the ticker: there are no more values, not even one that is due and was not received. Returns `true` if
+    /// Stops the ticker: there are no more values, not even a value that is due and was not received. Returns `true` if
     /// the ticker was not stopped before. Does not block.
     pub fn stop(&self) -> bool {
         self.0.set(None, Duration::ZERO)

@@ -1,4 +1,4 @@
-//! Promises of messages: a select's send is chosen before its message is evaluated, and either keeps its promise or
+//! Promises of messages: a select's send is chosen before the message is evaluated, and either keeps the promise or
 //! withdraws it. `state.rs` has the protocol. Checked by `models/promise.rs`.
 
 use crate::chan::flow::{Chan, Ended, Raw, WaitBy};
@@ -16,8 +16,8 @@ use std::mem::{ManuallyDrop, MaybeUninit};
 use std::ptr::NonNull;
 use std::time::Duration;
 
-/// A receiver waits at least this long for a message that was promised to it, even past its limit: the sender came in
-/// time, and if the receiver left, the sender would have to wait for another one on this channel alone.
+/// A receiver waits at least this long for a promised message, even past the receiver's limit: the sender came in time,
+/// and if the receiver left, the sender would have to wait for another one on this channel alone.
 const GRACE: Duration = Duration::from_millis(10);
 
 /// How a receiver came to a promise.
@@ -30,16 +30,16 @@ pub(crate) enum Ask {
 }
 
 impl Ask {
-    /// Asks for the message, to be told under `partner`. Returns the sender that is to be readied then, if it is not
-    /// awake; or how the wait has ended already.
+    /// Asks for the message, to be told under `partner`. Returns the sender that is to be readied then, unless that
+    /// sender is awake; or how the wait has ended already.
     ///
     /// # Safety
-    /// As `await_promise`. The partner is taken out of its queue before its frame ends.
+    /// As `await_promise`. The partner is taken out of the queue before the partner's frame ends.
     #[inline(always)]
     unsafe fn put(self, state: &mut State, partner: RecordPtr) -> Result<Option<RecordPtr>, Outcome> {
         match self {
             Ask::Sender(sender) => {
-                // SAFETY: by this function's contract. The sender is claimed, and sleeps until it is readied.
+                // SAFETY: by this function's contract. The sender is claimed, and sleeps until `ready`.
                 unsafe { sender.as_ref().value.set_wait_result(WaitResult::Partner(state.ask(partner))) };
                 Ok(Some(sender))
             }
@@ -71,7 +71,7 @@ pub(crate) enum Outcome {
     Interrupted(Interrupt),
 }
 
-/// The standing hook of a receiver that has claimed a send and may have to park before it opens the wait for the
+/// The standing hook of a receiver that has claimed a send and may have to park before opening the wait for the
 /// message.
 #[repr(C)]
 struct Asks<'a> {
@@ -95,7 +95,7 @@ impl Asks<'_> {
     }
 }
 
-/// Opens the wait of a receiver for the message that was promised to it.
+/// Opens the wait of a receiver for a promised message.
 fn open(raw: &Raw, ask: Ask) -> Opened<Active> {
     match (Wait::try_open(), ask) {
         (Some(opened), _) => opened,
@@ -113,8 +113,8 @@ fn open(raw: &Raw, ask: Ask) -> Opened<Active> {
     }
 }
 
-/// Waits for a message that was promised to the caller; the sender puts it into `slot`. `holds` is the caller's
-/// record in the same channel's queue, if it has one: it is Held, or is itself the record that was promised the
+/// Waits for a message that was promised to the caller; the sender puts it into `slot`. `holds` is the caller's record
+/// in the same channel's queue, if there is one: a record that is Held, or the very record that was promised the
 /// message.
 ///
 /// # Safety
@@ -137,8 +137,8 @@ pub(crate) unsafe fn await_promise(
     let record = Record::new(wait.waiter(), slot, Kind::Partner(holds));
     let partner = NonNull::from(&record);
     let mut state = raw.state.lock();
-    // SAFETY: by this function's contract. The partner leaves its queue before this frame ends: a counterpart takes it
-    // out, or G2 below.
+    // SAFETY: by this function's contract. The partner leaves the queue before this frame ends: a counterpart takes the
+    // partner out, or G2 below.
     let sender = match unsafe { ask.put(&mut state, partner) } {
         Ok(sender) => sender,
         Err(ended) => {
@@ -158,8 +158,8 @@ pub(crate) unsafe fn await_promise(
     };
     let until = limit.map(|limit| limit.max(Active::now().saturating_add(GRACE)));
     let how = How::new(WaitReason::ChanReceive).until(until);
-    // The lock is released in the commit hook, after this goroutine was saved: a sender may keep its promise as soon
-    // as it is readied, and has to find the receiver asleep.
+    // The lock is released in the commit hook, after this goroutine was saved: a sender may keep the promise as soon as
+    // that sender is readied, and has to find the receiver asleep.
     let woke = wait.park(how, move || {
         told();
         Commit::Park
@@ -178,8 +178,8 @@ pub(crate) unsafe fn await_promise(
 }
 
 impl<T> Chan<T> {
-    /// Keeps the promise: sends the message. Returns it as the error when the channel is closed, or when the receiver
-    /// has left and no other takes the message before `limit`.
+    /// Keeps the promise: sends the message. Returns the message as the error when the channel is closed, or when the
+    /// receiver has left and no other takes the message before `limit`.
     pub(crate) fn fulfil(&self, promised: Promised, message: T, limit: Limit) -> Result<(), T> {
         match promised {
             Promised::Closed => Err(message),

@@ -1,4 +1,4 @@
-//! Receiving: one attempt, and then a wait. The record of the wait keeps its place in the queue while its owner tries
+//! Receiving: one attempt, and then a wait. The record of the wait keeps its place in the queue while the owner tries
 //! again.
 
 use crate::chan::flow::{Ask, Chan, Ended, Outcome, Taken, WaitBy, await_promise, earlier, has_passed};
@@ -18,9 +18,10 @@ struct Receive<T> {
     /// Valid for a write of a `T`.
     slot: *mut T,
     limit: Option<Nanos>,
-    /// Made once. Pointers to it are made from shared references, as the queue keeps one while further ones are made.
+    /// Made once. Pointers to the record are made from shared references, as the queue keeps a pointer while others are
+    /// made.
     record: OnceCell<Node<Record>>,
-    /// Whether the record is in the queue and keeps its place there.
+    /// Set while the record is in the queue and keeps its place there.
     queued: Cell<bool>,
 }
 
@@ -51,7 +52,7 @@ impl<T> Receive<T> {
         self.node().expect("renew: made just now")
     }
 
-    /// Removes the record that keeps its place from the queue, if it is there.
+    /// Removes the record that keeps its place, if there is one, from the queue.
     #[inline(always)]
     fn leave(&self, state: &mut State) {
         if let Some(node) = self.kept() {
@@ -151,8 +152,8 @@ impl<T> Chan<T> {
         }
     }
 
-    /// Waits for the message that was promised to the caller. Returns `None` if it will not come, and the caller is to
-    /// try again.
+    /// Waits for the message that was promised to the caller. Returns `None` if the message will not come, and the
+    /// caller is to try again.
     ///
     /// # Safety
     /// The caller has claimed the sender; otherwise as `recv`.
@@ -198,7 +199,7 @@ impl<T> Chan<T> {
         (state, Ok(opened))
     }
 
-    /// One wait: queues the record, if it does not keep its place already, and parks.
+    /// One wait: queues the record, unless it keeps its place already, and parks.
     ///
     /// # Safety
     /// As `recv`. The record is taken out of the queue before the caller returns.
@@ -280,7 +281,7 @@ impl<T> Chan<T> {
         if (it.queue_state() == QueueState::Served).unless(ReturnedIgnoresItsSlot) {
             return Taken::Done;
         }
-        // A Held record is not served: not while its owner takes a message here, nor while the owner waits for a
+        // A Held record is not served: not while the owner takes a message here, nor while the owner waits for a
         // promised one.
         it.set_queue_state(QueueState::Held);
         // SAFETY: as above.
@@ -291,7 +292,7 @@ impl<T> Chan<T> {
         taken
     }
 
-    /// As `recv`, without waiting, except for a promised message: for that its thread waits up to `GRACE`.
+    /// As `recv`, without waiting, except for a promised message: for that the caller's thread waits up to `GRACE`.
     ///
     /// # Safety
     /// As `recv`.

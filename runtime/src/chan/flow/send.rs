@@ -110,7 +110,7 @@ impl<T> Chan<T> {
             unsafe { state.senders.remove(NonNull::from(&record)) };
             if let Woke::Interrupted(why) = woke {
                 drop(state);
-                // The message was not moved: the unwinding drops it.
+                // No counterpart has moved the message: the unwinding drops the message.
                 let _message = Abandoned(slot);
                 why.throw::<Active>();
             }
@@ -178,12 +178,12 @@ impl<T> Chan<T> {
     }
 }
 
-/// Drops a message that its sender will not send.
+/// Drops a message that the sender will not send.
 pub(crate) struct Abandoned<T>(pub(crate) *mut T);
 
 impl<T> Drop for Abandoned<T> {
     fn drop(&mut self) {
-        // SAFETY: the message lies in the sender's slot, and nobody has moved it.
+        // SAFETY: the message lies in the sender's slot, and no counterpart has moved it.
         unsafe { self.0.drop_in_place() };
     }
 }

@@ -1,4 +1,4 @@
-//! One operation of a select, and its completion after it was chosen. The type of the messages is erased: only the
+//! One operation of a select, and the completion of a chosen operation. The type of the messages is erased: only the
 //! sender and receiver know it.
 
 use crate::chan::flow::{Chan, Raw, Taken};
@@ -32,11 +32,11 @@ impl Space {
     }
 }
 
-/// What a channel does with messages of its type.
+/// What a channel does with messages, by their type.
 pub(crate) struct Ops {
-    /// The layout of a box for a message; its size is never zero.
+    /// The layout of a box for a message; the size is never zero.
     layout: Layout,
-    /// Whether a message needs no box.
+    /// Set if a message needs no box.
     fits: bool,
     /// `Chan::take`.
     take: unsafe fn(*const (), &mut State, *mut (), &mut Woken) -> Taken,
@@ -49,7 +49,7 @@ pub(crate) struct Ops {
 /// has, and an allocation must not have size zero.
 const fn layout_of_box<T>() -> Layout {
     let layout = Layout::new::<T>();
-    // SAFETY: the alignment is that of a type, and one byte rounded up to it does not overflow.
+    // SAFETY: the alignment is that of a type, and one byte rounded up to the alignment does not overflow.
     if layout.size() > 0 { layout } else { unsafe { Layout::from_size_align_unchecked(1, layout.align()) } }
 }
 
@@ -130,7 +130,7 @@ impl<'a> Operation<'a> {
     }
 }
 
-/// One operation of a select, with what it needs while it waits.
+/// One operation of a select, with what the operation needs during a wait.
 pub struct Arm<'a> {
     pub(super) direction: Direction,
     pub(super) chan: Option<(&'a Raw, *const (), &'static Ops)>,
@@ -140,7 +140,7 @@ pub struct Arm<'a> {
     /// The arm whose channel is locked next.
     pub(super) next: usize,
     /// The lock of the channel, while the select holds it, in one arm of each channel. A cell, as the goroutine may
-    /// read its arms again while the commit hook of its park still takes the guards out.
+    /// read the arms again while the commit hook of the park still takes the guards out.
     guard: UnsafeCell<Option<MutexGuard<'a, State>>>,
     pub(super) state: *mut State,
 }
@@ -159,7 +159,7 @@ impl<'a> Arm<'a> {
         }
     }
 
-    /// The address of the arm's channel; null if it has none.
+    /// The address of the arm's channel; null for an arm without a channel.
     pub(super) fn address(&self) -> *const () {
         self.chan.map_or(std::ptr::null(), |(_, chan, _)| chan)
     }
@@ -168,16 +168,15 @@ impl<'a> Arm<'a> {
     #[inline(always)]
     pub(super) fn hold(&mut self, raw: &'a Raw) -> *mut State {
         let lock = raw.state.lock();
-        // SAFETY: the cell is the goroutine's own: the commit hook of its last wait has emptied the cell before it
-        // released the lock, and the goroutine, in its next round, has that lock (see the header of
-        // `chan/select.rs`).
+        // SAFETY: the cell is the goroutine's own: the commit hook of the last wait has emptied the cell before
+        // releasing the lock, and the goroutine, in the next round, has that lock (see the header of `chan/select.rs`).
         self.guard.with_mut(|guard| unsafe { &raw mut **(*guard).insert(lock) })
     }
 
     /// Takes the guard out, if this arm has one.
     ///
     /// # Safety
-    /// The caller is the one that releases the locks: the goroutine, or, when that parks, its commit hook.
+    /// The caller releases the locks: the goroutine does, or, when the goroutine parks, the commit hook.
     #[inline(always)]
     pub(super) unsafe fn let_go(&self) -> Option<MutexGuard<'a, State>> {
         // SAFETY: from `hold` on the cell is the caller's, until the last lock is free. A goroutine that was woken
@@ -200,7 +199,7 @@ impl<'a> Arm<'a> {
         self.boxed.get_or_insert_with(|| Boxed::new(layout)).slot()
     }
 
-    /// Returns `true` if the arm's operation could complete now. Its channel is locked.
+    /// Returns `true` if the arm's operation could complete now. The channel is locked.
     #[inline(always)]
     pub(super) fn is_ready(&self) -> bool {
         // SAFETY: `Search::lock` has set the pointer and holds the channel's lock, and there is no `&mut` to the
@@ -212,7 +211,7 @@ impl<'a> Arm<'a> {
         }
     }
 
-    /// Takes the arm, if it is still ready. Its channel is locked.
+    /// Takes the arm, if the arm is still ready. The channel is locked.
     #[inline(always)]
     pub(super) fn take(&mut self, space: *mut Space, intent: Intent, woken: &mut Woken) -> Option<Found> {
         let (_, chan, ops) = self.chan?;
@@ -254,7 +253,7 @@ impl<'a> Arm<'a> {
         self.record.as_ref().map(NonNull::from)
     }
 
-    /// Takes the arm's record out of the queue, if it is there.
+    /// Takes the arm's record out of the queue, if the record is there.
     pub(super) fn leave(&self, intent: Intent) {
         if let (Some((raw, ..)), Some(node)) = (self.chan, self.node()) {
             let mut state = raw.state.lock();
@@ -265,7 +264,7 @@ impl<'a> Arm<'a> {
 }
 
 impl Link for Arm<'_> {
-    /// The place of its channel's lock in the order of locking; arms without a channel come first.
+    /// The place of the channel's lock in the order of locking; arms without a channel come first.
     #[inline(always)]
     fn place(&self) -> usize {
         self.chan.map_or(0, |(raw, ..)| raw.state.place())
@@ -293,7 +292,7 @@ pub struct Selected<'a> {
     chan: *const (),
     ops: &'static Ops,
     chosen: Option<Chosen>,
-    /// Where a received message lies; for a send, the space with the hook of its promise.
+    /// Where a received message lies; for a send, the space with the hook of the promise.
     slot: *mut (),
     /// Freed after the `Drop` of `Selected`, even if the `drop` of the message in the box panics.
     _boxed: Option<Boxed>,
@@ -374,7 +373,7 @@ impl<'a> Selected<'a> {
     #[cold]
     fn cancel(&mut self) {
         match self.chosen.take() {
-            // SAFETY: by the contract of `new` a message lies in the slot; it was not moved, as `chosen` was still
+            // SAFETY: by the contract of `new` a message lies in the slot, and was not moved, as `chosen` was still
             // there.
             Some(Chosen::Received) => unsafe { (self.ops.drop)(self.slot) },
             // SAFETY: the promise was noted in the slot, by the contract of `new`; `ops` are those of `chan`, which

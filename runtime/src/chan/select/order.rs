@@ -65,7 +65,7 @@ mod tests {
     use super::{FEW, Link, chain};
     use std::cell::Cell;
 
-    /// Counts how often it is asked for its place.
+    /// Counts how often the place is asked for.
     struct Placed<'c> {
         place: usize,
         next: usize,
@@ -120,7 +120,7 @@ mod tests {
         }
     }
 
-    /// Fails by some 50 million questions when it is the square of how many there are.
+    /// Fails by some 50 million questions when their number is the square of the number of arms.
     #[test]
     fn many_are_in_order_after_a_few_looks_at_each() {
         const MANY: usize = 10_000;

@@ -1,6 +1,5 @@
-//! The standing hook of a chosen send while its message is being evaluated: withdraws the promise if the goroutine's
-//! runtime leaves it behind meanwhile. The hook also keeps the limit of the select, for a send that has to wait after
-//! all.
+//! The standing hook of a chosen send while the message is being evaluated: withdraws the promise if the runtime leaves
+//! the goroutine behind meanwhile. The hook also keeps the limit of the select, for a send that has to wait after all.
 //!
 //! The hook lies in the select's space, which a send does not use otherwise, and which does not move while the
 //! `Selected` is moved.
@@ -28,8 +27,8 @@ impl PromiseHook {
     /// Notes the limit, and, unless the channel is closed, the promise in the list of the goroutine's hooks.
     ///
     /// # Safety
-    /// The space is valid for writes, and stays where it is until `take_back`, or for good. `ops` are those of the
-    /// channel, which stays as long.
+    /// The space is valid for writes, and is not moved until `take_back`, or for good. `ops` are those of the channel,
+    /// which stays as long.
     pub(super) unsafe fn note(
         space: *mut Space,
         chan: *const (),
@@ -47,7 +46,7 @@ impl PromiseHook {
         }
     }
 
-    /// Removes the promise from the hooks, as it is about to be kept or withdrawn. Returns the limit.
+    /// Removes the promise from the hooks, before the promise is kept or withdrawn. Returns the limit.
     ///
     /// # Safety
     /// The calling goroutine or thread has noted a promise in `slot`.
@@ -65,7 +64,7 @@ impl PromiseHook {
     /// # Safety
     /// `hook` is that of a `PromiseHook` whose goroutine never runs again.
     unsafe fn run(hook: *const AbandonHook) {
-        // SAFETY: by this function's contract. The goroutine borrows the channel for good; or it leaked the
+        // SAFETY: by this function's contract. The goroutine borrows the channel for good; or the goroutine leaked the
         // operation, and then `Chan::drop_sender` keeps the channel.
         unsafe {
             let this = &*hook.cast::<Self>();

@@ -1,4 +1,4 @@
-//! A select that waits: its records in all queues, and what ends that.
+//! A select that waits: the records in all queues, and what ends the wait.
 
 use super::arm::{Arm, Chosen, Direction};
 use super::{Intent, Kept, Limit, Round, Search, unlock_all};
@@ -24,7 +24,7 @@ impl SelectHook {
     /// `hook` is that of a `SelectHook` whose goroutine never runs again.
     unsafe fn run(hook: *const AbandonHook) {
         // SAFETY: by this function's contract. The arms lie on the stack of a goroutine that never runs again, or in
-        // memory that it borrows for good.
+        // memory that the goroutine borrows for good.
         let arms = unsafe {
             let select_hook = &*hook.cast::<Self>();
             std::slice::from_raw_parts(select_hook.arms, select_hook.count)
@@ -36,8 +36,7 @@ impl SelectHook {
                 _ => continue,
             };
             if let Some((_, chan, ops)) = arm.chan {
-                // SAFETY: `ops` are those of the channel, which the goroutine, as it never runs again, borrows for
-                // good.
+                // SAFETY: `ops` are those of the channel, which the goroutine borrows for good, never running again.
                 unsafe { (ops.withdraw)(chan, promised) };
             }
         }
@@ -74,7 +73,7 @@ impl Search<'_, '_> {
         }
         let woke = wait.park(how, move || {
             // Without any lock (all arms disabled) the arms may be gone: the wait's timer may have woken the owner
-            // already, and no lock holds it up.
+            // already, and no lock holds the owner up.
             if locked {
                 unlock_all(arms, count);
             }
@@ -183,7 +182,7 @@ impl Search<'_, '_> {
     }
 
     /// Opens a wait whose goroutine may have to park for a P first, with all channels unlocked. The next round uses
-    /// it.
+    /// that wait.
     #[cold]
     pub(super) fn open_early(&mut self) -> Round {
         if let Some(record) = self.kept.and_then(|kept| self.arms[kept].record.as_ref()) {
@@ -210,7 +209,7 @@ impl Search<'_, '_> {
         Round::Late
     }
 
-    /// Takes the record that keeps its place out of the queue, as no wait follows. All channels are locked.
+    /// Takes the record that was kept out of the queue, as no wait follows. All channels are locked.
     pub(super) fn forget_kept(&mut self) {
         if let Some(arm) = self.kept.take().map(|kept| &self.arms[kept])
             && let Some(node) = arm.node()
@@ -234,7 +233,7 @@ impl Search<'_, '_> {
         let kept = self.kept.map(|kept| &self.arms[kept]);
         let holds = kept.filter(|arm| arm.address() == chan).and_then(Arm::node);
         let slot = self.arms[index].slot(self.space);
-        // SAFETY: `round` has claimed the sender for this arm, or the arm's record was promised its message.
+        // SAFETY: `round` has claimed the sender for this arm, or the arm's record was promised the message.
         let outcome = unsafe { await_promise(raw, ask, slot, how, holds) };
         if outcome != Outcome::Withdrawn
             && let Some(kept) = self.kept.take()

@@ -24,7 +24,7 @@ impl State {
         room.then_some(Promised::Reserved)
     }
 
-    /// Promises a message to the first receiver that waits, and returns its ticket.
+    /// Promises a message to the first receiver that waits, and returns the receiver's ticket.
     fn promise_receiver(&mut self, woken: &mut Woken) -> Option<Ticket> {
         let mut at = self.receivers.front();
         while let Some(record) = at {
@@ -34,7 +34,7 @@ impl State {
             if (it.queue_state() != QueueState::Open).unless(PromiseToOneAwake) {
                 continue;
             }
-            // A record that can't be claimed is removed: its owner is leaving, or was left behind by its runtime.
+            // A record that can't be claimed is removed: the owner is leaving, or was left behind by the runtime.
             let waits = if it.kind == Kind::OfSelect { it.claim() } else { it.is_open() };
             // SAFETY: as above; the owner takes the record out of `promised` before it returns.
             unsafe {
@@ -61,7 +61,7 @@ impl State {
     /// sender.
     ///
     /// # Safety
-    /// The partner is in no queue, and is taken out before it is dropped.
+    /// The partner is in no queue, and is taken out before the partner is dropped.
     pub(crate) unsafe fn ask(&mut self, partner: RecordPtr) -> Ticket {
         self.promises += 1;
         // SAFETY: by this function's contract.
@@ -78,8 +78,8 @@ impl State {
         Ticket(NonZeroU64::new(self.places).expect("promise_nobody: counted just now"))
     }
 
-    /// Lets a Coming receiver wait on: its partner record takes over the ticket, and its record goes back to its
-    /// place, Held.
+    /// Lets a Coming receiver wait on: the partner record takes over the ticket, and the receiver's own record goes
+    /// back to its place, Held.
     ///
     /// # Safety
     /// As `ask`; the record is Coming, and the caller's.
@@ -105,7 +105,7 @@ impl State {
         it.ticket()
     }
 
-    /// Takes a ticket back. Returns its record, out of `promised`, if the receiver has not left.
+    /// Takes a ticket back. Returns the ticket's record, out of `promised`, if the receiver has not left.
     fn redeem(&mut self, ticket: Ticket) -> Option<RecordPtr> {
         self.promises -= 1;
         // SAFETY: the records stand in the queue, which is locked.
@@ -133,14 +133,14 @@ impl State {
         gets.then_some(record)
     }
 
-    /// Withdraws a promise. Returns the receiver, if it is claimed and to be readied; the caller serves records that
-    /// were put back (`Chan::feed`).
+    /// Withdraws a promise. Returns a receiver that is claimed and to be readied; the caller serves records that were
+    /// put back (`Chan::feed`).
     pub(crate) fn break_promise(&mut self, ticket: Ticket) -> Option<RecordPtr> {
         let record = self.redeem(ticket)?;
         // SAFETY: the record's owner sleeps, or first has to take the lock, which the caller has.
         let it = unsafe { &record.as_ref().value };
         if it.queue_state() == QueueState::Coming {
-            // SAFETY: `redeem` has taken the record out; its owner takes it out again before it returns.
+            // SAFETY: `redeem` has taken the record out; the owner takes the record out again before returning.
             unsafe { self.stand_again(record, QueueState::Returned) };
             return None;
         }
@@ -163,7 +163,7 @@ impl State {
     /// Puts a record back to its place among the receivers.
     ///
     /// # Safety
-    /// The record stands in no queue, and its owner takes it out before it returns.
+    /// The record stands in no queue, and the owner takes the record out before returning.
     unsafe fn stand_again(&mut self, receiver: RecordPtr, queue_state: QueueState) {
         // SAFETY: the record's owner sleeps, or first has to take the lock, which the caller has.
         let it = unsafe { &receiver.as_ref().value };

@@ -1,4 +1,4 @@
-//! The record of an operation that waits, and those that are to be readied.
+//! The record of an operation that waits, and the list of records whose owners are to be readied.
 
 use crate::host::Active;
 use crate::prim::UnsafeCell;
@@ -24,8 +24,7 @@ pub(crate) enum WaitResult {
     Partner(Ticket),
     /// A select's send was chosen: a place in the buffer is reserved for the message.
     Reserved,
-    /// A select's receive was promised a message: its owner has to take the lock and see whether the message is
-    /// there.
+    /// A select's receive was promised a message: the owner has to take the lock and see whether the message is there.
     Promised,
     /// The message that was promised to a receiver will not come.
     Withdrawn,
@@ -62,15 +61,14 @@ pub(crate) enum Kind {
 pub(crate) enum QueueState {
     /// The owner waits under the record's wait number: a claim decides.
     Open,
-    /// The owner is awake, and has not taken the lock yet. A message may still be put into its slot.
+    /// The owner is awake, and has not taken the lock yet. A message may still be put into the record's slot.
     Returned,
     /// As Returned, and a message was put into the slot. The record is out of the queue.
     Served,
-    /// The owner is taking a message itself, or waits for one that was promised to it under another record. The
-    /// record keeps the owner's place, and is not served.
+    /// The owner is taking a message itself, or waits for a message that was promised under another of the owner's
+    /// records. The record keeps the owner's place, and is not served.
     Held,
-    /// The owner waits under the record's wait number, and a message was promised to it. The record stands in
-    /// `promised`.
+    /// The owner waits under the record's wait number, and was promised a message. The record stands in `promised`.
     Promised,
     /// As Promised, but the owner was readied, and has not taken the lock yet.
     Coming,
@@ -110,7 +108,7 @@ impl Record {
 
     #[inline]
     pub(crate) fn claim(&self) -> bool {
-        // SAFETY: the caller has the channel's lock, or the record is its own.
+        // SAFETY: the caller has the channel's lock, or owns the record.
         self.waiter.with(|waiter| unsafe { (*waiter).claim() })
     }
 
@@ -120,7 +118,7 @@ impl Record {
         self.waiter.with(|waiter| unsafe { (*waiter).is_open() })
     }
 
-    /// Returns `true` if the owner's runtime has left it behind.
+    /// Returns `true` if the owner was left behind by the runtime.
     pub(crate) fn is_left(&self) -> bool {
         // SAFETY: the caller has the channel's lock, or has claimed the wait.
         self.waiter.with(|waiter| unsafe { (*waiter).is_left() })
@@ -144,7 +142,7 @@ impl Record {
         waiter.ready();
     }
 
-    /// The waiter, kept alive so that the caller can nudge it after the lock.
+    /// The waiter, kept alive so that the caller can nudge the waiter after the lock.
     pub(crate) fn upgrade(&self) -> UpgradedWaiter<Active> {
         // SAFETY: under the lock.
         self.waiter.with(|waiter| unsafe { (*waiter).upgrade() })
@@ -163,8 +161,8 @@ impl Record {
 
     /// Sets the result. The caller has claimed the wait, or is the owner between two waits.
     pub(crate) fn set_wait_result(&self, to: WaitResult) {
-        // SAFETY: a claim is won once and its owner sleeps until it is readied; in `renew` the owner holds the lock,
-        // and no wait is open.
+        // SAFETY: a claim is won once, and the record's owner sleeps until `ready`; in `renew` the owner holds the
+        // lock, and no wait is open.
         self.wait_result.with_mut(|wait_result| unsafe { *wait_result = to });
     }
 
@@ -199,7 +197,7 @@ impl Record {
     }
 }
 
-/// Claimed records, to be readied when the lock is free. Mostly it is one.
+/// Claimed records, whose owners are to be readied when the lock is free. Mostly there is one.
 pub(crate) struct Woken {
     first: Option<RecordPtr>,
     others: Queue<Record>,
@@ -212,7 +210,7 @@ impl Woken {
     }
 
     /// # Safety
-    /// The caller has claimed the record's wait and taken it out of its queue.
+    /// The caller has claimed the record's wait and taken the record out of the queue.
     #[inline]
     pub(crate) unsafe fn add(&mut self, record: RecordPtr) {
         if self.first.is_none() {
@@ -223,7 +221,8 @@ impl Woken {
         }
     }
 
-    /// Adds a claimed record that stands in a queue (`promised`); it must be the first, as its links are in use.
+    /// Adds a claimed record that stands in a queue (`promised`); such a record must be the first, as its links are in
+    /// use.
     pub(super) fn add_linked(&mut self, record: RecordPtr) {
         debug_assert!(self.first.is_none(), "add_linked: its links are in use");
         self.first = Some(record);

@@ -1,4 +1,4 @@
-//! One operation on a socket: under the I/O lock of its direction it makes its system call, and waits as often as the
+//! One operation on a socket: under the I/O lock of its direction it makes the system call, and waits each time the
 //! call would block. The protocol stands in `net/socket.rs`.
 
 use super::{Lane, ShortRead, Socket};

@@ -33,7 +33,7 @@ unsafe impl Send for Watch {}
 
 impl<S: AsFd> Socket<S> {
     pub(super) fn registered(&self, sched: &Sched<Active>) -> Option<&PollDesc<Active>> {
-        // Acquire: the entry is complete before it is in the list: partner `register`.
+        // Acquire: the entry is complete before the list has it: partner `register`.
         let mut at = self.registrations.load(Acquire);
         // SAFETY: entries live until the socket is dropped.
         while let Some(entry) = unsafe { at.as_ref() } {
@@ -54,7 +54,8 @@ impl<S: AsFd> Socket<S> {
         if let Some(desc) = self.registered(sched) {
             return Ok(desc);
         }
-        // Reuses the entry of a runtime that has ended: none of its goroutines runs any more, and its poller is gone.
+        // Reuses the entry of a runtime that has ended: none of that runtime's goroutines runs any more, and the poller
+        // is gone.
         let left = watches.iter().position(|watch| watch.sched.strong_count() == 0);
         let desc = match left {
             // SAFETY: entries live until the socket is dropped.
@@ -93,7 +94,7 @@ impl<S: AsFd> Socket<S> {
         Ok(unsafe { &(*entry).desc })
     }
 
-    /// Removes the descriptor from all pollers. The caller ensures that it is not registered meanwhile or later.
+    /// Removes the descriptor from all pollers. The caller ensures that no registration is made meanwhile or later.
     pub(super) fn deregister(&self) {
         let mut watches = self.watches.lock();
         let watched: Vec<_> =

@@ -49,7 +49,7 @@ impl TcpListener {
     /// the order in which they came.
     ///
     /// # Unwinds
-    /// When its wait is ended from outside, except by a context, which gives an error here; see
+    /// When the wait is ended from outside, except by a context, which gives an error here; see
     /// [`migration`](crate::migration#what-may-unwind).
     ///
     /// # Errors
@@ -103,9 +103,9 @@ impl TcpListener {
         self.0.close()
     }
 
-    /// Sets until when [`accept`](Self::accept) waits; `None` for ever. The deadline holds for all calls until it is
-    /// set again, also for calls that wait already. After the deadline `accept` returns `TimedOut`, even if there is
-    /// a connection to accept.
+    /// Sets until when [`accept`](Self::accept) waits; `None` for ever. The deadline holds for all calls until the next
+    /// one is set, also for calls that wait already. After the deadline `accept` returns `TimedOut`, even if there is a
+    /// connection to accept.
     ///
     /// # Errors
     /// If the listener is closed.
@@ -154,9 +154,9 @@ impl TcpListener {
     }
 }
 
-/// An iterator over the connections of a listener; made by [`TcpListener::incoming`]. After [`TcpListener::close`]
-/// the iterator returns an error for which [`is_closed`](crate::net::is_closed) returns `true`, once, and then ends. Other
-/// errors do not end it.
+/// An iterator over the connections of a listener; made by [`TcpListener::incoming`]. After [`TcpListener::close`] the iterator
+/// returns an error for which [`is_closed`](crate::net::is_closed) returns `true`, once, and then ends. Other errors do not end
+/// the iterator.
 #[derive(Debug)]
 pub struct Incoming<'a> {
     listener: &'a TcpListener,
