@@ -237,6 +237,7 @@
 //! | `crossbeam_channel` | [`chan`]: change the `use` line |
 //! | `parking_lot`, `tokio::sync` | [`sync`]: parking_lot's names, no upgradable or recursive locks; a guard may be held across a wait |
 //! | `tokio::sync`'s `mpsc` and `oneshot`, `Notify` | [`chan::bounded`], [`chan::unbounded`]; [`sync::Event`] |
+//! | `tokio::sync::Semaphore`: `acquire`, `acquire_owned`, `SemaphorePermit` | [`sync::Semaphore::acquire_guard`], `acquire_owned`, [`sync::SemaphorePermit`]; `acquire` has no guard |
 //! | `thread_local!`, `task_local!` | [`local!`] |
 //! | `std::net`, `tokio::net` | [`net`], with `Read` and `Write` |
 

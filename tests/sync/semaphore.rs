@@ -3,11 +3,14 @@
 use crate::support::{cast, rounds, with_every_cast};
 use common::{everywhere, until};
 use gmp::context::{Context, ContextError};
-use gmp::sync::Semaphore;
+use gmp::sync::{
+    AcquireContextError, AcquireError, AcquireTimeoutError, OwnedSemaphorePermit, Semaphore, SemaphorePermit,
+    TryAcquireError,
+};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Fails by a count: more are out than there are. Or by a hang: a release wakes too few.
 #[test]
@@ -162,5 +165,152 @@ fn a_cancel_that_came_before_the_permits_wins() {
         permits.release(1);
         assert_eq!(waits.join().unwrap(), Err(ContextError::Canceled));
         assert!(permits.try_acquire(1));
+    });
+}
+
+const SHORT: Duration = Duration::from_millis(2);
+const LONG: Duration = Duration::from_secs(3600);
+
+/// Fails by a count: a guard gives back too much or too little, in some way in which it can go.
+#[test]
+fn a_guard_gives_back_what_it_holds_once() {
+    everywhere(|rt| {
+        let permits = Arc::new(Semaphore::new(4));
+        let theirs = Arc::clone(&permits);
+        let panics = rt.go(move || {
+            let _three = theirs.acquire_guard(3).unwrap();
+            assert_eq!(theirs.available_permits(), 1);
+            std::panic::resume_unwind(Box::new("a panic"))
+        });
+        let panics: Result<(), _> = panics.join();
+        assert!(panics.unwrap_err().is_panic());
+        assert_eq!(permits.available_permits(), 4, "an unwinding");
+        let mut owned = permits.acquire_owned(3).unwrap();
+        let one = owned.split(1).unwrap();
+        assert!(owned.split(3).is_none(), "it holds two");
+        assert_eq!((owned.num_permits(), one.num_permits(), permits.available_permits()), (2, 1, 1));
+        rt.go(move || drop(one)).join().unwrap();
+        assert_eq!(permits.available_permits(), 2, "in another goroutine");
+        owned.merge(permits.acquire_owned(2).unwrap());
+        drop(owned);
+        assert_eq!(permits.available_permits(), 4, "merged");
+        let held = permits.acquire_guard(2).unwrap();
+        let other = Semaphore::new(1);
+        let of_another = other.acquire_guard(1).unwrap();
+        let mut held = {
+            let mut held = Some(held);
+            let merge = || held.as_mut().unwrap().merge(of_another);
+            assert!(catch_unwind(AssertUnwindSafe(merge)).is_err());
+            held.unwrap()
+        };
+        assert_eq!((other.available_permits(), held.num_permits()), (1, 2));
+        held.merge(permits.acquire_guard(0).unwrap());
+        held.forget();
+        assert_eq!(permits.available_permits(), 2, "forgotten");
+        permits.release(2);
+        assert_eq!(permits.available_permits(), 4);
+    });
+    fn goes_anywhere<T: Send + Sync>() {}
+    goes_anywhere::<OwnedSemaphorePermit>();
+    goes_anywhere::<SemaphorePermit<'static>>();
+}
+
+/// Fails if a request goes on after its limit or its context, takes permits all the same, or keeps those behind it waiting.
+#[test]
+fn a_guard_is_refused_at_a_limit_and_by_a_context() {
+    with_every_cast(|rt, goroutines, threads| {
+        let permits = Arc::new(Semaphore::new(2));
+        let one = permits.acquire_owned(1).unwrap();
+        let theirs = Arc::clone(&permits);
+        cast(rt, goroutines, threads, move |number| {
+            let late = Err(AcquireTimeoutError::Timeout);
+            let start = Instant::now();
+            if number % 2 == 0 {
+                assert_eq!(theirs.acquire_guard_timeout(2, SHORT).map(drop), late);
+                assert_eq!(theirs.acquire_guard_deadline(2, Instant::now() + SHORT).map(drop), late);
+            } else {
+                assert_eq!(theirs.acquire_owned_timeout(2, SHORT).map(drop), late);
+                assert_eq!(theirs.acquire_owned_deadline(3, Instant::now() + SHORT).map(drop), late);
+            }
+            assert!(start.elapsed() >= 2 * SHORT);
+            let (ctx, _cancel) = Context::background().with_timeout(SHORT);
+            let done = Err(AcquireContextError::Context(ContextError::DeadlineExceeded));
+            assert_eq!(theirs.acquire_guard_ctx(&ctx, 2).map(drop), done);
+            assert_eq!(theirs.acquire_owned_ctx(&ctx, 1).map(drop), done, "it is done already");
+            // Behind the large ones.
+            drop(theirs.acquire_guard_timeout(1, LONG).unwrap());
+            drop(theirs.acquire_owned_ctx(&Context::background(), 1).unwrap());
+        });
+        assert_eq!(permits.try_acquire_guard(2).map(drop), Err(TryAcquireError::NoPermits));
+        assert_eq!(permits.try_acquire_owned(2).map(drop), Err(TryAcquireError::NoPermits));
+        assert_eq!(permits.try_acquire_guard(1).unwrap().num_permits(), 1);
+        drop(one);
+        assert_eq!(permits.try_acquire_owned(2).unwrap().num_permits(), 2);
+    });
+}
+
+/// Fails by a hang: one who waits is not told of the close. Or by a result: permits are granted after it.
+#[test]
+fn a_close_ends_all_requests_and_refuses_later_ones() {
+    with_every_cast(|rt, goroutines, threads| {
+        let permits = Arc::new(Semaphore::new(2));
+        let held = permits.acquire_owned(1).unwrap();
+        let waiting = goroutines + threads;
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let theirs = Arc::clone(&permits);
+                cast(rt, goroutines, threads, move |number| match number % 4 {
+                    0 => assert_eq!(theirs.acquire_guard(2).map(drop), Err(AcquireError)),
+                    1 => assert_eq!(theirs.acquire_owned(2).map(drop), Err(AcquireError)),
+                    2 => {
+                        let closed = Err(AcquireTimeoutError::Closed);
+                        assert_eq!(theirs.acquire_guard_timeout(2, LONG).map(drop), closed);
+                    }
+                    _ => {
+                        let closed = Err(AcquireContextError::Closed);
+                        assert_eq!(theirs.acquire_guard_ctx(&Context::background(), 2).map(drop), closed);
+                    }
+                });
+            });
+            let too_large = scope.spawn(|| permits.acquire_guard(3).map(drop));
+            until_waiting(&permits, waiting);
+            assert!(permits.close() && !permits.close() && permits.is_closed());
+            assert_eq!(too_large.join().unwrap(), Err(AcquireError));
+        });
+        // What is out comes back, and is not granted again.
+        drop(held);
+        assert_eq!(permits.available_permits(), 2);
+        assert_eq!(permits.acquire_guard(1).map(drop), Err(AcquireError));
+        assert_eq!(permits.try_acquire_owned(1).map(drop), Err(TryAcquireError::Closed));
+        assert!(!permits.try_acquire(1));
+        let panics = |f: &dyn Fn()| catch_unwind(AssertUnwindSafe(f)).is_err();
+        assert!(panics(&|| permits.acquire(1)), "it has no error to return");
+        assert!(panics(&|| permits.acquire_ctx(&Context::background(), 1).unwrap()), "nor has this");
+    });
+}
+
+/// Fails by a hang: a request that fits now is not granted.
+#[test]
+fn permits_that_are_added_meet_requests_that_were_too_large() {
+    with_every_cast(|rt, goroutines, threads| {
+        let permits = Arc::new(Semaphore::new(1));
+        permits.acquire(1);
+        let theirs = Arc::clone(&permits);
+        let added = Arc::new(AtomicUsize::new(0));
+        let adds = Arc::clone(&added);
+        // The last of them makes it large enough for all.
+        let all = goroutines + threads;
+        cast(rt, goroutines, threads, move |_number| {
+            if adds.fetch_add(1, SeqCst) + 1 == all {
+                theirs.add_permits(2);
+            }
+            let two = theirs.acquire_guard(2).unwrap();
+            assert_eq!(two.num_permits(), 2);
+        });
+        assert_eq!(permits.available_permits(), 2);
+        let too_many = catch_unwind(AssertUnwindSafe(|| permits.add_permits(usize::MAX)));
+        assert!(too_many.is_err());
+        permits.release(1);
+        assert!(permits.try_acquire(3) && !permits.try_acquire(1));
     });
 }

@@ -39,7 +39,10 @@ pub use once::{Once, OnceState};
 pub use once_lock::OnceLock;
 pub use pool::Pool;
 pub use rwlock::{MappedRwLockReadGuard, MappedRwLockWriteGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
-pub use semaphore::Semaphore;
+pub use semaphore::{
+    AcquireContextError, AcquireError, AcquireTimeoutError, OwnedSemaphorePermit, Semaphore, SemaphorePermit,
+    TryAcquireError,
+};
 pub use single_flight::SingleFlight;
 pub use wait_group::WaitGroup;
 

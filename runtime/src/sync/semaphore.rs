@@ -1,22 +1,63 @@
 //! A semaphore: a number of permits, granted in the order of the requests.
+//!
+//! Two queues under one lock: requests that the capacity can meet, in order, and those for more than it, which wait for
+//! `add_permits` and hold nothing back. In which of the two a record stands follows from its size and the capacity, and
+//! `add_permits` moves those that fit now. `close` notifies all waiters, and tells them so in their records.
+
+mod err;
+mod permit;
+
+pub use err::{AcquireContextError, AcquireError, AcquireTimeoutError, TryAcquireError};
+pub use permit::{OwnedSemaphorePermit, SemaphorePermit};
 
 use crate::context::{Context, ContextError, interrupted};
 use crate::host::Active;
 use crate::prim::hooks::*;
 use crate::prim::{Mutex, Rank, const_fn};
-use crate::sched::park::{Commit, WaitReason};
+use crate::sched::park::WaitReason;
 use crate::sync::wait_queue::{HasWaitQueue, Left, Notified, Position, WaitQueue, wait_in};
 use crate::wait::interrupt::{Interrupt, OnInterrupt};
-use crate::wait::waiter::{How, Wait, Woke};
+use crate::wait::waiter::{How, Wait};
+use gmp_timers::Nanos;
+use std::cell::Cell;
 use std::fmt;
 
 /// Grants permits, up to a capacity; a request may be for several at once.
 ///
 /// Requests are met in the order in which they came: a large request at the head holds back the small ones behind, so
-/// large requests do not starve. Goroutines and plain threads may be mixed. There are no guards: permits are given back
-/// by [`release`](Self::release), on any thread. A goroutine that unwinds in between, by a panic or by the end of a
-/// [`Context`] under which it runs, keeps its permits taken, unless one of its destructors releases them. (The
-/// semantics of Go's `golang.org/x/sync/semaphore`.)
+/// large requests do not starve. Goroutines and plain threads may be mixed. (The semantics of Go's
+/// `golang.org/x/sync/semaphore`.)
+///
+/// [`acquire_guard`](Self::acquire_guard), and [`acquire_owned`](Self::acquire_owned) of an `Arc`, return a guard, whose
+/// drop gives the permits back, also when its goroutine unwinds. [`acquire`](Self::acquire) returns none: such permits
+/// are given back by [`release`](Self::release), on any thread, and a goroutine that unwinds in between, by a panic or by
+/// the end of a [`Context`] under which it runs, keeps them taken.
+///
+/// A semaphore that is [closed](Self::close) grants nothing any more: guards are refused with an error, and
+/// [`acquire`](Self::acquire), which has none, panics.
+///
+/// ```
+/// use gmp::{go, sync::Semaphore};
+/// use std::sync::Arc;
+///
+/// // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
+/// unsafe {
+///     gmp::run(|| {
+///         let permits = Arc::new(Semaphore::new(2));
+///         for request in 0..4 {
+///             // Waits here while two requests are served.
+///             let permit = permits.acquire_owned(1).unwrap();
+///             go(move || {
+///                 let _answer = request * 2;
+///                 drop(permit);
+///             });
+///         }
+///         let _all = permits.acquire_guard(2).unwrap();
+///     })
+/// }
+/// ```
+///
+/// Without guards:
 ///
 /// ```
 /// use gmp::{go, sync::Semaphore};
@@ -42,38 +83,52 @@ use std::fmt;
 /// }
 /// ```
 pub struct Semaphore {
-    capacity: usize,
     state: Mutex<State>,
 }
 
 struct State {
+    capacity: usize,
     free: usize,
+    closed: bool,
     waiters: WaitQueue<Ask>,
+    /// Those that ask for more than the capacity.
+    too_large: WaitQueue<Ask>,
 }
 
 impl HasWaitQueue for State {
     type Want = Ask;
-    fn waiters(&mut self, _want: &Ask) -> &mut WaitQueue<Ask> {
-        &mut self.waiters
+    fn waiters(&mut self, want: &Ask) -> &mut WaitQueue<Ask> {
+        if want.permits > self.capacity { &mut self.too_large } else { &mut self.waiters }
     }
     fn settle(ask: &Ask, notified: bool) {
+        let granted = notified && !ask.closed.get();
         // SAFETY: the record's owner never runs again, and borrows the semaphore for good.
-        unsafe { &*ask.semaphore }.release(if notified { ask.permits } else { 0 });
+        unsafe { &*ask.semaphore }.release(if granted { ask.permits } else { 0 });
     }
 }
 
 struct Ask {
     semaphore: *const Semaphore,
     permits: usize,
+    /// It was notified of the close, and has no permits. Written by the notifier.
+    closed: Cell<bool>,
 }
 
-// SAFETY: the semaphore is Sync.
+// SAFETY: the semaphore is Sync; the cell belongs to the notifier that has claimed the wait, and then to the waiter.
 unsafe impl Send for Ask {}
+
+/// Why a request was not met.
+pub(crate) enum Refused {
+    Closed,
+    /// The time limit came first.
+    Late,
+    Interrupted(Interrupt),
+}
 
 impl State {
     /// Takes `permits`, if they are free and that overtakes no waiter.
     fn take(&mut self, permits: usize) -> bool {
-        let takes = self.free >= permits && self.waiters.first().is_none();
+        let takes = !self.closed && self.free >= permits && self.waiters.first().is_none();
         if takes {
             self.free -= permits;
         }
@@ -93,19 +148,28 @@ impl Semaphore {
     const_fn! {
         /// Makes a semaphore with `capacity` permits, all free.
         pub fn new(capacity: usize) -> Self {
-            Semaphore { capacity, state: Mutex::new(Rank::WaitQueue, State { free: capacity, waiters: WaitQueue::new() }) }
+            let (waiters, too_large) = (WaitQueue::new(), WaitQueue::new());
+            let state = State { capacity, free: capacity, closed: false, waiters, too_large };
+            Semaphore { state: Mutex::new(Rank::WaitQueue, state) }
         }
     }
 
-    /// Takes `permits`. Blocks the calling goroutine, or the plain thread, until they are free and all earlier requests
-    /// have been met. A request for more than the capacity waits outside the queue until an interrupt, and holds no
-    /// other request back.
+    /// Takes `permits`, without a guard. Blocks the calling goroutine, or the plain thread, until they are free and all
+    /// earlier requests have been met. A request for more than the capacity waits outside the queue until
+    /// [`add_permits`](Self::add_permits) has made the capacity large enough, and then joins the queue at its end: it
+    /// holds no other request back.
     ///
     /// # Unwinds
     /// When the wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
+    ///
+    /// # Panics
+    /// When the semaphore is [closed](Self::close), before or meanwhile.
+    #[track_caller]
     pub fn acquire(&self, permits: usize) {
-        if let Err(interrupt) = self.acquire_in(permits, OnInterrupt::Unwinding) {
-            interrupt.throw::<Active>();
+        match self.acquire_in(permits, None, OnInterrupt::Unwinding) {
+            Ok(()) => {}
+            Err(Refused::Interrupted(interrupt)) => interrupt.throw::<Active>(),
+            Err(Refused::Closed | Refused::Late) => panic!("acquire: the semaphore is closed"),
         }
     }
 
@@ -118,61 +182,75 @@ impl Semaphore {
     ///
     /// # Errors
     /// The context's error; no permits were taken then.
+    ///
+    /// # Panics
+    /// When the semaphore is [closed](Self::close), before or meanwhile.
+    #[track_caller]
     pub fn acquire_ctx(&self, context: &Context, permits: usize) -> Result<(), ContextError> {
+        self.acquire_under(context, permits).map_err(|error| match error {
+            AcquireContextError::Context(error) => error,
+            AcquireContextError::Closed => panic!("acquire_ctx: the semaphore is closed"),
+        })
+    }
+
+    /// As `acquire_ctx`, with an error for the close.
+    fn acquire_under(&self, context: &Context, permits: usize) -> Result<(), AcquireContextError> {
         if let Some(error) = context.err() {
-            return Err(error);
+            return Err(error.into());
         }
-        context.under(|| self.acquire_in(permits, OnInterrupt::Returning).map_err(interrupted::<Active>))?;
+        context.under(|| match self.acquire_in(permits, None, OnInterrupt::Returning) {
+            Ok(()) => Ok(()),
+            Err(Refused::Interrupted(interrupt)) => Err(interrupted::<Active>(interrupt).into()),
+            Err(Refused::Closed | Refused::Late) => Err(AcquireContextError::Closed),
+        })?;
         // A cancel only wakes the waiter, whose record stays in the queue until the waiter runs: permits may have
         // been granted in between.
         match context.err() {
             None => Ok(()),
             Some(error) => {
                 self.release(permits);
-                Err(error)
+                Err(error.into())
             }
         }
     }
 
-    /// Takes `permits`. The error is what interrupted the wait; by then the requests that this one held back have
-    /// been granted, as far as they fit.
-    pub(crate) fn acquire_in(&self, permits: usize, ends: OnInterrupt) -> Result<(), Interrupt> {
+    /// Takes `permits`, until `limit` at most. By the time of an error the requests that this one held back have been
+    /// granted, as far as they fit.
+    fn acquire_in(&self, permits: usize, limit: Option<Nanos>, ends: OnInterrupt) -> Result<(), Refused> {
         if self.try_acquire(permits) {
             return Ok(());
         }
-        let how = How::new(WaitReason::Semaphore).ends(ends);
-        let mut wait = Wait::begin();
-        if permits > self.capacity {
-            return match wait.park(how, || Commit::Park) {
-                Woke::Interrupted(interrupt) => Err(interrupt),
-                woke => unreachable!("acquire: nobody knows of this wait ({woke:?})"),
-            };
-        }
+        let how = How::new(WaitReason::Semaphore).until(limit).ends(ends);
+        let wait = Wait::begin();
         let mut state = self.state.lock();
-        if state.take(permits) {
+        if state.closed || state.take(permits) {
+            let closed = state.closed;
             drop(state);
             wait.withdraw();
-            return Ok(());
+            return if closed { Err(Refused::Closed) } else { Ok(()) };
         }
-        let ask = Ask { semaphore: self, permits };
+        let ask = Ask { semaphore: self, permits, closed: Cell::new(false) };
         match wait_in(wait, &self.state, state, (ask, Position::Back), how) {
+            Ok(ask) if ask.closed.get() => Err(Refused::Closed),
             Ok(_granted) => Ok(()),
             Err(Left { mut state, by }) => {
                 let mut notified = Notified::new();
                 unless!(SemaphoreLeavesQuietly, state.grant(&mut notified));
                 drop(state);
                 notified.ready();
-                Err(by.expect("acquire: a wait without a limit was called or interrupted"))
+                Err(by.map_or(Refused::Late, Refused::Interrupted))
             }
         }
     }
 
-    /// Takes `permits` if they are free and no request waits. Returns `false` otherwise. Does not block.
+    /// Takes `permits`, without a guard, if they are free and no request waits. Returns `false` otherwise, and when the
+    /// semaphore is closed. Does not block.
     pub fn try_acquire(&self, permits: usize) -> bool {
         self.state.lock().take(permits)
     }
 
-    /// Gives `permits` back. Does not block.
+    /// Gives `permits` back. Does not block. For permits that were taken without a guard, or whose guard was
+    /// [forgotten](SemaphorePermit::forget).
     ///
     /// # Panics
     /// If more permits would be free than the capacity; nothing has changed then.
@@ -180,7 +258,7 @@ impl Semaphore {
     pub fn release(&self, permits: usize) {
         let mut notified = Notified::new();
         let mut state = self.state.lock();
-        let free = state.free.checked_add(permits).filter(|free| *free <= self.capacity);
+        let free = state.free.checked_add(permits).filter(|free| *free <= state.capacity);
         if let Some(free) = free {
             state.free = free;
             unless!(SemaphoreGrantsNobody, state.grant(&mut notified));
@@ -189,13 +267,92 @@ impl Semaphore {
         notified.ready();
         assert!(free.is_some(), "Semaphore: {permits} released, more than are held");
     }
+
+    /// Adds `permits` to the capacity; they are free. Does not block. Requests that waited for more than the capacity had,
+    /// and that it can meet now, join the queue at its end, in the order in which they came.
+    ///
+    /// ```
+    /// let permits = gmp::sync::Semaphore::new(1);
+    /// let one = permits.acquire_guard(1).unwrap();
+    /// assert!(permits.try_acquire_guard(2).is_err());
+    /// permits.add_permits(2);
+    /// assert_eq!(permits.available_permits(), 2);
+    /// let two = permits.try_acquire_guard(2).unwrap();
+    /// assert_eq!(one.num_permits() + two.num_permits(), 3);
+    /// ```
+    ///
+    /// # Panics
+    /// If the capacity would be more than a `usize` holds; nothing has changed then.
+    #[track_caller]
+    pub fn add_permits(&self, permits: usize) {
+        let mut notified = Notified::new();
+        let mut state = self.state.lock();
+        let capacity = state.capacity.checked_add(permits);
+        if let Some(capacity) = capacity {
+            let State { waiters, too_large, .. } = &mut *state;
+            too_large.move_if(waiters, |ask| ask.permits <= capacity);
+            state.capacity = capacity;
+            state.free += permits;
+            state.grant(&mut notified);
+        }
+        drop(state);
+        notified.ready();
+        assert!(capacity.is_some(), "add_permits: {permits} more, and the capacity overflows");
+    }
+
+    /// Returns the number of permits that are free. Does not block. A request that waits may need more than that.
+    pub fn available_permits(&self) -> usize {
+        self.state.lock().free
+    }
+
+    /// Closes the semaphore: all requests that wait, and all later ones, are refused. Permits that are out may be given
+    /// back, and guards dropped. Returns `true` if this call closed the semaphore, `false` if it was closed before. Does
+    /// not block.
+    ///
+    /// ```
+    /// use gmp::sync::{AcquireError, Semaphore};
+    /// use std::sync::Arc;
+    ///
+    /// // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
+    /// unsafe {
+    ///     gmp::run(|| {
+    ///         let permits = Arc::new(Semaphore::new(1));
+    ///         let held = permits.acquire_guard(1).unwrap();
+    ///         let theirs = Arc::clone(&permits);
+    ///         let waits = gmp::go(move || theirs.acquire_guard(1).map(drop));
+    ///         permits.close();
+    ///         assert_eq!(waits.join().unwrap(), Err(AcquireError));
+    ///         drop(held);
+    ///         assert!(permits.try_acquire_guard(1).unwrap_err().is_closed());
+    ///     })
+    /// }
+    /// ```
+    pub fn close(&self) -> bool {
+        let mut notified = Notified::new();
+        let mut state = self.state.lock();
+        let closes = !std::mem::replace(&mut state.closed, true);
+        let State { waiters, too_large, .. } = &mut *state;
+        for queue in [waiters, too_large] {
+            while let Some(record) = queue.notify(&mut notified) {
+                record.want.closed.set(true);
+            }
+        }
+        drop(state);
+        notified.ready();
+        closes
+    }
+
+    /// Returns `true` if the semaphore is closed. Does not block.
+    pub fn is_closed(&self) -> bool {
+        self.state.lock().closed
+    }
 }
 
 impl fmt::Debug for Semaphore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let state = self.state.lock();
         let mut it = f.debug_struct("Semaphore");
-        it.field("capacity", &self.capacity).field("free", &state.free);
-        it.field("waiting", &state.waiters.len()).finish()
+        it.field("capacity", &state.capacity).field("free", &state.free);
+        it.field("waiting", &state.waiters.len()).field("closed", &state.closed).finish()
     }
 }

@@ -89,6 +89,22 @@ impl<W> WaitQueue<W> {
         None
     }
 
+    /// Moves the waiters whose want is right to the end of another queue under the same lock, in their order.
+    pub(super) fn move_if(&mut self, to: &mut WaitQueue<W>, right: impl Fn(&W) -> bool) {
+        let mut at = self.0.front();
+        while let Some(record) = at {
+            at = self.0.next(record);
+            // SAFETY: the record stands in this queue, whose lock is held; then in the other one, until its owner or a
+            // notifier takes it out.
+            unsafe {
+                if right(&record.as_ref().value.want) {
+                    self.0.remove(record);
+                    to.0.push_back(record);
+                }
+            }
+        }
+    }
+
     /// Notifies all waiters, and returns their number.
     pub(super) fn notify_all(&mut self, notified: &mut Notified<W>) -> usize {
         std::iter::from_fn(|| self.notify(notified).map(|_record| ())).count()

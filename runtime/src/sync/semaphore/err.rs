@@ -1,0 +1,96 @@
+//! Why a semaphore grants no permits.
+
+use crate::context::ContextError;
+use std::error::Error;
+use std::fmt;
+
+/// The semaphore is closed.
+#[derive(Copy, Clone, Debug, Eq, PartialEq)]
+pub struct AcquireError;
+
+/// Why [`Semaphore::try_acquire_guard`](super::Semaphore::try_acquire_guard) grants nothing.
+#[derive(Copy, Clone, Debug, Eq, PartialEq)]
+pub enum TryAcquireError {
+    /// The semaphore is closed.
+    Closed,
+    /// Not as many permits are free, or a request waits.
+    NoPermits,
+}
+
+impl TryAcquireError {
+    /// Returns `true` if the semaphore is closed.
+    pub fn is_closed(&self) -> bool {
+        matches!(self, TryAcquireError::Closed)
+    }
+}
+
+/// Why [`Semaphore::acquire_guard_timeout`](super::Semaphore::acquire_guard_timeout) grants nothing.
+#[derive(Copy, Clone, Debug, Eq, PartialEq)]
+pub enum AcquireTimeoutError {
+    /// The semaphore is closed.
+    Closed,
+    /// The time has passed.
+    Timeout,
+}
+
+impl AcquireTimeoutError {
+    /// Returns `true` if the time has passed.
+    pub fn is_timeout(&self) -> bool {
+        matches!(self, AcquireTimeoutError::Timeout)
+    }
+}
+
+/// Why [`Semaphore::acquire_guard_ctx`](super::Semaphore::acquire_guard_ctx) grants nothing.
+#[derive(Copy, Clone, Debug, Eq, PartialEq)]
+pub enum AcquireContextError {
+    /// The semaphore is closed.
+    Closed,
+    /// The context is done, or one under which the caller runs.
+    Context(ContextError),
+}
+
+impl From<ContextError> for AcquireContextError {
+    fn from(error: ContextError) -> Self {
+        AcquireContextError::Context(error)
+    }
+}
+
+const CLOSED: &str = "the semaphore is closed";
+
+impl fmt::Display for AcquireError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(CLOSED)
+    }
+}
+
+impl fmt::Display for TryAcquireError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            TryAcquireError::Closed => CLOSED,
+            TryAcquireError::NoPermits => "no permits are free",
+        })
+    }
+}
+
+impl fmt::Display for AcquireTimeoutError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            AcquireTimeoutError::Closed => CLOSED,
+            AcquireTimeoutError::Timeout => "timed out waiting for permits",
+        })
+    }
+}
+
+impl fmt::Display for AcquireContextError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            AcquireContextError::Closed => f.write_str(CLOSED),
+            AcquireContextError::Context(error) => error.fmt(f),
+        }
+    }
+}
+
+impl Error for AcquireError {}
+impl Error for TryAcquireError {}
+impl Error for AcquireTimeoutError {}
+impl Error for AcquireContextError {}
