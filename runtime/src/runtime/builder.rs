@@ -1,6 +1,6 @@
 //! What a runtime is made with: the builder, the environment, and what is refused.
 
-use super::{MAX_THREADS, Runtime, STACK_SIZE};
+use super::{DROP_LIMIT, MAX_THREADS, Runtime, STACK_SIZE};
 use crate::host::{self, Active, Threads};
 use crate::prim::capacity;
 use crate::runtime::knobs::Knobs;
@@ -52,6 +52,7 @@ pub struct RuntimeBuilder {
     max_stack_bytes: Option<usize>,
     max_threads: Option<usize>,
     keep_alive: Option<Duration>,
+    shutdown_timeout: Option<Duration>,
     thread_name: Option<String>,
 }
 
@@ -133,6 +134,30 @@ impl RuntimeBuilder {
         self
     }
 
+    /// Sets how long the end of the runtime waits for goroutines that do not park, when [`run`](crate::run) and the like return,
+    /// which is when the runtime is dropped. Default: three seconds. With zero nothing is unwound, and nobody waited for.
+    /// [`Runtime::shutdown_timeout`] has a limit of its own, and says what happens within it.
+    ///
+    /// ```
+    /// use std::time::{Duration, Instant};
+    ///
+    /// // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
+    /// let runtime = unsafe { gmp::Runtime::builder().shutdown_timeout(Duration::from_millis(20)).build()? };
+    /// runtime.run(|| {
+    ///     // Blocks its thread, and is left there.
+    ///     gmp::go(|| std::thread::sleep(Duration::from_secs(3600)));
+    ///     gmp::time::sleep(Duration::from_millis(1));
+    /// });
+    /// let begun = Instant::now();
+    /// drop(runtime);
+    /// assert!(begun.elapsed() < Duration::from_secs(60));
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn shutdown_timeout(mut self, limit: Duration) -> Self {
+        self.shutdown_timeout = Some(limit);
+        self
+    }
+
     /// Sets what the runtime's threads are called, followed by their number. Default: `gmp-`. Linux shows 15 bytes of it.
     pub fn thread_name(mut self, name: impl Into<String>) -> Self {
         self.thread_name = Some(name.into());
@@ -190,6 +215,7 @@ impl RuntimeBuilder {
             },
             max_threads: max_threads as u32,
             keep_alive: self.keep_alive.or(capacity::KEEP_ALIVE),
+            end_limit: self.shutdown_timeout.unwrap_or(DROP_LIMIT),
             thread_name,
             knobs: knobs()?,
         })

@@ -14,6 +14,8 @@ use crate::sched::park::{Commit, WaitReason};
 use crate::sched::threads::procs::check_procs;
 use crate::sched::watch::deadlock::{Doing, Presence};
 use crate::sched::watch::dump;
+#[cfg(all(test, gmp_loom))]
+use crate::sched::watch::ending::Patience;
 use crate::wait::interrupt::OnInterrupt;
 use crate::wait::waiter::{How, Wait};
 pub use builder::RuntimeBuilder;
@@ -28,12 +30,13 @@ pub use crate::sched::{Refused, Report};
 const STACK_SIZE: u32 = 64 << 10;
 /// The most threads of a runtime, as in Go.
 const MAX_THREADS: usize = 10_000;
-/// How long `drop` waits for the threads.
+/// How long the end waits when the program does not say.
 const DROP_LIMIT: Duration = Duration::from_secs(3);
 
 /// Runs `f` as the main goroutine of a new runtime with all defaults, and returns its value when it returns.
 /// Blocks the calling thread. The other goroutines end with it: they are unwound where they are parked, so that their
-/// destructors run; see [`Runtime::shutdown_timeout`]. `run` waits three seconds for one that does not park.
+/// destructors run; see [`Runtime::shutdown_timeout`]. `run` waits three seconds for one that does not park
+/// ([`RuntimeBuilder::shutdown_timeout`] sets that), and says after 200 ms, on standard error, for which.
 /// [`Runtime::shutdown`] alone returns how many were left where they are.
 ///
 /// The main goroutine's stack is one like all others, of 64 KiB: for more there are
@@ -96,9 +99,10 @@ where
 
 /// A runtime: its Ps, its threads, its goroutines. Several may live in one process.
 ///
-/// Dropping a runtime ends it, as [`shutdown_timeout`](Self::shutdown_timeout) with a limit of three seconds, and blocks the
-/// thread, also when a goroutine of another runtime drops it. On one of the runtime's own goroutines `drop` only begins the
-/// end, and does not wait: a thread does, and that goroutine is unwound like all others when it parks.
+/// Dropping a runtime ends it, as [`shutdown_timeout`](Self::shutdown_timeout) with the limit of
+/// [`RuntimeBuilder::shutdown_timeout`], three seconds by default, and blocks the thread, also when a goroutine of another
+/// runtime drops it. On one of the runtime's own goroutines `drop` only begins the end, and does not wait: a thread does,
+/// and that goroutine is unwound like all others when it parks.
 ///
 /// ```
 /// // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
@@ -234,7 +238,8 @@ impl Runtime {
     #[cfg(all(test, gmp_loom))]
     pub(crate) fn leave(mut self, limit: Duration) -> Report {
         self.stopped = true;
-        self.sched.leave(<Active as crate::host::Clock>::now().saturating_add(limit))
+        let until = <Active as crate::host::Clock>::now().saturating_add(limit);
+        self.sched.leave(until, &mut Patience::of::<Active>(limit))
     }
 
     #[cfg(gmp_loom)]
@@ -358,6 +363,16 @@ impl Runtime {
     /// thread. [`shutdown`](Self::shutdown) returns how many were left. The first one in the process for which a
     /// frame is to blame is reported on standard error, with that frame; see [`Report::unwinds_refused`].
     ///
+    /// **An end that waits is told.** After 200 ms a line on standard error says for which goroutines, and another one at the
+    /// end which of them were left; with a `limit` of no more than 200 ms none does:
+    ///
+    /// ```text
+    /// gmp: a runtime ends, and waits 3s at most, for goroutine 2 'reader' [blocks its thread] created at src/main.rs:9:10
+    /// gmp: a runtime has ended, and left goroutine 2 'reader' [blocks its thread] created at src/main.rs:9:10
+    /// ```
+    /// The words in brackets are those of [`dump`](crate::dump), but for "blocks its thread": it is in a call of std's or
+    /// of C's. Of a goroutine that was not found outside of the runtime the number is told alone.
+    ///
     /// ```
     /// use std::time::Duration;
     ///
@@ -449,7 +464,7 @@ fn block_for_good(presence: &Presence<Active>) -> ! {
 impl Drop for Runtime {
     fn drop(&mut self) {
         if !self.stopped {
-            self.sched.stop(DROP_LIMIT);
+            self.sched.stop(self.sched.config.end_limit);
         }
     }
 }

@@ -31,6 +31,7 @@
 //! | `watch/quit` | which monitor answers SIGQUIT |
 //! | `watch/trace` | what `GMPDEBUG=schedtrace` prints |
 //! | `watch/told` | what the system has refused |
+//! | `watch/ending` | for whom the end waits, told to the operator |
 //! | `stop` | the end of a runtime |
 //! | `process` | what all runtimes of the process share |
 //!
@@ -94,6 +95,8 @@ pub(crate) struct Config {
     pub(crate) max_threads: u32,
     /// How long a thread stays that has nothing to do; for ever, without.
     pub(crate) keep_alive: Option<Duration>,
+    /// How long the end of the runtime waits when the program does not say.
+    pub(crate) end_limit: Duration,
     /// What its threads are called, followed by their number.
     pub(crate) thread_name: String,
     /// What `GMPDEBUG` says.

@@ -71,6 +71,7 @@ use crate::prim::hooks::*;
 use crate::prim::{Ordering, Relaxed, event, fence, when_weighed};
 use crate::sched::Sched;
 use crate::sched::poll::Poller;
+use crate::sched::watch::ending::Patience;
 use crate::sched::watch::told::{Refusal, Refused};
 use crate::wait::abandon::AbandonHook;
 use crate::wait::interrupt::OnInterrupt;
@@ -160,14 +161,15 @@ impl<H: Host> Sched<H> {
     pub(crate) fn stop(&self, limit: Duration) -> Report {
         let until = H::now().saturating_add(limit);
         let unwinds = H::can_unwind() && !limit.is_zero();
+        let mut patience = Patience::of::<H>(limit);
         if M::<H>::current_of(self).is_some() {
             // A goroutine of its own can't wait for the M that runs it.
             return self.stop_from_inside(unwinds.then_some(limit));
         }
         if unwinds {
-            self.unwind_goroutines(limit);
+            self.unwind_goroutines(limit, &mut patience);
         }
-        self.leave(until)
+        self.leave(until, &mut patience)
     }
 
     /// E1; the rest, for which `limit` is the time, is left to a thread. Without a limit, or a thread, nothing is unwound, and
@@ -179,8 +181,9 @@ impl<H: Host> Sched<H> {
             let name = format!("{}end", self.config.thread_name);
             let ends = H::start(&name, move || {
                 let until = H::now().saturating_add(limit);
-                this.unwind_goroutines(limit);
-                let _nobody_asks = this.leave(until);
+                let mut patience = Patience::of::<H>(limit);
+                this.unwind_goroutines(limit, &mut patience);
+                let _nobody_asks = this.leave(until, &mut patience);
             });
             match ends {
                 Ok(_detached) => {
@@ -201,20 +204,22 @@ impl<H: Host> Sched<H> {
     }
 
     /// Steps 2 to 5.
-    pub(crate) fn leave(&self, until: Nanos) -> Report {
+    pub(crate) fn leave(&self, until: Nanos, patience: &mut Patience) -> Report {
         self.begin_stop();
         let all = loop {
             if self.central.lock().alive == 0 {
                 break true;
             }
-            if !self.ender.doze(Some(until)) {
+            if !self.ender.doze(Some(patience.wakes(until))) && H::now() >= until {
                 break self.central.lock().alive == 0;
             }
+            self.tell_whom_the_end_awaits(patience);
         };
         if all {
             let threads = self.central.lock().take_threads();
             threads.into_iter().for_each(H::join);
         }
+        self.tell_what_the_end_leaves(patience);
         let threads = self.forget_threads();
         self.report(self.leave_goroutines(), threads)
     }
@@ -248,7 +253,7 @@ impl<H: Host> Sched<H> {
     }
 
     /// Step 1, in its part of `limit`.
-    fn unwind_goroutines(&self, limit: Duration) {
+    fn unwind_goroutines(&self, limit: Duration, patience: &mut Patience) {
         let until = H::now().saturating_add(limit - FOR_MS.min(limit / PART_FOR_MS));
         self.begin_to_end();
         let mut pause = FIRST_PAUSE;
@@ -266,6 +271,7 @@ impl<H: Host> Sched<H> {
             }
             let _told = self.ender.doze(Some(until.min(now.saturating_add(pause))));
             pause = OFTEN.min(pause * 2);
+            self.tell_whom_the_end_awaits(patience);
         }
     }
 

@@ -3,6 +3,7 @@
 mod destructors;
 mod programs;
 mod stays;
+mod told;
 mod waits;
 
 use common::until;

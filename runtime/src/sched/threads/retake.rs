@@ -182,7 +182,8 @@ impl<H: Host> Sched<H> {
             return Found::Nothing;
         };
         let tick = p.tick();
-        let waits = !p.runq.is_empty() || self.globrunq_len() > 0;
+        // At the end of the runtime the ender waits; without its P a goroutine that runs on can be told (`watch/ending.rs`).
+        let waits = !p.runq.is_empty() || self.globrunq_len() > 0 || self.is_ending();
         let stay = match known {
             Some(stay) if stay.judged == judged && stay.tick == tick => stay,
             _ => {

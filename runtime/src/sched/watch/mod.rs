@@ -1,8 +1,9 @@
-//! What looks at a runtime from outside of its goroutines: the monitor, deadlocks, dumps, traces, SIGQUIT, what goes
-//! back to the system, and what the system has refused.
+//! What looks at a runtime from outside of its goroutines: the monitor, deadlocks, dumps, traces, SIGQUIT, for whom its end
+//! waits, what goes back to the system, and what the system has refused.
 
 pub(crate) mod deadlock;
 pub(crate) mod dump;
+pub(crate) mod ending;
 #[cfg_attr(gmp_loom, allow(dead_code, reason = "the models alone use it"))]
 pub(crate) mod quit;
 pub(super) mod sysmon;

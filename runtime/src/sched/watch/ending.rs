@@ -1,0 +1,195 @@
+//! For whom the end of a runtime waits, and what it has left: a line each for the operator.
+//!
+//! The ender (`sched/stop.rs`) is silent for [`SOON`], and then tells once whom it waits for. A goroutine that is parked or
+//! queued is held and read, as by a dump. One that runs is not read while it could end meanwhile. But the monitor takes its
+//! P after some milliseconds (`is_ending` counts as work that waits, in `sched/threads/retake.rs`), and from then on the
+//! goroutine can't come back to the runtime, and so not end, without the central lock. Under that lock its M is seen
+//!
+//! 1. outside of the runtime, which shows what the M has done inside before,
+//! 2. as the holder of no P: a P that it got inside shows by now,
+//! 3. outside still: it has not gone in between 1 and 2 and released its P there. An M that is inside without a P comes out by
+//!    the lock alone,
+//! 4. with this goroutine.
+//!
+//! Of all others that run, the number is told, and only when the ender has waited for [`LONG`]: most of them are about to
+//! park. No thread is interrupted: a line that comes unasked must not fail a system call.
+
+use crate::g::pool::GPool;
+use crate::g::{GRef, Name};
+use crate::host::Host;
+use crate::m::M;
+use crate::sched::Sched;
+use crate::wait::interrupt::OnInterrupt;
+use crate::wait::status::{Doing, Status};
+use gmp_timers::Nanos;
+use std::fmt;
+use std::panic::Location;
+use std::time::Duration;
+
+/// An end that takes no longer is not told.
+const SOON: Duration = Duration::from_millis(200);
+/// From then on goroutines are told that run on an M with a P.
+const LONG: Duration = Duration::from_secs(1);
+/// How many goroutines are told with all that is known of them.
+const LISTED: usize = 4;
+
+/// How long an ender has been silent.
+pub(crate) struct Patience {
+    limit: Duration,
+    begun: Nanos,
+    /// When to tell; `None` when it was told, or is not to be.
+    next: Option<Nanos>,
+    told: bool,
+}
+
+impl Patience {
+    /// Of an end that begins now, and takes `limit` at most.
+    pub(crate) fn of<H: Host>(limit: Duration) -> Self {
+        // A model's end is told nobody. One that ends sooner than that has nobody to tell.
+        let tells = H::MONITORED && limit > SOON;
+        let begun = H::now();
+        Patience { limit, begun, next: tells.then(|| begun.saturating_add(SOON)), told: false }
+    }
+
+    /// When the ender is to wake that would sleep until `until`.
+    pub(crate) fn wakes(&self, until: Nanos) -> Nanos {
+        self.next.map_or(until, |next| until.min(next))
+    }
+}
+
+/// A goroutine that has not ended.
+struct Left {
+    id: u64,
+    birth: Option<(Option<Name>, &'static Location<'static>)>,
+    does: &'static str,
+}
+
+impl fmt::Display for Left {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "goroutine {}", self.id)?;
+        if let Some((Some(name), _)) = &self.birth {
+            write!(f, " '{name}'")?;
+        }
+        write!(f, " [{}]", self.does)?;
+        match &self.birth {
+            Some((_, site)) => write!(f, " created at {site}"),
+            None => Ok(()),
+        }
+    }
+}
+
+/// The first few, and how many there are beyond.
+struct List(Vec<Left>);
+
+impl fmt::Display for List {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (at, left) in self.0.iter().take(LISTED).enumerate() {
+            write!(f, "{}{left}", if at > 0 { ", " } else { "" })?;
+        }
+        match self.0.len().saturating_sub(LISTED) {
+            0 => Ok(()),
+            more => write!(f, ", and {more} more"),
+        }
+    }
+}
+
+/// Which goroutines are listed.
+#[derive(Copy, Clone, Eq, PartialEq)]
+enum Which {
+    /// Those that the ender can't interrupt, and waits for.
+    Awaited,
+    All,
+}
+
+impl<H: Host> Sched<H> {
+    /// Says whom the ender waits for, when that was long enough.
+    pub(crate) fn tell_whom_the_end_awaits(&self, patience: &mut Patience) {
+        if patience.next.is_none_or(|next| H::now() < next) {
+            return;
+        }
+        let awaited = self.left(Which::Awaited);
+        let long = H::now().saturating_since(patience.begun) >= LONG.min(patience.limit / 2);
+        let awaited: Vec<_> = awaited.into_iter().filter(|left| long || left.birth.is_some()).collect();
+        if awaited.is_empty() {
+            // With very many goroutines the unwinding itself takes so long.
+            patience.next = Some(H::now().saturating_add(SOON));
+        } else {
+            (patience.next, patience.told) = (None, true);
+            H::warn(&format!(
+                "a runtime ends, and waits {:?} at most, for {}",
+                patience.limit,
+                List(awaited)
+            ));
+        }
+    }
+
+    /// Says what is left, when the ender has said that it waits. Before the goroutines are marked as left.
+    pub(crate) fn tell_what_the_end_leaves(&self, patience: &Patience) {
+        if patience.told {
+            let left = self.left(Which::All);
+            if !left.is_empty() {
+                H::warn(&format!("a runtime has ended, and left {}", List(left)));
+            }
+        }
+    }
+
+    fn left(&self, which: Which) -> Vec<Left> {
+        let (mut left, mut running) = (Vec::new(), Vec::new());
+        let see = |g: GRef<H>| {
+            let id = g.id();
+            let held = self.with_held(g, |status| {
+                // SAFETY: a held G is on no M.
+                let started = g.stack.with(|stack| unsafe { (*stack).is_some() });
+                let does = match (status, g.ends()) {
+                    (Status::Waiting, OnInterrupt::Never) => g.reason.get().as_str(),
+                    (Status::Waiting, _) if which == Which::All => g.reason.get().as_str(),
+                    // One that never ran is dropped.
+                    (Status::Runnable, _) if which == Which::All && started => "runnable",
+                    _ => return None,
+                };
+                let birth = g.with_birth(|birth| (birth.name.clone(), birth.site));
+                Some(Left { id: g.id(), birth: Some(birth), does })
+            });
+            match held {
+                Some(seen) => left.extend(seen.filter(|_| which == Which::All || !g.is_left())),
+                None if matches!(g.word.doing(), Doing::Runs) => running.push((g, id)),
+                None => {}
+            }
+        };
+        // SAFETY: the pool is closed when the scheduler is dropped.
+        unsafe { GPool::for_each_live(self.pool, see) };
+        left.extend(running.into_iter().filter_map(|(g, id)| self.running(g, id)));
+        left.sort_unstable_by_key(|g| g.id);
+        left
+    }
+
+    /// What can be told of a goroutine that ran a moment ago; `None` if it has ended.
+    fn running(&self, g: GRef<H>, id: u64) -> Option<Left> {
+        let central = self.central.lock();
+        // SAFETY: Ms live as long as their scheduler.
+        let mut ms = central.ms.iter().map(|m| unsafe { m.as_ref() });
+        let on = ms.find(|m| m.shown_g() == Some(g.get()));
+        let birth = on.filter(|m| self.stays_outside(m, g)).map(|_| {
+            // It does not end while this thread has the lock: see the module's header.
+            (g.id(), g.with_birth(|birth| (birth.name.clone(), birth.site)))
+        });
+        drop(ms);
+        drop(central);
+        let does = match on {
+            Some(m) if H::is_blocked(&m.local).unwrap_or(false) => "blocks its thread",
+            _ => "running",
+        };
+        match birth {
+            Some((id, birth)) => Some(Left { id, birth: Some(birth), does }),
+            None => (g.is_live() && g.id() == id).then_some(Left { id, birth: None, does }),
+        }
+    }
+
+    /// 1 to 4. Under the central lock.
+    fn stays_outside(&self, m: &M<H>, g: GRef<H>) -> bool {
+        !m.is_inside()
+            && !self.ps.iter().any(|p| p.holder().is_some_and(|holder| std::ptr::eq(holder, m)))
+            && !m.is_inside()
+            && m.shown_g() == Some(g.get())
+    }
+}

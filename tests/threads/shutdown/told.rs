@@ -1,0 +1,118 @@
+//! An end that waits says for whom, and what it leaves.
+
+use super::{HOUR, MS};
+use common::{child, gate::Gate};
+use gmp::{Builder, Runtime};
+use std::hint::spin_loop;
+use std::time::{Duration, Instant};
+
+fn runtime(limit: Duration) -> Runtime {
+    // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
+    unsafe { Runtime::builder().procs(2).shutdown_timeout(limit).build() }.unwrap()
+}
+
+/// The lines about an end that waits, or has left something. The numbers of lines in this file are taken out.
+fn told(stderr: &str) -> Vec<String> {
+    let ends = stderr.lines().filter(|line| line.starts_with("gmp: a runtime "));
+    ends.map(|line| {
+        let mut parts = line.split("tests/threads/shutdown/told.rs:");
+        let first = parts.next().unwrap_or_default().to_owned();
+        parts.fold(first, |text, part| {
+            text + "HERE" + part.trim_start_matches(|c: char| c.is_ascii_digit() || c == ':')
+        })
+    })
+    .collect()
+}
+
+/// Fails when nothing is said, the wrong goroutine is named, or those are that are unwound.
+#[test]
+fn who_blocks_its_thread_or_runs_is_named_with_its_reason() {
+    if child::is_child() {
+        let rt = runtime(400 * MS);
+        rt.run(|| {
+            let begun = [Gate::default(), Gate::default()];
+            let [blocks, runs] = begun.clone();
+            gmp::go(|| gmp::time::sleep(HOUR));
+            let block = move || {
+                blocks.open();
+                std::thread::sleep(HOUR)
+            };
+            Builder::new().name("blocks").go(block).unwrap();
+            gmp::go(move || {
+                runs.open();
+                loop {
+                    spin_loop();
+                }
+            });
+            begun.iter().for_each(|gate| gate.pass());
+        });
+        drop(rt);
+        return;
+    }
+    let stderr = child::passes("who_blocks_its_thread_or_runs_is_named_with_its_reason", &[]);
+    let whom =
+        "goroutine 3 'blocks' [blocks its thread] created at HERE, goroutine 4 [running] created at HERE";
+    assert_eq!(
+        told(&stderr),
+        [
+            format!("gmp: a runtime ends, and waits 400ms at most, for {whom}"),
+            format!("gmp: a runtime has ended, and left {whom}")
+        ]
+    );
+}
+
+/// Fails when an end that was waited for with success is said to have left something, or a wait in a destructor is not told.
+#[test]
+fn a_destructor_that_waits_is_named_and_what_ends_in_time_is_not_left() {
+    struct Waits;
+    impl Drop for Waits {
+        fn drop(&mut self) {
+            gmp::time::sleep(600 * MS);
+        }
+    }
+    if child::is_child() {
+        let rt = runtime(HOUR);
+        rt.run(|| {
+            Builder::new()
+                .name("drops")
+                .go(|| {
+                    let _waits = Waits;
+                    gmp::time::sleep(HOUR);
+                })
+                .unwrap();
+            gmp::yield_now();
+        });
+        drop(rt);
+        return;
+    }
+    let stderr = child::passes("a_destructor_that_waits_is_named_and_what_ends_in_time_is_not_left", &[]);
+    assert_eq!(
+        told(&stderr),
+        ["gmp: a runtime ends, and waits 3600s at most, for goroutine 2 'drops' [sleep] created at HERE"]
+    );
+}
+
+/// Fails by the time, or by a line about an end that was as short as the program had asked for.
+#[test]
+fn the_limit_of_the_builder_ends_the_wait_and_a_short_one_is_silent() {
+    if child::is_child() {
+        let rt = runtime(50 * MS);
+        let blocks = Gate::default();
+        let begun = blocks.clone();
+        rt.run(move || {
+            gmp::go(move || {
+                begun.open();
+                std::thread::sleep(HOUR)
+            });
+            blocks.pass();
+        });
+        let begun = Instant::now();
+        drop(rt);
+        assert!(begun.elapsed() >= 50 * MS);
+        return;
+    }
+    let begun = Instant::now();
+    let stderr = child::passes("the_limit_of_the_builder_ends_the_wait_and_a_short_one_is_silent", &[]);
+    assert!(begun.elapsed() < HOUR);
+    assert_eq!(told(&stderr), [""; 0]);
+}
