@@ -4,7 +4,9 @@ use crate::support::rounds;
 use common::{everywhere, until};
 use gmp::JoinHandle;
 use gmp::context::{Context, ContextError};
-use gmp::sync::{Barrier, Condvar, Mutex, Once, RwLock, Semaphore, SingleFlight, WaitGroup};
+use gmp::sync::{
+    Barrier, Condvar, Mutex, Once, RwLock, RwLockUpgradableReadGuard, Semaphore, SingleFlight, WaitGroup,
+};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 
@@ -37,7 +39,15 @@ fn locks_are_left_as_they_were() {
         drop(reads);
         let writes = lock.write();
         canceled(&rt, &lock, |lock| drop(lock.read()));
+        canceled(&rt, &lock, |lock| drop(lock.read_recursive()));
+        canceled(&rt, &lock, |lock| drop(lock.upgradable_read()));
         drop(writes);
+        assert!(lock.try_write().is_some());
+        let reads = lock.read();
+        // The upgradable read goes with the unwinding.
+        canceled(&rt, &lock, |lock| drop(RwLockUpgradableReadGuard::upgrade(lock.upgradable_read())));
+        assert!(lock.try_read().is_some() && lock.try_upgradable_read().is_some());
+        drop(reads);
         assert!(lock.try_write().is_some());
 
         let permits = Arc::new(Semaphore::new(2));

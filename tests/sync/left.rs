@@ -3,7 +3,7 @@
 use common::bolt::bolted;
 use common::{PROCS, runtime, until, watched};
 use gmp::Runtime;
-use gmp::sync::{Barrier, Mutex, RwLock, Semaphore};
+use gmp::sync::{Barrier, Mutex, RwLock, RwLockUpgradableReadGuard, Semaphore};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::time::Duration;
@@ -62,6 +62,29 @@ fn readers_go_on_behind_a_writer_that_is_left() {
             assert_eq!(*lock.read(), 0);
             drop(reads);
             assert_eq!(*lock.write(), 0);
+        });
+    }
+}
+
+/// Fails by a hang: readers wait behind an upgrade that never comes, or for a read that was granted to nobody. The upgradable
+/// read itself stays with its goroutine, as any guard.
+#[test]
+fn readers_go_on_behind_an_upgrade_that_is_left() {
+    for procs in PROCS {
+        watched(procs, || {
+            let lock = Arc::new(RwLock::new(0));
+            let reads = lock.read();
+            let theirs = Arc::clone(&lock);
+            let upgrades = move || match theirs.try_upgradable_read() {
+                Some(looks) => *RwLockUpgradableReadGuard::upgrade(looks) += 1,
+                None => drop(theirs.upgradable_read()),
+            };
+            let rt = leave_behind(procs, upgrades, || ());
+            let theirs = Arc::clone(&lock);
+            assert_eq!(rt.go(move || *theirs.read()).join().unwrap(), 0);
+            drop(reads);
+            assert_eq!(*lock.read(), 0);
+            assert!(lock.try_write().is_none() && lock.try_upgradable_read().is_none());
         });
     }
 }

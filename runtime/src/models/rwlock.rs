@@ -3,7 +3,7 @@
 use super::caught;
 use crate::context::Context;
 use crate::model::{Model, Mutant, at_rest, done};
-use crate::sync::{RwLock, RwLockWriteGuard};
+use crate::sync::{RwLock, RwLockUpgradableReadGuard, RwLockWriteGuard};
 use loom::thread;
 use std::sync::Arc;
 use std::time::Duration;
@@ -121,6 +121,91 @@ fn a_writer_that_is_left_holds_nobody_back() {
     });
 }
 
+/// Fails by a causality violation when the upgrade does not see that the reader has gone, by deadlock when the reader forgets
+/// the one that waits, or by the value when a writer comes in between.
+#[test]
+fn an_upgrade_comes_after_the_readers_and_before_the_writer() {
+    Model::new().check("rwlock_upgrade", || {
+        let lock = Arc::new(RwLock::new(0));
+        let looks = lock.upgradable_read();
+        let theirs = Arc::clone(&lock);
+        let reader = thread::spawn(move || *theirs.read());
+        let theirs = Arc::clone(&lock);
+        let writer = thread::spawn(move || *theirs.write() += 2);
+        let seen = *looks;
+        let mut writes = RwLockUpgradableReadGuard::upgrade(looks);
+        assert_eq!(*writes, seen, "somebody wrote in between");
+        *writes += 1;
+        drop(writes);
+        let read = reader.join().unwrap();
+        writer.join().unwrap();
+        assert!((0..=3).contains(&read));
+        assert_eq!(*lock.read(), 3);
+    });
+}
+
+/// Two upgradable reads, of which one writes. Fails by deadlock when the first one forgets the second, or by a causality
+/// violation when a writer comes before the first has ended.
+#[test]
+fn an_upgradable_read_lets_the_next_one_and_a_writer_go_on() {
+    Model::new().check("rwlock_upgradable", || {
+        let lock = Arc::new(RwLock::new(0));
+        let theirs = Arc::clone(&lock);
+        let other = thread::spawn(move || {
+            let looks = theirs.upgradable_read();
+            let seen = *looks;
+            *RwLockUpgradableReadGuard::upgrade(looks) = seen + 1;
+        });
+        let theirs = Arc::clone(&lock);
+        let writer = thread::spawn(move || *theirs.write() += 1);
+        let _seen = *lock.upgradable_read();
+        other.join().unwrap();
+        writer.join().unwrap();
+        assert_eq!(*lock.read(), 2);
+    });
+}
+
+/// A reader reads again while a writer waits, and another reader beside. Fails by deadlock when the second read waits for
+/// the writer, by a causality violation when the writer is let in beside a reader.
+#[test]
+fn a_recursive_read_passes_the_writer_that_waits() {
+    Model::new().check("rwlock_recursive", || {
+        let lock = Arc::new(RwLock::new(0));
+        let reads = lock.read();
+        let theirs = Arc::clone(&lock);
+        let writer = thread::spawn(move || *theirs.write() = 1);
+        let theirs = Arc::clone(&lock);
+        let other = thread::spawn(move || *theirs.read_recursive());
+        assert_eq!(*reads, *lock.read_recursive());
+        drop(reads);
+        other.join().unwrap();
+        writer.join().unwrap();
+        assert_eq!(*lock.read(), 1);
+    });
+}
+
+/// An upgrade gives up by its limit while a reader stands behind it. Fails by deadlock.
+#[test]
+fn an_upgrade_that_times_out_lets_the_reader_go_on() {
+    Model::new().check("rwlock_upgrade_limit", || {
+        let runtime = at_rest::<1>();
+        let lock = Arc::new(RwLock::new(0));
+        let reads = lock.read();
+        let theirs = Arc::clone(&lock);
+        let upgrader = runtime.go(move || {
+            let looks = theirs.upgradable_read();
+            RwLockUpgradableReadGuard::try_upgrade_for(looks, AT_ONCE).is_ok()
+        });
+        let theirs = Arc::clone(&lock);
+        let reader = thread::spawn(move || *theirs.read());
+        assert_eq!(reader.join().unwrap(), 0);
+        assert!(!upgrader.join().unwrap());
+        drop(reads);
+        drop(lock.write());
+        done();
+    });
+}
+
 #[test]
 fn mutants() {
     caught::assert_caught(
@@ -132,6 +217,10 @@ fn mutants() {
             (Mutant::RwLockGrantRelaxed, "a_writer_comes_after_two_readers"),
             (Mutant::RwLockLastReaderLeaves, "a_writer_comes_after_two_readers"),
             (Mutant::RwLockLeavesQuietly, "a_writer_that_times_out_lets_the_reader_go_on"),
+            (Mutant::RwLockUpgradeForgotten, "an_upgrade_comes_after_the_readers_and_before_the_writer"),
+            (Mutant::RwLockUpgradableRelaxed, "an_upgradable_read_lets_the_next_one_and_a_writer_go_on"),
+            (Mutant::RwLockUpgradableLeaves, "an_upgradable_read_lets_the_next_one_and_a_writer_go_on"),
+            (Mutant::RwLockRecursiveBesideGrant, "a_recursive_read_passes_the_writer_that_waits"),
         ],
     );
 }

@@ -579,6 +579,14 @@ pub enum Mutant {
     RwLockLastReaderLeaves,
     /// A waiter that leaves the queue of an RwLock wakes none of those that it held back.
     RwLockLeavesQuietly,
+    /// The last reader of an RwLock does not wake the upgradable reader that waits for it.
+    RwLockUpgradeForgotten,
+    /// An upgradable reader of an RwLock leaves without Release.
+    RwLockUpgradableRelaxed,
+    /// An upgradable reader of an RwLock wakes no waiter.
+    RwLockUpgradableLeaves,
+    /// A recursive reader of an RwLock takes it beside a granter.
+    RwLockRecursiveBesideGrant,
 
     // Semaphore (`models/semaphore.rs`).
     /// A releaser of permits notifies no waiter.

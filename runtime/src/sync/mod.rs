@@ -5,7 +5,7 @@
 //! ([`Mutex`], [`RwLock`], [`Condvar`]), of std ([`Once`], [`OnceLock`], [`LazyLock`], [`Barrier`]), or of Go's `sync`
 //! and `x/sync`. Guards may be held across calls that park, and may be dropped on another thread.
 //!
-//! Not all of `parking_lot` is here: there is no `ReentrantMutex`, `FairMutex`, upgradable or recursive read, `lock_api`,
+//! Not all of `parking_lot` is here: there is no `ReentrantMutex`, `FairMutex`, `lock_api`,
 //! guard that owns an `Arc`, or `serde`. As [`Once`] is std's, so are [`OnceState::is_poisoned`], which `parking_lot` calls
 //! `poisoned`, and what `Debug` prints.
 //!
@@ -38,7 +38,10 @@ pub use mutex::{MappedMutexGuard, Mutex, MutexGuard};
 pub use once::{Once, OnceState};
 pub use once_lock::OnceLock;
 pub use pool::Pool;
-pub use rwlock::{MappedRwLockReadGuard, MappedRwLockWriteGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
+pub use rwlock::{
+    MappedRwLockReadGuard, MappedRwLockWriteGuard, RwLock, RwLockReadGuard, RwLockUpgradableReadGuard,
+    RwLockWriteGuard,
+};
 pub use semaphore::{
     AcquireContextError, AcquireError, AcquireTimeoutError, OwnedSemaphorePermit, Semaphore, SemaphorePermit,
     TryAcquireError,

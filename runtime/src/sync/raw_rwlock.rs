@@ -1,23 +1,36 @@
 //! The lock of an [`RwLock`](super::RwLock) without the value.
 //!
 //! ```text
-//!   word:  READER ×   the number of readers
-//!          WRITER     a writer has the lock
-//!          QUEUED     a waiter stands in a queue. Changes under the lock of the queues
+//!   word:  READER ×     the number of readers
+//!          UPGRADABLE   a reader that may become the writer has the lock: beside readers, never beside a writer
+//!          WRITER       a writer has the lock
+//!          QUEUED       a waiter stands in a queue. Changes under the lock of the queues
 //! ```
 //! While no waiter is queued, a read begins and ends with one exchange or addition, and so does a write. With QUEUED
 //! set no thread takes the lock by itself: the lock is *granted* to waiters, under the lock of the queues, in phases.
-//! After a writer all waiting readers go together, or, if none waits, the next writer; after the last reader a writer
-//! goes. So a waiting writer holds back new readers and waits only for the readers before it, and a waiting reader
-//! waits for one writer. (The order of Go's `sync.RWMutex`; there the writers wait in a mutex of their own.)
+//! After a writer all waiting readers go together, with one upgradable reader, or, if none waits, the next writer; after
+//! the last reader a writer goes. So a waiting writer holds back new readers and waits only for the readers before it,
+//! and a waiting reader waits for one writer. (The order of Go's `sync.RWMutex`; there the writers wait in a mutex of
+//! their own.)
+//!
+//! *Upgrade.* The upgradable reader becomes the writer by an exchange UPGRADABLE → WRITER, when no other reader has the
+//! lock. Otherwise the upgradable reader waits in a queue of its own, before all others: no waiter is granted the lock
+//! before it, and the last of the other readers grants the upgrade. UPGRADABLE stays set throughout, so at most one waits
+//! there, and no writer comes in between.
+//!
+//! *A recursive read* takes the lock beside readers although others wait, as its caller may be the reader for whom they
+//! wait. With QUEUED set the recursive reader does so under the lock of the queues. By an exchange alone the reader could
+//! come between a granter's look at the word, which shows no reader, and the grant to a writer.
 //!
 //! A waiter that leaves a queue without a grant, by its time limit or an interrupt, grants as an unlock does: the
 //! readers behind a writer that has left go on at once. For a goroutine that its runtime leaves behind in a queue the
-//! abandon hook does so, and releases a grant that the goroutine never used.
+//! abandon hook does so, and releases a grant that the goroutine never used; of an upgrade it keeps the upgradable read,
+//! as of any guard.
 //!
 //! Invariants, whenever the lock of the queues is free:
 //! 1. QUEUED is set if and only if a waiter stands in a queue.
 //! 2. With QUEUED set, the lock is held, or the last reader is on its way to grant it.
+//! 3. With QUEUED set, only the holder of the lock of the queues adds to the word; others take their own part away.
 //!
 //! Checked by `models/rwlock.rs`.
 
@@ -26,12 +39,14 @@ use crate::prim::hooks::*;
 use crate::prim::{Acquire, AtomicU32, Mutex, MutexGuard, Rank, Relaxed, Release, const_fn};
 use crate::sched::park::WaitReason;
 use crate::sync::wait_queue::{HasWaitQueue, Left, Notified, Position, WaitQueue, wait_in};
+use crate::wait::interrupt::OnInterrupt;
 use crate::wait::waiter::{How, Wait};
 use gmp_timers::Nanos;
 
 const WRITER: u32 = 1;
 const QUEUED: u32 = 2;
-const READER: u32 = 4;
+const UPGRADABLE: u32 = 4;
+const READER: u32 = 8;
 /// The limit of the count above which no reader takes the lock by itself: so many guards can only have been leaked.
 /// The other half of the range is for waiters in the queue, which are granted the lock without a check; each has a
 /// stack or a thread, so they never fill it.
@@ -41,34 +56,83 @@ const MOST: u32 = 1 << 31;
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub(super) enum Kind {
     Read,
+    /// As `Read`, past those that wait.
+    Recursive,
     Write,
+    Upgradable,
+    /// From `Upgradable`, which the caller holds, to `Write`.
+    Upgrade,
 }
 
 /// The lock.
 pub(super) struct RawRwLock {
     word: AtomicU32,
-    queues: Mutex<Both>,
+    queues: Mutex<Queues>,
 }
 
-struct Both {
+struct Queues {
     readers: WaitQueue<Ask>,
     writers: WaitQueue<Ask>,
+    upgradables: WaitQueue<Ask>,
+    /// At most one.
+    upgrader: WaitQueue<Ask>,
 }
 
-impl HasWaitQueue for Both {
+impl Queues {
+    const fn new() -> Self {
+        Queues {
+            readers: WaitQueue::new(),
+            writers: WaitQueue::new(),
+            upgradables: WaitQueue::new(),
+            upgrader: WaitQueue::new(),
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        let Queues { readers, writers, upgradables, upgrader } = self;
+        [readers, writers, upgradables, upgrader].into_iter().all(WaitQueue::is_empty)
+    }
+
+    /// Returns `true` if no waiter stands in a queue that could be notified. `first` removes records of goroutines that
+    /// their runtime has left behind: they hold no waiter back.
+    fn nobody_waits(&mut self) -> bool {
+        let Queues { readers, writers, upgradables, upgrader } = self;
+        [readers, writers, upgradables, upgrader].into_iter().all(|queue| queue.first().is_none())
+    }
+
+    /// Returns `true` if one that came before waits for what a caller of this kind would take.
+    fn come_before(&mut self, kind: Kind) -> bool {
+        match kind {
+            Kind::Recursive | Kind::Upgrade => false,
+            Kind::Write | Kind::Upgradable => !self.nobody_waits(),
+            // One that waits for the upgradable read of another holds no reader back.
+            Kind::Read => {
+                let Queues { readers, writers, upgrader, .. } = self;
+                [readers, writers, upgrader].into_iter().any(|queue| queue.first().is_some())
+            }
+        }
+    }
+}
+
+impl HasWaitQueue for Queues {
     type Want = Ask;
     fn waiters(&mut self, want: &Ask) -> &mut WaitQueue<Ask> {
         match want.kind {
-            Kind::Read => &mut self.readers,
+            Kind::Read | Kind::Recursive => &mut self.readers,
             Kind::Write => &mut self.writers,
+            Kind::Upgradable => &mut self.upgradables,
+            Kind::Upgrade => &mut self.upgrader,
         }
     }
     fn settle(ask: &Ask, notified: bool) {
         // SAFETY: the record's owner never runs again, and borrows the lock for good.
         let lock = unsafe { &*ask.lock };
         match (notified, ask.kind) {
-            (true, Kind::Read) => lock.unlock_read(),
+            (true, Kind::Read | Kind::Recursive) => lock.unlock_read(),
             (true, Kind::Write) => lock.unlock_write(),
+            (true, Kind::Upgradable) => lock.unlock_upgradable(),
+            // Its guard stays with it.
+            (true, Kind::Upgrade) => lock.downgrade_to_upgradable(),
             (false, _) => lock.let_others_go(lock.queues.lock()),
         }
     }
@@ -85,10 +149,7 @@ unsafe impl Send for Ask {}
 impl RawRwLock {
     const_fn! {
         pub(super) fn new() -> Self {
-            RawRwLock {
-                word: AtomicU32::new(0),
-                queues: Mutex::new(Rank::WaitQueue, Both { readers: WaitQueue::new(), writers: WaitQueue::new() }),
-            }
+            RawRwLock { word: AtomicU32::new(0), queues: Mutex::new(Rank::WaitQueue, Queues::new()) }
         }
     }
 
@@ -100,11 +161,16 @@ impl RawRwLock {
         self.word.load(Relaxed) & WRITER != 0
     }
 
-    /// Takes the lock without waiting, if that overtakes no waiter.
+    /// Takes the lock without waiting, if nobody waits.
     #[inline]
     pub(super) fn try_lock(&self, kind: Kind) -> bool {
         let mut seen = self.word.load(Relaxed);
-        while Self::admits(seen, kind) && seen & QUEUED == 0 {
+        loop {
+            let waits = seen & QUEUED != 0;
+            mutant!(RwLockRecursiveBesideGrant: let waits = waits && kind != Kind::Recursive);
+            if waits || !Self::admits(seen, kind) {
+                return false;
+            }
             // Acquire: what was done under the lock before; partners all Releases here.
             let acquire = Acquire.unless(RwLockTakeRelaxed);
             match self.word.compare_exchange_weak(seen, Self::with(seen, kind), acquire, Relaxed) {
@@ -112,47 +178,64 @@ impl RawRwLock {
                 Err(now) => seen = now,
             }
         }
-        false
     }
 
+    /// Takes the lock without waiting, if none that came before waits for it.
+    pub(super) fn try_lock_in_line(&self, kind: Kind) -> bool {
+        self.try_lock(kind) || self.take_or_mark(&mut self.queues.lock(), kind, 0)
+    }
+
+    #[inline(always)]
     fn admits(seen: u32, kind: Kind) -> bool {
         match kind {
-            Kind::Read => seen & WRITER == 0,
+            Kind::Read | Kind::Recursive => seen & WRITER == 0,
             Kind::Write => seen & !QUEUED == 0,
+            Kind::Upgradable => seen & (WRITER | UPGRADABLE) == 0,
+            Kind::Upgrade => seen & !QUEUED == UPGRADABLE,
         }
     }
 
+    #[inline(always)]
     fn with(seen: u32, kind: Kind) -> u32 {
         match kind {
-            Kind::Read => {
+            Kind::Read | Kind::Recursive => {
                 assert!(seen < MOST, "RwLock: too many readers");
                 seen + READER
             }
             Kind::Write => seen | WRITER,
+            Kind::Upgradable => seen | UPGRADABLE,
+            Kind::Upgrade => seen ^ (UPGRADABLE | WRITER),
         }
     }
 
     /// Locks, until then at most. Returns `false` after that; an interrupt unwinds.
     #[inline]
     pub(super) fn lock(&self, kind: Kind, until: Option<Nanos>) -> bool {
-        self.try_lock(kind) || self.lock_slow(kind, until)
+        self.try_lock(kind) || self.lock_slow(kind, until, OnInterrupt::Unwinding)
+    }
+
+    /// As `lock`; an interrupt does not end the wait.
+    #[cfg_attr(gmp_loom, allow(dead_code, reason = "the constants of `lock_api` are in no model"))]
+    pub(super) fn lock_surely(&self, kind: Kind, until: Option<Nanos>) -> bool {
+        self.try_lock(kind) || self.lock_slow(kind, until, OnInterrupt::Never)
     }
 
     #[cold]
-    fn lock_slow(&self, kind: Kind, until: Option<Nanos>) -> bool {
+    fn lock_slow(&self, kind: Kind, until: Option<Nanos>, ends: OnInterrupt) -> bool {
         let reason = match kind {
-            Kind::Read => WaitReason::RwLockRead,
-            Kind::Write => WaitReason::RwLockWrite,
+            Kind::Read | Kind::Recursive | Kind::Upgradable => WaitReason::RwLockRead,
+            Kind::Write | Kind::Upgrade => WaitReason::RwLockWrite,
         };
         let wait = Wait::begin();
         let mut queues = self.queues.lock();
-        if self.join_queue(&mut queues, kind) {
+        if self.take_or_mark(&mut queues, kind, QUEUED) {
             drop(queues);
             wait.withdraw();
             return true;
         }
         let ask = Ask { lock: self, kind };
-        match wait_in(wait, &self.queues, queues, (ask, Position::Back), How::new(reason).until(until)) {
+        let how = How::new(reason).until(until).ends(ends);
+        match wait_in(wait, &self.queues, queues, (ask, Position::Back), how) {
             Ok(_granted) => true,
             Err(Left { state: queues, by }) => {
                 mutant!(RwLockLeavesQuietly: drop(queues); return by.is_some_and(|interrupt| interrupt.throw::<Active>()));
@@ -164,17 +247,16 @@ impl RawRwLock {
     }
 
     /// With the queues locked: takes the lock, if `kind` is admitted and overtakes no waiter, and returns `true`;
-    /// otherwise sets QUEUED, for a waiter that is about to queue.
-    fn join_queue(&self, queues: &mut Both, kind: Kind) -> bool {
-        // `first` removes records of goroutines that their runtime has left behind: they hold no waiter back.
-        let alone = queues.writers.first().is_none() && queues.readers.first().is_none();
+    /// otherwise sets `mark`: QUEUED, for a waiter that is about to queue.
+    fn take_or_mark(&self, queues: &mut Queues, kind: Kind, mark: u32) -> bool {
+        let first = !queues.come_before(kind);
+        // If no waiter is left in the queues, clears a QUEUED that only goroutines that were left behind have kept set.
+        let queued = if queues.nobody_waits() { 0 } else { QUEUED };
         let mut seen = self.word.load(Relaxed);
         loop {
             // With too many readers the caller waits: there must be no panic under the lock.
-            let takes = alone && Self::admits(seen, kind) && seen < MOST;
-            // If no waiter is left in the queues, clears a QUEUED that only goroutines that were left behind have
-            // kept set.
-            let next = if takes { Self::with(seen & !QUEUED, kind) } else { seen | QUEUED };
+            let takes = first && Self::admits(seen, kind) && seen < MOST;
+            let next = if takes { Self::with(seen & !QUEUED, kind) | queued } else { seen | mark };
             // Acquire: as in `try_lock`, with the same partners.
             match self.word.compare_exchange_weak(seen, next, Acquire, Relaxed) {
                 Ok(_) => return takes,
@@ -185,15 +267,22 @@ impl RawRwLock {
 
     /// With the queues locked: grants the lock to the waiters that are admitted now, waiters of kind `first` before the
     /// others.
-    fn grant(&self, queues: &mut Both, first: Kind, notified: &mut Notified<Ask>) {
+    fn grant(&self, queues: &mut Queues, first: Kind, notified: &mut Notified<Ask>) {
         // Acquire: what was done under the lock before, for the waiters that are notified; partners all Releases here.
         // While a waiter stands in a queue, only readers that leave change the word besides the holder of the queues'
         // lock; the last of these readers comes here.
         let seen = self.word.load(Acquire.unless(RwLockGrantRelaxed));
-        let mut writes = seen & WRITER != 0;
-        let readers_first = first == Kind::Read && queues.readers.first().is_some();
+        let upgrades = queues.upgrader.first().is_some();
+        if upgrades && seen & !QUEUED == UPGRADABLE && queues.upgrader.notify(notified).is_some() {
+            // Relaxed: the notified waiter learns of the grant by the wake.
+            self.word.fetch_add(WRITER.wrapping_sub(UPGRADABLE), Relaxed);
+        }
+        // While an upgrade waits no other waiter goes.
+        let mut writes = seen & WRITER != 0 || upgrades;
+        let shared = queues.readers.first().is_some() || queues.upgradables.first().is_some();
+        let readers_first = first == Kind::Read && shared;
         if seen & !QUEUED == 0 && !readers_first && queues.writers.notify(notified).is_some() {
-            // Relaxed: the notified writer learns of the grant by the wake.
+            // Relaxed: as above.
             self.word.fetch_or(WRITER, Relaxed);
             writes = true;
         }
@@ -202,8 +291,12 @@ impl RawRwLock {
                 // Relaxed: as above.
                 self.word.fetch_add(READER, Relaxed);
             }
+            if seen & UPGRADABLE == 0 && queues.upgradables.notify(notified).is_some() {
+                // Relaxed: as above.
+                self.word.fetch_or(UPGRADABLE, Relaxed);
+            }
         }
-        if queues.readers.is_empty() && queues.writers.is_empty() {
+        if queues.is_empty() {
             // Relaxed: QUEUED is set and cleared under the lock of the queues only.
             self.word.fetch_and(!QUEUED, Relaxed);
         }
@@ -214,8 +307,17 @@ impl RawRwLock {
         // Release: a writer comes after what was read; partners all Acquires here.
         let before = self.word.fetch_sub(READER, Release.unless(RwLockReadRelaxed));
         debug_assert!(before >= READER, "unlock_read: nobody reads");
-        if before == READER | QUEUED {
-            mutant!(RwLockLastReaderLeaves: return);
+        if before & QUEUED != 0 {
+            self.reader_left(before);
+        }
+    }
+
+    /// The rest of the end of a read that others wait for.
+    #[cold]
+    fn reader_left(&self, before: u32) {
+        mutant!(RwLockLastReaderLeaves: return);
+        mutant!(RwLockUpgradeForgotten: if before & UPGRADABLE != 0 { return });
+        if before & !UPGRADABLE == READER | QUEUED {
             self.let_others_go(self.queues.lock());
         }
     }
@@ -229,11 +331,40 @@ impl RawRwLock {
         }
     }
 
+    pub(super) fn unlock_upgradable(&self) {
+        self.release_upgradable(0);
+    }
+
+    /// The upgradable reader becomes a plain one.
+    pub(super) fn downgrade_upgradable(&self) {
+        self.release_upgradable(READER);
+    }
+
+    fn release_upgradable(&self, becomes: u32) {
+        // Release: as in `unlock_read`, with the same partners.
+        let release = Release.unless(RwLockUpgradableRelaxed);
+        let before = self.word.fetch_add(becomes.wrapping_sub(UPGRADABLE), release);
+        debug_assert!(before & UPGRADABLE != 0, "unlock_upgradable: no upgradable reader has the lock");
+        if before & QUEUED != 0 {
+            mutant!(RwLockUpgradableLeaves: return);
+            self.let_others_go(self.queues.lock());
+        }
+    }
+
     /// A writer becomes a reader, together with the readers that wait.
     pub(super) fn downgrade(&self) {
+        self.downgrade_to(READER);
+    }
+
+    /// A writer becomes the upgradable reader, together with readers that wait.
+    pub(super) fn downgrade_to_upgradable(&self) {
+        self.downgrade_to(UPGRADABLE);
+    }
+
+    fn downgrade_to(&self, becomes: u32) {
         // Release: the readers that come see what was written; partners all Acquires here.
-        if self.word.compare_exchange(WRITER, READER, Release, Relaxed).is_err() {
-            self.release_write(READER);
+        if self.word.compare_exchange(WRITER, becomes, Release, Relaxed).is_err() {
+            self.release_write(becomes);
         }
     }
 
@@ -251,7 +382,7 @@ impl RawRwLock {
 
     /// Grants the lock, after the last reader or a waiter without a grant has left.
     #[cold]
-    fn let_others_go(&self, mut queues: MutexGuard<'_, Both>) {
+    fn let_others_go(&self, mut queues: MutexGuard<'_, Queues>) {
         let mut notified = Notified::new();
         self.grant(&mut queues, Kind::Write, &mut notified);
         drop(queues);

@@ -18,9 +18,9 @@ use std::time::{Duration, Instant};
 /// between, the goroutine would wait for itself. After a writer all waiting readers go together, so neither side
 /// starves (the order of Go's `sync.RWMutex`).
 ///
-/// The guards may be held across calls that park, and may be dropped on another thread.
-/// There is no upgradable read, and no read that passes a waiting writer, as `parking_lot`'s `read_recursive` does.
-/// [`RwLockWriteGuard::downgrade`] makes a write a read.
+/// The guards may be held across calls that park, and may be dropped on another thread. A goroutine that has a read
+/// guard and may read again uses [`read_recursive`](Self::read_recursive); one that reads to decide whether it writes uses
+/// [`upgradable_read`](Self::upgradable_read). [`RwLockWriteGuard::downgrade`] makes a write a read.
 ///
 /// ```
 /// use gmp::{go, sync::RwLock};
@@ -40,8 +40,8 @@ use std::time::{Duration, Instant};
 /// ```
 #[doc(alias = "RWMutex")]
 pub struct RwLock<T: ?Sized> {
-    raw: RawRwLock,
-    value: UnsafeCell<T>,
+    pub(super) raw: RawRwLock,
+    pub(super) value: UnsafeCell<T>,
 }
 
 // SAFETY: the lock owns the value, and nothing else in the lock is bound to a thread.
@@ -70,6 +70,10 @@ impl<T: ?Sized> RwLock<T> {
 
     fn write_guard(&self) -> RwLockWriteGuard<'_, T> {
         RwLockWriteGuard { lock: self, borrows: PhantomData }
+    }
+
+    fn upgradable_guard(&self) -> RwLockUpgradableReadGuard<'_, T> {
+        RwLockUpgradableReadGuard { lock: self, borrows: PhantomData }
     }
 
     /// Locks for reading. Blocks the calling goroutine, or the plain thread, while a writer has the lock or waits.
@@ -137,6 +141,92 @@ impl<T: ?Sized> RwLock<T> {
     /// When the wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
     pub fn try_write_until(&self, timeout: Instant) -> Option<RwLockWriteGuard<'_, T>> {
         self.raw.lock(Kind::Write, Some(Active::nanos(timeout))).then(|| self.write_guard())
+    }
+
+    /// Locks for reading, also past a writer that waits. Blocks the calling goroutine, or the plain thread, while there
+    /// is a writer; so it never blocks a caller that reads already.
+    ///
+    /// Readers that come this way again and again starve the writers.
+    ///
+    /// # Unwinds
+    /// When the wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
+    ///
+    /// ```
+    /// let names = gmp::sync::RwLock::new(vec!["g"]);
+    /// let first = names.read();
+    /// assert_eq!(first.len(), names.read_recursive().len());
+    /// ```
+    pub fn read_recursive(&self) -> RwLockReadGuard<'_, T> {
+        self.raw.lock(Kind::Recursive, None);
+        self.read_guard()
+    }
+
+    /// As [`read_recursive`](Self::read_recursive), if that is possible at once; `None` while there is a writer. Does
+    /// not block.
+    pub fn try_read_recursive(&self) -> Option<RwLockReadGuard<'_, T>> {
+        self.raw.try_lock_in_line(Kind::Recursive).then(|| self.read_guard())
+    }
+
+    /// As [`read_recursive`](Self::read_recursive), for at most `timeout`; `None` after that.
+    ///
+    /// # Unwinds
+    /// When the wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
+    pub fn try_read_recursive_for(&self, timeout: Duration) -> Option<RwLockReadGuard<'_, T>> {
+        let until = Active::now().saturating_add(timeout);
+        self.raw.lock(Kind::Recursive, Some(until)).then(|| self.read_guard())
+    }
+
+    /// As [`read_recursive`](Self::read_recursive), until `timeout` at most; `None` after that.
+    ///
+    /// # Unwinds
+    /// When the wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
+    pub fn try_read_recursive_until(&self, timeout: Instant) -> Option<RwLockReadGuard<'_, T>> {
+        self.raw.lock(Kind::Recursive, Some(Active::nanos(timeout))).then(|| self.read_guard())
+    }
+
+    /// Locks for a read that may become a write, without another writer in between. Other readers go on beside it, but
+    /// only one upgradable read is there at a time. Blocks the calling goroutine, or the plain thread, while there is
+    /// another one or a writer, or somebody waits who came before.
+    ///
+    /// # Unwinds
+    /// When the wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
+    ///
+    /// ```
+    /// use gmp::sync::{RwLock, RwLockUpgradableReadGuard};
+    ///
+    /// let cache = RwLock::new(vec![1, 2]);
+    /// let looks = cache.upgradable_read();
+    /// if !looks.contains(&3) {
+    ///     // What it has seen is still so.
+    ///     RwLockUpgradableReadGuard::upgrade(looks).push(3);
+    /// }
+    /// assert_eq!(*cache.read(), [1, 2, 3]);
+    /// ```
+    pub fn upgradable_read(&self) -> RwLockUpgradableReadGuard<'_, T> {
+        self.raw.lock(Kind::Upgradable, None);
+        self.upgradable_guard()
+    }
+
+    /// As [`upgradable_read`](Self::upgradable_read), if that is possible at once; `None` otherwise. Does not block.
+    pub fn try_upgradable_read(&self) -> Option<RwLockUpgradableReadGuard<'_, T>> {
+        self.raw.try_lock(Kind::Upgradable).then(|| self.upgradable_guard())
+    }
+
+    /// As [`upgradable_read`](Self::upgradable_read), for at most `timeout`; `None` after that.
+    ///
+    /// # Unwinds
+    /// When the wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
+    pub fn try_upgradable_read_for(&self, timeout: Duration) -> Option<RwLockUpgradableReadGuard<'_, T>> {
+        let until = Active::now().saturating_add(timeout);
+        self.raw.lock(Kind::Upgradable, Some(until)).then(|| self.upgradable_guard())
+    }
+
+    /// As [`upgradable_read`](Self::upgradable_read), until `timeout` at most; `None` after that.
+    ///
+    /// # Unwinds
+    /// When the wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
+    pub fn try_upgradable_read_until(&self, timeout: Instant) -> Option<RwLockUpgradableReadGuard<'_, T>> {
+        self.raw.lock(Kind::Upgradable, Some(Active::nanos(timeout))).then(|| self.upgradable_guard())
     }
 
     /// Returns `true` if the lock is held, by a writer or readers, at this moment.
@@ -208,6 +298,14 @@ pub struct RwLockReadGuard<'a, T: ?Sized> {
     borrows: PhantomData<*const T>,
 }
 
+/// Holds an [`RwLock`] for a read that may become a write, and gives access to the value. Dropping the guard ends the read,
+/// on any thread, and does not block. [`RwLock::upgradable_read`] has an example.
+#[must_use = "dropped at once it unlocks at once"]
+pub struct RwLockUpgradableReadGuard<'a, T: ?Sized> {
+    lock: &'a RwLock<T>,
+    borrows: PhantomData<*mut T>,
+}
+
 /// Holds an [`RwLock`] for writing, and gives access to the value. Dropping the guard unlocks, on any thread, and
 /// does not block.
 #[must_use = "dropped at once it unlocks at once"]
@@ -220,6 +318,10 @@ pub struct RwLockWriteGuard<'a, T: ?Sized> {
 unsafe impl<T: ?Sized + Sync> Send for RwLockReadGuard<'_, T> {}
 // SAFETY: as above.
 unsafe impl<T: ?Sized + Sync> Sync for RwLockReadGuard<'_, T> {}
+// SAFETY: the guard is a `&T`, becomes a `&mut T`, and any thread may end the read.
+unsafe impl<T: ?Sized + Send + Sync> Send for RwLockUpgradableReadGuard<'_, T> {}
+// SAFETY: a shared guard gives `&T` only.
+unsafe impl<T: ?Sized + Sync> Sync for RwLockUpgradableReadGuard<'_, T> {}
 // SAFETY: the guard is a `&mut T`, and any thread may unlock.
 unsafe impl<T: ?Sized + Send> Send for RwLockWriteGuard<'_, T> {}
 // SAFETY: a shared guard gives `&T` only.
@@ -285,6 +387,71 @@ impl<'a, T: ?Sized> RwLockReadGuard<'a, T> {
     }
 }
 
+impl<'a, T: ?Sized> RwLockUpgradableReadGuard<'a, T> {
+    #[inline]
+    fn value(&self) -> &T {
+        // SAFETY: the lock is held for reading.
+        self.lock.value.with(|value| unsafe { &*value })
+    }
+
+    /// Returns the lock of this guard.
+    pub fn rwlock(s: &Self) -> &'a RwLock<T> {
+        s.lock
+    }
+
+    /// Makes the read a write. Blocks the calling goroutine, or the plain thread, until the other readers have gone; no
+    /// reader and no writer comes before it.
+    ///
+    /// # Unwinds
+    /// When the wait is ended from outside, and the read with it; see [`migration`](crate::migration#what-may-unwind).
+    pub fn upgrade(s: Self) -> RwLockWriteGuard<'a, T> {
+        s.lock.raw.lock(Kind::Upgrade, None);
+        s.upgraded()
+    }
+
+    /// Makes the read a write, if there is no other reader. Does not block.
+    ///
+    /// # Errors
+    /// `s`, if there is another reader.
+    pub fn try_upgrade(s: Self) -> Result<RwLockWriteGuard<'a, T>, Self> {
+        if s.lock.raw.try_lock_in_line(Kind::Upgrade) { Ok(s.upgraded()) } else { Err(s) }
+    }
+
+    /// As [`upgrade`](Self::upgrade), for at most `timeout`.
+    ///
+    /// # Unwinds
+    /// When the wait is ended from outside, and the read with it; see [`migration`](crate::migration#what-may-unwind).
+    ///
+    /// # Errors
+    /// `s`, if another reader is still there then.
+    pub fn try_upgrade_for(s: Self, timeout: Duration) -> Result<RwLockWriteGuard<'a, T>, Self> {
+        let until = Active::now().saturating_add(timeout);
+        if s.lock.raw.lock(Kind::Upgrade, Some(until)) { Ok(s.upgraded()) } else { Err(s) }
+    }
+
+    /// As [`upgrade`](Self::upgrade), until `timeout` at most.
+    ///
+    /// # Unwinds
+    /// When the wait is ended from outside, and the read with it; see [`migration`](crate::migration#what-may-unwind).
+    ///
+    /// # Errors
+    /// `s`, if another reader is still there then.
+    pub fn try_upgrade_until(s: Self, timeout: Instant) -> Result<RwLockWriteGuard<'a, T>, Self> {
+        if s.lock.raw.lock(Kind::Upgrade, Some(Active::nanos(timeout))) { Ok(s.upgraded()) } else { Err(s) }
+    }
+
+    fn upgraded(self) -> RwLockWriteGuard<'a, T> {
+        ManuallyDrop::new(self).lock.write_guard()
+    }
+
+    /// Makes the upgradable read a plain one, so that others may have the upgradable one.
+    pub fn downgrade(s: Self) -> RwLockReadGuard<'a, T> {
+        let lock = ManuallyDrop::new(s).lock;
+        lock.raw.downgrade_upgradable();
+        lock.read_guard()
+    }
+}
+
 impl<'a, T: ?Sized> RwLockWriteGuard<'a, T> {
     #[inline]
     fn value(&self) -> &T {
@@ -302,6 +469,13 @@ impl<'a, T: ?Sized> RwLockWriteGuard<'a, T> {
         let lock = ManuallyDrop::new(s).lock;
         lock.raw.downgrade();
         lock.read_guard()
+    }
+
+    /// Makes the write a read that may become a write again, and lets the waiting readers in. No writer comes in between.
+    pub fn downgrade_to_upgradable(s: Self) -> RwLockUpgradableReadGuard<'a, T> {
+        let lock = ManuallyDrop::new(s).lock;
+        lock.raw.downgrade_to_upgradable();
+        lock.upgradable_guard()
     }
 
     /// A guard of a part of the value.
@@ -368,6 +542,13 @@ impl<T: ?Sized> Drop for RwLockReadGuard<'_, T> {
     }
 }
 
+impl<T: ?Sized> Drop for RwLockUpgradableReadGuard<'_, T> {
+    #[inline]
+    fn drop(&mut self) {
+        self.lock.raw.unlock_upgradable();
+    }
+}
+
 impl<T: ?Sized> Drop for RwLockWriteGuard<'_, T> {
     #[inline]
     fn drop(&mut self) {
@@ -376,6 +557,7 @@ impl<T: ?Sized> Drop for RwLockWriteGuard<'_, T> {
 }
 
 shows!(RwLockReadGuard);
+shows!(RwLockUpgradableReadGuard);
 shows!(RwLockWriteGuard);
 
 mapped!(
