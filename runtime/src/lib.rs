@@ -235,7 +235,7 @@
 //! | `tokio::time::timeout(d, future)` | [`time::timeout`]`(d, f)`, or `with_timeout` and [`run`](context::Context::run) |
 //! | `CancellationToken` | [`context::Context`] |
 //! | `crossbeam_channel` | [`chan`]: change the `use` line |
-//! | `parking_lot`, `tokio::sync` | [`sync`]: parking_lot's names, no upgradable or recursive locks; a guard may be held across a wait |
+//! | `parking_lot`, `tokio::sync` | [`sync`]: parking_lot's names, [`sync::raw`] for `lock_api`; a guard may be held across a wait |
 //! | `tokio::sync`'s `mpsc` and `oneshot`, `Notify` | [`chan::bounded`], [`chan::unbounded`]; [`sync::Event`] |
 //! | `tokio::sync::Semaphore`: `acquire`, `acquire_owned`, `SemaphorePermit` | [`sync::Semaphore::acquire_guard`], `acquire_owned`, [`sync::SemaphorePermit`]; `acquire` has no guard |
 //! | `thread_local!`, `task_local!` | [`local!`] |

@@ -5,12 +5,13 @@
 //! ([`Mutex`], [`RwLock`], [`Condvar`]), of std ([`Once`], [`OnceLock`], [`LazyLock`], [`Barrier`]), or of Go's `sync`
 //! and `x/sync`. Guards may be held across calls that park, and may be dropped on another thread.
 //!
-//! Not all of `parking_lot` is here: there is no `ReentrantMutex`, `FairMutex`, `lock_api`,
-//! guard that owns an `Arc`, or `serde`. As [`Once`] is std's, so are [`OnceState::is_poisoned`], which `parking_lot` calls
-//! `poisoned`, and what `Debug` prints.
+//! [`Mutex`] and [`RwLock`] are types of their own, as their waits may be ended from outside, which `lock_api`'s must not;
+//! [`ReentrantMutex`] and [`FairMutex`] are `lock_api`'s over the locks in [`raw`]. Of `parking_lot` there is no `serde`. As
+//! [`Once`] is std's, so are [`OnceState::is_poisoned`], which `parking_lot` calls `poisoned`, and what `Debug` prints.
 //!
 //! A goroutine that its runtime leaves behind in a wait queue does not hold up the other waiters.
 
+mod arc_guard;
 mod barrier;
 mod condvar;
 mod err_group;
@@ -21,6 +22,8 @@ mod mutex;
 mod once;
 mod once_lock;
 mod pool;
+#[cfg(not(gmp_loom))]
+pub mod raw;
 mod raw_mutex;
 mod raw_rwlock;
 mod rwlock;
@@ -29,6 +32,7 @@ mod single_flight;
 mod wait_group;
 mod wait_queue;
 
+pub use arc_guard::{ArcMutexGuard, ArcRwLockReadGuard, ArcRwLockUpgradableReadGuard, ArcRwLockWriteGuard};
 pub use barrier::{Barrier, BarrierWaitResult};
 pub use condvar::{Condvar, WaitTimeoutResult};
 pub use err_group::ErrGroup;
@@ -48,6 +52,12 @@ pub use semaphore::{
 };
 pub use single_flight::SingleFlight;
 pub use wait_group::WaitGroup;
+
+#[cfg(not(gmp_loom))]
+pub use raw::types::{
+    FairMutex, FairMutexGuard, MappedFairMutexGuard, MappedReentrantMutexGuard, ReentrantMutex,
+    ReentrantMutexGuard,
+};
 
 use std::panic::{RefUnwindSafe, UnwindSafe};
 

@@ -42,8 +42,8 @@ use std::time::{Duration, Instant};
 /// }
 /// ```
 pub struct Mutex<T: ?Sized> {
-    raw: RawMutex,
-    value: UnsafeCell<T>,
+    pub(super) raw: RawMutex,
+    pub(super) value: UnsafeCell<T>,
 }
 
 // SAFETY: the lock gives the value to one thread at a time.

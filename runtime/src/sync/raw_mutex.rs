@@ -128,6 +128,12 @@ impl RawMutex {
         }
     }
 
+    /// As `lock_until`; an interrupt does not end the wait.
+    #[cfg_attr(gmp_loom, allow(dead_code, reason = "the constants of `lock_api` are in no model"))]
+    pub(super) fn lock_surely_until(&self, until: Nanos) -> bool {
+        self.lock_fast() || self.lock_slow(Some(until), OnInterrupt::Never).is_ok()
+    }
+
     #[inline]
     fn lock_fast(&self) -> bool {
         // Acquire: what was done under the lock before; partners all Releases here.

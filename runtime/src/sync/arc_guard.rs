@@ -1,0 +1,312 @@
+//! Guards that own an `Arc` of their lock, in place of a borrow: they may be stored, returned, and sent to goroutines.
+
+use crate::host::{Active, Clock};
+use crate::prim::Arc;
+use crate::sync::mutex::Mutex;
+use crate::sync::raw_rwlock::Kind;
+use crate::sync::rwlock::RwLock;
+use std::fmt;
+use std::mem::ManuallyDrop;
+use std::ops::{Deref, DerefMut};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::ptr;
+use std::time::{Duration, Instant};
+
+/// A guard that owns an `Arc` of its lock: what all of them share.
+macro_rules! arc_guard {
+    ($(#[$doc:meta])* $guard:ident, $lock:ident, $unlock:ident, $accessor:ident, $bound:path) => {
+        $(#[$doc])*
+        #[must_use = "dropped at once it unlocks at once"]
+        pub struct $guard<T: ?Sized> {
+            lock: Arc<$lock<T>>,
+            /// The bounds of the guard are written out below.
+            bounds: std::marker::PhantomData<*mut ()>,
+        }
+
+        // SAFETY: any thread may unlock; the last `Arc`, which drops the value, may be this one.
+        unsafe impl<T: ?Sized + Send + $bound> Send for $guard<T> {}
+        // SAFETY: a shared guard gives `&T`, and the `Arc` of a lock that is Sync.
+        unsafe impl<T: ?Sized + Send + Sync> Sync for $guard<T> {}
+
+        impl<T: ?Sized> $guard<T> {
+            /// The lock is held for the guard.
+            fn of(lock: &Arc<$lock<T>>) -> Self {
+                $guard { lock: Arc::clone(lock), bounds: std::marker::PhantomData }
+            }
+
+            /// Returns the lock of this guard.
+            pub fn $accessor(s: &Self) -> &Arc<$lock<T>> {
+                &s.lock
+            }
+
+            /// Unlocks, and returns the lock.
+            pub fn into_arc(s: Self) -> Arc<$lock<T>> {
+                let lock = s.disarm();
+                lock.raw.$unlock();
+                lock
+            }
+
+            /// The lock stays held.
+            fn disarm(self) -> Arc<$lock<T>> {
+                let it = ManuallyDrop::new(self);
+                // SAFETY: read once, from a guard that is dropped no more.
+                unsafe { ptr::read(&it.lock) }
+            }
+        }
+
+        impl<T: ?Sized> Deref for $guard<T> {
+            type Target = T;
+            fn deref(&self) -> &T {
+                // SAFETY: the lock is held.
+                self.lock.value.with(|value| unsafe { &*value })
+            }
+        }
+
+        impl<T: ?Sized> Drop for $guard<T> {
+            fn drop(&mut self) {
+                self.lock.raw.$unlock();
+            }
+        }
+
+        impl<T: ?Sized + fmt::Debug> fmt::Debug for $guard<T> {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                (**self).fmt(f)
+            }
+        }
+
+        impl<T: ?Sized + fmt::Display> fmt::Display for $guard<T> {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                (**self).fmt(f)
+            }
+        }
+    };
+}
+
+/// A guard that may also change the value.
+macro_rules! changes {
+    ($guard:ident) => {
+        impl<T: ?Sized> DerefMut for $guard<T> {
+            fn deref_mut(&mut self) -> &mut T {
+                // SAFETY: the lock is held, and `&mut self` is the only guard.
+                self.lock.value.with_mut(|value| unsafe { &mut *value })
+            }
+        }
+    };
+}
+
+arc_guard!(
+    /// Holds the lock of a [`Mutex`] by an `Arc`, and gives access to the value. Dropping the guard unlocks, on any
+    /// thread, and does not block. [`Mutex::lock_arc`] has an example.
+    ArcMutexGuard, Mutex, unlock, mutex, Send
+);
+arc_guard!(
+    /// Holds an [`RwLock`] for reading by an `Arc`, and gives access to the value. Dropping the guard ends the read, on
+    /// any thread, and does not block.
+    ArcRwLockReadGuard, RwLock, unlock_read, rwlock, Sync
+);
+arc_guard!(
+    /// Holds an [`RwLock`] by an `Arc` for a read that may become a write, and gives access to the value. Dropping the
+    /// guard ends the read, on any thread, and does not block.
+    ArcRwLockUpgradableReadGuard, RwLock, unlock_upgradable, rwlock, Sync
+);
+arc_guard!(
+    /// Holds an [`RwLock`] for writing by an `Arc`, and gives access to the value. Dropping the guard unlocks, on any
+    /// thread, and does not block.
+    ArcRwLockWriteGuard, RwLock, unlock_write, rwlock, Send
+);
+changes!(ArcMutexGuard);
+changes!(ArcRwLockWriteGuard);
+
+impl<T: ?Sized> Mutex<T> {
+    /// As [`lock`](Self::lock), with a guard that owns an `Arc` of the mutex.
+    ///
+    /// # Unwinds
+    /// When the wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
+    ///
+    /// ```
+    /// use gmp::sync::Mutex;
+    /// use std::sync::Arc;
+    ///
+    /// // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
+    /// unsafe {
+    ///     gmp::run(|| {
+    ///         let total = Arc::new(Mutex::new(1));
+    ///         let mut held = total.lock_arc();
+    ///         // The guard goes to another goroutine, which unlocks.
+    ///         gmp::go(move || *held += 1).join().unwrap();
+    ///         assert_eq!(*total.lock(), 2);
+    ///     })
+    /// }
+    /// ```
+    pub fn lock_arc(self: &Arc<Self>) -> ArcMutexGuard<T> {
+        self.raw.lock();
+        ArcMutexGuard::of(self)
+    }
+
+    /// As [`lock_arc`](Self::lock_arc) if the mutex is free; `None` if it is locked. Does not block.
+    pub fn try_lock_arc(self: &Arc<Self>) -> Option<ArcMutexGuard<T>> {
+        self.raw.try_lock().then(|| ArcMutexGuard::of(self))
+    }
+
+    /// As [`lock_arc`](Self::lock_arc), for at most `timeout`; `None` after that.
+    ///
+    /// # Unwinds
+    /// When the wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
+    pub fn try_lock_arc_for(self: &Arc<Self>, timeout: Duration) -> Option<ArcMutexGuard<T>> {
+        self.raw.lock_until(Active::now().saturating_add(timeout)).then(|| ArcMutexGuard::of(self))
+    }
+
+    /// As [`lock_arc`](Self::lock_arc), until `timeout` at most; `None` after that.
+    ///
+    /// # Unwinds
+    /// When the wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
+    pub fn try_lock_arc_until(self: &Arc<Self>, timeout: Instant) -> Option<ArcMutexGuard<T>> {
+        self.raw.lock_until(Active::nanos(timeout)).then(|| ArcMutexGuard::of(self))
+    }
+}
+
+impl<T: ?Sized> ArcMutexGuard<T> {
+    /// Unlocks, and hands the lock to the waiter that has waited longest.
+    pub fn unlock_fair(s: Self) {
+        drop(Self::into_arc_fair(s));
+    }
+
+    /// As [`unlock_fair`](Self::unlock_fair), and returns the mutex.
+    pub fn into_arc_fair(s: Self) -> Arc<Mutex<T>> {
+        let lock = s.disarm();
+        lock.raw.unlock_fair();
+        lock
+    }
+
+    /// Hands the lock to the waiter that has waited longest, and locks again behind the other waiters. Does nothing
+    /// if there is no waiter. Nothing interrupts its wait.
+    pub fn bump(s: &mut Self) {
+        s.lock.raw.unlock_fair();
+        s.lock.raw.lock_surely();
+    }
+
+    /// Unlocks, runs `f`, and locks again, as [`MutexGuard::unlocked`](super::MutexGuard::unlocked) does.
+    ///
+    /// # Unwinds
+    /// When a wait of `f` is ended from outside, with the mutex locked again; see
+    /// [`migration`](crate::migration#what-may-unwind). The wait for the lock itself does not unwind.
+    pub fn unlocked<U>(s: &mut Self, f: impl FnOnce() -> U) -> U {
+        s.lock.raw.unlock();
+        // As in `MutexGuard::unlocked`.
+        let result = catch_unwind(AssertUnwindSafe(f));
+        s.lock.raw.lock_surely();
+        result.unwrap_or_else(|payload| resume_unwind(payload))
+    }
+}
+
+impl<T: ?Sized> RwLock<T> {
+    /// As [`read`](Self::read), with a guard that owns an `Arc` of the lock.
+    ///
+    /// # Unwinds
+    /// When the wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
+    pub fn read_arc(self: &Arc<Self>) -> ArcRwLockReadGuard<T> {
+        self.raw.lock(Kind::Read, None);
+        ArcRwLockReadGuard::of(self)
+    }
+
+    /// As [`read_arc`](Self::read_arc) if that is possible at once; `None` otherwise. Does not block.
+    pub fn try_read_arc(self: &Arc<Self>) -> Option<ArcRwLockReadGuard<T>> {
+        self.raw.try_lock(Kind::Read).then(|| ArcRwLockReadGuard::of(self))
+    }
+
+    /// As [`read_arc`](Self::read_arc), for at most `timeout`; `None` after that.
+    ///
+    /// # Unwinds
+    /// When the wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
+    pub fn try_read_arc_for(self: &Arc<Self>, timeout: Duration) -> Option<ArcRwLockReadGuard<T>> {
+        let until = Active::now().saturating_add(timeout);
+        self.raw.lock(Kind::Read, Some(until)).then(|| ArcRwLockReadGuard::of(self))
+    }
+
+    /// As [`write`](Self::write), with a guard that owns an `Arc` of the lock.
+    ///
+    /// # Unwinds
+    /// When the wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
+    ///
+    /// ```
+    /// use gmp::sync::{ArcRwLockWriteGuard, RwLock};
+    /// use std::sync::Arc;
+    ///
+    /// let names = Arc::new(RwLock::new(Vec::new()));
+    /// let mut writes = names.write_arc();
+    /// writes.push("g");
+    /// let reads = ArcRwLockWriteGuard::downgrade(writes);
+    /// assert_eq!((reads.len(), names.try_read_arc().is_some()), (1, true));
+    /// ```
+    pub fn write_arc(self: &Arc<Self>) -> ArcRwLockWriteGuard<T> {
+        self.raw.lock(Kind::Write, None);
+        ArcRwLockWriteGuard::of(self)
+    }
+
+    /// As [`write_arc`](Self::write_arc) if that is possible at once; `None` otherwise. Does not block.
+    pub fn try_write_arc(self: &Arc<Self>) -> Option<ArcRwLockWriteGuard<T>> {
+        self.raw.try_lock(Kind::Write).then(|| ArcRwLockWriteGuard::of(self))
+    }
+
+    /// As [`write_arc`](Self::write_arc), for at most `timeout`; `None` after that.
+    ///
+    /// # Unwinds
+    /// When the wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
+    pub fn try_write_arc_for(self: &Arc<Self>, timeout: Duration) -> Option<ArcRwLockWriteGuard<T>> {
+        let until = Active::now().saturating_add(timeout);
+        self.raw.lock(Kind::Write, Some(until)).then(|| ArcRwLockWriteGuard::of(self))
+    }
+
+    /// As [`upgradable_read`](Self::upgradable_read), with a guard that owns an `Arc` of the lock.
+    ///
+    /// # Unwinds
+    /// When the wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
+    pub fn upgradable_read_arc(self: &Arc<Self>) -> ArcRwLockUpgradableReadGuard<T> {
+        self.raw.lock(Kind::Upgradable, None);
+        ArcRwLockUpgradableReadGuard::of(self)
+    }
+
+    /// As [`upgradable_read_arc`](Self::upgradable_read_arc) if that is possible at once; `None` otherwise. Does not
+    /// block.
+    pub fn try_upgradable_read_arc(self: &Arc<Self>) -> Option<ArcRwLockUpgradableReadGuard<T>> {
+        self.raw.try_lock(Kind::Upgradable).then(|| ArcRwLockUpgradableReadGuard::of(self))
+    }
+}
+
+impl<T: ?Sized> ArcRwLockWriteGuard<T> {
+    /// Makes the write a read, and lets the waiting readers in. No writer comes in between.
+    pub fn downgrade(s: Self) -> ArcRwLockReadGuard<T> {
+        let lock = s.disarm();
+        lock.raw.downgrade();
+        ArcRwLockReadGuard { lock, bounds: std::marker::PhantomData }
+    }
+}
+
+impl<T: ?Sized> ArcRwLockUpgradableReadGuard<T> {
+    /// Makes the read a write. Blocks the calling goroutine, or the plain thread, until the other readers have gone.
+    ///
+    /// # Unwinds
+    /// When the wait is ended from outside, and the read with it; see [`migration`](crate::migration#what-may-unwind).
+    pub fn upgrade(s: Self) -> ArcRwLockWriteGuard<T> {
+        s.lock.raw.lock(Kind::Upgrade, None);
+        ArcRwLockWriteGuard { lock: s.disarm(), bounds: std::marker::PhantomData }
+    }
+
+    /// Makes the read a write, if there is no other reader. Does not block.
+    ///
+    /// # Errors
+    /// `s`, if there is another reader.
+    pub fn try_upgrade(s: Self) -> Result<ArcRwLockWriteGuard<T>, Self> {
+        if !s.lock.raw.try_lock_in_line(Kind::Upgrade) {
+            return Err(s);
+        }
+        Ok(ArcRwLockWriteGuard { lock: s.disarm(), bounds: std::marker::PhantomData })
+    }
+
+    /// Makes the upgradable read a plain one, so that others may have the upgradable one.
+    pub fn downgrade(s: Self) -> ArcRwLockReadGuard<T> {
+        let lock = s.disarm();
+        lock.raw.downgrade_upgradable();
+        ArcRwLockReadGuard { lock, bounds: std::marker::PhantomData }
+    }
+}

@@ -1,0 +1,175 @@
+//! `RwLock`: upgradable and recursive reads; guards that own an `Arc`.
+
+use crate::support::{cast, rounds, with_every_cast};
+use common::{everywhere, until};
+use gmp::go;
+use gmp::sync::{
+    ArcMutexGuard, ArcRwLockUpgradableReadGuard, ArcRwLockWriteGuard, Mutex, RwLock,
+    RwLockUpgradableReadGuard, RwLockWriteGuard,
+};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::time::{Duration, Instant};
+
+const MS: Duration = Duration::from_millis(1);
+
+/// Fails by the sum, when a writer comes between an upgradable read and its write; by a value that is seen half written; or
+/// by a hang.
+#[test]
+fn an_upgrade_writes_what_it_has_read() {
+    with_every_cast(|rt, goroutines, threads| {
+        let rounds = rounds(4_000);
+        let shared = Arc::new(RwLock::new((0_usize, 0_usize)));
+        let (theirs, gave_up) = (Arc::clone(&shared), Arc::new(AtomicUsize::new(0)));
+        let gives_up = Arc::clone(&gave_up);
+        cast(rt, goroutines, threads, move |number| {
+            for round in 0..rounds {
+                let bump = |value: &mut (usize, usize), from: usize| {
+                    assert_eq!((value.0, value.1), (from, from), "somebody wrote in between");
+                    value.0 += 1;
+                    value.1 += 1;
+                };
+                match (round + number) % 6 {
+                    0 | 1 => {
+                        let looks = theirs.upgradable_read();
+                        let from = looks.0;
+                        if round % 16 == 0 {
+                            gmp::yield_now();
+                        }
+                        let mut writes = RwLockUpgradableReadGuard::upgrade(looks);
+                        bump(&mut writes, from);
+                        if round % 3 == 0 {
+                            let looks = RwLockWriteGuard::downgrade_to_upgradable(writes);
+                            assert_eq!(looks.0, from + 1);
+                            assert_eq!(RwLockUpgradableReadGuard::downgrade(looks).1, from + 1);
+                        }
+                    }
+                    2 => {
+                        let looks = theirs.upgradable_read();
+                        let from = looks.0;
+                        let limit = Duration::from_nanos((round * 7 % 3000) as u64);
+                        match RwLockUpgradableReadGuard::try_upgrade_for(looks, limit) {
+                            Ok(mut writes) => bump(&mut writes, from),
+                            Err(looks) => {
+                                assert_eq!(looks.0, from);
+                                gives_up.fetch_add(1, SeqCst);
+                            }
+                        }
+                    }
+                    3 => {
+                        let mut writes = theirs.write();
+                        let from = writes.0;
+                        bump(&mut writes, from);
+                    }
+                    _ => {
+                        let outer = theirs.read();
+                        if round % 16 == 0 {
+                            gmp::yield_now();
+                        }
+                        let inner = theirs.read_recursive();
+                        assert_eq!((outer.0, outer.1), (inner.1, inner.0));
+                        gives_up.fetch_add(1, SeqCst);
+                    }
+                }
+            }
+        });
+        assert_eq!(shared.read().0 + gave_up.load(SeqCst), (goroutines + threads) * rounds);
+        assert!(!shared.is_locked());
+    });
+}
+
+/// Fails by what is free: two upgradable reads at once, a write beside one, or no plain read beside one.
+#[test]
+fn one_upgradable_read_beside_plain_ones() {
+    let lock = RwLock::new(1);
+    let looks = lock.upgradable_read();
+    assert!(lock.try_upgradable_read().is_none() && lock.try_write().is_none());
+    assert!(lock.try_upgradable_read_for(MS).is_none());
+    assert!(lock.try_upgradable_read_until(Instant::now()).is_none());
+    assert!(!lock.is_locked_exclusive() && lock.is_locked());
+    let reads = lock.try_read().expect("a plain read");
+    let looks = RwLockUpgradableReadGuard::try_upgrade(looks).expect_err("another reads");
+    let looks =
+        RwLockUpgradableReadGuard::try_upgrade_until(looks, Instant::now() + MS).expect_err("another reads");
+    assert!(std::ptr::eq(RwLockUpgradableReadGuard::rwlock(&looks), &raw const lock));
+    drop(reads);
+    let mut writes = RwLockUpgradableReadGuard::try_upgrade(looks).expect("nobody else reads");
+    *writes += 1;
+    assert!(lock.try_read().is_none() && lock.try_read_recursive().is_none());
+    assert!(
+        lock.try_read_recursive_for(MS).is_none() && lock.try_read_recursive_until(Instant::now()).is_none()
+    );
+    let looks = RwLockWriteGuard::downgrade_to_upgradable(writes);
+    assert!(lock.try_read().is_some() && lock.try_write().is_none());
+    let reads = RwLockUpgradableReadGuard::downgrade(looks);
+    let looks = lock.try_upgradable_read().expect("it is plain now");
+    assert_eq!(format!("{reads:?} {looks} {looks:?}"), "2 2 2");
+    drop((reads, looks));
+    assert_eq!(*lock.try_write().expect("free"), 2);
+}
+
+/// Fails by a hang: the second read waits for a writer that waits for the first; or by the order, when a writer that
+/// waited is passed by an upgrade and the upgrade is not first.
+#[test]
+fn who_waits_is_passed_by_a_recursive_read_and_by_an_upgrade() {
+    everywhere(|rt| {
+        rt.run(|| {
+            let lock = Arc::new(RwLock::new(Vec::new()));
+            let (outer, looks) = (lock.read(), lock.upgradable_read());
+            let theirs = Arc::clone(&lock);
+            let writer = go(move || theirs.write().push("writer"));
+            // From then on it waits in its queue.
+            until(|| lock.try_read().is_none());
+            drop((lock.read_recursive(), lock.try_read_recursive().expect("past the writer")));
+            let theirs = Arc::clone(&lock);
+            let reader = go(move || theirs.read().clone());
+            drop(outer);
+            RwLockUpgradableReadGuard::upgrade(looks).push("upgrade");
+            assert_eq!(*writer.join().map(|()| lock.read()).unwrap(), ["upgrade", "writer"]);
+            assert_eq!(reader.join().unwrap().first(), Some(&"upgrade"));
+        });
+    });
+}
+
+/// Fails by a hang, or by what is locked: an `Arc` guard does not unlock, on the thread of whoever drops it, or twice.
+#[test]
+fn guards_that_own_an_arc_unlock_where_they_are_dropped() {
+    everywhere(|rt| {
+        let lock = Arc::new(Mutex::new(0));
+        let mut held = lock.lock_arc();
+        assert!(lock.try_lock_arc().is_none() && lock.try_lock_arc_for(MS).is_none());
+        assert!(lock.try_lock_arc_until(Instant::now()).is_none());
+        *held += 1;
+        rt.go(move || *held += 1).join().unwrap();
+        let mut held = lock.try_lock_arc().expect("unlocked by the goroutine");
+        ArcMutexGuard::unlocked(&mut held, || *lock.lock() += 1);
+        ArcMutexGuard::bump(&mut held);
+        assert!(Arc::ptr_eq(ArcMutexGuard::mutex(&held), &lock));
+        assert_eq!(format!("{held:?} {held}"), "3 3");
+        assert!(!ArcMutexGuard::into_arc(held).is_locked());
+        ArcMutexGuard::unlock_fair(lock.lock_arc());
+        assert!(!ArcMutexGuard::into_arc_fair(lock.lock_arc()).is_locked());
+        assert_eq!(Arc::strong_count(&lock), 1);
+
+        let lock = Arc::new(RwLock::new(0));
+        let writes = lock.write_arc();
+        assert!(lock.try_read_arc().is_none() && lock.try_read_arc_for(MS).is_none());
+        assert!(lock.try_write_arc().is_none() && lock.try_write_arc_for(MS).is_none());
+        let reads = ArcRwLockWriteGuard::downgrade(writes);
+        let looks = lock.upgradable_read_arc();
+        assert!(lock.try_upgradable_read_arc().is_none());
+        let looks = ArcRwLockUpgradableReadGuard::try_upgrade(looks).expect_err("another reads");
+        rt.go(move || drop(reads)).join().unwrap();
+        let mut writes = ArcRwLockUpgradableReadGuard::upgrade(looks);
+        *writes = 4;
+        drop(writes);
+        let reads = ArcRwLockUpgradableReadGuard::downgrade(lock.upgradable_read_arc());
+        assert_eq!((*reads, *lock.read_arc(), lock.is_locked()), (4, 4, true));
+        drop(reads);
+        assert!(!lock.is_locked() && Arc::strong_count(&lock) == 1);
+        // The last one frees it.
+        let alone = Arc::new(Mutex::new(Arc::clone(&lock))).lock_arc();
+        drop(alone);
+        assert_eq!(Arc::strong_count(&lock), 1);
+    });
+}
