@@ -3,7 +3,7 @@
 use crate::measure::{Meeting, alone, median, percentile, spin_for};
 use common::{runtime, watched};
 use gmp::net::TcpListener;
-use gmp::time::{sleep, sleep_until};
+use gmp::time::{after_func, sleep, sleep_until};
 use gmp::{go, yield_now};
 use std::fs::{DirEntry, read_dir, read_to_string};
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
@@ -65,6 +65,49 @@ fn a_sleep_is_as_exact_as_a_threads() {
             }
         });
     }
+}
+
+/// The timer slack of the calling thread.
+fn slack() -> i32 {
+    // SAFETY: it reads a number of this thread.
+    unsafe { libc::prctl(libc::PR_GET_TIMERSLACK) }
+}
+
+/// Of a child process, as it says itself.
+fn slack_of_a_child() -> i32 {
+    let child =
+        std::process::Command::new("cat").arg("/proc/self/timerslack_ns").output().expect("cat starts");
+    String::from_utf8(child.stdout).unwrap().trim().parse().expect("a number of nanoseconds")
+}
+
+/// Fails when a child, a thread or a callback's thread inherits what a wait of ours has set, after waits of each length.
+#[test]
+fn what_a_goroutine_starts_has_the_slack_that_the_program_has() {
+    let _alone = alone();
+    let usual = thread::spawn(slack).join().unwrap();
+    assert_eq!(slack_of_a_child(), usual);
+    for procs in [1, 2] {
+        watched(procs, move || {
+            let rt = runtime(procs);
+            let seen = rt.run(|| {
+                let lengths = [1, 20, 50, 60, 1000, 5000].map(Duration::from_micros);
+                let each = |dur| {
+                    go(move || {
+                        sleep(dur);
+                        [slack(), slack_of_a_child(), thread::spawn(slack).join().unwrap()]
+                    })
+                };
+                lengths.map(each).map(|slacks| slacks.join().unwrap())
+            });
+            assert_eq!(seen, [[usual; 3]; 6]);
+        });
+    }
+    // Outside of a runtime, where the timers' thread starts the callback's, after a wait of its own.
+    sleep(20 * Duration::from_micros(1));
+    let (tell, hear) = std::sync::mpsc::channel();
+    let _call = after_func(MS, move || tell.send([slack(), slack_of_a_child()]).unwrap());
+    assert_eq!(hear.recv().unwrap(), [usual; 2]);
+    assert_eq!(slack(), usual);
 }
 
 /// What came of a round in which one goroutine yields and another, on the other P, is to wake.

@@ -21,7 +21,8 @@
 //!    destructor. That holds for calls that never unwind elsewhere, too: `lock` of `parking_lot`, `recv` of crossbeam.
 //! 4. **Leave the floating-point control registers as they were found**: mxcsr and the x87 control word, which have the
 //!    rounding mode, the masks of exceptions, and whether denormals are zero. A switch saves neither: what is set across a
-//!    park is seen by the next goroutine on that thread, and may be gone when this one goes on.
+//!    park is seen by the next goroutine on that thread, and may be gone when this one goes on. The
+//!    [example](#floating-point) shows both.
 //!
 //! And at any time:
 //!
@@ -173,6 +174,53 @@
 //! ```
 //!
 //! # Floating point
+//!
+//! What is set across a park meets other goroutines. Here one has denormals taken for zero and parks; the next one on that
+//! thread computes with that, and the first finds what the next has left:
+//!
+//! ```
+//! # #[cfg(target_arch = "x86_64")]
+//! # {
+//! use std::arch::asm;
+//!
+//! const DENORMALS_ARE_ZERO: u32 = 1 << 6;
+//!
+//! fn mxcsr() -> u32 {
+//!     let mut value = 0_u32;
+//!     // SAFETY: stores the register to the variable.
+//!     unsafe { asm!("stmxcsr [{}]", in(reg) &raw mut value, options(nostack)) };
+//!     value
+//! }
+//!
+//! /// # Safety
+//! /// Rust code has the register as it was at the start of the program: no code that computes may run meanwhile.
+//! unsafe fn set_mxcsr(value: u32) {
+//!     // SAFETY: by this function's contract.
+//!     unsafe { asm!("ldmxcsr [{}]", in(reg) &raw const value, options(nostack)) };
+//! }
+//!
+//! // SAFETY: NOT kept: the register is changed across `yield_now`. Nothing here computes with floating-point numbers.
+//! let runtime = unsafe { gmp::Runtime::builder().procs(1).build()? };
+//! let shown = || {
+//!     let usual = mxcsr() & !DENORMALS_ARE_ZERO;
+//!     let other = gmp::go(move || {
+//!         let seen = mxcsr();
+//!         // SAFETY: it is as it was before.
+//!         unsafe { set_mxcsr(usual) };
+//!         seen
+//!     });
+//!     // SAFETY: none: this is the breach.
+//!     unsafe { set_mxcsr(usual | DENORMALS_ARE_ZERO) };
+//!     gmp::yield_now();
+//!     let (own, seen) = (mxcsr(), other.join().unwrap());
+//!     // The other goroutine has had what this one has set, and this one has it no more.
+//!     seen & DENORMALS_ARE_ZERO != 0 && own & DENORMALS_ARE_ZERO == 0
+//! };
+//! // The machine may have kept this thread from running for so long that another one has taken the P.
+//! assert!((0..9).any(|_| runtime.run(shown)));
+//! # }
+//! # Ok::<(), std::io::Error>(())
+//! ```
 //!
 //! A C library that changes the rounding mode is called, and undone, between two parks:
 //!

@@ -15,12 +15,9 @@ use std::time::{Duration, Instant};
 /// Parks the calling goroutine for at least `dur`; its thread goes on running other goroutines. A plain thread
 /// sleeps. A zero duration returns at once.
 ///
-/// The wait is as exact as the machine allows: the runtime's threads run with a timer slack of one nanosecond, and the
-/// kernel is asked in nanoseconds. A duration beyond the clock's 484 years waits until then.
-///
-/// Threads and processes that a goroutine starts inherit that slack; the usual slack is 50 µs, by which the kernel
-/// saves power. `prctl(PR_SET_TIMERSLACK, 50_000)` restores it for the calling thread, and for a child process when
-/// called in `CommandExt::pre_exec`.
+/// The wait is as exact as the machine allows: the kernel is asked in nanoseconds, and its timer slack, by which it may be
+/// 50 µs late to save power, is taken into account. The slack of the threads stays as it was, so threads and processes
+/// that a goroutine starts inherit the usual one. A duration beyond the clock's 484 years waits until then.
 ///
 /// ```
 /// use std::time::{Duration, Instant};

@@ -15,6 +15,7 @@ mod quit;
 #[cfg(not(any(feature = "generator", not(target_arch = "x86_64"))))]
 mod sample;
 mod signals;
+mod slack;
 mod symbols;
 mod thread;
 mod topology;
@@ -126,6 +127,19 @@ impl Native {
         topology::prepare();
         Ok(Native { poller: Poller::new()?, stacks: StackPool::new(max_stack_bytes, guard) })
     }
+
+    /// A wait that ends at its limit, or with something to report.
+    fn wait_for(&self, events: &mut Events, limit: Duration) -> io::Result<Woken> {
+        let (until, mut left) = (clock::now().saturating_add(limit), limit);
+        loop {
+            let asked = |asked| self.poller.wait(events, Timeout::After(asked));
+            let woken = slack::wait(left, slack::By::Poll, asked)?;
+            left = until.saturating_since(clock::now());
+            if woken == Woken::Yes || !events.is_empty() || left.is_zero() {
+                return Ok(woken);
+            }
+        }
+    }
 }
 
 impl Threads for Native {
@@ -152,7 +166,12 @@ impl Threads for Native {
     }
 
     fn sleep((): &(), word: &AtomicU32, expected: u32, limit: Option<Duration>) {
-        thread::futex_wait(word, expected, limit);
+        match limit {
+            None => thread::futex_wait(word, expected, None),
+            Some(limit) => {
+                slack::wait(limit, slack::By::Futex, |asked| thread::futex_wait(word, expected, Some(asked)));
+            }
+        }
     }
 
     fn wake((): &(), word: &AtomicU32) {
@@ -268,12 +287,11 @@ impl Poll for Native {
         mut found: impl FnMut(Key, Readiness),
     ) -> io::Result<Broken> {
         let mut events = local.events.borrow_mut();
-        let timeout = match wait {
-            PollWait::Never => Timeout::Zero,
-            PollWait::For(limit) => Timeout::After(limit),
-            PollWait::Forever => Timeout::Forever,
+        let woken = match wait {
+            PollWait::Never => self.poller.wait(&mut events, Timeout::Zero)?,
+            PollWait::For(limit) => self.wait_for(&mut events, limit)?,
+            PollWait::Forever => self.poller.wait(&mut events, Timeout::Forever)?,
         };
-        let woken = self.poller.wait(&mut events, timeout)?;
         for event in events.iter() {
             found(event.key, event.readiness);
         }

@@ -14,9 +14,6 @@ pub(crate) fn start(
     body: impl FnOnce() + Send + 'static,
 ) -> io::Result<std::thread::JoinHandle<()>> {
     std::thread::Builder::new().name(name.to_owned()).spawn(move || {
-        // Timed waits are to end when they are due; by default the kernel may be 50 µs late to save power.
-        // SAFETY: no pointers. A refusal leaves the default.
-        unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1) };
         if catch_unwind(AssertUnwindSafe(body)).is_err() {
             super::say(format_args!("fatal error: the scheduler panicked"));
             std::process::abort();

@@ -1,0 +1,130 @@
+//! Timed waits that end when they are due, on threads that keep the usual timer slack.
+//!
+//! *The problem.* The kernel may end a timed wait late by the *timer slack* of its thread, to save power: 50 µs by default.
+//! By `prctl` a thread may have a slack of 1 ns. But what a thread starts inherits the slack, threads and processes alike: a
+//! child of a goroutine had 1 ns for all its life, and its children.
+//!
+//! *The obvious way*, to set the slack before each wait and to set it back after, is two system calls for each.
+//!
+//! *Here* the kernel is asked for an end that is sooner by the slack. It sets its timer to the latest moment that it may
+//! take, so on a machine at rest the wait ends when it is due. It ends sooner when another interrupt comes within the last
+//! 50 µs; then the rest is waited for. Of a wait that is not longer than the slack nothing could be taken away, and for such a
+//! one, and such a rest, the slack is 1 ns while it lasts. So two system calls more are paid for waits of up to 50 µs, and
+//! none for others; and whatever a goroutine starts, on any thread, has the slack that the thread was born with.
+//!
+//! For `poll` and `epoll` the kernel takes a thousandth of the wait for the slack, if that is more, and 100 ms at most. (A
+//! two-hundredth in a process of low priority; there a wait may end late by that.)
+
+use std::cell::Cell;
+use std::time::Duration;
+
+/// Of the kernel, for `poll` and `epoll`.
+const MOST: Duration = Duration::from_millis(100);
+/// A thousandth of what is asked for is this part of what is waited.
+const PART: u32 = 1001;
+/// Not asked yet.
+const UNKNOWN: i64 = -1;
+/// The default, for where the kernel does not say: then nothing is set, either.
+const USUAL: Duration = Duration::from_micros(50);
+
+std::thread_local! {
+    /// The slack of the thread, in nanoseconds.
+    static OWN: Cell<i64> = const { Cell::new(UNKNOWN) };
+}
+
+/// By what a thread waits.
+#[derive(Copy, Clone, Eq, PartialEq)]
+pub(super) enum By {
+    Futex,
+    Poll,
+}
+
+/// Calls `wait`, which blocks for as long as it is told. It may be told less than `limit`: whoever waits looks at the clock
+/// after it, and waits for the rest.
+pub(super) fn wait<R>(limit: Duration, by: By, wait: impl FnOnce(Duration) -> R) -> R {
+    let own = own();
+    let slack = own.map_or(USUAL, Duration::from_nanos);
+    match sooner(limit, slack, by) {
+        Some(sooner) => wait(sooner),
+        None => {
+            let Some(own) = own.filter(|&own| own > 1) else { return wait(limit) };
+            set(1);
+            let waited = wait(limit);
+            set(own);
+            waited
+        }
+    }
+}
+
+/// What to ask for, so that the latest end is `limit`; `None` if there is no such time.
+fn sooner(limit: Duration, slack: Duration, by: By) -> Option<Duration> {
+    let share = match by {
+        By::Futex => Duration::ZERO,
+        By::Poll => (limit / PART).min(MOST),
+    };
+    limit.checked_sub(slack.max(share)).filter(|asked| !asked.is_zero())
+}
+
+/// The slack with which the thread was born. A call of the kernel, once.
+fn own() -> Option<u64> {
+    let mut own = OWN.get();
+    if own == UNKNOWN {
+        // Not by libc's `prctl`, which returns 32 bits of it.
+        // SAFETY: no pointers.
+        own = unsafe { libc::syscall(libc::SYS_prctl, libc::PR_GET_TIMERSLACK, 0, 0, 0, 0) };
+        OWN.set(own.max(0));
+    }
+    u64::try_from(own).ok().filter(|&own| own > 0)
+}
+
+#[cold]
+fn set(nanos: u64) {
+    // SAFETY: no pointers. A refusal leaves what was.
+    unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, nanos as libc::c_ulong) };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_asked_for_ends_at_the_limit_when_the_kernel_takes_all_of_its_slack() {
+        let limits = [51, 60, 1_000, 50_000, 200_000, 10_000_000, 3_600_000_000].map(Duration::from_micros);
+        for limit in limits {
+            let asked = sooner(limit, USUAL, By::Futex).unwrap();
+            assert_eq!(asked + USUAL, limit);
+            let asked = sooner(limit, USUAL, By::Poll).unwrap();
+            let latest = asked + (asked / 1000).min(MOST).max(USUAL);
+            let off = latest.abs_diff(limit);
+            assert!(off <= Duration::from_nanos(2), "{limit:?}: {latest:?}");
+        }
+        for limit in [0, 1, 50].map(Duration::from_micros) {
+            assert_eq!((sooner(limit, USUAL, By::Futex), sooner(limit, USUAL, By::Poll)), (None, None));
+        }
+    }
+
+    /// Fails by a slack that stays behind.
+    #[test]
+    fn a_wait_of_any_length_leaves_the_thread_its_slack() {
+        std::thread::spawn(|| {
+            let now = || {
+                // SAFETY: no pointers.
+                unsafe { libc::prctl(libc::PR_GET_TIMERSLACK) }
+            };
+            let before = now();
+            for micros in [1, 40, 50, 51, 500] {
+                let mut inside = 0;
+                let limit = Duration::from_micros(micros);
+                let asked = wait(limit, By::Futex, |asked| {
+                    inside = now();
+                    asked
+                });
+                assert_eq!(now(), before);
+                // Either less is asked for, or the slack is none, unless it was.
+                assert!(asked < limit || inside == 1, "{limit:?}: asked for {asked:?} with {inside}");
+            }
+        })
+        .join()
+        .unwrap();
+    }
+}
