@@ -31,6 +31,10 @@
 ///   evaluation sends nothing, and the receiver goes on waiting in its place.
 /// * A channel may be in several arms, also in both directions; each ready arm is as likely as any other.
 /// * [`never`](crate::chan::never) and [`never_sender`](crate::chan::never_sender) disable an arm.
+/// * A message is evaluated as the argument of [`send`](crate::chan::Sender::send) is: the message has the channel's
+///   type, or coerces to that type.
+/// * There may be 32 arms beside `default`. For more, raise the crate's `recursion_limit` by three for each, or use a
+///   [`Select`](crate::chan::Select), which has no bound.
 ///
 /// # Unwinds
 /// When the wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
@@ -94,24 +98,44 @@ macro_rules! select_biased {
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __select {
-    // The head of an arm: (recv (channel) () (pattern)), (send (channel) (message) (pattern)), (default ..).
-    (@parse $biased:tt; $arms:tt $default:tt; recv($chan:expr $(,)?) -> $result:pat => $($rest:tt)+) => {
-        $crate::__select!(@body $biased; $arms $default (recv ($chan) () ($result)); $($rest)+)
+    // An arm a step: (recv (channel) () (pattern, _) (code)), (send (channel) (message) (pattern, _) (code)); `(_)` where no
+    // pattern is given. The code is a block, or an expression and a comma, or the last expression. With one step to parse
+    // an arm, one to bind its channel, and one to go to its code, 40 arms take 125 of the compiler's 128 levels.
+    (@parse $biased:tt; [$($arm:tt)*] $default:tt; recv($chan:expr $(,)?) $(-> $result:pat)? => $code:block $(, $($rest:tt)*)?) => {
+        $crate::__select!(@parse $biased; [$($arm)* (recv ($chan) () ($($result,)? _) ($code))] $default; $($($rest)*)?)
     };
-    (@parse $biased:tt; $arms:tt $default:tt; recv($chan:expr $(,)?) => $($rest:tt)+) => {
-        $crate::__select!(@body $biased; $arms $default (recv ($chan) () (_)); $($rest)+)
+    (@parse $biased:tt; [$($arm:tt)*] $default:tt; recv($chan:expr $(,)?) $(-> $result:pat)? => $code:block $($rest:tt)+) => {
+        $crate::__select!(@parse $biased; [$($arm)* (recv ($chan) () ($($result,)? _) ($code))] $default; $($rest)+)
     };
-    (@parse $biased:tt; $arms:tt $default:tt; send($chan:expr, $message:expr $(,)?) -> $result:pat => $($rest:tt)+) => {
-        $crate::__select!(@body $biased; $arms $default (send ($chan) ($message) ($result)); $($rest)+)
+    (@parse $biased:tt; [$($arm:tt)*] $default:tt; recv($chan:expr $(,)?) $(-> $result:pat)? => $code:expr $(, $($rest:tt)*)?) => {
+        $crate::__select!(@parse $biased; [$($arm)* (recv ($chan) () ($($result,)? _) ($code))] $default; $($($rest)*)?)
     };
-    (@parse $biased:tt; $arms:tt $default:tt; send($chan:expr, $message:expr $(,)?) => $($rest:tt)+) => {
-        $crate::__select!(@body $biased; $arms $default (send ($chan) ($message) (_)); $($rest)+)
+    (@parse $biased:tt; [$($arm:tt)*] $default:tt; send($chan:expr, $message:expr $(,)?) $(-> $result:pat)? => $code:block $(, $($rest:tt)*)?) => {
+        $crate::__select!(@parse $biased; [$($arm)* (send ($chan) ($message) ($($result,)? _) ($code))] $default; $($($rest)*)?)
     };
-    (@parse $biased:tt; $arms:tt []; default($($timeout:expr)? $(,)?) => $($rest:tt)+) => {
-        $crate::__select!(@body $biased; $arms [] (default ($($timeout)?)); $($rest)+)
+    (@parse $biased:tt; [$($arm:tt)*] $default:tt; send($chan:expr, $message:expr $(,)?) $(-> $result:pat)? => $code:block $($rest:tt)+) => {
+        $crate::__select!(@parse $biased; [$($arm)* (send ($chan) ($message) ($($result,)? _) ($code))] $default; $($rest)+)
     };
-    (@parse $biased:tt; $arms:tt []; default => $($rest:tt)+) => {
-        $crate::__select!(@body $biased; $arms [] (default ()); $($rest)+)
+    (@parse $biased:tt; [$($arm:tt)*] $default:tt; send($chan:expr, $message:expr $(,)?) $(-> $result:pat)? => $code:expr $(, $($rest:tt)*)?) => {
+        $crate::__select!(@parse $biased; [$($arm)* (send ($chan) ($message) ($($result,)? _) ($code))] $default; $($($rest)*)?)
+    };
+    (@parse $biased:tt; $arms:tt []; default($($timeout:expr)? $(,)?) => $code:block $(, $($rest:tt)*)?) => {
+        $crate::__select!(@parse $biased; $arms [($($timeout)?) ($code)]; $($($rest)*)?)
+    };
+    (@parse $biased:tt; $arms:tt []; default($($timeout:expr)? $(,)?) => $code:block $($rest:tt)+) => {
+        $crate::__select!(@parse $biased; $arms [($($timeout)?) ($code)]; $($rest)+)
+    };
+    (@parse $biased:tt; $arms:tt []; default($($timeout:expr)? $(,)?) => $code:expr $(, $($rest:tt)*)?) => {
+        $crate::__select!(@parse $biased; $arms [($($timeout)?) ($code)]; $($($rest)*)?)
+    };
+    (@parse $biased:tt; $arms:tt []; default => $code:block $(, $($rest:tt)*)?) => {
+        $crate::__select!(@parse $biased; $arms [() ($code)]; $($($rest)*)?)
+    };
+    (@parse $biased:tt; $arms:tt []; default => $code:block $($rest:tt)+) => {
+        $crate::__select!(@parse $biased; $arms [() ($code)]; $($rest)+)
+    };
+    (@parse $biased:tt; $arms:tt []; default => $code:expr $(, $($rest:tt)*)?) => {
+        $crate::__select!(@parse $biased; $arms [() ($code)]; $($($rest)*)?)
     };
     (@parse $biased:tt; $arms:tt [$($default:tt)+]; default $($rest:tt)+) => {
         ::core::compile_error!("select!: there is more than one `default`")
@@ -124,35 +148,6 @@ macro_rules! __select {
             "select!: expected `recv(channel) -> result => code`, `send(channel, message) -> result => code`, ",
             "`default => code` or `default(timeout) => code`, found `", ::core::stringify!($($rest)+), "`"
         ))
-    };
-
-    // The arm's code: a block, or an expression and a comma, or the last one.
-    (@body $biased:tt; $arms:tt $default:tt $head:tt; $code:block, $($rest:tt)*) => {
-        $crate::__select!(@add $biased; $arms $default $head ($code); $($rest)*)
-    };
-    (@body $biased:tt; $arms:tt $default:tt $head:tt; $code:block $($rest:tt)*) => {
-        $crate::__select!(@add $biased; $arms $default $head ($code); $($rest)*)
-    };
-    (@body $biased:tt; $arms:tt $default:tt $head:tt; $code:expr, $($rest:tt)*) => {
-        $crate::__select!(@add $biased; $arms $default $head ($code); $($rest)*)
-    };
-    (@body $biased:tt; $arms:tt $default:tt $head:tt; $code:expr) => {
-        $crate::__select!(@add $biased; $arms $default $head ($code);)
-    };
-
-    (@body $biased:tt; $arms:tt $default:tt $head:tt; $($rest:tt)*) => {
-        ::core::compile_error!(::core::concat!(
-            "select!: expected `code`, or `-> result => code`, found `", ::core::stringify!($($rest)*), "`"
-        ))
-    };
-
-    (@add $biased:tt; $arms:tt [] (default $timeout:tt) $code:tt; $($rest:tt)*) => {
-        $crate::__select!(@parse $biased; $arms [$timeout $code]; $($rest)*)
-    };
-    (@add $biased:tt; [$($arm:tt)*] $default:tt ($kind:ident $chan:tt $message:tt $result:tt) $code:tt; $($rest:tt)*) => {
-        $crate::__select!(
-            @parse $biased; [$($arm)* ($kind $chan $message $result $code)] $default; $($rest)*
-        )
     };
 
     // Each channel is evaluated once, in the order of the arms.
@@ -205,7 +200,7 @@ macro_rules! __select {
         }
     }};
 
-    (@go $chosen:ident $index:ident ($number:expr); (recv $chan:ident () ($result:pat) ($code:expr)) $($rest:tt)*) => {
+    (@go $chosen:ident $index:ident ($number:expr); (recv $chan:ident () ($result:pat $(, _)?) ($code:expr)) $($rest:tt)*) => {
         if $index == $number {
             let $result = $chosen.recv($chan);
             $code
@@ -213,10 +208,10 @@ macro_rules! __select {
             $crate::__select!(@go $chosen $index ($number + 1); $($rest)*)
         }
     };
-    (@go $chosen:ident $index:ident ($number:expr); (send $chan:ident ($message:expr) ($result:pat) ($code:expr)) $($rest:tt)*) => {
+    (@go $chosen:ident $index:ident ($number:expr); (send $chan:ident ($message:expr) ($result:pat $(, _)?) ($code:expr)) $($rest:tt)*) => {
         if $index == $number {
             // Bound first: if the message's expression unwinds, the operation is cancelled.
-            let message = $message;
+            let message = $crate::chan::internal::message($chan, $message);
             let $result = $chosen.send($chan, message);
             $code
         } else {
@@ -245,6 +240,12 @@ pub mod internal {
     #[inline]
     pub fn send<T>(sender: &Sender<T>) -> Arm<'_> {
         Arm::new(Operation::new(Direction::Send, sender.chan()))
+    }
+
+    /// The message, evaluated as an argument, and so with the type that the channel asks for.
+    #[inline(always)]
+    pub fn message<T>(_sender: &Sender<T>, message: T) -> T {
+        message
     }
 
     #[inline]

@@ -117,3 +117,95 @@ fn the_syntax_is_crossbeams() {
     }
     assert!(channels.1.is_empty());
 }
+
+/// Fails to compile: the message has a type of its own, and not the one that the channel asks for.
+#[test]
+fn a_message_has_the_type_of_its_channel() {
+    type Act = Box<dyn Fn(&str) -> usize + Send>;
+    let (acts, act) = bounded::<Act>(1);
+    select! { send(acts, Box::new(|text| text.len())) -> sent => sent.map_err(drop).unwrap() }
+    let acts_too: &Sender<Act> = &acts;
+    assert_eq!(act.recv().unwrap()("four"), 4);
+    select_biased! {
+        send(acts_too, Box::new(str::len)) -> sent => sent.map_err(drop).unwrap(),
+        default => unreachable!(),
+    }
+    assert_eq!(act.recv().unwrap()("four"), 4);
+    let (options, option) = bounded::<Option<u8>>(1);
+    select! { send(options, None) -> sent => sent.unwrap() }
+    assert_eq!(option.recv(), Ok(None));
+    let (slices, slice) = bounded::<&[i32]>(1);
+    select! { send(slices, &[1, 2, 3]) -> sent => sent.unwrap() }
+    assert_eq!(slice.recv(), Ok(&[1, 2, 3][..]));
+    let (functions, function) = bounded::<fn(u32) -> u32>(1);
+    select! { send(functions, |n| n.pow(2)) -> sent => sent.unwrap() }
+    assert_eq!(function.recv().unwrap()(3), 9);
+    let (numbers, number) = bounded::<u64>(1);
+    select! { send(numbers, "7".parse().unwrap()) -> sent => sent.unwrap() }
+    assert_eq!(number.recv(), Ok(7));
+    // What is borrowed while the message is evaluated is free again when the message was sent.
+    let (texts, text) = bounded::<String>(1);
+    let locked = gmp::sync::Mutex::new(String::from("text"));
+    select! { send(texts, locked.lock().clone()) -> _ => assert!(locked.try_lock().is_some()) }
+    assert_eq!(text.recv().unwrap(), "text");
+    // A message that never comes.
+    let gives_up = || -> Option<()> {
+        select! { send(numbers, None?) -> _ => Some(()) }
+    };
+    assert_eq!((gives_up(), number.try_recv().is_err()), (None, true));
+}
+
+/// Fails to compile when so many arms take more than the compiler's levels; or by a number, when one is taken for another.
+#[test]
+fn thirty_two_arms_and_a_default() {
+    let channels: [(Sender<usize>, Receiver<usize>); 16] = std::array::from_fn(|_| bounded(1));
+    let (s, r): (Vec<_>, Vec<_>) = channels.into_iter().unzip();
+    let once = || {
+        select! {
+            recv(r[0]) -> got => got.unwrap(),
+            recv(r[1]) -> got => got.unwrap(),
+            recv(r[2]) -> got => got.unwrap(),
+            recv(r[3]) -> got => { got.unwrap() }
+            recv(r[4]) -> got => { got.unwrap() },
+            recv(r[5]) -> got => got.unwrap(),
+            recv(r[6]) -> got => got.unwrap(),
+            recv(r[7]) -> got => got.unwrap(),
+            recv(r[8]) -> got => got.unwrap(),
+            recv(r[9]) -> got => got.unwrap(),
+            recv(r[10]) -> got => got.unwrap(),
+            recv(r[11]) -> got => got.unwrap(),
+            recv(r[12]) -> got => got.unwrap(),
+            recv(r[13]) -> got => got.unwrap(),
+            recv(r[14]) -> got => got.unwrap(),
+            recv(r[15]) -> got => got.unwrap(),
+            send(s[0], 0) => 100,
+            send(s[1], 1) => 101,
+            send(s[2], 2) => 102,
+            send(s[3], 3) => 103,
+            send(s[4], 4) => { 104 }
+            send(s[5], 5) => { 105 },
+            send(s[6], 6) -> _ => 106,
+            send(s[7], 7) -> _ => 107,
+            send(s[8], 8) -> _ => { 108 }
+            send(s[9], 9) -> _ => 109,
+            send(s[10], 10) -> _ => 110,
+            send(s[11], 11) -> _ => 111,
+            send(s[12], 12) -> _ => 112,
+            send(s[13], 13) -> _ => 113,
+            send(s[14], 14) -> _ => 114,
+            send(s[15], 15) -> _ => 115,
+            default => 1000,
+        }
+    };
+    let mut sent = [0_usize; 16];
+    let mut received = [0_usize; 16];
+    while sent.iter().chain(&received).any(|&times| times == 0) {
+        match once() {
+            arm @ 0..16 => received[arm] += 1,
+            arm @ 100..116 => sent[arm - 100] += 1,
+            arm => unreachable!("{arm}"),
+        }
+    }
+    let still_there: usize = r.iter().map(Receiver::len).sum();
+    assert_eq!(sent.iter().sum::<usize>(), received.iter().sum::<usize>() + still_there);
+}
