@@ -1,4 +1,4 @@
-//! The two parties of a G, its M and its handle: the last of them gives the G back. The protocol stands in `g/mod.rs`;
+//! The two parties of a G, the M and the handle: the last of them gives the G back. The protocol stands in `g/mod.rs`;
 //! checked by `models/join.rs`.
 
 use super::GRef;
@@ -14,30 +14,30 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 pub(super) const HANDLE: u32 = 1;
 pub(super) const LIVE: u32 = 2;
 pub(super) const OUTCOME: u32 = 4;
-/// No part of that: it stays as it was at the beginning.
+/// No part of that: the bit stays as it was at the beginning.
 pub(super) const COUNTS: u32 = 8;
 /// The owner of the handle waits, by the record at `joiner`.
 pub(super) const WAITER: u32 = 16;
-/// The goroutine has ended, or its runtime has.
+/// The goroutine has ended, or the runtime has.
 pub(super) const DONE: u32 = 32;
-/// Beside DONE: its runtime has ended, not the goroutine.
+/// Beside DONE: the runtime has ended, not the goroutine.
 pub(super) const LEFT: u32 = 64;
 
 /// Why a goroutine will do nothing more.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub(crate) enum End {
-    /// It ran to its end; the outcome says which.
+    /// The goroutine ran to an end; the outcome says which.
     Ended,
-    /// Its runtime ended first and left it where it was.
+    /// The runtime ended first and left the goroutine behind.
     Left,
 }
 
-/// What its `life` was at one moment.
+/// What the G's `life` was at one moment.
 #[derive(Copy, Clone, Debug)]
 pub(crate) struct Life(pub(super) u32);
 
 impl Life {
-    /// Why it will do nothing more; `None` if it will.
+    /// Why the goroutine will do nothing more; `None` if it still may.
     #[inline]
     pub(crate) fn end(self) -> Option<End> {
         let end = if self.0 & LEFT == 0 { End::Ended } else { End::Left };
@@ -45,22 +45,22 @@ impl Life {
     }
 }
 
-/// The M's part of a goroutine's end, after its last switch: tells the joiner and lets the G go.
-/// The stack has been taken back, and the word is Idle.
+/// The M's part of a goroutine's end, after the last switch: tells the joiner and lets the G go. The stack has been
+/// taken back, and the word is Idle.
 pub(crate) fn finish<H: Host>(g: GRef<H>) {
-    // Here, where it is in the cache.
-    // SAFETY: the goroutine reads its birth while it runs, and a dump while it holds the G, which it can't with an Idle word.
+    // Here, where the birth is in the cache. SAFETY: a running goroutine reads its birth, and a dump that holds the G does; a G
+    // with an Idle word neither runs nor can be held.
     drop(g.birth.with_mut(|birth| unsafe { (*birth).take() }));
-    // Acquire: what the handle's owner did with the G comes before its next goroutine: partner `give_handle_back`; and the
+    // Acquire: what the handle's owner did with the G comes before the G's next goroutine: partner `give_handle_back`; and the
     // joiner's record: partner `wait_for_end`.
     let look = Acquire.unless(LiveRelaxed);
-    // What it is most often. A look before would be one more access.
+    // The most frequent life. A look before would be one more access.
     let mut life = HANDLE | LIVE | COUNTS;
     loop {
         // A joiner that `mark_left` has told may be gone, handle and all, before that has cleared WAITER.
         let told = (life & WAITER != 0).unless(EndForgetsTheTeller);
         if life & HANDLE == 0 && !told {
-            // The M is alone with it. Release: partner `is_live`. In no model, for the reason that
+            // The M is alone with the G. Release: partner `is_live`. In no model, for the reason that
             // `StatusWord::finish` gives.
             g.life.store(life & !LIVE, Release);
             return release(g);
@@ -94,17 +94,17 @@ pub(crate) fn finish<H: Host>(g: GRef<H>) {
     }
 }
 
-/// The runtime has ended first, and the goroutine stays where it is: tells the joiner, once.
+/// The runtime has ended first, and the goroutine stays parked: tells the joiner, once.
 pub(crate) fn mark_left<H: Host>(g: GRef<H>) {
     // Relaxed: nothing is read before the exchange, which says whether this was true.
     let mut life = g.life.load(Relaxed);
     loop {
-        // Its last party is alone with it, or it is in the pool.
+        // The last party is alone with the G, or the pool has it.
         if life & (HANDLE | LIVE) != HANDLE | LIVE || life & DONE != 0 {
             return;
         }
-        // Acquire: the joiner's record: partner `wait_for_end`. It has to be the exchange's own: since the look the G may
-        // have ended and hold another goroutine with the same bits, whose joiner waits by another record. Release: a joiner
+        // Acquire: the joiner's record: partner `wait_for_end`. The Acquire has to be the exchange's own: since the look the G
+        // may have ended and hold another goroutine with the same bits, whose joiner waits by another record. Release: a joiner
         // that finds LEFT, in `life`, its partner, sees what came before the end of the runtime. No model can tell: that end
         // has had its fences by now, which publish as much.
         let both = both(Acquire.unless(LeftWithoutAcquire), Release);
@@ -115,17 +115,17 @@ pub(crate) fn mark_left<H: Host>(g: GRef<H>) {
     }
     if life & WAITER != 0 {
         g.tell();
-        // Release: the record was read: partners `wait_no_more`, of a joiner that takes it back, and `finish`. In no model:
-        // that joiner unwinds beside the end of the runtime, and loom's threads share one count of panics, which its locks
-        // take for poison; the M reads nothing that this has touched.
+        // Release: the record was read: partners `wait_no_more`, of a joiner that takes the record back, and `finish`. In no
+        // model: that joiner unwinds beside the end of the runtime, and loom's threads share one count of panics, which its
+        // locks take for poison; the M reads nothing that this has touched.
         let was = g.life.fetch_and(!WAITER, Release);
         debug_assert!(was & LIVE != 0, "mark_left: its M has let it go");
     }
 }
 
-/// The end of a goroutine that never ran: its closure is dropped here, on the calling thread.
+/// The end of a goroutine that never ran: the closure is dropped here, on the calling thread.
 pub(crate) fn drop_unrun<H: Host>(g: GRef<H>) {
-    // SAFETY: the caller took the G from a queue, or never queued it; it did not run.
+    // SAFETY: the caller took the G from a queue, or never queued it; the goroutine did not run.
     drop_quietly::<H>(|| unsafe { g.task.discard() });
     // SAFETY: the closure is gone, the space is empty.
     unsafe { g.task.fail(Failure::Shutdown) };
@@ -138,17 +138,18 @@ pub(crate) fn drop_unrun<H: Host>(g: GRef<H>) {
     finish(g);
 }
 
-/// The handle's party goes; the outcome was taken by it, or not.
+/// The handle's party goes, with the outcome taken or not.
 ///
-/// An outcome that is there is dropped before the bit is cleared: after it the M may free the G, and the next
+/// An outcome that is there is dropped before the bit is cleared: after that the M may free the G, and the next
 /// goroutine move in.
 pub(crate) fn drop_handle<H: Host>(g: GRef<H>) {
-    // Acquire: see the outcome: partner `root`; with it all that the goroutine did: partner `finish`.
+    // Acquire: see the outcome: partner `root`; and all that the goroutine did: partner `finish`.
     let life = g.life.load(Acquire.unless(HandleLooksRelaxed));
     give_handle_back(g, false, Life(life));
 }
 
-/// As `drop_handle`, for an owner that has `seen` the life: `taken` is `true` if there was an outcome, and it was moved out.
+/// As `drop_handle`, for an owner that has `seen` the life: `taken` is `true` if there was an outcome, and the caller has moved
+/// it out.
 pub(crate) fn give_handle_back<H: Host>(g: GRef<H>, mut taken: bool, seen: Life) {
     // Release: the outcome is gone before the M frees the G: partner `finish`.
     let release_order = Release.unless(HandleRelaxed);
@@ -179,7 +180,7 @@ pub(crate) fn give_handle_back<H: Host>(g: GRef<H>, mut taken: bool, seen: Life)
     }
 }
 
-/// Gives a G without parties back to its pool.
+/// Gives a G without parties back to the pool.
 pub(super) fn release<H: Host>(g: GRef<H>) {
     let pool = g.pool.get().expect("release: the G was never taken from a pool");
     let here = M::current().filter(|m| std::ptr::eq(m.sched(), g.home().as_ptr())).and_then(M::look_in);

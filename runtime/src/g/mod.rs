@@ -1,4 +1,4 @@
-//! G, a goroutine: its word, its stack, what it runs and how it is joined.
+//! G, a goroutine: the word, the stack, what is run and how the end is joined.
 //!
 //! ```text
 //!   pool ──▶ load the task ──▶ run queue ──▶ M: stack, run ──▶ outcome ──▶ M: stack back, done ──▶ pool
@@ -6,8 +6,8 @@
 //!                 └────────────── JoinHandle ────────────────────┘ join: takes the outcome
 //! ```
 //!
-//! Two parties hold a G: the runtime (`LIVE`) until its M has taken the stack back, and the handle (`HANDLE`)
-//! until it is joined or dropped. Both bits lie in `life`, with what the two tell each other:
+//! Two parties hold a G: the runtime (`LIVE`) until the M has taken the stack back, and the handle (`HANDLE`) until the
+//! join or the drop. Both bits lie in `life`, with what the two tell each other:
 //!
 //! | party | does | and then |
 //! | --- | --- | --- |
@@ -17,20 +17,20 @@
 //! | the M, after the last switch | sets DONE and clears LIVE; with a WAITER only the first | |
 //! | the same, with a WAITER | wakes it, then clears WAITER and LIVE | frees the G when HANDLE is gone |
 //!
-//! So the outcome, which may run the user's `drop`, is dropped by the goroutine or by the handle's owner, never
-//! inside the scheduler; and the G is freed by the later of the two. The last party with a bit is alone with the G, and
-//! needs no exchange any more: a join of what has ended already is a load.
+//! So the outcome, which may run the user's `drop`, is dropped by the goroutine or by the handle's owner, never inside
+//! the scheduler; and the G is freed by the later of the two. The last party with a bit is alone with the G, and needs
+//! no exchange any more: a join of a goroutine that has ended already is a load.
 //!
-//! A joiner's record lies on its stack. A joiner that is interrupted takes the record back by clearing WAITER; when DONE is
-//! set, the M is about to read the record, and the joiner waits until the M has cleared WAITER. No more than a failed claim
-//! comes in between. The ender does in `mark_left` as the M does, with LEFT, and without LIVE, which is the M's: the M waits
-//! for the ender.
+//! A joiner's record lies on the joiner's stack. A joiner that is interrupted takes the record back by clearing WAITER; when
+//! DONE is set, the M is about to read the record, and the joiner waits until the M has cleared WAITER. No more than a failed
+//! claim comes in between. The ender does in `mark_left` as the M does, with LEFT, and without LIVE, which is the M's: the M
+//! waits for the ender.
 //!
 //! Checked by `models/join.rs`.
 //!
 //! Invariants:
 //! 1. `next` belongs to the list in which the G stands, under that list's lock.
-//! 2. `stack` belongs to the M that won `StatusWord::run`, until that M stores a new status.
+//! 2. `stack` belongs to the M that won `StatusWord::run`, until the same M stores a new status.
 //! 3. A G's memory is never returned while its pool lives; the pool lives until it is closed *and* every G came
 //!    back (`pool.rs`). A goroutine that shutdown can't unwind and leaves parked keeps its G, and with it the pool.
 
@@ -80,13 +80,13 @@ pub(crate) struct Birth {
     pub(crate) site: &'static Location<'static>,
 }
 
-/// What a goroutine needs only while it runs: in the frame of `root`, on its own stack, since memory for a G is
-/// touched when it is spawned.
+/// What a goroutine needs only while running: in the frame of `root`, on the goroutine's own stack, since memory for a
+/// G is touched at the spawn.
 #[repr(C)]
 pub(crate) struct Base {
     /// For the host, which finds zero here at first. What is thrown at the goroutine arrives in this frame.
     pub(crate) mark: Cell<*const ()>,
-    /// Its `local!` variables; empty until it uses one.
+    /// The `local!` variables; empty until the first is used.
     pub(crate) locals: Locals,
     /// The hooks that outlast a wait; null for none.
     standing_hooks: AtomicPtr<StandingHook>,
@@ -94,8 +94,8 @@ pub(crate) struct Base {
 
 /// A goroutine.
 ///
-/// In this order, what an M touches to run it, or a waker to ready it, lies in one cache line, with what is touched to
-/// park it in two, and all of it in three. A join of a goroutine that has ended touches the first, and the outcome.
+/// In this order, the fields that an M touches for a run, or a waker for a `ready`, lie in one cache line, with those
+/// for a park in two, and all in three. A join of a goroutine that has ended touches the first, and the outcome.
 #[repr(C, align(64))]
 pub(crate) struct G<H: Host> {
     pub(crate) word: StatusWord,
@@ -104,33 +104,34 @@ pub(crate) struct G<H: Host> {
     pub(crate) stack: UnsafeCell<Option<H::Stack>>,
     pool: Cell<Option<NonNull<GPool<H>>>>,
     life: AtomicU32,
-    /// Which Ms may run it.
+    /// Which Ms may run the goroutine.
     pub(crate) ties: Ties,
-    /// How the wait in which it is parked takes an interrupt.
+    /// How the wait in which the goroutine is parked takes an interrupt.
     pub(crate) interrupt_policy: InterruptPolicy,
     pub(crate) reason: Cell<WaitReason>,
-    /// It has called `goexit`.
+    /// The goroutine has called `goexit`.
     pub(crate) exits: Cell<bool>,
-    /// How often it was thrown at, for that or because its runtime ends.
+    /// How often the goroutine was thrown at, for that or because the runtime ends.
     pub(crate) throws: Throws,
-    /// Its runtime has ended, and it will not run again.
+    /// The runtime has ended, and the goroutine will not run again.
     left: AtomicBool,
     /// The innermost frame of `Context::run`; null for none.
     pub(crate) frame: Cell<*const Frame>,
     next: UnsafeCell<Option<GRef<H>>>,
-    /// A thread that puts the G into a list or the global queue, or takes it out, is alone with it: loom checks that.
+    /// A thread that puts the G into a list or the global queue, or takes it out, is alone with the G: loom checks
+    /// that.
     pub(crate) place: Ghost,
-    /// The runtime's coarse time when it parked.
+    /// The runtime's coarse time at the last park.
     pub(crate) since: Cell<Nanos>,
     pub(crate) id: SingleWriterWord,
-    /// Null before its first run, and after the last.
+    /// Null before the first run, and after the last.
     base: Cell<*const Base>,
     /// The joiner's record, while WAITER is set in `life`; before that, the handle's.
     joiner: UnsafeCell<*const Waiter<H>>,
     pub(crate) birth: UnsafeCell<Option<Birth>>,
     pub(crate) task: Task,
-    /// Its abandon hook, null for none: the ender runs it when the runtime ends first. Written by the goroutine, or by the
-    /// waker that has claimed its wait.
+    /// The abandon hook, null for none: the ender runs the hook when the runtime ends first. Written by the goroutine, or by
+    /// the waker that has claimed the wait.
     pub(crate) on_abandon: AtomicPtr<AbandonHook>,
 }
 
@@ -179,7 +180,7 @@ impl<H: Host> GRef<H> {
         GRef(NonNull::from(g))
     }
 
-    /// The G of an M, which is alive as long as it is there.
+    /// The G of an M, alive as long as the M has it.
     #[inline(always)]
     pub(crate) fn of(g: NonNull<G<H>>) -> Self {
         GRef(g)
@@ -194,7 +195,7 @@ impl<H: Host> GRef<H> {
         self.0.as_ptr()
     }
 
-    /// Has the cache bring all of it.
+    /// Has the cache bring all lines of the G.
     #[inline(always)]
     pub(crate) fn fetch(self) {
         const LINE: usize = 64;
@@ -240,48 +241,49 @@ impl<H: Host> G<H> {
         self.pool.set(Some(pool));
     }
 
-    /// A G out of its pool becomes a goroutine-to-be, with both parties alive.
+    /// A G out of the pool becomes a goroutine-to-be, with both parties alive.
     pub(crate) fn begin(&self, id: u64, birth: Birth, counts: bool, wanders: bool) {
         self.id.set(id);
         self.ties.begin(wanders);
         self.reason.set(WaitReason::None);
         self.exits.set(false);
         self.throws.begin();
-        // Relaxed: its own, see below.
+        // Relaxed: the caller is alone with the G, see below.
         self.left.store(false, Relaxed);
         // SAFETY: the caller has taken the G out of the pool, and has the only pointer to it.
         self.birth.with_mut(|slot| unsafe { *slot = Some(birth) });
-        // Relaxed: a word, which says no more than is in it. The G is published by `StatusWord::spawn`.
+        // Relaxed: a word, which tells of no other memory. The G is published by `StatusWord::spawn`.
         let counts = if counts { COUNTS } else { 0 };
         self.life.store(HANDLE | LIVE | counts, Relaxed);
     }
 
-    /// Returns `true` if `num_goroutines` counts it: it is not one of the library's own.
+    /// Returns `true` if `num_goroutines` counts this goroutine, which is none of the library's own then.
     pub(crate) fn counts(&self) -> bool {
-        // Relaxed: as it was since `begin`, for a holder of a party's bit.
+        // Relaxed: unchanged since `begin`, for a holder of a party's bit.
         self.life.load(Relaxed) & COUNTS != 0
     }
 
-    /// Returns `true` if it has begun and not ended.
+    /// Returns `true` if the goroutine has begun and not ended.
     pub(crate) fn is_live(&self) -> bool {
-        // Acquire: partner `finish`: a reader that sees the end sees the goroutines that the ended one has woken. A live one is
-        // read by its word, which may be the next goroutine's by then.
+        // Acquire: partner `finish`: a reader that sees the end sees the goroutines that the ended one has woken. A live
+        // goroutine is read by the word, which may be the next goroutine's by then.
         self.life.load(Acquire.unless(LiveLooksRelaxed)) & LIVE != 0
     }
 
-    /// Its runtime has ended, and no M will run it again.
+    /// The runtime has ended, and no M will run the goroutine again.
     pub(crate) fn leave(&self) {
-        // Relaxed: a call after the end of the runtime sees it; for a call beside that end it is a guess.
+        // Relaxed: a call after the end of the runtime sees the store; a call beside that end guesses.
         self.left.store(true, Relaxed);
     }
 
-    /// Returns `true` if it is known that it will not run again.
+    /// Returns `true` if the goroutine is known not to run again.
     pub(crate) fn is_left(&self) -> bool {
         // Relaxed: as above.
         self.left.load(Relaxed)
     }
 
-    /// Returns `true` if what it is parked for, or was last, is a descriptor. The caller knows that no M runs it.
+    /// Returns `true` if the goroutine is parked for a descriptor, or was so last. The caller knows that no M runs the
+    /// goroutine.
     pub(crate) fn waits_for_io(&self) -> bool {
         matches!(self.reason.get(), WaitReason::IoRead | WaitReason::IoWrite)
     }
@@ -308,14 +310,14 @@ impl<H: Host> G<H> {
             .with(|birth| f(unsafe { (*birth).as_ref() }.expect("with_birth: the G holds no goroutine")))
     }
 
-    /// The list of its standing hooks; none before its first run and after the last. For the goroutine, or for the ender, for
-    /// a goroutine that will not run again.
+    /// The list of the standing hooks; none before the first run and after the last. For the goroutine, or for the ender, for a
+    /// goroutine that will not run again.
     pub(crate) fn standing_hooks<'a>(&self) -> Option<&'a AtomicPtr<StandingHook>> {
-        // SAFETY: the frame is there as long as it is named here; the stack of a goroutine that is left is never freed.
+        // SAFETY: the frame is there as long as `base` names it; the stack of a goroutine that is left is never freed.
         unsafe { self.base.get().as_ref() }.map(|base| &base.standing_hooks)
     }
 
-    /// A word in the frame from which it is run, null before and after.
+    /// A word in the frame of `root`, null before and after the run.
     pub(crate) fn mark(&self) -> *const () {
         self.base.get().cast()
     }
@@ -326,14 +328,14 @@ impl<H: Host> G<H> {
         unsafe { &(*self.base.get()).locals }
     }
 
-    /// What may interrupt its waits. The goroutine's own.
+    /// What may interrupt the goroutine's waits. The goroutine's own.
     #[inline]
     pub(crate) fn pending_interrupts(&self, sched: &Sched<H>) -> PendingInterrupts {
         let ends = sched.is_ending() && !self.throws.are_over();
         PendingInterrupts { frame: self.frame.get(), exits: self.exits.get(), ends }
     }
 
-    /// For the end of its runtime, which has found it asleep: how that ends its wait.
+    /// For the end of the runtime, which has found the goroutine asleep: how that ends the wait.
     pub(crate) fn ends(&self) -> OnInterrupt {
         match self.interrupt_policy.ends() {
             ends if ends.can_be_interrupted() && self.throws.are_over() => OnInterrupt::Never,
@@ -343,7 +345,7 @@ impl<H: Host> G<H> {
 
     fn pool(&self) -> &GPool<H> {
         let pool = self.pool.get().expect("pool: the G was never taken from one");
-        // SAFETY: invariant 3: this G is out, so its pool lives.
+        // SAFETY: invariant 3: this G is out, so the pool lives.
         unsafe { pool.as_ref() }
     }
 
@@ -359,9 +361,9 @@ impl<H: Host> G<H> {
         Life(self.life.load(Acquire.unless(JoinLooksRelaxed)))
     }
 
-    /// The handle's owner, which has `seen` no end, is about to wait, by a record that stays where it is until there
-    /// is one or `wait_no_more` is called. The commit hook of its wait, which a handle has once, and which has no
-    /// time limit: an alarm could end the wait before WAITER is set.
+    /// The handle's owner, which has `seen` no end, is about to wait, by a record that is not moved until there is an
+    /// end or `wait_no_more` is called. The commit hook of that wait, which a handle has once, and which has no time
+    /// limit: an alarm could end the wait before WAITER is set.
     pub(crate) fn wait_for_end(&self, record: *const Waiter<H>, seen: Life) -> Commit {
         // SAFETY: the cell is the handle's while WAITER is clear, and the handle's owner alone sets WAITER.
         self.joiner.with_mut(|joiner| unsafe { *joiner = record });
@@ -380,10 +382,10 @@ impl<H: Host> G<H> {
         }
     }
 
-    /// The handle's owner, interrupted, takes its record back. As `life`.
+    /// The handle's owner, interrupted, takes the record back. As `life`.
     pub(crate) fn wait_no_more(&self) -> Life {
-        // Acquire: the M or ender that has found the record is through with it: partners the clears of WAITER in `finish`
-        // and `mark_left`.
+        // Acquire: the M or ender that has found the record has finished reading: partners the clears of WAITER in `finish` and
+        // `mark_left`.
         let through = Acquire.unless(JoinEndsRelaxed);
         let mut life = self.life.load(through);
         while life & WAITER != 0 {
@@ -407,9 +409,10 @@ impl<H: Host> G<H> {
     /// Wakes the joiner. The caller has set DONE and found WAITER, which the caller clears after this.
     fn tell(&self) {
         mutant!(JoinNoWake: return);
-        // SAFETY: the record stays until it was readied, or WAITER is clear; `wake` reads nothing of it after the ready.
+        // SAFETY: the record stays until the joiner is readied, or WAITER is clear; `wake` reads nothing of the record after
+        // the ready.
         self.joiner.with(|record| unsafe { (**record).wake() });
-        // For loom, to which an access is as old as its beginning: until here the record was read.
+        // For loom, to which an access is as old as the access' beginning: until here the record was read.
         self.joiner.with(|_| ());
     }
 }

@@ -6,11 +6,11 @@
 //! by `madvise`, a tree of a million goroutines took 5 % less time, but a `go` that was the first to touch a region waited for
 //! the kernel to find and clear 2 MiB, with the pool locked: for tens of milliseconds.
 //!
-//! Free Gs are held by pointers, and not in a list through them: of a million the next one is not in the cache, and an M
-//! that walked along them would wait for the memory at each. The next G to be taken is fetched while one is.
+//! Free Gs are held by pointers, and not in a list through them: of a million the next one is not in the cache, and an M that
+//! walked along them would wait for the memory at each. The next G is fetched into the cache while one is taken.
 //!
-//! The pool outlives its runtime as long as one of its Gs is out: one that was left behind, or one whose handle the program
-//! still has. The thread that brings the last G back frees the pool.
+//! The pool outlives its runtime as long as a G is out: a G that was left behind, or a G whose handle the program still has.
+//! The thread that brings the last G back frees the pool.
 
 use crate::g::{G, GRef};
 use crate::host::Host;
@@ -44,7 +44,7 @@ impl<H: Host> Drop for Stock<H> {
     fn drop(&mut self) {
         for (chunk, place) in self.chunks.drain(..) {
             match place {
-                // SAFETY: it came from a box, and no G of it is out when the pool goes.
+                // SAFETY: the chunk came from a box, and no G of it is out when the pool goes.
                 Origin::Boxed => drop(unsafe { Box::from_raw(chunk.as_ptr()) }),
                 // SAFETY: `grow` made them, and no G of the chunk is out when the pool goes.
                 Origin::Region => unsafe { chunk.as_ptr().drop_in_place() },
@@ -86,7 +86,8 @@ impl<H: Host> Stock<H> {
             self.used = 0;
         }
         let region = *self.regions.last()?;
-        // SAFETY: below the region's end. Its start is a page's, and the size of a G a multiple of its alignment.
+        // SAFETY: below the region's end. The region starts at a page, and the size of a G is a multiple of a G's
+        // alignment.
         let place = unsafe { region.add(self.used) }.cast();
         self.used += bytes;
         Some(place)
@@ -147,7 +148,7 @@ impl<H: Host> GPool<H> {
         let mut stock = unsafe { this.as_ref() }.stock.lock();
         while stock.free.len() < count {
             let chunk = stock.grow();
-            // SAFETY: `grow` has just made the chunk, and its Gs are handed out below, under this lock.
+            // SAFETY: `grow` has just made the chunk, and the chunk's Gs are handed out below, under this lock.
             for g in unsafe { chunk.as_ref() } {
                 g.belongs_to(this);
                 stock.free.push(GRef::new(g));
@@ -160,7 +161,7 @@ impl<H: Host> GPool<H> {
     /// # Safety
     /// All in `gs` came from `this` and have no party left.
     pub(crate) unsafe fn put(this: NonNull<Self>, gs: impl ExactSizeIterator<Item = GRef<H>>) {
-        // SAFETY: the pool lives while a G of it is out (`g/mod.rs`, invariant 3), and these are.
+        // SAFETY: the pool lives while one of its Gs is out (`g/mod.rs`, invariant 3), and these are.
         let pool = unsafe { this.as_ref() };
         let mut stock = pool.stock.lock();
         stock.out -= gs.len();
@@ -178,7 +179,7 @@ impl<H: Host> GPool<H> {
     /// # Safety
     /// Called once; no `get` follows.
     pub(crate) unsafe fn close(this: NonNull<Self>) {
-        // SAFETY: not closed yet, so it lives.
+        // SAFETY: a pool that is not closed yet lives.
         let mut stock = unsafe { this.as_ref() }.stock.lock();
         stock.closed = true;
         let last = stock.out == 0;

@@ -1,4 +1,4 @@
-//! The frame below the user's: what runs on a goroutine's own stack from its first instruction to its last.
+//! The frame below the user's: what runs on a goroutine's own stack from the first instruction to the last.
 
 use super::life::{HANDLE, OUTCOME};
 use super::{Base, GRef};
@@ -12,7 +12,7 @@ use crate::wait::interrupt::{Interrupt, Thrown};
 use std::any::Any;
 use std::cell::Cell;
 
-/// Runs `g` from its first instruction to its last, on its own stack.
+/// Runs `g` from the first instruction to the last, on `g`'s own stack.
 pub(crate) fn root<H: Host>(g: GRef<H>) {
     let base = Base {
         mark: Cell::new(std::ptr::null()),
@@ -35,10 +35,10 @@ pub(crate) fn root<H: Host>(g: GRef<H>) {
     }
     let to_drop = failure.is_some() || g.task.value_is_to_be_dropped();
     if let Some(failure) = failure {
-        // SAFETY: `run` unwound, or its value is gone: the space is empty, and it is this goroutine's.
+        // SAFETY: `run` unwound, or the value is gone: the space is empty, and this goroutine's.
         unsafe { g.task.fail(failure) };
     }
-    // SAFETY: called once, when the handle is gone, and with it every other right to the outcome.
+    // SAFETY: called once, when the handle is gone, and so is every other right to the outcome.
     let forget = || drop_quietly::<H>(|| unsafe { g.task.forget() });
     let drop_locals = || base.locals.drop_all(|drop| drop_quietly::<H>(drop));
     // Release: the outcome is published to the handle's `drop`: partners `drop_handle` and `give_handle_back`. Of a
@@ -46,7 +46,7 @@ pub(crate) fn root<H: Host>(g: GRef<H>) {
     let publish = || g.life.fetch_or(OUTCOME, Release.unless(OutcomeRelaxed));
     // Relaxed: as above. HANDLE never comes back.
     if to_drop && g.life.load(Relaxed) & HANDLE == 0 {
-        // There will be no joiner: the value's drop finds the variables of its goroutine.
+        // There will be no joiner: the value's drop finds the goroutine's variables.
         forget();
         drop_locals();
     } else {
@@ -61,17 +61,17 @@ pub(crate) fn root<H: Host>(g: GRef<H>) {
     g.base.set(std::ptr::null());
 }
 
-/// Runs the user's code, and says why it has left no value.
+/// Runs the user's code, and says why there is no value.
 pub(super) fn run<H: Host>(g: GRef<H>) -> Option<Failure> {
     // SAFETY: the spawner loaded the task, and a goroutine runs once.
     let ran = H::catch(|| unsafe { g.task.run() });
-    // From here on it ends, and what is dropped may park like any other code. No interrupt ends these waits.
+    // From here on the goroutine ends, and what is dropped may park like any other code. No interrupt ends these waits.
     g.throws.end();
     match (ran, g.exits.replace(false)) {
         (Ok(()), false) => None,
         (Ok(()), true) => {
-            // It caught what was thrown at it, and returned.
-            // SAFETY: `run` has stored the value, which is this goroutine's until it is published.
+            // The user's code caught what was thrown, and returned. SAFETY: `run` has stored the value, which is this
+            // goroutine's until published.
             drop_quietly::<H>(|| unsafe { g.task.forget() });
             Some(Failure::Goexit)
         }
@@ -96,11 +96,11 @@ pub(super) fn failure_of<H: Host>(payload: Box<dyn Any + Send>, exits: bool) -> 
     }
 }
 
-/// Drops what is not handed on. A panic of a user's `drop` ends here: the hook has printed it, and there is no joiner to
-/// which it could go.
+/// Drops what is not handed on. A panic of a user's `drop` ends here: the hook has printed it, and there is no joiner for the
+/// panic.
 pub(super) fn drop_quietly<H: Host>(forget: impl FnOnce()) {
     if let Err(payload) = H::catch(forget) {
-        // The payload's own drop may panic again: leak it instead.
+        // The payload's own drop may panic again: leak the payload instead.
         std::mem::forget(payload);
     }
 }

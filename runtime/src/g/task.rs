@@ -1,10 +1,10 @@
-//! What a goroutine runs and what it leaves: its closure before, its outcome after, in one small space of the G.
+//! What a goroutine runs and what it leaves: the closure before, the outcome after, in one small space of the G.
 //!
 //! A closure or a result that fits in [`SPACE`] bytes lies in the G itself; a larger one in a box of its own.
 //! The types are erased: the G keeps a table of four functions.
 //!
 //! The space goes through Empty → Closure → (running: Empty) → Outcome → Empty. What may touch it in which state
-//! follows from the goroutine's life (`g/mod.rs`): the spawner until the G is queued, the goroutine while it runs,
+//! follows from the goroutine's life (`g/mod.rs`): the spawner until the G is queued, the goroutine during the run,
 //! then the party that has the right to the outcome.
 
 use crate::prim::UnsafeCell;
@@ -17,11 +17,11 @@ pub(crate) const SPACE: usize = 48;
 
 /// Why a goroutine has no value.
 pub(crate) enum Failure {
-    /// It panicked with this payload.
+    /// The goroutine panicked with this payload.
     Panic(Box<dyn Any + Send>),
-    /// It called `goexit`.
+    /// The goroutine called `goexit`.
     Goexit,
-    /// Its runtime ended first.
+    /// The runtime ended first.
     Shutdown,
 }
 
@@ -32,7 +32,7 @@ pub(crate) type Outcome<T> = Result<T, Failure>;
 struct Space(MaybeUninit<[u8; SPACE]>);
 
 struct Table {
-    /// Moves the closure out, runs it, and stores its value. May unwind, and then stores nothing.
+    /// Moves the closure out, runs it, and stores the value. May unwind, and then stores nothing.
     run: unsafe fn(&Task),
     /// Drops a closure that never ran.
     discard: unsafe fn(&Task),
@@ -64,7 +64,7 @@ impl<F: FnOnce() -> T, T> Typed<F, T> {
     /// # Safety
     /// The space holds an `F`.
     unsafe fn run(task: &Task) {
-        // SAFETY: by this function's contract; it is moved out, and the space is empty from here on.
+        // SAFETY: by this function's contract; the closure is moved out, and the space is empty from here on.
         let closure = unsafe { task.take::<F>() };
         let value = closure();
         // SAFETY: the space is empty, and the goroutine that runs owns it.
@@ -130,7 +130,7 @@ impl Task {
     /// Stores the closure that the goroutine will run.
     ///
     /// # Safety
-    /// The caller has just taken the G out of its pool. What `closure` borrows outlives the goroutine.
+    /// The caller has just taken the G out of the pool. What `closure` borrows outlives the goroutine.
     pub(crate) unsafe fn load<F: FnOnce() -> T, T>(&self, closure: F) {
         self.table.set(Some(&Typed::<F, T>::TABLE));
         // SAFETY: a G out of the pool has an empty space, and the caller alone has a pointer to it.
@@ -141,12 +141,12 @@ impl Task {
         self.table.get().expect("task: the G holds no goroutine")
     }
 
-    /// Runs the closure and stores its value; unwinds when the closure does.
+    /// Runs the closure and stores the value; unwinds when the closure does.
     ///
     /// # Safety
     /// Called once, on the goroutine.
     pub(crate) unsafe fn run(&self) {
-        // SAFETY: the spawner stored the closure, and this, the one call, takes it first.
+        // SAFETY: the spawner stored the closure, and this, the one call, takes the closure first.
         unsafe { (self.table().run)(self) }
     }
 

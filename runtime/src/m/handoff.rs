@@ -6,16 +6,16 @@
 //! | state | meaning |
 //! | --- | --- |
 //! | Idle | the holder of this generation keeps the P, or no M has it |
-//! | Requested | a retaker has asked for it and looks whether the holder is inside the runtime |
-//! | Taken | the holder of this generation has lost it |
+//! | Requested | a retaker has asked for the P and looks whether the holder is inside the runtime |
+//! | Taken | the holder of this generation has lost the P |
 //!
-//! An M or a retaker that gives a P up, in any way, moves the word to (generation + 1, Idle) before another M can see that
-//! P; an M that acquires the P moves the word on once more, and remembers that value, its lease. An M that was away for
-//! long therefore finds another generation than its own and knows that the P is lost, however often the P has changed hands
-//! since; and a retaker that judged an idle P finds that it has been acquired.
+//! An M or a retaker that gives a P up, in any way, moves the word to (generation + 1, Idle) before another M can see that P;
+//! an M that acquires the P moves the word on once more, and remembers that value, its lease. An M that was away for long
+//! therefore finds another generation than that of its lease and knows that the P is lost, however often the P has changed
+//! hands since; and a retaker that judged an idle P finds that the P has been acquired.
 //!
-//! How a holder enters, [`Entries`], is settled when it acquires the P, for the whole lease. A retaker reads that in the
-//! word that it exchanges, so both sides mean the same barrier, whatever the kernel refuses in between.
+//! How a holder enters, [`Entries`], is settled when the holder acquires the P, for the whole lease. A retaker reads that in
+//! the word that the retaker exchanges, so both sides mean the same barrier, whatever the kernel refuses in between.
 //!
 //! The order of events of both sides stands in `m/mod.rs`; which M a retaker chooses, and why, in
 //! `sched/threads/retake.rs`. Checked by `models/window.rs`.
@@ -40,7 +40,7 @@ pub(crate) enum Entries {
     Fenced,
 }
 
-/// The value of the word that an M remembers when it acquires a P: its generation, Idle.
+/// The value of the word that an M remembers on acquiring a P: the lease's generation, Idle.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub(crate) struct Lease(u64);
 
@@ -49,7 +49,7 @@ fn entries(word: u64) -> Entries {
 }
 
 impl Lease {
-    /// How its holder enters.
+    /// How the holder enters.
     pub(crate) fn entries(self) -> Entries {
         entries(self.0)
     }
@@ -59,7 +59,7 @@ impl Lease {
 #[derive(Debug, Eq, PartialEq)]
 #[must_use]
 pub(crate) enum Entry {
-    /// The P is still its own.
+    /// The M still has the P.
     In,
     /// The P was taken away.
     Lost,
@@ -74,8 +74,8 @@ impl HandoffWord {
         HandoffWord(AtomicU64::new(IDLE))
     }
 
-    /// The P is acquired. Returns what the acquirer remembers: a generation of its own, so that a retaker that judged the P
-    /// while it was idle asks in vain.
+    /// The P is acquired. Returns what the acquirer remembers: a new generation, so that a retaker that judged the P while idle
+    /// asks in vain.
     pub(crate) fn take_up(&self, entries: Entries) -> Lease {
         let word = self.0.load(Relaxed);
         let quick = if entries == Entries::Quick { QUICK } else { 0 };
@@ -86,14 +86,13 @@ impl HandoffWord {
         Lease(fresh)
     }
 
-    /// How often the P was taken up and given up: for a trace, and for the monitor, which asks whether an M had it.
+    /// How often the P was taken up and given up: for a trace, and for the monitor, which asks whether an M had the P.
     pub(crate) fn changes(&self) -> u64 {
         self.0.load(Relaxed) / STEP
     }
 
-    /// Returns `true` if the P is the M's, and no retaker asks for it: one load. Relaxed: the barriers on both sides order it,
-    /// not the load
-    /// (`Window::enter`, `Sched::retake`).
+    /// Returns `true` if the P is the M's, and no retaker asks for it: one load. Relaxed: the barriers on both sides order the
+    /// look, not the load (`Window::enter`, `Sched::retake`).
     #[inline(always)]
     pub(crate) fn is_held(&self, lease: Lease) -> bool {
         self.0.load(Relaxed) == lease.0
@@ -111,8 +110,8 @@ impl HandoffWord {
                 return Entry::Lost;
             }
             mutant!(WindowEnterBlind: return Entry::In);
-            // AcqRel: partners R1 of this request and of the next, which sees that this M was inside. The retaker's exchange
-            // at R3 fails after this one, which tells it so.
+            // AcqRel: partners R1 of this request and of the next, which sees that this M was inside. The retaker's exchange at
+            // R3 fails after this one, and so tells the retaker.
             if self.0.compare_exchange(word, lease.0, AcqRel, Relaxed).is_ok() {
                 return Entry::In;
             }
@@ -152,7 +151,7 @@ impl HandoffWord {
 
     /// R1 to R3 of `m/mod.rs`. Returns `true` if the P is the retaker's, which calls `give_up` before it hands the P on.
     ///
-    /// `barrier` is RetakeBarrier; it returns `false` if the barrier could not be had.
+    /// `barrier` is RetakeBarrier; `barrier` returns `false` if there could be no barrier.
     pub(crate) fn retake(
         &self,
         judged: Judged,

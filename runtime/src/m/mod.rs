@@ -1,4 +1,4 @@
-//! M, an OS thread that runs goroutines while it holds a P; and the window through which they call the runtime.
+//! M, an OS thread that runs goroutines while holding a P; and the window through which goroutines call the runtime.
 //!
 //! A retaker takes the P of an M whose goroutine blocks its thread, at any moment; the goroutine may call the runtime at
 //! that moment, and touch what then belongs to another M. An exchange or a fence at each call would be most of the cost of
@@ -20,11 +20,10 @@
 //! fences, and an entry takes the way through `settle`.
 //!
 //! A sandbox may begin to refuse `membarrier` at any moment. So each lease of a P has its own kind of entries, which the M
-//! settles when it acquires the P and writes into the hand-off word (`handoff.rs`): quick ones as long as no
-//! `membarrier` was refused. The retaker that meets the first refusal says so (`heavy_barrier_exists`); an M that acquires
-//! a P later fences. An M that holds its P since before still enters quickly, and may never enter again: the retaker has
-//! the thread of such an M switched out, in which the thread passes a barrier (`Threads::slow_barrier`), once for each such
-//! lease.
+//! settles on acquiring the P and writes into the hand-off word (`handoff.rs`): quick ones as long as no `membarrier` was
+//! refused. The retaker that meets the first refusal says so (`heavy_barrier_exists`); an M that acquires a P later fences. An
+//! M that has acquired its P before still enters quickly, and may never enter again: the retaker has the thread of such an M
+//! switched out, in which the thread passes a barrier (`Threads::slow_barrier`), once for each such lease.
 //!
 //! Windows do not nest, and no user code runs inside: no drop of a user's value, no closure, no waker, no
 //! message expression. The scheduler's own stack (g0) is always inside: `execute` leaves just before it resumes
@@ -60,43 +59,43 @@ const WINDOWS: bool = !cfg!(gmp_no_windows);
 const OUTSIDE: u32 = 0;
 const INSIDE: u32 = 1;
 
-/// An OS thread of the runtime. Lives as long as its scheduler, so that a retaker may read it at any time; its thread may
-/// end before that, and it gets another (`sched/threads/mexit.rs`).
+/// An OS thread of the runtime. Lives as long as the scheduler, so that a retaker may read the M at any time; the M's thread
+/// may end before that, and the M then gets another (`sched/threads/mexit.rs`).
 #[repr(align(128))]
 pub(crate) struct M<H: Host> {
     in_runtime: AtomicU32,
-    /// The host's number of its thread; 0 before it runs.
+    /// The host's number of the thread; 0 before that runs.
     thread: AtomicU32,
     pub(crate) id: u32,
     sched: NonNull<Sched<H>>,
     p: SingleWriter<P<H>>,
-    /// The P that was given up or lost last: its queue and its data may still be in this core's cache.
+    /// The P that was given up or lost last: that P's queue and data may still be in this core's cache.
     last_p: Cell<Option<NonNull<P<H>>>>,
-    /// What a window compares with the P's word. `None` without a P; and where entries are `Fenced`, so that each is settled
-    /// behind its fence.
+    /// What a window compares with the P's word. `None` without a P; and where entries are `Fenced`, so that each entry is
+    /// settled behind its fence.
     quick: Cell<Option<Lease>>,
     lease: Cell<Option<Lease>>,
     g: SingleWriter<G<H>>,
-    /// Whether it counts in `nmspinning`.
+    /// Set while the M counts in `nmspinning`.
     pub(crate) spinning: SingleWriterFlag,
     /// State of `random`.
     dice: Cell<u32>,
-    /// It looks for no more work, and its thread ends.
+    /// The M looks for no more work, and the thread ends.
     pub(crate) ends: Cell<bool>,
-    /// The P that it held when its goroutine ended and took the thread along. It gives that away as its last act.
+    /// The P that the M held when a goroutine ended and took the thread along. The M gives that P away as its last act.
     pub(crate) parting_p: Cell<Option<NonNull<P<H>>>>,
-    /// Its thread is the program's; see `sched/threads/attach.rs`. Its own.
+    /// The thread is the program's; see `sched/threads/attach.rs`. The M's own.
     pub(crate) attached: Cell<bool>,
-    /// How often it got a thread and lost it. Under the scheduler's lock.
+    /// How often the M got a thread and lost one. Under the scheduler's lock.
     pub(crate) life: Cell<u32>,
-    /// Its thread, once the starter of the thread has put it here. Under the scheduler's lock.
+    /// The thread, put here by its starter. Under the scheduler's lock.
     pub(crate) handle: Cell<Option<H::Thread>>,
-    /// Goroutines that were made on this M, less those that ended on it.
+    /// Goroutines that were made on this M, less those that ended here.
     live: AtomicI64,
-    /// Stacks that goroutines got on this M, less those that came back on it.
+    /// Stacks that goroutines got on this M, less those that came back here.
     stacks: AtomicI64,
-    /// Where the thread sleeps while it has nothing to do. `assignment` is what a waker has left for the M: written before
-    /// the note's wake, or the poller's break, and read after the sleep.
+    /// Where the thread sleeps without work. `assignment` is what a waker has left for the M: written before the note's wake,
+    /// or the poller's break, and read after the sleep.
     pub(crate) note: Note<H>,
     assignment: UnsafeCell<Option<Assignment<H>>>,
     pub(crate) local: H::Local,
@@ -144,11 +143,11 @@ impl<H: Host> M<H> {
         }
     }
 
-    /// The M of the calling thread; `None` where no goroutine runs. It is the caller's only until its next park:
+    /// The M of the calling thread; `None` where no goroutine runs. The caller has this M only until the next park:
     /// read what is needed and let go.
     #[inline(always)]
     pub(crate) fn current<'a>() -> Option<&'a M<H>> {
-        // SAFETY: an M lives as long as its scheduler, which the thread of a current M keeps alive, and so does the
+        // SAFETY: an M lives as long as the scheduler, which the thread of a current M keeps alive, and so does the
         // runtime of a running goroutine.
         unsafe { H::current().cast::<Self>().as_ref() }
     }
@@ -160,7 +159,7 @@ impl<H: Host> M<H> {
         H::set_current(address, before.map(|before| &before.local), m.map(|m| &m.local));
     }
 
-    /// Gives this M back to its scheduler, which finds `what` as the result of its resume. Returns when the calling
+    /// Gives this M back to the scheduler, which finds `what` as the result of the resume. Returns when the calling
     /// goroutine is resumed, perhaps on another M.
     ///
     /// # Safety
@@ -189,26 +188,26 @@ impl<H: Host> M<H> {
         x
     }
 
-    /// The M's own: counts goroutines that begin and end on it.
+    /// The M's own: counts goroutines that begin and end here.
     #[inline]
     pub(crate) fn count_live(&self, by: i64) {
-        // Relaxed: one writer. A thread that was told of a goroutine's beginning or end sees it counted.
+        // Relaxed: one writer. A thread that was told of a goroutine's beginning or end sees that counted.
         self.live.store(self.live.load(Relaxed) + by, Relaxed);
     }
 
-    /// Its part of the goroutines; negative when others' ended here.
+    /// This M's part of the goroutines; negative when others' ended here.
     pub(crate) fn live(&self) -> i64 {
         self.live.load(Relaxed)
     }
 
-    /// The M's own: counts stacks that goroutines got on it and gave back.
+    /// The M's own: counts stacks that goroutines got and gave back here.
     #[inline]
     pub(crate) fn count_stacks(&self, by: i64) {
         // Release: partner `stacks`. One writer, which reads what it wrote itself.
         self.stacks.store(self.stacks.load(Relaxed) + by, Release);
     }
 
-    /// Its part of the stacks in use; negative when others' goroutines ended here.
+    /// This M's part of the stacks in use; negative when others' goroutines ended here.
     pub(crate) fn stacks(&self) -> i64 {
         // Acquire: partner `count_stacks`; see `Sched::no_stack_is_out`.
         self.stacks.load(Acquire)
@@ -223,22 +222,22 @@ impl<H: Host> M<H> {
         self.g.set_after(g.map(GRef::get));
     }
 
-    /// For a trace, by any thread: the P that it holds, or held when it last looked.
+    /// For a trace, by any thread: the P that the M holds, or held at its last look.
     pub(crate) fn shown_p<'a>(&self) -> Option<&'a P<H>> {
         // SAFETY: as in `p`.
         self.p.peek().map(|p| unsafe { p.as_ref() })
     }
 
-    /// By any thread: the goroutine that this M runs, or whose word it has just acted on, to be compared only. A reader that
+    /// By any thread: the goroutine that this M runs, or whose word the M has just acted on, to be compared only. A reader that
     /// sees another one than before sees what the M has done with the earlier one.
     pub(crate) fn shown_g(&self) -> Option<NonNull<G<H>>> {
         self.g.peek_after()
     }
 
-    /// The P that this M holds, or held when it last looked.
+    /// The P that this M holds, or held at its last look.
     #[inline(always)]
     pub(crate) fn p<'a>(&self) -> Option<&'a P<H>> {
-        // SAFETY: Ps live as long as their scheduler, which outlives the use of its Ms.
+        // SAFETY: Ps live as long as the scheduler, which outlives the use of Ms.
         self.p.get().map(|p| unsafe { p.as_ref() })
     }
 
@@ -268,7 +267,7 @@ impl<H: Host> M<H> {
         unsafe { p.as_ref() }.begin_lease();
     }
 
-    /// Gives the P up. The caller puts it where others find it, after this.
+    /// Gives the P up. The caller afterwards puts the P where others find it.
     #[doc(alias = "releasep")]
     pub(crate) fn release(&self) -> NonNull<P<H>> {
         self.touch_p();
@@ -291,10 +290,11 @@ impl<H: Host> M<H> {
         }
     }
 
-    /// Assigns work to an M that stands by or was not started yet; nothing, when the runtime ends. The caller
-    /// wakes it after this.
+    /// Assigns work to an M that stands by or was not started yet; nothing, when the runtime ends. The caller wakes the
+    /// M after this.
     pub(crate) fn assign(&self, assignment: Option<Assignment<H>>) {
-        // SAFETY: the caller took this M out of those that stand by, and the M reads it only after the wake.
+        // SAFETY: the caller took this M out of those that stand by, and the M reads the assignment only after the
+        // wake.
         self.assignment.with_mut(|slot| unsafe { *slot = assignment });
     }
 
@@ -306,11 +306,11 @@ impl<H: Host> M<H> {
 
     /// Takes back what was left for an M whose thread did not start.
     pub(crate) fn take_back_assignment(&self) -> Option<Assignment<H>> {
-        // SAFETY: the caller, which was to start the M's thread, has its record alone.
+        // SAFETY: the caller, which was to start the M's thread, is alone with the M.
         self.assignment.with_mut(|slot| unsafe { (*slot).take() })
     }
 
-    /// Takes what the waker of this M has left, and does as it says: acquires the P, or spins.
+    /// Takes the assignment that the waker has left, and acts on it: acquires the P, or spins.
     pub(crate) fn take_assignment(&self) {
         // SAFETY: the note's wake, or the scheduler's lock, came after `assign` and before this.
         if let Some(assignment) = self.assignment.with_mut(|slot| unsafe { (*slot).take() }) {
@@ -338,9 +338,9 @@ impl<H: Host> M<H> {
             return self.p.get().is_some();
         }
         debug_assert!(self.in_runtime.load(Relaxed) == OUTSIDE, "enter: windows do not nest");
-        // Relaxed: EntryBarrier orders it before E3.
+        // Relaxed: EntryBarrier orders the store before E3.
         self.in_runtime.store(INSIDE, Relaxed);
-        // EntryBarrier. No instruction: its partner RetakeBarrier is one for both.
+        // EntryBarrier. No instruction: the partner, RetakeBarrier, is one for both.
         unless!(WindowNoEntryBarrier, light_barrier());
         match (self.p.get(), self.quick.get()) {
             // SAFETY: as in `p`.
@@ -349,11 +349,11 @@ impl<H: Host> M<H> {
         }
     }
 
-    /// The rest of an entry that did not find the word as it had left it.
+    /// The rest of an entry that found the word changed.
     #[cold]
     fn settle(&self) -> Entry {
         if self.quick.get().is_none() {
-            // EntryFence: where RetakeBarrier, its partner, is a fence of the retaker alone, and of no meaning without a P.
+            // EntryFence: where the partner, RetakeBarrier, is a fence of the retaker alone, and of no meaning without a P.
             // SeqCst: a store to `in_runtime`, then a load of the word.
             fence(Ordering::SeqCst.unless(WindowNoEntryFence));
         }
@@ -372,14 +372,14 @@ impl<H: Host> M<H> {
         self.quick.set(None);
     }
 
-    /// The M of the calling thread, if it is one of `sched`.
+    /// The M of the calling thread, if that is one of `sched`.
     #[inline]
     pub(crate) fn current_of<'a>(sched: &Sched<H>) -> Option<&'a M<H>> {
         Self::current().filter(|m| std::ptr::eq(m.sched.as_ptr(), sched))
     }
 
-    /// Enters for a call that never parks. `None`: the M holds no P, and the call goes on as a plain thread's
-    /// would. On the M's own stack, and inside a window, it is inside already.
+    /// Enters for a call that never parks. `None`: the M holds no P, and the call goes on as a plain thread's would. On
+    /// the M's own stack, and inside a window, the M is inside already.
     #[inline]
     pub(crate) fn look_in(&self) -> Option<Inside<'_, H>> {
         if self.in_runtime.load(Relaxed) == INSIDE {
@@ -395,11 +395,11 @@ impl<H: Host> M<H> {
 
     /// The M's thread begins.
     pub(crate) fn set_thread(&self, number: u32) {
-        // Relaxed: a retaker that finds this M as the holder of a P finds it set.
+        // Relaxed: a retaker that finds this M as the holder of a P finds the number.
         self.thread.store(number, Relaxed);
     }
 
-    /// The host's number of its thread.
+    /// The host's number of the M's thread.
     pub(crate) fn thread(&self) -> u32 {
         self.thread.load(Relaxed)
     }

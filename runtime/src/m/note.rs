@@ -1,4 +1,4 @@
-//! A note: one thread sleeps on it until one wake (Go's `note`).
+//! A note: one thread sleeps on a note until one wake (Go's `note`).
 //!
 //! ```text
 //!   sleeper                                        waker
@@ -35,7 +35,7 @@ impl<H: Host> Note<H> {
         Note { word: AtomicU32::new(CLEAR), sleep_state: H::SleepState::default() }
     }
 
-    /// Makes the note ready for its next use. Only the sleeper calls it, awake.
+    /// Makes the note ready for the next use. Only the sleeper calls this, awake.
     pub(crate) fn clear(&self) {
         // Relaxed: the next waker learns of the sleeper through a lock that is taken after this.
         self.word.store(CLEAR, Relaxed);
@@ -64,7 +64,7 @@ impl<H: Host> Note<H> {
         }
     }
 
-    /// Ends the sleep, now or when it begins.
+    /// Ends the sleep, now or at its beginning.
     pub(crate) fn wake(&self) {
         mutant!(NoteWakeBeforeStore: H::wake(&self.sleep_state, &self.word));
         // Release: the sleeper sees what was written before the wake: partners `sleep` and `sleep_until`.
@@ -74,7 +74,7 @@ impl<H: Host> Note<H> {
         H::wake(&self.sleep_state, &self.word);
     }
 
-    /// Ends a `doze`, now or when it begins. May be called again before that, and by many.
+    /// Ends a `doze`, now or at its beginning. May be called again before that, and by many.
     pub(crate) fn alarm(&self) {
         // AcqRel: a chain of alarms hands on to the sleeper what each of them wrote before: partners the other alarms, and
         // `doze`.
@@ -83,7 +83,7 @@ impl<H: Host> Note<H> {
         }
     }
 
-    /// Blocks the thread until an `alarm`, and takes it; at most until `until`, and then returns `false`.
+    /// Blocks the thread until an `alarm`, and takes that alarm; at most until `until`, and then returns `false`.
     pub(crate) fn doze(&self, until: Option<Nanos>) -> bool {
         // Acquire: what was written before the alarm: partner `alarm`.
         while self.word.swap(CLEAR, Acquire.unless(DozeRelaxed)) == CLEAR {

@@ -1,4 +1,4 @@
-//! Being inside the runtime, as a value: a goroutine's call enters when it makes one, and leaves when that is dropped.
+//! Being inside the runtime, as a value: a goroutine's call makes a window to enter, and drops the window to leave.
 
 use super::M;
 use super::handoff::Entry;
@@ -8,7 +8,7 @@ use crate::p::P;
 use crate::sched::park::Yield;
 use std::ptr::NonNull;
 
-/// The calling thread is inside the runtime, its M holds `p`, and no call that parks follows. Dropping it leaves.
+/// The calling thread is inside the runtime, its M holds `p`, and no call that parks follows. The drop leaves.
 pub(crate) struct Inside<'a, H: Host> {
     pub(super) m: &'a M<H>,
     pub(crate) p: &'a P<H>,
@@ -24,14 +24,14 @@ impl<H: Host> Drop for Inside<'_, H> {
     }
 }
 
-/// The calling goroutine is inside the runtime, and its M holds a P. Dropping it leaves.
+/// The calling goroutine is inside the runtime, and its M holds a P. The drop leaves.
 pub(crate) struct Window<H: Host> {
     m: NonNull<M<H>>,
 }
 
 impl<H: Host> Window<H> {
-    /// Enters the runtime from a goroutine; `None` on any other thread. May park the goroutine, when its M has
-    /// lost its P meanwhile.
+    /// Enters the runtime from a goroutine; `None` on any other thread. May park the goroutine, when the M has lost its
+    /// P meanwhile.
     #[inline(always)]
     pub(crate) fn enter() -> Option<Self> {
         let m = M::current()?;
@@ -71,11 +71,11 @@ impl<H: Host> Window<H> {
     }
 
     pub(crate) fn m(&self) -> &M<H> {
-        // SAFETY: the goroutine does not leave its M while the window is open.
+        // SAFETY: the goroutine does not leave the M while the window is open.
         unsafe { self.m.as_ref() }
     }
 
-    /// The P that its M holds.
+    /// The P that the M holds.
     pub(crate) fn p<'a>(&self) -> &'a P<H> {
         self.m().p().expect("p: a window is open only with a P")
     }
@@ -90,7 +90,7 @@ impl<H: Host> Window<H> {
     pub(crate) fn suspend(self, what: Yield) {
         let m = self.m;
         std::mem::forget(self);
-        // SAFETY: a window is opened by the goroutine that runs on its M.
+        // SAFETY: a window is opened by the goroutine that runs on the M.
         unsafe { m.as_ref().suspend(what) };
     }
 }

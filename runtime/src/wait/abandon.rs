@@ -1,11 +1,11 @@
-//! What others must release for a goroutine that never runs again: the I/O lock of a socket that it holds, its place in the
-//! wait queue of a lock, the lock that it was handed there, or a message that it has promised. When its runtime ends, can't
-//! unwind it, and abandons it, another thread runs the goroutine's *abandon hook*, or the goroutine runs the hook itself
-//! before it stays where it is. (A robust mutex is released likewise when its owner dies.)
+//! What others must release for a goroutine that never runs again: an I/O lock that the goroutine holds, a place in the wait
+//! queue of a lock, a lock that was handed over there, or a promised message. When the runtime ends, can't unwind the
+//! goroutine, and abandons it, another thread runs the goroutine's *abandon hook*, or the goroutine runs the hook itself before
+//! it stays parked for good. (A robust mutex is released likewise when its owner dies.)
 //!
 //! What is to be released begins with an [`AbandonHook`]. The goroutine notes the hook in its G, or the waker does that has
-//! claimed its wait and has not readied it yet; the goroutine takes the hook back when it runs. The hook lies on the
-//! goroutine's stack, or the goroutine borrows it; a goroutine that never runs again never ends that borrow, and its stack
+//! claimed the wait and has not readied the goroutine yet; the goroutine takes the hook back when it runs. The hook lies on the
+//! goroutine's stack, or is borrowed by the goroutine; a goroutine that never runs again never ends that borrow, and its stack
 //! is never freed.
 //!
 //! A G has room for one, that of the wait in which it is parked. What outlasts a wait has a [`StandingHook`]: a list
@@ -31,22 +31,22 @@ impl AbandonHook {
         AbandonHook { run }
     }
 
-    /// Runs the hooks of a goroutine that will not run again. Its wait is claimed, or it stands in no queue from which an M
-    /// takes.
+    /// Runs the hooks of a goroutine that will not run again. The goroutine's wait is claimed, or no queue from which an M
+    /// takes has the goroutine.
     pub(crate) fn run_of<H: Host>(g: GRef<H>) {
         g.leave();
-        // AcqRel: of several that find the goroutine abandoned, one runs the hook. Its own partner; what the goroutine wrote
-        // came with its wait.
+        // AcqRel: of several that find the goroutine abandoned, one runs the hook; each exchange is the partner of the others.
+        // What the goroutine wrote came with the wait.
         let hook = g.on_abandon.swap(std::ptr::null_mut(), AcqRel);
         if !hook.is_null() {
-            // SAFETY: it was noted as what it is, and is still there: see the module's header.
+            // SAFETY: `note` was given a hook of this type, which is still there: see the module's header.
             unsafe { ((*hook).run)(hook) };
         }
         unless!(StandingHooksForgotten, StandingHook::run_of(g));
     }
 }
 
-/// A hook that stays set while its goroutine waits for other things. The first field of what is to be released.
+/// A hook that stays set while the goroutine waits for other things. The first field of what is to be released.
 #[repr(C)]
 pub(crate) struct StandingHook {
     hook: AbandonHook,
@@ -65,13 +65,13 @@ impl StandingHook {
         M::<Active>::current().and_then(M::g)?.standing_hooks()
     }
 
-    /// Sets the hook: from here on it is run if the caller is abandoned.
+    /// Sets the hook, which is run if the caller is abandoned from here on.
     ///
     /// # Safety
-    /// It is the first field of what `run` expects, and stays where it is until it is taken back, or for good.
+    /// `this` is the first field of what `run` expects, and is not moved until `take_back`, or for good.
     pub(crate) unsafe fn note(this: *const Self) {
         if let Some(list) = Self::list() {
-            // SAFETY: by this function's contract. Relaxed, both: the goroutine's own while it runs; its next park
+            // SAFETY: by this function's contract. Relaxed, both: the goroutine's own while running; the next park
             // publishes them.
             unsafe { (*this).next.set(list.load(Relaxed)) };
             list.store(this.cast_mut(), Relaxed);
@@ -81,7 +81,7 @@ impl StandingHook {
     /// Takes the hook out: the caller, which has set it, releases the thing itself.
     ///
     /// # Safety
-    /// It is still there.
+    /// The hook is still there.
     pub(crate) unsafe fn take_back(this: *const Self) {
         let Some(list) = Self::list() else { return };
         // SAFETY: by this function's contract.
@@ -92,7 +92,7 @@ impl StandingHook {
             list.store(next.cast_mut(), Relaxed);
             return;
         }
-        // SAFETY: by the contract of `note`, what stands in the list stays where it is.
+        // SAFETY: by the contract of `note`, what stands in the list is not moved.
         while let Some(it) = unsafe { at.as_ref() } {
             if it.next.get() == this {
                 it.next.set(next);
@@ -105,7 +105,7 @@ impl StandingHook {
     /// As [`AbandonHook::run_of`].
     fn run_of<H: Host>(g: GRef<H>) {
         let Some(list) = g.standing_hooks() else { return };
-        // AcqRel: as there, its own partner.
+        // AcqRel: as there; each exchange is the partner of the others.
         let mut at = list.swap(std::ptr::null_mut(), AcqRel).cast_const();
         // SAFETY: as there.
         while let Some(it) = unsafe { at.as_ref() } {

@@ -1,8 +1,8 @@
-//! Ending a wait from outside: what may be interrupted, by what, and how it unwinds.
+//! Ending a wait from outside: what may be interrupted, by what, and how an interrupted wait unwinds.
 //!
-//! A goroutine, or a plain thread, is interrupted by a context under which it runs (`Context::run`); a goroutine also by its
-//! own `goexit`, and by the end of its runtime (`sched/stop.rs`, which has a protocol of its own). Each `run` puts a
-//! [`Frame`] on the stack; the innermost one whose context is done counts.
+//! A goroutine, or a plain thread, is interrupted by a context that covers it (`Context::run`); a goroutine also by its own
+//! `goexit`, and by the end of the runtime (`sched/stop.rs`, which has a protocol of its own). Each `run` puts a [`Frame`] on
+//! the stack; the innermost one whose context is done counts.
 //!
 //! ```text
 //!   canceller                                      M that parks a goroutine
@@ -13,9 +13,9 @@
 //!       that runs under the context                    after the commit hook
 //! ```
 //! One of the fences comes first. If CancelFence does, P3 sees C1; if ParkFence does, C3 finds the goroutine Waiting. A
-//! goroutine that was nudged looks: it judges whether it may be unwound, claims its own wait by the same CAS as any waker,
-//! leaves its queues, and throws. If a waker was faster, the wait ends as if nothing had happened. A goroutine that may not
-//! be unwound sleeps on, and *masks* that frame, and those around it, until the wait ends.
+//! goroutine that was nudged *looks*: judges whether an unwinding may pass, claims its own wait by the same CAS as any waker,
+//! leaves the queues, and throws. If a waker was faster, the wait ends as if nothing had happened. A goroutine that may not be
+//! unwound sleeps on, and *masks* that frame, and those around it, until the wait ends.
 //!
 //! What is thrown is a [`Thrown`], by `resume_unwind`: no panic hook runs, destructors do. The frame for which the
 //! payload is meant catches it; other catchers pass it on, if they ask [`is_interrupt`]. A goroutine that catches the
@@ -35,7 +35,7 @@ use std::cell::Cell;
 use std::panic::resume_unwind;
 use std::ptr::NonNull;
 
-/// How often a goroutine that catches what is thrown at it is thrown at again.
+/// How often an interrupt is thrown at a goroutine that catches what was thrown.
 const THROWS: u8 = 3;
 /// In place of their count, in the G: the goroutine ends already.
 const ENDS: u8 = u8::MAX;
@@ -51,14 +51,14 @@ pub(crate) struct Frame {
     /// An address of the function that catches.
     pub(crate) mark: *const (),
     pub(crate) thrown: Cell<u8>,
-    /// A plain thread's: the parker of all its waits under this frame, counted by `run`. Null for a goroutine.
+    /// A plain thread's: the parker of all the thread's waits under this frame, counted by `run`. Null for a goroutine.
     pub(crate) parker: *const (),
 }
 
 impl Frame {
     fn is_done(&self) -> bool {
-        // Acquire: what came before the cancel: partner C1 of `context/tree.rs`.
-        // SAFETY: `run` keeps its context as long as its frame.
+        // Acquire: what came before the cancel: partner C1 of `context/tree.rs`. SAFETY: `run` keeps the context as
+        // long as the frame.
         unsafe { self.done.as_ref() }.load(Acquire) != 0
     }
 }
@@ -79,17 +79,17 @@ pub(crate) struct Thrown {
     pub(crate) target: Interrupt,
 }
 
-/// Returns `true` if `payload`, which a `catch_unwind` has caught, is no panic's: its goroutine or thread is being
-/// ended from outside, by a [`Context`](crate::context::Context) under which it runs, by [`goexit`](crate::goexit),
-/// or because its runtime ends. Does not block.
+/// Returns `true` if `payload`, which a `catch_unwind` has caught, is no panic's: the goroutine or thread is being
+/// ended from outside, by a [`Context`](crate::context::Context) under which it runs, by [`goexit`](crate::goexit), or
+/// because the runtime ends. Does not block.
 ///
 /// Code that catches panics to go on after them, or to end the process, asks first, and passes an interrupt on by
-/// [`resume_unwind`](std::panic::resume_unwind). A loop that does not ask takes the interrupt of each of its waits for a
-/// panic: the interrupt is thrown three times, and then the loop waits as if nothing had happened, or its runtime leaves
-/// the goroutine behind.
+/// [`resume_unwind`](std::panic::resume_unwind). A loop that does not ask takes the interrupt of each wait for a panic: the
+/// interrupt is thrown three times, and then the loop waits as if nothing had happened, or the runtime leaves the goroutine
+/// behind.
 ///
-/// Pass `&*payload` of the `Box` that `catch_unwind` gives: with `&payload` it is the `Box` itself that is asked, and the
-/// answer is always `false`.
+/// Pass `&*payload` of the `Box` that `catch_unwind` gives: with `&payload` the `Box` itself is asked, and the answer is always
+/// `false`.
 ///
 /// ```
 /// use gmp::chan::{RecvError, Receiver};
@@ -150,9 +150,9 @@ pub(crate) enum OnInterrupt {
     /// By an error that the call returns, or by unwinding where the call has no error for it.
     Returning,
     /// Not at all. The wait is short, or the goroutine unwinds already, or it waits for main of another runtime. The ender
-    /// waits for it, within its time.
+    /// waits for the goroutine, within the ender's time limit.
     Never,
-    /// Not at all. The wait ends when other goroutines have ended, and the ender does not wait for it.
+    /// Not at all. The wait ends when other goroutines have ended, and the ender does not wait for this goroutine.
     WithOthers,
 }
 
@@ -163,8 +163,8 @@ impl OnInterrupt {
     }
 }
 
-/// How the wait in which a goroutine is parked takes an interrupt, in a byte of its G. Written by the goroutine, or
-/// the M that it has just left; read by that M, and by an ender that has found it asleep.
+/// How the wait in which a goroutine is parked takes an interrupt, in a byte of the G. Written by the goroutine, or the
+/// M that it has just left; read by that M, and by an ender that has found the goroutine asleep.
 pub(crate) struct InterruptPolicy(SingleWriterByte);
 
 impl InterruptPolicy {
@@ -192,8 +192,8 @@ impl InterruptPolicy {
     }
 }
 
-/// How often a goroutine was thrown at, in a byte of its G. Written by the goroutine; read also by an ender that has found
-/// it asleep.
+/// How often a goroutine was thrown at, in a byte of the G. Written by the goroutine; read also by an ender that has found the
+/// goroutine asleep.
 pub(crate) struct Throws(SingleWriterByte);
 
 impl Throws {
@@ -205,7 +205,7 @@ impl Throws {
         self.0.set(0);
     }
 
-    /// The goroutine ends: no interrupt ends the waits of what it drops from here on.
+    /// The goroutine ends: no interrupt ends the waits of the destructors from here on.
     pub(crate) fn end(&self) {
         self.0.set(ENDS);
     }
@@ -218,7 +218,7 @@ impl Throws {
 /// The innermost frame whose context is done, if the waiter has not masked it.
 pub(crate) fn first_done(mut frame: *const Frame, masked_from: *const Frame) -> Option<NonNull<Frame>> {
     while frame != masked_from {
-        // SAFETY: `Context::run` takes its frame out of the chain before the frame goes.
+        // SAFETY: `Context::run` takes the frame out of the chain before the frame goes.
         let it = unsafe { frame.as_ref() }?;
         if it.is_done() {
             return NonNull::new(frame.cast_mut());
@@ -228,7 +228,7 @@ pub(crate) fn first_done(mut frame: *const Frame, masked_from: *const Frame) -> 
     None
 }
 
-/// ParkFence and P3, on the M, with the goroutine saved and its wait not yet published. Returns `true` if the goroutine is
+/// ParkFence and P3, on the M, with the goroutine saved and the wait not yet published. Returns `true` if the goroutine is
 /// interrupted. Partner: CancelFence.
 pub(crate) fn is_interrupted<H: Host>(g: GRef<H>, ending: bool) -> bool {
     if g.exits.get() || ending {
@@ -247,7 +247,7 @@ pub(crate) fn cancel_fence() {
 }
 
 impl Interrupt {
-    /// Returns `true` if what is thrown is certain to arrive, and worth another try. Called below where it would be thrown.
+    /// Returns `true` if what is thrown is certain to arrive, and worth another try. Called below the place of the throw.
     pub(crate) fn may_throw<H: Host>(self) -> bool {
         let g = M::<H>::current().and_then(M::g);
         let (mark, thrown) = match (self, g) {
@@ -274,13 +274,13 @@ impl Interrupt {
     fn room(self) -> usize {
         match self {
             Interrupt::Shutdown => ROOM,
-            // The program has asked for that, and its destructors are its own care.
+            // The program has asked for that, and answers for its destructors.
             Interrupt::Exit | Interrupt::Context(_) => ROOM_TO_LOOK,
         }
     }
 
-    /// Nothing is thrown, since it might end the process. The refusal is counted, and reported where there is stack for that:
-    /// the first time in the process, or each time, by the knob `refusals`.
+    /// Nothing is thrown, since a throw might end the process. The refusal is counted, and reported where there is stack for
+    /// that: the first time in the process, or each time, by the knob `refusals`.
     #[cold]
     #[inline(never)]
     fn is_refused<H: Host>(self, bar: Bar) {
@@ -336,7 +336,7 @@ fn refusal<H: Host>(who: Option<u64>, what: &str, bar: Bar, named: bool) -> Stri
     if let Some(pc) = bar.frame {
         let mut function = None;
         if named {
-            // Where functions were inlined the innermost one comes first: it has the call.
+            // Where functions were inlined the innermost one comes first, which has the call.
             H::symbols(pc, &mut |symbol| {
                 function.get_or_insert_with(|| symbol.to_string());
             });
@@ -347,12 +347,12 @@ fn refusal<H: Host>(who: Option<u64>, what: &str, bar: Bar, named: bool) -> Stri
     format!("{who} waits on after {what}: {why}; GMPDEBUG=refusals=all tells each of these")
 }
 
-/// What a waiter looks at: its innermost frame, whether it exits, and whether its runtime ends.
+/// What a waiter looks at: the innermost frame, whether the goroutine exits, and whether the runtime ends.
 #[derive(Copy, Clone)]
 pub(crate) struct PendingInterrupts {
     pub(crate) frame: *const Frame,
     pub(crate) exits: bool,
-    /// Its runtime ends.
+    /// The runtime ends.
     pub(crate) ends: bool,
 }
 
@@ -363,8 +363,8 @@ impl PendingInterrupts {
         (self.exits || !self.frame.is_null() || self.ends) && ends.can_be_interrupted() && !H::is_panicking()
     }
 
-    /// Returns by what the wait is to end, if the waiter has not masked it and it may be thrown. What may not be thrown is
-    /// masked from here on.
+    /// Returns the interrupt by which the wait is to end, if the waiter has not masked that interrupt and a throw may pass.
+    /// What may not be thrown is masked from here on.
     pub(crate) fn interrupt<H: Host>(self, ends: OnInterrupt, masked: &mut Masked) -> Option<Interrupt> {
         if self.exits && !masked.to_exit {
             if Interrupt::Exit.may_throw::<H>() {
@@ -389,19 +389,19 @@ const ROOM: usize = 8 << 10;
 /// optimised.
 const ROOM_TO_LOOK: usize = if cfg!(debug_assertions) { ROOM } else { 5 << 10 };
 
-/// Returns `true` if `bytes` are left of each stack of the calling goroutine: its own, and those of
-/// `with_stack`, whose outer frames unwind on the stacks from which they were called.
+/// Returns `true` if `bytes` are left of each stack of the calling goroutine: the first one, and those of `with_stack`,
+/// whose outer frames unwind on the stacks from which they were called.
 fn has_room<H: Host>(g: GRef<H>, bytes: usize) -> bool {
     let frame = 0_u8;
     let here = (&raw const frame).addr();
     let (least, here) = H::left_of_calls(here);
-    // The mark lies near the upper end of its own stack.
+    // The mark lies near the upper end of the first stack.
     let used = g.mark().addr().saturating_sub(here);
     least.min(g.with_birth(|birth| birth.stack_size as usize).saturating_sub(used)) >= bytes + GUARD_PAGE
 }
 
-/// The runtime of the calling goroutine ends, and the goroutine is where it might have parked: unwinds it, or has it stay for
-/// good. Returns if the goroutine unwinds or ends already.
+/// The runtime of the calling goroutine ends, and the goroutine is where it might have parked: unwinds the goroutine, or keeps
+/// it parked for good. Returns if the goroutine unwinds or ends already.
 #[cold]
 #[inline(never)]
 pub(crate) fn end_here<H: Host>() {

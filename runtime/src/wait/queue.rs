@@ -1,9 +1,9 @@
 //! A queue of waiters, first come first served, whose records lie on their owners' stacks.
 //!
-//! The list is doubly linked, so that a record leaves from anywhere in constant time. It lies under the lock of what is
-//! waited for; a record's links, and whether it stands in the list, are touched under that lock alone. A record stays
-//! valid while it stands in a queue: its owner takes it out, or finds under the lock that a waker has, before the owner's
-//! frame goes. The stack of a goroutine that is left behind with a record in a queue is never freed.
+//! The list is doubly linked, so that a record leaves from anywhere in constant time. It lies under the lock of what is waited
+//! for; a record's links, and whether it stands in the list, are touched under that lock alone. A record stays valid while it
+//! stands in a queue: the owner takes the record out, or finds under the lock that a waker has, before the owner's frame goes.
+//! The stack of a goroutine that is left behind with a record in a queue is never freed.
 
 #[cfg(debug_assertions)]
 use crate::host::{Active, Process};
@@ -16,7 +16,7 @@ struct Links<T> {
     queued: bool,
 }
 
-/// Whoever drops a node has left the queue, so that nobody finds it there.
+/// The owner that drops a node has left the queue, so that no waker finds the node there.
 #[cfg(debug_assertions)]
 impl<T> Drop for Links<T> {
     fn drop(&mut self) {
@@ -24,7 +24,7 @@ impl<T> Drop for Links<T> {
     }
 }
 
-/// A record, with its links.
+/// A record, with the links.
 pub(crate) struct Node<T> {
     links: UnsafeCell<Links<T>>,
     pub(crate) value: T,
@@ -43,13 +43,14 @@ impl<T> Node<T> {
     }
 }
 
-/// The queue. `&mut` is its lock, held.
+/// The queue. `&mut` stands for the queue's lock, held.
 pub(crate) struct Queue<T> {
     head: Option<NonNull<Node<T>>>,
     tail: Option<NonNull<Node<T>>>,
 }
 
-// SAFETY: the records are reached under the queue's lock only; what they hold goes from thread to thread with it.
+// SAFETY: the records are reached under the queue's lock only; what they hold goes from thread to thread with that
+// lock.
 unsafe impl<T: Send> Send for Queue<T> {}
 
 impl<T> Queue<T> {
@@ -67,7 +68,7 @@ impl<T> Queue<T> {
     }
 
     /// # Safety
-    /// The node stands in no queue, and stays where it is until it was taken out of this one.
+    /// The node stands in no queue, and is not moved until taken out of this one.
     pub(crate) unsafe fn push_back(&mut self, node: NonNull<Node<T>>) {
         let last = self.tail.replace(node);
         // SAFETY: the caller holds the lock, and hands the node over.
@@ -99,7 +100,7 @@ impl<T> Queue<T> {
             // SAFETY: by this function's contract.
             return unsafe { self.push_back(node) };
         };
-        // SAFETY: as in `push_back`; `next` and its neighbour stand in this queue.
+        // SAFETY: as in `push_back`; `next` and the node before it stand in this queue.
         unsafe {
             let prev = Node::links(next, |links| links.prev.replace(node));
             Node::links(node, |links| {
@@ -113,7 +114,7 @@ impl<T> Queue<T> {
         }
     }
 
-    /// Takes the node out. Returns `false` if it was taken out before.
+    /// Takes the node out. Returns `false` if the node was out before.
     ///
     /// # Safety
     /// The node is valid, and stands in this queue or in none.
@@ -144,8 +145,8 @@ impl<T> Queue<T> {
         unsafe { Node::links(node, |links| links.queued) }
     }
 
-    /// Takes out the record that has waited longest. It is valid until its owner was claimed and readied, or, where the claim
-    /// failed, while the queue's lock is held.
+    /// Takes out the record that has waited longest. The record is valid until the owner was claimed and readied, or, where the
+    /// claim failed, while the queue's lock is held.
     pub(crate) fn pop_front(&mut self) -> Option<NonNull<Node<T>>> {
         let first = self.head?;
         // SAFETY: the head stands in this queue, whose lock the caller holds (`&mut`).
@@ -155,11 +156,11 @@ impl<T> Queue<T> {
 
     /// The one behind `node`, which stands in this queue.
     pub(crate) fn next(&self, node: NonNull<Node<T>>) -> Option<NonNull<Node<T>>> {
-        // SAFETY: it stands in this queue, whose lock is held.
+        // SAFETY: the node stands in this queue, whose lock is held.
         unsafe { Node::links(node, |links| links.next) }
     }
 
-    /// Those that stand in the queue, in order. Valid while its lock is held.
+    /// The nodes of the queue, in order. Valid while the queue's lock is held.
     pub(crate) fn iter(&self) -> impl Iterator<Item = NonNull<Node<T>>> {
         let mut at = self.head;
         std::iter::from_fn(move || {

@@ -9,17 +9,17 @@
 //!      └────────────── finish ──────────┘
 //! ```
 //!
-//! A *wait* has a number and is open to be claimed by exactly one waker: a counterpart, a timer, the poller, a closer, its
-//! own owner, which is the goroutine or thread that waits. With a flag for the claim beside the status, a waker that is late
-//! would wake the owner's next wait. So status, claim and number share the word. In order:
+//! A *wait* has a number and is open to be claimed by exactly one waker: a counterpart, a timer, the poller, a closer, or the
+//! wait's *owner*, the goroutine or thread that waits. With a flag for the claim beside the status, a late waker would wake the
+//! owner's next wait. So status, claim and number share the word. In order:
 //!
 //! 1. the owner opens the wait: `begin_wait` gives the number under which the owner stands in queues;
 //! 2. the M saves the owner's context, stores Waiting (`park`), and only then publishes (the commit hook);
 //! 3. a waker wins `claim`, one CAS from (number, open) to (number, claimed); all later claims fail;
 //! 4. the same waker calls `ready`, and the owner runs again.
 //!
-//! A *nudge* has the owner look again and claims nothing: a deadline was moved, a context is done. The owner wakes with
-//! its wait open and in all its queues; the owner sleeps on (`park_again`, which refuses when a ready or another nudge came
+//! A *nudge* has the owner look again and claims nothing: a deadline was moved, a context is done. The owner wakes with the
+//! wait open and the records in all queues; the owner sleeps on (`park_again`, which refuses when a ready or another nudge came
 //! meanwhile), or claims the wait itself, by the same CAS as any waker.
 //!
 //! ```text
@@ -27,18 +27,19 @@
 //!                                                      └───── claim: won? leave : the winner readies the owner
 //! ```
 //!
-//! The **scan bit** holds a Waiting or Runnable G where it is (Go's `_Gscan`): a dump, the holder, reads its stack meanwhile.
-//! A waker that would queue a held G, or an M that would run it, sets `DEFERRED` instead; the holder, clearing the bit, then
+//! The **scan bit** holds a Waiting or Runnable G in place (Go's `_Gscan`): a dump, the holder, reads the stack meanwhile. A
+//! waker that would queue a held G, or an M that would run one, sets `DEFERRED` instead; the holder, clearing the bit, then
 //! queues the G. A thread that frees a G that never ran waits for the holder (`discard`).
 //!
 //! Invariants:
-//! 1. Only the owner (or the M that runs it) writes the status of a Running word. Others write it with a CAS
-//!    that names the wait's number, and fail on a word without an open wait. So the owner may store while no other thread
-//!    knows the number, and once the wait is claimed and readied; in between it exchanges.
-//! 2. Runnable → Running is won by one M, which alone touches the G's stack until it stores a new status.
+//! 1. Only the owner (or the M that runs the owner) writes the status of a Running word. Others write it with a CAS that names
+//!    the wait's number, and fail on a word without an open wait. So the owner may store while no other thread knows the
+//!    number, and once the wait is claimed and readied; in between the owner exchanges.
+//! 2. Runnable → Running is won by one M, which alone touches the G's stack until that M stores a new status.
 //! 3. A wait number is never used twice, not even by the next goroutine in the same G.
-//! 4. `CLAIMED` is set at most once a wait, and exactly one `ready` follows it; none after `claim_for_end`, by which a
-//!    runtime that ends claims the wait for its owner, and after `seize`, by which it claims what it leaves behind.
+//! 4. `CLAIMED` is set at most once a wait, and exactly one `ready` follows; none after `claim_for_end`, by which the
+//!    ender claims the wait for the owner, and after `seize`, by which the ender claims the wait of a goroutine that is
+//!    left behind.
 //!
 //! Checked by `models/park.rs`; nudges by `models/interrupt.rs`, the transitions at the end of a runtime by
 //! `models/shutdown.rs`. The tests below go through the transitions one by one.
@@ -81,20 +82,20 @@ impl StatusWord {
         }
     }
 
-    /// Idle → Runnable, by the spawner, which took the G from its pool.
+    /// Idle → Runnable, by the spawner, which took the G from the pool.
     pub(crate) fn spawn(&self) {
         let word = self.load(Relaxed);
         assert!(word.status() == Status::Idle, "spawn: the G is in use ({word:?})");
         // Release: partner the Acquire in `hold`. A dump may still have a reference to this G from the goroutine that
-        // used it before. (All others get the G from a run queue.)
+        // used the G before. (All others get the G from a run queue.)
         self.0.store(word.with_status(Status::Runnable).0, Release.unless(SpawnRelaxed));
     }
 
     /// Runnable → Running, by the M that took the G from a queue.
     #[inline]
     pub(crate) fn run(&self) -> Run {
-        // Acquire: a holder has read the stack before its `unhold`, the partner. Release: a holder that finds DEFERRED, in
-        // `unhold`, queues the G after this M, and must see that this M has taken it out.
+        // Acquire: a holder has read the stack before `unhold`, the partner. Release: a holder that finds DEFERRED, in
+        // `unhold`, queues the G after this M, and must see that this M has taken the G out.
         self.update(both(Acquire.unless(RunWithoutAcquire), Release.unless(RunHeldWithoutRelease)), |word| {
             assert!(word.status() == Status::Runnable, "run: the G is not runnable ({word:?})");
             if word.has(SCAN) {
@@ -113,7 +114,7 @@ impl StatusWord {
         // Release: publishes the saved context: partners the next `run`, and `hold` of a dump.
         let release = Release.unless(RequeueRelaxed);
         if (word.has(OPEN) && !word.has(READY)).unless(RequeueStores) {
-            // It came back without a P in the middle of a wait, and others know the number.
+            // The goroutine came back without a P in the middle of a wait, and others know the number.
             self.update(release, |word| (Some(word.with_status(Status::Runnable)), ()));
         } else {
             self.0.store(word.with_status(Status::Runnable).0, release);
@@ -126,8 +127,8 @@ impl StatusWord {
         assert!(word.status() == Status::Running, "finish: the G is not running ({word:?})");
         // Release: an ender that sees the end, in `doing`, its partner, sees which goroutines this one has woken
         // (`sleeps_still`). The G goes through `life` (`g/mod.rs`) to its next goroutine. No model has the Release: a waker
-        // that queues the goroutine that it wakes has passed S2, whose fence says as much; the Release is needed where a dump
-        // holds the woken goroutine, and queues it later.
+        // that queues the woken goroutine has passed S2, whose fence says as much; the Release is needed where a dump holds the
+        // woken goroutine, and queues that goroutine later.
         self.0.store(word.with_status(Status::Idle).clear(OF_A_WAIT).0, Release);
     }
 
@@ -135,7 +136,7 @@ impl StatusWord {
     /// about to free, and clears its bit itself.
     pub(crate) fn discard(&self) {
         let gone = || {
-            // Acquire: a holder has read the G before its `unhold`, the partner.
+            // Acquire: a holder has read the G before `unhold`, the partner.
             self.update(Acquire, |word| {
                 assert!(word.status() == Status::Runnable, "discard: the G is not runnable ({word:?})");
                 let held = word.has(SCAN).unless(DiscardIgnoresScan);
@@ -167,11 +168,11 @@ impl StatusWord {
     }
 
     /// Running → Waiting, by the M, after the save and before the commit hook: the first park of this wait, when no other
-    /// thread knows its number yet. A plain store is enough.
+    /// thread knows the wait's number yet. A plain store is enough.
     #[inline]
     pub(crate) fn park(&self, number: WaitNumber) {
-        // Release: publishes the saved context to a dump: partner `hold`. For the claimer, the commit publishes it with the
-        // record.
+        // Release: publishes the saved context to a dump: partner `hold`. For the claimer, the commit publishes the context
+        // with the record.
         let release = Release.unless(ParkStatusRelaxed);
         self.0.store(number.0 << NUMBER | OPEN | SAVED | Status::Waiting as u64, release);
     }
@@ -179,11 +180,12 @@ impl StatusWord {
     /// Waiting → Running, by the M whose commit hook refused, if no waker was faster.
     pub(crate) fn cancel_park(&self, number: WaitNumber) -> CancelPark {
         // Acquire: a holder has read the stack: partner `unhold`. Release: a holder that finds DEFERRED there has the G run,
-        // and the hook, which lay on its stack, was read before.
+        // and the hook, which lay on the G's stack, was read before.
         self.update(
             both(Acquire.unless(CancelParkWithoutAcquire), Release.unless(CancelParkWithoutRelease)),
             |word| {
-                // Claimed although it was not published: by its timer, which readies it, or because its runtime ends.
+                // Claimed although not published: by the wait's timer, which readies the owner, or because the runtime
+                // ends.
                 if !word.open(number) {
                     return (None, CancelPark::Gone);
                 }
@@ -213,9 +215,9 @@ impl StatusWord {
         })
     }
 
-    /// Returns `true` if the owner is parked, and its wait is neither claimed, nudged, refused nor deferred.
+    /// Returns `true` if the owner is parked, and the wait is neither claimed, nudged, refused nor deferred.
     pub(crate) fn is_asleep(&self) -> bool {
-        // Acquire: partner `park`: why it waits. That is no loom's cell, so no model has it.
+        // Acquire: partner `park`: why the owner waits. That is no loom's cell, so no model has the Acquire.
         Self::sleeps(self.load(Acquire))
     }
 
@@ -228,7 +230,7 @@ impl StatusWord {
 
     /// For the end of the runtime.
     pub(crate) fn doing(&self) -> Doing {
-        // Acquire: partner `park`: how the wait may end, and which M has parked it; and with `finish`.
+        // Acquire: partner `park`: how the wait may end, and which M has parked the owner; and with `finish`.
         match self.load(Acquire.unless(DoingRelaxed)) {
             word if word.status() == Status::Idle => Doing::Ended,
             word if Self::sleeps(word) => Doing::Sleeps(Asleep(word)),
@@ -236,18 +238,18 @@ impl StatusWord {
         }
     }
 
-    /// Returns `true` if nothing has happened to it since.
+    /// Returns `true` if the word has not changed since.
     pub(crate) fn sleeps_still(&self, found: &Asleep) -> bool {
         // Relaxed: what is compared with came before, by the Acquire of `doing`: the end of the waker of this one, too.
         mutant!(ShutdownTrustsOneLook: return true);
         self.load(Relaxed).clear(SCAN) == found.0.clear(SCAN)
     }
 
-    /// The runtime ends: claims the wait for its owner, if nothing has happened to it since it was found, and has the owner
-    /// run and find that. The caller knows that the commit hook is over.
+    /// The runtime ends: claims the wait for the owner, if the word is still as it was found, and has the owner run and find
+    /// the claim. The caller knows that the commit hook is over.
     pub(crate) fn claim_for_end(&self, found: &Asleep) -> Then {
-        // Relaxed: the word is as `doing` has acquired it. An M that takes the G out of its queue while a dump holds it
-        // leaves it to the dump (`run`).
+        // Relaxed: the word is as `doing` has acquired it. An M that takes a held G out of a queue leaves the G to the
+        // dump (`run`).
         self.update(Relaxed, |word| {
             if (word.clear(SCAN) != found.0.clear(SCAN)).unless(ShutdownCallsBlindly) {
                 return (None, Then::Leave);
@@ -267,10 +269,10 @@ impl StatusWord {
     /// The commit hook is over: from here on the owner may be nudged. Does what a nudge that came too early has left to do.
     /// `nudged`: the caller saw at P3 (`interrupt.rs`) that the owner is interrupted.
     pub(crate) fn make_known(&self, number: WaitNumber, nudged: bool) -> Then {
-        // Release: the hook has written where the owner's timer stands, and a thread that nudges the owner has it run: partners
-        // `nudge` and `nudge_any`. Acquire: as in `ready`, with the same partners.
-        // No model has this Acquire: there the caller's ring is full, so that it writes the links of the owner, which was
-        // nudged by its number meanwhile, has run elsewhere, and sleeps on.
+        // Release: the hook has written where the owner's timer stands, and a thread that nudges the owner has the owner run:
+        // partners `nudge` and `nudge_any`. Acquire: as in `ready`, with the same partners. No model has this Acquire: there
+        // the caller's ring is full, so that the caller writes the links of the owner, which was nudged by number meanwhile,
+        // has run elsewhere, and sleeps on.
         self.update(AcqRel, |word| {
             if !word.open(number) {
                 return (None, Then::Leave);
@@ -280,7 +282,7 @@ impl StatusWord {
         })
     }
 
-    /// Has the owner look again, in whichever wait it is. An owner that was not saved yet is not nudged: its M looks at what
+    /// Has the owner look again, in whichever wait. An owner that was not saved yet is not nudged: the owner's M looks at what
     /// the caller has written after the save. Both fence in between (`interrupt.rs`).
     pub(crate) fn nudge_any(&self) -> Then {
         // Acquire: as in `ready`, with the same partners, and `make_known`. No Release: the caller's fence comes before.
@@ -293,8 +295,8 @@ impl StatusWord {
             } else {
                 mutant!(EarlyNudgeLost: return (None, Then::Leave));
                 mutant!(EarlyNudgeToSleepersOnly: if word.status() != Status::Waiting { return (None, Then::Leave) });
-                // Its hook may still write to its stack; `make_known` comes after that. The owner may be awake all the same: a
-                // nudge by number does not wait for the hook.
+                // The owner's hook may still write to the owner's stack; `make_known` comes after that. The owner may be awake
+                // all the same: a nudge by number does not wait for the hook.
                 (Some(word.set(NUDGED)), Then::Leave)
             }
         })
@@ -308,7 +310,7 @@ impl StatusWord {
                 mutant!(NudgeIgnoresScan: return (Some(looks), Then::Leave));
                 (Some(looks.set(DEFERRED)), Then::Leave)
             }
-            // Awake: the owner finds the mark before it sleeps on.
+            // Awake: the owner finds the mark before sleeping on.
             _ => (Some(looks), Then::Leave),
         }
     }
@@ -316,8 +318,8 @@ impl StatusWord {
     /// Why the owner runs again; takes a nudge.
     #[inline]
     pub(crate) fn why(&self, number: WaitNumber) -> Why {
-        // Acquire: what `ready`, its partner, published. Most often that came with a queue, or the note; not to an owner that
-        // was awake.
+        // Acquire: what `ready`, its partner, published. Most often that came with a queue, or the note; but not to an owner
+        // that was awake.
         let word = self.load(Acquire.unless(WhyRelaxed));
         debug_assert!(word.number() == number, "why: not the owner's wait ({word:?})");
         if word.has(READY) { Why::Readied } else { self.look(word) }
@@ -347,7 +349,8 @@ impl StatusWord {
         }
     }
 
-    /// Ends a wait that no other waker has claimed or will claim: it was not published, or its owner has claimed it.
+    /// Ends a wait that no other waker has claimed or will claim: a wait that was not published, or was claimed by the
+    /// owner.
     pub(crate) fn close_wait(&self, number: WaitNumber) {
         let word = self.load(Relaxed);
         debug_assert!(word.number() == number && !word.has(READY), "close_wait: not its wait ({word:?})");
@@ -355,11 +358,12 @@ impl StatusWord {
         self.0.store(word.clear(OF_A_WAIT).0, Relaxed);
     }
 
-    /// (number, open) → (number, claimed). Returns `true` if the caller has won: it may now wake the owner, and has to.
+    /// (number, open) → (number, claimed). Returns `true` if the caller has won: the caller may now wake the owner, and
+    /// has to.
     #[inline]
     pub(crate) fn claim(&self, number: WaitNumber) -> bool {
-        // Relaxed: it decides which waker wins, and orders nothing. What the owner wrote before it parked came with the record,
-        // from the queue in which the waker found it; what the waker knows goes to the owner with `ready`.
+        // Relaxed: the claim decides which waker wins, and orders nothing. What the owner wrote before the park came with the
+        // record, from the queue in which the waker found the record; what the waker knows goes to the owner with `ready`.
         self.update(
             Relaxed,
             |word| {
@@ -374,11 +378,11 @@ impl StatusWord {
         self.load(Relaxed).open(number)
     }
 
-    /// The end of the runtime: a parked owner's wait is claimed, whatever its number, and never readied. Returns `true` if
-    /// the goroutine is parked; then no M will run it again.
+    /// The end of the runtime: a parked owner's wait is claimed, whatever its number, and never readied. Returns `true` if the
+    /// goroutine is parked; then no M will run that goroutine again.
     pub(crate) fn seize(&self) -> bool {
-        // Acquire: its hook, written before it parked: partner `park`. No model has it: `run_of` takes that by an exchange,
-        // which finds the last, and a model's hook is made of loom's words.
+        // Acquire: the owner's hook, written before the park: partner `park`. No model has the Acquire: `run_of` takes the hook
+        // by an exchange, which finds the last, and a model's hook is made of loom's words.
         self.update(Acquire, |word| match word.status() {
             Status::Waiting if !word.has(CLAIMED) => {
                 mutant!(SeizeLeavesOpen: return (None, true));
@@ -388,8 +392,8 @@ impl StatusWord {
         })
     }
 
-    /// As `seize`, for an owner that was taken out of a run queue for good, to which a nudge, or the loss of its P, had brought
-    /// it in the middle of a wait.
+    /// As `seize`, for an owner that was taken out of a run queue for good, to which a nudge, or the loss of the P, had brought
+    /// the owner in the middle of a wait.
     pub(crate) fn seize_queued(&self) {
         // Relaxed: the queue has published the rest.
         self.update(Relaxed, |word| match word.status() {
@@ -401,13 +405,13 @@ impl StatusWord {
         });
     }
 
-    /// Says to the owner of a claimed wait that it may go on.
+    /// Tells the owner of a claimed wait to go on.
     #[inline]
     pub(crate) fn ready(&self) -> Then {
-        // Release: what the waker handed over, to the holder that finds DEFERRED, and from it to the owner: partners `unhold`
-        // and `why`. Where no dump holds the G, the queue into which the caller puts it publishes that, or the note of a
-        // thread. Acquire: an owner that was nudged has been in a queue since the caller learned of it; the M that took it out
-        // there, by `run`, is through with its links.
+        // Release: what the waker handed over, to the holder that finds DEFERRED, and from the holder to the owner: partners
+        // `unhold` and `why`. Where no dump holds the G, the queue into which the caller puts the G publishes that, or the note
+        // of a thread. Acquire: an owner that was nudged has been in a queue since the caller learned of that owner; the M that
+        // took the owner out there, by `run`, is through with the links.
         self.update(both(Acquire.unless(ReadyWithoutAcquire), Release.unless(ReadyRelaxed)), |word| {
             assert!(
                 word.has(CLAIMED) && !word.has(READY),
@@ -421,14 +425,14 @@ impl StatusWord {
                     mutant!(ReadyIgnoresScan: return (Some(word.set(READY)), Then::Leave));
                     (Some(word.set(READY | DEFERRED)), Then::Leave)
                 }
-                // A plain thread, which runs also while it sleeps.
+                // A plain thread, which counts as Running also while asleep.
                 _ => (Some(word.set(READY)), Then::Leave),
             }
         })
     }
 
-    /// Sets the scan bit on a Waiting or Runnable word, and returns which it is; `None` if it is neither. The caller holds the
-    /// G until `unhold`. While another caller holds it this waits, which takes no longer than to read a G.
+    /// Sets the scan bit on a Waiting or Runnable word, and returns the status; `None` for any other status. The caller holds
+    /// the G until `unhold`. While another caller holds the G this call waits, which takes no longer than to read a G.
     pub(crate) fn hold(&self) -> Option<Status> {
         loop {
             // Acquire: what the M has saved: partners `park` and `requeue`.
@@ -446,8 +450,8 @@ impl StatusWord {
 
     /// Clears the scan bit, and takes over what was deferred meanwhile.
     pub(crate) fn unhold(&self) -> Then {
-        // Release: the stack was read before the next M runs on it: partners `run`, `cancel_park` and `discard`. Acquire:
-        // the M or waker that has set DEFERRED has let go of the G: partners `run`, `cancel_park` and `ready`.
+        // Release: the stack was read before the next M runs on that stack: partners `run`, `cancel_park` and `discard`.
+        // Acquire: the M or waker that has set DEFERRED has let go of the G: partners `run`, `cancel_park` and `ready`.
         self.update(
             both(Acquire.unless(UnholdWithoutAcquire), Release.unless(UnholdWithoutRelease)),
             |word| {

@@ -1,15 +1,15 @@
-//! What stands in a queue for a parker, and how it is woken.
+//! What stands in a queue for a parker, and how a parker is woken.
 //!
-//! A [`Waiter`] names a goroutine or a plain thread together with the number of its wait. A waker that finds one in a
-//! queue claims it; exactly one claim of a wait wins, and the winner must ready the parker. Only the winner may touch the
+//! A [`Waiter`] names a goroutine or a plain thread together with the number of a wait. A waker that finds a Waiter in a queue
+//! claims that wait; exactly one claim of a wait wins, and the winner must ready the parker. Only the winner may touch the
 //! record's other fields, or a thread that holds the lock of the queue in which the record stands.
 //!
-//! Only the owner unlinks its records, so a record may lie on its owner's stack. What keeps the memory behind a
-//! Waiter mapped: a G is type-stable as long as its pool lives (`g/mod.rs`, invariant 3), and a parked G's pool
-//! lives; a thread's parker is counted. A claim under an old number fails and touches nothing else.
+//! Only the owner unlinks its records, so a record may lie on the owner's stack. What keeps the memory behind a Waiter
+//! mapped: a G is type-stable as long as its pool lives (`g/mod.rs`, invariant 3), and a parked G's pool lives; a
+//! thread's parker is counted. A claim under an old number fails and touches nothing else.
 //!
-//! A [`Wait`] is the owner's side: it opens the wait, gives out its Waiter, and blocks the caller, a goroutine
-//! or a thread:
+//! A [`Wait`] is the owner's side: that opens the wait, gives out the Waiter, and blocks the caller, a goroutine or a
+//! thread:
 //!
 //! ```text
 //! let mut wait = Wait::begin();        // the number is drawn
@@ -22,8 +22,8 @@
 //!     Woke::Nudged => ..               // only with `How::looking`: look; then `park_again`, or `claim` and leave
 //! }
 //! ```
-//! After the first three the wait is over. A time limit is a counterpart that leaves no trace: an owner that was readied
-//! and finds nothing in its record was readied by its time limit.
+//! After the first three the wait is over. A time limit is a counterpart that leaves no trace: an owner that was readied and
+//! finds nothing in the record was readied by the time limit.
 
 mod wait;
 
@@ -37,7 +37,7 @@ use crate::wait::interrupt::Frame;
 use crate::wait::status::{Run, Status, StatusWord, Then, WaitNumber};
 pub(crate) use wait::{How, Opened, Wait, Woke};
 
-/// Where a plain thread waits: its claim word, and the note it sleeps on.
+/// Where a plain thread waits: the claim word, and the note on which the thread sleeps.
 pub(crate) struct Parker<H: Host> {
     word: StatusWord,
     note: Note<H>,
@@ -47,20 +47,20 @@ impl<H: Host> Parker<H> {
     pub(crate) fn new() -> Arc<Self> {
         let word = StatusWord::new(Status::Idle);
         word.spawn();
-        // A thread is never in a run queue; it counts as running from the start, also while it sleeps.
+        // A thread is never in a run queue, and counts as running from the start, also while asleep.
         let ran = word.run();
         debug_assert_eq!(ran, Run::Go);
         Arc::new(Parker { word, note: Note::new() })
     }
 
-    /// For the waits of the calling thread, which is no M's: that of the frame under which it runs, or a new one.
+    /// For the waits of the calling thread, which is no M's: the parker of the thread's outermost frame, or a new one.
     pub(crate) fn of_thread() -> Arc<Self> {
-        // SAFETY: `Context::run` takes its frame out of the chain before the frame goes.
+        // SAFETY: `Context::run` takes the frame out of the chain before the frame goes.
         match unsafe { H::thread_frame().cast::<Frame>().as_ref() } {
             None => Parker::new(),
             Some(frame) => {
                 let parker = frame.parker.cast::<Self>();
-                // SAFETY: `run` made it from an Arc that it holds as long as its frame.
+                // SAFETY: `run` made the pointer from an Arc that it holds as long as the frame.
                 unsafe {
                     Arc::increment_strong_count(parker);
                     Arc::from_raw(parker)
@@ -70,7 +70,7 @@ impl<H: Host> Parker<H> {
     }
 }
 
-/// A parker, and the number of one of its waits.
+/// A parker, and the number of one wait.
 pub(crate) enum Waiter<H: Host> {
     /// A goroutine.
     G(GRef<H>, WaitNumber),
@@ -98,7 +98,7 @@ impl<H: Host> Waiter<H> {
         }
     }
 
-    /// The goroutine, if it is one.
+    /// The goroutine, if the waiter is one.
     #[inline]
     pub(crate) fn g(&self) -> Option<GRef<H>> {
         match self {
@@ -115,7 +115,7 @@ impl<H: Host> Waiter<H> {
         }
     }
 
-    /// Returns `true` if the owner will not run again, as its runtime has ended.
+    /// Returns `true` if the owner will not run again, as the runtime has ended.
     pub(crate) fn is_left(&self) -> bool {
         match self {
             Waiter::G(g, _) => g.is_left(),
@@ -130,7 +130,7 @@ impl<H: Host> Waiter<H> {
         match self {
             Waiter::G(g, _) => wake::goready(*g),
             Waiter::Thread(parker, _) => {
-                // Counted: the thread may go on, and drop its own.
+                // Counted: the thread may go on, and drop its own reference.
                 let parker = Arc::clone(parker);
                 let then = parker.word.ready();
                 debug_assert_eq!(then, Then::Leave, "a thread is in no run queue");
@@ -157,7 +157,7 @@ impl<H: Host> Waiter<H> {
         UpgradedWaiter { waiter: self.clone(), home }
     }
 
-    /// Has the owner look again; its wait goes on. The Waiter is the caller's own copy, or its queue is locked.
+    /// Has the owner look again; the wait goes on. The Waiter is the caller's own copy, or stands in a locked queue.
     pub(crate) fn nudge(&self) {
         match self {
             Waiter::G(g, number) => wake::nudge(*g, *number),
@@ -171,17 +171,18 @@ impl<H: Host> Waiter<H> {
     }
 }
 
-/// A parker that was found in a queue and not claimed, with what keeps its word mapped when it has gone on and ended.
+/// A parker that was found in a queue and not claimed, with what keeps the word mapped when the parker has gone on and
+/// ended.
 pub(crate) struct UpgradedWaiter<H: Host> {
     waiter: Waiter<H>,
     home: Option<Arc<Sched<H>>>,
 }
 
 impl<H: Host> UpgradedWaiter<H> {
-    /// Has the owner look again, if it still waits.
+    /// Has an owner that still waits look again.
     pub(crate) fn nudge(&self) {
         match &self.waiter {
-            // Its runtime is over: it was left, and looks at nothing any more.
+            // The runtime is over: the goroutine was left, and looks at nothing any more.
             Waiter::G(..) if self.home.is_none() => {}
             waiter => waiter.nudge(),
         }
@@ -192,7 +193,7 @@ impl<H: Host> UpgradedWaiter<H> {
 pub(crate) enum Runner<H: Host> {
     /// A goroutine.
     G(GRef<H>),
-    /// A thread outside of any runtime, by the parker of all its waits meanwhile.
+    /// A thread outside of any runtime, by the parker of all the thread's waits meanwhile.
     Thread(Arc<Parker<H>>),
 }
 

@@ -114,7 +114,7 @@ fn a_ready_while_the_owner_looks_keeps_it_awake() {
     assert_eq!(word.why(number), Why::Readied);
 }
 
-/// Fails if the owner claims what a counterpart has claimed, or is claimed after it.
+/// Fails if the owner claims what a counterpart has claimed, or a counterpart claims after the owner.
 #[test]
 fn an_owner_that_looks_may_end_its_wait_itself() {
     let (word, number) = waiting();
@@ -152,7 +152,7 @@ fn a_nudge_during_the_commit_hook_waits_for_its_end() {
     assert_eq!(word.nudge_any(), Then::Leave, "it goes on anyway");
 }
 
-/// Fails if a nudge is lost on an owner that was woken by another one while its commit hook still runs.
+/// Fails if a nudge is lost on an owner that was woken by another nudge while the commit hook still runs.
 #[test]
 fn a_nudge_finds_an_owner_that_looks_before_its_hook_is_over() {
     let (word, number) = waiting();
@@ -183,7 +183,8 @@ fn a_nudge_leaves_a_word_alone_that_its_owner_may_store() {
     assert_eq!(word.load(Acquire), before);
 }
 
-/// Fails by an owner that never sleeps: its hook refused, and its timer has claimed the wait and not readied it yet.
+/// Fails by an owner that never sleeps: the hook refused, and the timer has claimed the wait and not readied the owner
+/// yet.
 #[test]
 fn a_refused_owner_sleeps_until_whoever_was_faster_readies_it() {
     let (word, number) = waiting();

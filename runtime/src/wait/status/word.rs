@@ -1,4 +1,4 @@
-//! The status word's bits, and what its transitions answer.
+//! The status word's bits, and what the transitions answer.
 
 use crate::prim::hooks::*;
 
@@ -12,7 +12,7 @@ pub(super) const NUDGED: u64 = 1 << 8;
 pub(super) const REFUSED: u64 = 1 << 9;
 pub(super) const KNOWN: u64 = 1 << 10;
 pub(super) const SAVED: u64 = 1 << 11;
-/// Claimed by the end of its runtime, for the owner itself.
+/// Claimed by the end of the runtime, for the owner itself.
 pub(super) const CLAIMED_FOR_END: u64 = 1 << 12;
 pub(super) const NUMBER: u32 = 13;
 /// What a wait leaves in the word.
@@ -21,7 +21,7 @@ pub(super) const OF_A_WAIT: u64 = OPEN | CLAIMED | READY | NUDGED | REFUSED | KN
 /// What a G is doing. Go's names without the underscore.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub(crate) enum Status {
-    /// In the pool: it holds no goroutine.
+    /// In the pool: no goroutine uses the G.
     Idle = 0,
     /// In a run queue, or on its way into one.
     Runnable = 1,
@@ -112,7 +112,7 @@ impl std::fmt::Debug for Word {
 pub(crate) enum Run {
     /// This M alone runs the G now.
     Go,
-    /// A dump holds it; the holder queues it again.
+    /// A dump holds the G; the holder queues the G again.
     Held,
 }
 
@@ -120,9 +120,9 @@ pub(crate) enum Run {
 #[derive(Debug, Eq, PartialEq)]
 #[must_use]
 pub(crate) enum Then {
-    /// The word is Runnable now, and the caller is to queue its G.
+    /// The word is Runnable now, and the caller is to queue the G.
     Queue,
-    /// Nothing to do: the owner is awake, or another thread queues it.
+    /// Nothing to do: the owner is awake, or another thread queues the owner.
     Leave,
 }
 
@@ -130,9 +130,9 @@ pub(crate) enum Then {
 #[derive(Debug, Eq, PartialEq)]
 #[must_use]
 pub(crate) enum CancelPark {
-    /// Running again: the M resumes it at once.
+    /// Running again: the M resumes the goroutine at once.
     Resume,
-    /// A waker has claimed it, or a dump holds it: the M takes other work.
+    /// A waker has claimed the wait, or a dump holds the G: the M takes other work.
     Gone,
 }
 
@@ -142,13 +142,13 @@ pub(crate) enum CancelPark {
 pub(crate) enum Doing {
     /// Nothing more.
     Ended,
-    /// It runs, or is about to.
+    /// The owner runs, or is about to.
     Runs,
-    /// It sleeps in this wait, which is open.
+    /// The owner sleeps in this wait, which is open.
     Sleeps(Asleep),
 }
 
-/// The word of an owner that sleeps, as it was found.
+/// The word of an owner that sleeps, as found.
 #[derive(Debug)]
 pub(crate) struct Asleep(pub(super) Word);
 
@@ -156,9 +156,9 @@ pub(crate) struct Asleep(pub(super) Word);
 #[derive(Debug, Eq, PartialEq)]
 #[must_use]
 pub(crate) enum Again {
-    /// It is Waiting.
+    /// The word is Waiting.
     Asleep,
-    /// Something came meanwhile: the M resumes it at once.
+    /// A ready or nudge came meanwhile: the M resumes the goroutine at once.
     Awake,
 }
 
@@ -170,9 +170,9 @@ pub(crate) enum Why {
     Readied,
     /// The commit hook refused. The wait is open.
     Refused,
-    /// It was nudged. The wait is open.
+    /// The owner was nudged. The wait is open.
     Nudged,
-    /// Claimed because its runtime ends. It will not be readied.
+    /// Claimed because the runtime ends. No waker will ready the owner.
     ClaimedForEnd,
     /// Nothing has happened (a thread that was woken for nothing). The wait is open.
     Nothing,

@@ -1,4 +1,4 @@
-//! The owner's side of a wait: opening it, and blocking until it is over.
+//! The owner's side of a wait: opening the wait, and blocking until the wait is over.
 
 use super::{Parker, Waiter};
 use crate::g::{self, GRef};
@@ -47,17 +47,17 @@ impl How {
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 #[must_use]
 pub(crate) enum Woke {
-    /// A waker has claimed the wait, a counterpart or the time limit. It is over.
+    /// A waker has claimed the wait, a counterpart or the time limit. The wait is over.
     Readied,
     /// The commit hook refused. The wait is over.
     Refused,
     /// Something may have changed. The wait is open.
     Nudged,
-    /// The owner has claimed its wait, which is over, and is to leave its queues and unwind, or return an error.
+    /// The owner has claimed the wait, which is over, and is to leave the queues and unwind, or return an error.
     Interrupted(Interrupt),
 }
 
-/// One wait of the caller, from its opening to its end.
+/// One wait of the caller, from the opening to the end.
 pub(crate) struct Wait<H: Host> {
     who: Who<H>,
     number: WaitNumber,
@@ -68,13 +68,13 @@ pub(crate) struct Wait<H: Host> {
 }
 
 pub(super) enum Who<H: Host> {
-    /// On a goroutine; inside the runtime, until it has parked.
+    /// On a goroutine; inside the runtime, until the park.
     G(GRef<H>, Option<Window<H>>),
     /// On a plain thread.
     Thread(Arc<Parker<H>>),
 }
 
-/// A wait that was opened, for `Wait::of`. Smaller, as it is handed on.
+/// A wait that was opened, for `Wait::of`. Smaller than a `Wait`, for handing on.
 pub(crate) struct Opened<H: Host> {
     who: Who<H>,
     number: WaitNumber,
@@ -109,7 +109,7 @@ impl<H: Host> Wait<H> {
         Window::enter().map_or_else(Opened::on_thread, Opened::on_goroutine)
     }
 
-    /// As `open`, for a caller that holds a lock: `None` if it would have to park for a P first.
+    /// As `open`, for a caller that holds a lock: `None` if the caller would have to park for a P first.
     #[inline(always)]
     pub(crate) fn try_open() -> Option<Opened<H>> {
         if M::<H>::current().is_none() {
@@ -124,7 +124,7 @@ impl<H: Host> Wait<H> {
         Wait { who, number, until: None, alarm: None, masked: Masked::new() }
     }
 
-    /// Opens a wait in which the calling thread sleeps, also where it runs a goroutine.
+    /// Opens a wait in which the calling thread sleeps, also below a goroutine.
     pub(crate) fn open_on_thread() -> Opened<H> {
         Opened::on_thread()
     }
@@ -138,7 +138,7 @@ impl<H: Host> Wait<H> {
         }
     }
 
-    /// The goroutine that waits, and the number of its wait.
+    /// The goroutine that waits, and the number of the wait.
     pub(crate) fn goroutine(&self) -> Option<(GRef<H>, WaitNumber)> {
         match &self.who {
             Who::G(g, _) => Some((*g, self.number)),
@@ -149,12 +149,13 @@ impl<H: Host> Wait<H> {
     /// Sets the hook that is run if the owner never runs again; null for none. A thread always runs.
     pub(crate) fn on_abandon(&self, hook: *const AbandonHook) {
         if let Who::G(g, _) = &self.who {
-            // Relaxed: read with the goroutine's wait claimed, or after it was taken out of a queue, or by itself.
+            // Relaxed: read with the goroutine's wait claimed, or after the goroutine was taken out of a queue, or by
+            // the goroutine itself.
             g.on_abandon.store(hook.cast_mut(), Relaxed);
         }
     }
 
-    /// Blocks the caller. `commit` publishes the Waiter, most often by unlocking its queue; it runs when the caller can be
+    /// Blocks the caller. `commit` publishes the Waiter, most often by unlocking a queue; `commit` runs when the caller can be
     /// resumed, on the M. Once for each wait.
     #[inline]
     pub(crate) fn park(&mut self, how: How, commit: impl FnOnce() -> Commit) -> Woke {
@@ -198,7 +199,7 @@ impl<H: Host> Wait<H> {
                     if let Some(due) = how.until {
                         let alarm: *const Alarm<H> = self.alarm.insert(Alarm::new());
                         let window = Window::<H>::enter().expect("park_again: a goroutine runs on an M");
-                        // The timer may fire at once; the goroutine then finds that before it sleeps.
+                        // The timer may fire at once; the goroutine then finds that before sleeping.
                         window.m().sched().arm(window.p(), alarm, due, (g, self.number));
                     }
                 }
@@ -210,8 +211,8 @@ impl<H: Host> Wait<H> {
         }
     }
 
-    /// After a look: ends the wait, if no waker has claimed it. Returns `true` if the owner has claimed it: the wait is over,
-    /// and the owner leaves its queues. Returns `false` if a waker was faster; that one has readied the owner by now.
+    /// After a look: ends the wait, unless a waker has claimed it. Returns `true` if the owner has claimed the wait, which is
+    /// over then: the owner leaves the queues. Returns `false` if a waker was faster; that one has readied the owner by now.
     #[must_use]
     pub(crate) fn claim(&mut self) -> bool {
         if self.word().claim(self.number) {
@@ -234,7 +235,7 @@ impl<H: Host> Wait<H> {
         self.over(false)
     }
 
-    /// Gives the wait up before it was published.
+    /// Gives the wait up, unpublished.
     #[inline]
     pub(crate) fn withdraw(self) {
         self.word().close_wait(self.number);
@@ -262,7 +263,7 @@ impl<H: Host> Wait<H> {
         woke
     }
 
-    /// The wait is claimed by its owner, or was not published.
+    /// The wait is claimed by the owner, or was not published.
     pub(super) fn close(&self) {
         self.word().close_wait(self.number);
         self.over(());
@@ -274,7 +275,7 @@ impl<H: Host> Wait<H> {
             match why {
                 Why::Readied => return self.over(Woke::Readied),
                 Why::Refused => {
-                    // Its timer may have claimed it all the same.
+                    // The timer may have claimed the wait all the same.
                     if self.alarm.is_none() {
                         self.close();
                         return Woke::Refused;
@@ -282,7 +283,7 @@ impl<H: Host> Wait<H> {
                     return if self.claim() { Woke::Refused } else { Woke::Readied };
                 }
                 Why::Nudged => {
-                    // Asked for here: the goroutine may have changed its M.
+                    // Asked for here: the goroutine may run on another M now.
                     let sched = Sched::<H>::current().expect("settle: a goroutine runs on an M");
                     if let Some(woke) = self.look(g.pending_interrupts(sched), how) {
                         return woke;
@@ -306,8 +307,8 @@ impl<H: Host> Wait<H> {
         Woke::Interrupted(Interrupt::Shutdown)
     }
 
-    /// The runtime ends, and the owner, whose wait no waker has claimed, can't be unwound: the owner stays where it is, for
-    /// good, as if the last step of the end had left it there. Its records stay in their queues.
+    /// The runtime ends, and the owner, whose wait no waker has claimed, can't be unwound: the owner stays parked for good, as
+    /// if the last step of the end had left it behind. The owner's records stay in their queues.
     pub(crate) fn stay(&mut self) -> ! {
         let Who::G(g, window) = &mut self.who else { unreachable!("stay: called on a thread") };
         let g = *g;
@@ -351,7 +352,7 @@ impl<H: Host> Wait<H> {
         loop {
             match parker.word.why(self.number) {
                 Why::Readied => return Woke::Readied,
-                // A thread under a context looks each time that it wakes.
+                // A thread under a context looks at each wake.
                 Why::Nothing if pending.frame.is_null() => {}
                 Why::Nothing => {
                     if let Some(woke @ (Woke::Interrupted(_) | Woke::Readied)) = self.look(pending, how) {
