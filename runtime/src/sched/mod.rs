@@ -87,9 +87,9 @@ pub use watch::told::Refused;
 pub(crate) struct Config {
     /// How many Ps there are at the start.
     pub(crate) procs: u32,
-    /// That is what the machine says, and they follow it when it says something else.
+    /// That is what the machine says, and the number of Ps follows the machine's.
     pub(crate) procs_follow: bool,
-    /// Bytes of stack of a goroutine that asks for no size of its own.
+    /// Bytes of stack of a goroutine that asks for no size.
     pub(crate) stack_size: u32,
     /// The most threads that the runtime may have.
     pub(crate) max_threads: u32,
@@ -97,7 +97,7 @@ pub(crate) struct Config {
     pub(crate) keep_alive: Option<Duration>,
     /// How long the end of the runtime waits when the program does not say.
     pub(crate) end_limit: Duration,
-    /// What its threads are called, followed by their number.
+    /// What the runtime's threads are called, followed by their number.
     pub(crate) thread_name: String,
     /// What `GMPDEBUG` says.
     pub(crate) knobs: Knobs,
@@ -116,7 +116,7 @@ pub(crate) struct Central<H: Host> {
     retired_ps: Vec<NonNull<P<H>>>,
     /// How many Ps there are to be, or were when the runtime began to end.
     procs: u32,
-    /// The program has not set how many Ps there are to be: the machine says it.
+    /// The program has not set how many Ps there are to be: the machine says so.
     procs_follow: bool,
     /// Ms that wait for the goroutines that are bound to them; see `locked`.
     bound_ms: Vec<NonNull<M<H>>>,
@@ -212,20 +212,20 @@ pub(crate) struct Sched<H: Host> {
     coarse_now: SingleWriterWord,
     told: Told,
     pub(crate) monitor_note: Note<H>,
-    /// The ender sleeps here; an alarm has it look again.
+    /// The ender sleeps here; an alarm has the ender look again.
     ender: Note<H>,
 }
 
-// SAFETY: `pool` is made for sharing; the rest is Sync by itself.
+// SAFETY: `pool` is made for sharing; the rest is Sync.
 unsafe impl<H: Host> Send for Sched<H> {}
 // SAFETY: as above.
 unsafe impl<H: Host> Sync for Sched<H> {}
 
 impl<H: Host> Sched<H> {
-    /// Makes a runtime and starts its first M.
+    /// Makes a runtime and starts the first M.
     ///
     /// # Errors
-    /// The host's, when it refuses the thread.
+    /// The host's, when the host refuses the thread.
     pub(crate) fn start(host: H, config: Config) -> io::Result<Arc<Self>> {
         let sched = Arc::new_cyclic(|weak| Self::new(weak, host, config));
         if let Err(refused) = sched.start_first().and_then(|()| sched.start_monitor()) {
@@ -282,7 +282,7 @@ impl<H: Host> Sched<H> {
         let central = self.central.lock();
         // SAFETY: Ms live as long as their scheduler.
         let counted: i64 = central.ms.iter().map(|m| unsafe { m.as_ref() }.live()).sum();
-        // Relaxed: a sum, exact for what the caller was told of. Others begin and end while it is taken.
+        // Relaxed: a sum, exact for what the caller was told of. Others begin and end meanwhile.
         (self.live.load(Relaxed) + counted).max(0) as usize
     }
 
@@ -294,8 +294,8 @@ impl<H: Host> Sched<H> {
     }
 
     /// Returns `true` if the runtime has begun to end, and goroutines end where they park. Exact under the lock;
-    /// elsewhere a hint, as those that did not see it are found by the sweeps of `stop`. Not a single-writer word: a
-    /// model has to see that it decides.
+    /// elsewhere a hint, as goroutines that did not see the flag are found by the sweeps of `stop`. Not a single-writer
+    /// word: a model has to see that the flag decides.
     #[inline(always)]
     pub(crate) fn is_ending(&self) -> bool {
         self.ending.load(Relaxed)
@@ -326,7 +326,7 @@ impl<H: Host> Drop for Sched<H> {
         // SAFETY: once, and no handle to this scheduler is left that could spawn.
         unsafe { GPool::close(self.pool) };
         for m in std::mem::take(&mut self.central.lock().ms) {
-            // SAFETY: each came from a box, and its thread, which held this scheduler, has left.
+            // SAFETY: each M came from a box, and the M's thread, which held this scheduler, has left.
             drop(unsafe { Box::from_raw(m.as_ptr()) });
         }
     }

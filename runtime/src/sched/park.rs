@@ -1,7 +1,7 @@
-//! Leaving an M: park, yield, end. What a goroutine says when it gives its M back, and what the M does then.
+//! Leaving an M: park, yield, end. What a goroutine says on giving the M back, and what the M does then.
 //!
-//! A parker that published its record and suspended itself after that could be readied in between, and run on a second M
-//! while its context is not saved yet. So the M publishes:
+//! A parker that published its record and suspended itself after that could be readied in between, and run on a second M before
+//! the context is saved. So the M publishes:
 //!
 //! ```text
 //!   goroutine                        M, on its own stack
@@ -10,13 +10,13 @@
 //!                                    K2 arms the wait's timer; commit hook: publishes the record (unlocks its queue)
 //!                                       Refuse: K3 status := Running, resume at once
 //! ```
-//! A goroutine that may be interrupted has two steps more: between K1 and K2 a look whether it is (`wait/interrupt.rs`),
-//! after K2 the permission to nudge it. No nudge may wake the goroutine before K2 is over, as the hook writes down where
-//! its timer stands.
+//! A goroutine that may be interrupted has two steps more: between K1 and K2 a look for an interrupt (`wait/interrupt.rs`),
+//! after K2 the permission to nudge the goroutine. No nudge may wake the goroutine before K2 is over, as the hook writes down
+//! where the wait's timer stands.
 //!
-//! K1 comes before K2: a waker that finds the record may ready the goroutine at once, on another M, and its context is
-//! saved by then. The M moves the hook to its own stack before it runs the hook, and neither the hook nor the M touches the
-//! G after the record was published, except for its word: the G may have run on and ended.
+//! K1 comes before K2: a waker that finds the record may ready the goroutine at once, on another M, and the context is saved by
+//! then. The M moves the hook to the M's own stack before running the hook, and neither the hook nor the M touches the G after
+//! the record was published, except for the G's word: the G may have run on and ended.
 //!
 //! Checked by `models/park.rs`.
 
@@ -34,7 +34,7 @@ use std::mem::ManuallyDrop;
 /// Why a goroutine waits, for dumps. The texts are Go's where Go has the same reason.
 #[derive(Copy, Clone, Debug, Eq, PartialEq, Hash)]
 pub(crate) enum WaitReason {
-    /// It does not wait.
+    /// The goroutine does not wait.
     None,
     /// `JoinHandle::join`.
     Join,
@@ -60,11 +60,11 @@ pub(crate) enum WaitReason {
     Never,
     /// `scope`, for its children.
     Scope,
-    /// `Runtime::run`, when its main goroutine has called `goexit`.
+    /// `Runtime::run`, when the main goroutine has called `goexit`.
     Main,
-    /// For nothing: its runtime ends, and it could not be unwound.
+    /// For nothing: the runtime ends, and the goroutine could not be unwound.
     End,
-    /// `sync::Mutex`, a lock of it, or the second half of a wait in a Condvar.
+    /// `sync::Mutex`: a lock, or the second half of a wait in a Condvar.
     Mutex,
     /// `sync::RwLock`, a read.
     RwLockRead,
@@ -72,7 +72,7 @@ pub(crate) enum WaitReason {
     RwLockWrite,
     /// `sync::Condvar`.
     Condvar,
-    /// `sync::Once` and what is built on it.
+    /// `sync::Once` and what is built on that.
     Once,
     /// `sync::Barrier`.
     Barrier,
@@ -127,7 +127,7 @@ pub(crate) enum Commit {
     Refuse,
 }
 
-/// The commit hook, with its type erased: a closure on the goroutine's stack that the M moves out and calls.
+/// The commit hook, with the type erased: a closure on the goroutine's stack that the M moves out and calls.
 pub(crate) struct Hook {
     closure: *const (),
     call: unsafe fn(*const ()) -> Commit,
@@ -141,7 +141,7 @@ impl Hook {
     /// # Safety
     /// `closure` points to an `F` that is not used, or dropped, afterwards.
     unsafe fn call_moved<F: FnOnce() -> Commit>(closure: *const ()) -> Commit {
-        // SAFETY: by this function's contract. It is moved to this stack before it can publish anything.
+        // SAFETY: by this function's contract. The closure is moved to this stack before it can publish anything.
         let closure = unsafe { closure.cast::<F>().read() };
         closure()
     }
@@ -154,7 +154,7 @@ impl Hook {
     }
 }
 
-/// What a goroutine says to the M it leaves.
+/// What a goroutine says to the M on leaving.
 pub(crate) enum Yield {
     /// Sleep until readied.
     Park(WaitNumber, Hook),
@@ -162,7 +162,7 @@ pub(crate) enum Yield {
     ParkAgain(WaitNumber),
     /// Run others first.
     Requeue,
-    /// The M has lost its P meanwhile: take one, or wait for one.
+    /// The M has lost the P meanwhile: take one, or wait for one.
     Return,
     /// The end. The stack is not needed any more.
     Exit,
@@ -170,19 +170,19 @@ pub(crate) enum Yield {
     Tie,
 }
 
-/// What a goroutine has said: a pointer to its own stack, where it lies. Read by the M that acts on it.
+/// What a goroutine has said: a pointer to a `Yield` on the goroutine's own stack. Read by the M that acts on that.
 #[must_use]
 pub(crate) struct Said(usize);
 
 impl Said {
-    /// Of the word with which it switched: `EXIT`, or the exposed address of a `Yield`.
+    /// Of the word with which the goroutine switched: `EXIT`, or the exposed address of a `Yield`.
     #[inline(always)]
     pub(crate) fn of(word: usize) -> Self {
         Said(word)
     }
 
     /// # Safety
-    /// The goroutine is suspended as it was when it said that.
+    /// The goroutine is still suspended, and has not run since.
     #[inline(always)]
     pub(crate) unsafe fn read(self) -> Yield {
         if self.0 == EXIT {
@@ -194,7 +194,7 @@ impl Said {
     }
 }
 
-/// Parks the calling goroutine until its wait is readied or nudged, or `commit` refuses.
+/// Parks the calling goroutine until the wait is readied or nudged, or `commit` refuses.
 #[inline]
 pub(crate) fn gopark<H: Host>(
     window: Window<H>,
@@ -247,16 +247,16 @@ impl<H: Host> Sched<H> {
         }
     }
 
-    /// The goroutine sleeps on in a wait that was published before. Returns `true` if it is to be resumed at once.
+    /// The goroutine sleeps on in a wait that was published before. Returns `true` if the M is to resume `g` at once.
     pub(crate) fn park_again(&self, g: GRef<H>, number: WaitNumber) -> bool {
         g.word.park_again(number) == Again::Awake
     }
 
-    /// The end of a goroutine, on its M.
+    /// The end of a goroutine, on the goroutine's M.
     #[inline(always)]
     pub(crate) fn goexit0(&self, m: &M<H>, g: GRef<H>) {
         m.set_g(None);
-        // SAFETY: this M ran the goroutine, and its status is still Running.
+        // SAFETY: this M ran the goroutine, whose status is still Running.
         let stack = g.stack.with_mut(|stack| unsafe { (*stack).take() });
         self.retire_stack(m, stack.expect("exit: the goroutine has no stack"));
         g.word.finish();

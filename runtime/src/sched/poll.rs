@@ -1,18 +1,18 @@
-//! The poller: which M waits in it, what that M finds, and how its wait is broken.
+//! The poller: which M waits there, what that M finds, and how the wait is broken.
 //!
-//! At most one M blocks in the poller, without a P; busy Ms, and the monitor, only look. Its wait ends by a descriptor,
-//! by the time of the earliest timer, or by a *break*:
+//! At most one M blocks in the poller, without a P; busy Ms, and the monitor, only look. The blocked M's wait ends by a
+//! descriptor, by the time of the earliest timer, or by a *break*:
 //!
 //! ```text
 //!   Nobody ──(an M stands by)──▶ Blocked(m) ──(a break is sent: work, with an assignment; an earlier timer)──▶ Broken(m)
 //!      ▲                            │                                                                     │
 //!      └───────────────── m comes back, for any reason ─────────────────────────────────────────────────┘
 //! ```
-//! The state changes under the scheduler's lock, so one break is sent at most. A break is an edge in the kernel, and the
-//! first M that looks takes it. A busy M that takes a break while another M is in the poller sends it again.
+//! The state changes under the scheduler's lock, so one break is sent at most. A break is an edge in the kernel, and the first
+//! M that looks takes it. A busy M that takes a break while another M is in the poller sends another break.
 //!
 //! A goroutine that goes to sleep may set a timer that is earlier than the end of the poller's wait. To ask under the lock
-//! would have each sleep take the lock. `poll_until` tells without it how long the wait is to last:
+//! would have each sleep take the lock. `poll_until` tells without the lock how long the wait is to last:
 //!
 //! ```text
 //!   M that saves a sleeper                         M that enters the poller
@@ -25,8 +25,8 @@
 //! One of the fences comes first: B3 sees the timer, or T3 sees B1. B2 is IdleFence (`sched/run/wake.rs`), or
 //! SummonedInVainFence of an M that was summoned in vain.
 //!
-//! Where the kernel refuses all calls that wait, or a break, waits are short. Where it refuses the waits, they find no event:
-//! each goroutine that waits for a socket is then readied after each of them, and makes its system call again.
+//! Where the kernel refuses all calls that wait, or a break, waits are short. Refused waits find no event: each goroutine that
+//! waits for a socket is then readied after each of them, and makes its system call again.
 //!
 //! Checked by `models/poll.rs`.
 
@@ -46,7 +46,7 @@ use std::time::Duration;
 
 /// `poll_until` while no M waits: no timer is earlier.
 pub(crate) const NO_POLLER: u64 = 0;
-/// `poll_until` while the wait has no end of its own.
+/// `poll_until` of a wait without a time limit.
 const FOREVER: u64 = u64::MAX;
 
 /// How long a wait is that no break can end, or that sees nothing.
@@ -59,7 +59,7 @@ pub(crate) enum Poller<H: Host> {
     Nobody,
     /// An M that waits, or is about to.
     Blocked(NonNull<M<H>>),
-    /// An M that will come back soon: its wait was broken.
+    /// An M that will come back soon, as the wait was broken.
     Broken(NonNull<M<H>>),
 }
 
@@ -87,13 +87,13 @@ impl<H: Host> Sched<H> {
         self.poll_until.swap(FOREVER, Relaxed);
     }
 
-    /// The M that waits is taken back, before it has begun. Under the lock.
+    /// The M that was to wait is taken back, before the wait has begun. Under the lock.
     pub(crate) fn leave_poller(&self, central: &mut Central<H>) {
         central.poller = Poller::Nobody;
         self.poll_until.swap(NO_POLLER, Relaxed);
     }
 
-    /// The M that waits is to come back; the caller breaks its wait after the lock. Under the lock.
+    /// The M that waits is to come back; the caller breaks the wait after the lock. Under the lock.
     pub(crate) fn expel_poller(&self, central: &mut Central<H>) {
         if let Poller::Blocked(m) = central.poller {
             central.poller = Poller::Broken(m);
@@ -149,7 +149,7 @@ impl<H: Host> Sched<H> {
     pub(crate) fn poll_now(&self, local: &H::Local) -> GList<H> {
         let mut found = GList::new();
         if self.poll(local, PollWait::Never, &mut found) == Broken::Yes {
-            // It was meant for the M that waits, if there is one.
+            // The break was meant for the M that waits, if there is one.
             let waiting = self.central.lock().poller != Poller::Nobody;
             if waiting {
                 mutant!(SwallowedBreakKept: return found);
@@ -184,8 +184,9 @@ impl<H: Host> Sched<H> {
         }
     }
 
-    /// The kernel refuses every call by which a poller waits: a sandbox, or the program has closed its descriptor. Each
-    /// goroutine that waits for a socket looks at it now and then instead. A break is not seen, so the wait is short.
+    /// The kernel refuses every call by which a poller waits: a sandbox, or the program has closed the epoll
+    /// descriptor. Each goroutine that waits for a socket looks at that socket now and then instead. A break is not
+    /// seen, so the wait is short.
     #[cold]
     fn poll_blindly(&self, wait: PollWait, found: &mut GList<H>, refused: &io::Error) -> Broken {
         self.tell_refused(Refusal::Poll, || {
@@ -204,7 +205,7 @@ impl<H: Host> Sched<H> {
         Broken::No
     }
 
-    /// Ends the wait of the M in the poller. Where that is refused its next waits are short.
+    /// Ends the wait of the M in the poller. Where that is refused the M's next waits are short.
     pub(crate) fn break_poll(&self) {
         if let Err(refused) = self.host.break_poll() {
             self.tell_refused(Refusal::Break, || {
@@ -213,7 +214,7 @@ impl<H: Host> Sched<H> {
         }
     }
 
-    /// T2 and T3: a timer was inserted. Makes sure that the poller does not sleep past it.
+    /// T2 and T3: a timer was inserted. Makes sure that the poller does not sleep past that timer.
     #[doc(alias = "wakeNetPoller")]
     pub(crate) fn wake_poller_before(&self, due: Nanos) {
         // TimerFence. SeqCst: a store to a heap's `earliest`, then a load from here; partners: IdleFence in `go_idle` and
@@ -242,8 +243,8 @@ struct Entries<H: Host> {
     free: Vec<u32>,
 }
 
-/// The descriptors that a runtime's poller watches, by the index that the kernel hands back. The generation tells
-/// an event of a descriptor that is gone from one of its successor.
+/// The descriptors that a runtime's poller watches, by the index that the kernel hands back. The generation tells an
+/// event of a descriptor that is gone from an event of the successor.
 pub(crate) struct PollTable<H: Host> {
     entries: Mutex<Entries<H>>,
     /// How many there are: a hint, read without the lock.
@@ -258,7 +259,7 @@ impl<H: Host> PollTable<H> {
         }
     }
 
-    /// Returns `true` if there is a descriptor. Relaxed: an M that misses a new one meets it in its next look, or its wait.
+    /// Returns `true` if there is a descriptor. Relaxed: an M that misses a new descriptor meets it in the next look, or wait.
     #[inline]
     fn watches_any(&self) -> bool {
         self.watched.load(Relaxed) > 0
@@ -290,7 +291,7 @@ impl<H: Host> PollTable<H> {
         drop(gone);
     }
 
-    /// Something may have happened to each of them: each parker makes its system call again.
+    /// Something may have happened to each descriptor: each parker makes its system call again.
     fn unblock_all(&self, found: &mut GList<H>) {
         let entries = self.entries.lock();
         for desc in entries.all.iter().filter_map(|entry| entry.desc.as_ref()) {

@@ -1,7 +1,7 @@
-//! A goroutine's stack: reserved when it is spawned, taken at its first run, given back at its end; and what happens
-//! when the host has none all the same.
+//! A goroutine's stack: reserved at the spawn, taken at the first run, given back at the end; and what happens when the
+//! host has none all the same.
 //!
-//! The host keeps to its reservations as long as there is memory for page tables, so this is for want of that, and for a
+//! The host keeps to its reservations as long as there is memory for page tables, so this is for want of such memory, and for a
 //! host that can't ask the kernel beforehand, as the `generator` backend:
 //!
 //! ```text
@@ -21,8 +21,8 @@
 //! * Without a cache, as the `generator` backend, R1 and W4 meet in the host's lock: if R1 comes first, W4 finds the stack; if
 //!   W4 does, R2 sees W2.
 //!
-//! So there is no stack for any goroutine, which ends the process, where no goroutine has one and all other Ps are idle. Two
-//! Ms at W4 at once find each other's P busy: the last of them that idles its P has all try again (I1). Checked by
+//! So there is no stack for any goroutine, which ends the process, where no goroutine has one and all other Ps are idle. Two Ms
+//! at W4 at once find each other's P busy: the last of them that idles a P has all try again (I1). Checked by
 //! `models/stacks.rs`.
 
 use crate::g::GRef;
@@ -47,7 +47,7 @@ impl Stacks {
 }
 
 impl<H: Host> Sched<H> {
-    /// Reserves a stack for a goroutine that is about to be made; `p` is the P of the calling M, if it has one.
+    /// Reserves a stack for a goroutine that is about to be made; `p` is the P of the calling M, if any.
     ///
     /// # Errors
     /// When no stack can be reserved: which limit was met. Not in a runtime that ends, which takes every goroutine and runs
@@ -65,7 +65,7 @@ impl<H: Host> Sched<H> {
         }
     }
 
-    /// Asks again, after the caches of idle Ps, and the caller's with its other sizes, were emptied.
+    /// Asks again, after the caches of idle Ps, and the caller's cache with the other sizes, were emptied.
     #[cold]
     fn insist_on_reservation(&self, p: Option<&P<H>>, size: usize) -> io::Result<()> {
         if self.is_ending() {
@@ -93,7 +93,8 @@ impl<H: Host> Sched<H> {
         })
     }
 
-    /// Gives `g` a stack before its first run. Returns `false` if the host has none now; then `g` waits for one to come back.
+    /// Gives `g` a stack before the first run. Returns `false` if the host has none now; then `g` waits for a stack to come
+    /// back.
     #[inline]
     pub(crate) fn provide_stack(&self, m: &M<H>, g: GRef<H>) -> bool {
         // SAFETY: `run` returned Go, so this M alone has the stack (wait/status.rs, invariant 2).
@@ -117,7 +118,7 @@ impl<H: Host> Sched<H> {
         }
     }
 
-    /// The stack of a goroutine that has ended goes to the stack cache of its P, or back to the host when goroutines wait for
+    /// The stack of a goroutine that has ended goes to the stack cache of the P, or back to the host when goroutines wait for
     /// one: all of them try again, since sizes differ.
     #[inline]
     pub(crate) fn retire_stack(&self, m: &M<H>, stack: H::Stack) {
@@ -150,8 +151,8 @@ impl<H: Host> Sched<H> {
         }
     }
 
-    /// Returns `true` if a goroutine waits for a stack, and none could come back: no goroutine has one, nor has the cache of
-    /// a P. For since W1 of the goroutine that has waited longest, each P that became idle has given up its stacks, and W3 has
+    /// Returns `true` if a goroutine waits for a stack, and none could come back: no goroutine has one, nor has the cache of a
+    /// P. For since W1 of the goroutine that has waited longest, each P that became idle has given up all stacks, and W3 has
     /// emptied the caches of the others.
     fn no_stack_is_left(&self) -> bool {
         let central = self.central.lock();

@@ -21,30 +21,31 @@
 //!    on as if nothing had happened. A goroutine that may not be unwound stays where it is for good, and is counted
 //!    (`Wait::stay`): its joiner is told and its abandon hooks are run at once.
 //!
-//!    A goroutine that runs goes on until it parks or yields. It looks at `ending` then, and interrupts itself: a hint, without
-//!    a fence. A goroutine that did not see E1 is found asleep by a later sweep: its M either goes on with others, and the
-//!    ender sweeps again when these have parked; or the M puts its P down (M4) and sees E1; or it has done so before E1, and E2
-//!    sees M1. So the last P that is put down has the ender sweep once more after the last park. (The ender also sweeps
-//!    without an alarm, now and then: for goroutines that never stop to run and those that run outside of the runtime.)
+//!    A goroutine that runs goes on until it parks or yields. Then the goroutine looks at `ending`, and interrupts itself: a
+//!    hint, without a fence. A goroutine that did not see E1 is found asleep by a later sweep: the goroutine's M either goes on
+//!    with others, and the ender sweeps again when these have parked; or the M puts the P down (M4) and sees E1; or the M has
+//!    done so before E1, and E2 sees M1. So the last P that is put down has the ender sweep once more after the last park. (The
+//!    ender also sweeps without an alarm, now and then: for goroutines that never stop to run and those that run outside of the
+//!    runtime.)
 //!
 //!    M3 comes after M2, and E3 after E2. So if a goroutine is asleep at E2 and on no M at E3, its commit hook has
 //!    finished, and the next M to run the goroutine sees the hook's writes (for instance its timer's position).
 //!
 //!    E2 takes a snapshot of the live goroutines, and looks at each. A goroutine that did not see E1 may start one more after
-//!    the snapshot, and be at its own end when the ender looks at it. So before step 2 the ender takes a second snapshot,
-//!    which must hold those alone that slept from the first one's looks until then: a goroutine that is queued at step 2
-//!    would lose its closure on the ender's thread, which has no time limit there. A callback's firing alone may be queued
-//!    as late as that, by an M without a goroutine: what is dropped of it goes to the timer thread.
+//!    the snapshot, and be at its own end when the ender looks there. So before step 2 the ender takes a second snapshot, which
+//!    must hold those alone that slept from the first one's looks until then: a goroutine that is queued at step 2 would lose
+//!    its closure on the ender's thread, which has no time limit there. A callback's firing alone may be queued as late as
+//!    that, by an M without a goroutine: what is dropped of it goes to the timer thread.
 //!
-//!    The ender never interrupts (a) a goroutine that is unwinding, (b) one that is dropping its closure in
-//!    `g::root`, (c) one in a short internal wait, or in a wait for main of another runtime, which borrows its frames
-//!    (`OnInterrupt::Never`). The ender waits for these, within its limit. Nor does the ender interrupt a goroutine that
-//!    waits for its scope (`OnInterrupt::WithOthers`), since the children borrow its frames: it goes on when the
-//!    children, which the ender ends, have ended, and is left behind if one of them is. The ender does not wait for it.
+//!    The ender never interrupts (a) a goroutine that is unwinding, (b) one that is dropping its closure in `g::root`, (c) one
+//!    in a short internal wait, or in a wait for main of another runtime, which borrows its frames (`OnInterrupt::Never`). The
+//!    ender waits for these, within its limit. Nor does the ender interrupt a goroutine that waits for its scope
+//!    (`OnInterrupt::WithOthers`), since the children borrow the parent's frames: the parent goes on when the children, which
+//!    the ender ends, have ended, and is left behind if one of them is. The ender does not wait for the parent.
 //!
-//!    A goroutine that never ran does not start: its closure is dropped, on a goroutine's stack, as the drop may
-//!    park. A `go` from E1 on drops its closure at once. A goroutine that catches the unwinding is unwound again, three
-//!    times in all, and is then left behind.
+//!    A goroutine that never ran does not start: the closure is dropped, on a goroutine's stack, as the drop may park.
+//!    A `go` from E1 on drops the closure at once. A goroutine that catches the unwinding is unwound again, three times
+//!    in all, and is then left behind.
 //! 2. **No M takes work any more.** `stopping` is set; Ms that stand by are woken, every M leaves when it next looks for
 //!    work. A submitter that queues a goroutine from here on finds the flag after SubmitFence (`sched/run/wake.rs`), and sets
 //!    aside what is queued.
@@ -53,9 +54,9 @@
 //!    lock goes to the next waiter. Callbacks that are armed go to the timer thread (`sched/timers/timer_thread.rs`).
 //! 4. **The ender waits for the last M**, for a limited time. A goroutine that does not come back to the runtime
 //!    keeps its M; the goroutine is left behind, with everything that it refers to.
-//! 5. **Step 3 once more**, for those that ran meanwhile. Those that never ran are dropped. The others stay where they are:
-//!    their stacks, and all that lies on them, are leaked, because others may still refer to it. They are counted. An M that
-//!    leaves later does step 3 for what it has parked since.
+//! 5. **Step 3 once more**, for those that ran meanwhile. Those that never ran are dropped. The others stay parked: their
+//!    stacks, and all that lies there, are leaked, because others may still refer to that. They are counted. An M that leaves
+//!    later does step 3 for what it has parked since.
 //!
 //! Without time, or where nothing can be unwound (`panic = "abort"`, the `generator` backend), the end begins with step 2.
 //! A goroutine that ends its own runtime does E1 and leaves the rest to a thread.
@@ -84,7 +85,7 @@ use std::time::Duration;
 const FIRST_PAUSE: Duration = Duration::from_micros(100);
 /// And at least this often.
 const OFTEN: Duration = Duration::from_millis(10);
-/// What is kept of the time for the Ms to leave, if it is not more than a part of it.
+/// What is kept of the time for the Ms to leave, or a part of a shorter time.
 const FOR_MS: Duration = Duration::from_millis(500);
 const PART_FOR_MS: u32 = 4;
 
@@ -110,7 +111,7 @@ impl Report {
         self.goroutines
     }
 
-    /// Returns how many threads did not come back to the runtime in time, each with the goroutine that it runs.
+    /// Returns how many threads did not come back to the runtime in time, each with a goroutine that still runs there.
     pub fn threads_left(&self) -> usize {
         self.threads
     }
@@ -157,13 +158,13 @@ impl Report {
 }
 
 impl<H: Host> Sched<H> {
-    /// Ends the runtime and waits for its threads, at most for `limit`.
+    /// Ends the runtime and waits for the threads, at most for `limit`.
     pub(crate) fn stop(&self, limit: Duration) -> Report {
         let until = H::now().saturating_add(limit);
         let unwinds = H::can_unwind() && !limit.is_zero();
         let mut patience = Patience::of::<H>(limit);
         if M::<H>::current_of(self).is_some() {
-            // A goroutine of its own can't wait for the M that runs it.
+            // A goroutine of the same runtime can't wait for the M that runs it.
             return self.stop_from_inside(unwinds.then_some(limit));
         }
         if unwinds {
@@ -234,7 +235,7 @@ impl<H: Host> Sched<H> {
         central.alive as usize
     }
 
-    /// A goroutine was not unwound, as it might have ended the process.
+    /// A goroutine was not unwound, as that might have ended the process.
     pub(crate) fn count_refusal(&self) {
         // Relaxed: a count.
         self.refusals.fetch_add(1, Relaxed);
@@ -252,7 +253,7 @@ impl<H: Host> Sched<H> {
         self.ending.store(true, Relaxed);
     }
 
-    /// Step 1, in its part of `limit`.
+    /// Step 1, in that step's part of `limit`.
     fn unwind_goroutines(&self, limit: Duration, patience: &mut Patience) {
         let until = H::now().saturating_add(limit - FOR_MS.min(limit / PART_FOR_MS));
         self.begin_to_end();
@@ -307,7 +308,8 @@ impl<H: Host> Sched<H> {
             let free = !at_hand.contains(&g.get());
             mutant!(ShutdownCallsEarly: let free = true);
             if free && g.word.claim_for_end(&found) == Then::Queue {
-                // For loom: the M that has parked it is done with its stack, from which it has taken the hook.
+                // For loom: the M that has parked the goroutine is done with the goroutine's stack, from which that M
+                // has taken the hook.
                 when_weighed(|| g.stack.with_mut(|_| ()));
                 called.push(g);
             }
@@ -320,10 +322,11 @@ impl<H: Host> Sched<H> {
     /// E2, again: returns `true` if the goroutines of a second snapshot are those that the first one's looks found asleep with
     /// others, in the order of the pool, and each has slept on. Then none ran at the moment of the second snapshot.
     ///
-    /// One look at each is too little. A goroutine may be woken after the look at it, by one that ends before the look at
-    /// that. And a goroutine that had not seen E1 may start another after the first snapshot, and end, or park, before the
-    /// look at it. What the starter has started is in the second snapshot, unless that has ended as well: its `life` is seen
-    /// by the `Acquire` of `is_live` where the starter has ended, by that of `doing` where the starter has parked.
+    /// One look at each is too little. A goroutine may be woken after the look at it, by a goroutine that ends before the look
+    /// at that one. And a goroutine that had not seen E1 may start another after the first snapshot, and end, or park, before
+    /// the look at the starter. What the starter has started is in the second snapshot, unless that has ended as well: its
+    /// `life` is seen by the `Acquire` of `is_live` where the starter has ended, by that of `doing` where the starter has
+    /// parked.
     fn nobody_else_lives(&self, asleep: &[(GRef<H>, Asleep)]) -> bool {
         let sleeps = |(g, found): &(GRef<H>, Asleep)| g.word.sleeps_still(found);
         mutant!(ShutdownTrustsOneSnapshot: return asleep.iter().all(sleeps));
@@ -393,12 +396,12 @@ impl<H: Host> Sched<H> {
         self.set_queued_aside();
     }
 
-    /// An M leaves for good, with its P.
+    /// An M leaves for good, with the P.
     pub(crate) fn m_leaves(&self, m: &M<H>) {
         let mut central = self.central.lock();
         if m.p().is_some() {
             let p = m.release();
-            // Its queue is not empty, perhaps, but no M takes the P any more.
+            // The P's queue is not empty, perhaps, but no M takes the P any more.
             central.idle.put_p(p);
             self.census.p_returned();
         }
@@ -407,8 +410,8 @@ impl<H: Host> Sched<H> {
         }
     }
 
-    /// Step 3 for what an M has parked that leaves after step 4: its goroutine ran on when the ender had gone, and stands in a
-    /// queue, where nobody is to hand it anything.
+    /// Step 3 for what an M has parked that leaves after step 4: the goroutine ran on when the ender had gone, and stands in a
+    /// queue, where no waker is to hand it anything.
     pub(crate) fn leave_late(&self) {
         let late = self.central.lock().ender_left;
         if late.unless(LateParksOpen) {
@@ -443,8 +446,8 @@ impl<H: Host> Sched<H> {
         self.num_goroutines()
     }
 
-    /// No M runs again what is parked. All waits are claimed before a joiner is told: else each goroutine would wake its
-    /// joiner, and that one the next.
+    /// No M runs again what is parked. All waits are claimed before a joiner is told: else each goroutine would wake a joiner,
+    /// and that one the next.
     fn leave_parked(&self) {
         let mut parked = Vec::new();
         // SAFETY: the pool is closed when the scheduler is dropped.
@@ -499,9 +502,9 @@ impl<H: Host> Sched<H> {
         queued
     }
 
-    /// Drops the closure of a goroutine that was taken out of a queue, if it never ran.
+    /// Drops the closure of a goroutine that was taken out of a queue, if the goroutine never ran.
     fn drop_if_unrun(&self, g: GRef<H>) {
-        // SAFETY: it stood in a queue, so no M runs it, and this caller has taken it out.
+        // SAFETY: `g` stood in a queue, so no M runs `g`, and this caller has taken it out.
         if g.stack.with(|stack| unsafe { (*stack).is_none() }) {
             self.drop_fresh(g);
         }

@@ -1,9 +1,9 @@
 //! How many Ms spin, how many Ps are idle and how many there are, in one word: what a submitter reads instead of taking
 //! the lock.
 //!
-//! An M *spins* while it holds a P and looks for work, or was summoned and is on its way to an idle P (`wake.rs`). An
-//! M is counted in `nmspinning` from before its first queue check (or before it is woken by a summons) until it finds
-//! work, gives up its P, or finds no idle P to take. Go keeps `nmspinning` and `npidle` in two words; here one load
+//! An M *spins* while it holds a P and looks for work, or was summoned and is on its way to an idle P (`wake.rs`). An M
+//! is counted in `nmspinning` from before its first queue check (or before it is woken by a summons) until it finds
+//! work, gives up the P, or finds no idle P to take. Go keeps `nmspinning` and `npidle` in two words; here one load
 //! shows both as they were at one moment, and "my P is idle, and I do not spin any more" is one step. `nlive` counts
 //! the Ps that are not retired (`sched/threads/procs.rs`): those that are idle, held, or on their way to an M.
 //!
@@ -67,7 +67,7 @@ impl Census {
         Census(AtomicU64::new(u64::from(npidle) * (IDLE + LIVE)))
     }
 
-    /// What it holds now.
+    /// The counts at this moment.
     #[inline]
     pub(crate) fn read(&self) -> Seen {
         Seen(self.0.load(Relaxed))
@@ -96,7 +96,7 @@ impl Census {
         debug_assert!(before.nbusy() > 0, "p_retired: nobody had a P ({before:?})");
     }
 
-    /// I1 of `wake.rs`: the caller has put its P among the idle ones, and does not spin any more.
+    /// I1 of `wake.rs`: the caller has put the P among the idle ones, and does not spin any more.
     pub(crate) fn give_up(&self, spun: bool) {
         // The sum wraps: one idle more, one spinning less.
         self.0.fetch_add(IDLE.wrapping_sub(if spun { SPINNING } else { 0 }), Relaxed);
@@ -131,7 +131,7 @@ impl Census {
         self.0.fetch_add(SPINNING, Relaxed);
     }
 
-    /// One M less spins: it has found work, or was summoned, or was to be summoned, in vain.
+    /// One M less spins: one that has found work, or was summoned, or was to be summoned, in vain.
     pub(crate) fn end_spinning(&self) {
         let before = Seen(self.0.fetch_sub(SPINNING, Relaxed));
         debug_assert!(before.nmspinning() > 0, "end_spinning: nobody was spinning ({before:?})");

@@ -1,10 +1,10 @@
-//! Helping: a busy P takes work from one whose goroutines wait too long.
+//! Helping: a busy P takes work from a P whose goroutines wait too long.
 //!
-//! A thief is an M that has nothing to do. While goroutines on P1 yield to each other, P1's M never becomes a thief, and
-//! a goroutine that runs on P0 without yielding starves all that stand in P0's queue. So the owner of a P shows how old
-//! its queue is, and a busy owner looks now and then at the age of another P's (`look.rs`). The scheme is that of CforAll's
-//! scheduler (Thierry Delisle's thesis, chapter "Scheduling Core"): ages, damped by a moving average, biased towards the
-//! own queue and the own cache, in a redundant copy whose reader need not be exact.
+//! A thief is an M that has nothing to do. While goroutines on P1 yield to each other, P1's M never becomes a thief, and a
+//! goroutine that runs on P0 without yielding starves all that stand in P0's queue. So the owner of a P shows how old the P's
+//! queue is, and a busy owner looks now and then at the age of another P's (`look.rs`). The scheme is that of CforAll's
+//! scheduler (Thierry Delisle's thesis, chapter "Scheduling Core"): ages, damped by a moving average, biased towards the own
+//! queue and the own cache, in a redundant copy whose reader need not be exact.
 //!
 //! ```text
 //!   owner, at a look around                            helper, the owner of another P, at its look around
@@ -16,28 +16,28 @@
 //!                                                          or `runnext`
 //!                                                      B4  wakep
 //! ```
-//! CforAll stamps each goroutine when it is queued. Here a push reads no clock, and a goroutine keeps no time.
-//! Instead there is the *mark*: a ring position, and the time at which that position was the tail. While the head is
-//! before the mark, some goroutine has waited since that time; once the head is past it, every queued goroutine is
-//! younger. So the time shown makes a queue look younger than it is by one look at most, and an owner that does not
-//! come back shows the same time for ever: its queue looks older and older. A copy that is out of date errs on the
-//! same side. A queue that looks old may be empty; then the theft finds nothing. A P that was just acquired is shown as
-//! *undated*, for which its owner needs no clock; the first helper that looks at the P dates it.
+//! CforAll stamps each goroutine when it is queued. Here a push reads no clock, and a goroutine keeps no time. Instead
+//! there is the *mark*: a ring position, and the time at which that position was the tail. While the head is before the
+//! mark, some goroutine has waited since that time; once the head is past it, every queued goroutine is younger. So the
+//! time shown makes a queue look younger than it is by one look at most, and an owner that does not come back shows the
+//! same time for ever: that queue looks older and older. A copy that is out of date errs on the same side. A queue that
+//! looks old may be empty; then the theft finds nothing. A P that was just acquired is shown as *undated*, for which
+//! the owner needs no clock; the first helper that looks at the P dates the queue.
 //!
-//! B3 is a theft like that of an M that spins (`p/runq.rs`), except that the thief's own ring holds something, which
-//! neither the claim nor the owner's words depend on. What is new is that the helper is not counted in `nmspinning` while
-//! it has the goroutines in hand, in neither ring: an M that gives up just then sees them nowhere. B4, after they stand
-//! in the helper's ring, is the S2 and S3 of a submission (`wake.rs`), and finds the P of that M idle.
+//! B3 is a theft like that of an M that spins (`p/runq.rs`), except that the thief's own ring holds something, which neither
+//! the claim nor the owner's words depend on. What is new is that the helper is not counted in `nmspinning` while the
+//! goroutines are in hand, in neither ring: an M that gives up just then sees them nowhere. B4, after they stand in the
+//! helper's ring, is the S2 and S3 of a submission (`wake.rs`), and finds the P of that M idle.
 //!
-//! The floors: an age of about two looks tells nothing. And an age may be the kernel's doing. A P whose M the kernel
-//! has preempted looks as old as a P whose goroutine runs on and on; helpers would take its work in each of the kernel's
-//! time slices, and the owner would take it back, at a high price. So an owner also shows on which CPU it looks. If that
-//! is the CPU on which the helper runs, or on which the owner of a third P has looked since, the kernel has preempted the
-//! victim's M, and the helper leaves its queue alone for longer than the kernel usually takes. Help before that would
-//! gain little: the goroutine that this M was running waits for its M in any case.
+//! The floors: an age of about two looks tells nothing. And an age may be the kernel's doing. A P whose M the kernel has
+//! preempted looks as old as a P whose goroutine runs on and on; helpers would take its work in each of the kernel's time
+//! slices, and the owner would take it back, at a high price. So an owner also shows on which CPU it looks. If that is the CPU
+//! on which the helper runs, or on which the owner of a third P has looked since, the kernel has preempted the victim's M, and
+//! the helper leaves the victim's queue alone for longer than the kernel usually takes. Help before that would gain little: the
+//! goroutine that this M was running waits for the kernel in any case.
 //!
 //! The theft itself is checked by `models/runq.rs`, what is new by `models/help.rs`; `tests/scheduling/transfer.rs`
-//! measures it, and shows that nothing else does it.
+//! measures helping, and shows that nothing else does the same.
 
 use crate::g::GRef;
 use crate::host::Host;
@@ -53,11 +53,11 @@ use std::time::Duration;
 
 /// How many times as old as the helper's own queue the victim's has to be.
 const BIAS: u64 = 8;
-/// The same when its P runs under another last-level cache.
+/// The same for a P that runs under another last-level cache.
 const FAR_BIAS: u64 = 16;
 /// `Published::since` of a P that has not looked in this lease.
 const UNDATED: u64 = u64::MAX;
-/// A position in the ring, and when it was the end.
+/// A position in the ring, and when that was the ring's end.
 #[derive(Copy, Clone, Debug)]
 struct Mark {
     head: u32,
@@ -71,7 +71,7 @@ struct Published {
     since: AtomicU64,
     /// The average wait, in nanoseconds.
     usual: AtomicU64,
-    /// The CPU on which its M was at that look, or a later one.
+    /// The CPU on which the P's M was at that look, or a later one.
     cpu: AtomicU32,
 }
 
@@ -104,13 +104,13 @@ impl QueueAge {
 
     /// Owner: another M has the P, or the same one after a sleep.
     pub(crate) fn begin_lease(&self) {
-        // Without a mark of the owner's, a helper may have dated it.
+        // Without a mark of the owner's, a helper may have dated the queue.
         if self.mark.take().is_some() || self.published.since.load(Relaxed) != UNDATED {
             self.published.since.store(UNDATED, Relaxed);
         }
     }
 
-    /// Owner, A1 and A2: `head` and `tail` are the ends of its ring. Returns how old its queue is.
+    /// Owner, A1 and A2: `head` and `tail` are the ends of the ring. Returns how old the queue is.
     pub(crate) fn advance(&self, (head, tail): (u32, u32), now: Nanos) -> u64 {
         let usual = self.published.usual.load(Relaxed);
         let mut wait = usual;
@@ -129,7 +129,7 @@ impl QueueAge {
         wait
     }
 
-    /// Owner: where it runs.
+    /// Owner: shows the CPU on which the owner runs.
     fn show_cpu(&self, cpu: u32) {
         if self.published.cpu.load(Relaxed) != cpu {
             self.published.cpu.store(cpu, Relaxed);
@@ -151,7 +151,7 @@ impl QueueAge {
         self.published.cpu.load(Relaxed)
     }
 
-    /// Returns `true` if it shows a later time than `other`, and the same CPU: then the kernel has taken the M of `other`
+    /// Returns `true` if `self` shows a later time than `other`, and the same CPU: then the kernel has taken the M of `other`
     /// off that CPU.
     fn follows(&self, other: &QueueAge) -> bool {
         let [since, others] = [self, other].map(|age| age.published.since.load(Relaxed));
@@ -193,9 +193,9 @@ impl<H: Host> Sched<H> {
         victim.queue_age.cpu() == cpu || self.ps.iter().any(|p| p.queue_age.follows(&victim.queue_age))
     }
 
-    /// Returns a P to look at. In place of a retired one, of which there may be many more than of others, one that is in
-    /// use. A surplus P that is held is as good as any: without hand-off its M may keep it, and then a helper alone sees
-    /// what stands in its queue.
+    /// Returns a P to look at. In place of a retired one, of which there may be many more than of others, one that is in use. A
+    /// surplus P that is held is as good as any: without hand-off the M may keep that P, and then a helper alone sees what
+    /// stands in the P's queue.
     fn somebody_else(&self, m: &M<H>, p: &P<H>) -> Option<&P<H>> {
         let drawn = another_of(m, p, &self.ps)?;
         if self.is_surplus(drawn) && self.is_idle(drawn) {

@@ -1,11 +1,11 @@
 //! Idle Ps, and Ms that stand by: the lists under the lock.
 //!
-//! An M without work gives its P up and *stands by* in the same critical section: in the poller, if no M is there, else
+//! An M without work gives the P up and *stands by* in the same critical section: in the poller, if no M is there, else
 //! in the list of Ms that sleep on their notes. So a waker that sees the idle P finds the M, also while the M has not
-//! fallen asleep yet: a note's wake and a break are kept until it does.
+//! fallen asleep yet: a note's wake and a break are kept until then.
 //!
-//! Invariant: an M in the idle set, or named by [`Poller::Blocked`], holds no P. The M takes itself out, or a waker does:
-//! that one assigns it a P or a summons, or nothing, for an earlier timer and when the runtime ends, and wakes it once.
+//! Invariant: an M in the idle set, or named by [`Poller::Blocked`], holds no P. The M takes itself out, or a waker does: the
+//! waker assigns a P or a summons, or nothing, for an earlier timer and when the runtime ends, and wakes the M once.
 //!
 //! Checked by `models/summons.rs`.
 
@@ -22,12 +22,12 @@ use std::ptr::NonNull;
 pub(crate) enum IdleSpot {
     /// The M waits in the poller.
     Poller,
-    /// The M sleeps on its note.
+    /// The M sleeps on the note.
     Note,
 }
 
 impl<H: Host> Central<H> {
-    /// Returns `true` if `m` still stands by: it was not taken out since.
+    /// Returns `true` if `m` still stands by, and was not taken out since.
     pub(crate) fn stands_by(&self, m: &M<H>) -> bool {
         let m = NonNull::from(m);
         self.poller == Poller::Blocked(m) || self.idle.contains_m(m)
@@ -45,8 +45,8 @@ impl<H: Host> Sched<H> {
         central.idle.put_p(p);
     }
 
-    /// No M holds `p` from here on: other Ms need not look at its queue, nor at its timers if there are none. Under the
-    /// lock.
+    /// No M holds `p` from here on: other Ms need not look at the P's queue, nor at the P's timers if there are none.
+    /// Under the lock.
     pub(crate) fn nobody_has(&self, p: &P<H>) {
         debug_assert!(p.runq.is_empty(), "nobody_has: the queue of {p:?} is not empty");
         if p.timers.is_empty() {
@@ -56,7 +56,7 @@ impl<H: Host> Sched<H> {
         self.tell_the_end();
     }
 
-    /// Takes the P that became idle last, and has the monitor watch the M that takes it.
+    /// Takes the P that became idle last, and has the monitor watch the caller's M.
     pub(crate) fn pidleget(&self, central: &mut Central<H>) -> Option<NonNull<P<H>>> {
         let p = central.idle.take_p()?;
         self.p_taken(central, p);
@@ -81,14 +81,14 @@ impl<H: Host> Sched<H> {
         let there = unsafe { p.as_ref() };
         debug_assert!(!self.is_surplus(there) || self.is_stopping(), "p_taken: {there:?} is surplus");
         let id = there.id;
-        // From here on its owner may insert timers.
+        // From here on the P's owner may insert timers.
         self.timer_mask.set(id);
         self.idle_mask.clear(id);
         self.census.p_taken();
         central.watch_again(&self.monitor_note);
     }
 
-    /// Returns `true` if no M has the P, so that its queue is empty. A hint, without the lock.
+    /// Returns `true` if no M has the P, whose queue is empty then. A hint, without the lock.
     #[inline]
     pub(crate) fn is_idle(&self, p: &P<H>) -> bool {
         self.idle_mask.has(p.id)
@@ -116,7 +116,7 @@ impl<H: Host> Sched<H> {
         }
     }
 
-    /// `m`, which has no P, sleeps until another M assigns it one or the runtime ends; or takes an idle P and spins
+    /// `m`, which has no P, sleeps until another M assigns one or the runtime ends; or takes an idle P and spins
     /// (`mput`).
     pub(crate) fn stopm(&self, m: &M<H>) {
         let mut central = self.central.lock();
@@ -128,9 +128,9 @@ impl<H: Host> Sched<H> {
         self.sleep_unless(m, p);
     }
 
-    /// Puts `m`, which has given up or lost its P, on the idle set; or returns an idle P for it. An M that idled a P has
-    /// rechecked the queues, but at `max_threads` it may have found no M to run that P, because `m` was not on
-    /// the idle set yet. So `m` checks the global queue in the same critical section in which it joins the idle set.
+    /// Puts `m`, which has given up or lost the P, on the idle set; or returns an idle P for `m`. An M that idled a P has
+    /// rechecked the queues, but at `max_threads` it may have found no M to run that P, because `m` was not on the idle set
+    /// yet. So `m` checks the global queue in the critical section in which `m` joins the idle set.
     pub(crate) fn mput(&self, m: &M<H>, central: &mut Central<H>) -> Option<NonNull<P<H>>> {
         mutant!(StopmSkipsGlobal: central.idle.put_m(m); return None);
         if !central.globq.is_empty()

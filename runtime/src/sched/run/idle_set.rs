@@ -1,10 +1,10 @@
 //! The idle Ps, and the Ms that sleep on their notes until a waker needs them. Under the scheduler's lock.
 //!
-//! Invariants: a P or an M is in the set at most once. No M holds a P that is in the set, and an M in the set holds no P.
-//! A waker that takes an M out assigns it a P or a summons, or nothing, and wakes it once; or the M takes itself out.
+//! Invariants: a P or an M is in the set at most once. No M holds a P that is in the set, and an M in the set holds no P. A
+//! waker that takes an M out assigns a P or a summons, or nothing, and wakes the M once; or the M takes itself out.
 //!
-//! The census counts the idle Ps for readers without the lock. When it changes, relative to this set, is part of the
-//! protocols (`wake.rs`); so the census, and the masks, are changed by the callers (`run/idle.rs`).
+//! The census counts the idle Ps for readers without the lock. When the census changes, relative to this set, is part
+//! of the protocols (`wake.rs`); so the census, and the masks, are changed by the callers (`run/idle.rs`).
 
 use crate::host::Host;
 use crate::m::M;
@@ -51,7 +51,7 @@ impl<H: Host> IdleSet<H> {
         self.ps.pop()
     }
 
-    /// Takes this one, if it is idle.
+    /// Takes this P, if it is idle.
     pub(crate) fn take_this_p(&mut self, wanted: NonNull<P<H>>) -> Option<NonNull<P<H>>> {
         let at = self.ps.iter().position(|&p| p == wanted)?;
         Some(self.ps.remove(at))
@@ -75,7 +75,7 @@ impl<H: Host> IdleSet<H> {
         self.ms.contains(&m)
     }
 
-    /// Puts in `m`, the caller, which then sleeps on its note.
+    /// Puts in `m`, the caller, which then sleeps on the note.
     pub(crate) fn put_m(&mut self, m: &M<H>) {
         debug_assert!(m.p().is_none(), "put_m: an M that stands by holds no P");
         debug_assert!(!self.contains_m(NonNull::from(m)), "put_m: the M stands by already");

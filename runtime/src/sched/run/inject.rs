@@ -1,8 +1,8 @@
 //! New goroutines, and what moves between the global queue and a P's ring.
 //!
-//! The queue lies under the lock; its length is read without the lock, as a hint. Goroutines move from the global queue to
-//! a ring, and an M that looks at the ring before such a move, and at the queue after it, sees them in neither: so before
-//! an M sleeps it looks at the queue itself, under the lock (I1), and at the rings after that (I3). Checked by
+//! The queue lies under the lock; the length is read without the lock, as a hint. Goroutines move from the global queue to a
+//! ring, and an M that looks at the ring before such a move, and at the queue afterwards, sees them in neither: so an M that is
+//! to sleep first looks at the queue itself, under the lock (I1), and at the rings after that (I3). Checked by
 //! `models/submit_vs_idle.rs`.
 
 use crate::g::list::GList;
@@ -18,8 +18,8 @@ use crate::sched::{Central, Sched};
 use std::io;
 
 impl<H: Host> Sched<H> {
-    /// Makes a goroutine of `f` and queues it. When the runtime ends already, `f` is dropped here, and the joiner of the
-    /// goroutine is told so.
+    /// Makes a goroutine of `f` and queues that goroutine. When the runtime ends already, `f` is dropped here, and the joiner
+    /// of the goroutine is told so.
     ///
     /// # Errors
     /// When no stack can be reserved: which limit was met.
@@ -68,8 +68,8 @@ impl<H: Host> Sched<H> {
         unsafe { self.make_counting(true, birth, f) }
     }
 
-    /// As `make`, for a goroutine that may be the library's own: with `counts` false it is not among those that
-    /// `num_goroutines` counts.
+    /// As `make`, for a goroutine that may be the library's own: with `counts` false `num_goroutines` does not count
+    /// the goroutine.
     ///
     /// # Errors
     /// As `spawn`.
@@ -144,7 +144,7 @@ impl<H: Host> Sched<H> {
         self.publish_len(&central);
     }
 
-    /// By the owner of `p`: `g` found its ring full.
+    /// By the owner of `p`: `g` found the ring full.
     #[cold]
     #[inline(never)]
     pub(crate) fn spill(&self, p: &P<H>, g: GRef<H>) {
@@ -172,7 +172,7 @@ impl<H: Host> Sched<H> {
         let lengths = (ring, central.globq.len());
         let moved = p.poll_schedule.round.exchange(lengths, procs, |Exchange { gives_all, takes }| {
             if gives_all {
-                // With a thief in the ring the next look comes back to it.
+                // With a thief in the ring the next look tries again.
                 let Some(all) = p.runq.take_all() else { return false };
                 central.globq.extend(all);
             }

@@ -1,6 +1,6 @@
 //! When a busy M looks up from its own queue, and at what.
 //!
-//! An M takes one goroutine after another from the queue of its P. If it looked nowhere else, the goroutines in the
+//! An M takes one goroutine after another from the queue of its P. If the M looked nowhere else, the goroutines in the
 //! global queue, in the poller and in the queues of other Ps would wait for as long as this queue lasts. So there are:
 //!
 //! * *visits*: every [`LOOK_EVERY`]th goroutine is the first of the global queue, if there is one; and where no M waits in
@@ -11,9 +11,9 @@
 //! * *at the end of a round*, when goroutines that yield have filled the ring beside others in the global queue (`round.rs`);
 //! * *around*: about every [`capacity::LOOK_AROUND`], however long goroutines are, at another P (`help.rs`).
 //!
-//! The clock costs more than a yield, so there is none between looks: one comparison a goroutine. A look that reads it
-//! reckons from the goroutines since the last one how many fit into the time to the next, at most [`CLOCK_EVERY`]. When
-//! goroutines become longer all at once, that many of the long ones pass before it is noticed.
+//! The clock costs more than a yield, so there is none between looks: one comparison a goroutine. A look that reads the
+//! clock reckons from the goroutines since the last one how many fit into the time to the next, at most
+//! [`CLOCK_EVERY`]. When goroutines become longer all at once, that many of the long ones pass before the M notices.
 //!
 //! With `GMPDEBUG=helping=0` an M does not look around, and reads no clock for its looks: then time brings no visit
 //! forward.
@@ -33,8 +33,8 @@ use gmp_timers::Nanos;
 use std::cell::Cell;
 use std::time::Duration;
 
-/// After this many goroutines an M looks at the global queue and at the poller although its P has work. Go's number, for
-/// the same purpose as there: a prime, so that visits do not fall into step with a pattern of the program.
+/// After this many goroutines an M looks at the global queue and at the poller although the P has work. Go's number, for the
+/// same purpose as there: a prime, so that visits do not fall into step with a pattern of the program.
 const LOOK_EVERY: u32 = 61;
 /// Every fourth visit takes a batch from the global queue. One goroutine at a time is unfair when the ring overflows,
 /// as most goroutines then stand in the global queue; a batch each time is fair too, but spends much of the time on
@@ -48,11 +48,11 @@ const MAX_VISIT_GAP: Duration = Duration::from_micros(500);
 
 /// Owner: the rhythms of a P. Ticks count its goroutines, and wrap.
 pub(crate) struct PollSchedule {
-    /// The tick of the next look, whatever it is for.
+    /// The tick of the next look, of whatever kind.
     next: Cell<u32>,
     /// The tick at which the clock is read next.
     clock: Cell<u32>,
-    /// So many goroutines from one reading of it to the next.
+    /// So many goroutines from one reading of the clock to the next.
     every: Cell<u32>,
     /// When the last look around was; `None`: not in this lease.
     around: Cell<(u32, Option<Nanos>)>,
@@ -150,7 +150,7 @@ impl PollSchedule {
         }
         let to_visit = LOOK_EVERY - tick.wrapping_sub(self.visit.get().0);
         let to_clock = self.clock.get().wrapping_sub(tick);
-        // Without a clock its tick is over, and far away.
+        // Without a clock the clock's tick is over, and far away.
         let to_look = to_visit.min(to_clock.max(1));
         self.next
             .set(tick.wrapping_add(self.round.left(head).map_or(to_look, |left| to_look.min(left.max(1)))));
@@ -163,7 +163,7 @@ impl PollSchedule {
         let late = now.zip(at).is_some_and(|(now, at)| now.saturating_since(at) >= MAX_VISIT_GAP);
         let due = count >= LOOK_EVERY || late && count > 1;
         if due {
-            // Without a clock the next reading dates it.
+            // Without a clock the next reading dates the visit.
             self.visit.set((tick, now));
         } else if at.is_none() {
             self.visit.set((last, now));
@@ -213,7 +213,7 @@ impl<H: Host> Sched<H> {
         match (due.around, found) {
             (Some(now), None) if self.ps.len() > 1 => self.help_another(m, p, now),
             (Some(_), found @ Some(_)) => {
-                // Else a global queue that is never empty, and a rhythm of a multiple of 61, would keep it from ever
+                // Else a global queue that is never empty, and a rhythm of a multiple of 61, would keep the M from ever
                 // looking around.
                 p.poll_schedule.look_again(tick);
                 found
@@ -300,7 +300,8 @@ mod tests {
         }
     }
 
-    /// Fails when short goroutines lose their 61, or long ones do not bring it forward, or are passed over for ever.
+    /// Fails when short goroutines lose their 61, or long ones do not bring the visit forward, or are passed over for
+    /// ever.
     #[test]
     fn turns_come_by_count_and_by_time() {
         for (each, every) in [(50, 61), (7_000, 61), (100_000, 5), (250_000, 2), (10_000_000, 2)] {

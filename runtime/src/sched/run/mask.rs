@@ -4,7 +4,7 @@ use crate::prim::{AtomicU64, Relaxed, capacity};
 
 const BITS: u32 = u64::BITS;
 
-/// A set of Ps, written under the scheduler's lock and read without it. Relaxed: each reader says what orders its reads.
+/// A set of Ps, written under the scheduler's lock and read without a lock. Relaxed: each reader says what orders its reads.
 #[derive(Debug)]
 pub(crate) struct Mask(Box<[AtomicU64]>);
 
@@ -17,7 +17,7 @@ impl Mask {
         mask
     }
 
-    /// Returns `true` if the P is in it.
+    /// Returns `true` if the P is in the set.
     #[inline]
     pub(crate) fn has(&self, id: u32) -> bool {
         self.0[(id / BITS) as usize].load(Relaxed) & 1 << (id % BITS) != 0

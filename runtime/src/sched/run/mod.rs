@@ -1,4 +1,5 @@
-//! An M's way to the next goroutine: making it runnable, queueing it, finding it, and what is done when there is none.
+//! An M's way to the next goroutine: how a goroutine is made runnable, queued and found, and what is done when there is
+//! none.
 
 pub(super) mod census;
 pub(super) mod globq;

@@ -13,13 +13,12 @@
 //! | when | then |
 //! | --- | --- |
 //! | the ring overflows in a round | its newer half goes to the global queue, not the older one |
-//! | a visit comes in a round | it brings one goroutine, which runs at once, and no share |
-//! | the round ends, and all fit into the ring | the global queue is emptied into it |
-//! | the round ends, and they do not | the ring's goroutines go behind those of the global queue; its first come into the ring |
+//! | a visit comes in a round | the visit brings one goroutine, which runs at once, and no share |
+//! | the round ends, and all fit into the ring | the global queue is emptied into the ring |
+//! | the round ends, and they do not | the ring's goroutines go behind those of the global queue; the queue's first come into the ring |
 //!
-//! So each goroutine has a turn before any of those that came later has its second, as if there were one queue. Rounds go on
-//! until as many goroutines have come from the global queue as stood there at the end of the last round in which one
-//! yielded.
+//! So each goroutine has a turn before any goroutine that came later has a second, as if there were one queue. Rounds go on
+//! until as many goroutines have come from the global queue as stood there at the end of the last round in which one yielded.
 //!
 //! Goroutines that only spawn and wake others begin no round: a tree of tasks that was run in the order of its spawns
 //! would be all alive at once.
@@ -33,7 +32,7 @@ use std::cell::Cell;
 /// At most this many come from the global queue into the ring when not all fit: the other half is for those that come since.
 pub(crate) const BATCH: usize = RUNQ as usize / 2;
 
-/// Owner: the round of a P. Positions are those of its ring, and wrap.
+/// Owner: the round of a P. Positions are those of the P's ring, and wrap.
 pub(crate) struct Round {
     on: Cell<bool>,
     ends: Cell<u32>,
@@ -69,8 +68,8 @@ impl Round {
         self.yielded.get()
     }
 
-    /// A goroutine has yielded while the global queue was not empty. Returns `true` if a round begins, with all that stand
-    /// in the ring, up to its tail.
+    /// A goroutine has yielded while the global queue was not empty. Returns `true` if a round begins, with all that stand in
+    /// the ring, up to the tail.
     pub(crate) fn note_yield(&self, tail: u32) -> bool {
         self.yielded.set(true);
         let begins = !self.on.replace(true);
@@ -98,15 +97,15 @@ impl Round {
         self.on.get().then(|| (self.ends.get().wrapping_sub(head) as i32).max(0) as u32)
     }
 
-    /// The older half of a full ring, which began at `head`, stands behind its old tail now, and the rest is gone.
+    /// The older half of a full ring, which began at `head`, stands behind the old tail now, and the rest is gone.
     pub(crate) fn keep_older_half(&self, head: u32) {
         let left = self.left(head).map_or(0, |left| left.min(RUNQ / 2));
         self.ends.set(head.wrapping_add(RUNQ + left));
     }
 
     /// The end of a round: `ring` and `global` goroutines stand in the ring and in the global queue, which `procs` Ps share.
-    /// Calls `carry_out` to move what is to be moved, and returns its answer. With `false` nothing was moved, and the round
-    /// is what it was: the next look tries again.
+    /// Calls `carry_out` to move what is to be moved, and returns the answer of that. With `false` nothing was moved, and the
+    /// round is what it was: the next look tries again.
     pub(crate) fn exchange(
         &self,
         (ring, global): (usize, usize),

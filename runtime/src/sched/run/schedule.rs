@@ -1,4 +1,4 @@
-//! An M's life: find a goroutine, run it until it gives its M back, do what it has said.
+//! An M's life: find a goroutine, run it until it gives the M back, do what the goroutine has said.
 
 use crate::g::GRef;
 use crate::host::Host;
@@ -8,7 +8,7 @@ use crate::sched::Sched;
 use crate::sched::park::{Said, Yield};
 use crate::wait::status::Run;
 
-/// Whether the M ends, or its runtime.
+/// Whether the M ends, or the runtime.
 #[derive(Copy, Clone, Eq, PartialEq)]
 enum MEnds {
     Yes,
@@ -75,9 +75,9 @@ impl<H: Host> Sched<H> {
         MEnds::No
     }
 
-    /// Returns the first of the P's own queue. The goroutine in `runnext` was readied by the one that ran last, and goes on
-    /// within the time slice of that one: two goroutines that wake each other keep the P, and their data stays in its
-    /// cache. When the slice has ended, the goroutine in `runnext` goes to the end of the ring like any other.
+    /// Returns the first goroutine of the P's own queue. The goroutine in `runnext` was readied by the one that ran last, and
+    /// goes on within the time slice of that one: two goroutines that wake each other keep the P, and their data stays in that
+    /// core's cache. When the slice has ended, the goroutine in `runnext` goes to the end of the ring like any other.
     #[inline]
     pub(crate) fn runqget(&self, p: &P<H>) -> Option<GRef<H>> {
         p.owner.touch();
@@ -176,7 +176,7 @@ impl<H: Host> Sched<H> {
 
     /// `g` lets others go first: `g` goes to the end of its P's own queue, and the goroutines in the global queue come
     /// before its next turn but one (`round.rs`). No M is woken: in exchange for `g` this M takes a goroutine that was
-    /// queued before, so as many are queued as were, and their submitters have woken an M for them.
+    /// queued before, so as many are queued as were, and the submitters have woken an M for those.
     #[doc(alias = "goschedImpl")]
     #[inline(always)]
     fn requeue(&self, m: &M<H>, g: GRef<H>) {

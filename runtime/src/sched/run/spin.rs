@@ -1,12 +1,12 @@
 //! Looking for work, and giving up.
 //!
-//! An M without work of its own begins to *spin*: it counts in `nmspinning` and looks at the other Ps' queues. A
+//! An M without work of its own begins to *spin*: the M counts in `nmspinning` and looks at the other Ps' queues. A
 //! spinning M stops in one of two ways:
 //!
 //! * the M finds work, leaves the count, and calls `wakep`: submitters may have left more than one goroutine to this M,
-//!   and if it was the last that spun, no M would look for the rest;
-//! * the M finds none, gives its P up and looks *again* at every queue (I1 to I3 of `wake.rs`). It may see now what it
-//!   missed before; then it takes an idle P back, spins, and searches once more.
+//!   and if no other M spins, none would look for the rest;
+//! * the M finds none, gives the P up and looks *again* at every queue (I1 to I3 of `wake.rs`). The M may see now what
+//!   it missed before; then the M takes an idle P back, spins, and searches once more.
 //!
 //! The M looks at the global queue in the critical section of I1; a submitter that queues a goroutine there later finds
 //! the P idle. At I3 the M looks at the queue of each P that is not idle. I3 has to come after I1: goroutines move from
@@ -46,8 +46,8 @@ impl<H: Host> Sched<H> {
         }
     }
 
-    /// I1 to I3, and then sleep: in the poller, if no M is there, else on the note. Returns with a P when there is
-    /// something to look for, and without one when the M was summoned, found no P when it woke, or when the runtime ends.
+    /// I1 to I3, and then sleep: in the poller, if no M is there, else on the note. Returns with a P when there is something to
+    /// look for, and without one when the M was summoned, found no P on waking, or when the runtime ends.
     pub(crate) fn go_idle(&self, m: &M<H>) {
         mutant!(MaskReadEarly: keep early = self.idle_mask.copy());
         let mut central = self.central.lock();
@@ -58,7 +58,7 @@ impl<H: Host> Sched<H> {
             return;
         }
         if m.p().is_some_and(|p| self.is_surplus(p)).unless(IdleKeepsTheSurplus) {
-            // Its P is to be retired, or the runtime ends: `change_p` tells which, at the caller's next look at its P.
+            // The P is to be retired, or the runtime ends: `change_p` tells which, at the caller's next look at the P.
             return;
         }
         mutant!(IdleLooksFirst: keep works = self.work_somewhere(&self.idle_mask));
@@ -94,7 +94,7 @@ impl<H: Host> Sched<H> {
         }
     }
 
-    /// D1 to D3 of `wake.rs`: `m` was summoned. It takes an idle P, and spins; or it stands by again.
+    /// D1 to D3 of `wake.rs`: `m` was summoned, and takes an idle P, and spins; or stands by again.
     pub(crate) fn come_for_p(&self, m: &M<H>) {
         let mut central = self.central.lock();
         if self.is_stopping().unless(SummonedInVainIgnoresTheEnd) {
@@ -104,7 +104,7 @@ impl<H: Host> Sched<H> {
             drop(central);
             return m.acquire(p);
         }
-        // D2, in the lock: an M that idles its P after this finds no M spinning.
+        // D2, in the lock: an M that idles a P after this finds no M spinning.
         m.spinning.set(false);
         unless!(SummonedInVainEndsLate, self.census.end_spinning());
         mutant!(SummonedInVainStandsByLate: drop(central); relax(); central = self.central.lock());
@@ -125,9 +125,9 @@ impl<H: Host> Sched<H> {
         self.ps.iter().any(|p| !idle.has(p.id) && !p.runq.is_empty())
     }
 
-    /// Takes the M out of its idle spot, with an idle P, and has it spin. Returns `false` if there is no idle P: then each
-    /// P has a holder, which looks before it sleeps. Returns `false`, too, if the M has an assignment, which it finds
-    /// when it goes to sleep.
+    /// Takes the M out of the idle spot, with an idle P, and has the M spin. Returns `false` if there is no idle P: then each P
+    /// has a holder, which looks before sleeping. Returns `false`, too, if the M has an assignment, which the M finds on going
+    /// to sleep.
     fn leave_idle(&self, m: &M<H>) -> bool {
         let mut central = self.central.lock();
         if (!central.stands_by(m)).unless(RecheckTakesAnyP) {
@@ -142,8 +142,8 @@ impl<H: Host> Sched<H> {
         true
     }
 
-    /// Returns `true` if a goroutine of `m` that wants a lock may find it free soon without leaving its M: another M
-    /// is at work, and no goroutine stands in the queue of this one's P. A hint.
+    /// Returns `true` if a goroutine of `m` that wants a lock may find the lock free soon without leaving the M:
+    /// another M is at work, and no goroutine stands in the queue of this one's P. A hint.
     #[doc(alias = "sync_runtime_canSpin")]
     pub(crate) fn may_wait_awake(&self, m: &M<H>) -> bool {
         let seen = self.census.read();

@@ -1,8 +1,8 @@
 //! Taking work from other Ps: half of a queue, what is due among their timers, and last what is about to run.
 //!
 //! A thief, which is a spinning M, goes over the other Ps in [`STEAL_ROUNDS`](capacity::STEAL_ROUNDS) rounds, beginning at a
-//! random P. The last round also runs the due timers of other Ps, and takes from `runnext`. The owner will most probably
-//! run the goroutine in `runnext` within a microsecond, and a thief that takes it too early moves it away from the data
+//! random P. The last round also runs the due timers of other Ps, and takes from `runnext`. The owner will most probably run
+//! the goroutine in `runnext` within a microsecond, and a thief that takes the goroutine too early moves it away from the data
 //! for which it was woken. So the thief takes nothing from the `runnext` of an owner that runs one goroutine after another.
 //!
 //! The thief repeats the last round as long as it saw something in one of the last two rounds, up to
@@ -37,7 +37,7 @@ const IN_VAIN: u32 = 2;
 enum How {
     /// From rings alone.
     Ring,
-    /// Timers, too, and from `runnext`, but not while its owner is in the kernel to wake an M.
+    /// Timers, too, and from `runnext`, but not while the P's owner is in the kernel to wake an M.
     NextIfLeft,
     /// From `runnext` then, too.
     All,
@@ -70,7 +70,7 @@ impl<H: Host> Sched<H> {
                 continue;
             }
             in_vain = if self.work_somewhere(&self.idle_mask) { 0 } else { in_vain + 1 };
-            // The M finds what comes into the global queue when it gives up (I1).
+            // The M finds what comes into the global queue on giving up (I1).
             if in_vain >= IN_VAIN || self.globrunq_len() > 0 {
                 return None;
             }

@@ -1,4 +1,4 @@
-//! Making a goroutine runnable, and waking an M for it: why no wake-up is lost.
+//! Making a goroutine runnable, and waking an M for that goroutine: why no wake-up is lost.
 //!
 //! *The problem.* A submitter queues a goroutine just when the last M that looked for work gives up. The submitter reads
 //! that an M spins, the M has read that the queues are empty, and no M runs the goroutine.
@@ -28,7 +28,7 @@
 //! lock.
 //!
 //! One M is woken for many submissions: as long as an M spins, submitters leave their goroutines to that M. Once the M
-//! has found work, and there is still an idle P, it wakes the next M. A burst of goroutines costs its submitter one
+//! has found work, and there is still an idle P, that M wakes the next. A burst of goroutines costs the submitter one
 //! futex call.
 //!
 //! **A summons** brings no P:
@@ -44,17 +44,17 @@
 //!                                                  D2  none: undoes C1, stands by, in the same lock
 //!                                                  D3  SummonedInVainFence, sleep
 //! ```
-//! The P stays idle until D1. In Go, and in the obvious code, C2 takes the P and the wake brings it. Then no M can
+//! The P stays idle until D1. In Go, and in the obvious code, C2 takes the P and the wake brings that P. Then no M can
 //! use the P until the woken M runs, although an M that is awake may want the P: an M that comes back from a blocking
 //! call or from the poller. In programs that block much, all goroutines would wait for such wakes
 //! (`sched/threads/blocking.rs`).
 //!
-//! At D2 no P is idle. A submitter that skipped its wake-up read the claim at S3, before D2. An M that idles its P
-//! later does so under the lock, after D2, and then executes IdleFence. SubmitFence can't come after that IdleFence,
-//! or S3 would have seen the idle P; so I3 sees the goroutine. (A goroutine in the global queue is seen by that M
-//! under the lock; or the M summons another for it, `handoffp`, or leaves it to a spinning M.) So D2 needs no recheck
-//! of its own. But D2 has to be under the lock, or a P could be idled between D1 and D2, with the claim still counted
-//! and no M behind it.
+//! At D2 no P is idle. A submitter that skipped the wake-up read the claim at S3, before D2. An M that idles a P later
+//! does so under the lock, after D2, and then executes IdleFence. SubmitFence can't come after that IdleFence, or S3
+//! would have seen the idle P; so I3 sees the goroutine. (A goroutine in the global queue is seen by that M under the
+//! lock; or the M summons another for that goroutine, `handoffp`, or leaves it to a spinning M.) So D2 needs no
+//! recheck. But D2 has to be under the lock, or a P could be idled between D1 and D2, with the claim still counted and
+//! no M behind it.
 //!
 //! Checked by `models/submit_vs_idle.rs`, summonses by `models/summons.rs`.
 
@@ -70,10 +70,10 @@ use crate::wait::abandon::AbandonHook;
 use crate::wait::status::{Then, WaitNumber};
 use std::ptr::NonNull;
 
-/// The M to wake or start: decided under the lock, done after it.
+/// The M to wake or start: decided under the lock, done after the lock.
 #[must_use]
 pub(crate) enum Wake<H: Host> {
-    /// An M that sleeps on its note.
+    /// An M that sleeps on a note.
     M(NonNull<M<H>>),
     /// The M that waits in the poller.
     Poller,
@@ -81,10 +81,10 @@ pub(crate) enum Wake<H: Host> {
     New(Assignment<H>),
 }
 
-/// Makes a goroutine runnable whose wait the caller has claimed. Any thread may call it.
+/// Makes a goroutine runnable whose wait the caller has claimed. Any thread may call this.
 #[doc(alias = "ready")]
 pub(crate) fn goready<H: Host>(g: GRef<H>) {
-    // From `ready` on the goroutine may run and end, and its runtime with it: the waker holds the scheduler meanwhile,
+    // From `ready` on the goroutine may run and end, and so may the runtime: the waker holds the scheduler meanwhile,
     // unless this thread is one of that runtime's Ms.
     if let Some(m) = M::<H>::current()
         && std::ptr::eq(m.sched(), g.home().as_ptr())
@@ -98,18 +98,18 @@ pub(crate) fn goready<H: Host>(g: GRef<H>) {
     if g.word.ready() == Then::Queue {
         match sched {
             Some(sched) => sched.submit(g),
-            // Its runtime is over, and it was left: this waker alone knows what the waker has just handed it.
+            // The runtime is over, and the goroutine was left: this waker alone knows what it has just handed over.
             None => AbandonHook::run_of(g),
         }
     }
 }
 
-/// Has the parker of a published wait look again. Any thread may call it.
+/// Has the parker of a published wait look again. Any thread may call this.
 pub(crate) fn nudge<H: Host>(g: GRef<H>, number: WaitNumber) {
     requeue_nudged(g, || g.word.nudge(number));
 }
 
-/// Has a goroutine look again, in whichever wait it is.
+/// Has a goroutine look again, in whichever wait.
 pub(crate) fn nudge_any<H: Host>(g: GRef<H>) {
     requeue_nudged(g, || g.word.nudge_any());
 }
@@ -167,8 +167,8 @@ impl<H: Host> Sched<H> {
         }
     }
 
-    /// S1 to S3 for what `m` has found on its own stack, in the poller or among the timers. `m` takes the first goroutine
-    /// at once, so a single one in an empty queue needs no other M.
+    /// S1 to S3 for the goroutines that `m` has found in the poller or among the timers, a list on `m`'s stack. `m` takes the
+    /// first goroutine at once, so a single one in an empty queue needs no other M.
     #[doc(alias = "injectglist")]
     pub(crate) fn submit_found(&self, m: &M<H>, mut list: GList<H>) {
         let Some(p) = m.p() else { return self.inject(list) };
@@ -229,7 +229,7 @@ impl<H: Host> Sched<H> {
             }
             wake
         } else {
-            // The undo is under the lock: an M that idles its P after this finds no M spinning.
+            // The undo is under the lock: an M that idles a P after this finds no M spinning.
             mutant!(WakepUndoesLate: drop(central); relax(); return self.census.end_spinning());
             unless!(WakepLeaksSpinning, self.census.end_spinning());
             None
@@ -265,7 +265,7 @@ impl<H: Host> Sched<H> {
         self.rescue(central)
     }
 
-    /// There is no M for an assignment. A P becomes idle, or is retired, and what stands in its queue goes to the global
+    /// There is no M for an assignment. A P becomes idle, or is retired, and what stands in the P's queue goes to the global
     /// queue; a summons leaves the count of spinning Ms.
     pub(crate) fn take_back(&self, central: &mut Central<H>, assignment: Assignment<H>) {
         let p = match assignment {

@@ -1,4 +1,4 @@
-//! Giving a P away and coming back without one: a goroutine goes on, on its thread, while another M has its P.
+//! Giving a P away and coming back without one: a goroutine goes on, on its thread, while another M has the P.
 //!
 //! ```text
 //!                 entersyscallblock                            exitsyscall (its next call that may park)
@@ -8,26 +8,26 @@
 //!                                       │             └──▶ none is idle: the global queue; the M stands by
 //!                                       └ calls that never park go on, as from a plain thread
 //! ```
-//! *A P that is given away* goes to another M if there is work in its own queue. Otherwise the P is idle: for work in
-//! the global queue, or if no M is in the poller, an M is summoned (`sched/run/wake.rs`), unless one spins already.
+//! *A P that is given away* goes to another M if there is work in the P's own queue. Otherwise the P is idle: for work
+//! in the global queue, or if no M is in the poller, an M is summoned (`sched/run/wake.rs`), unless one spins already.
 //! An M that idles a P without waking a spinner rechecks the queues (IdleFence), like every M that idles a P (I1 to
 //! I3). If a claim to spin was made but `max_threads` allows no further M, the claim is undone under the same lock:
-//! goroutines that submitters left to it stand in a held P's queue, or in the global queue, and there an M that comes
-//! without a P finds them, under the lock, before it sleeps (`mput`).
+//! goroutines that submitters left to the spinner stand in a held P's queue, or in the global queue, and there an M
+//! that comes without a P finds them, under the lock, before sleeping (`mput`).
 //!
 //! The obvious way is to hand the P over for work in the global queue too. Then no M can use the P from the wake of
 //! the next M until that M runs. Goroutines that come back from blocking calls in that time find no P and go to the
 //! global queue, and their Ms go to sleep: from then on each of them waits for a wake, and each wake for the one
 //! before it. An idle P, in contrast, is taken by the first M that comes back, without any wake.
 //!
-//! *Coming back*, the look for an idle P and the put into the global queue are one critical section: an M that gives a P
-//! up after that finds the goroutine there. (An M that goes on to `stopm` would find both; one whose goroutine is bound to
-//! it does not.) A goroutine that comes back does not overtake those in the global queue: an M that was summoned for them
-//! could come in vain each time, and they would wait for as long as others come back. A goroutine that is bound to its M
-//! goes behind them like any other; its M gives the P away again (`locked.rs`).
+//! *Coming back*, the look for an idle P and the put into the global queue are one critical section: an M that gives a P up
+//! after that finds the goroutine there. (An M that goes on to `stopm` would find both; an M with a bound goroutine does not.)
+//! A goroutine that comes back does not overtake those in the global queue: an M that was summoned for them could come in vain
+//! each time, and they would wait for as long as others come back. A goroutine that is bound to its M goes behind them like any
+//! other; the bound goroutine's M gives the P away again (`locked.rs`).
 //!
-//! An M that takes an idle P takes one goroutine from the global queue at first, not its share (`sched/run/inject.rs`):
-//! what stood in the P's queue when that goroutine blocks would have to go with the P.
+//! An M that takes an idle P takes one goroutine from the global queue at first, not the P's share
+//! (`sched/run/inject.rs`): what stood in the P's queue when that goroutine blocks would have to go with the P.
 //!
 //! Checked by `models/handoffp.rs`.
 
@@ -65,7 +65,7 @@ impl<H: Host> Sched<H> {
         if self.is_to_retire(p) {
             self.retire(&mut central, p);
             drop(central);
-            // For what stood in its queue; and an M is to go to the poller, if none is there.
+            // For what stood in the P's queue; and an M is to go to the poller, if none is there.
             mutant!(HandoffpRetiresQuietly: return);
             self.wakep();
             return;
@@ -85,13 +85,13 @@ impl<H: Host> Sched<H> {
             self.publish_len(&central);
         }
         self.pidleput(&mut central, p);
-        // In the lock: the next M that takes the P is to find it counted as idle.
+        // In the lock: the next M that takes the P is to find that counted as idle.
         unless!(HandoffpCountsLate, self.census.give_up(false));
         let works = !central.globq.is_empty();
         mutant!(HandoffpSkipsGlobal: let works = false);
         if (works || central.poller == Poller::Nobody) && !self.is_stopping() && self.census.claim_spinning()
         {
-            // The summoned M looks at all queues, if it finds the P; if not, the M that has the P does when it gives it up.
+            // The summoned M looks at all queues, if the P is still idle; if not, the M that has the P does on giving the P up.
             let wake = self.startm(&mut central, Assignment::Summons);
             if wake.is_none() && works {
                 return self.warn_at_the_limit(central);
@@ -109,8 +109,8 @@ impl<H: Host> Sched<H> {
         }
     }
 
-    /// `m`, which runs `g`, has lost its P, or has given it away: `m` takes the P that it had, or another idle one. If
-    /// goroutines stand in the global queue, or no P is idle, `g` goes behind them. Returns `true` if `g` goes on at once.
+    /// `m`, which runs `g`, has lost or given away the P: `m` takes the same P back, or another idle one. If goroutines stand
+    /// in the global queue, or no P is idle, `g` goes behind them. Returns `true` if `g` goes on at once.
     #[doc(alias = "exitsyscall0")]
     pub(crate) fn exitsyscall(&self, m: &M<H>, g: GRef<H>) -> bool {
         let mut central = self.central.lock();

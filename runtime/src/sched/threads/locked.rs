@@ -6,13 +6,13 @@
 //!
 //! | `Tied` | which M runs the goroutine | the goroutine becomes that when |
 //! | --- | --- | --- |
-//! | Free | any M | it begins; it leaves its M with no reason left to be bound |
+//! | Free | any M | it begins; it leaves the M with no reason left to be bound |
 //! | Wanders | any M but the last, if it can be | as Free, under `migrate=1` |
-//! | Bound, to m | m | it locks itself (`Yield::Tie`), or says anything to m while its thread panics |
+//! | Bound, to m | m | it locks itself (`Yield::Tie`), or says anything to m while the thread panics |
 //! | Attached, by m | m | it is main of `run_locked` |
 //!
-//! An M to which a goroutine is bound *attends* to that goroutine: the M runs no other. When the goroutine has left the M,
-//! the M gives its P away, and waits for a finder, which takes the goroutine out of a queue and brings a P:
+//! An M to which a goroutine is bound *attends* to that goroutine: the M runs no other. When the goroutine has left the M, the
+//! M gives the P away, and waits for a finder, which takes the goroutine out of a queue and brings a P:
 //!
 //! ```text
 //!   attending m                                   finder, an M with a P
@@ -22,28 +22,27 @@
 //!     A3 the P it had: `handoffp`                   F4 stands by, in the same lock, or takes an idle P (`mput`)
 //!     A4 sleeps, takes the assignment, resumes g
 //! ```
-//! F1 may come as soon as A1 is done, so m may find its assignment while it still has a P; A2 and F2 lie under the
-//! scheduler's lock, so either F3 finds m waiting and wakes it, once, or A2 finds the assignment. The assignment says more
-//! than that there is a P: the finder that left it has won `run` of the goroutine, which is Running and in no queue from
-//! then on, and m's.
+//! F1 may come as soon as A1 is done, so m may find an assignment while m still has a P; A2 and F2 lie under the scheduler's
+//! lock, so either F3 finds m waiting and wakes m, once, or A2 finds the assignment. The assignment says more than that there
+//! is a P: the finder that left it has won `run` of the goroutine, which is Running and in no queue from then on, and m's.
 //!
 //! * *No goroutine is lost*: it is in a queue or a wait until F1, and m's from F2 on.
-//! * *No P is lost*: F2 moves it from one M to the other, and A3 treats it like every P that is given away.
-//! * *No wake-up is lost*: the finder's P stays held, now by m, which looks at all queues when it gives the P up, in A3.
+//! * *No P is lost*: F2 moves the P from one M to the other, and A3 treats a P like every P that is given away.
+//! * *No wake-up is lost*: the finder's P stays held, now by m, which looks at all queues on giving the P up, in A3.
 //!
 //! **The end of the runtime** takes the Ms out of `bound_ms` under the lock and wakes them without an assignment, and they
 //! leave. A finder that comes after that, F2 in the same lock, finds the flag, and sets the goroutine aside.
 //!
-//! **At `max_threads`** there may be no M that could be the finder: all attend, or block. So a waker that finds no M for a
-//! P (`startm`, `newm`) looks into the global queue for a goroutine whose M waits, and wakes that M (`rescue`). The P is
-//! idle again by then, and A2 comes before A3, so that an M which gives the last P away is found itself.
+//! **At `max_threads`** there may be no M that could be the finder: all attend, or block. So a waker that finds no M for a P
+//! (`startm`, `newm`) looks into the global queue for a goroutine whose M waits, and wakes that M (`rescue`). The P is idle
+//! again by then, and A2 comes before A3, so that `rescue` finds an M which gives the last P away, too.
 //!
-//! A goroutine that ends locked takes its thread with it (`mexit`): no other goroutine is to meet what it did to the thread.
+//! When a locked goroutine ends, so does the thread (`mexit`): no other goroutine is to meet what was done to that thread.
 //!
 //! Invariants:
 //! 1. The ties of a goroutine are written by the goroutine, or by the M that it has just left, before that M publishes it.
 //!    An M that has won `run` may read them, and so may one that finds the goroutine in the global queue, under the lock.
-//! 2. An M in `bound_ms` has no assignment and holds no P that it did not bring along for A3; it is in no other list.
+//! 2. An M in `bound_ms` has no assignment and holds no P but the one for A3; the M is in no other list.
 //!
 //! Checked by `models/locked.rs`.
 
@@ -74,12 +73,12 @@ enum Tied {
     Attached,
 }
 
-/// What ties a goroutine to Ms. Bytes, because a G has no room for more; only its first is looked at often.
+/// What ties a goroutine to Ms. Bytes, because a G has no room for more; only the first byte is looked at often.
 pub(crate) struct Ties {
     tied: Cell<Tied>,
-    /// The number of the M to which it is bound, or that it is not to be run by again.
+    /// The number of the M to which the goroutine is bound, or which is not to run the goroutine again.
     m: Cell<[u8; 4]>,
-    /// How often it has locked itself to its thread, less the unlocks.
+    /// How often the goroutine has locked itself to a thread, less the unlocks.
     locks: Cell<[u8; 2]>,
 }
 
@@ -97,12 +96,12 @@ impl Ties {
         self.loosen(wanders, NO_M);
     }
 
-    /// Before its first run: this M, of a thread that is not the runtime's, is to run it to its end.
+    /// Before the first run: this M, of a thread that is not the runtime's, is to run the goroutine to its end.
     pub(crate) fn attach(&self, m: u32) {
         self.set(Tied::Attached, m);
     }
 
-    /// Returns `true` if an M has to ask whether it may run the goroutine.
+    /// Returns `true` if not every M may run the goroutine.
     #[inline(always)]
     pub(crate) fn are_some(&self) -> bool {
         self.tied.get() != Tied::Free
@@ -139,7 +138,7 @@ impl Ties {
         self.locks.set(locks.to_ne_bytes());
     }
 
-    /// Returns `true` if it is to stay bound, as far as that does not depend on its thread.
+    /// Returns `true` if the goroutine is to stay bound, as far as that does not depend on the thread.
     fn stay(&self) -> bool {
         self.locks() > 0 || self.tied.get() == Tied::Attached
     }
@@ -157,7 +156,7 @@ pub(crate) fn lock_thread<H: Host>() {
     }
 }
 
-/// Takes one `lock_thread` back, if there is one. The M hears of it when the goroutine next leaves it.
+/// Takes one `lock_thread` back, if there is one. The M hears of that when the goroutine next leaves the M.
 pub(crate) fn unlock_thread<H: Host>() {
     if let Some(g) = M::<H>::current().and_then(M::g) {
         g.ties.set_locks(g.ties.locks().saturating_sub(1));
@@ -169,7 +168,7 @@ impl<H: Host> Sched<H> {
     #[inline(always)]
     pub(crate) fn resume(&self, m: &M<H>, g: GRef<H>) -> Said {
         let said = g.stack.with_mut(|stack| {
-            // SAFETY: `m` has won `run`, or was brought the goroutine by the M that has, and has not published it since: it
+            // SAFETY: `m` has won `run`, or was brought the goroutine by the M that has, and has not published it since: `m`
             // alone has the stack (wait/status.rs, invariant 2), until a new status is stored.
             let stack = unsafe { (*stack).as_mut() }.expect("resume: a running G has a stack");
             m.leave();
@@ -177,7 +176,7 @@ impl<H: Host> Sched<H> {
             // SAFETY: as above; `m`'s thread runs this function.
             Said::of(unsafe { stack.resume(&m.local, g.to_raw().cast()) })
         });
-        // For loom, to which an access is as old as its beginning: until here the goroutine used its stack.
+        // For loom, to which an access is as old as the access' beginning: until here the goroutine used the stack.
         g.stack.with_mut(|_| ());
         said
     }
@@ -203,7 +202,7 @@ impl<H: Host> Sched<H> {
         debug_assert!(g.ties.m() != m.id, "startlockedm: an M looks for no work while it attends");
         let mut central = self.central.lock();
         if self.is_stopping().unless(BoundBroughtAtTheEnd) {
-            // Its M has left, or is about to.
+            // The goroutine's M has left, or is about to.
             g.word.requeue();
             central.globq.push(g);
             self.publish_len(&central);
@@ -301,7 +300,7 @@ impl<H: Host> Sched<H> {
         true
     }
 
-    /// Waits until a finder brings `m` the goroutine that is bound to it, with a P. Returns `false` if the runtime ends.
+    /// Waits until a finder brings `m` the goroutine that is bound to `m`, with a P. Returns `false` if the runtime ends.
     pub(crate) fn await_bound(&self, m: &M<H>) -> bool {
         let mut central = self.central.lock();
         let brought = m.is_assigned().unless(BoundOverlooksAssignment);
@@ -352,8 +351,8 @@ impl<H: Host> Sched<H> {
         false
     }
 
-    /// For want of an M for an idle P: assigns the P to an M that waits for its bound goroutine, if that goroutine stands in
-    /// the global queue.
+    /// For want of an M for an idle P: assigns the P to an M that waits for a bound goroutine, if that goroutine stands in the
+    /// global queue.
     pub(crate) fn rescue(&self, central: &mut Central<H>) -> Option<Wake<H>> {
         mutant!(BoundNotRescued: return None);
         if central.bound_ms.is_empty() || !central.idle.has_p() {

@@ -1,8 +1,8 @@
-//! Threads that end: those that have been idle for a while, and those whose bound goroutine ends with them.
+//! Threads that end: those that have been idle for a while, and threads whose bound goroutine ends with them.
 //!
-//! An M that sleeps on its note does so for `keep_alive` at most. After that time the M removes itself from the idle set,
-//! under the lock. If a waker has already removed the M from the idle set, a wake is on the way, and the M sleeps on until
-//! it comes:
+//! An M that sleeps on a note does so for `keep_alive` at most. After that time the M removes itself from the idle set, under
+//! the lock. If a waker has already removed the M from the idle set, a wake is on the way, and the M sleeps on until that
+//! comes:
 //!
 //! ```text
 //!   idle M                                         waker
@@ -12,20 +12,20 @@
 //!       out of it, and it ends;                    W2  wakes the M
 //!       no: sleeps until W2
 //! ```
-//! Until a thread has left the count, the limit may keep a waker from starting another one, so that the waker finds
-//! no M for its work. An M that ends therefore checks the global queue, where that work is, after the M has left the
+//! Until a thread has left the count, the limit may keep a waker from starting another one, so that the waker finds no
+//! M for the work. An M that ends therefore checks the global queue, where that work is, after the M has left the
 //! count; and only then gives the P of its ended goroutine to others.
 //!
 //! The M that waits in the poller stays, so there is always one. A waker takes the M that fell asleep last, so the Ms
 //! at the other end of the list are the ones that are not needed.
 //!
-//! A record of an M stays when its thread has ended, since a retaker may read it at any time, and since it counts
-//! goroutines and stacks: it is `spare`, and the next thread that is started gets it. So there are as many records as
-//! there were threads at one time. A thread's handle lies in its M's record; a thread that ends puts its handle into
-//! `ended`, and joins the threads whose handles are there. So one handle is left at most, and the kernel frees each
-//! thread soon.
+//! A record of an M stays when the thread has ended, since a retaker may read the record at any time, and since a
+//! record counts goroutines and stacks: the record is `spare`, and the next thread that is started gets it. So there
+//! are as many records as there were threads at one time. A thread's handle lies in the M's record; a thread that ends
+//! puts the handle into `ended`, and joins the threads whose handles are there. So one handle is left at most, and the
+//! kernel frees each thread soon.
 //!
-//! Invariants: a spare M is in no list of Ms that wait, holds no P and no assignment. `alive` counts a thread until its last
+//! Invariants: a spare M is in no list of Ms that wait, holds no P and no assignment. `alive` counts a thread until the last
 //! step, so that the ender waits also for threads that are about to end.
 //!
 //! Checked by `models/locked.rs` and, at `max_threads`, `models/summons.rs`.
@@ -70,8 +70,8 @@ impl<H: Host> Sched<H> {
         true
     }
 
-    /// The last of an M's thread. A P that it still holds stays idle, at the end of the runtime; the one that its
-    /// goroutine has left it goes to others.
+    /// The last of an M's thread. A P that the M still holds stays idle, at the end of the runtime; a P that an ended
+    /// goroutine has left to the M goes to others.
     pub(crate) fn mexit(&self, m: &M<H>) {
         self.m_leaves(m);
         M::<H>::set_current(None);
@@ -109,7 +109,8 @@ impl<H: Host> Sched<H> {
         central.living() + asked_for < self.config.max_threads
     }
 
-    /// Takes a record for a thread that is about to start, or to be an M for a while; with the name of this life of it.
+    /// Takes a record for a thread that is about to start, or to be an M for a while; with the name of this life of the
+    /// record.
     pub(crate) fn take_record(&self, central: &mut Central<H>) -> (NonNull<M<H>>, Life) {
         let there = central.spare_ms.pop().unwrap_or_else(|| {
             let fresh = Box::new(M::new(central.ms.len() as u32, self));
@@ -131,7 +132,7 @@ impl<H: Host> Central<H> {
         (self.ms.len() - self.spare_ms.len()) as u32 - self.attached
     }
 
-    /// Puts the handle of a thread where it is joined from.
+    /// Puts the handle of a thread where others join the thread.
     pub(crate) fn keep_thread(&mut self, m: &M<H>, life: Life, thread: H::Thread) {
         if m.life.get() == life.0 {
             m.handle.set(Some(thread));

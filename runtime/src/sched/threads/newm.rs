@@ -23,7 +23,7 @@ impl<H: Host> Sched<H> {
         })
     }
 
-    /// Starts a new M. When the host refuses the thread, the P is idle again, and its work waits for the Ms that exist.
+    /// Starts a new M. When the host refuses the thread, the P is idle again, and the work waits for the Ms that exist.
     pub(crate) fn newm(&self, assignment: Assignment<H>) {
         let Err((refused, assignment)) = self.spawn_m(assignment) else { return };
         let _counted = self.count_refused(Refusal::Thread);
@@ -75,7 +75,7 @@ impl<H: Host> Sched<H> {
         }
     }
 
-    /// The place for it was kept in `asked_for`.
+    /// The place for the M was kept in `asked_for`.
     fn spawn_m(&self, assignment: Assignment<H>) -> Result<(), (io::Error, Assignment<H>)> {
         let this = self.arc().expect("spawn_m: whoever starts an M holds its scheduler");
         let mut central = self.central.lock();
@@ -118,7 +118,7 @@ impl<H: Host> Sched<H> {
     }
 }
 
-/// A pointer to an M on its way to the M's own thread.
+/// A pointer to an M on the way to the M's own thread.
 struct Handed<H: Host>(NonNull<M<H>>);
 // SAFETY: an M is Sync, so the thread to which the pointer goes may use it.
 unsafe impl<H: Host> Send for Handed<H> {}

@@ -21,32 +21,32 @@
 //! **No wake-up is lost** (S1 to S3, I1 to I3 of `sched/run/wake.rs`).
 //!
 //! *The queue of a P that retires* goes to the global queue, in the lock. An M that goes idle at that time may have looked at
-//! the global queue before and look at the ring after it, and miss the goroutines in both. Its P is idle by then, in the
-//! lock. So the M that leaves a surplus P asks for an idle one in the same critical section, and if there is one goes on
-//! with it, spinning, as after I3. If there is none, all others are held, and each holder looks at the global queue, in
-//! I1, before it puts its P down. A retaker, or a goroutine that gives its P away (`handoffp`), has queued the P's
-//! goroutines like any submitter, and calls `wakep`.
+//! the global queue before and look at the ring after it, and miss the goroutines in both. That M's P is idle by then, in the
+//! lock. So the M that leaves a surplus P asks for an idle one in the same critical section, and if there is one goes on with
+//! it, spinning, as after I3. If there is none, all others are held, and each holder looks at the global queue, in I1, before
+//! putting the P down. A retaker, or a goroutine that gives its P away (`handoffp`), has queued the P's goroutines like any
+//! submitter, and calls `wakep`.
 //!
 //! *An M that spins on a surplus P* and finds no idle one stops spinning in the lock, without IdleFence and I3. A submitter
-//! that left a goroutine to this M has read, after SubmitFence, the census as it was before that; an M that puts its P down
-//! later changes the census after it and passes IdleFence: one of the two fences comes first, and SubmitFence can't be the
-//! later one, as S3 would then have seen that P. So I3 sees the goroutine. A P that became idle before would have been found.
+//! that left a goroutine to this M has read, after SubmitFence, the census as it was before that; an M that puts a P down later
+//! changes the census afterwards and passes IdleFence: one of the two fences comes first, and SubmitFence can't be the later
+//! one, as S3 would then have seen that P. So I3 sees the goroutine. A P that became idle before would have been found.
 //!
-//! *Fewer procs*: a waker that has counted on an idle P finds it gone, in the lock, as when another M has taken it. The Ps
-//! that are left are then held. *More procs*: new idle Ps, and perhaps work that waits for one; `wakep`, after the lock,
-//! sends an M, which wakes the next when it has found work. An M that spins meanwhile finds the new P when it gives up, or
-//! has given up before, and then is not seen spinning.
+//! *Fewer procs*: a waker that has counted on an idle P finds that P gone, in the lock, as when another M has taken it. The Ps
+//! that are left are then held. *More procs*: new idle Ps, and perhaps work that waits for one; `wakep`, after the lock, sends
+//! an M, which wakes the next on finding work. An M that spins meanwhile finds the new P on giving up, or has given up before,
+//! and then is not seen spinning.
 //!
-//! *An M that looks at all Ps* (I3, thieves) with an old number of them misses only Ps that were made after it last had
-//! the lock, in I1. A submitter on one of those took that P in the lock after that, and at S3 sees the looker's P idle.
-//! The same holds for timers, with T1 to T3 and B1 to B3 of `sched/poll.rs`.
+//! *An M that looks at all Ps* (I3, thieves) with an old number of them misses only Ps that were made after the M's
+//! last critical section, in I1. A submitter on one of those took that P in the lock after that, and at S3 sees the
+//! looker's P idle. The same holds for timers, with T1 to T3 and B1 to B3 of `sched/poll.rs`.
 //!
-//! **Timers of a retired P** stay in its heap, like those of an idle one: the poller's wait, the last round of
-//! thieves and the monitor see them, and an M that has work looks at them with its look at the global queue. So no
-//! timer moves, and a callback, whose heap is named by its handle, need not know.
+//! **Timers of a retired P** stay in its heap, like those of an idle one: the poller's wait, the last round of thieves
+//! and the monitor see them, and an M that has work looks at those timers at each look at the global queue. So no timer
+//! moves, and a callback, whose heap is named by its handle, need not know.
 //!
-//! Until the program sets the number by hand, it follows the machine: the monitor asks the host once a second, while the
-//! monitor is awake.
+//! Until the program sets the number by hand, the number follows the machine: the monitor asks the host once a second, while
+//! the monitor is awake.
 //!
 //! Checked by `models/procs.rs`.
 
@@ -91,7 +91,7 @@ impl<H: Host> Sched<H> {
         }
     }
 
-    /// The runtime ends: every M finds its P surplus, and then why. Under the lock.
+    /// The runtime ends: every M finds the P surplus, and then why. Under the lock.
     pub(crate) fn no_p_is_wanted(&self) {
         self.wanted.store(0, Relaxed);
     }
@@ -102,7 +102,7 @@ impl<H: Host> Sched<H> {
         self.change_procs(procs, Says::Hand)
     }
 
-    /// Follows the machine. The monitor calls it at each of its looks.
+    /// Follows the machine. The monitor calls this at each look.
     pub(crate) fn reread_procs(&self) {
         let (now, last) = (H::now(), Nanos::from_nanos(self.procs_read.load(Relaxed)));
         if now.saturating_since(last) < ASK_EVERY {
@@ -111,12 +111,12 @@ impl<H: Host> Sched<H> {
         // Relaxed: the monitor's own.
         self.procs_read.store(now.as_nanos(), Relaxed);
         if self.central.lock().procs_follow {
-            // Not under the lock: it reads files.
+            // Not under the lock: the host reads files.
             self.change_procs(H::parallelism().clamp(1, capacity::PROCS) as u32, Says::Machine);
         }
     }
 
-    /// Returns `true` if the M that has `p` is to give it up; when the runtime ends each M is. Exact under the lock;
+    /// Returns `true` if the M that has `p` is to give `p` up; when the runtime ends each M is. Exact under the lock;
     /// elsewhere a hint, which may be out of date. A retaker takes such a P at once.
     #[inline]
     pub(crate) fn is_surplus(&self, p: &P<H>) -> bool {
@@ -130,14 +130,15 @@ impl<H: Host> Sched<H> {
         &ps[..ps.len().min(self.wanted.load(Relaxed) as usize)]
     }
 
-    /// Returns `true` if the caller, which puts `p` down, is to `retire` it: under the lock. `false` at the end of a
+    /// Returns `true` if the caller, which puts `p` down, is to `retire` `p`: under the lock. `false` at the end of a
     /// runtime, where no P retires.
     pub(crate) fn is_to_retire(&self, p: NonNull<P<H>>) -> bool {
         // SAFETY: Ps live as long as their scheduler.
         self.is_surplus(unsafe { p.as_ref() }) && !self.is_stopping()
     }
 
-    /// Takes a surplus P, which no M has any more, out of use; its queue goes to the global one. The caller wakes an M.
+    /// Takes a surplus P, which no M has any more, out of use; the P's queue goes to the global one. The caller wakes
+    /// an M.
     pub(crate) fn retire(&self, central: &mut Central<H>, p: NonNull<P<H>>) {
         // SAFETY: Ps live as long as their scheduler.
         let there = unsafe { p.as_ref() };
@@ -150,8 +151,8 @@ impl<H: Host> Sched<H> {
         self.census.p_retired();
     }
 
-    /// `m` has a P that seems to be surplus. If the lock shows that it is, `m` gives it up, and comes back with another; or
-    /// sleeps, when all are held.
+    /// `m` has a P that seems to be surplus. If the lock shows that the P is surplus, `m` gives it up, and comes back with
+    /// another; or sleeps, when all are held.
     #[cold]
     pub(crate) fn leave_surplus(&self, m: &M<H>) {
         let mut central = self.central.lock();
@@ -173,7 +174,7 @@ impl<H: Host> Sched<H> {
         }
     }
 
-    /// `m`, which has given its P up, sleeps until it is brought one.
+    /// `m`, which has given the P up, sleeps until a waker assigns one.
     fn sleep_without_p(&self, m: &M<H>, mut central: MutexGuard<'_, Central<H>>) {
         let spun = m.spinning.replace(false);
         mutant!(LeaveSurplusLeaksSpinning: let spun = false);
@@ -197,7 +198,7 @@ impl<H: Host> Sched<H> {
             return before;
         }
         central.procs = procs;
-        // Relaxed: what is decided by it is decided under the lock.
+        // Relaxed: whatever `wanted` decides is decided under the lock.
         self.wanted.store(procs, Relaxed);
         mutant!(ProcsInTwoSections: drop(central); central = self.central.lock());
         event(format_args!("{procs} procs instead of {before}"));

@@ -1,4 +1,4 @@
-//! The Ps of a runtime: slots side by side, filled one after the other and never emptied before its end.
+//! The Ps of a runtime: slots side by side, filled one after the other and never emptied before the runtime's end.
 //!
 //! There is room for the most Ps that a runtime may have, of which the kernel gives memory only to those that were made. A P
 //! never moves, so a pointer to it stays good, and an M that looks at all of them reads one count and walks along a slice.
@@ -19,7 +19,7 @@ pub(crate) struct Ps<H: Host> {
     made: AtomicU32,
 }
 
-// SAFETY: it owns its Ps, which are Send and Sync.
+// SAFETY: `Ps` owns the Ps, which are Send and Sync.
 unsafe impl<H: Host> Send for Ps<H> {}
 // SAFETY: as above; `made` says which of them there are.
 unsafe impl<H: Host> Sync for Ps<H> {}
@@ -33,9 +33,9 @@ impl<H: Host> Ps<H> {
         Ps { slots, made: AtomicU32::new(0) }
     }
 
-    /// Makes the next P, with its number. Under the scheduler's lock, or before the scheduler is shared.
+    /// Makes the next P, with that P's number. Under the scheduler's lock, or before the scheduler is shared.
     pub(crate) fn push(&self, make: impl FnOnce(u32) -> P<H>) -> NonNull<P<H>> {
-        // Relaxed: the caller alone writes it.
+        // Relaxed: the caller alone writes `made`.
         let id = self.made.load(Relaxed);
         assert!((id as usize) < capacity::PROCS, "push: there is no room for another P ({id})");
         // SAFETY: below the number of slots. The caller alone fills them, and no reader goes beyond `made`.

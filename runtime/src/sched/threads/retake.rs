@@ -6,8 +6,8 @@
 //! | the stay | and | then |
 //! | --- | --- | --- |
 //! | blocks its thread | others wait | the P is taken at this look |
-//! | blocks its thread, for [`TIME_SLICE`] | no goroutine waits | the P is taken: it is to be idle, and with it the process |
-//! | runs, for [`TIME_SLICE`] | others wait | the P is taken, unless it is the kernel that lets the thread wait |
+//! | blocks its thread, for [`TIME_SLICE`] | no goroutine waits | the P is taken: the P is to be idle, and the process as well |
+//! | runs, for [`TIME_SLICE`] | others wait | the P is taken, unless the kernel lets the thread wait |
 //! | runs on a surplus P (`procs.rs`) | | the P is taken at this look |
 //! | anything else | | nothing |
 //!
@@ -38,15 +38,15 @@ use gmp_timers::Nanos;
 use std::ptr::NonNull;
 use std::time::Duration;
 
-/// How long a goroutine may keep its P while others wait: Go's 10 ms, less what it takes until another runs there. As a
-/// stay is known only from the first look that saw it, the time counts from the look before that one: a goroutine may be
-/// younger by one pause, and no goroutine waits longer.
+/// How long a goroutine may keep the P while others wait: Go's 10 ms, less the time until another runs there. As a stay is
+/// known only from the first look that saw it, the time counts from the look before that one: a goroutine may be younger by one
+/// pause, and no goroutine waits longer.
 const TIME_SLICE: Duration = Duration::from_micros(9_800);
-/// A thread that has used so little of a CPU in its slice was kept from it by others, and another thread would be as well.
+/// A thread that has used so little of a CPU in a slice was kept from the CPU by others, and another thread would be as well.
 const HARDLY: Duration = Duration::from_micros(600);
 /// How long that counts. A goroutine that waits may be what those others wait for.
 const STARVED_LIMIT: Duration = Duration::from_millis(40);
-/// How soon after a look that took a P, or has found a thread waiting in the kernel while others wait for its P, the next one
+/// How soon after a look that took a P, or has found a thread waiting in the kernel while others wait for the P, the next one
 /// comes.
 const AT_ONCE: Duration = Duration::from_micros(50);
 /// How long looks go on at that pace after one that took a P.
@@ -59,13 +59,13 @@ pub(crate) const SLOWEST: Duration = Duration::from_millis(5);
 struct Stay {
     judged: Judged,
     tick: u32,
-    /// The look before the one that first saw it.
+    /// The look before the one that first saw the stay.
     since: Nanos,
-    /// What its thread had used of a CPU at the last look that asked.
+    /// What the thread had used of a CPU at the last look that asked.
     cpu: Option<Duration>,
     /// The same, at the first of these looks.
     cpu_first: Option<Duration>,
-    /// It was found waiting in the kernel.
+    /// The thread was found waiting in the kernel.
     suspect: bool,
 }
 
@@ -83,8 +83,8 @@ enum Found {
     Nothing,
     /// The P was taken.
     Taken,
-    /// Others wait for it. `closer`: its thread may be blocked, which the next look is to see. So much is left of its time;
-    /// nothing is, when it could not be taken: then there is no hurry.
+    /// Others wait for the P. `closer`: the thread may be blocked, which the next look is to see. `left`: so much of the slice;
+    /// nothing, when the P could not be taken: then there is no hurry.
     Awaited {
         closer: bool,
         left: Duration,
@@ -110,9 +110,9 @@ struct Look {
 /// What the M's thread did since the last look.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 enum State {
-    /// It waited for something in the kernel.
+    /// The thread waited for something in the kernel.
     Blocked,
-    /// It would run, and was hardly let.
+    /// The thread would run, and was hardly let.
     Starved,
     Running,
 }
@@ -133,13 +133,13 @@ impl Watch {
         Watch { stays: Vec::new(), last_look: now, pause: SLOWEST, hot: 0 }
     }
 
-    /// When a stay that is new at this look can have begun. The monitor may have slept for long before it.
+    /// When a stay that is new at this look can have begun. The monitor may have slept for long before the look.
     fn since(&self, now: Nanos) -> Nanos {
         self.last_look.max(Nanos::from_nanos(now.as_nanos().saturating_sub(SLOWEST.as_nanos() as u64)))
     }
 
-    /// When to look again: at once while there is something to take, then ever later, and when a stay for which others wait
-    /// has had its time.
+    /// When to look again: at once while there is something to take, then ever later, and when a stay for which others wait has
+    /// had a time slice.
     fn settle_pause(&mut self, seen: Seen) -> Duration {
         if seen.took {
             self.hot = HOT;
@@ -199,11 +199,11 @@ impl<H: Host> Sched<H> {
             }
         };
         let ran = now.saturating_since(stay.since);
-        // Inside it is no goroutine that keeps the P.
+        // Inside the runtime no goroutine keeps the P.
         if m.is_inside() {
             return Found::Nothing;
         }
-        // No M is to have it after that.
+        // No M is to have the P after that.
         if self.is_to_retire(NonNull::from(p)) && self.retake(p, m, judged) {
             return Found::Taken;
         }
@@ -234,7 +234,8 @@ impl<H: Host> Sched<H> {
         }
     }
 
-    /// Returns `true` if the M's thread is blocked. In doubt it is not, and its P is taken when its time is over.
+    /// Returns `true` if the M's thread is blocked. In doubt the answer is `false`, and the P is taken when the slice
+    /// is over.
     fn is_blocked(&self, m: &M<H>) -> bool {
         H::is_blocked(&m.local).unwrap_or_else(|refused| {
             let time = STARVED_LIMIT.as_millis();
@@ -248,14 +249,13 @@ impl<H: Host> Sched<H> {
         })
     }
 
-    /// The M that has the P, and the lease in which it has it. When the P changes hands between the two reads, the retake
-    /// fails.
+    /// The M that has the P, and the M's lease. When the P changes hands between the two reads, the retake fails.
     pub(crate) fn judge(p: &P<H>) -> Option<(Judged, &M<H>)> {
         let judged = p.handoff.judge();
         Some((judged, p.holder()?))
     }
 
-    /// Takes `p` from `m` and has another M take it, or makes it idle. Returns `false` if `m` has come back to the runtime,
+    /// Takes `p` from `m` and has another M take `p`, or makes `p` idle. Returns `false` if `m` has come back to the runtime,
     /// the P is in another lease by now, or the barrier could not be had.
     pub(crate) fn retake(&self, p: &P<H>, m: &M<H>, judged: Judged) -> bool {
         if !p.handoff.retake(judged, || self.barrier_with(m, judged), || m.is_inside()) {
@@ -270,7 +270,7 @@ impl<H: Host> Sched<H> {
     }
 
     /// RetakeBarrier, with the M of the lease that was judged. Returns `false` if the barrier could not be had: the P stays
-    /// with its M.
+    /// with the M.
     fn barrier_with(&self, m: &M<H>, judged: Judged) -> bool {
         mutant!(WindowNoRetakeBarrier: return true);
         let entries = judged.entries();
@@ -307,12 +307,12 @@ impl<H: Host> Sched<H> {
 }
 
 impl<H: Host> Central<H> {
-    /// Returns `true` if an M stands by, another one may be made, or one waits for its own goroutine.
+    /// Returns `true` if an M stands by, another one may be made, or one waits for a bound goroutine.
     fn can_have_m(&self, max_threads: u32) -> bool {
         self.idle.has_m()
             || matches!(self.poller, Poller::Blocked(_))
             || self.living() + self.asked_for < max_threads
-            // A goroutine that is bound to it may be what waits for the P.
+            // A goroutine that is bound to such an M may be what waits for the P.
             || !self.bound_ms.is_empty()
     }
 }

@@ -6,7 +6,7 @@
 //!    ▲                  │   ▲│
 //!    └───── stop ───────┘   └┘ set: moves it
 //! ```
-//! A [`Callback`] stands in one heap for as long as it lives: that of the P on which it was made; made outside of any
+//! A [`Callback`] stands in one heap for its whole life: that of the P on which it was made; made outside of any
 //! runtime, the timer thread's. `handle` says whether the callback is armed, and lies under that heap's lock, like the
 //! heap. So a pop, a stop and a move happen one after the other, in the order in which they get the lock:
 //!
@@ -14,19 +14,18 @@
 //!   is not under way.
 //! * each pop is one firing, and disarms. What fires once was set once.
 //!
-//! A firing runs in a goroutine of its own, which the M that popped it makes; or at once, [`RunMode::Inline`], on the own
-//! stack of that M, or thread: that is for the library's own, which neither parks nor runs or drops user's code.
-//! No lock is held then, so a firing may wake goroutines, set and stop timers, and take a lock under which others do that.
-//! A firing whose goroutine did not come to run before its runtime ended goes to the timer thread, like a callback that is
-//! still armed.
+//! A firing runs in a goroutine of its own, which the M that popped it makes; or at once, [`RunMode::Inline`], on the own stack
+//! of that M, or thread: that is for the library's own, which neither parks nor runs or drops user's code. No lock is held
+//! then, so a firing may wake goroutines, set and stop timers, and take a lock under which others do that. A firing whose
+//! goroutine did not come to run before the runtime ended goes to the timer thread, like a callback that is still armed.
 //!
-//! Memory: one allocation for callback and timer together. The heap is one of its owners while it is armed, so dropping a
-//! [`Guard`] disarms nothing; the user's closure is dropped by the owner of the guard or by the goroutine of the last
-//! firing, never under a lock; nor on an M's own stack, except where the machine has neither a stack nor a thread for it.
+//! Memory: one allocation for callback and timer together. The heap is one of the owners of an armed callback, so dropping a
+//! [`Guard`] disarms nothing; the user's closure is dropped by the owner of the guard or by the goroutine of the last firing,
+//! never under a lock; nor on an M's own stack, except where the machine has neither a stack nor a thread for that.
 //!
-//! Not done: to put a callback that is set again into the heap of the caller's P, as Go does. Then a stop needs a lock of
-//! the callback's own to know its heap. The price here: on another P than that on which it was made, to set one that
-//! is not armed takes the scheduler's lock; to move or stop one does not.
+//! Not done: to put a callback that is set again into the heap of the caller's P, as Go does. Then a stop needs a lock of the
+//! callback's own to know the heap. The price here: on another P than that of the callback's heap, to set a callback that is
+//! not armed takes the scheduler's lock; to move or stop one does not.
 //!
 //! Checked by `models/timer.rs`.
 
@@ -48,21 +47,21 @@ pub(crate) enum RunMode {
     Goroutine,
     /// As `Goroutine`, for what is the library's: `num_goroutines` does not count the goroutine.
     Uncounted,
-    /// On the stack of the thread that pops it. Only what neither parks nor runs user's code.
+    /// On the stack of the thread that pops the callback. Only what neither parks nor runs user's code.
     Inline,
 }
 
-/// A callback and its timer.
+/// A callback and the timer for it.
 pub(crate) struct Callback<H: Host, F: ?Sized = dyn Fn() + Send + Sync> {
     timers: Arc<Timers<H>>,
-    /// Armed: where it stands in the heap of `timers`. Under that heap's lock.
+    /// Armed: the place in the heap of `timers`. Under that heap's lock.
     handle: UnsafeCell<Option<Handle>>,
     site: &'static Location<'static>,
     run: RunMode,
     f: F,
 }
 
-// SAFETY: `handle` is touched by a holder of its heap's lock (`Locked`) alone; the rest is read only.
+// SAFETY: `handle` is touched by a holder of that heap's lock (`Locked`) alone; the rest is read only.
 unsafe impl<H: Host, F: ?Sized + Send + Sync> Send for Callback<H, F> {}
 // SAFETY: as above.
 unsafe impl<H: Host, F: ?Sized + Send + Sync> Sync for Callback<H, F> {}
@@ -110,11 +109,11 @@ impl<H: Host> Callback<H> {
         if orphaned {
             return H::shared().timer_thread.keep(&self.timers);
         }
-        // Without a home it has been left to the timer thread meanwhile, which was told.
+        // Without a home the callback has been left to the timer thread meanwhile, which was told.
         self.at_home(|sched| sched.call_is_next(due));
     }
 
-    /// Calls `f` with the scheduler in one of whose heaps it stands, if that is still there.
+    /// Calls `f` with the scheduler in one of whose heaps the callback stands, if that is still there.
     fn at_home<R>(&self, f: impl FnOnce(&Sched<H>) -> R) -> Option<R> {
         let home = self.timers.home();
         match M::<H>::current() {
@@ -124,7 +123,7 @@ impl<H: Host> Callback<H> {
     }
 }
 
-/// The right to stop and to set a callback. Dropping it does neither.
+/// The right to stop and to set a callback. The drop does neither.
 pub(crate) struct Guard<H: Host>(Shared<Callback<H>>);
 
 impl<H: Host> Guard<H> {
@@ -142,10 +141,10 @@ impl<H: Host> Guard<H> {
         true
     }
 
-    /// Arms the callback, for another time if it is armed already. Returns `true` if it was.
+    /// Arms the callback, for another time if armed already. Returns `true` if the callback was armed.
     pub(crate) fn set(&self, due: Nanos) -> bool {
         let (call, timers) = (&self.0, &self.0.timers);
-        // As long as the P is held its timers are in the mask.
+        // As long as the P is held the mask has the P.
         let inside = M::<H>::current().and_then(M::look_in);
         let mut locked = timers.lock();
         let armed = call.handle(&locked).is_some();
@@ -172,20 +171,20 @@ impl<H: Host> Guard<H> {
     fn set_from_afar(&self, due: Nanos) -> Set {
         let call = &self.0;
         call.at_home(|sched| sched.set_from_afar(&call.timers, due, call)).unwrap_or_else(|| {
-            // Its runtime is over, and has left the heap to the timer thread before.
+            // The runtime is over, and has left the heap to the timer thread before.
             let mut locked = call.timers.lock();
             let (armed, orphaned) = (call.handle(&locked).is_some(), locked.is_orphaned());
             Set { armed, earlier: locked.set(due, call), orphaned }
         })
     }
 
-    /// Returns `true` if it is armed.
+    /// Returns `true` if the callback is armed.
     pub(crate) fn is_armed(&self) -> bool {
         self.0.handle(&self.0.timers.lock()).is_some()
     }
 }
 
-/// Has `f` called at `due`, once, unless it is stopped before. Does not block.
+/// Has `f` called at `due`, once, unless stopped before. Does not block.
 #[inline]
 #[track_caller]
 pub(crate) fn call_at<H: Host>(due: Nanos, run: RunMode, f: impl Fn() + Send + Sync + 'static) -> Guard<H> {
@@ -215,7 +214,7 @@ pub(crate) fn call_at<H: Host>(due: Nanos, run: RunMode, f: impl Fn() + Send + S
 }
 
 impl<H: Host> M<H> {
-    /// The heap for a callback that is made without a P: any will do, and its core has seen this one last.
+    /// The heap for a callback that is made without a P: any will do, and this core has seen this one last.
     #[cold]
     fn any_timers<'a>(&self) -> &'a Arc<Timers<H>> {
         // SAFETY: Ps live as long as their scheduler, which the calling goroutine keeps.
@@ -223,12 +222,12 @@ impl<H: Host> M<H> {
     }
 }
 
-/// A firing on its way.
+/// A firing on the way.
 struct Firing<H: Host>(Option<Shared<Callback<H>>>);
 
 impl<H: Host> Drop for Firing<H> {
     fn drop(&mut self) {
-        // Its goroutine was never run: the runtime ended, or had no stack for it.
+        // The goroutine was never run: the runtime ended, or had no stack for it.
         if let Some(call) = self.0.take() {
             mutant!(UnrunFiringLost: return);
             H::shared().timer_thread.run(call);

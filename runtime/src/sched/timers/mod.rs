@@ -11,13 +11,13 @@
 //!   always;
 //! * the monitor, when no P is idle, or no M comes to the poller.
 //!
-//! An entry is a wait or a callback. A wait with a time limit has a timer, which claims the wait like any waker; a
-//! goroutine that another waker has readied takes its timer out again. The commit hook inserts the timer, when the
-//! goroutine is saved, and notes the timer's place under the heap's lock: the goroutine may run again as soon as that lock
-//! is free. Whether a callback fires is decided under the lock, and it is called after it (`callback.rs`).
+//! An entry is a wait or a callback. A wait with a time limit has a timer, which claims the wait like any waker; a goroutine
+//! that another waker has readied takes its timer out again. The commit hook inserts the timer, when the goroutine is saved,
+//! and notes the timer's place under the heap's lock: the goroutine may run again as soon as that lock is free. Whether a
+//! callback fires is decided under the lock, and the call comes after the lock (`callback.rs`).
 //!
-//! When the runtime ends its heaps become *orphans*: waits are dropped, callbacks stay where they are, and the timer thread
-//! takes what is due (`timer_thread.rs`). So a heap is counted, and may outlive its P.
+//! When the runtime ends the heaps become *orphans*: waits are dropped, callbacks stay where they are, and the timer thread
+//! takes what is due (`timer_thread.rs`). So a heap is counted, and may outlive the P.
 //!
 //! How a new timer and the poller's wait meet stands in `sched/poll.rs`; checked by `models/poll.rs`. While an M holds a P,
 //! the P is in `timer_mask`. A thread that puts a callback into the heap of a P that it does not hold sets the mask in the
@@ -60,10 +60,10 @@ impl<H: Host> Alarm<H> {
         Alarm(UnsafeCell::new(None))
     }
 
-    /// Takes the timer out of its heap, if it has not fired. The goroutine itself calls it, after its wait.
+    /// Takes the timer out of the heap, if it has not fired. The goroutine itself calls this, after the wait.
     pub(crate) fn disarm(&self) {
-        // SAFETY: the owner of the alarm runs this, so its commit hook is over, or past the heap's lock, and does not write
-        // the place any more.
+        // SAFETY: the owner of the alarm runs this, so the owner's commit hook is over, or past the heap's lock, and does not
+        // write the place any more.
         if let Some((p, handle)) = self.0.with_mut(|place| unsafe { (*place).take() }) {
             mutant!(AlarmStaysArmed: return);
             // SAFETY: Ps live as long as their scheduler, which a running goroutine keeps.
@@ -78,7 +78,7 @@ pub(crate) struct Timers<H: Host> {
     inner: Mutex<Inner<H>>,
     /// The earliest time in the heap, or NONE. Written under the lock. Relaxed: the fences of `sched/poll.rs` order it.
     earliest: AtomicU64,
-    /// The runtime of the P, while it lives, and the P's number.
+    /// The runtime of the P, while that lives, and the P's number.
     home: Weak<Sched<H>>,
     p: u32,
 }
@@ -208,7 +208,7 @@ impl<H: Host> Locked<'_, H> {
         self.inner.orphaned
     }
 
-    /// Puts a callback in, or moves it. Returns `true` if the earliest time is now an earlier one.
+    /// Puts a callback in, or moves one. Returns `true` if the earliest time is now an earlier one.
     pub(crate) fn set(&mut self, due: Nanos, call: &Shared<Callback<H>>) -> bool {
         let Some(handle) = call.handle(self) else { return self.add(due, Shared::clone(call)) };
         let due = due.min(LATEST);
@@ -237,7 +237,8 @@ impl<H: Host> Locked<'_, H> {
         unsafe { &*raw }.set_handle(self, Some(handle));
     }
 
-    /// Takes a callback out. Returns the heap's share of it, for a drop after the lock; `None` if it was not armed.
+    /// Takes a callback out. Returns the heap's share of the callback, for a drop after the lock; `None` if the
+    /// callback was not armed.
     #[must_use]
     pub(crate) fn take(&mut self, call: &Callback<H>) -> Option<impl Sized + use<H>> {
         let handle = call.handle(self)?;
@@ -302,7 +303,7 @@ impl<H: Host> Sched<H> {
         }
         let mut due = GList::new();
         let mut clock = None;
-        // A P may be in the mask, and new, before it is seen here.
+        // A P may be in the mask, and new, before this M sees that P.
         for p in self.timer_mask.members_from(first).filter_map(|id| self.ps.get(id as usize)) {
             let Some(earliest) = p.timers.earliest() else { continue };
             let now = *clock.get_or_insert_with(H::now);
@@ -349,7 +350,8 @@ impl<H: Host> Sched<H> {
         all.min()
     }
 
-    /// Has a timer claim and ready `parker`, which is saved, at `due`. Called by its commit hook, on the M that ran it.
+    /// Has a timer claim and ready `parker`, which is saved, at `due`. Called by the parker's commit hook, on the M
+    /// that ran the parker.
     pub(crate) fn arm(&self, p: &P<H>, alarm: *const Alarm<H>, due: Nanos, parker: (GRef<H>, WaitNumber)) {
         let due = due.min(LATEST);
         let mut locked = p.timers.lock();
@@ -360,7 +362,7 @@ impl<H: Host> Sched<H> {
         let before = locked.inner.heap.next_due();
         let (g, wait) = parker;
         let handle = locked.inner.heap.insert(due, Entry::Wait { g, wait });
-        // SAFETY: the alarm lies on the stack of `parker`, which was saved before its commit hook called this, and does not run
+        // SAFETY: the alarm lies on the stack of `parker`, which was saved before the commit hook called this, and does not run
         // before the heap's lock is free: until then the timer alone knows of the wait.
         let place = unsafe { &(*alarm).0 };
         // SAFETY: as above.
@@ -380,10 +382,10 @@ impl<H: Host> Sched<H> {
         }
     }
 
-    /// A callback is now the earliest in its heap: T2 and T3, and as in `arm`, except that the goroutine that set it goes on.
+    /// A callback is now the earliest in the heap: T2 and T3, and as in `arm`, except that the goroutine that set it goes on.
     pub(crate) fn call_is_next(&self, due: Nanos) {
         unless!(CallMovedInSilence, self.wake_poller_before(due));
-        // Relaxed: TimerFence orders it. An M that enters the poller later sees the timer.
+        // Relaxed: TimerFence orders the load. An M that enters the poller later sees the timer.
         if self.poll_until.load(Relaxed) == NO_POLLER && self.census.lacks_a_spinner() {
             self.wakep();
         }
@@ -417,7 +419,7 @@ impl<H: Host> Sched<H> {
 #[derive(Copy, Clone, Debug)]
 #[must_use]
 pub(crate) struct Set {
-    /// It was armed before.
+    /// The callback was armed before.
     pub(crate) armed: bool,
     /// The heap's earliest time is an earlier one now.
     pub(crate) earlier: bool,

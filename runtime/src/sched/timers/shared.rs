@@ -1,7 +1,7 @@
-//! A value with a count of its owners, like `Arc`'s, for what is mostly lent once, and given back.
+//! A value with a count of owners, like `Arc`'s, for what is mostly lent once, and given back.
 //!
-//! A value is made with two owners, and there are no weak ones. So to make a value, to give it away, to get it back and to
-//! free it takes one exchange. With `Arc` it takes four: to count the other owner, to uncount it, to uncount the first one,
+//! A value is made with two owners, and there are no weak ones. So to make a value, to give it away, to get it back and to free
+//! it takes one exchange in all. With `Arc` it takes four: to count the other owner, to uncount it, to uncount the first one,
 //! and to uncount what stands for the weak ones.
 //!
 //! Invariants:
@@ -15,7 +15,7 @@ use crate::prim::{Acquire, AtomicU64, Relaxed, Release};
 use std::ops::Deref;
 use std::ptr::NonNull;
 
-/// A value and its count.
+/// A value and the count.
 pub(crate) struct Counted<T: ?Sized> {
     owners: AtomicU64,
     value: T,
@@ -46,7 +46,7 @@ impl<T: ?Sized> Shared<T> {
     }
 
     fn counted(&self) -> &Counted<T> {
-        // SAFETY: it lives as long as one of its owners.
+        // SAFETY: the value lives as long as one of the owners.
         unsafe { self.0.as_ref() }
     }
 }
@@ -73,9 +73,11 @@ impl<T: ?Sized> Drop for Shared<T> {
     #[inline]
     fn drop(&mut self) {
         let owners = &self.counted().owners;
-        // Acquire: what the others did to the value comes before its end; partner the step below, of the others.
+        // Acquire: what the others did to the value comes before the value's end; partner the step below, of the
+        // others.
         let alone = owners.load(Acquire.unless(SharedAloneRelaxed)) == 1;
-        // Acquire: as above. Release: as one of the others. Its own partner, and that of the look above.
+        // Acquire: as above. Release: as one of the others. Each step is the partner of the others, and of the look
+        // above.
         if !alone
             && owners.fetch_sub(1, both(Acquire.unless(SharedNoAcquire), Release.unless(SharedNoRelease)))
                 != 1

@@ -1,7 +1,7 @@
 //! The timer thread: runs the callbacks that no runtime runs; there is one for the process.
 //!
-//! Callbacks made outside of any runtime stand in the timer thread's own heap; those that outlive their runtime stay in
-//! that runtime's heaps, which the timer thread takes over. Each callback is fired on a thread of its own.
+//! Callbacks made outside of any runtime stand in the timer thread's own heap; callbacks that outlive their runtime
+//! stay in that runtime's heaps, which the timer thread takes over. Each callback is fired on a thread of its own.
 //!
 //! ```text
 //!   setter                                         timer thread
@@ -42,7 +42,7 @@ struct State<H: Host> {
     thread: bool,
     /// The thread fires callbacks, and has not looked again since.
     fires: bool,
-    /// How long the thread sleeps; it sleeps now, or is about to, or comes back.
+    /// How long the thread sleeps: the thread sleeps now, or is about to, or comes back.
     until: Nanos,
 }
 
@@ -75,7 +75,7 @@ impl<H: Host> TimerThread<H> {
         &self.own
     }
 
-    /// For models: how many threads it has that run no user's code.
+    /// For models: how many threads there are that run no user's code.
     #[cfg(all(test, gmp_loom))]
     pub(crate) fn threads(&self) -> usize {
         usize::from(self.state.lock().thread)
@@ -96,7 +96,7 @@ impl<H: Host> TimerThread<H> {
         Ok((state, threads))
     }
 
-    /// T2: a callback was put into one of its heaps, or the heap became its own.
+    /// T2: a callback was put into one of the timer thread's heaps, or the thread has taken the heap over.
     pub(crate) fn keep(&'static self, timers: &Arc<Timers<H>>) {
         let mut state = self.state.lock();
         if !state.kept.iter().any(|kept| Arc::ptr_eq(kept, timers)) {
@@ -197,7 +197,7 @@ impl<H: Host> TimerThread<H> {
     }
 }
 
-/// A callback on its way to its thread, the only owner for this firing: otherwise the starter of the thread could be
+/// A callback on the way to its thread, the only owner for this firing: otherwise the starter of the thread could be
 /// the last owner, and would drop the user's closure. If no thread can be started, the drop calls the callback.
 struct OnItsWay<H: Host>(Option<Shared<Callback<H>>>);
 

@@ -8,29 +8,29 @@ use crate::sched::run::look::{PollSchedule, QueueVisit};
 use gmp_timers::Nanos;
 use std::collections::{BTreeMap, VecDeque};
 
-/// How far a wait in the global queue may go beyond a goroutine for each that stood before: three rings, for those that
-/// came into the ring before, while it stood in the queue, and into the other half of the ring when it was back. Those who
-/// stand in the ring at the end of a round are overtaken once by all in the global queue.
+/// How far a wait in the global queue may go beyond a goroutine for each that stood before: three rings, for the goroutines
+/// that came into the ring before, while the goroutine stood in the queue, and into the other half of the ring when it was
+/// back. Goroutines that stand in the ring at the end of a round are overtaken once by all in the global queue.
 const SLACK: usize = 3 * RUNQ as usize;
 
 /// How a goroutine became runnable, or what it does.
 #[derive(Copy, Clone, Debug, Eq, PartialEq, Ord, PartialOrd)]
 enum Of {
-    /// It is short, and one of those that a spawner keeps alive.
+    /// Is short, and one of those that a spawner keeps alive.
     Child,
-    /// It spawns as many as may live, and yields.
+    /// Spawns as many as may live, and yields.
     Spawner,
-    /// It yields again and again.
+    /// Yields again and again.
     Yielder,
-    /// It spawns one and waits until that has run.
+    /// Spawns one and waits until that has run.
     Joiner,
     /// The one that a joiner waits for.
     Joined,
-    /// A plain thread has submitted it.
+    /// Was submitted by a plain thread.
     Thread,
-    /// It was found in the poller.
+    /// Was found in the poller.
     Poller,
-    /// Its timer was due.
+    /// Slept until a timer was due.
     Timer,
 }
 
@@ -244,8 +244,8 @@ fn exchange(round: &Round, ring: usize, global: usize, procs: usize) -> Exchange
     moves.expect("it is carried out")
 }
 
-/// Fails when a goroutine is overtaken again and again, whatever it came through: by those that a spawner puts into the ring,
-/// or by an overflow that sends it back.
+/// Fails when a goroutine is overtaken again and again, whatever its way: by goroutines that a spawner puts into the ring, or
+/// by an overflow that sends the goroutine back.
 #[test]
 fn whoever_is_runnable_runs_within_a_round() {
     for most in [100, 300, 600, 1000, 3000, 10_000] {
@@ -294,8 +294,9 @@ fn rounds_end() {
     assert!(!round.is_on() && round.left(0).is_none());
 }
 
-/// A thief in the ring has the exchange put off. Fails when the round has forgotten by the next look that somebody
-/// yielded in it, or for how many others it goes on: it would end before those had their turns, or begin anew.
+/// A thief in the ring has the exchange put off. Fails when the round has forgotten by the next look that a goroutine
+/// yielded in the round, or for how many others the round goes on: the round would end before those had their turns, or
+/// begin anew.
 #[test]
 fn a_round_that_could_not_end_is_what_it_was() {
     let round = Round::new();
