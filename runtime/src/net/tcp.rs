@@ -119,7 +119,7 @@ impl TcpStream {
     /// descriptor's number is free, unless the descriptor was lent out by `AsFd`.
     ///
     /// # Unwinds
-    /// Never: an interrupt does not end its wait.
+    /// Never: an interrupt does not end the wait.
     ///
     /// # Errors
     /// If the socket was closed before, as every call on a closed socket: one of several calls returns `Ok`.

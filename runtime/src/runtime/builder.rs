@@ -12,16 +12,16 @@ use std::time::Duration;
 
 /// What a runtime may be told before it starts; made by [`Runtime::builder`].
 ///
-/// An operator may tell it more from outside, by the variable `GMPDEBUG` of the environment: `name=value`s, separated by
-/// commas. It is read when a runtime is built, and holds for each one of the process.
+/// An operator may tell a runtime more from outside, by the variable `GMPDEBUG` of the environment: `name=value`s, separated by
+/// commas. The variable is read when a runtime is built, and holds for each one of the process.
 ///
 /// | knob | what it does | default |
 /// | --- | --- | --- |
 /// | `schedtrace=MS` | every so many milliseconds a line about the scheduler on standard error, in Go's format | off |
-/// | `scheddetail=1` | with it, and not alone, also a line for each P, M and goroutine | off |
-/// | `migrate=1` | a goroutine that parks resumes on another thread, unless it is bound to its own, so that a breach of [`gmp::migration`](crate::migration) shows | off |
-/// | `panic=abort` | a panic that leaves its goroutine, main's too, ends the process by SIGABRT, after its message | `unwind` |
-/// | `handoff=0` | no goroutine loses its P by running for long, or by an unmarked blocking call: as many of them as there are Ps stall the rest | `1` |
+/// | `scheddetail=1` | with `schedtrace`, and not alone, also a line for each P, M and goroutine | off |
+/// | `migrate=1` | a goroutine that parks resumes on another thread, unless bound to one, so that a breach of [`gmp::migration`](crate::migration) shows | off |
+/// | `panic=abort` | a panic that leaves its goroutine, main's too, ends the process by SIGABRT, after the message | `unwind` |
+/// | `handoff=0` | no goroutine loses a P by running for long, or by an unmarked blocking call: as many of them as there are Ps stall the rest | `1` |
 /// | `helping=0` | a P with goroutines of its own takes none from another whose goroutines have waited far longer; one without still does | `1` |
 /// | `sigquit=dump` | the process goes on after SIGQUIT; `sigquit=off` does not catch the signal. See [`dump`](crate::dump) | `exit` |
 /// | `dumpsignal=0` | a dump does not interrupt the threads of goroutines that run, and shows no calls of them. See [`dump`](crate::dump#goroutines-that-run) | `1` |
@@ -29,10 +29,10 @@ use std::time::Duration;
 /// | `deadlock=always` | reports that all goroutines are asleep, see [`run`](crate::run), also when other threads might wake one | `alone` |
 ///
 /// The line of `schedtrace` begins with the milliseconds since the first one. Then come the number of Ps (`gomaxprocs`), how
-/// many of them are idle, the threads, the monitor among them, those that look for work and those that sleep, the length of
-/// the global queue, of each P's own in brackets, and how many goroutines each P has run so far (`schedticks`). In the lines
-/// of `scheddetail` a P's `status` is 0 when it is idle and 1 when it runs; a goroutine's is 1 when it is runnable, 2 when it
-/// runs, and 4 when it waits, with the reason. Fields of what there is none of here say 0, `false` or `nil`.
+/// many of them are idle, the threads, the monitor among them, those that look for work and those that sleep, the length of the
+/// global queue, of each P's own in brackets, and how many goroutines each P has run so far (`schedticks`). In the lines of
+/// `scheddetail` a P's `status` is 0 for idle and 1 for running; a goroutine's is 1 for runnable, 2 for running, and 4 for
+/// waiting, with the reason. Fields of what there is none of here say 0, `false` or `nil`.
 ///
 /// ```
 /// use gmp::Runtime;
@@ -57,19 +57,19 @@ pub struct RuntimeBuilder {
 }
 
 impl RuntimeBuilder {
-    /// Sets how many goroutines may run at the same time, 1 to 1024. Default: the variable `GMPMAXPROCS` of the
-    /// environment, else what the machine allows the process, by its affinity mask and by the CPU quotas of its cgroup and
-    /// those above it ([`std::thread::available_parallelism`]; rounded down, where Go rounds up). The machine is asked again
-    /// about once a second while goroutines run, until the program sets the number by [`set_procs`](crate::set_procs).
+    /// Sets how many goroutines may run at the same time, 1 to 1024. Default: the variable `GMPMAXPROCS` of the environment,
+    /// else what the machine allows the process, by the affinity mask and by the CPU quotas of the cgroup and those above
+    /// ([`std::thread::available_parallelism`]; rounded down, where Go rounds up). The machine is asked again about once a
+    /// second while goroutines run, until the program sets the number by [`set_procs`](crate::set_procs).
     #[doc(alias = "GOMAXPROCS")]
     pub fn procs(mut self, procs: usize) -> Self {
         self.procs = Some(procs);
         self
     }
 
-    /// Sets the bytes of stack of a goroutine that asks for no size of its own, 16 KiB to 64 MiB, rounded up to a power of two.
-    /// Default: the variable `GMPSTACK` of the environment, a number of bytes, which `K` or `M` behind it makes KiB or
-    /// MiB; else 64 KiB. See [`Builder::stack_size`](crate::Builder::stack_size).
+    /// Sets the bytes of stack of a goroutine that asks for no size, 16 KiB to 64 MiB, rounded up to a power of two. Default:
+    /// the variable `GMPSTACK` of the environment, a number of bytes, which `K` or `M` behind it makes KiB or MiB; else 64 KiB.
+    /// See [`Builder::stack_size`](crate::Builder::stack_size).
     pub fn stack_size(mut self, bytes: usize) -> Self {
         self.stack_size = Some(bytes);
         self
@@ -81,9 +81,9 @@ impl RuntimeBuilder {
     /// A fault in the guard is reported as a stack overflow. Functions of Rust touch every page of their frames, so the
     /// smallest guard stops them. A function of C that was compiled without `-fstack-clash-protection` may write beyond the
     /// guard at once, into the stack of another goroutine, if its frame is larger than the guard: see
-    /// [`migration`](crate::migration). The guard comes on top of the stack's size and takes no memory but page tables: 8
-    /// bytes for each 4 KiB of it. A kernel older than 6.13 needs two mappings for each guard, however large. The
-    /// `generator` backend has guards of one page.
+    /// [`migration`](crate::migration). The guard comes on top of the stack's size and takes no memory but page tables: 8 bytes
+    /// for each 4 KiB of the guard. A kernel older than 6.13 needs two mappings for each guard, however large. The `generator`
+    /// backend has guards of one page.
     ///
     /// ```
     /// // SAFETY: no goroutine keeps a thread-bound value across a blocking call, and no C function that is called has a
@@ -97,9 +97,9 @@ impl RuntimeBuilder {
         self
     }
 
-    /// Sets the most bytes of stack that goroutines which have not ended have together, each counted with the whole size of its
-    /// stack, whatever it touches of it. The next spawn is refused then: [`Builder::go`](crate::Builder::go) gives an error,
-    /// [`go`](crate::go) panics. Default: as many as the kernel gives.
+    /// Sets the most bytes of stack that goroutines which have not ended have together, each counted with the whole size of the
+    /// stack, however little of that is touched. The next spawn is refused then: [`Builder::go`](crate::Builder::go) gives an
+    /// error, [`go`](crate::go) panics. Default: as many as the kernel gives.
     ///
     /// ```
     /// // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
@@ -117,18 +117,18 @@ impl RuntimeBuilder {
         self
     }
 
-    /// Sets the most threads that run goroutines, at least one; the monitor is one more. Default: 10,000. At
-    /// the limit the runtime says so once, on standard error, and goes on with the threads that it has. A goroutine that
-    /// keeps one then keeps others waiting: in [`blocking`](crate::blocking), in an unmarked blocking call, by running on and on,
-    /// or [locked to it](crate::lock_os_thread). If it waits for one of them, it waits for ever. So leave more than the number
-    /// of Ps and of locked goroutines.
+    /// Sets the most threads that run goroutines, at least one; the monitor is one more. Default: 10,000. At the limit the
+    /// runtime says so once, on standard error, and goes on with the threads at hand. A goroutine that keeps a thread then
+    /// keeps others waiting: in [`blocking`](crate::blocking), in an unmarked blocking call, by running on and on, or [locked
+    /// to it](crate::lock_os_thread). If that goroutine waits for one of them, the wait never ends. So leave more than the
+    /// number of Ps and of locked goroutines.
     pub fn max_threads(mut self, threads: usize) -> Self {
         self.max_threads = Some(threads);
         self
     }
 
     /// Sets how long a thread stays that has nothing to do, before it ends; one thread always stays. Default: 10 s. What a
-    /// thread keeps in the kernel and in `thread_local!`s goes with it.
+    /// thread keeps in the kernel and in `thread_local!`s goes with the thread.
     pub fn thread_keep_alive(mut self, limit: Duration) -> Self {
         self.keep_alive = Some(limit);
         self
@@ -158,7 +158,7 @@ impl RuntimeBuilder {
         self
     }
 
-    /// Sets what the runtime's threads are called, followed by their number. Default: `gmp-`. Linux shows 15 bytes of it.
+    /// Sets what the runtime's threads are called, followed by their number. Default: `gmp-`. Linux shows 15 bytes of the name.
     pub fn thread_name(mut self, name: impl Into<String>) -> Self {
         self.thread_name = Some(name.into());
         self
@@ -171,15 +171,16 @@ impl RuntimeBuilder {
     ///
     /// # Errors
     /// `InvalidInput` when a setting, `GMPMAXPROCS` or `GMPSTACK`, is out of range, or `GMPDEBUG` has an unknown knob
-    /// or value; the kernel's error, with what was attempted, when it refuses a thread or the poller's descriptors.
+    /// or value; the kernel's error, with what was attempted, when the kernel refuses a thread or the poller's
+    /// descriptors.
     ///
     /// # Descriptors
-    /// A runtime has three for its poller, and one for each of its threads, by which it sees that a goroutine blocks its
-    /// thread. Of the latter a process has as many as a quarter of `RLIMIT_NOFILE` at most, and none of its last
-    /// quarter: threads that would need more do without, which is reported on standard error and counted
-    /// ([`Refused::descriptors`](crate::Refused::descriptors)). Of such a thread the runtime opens a file when it looks;
-    /// while no descriptor is left at all, a goroutine that blocks that thread keeps others waiting for 40 ms, not for 1.
-    /// All are closed at the runtime's end.
+    /// A runtime has three for the poller, and one for each of its threads, by which the monitor sees that a goroutine blocks
+    /// the thread. Of the latter a process has as many as a quarter of `RLIMIT_NOFILE` at most, and none of the last quarter:
+    /// threads that would need more do without, which is reported on standard error and counted
+    /// ([`Refused::descriptors`](crate::Refused::descriptors)). Of such a thread the monitor opens a file at each look; while
+    /// no descriptor is left at all, a goroutine that blocks that thread keeps others waiting for 40 ms, not for 1. All are
+    /// closed at the runtime's end.
     pub unsafe fn build(self) -> io::Result<Runtime> {
         let max_stack_bytes = self.max_stack_bytes;
         let guard = self.guard()?;

@@ -1,4 +1,4 @@
-//! `GMPDEBUG`: what an operator may ask of a runtime from outside, read once when it is built.
+//! `GMPDEBUG`: what an operator may ask of a runtime from outside, read once, at the build.
 
 use std::time::Duration;
 
@@ -17,9 +17,9 @@ pub(crate) struct Knobs {
     pub(crate) migrate: bool,
     /// `panic=abort`: a goroutine's panic ends the process.
     pub(crate) panic_abort: bool,
-    /// `handoff=0` switches it off.
+    /// `handoff=0` switches hand-off off.
     pub(crate) handoff: bool,
-    /// `helping=0` switches it off.
+    /// `helping=0` switches helping off.
     pub(crate) helping: bool,
     /// `deadlock=always`: other threads of the process do not count.
     pub(crate) deadlock_always: bool,
@@ -64,7 +64,7 @@ impl Knobs {
     /// Reads `name=value`s, separated by commas, as in Go. The last one of a name counts.
     ///
     /// # Errors
-    /// A text that says which knob, or which value of it, there is none of, and what there is.
+    /// A text that says which knob, or which value of a knob, there is none of, and what there is.
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
         let mut knobs = Knobs::default();
         for knob in text.split(',').map(str::trim).filter(|knob| !knob.is_empty()) {

@@ -26,15 +26,15 @@ use std::time::Duration;
 
 pub use crate::sched::{Refused, Report};
 
-/// Bytes of stack of a goroutine that asks for no size of its own.
+/// Bytes of stack of a goroutine that asks for no size.
 const STACK_SIZE: u32 = 64 << 10;
 /// The most threads of a runtime, as in Go.
 const MAX_THREADS: usize = 10_000;
 /// How long the end waits when the program does not say.
 const DROP_LIMIT: Duration = Duration::from_secs(3);
 
-/// Runs `f` as the main goroutine of a new runtime with all defaults, and returns its value when it returns.
-/// Blocks the calling thread. The other goroutines end with it: they are unwound where they are parked, so that their
+/// Runs `f` as the main goroutine of a new runtime with all defaults, and returns the value of `f` when `f` returns.
+/// Blocks the calling thread. The other goroutines end with main: they are unwound where they are parked, so that their
 /// destructors run; see [`Runtime::shutdown_timeout`]. `run` waits three seconds for one that does not park
 /// ([`RuntimeBuilder::shutdown_timeout`] sets that), and says after 200 ms, on standard error, for which.
 /// [`Runtime::shutdown`] alone returns how many were left where they are.
@@ -49,24 +49,24 @@ const DROP_LIMIT: Duration = Duration::from_secs(3);
 /// exit: an unterminated line in standard output's buffer is not flushed. The deadlock is found within a second of
 /// the last goroutine's falling asleep, most often at once, where
 /// * a thread is inside `run`, of this or any other runtime of the process;
-/// * every goroutine of every runtime is parked, by this library: one that blocks its thread, in a lock of std for example, is
-///   not;
+/// * every goroutine of every runtime is parked, by this library: a goroutine that blocks its thread, in a lock of std for
+///   example, is not;
 /// * none waits for a descriptor, and no timer is pending: no `sleep`, time limit, callback, or deadline of a context;
-/// * the process has no threads but the library's own and those that wait inside `run`. Any other might still do something,
-///   whatever it is doing. `GMPDEBUG=deadlock=always` ignores them. A `#[test]` has another thread, its harness's, and so has
-///   a program that calls `run` on a thread and joins that.
+/// * the process has no threads but the library's own and those that wait inside `run`. Any other thread might still do
+///   something. `GMPDEBUG=deadlock=always` ignores them. A `#[test]` has another thread, the harness's, and so has a program
+///   that calls `run` on a thread and joins that.
 ///
 /// So crossed locks, a ring of joins, a lock taken twice, a receive from a channel without a sender are reported, if
 /// no other goroutine or thread could ever run. Goroutines that wait for each other while others go on are not; nor
 /// is what becomes a deadlock by nothing but the end of another thread, or of a callback outside of a runtime, later
 /// than a second after the last goroutine fell asleep. Where `/proc` is missing nothing is reported.
 ///
-/// The first runtime of a process installs a panic hook: before the hook that was there it prints the goroutine's number,
-/// name, and where it was spawned. A hook that is set later replaces it, and may ask [`current`](crate::current).
+/// The first runtime of a process installs a panic hook: before the hook that was there it prints the goroutine's number, name,
+/// and where it was spawned. A hook that is set later replaces the runtime's, and may ask [`current`](crate::current).
 ///
 /// That runtime also installs a handler of SIGSEGV, which reports the overflow of a goroutine's stack and hands every other
-/// fault to the handler that was there before. A handler that the program installs later takes its place; for overflows to be
-/// reported, that handler hands on what it does not know, and is installed with `SA_SIGINFO | SA_ONSTACK`.
+/// fault to the handler that was there before. A handler that the program installs later replaces the runtime's; for overflows
+/// to be reported, that handler hands on unknown faults, and is installed with `SA_SIGINFO | SA_ONSTACK`.
 ///
 /// ```
 /// // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
@@ -75,11 +75,11 @@ const DROP_LIMIT: Duration = Duration::from_secs(3);
 /// ```
 ///
 /// # Unwinds
-/// With the panic of `f` only: an interrupt does not end its wait.
+/// With the panic of `f` only: an interrupt does not end the wait.
 ///
 /// # Safety
-/// The contract of [`gmp::migration`](crate::migration): a goroutine may go on on another thread after every
-/// call that may park it, and every such call may unwind; no code that runs in it may rely on the opposite.
+/// The contract of [`gmp::migration`](crate::migration): a goroutine may go on on another thread after every call that
+/// may park it, and every such call may unwind; no code that runs in the runtime may rely on the opposite.
 ///
 /// # Panics
 /// With the panic of `f`. If the system refuses what a runtime needs, `GMPMAXPROCS` is no number within 1 to 1024, or
@@ -97,12 +97,12 @@ where
     }
 }
 
-/// A runtime: its Ps, its threads, its goroutines. Several may live in one process.
+/// A runtime: Ps, threads, goroutines. Several may live in one process.
 ///
-/// Dropping a runtime ends it, as [`shutdown_timeout`](Self::shutdown_timeout) with the limit of
+/// Dropping a runtime ends the runtime, as [`shutdown_timeout`](Self::shutdown_timeout) with the limit of
 /// [`RuntimeBuilder::shutdown_timeout`], three seconds by default, and blocks the thread, also when a goroutine of another
-/// runtime drops it. On one of the runtime's own goroutines `drop` only begins the end, and does not wait: a thread does,
-/// and that goroutine is unwound like all others when it parks.
+/// runtime drops it. On one of the runtime's own goroutines `drop` only begins the end, and does not wait: a thread does, and
+/// that goroutine is unwound like all others at its next park.
 ///
 /// ```
 /// // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
@@ -123,12 +123,12 @@ impl Runtime {
         RuntimeBuilder::default()
     }
 
-    /// Runs `f` as a goroutine and returns its value. Blocks the calling thread, or goroutine. The other
-    /// goroutines go on after it. When `f` calls [`goexit`](crate::goexit) it does not return; when the others are done, or
-    /// asleep, the process ends as [`run`](crate::run) tells.
+    /// Runs `f` as a goroutine and returns the value of `f`. Blocks the calling thread, or goroutine. The other goroutines go
+    /// on afterwards. When `f` calls [`goexit`](crate::goexit) the call does not return; when the others are done, or asleep,
+    /// the process ends as [`run`](crate::run) tells.
     ///
     /// # Unwinds
-    /// With the panic of `f` only: an interrupt does not end its wait.
+    /// With the panic of `f` only: an interrupt does not end the wait.
     ///
     /// # Panics
     /// With the panic of `f`.
@@ -140,8 +140,8 @@ impl Runtime {
     {
         let birth = self.birth(Some("main"));
         let presence = Presence::<Active>::begin();
-        // SAFETY: the borrows of `f` and `T` outlive this call, which does not return before the goroutine has
-        // ended; `&self` keeps the runtime from ending before it.
+        // SAFETY: the borrows of `f` and `T` outlive this call, which does not return before the goroutine has ended;
+        // `&self` keeps the runtime from ending before.
         let main = unsafe { goroutine::spawn_unchecked(&self.sched, birth, f) };
         let main = goroutine::accepted("run", main);
         Self::outcome_of(main, &presence)
@@ -149,11 +149,12 @@ impl Runtime {
 
     #[track_caller]
     fn outcome_of<T>(main: JoinHandle<T>, presence: &Presence<Active>) -> T {
-        // Main borrows from the caller, and is to be waited for: `shutdown` of the caller's own runtime does so in its time.
+        // Main borrows from the caller, and is to be waited for: `shutdown` of the caller's own runtime does so within the time
+        // limit.
         let how = How::new(WaitReason::Join).ends(OnInterrupt::Never);
         presence.set(Doing::WaitsFor(main.g()));
         main.wait(how);
-        // Before the handle lets its G go.
+        // Before the handle lets the G go.
         presence.set(Doing::Awake);
         match main.join_in(how) {
             Ok(value) => value,
@@ -162,11 +163,11 @@ impl Runtime {
         }
     }
 
-    /// Runs `f` as a goroutine that is bound to the calling thread from its beginning to its end, and returns its value. For a
-    /// library that insists on the process's first thread: call it in `main`. Blocks the thread, which is one of the
-    /// runtime's meanwhile and runs this goroutine only; [`max_threads`](RuntimeBuilder::max_threads) does not
-    /// count it. [`unlock_os_thread`](crate::unlock_os_thread) does not unbind it. The other goroutines go on
-    /// after it. When `f` calls [`goexit`](crate::goexit) it does not return.
+    /// Runs `f` as a goroutine that is bound to the calling thread from beginning to end, and returns the value of `f`. For a
+    /// library that insists on the process's first thread: call it in `main`. Blocks the thread, which is one of the runtime's
+    /// meanwhile and runs this goroutine only; [`max_threads`](RuntimeBuilder::max_threads) does not count it.
+    /// [`unlock_os_thread`](crate::unlock_os_thread) does not unbind the goroutine. The other goroutines go on afterwards. When
+    /// `f` calls [`goexit`](crate::goexit) the call does not return.
     ///
     /// ```
     /// // SAFETY: no goroutine keeps a thread-bound value across a blocking call, except those that are bound to theirs.
@@ -184,7 +185,7 @@ impl Runtime {
     /// ```
     ///
     /// # Unwinds
-    /// With the panic of `f` only: an interrupt does not end its wait.
+    /// With the panic of `f` only: an interrupt does not end the wait.
     ///
     /// # Safety
     /// The contract of [`gmp::migration`](crate::migration), for what `f` starts; and `f` runs on a stack of its own, on which
@@ -216,7 +217,7 @@ impl Runtime {
     /// Starts a goroutine from any thread. Does not block.
     ///
     /// # Panics
-    /// When it can get no stack, as [`go`](crate::go).
+    /// When the goroutine can get no stack, as [`go`](crate::go).
     #[track_caller]
     pub fn go<F, T>(&self, f: F) -> JoinHandle<T>
     where
@@ -248,7 +249,7 @@ impl Runtime {
     }
 
     /// Returns how many Ps the runtime has: how many goroutines may run at the same time. Unless the number was set, by the
-    /// builder, by the variable `GMPMAXPROCS`, or by [`set_procs`](Self::set_procs), it follows the machine.
+    /// builder, by the variable `GMPMAXPROCS`, or by [`set_procs`](Self::set_procs), the number follows the machine.
     pub fn procs(&self) -> usize {
         self.sched.procs()
     }

@@ -1,27 +1,27 @@
-//! The switch over the crate `generator`: for architectures that `switch.rs` does not speak, and on x86-64 to
-//! cross-check it.
+//! The switch over the crate `generator`: for architectures that `switch.rs` does not speak, and on x86-64 as a
+//! cross-check.
 //!
 //! The interface is the same. These differences all come from that crate:
-//! - Each stack is a mapping of its own, split by its guard page (which comes on top of the size), made by
-//!   `Coro::new` and unmapped by `retire`. So it ends near `vm.max_map_count` / 2 goroutines.
-//! - It panics when the kernel refuses a stack; `Coro::new` catches that (the hook has printed it by then).
-//! - Its handlers for SIGSEGV and SIGBUS are installed by the first `Coro::new`, and its panic hook goes around the
-//!   user's at the first resume in the process.
+//! - Each stack is a mapping of its own, split by the guard page (which comes on top of the size), made by `Coro::new`
+//!   and unmapped by `retire`. So a process has `vm.max_map_count` / 2 goroutines at most.
+//! - The crate panics when the kernel refuses a stack; `Coro::new` catches that (the hook has printed it by then).
+//! - The crate's handlers for SIGSEGV and SIGBUS are installed by the first `Coro::new`, and the crate's panic hook
+//!   goes around the user's at the first resume in the process.
 //! - An overflow leaves the goroutine without unwinding it and comes out of `resume` as a panic, which aborts here.
-//! - To drop a suspended generator is to resume it with a panic, on whatever thread drops it. So a Coro keeps it in
-//!   `ManuallyDrop`, and only `retire` drops one.
+//! - To drop a suspended generator is to resume it with a panic, on whatever thread drops it. So a Coro keeps the
+//!   generator in `ManuallyDrop`, and only `retire` drops one.
 //! - Such an overflow is reported in the crate's words: no goroutine, no spawn site, no frames.
-//! - `with_stack` is an inner generator (`call_on`): a panic inside is caught at its edge and goes on outside, so a backtrace
-//!   ends there.
-//! - No goroutine or plain thread is unwound from outside: the look at the frames (`native/frames`) says no to
-//!   each throw, as it is not certain that a walk over that crate's stacks ends. The end of a context, of a runtime, or
-//!   a `goexit` that was caught reaches only calls that return it as an error (`OnInterrupt::Returning`); all others
-//!   wait on, the send of a promise among them. A runtime that ends leaves all that are parked.
+//! - `with_stack` is an inner generator (`call_on`): a panic inside is caught at the generator's edge and goes on outside, so a
+//!   backtrace ends there.
+//! - No goroutine or plain thread is unwound from outside: the look at the frames (`native/frames`) says no to each
+//!   throw, as a walk over that crate's stacks might not end. The end of a context, of a runtime, or a `goexit` that
+//!   was caught reaches only calls that return an error for that (`OnInterrupt::Returning`); all others wait on, the
+//!   send of a promise among them. A runtime that ends leaves all that are parked.
 //! - The panic hook runs on the stack of the goroutine that panics (`native/hook.rs`). A panic with less stack left than the
 //!   hook takes, some 30 KiB for std's with a backtrace, is an overflow and ends the process.
 //! - A dump shows no frames.
-//! - Its look-up of the current context reads a thread-local, the address of which a compiler may keep across the
-//!   switch: `suspend` reaches it through one `#[inline(never)]` function, which returns after every switch.
+//! - The crate's look-up of the current context reads a thread-local, the address of which a compiler may keep across
+//!   the switch: `suspend` reaches it through one `#[inline(never)]` function, which returns after every switch.
 
 use std::cell::Cell;
 use std::io;
@@ -38,16 +38,16 @@ use ::generator::{Gn, LocalGenerator, Scope};
 
 use crate::host::Frames;
 
-/// The smallest stack; requests below it are rounded up.
+/// The smallest stack; smaller requests are rounded up.
 pub(crate) const MIN_STACK: usize = 16 << 10;
-/// The biggest stack; requests above it are an error.
+/// The biggest stack; larger requests are an error.
 pub(crate) const MAX_STACK: usize = 64 << 20;
 /// The crate guards a stack by one page, whatever is asked for.
 pub(crate) const GUARD: usize = 4 << 10;
 /// As on the other backend.
 pub(crate) const MAX_GUARD: usize = 1 << 20;
 
-/// By this a goroutine yields and receives words. It lies on its own stack.
+/// By this a goroutine yields and receives words. The yielder lies on the goroutine's own stack.
 type Yielder = Scope<'static, 'static, usize, usize>;
 
 /// The goroutine that an M runs now; one for each M.
@@ -63,7 +63,7 @@ impl Home {
     }
 }
 
-/// How a goroutine ends: the home of the M on which it does, and the word of its last resume.
+/// How a goroutine ends: the home of the M on which the goroutine ends, and the word of the last resume.
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct End {
@@ -71,8 +71,8 @@ pub(crate) struct End {
     pub(crate) word: usize,
 }
 
-/// Runs on the new stack at the first resume, with that resume's word. A panic that reaches its edge aborts the
-/// process, as in every `extern` function.
+/// Runs on the new stack at the first resume, with that resume's word. A panic that reaches the edge of the entry
+/// aborts the process, as in every `extern` function.
 pub(crate) type Entry = unsafe extern "C" fn(word: usize) -> End;
 
 /// The stacks of one runtime: a count, the crate maps them itself.
@@ -92,7 +92,7 @@ impl StackPool {
     pub(crate) fn reserve(&self, _cache: Option<&mut StackCache>, size: usize) -> io::Result<()> {
         let (size, max) = (rounded(size)?, self.max_bytes);
         let fits = |used: usize| used.checked_add(size).filter(|&sum| sum <= max);
-        // Relaxed: a count, it orders nothing.
+        // Relaxed: the count orders nothing.
         self.in_use.fetch_update(Relaxed, Relaxed, fits).map(drop).map_err(|used| {
             let text = format!("a stack of {size} bytes: {used} are in use, the runtime's limit is {max}");
             io::Error::new(io::ErrorKind::QuotaExceeded, text)
@@ -130,23 +130,23 @@ fn rounded(size: usize) -> io::Result<usize> {
 
 /// A goroutine's stack and the point at which it goes on.
 ///
-/// Dropping one that is suspended frees nothing, by design: its frames may be referred to from elsewhere. Its
-/// stack is leaked, and counts as in use in its pool.
+/// Dropping a suspended Coro frees nothing, by design: the frames may be referred to from elsewhere. The stack is
+/// leaked, and counts as in use in the pool.
 #[derive(Debug)]
 #[must_use = "dropping a Coro leaks its stack: retire it"]
 pub(crate) struct Coro {
     generator: ManuallyDrop<LocalGenerator<'static, usize, usize>>,
-    /// A Box that `retire` frees. The goroutine writes it before its entry begins; null before.
+    /// A Box that `retire` frees. The goroutine writes the link before the entry begins; null before.
     pub(crate) link: *mut Cell<*mut Yielder>,
     size: usize,
 }
 
-// SAFETY: the crate keeps all of a suspended generator on its own stack, handles included, so they move
-// together. Whether the frames on it may move is the contract under which a runtime is started.
+// SAFETY: the crate keeps all of a suspended generator on the generator's own stack, handles included, so they move
+// together. Whether the frames there may move is the contract under which a runtime is started.
 unsafe impl Send for Coro {}
 
 impl Coro {
-    /// Makes the stack of `size` bytes that was reserved; `entry` runs on it at the first resume.
+    /// Makes the stack of `size` bytes that was reserved; `entry` runs there at the first resume.
     ///
     /// Errors: `OutOfMemory` with the crate's text when the kernel refuses; the reservation stands.
     pub(crate) fn new(
@@ -178,10 +178,11 @@ impl Coro {
         }
     }
 
-    /// Runs the goroutine until it suspends or its entry returns, and gives the word of either.
+    /// Runs the goroutine until it suspends or the entry returns, and gives the word of either.
     ///
     /// # Safety
-    /// The entry has not returned yet. `home` is the calling M's own, and nothing else is resumed with it meanwhile.
+    /// The entry has not returned yet. `home` is the calling M's own, and nothing else is resumed with that home
+    /// meanwhile.
     #[inline(always)]
     pub(crate) unsafe fn resume(&mut self, home: &Home, word: usize) -> usize {
         home.link.set(self.link);
@@ -192,7 +193,7 @@ impl Coro {
         }
     }
 
-    /// Bytes of the stack in use while it is suspended: the crate does not tell.
+    /// Bytes of the stack in use during a suspension: the crate does not tell.
     pub(crate) fn depth(&self) -> Option<usize> {
         None
     }
@@ -205,7 +206,7 @@ impl Coro {
 
     /// Gives the stack back: the entry has returned, or never began.
     pub(crate) fn retire(mut self, pool: &StackPool, _cache: &mut StackCache) {
-        // SAFETY: `new` made the cell, it is freed below.
+        // SAFETY: `new` made the cell, which is freed below.
         let never_began = unsafe { (*self.link).get().is_null() };
         assert!(self.generator.is_done() || never_began, "Coro::retire: it is suspended");
         // SAFETY: `self` is not used after this; the frames that could read the cell are gone, see the
@@ -213,8 +214,8 @@ impl Coro {
         drop(unsafe { Box::from_raw(self.link) });
         // SAFETY: `self` is not used after this.
         let generator = unsafe { ManuallyDrop::take(&mut self.generator) };
-        // A stack that was used to its last word without an overflow makes the crate panic here, after the
-        // hook's message; the memory goes back all the same.
+        // A stack that was used to the last word without an overflow makes the crate panic here, after the hook's
+        // message; the memory goes back all the same.
         let _ = catch_unwind(AssertUnwindSafe(|| drop(generator)));
         pool.in_use.fetch_sub(self.size, Relaxed);
     }
@@ -233,8 +234,8 @@ pub(crate) unsafe fn suspend(home: *const Home, word: usize) -> usize {
     unsafe { yield_by((*(*home).link.get()).get(), word) }
 }
 
-/// Calls `f` on a stack of `size` bytes, that of a generator inside of the goroutine's: its words are passed on, outwards and
-/// back, while it is suspended. On a goroutine the stack is from `pool`; a plain thread does not suspend.
+/// Calls `f` on a stack of `size` bytes, that of a generator inside of the goroutine's: the inner generator's words are passed
+/// on, outwards and back, at each suspension. On a goroutine the stack is from `pool`; a plain thread does not suspend.
 ///
 /// # Errors
 /// Those of `StackPool::reserve` and `Coro::new`.
@@ -242,7 +243,7 @@ pub(crate) fn call_on(pool: Option<&StackPool>, size: usize, f: &mut dyn FnMut()
     let of_threads = StackPool::new(None, GUARD);
     let pool = pool.unwrap_or(&of_threads);
     let link = M::<Native>::current().filter(|m| m.g().is_some()).map(|m| m.local.home.link.get());
-    // SAFETY: the link of the calling goroutine, which stays as long as it runs: see `retire`.
+    // SAFETY: the link of the calling goroutine, which stays as long as the goroutine runs: see `retire`.
     let link = link.map(|link| unsafe { &*link });
     let outer = link.map(Cell::get);
     let caught = Cell::new(Ok(()));
@@ -262,7 +263,7 @@ pub(crate) fn call_on(pool: Option<&StackPool>, size: usize, f: &mut dyn FnMut()
         pool.in_use.fetch_sub(size, Relaxed);
         return Err(io::Error::new(io::ErrorKind::OutOfMemory, format!("a stack of {size} bytes: refused")));
     };
-    // A goroutine that is left behind keeps it: see the module's header.
+    // A goroutine that is left behind keeps the inner generator: see the module's header.
     let mut inner = ManuallyDrop::new(inner);
     let mut word = 0;
     loop {
@@ -277,7 +278,7 @@ pub(crate) fn call_on(pool: Option<&StackPool>, size: usize, f: &mut dyn FnMut()
     if let (Some(link), Some(outer)) = (link, outer) {
         link.set(outer);
     }
-    // SAFETY: it has ended, and is not used after this.
+    // SAFETY: the inner generator has ended, and is not used after this.
     let ended = unsafe { ManuallyDrop::take(&mut inner) };
     // As in `retire`.
     let _ = catch_unwind(AssertUnwindSafe(|| drop(ended)));
@@ -301,7 +302,7 @@ fn send(inner: &mut LocalGenerator<'_, usize, usize>, word: usize) -> usize {
 }
 
 /// # Safety
-/// It is the yielder of the generator that runs here, or of one inside of which it does.
+/// The yielder is that of the generator that runs here, or of one around that generator.
 #[inline(never)]
 unsafe fn yield_by(yielder: *mut Yielder, word: usize) -> usize {
     // SAFETY: by this function's contract.
@@ -324,7 +325,7 @@ mod tests {
 
     /// In these tests the word of every resume is the address of the M's home.
     fn resume_from(coro: &mut Coro, home: &Home) -> usize {
-        // SAFETY: the tests resume each Coro to its end and no further, one at a time for a home.
+        // SAFETY: the tests resume each Coro to the end and no further, one at a time for a home.
         unsafe { coro.resume(home, ptr::from_ref(home).addr()) }
     }
 
@@ -343,7 +344,7 @@ mod tests {
         End { home: home as *const Home, word }
     }
 
-    /// Runs one of these tests alone, in a process that knows by the variable that it is the child.
+    /// Runs one of these tests alone, in a child process, told by the variable.
     fn in_child(test: &str) -> Output {
         let path = format!("{}::{test}", module_path!().split_once("::").unwrap().1);
         let mut command = Command::new(std::env::current_exe().unwrap());
@@ -354,8 +355,8 @@ mod tests {
         std::env::var_os("GMP_TEST_CHILD").is_some()
     }
 
-    /// Fails by a wrong word or sum, or a panic that is not caught: something of a suspended goroutine stayed
-    /// with its thread.
+    /// Fails by a wrong word or sum, or a panic that is not caught: something of a suspended goroutine stayed with the
+    /// thread.
     #[test]
     fn a_goroutine_resumed_on_100_threads_keeps_its_words_its_floats_and_its_unwinding() {
         extern "C" fn wander(mut home: usize) -> End {
@@ -394,7 +395,7 @@ mod tests {
         let mut coro = started(&pool, 64 << 10, park_once).unwrap();
         let value = resume_from(&mut coro, &Home::new()) as *const usize;
         drop(coro);
-        // SAFETY: the frame of `park_once` was leaked with its stack.
+        // SAFETY: the frame of `park_once` was leaked with the stack.
         assert_eq!(unsafe { value.read_volatile() }, 7);
         assert_eq!(started(&pool, 0, park_once).unwrap_err().kind(), io::ErrorKind::QuotaExceeded);
     }
@@ -419,17 +420,17 @@ mod tests {
             return;
         }
         let limit = libc::rlimit { rlim_cur: 8 << 20, rlim_max: 8 << 20 };
-        // SAFETY: it reads the struct that we pass.
+        // SAFETY: the call reads the struct that we pass.
         assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_STACK, &limit) }, 0);
         let pool = StackPool::new(None, GUARD);
         let error = started(&pool, MAX_STACK, park_once).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::OutOfMemory);
         assert!(error.to_string().starts_with("a stack of 67108864 bytes: failed to alloc"), "{error}");
-        // The reservation stands: its goroutine waits for a stack to come back.
+        // The reservation stands: the goroutine waits for a stack to come back.
         assert_eq!(pool.in_use.load(Relaxed), MAX_STACK);
     }
 
-    /// Fails by another end of the child: a hang, or a panic in its scheduler.
+    /// Fails by another end of the child: a hang, or a panic in the child's scheduler.
     #[test]
     fn an_overflow_aborts() {
         #[inline(never)]

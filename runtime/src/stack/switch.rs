@@ -21,26 +21,26 @@
 //!   bottom   | guard page         |   | guard page              |
 //! ```
 //!
-//! What is saved: rbp and rbx by hand, since LLVM keeps them for itself and takes neither as an operand.
-//! r12-r15 and all that a call may destroy (the other general registers, xmm/ymm/zmm 0-31, k0-k7, mm, st, tmm:
-//! `clobber_abi("sysv64")`) are declared as lost, so the compiler saves those which it uses and no others. The
-//! direction flag is clear and the x87 stack empty at the edges of every asm block, by Rust's rules.
+//! What is saved: rbp and rbx by hand, since LLVM reserves both and takes neither as an operand. r12-r15 and all that a
+//! call may destroy (the other general registers, xmm/ymm/zmm 0-31, k0-k7, mm, st, tmm: `clobber_abi("sysv64")`) are
+//! declared as lost, so the compiler saves those which it uses and no others. The direction flag is clear and the x87
+//! stack empty at the edges of every asm block, by Rust's rules.
 //!
 //! What is not: mxcsr and the x87 control word (storing and loading them costs 126 ns). Code that changes the
 //! rounding mode or unmasks exceptions, which Rust does not allow anyway, must put them back before it
 //! suspends: the fourth clause of `migration`.
 //!
-//! Red zone: neither block is `nostack`, so the compiler assumes that it pushes: it keeps nothing below rsp and
+//! Red zone: neither block is `nostack`, so the compiler assumes that the block pushes, keeps nothing below rsp, and
 //! has rsp 16-aligned there.
 //!
 //! Walks from a signal handler (profilers, crash reporters) come at any instruction. The compiler's unwind tables know nothing
-//! of the pushes here, nor of the change of stacks, so each block tells them that its frame has no caller: such a walk ends
+//! of the pushes here, nor of the change of stacks, so each block tells them that the frame has no caller: such a walk ends
 //! there. A walk that begins at a saved context (`traceback.rs`, a debugger) takes the label for a return address, and looks up
-//! the byte before it: that is the `int3`, which nothing executes, and for which the function's own tables hold again.
+//! the byte before: that is the `int3`, which nothing executes, and for which the function's own tables hold again.
 //!
-//! Jumps only: a `ret` to an address that no `call` pushed is mispredicted, and so is each one after it. Under
-//! a shadow stack (CET) a goroutine's calls and its M's would pop each other's addresses; programs built by
-//! rustc do not ask for one.
+//! Jumps only: a `ret` to an address that no `call` pushed is mispredicted, and so is each later one. Under a shadow
+//! stack (CET) a goroutine's calls and the M's would pop each other's addresses; programs built by rustc do not ask for
+//! one.
 //!
 //! Invariants: `Coro.sp` is null exactly when the entry has returned; a stack whose coroutine is suspended is
 //! never freed or reused.
@@ -55,12 +55,12 @@ use super::traceback;
 use crate::host::Frames;
 use crate::stack::pool::{StackCache, StackMem, StackPool};
 
-/// A saved stack pointer. Where it points lie the label to jump to, rbx and rbp.
+/// A saved stack pointer. At that address lie the label to jump to, rbx and rbp.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(transparent)]
 pub(crate) struct Sp(*mut usize);
 
-/// Where an M's own context waits while a goroutine runs on it; one for each M.
+/// Where an M's own context waits while a goroutine runs there; one for each M.
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct Home {
@@ -74,7 +74,7 @@ impl Home {
     }
 }
 
-/// How a goroutine ends: the home of the M on which it does, and the word of its last resume.
+/// How a goroutine ends: the home of the M on which the goroutine ends, and the word of the last resume.
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct End {
@@ -82,14 +82,14 @@ pub(crate) struct End {
     pub(crate) word: usize,
 }
 
-/// Runs on the new stack at the first resume, with that resume's word. A panic that reaches its edge aborts the
-/// process, as in every `extern` function.
+/// Runs on the new stack at the first resume, with that resume's word. A panic that reaches the edge of the entry
+/// aborts the process, as in every `extern` function.
 pub(crate) type Entry = unsafe extern "C" fn(word: usize) -> End;
 
 /// A goroutine's stack and the point at which it goes on.
 ///
-/// Dropping one that is suspended frees nothing, by design: its frames may be referred to from elsewhere. Its
-/// stack is leaked, and counts as in use in its pool.
+/// Dropping a suspended Coro frees nothing, by design: the frames may be referred to from elsewhere. The stack is
+/// leaked, and counts as in use in the pool.
 #[derive(Debug)]
 #[must_use = "dropping a Coro leaks its stack: retire it"]
 pub(crate) struct Coro {
@@ -98,15 +98,15 @@ pub(crate) struct Coro {
     told: annotate::Stack,
 }
 
-// SAFETY: a suspended context belongs to no thread. Whether the frames on it may move is the contract under
-// which a runtime is started.
+// SAFETY: a suspended context belongs to no thread. Whether the frames there may move is the contract under which a
+// runtime is started.
 unsafe impl Send for Coro {}
 
-/// Words of a fresh stack, downwards from its top: two zeros, rbp, rbx, label.
+/// Words of a fresh stack, downwards from the top: two zeros, rbp, rbx, label.
 const FRESH: usize = 5;
 
 impl Coro {
-    /// Takes the stack of `size` bytes that was reserved; `entry` runs on it at the first resume. Touches the top page only.
+    /// Takes the stack of `size` bytes that was reserved; `entry` runs there at the first resume. Touches the top page only.
     pub(crate) fn new(
         pool: &StackPool,
         cache: &mut StackCache,
@@ -116,26 +116,27 @@ impl Coro {
         let stack = pool.take(cache, size)?;
         let sp = Coro::fresh(&stack);
         let words = [trampoline as *const () as usize, entry as usize, 0, 0, 0];
-        // SAFETY: `take` gave us this stack alone, and its smallest size holds FRESH words below the start, which is
+        // SAFETY: `take` gave us this stack alone, and the smallest size holds FRESH words below the start, which is
         // aligned to a cache line.
         unsafe { sp.0.cast::<[usize; FRESH]>().write(words) };
         let told = annotate::Stack::new(stack.top(), stack.bytes());
         Ok(Coro { sp, stack, told })
     }
 
-    /// Runs the goroutine until it suspends or its entry returns, and gives the word of either. Called on the
-    /// M's own stack.
+    /// Runs the goroutine until it suspends or the entry returns, and gives the word of either. Called on the M's own
+    /// stack.
     ///
     /// # Safety
-    /// The entry has not returned yet. `home` is the calling M's own, and nothing else is resumed with it meanwhile.
+    /// The entry has not returned yet. `home` is the calling M's own, and nothing else is resumed with that home
+    /// meanwhile.
     #[inline(always)]
     pub(crate) unsafe fn resume(&mut self, home: &Home, word: usize) -> usize {
         debug_assert!(!self.sp.0.is_null(), "Coro::resume: its entry has returned");
         let (answer, sp);
         let away = annotate::enter(&self.told, &home.told);
-        // SAFETY: `self.sp` was written by `new` or by the last `resume`: a saved context on a stack that is
-        // ours (`&mut self`). It comes back by a jump to label 2 with rsp as it was stored in `home`, with rbp
-        // and rbx still on this stack, and with every other register declared lost.
+        // SAFETY: `self.sp` was written by `new` or by the last `resume`: a saved context on a stack that is ours
+        // (`&mut self`). That context comes back by a jump to label 2 with rsp as stored in `home`, with rbp and rbx
+        // still on this stack, and with every other register declared lost.
         unsafe {
             asm!(
                 ".cfi_remember_state",
@@ -171,17 +172,17 @@ impl Coro {
         answer
     }
 
-    /// Bytes of the stack in use while it is suspended, with those above its start. Not known while it goes on on
-    /// another one (`host/native/segment.rs`).
+    /// Bytes of the stack in use during a suspension, with those above the start. Not known while the goroutine goes on
+    /// on another stack (`host/native/segment.rs`).
     pub(crate) fn depth(&self) -> Option<usize> {
         let (extent, sp) = (self.stack.extent(), self.sp.0.addr());
         extent.holds(sp).then(|| extent.top - sp)
     }
 
-    /// Reads the frames of a suspended coroutine; there are none before its first resume.
+    /// Reads the frames of a suspended coroutine; there are none before the first resume.
     ///
     /// # Safety
-    /// The caller has the coroutine for itself meanwhile: it is not resumed.
+    /// The caller has the coroutine for itself meanwhile: no M resumes the coroutine.
     pub(crate) unsafe fn frames(&self, frames: &mut Frames) {
         if !self.sp.0.is_null() && self.sp != Coro::fresh(&self.stack) {
             // SAFETY: the last `resume` stored what `suspend` had left there.
@@ -194,7 +195,7 @@ impl Coro {
         let idle = self.sp.0.is_null() || self.sp == Coro::fresh(&self.stack);
         assert!(idle, "Coro::retire: it is suspended (sp {:p})", self.sp.0);
         self.told.retire();
-        // SAFETY: no frame is left on it, see the assertion.
+        // SAFETY: no frame is left on the stack, see the assertion.
         unsafe { pool.give(cache, self.stack) };
     }
 
@@ -213,11 +214,11 @@ impl Coro {
 #[inline(always)]
 pub(crate) unsafe fn suspend(home: *const Home, word: usize) -> usize {
     let answer;
-    // SAFETY: the caller's M waits in `resume`, with its context in `home`.
+    // SAFETY: the caller's M waits in `resume`, with the M's context in `home`.
     let away = annotate::leave(unsafe { &(*home).told });
-    // SAFETY: the caller's M waits in `resume` with its context in `home`. The next `resume` comes back by a
-    // jump to label 2 with the rsp that is handed over here, with rbp and rbx still on this stack, and with
-    // every other register declared lost. The context is Home's first word.
+    // SAFETY: the caller's M waits in `resume` with the M's context in `home`. The next `resume` comes back by a jump
+    // to label 2 with the rsp that is handed over here, with rbp and rbx still on this stack, and with every other
+    // register declared lost. The context is the first word of `Home`.
     unsafe {
         asm!(
             ".cfi_remember_state",

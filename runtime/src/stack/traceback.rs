@@ -1,7 +1,7 @@
 //! The frames of a suspended goroutine, read from outside: of x86-64, beside `switch.rs`.
 //!
-//! The unwinder can only begin at its caller. So it is called beneath a frame whose unwind table tells a lie: that it
-//! was called from the place where the goroutine has suspended.
+//! The unwinder can only begin at its caller. So the walk calls it beneath a frame whose unwind table tells a lie: that
+//! the frame was called from the place where the goroutine has suspended.
 //!
 //! ```text
 //!   dumper's stack                             goroutine's stack, suspended
@@ -12,12 +12,12 @@
 //!     _Unwind_Backtrace                            label: after its jump    CFA - 24, "the return address"
 //! ```
 //! The switch declares all other registers as lost, so the frames that need r12 to r15 have them where their own tables
-//! say. The walk ends at the trampoline, as each walk on that stack does; it goes by the tables alone, and asks of no
-//! address whether it lies on this stack.
+//! say. The walk ends at the trampoline, as each walk on that stack does; the walk goes by the tables alone, and asks
+//! of no address whether that lies on this stack.
 //!
-//! It writes nothing to the goroutine's stack, and some 1.6 KB to the dumper's. It takes no lock and allocates nothing where
-//! the unwinder finds its tables without, which is by `_dl_find_object` of glibc 2.35 and later; older ones, and musl, lock
-//! the list of loaded objects. What a process does only once, `frames::prepare` has done at its start.
+//! The walk writes nothing to the goroutine's stack, and some 1.6 KB to the dumper's. The walk takes no lock and allocates
+//! nothing where the unwinder finds the tables without, which is by `_dl_find_object` of glibc 2.35 and later; older ones, and
+//! musl, lock the list of loaded objects. What a process does only once, `frames::prepare` has done at the start.
 
 use std::arch::naked_asm;
 use std::ffi::{c_int, c_void};
@@ -27,7 +27,7 @@ use crate::host::Frames;
 
 /// One walk.
 struct Walk<'a> {
-    /// Where the goroutine goes on. What comes before it are our own frames.
+    /// Where the goroutine goes on. What comes before are our own frames.
     label: usize,
     there: bool,
     frames: &'a mut Frames,
@@ -40,11 +40,11 @@ struct Walk<'a> {
 pub(crate) unsafe fn walk(sp: *const usize, frames: &mut Frames) {
     // SAFETY: by this function's contract: the label lies there.
     let mut walk = Walk { label: unsafe { *sp }, there: false, frames };
-    // SAFETY: by this function's contract, and `begin` gets the walk that it expects.
+    // SAFETY: by this function's contract, and `begin` gets the expected walk.
     unsafe { beneath(sp, begin, (&raw mut walk).cast()) };
 }
 
-/// Calls `callee` with `arg`, as if it were called by the frame that has suspended at `sp`.
+/// Calls `callee` with `arg`, as if called by the frame that has suspended at `sp`.
 ///
 /// # Safety
 /// As `walk`. `callee` does not unwind.
@@ -71,19 +71,19 @@ unsafe extern "C" fn beneath(sp: *const usize, callee: unsafe extern "C" fn(*mut
 /// # Safety
 /// `walk` points to a `Walk`.
 unsafe extern "C" fn begin(walk: *mut c_void) {
-    // SAFETY: `note` gets the walk, as it expects. The unwinder only reads.
+    // SAFETY: `note` gets the expected walk. The unwinder only reads.
     unsafe { _Unwind_Backtrace(note, walk) };
 }
 
 extern "C" fn note(context: *mut Context, walk: *mut c_void) -> c_int {
-    // SAFETY: `begin` passed it, and waits.
+    // SAFETY: `begin` passed the walk, and waits.
     let walk = unsafe { &mut *walk.cast::<Walk<'_>>() };
     let mut before = 0;
     // SAFETY: a context of the unwinder, within its callback.
     let pc = unsafe { _Unwind_GetIPInfo(context, &raw mut before) };
     walk.there |= pc == walk.label;
     if pc == 0 {
-        // The caller of the outermost one, as some unwinders show it.
+        // The caller of the outermost frame, as some unwinders show that.
         return ENOUGH;
     }
     // A frame that a signal has interrupted stands at an instruction, the others behind a call. All are shown by the latter.
@@ -151,14 +151,14 @@ mod tests {
         let mut coro = Coro::new(&pool, &mut cache, 64 << 10, entry).unwrap();
         let frames = |coro: &Coro| {
             let mut frames = Frames::new();
-            // SAFETY: this thread alone has the coroutine, and does not resume it meanwhile.
+            // SAFETY: this thread alone has the coroutine, and does not resume that meanwhile.
             unsafe { coro.frames(&mut frames) };
             frames.pcs().to_vec()
         };
         assert_eq!(frames(&coro), [], "before the first resume");
         // SAFETY: resumed to its end and no further.
         let word = unsafe { coro.resume(&home, (&raw const home).addr()) };
-        // SAFETY: it lies on the stack of the coroutine, which is suspended.
+        // SAFETY: `inside` lies on the stack of the coroutine, which is suspended.
         let inside = unsafe { &(*std::ptr::with_exposed_provenance::<Inside>(word)).0 };
         let outside = frames(&coro);
         // The innermost frame goes on at another place of the same function.

@@ -12,12 +12,12 @@ pub(crate) struct Context {
 pub(crate) type Each = extern "C" fn(*mut Context, *mut c_void) -> c_int;
 /// `_URC_NO_REASON`: the walk goes on.
 pub(crate) const ON: c_int = 0;
-/// `_URC_NORMAL_STOP`: it ends, as with all values but `ON`.
+/// `_URC_NORMAL_STOP`: the walk ends, as with all values but `ON`.
 pub(crate) const ENOUGH: c_int = 4;
 
 // `C-unwind` although none of them throws: what is said here may hold for the whole program under LTO.
 unsafe extern "C-unwind" {
-    /// Walks the frames from its caller outwards.
+    /// Walks the frames from the caller outwards.
     pub(crate) fn _Unwind_Backtrace(each: Each, arg: *mut c_void) -> c_int;
     /// Where the frame goes on; whether it stands before that instruction, and not behind a call.
     pub(crate) fn _Unwind_GetIPInfo(context: *mut Context, before: *mut c_int) -> usize;

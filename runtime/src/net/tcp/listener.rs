@@ -95,7 +95,7 @@ impl TcpListener {
     /// ```
     ///
     /// # Unwinds
-    /// Never: an interrupt does not end its wait.
+    /// Never: an interrupt does not end the wait.
     ///
     /// # Errors
     /// If the socket was closed before, as every call on a closed socket: one of several calls returns `Ok`.

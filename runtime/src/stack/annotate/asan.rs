@@ -1,5 +1,6 @@
-//! AddressSanitizer: it must know the bounds of the stack that runs, or takes frames for wild memory, and unpoisons the
-//! wrong stack at a throw. Each stack has a fake one beside it, for the frames that it watches after their return.
+//! AddressSanitizer: the tool must know the bounds of the stack that runs, or takes frames for wild memory, and
+//! unpoisons the wrong stack at a throw. Each stack has a fake one beside it, for the frames that the tool watches
+//! after their return.
 
 use std::cell::Cell;
 use std::ffi::c_void;
@@ -11,7 +12,8 @@ unsafe extern "C" {
     fn __asan_handle_no_return();
 }
 
-/// The bounds of the stack on which a goroutine goes on: its own, or that of `with_stack` on which it was when it parked.
+/// The bounds of the stack on which a goroutine goes on: the goroutine's own, or that of `with_stack` on which the goroutine
+/// parked.
 #[derive(Debug)]
 pub(crate) struct Stack {
     bottom: Cell<*const c_void>,
@@ -24,11 +26,11 @@ impl Stack {
         Stack { bottom: Cell::new(top.wrapping_sub(bytes).cast()), bytes: Cell::new(bytes) }
     }
 
-    /// It is given back: nothing runs on it any more.
+    /// The stack is given back: nothing runs there any more.
     pub(crate) fn retire(self) {}
 }
 
-/// Of an M's own stack: its bounds, from the first resume on. An M gets another thread when its own has ended.
+/// The bounds of an M's own stack, from the first resume on. An M whose thread has ended gets another.
 #[derive(Debug)]
 pub(crate) struct Home {
     thread: Cell<Option<libc::pthread_t>>,
@@ -46,7 +48,7 @@ impl Home {
     fn learn(&self, thread: libc::pthread_t) {
         let mut bottom = ptr::null_mut();
         let mut bytes = 0;
-        // SAFETY: it fills the structure and the two words; the structure is destroyed once, if it was made.
+        // SAFETY: the calls fill the structure and the two words; the structure is destroyed once, if it was made.
         unsafe {
             let mut attr = std::mem::zeroed();
             assert_eq!(libc::pthread_getattr_np(thread, &raw mut attr), 0, "learn: no attributes");
@@ -59,13 +61,13 @@ impl Home {
     }
 }
 
-/// A fake stack that waits for its real one.
+/// A fake stack that waits for the real one.
 pub(crate) type Away = *mut c_void;
 
 /// On the M's stack, right before the switch to a goroutine's. What it gives is for `back`.
 #[inline(always)]
 pub(crate) fn enter(stack: &Stack, home: &Home) -> Away {
-    // SAFETY: it has no preconditions. Two threads with one number, one after the other, have had the same stack.
+    // SAFETY: the call has no preconditions. Two threads with one number, one after the other, have had the same stack.
     let thread = unsafe { libc::pthread_self() };
     if home.thread.get() != Some(thread) {
         home.learn(thread);
@@ -79,12 +81,12 @@ pub(crate) fn enter(stack: &Stack, home: &Home) -> Away {
 /// On the M's stack, right after the switch back from `stack`.
 #[inline(always)]
 pub(crate) fn back(fake: Away, stack: &Stack) {
-    // SAFETY: the switch to this stack has begun, and `fake` is what was saved when it was left. It stores the bounds of the
-    // one that was left now.
+    // SAFETY: the switch to this stack has begun, and `fake` is what was saved on leaving this stack. The call stores the
+    // bounds of the stack that was left now.
     unsafe { __sanitizer_finish_switch_fiber(fake, stack.bottom.as_ptr(), stack.bytes.as_ptr()) };
 }
 
-/// On the goroutine's stack, right before the switch to its M's. What it gives is for `arrive`.
+/// On the goroutine's stack, right before the switch to the M's. What it gives is for `arrive`.
 #[inline(always)]
 pub(crate) fn leave(home: &Home) -> Away {
     let mut fake = ptr::null_mut();
@@ -96,11 +98,11 @@ pub(crate) fn leave(home: &Home) -> Away {
 /// On the goroutine's stack, right after the switch back, perhaps on another thread.
 #[inline(always)]
 pub(crate) fn arrive(fake: Away) {
-    // SAFETY: the switch to this stack has begun, and `fake` is what was saved when it was left.
+    // SAFETY: the switch to this stack has begun, and `fake` is what was saved on leaving this stack.
     unsafe { __sanitizer_finish_switch_fiber(fake, ptr::null_mut(), ptr::null_mut()) };
 }
 
-/// The first that a goroutine does on its stack.
+/// The first that a goroutine does on a new stack.
 #[inline(always)]
 pub(crate) fn begun() {
     arrive(ptr::null_mut());
@@ -113,7 +115,7 @@ pub(crate) fn end(home: &Home) {
     unsafe { __sanitizer_start_switch_fiber(ptr::null_mut(), home.bottom.get(), home.bytes.get()) };
 }
 
-/// A call on another stack, by the same goroutine or thread: the fake stack of the outer one, and its bounds.
+/// A call on another stack, by the same goroutine or thread: the fake stack and the bounds of the outer one.
 #[derive(Debug)]
 pub(crate) struct Call {
     fake: *mut c_void,
@@ -149,8 +151,8 @@ impl Drop for Call {
             __sanitizer_finish_switch_fiber(self.fake, ptr::null_mut(), ptr::null_mut());
         }
         if std::thread::panicking() {
-            // SAFETY: it has no preconditions. A throw clears the frames of the stack on which it begins, and goes on
-            // through those of this one.
+            // SAFETY: the call has no preconditions. A throw clears the frames of the stack on which it begins, and
+            // goes on through those of this one.
             unsafe { __asan_handle_no_return() };
         }
     }

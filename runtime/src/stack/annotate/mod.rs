@@ -6,7 +6,7 @@
 //! | `gmp_asan` | AddressSanitizer | every switch, and the bounds of the stack that is switched to |
 //! | `gmp_tsan` | ThreadSanitizer | every switch; each goroutine is a fiber of its own |
 //!
-//! In the order of a goroutine's life, on the M's stack and on its own:
+//! In the order of a goroutine's life, on the M's stack and on the goroutine's:
 //!
 //! ```text
 //!   M:           Stack::new · enter ──┐      ┌── back · enter ──┐      ┌── back · Stack::retire
@@ -63,7 +63,7 @@ mod same_stack {
     }
 }
 
-/// For builds in which no tool is told of switches. Valgrind sees them by itself.
+/// For builds in which no tool is told of switches. Valgrind sees switches by itself.
 #[cfg(not(any(gmp_asan, gmp_tsan)))]
 mod nobody {
     /// Of a goroutine's stack.
@@ -79,7 +79,7 @@ mod nobody {
             Stack
         }
 
-        /// It is given back: nothing runs on it any more.
+        /// The stack is given back: nothing runs there any more.
         #[inline(always)]
         pub(crate) fn retire(self) {}
     }
@@ -94,7 +94,7 @@ mod nobody {
         }
     }
 
-    /// What is kept on a stack while it is left: nothing.
+    /// What is kept on a stack that is left: nothing.
     pub(crate) struct Away;
 
     /// On the M's stack, right before the switch to a goroutine's. What it gives is for `back`.
@@ -107,7 +107,7 @@ mod nobody {
     #[inline(always)]
     pub(crate) fn back(_: Away, _stack: &super::Stack) {}
 
-    /// On the goroutine's stack, right before the switch to its M's. What it gives is for `arrive`.
+    /// On the goroutine's stack, right before the switch to the M's. What it gives is for `arrive`.
     #[inline(always)]
     pub(crate) fn leave(_home: &Home) -> Away {
         Away
@@ -117,7 +117,7 @@ mod nobody {
     #[inline(always)]
     pub(crate) fn arrive(_: Away) {}
 
-    /// The first that a goroutine does on its stack.
+    /// The first that a goroutine does on a new stack.
     #[inline(always)]
     pub(crate) fn begun() {}
 

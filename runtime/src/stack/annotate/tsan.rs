@@ -26,14 +26,14 @@ impl Stack {
         Stack(unsafe { __tsan_create_fiber(0) })
     }
 
-    /// It is given back: nothing runs on it any more.
+    /// The stack is given back: nothing runs there any more.
     pub(crate) fn retire(self) {
         // SAFETY: made by `new`, and not the current one.
         unsafe { __tsan_destroy_fiber(self.0) };
     }
 }
 
-/// The fiber of an M's thread, while a goroutine runs on it.
+/// The fiber of an M's thread, while a goroutine runs there.
 #[derive(Debug)]
 pub(crate) struct Home(Cell<Fiber>);
 
@@ -43,7 +43,7 @@ impl Home {
     }
 }
 
-/// What is kept on a stack while it is left: nothing.
+/// What is kept on a stack that is left: nothing.
 pub(crate) struct Away;
 
 /// On the M's stack, right before the switch to a goroutine's. What it gives is for `back`.
@@ -61,7 +61,7 @@ pub(crate) fn enter(stack: &Stack, home: &Home) -> Away {
 #[inline(always)]
 pub(crate) fn back(_: Away, _stack: &Stack) {}
 
-/// On the goroutine's stack, right before the switch to its M's. What it gives is for `arrive`.
+/// On the goroutine's stack, right before the switch to the M's. What it gives is for `arrive`.
 #[inline(always)]
 pub(crate) fn leave(home: &Home) -> Away {
     // SAFETY: the switch to the M that resumed this goroutine follows, in the same function.
@@ -73,12 +73,12 @@ pub(crate) fn leave(home: &Home) -> Away {
 #[inline(always)]
 pub(crate) fn arrive(_: Away) {}
 
-/// The first that a goroutine does on its stack.
+/// The first that a goroutine does on a new stack.
 #[inline(always)]
 pub(crate) fn begun() {}
 
 /// The last but the return, at which the compiler has the function leave the shadow stack of the fiber that is current by then,
-/// the M's: so it enters that one first.
+/// the M's: so this function enters that one first.
 #[inline(always)]
 pub(crate) fn end(home: &Home) {
     let Away = leave(home);

@@ -1,8 +1,8 @@
 //! Valgrind's client requests for stacks.
 //!
-//! A request is a sequence of instructions that does nothing on a CPU, and which valgrind knows when it translates the
-//! code: rdi rotated by 3, 13, 61 and 51 bits, 128 in all, then `xchg rbx, rbx`. rax points to six words, the request and
-//! its arguments; rdx holds the answer of a run without valgrind, and then valgrind's.
+//! A request is a sequence of instructions that does nothing on a CPU, and which valgrind knows on translating the code: rdi
+//! rotated by 3, 13, 61 and 51 bits, 128 in all, then `xchg rbx, rbx`. rax points to six words, the request and its arguments;
+//! rdx holds the answer of a run without valgrind, and then valgrind's.
 
 use std::arch::asm;
 
@@ -19,7 +19,7 @@ impl Stack {
         Stack(request([STACK_REGISTER, top.addr() - bytes, top.addr(), 0, 0, 0]))
     }
 
-    /// It is given back: nothing runs on it any more.
+    /// The stack is given back: nothing runs there any more.
     pub(crate) fn retire(self) {
         request([STACK_DEREGISTER, self.0, 0, 0, 0, 0]);
     }
@@ -28,7 +28,8 @@ impl Stack {
 #[inline(never)]
 fn request(words: [usize; 6]) -> usize {
     let mut answer = 0;
-    // SAFETY: on a CPU it changes the flags, and rdi back to itself. Valgrind reads the six words and writes rdx.
+    // SAFETY: on a CPU the instructions change the flags, and rdi back to itself. Valgrind reads the six words and
+    // writes rdx.
     unsafe {
         asm!(
             "rol rdi, 3",

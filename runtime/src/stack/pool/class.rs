@@ -4,7 +4,7 @@ use super::{Bytes, HAND, HAND_BYTES, MAX_STACK, MIN_STACK, PAGE};
 use std::io;
 use std::ptr::NonNull;
 
-/// A size class, as the logarithm of its bytes.
+/// A size class, as the logarithm of the bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Class(pub(super) u8);
 
@@ -41,31 +41,31 @@ impl Class {
     }
 }
 
-/// A stack that is out of its pool. It has no `Drop`: one that is not given back is leaked, and stays mapped.
+/// A stack that is out of the pool. There is no `Drop`: a stack that is not given back is leaked, and stays mapped.
 #[derive(Debug)]
 pub(crate) struct StackMem {
     pub(crate) top: NonNull<u8>,
     pub(super) slab: u32,
     pub(super) class: Class,
-    /// Pages of its guard.
+    /// Pages of the guard.
     pub(super) guard: u16,
 }
 
-// SAFETY: the slot that it names is its own alone (`pool/mod.rs`, invariant 1), as a Box's memory is.
+// SAFETY: the slot belongs to this StackMem alone (`pool/mod.rs`, invariant 1), as a Box's memory is.
 unsafe impl Send for StackMem {}
 
 impl StackMem {
-    /// The end of the stack, from which it grows downwards; page-aligned.
+    /// The end of the stack, which grows downwards from there; page-aligned.
     pub(crate) fn top(&self) -> *mut u8 {
         self.top.as_ptr()
     }
 
-    /// The size of its slot, the guard page included.
+    /// The size of the slot, the guard page included.
     pub(crate) fn bytes(&self) -> usize {
         self.class.bytes()
     }
 
-    /// Where its first frame begins: up to 1,920 bytes below the top, aligned to a cache line pair.
+    /// Where the first frame begins: up to 1,920 bytes below the top, aligned to a cache line pair.
     ///
     /// Slots lie a power of two apart. If all stacks began at their tops, those of parked goroutines would share a
     /// few sets of each cache; a thousand goroutines that take turns ran a quarter slower.
@@ -86,7 +86,7 @@ impl StackMem {
 /// Which addresses belong to a stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Extent {
-    /// The guard begins here: below the slot, if it has more than a page.
+    /// The guard begins here: below the slot, if there is more than a page of guard.
     pub(crate) guard: usize,
     /// The slot begins here, with the guard's last page.
     pub(crate) bottom: usize,
@@ -101,7 +101,8 @@ impl Extent {
         self.bottom + PAGE
     }
 
-    /// Returns `true` if a stack pointer with this value stands on it. One that stands at the top has used nothing yet.
+    /// Returns `true` if a stack pointer with this value stands on this stack. A pointer to the top has used nothing
+    /// yet.
     pub(crate) fn holds(self, sp: usize) -> bool {
         self.bottom < sp && sp <= self.top
     }

@@ -1,14 +1,14 @@
 //! Guards, many at a time.
 //!
 //! `MADV_GUARD_INSTALL` (Linux 6.13) marks page-table entries: no mapping is split, so their number is not limited.
-//! `process_madvise` makes it for a batch in one call (from 6.14 on, which knows the calling process by a number); where
-//! the kernel has that not, one call each. Where it refuses the guard itself, because it does not know it or the
+//! `process_madvise` makes the marks for a batch in one call (from 6.14 on, which knows the calling process by a number); where
+//! the kernel has that not, one call each. Where the kernel refuses the guard itself, because the advice is unknown or the
 //! memory is locked (EINVAL to both), or a sandbox does with whatever error, `mprotect`: two mappings each, out of
 //! `vm.max_map_count`, of which an eighth is left to the rest of the process.
 //!
 //! Advice may be ignored with success: emulators and sandboxes answer 0 to any `madvise`. So a light guard is *proved*,
-//! once in a process for each of the two calls: a `write` from the guard to a pipe gives EFAULT, and one from the page
-//! above it does not. A call that has lied is not made again. While no pipe can be had nothing can be proved, and
+//! once in a process for each of the two calls: a `write` from the guard to a pipe gives EFAULT, and a `write` from the
+//! page above does not. A call that has lied is not made again. While no pipe can be had nothing can be proved, and
 //! `mprotect` makes the guards.
 
 use std::io;
@@ -34,7 +34,7 @@ static BY_ONE: Proof = Proof::new();
 /// How a guard is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Guard {
-    /// `MADV_GUARD_INSTALL`, and `Mprotect` where the kernel refuses it or does nothing.
+    /// `MADV_GUARD_INSTALL`, and `Mprotect` where the kernel refuses that or does nothing.
     Light,
     Mprotect,
 }
@@ -62,7 +62,7 @@ pub(super) struct Made {
 }
 
 impl Guard {
-    /// Makes guards. Fewer when the kernel stops midway, and an error when it refuses the first.
+    /// Makes guards. Fewer when the kernel stops midway, and an error when the kernel refuses the first.
     ///
     /// # Safety
     /// The places are the caller's, in one mapping, as is the page above the first; they hold nothing that is needed.
@@ -95,7 +95,7 @@ impl Guard {
                 Err(error) if how == Guard::Light && error.raw_os_error() != Some(libc::ENOMEM) => {
                     how = Guard::Mprotect;
                 }
-                // What has its guard can be used; the next call meets the error again.
+                // A slot with a guard can be used; the next call meets the error again.
                 Err(_) if made.guards > 0 => break,
                 Err(error) => return Err(io::Error::other(format!("{how:?}: {error}"))),
             }
@@ -124,14 +124,14 @@ impl Proof {
 
     /// Returns `true` if this way was not found to do nothing.
     fn is_open(&self) -> bool {
-        // Relaxed, here and below: each look finds the same, so it does not matter whose is kept.
+        // Relaxed, here and below: each look finds the same, whosever result is kept.
         self.0.load(Relaxed) != Proof::FALSE
     }
 
-    /// Returns `true` if the guards that this way has just made are there; looked at in one of them, unless it is known.
+    /// Returns `true` if the guards that this way has just made are there; looked at in one of them, unless that is known.
     ///
     /// # Safety
-    /// As `Guard::install`; a guard was made at this place of the row, and the page above it is not in use.
+    /// As `Guard::install`; a guard was made at this place of the row, and the page above that guard is not in use.
     unsafe fn holds(&self, row: Row, index: usize) -> bool {
         match self.0.load(Relaxed) {
             Proof::OPEN => {}
@@ -155,19 +155,18 @@ impl Proof {
 /// The bytes and a page behind them are the caller's; that page holds nothing.
 pub(super) unsafe fn is_guard(at: *mut u8, bytes: usize) -> io::Result<bool> {
     let (_reader, writer) = io::pipe()?;
-    // SAFETY: the kernel looks whether it can read the byte.
+    // SAFETY: the kernel looks whether the byte can be read.
     let write = |byte: *mut u8| unsafe { libc::write(writer.as_raw_fd(), byte.cast(), 1) };
     let faults =
         |byte: *mut u8| write(byte) == -1 && io::Error::last_os_error().raw_os_error() == Some(libc::EFAULT);
     let behind = at.wrapping_add(bytes);
     let holds = faults(at) && faults(behind.wrapping_sub(1)) && write(behind) == 1;
-    // Being read has given it a page.
-    // SAFETY: by this function's contract.
+    // The read has given the byte a page. SAFETY: by this function's contract.
     unsafe { libc::madvise(behind.cast(), PAGE, libc::MADV_DONTNEED) };
     Ok(holds)
 }
 
-/// How many of the guards it made, from the first on; none where the kernel can't do it for many.
+/// Returns how many of the guards the call made, from the first on; none where the kernel can't make many at once.
 ///
 /// # Safety
 /// As `Guard::install`.
@@ -187,7 +186,7 @@ unsafe fn light_batch(row: Row) -> usize {
             0,
         )
     };
-    // It says how many bytes it came through.
+    // The kernel says through how many bytes it came.
     usize::try_from(advised).map_or(0, |bytes| bytes / row.bytes)
 }
 
@@ -203,7 +202,7 @@ unsafe fn light(place: *mut u8, bytes: usize) -> io::Result<()> {
     }
 }
 
-/// A guard that splits its mapping, within the budget of the process.
+/// A guard that splits the mapping, within the budget of the process.
 ///
 /// # Safety
 /// As `Guard::install`.

@@ -6,10 +6,10 @@
 //!   first run  take:    T1 of the P's magazine · T2 a batch from the pool: of the free, of those at rest, fresh ones
 //!   exit       give:    G1 to the P's magazine, with the reservation · G2 when that is full, half of it to the pool
 //! ```
-//! A **reservation** is a slot for a goroutine that was accepted. All that the kernel may refuse, address space and
-//! mappings, is asked for in P2, so that it is an error of the spawn; a reserved stack is there. What is left is memory:
-//! page by page as a goroutine touches it, and a part of a page table for each light guard, which is made in T2. So a burst
-//! of goroutines that run after each other on a few stacks makes the guards of a few.
+//! A **reservation** is a slot for a goroutine that was accepted. All that the kernel may refuse, address space and mappings,
+//! is asked for in P2, so that a refusal is an error of the spawn; a reserved stack is there. What is left is memory: page by
+//! page as a goroutine touches it, and a part of a page table for each light guard, which is made in T2. So a burst of
+//! goroutines that run after each other on a few stacks makes the guards of a few.
 //!
 //! ```text
 //!              T2              T1                     give                G2
@@ -18,14 +18,14 @@
 //!                       └───────────────────────── T2 ─────────────────────────────┘ │ not needed for a while (`trim`)
 //!                       └──────── T2 ──────── at rest, its pages are the kernel's ◀──┘
 //! ```
-//! A **magazine** (Bonwick's word) is what a P keeps of a class; its **stack cache** has one for each. It is its owner's, so
-//! P1, T1 and G1 take no lock; the pool's lock is taken for a batch. When the P is idle, a holder of the scheduler's
-//! lock may empty its cache (`sched/watch/trim.rs`).
+//! A **magazine** (Bonwick's word) is what a P keeps of a class; the P's **stack cache** has one for each. The cache belongs to
+//! the P's owner, so P1, T1 and G1 take no lock; the pool's lock is taken for a batch. When the P is idle, a holder of the
+//! scheduler's lock may empty the cache (`sched/watch/trim.rs`).
 //!
-//! A stack's *size* is that of its slot: a power of two from 16 KiB to 64 MiB, to which a request is rounded
-//! up. One page of it belongs to the guard, the rest of which lies below; and stacks begin up to 1,920 bytes below
-//! their tops (`start`), so a goroutine of 64 KiB has 58 to 60 KiB to use. Only pages that it touches take
-//! memory, and a slab is `MAP_NORESERVE`: it takes address space.
+//! A stack's *size* is that of the slot: a power of two from 16 KiB to 64 MiB, to which a request is rounded up. One
+//! page of the slot belongs to the guard, the rest of which lies below; and stacks begin up to 1,920 bytes below their
+//! tops (`start`), so a goroutine of 64 KiB has 58 to 60 KiB to use. Only pages that the goroutine touches take memory,
+//! and a slab is `MAP_NORESERVE`: a slab takes address space.
 //!
 //! | where the machine is short | what happens |
 //! | --- | --- |
@@ -34,16 +34,17 @@
 //! | memory that may be reserved (`vm.overcommit_memory = 2`) | the same, and nothing is left |
 //! | mappings (`vm.max_map_count`) | light guards need none; those by `mprotect` end at a budget, by an error of the spawn |
 //! | page tables, for light guards; mappings, where memory is locked after the reservation | the goroutine waits for a stack to come back (`sched/stacks.rs`) |
-//! | `mlockall` | guards by `mprotect`; a slab is resident as a whole, and where `RLIMIT_MEMLOCK` forbids that it is smaller; then an error of the spawn |
+//! | `mlockall` | guards by `mprotect`; a slab is resident as a whole, and where `RLIMIT_MEMLOCK` forbids that, smaller; then an error of the spawn |
 //!
 //! Invariants:
 //! 1. A slot is in exactly one of: fresh, a magazine, free, at rest, a `StackMem` that is out.
-//! 2. Of each class, assured slots >= reservations: those of goroutines and those in magazines. `trim` keeps it too.
-//! 3. No magazine has more stacks than reservations. With 2: an M with a reservation that finds no stack in its P's
-//!    magazine finds one in the pool. For there are as many slots as reservations, and other magazines have no more of the
-//!    slots than of the reservations.
-//! 4. `Slab::out` counts its stacks that are not in the pool; a slab with one is never unmapped: a parked goroutine's
-//!    stack is never freed, nor are its pages taken.
+//! 2. Of each class, assured slots >= reservations: those of goroutines and those in magazines. `trim` keeps that
+//!    invariant too.
+//! 3. No magazine has more stacks than reservations. With 2: an M with a reservation that finds no stack in the P's magazine
+//!    finds one in the pool. For there are as many slots as reservations, and other magazines have no more of the slots than of
+//!    the reservations.
+//! 4. `Slab::out` counts the slab's stacks that are not in the pool; a slab with one is never unmapped: a parked
+//!    goroutine's stack is never freed, nor are its pages taken.
 
 mod guard;
 mod slab;
@@ -65,12 +66,12 @@ use crate::prim::{HostMutex as Mutex, Rank};
 use guard::Guard;
 use slab::{SLAB, Slab};
 
-/// The smallest stack; requests below it are rounded up.
+/// The smallest stack; smaller requests are rounded up.
 pub(crate) const MIN_STACK: usize = 16 << 10;
-/// The biggest stack; requests above it are an error.
+/// The biggest stack; larger requests are an error.
 pub(crate) const MAX_STACK: usize = 64 << 20;
 
-/// Of a guard, too: of which it is the least.
+/// Of a guard, too, which has a page at least.
 pub(crate) const PAGE: usize = 4096;
 /// The guard of a stack, unless the program asks for another: see `docs/stacks.md`.
 pub(crate) const GUARD: usize = 16 << 10;
@@ -93,7 +94,7 @@ struct Magazine {
     reservations: usize,
 }
 
-/// The stacks that a P keeps. To be emptied into its pool before it is dropped.
+/// The stacks that a P keeps. To be emptied into the pool before the drop.
 #[derive(Debug, Default)]
 pub(crate) struct StackCache([Magazine; Class::COUNT]);
 
@@ -102,7 +103,7 @@ pub(crate) struct StackCache([Magazine; Class::COUNT]);
 struct Stock {
     /// The one given back last stands at the end.
     free: VecDeque<StackMem>,
-    /// The fewest that there were since `trim` looked last; and so many of them, from the front, it has found cold.
+    /// The fewest that there were since `trim` looked last; and so many of them, from the front, `trim` has found cold.
     low: usize,
     cold: usize,
     /// Stacks at rest, in their slabs; none of them in a slab before this one.
@@ -119,7 +120,7 @@ struct Inner {
     /// The bytes of each guard, and of the largest slab.
     guard: usize,
     slab: usize,
-    /// A stack knows its slab by the place in here, so it does not move; one that was unmapped leaves a gap.
+    /// A stack knows its slab by the place in here, so a slab does not move; a slab that was unmapped leaves a gap.
     slabs: Vec<Option<Slab>>,
     stocks: [Stock; Class::COUNT],
     /// Slabs with something to trim.
@@ -137,9 +138,8 @@ pub(crate) struct StackPool {
 }
 
 impl StackPool {
-    /// `max_bytes` limits the stacks that are reserved or out at a time, each counted with its whole slot.
-    /// Maps nothing yet.
-    /// `guard`: at least so many bytes below each stack are its guard.
+    /// `max_bytes` limits the stacks that are reserved or out at a time, each counted with the whole slot. Maps nothing
+    /// yet. `guard`: at least so many bytes below each stack are its guard.
     pub(crate) fn new(max_bytes: Option<usize>, guard: usize) -> StackPool {
         StackPool::with_guard(max_bytes, guard, Guard::Light)
     }
@@ -158,8 +158,8 @@ impl StackPool {
         StackPool { inner, guard, max_bytes, accepted: AtomicUsize::new(0) }
     }
 
-    /// Reserves a stack of at least `size` bytes, its guard page included; for `take`, of any P. `cache`: the caller's P's,
-    /// if it has one.
+    /// Reserves a stack of at least `size` bytes, the guard page included; for `take`, of any P. `cache`: that of the caller's
+    /// P, if any.
     ///
     /// Errors name what was attempted and the limit that was met: `InvalidInput` above MAX_STACK,
     /// `QuotaExceeded` at the pool's own limit, `OutOfMemory` when the kernel refuses.
@@ -177,7 +177,7 @@ impl StackPool {
         self.reserve_from_pool(class, magazine)
     }
 
-    /// As `reserve`, on no P, of a stack that is in the pool: nothing is mapped. It takes little stack itself.
+    /// As `reserve`, on no P, of a stack that is in the pool: nothing is mapped. The call itself takes little stack.
     #[cfg_attr(gmp_loom, allow(dead_code, reason = "the pool of plain threads"))]
     pub(crate) fn reserve_of_stock(&self, size: usize) -> io::Result<()> {
         let class = Class::of(size)?;
@@ -206,7 +206,7 @@ impl StackPool {
         Ok(())
     }
 
-    /// The stack of at least `size` bytes that was reserved. An error if none was, or if there is no memory for its guard.
+    /// The stack of at least `size` bytes that was reserved. An error if none was, or if there is no memory for the guard.
     #[inline]
     pub(crate) fn take(&self, cache: &mut StackCache, size: usize) -> io::Result<StackMem> {
         let class = Class::of(size)?;
@@ -229,10 +229,10 @@ impl StackPool {
         })
     }
 
-    /// Takes a stack back, with its reservation. Panics if it is another pool's.
+    /// Takes a stack back, with the reservation. Panics if the stack is another pool's.
     ///
     /// # Safety
-    /// Nothing refers to a frame on it any more.
+    /// Nothing refers to a frame there any more.
     #[inline]
     pub(crate) unsafe fn give(&self, cache: &mut StackCache, stack: StackMem) {
         let class = stack.class;
@@ -240,7 +240,7 @@ impl StackPool {
         self.give_reservation(cache, class);
     }
 
-    /// Takes back a reservation: with its stack, which is in the magazine by now, or one that `take` could not keep.
+    /// Takes back a reservation: with the stack, which is in the magazine by now, or one that `take` could not keep.
     #[inline]
     pub(crate) fn give_reservation(&self, cache: &mut StackCache, class: Class) {
         self.unaccept(class);
@@ -306,7 +306,7 @@ impl Drop for StackPool {
     /// Unmaps the slabs to which every stack has come back; the others are leaked, for ever.
     fn drop(&mut self) {
         for slab in self.inner.lock().slabs.drain(..).flatten().filter(|slab| slab.out == 0) {
-            // SAFETY: no stack in it is out, and the free ones die with the pool.
+            // SAFETY: no stack of the slab is out, and the free ones die with the pool.
             unsafe { slab.unmap() };
         }
     }

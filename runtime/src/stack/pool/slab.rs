@@ -4,8 +4,8 @@
 //!   | guard | usable | guard | usable | .. | guard | usable | guard | .. | .. | no guard yet |
 //!   ^ base           ^ the next slot                  issued ^     guarded ^            slots ^
 //! ```
-//! A slot has the size of its class, one page of guard included; what a guard has beyond that page lies below, so
-//! that it takes nothing of what can be used. The *stride* is the distance between two slots.
+//! A slot has the size of the class, one page of guard included; what a guard has beyond that page lies below, and so
+//! takes nothing of the usable part. The *stride* is the distance between two slots.
 //!
 //! Guards are made a batch at a time: the first before a reservation counts on the slab. If the kernel made them all light,
 //! which it refuses for want of memory only, the reservations may count on every slot, and the other guards are made when
@@ -45,18 +45,18 @@ pub(super) struct Slab {
     /// Free slots at rest, and those of them that still have pages.
     resting: Slots,
     dirty: Slots,
-    /// It stands in the list of those that are to be trimmed.
+    /// The slab stands in the list of those that are to be trimmed.
     pub(super) listed: bool,
     /// Guards for which `guard::forget` is to be told.
     mprotected: usize,
 }
 
-// SAFETY: it owns its mapping as a Box owns memory.
+// SAFETY: a slab owns the mapping as a Box owns memory.
 unsafe impl Send for Slab {}
 
 impl Slab {
-    /// Reserves a slab with guards of so many bytes, of at most so many bytes if it has more than one slot; a smaller
-    /// one where the address space does not hold it any more. `mapped`: what there is already, for the error.
+    /// Reserves a slab with guards of so many bytes, of at most so many bytes if there is more than one slot; a smaller
+    /// slab where the address space has no room. `mapped`: what there is already, for the error.
     pub(super) fn map(class: Class, (guard, most): (usize, usize), mapped: usize) -> io::Result<Slab> {
         let stride = class.bytes() - PAGE + guard;
         let (whole, limit) = (|bytes: usize| (bytes / stride).max(1) * stride, Limit::read());
@@ -75,8 +75,8 @@ impl Slab {
             }
             bytes = whole((bytes / 2).max(LEAST_SLAB));
         };
-        // A kernel without huge pages answers EINVAL, and needs no advice.
-        // SAFETY: advice on the mapping just made; it changes no content.
+        // A kernel without huge pages answers EINVAL, and needs no advice. SAFETY: advice on the mapping just made,
+        // which changes no content.
         unsafe { libc::madvise(base.as_ptr().cast(), bytes, libc::MADV_NOHUGEPAGE) };
         let slots = bytes / stride;
         Ok(Slab {
@@ -98,10 +98,10 @@ impl Slab {
     /// The end of the slab.
     ///
     /// # Safety
-    /// No stack of it is out, nor will one that is in the pool be taken any more.
+    /// No stack of the slab is out, nor will one that is in the pool be taken any more.
     pub(super) unsafe fn unmap(self) {
-        // SAFETY: the slab owns this mapping; that no stack of it is in use is the caller's contract.
-        // Where it is refused the mapping stays, with its guards.
+        // SAFETY: the slab owns this mapping; that no stack of it is in use is the caller's contract. Where the call is
+        // refused the mapping stays, with the guards.
         if unsafe { libc::munmap(self.base.as_ptr().cast(), self.bytes()) } == 0 {
             guard::forget(self.mprotected);
         }
@@ -158,12 +158,13 @@ impl Slab {
     }
 
     fn stack(&self, index: usize, slot: usize) -> StackMem {
-        // SAFETY: a slot's number is below `slots`, so this is its end inside of the mapping, or the mapping's end.
+        // SAFETY: a slot's number is below `slots`, so this is the slot's end inside of the mapping, or the mapping's
+        // end.
         let top = unsafe { self.base.add((slot + 1) * self.stride()) };
         StackMem { top, slab: index as u32, class: self.class, guard: (self.guard / PAGE) as u16 }
     }
 
-    /// The number of a stack's slot. Panics if it is another slab's.
+    /// The number of a stack's slot. Panics if the stack is another slab's.
     fn slot(&self, stack: &StackMem) -> usize {
         let offset = stack.top.addr().get().wrapping_sub(self.base.addr().get());
         assert!(
@@ -178,7 +179,7 @@ impl Slab {
         self.slot(stack);
     }
 
-    /// A free stack is put to rest, with its pages.
+    /// A free stack is put to rest, with the pages.
     pub(super) fn rest(&mut self, stack: StackMem) {
         let slot = self.slot(&stack);
         self.resting.insert(slot);
@@ -200,7 +201,7 @@ impl Slab {
         self.resting.len
     }
 
-    /// Returns `true` if all its stacks are at rest, or were never issued.
+    /// Returns `true` if all stacks of the slab are at rest, or were never issued.
     pub(super) fn is_at_rest(&self) -> bool {
         self.resting.len == self.issued
     }
@@ -220,10 +221,10 @@ impl Slab {
                 self.base.as_ptr().wrapping_add(first * stride + self.guard),
                 (end - first) * stride - self.guard,
             );
-            // Guards stay guards. Locked memory wants another word for it, which Linux has from 5.18 on; where both are
+            // Guards stay guards. Locked memory wants other advice, which Linux has from 5.18 on; where both are
             // refused the pages stay.
             let _kept = [libc::MADV_DONTNEED, MADV_DONTNEED_LOCKED].into_iter().find(|&advice| {
-                // SAFETY: slots at rest: no frame is on them, and a goroutine that gets one writes before it reads.
+                // SAFETY: slots at rest: no frame is on them, and a goroutine that gets one writes before any read.
                 unsafe { libc::madvise(from.cast(), bytes, advice) == 0 }
             });
         }
@@ -250,7 +251,7 @@ impl Slots {
         self.len += 1;
     }
 
-    /// Returns `false` if it was not in the set.
+    /// Returns `false` if the slot was not in the set.
     fn remove(&mut self, slot: usize) -> bool {
         let (word, bit) = (&mut self.words[slot / 64], 1 << (slot % 64));
         let was_in = *word & bit != 0;
@@ -265,18 +266,18 @@ impl Slots {
     }
 }
 
-/// The limit that is met first, of which an eighth is left to the rest of the process: its allocator and its threads do not
+/// The limit that is met first, of which an eighth is left to the rest of the process: the allocator and the threads do not
 /// take a refusal as well as a spawn does.
 struct Limit {
     name: &'static str,
     /// `None`: neither limit is set.
     bytes: Option<usize>,
-    /// How much of it slabs may still take.
+    /// How much of the limit slabs may still take.
     left: usize,
 }
 
 impl Limit {
-    /// Of the address space, and of what of it is the process's own and can be written.
+    /// Of the address space, and of the part that is the process's own and can be written.
     fn read() -> Limit {
         // Without /proc: as if nothing were in use, and the kernel says where that ends.
         let statm = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
@@ -288,7 +289,7 @@ impl Limit {
         let limits = [("RLIMIT_AS", libc::RLIMIT_AS, 0), ("RLIMIT_DATA", libc::RLIMIT_DATA, 5)];
         let limits = limits.into_iter().filter_map(|(name, resource, field)| {
             let mut limit = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: libc::RLIM_INFINITY };
-            // SAFETY: it writes the struct that we pass.
+            // SAFETY: the call writes the struct that we pass.
             unsafe { libc::getrlimit(resource, &mut limit) };
             (limit.rlim_cur != libc::RLIM_INFINITY).then(|| {
                 let bytes = limit.rlim_cur as usize;

@@ -1,7 +1,7 @@
 //! Stacks that were not needed for a while go back to the kernel.
 //!
-//! Stacks come back in bursts and are taken last in, first out. So those at the front of a list that did not get
-//! shorter than that for a whole period were not needed in it: they are **cold**.
+//! Stacks come back in bursts and are taken last in, first out. So the stacks at the front of a list that did not get
+//! shorter than that for a whole period were not needed: they are **cold**.
 //!
 //! ```text
 //!   age        the fewest that there were since the last time: so many are cold, from the front
@@ -49,7 +49,7 @@ impl StackPool {
         inner.slab(index).listed = false;
         if let Some(slab) = inner.let_go(index) {
             drop(inner);
-            // SAFETY: no stack of it was out, and `let_go` has taken it out of the pool.
+            // SAFETY: no stack of the slab was out, and `let_go` has taken the slab out of the pool.
             unsafe { slab.unmap() };
         } else if inner.slab(index).return_pages() {
             inner.list(index);
@@ -89,13 +89,13 @@ impl Inner {
         }
     }
 
-    /// Returns `true` if no stack of the slab is in use, and no reservation needs it.
+    /// Returns `true` if no stack of the slab is in use, and no reservation needs one.
     fn may_go(&self, slab: &Slab) -> bool {
         let stock = &self.stocks[slab.class.index()];
         slab.is_at_rest() && stock.assured.saturating_sub(slab.assured) >= stock.reserved
     }
 
-    /// Takes a slab out of the pool, if it may go.
+    /// Takes a slab out of the pool, if the slab may go.
     fn let_go(&mut self, index: usize) -> Option<Slab> {
         self.slabs[index].as_ref().filter(|slab| self.may_go(slab))?;
         let slab = self.slabs[index].take()?;

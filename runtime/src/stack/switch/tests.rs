@@ -1,4 +1,4 @@
-//! The switch by itself: its registers, unwinding over it, and what a backtrace sees.
+//! The switch by itself: the registers, unwinding over a switch, and what a backtrace sees.
 
 use super::*;
 use crate::stack::pool::GUARD;
@@ -11,7 +11,7 @@ use std::thread;
 
 /// In these tests the word of every resume is the address of the M's home.
 fn resume_from(coro: &mut Coro, home: &Home) -> usize {
-    // SAFETY: the tests resume each Coro to its end and no further, one at a time for a home.
+    // SAFETY: the tests resume each Coro to the end and no further, one at a time for a home.
     unsafe { coro.resume(home, ptr::from_ref(home).addr()) }
 }
 
@@ -30,7 +30,7 @@ fn end(home: usize, word: usize) -> End {
     End { home: home as *const Home, word }
 }
 
-/// Runs one of these tests alone, in a process that knows by the variable that it is the child.
+/// Runs one of these tests alone, in a child process, told by the variable.
 fn in_child(test: &str) -> Output {
     let path = format!("{}::{test}", module_path!().split_once("::").unwrap().1);
     let mut command = Command::new(std::env::current_exe().unwrap());
@@ -87,8 +87,7 @@ fn descend(home: &Cell<usize>, drops: &Cell<usize>, depth: usize, unwind: bool) 
     below + a * b + floats.iter().sum::<f64>()
 }
 
-/// Fails by a wrong sum, a missed destructor or a crash: something of a suspended goroutine stayed with its
-/// thread.
+/// Fails by a wrong sum, a missed destructor or a crash: something of a suspended goroutine stayed with the thread.
 #[test]
 fn a_goroutine_resumed_on_100_threads_keeps_its_floats_its_frames_and_its_unwinding() {
     extern "C" fn wander(home: usize) -> End {
@@ -141,7 +140,7 @@ fn a_backtrace_ends_at_the_trampoline_and_a_panic_is_caught_inside() {
     let pool = StackPool::new(None, GUARD);
     let mut coro = started(&pool, 64 << 10, trace).unwrap();
     let text = resume_from(&mut coro, &Home::new()) as *mut String;
-    // SAFETY: `trace` made it from a Box and keeps no copy.
+    // SAFETY: `trace` made the pointer from a Box and keeps no copy.
     let text = unsafe { Box::from_raw(text) };
     let frames: Vec<&str> = text.lines().filter(|line| !line.trim().starts_with("at ")).collect();
     assert!(frames.iter().any(|frame| frame.contains("trace")), "{text}");
@@ -208,7 +207,7 @@ fn a_suspended_coro_that_is_dropped_leaks_its_stack() {
         other.retire(&pool, &mut StackCache::default());
     }
     drop(pool);
-    // SAFETY: the frame of `park_once` was leaked with its stack.
+    // SAFETY: the frame of `park_once` was leaked with the stack.
     assert_eq!(unsafe { value.read_volatile() }, 7);
 }
 
@@ -222,7 +221,7 @@ fn a_suspended_coro_cannot_be_retired() {
     coro.retire(&pool, &mut StackCache::default());
 }
 
-/// Fails if parking costs more memory than it must: a second page of 4 KiB is touched.
+/// Fails if parking costs more memory than needed: a second page of 4 KiB is touched.
 #[test]
 fn a_goroutine_that_parks_at_once_touches_one_page() {
     let pool = StackPool::new(None, GUARD);
@@ -230,7 +229,7 @@ fn a_goroutine_that_parks_at_once_touches_one_page() {
     resume_from(&mut coro, &Home::new());
     let mut resident = [0_u8; 15];
     let bottom = coro.stack.top().wrapping_sub(resident.len() * 4096);
-    // SAFETY: it asks about the usable pages of a mapped stack, and writes a byte for each.
+    // SAFETY: the call asks about the usable pages of a mapped stack, and writes a byte for each.
     let done = unsafe { libc::mincore(bottom.cast(), resident.len() * 4096, resident.as_mut_ptr()) };
     assert_eq!((done, resident.map(|page| page & 1)), (0, [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1]));
 }
