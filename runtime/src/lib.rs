@@ -275,6 +275,7 @@ mod wait;
 
 pub use goroutine::local;
 pub use goroutine::migration;
+pub use goroutine::park::{Unparker, park, park_timeout, park_until, unparker};
 pub use goroutine::scope::{Scope, ScopedJoinHandle, scope};
 pub use goroutine::thread::{lock_os_thread, unlock_os_thread};
 pub use goroutine::with_stack::with_stack;

@@ -6,6 +6,7 @@ mod goexit;
 mod handles;
 mod local;
 mod panics;
+mod park;
 mod scope;
 mod spawn;
 mod unwinding;

@@ -5,7 +5,7 @@ use super::text;
 use std::collections::BTreeSet;
 
 /// What users call, by file or folder of `runtime/src`.
-const PUBLIC: [&str; 12] = [
+const PUBLIC: [&str; 13] = [
     "chan/",
     "context/",
     "net/",
@@ -14,6 +14,7 @@ const PUBLIC: [&str; 12] = [
     "goroutine/mod.rs",
     "goroutine/join.rs",
     "goroutine/local.rs",
+    "goroutine/park.rs",
     "runtime/mod.rs",
     "goroutine/scope.rs",
     "goroutine/thread.rs",

@@ -3,6 +3,7 @@
 mod join;
 pub mod local;
 pub mod migration;
+pub(crate) mod park;
 pub(crate) mod scope;
 pub(crate) mod thread;
 pub(crate) mod with_stack;

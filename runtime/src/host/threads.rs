@@ -1,6 +1,7 @@
 //! Threads: starting them, having them sleep and wake, what each knows of itself, and barriers that reach all.
 
-use crate::prim::AtomicU32;
+use crate::prim::{Arc, AtomicU32};
+use std::any::Any;
 use std::io;
 use std::time::Duration;
 
@@ -48,6 +49,9 @@ pub(crate) trait Threads: Sized + 'static {
     fn thread_frame() -> *const ();
     /// Keeps an address for the calling thread: of its innermost frame of `Context::run`.
     fn set_thread_frame(frame: *const ());
+    /// What the calling thread, which is no M's, keeps for its `park`: made by the first call. `None` when the thread ends, and
+    /// has dropped it.
+    fn thread_token(make: fn() -> Arc<dyn Any + Send + Sync>) -> Option<Arc<dyn Any + Send + Sync>>;
     /// A number without a pattern, for a choice between equals.
     fn random() -> u32;
     /// The CPU on which the calling thread runs, for now. Zero where it is not known.

@@ -40,6 +40,7 @@ mod stacks;
 mod submit_vs_idle;
 mod summons;
 mod timer;
+mod token;
 mod trim;
 mod visits;
 mod waitgroup;

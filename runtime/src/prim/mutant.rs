@@ -622,6 +622,10 @@ pub enum Mutant {
     /// A notifier that finds no waiter leaves no permit.
     EventLeavesNoPermit,
 
+    // The token of `park` (`models/token.rs`).
+    /// A giver that finds no waiter leaves no token.
+    TokenNotKept,
+
     // Contexts (`models/context.rs`).
     /// `Context::err` tells an error while the channel of the node may be open.
     ContextErrDoesNotWait,

@@ -50,6 +50,8 @@ pub(crate) enum WaitReason {
     IoClose,
     /// `sync::Event`.
     Event,
+    /// `gmp::park`.
+    Park,
     /// A channel has no message.
     ChanReceive,
     /// A channel has no room.
@@ -97,6 +99,7 @@ impl WaitReason {
             WaitReason::IoLock => "IO wait, turn",
             WaitReason::IoClose => "IO wait, close",
             WaitReason::Event => "event",
+            WaitReason::Park => "park",
             WaitReason::ChanReceive => "chan receive",
             WaitReason::ChanSend => "chan send",
             WaitReason::Select => "select",

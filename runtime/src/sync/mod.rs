@@ -29,6 +29,7 @@ mod raw_rwlock;
 mod rwlock;
 mod semaphore;
 mod single_flight;
+mod token;
 mod wait_group;
 mod wait_queue;
 
@@ -51,6 +52,7 @@ pub use semaphore::{
     TryAcquireError,
 };
 pub use single_flight::SingleFlight;
+pub(crate) use token::Token;
 pub use wait_group::WaitGroup;
 
 #[cfg(not(gmp_loom))]

@@ -9,7 +9,7 @@ use crate::host::{
     Answer, Bar, Broken, Clock, Frames, Host, Lack, Poll, PollWait, Process, Stacks, Symbol, Threads,
 };
 use crate::m::M;
-use crate::prim::{AtomicU32, Ordering, fence};
+use crate::prim::{Arc, AtomicU32, Ordering, fence};
 use crate::sched::Shared;
 use crate::stack::switch::{Coro, Home};
 use crate::wait::interrupt::is_interrupt;
@@ -17,7 +17,7 @@ use gmp_netpoll::{Key, Readiness};
 use gmp_timers::Nanos;
 use loom::sync::{Condvar, Mutex};
 use std::any::Any;
-use std::cell::Cell;
+use std::cell::{Cell, OnceCell};
 use std::io;
 use std::os::fd::RawFd;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -52,6 +52,7 @@ impl Default for Local {
 loom::thread_local! {
     static CURRENT: Cell<*const ()> = Cell::new(std::ptr::null());
     static THREAD_FRAME: Cell<*const ()> = Cell::new(std::ptr::null());
+    static THREAD_TOKEN: OnceCell<Arc<dyn Any + Send + Sync>> = OnceCell::new();
 }
 
 loom::lazy_static! {
@@ -121,6 +122,10 @@ impl Threads for ModelHost {
 
     fn set_thread_frame(frame: *const ()) {
         THREAD_FRAME.with(|current| current.set(frame));
+    }
+
+    fn thread_token(make: fn() -> Arc<dyn Any + Send + Sync>) -> Option<Arc<dyn Any + Send + Sync>> {
+        THREAD_TOKEN.try_with(|token| Arc::clone(token.get_or_init(make))).ok()
     }
 
     fn random() -> u32 {

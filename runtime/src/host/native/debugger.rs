@@ -90,6 +90,7 @@ const WHYS: &[Why] = &[
     Why::IoLock,
     Why::IoClose,
     Why::Event,
+    Why::Park,
     Why::ChanReceive,
     Why::ChanSend,
     Why::Select,

@@ -42,14 +42,15 @@ use gmp_timers::Nanos;
 use signals::SignalStack;
 pub(crate) use stack::NativeStack;
 use stack::entry;
-use std::cell::{Cell, RefCell};
+use std::any::Any;
+use std::cell::{Cell, OnceCell, RefCell};
 use std::fs::File;
 use std::io::{self, Write};
 use std::mem::ManuallyDrop;
 use std::os::fd::{BorrowedFd, FromRawFd, RawFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::NonNull;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 use watch::Watched;
 
@@ -80,6 +81,7 @@ fn seed() -> u32 {
 std::thread_local! {
     /// Of a thread that is no M.
     static THREAD_FRAME: Cell<*const ()> = const { Cell::new(std::ptr::null()) };
+    static THREAD_TOKEN: OnceCell<Arc<dyn Any + Send + Sync>> = const { OnceCell::new() };
     static DICE: Cell<u32> = Cell::new(seed());
 }
 
@@ -205,6 +207,11 @@ impl Threads for Native {
     #[inline(never)]
     fn set_thread_frame(frame: *const ()) {
         THREAD_FRAME.set(frame);
+    }
+
+    #[inline(never)]
+    fn thread_token(make: fn() -> Arc<dyn Any + Send + Sync>) -> Option<Arc<dyn Any + Send + Sync>> {
+        THREAD_TOKEN.try_with(|token| Arc::clone(token.get_or_init(make))).ok()
     }
 
     #[inline(never)]

@@ -1,0 +1,147 @@
+//! [`park`](crate::park) and [`Unparker`]: the building block of a wait of one's own.
+//!
+//! Each goroutine and each plain thread has one token (`sync/token.rs`), made when it is first asked for. A goroutine keeps
+//! the token among its `local!` variables, a plain thread asks the host, so that models have one for each of loom's threads.
+
+use crate::host::{Active, Clock, Threads};
+use crate::m::M;
+use crate::prim::Arc;
+use crate::sync::Token;
+use std::any::Any;
+use std::fmt;
+use std::panic::{RefUnwindSafe, UnwindSafe};
+use std::time::{Duration, Instant};
+
+crate::local! {
+    static TOKEN: Arc<Token> = Arc::new(Token::new());
+}
+
+/// The caller's.
+#[track_caller]
+fn token(call: &str) -> Arc<Token> {
+    let token = if M::<Active>::current().and_then(M::g).is_some() {
+        TOKEN.try_with(Arc::clone).ok()
+    } else {
+        let make = || -> Arc<dyn Any + Send + Sync> { Arc::new(Token::new()) };
+        Active::thread_token(make).and_then(|token| token.downcast().ok())
+    };
+    match token {
+        Some(token) => token,
+        None => panic!("{call}: the goroutine or thread ends, and has dropped its token"),
+    }
+}
+
+/// Blocks the calling goroutine, or the plain thread, until its token is there, and takes the token. If the token is there
+/// already, returns at once. [`Unparker::unpark`] gives it. Names and semantics are those of [`std::thread::park`].
+///
+/// There is at most one token for each goroutine and thread: two calls of `unpark` before a `park` end one `park`. A wait
+/// that unwinds takes no token. There are no spurious wake-ups, but whoever has an [`Unparker`] may give the token for a
+/// reason of its own: so a caller parks in a loop, which asks for what it waits for. What was written before `unpark` is
+/// visible after the `park` that took its token.
+///
+/// This pair is in models as well (the module `model`, under the cfg `gmp_loom`), on goroutines and on loom's threads:
+/// a protocol over `park` and atomics of loom is checked there, and ships with those of std.
+///
+/// ```
+/// use std::sync::Arc;
+/// use std::sync::atomic::{AtomicBool, Ordering::{Acquire, Release}};
+///
+/// // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
+/// unsafe {
+///     gmp::run(|| {
+///         let ready = Arc::new(AtomicBool::new(false));
+///         let (theirs, waiter) = (Arc::clone(&ready), gmp::unparker());
+///         gmp::go(move || {
+///             theirs.store(true, Release);
+///             waiter.unpark();
+///         });
+///         while !ready.load(Acquire) {
+///             gmp::park();
+///         }
+///     })
+/// }
+/// ```
+///
+/// # Unwinds
+/// When the wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
+///
+/// # Panics
+/// In a destructor of a `local!` or `thread_local!` variable that runs after the token was dropped; so do the other
+/// functions here.
+#[track_caller]
+#[doc(alias = "gopark")]
+pub fn park() {
+    token("park").park(None);
+}
+
+/// As [`park`], for at most `timeout`. Whether the token came is not told: the caller asks for what it waits for.
+///
+/// ```
+/// use std::time::{Duration, Instant};
+///
+/// let begin = Instant::now();
+/// gmp::park_timeout(Duration::from_millis(2));
+/// assert!(begin.elapsed() >= Duration::from_millis(2));
+/// gmp::unparker().unpark();
+/// gmp::park_timeout(Duration::from_secs(3600));
+/// ```
+///
+/// # Unwinds
+/// When the wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
+///
+/// # Panics
+/// As [`park`].
+#[track_caller]
+pub fn park_timeout(timeout: Duration) {
+    token("park_timeout").park(Some(Active::now().saturating_add(timeout)));
+}
+
+/// As [`park`], until `deadline` at most.
+///
+/// # Unwinds
+/// When the wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
+///
+/// # Panics
+/// As [`park`].
+#[track_caller]
+pub fn park_until(deadline: Instant) {
+    token("park_until").park(Some(Active::nanos(deadline)));
+}
+
+/// Returns what gives the calling goroutine, or the plain thread, its token. Does not block.
+///
+/// # Panics
+/// As [`park`].
+#[track_caller]
+pub fn unparker() -> Unparker {
+    Unparker(token("unparker"))
+}
+
+/// Gives a goroutine or plain thread its token, which ends its [`park`]. [`unparker`] makes one; it may be cloned, sent, and
+/// used when its goroutine has ended, which then does nothing.
+#[derive(Clone)]
+pub struct Unparker(Arc<Token>);
+
+impl Unparker {
+    /// Gives the token, if it is not there: the owner's present or next [`park`] ends. Does not block; called from
+    /// goroutines and from plain threads.
+    #[doc(alias = "goready")]
+    pub fn unpark(&self) {
+        self.0.unpark();
+    }
+
+    /// Returns `true` if both are of the same goroutine or thread.
+    pub fn same(&self, other: &Unparker) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+// It guards no data of the user's, which an unwinding could leave half changed.
+impl UnwindSafe for Unparker {}
+impl RefUnwindSafe for Unparker {}
+
+impl fmt::Debug for Unparker {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Unparker").finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,89 @@
+//! `park` and `unpark`: a token that is given before the wait, or beside its beginning or end, is taken once.
+
+use super::caught;
+use crate::context::Context;
+use crate::model::{Model, Mutant, at_rest, done};
+use loom::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use loom::thread;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Shorter than any wait of a model.
+const AT_ONCE: Duration = Duration::from_nanos(1);
+
+/// A goroutine gives a plain thread its token, and the thread gives the goroutine its own. Fails by deadlock when a token is
+/// lost that was given before the wait; by the assertion when what was written before it is not seen.
+#[test]
+fn a_token_given_while_the_owner_begins_to_wait_is_not_lost() {
+    Model::new().check("token", || {
+        let runtime = at_rest::<1>();
+        let (set, main) = (Arc::new(AtomicBool::new(false)), crate::unparker());
+        let sets = Arc::clone(&set);
+        let other = runtime.go(move || {
+            sets.store(true, Relaxed);
+            main.unpark();
+        });
+        // One token, and nobody else gives it.
+        crate::park();
+        assert!(set.load(Relaxed), "the token came without what was written before it");
+        other.join().unwrap();
+        done();
+    });
+}
+
+/// A goroutine waits for a thread's token, with a limit. Fails by deadlock when a token that came beside the limit is lost,
+/// though no wait took it.
+#[test]
+fn a_wait_that_times_out_leaves_the_token() {
+    Model::new().check("token_limit", || {
+        let runtime = at_rest::<1>();
+        let main = crate::unparker();
+        let set = Arc::new(AtomicBool::new(false));
+        let sets = Arc::clone(&set);
+        let owner = runtime.go(move || {
+            let own = crate::unparker();
+            let giver = thread::spawn(move || {
+                sets.store(true, Relaxed);
+                own.unpark();
+            });
+            crate::park_timeout(AT_ONCE);
+            while !set.load(Relaxed) {
+                crate::park();
+            }
+            main.unpark();
+            giver
+        });
+        crate::park();
+        owner.join().unwrap().join().unwrap();
+        done();
+    });
+}
+
+/// A goroutine is interrupted beside the token. Fails by deadlock when it has gone with the interrupt.
+#[test]
+fn a_wait_that_is_interrupted_leaves_the_token() {
+    Model::new().check("token_interrupt", || {
+        let runtime = at_rest::<1>();
+        let (context, cancel) = Context::background().with_cancel();
+        let main = crate::unparker();
+        let owner = runtime.go(move || {
+            let own = crate::unparker();
+            let giver = thread::spawn(move || own.unpark());
+            if context.run(crate::park).is_err() {
+                crate::park();
+            }
+            main.unpark();
+            giver
+        });
+        cancel.cancel();
+        crate::park();
+        owner.join().unwrap().join().unwrap();
+        done();
+    });
+}
+
+#[test]
+fn mutants() {
+    let model = "a_token_given_while_the_owner_begins_to_wait_is_not_lost";
+    caught::assert_caught(module_path!(), &[(Mutant::TokenNotKept, model)]);
+}

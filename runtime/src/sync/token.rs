@@ -1,0 +1,66 @@
+//! One token: what [`park`](crate::park) takes and [`Unparker::unpark`](crate::Unparker::unpark) gives.
+//!
+//! The token lies under the lock of a wait queue. A giver notifies the waiter, or leaves the token; so a token that is given
+//! before the wait ends the wait at once. The token is left only where no waiter can be notified, so one that times out or is
+//! interrupted leaves the token for the next wait.
+//!
+//! Checked by `models/token.rs`.
+
+use crate::host::Active;
+use crate::prim::hooks::*;
+use crate::prim::{Mutex, Rank};
+use crate::sched::park::WaitReason;
+use crate::sync::wait_queue::{HasWaitQueue, Notified, Position, WaitQueue, wait_in};
+use crate::wait::waiter::{How, Wait};
+use gmp_timers::Nanos;
+
+pub(crate) struct Token(Mutex<State>);
+
+struct State {
+    given: bool,
+    /// The owner, while it waits.
+    waiters: WaitQueue<()>,
+}
+
+impl HasWaitQueue for State {
+    type Want = ();
+    fn waiters(&mut self, _want: &()) -> &mut WaitQueue<()> {
+        &mut self.waiters
+    }
+}
+
+impl Token {
+    pub(crate) fn new() -> Self {
+        Token(Mutex::new(Rank::WaitQueue, State { given: false, waiters: WaitQueue::new() }))
+    }
+
+    /// Waits for the token, until then at most, and takes it. An interrupt unwinds.
+    pub(crate) fn park(&self, until: Option<Nanos>) {
+        let wait = Wait::begin();
+        let mut state = self.0.lock();
+        if std::mem::take(&mut state.given) {
+            drop(state);
+            wait.withdraw();
+            return;
+        }
+        let how = How::new(WaitReason::Park).until(until);
+        if let Err(left) = wait_in(wait, &self.0, state, ((), Position::Back), how) {
+            let by = left.by;
+            drop(left);
+            if let Some(interrupt) = by {
+                interrupt.throw::<Active>();
+            }
+        }
+    }
+
+    /// Gives the token, if it is not there already.
+    pub(crate) fn unpark(&self) {
+        let mut notified = Notified::new();
+        let mut state = self.0.lock();
+        if state.waiters.notify(&mut notified).is_none() {
+            unless!(TokenNotKept, state.given = true);
+        }
+        drop(state);
+        notified.ready();
+    }
+}
