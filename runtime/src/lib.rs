@@ -32,7 +32,8 @@
 //! [`run`] starts a runtime, runs its first goroutine, and ends with it. [`go`] starts another goroutine, and
 //! [`JoinHandle::join`] waits for its value or its panic. [`scope`] starts goroutines that borrow, [`Builder`] gives a
 //! goroutine a name or a stack size. A program that has a `main` of its own, or several runtimes, keeps a [`Runtime`],
-//! which a plain thread may use as well.
+//! which a plain thread may use as well; any other
+//! thread starts goroutines by a [`Handle`].
 //!
 //! ```
 //! let mut words = vec!["to", "be", "or", "not"];
@@ -228,6 +229,7 @@
 //! | there | here |
 //! | --- | --- |
 //! | `#[tokio::main] async fn main()` | `fn main() { unsafe { gmp::run(\|\| …) } }` |
+//! | `tokio::runtime::Handle::current()` | [`handle`], [`Runtime::handle`]: a [`Handle`] |
 //! | `tokio::spawn(async { … })`, `std::thread::spawn` | [`go`]; no `async`, no `.await`: whatever waits parks |
 //! | `spawn_blocking`, `block_in_place` | [`blocking`], on the caller's own stack: no `Send`, no `'static` |
 //! | `std::thread::scope`, `JoinSet` | [`scope`], [`sync::ErrGroup`] |
@@ -280,12 +282,12 @@ pub use goroutine::scope::{Scope, ScopedJoinHandle, scope};
 pub use goroutine::thread::{lock_os_thread, unlock_os_thread};
 pub use goroutine::with_stack::with_stack;
 pub use goroutine::{
-    Builder, Goroutine, GoroutineId, JoinError, JoinHandle, blocking, current, go, goexit, num_goroutines,
-    procs, set_procs, yield_now,
+    Builder, Goroutine, GoroutineId, JoinError, JoinHandle, blocking, current, go, goexit, handle,
+    num_goroutines, procs, set_procs, yield_now,
 };
 #[cfg(gmp_loom)]
 pub use host::model;
-pub use runtime::{Refused, Report, Runtime, RuntimeBuilder, dump, run};
+pub use runtime::{Handle, Refused, Report, Runtime, RuntimeBuilder, dump, run};
 pub use wait::interrupt::is_interrupt;
 
 /// The README's program, compiled.

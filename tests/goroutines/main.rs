@@ -3,6 +3,7 @@
 
 mod backend_smoke;
 mod goexit;
+mod handle;
 mod handles;
 mod local;
 mod panics;

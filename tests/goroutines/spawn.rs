@@ -188,8 +188,9 @@ fn go_outside_of_a_goroutine_panics_at_the_callers_line() {
         for (call, line) in [("go", LINE_OF_GO), ("Builder::go", LINE_OF_BUILDER)] {
             let place = format!("tests/goroutines/spawn.rs:{line}:");
             assert!(stderr.contains(&place), "{place} is not in {stderr}");
-            let text =
-                format!("{call}: not called on a goroutine; from a thread use gmp::run or Runtime::go");
+            let text = format!(
+                "{call}: not called on a goroutine; from a thread use gmp::run, Runtime::go or Handle::go"
+            );
             assert!(stderr.contains(&text), "{text} is not in {stderr}");
         }
         return;

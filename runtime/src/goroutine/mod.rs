@@ -13,6 +13,7 @@ pub use join::{JoinError, JoinHandle};
 use crate::g::{Birth, Name};
 use crate::host::Active;
 use crate::m::{M, Window};
+use crate::runtime::Handle;
 use crate::sched::Sched;
 use crate::sched::park::Yield;
 use crate::wait::interrupt::{self, Interrupt};
@@ -49,7 +50,8 @@ use std::panic::Location;
 ///
 /// # Panics
 /// Outside of a goroutine: a program has the first one by [`run`](crate::run), and a thread that has a
-/// [`Runtime`](crate::Runtime) starts others by [`Runtime::go`](crate::Runtime::go). When the goroutine can get no stack, with
+/// [`Runtime`](crate::Runtime) starts others by [`Runtime::go`](crate::Runtime::go); any other thread does by the
+/// [`Handle`](crate::Handle) of a runtime. When the goroutine can get no stack, with
 /// a text that names the limit: the runtime's own ([`max_stack_bytes`](crate::RuntimeBuilder::max_stack_bytes)), the address
 /// space (`ulimit -v`) or data (`ulimit -d`), or the number of mappings (`vm.max_map_count`, before Linux 6.13).
 /// [`Builder::go`] gives that as an error.
@@ -59,10 +61,13 @@ where
     F: FnOnce() -> T + Send + 'static,
     T: Send + 'static,
 {
-    let sched = here("go", "gmp::run or Runtime::go");
+    let sched = here("go", FROM_A_THREAD);
     let birth = Birth { name: None, stack_size: sched.config.stack_size, site: Location::caller() };
     accepted("go", spawn(sched, birth, f))
 }
+
+/// What starts goroutines where none runs.
+const FROM_A_THREAD: &str = "gmp::run, Runtime::go or Handle::go";
 
 /// Returns the spawned goroutine's handle, or panics with the error.
 #[track_caller]
@@ -85,7 +90,26 @@ fn here<'a>(call: &str, elsewhere: &str) -> &'a Sched<Active> {
 /// Panics where no goroutine runs.
 #[track_caller]
 pub(crate) fn assert_on_goroutine(call: &str) {
-    here(call, "gmp::run or Runtime::go");
+    here(call, FROM_A_THREAD);
+}
+
+/// Starts a goroutine of `sched` with what its builder says, or says what limit was met.
+pub(crate) fn spawn_in<F, T>(
+    sched: &Sched<Active>,
+    name: Option<Name>,
+    stack_size: Option<usize>,
+    site: &'static Location<'static>,
+    f: F,
+) -> io::Result<JoinHandle<T>>
+where
+    F: FnOnce() -> T + Send + 'static,
+    T: Send + 'static,
+{
+    let stack_size = match stack_size {
+        Some(bytes) => crate::runtime::check_stack_size(bytes)?,
+        None => sched.config.stack_size,
+    };
+    spawn(sched, Birth { name, stack_size, site }, f)
 }
 
 /// Starts a goroutine of `sched`, or says what limit of stacks was met.
@@ -180,14 +204,54 @@ impl Builder {
         F: FnOnce() -> T + Send + 'static,
         T: Send + 'static,
     {
-        let sched = here("Builder::go", "gmp::run or Runtime::go");
-        let stack_size = match self.stack_size {
-            Some(bytes) => crate::runtime::check_stack_size(bytes)?,
-            None => sched.config.stack_size,
-        };
-        let birth = Birth { name: self.name, stack_size, site: Location::caller() };
-        spawn(sched, birth, f)
+        let sched = here("Builder::go", FROM_A_THREAD);
+        spawn_in(sched, self.name, self.stack_size, Location::caller(), f)
     }
+
+    /// Starts the goroutine in the runtime of `handle`, from any thread. Does not block.
+    ///
+    /// ```
+    /// // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
+    /// let runtime = unsafe { gmp::Runtime::builder().build()? };
+    /// let handle = runtime.handle();
+    /// let name = || gmp::current().and_then(|goroutine| goroutine.name().map(str::to_owned));
+    /// // On a plain thread.
+    /// let worker = gmp::Builder::new().name("worker").stack_size(256 << 10).go_in(&handle, name)?;
+    /// assert_eq!(worker.join().unwrap().as_deref(), Some("worker"));
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// `NotConnected` when the runtime has begun to end; as [`go`](Self::go) otherwise.
+    #[track_caller]
+    pub fn go_in<F, T>(self, handle: &Handle, f: F) -> io::Result<JoinHandle<T>>
+    where
+        F: FnOnce() -> T + Send + 'static,
+        T: Send + 'static,
+    {
+        let site = Location::caller();
+        spawn_in(&*handle.sched("Builder::go_in")?, self.name, self.stack_size, site, f)
+    }
+}
+
+/// Returns a handle of the calling goroutine's runtime, for other threads, and other runtimes, that start goroutines in it.
+///
+/// ```
+/// // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
+/// unsafe {
+///     gmp::run(|| {
+///         let (handle, (sender, receiver)) = (gmp::handle(), gmp::chan::bounded(0));
+///         std::thread::spawn(move || handle.go(move || sender.send("from a thread")));
+///         assert_eq!(receiver.recv(), Ok("from a thread"));
+///     })
+/// }
+/// ```
+///
+/// # Panics
+/// Outside of a goroutine: there [`Runtime::handle`](crate::Runtime::handle) gives one.
+#[track_caller]
+pub fn handle() -> Handle {
+    Handle::of(here("handle", "Runtime::handle"))
 }
 
 /// Lets other goroutines run first: the calling one goes to the end of the queue, or is unwound, when the runtime has

@@ -3,6 +3,7 @@
 pub(crate) mod knobs;
 
 mod builder;
+mod handle;
 
 use crate::g::{Birth, Name};
 use crate::goroutine::{self, JoinHandle};
@@ -20,6 +21,7 @@ use crate::wait::interrupt::OnInterrupt;
 use crate::wait::waiter::{How, Wait};
 pub use builder::RuntimeBuilder;
 pub(crate) use builder::check_stack_size;
+pub use handle::Handle;
 use std::fmt;
 use std::panic::{Location, resume_unwind};
 use std::time::Duration;
@@ -225,6 +227,20 @@ impl Runtime {
         T: Send + 'static,
     {
         goroutine::accepted("Runtime::go", goroutine::spawn(&self.sched, self.birth(None), f))
+    }
+
+    /// Returns a handle by which goroutines are started in this runtime from anywhere, which does not keep it alive.
+    ///
+    /// ```
+    /// // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
+    /// let runtime = unsafe { gmp::Runtime::builder().build()? };
+    /// let handle = runtime.handle();
+    /// let thread = std::thread::spawn(move || handle.go(|| 1 + 1)?.join().map_err(std::io::Error::other));
+    /// assert_eq!(thread.join().unwrap()?, 2);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn handle(&self) -> Handle {
+        Handle::of(&self.sched)
     }
 
     #[track_caller]

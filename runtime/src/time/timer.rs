@@ -2,7 +2,8 @@
 
 use crate::chan::{Receiver, never};
 use crate::host::{Active, Clock};
-use crate::sched::timers::callback::{Guard, RunMode, call_at};
+use crate::sched::Sched;
+use crate::sched::timers::callback::{Guard, RunMode, call_at, call_in};
 use crate::time::source::Source;
 use gmp_timers::Nanos;
 use std::fmt;
@@ -54,6 +55,12 @@ impl Timer {
     /// Makes a timer whose value, the due time, can be received `dur` from now. Does not block.
     pub fn new(dur: Duration) -> Self {
         Timer(Kind::Channel(Source::new(after(dur), Duration::ZERO)))
+    }
+
+    /// The timer of a callback that runs in a goroutine of `sched`.
+    #[track_caller]
+    pub(crate) fn calls_in(sched: &Sched<Active>, due: Nanos, f: impl Fn() + Send + Sync + 'static) -> Self {
+        Timer(Kind::Callback(call_in(sched, due, f), never()))
     }
 
     /// Returns the receiver of the due time. The receiver of a callback's timer blocks for ever.

@@ -12,7 +12,7 @@ use crate::host::Host;
 use crate::m::{Inside, M};
 use crate::p::P;
 use crate::prim::hooks::*;
-use crate::prim::{Arc, Relaxed, capacity, event};
+use crate::prim::{Arc, Relaxed, Weak, capacity, event};
 use crate::sched::run::round::Exchange;
 use crate::sched::{Central, Sched};
 use std::io;
@@ -234,6 +234,12 @@ impl<H: Host> Sched<H> {
         p.poll_schedule.round.take_in(p.runq.ends().1);
         self.publish_len(&central);
         first
+    }
+
+    /// Returns a handle to this scheduler that does not keep it.
+    pub(crate) fn weak(&self) -> Weak<Self> {
+        // SAFETY: the pool lives as long as the scheduler.
+        unsafe { self.pool.as_ref() }.sched().clone()
     }
 
     /// Returns a counted handle to this scheduler; `None` while the last one is dropped.

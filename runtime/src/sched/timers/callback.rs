@@ -213,6 +213,20 @@ pub(crate) fn call_at<H: Host>(due: Nanos, run: RunMode, f: impl Fn() + Send + S
     Guard(call)
 }
 
+/// As `call_at`, for a callback of `sched`, by any thread.
+#[track_caller]
+pub(crate) fn call_in<H: Host>(
+    sched: &Sched<H>,
+    due: Nanos,
+    f: impl Fn() + Send + Sync + 'static,
+) -> Guard<H> {
+    // Any heap will do.
+    let [call, _] = Callback::new(&sched.ps[0].timers, Location::caller(), RunMode::Goroutine, f);
+    let guard = Guard(call);
+    guard.set(due);
+    guard
+}
+
 impl<H: Host> M<H> {
     /// The heap for a callback that is made without a P: any will do, and this core has seen this one last.
     #[cold]

@@ -1,0 +1,130 @@
+//! [`Handle`]: a runtime as others see it, from plain threads and from other runtimes.
+
+use crate::goroutine::{self, JoinHandle};
+use crate::host::{Active, Clock};
+use crate::prim::{Arc, Weak};
+use crate::sched::Sched;
+use crate::time::Timer;
+use std::fmt;
+use std::io;
+use std::panic::Location;
+use std::time::Duration;
+
+/// A way to start goroutines in a runtime from anywhere: from plain threads, from callbacks of C, from goroutines of other
+/// runtimes. [`handle`](crate::handle) and [`Runtime::handle`](crate::Runtime::handle) give one; clones are the same.
+///
+/// A handle keeps no runtime alive. When the runtime has begun to end, each call that needs it is an error of kind
+/// `NotConnected`, and nothing waits for it. What was accepted before goes on as
+/// [`Runtime::shutdown_timeout`](crate::Runtime::shutdown_timeout) says: joining a goroutine that the end has unwound, or has
+/// not begun, returns an error for which [`is_shutdown`](crate::JoinError::is_shutdown) returns `true`.
+///
+/// What a goroutine and a plain thread tell each other needs no handle: channels, the types of [`sync`](crate::sync), contexts
+/// and [`JoinHandle`]s work in both, in all runtimes of the process. A wait blocks the goroutine, or the thread.
+///
+/// ```
+/// use gmp::context::{Context, ContextError};
+/// use std::time::Duration;
+///
+/// // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
+/// unsafe {
+///     gmp::run(|| {
+///         let handle = gmp::handle();
+///         let outside = std::thread::spawn(move || {
+///             // A plain thread starts a goroutine, waits for it, and has a deadline end another.
+///             assert_eq!(handle.go(|| 6 * 7)?.join().unwrap(), 42);
+///             let (context, _cancel) = Context::background().with_timeout(Duration::from_millis(1));
+///             let sleeper = handle.go(move || context.run(|| gmp::time::sleep(Duration::MAX)))?;
+///             assert_eq!(sleeper.join().unwrap(), Err(ContextError::DeadlineExceeded));
+///             Ok::<_, std::io::Error>(handle)
+///         });
+///         let handle = gmp::blocking(|| outside.join()).unwrap().unwrap();
+///         assert!(!handle.is_ended());
+///         handle
+///     })
+/// };
+/// ```
+///
+/// After the end:
+///
+/// ```
+/// // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
+/// let handle = unsafe { gmp::run(gmp::handle) };
+/// assert!(handle.is_ended());
+/// assert_eq!(handle.go(|| ()).unwrap_err().kind(), std::io::ErrorKind::NotConnected);
+/// ```
+#[derive(Clone)]
+pub struct Handle(Weak<Sched<Active>>);
+
+impl Handle {
+    pub(crate) fn of(sched: &Sched<Active>) -> Self {
+        Handle(sched.weak())
+    }
+
+    /// Starts a goroutine in the runtime, as [`go`](crate::go) does for a goroutine of its own. Does not block.
+    /// [`Builder::go_in`](crate::Builder::go_in) gives it a name or a stack size.
+    ///
+    /// # Errors
+    /// `NotConnected` when the runtime has begun to end; as [`Builder::go`](crate::Builder::go) when the goroutine can get no
+    /// stack. `f` is dropped then, on the calling thread.
+    #[track_caller]
+    pub fn go<F, T>(&self, f: F) -> io::Result<JoinHandle<T>>
+    where
+        F: FnOnce() -> T + Send + 'static,
+        T: Send + 'static,
+    {
+        let site = Location::caller();
+        goroutine::spawn_in(&*self.sched("Handle::go")?, None, None, site, f)
+    }
+
+    /// Calls `f`, `dur` from now, in a goroutine of the runtime: [`time::after_func`](crate::time::after_func), as if a
+    /// goroutine of that runtime had called it. If the runtime ends before the timer is due, `f` runs on a thread of its own.
+    /// Does not block.
+    ///
+    /// ```
+    /// use gmp::chan;
+    /// use std::time::Duration;
+    ///
+    /// // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
+    /// let runtime = unsafe { gmp::Runtime::builder().build()? };
+    /// let (sender, receiver) = chan::bounded(1);
+    /// // On a plain thread.
+    /// let timer = runtime.handle().after_func(Duration::from_millis(1), move || {
+    ///     let _nobody_hears = sender.send(gmp::current().is_some());
+    /// })?;
+    /// assert_eq!(receiver.recv(), Ok(true));
+    /// assert!(!timer.stop());
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// `NotConnected` when the runtime has begun to end. `f` is dropped then, on the calling thread.
+    #[track_caller]
+    pub fn after_func(&self, dur: Duration, f: impl Fn() + Send + Sync + 'static) -> io::Result<Timer> {
+        let sched = self.sched("Handle::after_func")?;
+        Ok(Timer::calls_in(&sched, Active::now().saturating_add(dur), f))
+    }
+
+    /// Returns how many goroutines of the runtime have not ended; 0 when it has begun to end.
+    pub fn num_goroutines(&self) -> usize {
+        self.sched("").map_or(0, |sched| sched.num_goroutines())
+    }
+
+    /// Returns `true` if the runtime has begun to end: no goroutine starts in it any more.
+    pub fn is_ended(&self) -> bool {
+        self.sched("").is_err()
+    }
+
+    /// The runtime, which does not go meanwhile.
+    pub(crate) fn sched(&self, call: &str) -> io::Result<Arc<Sched<Active>>> {
+        match self.0.upgrade() {
+            Some(sched) if !sched.is_ending() => Ok(sched),
+            _ => Err(io::Error::new(io::ErrorKind::NotConnected, format!("{call}: the runtime has ended"))),
+        }
+    }
+}
+
+impl fmt::Debug for Handle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Handle").field("is_ended", &self.is_ended()).finish_non_exhaustive()
+    }
+}
