@@ -239,6 +239,7 @@
 //! | `crossbeam_channel` | [`chan`]: change the `use` line |
 //! | `parking_lot`, `tokio::sync` | [`sync`]: parking_lot's names, [`sync::raw`] for `lock_api`; a guard may be held across a wait |
 //! | `tokio::sync`'s `mpsc` and `oneshot`, `Notify` | [`chan::bounded`], [`chan::unbounded`]; [`sync::Event`] |
+//! | `tokio::sync`'s `broadcast` and `watch` | [`chan::broadcast`], [`chan::watch`]; an arm of a [`select!`] by their `bell` |
 //! | `tokio::sync::Semaphore`: `acquire`, `acquire_owned`, `SemaphorePermit` | [`sync::Semaphore::acquire_guard`], `acquire_owned`, [`sync::SemaphorePermit`]; `acquire` has no guard |
 //! | `thread_local!`, `task_local!` | [`local!`] |
 //! | `std::net`, `tokio::net` | [`net`], with `Read` and `Write` |

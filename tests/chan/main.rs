@@ -1,6 +1,7 @@
 #![cfg(not(gmp_loom))]
 //! Channels: what is sent is received once and in order, by goroutines and plain threads alike.
 
+mod broadcast;
 mod close;
 mod drops;
 mod errors;
@@ -12,6 +13,7 @@ mod rendezvous;
 mod select;
 mod storm;
 mod timeouts;
+mod watch;
 
 use common::crew::CREWS;
 use common::random;

@@ -12,6 +12,7 @@
 //! * Both halves can be cloned; many may send and many receive. When the last sender is dropped the channel closes:
 //!   messages in the buffer can still be received, then receives fail. When the last receiver is dropped the channel
 //!   closes too, and messages in the buffer are dropped.
+//! * [`broadcast`] has each receiver see each message, [`watch`] the last value: tokio's, in blocking style.
 //! * A call that blocks parks the goroutine, and the thread runs others; on a plain thread the call blocks the thread.
 //!   Goroutines and plain threads may share a channel.
 //!
@@ -39,6 +40,7 @@
 //! assert_eq!(sum, 385);
 //! ```
 
+pub mod broadcast;
 mod buffer;
 mod dynamic;
 mod ends;
@@ -49,7 +51,9 @@ mod macros;
 #[cfg(gmp_loom)]
 mod mutants;
 mod select;
+mod several;
 mod state;
+pub mod watch;
 
 pub use crate::{select, select_biased};
 pub use dynamic::{Select, SelectedOperation};

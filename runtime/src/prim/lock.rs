@@ -29,6 +29,8 @@ use std::ops::{Deref, DerefMut};
 pub(crate) enum Rank {
     /// A node in the tree of contexts: `context/tree.rs`. Its channel is closed under it.
     Context,
+    /// The bells of a channel with many receivers: `chan/several.rs`. They are rung under it.
+    Bells,
     /// A channel's state: `chan/state.rs`. A select holds those of all its arms.
     Channel,
     /// A condition variable's queue: `sync/condvar.rs`. The mutex is unlocked under it.

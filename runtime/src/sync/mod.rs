@@ -31,7 +31,7 @@ mod semaphore;
 mod single_flight;
 mod token;
 mod wait_group;
-mod wait_queue;
+pub(crate) mod wait_queue;
 
 pub use arc_guard::{ArcMutexGuard, ArcRwLockReadGuard, ArcRwLockUpgradableReadGuard, ArcRwLockWriteGuard};
 pub use barrier::{Barrier, BarrierWaitResult};

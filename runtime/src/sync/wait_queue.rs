@@ -26,32 +26,32 @@ use std::ptr::NonNull;
 
 /// A waiter, and what the waiter wants.
 #[repr(C)]
-pub(super) struct Record<W> {
+pub(crate) struct Record<W> {
     hook: AbandonHook,
-    pub(super) want: W,
+    pub(crate) want: W,
     waiter: Waiter<Active>,
     notified: Cell<bool>,
 }
 
 /// Waiters, first come first served.
-pub(super) struct WaitQueue<W>(Queue<Record<W>>);
+pub(crate) struct WaitQueue<W>(Queue<Record<W>>);
 
 impl<W> WaitQueue<W> {
-    pub(super) const fn new() -> Self {
+    pub(crate) const fn new() -> Self {
         WaitQueue(Queue::new())
     }
 
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.0.iter().count()
     }
 
     /// Returns what the first waiter wants that might be notified. Removes the records before that, which can't be
     /// notified.
-    pub(super) fn first(&mut self) -> Option<&W> {
+    pub(crate) fn first(&mut self) -> Option<&W> {
         while let Some(first) = self.0.front() {
             // SAFETY: the queue is locked, and has the record.
             let record = unsafe { &first.as_ref().value };
@@ -64,12 +64,12 @@ impl<W> WaitQueue<W> {
     }
 
     /// Notifies the first waiter that can be notified; `notified` readies that waiter later.
-    pub(super) fn notify<'a>(&mut self, notified: &'a mut Notified<W>) -> Option<&'a Record<W>> {
+    pub(crate) fn notify<'a>(&mut self, notified: &'a mut Notified<W>) -> Option<&'a Record<W>> {
         self.notify_if(notified, |_want| true)
     }
 
     /// As `notify`, if what that waiter wants is right; otherwise notifies no waiter.
-    pub(super) fn notify_if<'a>(
+    pub(crate) fn notify_if<'a>(
         &mut self,
         notified: &'a mut Notified<W>,
         right: impl Fn(&W) -> bool,
@@ -90,7 +90,7 @@ impl<W> WaitQueue<W> {
     }
 
     /// Moves the waiters whose want is right to the end of another queue under the same lock, in their order.
-    pub(super) fn move_if(&mut self, to: &mut WaitQueue<W>, right: impl Fn(&W) -> bool) {
+    pub(crate) fn move_if(&mut self, to: &mut WaitQueue<W>, right: impl Fn(&W) -> bool) {
         let mut at = self.0.front();
         while let Some(record) = at {
             at = self.0.next(record);
@@ -106,22 +106,22 @@ impl<W> WaitQueue<W> {
     }
 
     /// Notifies all waiters, and returns their number.
-    pub(super) fn notify_all(&mut self, notified: &mut Notified<W>) -> usize {
+    pub(crate) fn notify_all(&mut self, notified: &mut Notified<W>) -> usize {
         std::iter::from_fn(|| self.notify(notified).map(|_record| ())).count()
     }
 }
 
 /// Waiters that were notified, and are to be readied after the lock.
 #[must_use]
-pub(super) struct Notified<W>(Queue<Record<W>>);
+pub(crate) struct Notified<W>(Queue<Record<W>>);
 
 impl<W> Notified<W> {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Notified(Queue::new())
     }
 
     /// Readies them. Called after the lock.
-    pub(super) fn ready(mut self) {
+    pub(crate) fn ready(mut self) {
         while let Some(first) = self.0.pop_front() {
             // SAFETY: the record's wait is claimed, so the record stays until the owner is readied.
             unsafe { &first.as_ref().value }.waiter.ready();
@@ -131,13 +131,13 @@ impl<W> Notified<W> {
 
 /// Where to queue.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
-pub(super) enum Position {
+pub(crate) enum Position {
     Front,
     Back,
 }
 
 /// A state that has a wait queue.
-pub(super) trait HasWaitQueue {
+pub(crate) trait HasWaitQueue {
     type Want;
     /// The queue of the waiters with this want.
     fn waiters(&mut self, want: &Self::Want) -> &mut WaitQueue<Self::Want>;
@@ -155,16 +155,16 @@ unsafe fn run<S: HasWaitQueue>(hook: *const AbandonHook) {
 }
 
 /// The waiter has left the queue without having been notified.
-pub(super) struct Left<'a, S> {
+pub(crate) struct Left<'a, S> {
     /// The lock of the queue, under which the leaving waiter lets the waiters go on that it held back.
-    pub(super) state: MutexGuard<'a, S>,
+    pub(crate) state: MutexGuard<'a, S>,
     /// The interrupt that ended the wait; `None` for the time limit.
-    pub(super) by: Option<Interrupt>,
+    pub(crate) by: Option<Interrupt>,
 }
 
 /// Waits in the queue until notified. `state` is the guard of `lock`, taken after `wait` began. Returns `want`, with
 /// what the notifier has written there.
-pub(super) fn wait_in<'a, S: HasWaitQueue>(
+pub(crate) fn wait_in<'a, S: HasWaitQueue>(
     mut wait: Wait<Active>,
     lock: &'a Mutex<S>,
     mut state: MutexGuard<'a, S>,

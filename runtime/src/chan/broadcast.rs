@@ -1,0 +1,541 @@
+//! Channels in which each receiver sees each message: tokio's `broadcast`, in blocking style.
+//!
+//! ```text
+//!   ring:   [ message, how many have not seen it ] ×, from the oldest that somebody has not seen; at most `capacity`
+//!   tail:   the number of the next message. Each receiver has the number of the one that it sees next
+//! ```
+//! A send puts its message at the tail; in a full ring the oldest message goes, and who has not seen it *lags*: its next
+//! receive tells how many it missed, and the one after goes on with the oldest that is there. A message that all have
+//! seen leaves the ring at once. A receive clones the message without the channel's lock, under the message's own, and
+//! counts it as seen afterwards: after a clone that panics the same receiver gets the message again.
+//!
+//! Names and semantics are those of tokio 1's `sync::broadcast`, with these differences: the calls block instead of being
+//! awaited; the capacity is taken as it is, tokio rounds it up to a power of two; a [`Receiver`] can be cloned; there are
+//! limits, and [`close`](Sender::close). A receiver is an arm of a [`select!`](crate::select) by its
+//! [`bell`](Receiver::bell).
+//!
+//! ```
+//! use gmp::chan::broadcast;
+//!
+//! // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
+//! unsafe {
+//!     gmp::run(|| {
+//!         let (news, mut here) = broadcast::channel(16);
+//!         let mut there = news.subscribe();
+//!         let reader = gmp::go(move || (there.recv(), there.recv(), there.recv()));
+//!         news.send("one").unwrap();
+//!         news.send("two").unwrap();
+//!         drop(news);
+//!         assert_eq!(reader.join().unwrap(), (Ok("one"), Ok("two"), Err(broadcast::RecvError::Closed)));
+//!         assert_eq!(here.recv(), Ok("one"));
+//!     })
+//! }
+//! ```
+
+use crate::chan::buffer::Buffer;
+use crate::chan::several::{self, Bell, Bells, HasParties, Parties, Side, wait_for};
+use crate::host::{Active, Clock};
+use crate::prim::{Arc, Mutex, Rank};
+use crate::sync;
+use crate::sync::wait_queue::{HasWaitQueue, Notified, WaitQueue};
+use gmp_timers::Nanos;
+use std::collections::VecDeque;
+use std::error::Error;
+use std::fmt;
+use std::panic::{RefUnwindSafe, UnwindSafe};
+use std::time::{Duration, Instant};
+
+/// No receiver is there, or the channel is closed; with the message.
+#[derive(PartialEq, Eq, Clone, Copy)]
+pub struct SendError<T>(pub T);
+
+/// Why no message was received.
+#[derive(PartialEq, Eq, Clone, Copy, Debug)]
+pub enum RecvError {
+    /// The channel is closed, and this receiver has seen all its messages.
+    Closed,
+    /// This receiver has missed so many messages. The next call goes on with the oldest one that is there.
+    Lagged(u64),
+}
+
+/// Why no message was received at once.
+#[derive(PartialEq, Eq, Clone, Copy, Debug)]
+pub enum TryRecvError {
+    /// There is no message yet that this receiver has not seen.
+    Empty,
+    /// As [`RecvError::Closed`].
+    Closed,
+    /// As [`RecvError::Lagged`].
+    Lagged(u64),
+}
+
+/// Why no message was received in time.
+#[derive(PartialEq, Eq, Clone, Copy, Debug)]
+pub enum RecvTimeoutError {
+    /// The time has passed.
+    Timeout,
+    /// As [`RecvError::Closed`].
+    Closed,
+    /// As [`RecvError::Lagged`].
+    Lagged(u64),
+}
+
+impl<T> fmt::Debug for SendError<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("SendError(..)")
+    }
+}
+
+impl<T> fmt::Display for SendError<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the channel is closed, or has no receiver")
+    }
+}
+
+impl<T> Error for SendError<T> {}
+
+/// `Display` and `Error` of what tells why nothing was received.
+macro_rules! tells {
+    ($error:ident $(, $other:ident => $text:literal)?) => {
+        impl fmt::Display for $error {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                match self {
+                    $($error::$other => f.write_str($text),)?
+                    $error::Closed => f.write_str("the channel is closed"),
+                    $error::Lagged(missed) => write!(f, "the receiver has missed {missed} messages"),
+                }
+            }
+        }
+        impl Error for $error {}
+    };
+}
+
+tells!(RecvError);
+tells!(TryRecvError, Empty => "the channel is empty");
+tells!(RecvTimeoutError, Timeout => "timed out waiting on a channel");
+
+/// A message. Its lock has the clones come one after the other, so that `T` need not be `Sync`.
+type Message<T> = Arc<sync::Mutex<T>>;
+
+struct Entry<T> {
+    message: Message<T>,
+    /// How many receivers have not seen it; not zero.
+    unseen: usize,
+}
+
+struct State<T> {
+    ring: VecDeque<Entry<T>>,
+    tail: u64,
+    parties: Parties,
+}
+
+impl<T> HasParties for State<T> {
+    fn parties(&mut self) -> &mut Parties {
+        &mut self.parties
+    }
+}
+
+impl<T> HasWaitQueue for State<T> {
+    type Want = Side;
+    fn waiters(&mut self, side: &Side) -> &mut WaitQueue<Side> {
+        self.parties.queue(*side)
+    }
+}
+
+/// What a receiver finds.
+enum Found<T> {
+    Message(Message<T>),
+    Lagged(u64),
+    Closed,
+}
+
+impl<T> State<T> {
+    /// The number of the oldest message in the ring.
+    fn head(&self) -> u64 {
+        self.tail - self.ring.len() as u64
+    }
+
+    /// The place in the ring of the message `number`, or of the oldest, if that one is gone.
+    fn place(&self, number: u64) -> usize {
+        usize::try_from(number.saturating_sub(self.head())).expect("place: the ring is in memory")
+    }
+
+    /// What a receiver finds that sees `next` next; one that lags goes on with the oldest message.
+    fn look(&self, next: &mut u64) -> Option<Found<T>> {
+        let missed = self.head().saturating_sub(*next);
+        if missed > 0 {
+            *next = self.head();
+            return Some(Found::Lagged(missed));
+        }
+        match self.ring.get(self.place(*next)) {
+            Some(entry) => Some(Found::Message(Arc::clone(&entry.message))),
+            None => self.parties.closed.then_some(Found::Closed),
+        }
+    }
+
+    /// A receiver has seen the messages from `first` to before `end`. What all have seen goes into `gone`, to be dropped
+    /// after the lock.
+    fn saw(&mut self, first: u64, end: u64, gone: &mut Buffer<Message<T>>) {
+        let (from, to) = (self.place(first), self.place(end));
+        self.ring.range_mut(from..to).for_each(|entry| entry.unseen -= 1);
+        // Who has not seen a message has not seen the later ones, so those that all have seen are the oldest.
+        while self.ring.front().is_some_and(|oldest| oldest.unseen == 0) {
+            let oldest = self.ring.pop_front().expect("saw: there is an oldest one");
+            gone.push(oldest.message);
+        }
+    }
+}
+
+struct Shared<T> {
+    capacity: usize,
+    state: Mutex<State<T>>,
+    bells: Bells,
+}
+
+impl<T> Shared<T> {
+    fn new(capacity: usize, receivers: usize) -> Arc<Self> {
+        assert!(capacity > 0, "broadcast: a capacity of 0");
+        let state = State { ring: VecDeque::new(), tail: 0, parties: Parties::new(receivers) };
+        Arc::new(Shared { capacity, state: Mutex::new(Rank::WaitQueue, state), bells: Bells::new() })
+    }
+}
+
+/// Makes a channel in which a receiver may be up to `capacity` messages behind.
+///
+/// # Panics
+/// If `capacity` is 0.
+///
+/// ```
+/// use gmp::chan::broadcast::{self, RecvError};
+///
+/// let (sender, mut receiver) = broadcast::channel(2);
+/// (1..=5).for_each(|n| assert_eq!(sender.send(n), Ok(1)));
+/// assert_eq!(receiver.recv(), Err(RecvError::Lagged(3)));
+/// assert_eq!((receiver.recv(), receiver.recv()), (Ok(4), Ok(5)));
+/// ```
+#[track_caller]
+pub fn channel<T: Clone>(capacity: usize) -> (Sender<T>, Receiver<T>) {
+    let shared = Shared::new(capacity, 1);
+    let receiver = Receiver { shared: Arc::clone(&shared), next: 0, kept: None, bell: None };
+    (Sender { shared }, receiver)
+}
+
+/// The half that sends, to all receivers. Clones send to the same channel; when the last one is dropped, the channel closes.
+pub struct Sender<T> {
+    shared: Arc<Shared<T>>,
+}
+
+/// A half that receives, each message from its subscription on. A clone has seen what the original has seen.
+pub struct Receiver<T> {
+    shared: Arc<Shared<T>>,
+    next: u64,
+    /// Received already, by a call that a panic of a `drop` has ended.
+    kept: Option<T>,
+    bell: Option<Bell>,
+}
+
+impl<T> UnwindSafe for Sender<T> {}
+impl<T> RefUnwindSafe for Sender<T> {}
+impl<T> UnwindSafe for Receiver<T> {}
+impl<T> RefUnwindSafe for Receiver<T> {}
+
+impl<T> Sender<T> {
+    /// Makes a channel without receivers; [`subscribe`](Self::subscribe) makes them.
+    ///
+    /// # Panics
+    /// If `capacity` is 0.
+    #[track_caller]
+    pub fn new(capacity: usize) -> Self {
+        Sender { shared: Shared::new(capacity, 0) }
+    }
+
+    /// Sends to all receivers that are there, and returns their number. Does not block: in a full channel the oldest message
+    /// goes, and is dropped here if no receiver holds it. A panic of that `drop` goes on when the message was sent.
+    ///
+    /// # Errors
+    /// There is no receiver, or the channel is closed. The error holds the message.
+    pub fn send(&self, message: T) -> Result<usize, SendError<T>> {
+        let message = Arc::new(sync::Mutex::new(message));
+        let mut notified = Notified::new();
+        let mut state = self.shared.state.lock();
+        if state.parties.is_deserted() {
+            drop(state);
+            let message = Arc::into_inner(message).expect("send: nobody has seen it");
+            return Err(SendError(message.into_inner()));
+        }
+        let oldest = if state.ring.len() == self.shared.capacity { state.ring.pop_front() } else { None };
+        let unseen = state.parties.receivers;
+        state.ring.push_back(Entry { message, unseen });
+        state.tail += 1;
+        let rings = state.parties.tell_receivers(&mut notified);
+        drop(state);
+        notified.ready();
+        if rings {
+            self.shared.bells.ring_all();
+        }
+        drop(oldest);
+        Ok(unseen)
+    }
+
+    /// Makes a receiver, which sees the messages that are sent from now on. Does not block.
+    pub fn subscribe(&self) -> Receiver<T> {
+        Receiver::subscribed(&self.shared)
+    }
+
+    /// Closes the channel: sends fail from then on, and receives when they have seen what was sent before. Returns `false`
+    /// if the channel was closed already. Does not block.
+    pub fn close(&self) -> bool {
+        several::close(&self.shared.state, &self.shared.bells)
+    }
+
+    /// Blocks the calling goroutine, or the plain thread, until there is no receiver, or the channel is closed.
+    ///
+    /// # Unwinds
+    /// When the wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
+    pub fn closed(&self) {
+        wait_for(&self.shared.state, Side::Senders, None, |state| state.parties.is_deserted().then_some(()));
+    }
+
+    /// Returns the number of receivers at this moment.
+    pub fn receiver_count(&self) -> usize {
+        self.shared.state.lock().parties.receivers
+    }
+
+    /// Returns the number of messages that some receiver has not seen.
+    pub fn len(&self) -> usize {
+        self.shared.state.lock().ring.len()
+    }
+
+    /// Returns `true` if all receivers have seen all messages.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Returns `true` if both send to the same channel.
+    pub fn same_channel(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.shared, &other.shared)
+    }
+}
+
+impl<T> Clone for Sender<T> {
+    fn clone(&self) -> Self {
+        several::join(&self.shared.state, Side::Senders);
+        Sender { shared: Arc::clone(&self.shared) }
+    }
+}
+
+impl<T> Drop for Sender<T> {
+    fn drop(&mut self) {
+        several::sender_goes(&self.shared.state, &self.shared.bells);
+    }
+}
+
+impl<T> Receiver<T> {
+    fn subscribed(shared: &Arc<Shared<T>>) -> Self {
+        let mut state = shared.state.lock();
+        state.parties.receivers += 1;
+        let next = state.tail;
+        drop(state);
+        Receiver { shared: Arc::clone(shared), next, kept: None, bell: None }
+    }
+
+    /// Makes a receiver, which sees the messages that are sent from now on. Does not block.
+    pub fn resubscribe(&self) -> Self {
+        Self::subscribed(&self.shared)
+    }
+
+    /// Returns the number of messages that were sent and this receiver has not seen; those that it has missed count.
+    pub fn len(&self) -> usize {
+        let unseen = self.shared.state.lock().tail - self.next;
+        usize::try_from(unseen).unwrap_or(usize::MAX) + usize::from(self.kept.is_some())
+    }
+
+    /// Returns `true` if this receiver has seen all messages.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Returns `true` if the channel is closed; messages may be left.
+    pub fn is_closed(&self) -> bool {
+        self.shared.state.lock().parties.closed
+    }
+
+    /// Returns `true` if both receive from the same channel.
+    pub fn same_channel(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.shared, &other.shared)
+    }
+
+    /// Returns a channel that has a message when there may be something to receive, and is closed with this one: an arm of
+    /// [`select!`](crate::select), after which [`try_recv`](Self::try_recv) receives. It may also ring for what was received
+    /// already. Does not block.
+    ///
+    /// ```
+    /// use gmp::chan::{self, broadcast::{self, TryRecvError}};
+    ///
+    /// // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
+    /// unsafe {
+    ///     gmp::run(|| {
+    ///         let (news, mut reader) = broadcast::channel(16);
+    ///         let (_sender, work) = chan::bounded::<()>(0);
+    ///         gmp::go(move || (0..3).try_for_each(|n| news.send(n).map(drop)));
+    ///         let (bell, mut seen) = (reader.bell(), Vec::new());
+    ///         loop {
+    ///             gmp::select! {
+    ///                 recv(work) -> _ => unreachable!(),
+    ///                 recv(bell) -> _ => match reader.try_recv() {
+    ///                     Ok(n) => seen.push(n),
+    ///                     Err(TryRecvError::Closed) => break,
+    ///                     Err(_) => {}
+    ///                 },
+    ///             }
+    ///         }
+    ///         assert_eq!(seen, [0, 1, 2]);
+    ///     })
+    /// }
+    /// ```
+    pub fn bell(&mut self) -> crate::chan::Receiver<()> {
+        let (next, kept) = (self.next, self.kept.is_some());
+        self.shared.bells.bell(&mut self.bell, &self.shared.state, |state| kept || state.tail > next)
+    }
+}
+
+impl<T: Clone> Receiver<T> {
+    /// Receives the next message. Blocks the calling goroutine, or the plain thread, until there is one that this receiver
+    /// has not seen. A panic of the message's `clone` goes on, and the message is received again by the next call.
+    ///
+    /// # Unwinds
+    /// When the wait is ended from outside; see [`migration`](crate::migration#what-may-unwind). No message is lost.
+    ///
+    /// # Errors
+    /// The channel is closed, or this receiver has missed messages.
+    pub fn recv(&mut self) -> Result<T, RecvError> {
+        match self.recv_in(None) {
+            Ok(message) => Ok(message),
+            Err(RecvTimeoutError::Lagged(missed)) => Err(RecvError::Lagged(missed)),
+            Err(RecvTimeoutError::Closed) => Err(RecvError::Closed),
+            Err(RecvTimeoutError::Timeout) => unreachable!("recv: there is no limit"),
+        }
+    }
+
+    /// As [`recv`](Self::recv), for at most `timeout`.
+    ///
+    /// # Unwinds
+    /// When the wait is ended from outside; see [`migration`](crate::migration#what-may-unwind). No message is lost.
+    ///
+    /// # Errors
+    /// The time has passed, the channel is closed, or this receiver has missed messages.
+    pub fn recv_timeout(&mut self, timeout: Duration) -> Result<T, RecvTimeoutError> {
+        self.recv_in(Some(Active::now().saturating_add(timeout)))
+    }
+
+    /// As [`recv`](Self::recv), until `deadline` at most.
+    ///
+    /// # Unwinds
+    /// When the wait is ended from outside; see [`migration`](crate::migration#what-may-unwind). No message is lost.
+    ///
+    /// # Errors
+    /// As [`recv_timeout`](Self::recv_timeout).
+    pub fn recv_deadline(&mut self, deadline: Instant) -> Result<T, RecvTimeoutError> {
+        self.recv_in(Some(Active::nanos(deadline)))
+    }
+
+    fn recv_in(&mut self, until: Option<Nanos>) -> Result<T, RecvTimeoutError> {
+        if let Some(message) = self.kept.take() {
+            return Ok(message);
+        }
+        let next = &mut self.next;
+        match wait_for(&self.shared.state, Side::Receivers, until, |state| state.look(next)) {
+            None => Err(RecvTimeoutError::Timeout),
+            Some(Found::Closed) => Err(RecvTimeoutError::Closed),
+            Some(Found::Lagged(missed)) => {
+                self.shared.bells.ring(self.bell.as_ref());
+                Err(RecvTimeoutError::Lagged(missed))
+            }
+            Some(Found::Message(message)) => Ok(self.take(message)),
+        }
+    }
+
+    /// Receives the next message if it is there. Waits for no message; where several receivers clone the same message at
+    /// this moment, for its turn.
+    ///
+    /// # Unwinds
+    /// When the wait for its turn is ended from outside; see [`migration`](crate::migration#what-may-unwind). No message is
+    /// lost.
+    ///
+    /// # Errors
+    /// There is no message yet, the channel is closed, or this receiver has missed messages.
+    pub fn try_recv(&mut self) -> Result<T, TryRecvError> {
+        if let Some(message) = self.kept.take() {
+            return Ok(message);
+        }
+        let found = self.shared.state.lock().look(&mut self.next);
+        match found {
+            None => Err(TryRecvError::Empty),
+            Some(Found::Closed) => Err(TryRecvError::Closed),
+            Some(Found::Lagged(missed)) => {
+                self.shared.bells.ring(self.bell.as_ref());
+                Err(TryRecvError::Lagged(missed))
+            }
+            Some(Found::Message(message)) => Ok(self.take(message)),
+        }
+    }
+
+    /// Clones the message, and counts it as seen after that.
+    fn take(&mut self, message: Message<T>) -> T {
+        self.kept = Some(T::clone(&message.lock()));
+        let mut gone = Buffer::growing();
+        gone.push(message);
+        let mut state = self.shared.state.lock();
+        state.saw(self.next, self.next + 1, &mut gone);
+        // It may have left the ring meanwhile.
+        self.next += 1;
+        let more = state.tail > self.next;
+        drop(state);
+        if more {
+            self.shared.bells.ring(self.bell.as_ref());
+        }
+        // A panic of a `drop` leaves the clone to the next call.
+        drop(gone);
+        self.kept.take().expect("take: it was kept")
+    }
+}
+
+impl<T> Clone for Receiver<T> {
+    fn clone(&self) -> Self {
+        let mut state = self.shared.state.lock();
+        state.parties.receivers += 1;
+        let from = state.place(self.next);
+        state.ring.range_mut(from..).for_each(|entry| entry.unseen += 1);
+        drop(state);
+        Receiver { shared: Arc::clone(&self.shared), next: self.next, kept: None, bell: None }
+    }
+}
+
+impl<T> Drop for Receiver<T> {
+    fn drop(&mut self) {
+        let (mut gone, mut notified) = (Buffer::growing(), Notified::new());
+        let mut state = self.shared.state.lock();
+        let tail = state.tail;
+        state.saw(self.next, tail, &mut gone);
+        state.parties.receivers -= 1;
+        if state.parties.receivers == 0 {
+            state.parties.queue(Side::Senders).notify_all(&mut notified);
+        }
+        drop(state);
+        notified.ready();
+        self.shared.bells.remove(self.bell.take());
+        drop(gone);
+    }
+}
+
+impl<T> fmt::Debug for Sender<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Sender").finish_non_exhaustive()
+    }
+}
+
+impl<T> fmt::Debug for Receiver<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Receiver").finish_non_exhaustive()
+    }
+}

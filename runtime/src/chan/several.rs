@@ -1,0 +1,220 @@
+//! What [`broadcast`](super::broadcast) and [`watch`](super::watch) share: who is there, how one waits, and how an arm of a
+//! `select!` is told.
+//!
+//! Both keep their state under one lock, with two wait queues: of receivers, for something new, and of senders, for the
+//! last receiver's end. A waiter looks under the lock before each wait and after the last one, so a message that comes
+//! beside a limit is found. Nobody counts waiters, so an interrupted one, or one that its runtime leaves behind, holds
+//! nobody back. No code of a user's runs under the lock: what is dropped is taken out and dropped afterwards.
+//!
+//! A select waits for channels. So a receiver that is to be an arm gets a *bell*: a channel for one message, which says that
+//! there may be something new. A sender rings after its lock; a receiver that leaves something behind rings its own. The
+//! bells are closed with their channel, and so always ready.
+
+use crate::chan::{self, Receiver, Sender};
+use crate::host::Active;
+use crate::prim::{Mutex, Rank};
+use crate::sched::park::WaitReason;
+use crate::sync::wait_queue::{HasWaitQueue, Left, Notified, Position, WaitQueue, wait_in};
+use crate::wait::waiter::{How, Wait};
+use gmp_timers::Nanos;
+
+/// Whose queue.
+#[derive(Copy, Clone, Debug, Eq, PartialEq)]
+pub(super) enum Side {
+    /// Those that wait for something new, or the close.
+    Receivers,
+    /// Those that wait until there is no receiver.
+    Senders,
+}
+
+/// Who is there, and who waits.
+pub(super) struct Parties {
+    pub(super) senders: usize,
+    pub(super) receivers: usize,
+    pub(super) closed: bool,
+    /// There was a bell once.
+    has_bells: bool,
+    waiting_receivers: WaitQueue<Side>,
+    waiting_senders: WaitQueue<Side>,
+}
+
+/// A state with its parties.
+pub(super) trait HasParties {
+    fn parties(&mut self) -> &mut Parties;
+}
+
+impl Parties {
+    pub(super) fn new(receivers: usize) -> Self {
+        Parties {
+            senders: 1,
+            receivers,
+            closed: false,
+            has_bells: false,
+            waiting_receivers: WaitQueue::new(),
+            waiting_senders: WaitQueue::new(),
+        }
+    }
+
+    pub(super) fn queue(&mut self, side: Side) -> &mut WaitQueue<Side> {
+        match side {
+            Side::Receivers => &mut self.waiting_receivers,
+            Side::Senders => &mut self.waiting_senders,
+        }
+    }
+
+    /// Returns `true` if nothing that is sent would be seen.
+    pub(super) fn is_deserted(&self) -> bool {
+        self.closed || self.receivers == 0
+    }
+
+    /// There is something new for the receivers. Returns whether bells are to be rung after the lock.
+    #[must_use]
+    pub(super) fn tell_receivers(&mut self, notified: &mut Notified<Side>) -> bool {
+        self.waiting_receivers.notify_all(notified);
+        self.has_bells
+    }
+}
+
+/// Waits until `look` finds something, until then at most. An interrupt unwinds.
+pub(super) fn wait_for<S, R>(
+    lock: &Mutex<S>,
+    side: Side,
+    until: Option<Nanos>,
+    mut look: impl FnMut(&mut S) -> Option<R>,
+) -> Option<R>
+where
+    S: HasWaitQueue<Want = Side>,
+{
+    let found = look(&mut lock.lock());
+    if found.is_some() {
+        return found;
+    }
+    let reason = match side {
+        Side::Receivers => WaitReason::ChanReceive,
+        Side::Senders => WaitReason::ChanSend,
+    };
+    loop {
+        let wait = Wait::begin();
+        let mut state = lock.lock();
+        let found = look(&mut state);
+        if found.is_some() {
+            drop(state);
+            wait.withdraw();
+            return found;
+        }
+        let how = How::new(reason).until(until);
+        if let Err(Left { mut state, by }) = wait_in(wait, lock, state, (side, Position::Back), how) {
+            let Some(interrupt) = by else { return look(&mut state) };
+            drop(state);
+            interrupt.throw::<Active>();
+        }
+    }
+}
+
+/// A party comes.
+pub(super) fn join<S: HasParties>(lock: &Mutex<S>, side: Side) {
+    let mut state = lock.lock();
+    match side {
+        Side::Receivers => state.parties().receivers += 1,
+        Side::Senders => state.parties().senders += 1,
+    }
+}
+
+/// Closes the channel, for what the senders do. Returns `false` if it was closed already.
+pub(super) fn close<S: HasParties>(lock: &Mutex<S>, bells: &Bells) -> bool {
+    let mut notified = Notified::new();
+    let mut state = lock.lock();
+    let parties = state.parties();
+    let closes = !std::mem::replace(&mut parties.closed, true);
+    parties.waiting_receivers.notify_all(&mut notified);
+    parties.waiting_senders.notify_all(&mut notified);
+    drop(state);
+    notified.ready();
+    bells.close();
+    closes
+}
+
+/// A sender goes; the last one closes the channel.
+pub(super) fn sender_goes<S: HasParties>(lock: &Mutex<S>, bells: &Bells) {
+    let mut state = lock.lock();
+    let parties = state.parties();
+    parties.senders -= 1;
+    let last = parties.senders == 0;
+    drop(state);
+    if last {
+        close(lock, bells);
+    }
+}
+
+/// What rings each bell, with its number.
+type Ringers = Vec<(u64, Sender<()>)>;
+
+/// The bells of the receivers that have one; `None` once the channel is closed.
+pub(super) struct Bells(Mutex<Option<Ringers>>);
+
+/// A receiver's own.
+pub(super) struct Bell {
+    number: u64,
+    rung: Receiver<()>,
+}
+
+impl Bells {
+    pub(super) fn new() -> Self {
+        Bells(Mutex::new(Rank::Bells, Some(Vec::new())))
+    }
+
+    /// Returns the bell in `slot`, which is made if need be. `news` tells under the lock whether there is something new.
+    pub(super) fn bell<S: HasParties>(
+        &self,
+        slot: &mut Option<Bell>,
+        lock: &Mutex<S>,
+        news: impl FnOnce(&mut S) -> bool,
+    ) -> Receiver<()> {
+        if slot.is_none() {
+            let (rings, rung) = chan::bounded(1);
+            let mut number = 0;
+            // On a closed channel the bell loses its sender here, and is closed as well.
+            if let Some(bells) = self.0.lock().as_mut() {
+                number = bells.last().map_or(0, |(last, _)| last + 1);
+                bells.push((number, rings));
+            }
+            *slot = Some(Bell { number, rung });
+            // After it stands in the list: what comes from here on rings.
+            let mut state = lock.lock();
+            state.parties().has_bells = true;
+            let news = news(&mut state);
+            drop(state);
+            if news {
+                self.ring(slot.as_ref());
+            }
+        }
+        slot.as_ref().map_or_else(chan::never, |bell| bell.rung.clone())
+    }
+
+    pub(super) fn ring_all(&self) {
+        for (_, bell) in self.0.lock().iter().flatten() {
+            // It rings already, or nobody is there.
+            let _rings = bell.try_send(());
+        }
+    }
+
+    /// Rings one, whose receiver has left something behind.
+    pub(super) fn ring(&self, bell: Option<&Bell>) {
+        let Some(bell) = bell else { return };
+        if let Some((_, rings)) = self.0.lock().iter().flatten().find(|(number, _)| *number == bell.number) {
+            let _rings = rings.try_send(());
+        }
+    }
+
+    /// A receiver goes, with its bell.
+    pub(super) fn remove(&self, bell: Option<Bell>) {
+        let Some(bell) = bell else { return };
+        if let Some(bells) = self.0.lock().as_mut() {
+            bells.retain(|(number, _)| *number != bell.number);
+        }
+    }
+
+    fn close(&self) {
+        drop(self.0.lock().take());
+    }
+}

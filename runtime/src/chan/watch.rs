@@ -1,0 +1,528 @@
+//! A value and those that watch it: each receiver sees the last value, and not each one. tokio's `watch`, in blocking style.
+//!
+//! The value lies in an [`RwLock`](crate::sync::RwLock). A sender changes the value under that lock, and counts the change
+//! under the channel's lock before it lets the value go: a receiver that reads the value reads the count that belongs to
+//! it. A receiver has the count that it has seen last.
+//!
+//! Names and semantics are those of tokio 1's `sync::watch`, with these differences: the calls block instead of being
+//! awaited, [`borrow`](Receiver::borrow) parks where tokio's blocks its thread, there are limits, and
+//! [`close`](Sender::close). A receiver is an arm of a [`select!`](crate::select) by its [`bell`](Receiver::bell).
+//!
+//! ```
+//! use gmp::chan::watch;
+//!
+//! // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
+//! unsafe {
+//!     gmp::run(|| {
+//!         let (level, mut seen) = watch::channel(0);
+//!         let reader = gmp::go(move || {
+//!             while seen.changed().is_ok() {
+//!                 if *seen.borrow_and_update() == 3 {
+//!                     return true;
+//!                 }
+//!             }
+//!             false
+//!         });
+//!         (1..=3).for_each(|n| level.send(n).unwrap_or_default());
+//!         assert!(reader.join().unwrap());
+//!     })
+//! }
+//! ```
+
+use crate::chan::several::{self, Bell, Bells, HasParties, Parties, Side, wait_for};
+use crate::host::{Active, Clock};
+use crate::prim::{Arc, Mutex, Rank};
+use crate::sync::wait_queue::{HasWaitQueue, Notified, WaitQueue};
+use crate::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
+use gmp_timers::Nanos;
+use std::error::Error;
+use std::fmt;
+use std::mem;
+use std::ops::Deref;
+use std::panic::{RefUnwindSafe, UnwindSafe};
+use std::time::{Duration, Instant};
+
+/// No receiver is there, or the channel is closed; with the value.
+#[derive(PartialEq, Eq, Clone, Copy)]
+pub struct SendError<T>(pub T);
+
+/// The channel is closed, and the receiver has seen the last value.
+#[derive(PartialEq, Eq, Clone, Copy, Debug)]
+pub struct RecvError;
+
+/// Why no change was seen in time.
+#[derive(PartialEq, Eq, Clone, Copy, Debug)]
+pub enum RecvTimeoutError {
+    /// The time has passed.
+    Timeout,
+    /// As [`RecvError`].
+    Closed,
+}
+
+const CLOSED: &str = "the channel is closed";
+
+impl<T> fmt::Debug for SendError<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("SendError(..)")
+    }
+}
+
+impl<T> fmt::Display for SendError<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the channel is closed, or has no receiver")
+    }
+}
+
+impl<T> Error for SendError<T> {}
+
+impl fmt::Display for RecvError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(CLOSED)
+    }
+}
+
+impl Error for RecvError {}
+
+impl fmt::Display for RecvTimeoutError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            RecvTimeoutError::Timeout => "timed out waiting on a channel",
+            RecvTimeoutError::Closed => CLOSED,
+        })
+    }
+}
+
+impl Error for RecvTimeoutError {}
+
+struct State {
+    /// How often the value was changed.
+    version: u64,
+    parties: Parties,
+}
+
+impl HasParties for State {
+    fn parties(&mut self) -> &mut Parties {
+        &mut self.parties
+    }
+}
+
+impl HasWaitQueue for State {
+    type Want = Side;
+    fn waiters(&mut self, side: &Side) -> &mut WaitQueue<Side> {
+        self.parties.queue(*side)
+    }
+}
+
+struct Shared<T> {
+    value: RwLock<T>,
+    state: Mutex<State>,
+    bells: Bells,
+}
+
+impl<T> Shared<T> {
+    fn new(value: T, receivers: usize) -> Arc<Self> {
+        let state = State { version: 0, parties: Parties::new(receivers) };
+        let state = Mutex::new(Rank::WaitQueue, state);
+        Arc::new(Shared { value: RwLock::new(value), state, bells: Bells::new() })
+    }
+
+    fn subscribe(self: &Arc<Self>) -> Receiver<T> {
+        let mut state = self.state.lock();
+        state.parties.receivers += 1;
+        let seen = state.version;
+        drop(state);
+        Receiver { shared: Arc::clone(self), seen, bell: None }
+    }
+
+    /// The value was changed.
+    fn tell(&self, value: RwLockWriteGuard<'_, T>) {
+        let mut notified = Notified::new();
+        let mut state = self.state.lock();
+        state.version += 1;
+        let rings = state.parties.tell_receivers(&mut notified);
+        drop(state);
+        drop(value);
+        notified.ready();
+        if rings {
+            self.bells.ring_all();
+        }
+    }
+}
+
+/// Makes a channel with a first value, which its receiver has seen.
+///
+/// ```
+/// use gmp::chan::watch;
+///
+/// let (sender, mut receiver) = watch::channel("first");
+/// assert!(!receiver.has_changed().unwrap());
+/// sender.send("second").unwrap();
+/// sender.send("third").unwrap();
+/// assert_eq!((receiver.changed(), *receiver.borrow()), (Ok(()), "third"));
+/// assert!(!receiver.has_changed().unwrap());
+/// ```
+pub fn channel<T>(value: T) -> (Sender<T>, Receiver<T>) {
+    let shared = Shared::new(value, 1);
+    (Sender { shared: Arc::clone(&shared) }, Receiver { shared, seen: 0, bell: None })
+}
+
+/// The half that changes the value. Clones change the same value; when the last one is dropped, the channel closes.
+pub struct Sender<T> {
+    shared: Arc<Shared<T>>,
+}
+
+/// A half that sees the value. A clone has seen what the original has seen.
+pub struct Receiver<T> {
+    shared: Arc<Shared<T>>,
+    seen: u64,
+    bell: Option<Bell>,
+}
+
+impl<T> UnwindSafe for Sender<T> {}
+impl<T> RefUnwindSafe for Sender<T> {}
+impl<T> UnwindSafe for Receiver<T> {}
+impl<T> RefUnwindSafe for Receiver<T> {}
+
+/// The value, which does not change as long as this is there.
+pub struct Ref<'a, T> {
+    value: RwLockReadGuard<'a, T>,
+    changed: bool,
+}
+
+impl<T> Ref<'_, T> {
+    /// Returns `true` if the receiver that made this had not seen the value. For a sender, `false`.
+    pub fn has_changed(&self) -> bool {
+        self.changed
+    }
+}
+
+impl<T> Deref for Ref<'_, T> {
+    type Target = T;
+    fn deref(&self) -> &T {
+        &self.value
+    }
+}
+
+impl<T: fmt::Debug> fmt::Debug for Ref<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        (**self).fmt(f)
+    }
+}
+
+impl<T> Sender<T> {
+    /// Makes a channel without receivers; [`subscribe`](Self::subscribe) makes them.
+    pub fn new(value: T) -> Self {
+        Sender { shared: Shared::new(value, 0) }
+    }
+
+    /// Replaces the value, if there is a receiver, and drops the one before. Blocks the calling goroutine, or the plain
+    /// thread, while a [`Ref`] is there.
+    ///
+    /// # Unwinds
+    /// When the wait is ended from outside; see [`migration`](crate::migration#what-may-unwind). Nothing is changed then.
+    ///
+    /// # Errors
+    /// There is no receiver, or the channel is closed. The error holds the value.
+    pub fn send(&self, value: T) -> Result<(), SendError<T>> {
+        if self.is_closed() {
+            return Err(SendError(value));
+        }
+        drop(self.send_replace(value));
+        Ok(())
+    }
+
+    /// Replaces the value, also without a receiver, and returns the one before. Blocks the calling goroutine, or the plain
+    /// thread, while a [`Ref`] is there.
+    ///
+    /// # Unwinds
+    /// As [`send`](Self::send).
+    ///
+    /// ```
+    /// let sender = gmp::chan::watch::Sender::new(1);
+    /// assert_eq!((sender.send_replace(2), *sender.borrow()), (1, 2));
+    /// ```
+    pub fn send_replace(&self, value: T) -> T {
+        let mut guard = self.shared.value.write();
+        let before = mem::replace(&mut *guard, value);
+        self.shared.tell(guard);
+        before
+    }
+
+    /// Changes the value in place, and tells the receivers. Blocks as [`send`](Self::send). A panic of `modify` goes on; what
+    /// it has changed by then stays, and the receivers are not told.
+    ///
+    /// # Unwinds
+    /// As [`send`](Self::send).
+    pub fn send_modify(&self, modify: impl FnOnce(&mut T)) {
+        self.send_if_modified(|value| {
+            modify(value);
+            true
+        });
+    }
+
+    /// As [`send_modify`](Self::send_modify), and tells the receivers only if `modify` returns `true`. Returns what it
+    /// returns.
+    ///
+    /// # Unwinds
+    /// As [`send`](Self::send).
+    pub fn send_if_modified(&self, modify: impl FnOnce(&mut T) -> bool) -> bool {
+        let mut guard = self.shared.value.write();
+        let modified = modify(&mut guard);
+        if modified {
+            self.shared.tell(guard);
+        }
+        modified
+    }
+
+    /// Returns the value. Blocks the calling goroutine, or the plain thread, while a sender changes it, or waits for that. A
+    /// caller that keeps a [`Ref`] meanwhile may wait for itself.
+    ///
+    /// # Unwinds
+    /// When the wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
+    pub fn borrow(&self) -> Ref<'_, T> {
+        Ref { value: self.shared.value.read(), changed: false }
+    }
+
+    /// Makes a receiver, which has seen the present value. Does not block.
+    pub fn subscribe(&self) -> Receiver<T> {
+        self.shared.subscribe()
+    }
+
+    /// Closes the channel: sends fail from then on, and receivers that have seen the last value. Returns `false` if the
+    /// channel was closed already. Does not block.
+    pub fn close(&self) -> bool {
+        several::close(&self.shared.state, &self.shared.bells)
+    }
+
+    /// Returns `true` if there is no receiver, or the channel is closed.
+    pub fn is_closed(&self) -> bool {
+        self.shared.state.lock().parties.is_deserted()
+    }
+
+    /// Blocks the calling goroutine, or the plain thread, until there is no receiver, or the channel is closed.
+    ///
+    /// # Unwinds
+    /// When the wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
+    pub fn closed(&self) {
+        wait_for(&self.shared.state, Side::Senders, None, |state| state.parties.is_deserted().then_some(()));
+    }
+
+    /// Returns the number of receivers at this moment.
+    pub fn receiver_count(&self) -> usize {
+        self.shared.state.lock().parties.receivers
+    }
+
+    /// Returns the number of senders at this moment.
+    pub fn sender_count(&self) -> usize {
+        self.shared.state.lock().parties.senders
+    }
+
+    /// Returns `true` if both change the same value.
+    pub fn same_channel(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.shared, &other.shared)
+    }
+}
+
+impl<T> Clone for Sender<T> {
+    fn clone(&self) -> Self {
+        several::join(&self.shared.state, Side::Senders);
+        Sender { shared: Arc::clone(&self.shared) }
+    }
+}
+
+impl<T> Drop for Sender<T> {
+    fn drop(&mut self) {
+        several::sender_goes(&self.shared.state, &self.shared.bells);
+    }
+}
+
+impl<T> Receiver<T> {
+    /// Returns the value, and does not count it as seen. Blocks the calling goroutine, or the plain thread, while a sender
+    /// changes it, or waits for that. A caller that keeps a [`Ref`] meanwhile may wait for itself.
+    ///
+    /// # Unwinds
+    /// When the wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
+    pub fn borrow(&self) -> Ref<'_, T> {
+        let value = self.shared.value.read();
+        let changed = self.shared.state.lock().version != self.seen;
+        Ref { value, changed }
+    }
+
+    /// As [`borrow`](Self::borrow), and counts the value as seen.
+    ///
+    /// # Unwinds
+    /// When the wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
+    pub fn borrow_and_update(&mut self) -> Ref<'_, T> {
+        let value = self.shared.value.read();
+        let version = self.shared.state.lock().version;
+        let changed = mem::replace(&mut self.seen, version) != version;
+        Ref { value, changed }
+    }
+
+    /// Returns `true` if the value was changed since this receiver has seen it. Does not block.
+    ///
+    /// # Errors
+    /// It was not, and the channel is closed.
+    pub fn has_changed(&self) -> Result<bool, RecvError> {
+        let state = self.shared.state.lock();
+        match state.version != self.seen {
+            false if state.parties.closed => Err(RecvError),
+            changed => Ok(changed),
+        }
+    }
+
+    /// Blocks the calling goroutine, or the plain thread, until the value was changed since this receiver has seen it, and
+    /// counts the present one as seen.
+    ///
+    /// # Unwinds
+    /// When the wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
+    ///
+    /// # Errors
+    /// The channel is closed, and the receiver has seen the last value.
+    pub fn changed(&mut self) -> Result<(), RecvError> {
+        self.changed_in(None).map_err(|_| RecvError)
+    }
+
+    /// As [`changed`](Self::changed), for at most `timeout`.
+    ///
+    /// # Unwinds
+    /// When the wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
+    ///
+    /// # Errors
+    /// As `changed`, or the time has passed.
+    pub fn changed_timeout(&mut self, timeout: Duration) -> Result<(), RecvTimeoutError> {
+        self.changed_in(Some(Active::now().saturating_add(timeout)))
+    }
+
+    /// As [`changed`](Self::changed), until `deadline` at most.
+    ///
+    /// # Unwinds
+    /// When the wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
+    ///
+    /// # Errors
+    /// As `changed`, or the time has passed.
+    pub fn changed_deadline(&mut self, deadline: Instant) -> Result<(), RecvTimeoutError> {
+        self.changed_in(Some(Active::nanos(deadline)))
+    }
+
+    fn changed_in(&mut self, until: Option<Nanos>) -> Result<(), RecvTimeoutError> {
+        let seen = self.seen;
+        let found =
+            wait_for(&self.shared.state, Side::Receivers, until, |state| match state.version != seen {
+                true => Some(Some(state.version)),
+                false => state.parties.closed.then_some(None),
+            });
+        match found {
+            None => Err(RecvTimeoutError::Timeout),
+            Some(None) => Err(RecvTimeoutError::Closed),
+            Some(Some(version)) => {
+                self.seen = version;
+                Ok(())
+            }
+        }
+    }
+
+    /// Blocks the calling goroutine, or the plain thread, until `is_right` returns `true` for a value, and returns that one,
+    /// which counts as seen. `is_right` is asked first about the present value, seen or not. A panic of `is_right` goes on.
+    ///
+    /// # Unwinds
+    /// When the wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
+    ///
+    /// # Errors
+    /// The channel is closed, and the last value is not right.
+    ///
+    /// ```
+    /// let (sender, mut receiver) = gmp::chan::watch::channel(1);
+    /// sender.send(5).unwrap();
+    /// assert_eq!(*receiver.wait_for(|n| *n > 3).unwrap(), 5);
+    /// drop(sender);
+    /// assert!(receiver.wait_for(|n| *n > 5).is_err());
+    /// ```
+    pub fn wait_for(&mut self, mut is_right: impl FnMut(&T) -> bool) -> Result<Ref<'_, T>, RecvError> {
+        loop {
+            let value = self.shared.value.read();
+            let version = self.shared.state.lock().version;
+            let changed = mem::replace(&mut self.seen, version) != version;
+            if is_right(&value) {
+                return Ok(Ref { value, changed });
+            }
+            drop(value);
+            let seen = self.seen;
+            wait_for(&self.shared.state, Side::Receivers, None, |state| match state.version != seen {
+                true => Some(Ok(())),
+                false => state.parties.closed.then_some(Err(RecvError)),
+            })
+            .expect("wait_for: there is no limit")?;
+        }
+    }
+
+    /// Counts the present value as not seen: the next [`changed`](Self::changed) returns at once.
+    pub fn mark_changed(&mut self) {
+        // No count that the value has.
+        self.seen = u64::MAX;
+    }
+
+    /// Counts the present value as seen.
+    pub fn mark_unchanged(&mut self) {
+        self.seen = self.shared.state.lock().version;
+    }
+
+    /// Returns `true` if both watch the same value.
+    pub fn same_channel(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.shared, &other.shared)
+    }
+
+    /// Returns a channel that has a message when the value may have changed, and is closed with this one: an arm of
+    /// [`select!`](crate::select), after which [`has_changed`](Self::has_changed) tells. It may also ring for a value that
+    /// this receiver has seen. Does not block.
+    ///
+    /// ```
+    /// use gmp::chan::watch;
+    /// use std::time::Duration;
+    ///
+    /// let (sender, mut receiver) = watch::channel(1);
+    /// let bell = receiver.bell();
+    /// sender.send(2).unwrap();
+    /// gmp::select! {
+    ///     recv(bell) -> _ => assert_eq!(*receiver.borrow_and_update(), 2),
+    ///     default(Duration::from_secs(60)) => unreachable!(),
+    /// }
+    /// ```
+    pub fn bell(&mut self) -> crate::chan::Receiver<()> {
+        let seen = self.seen;
+        self.shared.bells.bell(&mut self.bell, &self.shared.state, |state| state.version != seen)
+    }
+}
+
+impl<T> Clone for Receiver<T> {
+    fn clone(&self) -> Self {
+        several::join(&self.shared.state, Side::Receivers);
+        Receiver { shared: Arc::clone(&self.shared), seen: self.seen, bell: None }
+    }
+}
+
+impl<T> Drop for Receiver<T> {
+    fn drop(&mut self) {
+        let mut notified = Notified::new();
+        let mut state = self.shared.state.lock();
+        state.parties.receivers -= 1;
+        if state.parties.receivers == 0 {
+            state.parties.queue(Side::Senders).notify_all(&mut notified);
+        }
+        drop(state);
+        notified.ready();
+        self.shared.bells.remove(self.bell.take());
+    }
+}
+
+impl<T: fmt::Debug> fmt::Debug for Sender<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Sender").field("value", &self.shared.value).finish()
+    }
+}
+
+impl<T: fmt::Debug> fmt::Debug for Receiver<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Receiver").field("value", &self.shared.value).finish()
+    }
+}

@@ -1,0 +1,434 @@
+//! `chan::broadcast`: each receiver sees each message from its subscription on, or is told how many it missed.
+
+use crate::share;
+use common::bolt::bolted;
+use common::crew::{each, everyone, join_all, on_thread};
+use common::probe::Probe;
+use common::{PROCS, everywhere, runtime, until, watched};
+use gmp::chan::broadcast::{Receiver, RecvError, RecvTimeoutError, SendError, Sender, TryRecvError, channel};
+use gmp::chan::{bounded, never};
+use gmp::context::{Context, ContextError};
+use std::cell::Cell;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
+use std::time::{Duration, Instant};
+
+const MS: Duration = Duration::from_millis(1);
+
+/// Fails by a message that is missing, twice there, or before an earlier one of its sender; or by a hang.
+#[test]
+fn each_receiver_sees_each_message_in_order() {
+    everyone(|crew| {
+        let (senders, each_sends) = (3, share(30_000, 9));
+        let (sender, first) = channel(senders * each_sends);
+        let receivers: Vec<Receiver<(usize, usize)>> = vec![first.clone(), first, sender.subscribe()];
+        let readers: Vec<_> = receivers
+            .into_iter()
+            .map(|mut receiver| {
+                crew.go(move || {
+                    let mut next = [0; 3];
+                    loop {
+                        match receiver.recv() {
+                            Ok((from, number)) => {
+                                assert_eq!(number, next[from]);
+                                next[from] += 1;
+                            }
+                            Err(error) => {
+                                assert_eq!(error, RecvError::Closed);
+                                return next;
+                            }
+                        }
+                    }
+                })
+            })
+            .collect();
+        let writers = each(crew, senders, {
+            let sender = sender.clone();
+            move |from| {
+                (0..each_sends).for_each(|number| assert_eq!(sender.send((from, number)), Ok(3)));
+            }
+        });
+        join_all(writers);
+        drop(sender);
+        assert_eq!(join_all(readers), [[each_sends; 3]; 3]);
+    });
+}
+
+/// Fails by a sum: what a receiver got and what it was told to have missed is not what was sent.
+#[test]
+fn what_is_missed_is_told() {
+    everyone(|crew| {
+        let sends = share(40_000, 4) as u64;
+        let (sender, receiver) = channel(4);
+        let readers: Vec<_> = (0..3_u32)
+            .map(|number| {
+                let mut receiver = receiver.clone();
+                crew.go(move || {
+                    let (mut got, mut missed, mut last) = (0, 0, None);
+                    loop {
+                        let limit = Duration::from_nanos((u64::from(number) * 777 + got) % 3000);
+                        let next = match got % 3 {
+                            0 => receiver.recv_timeout(limit),
+                            1 => receiver.try_recv().map_err(|error| match error {
+                                TryRecvError::Empty => RecvTimeoutError::Timeout,
+                                TryRecvError::Closed => RecvTimeoutError::Closed,
+                                TryRecvError::Lagged(n) => RecvTimeoutError::Lagged(n),
+                            }),
+                            _ => receiver.recv_deadline(Instant::now() + limit),
+                        };
+                        match next {
+                            Ok(n) => {
+                                assert_eq!(
+                                    n,
+                                    got + missed,
+                                    "not the oldest one that is there, after {last:?}"
+                                );
+                                got += 1;
+                                last = Some(n);
+                            }
+                            Err(RecvTimeoutError::Lagged(n)) => missed += n,
+                            Err(RecvTimeoutError::Timeout) => gmp::yield_now(),
+                            Err(RecvTimeoutError::Closed) => return got + missed,
+                        }
+                    }
+                })
+            })
+            .collect();
+        drop(receiver);
+        let writer = crew.go(move || (0..sends).for_each(|n| assert_eq!(sender.send(n), Ok(3))));
+        writer.join();
+        assert_eq!(join_all(readers), [sends; 3]);
+    });
+}
+
+/// Fails by what a receiver gets: an earlier message, one too few, or another count.
+#[test]
+fn a_receiver_begins_where_it_came() {
+    let (sender, mut first) = channel(3);
+    assert_eq!((sender.receiver_count(), sender.len(), first.is_empty()), (1, 0, true));
+    sender.send(1).unwrap();
+    let mut second = sender.subscribe();
+    let mut twin = first.clone();
+    sender.send(2).unwrap();
+    let mut third = first.resubscribe();
+    assert_eq!((first.len(), second.len(), third.len(), sender.len()), (2, 1, 0, 2));
+    assert_eq!(third.try_recv(), Err(TryRecvError::Empty));
+    assert_eq!((first.recv(), second.recv(), twin.recv()), (Ok(1), Ok(2), Ok(1)));
+    // The first message has left, as all have seen it; the second has not.
+    assert_eq!(sender.len(), 1);
+    drop(twin);
+    assert_eq!(first.recv(), Ok(2));
+    assert!(sender.is_empty());
+    for n in 3..=7 {
+        assert_eq!(sender.send(n), Ok(3));
+    }
+    let mut late = first.clone();
+    assert_eq!(late.len(), 5);
+    assert_eq!(late.recv(), Err(RecvError::Lagged(2)));
+    assert_eq!(first.try_recv(), Err(TryRecvError::Lagged(2)));
+    assert_eq!(second.recv_timeout(MS), Err(RecvTimeoutError::Lagged(2)));
+    assert_eq!(
+        (first.recv(), second.recv(), late.recv(), third.recv()),
+        (Ok(5), Ok(5), Ok(5), Err(RecvError::Lagged(2)))
+    );
+    drop((first, second, late));
+    assert_eq!((sender.receiver_count(), sender.len()), (1, 3));
+    assert!(sender.same_channel(&sender.clone()) && third.same_channel(&third.clone()));
+    drop(third);
+    assert_eq!((sender.len(), sender.send(8)), (0, Err(SendError(8))));
+    let mut again = sender.subscribe();
+    assert_eq!((sender.send(9), again.recv()), (Ok(1), Ok(9)));
+    assert_eq!(again.recv_timeout(MS), Err(RecvTimeoutError::Timeout));
+    assert!(catch_unwind(|| Sender::<i32>::new(0)).is_err());
+}
+
+/// Fails by a hang, or by a message that the close takes away.
+#[test]
+fn a_close_leaves_what_was_sent() {
+    everyone(|crew| {
+        let (sender, mut receiver) = channel(8);
+        let mut other = receiver.clone();
+        let waits = crew.go(move || (other.recv(), other.recv(), other.recv()));
+        let closer = sender.clone();
+        let sees = crew.go(move || closer.closed());
+        sender.send(1).unwrap();
+        assert!(!receiver.is_closed());
+        assert!(sender.close() && !sender.close() && receiver.is_closed());
+        assert_eq!(sender.send(2), Err(SendError(2)));
+        assert_eq!(waits.join(), (Ok(1), Err(RecvError::Closed), Err(RecvError::Closed)));
+        sees.join();
+        assert_eq!((receiver.recv(), receiver.try_recv()), (Ok(1), Err(TryRecvError::Closed)));
+        assert_eq!(sender.subscribe().recv(), Err(RecvError::Closed));
+    });
+}
+
+/// Fails by a hang: a sender is not told that the last receiver has gone.
+#[test]
+fn a_sender_waits_for_the_last_receiver() {
+    everyone(|crew| {
+        let (sender, receiver) = channel::<()>(1);
+        let other = receiver.clone();
+        let gone = Arc::new(AtomicBool::new(false));
+        let goes = Arc::clone(&gone);
+        let waits = crew.go(move || {
+            sender.closed();
+            assert!(gone.load(SeqCst), "there is one left");
+        });
+        drop(receiver);
+        crew.run(|| (0..20).for_each(|_| gmp::yield_now()));
+        goes.store(true, SeqCst);
+        drop(other);
+        waits.join();
+    });
+}
+
+/// Fails by a hang; or by a message that has gone with the wait that a context has ended.
+#[test]
+fn a_context_ends_the_wait_and_takes_no_message() {
+    everyone(|crew| {
+        for round in 0..50 {
+            let (sender, mut receiver) = channel(64);
+            let (context, cancel) = Context::background().with_cancel();
+            let reader = crew.go(move || {
+                let mut got = 0;
+                let ended = context.run(|| {
+                    while let Ok(n) = receiver.recv() {
+                        assert_eq!(n, got);
+                        got += 1;
+                    }
+                });
+                while let Ok(n) = receiver.recv() {
+                    assert_eq!(n, got);
+                    got += 1;
+                }
+                (got, ended)
+            });
+            (0..32).for_each(|n| _ = sender.send(n).unwrap());
+            common::random::spin(round * 20);
+            cancel.cancel();
+            (32..64).for_each(|n| _ = sender.send(n).unwrap());
+            if round % 2 == 0 {
+                drop(sender);
+                assert_eq!(reader.join().0, 64);
+            } else {
+                sender.close();
+                assert_eq!(reader.join().0, 64);
+            }
+        }
+        let (_sender, mut receiver) = channel::<()>(1);
+        let reader = crew.go(move || gmp::time::timeout(MS, || receiver.recv()));
+        assert_eq!(reader.join(), Err(ContextError::DeadlineExceeded));
+    });
+}
+
+/// A message whose clone and drop panic when they are told to; by `resume_unwind`, so that nothing is printed.
+struct Bomb {
+    number: u32,
+    clones: Arc<AtomicBool>,
+    drops: Arc<AtomicBool>,
+    probe: Option<Probe>,
+}
+
+impl Clone for Bomb {
+    fn clone(&self) -> Self {
+        if self.clones.swap(false, SeqCst) {
+            resume_unwind(Box::new("clone"));
+        }
+        let drops = Arc::default();
+        Bomb { number: self.number, clones: Arc::clone(&self.clones), drops, probe: None }
+    }
+}
+
+impl Drop for Bomb {
+    fn drop(&mut self) {
+        if self.drops.swap(false, SeqCst) {
+            resume_unwind(Box::new("drop"));
+        }
+        drop(self.probe.take());
+    }
+}
+
+/// Fails by a message that is lost with a panic of its own code, or by one that is dropped twice or never.
+#[test]
+fn a_panic_of_a_message_loses_nothing() {
+    everyone(|crew| {
+        crew.run(|| {
+            let dropped = Arc::new(AtomicUsize::new(0));
+            let (clones, drops) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
+            let bomb = |number| Bomb {
+                number,
+                clones: Arc::clone(&clones),
+                drops: Arc::clone(&drops),
+                probe: Some(Probe(Arc::clone(&dropped))),
+            };
+            let said = |payload: Box<dyn std::any::Any + Send>| *payload.downcast::<&str>().unwrap();
+            let (sender, mut receiver) = channel(2);
+            let mut other = receiver.clone();
+            (1..=2).for_each(|n| _ = sender.send(bomb(n)).unwrap_or_else(|_| unreachable!()));
+            let number = |receiver: &mut Receiver<Bomb>| {
+                catch_unwind(AssertUnwindSafe(|| receiver.recv().map(|bomb| bomb.number))).map_err(said)
+            };
+            // The clone panics: the message is there still.
+            clones.store(true, SeqCst);
+            assert_eq!(number(&mut receiver), Err("clone"));
+            assert_eq!(number(&mut receiver), Ok(Ok(1)));
+            // The message's drop panics in the receive of the last who sees it: the receive is not lost.
+            drops.store(true, SeqCst);
+            assert_eq!(number(&mut other), Err("drop"));
+            assert_eq!((number(&mut other), number(&mut other)), (Ok(Ok(1)), Ok(Ok(2))));
+            // The one that a full ring gives up panics in `send`, which has sent.
+            (3..=3).for_each(|n| _ = sender.send(bomb(n)).unwrap_or_else(|_| unreachable!()));
+            drops.store(true, SeqCst);
+            let sent = catch_unwind(AssertUnwindSafe(|| sender.send(bomb(4)).is_ok())).map_err(said);
+            assert_eq!(sent, Err("drop"));
+            assert_eq!((number(&mut other), number(&mut other)), (Ok(Ok(3)), Ok(Ok(4))));
+            assert_eq!(number(&mut receiver), Ok(Err(RecvError::Lagged(1))));
+            // Two are left to the last receiver, of which the first one's drop panics.
+            drops.store(true, SeqCst);
+            let goes = catch_unwind(AssertUnwindSafe(|| drop(receiver))).map_err(said);
+            assert_eq!(goes, Err("drop"));
+            assert!(sender.is_empty() && sender.receiver_count() == 1);
+            drop((sender, other));
+            // The probe of a bomb that went off goes too, as any field does.
+            assert_eq!(dropped.load(SeqCst), 4);
+            assert_eq!((Arc::strong_count(&dropped), Arc::strong_count(&clones)), (1, 1));
+        });
+    });
+}
+
+/// Fails by a count: what nobody has seen is not dropped with its channel, or twice.
+#[test]
+fn what_nobody_sees_is_dropped_once() {
+    everyone(|crew| {
+        for round in 0..share(4000, 8) {
+            let dropped = Arc::new(AtomicUsize::new(0));
+            let (sender, receiver) = channel(1 + round % 7);
+            let others = [receiver.clone(), receiver.clone()];
+            let readers = others.map(|mut receiver| {
+                crew.go(move || {
+                    for _ in 0..round % 5 {
+                        let _message = receiver.try_recv();
+                    }
+                })
+            });
+            let theirs = Arc::clone(&dropped);
+            let writer = crew.go(move || {
+                (0..10).filter(|_| sender.send(Arc::new(Probe(Arc::clone(&theirs)))).is_ok()).count()
+            });
+            drop(receiver);
+            readers.into_iter().for_each(|reader| reader.join());
+            let _sent = writer.join();
+            assert_eq!(dropped.load(SeqCst), 10);
+        }
+    });
+}
+
+/// Fails by a hang: a message that came before, beside or after a look is not rung for; or by a message that is missing.
+#[test]
+fn a_select_hears_of_each_message() {
+    everyone(|crew| {
+        let sends = share(20_000, 4);
+        let (sender, receiver) = channel(sends.max(1));
+        let (stop, stopped) = bounded::<()>(0);
+        let readers: Vec<_> = (0..2)
+            .map(|_| {
+                let (mut receiver, stopped) = (receiver.clone(), stopped.clone());
+                crew.go(move || {
+                    let (bell, nothing, mut got) = (receiver.bell(), never::<()>(), 0);
+                    loop {
+                        gmp::select! {
+                            recv(nothing) -> _ => unreachable!(),
+                            recv(stopped) -> _ => unreachable!("it is not closed before the channel is"),
+                            // One for each ring.
+                            recv(bell) -> _ => match receiver.try_recv() {
+                                Ok(n) => {
+                                    assert_eq!(n, got);
+                                    got += 1;
+                                }
+                                Err(TryRecvError::Empty) => {}
+                                Err(error) => {
+                                    assert_eq!(error, TryRecvError::Closed);
+                                    return got;
+                                }
+                            },
+                        }
+                    }
+                })
+            })
+            .collect();
+        drop(receiver);
+        let writer = crew.go(move || (0..sends).for_each(|n| assert_eq!(sender.send(n), Ok(2))));
+        writer.join();
+        assert_eq!(join_all(readers), [sends; 2]);
+        drop(stop);
+    });
+}
+
+/// Fails to compile, or by the number: a message that may not be shared is cloned by two at once.
+#[test]
+fn a_message_need_not_be_sync() {
+    #[derive(Default)]
+    struct Counts(Cell<u32>, Cell<bool>);
+    impl Clone for Counts {
+        fn clone(&self) -> Self {
+            assert!(!self.1.replace(true), "another clones it");
+            self.0.set(self.0.get() + 1);
+            gmp::yield_now();
+            self.1.set(false);
+            Counts(self.0.clone(), Cell::new(false))
+        }
+    }
+    everyone(|crew| {
+        let (sender, receiver) = channel(1);
+        let readers: Vec<_> = (0..4)
+            .map(|_| {
+                let mut receiver = receiver.clone();
+                crew.go(move || receiver.recv().map(|counts: Counts| counts.0.get()))
+            })
+            .collect();
+        drop(receiver);
+        sender.send(Counts::default()).map_err(drop).unwrap();
+        let mut numbers: Vec<_> = join_all(readers).into_iter().map(Result::unwrap).collect();
+        numbers.sort_unstable();
+        assert_eq!(numbers, [1, 2, 3, 4]);
+    });
+}
+
+/// Fails by a hang: a receiver that its runtime leaves behind holds up a sender or another receiver.
+#[test]
+fn who_is_left_behind_holds_nobody_up() {
+    for procs in PROCS {
+        watched(procs, || {
+            let first = runtime(procs);
+            let (sender, mut receiver) = channel(2);
+            let (mut theirs, came) = (receiver.clone(), Arc::new(AtomicBool::new(false)));
+            let comes = Arc::clone(&came);
+            drop(first.go(move || {
+                comes.store(true, SeqCst);
+                bolted(move || theirs.recv().map(drop)).unwrap();
+            }));
+            until(|| came.load(SeqCst));
+            first.run(|| (0..50).for_each(|_| gmp::yield_now()));
+            first.shutdown(Duration::from_secs(5));
+            for n in 0..6 {
+                sender.send(n).unwrap();
+                assert_eq!(receiver.recv(), Ok(n));
+            }
+        });
+    }
+}
+
+/// Fails by a hang: goroutines of two runtimes and a thread do not hear of each other.
+#[test]
+fn runtimes_and_threads_share_a_channel() {
+    everywhere(|rt| {
+        let other = runtime(1);
+        let (sender, mut receiver) = channel(4);
+        let mut second = receiver.clone();
+        let third = on_thread(move || second.recv());
+        let fourth = other.go(move || receiver.recv());
+        rt.go(move || sender.send(5).unwrap()).join().unwrap();
+        assert_eq!((third.join(), fourth.join().unwrap()), (Ok(5), Ok(5)));
+    });
+}

@@ -1,0 +1,268 @@
+//! `chan::watch`: each receiver sees the last value.
+
+use crate::share;
+use common::crew::{each, everyone, join_all};
+use gmp::chan::never;
+use gmp::chan::watch::{RecvError, RecvTimeoutError, SendError, Sender, channel};
+use gmp::context::{Context, ContextError};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::time::{Duration, Instant};
+
+const MS: Duration = Duration::from_millis(1);
+
+/// Fails by a hang, when a change is not told; by the last value; or by one that is half written or older than one before.
+#[test]
+fn the_last_value_is_seen() {
+    everyone(|crew| {
+        let sends = share(20_000, 4);
+        let (sender, receiver) = channel((0, 0));
+        let readers = each(crew, 3, move |number| {
+            let (mut receiver, mut last) = (receiver.clone(), 0);
+            loop {
+                let changed = match number {
+                    0 => receiver.changed().map_err(|RecvError| RecvTimeoutError::Closed),
+                    1 => receiver.changed_timeout(Duration::from_micros(3)),
+                    _ => receiver.changed_deadline(Instant::now() + MS),
+                };
+                match changed {
+                    Ok(()) => {
+                        let value = receiver.borrow_and_update();
+                        assert_eq!(value.0, value.1, "half written");
+                        assert!(value.0 >= last, "it is older than the one before");
+                        last = value.0;
+                    }
+                    Err(RecvTimeoutError::Timeout) => {}
+                    Err(RecvTimeoutError::Closed) => {
+                        assert_eq!((last, *receiver.borrow()), (receiver.borrow().0, (last, last)));
+                        return last;
+                    }
+                }
+            }
+        });
+        let writer = crew.go(move || {
+            for n in 1..=sends {
+                match n % 4 {
+                    0 => assert!(sender.send_replace((n, n)).0 < n),
+                    1 => sender.send((n, n)).unwrap(),
+                    2 => sender.send_modify(|value| *value = (n, n)),
+                    _ => assert!(sender.send_if_modified(|value| {
+                        value.0 = n;
+                        value.1 = n;
+                        true
+                    })),
+                }
+                if n % 32 == 0 {
+                    gmp::yield_now();
+                }
+            }
+            sends
+        });
+        assert_eq!((writer.join(), join_all(readers)), (sends, vec![sends; 3]));
+    });
+}
+
+/// Fails by what counts as seen.
+#[test]
+fn what_was_seen_is_not_told_again() {
+    let (sender, mut receiver) = channel(1);
+    let mut twin = receiver.clone();
+    assert_eq!((receiver.has_changed(), receiver.borrow().has_changed()), (Ok(false), false));
+    assert_eq!(receiver.changed_timeout(MS), Err(RecvTimeoutError::Timeout));
+    assert!(!sender.send_if_modified(|value| {
+        *value = 2;
+        false
+    }));
+    assert_eq!((receiver.has_changed(), *receiver.borrow()), (Ok(false), 2));
+    sender.send(3).unwrap();
+    assert!(receiver.borrow().has_changed() && receiver.borrow().has_changed());
+    assert_eq!(receiver.has_changed(), Ok(true));
+    assert!(receiver.borrow_and_update().has_changed());
+    assert!(!receiver.borrow_and_update().has_changed());
+    assert_eq!(receiver.changed_deadline(Instant::now()), Err(RecvTimeoutError::Timeout));
+    receiver.mark_changed();
+    assert_eq!((receiver.changed(), receiver.has_changed()), (Ok(()), Ok(false)));
+    assert_eq!(twin.has_changed(), Ok(true));
+    twin.mark_unchanged();
+    assert_eq!(twin.has_changed(), Ok(false));
+    // One that subscribes has seen the present value, one that is cloned what the original has seen.
+    sender.send(4).unwrap();
+    assert_eq!((sender.subscribe().has_changed(), twin.clone().has_changed()), (Ok(false), Ok(true)));
+    assert_eq!(format!("{:?} {:?}", receiver.borrow(), *sender.borrow()), "4 4");
+    assert_eq!((sender.receiver_count(), sender.sender_count(), sender.clone().sender_count()), (2, 1, 2));
+    assert!(sender.same_channel(&sender.clone()) && twin.same_channel(&receiver));
+}
+
+/// Fails by the value or by a hang: a close takes the last value away, or is not told.
+#[test]
+fn a_close_leaves_the_last_value() {
+    everyone(|crew| {
+        let (sender, mut receiver) = channel(1);
+        let mut other = receiver.clone();
+        let waits = crew.go(move || {
+            let mut seen = 1;
+            while other.changed().is_ok() {
+                seen = *other.borrow();
+            }
+            (seen, other.has_changed(), other.changed())
+        });
+        sender.send(2).unwrap();
+        assert!(sender.close() && !sender.close() && sender.is_closed());
+        assert_eq!(waits.join(), (2, Err(RecvError), Err(RecvError)));
+        // A change that was not seen comes before the close.
+        assert_eq!((receiver.has_changed(), receiver.changed()), (Ok(true), Ok(())));
+        assert_eq!(
+            (receiver.changed(), *receiver.borrow(), sender.send(3)),
+            (Err(RecvError), 2, Err(SendError(3)))
+        );
+        assert_eq!(
+            (receiver.wait_for(|n| *n == 2).map(|n| *n), receiver.wait_for(|n| *n == 3).is_err()),
+            (Ok(2), true)
+        );
+
+        // The last sender closes, the last receiver is told to a sender.
+        let (sender, receiver) = channel(1);
+        let (others, mut last) = (sender.clone(), receiver.clone());
+        let waits = crew.go(move || last.changed());
+        drop(sender);
+        assert!(!others.is_closed());
+        drop(others);
+        assert_eq!(waits.join(), Err(RecvError));
+        drop(receiver);
+        let sender = Sender::new(1);
+        assert_eq!((sender.send(2), sender.send_replace(2), *sender.borrow()), (Err(SendError(2)), 1, 2));
+        let (receiver, gone) = (sender.subscribe(), Arc::new(AtomicBool::new(false)));
+        let goes = Arc::clone(&gone);
+        let waits = crew.go(move || {
+            sender.closed();
+            assert!(gone.load(SeqCst), "there is one left");
+        });
+        crew.run(|| (0..20).for_each(|_| gmp::yield_now()));
+        goes.store(true, SeqCst);
+        drop(receiver);
+        waits.join();
+    });
+}
+
+/// Fails by a hang: a value that is right is not seen; or by one that is not.
+#[test]
+fn who_waits_for_a_value_gets_that_one() {
+    everyone(|crew| {
+        let (sender, receiver) = channel(0_usize);
+        let readers = each(crew, 4, move |number| {
+            let mut receiver = receiver.clone();
+            let least = number * 100;
+            let value = *receiver.wait_for(|n| *n >= least).unwrap();
+            assert!(value >= least);
+        });
+        let writer = crew.go(move || {
+            (0..=300).for_each(|n| {
+                sender.send_replace(n);
+                if n % 10 == 0 {
+                    gmp::yield_now();
+                }
+            });
+            sender
+        });
+        join_all(readers);
+        assert_eq!(*writer.join().borrow(), 300);
+    });
+}
+
+/// Fails by a hang: a panic keeps the value locked; by a panic, when it poisons; or by a change that was told.
+#[test]
+fn a_panic_of_a_change_locks_and_poisons_nothing() {
+    struct Bomb(u32, bool);
+    impl Drop for Bomb {
+        fn drop(&mut self) {
+            if self.1 {
+                resume_unwind(Box::new("drop"));
+            }
+        }
+    }
+    everyone(|crew| {
+        crew.run(|| {
+            let (sender, mut receiver) = channel(Bomb(0, false));
+            let panics = catch_unwind(AssertUnwindSafe(|| {
+                sender.send_modify(|value| {
+                    value.0 = 1;
+                    resume_unwind(Box::new("modify"));
+                });
+            }));
+            assert!(panics.is_err());
+            assert_eq!((receiver.has_changed(), receiver.borrow().0), (Ok(false), 1));
+            let panics = catch_unwind(AssertUnwindSafe(|| {
+                receiver.wait_for(|_| resume_unwind(Box::new("asks"))).is_ok()
+            }));
+            assert!(panics.is_err());
+            // The drop of the value before panics when the new one is there.
+            sender.send_replace(Bomb(2, true));
+            let panics = catch_unwind(AssertUnwindSafe(|| sender.send(Bomb(3, false)).is_ok()));
+            assert!(panics.is_err());
+            assert_eq!(
+                (receiver.changed(), receiver.borrow().0, receiver.has_changed()),
+                (Ok(()), 3, Ok(false))
+            );
+            sender.send_modify(|value| value.0 += 1);
+            assert_eq!((receiver.changed(), receiver.borrow().0), (Ok(()), 4));
+        });
+    });
+}
+
+/// Fails by a hang, or by the outcome; or when the change is lost with the wait that a context has ended.
+#[test]
+fn a_context_ends_the_waits() {
+    everyone(|crew| {
+        let (sender, receiver) = channel(0);
+        let (context, cancel) = Context::background().with_cancel();
+        let waits: [_; 3] = [0, 1, 2].map(|what| {
+            let (mut receiver, sender, context) = (receiver.clone(), sender.clone(), context.clone());
+            crew.go(move || {
+                let ended = context.run(|| match what {
+                    0 => receiver.changed().is_ok(),
+                    1 => receiver.wait_for(|n| *n > 1).is_ok(),
+                    _ => {
+                        sender.closed();
+                        true
+                    }
+                });
+                (ended, receiver)
+            })
+        });
+        crew.run(|| (0..20).for_each(|_| gmp::yield_now()));
+        cancel.cancel();
+        for wait in waits {
+            let (ended, mut receiver) = wait.join();
+            assert_eq!(ended, Err(ContextError::Canceled));
+            sender.send_modify(|n| *n += 1);
+            assert_eq!(receiver.changed(), Ok(()));
+        }
+    });
+}
+
+/// Fails by a hang: a change before, beside or after a look is not rung for.
+#[test]
+fn a_select_hears_of_the_last_value() {
+    everyone(|crew| {
+        let sends = share(20_000, 4);
+        let (sender, mut receiver) = channel(0);
+        sender.send(1).unwrap();
+        let reader = crew.go(move || {
+            let (bell, nothing, mut last) = (receiver.bell(), never::<()>(), 0);
+            loop {
+                gmp::select! {
+                    recv(nothing) -> _ => unreachable!(),
+                    recv(bell) -> _ => match receiver.has_changed() {
+                        Ok(true) => last = *receiver.borrow_and_update(),
+                        Ok(false) => {}
+                        Err(RecvError) => return last,
+                    },
+                }
+            }
+        });
+        let writer = crew.go(move || (2..=sends + 1).for_each(|n| sender.send(n).unwrap()));
+        writer.join();
+        assert_eq!(reader.join(), sends + 1);
+    });
+}
