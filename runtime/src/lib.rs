@@ -231,6 +231,7 @@
 //! | `#[tokio::main] async fn main()` | `fn main() { unsafe { gmp::run(\|\| …) } }` |
 //! | `tokio::runtime::Handle::current()` | [`handle`], [`Runtime::handle`]: a [`Handle`] |
 //! | `tokio::spawn(async { … })`, `std::thread::spawn` | [`go`]; no `async`, no `.await`: whatever waits parks |
+//! | `JoinHandle::abort`, `AbortHandle` | [`go_abortable`], [`AbortHandle`]; any goroutine as an arm of a select: [`JoinHandle::done`] |
 //! | `spawn_blocking`, `block_in_place` | [`blocking`], on the caller's own stack: no `Send`, no `'static` |
 //! | `std::thread::scope`, `JoinSet` | [`scope`], [`sync::ErrGroup`] |
 //! | `tokio::select!` | [`select!`] over channels; nothing is dropped half done |
@@ -283,8 +284,8 @@ pub use goroutine::scope::{Scope, ScopedJoinHandle, scope};
 pub use goroutine::thread::{lock_os_thread, unlock_os_thread};
 pub use goroutine::with_stack::with_stack;
 pub use goroutine::{
-    Builder, Goroutine, GoroutineId, JoinError, JoinHandle, blocking, current, go, goexit, handle,
-    num_goroutines, procs, set_procs, yield_now,
+    AbortHandle, Builder, Goroutine, GoroutineId, JoinError, JoinHandle, blocking, current, go, go_abortable,
+    goexit, handle, num_goroutines, procs, set_procs, yield_now,
 };
 #[cfg(gmp_loom)]
 pub use host::model;

@@ -2,6 +2,7 @@
 //! Goroutines: how one starts, what it has of its own, and how it ends.
 
 mod backend_smoke;
+mod ends;
 mod goexit;
 mod handle;
 mod handles;

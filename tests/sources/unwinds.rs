@@ -12,6 +12,7 @@ const PUBLIC: [&str; 13] = [
     "sync/",
     "time/",
     "goroutine/mod.rs",
+    "goroutine/abort.rs",
     "goroutine/join.rs",
     "goroutine/local.rs",
     "goroutine/park.rs",

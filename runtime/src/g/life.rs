@@ -16,7 +16,7 @@ pub(super) const LIVE: u32 = 2;
 pub(super) const OUTCOME: u32 = 4;
 /// No part of that: the bit stays as it was at the beginning.
 pub(super) const COUNTS: u32 = 8;
-/// The owner of the handle waits, by the record at `joiner`.
+/// The owner of the handle waits, by the record at `joiner`, or has left a hook there.
 pub(super) const WAITER: u32 = 16;
 /// The goroutine has ended, or the runtime has.
 pub(super) const DONE: u32 = 32;
@@ -42,6 +42,12 @@ impl Life {
     pub(crate) fn end(self) -> Option<End> {
         let end = if self.0 & LEFT == 0 { End::Ended } else { End::Left };
         (self.0 & DONE != 0).then_some(end)
+    }
+
+    /// Returns `true` if the goroutine has not ended and a hook was left at it. For the handle's owner, which does not wait.
+    #[inline]
+    pub(crate) fn has_hook(self) -> bool {
+        self.0 & (WAITER | DONE) == WAITER
     }
 }
 
@@ -100,7 +106,7 @@ pub(crate) fn mark_left<H: Host>(g: GRef<H>) {
     let mut life = g.life.load(Relaxed);
     loop {
         // The last party is alone with the G, or the pool has it.
-        if life & (HANDLE | LIVE) != HANDLE | LIVE || life & DONE != 0 {
+        if life & LIVE == 0 || life & (HANDLE | WAITER) == 0 || life & DONE != 0 {
             return;
         }
         // Acquire: the joiner's record: partner `wait_for_end`. The Acquire has to be the exchange's own: since the look the G

@@ -26,6 +26,10 @@
 //! claim comes in between. The ender does in `mark_left` as the M does, with LEFT, and without LIVE, which is the M's: the M
 //! waits for the ender.
 //!
+//! In place of a record the handle's owner may leave an [`EndHook`], by the same steps: the party that would wake the
+//! joiner calls the hook instead, which then belongs to that party. The owner takes the hook back as an interrupted joiner
+//! takes the record back. Unlike a record the hook outlasts the handle: a WAITER without HANDLE is a hook.
+//!
 //! Checked by `models/join.rs`.
 //!
 //! Invariants:
@@ -80,6 +84,29 @@ pub(crate) struct Birth {
     pub(crate) site: &'static Location<'static>,
 }
 
+/// What the end of a goroutine calls, in place of waking a joiner. The first field of what is left at the G.
+#[repr(C)]
+pub(crate) struct EndHook {
+    run: unsafe fn(*const EndHook),
+}
+
+/// The bit of a pointer to a hook, in place of a record.
+const IS_HOOK: usize = 1;
+
+impl EndHook {
+    /// `run` owns what the pointer points at. It is called once, where no lock is held, and may block nothing.
+    pub(crate) fn new(run: unsafe fn(*const EndHook)) -> Self {
+        EndHook { run }
+    }
+
+    /// # Safety
+    /// The hook is the caller's, which gives it up.
+    pub(crate) unsafe fn run(this: *const EndHook) {
+        // SAFETY: by this function's contract.
+        unsafe { ((*this).run)(this) }
+    }
+}
+
 /// What a goroutine needs only while running: in the frame of `root`, on the goroutine's own stack, since memory for a
 /// G is touched at the spawn.
 #[repr(C)]
@@ -126,7 +153,7 @@ pub(crate) struct G<H: Host> {
     pub(crate) id: SingleWriterWord,
     /// Null before the first run, and after the last.
     base: Cell<*const Base>,
-    /// The joiner's record, while WAITER is set in `life`; before that, the handle's.
+    /// The joiner's record, or a hook, while WAITER is set in `life`; before that, the handle's.
     joiner: UnsafeCell<*const Waiter<H>>,
     pub(crate) birth: UnsafeCell<Option<Birth>>,
     pub(crate) task: Task,
@@ -406,12 +433,35 @@ impl<H: Host> G<H> {
         Life(life)
     }
 
-    /// Wakes the joiner. The caller has set DONE and found WAITER, which the caller clears after this.
+    /// The handle's owner, which has `seen` no end, leaves a hook. Returns `false` if the goroutine has ended: then the
+    /// hook is still the caller's.
+    #[must_use]
+    pub(crate) fn leave_hook(&self, hook: *const EndHook, seen: Life) -> bool {
+        let tagged = hook.map_addr(|at| at | IS_HOOK).cast();
+        matches!(self.wait_for_end(tagged, seen), Commit::Park)
+    }
+
+    /// The handle's owner takes its hook back; `None` if the hook was called, or is called now. The owner has left one.
+    pub(crate) fn take_hook_back(&self) -> Option<*const EndHook> {
+        // SAFETY: nobody but the handle's owner writes the cell.
+        let hook = self.joiner.with(|joiner| unsafe { *joiner });
+        let ended = self.wait_no_more().end().is_some();
+        (!ended).then(|| hook.map_addr(|at| at & !IS_HOOK).cast())
+    }
+
+    /// Wakes the joiner, or calls the hook. The caller has set DONE and found WAITER, which the caller clears after this.
     fn tell(&self) {
         mutant!(JoinNoWake: return);
         // SAFETY: the record stays until the joiner is readied, or WAITER is clear; `wake` reads nothing of the record after
         // the ready.
-        self.joiner.with(|record| unsafe { (**record).wake() });
+        self.joiner.with(|record| unsafe {
+            let record = *record;
+            if record.addr() & IS_HOOK == 0 {
+                (*record).wake();
+            } else {
+                EndHook::run(record.map_addr(|at| at & !IS_HOOK).cast());
+            }
+        });
         // For loom, to which an access is as old as the access' beginning: until here the record was read.
         self.joiner.with(|_| ());
     }

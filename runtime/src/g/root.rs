@@ -2,7 +2,7 @@
 
 use super::life::{HANDLE, OUTCOME};
 use super::{Base, GRef};
-use crate::g::task::Failure;
+use crate::g::task::{Aborted, Failure};
 use crate::host::Host;
 use crate::local::Locals;
 use crate::prim::hooks::*;
@@ -92,6 +92,7 @@ pub(super) fn failure_of<H: Host>(payload: Box<dyn Any + Send>, exits: bool) -> 
     match payload.downcast_ref::<Thrown>().map(|thrown| thrown.target) {
         Some(Interrupt::Exit) if exits => Failure::Goexit,
         Some(Interrupt::Shutdown) if Sched::<H>::current().is_some_and(Sched::is_ending) => Failure::Shutdown,
+        _ if payload.is::<Aborted>() => Failure::Aborted,
         _ => Failure::Panic(payload),
     }
 }

@@ -23,7 +23,14 @@ pub(crate) enum Failure {
     Goexit,
     /// The runtime ended first.
     Shutdown,
+    /// The goroutine was aborted.
+    Aborted,
+    /// A join with a limit has taken the outcome.
+    Taken,
 }
+
+/// What a goroutine that was aborted unwinds by, out of its closure.
+pub(crate) struct Aborted;
 
 /// How a goroutine ended.
 pub(crate) type Outcome<T> = Result<T, Failure>;

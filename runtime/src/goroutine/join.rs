@@ -1,9 +1,11 @@
 //! How a joiner learns of a goroutine's end: [`JoinHandle`], [`JoinError`].
 
 use super::GoroutineId;
+use crate::chan::{self, Receiver};
 use crate::g::task::Failure;
-use crate::g::{self, End, GRef, Life};
+use crate::g::{self, End, EndHook, GRef, Life};
 use crate::host::Active;
+use crate::prim::hooks::*;
 use crate::sched::park::WaitReason;
 use crate::wait::interrupt::Interrupt;
 use crate::wait::waiter::{How, Wait, Woke};
@@ -12,6 +14,7 @@ use std::fmt;
 use std::io;
 use std::marker::PhantomData;
 use std::mem::ManuallyDrop;
+use std::time::{Duration, Instant};
 
 /// The right to wait for a goroutine's end and to take its value.
 ///
@@ -82,7 +85,116 @@ impl<T> JoinHandle<T> {
             End::Left => Err(Failure::Shutdown),
         };
         g::give_handle_back(this.g, end == End::Ended, life);
-        outcome.map_err(JoinError)
+        outcome.map_err(JoinError::of)
+    }
+
+    /// As [`join`](Self::join), for at most `timeout`. `None`: the time has passed, and the goroutine goes on. The handle
+    /// stays, and the next call waits anew.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
+    /// unsafe {
+    ///     gmp::run(|| {
+    ///         let (go_on, hears) = gmp::chan::bounded::<()>(0);
+    ///         let mut worker = gmp::go(move || hears.recv().is_err());
+    ///         assert!(worker.join_timeout(Duration::from_millis(1)).is_none());
+    ///         drop(go_on);
+    ///         assert!(worker.join_timeout(Duration::from_secs(60)).unwrap().unwrap());
+    ///     })
+    /// }
+    /// ```
+    ///
+    /// # Unwinds
+    /// When the wait is ended from outside; see [`migration`](crate::migration#what-may-unwind). The handle stays.
+    ///
+    /// # Errors
+    /// As [`join`](Self::join).
+    ///
+    /// # Panics
+    /// If an earlier call has taken the value; so does `join` then.
+    pub fn join_timeout(&mut self, timeout: Duration) -> Option<Result<T, JoinError>> {
+        if !self.is_finished() {
+            let _closed = self.done().recv_timeout(timeout);
+        }
+        self.take()
+    }
+
+    /// As [`join_timeout`](Self::join_timeout), until `deadline` at most.
+    ///
+    /// # Unwinds
+    /// When the wait is ended from outside; see [`migration`](crate::migration#what-may-unwind). The handle stays.
+    ///
+    /// # Errors
+    /// As [`join`](Self::join).
+    ///
+    /// # Panics
+    /// As [`join_timeout`](Self::join_timeout).
+    pub fn join_deadline(&mut self, deadline: Instant) -> Option<Result<T, JoinError>> {
+        if !self.is_finished() {
+            let _closed = self.done().recv_deadline(deadline);
+        }
+        self.take()
+    }
+
+    /// Takes the outcome, if there is one, and leaves in its place that it was taken.
+    fn take(&mut self) -> Option<Result<T, JoinError>> {
+        let outcome = match self.g.life().end()? {
+            // SAFETY: the goroutine has ended and left an `Outcome<T>`, and the handle has the right to the outcome. The
+            // space is empty in between, and what is put there needs no drop that the other would not have needed.
+            End::Ended => unsafe {
+                let outcome = self.g.task.outcome::<T>();
+                self.g.task.fail(Failure::Taken);
+                outcome
+            },
+            End::Left => Err(Failure::Shutdown),
+        };
+        Some(outcome.map_err(JoinError::of))
+    }
+
+    /// Returns a channel that is closed when the goroutine has ended, and on which no message is sent: an arm of a
+    /// [`select!`](crate::select) that waits for the end. Once the channel is closed, [`join`](Self::join) does not block.
+    /// Does not block. Each call returns a receiver of the same channel, or of one that is closed already.
+    ///
+    /// The receiver may outlive the handle. A goroutine whose handle is dropped goes on, and its end closes the channel.
+    ///
+    /// ```
+    /// use gmp::{chan, select};
+    /// use std::time::Duration;
+    ///
+    /// // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
+    /// let answer = unsafe {
+    ///     gmp::run(|| {
+    ///         let mut worker = gmp::go(|| 6 * 7);
+    ///         let stop = chan::after(Duration::from_secs(60));
+    ///         select! {
+    ///             recv(worker.done()) -> _ => worker.join().ok(),
+    ///             recv(stop) -> _ => None,
+    ///         }
+    ///     })
+    /// };
+    /// assert_eq!(answer, Some(42));
+    /// ```
+    pub fn done(&mut self) -> Receiver<()> {
+        self.announce()
+    }
+
+    /// `done`, for the handle's owner, which does not wait.
+    #[cold]
+    fn announce(&self) -> Receiver<()> {
+        let hook = self.g.life().has_hook().then(|| self.g.take_hook_back()).flatten();
+        let hook = match hook {
+            Some(hook) => hook,
+            None => Announcement::leak(chan::signal()),
+        };
+        // SAFETY: the hook is an `Announcement`, and this caller's.
+        let done = unsafe { (*hook.cast::<Announcement>()).done.clone() };
+        if !self.g.leave_hook(hook, self.g.life()) {
+            // SAFETY: the hook is still this caller's.
+            unless!(EndHookForgotten, unsafe { EndHook::run(hook) });
+        }
+        done
     }
 
     pub(crate) fn g(&self) -> GRef<Active> {
@@ -94,6 +206,9 @@ impl<T> JoinHandle<T> {
     pub(crate) fn wait(&self, how: How) -> (End, Life) {
         let mut life = self.g.life();
         if life.end().is_none() {
+            if life.has_hook() {
+                return self.wait_for_the_hook();
+            }
             let mut wait = Wait::begin();
             let (g, record) = (self.g, wait.waiter());
             life = match wait.park(how, || g.wait_for_end(&raw const record, life)) {
@@ -108,6 +223,14 @@ impl<T> JoinHandle<T> {
         (life.end().expect("wait: woken before the goroutine ended"), life)
     }
 
+    /// As `wait`, where the channel of `done` stands in the joiner's place.
+    #[cold]
+    fn wait_for_the_hook(&self) -> (End, Life) {
+        let _closed = self.announce().recv();
+        let life = self.g.life();
+        (life.end().expect("wait: the channel was closed before the goroutine ended"), life)
+    }
+
     /// Returns `true` if `join` would return at once. Does not block.
     pub fn is_finished(&self) -> bool {
         self.g.life().end().is_some()
@@ -116,6 +239,27 @@ impl<T> JoinHandle<T> {
     /// Returns the goroutine's number, unique within the runtime.
     pub fn id(&self) -> GoroutineId {
         GoroutineId(self.g.id())
+    }
+}
+
+/// The channel of [`JoinHandle::done`], for the end of its goroutine to close.
+#[repr(C)]
+struct Announcement {
+    hook: EndHook,
+    done: Receiver<()>,
+}
+
+impl Announcement {
+    fn leak(done: Receiver<()>) -> *const EndHook {
+        Box::into_raw(Box::new(Announcement { hook: EndHook::new(Self::run), done })).cast_const().cast()
+    }
+
+    /// # Safety
+    /// As [`EndHook::run`], for a hook that `leak` has made.
+    unsafe fn run(hook: *const EndHook) {
+        // SAFETY: by this function's contract.
+        let this = unsafe { Box::from_raw(hook.cast_mut().cast::<Self>()) };
+        this.done.shut();
     }
 }
 
@@ -138,6 +282,16 @@ pub struct JoinError(Failure);
 unsafe impl Sync for JoinError {}
 
 impl JoinError {
+    fn of(failure: Failure) -> Self {
+        assert!(!matches!(failure, Failure::Taken), "join: an earlier join with a limit has taken the value");
+        JoinError(failure)
+    }
+
+    /// Returns `true` if the goroutine was [aborted](crate::AbortHandle::abort), and has ended because of that.
+    pub fn is_aborted(&self) -> bool {
+        matches!(self.0, Failure::Aborted)
+    }
+
     /// Returns `true` if the goroutine panicked.
     pub fn is_panic(&self) -> bool {
         matches!(self.0, Failure::Panic(_))
@@ -165,6 +319,8 @@ impl JoinError {
             Failure::Panic(payload) => payload,
             Failure::Goexit => panic!("into_panic: the goroutine did not panic, it called goexit"),
             Failure::Shutdown => panic!("into_panic: the goroutine did not panic, its runtime ended"),
+            Failure::Aborted => panic!("into_panic: the goroutine did not panic, it was aborted"),
+            Failure::Taken => unreachable!("into_panic: no error is made of this"),
         }
     }
 
@@ -182,6 +338,8 @@ impl fmt::Display for JoinError {
         match (&self.0, self.message()) {
             (Failure::Shutdown, _) => f.write_str("the runtime ended before the goroutine did"),
             (Failure::Goexit, _) => f.write_str("the goroutine called goexit"),
+            (Failure::Aborted, _) => f.write_str("the goroutine was aborted"),
+            (Failure::Taken, _) => f.write_str("the value was taken"),
             (Failure::Panic(_), Some(message)) => write!(f, "the goroutine panicked: {message}"),
             (Failure::Panic(_), None) => f.write_str("the goroutine panicked"),
         }

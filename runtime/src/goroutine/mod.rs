@@ -1,5 +1,6 @@
 //! Goroutines as the user sees them: [`go`], [`JoinHandle`], [`Builder`], [`yield_now`], [`goexit`], [`current`].
 
+mod abort;
 mod join;
 pub mod local;
 pub mod migration;
@@ -8,6 +9,7 @@ pub(crate) mod scope;
 pub(crate) mod thread;
 pub(crate) mod with_stack;
 
+pub use abort::{AbortHandle, go_abortable};
 pub use join::{JoinError, JoinHandle};
 
 use crate::g::{Birth, Name};

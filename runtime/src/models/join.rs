@@ -179,6 +179,35 @@ fn a_joiner_that_was_told_by_the_end_leaves_the_g_to_who_has_told() {
     });
 }
 
+/// A hook in place of a joiner. Fails by deadlock when the end comes between the look and the hook, and nobody calls it.
+#[test]
+fn a_channel_hears_of_the_end() {
+    Model::new().check("hook_vs_end", || {
+        let runtime = at_rest::<1>();
+        let mut one = runtime.go(|| 1);
+        assert!(one.done().recv().is_err());
+        assert!(one.is_finished());
+        assert_eq!(one.join().unwrap(), 1);
+        done();
+    });
+}
+
+/// A hook is taken back as the goroutine ends, and its handle goes. Fails by deadlock, or by a causality violation, when the
+/// owner takes back what the M calls.
+#[test]
+fn a_hook_that_is_taken_back_at_the_end_is_called_once() {
+    Model::new().check("hook_back_vs_end", || {
+        let runtime = at_rest::<1>();
+        let mut one = runtime.go(|| ());
+        let first = one.done();
+        let second = one.done();
+        drop(one);
+        assert!(first.recv().is_err());
+        assert!(second.recv().is_err());
+        done();
+    });
+}
+
 #[test]
 fn mutants() {
     let hears = "a_thread_hears_of_the_end";
@@ -193,6 +222,7 @@ fn mutants() {
             (Mutant::JoinRelaxed, hears),
             (Mutant::JoinLooksRelaxed, hears),
             (Mutant::EndRelaxed, hears),
+            (Mutant::EndHookForgotten, "a_channel_hears_of_the_end"),
             (Mutant::JoinEndsEarly, interrupted),
             (Mutant::JoinEndsRelaxed, interrupted),
             (Mutant::EndForgetsTheTeller, left),

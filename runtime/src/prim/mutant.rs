@@ -387,6 +387,8 @@ pub enum Mutant {
     JoinLooksRelaxed,
     /// An interrupted joiner does not wait for the M that is about to wake it.
     JoinEndsEarly,
+    /// A hook that is left after the end is not called.
+    EndHookForgotten,
     /// An interrupted joiner waits for that M without Acquire.
     JoinEndsRelaxed,
     /// An M says without Release that a goroutine has ended.

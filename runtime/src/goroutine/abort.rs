@@ -1,0 +1,112 @@
+//! Goroutines that can be ended one by one: [`go_abortable`], [`AbortHandle`].
+//!
+//! Such a goroutine runs under a context of its own, which `abort` cancels. So a goroutine that was started otherwise pays
+//! nothing for it. The context's unwinding ends below the closure, and goes on as an [`Aborted`], of which the goroutine's
+//! first frame makes the outcome.
+
+use super::{Builder, JoinHandle};
+use crate::context::{Cancel, Context, ContextError};
+use crate::g::task::Aborted;
+use std::io;
+use std::panic::resume_unwind;
+
+/// Ends a goroutine that was started by [`go_abortable`], or [`Builder::go_abortable`]. Clones end the same goroutine;
+/// dropping them does nothing.
+#[derive(Clone, Debug)]
+pub struct AbortHandle {
+    cancel: Cancel,
+}
+
+impl AbortHandle {
+    /// Ends the goroutine where it waits, as the end of a context does ([`Context::run`] says which waits are ended, and
+    /// how): it is unwound, and [`JoinHandle::join`] returns an error for which
+    /// [`JoinError::is_aborted`](crate::JoinError::is_aborted) returns `true`. Does not block, and does not wait for the
+    /// goroutine's end.
+    ///
+    /// A goroutine that has not begun drops its closure unrun. One that computes goes on to its next wait; one that returns
+    /// before has its value. Goroutines that it has started are not ended with it.
+    ///
+    /// ```
+    /// // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
+    /// unsafe {
+    ///     gmp::run(|| {
+    ///         let (waits, abort) = gmp::go_abortable(|| gmp::sync::Event::new().wait());
+    ///         abort.abort();
+    ///         assert!(waits.join().unwrap_err().is_aborted());
+    ///     })
+    /// }
+    /// ```
+    pub fn abort(&self) {
+        self.cancel.cancel();
+    }
+}
+
+/// What the goroutine runs, and the handle that ends it.
+fn abortable<F, T>(f: F) -> (impl FnOnce() -> T + Send + 'static, AbortHandle)
+where
+    F: FnOnce() -> T + Send + 'static,
+    T: Send + 'static,
+{
+    let (context, cancel) = Context::background().with_cancel();
+    let runs = move || {
+        let ran = match context.err() {
+            None => context.run(f),
+            Some(error) => {
+                drop(f);
+                Err(error)
+            }
+        };
+        ran.unwrap_or_else(|_: ContextError| resume_unwind(Box::new(Aborted)))
+    };
+    (runs, AbortHandle { cancel })
+}
+
+/// As [`go`](crate::go), with a handle that ends the goroutine. Does not block.
+///
+/// The goroutine runs under a [`Context`] of its own, and costs as much more than `go`.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
+/// unsafe {
+///     gmp::run(|| {
+///         let (mut worker, abort) = gmp::go_abortable(|| gmp::time::sleep(Duration::MAX));
+///         if worker.join_timeout(Duration::from_millis(1)).is_none() {
+///             abort.abort();
+///         }
+///         assert!(worker.join().unwrap_err().is_aborted());
+///     })
+/// }
+/// ```
+///
+/// # Panics
+/// As [`go`](crate::go).
+#[track_caller]
+pub fn go_abortable<F, T>(f: F) -> (JoinHandle<T>, AbortHandle)
+where
+    F: FnOnce() -> T + Send + 'static,
+    T: Send + 'static,
+{
+    let (runs, abort) = abortable(f);
+    (super::go(runs), abort)
+}
+
+impl Builder {
+    /// Starts the goroutine, as [`go_abortable`] does.
+    ///
+    /// # Errors
+    /// As [`go`](Self::go).
+    ///
+    /// # Panics
+    /// Outside of a goroutine.
+    #[track_caller]
+    pub fn go_abortable<F, T>(self, f: F) -> io::Result<(JoinHandle<T>, AbortHandle)>
+    where
+        F: FnOnce() -> T + Send + 'static,
+        T: Send + 'static,
+    {
+        let (runs, abort) = abortable(f);
+        Ok((self.go(runs)?, abort))
+    }
+}

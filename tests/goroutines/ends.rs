@@ -1,0 +1,273 @@
+//! The end of a goroutine as an event: a join with a limit, a channel that hears of the end, and an end from outside.
+
+use common::bolt::bolted;
+use common::crew::everyone;
+use common::probe::Probe;
+use common::random::Random;
+use common::{PROCS, everywhere, runtime, until, watched};
+use gmp::chan::{Select, TryRecvError, bounded, never};
+use gmp::context::{Context, ContextError};
+use gmp::sync::Event;
+use gmp::{Builder, JoinHandle, go, go_abortable, select, yield_now};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::time::{Duration, Instant};
+
+const SHORT: Duration = Duration::from_millis(2);
+const LONG: Duration = Duration::from_secs(3600);
+const CLOSED: Result<(), TryRecvError> = Err(TryRecvError::Disconnected);
+
+/// Fails if a limit that passed takes the handle or the value, or if a value is dropped twice or not at all.
+#[test]
+fn a_join_with_a_limit_keeps_the_handle() {
+    fn waits<T: Send + 'static>(
+        make: impl Fn() -> T + Copy + Send + 'static,
+    ) -> (JoinHandle<T>, impl FnOnce()) {
+        let (go_on, hears) = bounded::<()>(0);
+        let handle = go(move || {
+            let _closed = hears.recv();
+            make()
+        });
+        (handle, move || drop(go_on))
+    }
+    /// For a value that lies in the goroutine, for one that does not fit there, and for one without a drop.
+    fn check<T: Send + 'static>(make: impl Fn() -> T + Copy + Send + 'static) {
+        let (mut handle, go_on) = waits(make);
+        let start = Instant::now();
+        assert!(handle.join_timeout(SHORT).is_none());
+        assert!(handle.join_deadline(Instant::now() + SHORT).is_none());
+        assert!(start.elapsed() >= 2 * SHORT && !handle.is_finished());
+        go_on();
+        assert!(handle.join_timeout(LONG).unwrap().is_ok());
+        // It is gone, for each kind of join.
+        assert!(catch_unwind(AssertUnwindSafe(|| handle.join_timeout(SHORT))).is_err());
+        assert!(catch_unwind(AssertUnwindSafe(|| handle.join())).is_err());
+        // The value is taken by a join without a limit, and by nobody.
+        let (mut handle, go_on) = waits(make);
+        assert!(handle.join_timeout(Duration::ZERO).is_none());
+        go_on();
+        assert!(handle.join().is_ok());
+        let (mut handle, go_on) = waits(make);
+        assert!(handle.join_timeout(Duration::ZERO).is_none());
+        go_on();
+        until(|| handle.is_finished());
+        drop(handle);
+    }
+    static DROPS: AtomicUsize = AtomicUsize::new(0);
+    struct Counted;
+    impl Drop for Counted {
+        fn drop(&mut self) {
+            DROPS.fetch_add(1, SeqCst);
+        }
+    }
+    everywhere(|rt| {
+        DROPS.store(0, SeqCst);
+        rt.run(|| {
+            check(|| ());
+            check(|| 7_u64);
+            check(|| Counted);
+            check(|| (Counted, [7_u64; 40]));
+        });
+        drop(rt);
+        assert_eq!(DROPS.load(SeqCst), 6);
+    });
+}
+
+/// Fails if an error is lost, or kept: a panic, and an end of the runtime, with a limit.
+#[test]
+fn a_join_with_a_limit_tells_why_there_is_no_value() {
+    everywhere(|rt| {
+        let mut panics: JoinHandle<()> = rt.go(|| resume_unwind(Box::new("why")));
+        let error = panics.join_timeout(LONG).unwrap().unwrap_err();
+        assert_eq!(error.into_panic().downcast_ref(), Some(&"why"));
+        let mut left = rt.go(|| bolted(|| Event::new().wait()));
+        assert!(left.join_timeout(SHORT).is_none());
+        drop(rt.shutdown(Duration::ZERO));
+        for _twice in 0..2 {
+            assert!(left.join_timeout(LONG).unwrap().unwrap_err().is_shutdown());
+        }
+        assert_eq!(left.done().try_recv(), CLOSED);
+        assert!(left.join().unwrap_err().is_shutdown());
+    });
+}
+
+/// Fails by a hang: the end of a goroutine and its channel miss each other, at any moment, on goroutines and threads.
+#[test]
+fn a_channel_is_closed_by_the_end() {
+    everyone(|crew| {
+        let rt = Arc::new(runtime(2));
+        let mut random = Random::new(1);
+        let rounds = if cfg!(debug_assertions) { 100 } else { 1000 };
+        for round in 0..rounds {
+            let (theirs, pause) = (Arc::clone(&rt), random.below(3));
+            crew.run(move || {
+                let mut handle = theirs.go(move || {
+                    (0..pause).for_each(|_| yield_now());
+                    round
+                });
+                if round % 3 == 0 {
+                    yield_now();
+                }
+                let (first, second) = (handle.done(), handle.done());
+                match round % 4 {
+                    // The channel, and then the value, which is there.
+                    0 => {
+                        assert!(first.recv().is_err() && second.recv().is_err());
+                        assert!(handle.is_finished());
+                        assert_eq!(handle.join().unwrap(), round);
+                    }
+                    // The value, and then the channel, which is closed.
+                    1 => {
+                        assert_eq!(handle.join().unwrap(), round);
+                        assert_eq!((first.try_recv(), second.try_recv()), (CLOSED, CLOSED));
+                    }
+                    // Without a handle.
+                    2 => {
+                        drop(handle);
+                        assert!(second.recv().is_err() && first.recv().is_err());
+                    }
+                    // Beside a join with a limit.
+                    _ => {
+                        assert_eq!(handle.join_timeout(LONG).unwrap().unwrap(), round);
+                        assert_eq!((first.try_recv(), handle.done().try_recv()), (CLOSED, CLOSED));
+                    }
+                }
+            });
+        }
+    });
+}
+
+/// Fails by a hang, or by an arm that is chosen too early: the end of one of several goroutines is an arm of a select.
+#[test]
+fn an_end_is_an_arm_of_a_select() {
+    everywhere(|rt| {
+        rt.run(|| {
+            let (go_on, hears) = bounded::<()>(0);
+            let mut slow = go(move || hears.recv().is_err());
+            let mut fast = go(|| 7);
+            let value = select! {
+                recv(slow.done()) -> _ => unreachable!("it waits for the other"),
+                recv(fast.done()) -> closed => {
+                    assert!(closed.is_err());
+                    fast.join().unwrap()
+                }
+            };
+            assert_eq!(value, 7);
+            select! {
+                recv(slow.done()) -> _ => unreachable!("it waits for the other"),
+                default => drop(go_on),
+            }
+            let ends: Vec<_> = [slow.done(), never()].into();
+            let mut select = Select::new();
+            ends.iter().for_each(|end| assert!(select.recv(end) < 2));
+            assert_eq!(select.ready(), 0);
+            assert!(slow.join().unwrap());
+        });
+    });
+}
+
+/// Fails by a hang: a goroutine that is left behind, with a handle or without, closes no channel.
+#[test]
+fn the_end_of_a_runtime_closes_the_channels_of_those_that_are_left() {
+    everywhere(|rt| {
+        let waits = || bolted(|| Event::new().wait());
+        let (mut kept, mut detached, mut late) = (rt.go(waits), rt.go(waits), rt.go(waits));
+        let (first, second) = (kept.done(), detached.done());
+        drop(detached);
+        rt.run(|| (0..10).for_each(|_| yield_now()));
+        assert_eq!(first.try_recv(), Err(TryRecvError::Empty));
+        drop(rt.shutdown(Duration::ZERO));
+        assert!(first.recv().is_err() && second.recv().is_err());
+        assert!(kept.join().unwrap_err().is_shutdown());
+        assert_eq!(late.done().try_recv(), CLOSED);
+    });
+}
+
+/// Fails by a result: an interrupt of the joiner takes the handle, or the joined one ends with its joiner.
+#[test]
+fn a_join_that_is_interrupted_keeps_the_handle() {
+    everywhere(|rt| {
+        rt.run(|| {
+            let (go_on, hears) = bounded::<()>(0);
+            let mut waits = go(move || hears.recv().is_err());
+            let (ctx, _cancel) = Context::background().with_timeout(SHORT);
+            assert_eq!(ctx.run(|| waits.join_timeout(LONG).is_none()), Err(ContextError::DeadlineExceeded));
+            drop(go_on);
+            assert!(waits.join_timeout(LONG).unwrap().unwrap());
+        });
+    });
+}
+
+/// Fails if an abort ends nothing, ends what has begun no wait, or is taken for a panic.
+#[test]
+fn an_abort_ends_a_goroutine_where_it_waits() {
+    for procs in PROCS {
+        watched(procs, || {
+            runtime(procs).run(|| {
+                let drops = Arc::new(AtomicUsize::new(0));
+                let probe = || Probe(Arc::clone(&drops));
+                // Where it waits.
+                let (begun, begins) = bounded(0);
+                let held = probe();
+                let (waits, abort) = go_abortable(move || {
+                    let _held = held;
+                    begun.send(()).unwrap();
+                    Event::new().wait();
+                });
+                begins.recv().unwrap();
+                abort.abort();
+                abort.clone().abort();
+                let error = waits.join().unwrap_err();
+                assert!(
+                    error.is_aborted() && !error.is_panic() && !error.is_shutdown() && !error.is_goexit()
+                );
+                assert_eq!(error.to_string(), "the goroutine was aborted");
+                assert_eq!(drops.load(SeqCst), 1);
+                // One that returns before its next wait, and one that has returned.
+                let ((begun, begins), (go_on, hears)) = (bounded(0), std::sync::mpsc::channel());
+                let (computes, abort) = go_abortable(move || {
+                    begun.send(()).unwrap();
+                    gmp::blocking(|| hears.recv().unwrap())
+                });
+                begins.recv().unwrap();
+                abort.abort();
+                go_on.send(7).unwrap();
+                assert_eq!(computes.join().unwrap(), 7);
+                let (ended, abort) = go_abortable(|| 7);
+                until(|| ended.is_finished());
+                abort.abort();
+                assert_eq!(ended.join().unwrap(), 7);
+                // A panic stays one, and a goroutine that it starts runs on.
+                let (panics, _abort) = go_abortable(|| -> u32 { resume_unwind(Box::new("why")) });
+                assert!(panics.join().unwrap_err().is_panic());
+                let (starts, abort) = go_abortable(|| {
+                    let (go_on, hears) = bounded::<()>(0);
+                    (go(move || hears.recv().is_err()), go_on)
+                });
+                let (started, go_on) = starts.join().unwrap();
+                abort.abort();
+                drop(go_on);
+                assert!(started.join().unwrap());
+            });
+        });
+    }
+}
+
+/// Fails by a count: one that was aborted before it began runs, or keeps what it captured.
+#[test]
+fn an_abort_before_the_beginning_drops_the_closure() {
+    runtime(1).run(|| {
+        let (drops, runs) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+        let (probe, counted) = (Probe(Arc::clone(&drops)), Arc::clone(&runs));
+        let named = Builder::new().name("never").go_abortable(move || {
+            let _probe = probe;
+            counted.fetch_add(1, SeqCst);
+        });
+        let (mut never, abort) = named.unwrap();
+        // With one P it has not begun.
+        abort.abort();
+        assert!(never.join_timeout(LONG).unwrap().unwrap_err().is_aborted());
+        assert_eq!((drops.load(SeqCst), runs.load(SeqCst)), (1, 0));
+    });
+}
