@@ -83,7 +83,7 @@ fn a_join_with_a_limit_tells_why_there_is_no_value() {
         assert_eq!(error.into_panic().downcast_ref(), Some(&"why"));
         let mut left = rt.go(|| bolted(|| Event::new().wait()));
         assert!(left.join_timeout(SHORT).is_none());
-        drop(rt.shutdown(Duration::ZERO));
+        rt.shutdown(Duration::ZERO);
         for _twice in 0..2 {
             assert!(left.join_timeout(LONG).unwrap().unwrap_err().is_shutdown());
         }
@@ -177,7 +177,7 @@ fn the_end_of_a_runtime_closes_the_channels_of_those_that_are_left() {
         drop(detached);
         rt.run(|| (0..10).for_each(|_| yield_now()));
         assert_eq!(first.try_recv(), Err(TryRecvError::Empty));
-        drop(rt.shutdown(Duration::ZERO));
+        rt.shutdown(Duration::ZERO);
         assert!(first.recv().is_err() && second.recv().is_err());
         assert!(kept.join().unwrap_err().is_shutdown());
         assert_eq!(late.done().try_recv(), CLOSED);

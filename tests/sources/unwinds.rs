@@ -5,7 +5,7 @@ use super::text;
 use std::collections::BTreeSet;
 
 /// What users call, by file or folder of `runtime/src`.
-const PUBLIC: [&str; 13] = [
+const PUBLIC: [&str; 14] = [
     "chan/",
     "context/",
     "net/",
