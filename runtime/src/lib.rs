@@ -25,6 +25,9 @@
 //! }
 //! ```
 //!
+//! With the feature `macros` an attribute does the same, with the same promise: `#[gmp::main(unsafe)]` before `fn main`, and
+//! `#[gmp::test(unsafe)]` before a test.
+//!
 //! Starting a runtime is `unsafe`, once per program; what goroutines call is safe. The last section says why.
 //!
 //! # Start
@@ -228,7 +231,7 @@
 //!
 //! | there | here |
 //! | --- | --- |
-//! | `#[tokio::main] async fn main()` | `fn main() { unsafe { gmp::run(\|\| …) } }` |
+//! | `#[tokio::main] async fn main()` | `fn main() { unsafe { gmp::run(\|\| …) } }`; with the feature `macros` `#[gmp::main(unsafe)]` and `#[gmp::test(unsafe)]` |
 //! | `tokio::runtime::Handle::current()` | [`handle`], [`Runtime::handle`]: a [`Handle`] |
 //! | `tokio::spawn(async { … })`, `std::thread::spawn` | [`go`]; no `async`, no `.await`: whatever waits parks |
 //! | `JoinHandle::abort`, `AbortHandle` | [`go_abortable`], [`AbortHandle`]; any goroutine as an arm of a select: [`JoinHandle::done`] |
@@ -277,6 +280,8 @@ pub mod sync;
 pub mod time;
 mod wait;
 
+#[cfg(feature = "macros")]
+pub use gmp_macros::{main, test};
 pub use goroutine::local;
 pub use goroutine::migration;
 pub use goroutine::park::{Unparker, park, park_timeout, park_until, unparker};

@@ -1,0 +1,321 @@
+//! The attributes of [gmp](https://docs.rs/gmp): [`macro@main`] and [`macro@test`]. Programs have them by gmp's feature
+//! `macros`, as `gmp::main` and `gmp::test`.
+//!
+//! Without `syn`: all that has to be known of the function is where its name, its result and its body stand.
+
+use proc_macro::{Delimiter, Group, Ident, Punct, Spacing, Span, TokenStream, TokenTree};
+
+/// Runs `main` as the first goroutine of a runtime, as `gmp::run` does.
+///
+/// The word `unsafe` in the attribute is the promise that `gmp::run` asks for: the contract of `gmp::migration`, for all code
+/// that runs in goroutines. Without the word it does not compile.
+///
+/// ```
+/// // SAFETY: no goroutine keeps a thread-bound value across a blocking call (see `gmp::migration`).
+/// #[gmp::main(unsafe)]
+/// fn main() {
+///     let answer = gmp::go(|| 6 * 7);
+///     assert_eq!(answer.join().unwrap(), 42);
+/// }
+/// ```
+///
+/// `main` may return what std's may, for instance a `Result`: an error is printed, and the process ends with status 1.
+/// Behind `unsafe` stand settings of `gmp::RuntimeBuilder`, by their names: `procs`, `stack_size`, `guard_size`,
+/// `max_stack_bytes`, `max_threads`, `thread_keep_alive`, `thread_name`, `shutdown_timeout`.
+///
+/// ```
+/// use std::error::Error;
+///
+/// // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
+/// #[gmp::main(unsafe, procs = 2, stack_size = 256 << 10)]
+/// fn main() -> Result<(), Box<dyn Error>> {
+///     assert_eq!(gmp::procs(), 2);
+///     let number: u32 = "17".parse()?;
+///     assert_eq!(number, 17);
+///     Ok(())
+/// }
+/// ```
+///
+/// Without the promise:
+///
+/// ```compile_fail
+/// #[gmp::main]
+/// fn main() {}
+/// ```
+///
+/// It takes no arguments, and is not `async`: in a goroutine whatever waits parks.
+///
+/// ```compile_fail
+/// #[gmp::main(unsafe)]
+/// async fn main() {}
+/// ```
+///
+/// ```compile_fail
+/// // There is no such setting.
+/// #[gmp::main(unsafe, flavor = 1)]
+/// fn main() {}
+/// ```
+///
+/// # Panics
+/// `main` panics where `gmp::run` does.
+#[proc_macro_attribute]
+pub fn main(settings: TokenStream, item: TokenStream) -> TokenStream {
+    expand(Attribute::Main, settings, item)
+}
+
+/// Runs a test as the first goroutine of a runtime of its own. As [`macro@main`], with the same promise and settings, for a
+/// function that would be a `#[test]`.
+///
+/// ```
+/// // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
+/// #[gmp::test(unsafe, procs = 1)]
+/// fn a_sleep_lets_others_run() {
+///     let other = gmp::go(|| 1);
+///     gmp::time::sleep(std::time::Duration::from_millis(1));
+///     assert!(other.is_finished());
+/// }
+/// # fn main() {}
+/// ```
+///
+/// ```compile_fail
+/// #[gmp::test(procs = 1)]
+/// fn without_the_promise() {}
+/// # fn main() {}
+/// ```
+#[proc_macro_attribute]
+pub fn test(settings: TokenStream, item: TokenStream) -> TokenStream {
+    expand(Attribute::Test, settings, item)
+}
+
+/// Names of `RuntimeBuilder`.
+const SETTINGS: [&str; 8] = [
+    "procs",
+    "stack_size",
+    "guard_size",
+    "max_stack_bytes",
+    "max_threads",
+    "thread_keep_alive",
+    "thread_name",
+    "shutdown_timeout",
+];
+
+#[derive(Copy, Clone)]
+enum Attribute {
+    Main,
+    Test,
+}
+
+impl Attribute {
+    fn name(self) -> &'static str {
+        match self {
+            Attribute::Main => "gmp::main",
+            Attribute::Test => "gmp::test",
+        }
+    }
+}
+
+/// What does not compile, and where.
+struct Refusal {
+    text: String,
+    at: Span,
+}
+
+fn refuse<T>(at: Span, text: impl Into<String>) -> Result<T, Refusal> {
+    Err(Refusal { text: text.into(), at })
+}
+
+impl Refusal {
+    fn compile_error(self) -> TokenStream {
+        let mut text = proc_macro::Literal::string(&self.text);
+        text.set_span(self.at);
+        let text = Group::new(Delimiter::Brace, TokenStream::from(TokenTree::from(text)));
+        let path = ":: core :: compile_error !".parse::<TokenStream>().expect("a path");
+        let tokens = path.into_iter().chain([TokenTree::from(text)]);
+        tokens
+            .map(|mut token| {
+                token.set_span(self.at);
+                token
+            })
+            .collect()
+    }
+}
+
+fn expand(attribute: Attribute, settings: TokenStream, item: TokenStream) -> TokenStream {
+    let expanded = promise_and_settings(attribute, settings).and_then(|(promise, settings)| {
+        let function = Function::of(attribute, item.clone())?;
+        Ok(function.in_a_runtime(attribute, promise, settings))
+    });
+    expanded.unwrap_or_else(|refusal| {
+        // With the function, so that nothing else is missed.
+        let mut tokens = refusal.compile_error();
+        tokens.extend(item);
+        tokens
+    })
+}
+
+/// The word `unsafe`, and the calls of the builder's setters.
+fn promise_and_settings(
+    attribute: Attribute,
+    settings: TokenStream,
+) -> Result<(Ident, TokenStream), Refusal> {
+    let name = attribute.name();
+    let mut tokens = settings.into_iter().peekable();
+    let promise = match tokens.next() {
+        Some(TokenTree::Ident(word)) if word.to_string() == "unsafe" => word,
+        other => {
+            return refuse(
+                other.map_or_else(Span::call_site, |token| token.span()),
+                format!(
+                    "#[{name}] starts a runtime, which is unsafe: a goroutine may go on on another thread after each call that \
+                     parks, and such a call may unwind. Read the contract, `gmp::migration` in gmp's documentation (`cargo doc \
+                     --open -p gmp`); if all code that runs in goroutines keeps it, write #[{name}(unsafe)]"
+                ),
+            );
+        }
+    };
+    let mut calls = TokenStream::new();
+    loop {
+        match tokens.next() {
+            None => return Ok((promise, calls)),
+            Some(TokenTree::Punct(comma)) if comma.as_char() == ',' => {}
+            Some(other) => return refuse(other.span(), format!("#[{name}]: a comma is expected here")),
+        }
+        let setting = match tokens.next() {
+            // A comma at the end.
+            None => return Ok((promise, calls)),
+            Some(TokenTree::Ident(setting)) if SETTINGS.contains(&&*setting.to_string()) => setting,
+            Some(other) => {
+                return refuse(
+                    other.span(),
+                    format!("#[{name}]: there is no setting {other}, but {}", SETTINGS.join(", ")),
+                );
+            }
+        };
+        if !matches!(tokens.next(), Some(TokenTree::Punct(equals)) if equals.as_char() == '=') {
+            return refuse(setting.span(), format!("#[{name}]: write {setting} = VALUE"));
+        }
+        let mut value = TokenStream::new();
+        let is_comma = |token: &TokenTree| matches!(token, TokenTree::Punct(it) if it.as_char() == ',');
+        while let Some(token) = tokens.next_if(|token| !is_comma(token)) {
+            value.extend([token]);
+        }
+        if value.is_empty() {
+            return refuse(setting.span(), format!("#[{name}]: write {setting} = VALUE"));
+        }
+        let dot = TokenTree::from(Punct::new('.', Spacing::Alone));
+        let value = TokenTree::from(Group::new(Delimiter::Parenthesis, value));
+        calls.extend([dot, TokenTree::from(setting), value]);
+    }
+}
+
+/// A function without parameters.
+struct Function {
+    /// Attributes and visibility.
+    before: TokenStream,
+    name: Ident,
+    /// With its arrow; empty for none.
+    result: TokenStream,
+    body: Group,
+}
+
+impl Function {
+    fn of(attribute: Attribute, item: TokenStream) -> Result<Self, Refusal> {
+        let attribute = attribute.name();
+        let wrong =
+            |at| refuse(at, format!("#[{attribute}] stands before a function `fn name() ..` with a body"));
+        let (mut tokens, mut before) = (item.into_iter(), TokenStream::new());
+        let keyword = loop {
+            match tokens.next() {
+                Some(TokenTree::Ident(word)) if word.to_string() == "fn" => break word,
+                Some(TokenTree::Ident(word)) if word.to_string() == "async" => {
+                    return refuse(
+                        word.span(),
+                        format!(
+                            "#[{attribute}]: not for `async`: what waits in a goroutine parks. Write `fn`"
+                        ),
+                    );
+                }
+                Some(TokenTree::Ident(word))
+                    if ["unsafe", "extern", "const"].contains(&&*word.to_string()) =>
+                {
+                    return wrong(word.span());
+                }
+                Some(token) => before.extend([token]),
+                None => return wrong(Span::call_site()),
+            }
+        };
+        let Some(TokenTree::Ident(name)) = tokens.next() else { return wrong(keyword.span()) };
+        match tokens.next() {
+            Some(TokenTree::Group(parameters))
+                if parameters.delimiter() == Delimiter::Parenthesis && parameters.stream().is_empty() => {}
+            Some(other) => {
+                return refuse(
+                    other.span(),
+                    format!("#[{attribute}]: `{name}` has no parameters and no generics"),
+                );
+            }
+            None => return wrong(name.span()),
+        }
+        let mut rest: Vec<_> = tokens.collect();
+        match rest.pop() {
+            Some(TokenTree::Group(body)) if body.delimiter() == Delimiter::Brace => {
+                Ok(Function { before, name, result: rest.into_iter().collect(), body })
+            }
+            _ => wrong(name.span()),
+        }
+    }
+
+    /// The same function, which starts a runtime and runs the body there.
+    ///
+    /// The body stays a function of its name. What it returns is told to the world in the goroutine, as an error need not be
+    /// `Send`. A function without a result keeps that: `#[should_panic]` asks for it.
+    fn in_a_runtime(self, attribute: Attribute, promise: Ident, settings: TokenStream) -> TokenStream {
+        let returns = !self.result.is_empty();
+        let (result, main) = match returns {
+            true => ("-> ::std::process::ExitCode", "|| ::std::process::Termination::report(NAME())"),
+            false => ("", "NAME"),
+        };
+        let test = match attribute {
+            Attribute::Main => "",
+            Attribute::Test => "#[::core::prelude::v1::test]",
+        };
+        let template = format!(
+            "{test} BEFORE fn NAME() {result} {{
+                fn NAME() RESULT BODY
+                match UNSAFE {{ ::gmp::Runtime::builder() SETTINGS .build() }} {{
+                    ::core::result::Result::Ok(runtime) => runtime.run({main}),
+                    ::core::result::Result::Err(refused) => ::core::panic!(\"{}: {{refused}}\"),
+                }}
+            }}",
+            attribute.name()
+        );
+        let holes = [
+            ("BEFORE", self.before),
+            ("NAME", TokenTree::from(self.name).into()),
+            ("RESULT", self.result),
+            ("BODY", TokenTree::from(self.body).into()),
+            ("UNSAFE", TokenTree::from(promise).into()),
+            ("SETTINGS", settings),
+        ];
+        fill(template.parse().expect("the template is Rust"), &holes)
+    }
+}
+
+/// Puts into each hole what belongs there, as it was written, so that errors show the place in the program.
+fn fill(template: TokenStream, holes: &[(&str, TokenStream)]) -> TokenStream {
+    let mut filled = TokenStream::new();
+    for token in template {
+        match token {
+            TokenTree::Group(group) => {
+                let inner = fill(group.stream(), holes);
+                filled.extend([TokenTree::from(Group::new(group.delimiter(), inner))]);
+            }
+            TokenTree::Ident(word) => match holes.iter().find(|(hole, _)| word.to_string() == *hole) {
+                Some((_, tokens)) => filled.extend(tokens.clone()),
+                None => filled.extend([TokenTree::from(word)]),
+            },
+            other => filled.extend([other]),
+        }
+    }
+    filled
+}

@@ -1,0 +1,65 @@
+#![cfg(not(gmp_loom))]
+//! `#[gmp::test]` as a program's tests use it, and `#[gmp::main]` on functions that are called here.
+
+use std::error::Error;
+use std::io;
+use std::process::ExitCode;
+use std::time::Duration;
+
+// SAFETY: here and below: no goroutine keeps a thread-bound value across a blocking call.
+#[gmp::test(unsafe)]
+fn a_test_is_a_goroutine_that_may_start_others() {
+    let others: Vec<_> = (0..10).map(|n| gmp::go(move || n)).collect();
+    assert_eq!(others.into_iter().map(|other| other.join().unwrap()).sum::<i32>(), 45);
+    assert_eq!(gmp::current().unwrap().name(), Some("main"));
+}
+
+#[gmp::test(unsafe, procs = 3, stack_size = 1 << 20, thread_name = "tested-".to_owned(),)]
+fn settings_are_the_builders() {
+    assert_eq!(gmp::procs(), 3);
+    // Would end the process on a stack of 64 KiB.
+    std::hint::black_box([1_u8; 128 << 10]);
+    assert!(std::thread::current().name().unwrap().starts_with("tested-"));
+}
+
+#[gmp::test(unsafe, shutdown_timeout = Duration::from_millis(20))]
+fn a_test_may_return_a_result() -> Result<(), Box<dyn Error>> {
+    let number: u32 = "17".parse()?;
+    assert_eq!(number, 17);
+    Ok(())
+}
+
+#[gmp::test(unsafe)]
+#[should_panic(expected = "from the goroutine")]
+fn a_panic_of_the_body_fails_the_test() {
+    gmp::yield_now();
+    panic!("from the goroutine");
+}
+
+#[gmp::main(unsafe, procs = 1)]
+fn fails() -> io::Result<()> {
+    gmp::yield_now();
+    Err(io::Error::other("said by a main"))
+}
+
+#[gmp::main(unsafe)]
+/// With a comment, and generic results.
+pub(crate) fn returns_what_can_be_told() -> impl std::process::Termination {
+    ExitCode::from(7)
+}
+
+/// Fails by an exit code that says success for an error.
+#[test]
+fn what_main_returns_is_told_as_std_tells_it() {
+    assert_eq!(format!("{:?}", fails()), format!("{:?}", ExitCode::FAILURE));
+    assert_eq!(format!("{:?}", returns_what_can_be_told()), format!("{:?}", ExitCode::from(7)));
+}
+
+#[gmp::main(unsafe, procs = 0)]
+fn refused() {}
+
+#[test]
+#[should_panic(expected = "gmp::main: procs: 0 is not within 1..=1024")]
+fn a_setting_that_the_builder_refuses_is_a_panic() {
+    refused();
+}
