@@ -1,17 +1,17 @@
-//! Visits: an M is woken for the goroutine that a visit puts off.
+//! Visits, and sleepers that go first: an M is woken for the goroutine that is put off.
 
 use super::caught;
 use super::cover::{Handle, Socket};
 use crate::model::{Flag, LONG, Model, Mutant, at_rest, done, pass};
 use crate::time::{after_func, sleep};
+use crate::yield_now;
 use gmp_netpoll::Readiness;
 use std::time::Duration;
 
-/// A timer's goroutine, alone in the ring, was to be run at once, and a visit brings another before it, which waits for it
-/// on its M. Fails by deadlock when no M is woken.
-#[test]
-fn one_that_a_visit_puts_off_is_run_by_another_m() {
-    Model::new().preemptions(1).check("visit_before_found", || {
+/// A timer's goroutine was to be run at once, and a visit brings another before it, which waits for it on its M.
+/// `queued`: it stands in the ring, alone; else the M has it in its hand.
+fn a_visit_puts_one_off(queued: bool) -> impl Fn() + Send + Sync + 'static {
+    move || {
         let runtime = at_rest::<2>();
         loom::stop_exploring();
         let (handle, ran) = (Handle::of(&runtime), Flag::default());
@@ -23,12 +23,58 @@ fn one_that_a_visit_puts_off_is_run_by_another_m() {
             handle.await_poller();
             loom::explore();
             handle.have_a_visit_come();
+            if queued {
+                handle.have_no_sleeper_go_first();
+            }
             pass(LONG);
             handle.queue_globally_in_silence([handle.make(move || waits.wait_on_thread())]);
         });
         ran.wait_on_thread();
         done();
         first.join().unwrap();
+    }
+}
+
+/// Fails by deadlock when no M is woken.
+#[test]
+fn one_that_a_visit_puts_off_is_run_by_another_m() {
+    Model::new().preemptions(1).check("visit_before_found", a_visit_puts_one_off(true));
+}
+
+/// Fails by deadlock when no M is woken.
+#[test]
+fn a_sleeper_that_a_visit_puts_off_is_run_by_another_m() {
+    Model::new().preemptions(1).check("visit_before_sleeper", a_visit_puts_one_off(false));
+}
+
+/// A goroutine yields, alone in the ring, and a sleeper goes before it, and waits for it on its M. Nobody polls: the M at work
+/// has come from the poller, and the other one sleeps on its note. Fails by deadlock when that is not woken.
+#[test]
+fn one_before_which_a_sleeper_goes_is_run_by_another_m() {
+    Model::new().preemptions(1).check("sleeper_first", || {
+        let runtime = at_rest::<2>();
+        loom::stop_exploring();
+        let (handle, ran) = (Handle::of(&runtime), Flag::default());
+        let raises = ran.clone();
+        let sleeper = runtime.go(move || {
+            handle.await_poller();
+            // The M in the poller finds this one alone, and wakes no other.
+            sleep(Duration::from_millis(1));
+            while handle.count_ps()[1] != 1 {
+                loom::thread::yield_now();
+            }
+            // This M finds it when this goroutine sleeps, and so does not go to the poller.
+            handle.queue_globally_in_silence([handle.make(move || {
+                loom::explore();
+                pass(LONG);
+                yield_now();
+                raises.raise();
+            })]);
+            sleep(LONG);
+            ran.wait_on_thread();
+        });
+        sleeper.join().unwrap();
+        done();
     });
 }
 
@@ -76,6 +122,8 @@ fn mutants() {
         module_path!(),
         &[
             (Mutant::TurnWakesNobody, "one_that_a_visit_puts_off_is_run_by_another_m"),
+            (Mutant::SleeperQueuedInSilence, "a_sleeper_that_a_visit_puts_off_is_run_by_another_m"),
+            (Mutant::SleeperWakesNobody, "one_before_which_a_sleeper_goes_is_run_by_another_m"),
             (Mutant::VisitQueuesInSilence, "one_that_a_visit_finds_is_run_beside_one_that_waited_longer"),
         ],
     );

@@ -129,6 +129,10 @@ pub enum Mutant {
     TurnWakesNobody,
     /// An M that finds goroutines in the poller at a visit queues them globally, and wakes no M.
     VisitQueuesInSilence,
+    /// An M that runs a sleeper before those in its queue wakes no M for them.
+    SleeperWakesNobody,
+    /// A sleeper that was to go first, and that another goroutine goes before, is queued, and no M is woken.
+    SleeperQueuedInSilence,
 
     // How many Ps there are (`models/procs.rs`).
     /// An M goes idle with a surplus P, also when the runtime ends.

@@ -84,6 +84,14 @@ impl Handle {
         let inside = M::<Active>::current().and_then(M::look_in).expect("have_a_visit_come: on a P");
         inside.p.poll_schedule.turn_comes_next(inside.p.tick());
     }
+    /// No goroutine goes before those in the caller's P's queue because it has slept. Called on a goroutine.
+    ///
+    /// # Panics
+    /// Without a P.
+    pub fn have_no_sleeper_go_first(&self) {
+        let inside = M::<Active>::current().and_then(M::look_in).expect("have_no_sleeper_go_first: on a P");
+        inside.p.poll_schedule.no_sleeper_comes_next(inside.p.tick());
+    }
     /// How many Ps are in use, idle, retired; and the census agrees.
     pub fn count_ps(&self) -> [usize; 3] {
         self.0.count_ps()

@@ -8,6 +8,10 @@
 //!   (`sched/timers/mod.rs`). Long goroutines bring the visit forward, to [`MAX_VISIT_GAP`] after the last, but never two in
 //!   a row. Every [`SHARE_EVERY`]th visit, and one that came early, takes the P's share of the queue instead of one, unless
 //!   a round is on;
+//! * *before each goroutine* at the timers of the own P. A goroutine that is due there alone runs at once, like Go's: at the
+//!   end of a long queue it would be late by all of that. But one in [`SLEEPER_EVERY`] goroutines only: else those that
+//!   sleep for a short time, again and again, would leave nothing to those that stand in the queue. Several that are due
+//!   together go to the end of the queue, in their order, and no sleeper goes first before they have run;
 //! * *at the end of a round*, when goroutines that yield have filled the ring beside others in the global queue (`round.rs`);
 //! * *around*: about every [`capacity::LOOK_AROUND`], however long goroutines are, at another P (`help.rs`).
 //!
@@ -46,6 +50,9 @@ const CLOCK_EVERY: u32 = 4 * LOOK_EVERY;
 /// The longest time from one visit to the next, unless a single goroutine runs longer.
 const MAX_VISIT_GAP: Duration = Duration::from_micros(500);
 
+/// Among so many goroutines one may run before those in the queue because its time has come.
+const SLEEPER_EVERY: u32 = capacity::MAX_INHERITED;
+
 /// Owner: the rhythms of a P. Ticks count its goroutines, and wrap.
 pub(crate) struct PollSchedule {
     /// The tick of the next look, of whatever kind.
@@ -60,6 +67,8 @@ pub(crate) struct PollSchedule {
     visit: Cell<(u32, Option<Nanos>)>,
     /// Visits since the last share.
     ones: Cell<u32>,
+    /// From this tick on a sleeper may go first.
+    sleepers: Cell<u32>,
     pub(crate) round: Round,
 }
 
@@ -89,6 +98,7 @@ impl PollSchedule {
             around,
             visit,
             ones: Cell::new(0),
+            sleepers: Cell::new(0),
             round: Round::new(),
         }
     }
@@ -134,10 +144,34 @@ impl PollSchedule {
         self.visit.set((next.wrapping_sub(LOOK_EVERY), None));
     }
 
+    /// Nor does a sleeper go before the next goroutine, for models.
+    #[cfg(all(test, gmp_loom))]
+    pub(crate) fn no_sleeper_comes_next(&self, tick: u32) {
+        self.sleepers.set(tick.wrapping_add(2));
+    }
+
     /// Returns `true` if the goroutine of this tick is preceded by a look.
     #[inline(always)]
     pub(crate) fn is_due(&self, tick: u32) -> bool {
         tick == self.next.get()
+    }
+
+    /// Returns `true` if a goroutine that is due alone is to be the one of this tick.
+    pub(crate) fn sleeper_goes_first(&self, tick: u32) -> bool {
+        let goes_first = reached(tick, self.sleepers.get());
+        if goes_first {
+            self.sleepers.set(tick.wrapping_add(SLEEPER_EVERY));
+        }
+        goes_first
+    }
+
+    /// Several that were due together, at this tick, stand at the end of a ring of so many: none goes first before they have
+    /// run.
+    pub(crate) fn sleepers_are_queued(&self, tick: u32, ring: u32) {
+        let run = tick.wrapping_add(ring);
+        if reached(run, self.sleepers.get()) {
+            self.sleepers.set(run);
+        }
     }
 
     /// What is due at a tick that `is_due`, and when the next look is: the ring begins at `head`. Without a clock only
@@ -150,6 +184,10 @@ impl PollSchedule {
         }
         let to_visit = LOOK_EVERY - tick.wrapping_sub(self.visit.get().0);
         let to_clock = self.clock.get().wrapping_sub(tick);
+        if reached(tick, self.sleepers.get()) {
+            // Else it would be ahead again when the ticks have wrapped.
+            self.sleepers.set(tick);
+        }
         // Without a clock the clock's tick is over, and far away.
         let to_look = to_visit.min(to_clock.max(1));
         self.next
@@ -195,22 +233,34 @@ impl PollSchedule {
     }
 }
 
+/// Returns `true` if `tick` is not before `other`.
+fn reached(tick: u32, other: u32) -> bool {
+    tick.wrapping_sub(other) as i32 >= 0
+}
+
 fn nanos(time: Duration) -> u64 {
     time.as_nanos() as u64
 }
 
 impl<H: Host> Sched<H> {
-    /// A look that [`PollSchedule::is_due`]: the goroutine to run before those of the own queue, if there is one.
+    /// A look that [`PollSchedule::is_due`]: the goroutine to run before those of the own queue, if there is one. `sleeper`
+    /// was to be that, and is queued when the look finds another.
     #[cold]
     #[inline(never)]
-    pub(crate) fn look_elsewhere_when_due(&self, m: &M<H>, p: &P<H>, tick: u32) -> Option<GRef<H>> {
+    pub(crate) fn look_elsewhere_when_due(
+        &self,
+        m: &M<H>,
+        p: &P<H>,
+        tick: u32,
+        sleeper: Option<GRef<H>>,
+    ) -> Option<GRef<H>> {
         let helps = self.config.knobs.helping && may_help();
         if p.poll_schedule.round.left(p.runq.ends().0) == Some(0) {
             self.end_round(p);
         }
         let due = p.poll_schedule.look(tick, p.runq.ends().0, helps.then_some(H::now));
         let found = due.visit.and_then(|visit| self.visit_global_queue(m, p, visit));
-        match (due.around, found) {
+        let found = match (due.around, found) {
             (Some(now), None) if self.ps.len() > 1 => self.help_another(m, p, now),
             (Some(_), found @ Some(_)) => {
                 // Else a global queue that is never empty, and a rhythm of a multiple of 61, would keep the M from ever
@@ -219,7 +269,17 @@ impl<H: Host> Sched<H> {
                 found
             }
             (_, found) => found,
+        };
+        let Some(sleeper) = sleeper else { return found };
+        if found.is_some() {
+            p.owner.touch();
+            if let Some(sleeper) = p.runq.push(sleeper) {
+                self.spill(p, sleeper);
+            }
+            mutant!(SleeperQueuedInSilence: return found);
+            self.wakep();
         }
+        found.or(Some(sleeper))
     }
 
     /// A visit from the P of `m`, for models.
@@ -349,6 +409,28 @@ mod tests {
             tick = tick.wrapping_add(1);
         }
         assert!(looks > 130, "{looks} looks at 200 long goroutines, after short ones");
+    }
+
+    /// Fails when more sleepers than one in so many go first, or one before those that were due earlier; also where ticks wrap.
+    #[test]
+    fn a_sleeper_goes_first_now_and_then() {
+        for begin in [1, u32::MAX - 100, i32::MAX as u32 - 100] {
+            let (poll_schedule, at) = (PollSchedule::new(), |tick: u32| begin.wrapping_add(tick));
+            poll_schedule.sleepers.set(begin);
+            let first = |ticks: std::ops::Range<u32>| {
+                ticks.filter(|tick| poll_schedule.sleeper_goes_first(at(*tick))).collect::<Vec<_>>()
+            };
+            assert_eq!(first(0..40), [0, SLEEPER_EVERY, 2 * SLEEPER_EVERY]);
+            poll_schedule.sleepers_are_queued(at(40), 100);
+            poll_schedule.sleepers_are_queued(at(41), 3);
+            assert_eq!(first(41..150), [140]);
+            // Long after, without any sleeper.
+            let (much_later, looks) = (1_u32 << 31, 1_u32 << 20);
+            for tick in (150..much_later).step_by(looks as usize) {
+                poll_schedule.look(at(tick), 0, None::<fn() -> Nanos>);
+            }
+            assert_eq!(first(much_later..much_later + 2), [much_later]);
+        }
     }
 
     /// Fails when the time for which the P was idle counts as its goroutines'.

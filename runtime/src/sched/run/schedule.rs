@@ -38,11 +38,10 @@ impl<H: Host> Sched<H> {
                 }
                 continue;
             };
-            self.run_timers(m, p);
             let tick = p.next_tick();
             let mut found = None;
-            if p.poll_schedule.is_due(tick) {
-                found = self.look_elsewhere_when_due(m, p, tick);
+            if !p.timers.is_empty() || p.poll_schedule.is_due(tick) {
+                found = self.look_before_the_queue(m, p, tick);
             }
             if found.is_none() {
                 found = self.runqget(p);
@@ -56,6 +55,13 @@ impl<H: Host> Sched<H> {
             }
             self.go_idle(m);
         }
+    }
+
+    /// The goroutine of this tick, if one goes before those in the queue of `p`.
+    #[inline(never)]
+    fn look_before_the_queue(&self, m: &M<H>, p: &P<H>, tick: u32) -> Option<GRef<H>> {
+        let sleeper = self.run_own_timers(m, p, tick);
+        if p.poll_schedule.is_due(tick) { self.look_elsewhere_when_due(m, p, tick, sleeper) } else { sleeper }
     }
 
     /// For an M that has no P, or one that is surplus. Returns `MEnds::No` when the M is to look again, with another P or

@@ -34,7 +34,7 @@ use crate::host::Host;
 use crate::m::M;
 use crate::p::P;
 use crate::prim::hooks::*;
-use crate::prim::{AtomicU64, Mutex, MutexGuard, Rank, Relaxed, UnsafeCell, Weak};
+use crate::prim::{AtomicU64, Mutex, MutexGuard, Rank, Relaxed, UnsafeCell, Weak, event};
 use crate::sched::Sched;
 use crate::sched::poll::NO_POLLER;
 use crate::sched::timers::callback::{Callback, RunMode};
@@ -283,6 +283,33 @@ impl<H: Host> Sched<H> {
         let any = called || !due.is_empty();
         self.submit_found(m, due);
         any
+    }
+
+    /// As `run_timers`, for `p` of `m`, between two goroutines. One goroutine that is due alone may run before those in the
+    /// queue, see `look.rs`: then it is returned.
+    pub(crate) fn run_own_timers(&self, m: &M<H>, p: &P<H>, tick: u32) -> Option<GRef<H>> {
+        let earliest = p.timers.earliest()?;
+        let now = H::now();
+        if now < earliest {
+            return None;
+        }
+        let mut due = GList::new();
+        self.take_due(p, now, &mut due);
+        let several = due.len() > 1;
+        if due.len() != 1 || !p.poll_schedule.sleeper_goes_first(tick) {
+            self.submit_found(m, due);
+            if several {
+                p.poll_schedule.sleepers_are_queued(tick, p.runq.len());
+            }
+            return None;
+        }
+        event(format_args!("runs {due:?} before the queue of {p:?}"));
+        // A goroutine that has yielded, alone in the queue, was to be run at once, so no M was woken.
+        if !p.runq.is_empty() {
+            mutant!(SleeperWakesNobody: return due.pop());
+            self.wakep();
+        }
+        due.pop()
     }
 
     /// Takes what is due in any heap.

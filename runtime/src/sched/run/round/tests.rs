@@ -32,6 +32,8 @@ enum Of {
     Poller,
     /// Slept until a timer was due.
     Timer,
+    /// It sleeps again and again, for so long.
+    Sleeper(u32),
 }
 
 #[derive(Copy, Clone, Debug)]
@@ -54,6 +56,8 @@ struct Play {
     inherited: u32,
     /// In the poller, since when.
     events: Vec<u32>,
+    /// In the heap of timers: when they are due.
+    timers: Vec<(u32, Of)>,
     live: usize,
     most: usize,
     /// By how much a wait was longer than there were goroutines before, at most.
@@ -72,6 +76,7 @@ impl Play {
             global: VecDeque::new(),
             inherited: 0,
             events: Vec::new(),
+            timers: Vec::new(),
             live: 0,
             most,
             longest: BTreeMap::new(),
@@ -161,8 +166,19 @@ impl Play {
     /// What `find_runnable` does.
     fn find(&mut self) -> Option<Queued> {
         self.tick += 1;
+        let mut due: Vec<_> = self.timers.extract_if(.., |(at, _)| *at <= self.tick).collect();
+        let looks = self.poll_schedule.is_due(self.tick);
+        let mut sleeper = None;
+        if due.len() == 1 && self.poll_schedule.sleeper_goes_first(self.tick) {
+            sleeper = due.pop().map(|(_, of)| self.queued(of));
+        }
+        let several = due.len() > 1;
+        due.into_iter().for_each(|(_, of)| self.push_new(of));
+        if several {
+            self.poll_schedule.sleepers_are_queued(self.tick, self.ring.len() as u32);
+        }
         let mut found = None;
-        if self.poll_schedule.is_due(self.tick) {
+        if looks {
             if self.poll_schedule.round.left(self.head) == Some(0) {
                 let exchange = exchange(&self.poll_schedule.round, self.ring.len(), self.global.len(), 1);
                 if exchange.gives_all {
@@ -185,7 +201,12 @@ impl Play {
                 Some(QueueVisit::Share) => self.share(),
             };
         }
-        found.or_else(|| self.pop()).or_else(|| self.share())
+        if found.is_some()
+            && let Some(sleeper) = sleeper.take()
+        {
+            self.push(sleeper);
+        }
+        found.or(sleeper).or_else(|| self.pop()).or_else(|| self.share())
     }
 
     /// Not the first ones: what a spawner spawns before a goroutine has yielded is in no order.
@@ -211,6 +232,7 @@ impl Play {
             Of::Yielder => self.requeue(Of::Yielder),
             Of::Joiner => self.ready(Of::Joined),
             Of::Joined => self.ready(Of::Joiner),
+            Of::Sleeper(ticks) => self.timers.push((self.tick + ticks, g.of)),
             Of::Thread | Of::Poller | Of::Timer => {}
         }
     }
@@ -221,7 +243,7 @@ impl Play {
             match self.tick % 1009 {
                 0 => self.global.push_back(self.queued(Of::Thread)),
                 300 => self.events.push(self.tick),
-                600 => self.push_new(Of::Timer),
+                600 => self.timers.push((self.tick + 1, Of::Timer)),
                 _ => {}
             }
             if let Some(g) = self.find() {
@@ -258,6 +280,28 @@ fn whoever_is_runnable_runs_within_a_round() {
                 assert!(
                     beyond <= once + SLACK,
                     "{most} alive, {spawners} spawners: {of:?} waits for {beyond} more"
+                );
+            }
+        }
+    }
+}
+
+/// Fails when goroutines that sleep for a short time, each alone in being due, leave too little to the others: they may have
+/// one turn in [`MAX_INHERITED`] before those, and the rest in the order of all.
+#[test]
+fn sleepers_leave_the_others_their_turns() {
+    for most in [100, 600, 3000] {
+        for sleepers in [1, 20] {
+            let mut play = Play::new(true, most, 2);
+            play.timers.extend((0..sleepers).map(|at| (at, Of::Sleeper(sleepers))));
+            let longest = play.play(200_000);
+            println!("{most} alive, {sleepers} sleepers: {longest:?}");
+            assert_eq!(longest.len(), 9, "all kinds were run");
+            for (of, beyond) in longest {
+                let turn = 2 * most + SLACK;
+                assert!(
+                    beyond <= turn + turn / (MAX_INHERITED as usize - 1),
+                    "{most} alive, {sleepers} sleepers: {of:?} waits for {beyond} more"
                 );
             }
         }
