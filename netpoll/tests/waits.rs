@@ -130,8 +130,8 @@ fn wakes_before_a_wait_count_once() {
     }
 }
 
-/// The documented price of a look: the wait that the wake was meant for goes to sleep, and the one who looked
-/// has to wake again. Fails by `until_asleep`, if the swallowed wake ended the wait after all.
+/// The documented price of a look: the wait that the wake was meant for goes to sleep, and the thread that looked has
+/// to wake again. Fails by `until_asleep`, if the swallowed wake ended the wait after all.
 #[test]
 fn a_look_swallows_a_wake() {
     for poller in pollers() {

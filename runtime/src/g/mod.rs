@@ -15,7 +15,7 @@
 //! | the handle, dropped | drops the outcome when OUTCOME is set, then clears HANDLE | frees the G when LIVE is gone |
 //! | the joiner, after its save | sets WAITER, unless DONE is set | sleeps; else takes the outcome |
 //! | the M, after the last switch | sets DONE and clears LIVE; with a WAITER only the first | |
-//! | the same, with a WAITER | wakes it, then clears WAITER and LIVE | frees the G when HANDLE is gone |
+//! | the same, with a WAITER | wakes the joiner, then clears WAITER and LIVE | frees the G when HANDLE is gone |
 //!
 //! So the outcome, which may run the user's `drop`, is dropped by the goroutine or by the handle's owner, never inside
 //! the scheduler; and the G is freed by the later of the two. The last party with a bit is alone with the G, and needs

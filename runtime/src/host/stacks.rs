@@ -51,10 +51,10 @@ pub(crate) trait Stacks: Threads {
     fn map(_bytes: usize) -> Option<NonNull<u8>> {
         None
     }
-    /// Gives such memory back.
+    /// Gives memory of `map` back.
     ///
     /// # Safety
-    /// `map` has given it with this size, and nothing uses it any more.
+    /// `map` has returned this address for this size, and nothing uses the memory any more.
     unsafe fn unmap(_at: NonNull<u8>, _bytes: usize) {}
     /// Calls `f` on another stack, of at least `size` bytes: `here` is the world of the calling goroutine, `None` on a plain
     /// thread. An unwinding passes.

@@ -75,8 +75,8 @@ fn a_receive_from_a_full_buffer_lets_who_waits_move_up() {
     });
 }
 
-/// Who waits has given its P away, and lets the channel's lock go to come back to one; the message, or the room, comes then.
-/// Fails by deadlock when it waits all the same.
+/// The receiver has given its P away, and releases the channel's lock to come back to a P; the message, or the room, comes
+/// then. Fails by deadlock when the receiver waits all the same.
 #[test]
 fn a_message_that_comes_while_its_receiver_gets_a_p_is_seen() {
     Model::new().check("chan_recv_without_p", || {

@@ -1,7 +1,7 @@
-//! The judge of a deadlock: it says "asleep" of no runtime in which anything is under way.
+//! The judge of a deadlock says "asleep" of no runtime in which anything is under way.
 //!
-//! The plain threads of these models are foreign ones, which the judge counts as the kernel does: one that has handed
-//! something to the runtime and ended is not counted any more.
+//! The plain threads of these models are foreign ones, which the judge counts as the kernel does: a thread that has
+//! handed something to the runtime and ended is not counted any more.
 
 use super::caught;
 use super::cover::{Handle, Socket};

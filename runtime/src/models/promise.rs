@@ -114,8 +114,8 @@ fn a_context_that_ends_a_select_meets_its_message() {
     });
 }
 
-/// A message is promised to the first of two receivers, whose limit ends while it comes. Fails by deadlock when the
-/// sender still waits for the first, by the assertion when both, or none, have the message.
+/// A message is promised to the first of two receivers, whose limit ends while the message comes. Fails by deadlock
+/// when the sender still waits for the first, by the assertion when both, or none, have the message.
 #[test]
 fn of_two_receivers_the_one_that_stays_has_the_message() {
     Model::new().preemptions(1).check("promise_two_receivers", || {
@@ -239,7 +239,7 @@ fn a_message_goes_past_a_select_that_was_left_on_its_way_to_look() {
     );
 }
 
-/// A goroutine is about to park, and has not seen the end of its runtime, for which nobody waits. Fails by deadlock when a
+/// A goroutine is about to park, and has not seen the end of its runtime, for which no thread waits. Fails by deadlock when a
 /// message is handed to that goroutine later, and goes with it.
 #[test]
 fn a_message_goes_past_one_that_parks_too_late() {
@@ -310,7 +310,7 @@ fn a_receiver_that_comes_back_is_promised_nothing() {
 }
 
 /// A receiver that keeps its place waits for the message of a select, which withdraws. Fails when a send that comes then finds
-/// nobody in that place.
+/// no receiver in that place.
 #[test]
 fn a_receiver_that_kept_its_place_is_served_there() {
     Model::new().preemptions(1).check("promise_held", || {

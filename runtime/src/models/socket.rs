@@ -131,7 +131,7 @@ fn what_a_full_read_leaves_is_read_at_once() {
 }
 
 /// A deadline passes while a drained read has found an event in the slot, and has made no system call yet. Fails by deadlock
-/// when the next read waits for an event, as that one has gone with the read that gave up.
+/// when the next read waits for another event, as the first event has gone with the read that gave up.
 #[test]
 fn an_event_outlives_the_read_that_found_it_and_gave_up() {
     Model::new().check("deadline_vs_kept_event", || {

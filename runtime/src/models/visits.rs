@@ -79,8 +79,8 @@ fn one_before_which_a_sleeper_goes_is_run_by_another_m() {
 }
 
 /// A visit finds a goroutine in the poller beside one in the global queue, which goes first and waits for the other on its M.
-/// Nobody polls: the M at work has come from the poller, and the other one sleeps on its note. Fails by deadlock when that is
-/// not woken.
+/// No M polls: the M at work has come from the poller, and the other one sleeps on its note. Fails by deadlock when that is not
+/// woken.
 #[test]
 fn one_that_a_visit_finds_is_run_beside_one_that_waited_longer() {
     Model::new().preemptions(1).check("visit_beside_globals", || {

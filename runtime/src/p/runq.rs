@@ -225,8 +225,8 @@ impl<H: Host> Runq<H> {
         // Release: invariant 3; partners `claim` and `is_empty`. When the exchange fails a thief has come in just now.
         let ordering = Release.unless(RingSpillRelaxed);
         self.head.compare_exchange(head.0, head.taken(n).0, ordering, Relaxed).ok()?;
-        // SAFETY: they lie below the tail, so owners wrote them, and the exchange has taken them from the thieves. Their slots
-        // are written next by this same owner.
+        // SAFETY: the first `n` Gs lie below the tail, so owners wrote them, and the exchange has taken them from the thieves.
+        // This same owner writes the slots next.
         Some((0..n).map(move |at| unsafe { self.read(head.real().wrapping_add(at)) }))
     }
 
@@ -334,7 +334,8 @@ impl<H: Host> Runq<H> {
         mutant!(EmptyTailReadFirst: keep early = self.tail.load(Relaxed));
         // Acquire: partners the exchanges of `pop` and of `claim`.
         let head = Head(self.head.load(Acquire.unless(EmptyHeadRelaxed)));
-        // Acquire: partner the exchange of `pop_next`. A thief's is not a Release: it has found the ring empty.
+        // Acquire: partner the exchange of `pop_next`. A thief's exchange of `runnext` is not a Release: that thief has
+        // found the ring empty.
         let next = self.runnext.load(Acquire.unless(EmptyNextRelaxed));
         // Relaxed: ordered by the two before.
         let tail = self.tail.load(Relaxed);

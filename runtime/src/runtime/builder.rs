@@ -134,9 +134,9 @@ impl RuntimeBuilder {
         self
     }
 
-    /// Sets how long the end of the runtime waits for goroutines that do not park, when [`run`](crate::run) and the like return,
-    /// which is when the runtime is dropped. Default: three seconds. With zero nothing is unwound, and nobody waited for.
-    /// [`Runtime::shutdown_timeout`] has a limit of its own, and says what happens within it.
+    /// Sets how long the end of the runtime waits for goroutines that do not park, when [`run`](crate::run) and the like
+    /// return, which is when the runtime is dropped. Default: three seconds. With zero no goroutine is unwound, and no thread
+    /// waited for. [`Runtime::shutdown_timeout`] has a limit of its own, and says what happens within it.
     ///
     /// ```
     /// use std::time::{Duration, Instant};

@@ -161,7 +161,7 @@ impl RawRwLock {
         self.word.load(Relaxed) & WRITER != 0
     }
 
-    /// Takes the lock without waiting, if nobody waits.
+    /// Takes the lock without waiting, if no waiter is queued.
     #[inline]
     pub(super) fn try_lock(&self, kind: Kind) -> bool {
         let mut seen = self.word.load(Relaxed);

@@ -71,8 +71,8 @@ impl StandingHook {
     /// `this` is the first field of what `run` expects, and is not moved until `take_back`, or for good.
     pub(crate) unsafe fn note(this: *const Self) {
         if let Some(list) = Self::list() {
-            // SAFETY: by this function's contract. Relaxed, both: the goroutine's own while running; the next park
-            // publishes them.
+            // SAFETY: by this function's contract. Relaxed, both stores: only the goroutine reads them while it runs;
+            // its next park publishes them.
             unsafe { (*this).next.set(list.load(Relaxed)) };
             list.store(this.cast_mut(), Relaxed);
         }

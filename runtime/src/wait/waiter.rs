@@ -148,7 +148,7 @@ impl<H: Host> Waiter<H> {
         won
     }
 
-    /// A copy that outlives the queue's lock. The caller holds that.
+    /// Returns a copy that outlives the queue's lock, which the caller holds.
     pub(crate) fn upgrade(&self) -> UpgradedWaiter<H> {
         let home = match self {
             Waiter::G(g, _) => g.home().upgrade(),

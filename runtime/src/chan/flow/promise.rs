@@ -195,7 +195,7 @@ impl<T> Chan<T> {
                 };
                 let (mut woken, message) = (Woken::new(), ManuallyDrop::new(message));
                 // SAFETY: `keep_promise` has claimed the receiver's wait, or made its record Served. The message lies
-                // in `message`, which does not drop it.
+                // in `message`, whose destructor never runs.
                 unsafe { self.hand(receiver, &raw const *message, &mut woken) };
                 drop(state);
                 woken.ready();

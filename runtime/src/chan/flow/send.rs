@@ -152,7 +152,7 @@ impl<T> Chan<T> {
     /// One wait: queues the record and parks.
     ///
     /// # Safety
-    /// The record is taken out of the queue before its frame ends.
+    /// The record is taken out of the queue before the caller's frame ends.
     #[inline(always)]
     unsafe fn park_send<'a>(
         &'a self,

@@ -134,7 +134,8 @@ impl Meeting {
     }
 }
 
-/// The property has held. Not the end of the runtime, which has a model of its own.
+/// Ends the search behind this point: the property has held. The end of the runtime is not searched; that has a model
+/// of its own.
 pub fn done() {
     loom::stop_exploring();
 }

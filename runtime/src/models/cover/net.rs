@@ -130,14 +130,14 @@ impl Drop for HeldIoLock<'_> {
 pub struct Socket(Sock<File>);
 
 impl Socket {
-    /// Watched from the first wait on.
+    /// Makes a socket, which the poller watches from the first wait on.
     ///
     /// # Panics
     /// If `/dev/null` can't be opened.
     pub fn new() -> Self {
         Socket(Sock::new(File::open("/dev/null").expect("a descriptor to stand for the socket")))
     }
-    /// A stream's read of at most `len` bytes, by `call`.
+    /// Reads at most `len` bytes as from a stream, by `call`.
     ///
     /// # Errors
     /// Those of `call`, except `WouldBlock`.

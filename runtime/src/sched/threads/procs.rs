@@ -151,7 +151,7 @@ impl<H: Host> Sched<H> {
         self.census.p_retired();
     }
 
-    /// `m` has a P that seems to be surplus. If the lock shows that the P is surplus, `m` gives it up, and comes back with
+    /// `m` has a P that seems to be surplus. If the lock shows that the P is surplus, `m` gives the P up, and comes back with
     /// another; or sleeps, when all are held.
     #[cold]
     pub(crate) fn leave_surplus(&self, m: &M<H>) {

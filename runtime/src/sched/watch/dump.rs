@@ -233,8 +233,8 @@ impl<H: Host> Sched<H> {
         }
     }
 
-    /// What a park notes as its time: right to some 10 ms. Ms that come back from a sleep, and the monitor, which looks as
-    /// long as a P is held, bring it up to date.
+    /// What a park notes as its time: right to some 10 ms. Ms that come back from a sleep, and the monitor, which looks as long
+    /// as a P is held, bring that time up to date.
     #[inline(always)]
     pub(crate) fn coarse_now(&self) -> Nanos {
         Nanos::from_nanos(self.coarse_now.get())

@@ -45,7 +45,7 @@ pub(crate) struct Patience {
 impl Patience {
     /// Of an end that begins now, and takes `limit` at most.
     pub(crate) fn of<H: Host>(limit: Duration) -> Self {
-        // A model's end is told nobody. One that ends sooner than that has nobody to tell.
+        // The end of a model's runtime is not told, nor is an end that takes less time than that.
         let tells = H::MONITORED && limit > SOON;
         let begun = H::now();
         Patience { limit, begun, next: tells.then(|| begun.saturating_add(SOON)), told: false }

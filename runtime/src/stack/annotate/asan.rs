@@ -108,7 +108,7 @@ pub(crate) fn begun() {
     arrive(ptr::null_mut());
 }
 
-/// The last. Without a place to save it, the fake stack goes.
+/// The last that a goroutine does on its stack. Without a place for saving, the tool frees the fake stack.
 #[inline(always)]
 pub(crate) fn end(home: &Home) {
     // SAFETY: as in `leave`.

@@ -51,7 +51,7 @@ pub(crate) enum Woke {
     Readied,
     /// The commit hook refused. The wait is over.
     Refused,
-    /// Something may have changed. The wait is open.
+    /// Another thread has changed what the owner is to look at. The wait is open.
     Nudged,
     /// The owner has claimed the wait, which is over, and is to leave the queues and unwind, or return an error.
     Interrupted(Interrupt),
@@ -146,7 +146,8 @@ impl<H: Host> Wait<H> {
         }
     }
 
-    /// Sets the hook that is run if the owner never runs again; null for none. A thread always runs.
+    /// Sets the hook that is run if the owner never runs again; null for none. Nothing for a plain thread, which always
+    /// runs again.
     pub(crate) fn on_abandon(&self, hook: *const AbandonHook) {
         if let Who::G(g, _) = &self.who {
             // Relaxed: read with the goroutine's wait claimed, or after the goroutine was taken out of a queue, or by

@@ -6,7 +6,7 @@
 //! | --- | --- |
 //! | calls `_Unwind_Resume` | the throw goes on to the next frame |
 //! | calls the function in which each `catch_unwind` takes the payload out (`Landmarks::caught`), by name or in a register that holds it (`held.rs`) | the throw is caught; what follows is ordinary code |
-//! | returns, traps, jumps to the beginning of another function | it was caught, in a way that is not known here |
+//! | returns, traps, jumps to the beginning of another function | the throw was caught, in a way that is not known here |
 //! | comes to a way to `panic_cannot_unwind` | the process ends |
 //! | holds an instruction that is not known | not known |
 //!

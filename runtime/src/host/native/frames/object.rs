@@ -64,7 +64,7 @@ unsafe fn peek(at: *const usize) -> usize {
 }
 
 impl Object {
-    /// The object that holds a function. None if it can't be read there.
+    /// Returns the object that holds a function; `None` if the object's headers can't be read.
     pub(super) fn of(function: &Function) -> Option<Object> {
         extern "C" fn each(info: *mut libc::dl_phdr_info, _size: usize, search: *mut c_void) -> c_int {
             // SAFETY: `of` passed it, and waits; the record is the loader's.

@@ -145,7 +145,7 @@ unsafe extern "C" fn on_fault(signal: c_int, info: *mut libc::siginfo_t, context
     unsafe { pass_on(signal, info, context, fault.is_some()) };
 }
 
-/// To the handler from before.
+/// Hands the signal to the handler from before.
 ///
 /// # Safety
 /// The arguments of a handler of this signal.
