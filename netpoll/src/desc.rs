@@ -66,6 +66,13 @@ use std::fmt;
 /// Which parked owner a slot names: 62 bits that only the runtime understands.
 ///
 /// A ticket should carry a wait number, so that the runtime can tell a late wake through an old ticket.
+///
+/// ```
+/// use gmp_netpoll::Ticket;
+///
+/// assert_eq!(Ticket::new(7).get(), 7);
+/// assert!(std::panic::catch_unwind(|| Ticket::new(Ticket::MAX + 1)).is_err());
+/// ```
 #[derive(Copy, Clone, Eq, PartialEq, Hash)]
 pub struct Ticket(u64);
 
@@ -105,6 +112,19 @@ const WAIT: u64 = 2;
 const TOKEN: u64 = 3;
 
 /// A snapshot of one direction's slot.
+///
+/// ```
+/// use gmp_netpoll::{Block, Cause, Commit, Slot, Ticket, Unblock};
+///
+/// // An owner finds no event, announces its wait, and is parked.
+/// let Block::Announce(slot) = Slot::NIL.block() else { unreachable!() };
+/// let Commit::Park(slot) = slot.commit(Ticket::new(7)) else { unreachable!() };
+/// // The poller delivers an event: the owner behind the ticket is to be woken.
+/// let Unblock::Wake(slot, ticket) = slot.unblock(Cause::Ready) else { unreachable!() };
+/// assert_eq!(ticket, Ticket::new(7));
+/// // The next owner finds the event.
+/// assert_eq!(slot.block(), Block::Take(Slot::NIL));
+/// ```
 #[doc(alias = "pollDesc")]
 #[derive(Copy, Clone, Eq, PartialEq)]
 pub struct Slot(u64);
@@ -118,6 +138,14 @@ enum State {
 }
 
 /// Why [`Slot::unblock`] is called.
+///
+/// ```
+/// use gmp_netpoll::{Cause, Slot, Unblock};
+///
+/// // An event stays for the next owner, a change does not: the owner reads it before each wait.
+/// assert_ne!(Slot::NIL.unblock(Cause::Ready), Unblock::Store(Slot::NIL));
+/// assert_eq!(Slot::NIL.unblock(Cause::Look), Unblock::Store(Slot::NIL));
+/// ```
 #[derive(Copy, Clone, Eq, PartialEq, Debug)]
 pub enum Cause {
     /// The descriptor became ready (Go's `ioready = true`).
@@ -127,6 +155,15 @@ pub enum Cause {
 }
 
 /// What [`Slot::block`] found.
+///
+/// ```
+/// use gmp_netpoll::{Block, Cause, Slot, Unblock};
+///
+/// let Block::Announce(waiting) = Slot::NIL.block() else { unreachable!() };
+/// assert_eq!(waiting.block(), Block::Busy);
+/// let Unblock::Store(ready) = waiting.unblock(Cause::Ready) else { unreachable!() };
+/// assert_eq!(ready.block(), Block::Take(Slot::NIL));
+/// ```
 #[must_use]
 #[derive(Copy, Clone, Eq, PartialEq, Debug)]
 pub enum Block {
@@ -139,6 +176,15 @@ pub enum Block {
 }
 
 /// What [`Slot::commit`] found.
+///
+/// ```
+/// use gmp_netpoll::{Block, Cause, Commit, Slot, Ticket, Unblock};
+///
+/// let Block::Announce(waiting) = Slot::NIL.block() else { unreachable!() };
+/// let Unblock::Store(ready) = waiting.unblock(Cause::Ready) else { unreachable!() };
+/// // The event came between the announcement and the save.
+/// assert_eq!(ready.commit(Ticket::new(7)), Commit::CallOff);
+/// ```
 #[must_use]
 #[derive(Copy, Clone, Eq, PartialEq, Debug)]
 pub enum Commit {
@@ -149,6 +195,15 @@ pub enum Commit {
 }
 
 /// What [`Slot::unblock`] has to do. In both cases the word is exchanged, even for the same value (invariant 2).
+///
+/// ```
+/// use gmp_netpoll::{Block, Cause, Commit, Slot, Ticket, Unblock};
+///
+/// let Block::Announce(waiting) = Slot::NIL.block() else { unreachable!() };
+/// assert_eq!(waiting.unblock(Cause::Look), Unblock::Store(Slot::NIL));
+/// let Commit::Park(parked) = waiting.commit(Ticket::new(7)) else { unreachable!() };
+/// assert_eq!(parked.unblock(Cause::Look), Unblock::Wake(Slot::NIL, Ticket::new(7)));
+/// ```
 #[must_use]
 #[derive(Copy, Clone, Eq, PartialEq, Debug)]
 pub enum Unblock {
@@ -159,6 +214,14 @@ pub enum Unblock {
 }
 
 /// What [`Slot::settle`] found.
+///
+/// ```
+/// use gmp_netpoll::{Cause, Settle, Slot, Unblock};
+///
+/// let Unblock::Store(ready) = Slot::NIL.unblock(Cause::Ready) else { unreachable!() };
+/// assert_eq!(ready.settle(), Settle::Ready);
+/// assert_eq!(Slot::NIL.settle(), Settle::Look);
+/// ```
 #[must_use]
 #[derive(Copy, Clone, Eq, PartialEq, Debug)]
 pub enum Settle {
@@ -169,6 +232,17 @@ pub enum Settle {
 }
 
 /// What [`Slot::leave`] found.
+///
+/// ```
+/// use gmp_netpoll::{Block, Cause, Commit, Leave, Slot, Ticket, Unblock};
+///
+/// let ticket = Ticket::new(7);
+/// let Block::Announce(waiting) = Slot::NIL.block() else { unreachable!() };
+/// let Commit::Park(parked) = waiting.commit(ticket) else { unreachable!() };
+/// assert_eq!(parked.leave(ticket), Leave::Withdraw(Slot::NIL));
+/// let Unblock::Wake(ready, _) = parked.unblock(Cause::Ready) else { unreachable!() };
+/// assert_eq!(ready.leave(ticket), Leave::Kept);
+/// ```
 #[must_use]
 #[derive(Copy, Clone, Eq, PartialEq, Debug)]
 pub enum Leave {

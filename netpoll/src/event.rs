@@ -17,6 +17,16 @@ use std::fmt;
 use std::ops::{BitOr, BitOrAssign};
 
 /// Names one use of one record of a descriptor.
+///
+/// ```
+/// use gmp_netpoll::Key;
+///
+/// let first = Key { index: 3, generation: 1 };
+/// let next = Key { generation: 2, ..first };
+/// // An event of the first use of the record is told from those of the next.
+/// assert_ne!(first, next);
+/// assert_eq!(Key::from_bits(first.to_bits()), first);
+/// ```
 #[derive(Copy, Clone, Eq, PartialEq, Hash, Debug)]
 pub struct Key {
     /// The number of the record. [`u32::MAX`] is the poller's own.
@@ -41,6 +51,15 @@ impl Key {
 }
 
 /// A set of things that happened to a descriptor.
+///
+/// ```
+/// use gmp_netpoll::Readiness;
+///
+/// let both = Readiness::READABLE | Readiness::READ_HUP;
+/// assert!(both.contains(Readiness::READABLE) && both.wakes_reader());
+/// // The data can be read once, the end of the stream stays.
+/// assert_eq!(both.sticky(), Readiness::READ_HUP);
+/// ```
 #[derive(Copy, Clone, Eq, PartialEq, Default)]
 pub struct Readiness(u8);
 
@@ -145,6 +164,20 @@ impl fmt::Debug for Readiness {
 }
 
 /// One report about one descriptor.
+///
+/// ```
+/// use gmp_netpoll::{Events, FakePoller, Key, Readiness, Timeout, Woken};
+///
+/// let poller = FakePoller::new();
+/// let key = Key { index: 3, generation: 1 };
+/// poller.post(key, Readiness::WRITABLE);
+/// let mut events = Events::with_capacity(8);
+/// assert_eq!(poller.wait(&mut events, Timeout::Zero)?, Woken::No);
+/// for event in events.iter() {
+///     assert_eq!((event.key, event.readiness), (key, Readiness::WRITABLE));
+/// }
+/// # Ok::<(), std::io::Error>(())
+/// ```
 #[derive(Copy, Clone, Eq, PartialEq, Debug)]
 pub struct Event {
     /// The key with which the descriptor was added; may be stale.

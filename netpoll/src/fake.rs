@@ -12,6 +12,23 @@ use crate::event::{Event, Key, Readiness};
 use crate::poller::{Events, Timeout, Woken};
 
 /// A [`Poller`](crate::Poller) for tests: the test posts what the kernel would report.
+///
+/// ```
+/// use gmp_netpoll::{Events, FakePoller, Key, Readiness, Timeout, Woken};
+///
+/// let poller = FakePoller::new();
+/// let key = Key { index: 3, generation: 1 };
+/// poller.post(key, Readiness::READABLE);
+/// poller.wake()?;
+/// let mut events = Events::with_capacity(8);
+/// assert_eq!(poller.wait(&mut events, Timeout::Forever)?, Woken::Yes);
+/// assert_eq!(events.iter().len(), 1);
+/// // Events and wakes are reported once.
+/// assert_eq!(poller.wait(&mut events, Timeout::Zero)?, Woken::No);
+/// assert!(events.is_empty());
+/// assert_eq!(poller.take_waits(), [Timeout::Forever, Timeout::Zero]);
+/// # Ok::<(), std::io::Error>(())
+/// ```
 #[derive(Debug, Default)]
 pub struct FakePoller {
     state: Mutex<State>,

@@ -54,6 +54,17 @@ const BITS: [(i32, Readiness); 6] = [
 ];
 
 /// How long a wait may last.
+///
+/// ```
+/// use gmp_netpoll::{Events, Poller, Timeout, Woken};
+/// use std::time::{Duration, Instant};
+///
+/// let (poller, mut events) = (Poller::new()?, Events::with_capacity(8));
+/// let begun = Instant::now();
+/// assert_eq!(poller.wait(&mut events, Timeout::After(Duration::from_millis(2)))?, Woken::No);
+/// assert!(begun.elapsed() >= Duration::from_millis(2));
+/// # Ok::<(), std::io::Error>(())
+/// ```
 #[derive(Copy, Clone, Eq, PartialEq, Debug)]
 pub enum Timeout {
     /// Do not wait: return the events that are there.
@@ -65,6 +76,18 @@ pub enum Timeout {
 }
 
 /// Whether a [`wake`](Poller::wake) was among what a wait reported.
+///
+/// ```
+/// use gmp_netpoll::{Events, Poller, Timeout, Woken};
+///
+/// let (poller, mut events) = (Poller::new()?, Events::with_capacity(8));
+/// poller.wake()?;
+/// poller.wake()?;
+/// // Several wakes before a wait are one.
+/// assert_eq!(poller.wait(&mut events, Timeout::Forever)?, Woken::Yes);
+/// assert_eq!(poller.wait(&mut events, Timeout::Zero)?, Woken::No);
+/// # Ok::<(), std::io::Error>(())
+/// ```
 #[must_use]
 #[derive(Copy, Clone, Eq, PartialEq, Debug)]
 pub enum Woken {
@@ -75,6 +98,14 @@ pub enum Woken {
 }
 
 /// Which system call a [`Poller`] waits by.
+///
+/// ```
+/// use gmp_netpoll::{Poller, WaitCall};
+///
+/// let poller = Poller::with_wait_call(WaitCall::Ppoll)?;
+/// assert_eq!(poller.wait_call(), WaitCall::Ppoll);
+/// # Ok::<(), std::io::Error>(())
+/// ```
 #[derive(Copy, Clone, Eq, PartialEq, Debug)]
 pub enum WaitCall {
     /// `epoll_pwait2(2)`, Linux 5.11.
@@ -95,6 +126,20 @@ impl WaitCall {
 }
 
 /// Waits for many descriptors at once; every method takes `&self`, and any number of threads may wait.
+///
+/// ```
+/// use gmp_netpoll::{Events, Poller, Timeout, Woken};
+///
+/// let poller = Poller::new()?;
+/// std::thread::scope(|scope| {
+///     // One thread blocks, another one ends that wait.
+///     let waits = scope.spawn(|| poller.wait(&mut Events::with_capacity(8), Timeout::Forever));
+///     poller.wake()?;
+///     assert_eq!(waits.join().unwrap()?, Woken::Yes);
+///     Ok::<(), std::io::Error>(())
+/// })?;
+/// # Ok::<(), std::io::Error>(())
+/// ```
 pub struct Poller {
     poll: mio::Poll,
     waker: mio::Waker,
@@ -318,6 +363,24 @@ impl fmt::Debug for Poller {
 }
 
 /// The buffer that a wait fills; made once and used for every wait of its thread.
+///
+/// ```
+/// use gmp_netpoll::{Events, Key, Poller, Timeout, Woken};
+/// use std::os::{fd::AsFd, unix::net::UnixStream};
+///
+/// let (poller, mut events) = (Poller::new()?, Events::with_capacity(1));
+/// let (near, far) = UnixStream::pair()?;
+/// poller.add(near.as_fd(), Key { index: 0, generation: 1 })?;
+/// poller.add(far.as_fd(), Key { index: 1, generation: 1 })?;
+/// // Both can be written to. What does not fit into the buffer is reported by the next wait.
+/// let mut seen = [false; 2];
+/// for _ in 0..2 {
+///     assert_eq!(poller.wait(&mut events, Timeout::Forever)?, Woken::No);
+///     seen[events.iter().next().unwrap().key.index as usize] = true;
+/// }
+/// assert_eq!(seen, [true; 2]);
+/// # Ok::<(), std::io::Error>(())
+/// ```
 pub struct Events {
     raw: Vec<libc::epoll_event>,
 }

@@ -18,6 +18,17 @@ use core::num::NonZeroU32;
 /// between heaps keeps the heap next to the handle.
 ///
 /// 8 bytes, and so is `Option<Handle>`.
+///
+/// ```
+/// use gmp_timers::{Heap, Nanos};
+///
+/// let mut timers = Heap::new();
+/// let first = timers.insert(Nanos::from_nanos(10), "first");
+/// assert_eq!(timers.remove(first), Some("first"));
+/// // The handle is stale, also when the next timer has the same slot.
+/// timers.insert(Nanos::from_nanos(20), "second");
+/// assert_eq!(timers.remove(first), None);
+/// ```
 #[derive(Copy, Clone, Eq, PartialEq, Hash)]
 pub struct Handle {
     slot: u32,
@@ -34,6 +45,19 @@ impl fmt::Debug for Handle {
 /// A set of timers, each with a value of type `T`, which the heap gives out when they are due.
 ///
 /// Timers with equal due times come out in the order in which they were inserted or last reset.
+///
+/// ```
+/// use gmp_timers::{Heap, Nanos};
+///
+/// let [early, late] = [10, 20].map(Nanos::from_nanos);
+/// let mut timers = Heap::new();
+/// timers.insert(late, "late");
+/// timers.insert(early, "early");
+/// assert_eq!(timers.next_due(), Some(early));
+/// assert_eq!(timers.pop_due(early), Some((early, "early")));
+/// assert_eq!(timers.pop_due(early), None);
+/// assert_eq!(timers.pop_due(late), Some((late, "late")));
+/// ```
 ///
 /// # Costs
 /// With n timers: [`insert`](Heap::insert), [`pop_due`](Heap::pop_due) and a [`reset`](Heap::reset) to earlier are
@@ -207,6 +231,20 @@ impl<T> fmt::Debug for Heap<T> {
 }
 
 /// The timers that [`Heap::drain`] took out. What is not iterated over is dropped with the iterator.
+///
+/// ```
+/// use gmp_timers::{Heap, Nanos};
+///
+/// let [early, late] = [10, 20].map(Nanos::from_nanos);
+/// let (mut old, mut new) = (Heap::new(), Heap::new());
+/// old.insert(late, "late");
+/// old.insert(early, "early");
+/// for (due, value) in old.drain() {
+///     new.insert(due, value);
+/// }
+/// assert!(old.is_empty());
+/// assert_eq!(new.pop_due(late), Some((early, "early")));
+/// ```
 pub struct Drain<T> {
     left: Heap<T>,
 }

@@ -252,6 +252,18 @@ impl Drop for OwnSpace {
 ///
 /// Dropping a `SelectedOperation` cancels the operation: a received message is dropped, a receiver that waits for
 /// this send goes on waiting. Then the drop panics, unless the goroutine is unwinding already.
+///
+/// ```
+/// use gmp::chan::{self, Select};
+///
+/// let (sender, receiver) = chan::bounded(1);
+/// let mut select = Select::new();
+/// let send = select.send(&sender);
+/// let chosen = select.select();
+/// assert_eq!(chosen.index(), send);
+/// chosen.send(&sender, "hello").unwrap();
+/// assert_eq!(receiver.recv(), Ok("hello"));
+/// ```
 #[must_use = "a selected operation must be completed"]
 pub struct SelectedOperation<'a> {
     index: usize,

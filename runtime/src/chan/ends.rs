@@ -102,6 +102,21 @@ impl<T> Sender<T> {
     /// Sends a message. Blocks the goroutine, or the plain thread, until there is room in the buffer; without a
     /// buffer, until a receiver takes the message.
     ///
+    /// ```
+    /// // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
+    /// unsafe {
+    ///     gmp::run(|| {
+    ///         let (sender, receiver) = gmp::chan::bounded(0);
+    ///         gmp::go(move || {
+    ///             sender.send("hello").unwrap();
+    ///             // The other half is dropped by then.
+    ///             assert_eq!(sender.send("world").unwrap_err().into_inner(), "world");
+    ///         });
+    ///         assert_eq!(receiver.recv(), Ok("hello"));
+    ///     })
+    /// }
+    /// ```
+    ///
     /// # Unwinds
     /// When the wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
     ///
@@ -198,6 +213,19 @@ impl<T> Receiver<T> {
 
     /// Receives a message. Blocks the goroutine, or the plain thread, until there is one.
     ///
+    /// ```
+    /// // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
+    /// unsafe {
+    ///     gmp::run(|| {
+    ///         let (sender, receiver) = gmp::chan::bounded(0);
+    ///         gmp::go(move || sender.send(6 * 7));
+    ///         assert_eq!(receiver.recv(), Ok(42));
+    ///         // The sender went with its goroutine.
+    ///         assert!(receiver.recv().is_err());
+    ///     })
+    /// }
+    /// ```
+    ///
     /// # Unwinds
     /// When the wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
     ///
@@ -292,6 +320,14 @@ macro_rules! half {
             /// Closes the channel: sends fail from now on, also sends that wait; each gives the message back; messages
             /// in the buffer can be received, and then receives fail. Returns `true` if this call closed the channel,
             /// and `false` if the channel was closed before, or tells the time and can't be closed. Does not block.
+            ///
+            /// ```
+            /// let (sender, receiver) = gmp::chan::unbounded();
+            /// sender.send(1).unwrap();
+            /// assert!(sender.close());
+            /// assert!(sender.send(2).is_err());
+            /// assert_eq!(receiver.iter().collect::<Vec<_>>(), [1]);
+            /// ```
             pub fn close(&self) -> bool {
                 self.chan().is_some_and(Chan::close)
             }

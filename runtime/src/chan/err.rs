@@ -5,10 +5,29 @@ use std::fmt;
 
 /// The channel is closed. The error holds the message. After a select with a limit there is another reason: the
 /// receiver for which the send was chosen has left, and no other receiver came within the limit.
+///
+/// ```
+/// use gmp::chan;
+///
+/// let (sender, receiver) = chan::bounded(1);
+/// drop(receiver);
+/// let error = sender.send("hello").unwrap_err();
+/// assert_eq!(error.into_inner(), "hello");
+/// ```
 #[derive(PartialEq, Eq, Clone, Copy)]
 pub struct SendError<T>(pub T);
 
 /// Why a message could not be sent at once; with the message.
+///
+/// ```
+/// use gmp::chan::{self, TrySendError};
+///
+/// let (sender, receiver) = chan::bounded(1);
+/// assert_eq!(sender.try_send(1), Ok(()));
+/// assert_eq!(sender.try_send(2), Err(TrySendError::Full(2)));
+/// drop(receiver);
+/// assert_eq!(sender.try_send(3), Err(TrySendError::Disconnected(3)));
+/// ```
 #[derive(PartialEq, Eq, Clone, Copy)]
 pub enum TrySendError<T> {
     /// The buffer is full; or, without a buffer, no receiver waits.
@@ -18,6 +37,16 @@ pub enum TrySendError<T> {
 }
 
 /// Why a message could not be sent in time; with the message.
+///
+/// ```
+/// use gmp::chan;
+/// use std::time::Duration;
+///
+/// let (sender, _receiver) = chan::bounded(0);
+/// let error = sender.send_timeout("hello", Duration::from_millis(1)).unwrap_err();
+/// assert!(error.is_timeout());
+/// assert_eq!(error.into_inner(), "hello");
+/// ```
 #[derive(PartialEq, Eq, Clone, Copy)]
 pub enum SendTimeoutError<T> {
     /// The time has passed.
@@ -27,10 +56,29 @@ pub enum SendTimeoutError<T> {
 }
 
 /// The channel is closed, and all its messages have been received.
+///
+/// ```
+/// use gmp::chan::{self, RecvError};
+///
+/// let (sender, receiver) = chan::unbounded();
+/// sender.send(1).unwrap();
+/// drop(sender);
+/// assert_eq!(receiver.recv(), Ok(1));
+/// assert_eq!(receiver.recv(), Err(RecvError));
+/// ```
 #[derive(PartialEq, Eq, Clone, Copy, Debug)]
 pub struct RecvError;
 
 /// Why no message could be received at once.
+///
+/// ```
+/// use gmp::chan::{self, TryRecvError};
+///
+/// let (sender, receiver) = chan::unbounded::<u32>();
+/// assert_eq!(receiver.try_recv(), Err(TryRecvError::Empty));
+/// drop(sender);
+/// assert_eq!(receiver.try_recv(), Err(TryRecvError::Disconnected));
+/// ```
 #[derive(PartialEq, Eq, Clone, Copy, Debug)]
 pub enum TryRecvError {
     /// There is no message yet.
@@ -40,6 +88,17 @@ pub enum TryRecvError {
 }
 
 /// Why no message could be received in time.
+///
+/// ```
+/// use gmp::chan::{self, RecvTimeoutError};
+/// use std::time::Duration;
+///
+/// let (sender, receiver) = chan::unbounded::<u32>();
+/// let soon = Duration::from_millis(1);
+/// assert_eq!(receiver.recv_timeout(soon), Err(RecvTimeoutError::Timeout));
+/// drop(sender);
+/// assert_eq!(receiver.recv_timeout(soon), Err(RecvTimeoutError::Disconnected));
+/// ```
 #[derive(PartialEq, Eq, Clone, Copy, Debug)]
 pub enum RecvTimeoutError {
     /// The time has passed.
@@ -49,18 +108,59 @@ pub enum RecvTimeoutError {
 }
 
 /// No operation is ready.
+///
+/// ```
+/// use gmp::chan::{self, Select, TrySelectError};
+///
+/// let (_sender, receiver) = chan::unbounded::<u32>();
+/// let mut select = Select::new();
+/// select.recv(&receiver);
+/// assert_eq!(select.try_select().unwrap_err(), TrySelectError);
+/// ```
 #[derive(PartialEq, Eq, Clone, Copy, Debug)]
 pub struct TrySelectError;
 
 /// No operation was ready in time.
+///
+/// ```
+/// use gmp::chan::{self, Select, SelectTimeoutError};
+/// use std::time::Duration;
+///
+/// let (_sender, receiver) = chan::unbounded::<u32>();
+/// let mut select = Select::new();
+/// select.recv(&receiver);
+/// let late = select.select_timeout(Duration::from_millis(1));
+/// assert_eq!(late.unwrap_err(), SelectTimeoutError);
+/// ```
 #[derive(PartialEq, Eq, Clone, Copy, Debug)]
 pub struct SelectTimeoutError;
 
 /// No operation is ready.
+///
+/// ```
+/// use gmp::chan::{self, Select, TryReadyError};
+///
+/// let (sender, receiver) = chan::unbounded();
+/// let mut select = Select::new();
+/// let arm = select.recv(&receiver);
+/// assert_eq!(select.try_ready(), Err(TryReadyError));
+/// sender.send(1).unwrap();
+/// assert_eq!(select.try_ready(), Ok(arm));
+/// ```
 #[derive(PartialEq, Eq, Clone, Copy, Debug)]
 pub struct TryReadyError;
 
 /// No operation was ready in time.
+///
+/// ```
+/// use gmp::chan::{self, ReadyTimeoutError, Select};
+/// use std::time::Duration;
+///
+/// let (_sender, receiver) = chan::unbounded::<u32>();
+/// let mut select = Select::new();
+/// select.recv(&receiver);
+/// assert_eq!(select.ready_timeout(Duration::from_millis(1)), Err(ReadyTimeoutError));
+/// ```
 #[derive(PartialEq, Eq, Clone, Copy, Debug)]
 pub struct ReadyTimeoutError;
 

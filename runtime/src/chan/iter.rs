@@ -4,16 +4,48 @@ use crate::chan::Receiver;
 use std::fmt;
 
 /// Receives until the channel is closed and drained; made by [`Receiver::iter`]. Each `next` blocks the goroutine.
+///
+/// ```
+/// use gmp::chan;
+///
+/// let (sender, receiver) = chan::unbounded();
+/// for n in 1..=3 {
+///     sender.send(n).unwrap();
+/// }
+/// drop(sender);
+/// assert_eq!(receiver.iter().sum::<i32>(), 6);
+/// ```
 pub struct Iter<'a, T> {
     receiver: &'a Receiver<T>,
 }
 
 /// Receives the messages that are there, and ends as soon as there is none; made by [`Receiver::try_iter`].
+///
+/// ```
+/// use gmp::chan;
+///
+/// let (sender, receiver) = chan::unbounded();
+/// sender.send(1).unwrap();
+/// sender.send(2).unwrap();
+/// // The channel is open, and the iteration ends all the same.
+/// assert_eq!(receiver.try_iter().collect::<Vec<_>>(), [1, 2]);
+/// ```
 pub struct TryIter<'a, T> {
     receiver: &'a Receiver<T>,
 }
 
 /// As [`Iter`], and owns the receiver; made by `into_iter`.
+///
+/// ```
+/// use gmp::chan;
+///
+/// let (sender, receiver) = chan::unbounded();
+/// sender.send('a').unwrap();
+/// drop(sender);
+/// for letter in receiver {
+///     assert_eq!(letter, 'a');
+/// }
+/// ```
 pub struct IntoIter<T> {
     receiver: Receiver<T>,
 }

@@ -120,6 +120,22 @@ pub fn unbounded<T>() -> (Sender<T>, Receiver<T>) {
 
 /// Makes a channel that never has a message and never closes: a receive blocks for ever. As an arm of a select the
 /// receive is disabled.
+///
+/// ```
+/// use gmp::chan;
+///
+/// let (sender, receiver) = chan::unbounded();
+/// sender.send(1).unwrap();
+/// let mut others = chan::never::<u32>();
+/// gmp::select! {
+///     recv(receiver) -> n => assert_eq!(n, Ok(1)),
+///     recv(others) -> _ => unreachable!(),
+/// }
+/// // From here on there may be others.
+/// others = receiver.clone();
+/// sender.send(2).unwrap();
+/// assert_eq!(others.recv(), Ok(2));
+/// ```
 #[doc(alias = "nil")]
 pub fn never<T>() -> Receiver<T> {
     Receiver { chan: None }
@@ -127,6 +143,22 @@ pub fn never<T>() -> Receiver<T> {
 
 /// Makes a channel that no message can be sent to and that never closes: a send blocks for ever. As an arm of a select
 /// the send is disabled.
+///
+/// ```
+/// use gmp::chan;
+///
+/// let (numbers, receiver) = chan::bounded(1);
+/// // Sends as long as the budget lasts.
+/// for budget in [1, 0] {
+///     let out = if budget > 0 { numbers.clone() } else { chan::never_sender() };
+///     let sent = gmp::select! {
+///         send(out, 7) -> _ => true,
+///         default => false,
+///     };
+///     assert_eq!(sent, budget > 0);
+/// }
+/// assert_eq!(receiver.recv(), Ok(7));
+/// ```
 #[doc(alias = "nil")]
 pub fn never_sender<T>() -> Sender<T> {
     Sender { chan: None }
@@ -160,6 +192,15 @@ pub fn after(duration: Duration) -> Receiver<Instant> {
 
 /// As [`after`], for a point in time, which is the message. If `when` has passed, the message is there at once. (The
 /// message for a point more than a century before the process first read the clock is that first reading.)
+///
+/// ```
+/// use gmp::chan;
+/// use std::time::{Duration, Instant};
+///
+/// let when = Instant::now() + Duration::from_millis(2);
+/// assert_eq!(chan::at(when).recv(), Ok(when));
+/// assert!(Instant::now() >= when);
+/// ```
 pub fn at(when: Instant) -> Receiver<Instant> {
     clock(Some(Active::nanos(when)), Duration::ZERO)
 }

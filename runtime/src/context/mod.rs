@@ -32,6 +32,15 @@ use std::time::{Duration, Instant};
 use tree::{Deadline, Node, Verdict};
 
 /// Why a context is done, in the caller's own terms.
+///
+/// ```
+/// use gmp::context::{Cause, Context};
+///
+/// let (context, cancel) = Context::background().with_cancel();
+/// cancel.cancel_with("the client is gone");
+/// let cause: Cause = context.cause().unwrap();
+/// assert_eq!(cause.to_string(), "the client is gone");
+/// ```
 pub type Cause = Arc<dyn Error + Send + Sync>;
 
 /// The cause that a caller gave. A [`Cause`] that another context had stays what it is: it is not wrapped.
@@ -116,12 +125,30 @@ impl Context {
     }
 
     /// Derives a context that is done when cancelled, or when this one is done.
+    ///
+    /// ```
+    /// use gmp::context::{Context, ContextError};
+    ///
+    /// let (all, stop_all) = Context::background().with_cancel();
+    /// let (part, _stop_part) = all.with_cancel();
+    /// stop_all.cancel();
+    /// assert_eq!(part.err(), Some(ContextError::Canceled));
+    /// ```
     pub fn with_cancel(&self) -> (Context, Cancel) {
         self.with_node(Node::derive(&self.node, None, None))
     }
 
     /// Derives a context that is done at `deadline` (at once if that has passed), when cancelled, or when this one is
     /// done. Until then the derived context holds a timer, unless this one's deadline is not later.
+    ///
+    /// ```
+    /// use gmp::context::{Context, ContextError};
+    /// use std::time::{Duration, Instant};
+    ///
+    /// let (context, _cancel) = Context::background().with_deadline(Instant::now() + Duration::from_millis(2));
+    /// assert!(context.done().recv().is_err());
+    /// assert_eq!(context.err(), Some(ContextError::DeadlineExceeded));
+    /// ```
     pub fn with_deadline(&self, deadline: Instant) -> (Context, Cancel) {
         self.with_node(Node::derive(&self.node, Some(named(deadline)), None))
     }
@@ -213,6 +240,26 @@ impl Context {
     /// Returns a channel that is closed when the context is done, and on which no message is sent: a receive waits
     /// for the end. Once the channel is closed, [`err`](Self::err) says why. The first call makes the channel. Does
     /// not block.
+    ///
+    /// ```
+    /// use gmp::context::Context;
+    ///
+    /// // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
+    /// unsafe {
+    ///     gmp::run(|| {
+    ///         let (context, cancel) = Context::background().with_cancel();
+    ///         let (_sender, work) = gmp::chan::bounded::<u32>(0);
+    ///         let worker = gmp::go(move || {
+    ///             gmp::select! {
+    ///                 recv(work) -> _ => unreachable!(),
+    ///                 recv(context.done()) -> _ => context.err().unwrap(),
+    ///             }
+    ///         });
+    ///         cancel.cancel();
+    ///         assert_eq!(worker.join().unwrap(), gmp::context::ContextError::Canceled);
+    ///     })
+    /// }
+    /// ```
     pub fn done(&self) -> &Receiver<()> {
         self.node.receiver()
     }
@@ -230,6 +277,16 @@ impl Context {
     ///
     /// Dropping the handle does not stop the call. The handle holds the context; when the last handle of the context
     /// is dropped, so is `f`.
+    ///
+    /// ```
+    /// use gmp::{chan, context::Context};
+    ///
+    /// let (context, cancel) = Context::background().with_cancel();
+    /// let (told, tells) = chan::unbounded();
+    /// let _call = context.after_func(move || told.send("over").unwrap());
+    /// cancel.cancel();
+    /// assert_eq!(tells.recv(), Ok("over"));
+    /// ```
     pub fn after_func(&self, f: impl FnOnce() + Send + 'static) -> AfterFunc {
         let home = M::<Active>::current().and_then(M::g).map(|g| g.home().clone());
         let key = self.node.call_when_done(tree::AfterEnd { f: Box::new(f), home });
@@ -433,6 +490,16 @@ impl fmt::Debug for Cancel {
 }
 
 /// A call that waits for the end of a context; made by [`Context::after_func`].
+///
+/// ```
+/// use gmp::context::Context;
+///
+/// let (context, cancel) = Context::background().with_cancel();
+/// let call = context.after_func(|| unreachable!());
+/// // The work is done: nothing is to be cleaned up when the context ends.
+/// assert!(call.stop());
+/// cancel.cancel();
+/// ```
 pub struct AfterFunc {
     node: Arc<Node>,
     /// `None` if the call was started at once.
@@ -464,6 +531,19 @@ impl fmt::Debug for AfterFunc {
 }
 
 /// Why a context is done.
+///
+/// ```
+/// use gmp::context::{Context, ContextError};
+/// use std::time::Duration;
+///
+/// let (context, cancel) = Context::background().with_timeout(Duration::from_secs(60));
+/// cancel.cancel();
+/// match context.err() {
+///     Some(ContextError::Canceled) => {}
+///     Some(ContextError::DeadlineExceeded) => unreachable!("a minute has not passed"),
+///     None => unreachable!("`cancel` has returned"),
+/// }
+/// ```
 #[derive(Copy, Clone, Debug, Eq, PartialEq, Hash)]
 pub enum ContextError {
     /// The context was cancelled.

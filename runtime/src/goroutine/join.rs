@@ -276,6 +276,18 @@ impl<T> fmt::Debug for JoinHandle<T> {
 }
 
 /// Why [`JoinHandle::join`] returns no value.
+///
+/// ```
+/// // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
+/// unsafe {
+///     gmp::run(|| {
+///         let failing = gmp::go(|| { std::panic::resume_unwind(Box::new("no")) });
+///         let leaving = gmp::go(|| { gmp::goexit() });
+///         assert!(failing.join().unwrap_err().is_panic());
+///         assert!(leaving.join().unwrap_err().is_goexit());
+///     })
+/// }
+/// ```
 pub struct JoinError(Failure);
 
 // SAFETY: a `&JoinError` only tells the kind of the error; the panic's payload comes out by value alone.

@@ -72,12 +72,53 @@ macro_rules! local {
 ///
 /// On a plain thread a `Local` is a thread-local variable, of that thread. A goroutine that uses none pays nothing; an
 /// access goes through the list of the variables that the goroutine uses.
+///
+/// ```
+/// use std::cell::Cell;
+///
+/// gmp::local! {
+///     static REQUEST: Cell<u32> = Cell::new(0);
+/// }
+///
+/// // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
+/// unsafe {
+///     gmp::run(|| {
+///         REQUEST.set(7);
+///         // On whichever thread the goroutine goes on.
+///         gmp::yield_now();
+///         assert_eq!(REQUEST.get(), 7);
+///         assert_eq!(gmp::go(|| REQUEST.get()).join().unwrap(), 0);
+///     })
+/// }
+/// ```
 pub struct Local<T: 'static> {
     init: fn() -> T,
     thread: LocalKey<T>,
 }
 
 /// The variable was dropped already: the goroutine, or thread, ends.
+///
+/// ```
+/// use std::cell::Cell;
+/// use std::sync::atomic::{AtomicBool, Ordering};
+///
+/// static REFUSED: AtomicBool = AtomicBool::new(false);
+/// gmp::local! {
+///     static ITEM: Item = Item;
+/// }
+/// struct Item;
+/// impl Drop for Item {
+///     fn drop(&mut self) {
+///         REFUSED.store(ITEM.try_with(|_| ()).is_err(), Ordering::Relaxed);
+///     }
+/// }
+///
+/// // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
+/// unsafe {
+///     gmp::run(|| gmp::go(|| ITEM.with(|_| ())).join().unwrap());
+/// }
+/// assert!(REFUSED.load(Ordering::Relaxed));
+/// ```
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub struct AccessError;

@@ -359,6 +359,18 @@ pub fn blocking<R>(f: impl FnOnce() -> R) -> R {
 }
 
 /// A goroutine's number. Unique within a runtime, never used again.
+///
+/// ```
+/// // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
+/// unsafe {
+///     gmp::run(|| {
+///         let worker = gmp::go(|| gmp::current().unwrap().id());
+///         let id = worker.id();
+///         assert_eq!(worker.join().unwrap(), id);
+///         assert_eq!(id.to_string(), id.get().to_string());
+///     })
+/// }
+/// ```
 #[derive(Copy, Clone, Debug, Eq, PartialEq, Ord, PartialOrd, Hash)]
 pub struct GoroutineId(u64);
 
@@ -376,6 +388,18 @@ impl fmt::Display for GoroutineId {
 }
 
 /// The calling goroutine, as [`current`] returns it.
+///
+/// ```
+/// // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
+/// unsafe {
+///     gmp::run(|| {
+///         let worker = gmp::Builder::new().name("digits").go(|| gmp::current().unwrap()).unwrap();
+///         let seen = worker.join().unwrap();
+///         assert_eq!(seen.name(), Some("digits"));
+///         assert_ne!(seen.id(), gmp::current().unwrap().id());
+///     })
+/// }
+/// ```
 #[derive(Clone, Debug)]
 pub struct Goroutine {
     id: GoroutineId,
@@ -395,18 +419,48 @@ impl Goroutine {
 }
 
 /// Returns the calling goroutine; `None` on a plain thread.
+///
+/// ```
+/// assert!(gmp::current().is_none());
+/// // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
+/// unsafe {
+///     gmp::run(|| assert_eq!(gmp::current().unwrap().name(), Some("main")));
+/// }
+/// ```
 pub fn current() -> Option<Goroutine> {
     let g = M::<Active>::current()?.g()?;
     Some(Goroutine { id: GoroutineId(g.id()), name: g.with_birth(|birth| birth.name.clone()) })
 }
 
 /// Returns the number of goroutines of the calling goroutine's runtime, the caller included; 0 outside of a runtime.
+///
+/// ```
+/// // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
+/// unsafe {
+///     gmp::run(|| {
+///         let (sender, receiver) = gmp::chan::bounded::<()>(0);
+///         let waits = gmp::go(move || receiver.recv());
+///         assert_eq!(gmp::num_goroutines(), 2);
+///         drop(sender);
+///         assert!(waits.join().unwrap().is_err());
+///         assert_eq!(gmp::num_goroutines(), 1);
+///     })
+/// }
+/// ```
 pub fn num_goroutines() -> usize {
     Sched::<Active>::current().map_or(0, Sched::num_goroutines)
 }
 
 /// Returns the number of Ps of the calling goroutine's runtime: how many goroutines may run at the same time. 0
 /// outside of a runtime.
+///
+/// ```
+/// assert_eq!(gmp::procs(), 0);
+/// // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
+/// let runtime = unsafe { gmp::Runtime::builder().procs(3).build()? };
+/// assert_eq!(runtime.run(gmp::procs), 3);
+/// # Ok::<(), std::io::Error>(())
+/// ```
 #[doc(alias = "GOMAXPROCS")]
 pub fn procs() -> usize {
     Sched::<Active>::current().map_or(0, Sched::procs)

@@ -151,6 +151,22 @@ impl fmt::Debug for Scope<'_, '_> {
 
 /// The right to wait for a goroutine of a [`Scope`] and to take its value. Dropping the handle leaves both to the
 /// scope.
+///
+/// ```
+/// // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
+/// unsafe {
+///     gmp::run(|| {
+///         let words = vec!["one".to_owned(), "two".to_owned()];
+///         let lengths = gmp::scope(|scope| {
+///             let counts = scope.go(|| words.iter().map(String::len).sum::<usize>());
+///             let fails = scope.go(|| assert!(words.is_empty()));
+///             assert!(fails.join().unwrap_err().is_panic());
+///             counts.join().unwrap()
+///         });
+///         assert_eq!(lengths, 6);
+///     })
+/// }
+/// ```
 pub struct ScopedJoinHandle<'scope, T> {
     /// Until `join` has returned the result.
     handle: Option<JoinHandle<Counted<T>>>,

@@ -48,6 +48,22 @@ pub fn lock_os_thread() {
 ///
 /// In the main goroutine of [`Runtime::run_locked`](crate::Runtime::run_locked) the call takes back what that goroutine has
 /// locked itself, not the binding to the thread of `run_locked`'s caller.
+///
+/// ```
+/// // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
+/// unsafe {
+///     gmp::run(|| {
+///         gmp::lock_os_thread();
+///         gmp::lock_os_thread();
+///         gmp::unlock_os_thread();
+///         // Still bound: there was one lock more.
+///         let here = std::thread::current().id();
+///         gmp::yield_now();
+///         assert_eq!(std::thread::current().id(), here);
+///         gmp::unlock_os_thread();
+///     })
+/// }
+/// ```
 #[doc(alias = "UnlockOSThread")]
 pub fn unlock_os_thread() {
     locked::unlock_thread::<Active>();

@@ -64,6 +64,24 @@ impl TcpStream {
     /// Connects to the first of `addr`'s addresses that answers. Blocks the goroutine; resolving a name blocks
     /// the thread.
     ///
+    /// ```
+    /// use gmp::net::{TcpListener, TcpStream};
+    /// use std::io::{Read, Write};
+    ///
+    /// // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
+    /// unsafe {
+    ///     gmp::run(|| {
+    ///         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    ///         let address = listener.local_addr().unwrap();
+    ///         let greets = gmp::go(move || listener.accept().unwrap().0.write_all(b"hello"));
+    ///         let mut text = String::new();
+    ///         TcpStream::connect(address).unwrap().read_to_string(&mut text).unwrap();
+    ///         assert_eq!(text, "hello");
+    ///         greets.join().unwrap().unwrap();
+    ///     })
+    /// }
+    /// ```
+    ///
     /// # Unwinds
     /// When the wait is ended from outside, except by a context, which gives an error here; see
     /// [`migration`](crate::migration#what-may-unwind).

@@ -121,6 +121,13 @@ pub struct Runtime {
 
 impl Runtime {
     /// Returns a builder, for what a runtime may be told before it starts.
+    ///
+    /// ```
+    /// // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
+    /// let runtime = unsafe { gmp::Runtime::builder().procs(2).thread_name("worker-").build()? };
+    /// assert_eq!(runtime.procs(), 2);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn builder() -> RuntimeBuilder {
         RuntimeBuilder::default()
     }

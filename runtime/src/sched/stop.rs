@@ -97,6 +97,18 @@ enum Quiet {
 }
 
 /// What was left when a runtime ended.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
+/// let runtime = unsafe { gmp::Runtime::builder().build()? };
+/// runtime.go(|| gmp::time::sleep(Duration::from_secs(3600)));
+/// let report = runtime.shutdown(Duration::from_secs(3));
+/// assert_eq!((report.goroutines_left(), report.threads_left()), (0, 0));
+/// assert!(report.is_clean());
+/// # Ok::<(), std::io::Error>(())
+/// ```
 #[derive(Copy, Clone, Debug, Default, Eq, PartialEq)]
 pub struct Report {
     goroutines: usize,

@@ -91,6 +91,22 @@ impl HasWaitQueue for State {
 }
 
 /// What [`Barrier::wait`] returns.
+///
+/// ```
+/// use gmp::sync::Barrier;
+///
+/// // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
+/// unsafe {
+///     gmp::run(|| {
+///         let barrier = Barrier::new(3);
+///         let leaders = gmp::scope(|scope| {
+///             let waits = [(); 3].map(|()| scope.go(|| barrier.wait().is_leader()));
+///             waits.map(|wait| wait.join().unwrap()).into_iter().filter(|leads| *leads).count()
+///         });
+///         assert_eq!(leaders, 1);
+///     })
+/// }
+/// ```
 #[derive(Debug)]
 pub struct BarrierWaitResult(bool);
 

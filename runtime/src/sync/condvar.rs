@@ -29,6 +29,15 @@ impl HasWaitQueue for State {
 }
 
 /// Tells whether a wait with a limit has timed out.
+///
+/// ```
+/// use gmp::sync::{Condvar, Mutex};
+/// use std::time::Duration;
+///
+/// let (ready, changed) = (Mutex::new(false), Condvar::new());
+/// let mut guard = ready.lock();
+/// assert!(changed.wait_for(&mut guard, Duration::from_millis(1)).timed_out());
+/// ```
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub struct WaitTimeoutResult(bool);
 

@@ -73,6 +73,14 @@ impl<T: ?Sized> Mutex<T> {
     /// Locks. Blocks the calling goroutine, or the plain thread, until it has the lock. Locking a mutex that the caller
     /// already holds blocks for ever.
     ///
+    /// ```
+    /// use gmp::sync::Mutex;
+    ///
+    /// let count = Mutex::new(1);
+    /// *count.lock() += 1;
+    /// assert_eq!(count.into_inner(), 2);
+    /// ```
+    ///
     /// # Unwinds
     /// When the wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
     #[inline]

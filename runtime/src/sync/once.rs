@@ -43,6 +43,16 @@ impl HasWaitQueue for Waiting {
 }
 
 /// The state that [`Once::call_once_force`] passes to its closure.
+///
+/// ```
+/// use gmp::sync::Once;
+/// use std::panic::catch_unwind;
+///
+/// static SETUP: Once = Once::new();
+/// assert!(catch_unwind(|| SETUP.call_once(|| panic!("no"))).is_err());
+/// SETUP.call_once_force(|state| assert!(state.is_poisoned()));
+/// assert!(SETUP.is_completed());
+/// ```
 pub struct OnceState {
     poisoned: bool,
 }

@@ -78,6 +78,15 @@ impl<T: ?Sized> RwLock<T> {
 
     /// Locks for reading. Blocks the calling goroutine, or the plain thread, while a writer has the lock or waits.
     ///
+    /// ```
+    /// use gmp::sync::RwLock;
+    ///
+    /// let names = RwLock::new(vec!["a"]);
+    /// let (first, second) = (names.read(), names.try_read().unwrap());
+    /// assert_eq!(first.len(), second.len());
+    /// assert!(names.try_write().is_none());
+    /// ```
+    ///
     /// # Unwinds
     /// When the wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
     #[inline]
@@ -88,6 +97,14 @@ impl<T: ?Sized> RwLock<T> {
 
     /// Locks for writing. Blocks the calling goroutine, or the plain thread, until there is no reader and no other
     /// writer.
+    ///
+    /// ```
+    /// use gmp::sync::RwLock;
+    ///
+    /// let names = RwLock::new(vec!["a"]);
+    /// names.write().push("b");
+    /// assert_eq!(*names.read(), ["a", "b"]);
+    /// ```
     ///
     /// # Unwinds
     /// When the wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
@@ -292,6 +309,16 @@ impl<T: ?Sized + fmt::Debug> fmt::Debug for RwLock<T> {
 
 /// Holds an [`RwLock`] for reading, and gives access to the value. Dropping the guard ends the read, on any thread,
 /// and does not block.
+///
+/// ```
+/// use gmp::sync::{RwLock, RwLockReadGuard};
+///
+/// let pair = RwLock::new((1, "one"));
+/// let name = RwLockReadGuard::map(pair.read(), |pair| &pair.1);
+/// assert_eq!(*name, "one");
+/// drop(name);
+/// assert!(pair.try_write().is_some());
+/// ```
 #[must_use = "dropped at once it unlocks at once"]
 pub struct RwLockReadGuard<'a, T: ?Sized> {
     lock: &'a RwLock<T>,
@@ -308,6 +335,17 @@ pub struct RwLockUpgradableReadGuard<'a, T: ?Sized> {
 
 /// Holds an [`RwLock`] for writing, and gives access to the value. Dropping the guard unlocks, on any thread, and
 /// does not block.
+///
+/// ```
+/// use gmp::sync::{RwLock, RwLockWriteGuard};
+///
+/// let names = RwLock::new(vec!["a"]);
+/// let mut guard = names.write();
+/// guard.push("b");
+/// // Others may read from here on, and none has written in between.
+/// let guard = RwLockWriteGuard::downgrade(guard);
+/// assert_eq!(guard.len(), names.try_read().unwrap().len());
+/// ```
 #[must_use = "dropped at once it unlocks at once"]
 pub struct RwLockWriteGuard<'a, T: ?Sized> {
     lock: &'a RwLock<T>,

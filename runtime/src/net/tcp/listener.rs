@@ -36,6 +36,15 @@ impl TcpListener {
     /// Listens on the first of `addr`'s addresses that can be bound, with the longest queue of connections that the
     /// system allows. Resolving a name blocks the thread.
     ///
+    /// ```
+    /// use gmp::net::TcpListener;
+    ///
+    /// // Port 0: the system chooses a free one.
+    /// let listener = TcpListener::bind("127.0.0.1:0")?;
+    /// assert_ne!(listener.local_addr()?.port(), 0);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// The error of the last address, if none can be bound.
     pub fn bind<A: ToSocketAddrs>(addr: A) -> io::Result<Self> {
@@ -157,6 +166,34 @@ impl TcpListener {
 /// An iterator over the connections of a listener; made by [`TcpListener::incoming`]. After [`TcpListener::close`] the iterator
 /// returns an error for which [`is_closed`](crate::net::is_closed) returns `true`, once, and then ends. Other errors do not end
 /// the iterator.
+///
+/// ```
+/// use gmp::net::{self, TcpListener, TcpStream};
+/// use std::sync::Arc;
+///
+/// // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
+/// unsafe {
+///     gmp::run(|| {
+///         let listener = Arc::new(TcpListener::bind("127.0.0.1:0").unwrap());
+///         let server = Arc::clone(&listener);
+///         let serves = gmp::go(move || {
+///             let (mut served, mut end) = (0, None);
+///             for stream in server.incoming() {
+///                 match stream {
+///                     Ok(_stream) => served += 1,
+///                     Err(error) => end = Some(error),
+///                 }
+///                 if served == 1 && end.is_none() {
+///                     server.close().unwrap();
+///                 }
+///             }
+///             (served, end.is_some_and(|error| net::is_closed(&error)))
+///         });
+///         TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+///         assert_eq!(serves.join().unwrap(), (1, true));
+///     })
+/// }
+/// ```
 #[derive(Debug)]
 pub struct Incoming<'a> {
     listener: &'a TcpListener,
