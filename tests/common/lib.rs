@@ -1,4 +1,3 @@
-#![cfg(not(gmp_loom))]
 //! What the whole-system tests share: a fresh runtime for each number of Ps, an end for what hangs, and helpers by subject.
 
 pub mod bolt;

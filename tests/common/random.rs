@@ -1,25 +1,49 @@
-//! What races are made of: how many rounds, and pauses of random length.
+//! What races are made of: how many rounds, choices, and pauses of random length.
 
 use crate::effort;
+use std::time::Duration;
 
 /// So many rounds, or a multiple of them; a tenth in a debug build.
 pub fn rounds(base: usize) -> usize {
     (base * effort() as usize / if cfg!(debug_assertions) { 10 } else { 1 }).max(1)
 }
 
-/// xorshift64: the same pauses in every run, for what they are worth on a machine with others.
+/// splitmix64: the same numbers in every run, for what they are worth on a machine with others.
 pub struct Random(u64);
 
 impl Random {
-    pub fn new(seed: usize) -> Self {
-        Random(0x9E37_79B9_7F4A_7C15 ^ (seed as u64 + 1).wrapping_mul(0xD1B5_4A32_D192_ED03))
+    /// Of the member of a test with this number.
+    pub fn new(number: usize) -> Self {
+        Random::of_seed(number as u64)
+    }
+
+    pub fn of_seed(seed: u64) -> Self {
+        Random(seed)
+    }
+
+    pub fn bits(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        z ^ (z >> 31)
     }
 
     pub fn below(&mut self, limit: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0 % limit
+        self.bits() % limit
+    }
+
+    /// One time in so many.
+    pub fn one_in(&mut self, many: u64) -> bool {
+        self.below(many) == 0
+    }
+
+    pub fn micros(&mut self, limit: u64) -> Duration {
+        Duration::from_micros(self.below(limit))
+    }
+
+    pub fn pick<'a, T>(&mut self, from: &'a [T]) -> &'a T {
+        &from[self.below(from.len() as u64) as usize]
     }
 
     /// Passes time and stays awake; more often a little than much. The unit is some 10 ns.

@@ -20,7 +20,6 @@ mod ledger;
 mod lives;
 mod locks;
 mod odd;
-mod random;
 mod round;
 mod selects;
 mod sockets;
@@ -29,7 +28,7 @@ mod watch;
 mod worker;
 mod world;
 
-use random::Random;
+use common::random::Random;
 use round::{Course, Plan};
 use std::time::{Duration, Instant};
 
@@ -120,9 +119,9 @@ fn short(course: &Course, procs: Option<usize>, fresh: u64) {
 fn long(course: &Course, procs: usize, seconds: u64, seed: u64) {
     println!("storm --procs {procs} --seconds {seconds} --seed {seed}");
     let end = Instant::now() + Duration::from_secs(seconds);
-    let mut random = Random::new(seed);
+    let mut random = Random::of_seed(seed);
     while Instant::now() < end {
         let length = Duration::from_millis(300 + random.below(2500));
-        course.round(&Plan { procs, seed: random.next(), length });
+        course.round(&Plan { procs, seed: random.bits(), length });
     }
 }

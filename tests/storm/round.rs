@@ -1,11 +1,11 @@
 //! One runtime, from its beginning to its end, and what is left of it.
 
 use crate::heap;
-use crate::random::Random;
 use crate::sockets;
 use crate::watch;
 use crate::worker::{Kind, Worker};
 use crate::world::World;
+use common::random::Random;
 use gmp::chan::bounded;
 use gmp::{JoinHandle, Runtime};
 use std::cell::Cell;
@@ -58,7 +58,7 @@ impl Course {
     /// Ends the process when something was lost, or is left.
     pub fn round(&self, plan: &Plan) {
         let before = (entries("/proc/self/task"), entries("/proc/self/fd"));
-        let (mut random, operations) = (Random::new(plan.seed), watch::operations());
+        let (mut random, operations) = (Random::of_seed(plan.seed), watch::operations());
         let end = *random.pick(&[End::Joined, End::Shutdown, End::Race, End::FromInside]);
         watch::round(format!("storm --procs {} --seed {}: a round that ends {end:?}", plan.procs, plan.seed));
         watch::stage("begins");
@@ -107,7 +107,7 @@ impl Course {
         // SAFETY: no goroutine of the storm keeps a thread-bound value across a blocking call.
         let runtime = Arc::new(unsafe { builder.build() }.expect("a runtime starts"));
         let world = Arc::new(World::new(plan.procs, &runtime));
-        let seed = random.next();
+        let seed = random.bits();
         let worker = |me, kind| Worker::new(me, kind, seed, &world, &self.choice);
         let goroutines = 6 + random.below(20) as usize;
         let threads: Vec<_> = (1..=THREADS)

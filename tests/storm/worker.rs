@@ -1,10 +1,10 @@
 //! Who makes the storm: a goroutine, or a plain thread, that does one operation after the other.
 
 use crate::ledger::{Aligned, Large, Probe, Small, isolated};
-use crate::random::Random;
 use crate::watch::{self, Watched};
 use crate::world::World;
 use crate::{channels, lives, locks, odd, selects, sockets, timers};
+use common::random::Random;
 use gmp::context::{Cancel, Context};
 use std::sync::Arc;
 use std::thread;
@@ -123,7 +123,7 @@ impl Worker {
         Worker {
             me,
             kind,
-            random: Random::new(seed ^ (me as u64) << 40),
+            random: Random::of_seed(seed ^ (me as u64) << 40),
             world: Arc::clone(world),
             connection: None,
             choice: Arc::clone(choice),

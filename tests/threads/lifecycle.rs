@@ -211,15 +211,7 @@ fn shutdown_tells_whether_all_had_ended() {
 #[test]
 fn shutdown_waits_for_a_goroutine_that_runs_only_so_long() {
     everywhere(|rt| {
-        let [began, stop] = [(); 2].map(|()| Arc::new(AtomicBool::new(false)));
-        let spinner = rt.go({
-            let (began, stop) = (Arc::clone(&began), Arc::clone(&stop));
-            move || {
-                began.store(true, SeqCst);
-                until_spinning(|| stop.load(SeqCst));
-            }
-        });
-        until(|| began.load(SeqCst));
+        let (spinner, stop) = spins(&rt);
         let start = Instant::now();
         let report = rt.shutdown(Duration::from_millis(50));
         assert!((Duration::from_millis(50)..PROMPT).contains(&start.elapsed()));
@@ -236,6 +228,20 @@ fn until_spinning(reached: impl Fn() -> bool) {
     while !reached() {
         std::hint::spin_loop();
     }
+}
+
+/// A goroutine that has begun, and spins without a park until the flag is set.
+fn spins(rt: &Runtime) -> (JoinHandle<()>, Arc<AtomicBool>) {
+    let [began, stop] = [(); 2].map(|()| Arc::new(AtomicBool::new(false)));
+    let spinner = rt.go({
+        let (began, stop) = (Arc::clone(&began), Arc::clone(&stop));
+        move || {
+            began.store(true, SeqCst);
+            until_spinning(|| stop.load(SeqCst));
+        }
+    });
+    until(|| began.load(SeqCst));
+    (spinner, stop)
 }
 
 /// Fails by a hang, or by a runtime that is given up although its goroutine comes back in time.
@@ -417,16 +423,8 @@ fn whoever_joins_a_goroutine_that_is_left_hears_of_the_end() {
 
 #[test]
 fn drop_gives_a_goroutine_that_spins_up_within_four_seconds() {
-    let [began, stop] = [(); 2].map(|()| Arc::new(AtomicBool::new(false)));
     let rt = runtime(2);
-    let spinner = rt.go({
-        let (began, stop) = (Arc::clone(&began), Arc::clone(&stop));
-        move || {
-            began.store(true, SeqCst);
-            until_spinning(|| stop.load(SeqCst));
-        }
-    });
-    until(|| began.load(SeqCst));
+    let (spinner, stop) = spins(&rt);
     let start = Instant::now();
     drop(rt);
     assert!(start.elapsed() < 4 * SECOND, "dropped after {:?}", start.elapsed());
