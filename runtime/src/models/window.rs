@@ -7,42 +7,32 @@ use loom::sync::atomic::AtomicBool;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
+fn enters_beside_a_retaker() {
+    // SAFETY: the goroutines keep nothing of a thread.
+    let runtime = unsafe { crate::Runtime::builder().procs(1).max_threads(2).build() }.unwrap();
+    let retaker = runtime.run(|| {
+        let held = Held::current();
+        let retaker = loom::thread::spawn(move || held.retake());
+        // Each of these enters, and finds its P or comes back for one.
+        super::cover::touch_window();
+        super::cover::touch_window();
+        retaker
+    });
+    retaker.join().unwrap();
+    done();
+}
+
 /// A goroutine enters and leaves the runtime while a retaker judges its M to be away. The owner of the P touches
 /// its ghost: fails by a causality violation when two do and nothing orders them, by deadlock when the P is lost.
 #[test]
 fn a_p_has_one_owner_while_it_is_retaken() {
-    Model::new().with_retaker().check("retake_vs_enter", || {
-        // SAFETY: the goroutines keep nothing of a thread.
-        let runtime = unsafe { crate::Runtime::builder().procs(1).max_threads(2).build() }.unwrap();
-        let retaker = runtime.run(|| {
-            let held = Held::current();
-            let retaker = loom::thread::spawn(move || held.retake());
-            // Each of these enters, and finds its P or comes back for one.
-            super::cover::touch_window();
-            super::cover::touch_window();
-            retaker
-        });
-        retaker.join().unwrap();
-        done();
-    });
+    Model::new().with_retaker().check("retake_vs_enter", enters_beside_a_retaker);
 }
 
 /// The same where the kernel has no barrier for all threads: the retaker fences, and each entry does.
 #[test]
 fn a_p_has_one_owner_where_both_sides_fence() {
-    Model::new().with_retaker_that_fences().check("retake_by_fences", || {
-        // SAFETY: the goroutines keep nothing of a thread.
-        let runtime = unsafe { crate::Runtime::builder().procs(1).max_threads(2).build() }.unwrap();
-        let retaker = runtime.run(|| {
-            let held = Held::current();
-            let retaker = loom::thread::spawn(move || held.retake());
-            super::cover::touch_window();
-            super::cover::touch_window();
-            retaker
-        });
-        retaker.join().unwrap();
-        done();
-    });
+    Model::new().with_retaker_that_fences().check("retake_by_fences", enters_beside_a_retaker);
 }
 
 /// Waits until `over`, where its thread may be switched out all the time, as it may be anywhere.

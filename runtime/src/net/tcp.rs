@@ -5,7 +5,7 @@ use crate::net::desc::Direction;
 use crate::net::limit;
 use crate::net::socket::{ShortRead, Socket};
 use crate::net::sys;
-use crate::net::traits::socket_traits;
+use crate::net::traits::{ip_options, socket_traits};
 use gmp_timers::Nanos;
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
 use std::net::{self, Shutdown, SocketAddr, ToSocketAddrs};
@@ -269,30 +269,6 @@ impl TcpStream {
     pub fn set_nodelay(&self, nodelay: bool) -> io::Result<()> {
         self.0.with(|socket| socket.set_nodelay(nodelay))
     }
-
-    /// Returns the value of `IP_TTL`.
-    ///
-    /// # Errors
-    /// As with std.
-    pub fn ttl(&self) -> io::Result<u32> {
-        self.0.with(|socket| socket.ttl())
-    }
-
-    /// Sets `IP_TTL`.
-    ///
-    /// # Errors
-    /// As with std.
-    pub fn set_ttl(&self, ttl: u32) -> io::Result<()> {
-        self.0.with(|socket| socket.set_ttl(ttl))
-    }
-
-    /// Takes the socket's pending error.
-    ///
-    /// # Errors
-    /// As with std.
-    pub fn take_error(&self) -> io::Result<Option<io::Error>> {
-        self.0.with(|socket| socket.take_error())
-    }
 }
 
 impl Read for &TcpStream {
@@ -365,4 +341,5 @@ impl Write for TcpStream {
     }
 }
 
+ip_options!(TcpStream);
 socket_traits!(TcpStream, net::TcpStream);

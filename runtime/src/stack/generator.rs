@@ -317,43 +317,11 @@ pub(crate) fn stack_of(_address: usize) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::stack::tests::{child, end, is_child, leave, resume_from, started};
     use std::hint::black_box;
     use std::os::unix::process::ExitStatusExt;
     use std::panic;
-    use std::process::{Command, Output};
     use std::thread;
-
-    /// In these tests the word of every resume is the address of the M's home.
-    fn resume_from(coro: &mut Coro, home: &Home) -> usize {
-        // SAFETY: the tests resume each Coro to the end and no further, one at a time for a home.
-        unsafe { coro.resume(home, ptr::from_ref(home).addr()) }
-    }
-
-    fn started(pool: &StackPool, size: usize, entry: Entry) -> io::Result<Coro> {
-        pool.reserve(None, size)?;
-        Coro::new(pool, &mut StackCache, size, entry)
-    }
-
-    /// Suspends with `word`, and gives the home of the next resume.
-    fn leave(home: usize, word: usize) -> usize {
-        // SAFETY: `home` is the word of the latest resume.
-        unsafe { suspend(home as *const Home, word) }
-    }
-
-    fn end(home: usize, word: usize) -> End {
-        End { home: home as *const Home, word }
-    }
-
-    /// Runs one of these tests alone, in a child process, told by the variable.
-    fn in_child(test: &str) -> Output {
-        let path = format!("{}::{test}", module_path!().split_once("::").unwrap().1);
-        let mut command = Command::new(std::env::current_exe().unwrap());
-        command.args([&path, "--exact", "--nocapture"]).env("GMP_TEST_CHILD", "1").output().unwrap()
-    }
-
-    fn is_child() -> bool {
-        std::env::var_os("GMP_TEST_CHILD").is_some()
-    }
 
     /// Fails by a wrong word or sum, or a panic that is not caught: something of a suspended goroutine stayed with the
     /// thread.
@@ -415,7 +383,8 @@ mod tests {
     #[test]
     fn a_stack_that_the_kernel_refuses_is_an_error() {
         if !is_child() {
-            let output = in_child("a_stack_that_the_kernel_refuses_is_an_error");
+            let output =
+                child(module_path!(), "a_stack_that_the_kernel_refuses_is_an_error").output().unwrap();
             assert!(output.status.success(), "{output:?}");
             return;
         }
@@ -446,7 +415,7 @@ mod tests {
             resume_from(&mut coro, &Home::new());
             return;
         }
-        let output = in_child("an_overflow_aborts");
+        let output = child(module_path!(), "an_overflow_aborts").output().unwrap();
         assert_eq!(output.status.signal(), Some(libc::SIGABRT), "{output:?}");
         assert!(String::from_utf8_lossy(&output.stderr).contains("has overflowed its stack"), "{output:?}");
     }

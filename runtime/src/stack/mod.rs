@@ -12,6 +12,8 @@ pub(crate) mod pool;
 pub(crate) mod switch;
 #[cfg(not(any(feature = "generator", not(target_arch = "x86_64"))))]
 pub(crate) mod switch;
+#[cfg(test)]
+mod tests;
 #[cfg(not(any(feature = "generator", not(target_arch = "x86_64"))))]
 pub(crate) mod traceback;
 pub(crate) mod unwind;

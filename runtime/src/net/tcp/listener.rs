@@ -4,7 +4,7 @@ use super::TcpStream;
 use crate::net::desc::Direction;
 use crate::net::socket::Socket;
 use crate::net::sys;
-use crate::net::traits::socket_traits;
+use crate::net::traits::{ip_options, socket_traits};
 use std::io;
 use std::iter::FusedIterator;
 use std::net::{self, SocketAddr, ToSocketAddrs};
@@ -137,30 +137,6 @@ impl TcpListener {
     pub fn try_clone(&self) -> io::Result<Self> {
         Ok(TcpListener(self.0.try_clone(net::TcpListener::try_clone)?))
     }
-
-    /// Returns the value of `IP_TTL`.
-    ///
-    /// # Errors
-    /// As with std.
-    pub fn ttl(&self) -> io::Result<u32> {
-        self.0.with(|socket| socket.ttl())
-    }
-
-    /// Sets `IP_TTL`.
-    ///
-    /// # Errors
-    /// As with std.
-    pub fn set_ttl(&self, ttl: u32) -> io::Result<()> {
-        self.0.with(|socket| socket.set_ttl(ttl))
-    }
-
-    /// Takes the socket's pending error.
-    ///
-    /// # Errors
-    /// As with std.
-    pub fn take_error(&self) -> io::Result<Option<io::Error>> {
-        self.0.with(|socket| socket.take_error())
-    }
 }
 
 /// An iterator over the connections of a listener; made by [`TcpListener::incoming`]. After [`TcpListener::close`] the iterator
@@ -215,4 +191,5 @@ impl Iterator for Incoming<'_> {
 
 impl FusedIterator for Incoming<'_> {}
 
+ip_options!(TcpListener);
 socket_traits!(TcpListener, net::TcpListener);

@@ -2,21 +2,28 @@
 
 use super::slab::SLAB;
 use super::*;
+use crate::stack::tests::{child, is_child};
 use std::fs;
 use std::os::fd::AsRawFd;
-use std::process::Command;
 
-/// True in a process of its own, where this test runs alone; else runs it there, and it must pass.
+/// Returns `true` in a process of its own, where this test runs alone; else runs the test there, which must pass.
 fn alone(test: &str) -> bool {
-    let child = std::env::var_os("GMP_TEST_CHILD").is_some();
-    if !child {
-        let path = format!("{}::{test}", module_path!().split_once("::").unwrap().1);
-        let mut command = Command::new(std::env::current_exe().unwrap());
-        command.args([&path, "--exact", "--nocapture"]).env("GMP_TEST_CHILD", "1");
-        let output = command.output().unwrap();
-        assert!(output.status.success(), "{output:?}");
+    if is_child() {
+        return true;
     }
-    child
+    let output = child(module_path!(), test).output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    false
+}
+
+/// Limits the address space of the process, so that stacks get 100 MiB more, and an eighth of all is left.
+fn leave_address_space_for_stacks() {
+    let status = fs::read_to_string("/proc/self/statm").unwrap();
+    let pages: u64 = status.split(' ').next().unwrap().parse().unwrap();
+    let bytes = (pages * PAGE as u64 + (100 << 20)) / 7 * 8;
+    let limit = libc::rlimit { rlim_cur: bytes, rlim_max: bytes };
+    // SAFETY: the call reads the struct that we pass.
+    assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_AS, &limit) }, 0);
 }
 
 /// As a spawn and a first run do, on no P.
@@ -230,13 +237,7 @@ fn address_space_that_runs_out_is_an_error_that_names_the_limit() {
     if !alone("address_space_that_runs_out_is_an_error_that_names_the_limit") {
         return;
     }
-    let status = fs::read_to_string("/proc/self/statm").unwrap();
-    let pages: u64 = status.split(' ').next().unwrap().parse().unwrap();
-    // An eighth is left.
-    let bytes = (pages * PAGE as u64 + (100 << 20)) / 7 * 8;
-    let limit = libc::rlimit { rlim_cur: bytes, rlim_max: bytes };
-    // SAFETY: it reads the struct that we pass.
-    assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_AS, &limit) }, 0);
+    leave_address_space_for_stacks();
     let pool = StackPool::new(None, PAGE);
     let mut taken = 0;
     let error = loop {
@@ -258,12 +259,7 @@ fn what_is_free_of_one_size_makes_room_for_another() {
     if !alone("what_is_free_of_one_size_makes_room_for_another") {
         return;
     }
-    let status = fs::read_to_string("/proc/self/statm").unwrap();
-    let pages: u64 = status.split(' ').next().unwrap().parse().unwrap();
-    let bytes = (pages * PAGE as u64 + (100 << 20)) / 7 * 8;
-    let limit = libc::rlimit { rlim_cur: bytes, rlim_max: bytes };
-    // SAFETY: it reads the struct that we pass.
-    assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_AS, &limit) }, 0);
+    leave_address_space_for_stacks();
     let pool = StackPool::new(None, PAGE);
     let mut small: Vec<_> = std::iter::from_fn(|| take(&pool, 64 << 10).ok()).collect();
     assert!(small.len() > 90 * 16, "{}", small.len());

@@ -2,45 +2,12 @@
 
 use super::*;
 use crate::stack::pool::GUARD;
+use crate::stack::tests::{child, end, is_child, leave, resume_from, started};
 use std::backtrace::Backtrace;
 use std::hint::black_box;
 use std::os::unix::process::ExitStatusExt;
 use std::panic::{self, AssertUnwindSafe};
-use std::process::{Command, Output};
 use std::thread;
-
-/// In these tests the word of every resume is the address of the M's home.
-fn resume_from(coro: &mut Coro, home: &Home) -> usize {
-    // SAFETY: the tests resume each Coro to the end and no further, one at a time for a home.
-    unsafe { coro.resume(home, ptr::from_ref(home).addr()) }
-}
-
-fn started(pool: &StackPool, size: usize, entry: Entry) -> io::Result<Coro> {
-    pool.reserve(None, size)?;
-    Coro::new(pool, &mut StackCache::default(), size, entry)
-}
-
-/// Suspends with `word`, and gives the home of the next resume.
-fn leave(home: usize, word: usize) -> usize {
-    // SAFETY: `home` is the word of the latest resume.
-    unsafe { suspend(home as *const Home, word) }
-}
-
-fn end(home: usize, word: usize) -> End {
-    End { home: home as *const Home, word }
-}
-
-/// Runs one of these tests alone, in a child process, told by the variable.
-fn in_child(test: &str) -> Output {
-    let path = format!("{}::{test}", module_path!().split_once("::").unwrap().1);
-    let mut command = Command::new(std::env::current_exe().unwrap());
-    command.args([&path, "--exact", "--nocapture"]).env("GMP_TEST_CHILD", "1").env("RUST_BACKTRACE", "1");
-    command.output().unwrap()
-}
-
-fn is_child() -> bool {
-    std::env::var_os("GMP_TEST_CHILD").is_some()
-}
 
 /// Fails by a wrong word: one is lost, late, or changed by a register that the switch forgot.
 #[test]
@@ -132,7 +99,10 @@ fn a_backtrace_ends_at_the_trampoline_and_a_panic_is_caught_inside() {
         end(home, usize::from(caught.is_err()))
     }
     if !is_child() {
-        let output = in_child("a_backtrace_ends_at_the_trampoline_and_a_panic_is_caught_inside");
+        let output = child(module_path!(), "a_backtrace_ends_at_the_trampoline_and_a_panic_is_caught_inside")
+            .env("RUST_BACKTRACE", "1")
+            .output()
+            .unwrap();
         let text = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success() && text.contains("stack backtrace"), "{output:?}");
         return;
@@ -168,7 +138,10 @@ fn an_overflow_meets_the_guard_page() {
         resume_from(&mut below, &Home::new());
         return;
     }
-    let output = in_child("an_overflow_meets_the_guard_page");
+    let output = child(module_path!(), "an_overflow_meets_the_guard_page")
+        .env("RUST_BACKTRACE", "1")
+        .output()
+        .unwrap();
     assert_eq!(output.status.signal(), Some(libc::SIGSEGV), "{output:?}");
 }
 
@@ -183,7 +156,10 @@ fn a_panic_that_leaves_the_entry_aborts() {
         resume_from(&mut coro, &Home::new());
         return;
     }
-    let output = in_child("a_panic_that_leaves_the_entry_aborts");
+    let output = child(module_path!(), "a_panic_that_leaves_the_entry_aborts")
+        .env("RUST_BACKTRACE", "1")
+        .output()
+        .unwrap();
     assert_eq!(output.status.signal(), Some(libc::SIGABRT), "{output:?}");
 }
 
