@@ -362,13 +362,10 @@ impl<T> Receiver<T> {
     /// Returns `true` if the value was changed since this receiver has seen it. Does not block.
     ///
     /// # Errors
-    /// It was not, and the channel is closed.
+    /// The channel is closed, whether this receiver has seen the last value or not: [`borrow`](Self::borrow) tells that.
     pub fn has_changed(&self) -> Result<bool, RecvError> {
         let state = self.shared.state.lock();
-        match state.version != self.seen {
-            false if state.parties.closed => Err(RecvError),
-            changed => Ok(changed),
-        }
+        if state.parties.closed { Err(RecvError) } else { Ok(state.version != self.seen) }
     }
 
     /// Blocks the calling goroutine, or the plain thread, until the value was changed since this receiver has seen it, and
@@ -473,8 +470,8 @@ impl<T> Receiver<T> {
     }
 
     /// Returns a channel that has a message when the value may have changed, and is closed with this one: an arm of
-    /// [`select!`](crate::select), after which [`has_changed`](Self::has_changed) tells. It may also ring for a value that
-    /// this receiver has seen. Does not block.
+    /// [`select!`](crate::select), after which [`borrow_and_update`](Self::borrow_and_update) tells. It may also ring for a
+    /// value that this receiver has seen. Does not block.
     ///
     /// ```
     /// use gmp::chan::watch;
