@@ -1,6 +1,7 @@
 #![cfg(not(gmp_loom))]
 //! What holds of the sources and the documents, read from their text.
 
+mod api_tables;
 mod facade;
 mod modules;
 mod mutant_list;
