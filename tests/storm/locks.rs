@@ -2,8 +2,8 @@
 
 use crate::worker::Worker;
 use gmp::sync::{
-    Barrier, Condvar, ErrGroup, Event, Mutex, MutexGuard, OnceLock, RwLock, RwLockWriteGuard, Semaphore,
-    SingleFlight, WaitGroup,
+    Barrier, Condvar, ErrGroup, Event, Mutex, MutexGuard, OnceLock, RwLock, RwLockUpgradableReadGuard,
+    RwLockWriteGuard, Semaphore, SingleFlight, WaitGroup,
 };
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::SeqCst};
@@ -17,6 +17,7 @@ pub struct Locks {
     in_mutex: AtomicI64,
     rwlock: RwLock<()>,
     readers: AtomicI64,
+    upgradables: AtomicI64,
     writers: AtomicI64,
     semaphore: Semaphore,
     permits: AtomicI64,
@@ -57,6 +58,7 @@ impl Locks {
             in_mutex: AtomicI64::new(0),
             rwlock: RwLock::new(()),
             readers: AtomicI64::new(0),
+            upgradables: AtomicI64::new(0),
             writers: AtomicI64::new(0),
             semaphore: Semaphore::new(PERMITS),
             permits: AtomicI64::new(0),
@@ -121,7 +123,7 @@ pub fn rwlock(w: &mut Worker) {
     let world = Arc::clone(&w.world);
     let locks = &world.locks;
     let (limit, none) = (w.random.micros(100), |count: &AtomicI64| assert_eq!(count.load(SeqCst), 0));
-    w.ended(|w| match w.random.below(5) {
+    w.ended(|w| match w.random.below(7) {
         0 => {
             let _guard = locks.rwlock.write();
             let _within = More::of(&locks.writers, 1, 1);
@@ -138,6 +140,31 @@ pub fn rwlock(w: &mut Worker) {
             let _within = More::of(&locks.readers, 1, i64::MAX);
             none(&locks.writers);
             w.pause();
+        }
+        3 => {
+            let looks = locks.rwlock.upgradable_read();
+            let one = More::of(&locks.upgradables, 1, 1);
+            let within = More::of(&locks.readers, 1, i64::MAX);
+            none(&locks.writers);
+            w.pause();
+            let again = (w.random.below(2) == 0).then(|| locks.rwlock.read_recursive());
+            drop(again);
+            drop((one, within));
+            let Ok(guard) = RwLockUpgradableReadGuard::try_upgrade_for(looks, limit) else { return };
+            let within = More::of(&locks.writers, 1, 1);
+            none(&locks.readers);
+            w.pause();
+            drop(within);
+            let _looks = RwLockWriteGuard::downgrade_to_upgradable(guard);
+            let _one = More::of(&locks.upgradables, 1, 1);
+            let _within = More::of(&locks.readers, 1, i64::MAX);
+            none(&locks.writers);
+        }
+        4 => {
+            let looks = locks.rwlock.upgradable_read();
+            let _guard = RwLockUpgradableReadGuard::upgrade(looks);
+            let _within = More::of(&locks.writers, 1, 1);
+            none(&locks.readers);
         }
         2 => {
             let Some(_guard) = locks.rwlock.try_read_for(limit) else { return };

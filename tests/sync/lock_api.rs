@@ -2,7 +2,7 @@
 
 use crate::support::{cast, rounds, with_every_cast};
 use common::{dumps, everywhere, until};
-use gmp::sync::raw::{RawFairMutex, RawMutex, RawRwLock};
+use gmp::sync::raw::{RawCondvar, RawFairMutex, RawMutex, RawRwLock};
 use gmp::sync::{FairMutex, ReentrantMutex, ReentrantMutexGuard};
 use lock_api::{MutexGuard, RawMutexFair, RawMutexTimed, RwLockUpgradableReadGuard, RwLockWriteGuard};
 use std::cell::Cell;
@@ -216,5 +216,46 @@ fn a_context_does_not_end_the_wait_behind_unlocked() {
         drop(guard);
         let _ended = waiter.join().unwrap();
         assert_eq!(*lock.lock(), 1);
+    });
+}
+
+/// Fails by a hang, when a notification is lost or its count is wrong; by a wait that ends for nothing; or by a mutex that is
+/// not held when a context has ended the wait.
+#[test]
+fn generic_code_waits_for_a_condition() {
+    with_every_cast(|rt, goroutines, threads| {
+        let rounds = rounds(2_000);
+        let (stock, changed) =
+            (lock_api::Mutex::<RawMutex, _>::new((0_usize, 0_usize)), lock_api::Condvar::<RawCondvar>::new());
+        let shared = Arc::new((stock, changed));
+        let theirs = Arc::clone(&shared);
+        cast(rt, goroutines, threads, move |number| {
+            let (stock, changed) = &*theirs;
+            for round in 0..rounds {
+                if number % 2 == 0 {
+                    stock.lock().0 += 1;
+                    changed.notify_one();
+                    continue;
+                }
+                let mut guard = stock.lock();
+                while guard.0 == 0 {
+                    match round % 3 {
+                        0 => _ = changed.wait_for(&mut guard, MS),
+                        1 => _ = changed.wait_until(&mut guard, Instant::now() + MS),
+                        _ => changed.wait(&mut guard),
+                    }
+                }
+                guard.0 -= 1;
+                guard.1 += 1;
+            }
+        });
+        assert_eq!(*shared.0.lock(), (0, (goroutines + threads) / 2 * rounds));
+        assert_eq!((shared.1.notify_one(), shared.1.notify_all()), (false, 0));
+        let theirs = Arc::clone(&shared);
+        let (context, cancel) = gmp::context::Context::background().with_cancel();
+        let waiter = rt.go(move || context.run(|| theirs.1.wait(&mut theirs.0.lock())));
+        cancel.cancel();
+        assert!(waiter.join().unwrap().is_err());
+        assert!(shared.0.try_lock().is_some() && !shared.1.notify_one());
     });
 }

@@ -199,7 +199,7 @@ impl Condvar {
     }
 
     #[track_caller]
-    fn wait_in(&self, mutex: &RawMutex, until: Option<Nanos>) -> WaitTimeoutResult {
+    pub(super) fn wait_in(&self, mutex: &RawMutex, until: Option<Nanos>) -> WaitTimeoutResult {
         let wait = Wait::begin();
         let mut state = self.state.lock();
         if !std::ptr::eq(state.mutex, mutex) && state.waiters.first().is_some() {

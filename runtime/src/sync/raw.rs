@@ -17,8 +17,8 @@
 //! assert_eq!(*NAMES.lock(), ["g"]);
 //! ```
 //!
-//! A goroutine that waits in one of them parks, a plain thread sleeps. *Nothing ends these waits from outside*: neither a
-//! context, nor the end of the runtime, which waits for them within its time. `lock_api` locks again behind its
+//! A goroutine that waits in one of them parks, a plain thread sleeps. *Nothing ends the waits for a lock from outside*:
+//! neither a context, nor the end of the runtime, which waits for them within its time. `lock_api` locks again behind its
 //! `unlocked`, in a destructor, and aborts the process if that unwinds. The locks of [`sync`](super) itself have none of
 //! that, and their waits unwind; a wait with a limit (`try_lock_for`) ends by itself. The guards may be held across calls
 //! that park, and those that are `Send` may be dropped on another thread.
@@ -159,6 +159,59 @@ macro_rules! raw_mutex {
 
 raw_mutex!(RawMutex, unlock);
 raw_mutex!(RawFairMutex, unlock_fair);
+
+/// The waits of [`Condvar`](super::Condvar), for a [`RawMutex`]. Waiters are woken in order, and never spuriously. These waits
+/// are ended from outside, with the mutex locked again, as `lock_api` allows here.
+///
+/// ```
+/// use gmp::sync::raw::{RawCondvar, RawMutex};
+///
+/// static READY: lock_api::Mutex<RawMutex, bool> = lock_api::Mutex::new(false);
+/// static CHANGED: lock_api::Condvar<RawCondvar> = lock_api::Condvar::new();
+/// // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
+/// unsafe {
+///     gmp::run(|| {
+///         gmp::go(|| {
+///             *READY.lock() = true;
+///             CHANGED.notify_one();
+///         });
+///         CHANGED.wait_while(&mut READY.lock(), |ready| !*ready);
+///     })
+/// }
+/// ```
+pub struct RawCondvar(super::Condvar);
+
+// SAFETY: `sync/condvar.rs`: the mutex is unlocked under the lock of the queue, and locked again before the wait returns or
+// unwinds. The guard's state says nothing, and stays as it is.
+unsafe impl lock_api::RawCondvar for RawCondvar {
+    const INIT: Self = RawCondvar(super::Condvar::new());
+    type RawMutex = RawMutex;
+
+    #[track_caller]
+    unsafe fn wait(&self, mutex: &RawMutex, _: &mut GuardSend) {
+        let _notified = self.0.wait_in(&mutex.0, None);
+    }
+
+    fn notify_one(&self) -> bool {
+        self.0.notify_one()
+    }
+
+    fn notify_all(&self) -> usize {
+        self.0.notify_all()
+    }
+}
+
+// SAFETY: as above.
+unsafe impl lock_api::RawCondvarTimed for RawCondvar {
+    fn checked_duration_to_instant(timeout: &Duration) -> Option<Instant> {
+        Active::instant(Active::now()).checked_add(*timeout)
+    }
+
+    #[track_caller]
+    unsafe fn wait_until(&self, mutex: &RawMutex, _: &mut GuardSend, timeout: &Instant) -> bool {
+        self.0.wait_in(&mutex.0, Some(Active::nanos(*timeout))).timed_out()
+    }
+}
 
 impl RawRwLock {
     fn wait(&self, kind: Kind) -> GuardSend {
