@@ -1,12 +1,12 @@
 //! Channels in which each receiver sees each message: tokio's `broadcast`, in blocking style.
 //!
 //! ```text
-//!   ring:   [ message, how many have not seen it ] ×, from the oldest that somebody has not seen; at most `capacity`
+//!   ring:   [ message, how many have not seen it ] ×, from the oldest that a receiver has not seen; at most `capacity`
 //!   tail:   the number of the next message. Each receiver has the number of the one that it sees next
 //! ```
-//! A send puts its message at the tail; in a full ring the oldest message goes, and who has not seen it *lags*: its next
-//! receive tells how many it missed, and the one after goes on with the oldest that is there. A message that all have
-//! seen leaves the ring at once. A receive clones the message without the channel's lock, under the message's own, and
+//! A send puts its message at the tail; in a full ring the oldest message goes, and a receiver that has not seen that message
+//! *lags*: its next receive tells how many were missed, and the one after goes on with the oldest that is there. A message that
+//! all have seen leaves the ring at once. A receive clones the message without the channel's lock, under the message's own, and
 //! counts it as seen afterwards: after a clone that panics the same receiver gets the message again.
 //!
 //! Names and semantics are those of tokio 1's `sync::broadcast`, with these differences: the calls block instead of being
@@ -46,10 +46,29 @@ use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::time::{Duration, Instant};
 
 /// No receiver is there, or the channel is closed; with the message.
+///
+/// ```
+/// use gmp::chan::broadcast;
+///
+/// let (sender, receiver) = broadcast::channel(4);
+/// drop(receiver);
+/// assert_eq!(sender.send("hello").unwrap_err().0, "hello");
+/// ```
 #[derive(PartialEq, Eq, Clone, Copy)]
 pub struct SendError<T>(pub T);
 
 /// Why no message was received.
+///
+/// ```
+/// use gmp::chan::broadcast::{self, RecvError};
+///
+/// let (sender, mut receiver) = broadcast::channel(2);
+/// (1..=3).for_each(|n| drop(sender.send(n).unwrap()));
+/// assert_eq!(receiver.recv(), Err(RecvError::Lagged(1)));
+/// assert_eq!((receiver.recv(), receiver.recv()), (Ok(2), Ok(3)));
+/// drop(sender);
+/// assert_eq!(receiver.recv(), Err(RecvError::Closed));
+/// ```
 #[derive(PartialEq, Eq, Clone, Copy, Debug)]
 pub enum RecvError {
     /// The channel is closed, and this receiver has seen all its messages.
@@ -59,6 +78,15 @@ pub enum RecvError {
 }
 
 /// Why no message was received at once.
+///
+/// ```
+/// use gmp::chan::broadcast::{self, TryRecvError};
+///
+/// let (sender, mut receiver) = broadcast::channel::<u32>(2);
+/// assert_eq!(receiver.try_recv(), Err(TryRecvError::Empty));
+/// drop(sender);
+/// assert_eq!(receiver.try_recv(), Err(TryRecvError::Closed));
+/// ```
 #[derive(PartialEq, Eq, Clone, Copy, Debug)]
 pub enum TryRecvError {
     /// There is no message yet that this receiver has not seen.
@@ -70,6 +98,14 @@ pub enum TryRecvError {
 }
 
 /// Why no message was received in time.
+///
+/// ```
+/// use gmp::chan::broadcast::{self, RecvTimeoutError};
+/// use std::time::Duration;
+///
+/// let (_sender, mut receiver) = broadcast::channel::<u32>(2);
+/// assert_eq!(receiver.recv_timeout(Duration::from_millis(1)), Err(RecvTimeoutError::Timeout));
+/// ```
 #[derive(PartialEq, Eq, Clone, Copy, Debug)]
 pub enum RecvTimeoutError {
     /// The time has passed.
@@ -178,7 +214,8 @@ impl<T> State<T> {
     fn saw(&mut self, first: u64, end: u64, gone: &mut Buffer<Message<T>>) {
         let (from, to) = (self.place(first), self.place(end));
         self.ring.range_mut(from..to).for_each(|entry| entry.unseen -= 1);
-        // Who has not seen a message has not seen the later ones, so those that all have seen are the oldest.
+        // A receiver that has not seen a message has not seen the later ones, so the messages that all have seen are
+        // the oldest.
         while self.ring.front().is_some_and(|oldest| oldest.unseen == 0) {
             let oldest = self.ring.pop_front().expect("saw: there is an oldest one");
             gone.push(oldest.message);
@@ -221,11 +258,31 @@ pub fn channel<T: Clone>(capacity: usize) -> (Sender<T>, Receiver<T>) {
 }
 
 /// The half that sends, to all receivers. Clones send to the same channel; when the last one is dropped, the channel closes.
+///
+/// ```
+/// use gmp::chan::broadcast;
+///
+/// let (sender, mut first) = broadcast::channel(4);
+/// let mut second = sender.subscribe();
+/// assert_eq!(sender.send("hello"), Ok(2));
+/// assert_eq!((first.recv(), second.recv()), (Ok("hello"), Ok("hello")));
+/// ```
 pub struct Sender<T> {
     shared: Arc<Shared<T>>,
 }
 
 /// A half that receives, each message from its subscription on. A clone has seen what the original has seen.
+///
+/// ```
+/// use gmp::chan::broadcast;
+///
+/// let (sender, mut first) = broadcast::channel(4);
+/// sender.send(1).unwrap();
+/// let mut copy = first.clone();
+/// let mut later = sender.subscribe();
+/// sender.send(2).unwrap();
+/// assert_eq!((first.recv(), copy.recv(), later.recv()), (Ok(1), Ok(1), Ok(2)));
+/// ```
 pub struct Receiver<T> {
     shared: Arc<Shared<T>>,
     next: u64,

@@ -1,10 +1,10 @@
-//! What [`broadcast`](super::broadcast) and [`watch`](super::watch) share: who is there, how one waits, and how an arm of a
-//! `select!` is told.
+//! What [`broadcast`](super::broadcast) and [`watch`](super::watch) share: the counts of senders and receivers, their waits,
+//! and how an arm of a `select!` is told.
 //!
 //! Both keep their state under one lock, with two wait queues: of receivers, for something new, and of senders, for the
 //! last receiver's end. A waiter looks under the lock before each wait and after the last one, so a message that comes
-//! beside a limit is found. Nobody counts waiters, so an interrupted one, or one that its runtime leaves behind, holds
-//! nobody back. No code of a user's runs under the lock: what is dropped is taken out and dropped afterwards.
+//! beside a limit is found. No waiter is counted, so an interrupted one, or one that its runtime leaves behind, holds
+//! no other back. No code of a user's runs under the lock: what is dropped is taken out and dropped afterwards.
 //!
 //! A select waits for channels. So a receiver that is to be an arm gets a *bell*: a channel for one message, which says that
 //! there may be something new. A sender rings after its lock; a receiver that leaves something behind rings its own. The
@@ -27,7 +27,7 @@ pub(super) enum Side {
     Senders,
 }
 
-/// Who is there, and who waits.
+/// The senders and receivers that are there, and those that wait.
 pub(super) struct Parties {
     pub(super) senders: usize,
     pub(super) receivers: usize,
@@ -193,7 +193,7 @@ impl Bells {
 
     pub(super) fn ring_all(&self) {
         for (_, bell) in self.0.lock().iter().flatten() {
-            // It rings already, or nobody is there.
+            // The bell rings already, or its receiver is gone.
             let _rings = bell.try_send(());
         }
     }

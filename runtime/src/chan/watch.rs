@@ -43,14 +43,40 @@ use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::time::{Duration, Instant};
 
 /// No receiver is there, or the channel is closed; with the value.
+///
+/// ```
+/// use gmp::chan::watch;
+///
+/// let (sender, receiver) = watch::channel(0);
+/// drop(receiver);
+/// assert_eq!(sender.send(1).unwrap_err().0, 1);
+/// ```
 #[derive(PartialEq, Eq, Clone, Copy)]
 pub struct SendError<T>(pub T);
 
 /// The channel is closed, and the receiver has seen the last value.
+///
+/// ```
+/// use gmp::chan::watch::{self, RecvError};
+///
+/// let (sender, mut receiver) = watch::channel(0);
+/// sender.send(1).unwrap();
+/// drop(sender);
+/// assert_eq!((receiver.changed(), *receiver.borrow()), (Ok(()), 1));
+/// assert_eq!(receiver.changed(), Err(RecvError));
+/// ```
 #[derive(PartialEq, Eq, Clone, Copy, Debug)]
 pub struct RecvError;
 
 /// Why no change was seen in time.
+///
+/// ```
+/// use gmp::chan::watch::{self, RecvTimeoutError};
+/// use std::time::Duration;
+///
+/// let (_sender, mut receiver) = watch::channel(0);
+/// assert_eq!(receiver.changed_timeout(Duration::from_millis(1)), Err(RecvTimeoutError::Timeout));
+/// ```
 #[derive(PartialEq, Eq, Clone, Copy, Debug)]
 pub enum RecvTimeoutError {
     /// The time has passed.
@@ -167,11 +193,30 @@ pub fn channel<T>(value: T) -> (Sender<T>, Receiver<T>) {
 }
 
 /// The half that changes the value. Clones change the same value; when the last one is dropped, the channel closes.
+///
+/// ```
+/// use gmp::chan::watch;
+///
+/// let (level, seen) = watch::channel(1);
+/// level.send_modify(|level| *level += 1);
+/// assert_eq!(level.send_replace(7), 2);
+/// assert_eq!(*seen.borrow(), 7);
+/// ```
 pub struct Sender<T> {
     shared: Arc<Shared<T>>,
 }
 
 /// A half that sees the value. A clone has seen what the original has seen.
+///
+/// ```
+/// use gmp::chan::watch;
+///
+/// let (level, mut seen) = watch::channel(0);
+/// (1..=3).for_each(|n| level.send(n).unwrap());
+/// // The last value is seen, and not each one.
+/// assert_eq!((seen.changed(), *seen.borrow_and_update()), (Ok(()), 3));
+/// assert_eq!(seen.has_changed(), Ok(false));
+/// ```
 pub struct Receiver<T> {
     shared: Arc<Shared<T>>,
     seen: u64,
@@ -184,6 +229,16 @@ impl<T> UnwindSafe for Receiver<T> {}
 impl<T> RefUnwindSafe for Receiver<T> {}
 
 /// The value, which does not change as long as this is there.
+///
+/// ```
+/// use gmp::chan::watch;
+///
+/// let (level, mut seen) = watch::channel(0);
+/// level.send(1).unwrap();
+/// let value = seen.borrow_and_update();
+/// assert!(value.has_changed());
+/// assert_eq!(*value, 1);
+/// ```
 pub struct Ref<'a, T> {
     value: RwLockReadGuard<'a, T>,
     changed: bool,

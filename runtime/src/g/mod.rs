@@ -443,7 +443,7 @@ impl<H: Host> G<H> {
 
     /// The handle's owner takes its hook back; `None` if the hook was called, or is called now. The owner has left one.
     pub(crate) fn take_hook_back(&self) -> Option<*const EndHook> {
-        // SAFETY: nobody but the handle's owner writes the cell.
+        // SAFETY: only the handle's owner writes the cell.
         let hook = self.joiner.with(|joiner| unsafe { *joiner });
         let ended = self.wait_no_more().end().is_some();
         (!ended).then(|| hook.map_addr(|at| at & !IS_HOOK).cast())

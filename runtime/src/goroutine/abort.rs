@@ -12,6 +12,18 @@ use std::panic::resume_unwind;
 
 /// Ends a goroutine that was started by [`go_abortable`], or [`Builder::go_abortable`]. Clones end the same goroutine;
 /// dropping them does nothing.
+///
+/// ```
+/// // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
+/// unsafe {
+///     gmp::run(|| {
+///         let (computes, abort) = gmp::go_abortable(|| 6 * 7);
+///         assert_eq!(computes.join().unwrap(), 42);
+///         // The goroutine has ended: nothing happens.
+///         abort.abort();
+///     })
+/// }
+/// ```
 #[derive(Clone, Debug)]
 pub struct AbortHandle {
     cancel: Cancel,

@@ -34,10 +34,10 @@ fn token(call: &str) -> Arc<Token> {
 /// Blocks the calling goroutine, or the plain thread, until its token is there, and takes the token. If the token is there
 /// already, returns at once. [`Unparker::unpark`] gives it. Names and semantics are those of [`std::thread::park`].
 ///
-/// There is at most one token for each goroutine and thread: two calls of `unpark` before a `park` end one `park`. A wait
-/// that unwinds takes no token. There are no spurious wake-ups, but whoever has an [`Unparker`] may give the token for a
-/// reason of its own: so a caller parks in a loop, which asks for what it waits for. What was written before `unpark` is
-/// visible after the `park` that took its token.
+/// There is at most one token for each goroutine and thread: two calls of `unpark` before a `park` end one `park`. A wait that
+/// unwinds takes no token. There are no spurious wake-ups, but each owner of an [`Unparker`] may give the token for a reason of
+/// its own: so a caller parks in a loop, which asks for what the caller waits for. What was written before `unpark` is visible
+/// after the `park` that took that token.
 ///
 /// This pair is in models as well (the module `model`, under the cfg `gmp_loom`), on goroutines and on loom's threads:
 /// a protocol over `park` and atomics of loom is checked there, and ships with those of std.
@@ -98,6 +98,14 @@ pub fn park_timeout(timeout: Duration) {
 
 /// As [`park`], until `deadline` at most.
 ///
+/// ```
+/// use std::time::{Duration, Instant};
+///
+/// let deadline = Instant::now() + Duration::from_millis(2);
+/// gmp::park_until(deadline);
+/// assert!(Instant::now() >= deadline);
+/// ```
+///
 /// # Unwinds
 /// When the wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
 ///
@@ -110,6 +118,17 @@ pub fn park_until(deadline: Instant) {
 
 /// Returns what gives the calling goroutine, or the plain thread, its token. Does not block.
 ///
+/// ```
+/// // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
+/// unsafe {
+///     gmp::run(|| {
+///         let main = gmp::unparker();
+///         gmp::go(move || main.unpark());
+///         gmp::park();
+///     })
+/// }
+/// ```
+///
 /// # Panics
 /// As [`park`].
 #[track_caller]
@@ -119,6 +138,15 @@ pub fn unparker() -> Unparker {
 
 /// Gives a goroutine or plain thread its token, which ends its [`park`]. [`unparker`] makes one; it may be cloned, sent, and
 /// used when its goroutine has ended, which then does nothing.
+///
+/// ```
+/// let (mine, clone) = (gmp::unparker(), gmp::unparker());
+/// assert!(mine.same(&clone));
+/// let theirs = std::thread::spawn(gmp::unparker).join().unwrap();
+/// assert!(!mine.same(&theirs));
+/// // That thread has ended: nothing happens.
+/// theirs.unpark();
+/// ```
 #[derive(Clone)]
 pub struct Unparker(Arc<Token>);
 

@@ -179,7 +179,8 @@ fn a_joiner_that_was_told_by_the_end_leaves_the_g_to_who_has_told() {
     });
 }
 
-/// A hook in place of a joiner. Fails by deadlock when the end comes between the look and the hook, and nobody calls it.
+/// A hook in place of a joiner. Fails by deadlock when the end comes between the look and the hook, and neither side calls the
+/// hook.
 #[test]
 fn a_channel_hears_of_the_end() {
     Model::new().check("hook_vs_end", || {

@@ -47,8 +47,8 @@ fn a_sleeper_that_a_visit_puts_off_is_run_by_another_m() {
     Model::new().preemptions(1).check("visit_before_sleeper", a_visit_puts_one_off(false));
 }
 
-/// A goroutine yields, alone in the ring, and a sleeper goes before it, and waits for it on its M. Nobody polls: the M at work
-/// has come from the poller, and the other one sleeps on its note. Fails by deadlock when that is not woken.
+/// A goroutine yields, alone in the ring, and a sleeper goes before it, and waits for that goroutine on the M. No M polls: the
+/// M at work has come from the poller, and the other one sleeps on its note. Fails by deadlock when that is not woken.
 #[test]
 fn one_before_which_a_sleeper_goes_is_run_by_another_m() {
     Model::new().preemptions(1).check("sleeper_first", || {

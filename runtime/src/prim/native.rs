@@ -1,7 +1,7 @@
 //! What ships: std's atomics, parking_lot's mutex, and what the machine gives.
 
 use super::Ordering;
-/// Who a plain thread is, in a lock that its holder may take again.
+/// The identity of a plain thread, in a lock that the holder may take again.
 pub(crate) use parking_lot::RawThreadId as ThreadIdentity;
 pub(crate) use std::sync::atomic::{AtomicBool, AtomicI64, AtomicPtr, AtomicU32, AtomicU64, fence};
 

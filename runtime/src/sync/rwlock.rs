@@ -203,7 +203,7 @@ impl<T: ?Sized> RwLock<T> {
 
     /// Locks for a read that may become a write, without another writer in between. Other readers go on beside it, but
     /// only one upgradable read is there at a time. Blocks the calling goroutine, or the plain thread, while there is
-    /// another one or a writer, or somebody waits who came before.
+    /// another one or a writer, or an earlier caller waits.
     ///
     /// # Unwinds
     /// When the wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
@@ -326,7 +326,19 @@ pub struct RwLockReadGuard<'a, T: ?Sized> {
 }
 
 /// Holds an [`RwLock`] for a read that may become a write, and gives access to the value. Dropping the guard ends the read,
-/// on any thread, and does not block. [`RwLock::upgradable_read`] has an example.
+/// on any thread, and does not block.
+///
+/// ```
+/// use gmp::sync::{RwLock, RwLockUpgradableReadGuard};
+///
+/// let names = RwLock::new(vec!["a"]);
+/// let guard = names.upgradable_read();
+/// if !guard.contains(&"b") {
+///     // No other writer comes in between.
+///     RwLockUpgradableReadGuard::upgrade(guard).push("b");
+/// }
+/// assert_eq!(*names.read(), ["a", "b"]);
+/// ```
 #[must_use = "dropped at once it unlocks at once"]
 pub struct RwLockUpgradableReadGuard<'a, T: ?Sized> {
     lock: &'a RwLock<T>,

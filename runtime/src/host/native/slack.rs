@@ -39,8 +39,8 @@ pub(super) enum By {
     Poll,
 }
 
-/// Calls `wait`, which blocks for as long as it is told. It may be told less than `limit`: whoever waits looks at the clock
-/// after it, and waits for the rest.
+/// Calls `wait`, which blocks for as long as it is told. That may be less than `limit`: the caller looks at the clock
+/// afterwards, and waits for the rest.
 pub(super) fn wait<R>(limit: Duration, by: By, wait: impl FnOnce(Duration) -> R) -> R {
     let own = own();
     let slack = own.map_or(USUAL, Duration::from_nanos);

@@ -44,8 +44,8 @@ pub type ReentrantMutexGuard<'a, T> = lock_api::ReentrantMutexGuard<'a, RawMutex
 pub type MappedReentrantMutexGuard<'a, T> =
     lock_api::MappedReentrantMutexGuard<'a, RawMutex, GoroutineOrThread, T>;
 
-/// A mutex whose unlock hands the lock to the waiter that has waited longest: with others in line, who unlocks and locks
-/// again goes to the end of the line. That costs a switch for each lock, and is seldom needed: a
+/// A mutex whose unlock hands the lock to the waiter that has waited longest: with others in line, a holder that unlocks and
+/// locks again goes to the end of the line. That costs a switch for each lock, and is seldom needed: a
 /// [`Mutex`](crate::sync::Mutex) is fair to one that has waited 1 ms.
 ///
 /// A wait for the lock parks the goroutine, or blocks the plain thread; nothing ends it from outside ([`raw`](super)).

@@ -5,10 +5,27 @@ use std::error::Error;
 use std::fmt;
 
 /// The semaphore is closed.
+///
+/// ```
+/// use gmp::sync::{AcquireError, Semaphore};
+///
+/// let permits = Semaphore::new(1);
+/// permits.close();
+/// assert_eq!(permits.acquire_guard(1).unwrap_err(), AcquireError);
+/// ```
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub struct AcquireError;
 
 /// Why [`Semaphore::try_acquire_guard`](super::Semaphore::try_acquire_guard) grants nothing.
+///
+/// ```
+/// use gmp::sync::{Semaphore, TryAcquireError};
+///
+/// let permits = Semaphore::new(1);
+/// let held = permits.try_acquire_guard(1).unwrap();
+/// assert_eq!(permits.try_acquire_guard(1).unwrap_err(), TryAcquireError::NoPermits);
+/// drop(held);
+/// ```
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub enum TryAcquireError {
     /// The semaphore is closed.
@@ -25,6 +42,16 @@ impl TryAcquireError {
 }
 
 /// Why [`Semaphore::acquire_guard_timeout`](super::Semaphore::acquire_guard_timeout) grants nothing.
+///
+/// ```
+/// use gmp::sync::Semaphore;
+/// use std::time::Duration;
+///
+/// let permits = Semaphore::new(1);
+/// let _held = permits.acquire_guard(1).unwrap();
+/// let late = permits.acquire_guard_timeout(1, Duration::from_millis(1));
+/// assert!(late.unwrap_err().is_timeout());
+/// ```
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub enum AcquireTimeoutError {
     /// The semaphore is closed.
@@ -41,6 +68,16 @@ impl AcquireTimeoutError {
 }
 
 /// Why [`Semaphore::acquire_guard_ctx`](super::Semaphore::acquire_guard_ctx) grants nothing.
+///
+/// ```
+/// use gmp::context::{Context, ContextError};
+/// use gmp::sync::{AcquireContextError, Semaphore};
+///
+/// let (context, cancel) = Context::background().with_cancel();
+/// cancel.cancel();
+/// let refused = Semaphore::new(1).acquire_guard_ctx(&context, 1).map(drop);
+/// assert_eq!(refused.unwrap_err(), AcquireContextError::Context(ContextError::Canceled));
+/// ```
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub enum AcquireContextError {
     /// The semaphore is closed.

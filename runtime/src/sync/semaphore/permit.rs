@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 /// let one = held.split(1).unwrap();
 /// drop(held);
 /// assert_eq!((one.num_permits(), permits.available_permits()), (1, 2));
-/// // Stays taken, until somebody gives it back.
+/// // Stays taken, until a `release` gives it back.
 /// one.forget();
 /// assert_eq!(permits.available_permits(), 2);
 /// permits.release(1);
