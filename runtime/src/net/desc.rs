@@ -293,8 +293,10 @@ impl<H: Host> PollDesc<H> {
 
     /// Returns `true` if a short read proves the socket drained: no event was seen that is reported once only.
     pub(crate) fn may_trust_a_short_read(&self) -> bool {
-        // Acquire: an event is in `seen` before the slot has it: partner `see`.
-        let seen = Readiness::from_bits(self.seen.load(Acquire) as u8);
+        // Relaxed: an event is in `seen` before it is in the slot. An owner that has taken the event out of the slot, by an
+        // exchange that acquires it, sees the bits; one that has not finds the event in the slot when it waits, and makes the
+        // system call again.
+        let seen = Readiness::from_bits(self.seen.load(Relaxed) as u8);
         mutant!(SocketTrustsAfterHup: return true);
         seen.short_read_drains()
     }
@@ -329,9 +331,8 @@ impl<H: Host> PollDesc<H> {
     fn see(&self, readiness: Readiness) {
         let sticky = readiness.sticky();
         if sticky != Readiness::EMPTY {
-            // Release: before the slot's exchange, so that an owner woken by this event sees the bits: partner
-            // `may_trust_a_short_read`.
-            self.seen.fetch_or(u32::from(sticky.to_bits()), Release);
+            // Relaxed: the slot's exchange, which follows, publishes the bits to an owner that takes this event.
+            self.seen.fetch_or(u32::from(sticky.to_bits()), Relaxed);
         }
     }
 
