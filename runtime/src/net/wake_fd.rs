@@ -84,7 +84,8 @@ impl WakeFd {
             let (ready, woken) = sys::poll(socket.as_raw_fd(), events, wake_fd, limit)?;
             if woken && let Some(wake_fd) = wake_fd {
                 sys::drain(wake_fd);
-                // No model: one would have to play `poll(2)`. The kernel's lock of the eventfd orders drain and write as well.
+                // No model: one would have to play `poll(2)`. The kernel's lock of the eventfd orders drain and write as well;
+                // the fence stays, as no document says so, and a drain is rare.
                 socket_fence();
             }
             if ready {

@@ -459,7 +459,8 @@ impl<H: Host> Sched<H> {
     }
 
     /// No M runs again what is parked. All waits are claimed before a joiner is told: else each goroutine would wake a joiner,
-    /// and that one the next.
+    /// and that one the next. They would all be left in the end, as who is woken is set aside, and its hook hands on what it
+    /// was given: two loops only spare that chain.
     fn leave_parked(&self) {
         let mut parked = Vec::new();
         // SAFETY: the pool is closed when the scheduler is dropped.

@@ -84,8 +84,6 @@ pub(crate) enum Wake<H: Host> {
 /// Makes a goroutine runnable whose wait the caller has claimed. Any thread may call this.
 #[doc(alias = "ready")]
 pub(crate) fn goready<H: Host>(g: GRef<H>) {
-    // From `ready` on the goroutine may run and end, and so may the runtime: the waker holds the scheduler meanwhile,
-    // unless this thread is one of that runtime's Ms.
     if let Some(m) = M::<H>::current()
         && std::ptr::eq(m.sched(), g.home().as_ptr())
     {
@@ -94,9 +92,10 @@ pub(crate) fn goready<H: Host>(g: GRef<H>) {
         }
         return;
     }
-    let sched = g.home().upgrade();
     if g.word.ready() == Then::Queue {
-        match sched {
+        // Now, or before `ready`, comes to the same: a waker that is to queue the goroutine has it alone. No M runs it, the
+        // end of the runtime passes over it (`seize`), and its memory stays, also when that end comes just now.
+        match g.home().upgrade() {
             Some(sched) => sched.submit(g),
             // The runtime is over, and the goroutine was left: this waker alone knows what it has just handed over.
             None => AbandonHook::run_of(g),
@@ -115,10 +114,9 @@ pub(crate) fn nudge_any<H: Host>(g: GRef<H>) {
 }
 
 fn requeue_nudged<H: Host>(g: GRef<H>, nudge: impl FnOnce() -> Then) {
-    // As in `goready`: held before the nudge.
-    let sched = g.home().upgrade();
+    // As in `goready`.
     if nudge() == Then::Queue
-        && let Some(sched) = sched
+        && let Some(sched) = g.home().upgrade()
     {
         sched.submit(g);
     }

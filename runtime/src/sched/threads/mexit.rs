@@ -59,6 +59,9 @@ impl<H: Host> Sched<H> {
             && !m.note.sleep_until(H::now().saturating_add(limit))
         {
             let mut central = self.central.lock();
+            // The last one stays, so that the next submitter starts no thread. No wake-up rests on that: a submitter that
+            // finds no M starts one, and an M stands by on its note only where another one, which is no attached thread,
+            // polls, works, or hands its P on as it ends. So no model has a mutant of it.
             let ends = central.living() > 1 && central.idle.take_this_m(m);
             mutant!(IdleEndsBlindly: let ends = central.living() > 1);
             if ends {
