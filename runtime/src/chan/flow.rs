@@ -299,8 +299,9 @@ impl<T> Chan<T> {
     }
 
     pub(crate) fn drop_sender(this: &Arc<Self>) {
-        // AcqRel, the partner of the other drops here: the last sender closes after all that the others did.
-        if this.senders.fetch_sub(1, AcqRel) == 1 {
+        // AcqRel, the partner of the other drops here: the last one closes after all that the others did, in the channel and
+        // elsewhere, and a receiver that is told of the close sees that.
+        if this.senders.fetch_sub(1, AcqRel.unless(SenderDropRelaxed)) == 1 {
             this.shut();
             let state = this.lock();
             if state.promises + state.reserved > 0 {
@@ -315,7 +316,7 @@ impl<T> Chan<T> {
     /// Drops a receiver; the last one closes the channel, and drops the messages that are left.
     pub(crate) fn drop_receiver(this: &Arc<Self>) {
         // AcqRel, the partner of the other drops here: as above.
-        if this.receivers.fetch_sub(1, AcqRel) == 1 {
+        if this.receivers.fetch_sub(1, AcqRel.unless(ReceiverDropRelaxed)) == 1 {
             this.shut();
             let left = {
                 let mut state = this.lock();

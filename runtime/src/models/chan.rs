@@ -4,6 +4,7 @@ use super::caught;
 use crate::chan::{self, Receiver, Sender, TryRecvError};
 use crate::model::{LONG, Model, Mutant, at_rest, done};
 use loom::cell::UnsafeCell;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// A message: what its sender wrote must be seen by its receiver.
@@ -11,6 +12,8 @@ struct Letter(Box<UnsafeCell<u32>>);
 
 // SAFETY: the channel orders the accesses; loom checks that it does.
 unsafe impl Send for Letter {}
+// SAFETY: as above.
+unsafe impl Sync for Letter {}
 
 impl Letter {
     fn new(text: u32) -> Self {
@@ -268,11 +271,55 @@ fn a_far_limit_does_not_keep_a_message_away() {
     });
 }
 
+/// Two drop their ends, and the last one closes the channel. `told` finds that, and sees what the other one did before its
+/// drop. Fails by a causality violation.
+fn a_close_comes_after_all_drops<E: Clone + Send + 'static, O: Send + 'static>(
+    name: &str,
+    ends: impl Fn() -> (E, O) + Send + Sync + 'static,
+    told: impl Fn(O) + Send + Sync + 'static,
+) {
+    Model::new().unbounded().check(name, move || {
+        let (end, other) = ends();
+        let letter = Arc::new(Letter(Box::new(UnsafeCell::new(0))));
+        let dropper = loom::thread::spawn({
+            let (end, letter) = (end.clone(), Arc::clone(&letter));
+            move || {
+                // SAFETY: nobody else touches it before all ends are dropped.
+                letter.0.with_mut(|it| unsafe { *it = 7 });
+                drop(end);
+            }
+        });
+        drop(end);
+        told(other);
+        // SAFETY: all ends are dropped.
+        assert_eq!(letter.0.with(|it| unsafe { *it }), 7);
+        dropper.join().unwrap();
+    });
+}
+
+#[test]
+fn a_receiver_that_is_told_of_the_end_sees_what_the_senders_did() {
+    let told = |r: Receiver<u32>| assert!(r.recv().is_err());
+    a_close_comes_after_all_drops("chan_senders_gone", || chan::bounded::<u32>(0), told);
+}
+
+#[test]
+fn a_sender_that_is_told_of_the_end_sees_what_the_receivers_did() {
+    let told = |s: Sender<u32>| assert!(s.send(1).is_err());
+    let ends = || {
+        let (s, r) = chan::bounded::<u32>(0);
+        (r, s)
+    };
+    a_close_comes_after_all_drops("chan_receivers_gone", ends, told);
+}
+
 #[test]
 fn mutants() {
     caught::assert_caught(
         module_path!(),
         &[
+            (Mutant::SenderDropRelaxed, "a_receiver_that_is_told_of_the_end_sees_what_the_senders_did"),
+            (Mutant::ReceiverDropRelaxed, "a_sender_that_is_told_of_the_end_sees_what_the_receivers_did"),
             (Mutant::ChanRecvQueuesLate, "a_message_in_the_buffer_is_seen_by_who_begins_to_receive"),
             (Mutant::ChanSendQueuesLate, "a_receive_from_a_full_buffer_lets_who_waits_move_up"),
             (Mutant::ChanCloseForgetsReceivers, "a_close_meets_a_goroutine_that_begins_to_receive"),

@@ -202,6 +202,16 @@ pub fn park_looking(publish: impl FnOnce(Looker), mut seen: impl FnMut() -> bool
     }
 }
 
+/// A wait of the calling goroutine with a time limit, which is over, and with a hook that refuses after `hook`.
+pub fn refuse_after(hook: impl FnOnce()) {
+    let how = How::new(WaitReason::Model).until(Some(Active::now()));
+    let woke = Wait::<Active>::begin().park(how, || {
+        hook();
+        Commit::Refuse
+    });
+    assert!(matches!(woke, Woke::Refused | Woke::Readied), "refuse_after: nobody interrupts it ({woke:?})");
+}
+
 /// A wait of the calling goroutine that nothing ends but the end of its runtime.
 pub fn park_for_ever() {
     let mut wait = Wait::<Active>::begin();

@@ -10,6 +10,7 @@ use loom::cell::UnsafeCell;
 use loom::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use loom::sync::{Condvar, Mutex};
 use std::sync::Arc;
+use std::time::Duration;
 
 const CANCELED: Result<(), ContextError> = Err(ContextError::Canceled);
 
@@ -401,6 +402,97 @@ fn an_owner_that_comes_back_without_a_p_keeps_a_claim() {
     });
 }
 
+/// The same, where an earlier timer stands in that heap, so that no fence comes with the new one, and the canceller itself
+/// wakes the second M. Fails by a causality violation when the canceller does not see that the commit hook is over.
+#[test]
+fn a_cancelled_sleep_behind_another_finds_its_timer() {
+    Model::new().preemptions(1).check("cancel_vs_second_timer", || {
+        let runtime = at_rest::<2>();
+        loom::stop_exploring();
+        let (ctx, cancel) = Context::background().with_cancel();
+        let (handle, begins) = (Handle::of(&runtime), Flag::default());
+        let raises = begins.clone();
+        let sleeper = runtime.go(move || {
+            handle.await_poller();
+            // The M in the poller finds this one alone, and wakes no other: nobody polls from here on.
+            time::sleep(Duration::from_millis(1));
+            while handle.count_ps()[1] != 1 {
+                loom::thread::yield_now();
+            }
+            let earlier = time::after_func(LONG, || ());
+            let ended = ctx.run(|| {
+                raises.raise();
+                loom::explore();
+                time::sleep(2 * LONG);
+            });
+            done();
+            earlier.stop();
+            ended
+        });
+        begins.wait_on_thread();
+        cancel.cancel();
+        assert_eq!(sleeper.join().unwrap(), CANCELED);
+    });
+}
+
+/// Reads something when the goroutine unwinds.
+struct ReadsAtItsEnd(Arc<Given>);
+
+impl Drop for ReadsAtItsEnd {
+    fn drop(&mut self) {
+        // SAFETY: after the cancel.
+        assert_eq!(self.0.0.with(|given| unsafe { *given }), 1);
+    }
+}
+
+/// A thread nudges an owner, whose busy M takes it without a fence, so that the owner may or may not see that its context is
+/// done; the canceller nudges it after that. Fails by a causality violation when the owner sees the cancel, and not what
+/// came before it; or when it sleeps on, and the canceller queues it before the thread is through with it.
+#[test]
+fn an_owner_that_was_nudged_looks_while_its_context_ends() {
+    Model::new().preemptions(2).check("cancel_vs_look", || {
+        let runtime = at_rest::<1>();
+        loom::stop_exploring();
+        let (ctx, cancel) = Context::background().with_cancel();
+        let (place, given) = (Place::new(), Arc::new(Given(UnsafeCell::new(0))));
+        let owner = runtime.go({
+            let (place, given) = (place.clone(), Arc::clone(&given));
+            move || {
+                let ended = ctx.run(|| {
+                    let _reads = ReadsAtItsEnd(given);
+                    park_looking(|looker: Looker| place.put(looker), || false)
+                });
+                done();
+                ended
+            }
+        });
+        let looker = place.take();
+        // Keeps the M until the owner stands in the global queue. Relaxed: nothing else is handed on by that.
+        let (busy, nudged) = (Flag::default(), Arc::new(AtomicBool::new(false)));
+        let keeper = runtime.go({
+            let (busy, nudged) = (busy.clone(), Arc::clone(&nudged));
+            move || {
+                busy.raise();
+                while !nudged.load(Relaxed) {
+                    loom::thread::yield_now();
+                }
+            }
+        });
+        busy.wait_on_thread();
+        let nudger = loom::thread::spawn(move || {
+            looker.nudge();
+            nudged.store(true, Relaxed);
+        });
+        loom::explore();
+        // SAFETY: before the cancel.
+        given.0.with_mut(|given| unsafe { *given = 1 });
+        cancel.cancel();
+        nudger.join().unwrap();
+        keeper.join().unwrap();
+        assert_eq!(owner.join().unwrap(), Err(ContextError::Canceled));
+    });
+}
+
 #[test]
 fn mutants() {
     let parks = "a_cancel_while_a_goroutine_parks_unwinds_it";
@@ -426,6 +518,9 @@ fn mutants() {
             (Mutant::WhyRelaxed, "a_thread_that_never_slept_sees_what_it_was_woken_with"),
             (Mutant::AlarmRelaxed, "a_thread_that_begins_to_sleep_is_woken"),
             (Mutant::DozeRelaxed, dozes),
+            (Mutant::KnownRelaxed, "a_cancelled_sleep_behind_another_finds_its_timer"),
+            (Mutant::NudgeAnyRelaxed, "an_owner_that_was_nudged_looks_while_its_context_ends"),
+            (Mutant::DoneRelaxed, "an_owner_that_was_nudged_looks_while_its_context_ends"),
             (Mutant::RequeueStores, "an_owner_that_comes_back_without_a_p_keeps_a_claim"),
         ],
     );

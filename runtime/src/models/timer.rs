@@ -2,7 +2,7 @@
 //! and none goes with its runtime.
 
 use super::caught;
-use super::cover::{Handle, Held, InlineCall, timer_thread_ends};
+use super::cover::{Handle, Held, InlineCall, refuse_after, timer_thread_ends};
 use crate::Runtime;
 use crate::model::{Flag, LONG, Model, Mutant, done, fall_asleep, runtime, together_with_us};
 use crate::time::{Timer, after_func, sleep};
@@ -281,6 +281,29 @@ fn the_timers_thread_goes_with_its_last_callback() {
     });
 }
 
+/// The monitor finds the timer of a wait due while the commit hook of that wait refuses. Fails by an assertion of the word
+/// when the owner closes its wait between the claim and the ready.
+#[test]
+fn a_wait_that_was_refused_meets_its_timer() {
+    Model::new().preemptions(2).check("refused_vs_timer", || {
+        let runtime = runtime(1, 1);
+        let (handle, armed) = (Handle::of(&runtime), Flag::default());
+        let raises = armed.clone();
+        let owner = runtime.go(move || {
+            refuse_after(|| {
+                loom::explore();
+                raises.raise();
+            });
+            // The next wait is not readied by that timer.
+            refuse_after(|| ());
+        });
+        armed.wait_on_thread();
+        handle.serve_timers();
+        owner.join().unwrap();
+        done();
+    });
+}
+
 #[test]
 fn mutants() {
     const IDLE: &str = "a_callback_is_put_into_the_heap_of_a_p_that_becomes_idle";
@@ -289,6 +312,7 @@ fn mutants() {
     caught::assert_caught(
         module_path!(),
         &[
+            (Mutant::RefusedClosesBlindly, "a_wait_that_was_refused_meets_its_timer"),
             (Mutant::CallMovedInSilence, "a_callback_that_is_moved_to_an_earlier_time_is_called_then"),
             (Mutant::TimerNoFence, "a_callback_is_moved_while_the_m_goes_into_the_poller"),
             (Mutant::IdleNoFence, "a_callback_is_moved_while_the_m_goes_into_the_poller"),

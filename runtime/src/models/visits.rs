@@ -116,6 +116,39 @@ fn one_that_a_visit_finds_is_run_beside_one_that_waited_longer() {
     });
 }
 
+/// Goroutines that yield fill the ring, and the end of their round puts others before them, one of which waits on its M for
+/// the next. The other M sleeps, as if it had looked at the global queue before they came there, and at the ring when they
+/// had left it. Fails by deadlock when no M is woken.
+#[test]
+fn those_that_a_round_brings_are_run_by_another_m() {
+    Model::new().preemptions(1).check("round_ends", || {
+        let runtime = at_rest::<2>();
+        loom::stop_exploring();
+        let (handle, ran) = (Handle::of(&runtime), Flag::default());
+        let first = runtime.go(move || {
+            handle.await_poller();
+            // The M in the poller finds this one alone, and wakes no other.
+            sleep(Duration::from_millis(1));
+            while handle.count_ps()[1] != 1 {
+                loom::thread::yield_now();
+            }
+            let (waits, raises) = (ran.clone(), ran);
+            // With this one, which yields, the ring overflows: these two and this one go to the global queue, the others are
+            // the round.
+            handle.queue_in_silence([
+                handle.make(move || waits.wait_on_thread()),
+                handle.make(move || raises.raise()),
+                handle.make(yield_now),
+                handle.make(yield_now),
+            ]);
+            loom::explore();
+            yield_now();
+            done();
+        });
+        first.join().unwrap();
+    });
+}
+
 #[test]
 fn mutants() {
     caught::assert_caught(
@@ -124,6 +157,7 @@ fn mutants() {
             (Mutant::TurnWakesNobody, "one_that_a_visit_puts_off_is_run_by_another_m"),
             (Mutant::SleeperQueuedInSilence, "a_sleeper_that_a_visit_puts_off_is_run_by_another_m"),
             (Mutant::SleeperWakesNobody, "one_before_which_a_sleeper_goes_is_run_by_another_m"),
+            (Mutant::RoundWakesNobody, "those_that_a_round_brings_are_run_by_another_m"),
             (Mutant::VisitQueuesInSilence, "one_that_a_visit_finds_is_run_beside_one_that_waited_longer"),
         ],
     );

@@ -133,6 +133,8 @@ pub enum Mutant {
     SleeperWakesNobody,
     /// A sleeper that was to go first, and that another goroutine goes before, is queued, and no M is woken.
     SleeperQueuedInSilence,
+    /// An M that has moved goroutines at the end of a round wakes no M for them.
+    RoundWakesNobody,
 
     // How many Ps there are (`models/procs.rs`).
     /// An M goes idle with a surplus P, also when the runtime ends.
@@ -363,6 +365,14 @@ pub enum Mutant {
     EarlyNudgeToSleepersOnly,
     /// A nudger queues a goroutine without Acquire.
     NudgeWithoutAcquire,
+    /// A canceller queues a goroutine without Acquire.
+    NudgeAnyRelaxed,
+    /// An M says without Release that its commit hook is over.
+    KnownRelaxed,
+    /// An owner finds without Acquire that its context is done.
+    DoneRelaxed,
+    /// An owner whose commit hook has refused closes its wait without a claim, beside its timer.
+    RefusedClosesBlindly,
     /// A readier queues a goroutine without Acquire.
     ReadyWithoutAcquire,
     /// A parker does not look whether its context is done.
@@ -545,6 +555,10 @@ pub enum Mutant {
     PromiseHoldsOn,
     /// A send goes to a receiver that is back in its place, past a select that waits to send.
     ChanSendOvertakes,
+    /// A sender is dropped without Acquire and Release.
+    SenderDropRelaxed,
+    /// A receiver is dropped without Acquire and Release.
+    ReceiverDropRelaxed,
     /// A receiver that gives up leaves its record among those to whom a message was promised.
     PromiseLeavesItsPartner,
 

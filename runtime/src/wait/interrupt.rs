@@ -59,7 +59,7 @@ impl Frame {
     fn is_done(&self) -> bool {
         // Acquire: what came before the cancel: partner C1 of `context/tree.rs`. SAFETY: `run` keeps the context as
         // long as the frame.
-        unsafe { self.done.as_ref() }.load(Acquire) != 0
+        unsafe { self.done.as_ref() }.load(Acquire.unless(DoneRelaxed)) != 0
     }
 }
 

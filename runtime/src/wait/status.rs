@@ -47,7 +47,7 @@
 mod word;
 
 use crate::prim::hooks::*;
-use crate::prim::{AcqRel, Acquire, AtomicU64, Ordering, Relaxed, Release, relax};
+use crate::prim::{Acquire, AtomicU64, Ordering, Relaxed, Release, relax};
 pub(crate) use word::{Again, Asleep, CancelPark, Doing, Run, Status, Then, WaitNumber, Why};
 use word::{
     CLAIMED, CLAIMED_FOR_END, DEFERRED, KNOWN, NUDGED, NUMBER, OF_A_WAIT, OPEN, READY, REFUSED, SAVED, SCAN,
@@ -273,7 +273,7 @@ impl StatusWord {
         // partners `nudge` and `nudge_any`. Acquire: as in `ready`, with the same partners. No model has this Acquire: there
         // the caller's ring is full, so that the caller writes the links of the owner, which was nudged by number meanwhile,
         // has run elsewhere, and sleeps on.
-        self.update(AcqRel, |word| {
+        self.update(both(Acquire, Release.unless(KnownRelaxed)), |word| {
             if !word.open(number) {
                 return (None, Then::Leave);
             }
@@ -286,8 +286,9 @@ impl StatusWord {
     /// the caller has written after the save. Both fence in between (`interrupt.rs`).
     pub(crate) fn nudge_any(&self) -> Then {
         // Acquire: as in `ready`, with the same partners, and `make_known`. No Release: the caller's fence comes before.
-        self.update(Acquire, |word| {
-            // Refused: the owner is about to close the wait, and may do that with a store.
+        self.update(Acquire.unless(NudgeAnyRelaxed), |word| {
+            // Refused: the owner is about to close the wait, and may do that with a store, so a mark would be for nothing. It
+            // would do no harm: without KNOWN it queues nobody, and the close clears it.
             if !word.has(OPEN | SAVED) || word.has(CLAIMED) || word.has(REFUSED) {
                 (None, Then::Leave)
             } else if word.has(KNOWN) {
@@ -344,6 +345,8 @@ impl StatusWord {
             let acquire = Acquire.unless(LookRelaxed);
             match self.0.compare_exchange(word.0, word.clear(NUDGED).0, acquire, acquire) {
                 Ok(_) => return Why::Nudged,
+                // To answer `Nudged` here as well would cost the owner one look more, after which `park_again` refuses, or
+                // its claim fails.
                 Err(now) => word = Word(now),
             }
         }

@@ -187,7 +187,8 @@ impl<H: Host> Sched<H> {
         self.publish_len(&central);
         drop(central);
         // S2 and S3 for the goroutines that were in this M's hand: an M that gives up may have looked at the global queue
-        // after they left it, and at the ring before they came there, and found both empty.
+        // before they came there, and at the ring after they left it, and found both empty.
+        mutant!(RoundWakesNobody: return);
         self.wakep();
     }
 

@@ -4,6 +4,7 @@ use super::{Parker, Waiter};
 use crate::g::{self, GRef};
 use crate::host::Host;
 use crate::m::{M, Window};
+use crate::prim::hooks::*;
 use crate::prim::{Arc, Relaxed};
 use crate::sched::park::{Commit, WaitReason, Yield};
 use crate::sched::timers::Alarm;
@@ -195,6 +196,7 @@ impl<H: Host> Wait<H> {
             Who::G(g, _) => {
                 let g = *g;
                 if how.until != self.until {
+                    // Else the old timer would end the wait early, for a caller that then asks its limit again.
                     self.over(());
                     self.until = how.until;
                     if let Some(due) = how.until {
@@ -277,6 +279,7 @@ impl<H: Host> Wait<H> {
                 Why::Readied => return self.over(Woke::Readied),
                 Why::Refused => {
                     // The timer may have claimed the wait all the same.
+                    mutant!(RefusedClosesBlindly: { self.close(); return Woke::Refused });
                     if self.alarm.is_none() {
                         self.close();
                         return Woke::Refused;
