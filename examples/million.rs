@@ -169,7 +169,8 @@ fn report(count: usize) -> Result<(), String> {
     let [_, floor] = floors.map(|floor| floor.map_err(|refused| format!("the floor: {refused}")));
     let floor = floor?;
     // SAFETY: no goroutine keeps a thread-bound value across a blocking call (see `gmp::migration`).
-    let runtime = unsafe { gmp::Runtime::builder().build() }.map_err(|refused| refused.to_string())?;
+    let runtime = unsafe { gmp::Runtime::builder().stack_size(64 << 10).build() }
+        .map_err(|refused| refused.to_string())?;
     let run = runtime.run(|| million(count)).map_err(|refused| refused.to_string())?;
     let number = count as f64;
     let used = run.peak.sum() - run.before.sum();

@@ -224,7 +224,7 @@
 //! | `GODEBUG`: `schedtrace`, `scheddetail` | `GMPDEBUG`, see [`RuntimeBuilder`] | an unknown knob is an error |
 //! | "all goroutines are asleep - deadlock!"; the dump of SIGQUIT | the same, see [`run`]; [`dump`] | the first wherever the process has no threads of its own; in a dump those that are alike are told together, and one that runs is interrupted by SIGRTMIN+12 |
 //! | `runtime.LockOSThread`, `UnlockOSThread`; in `init`, for the first thread | [`lock_os_thread`], [`unlock_os_thread`]; [`Runtime::run_locked`] | |
-//! | stacks that grow; "stack overflow" | 64 KiB, or [`Builder::stack_size`], or the variable `GMPSTACK`; [`with_stack`] for what goes deep | the end of a stack ends the process, with the goroutine's name |
+//! | stacks that grow; "stack overflow" | 64 KiB (256 KiB in a debug build), or [`Builder::stack_size`], or the variable `GMPSTACK`; [`with_stack`] for what goes deep | the end of a stack ends the process, with the goroutine's name |
 //! | goroutine-local storage | [`local!`] | Go has none |
 //!
 //! # Coming from tokio, or from threads and crossbeam

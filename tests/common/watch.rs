@@ -20,10 +20,10 @@ pub fn effort() -> u32 {
     std::env::var("GMP_STRESS").map_or(1, |text| text.parse().expect("GMP_STRESS is a number"))
 }
 
-/// A runtime with `procs` Ps.
+/// A runtime with `procs` Ps, and stacks of a release build's size.
 pub fn runtime(procs: usize) -> Runtime {
     // SAFETY: no goroutine of these tests keeps a thread-bound value across a blocking call.
-    unsafe { Runtime::builder().procs(procs).build() }.expect("a runtime starts")
+    unsafe { Runtime::builder().procs(procs).stack_size(64 << 10).build() }.expect("a runtime starts")
 }
 
 /// Runs `f`; ends the process with a message when it does not come back.

@@ -1,5 +1,6 @@
 //! Dumps: `Runtime::dump`, `gmp::dump`, where each goroutine waits and for how long.
 
+use common::child;
 use common::dumps;
 use common::loopback;
 use common::{effort, everywhere, until};
@@ -18,6 +19,60 @@ fn age(dump: &str) -> Duration {
     let (number, rest) = text.split_once(' ').expect("a number and a unit");
     let number = number.parse().expect("a number");
     if rest.starts_with("ms") { Duration::from_millis(number) } else { Duration::from_secs(number) }
+}
+
+/// What the dump says that the goroutine of this name has touched of its stack.
+fn touched(dump: &str, name: &str) -> Option<usize> {
+    let line = dump.lines().find(|line| line.contains(&format!("'{name}' [event")))?;
+    line.split_once(" touched")?.0.rsplit_once(' ')?.1.parse().ok()
+}
+
+/// A goroutine that goes so deep, and then waits higher up.
+fn waits(rt: &Runtime, name: &'static str, bytes: usize) -> (gmp::JoinHandle<()>, Arc<Event>) {
+    #[inline(never)]
+    fn deep(bytes: usize) {
+        let frame = std::hint::black_box([1_u8; 1 << 10]);
+        if bytes > frame.len() {
+            deep(bytes - frame.len());
+        }
+        std::hint::black_box(frame);
+    }
+    let event = Arc::new(Event::new());
+    let waits = Arc::clone(&event);
+    let goroutine = rt.run(move || {
+        let goes = move || {
+            deep(bytes);
+            waits.wait();
+        };
+        gmp::Builder::new().name(name).stack_size(256 << 10).go(goes).unwrap()
+    });
+    until(|| rt.dump().contains(&format!("'{name}' [event")));
+    (goroutine, event)
+}
+
+/// Fails when the mark is the depth of now, or that of the goroutine that had the stack before.
+#[test]
+fn what_was_touched_of_a_stack_is_told_when_it_is_asked_for() {
+    let test = "what_was_touched_of_a_stack_is_told_when_it_is_asked_for";
+    if !child::is_child() {
+        child::passes(test, &[("GMPDEBUG", "stackuse=1")]);
+        // Not asked for.
+        let rt = common::runtime(1);
+        let (_waits, _event) = waits(&rt, "deep", 1 << 10);
+        assert!(!rt.dump().contains("touched"));
+        return;
+    }
+    let rt = common::runtime(1);
+    let (deep, event) = waits(&rt, "deep", 40 << 10);
+    let first = touched(&rt.dump(), "deep").expect("it is told");
+    // In a debug build each frame is larger.
+    assert!((40 << 10..256 << 10).contains(&first) && first.is_multiple_of(4096), "{first}");
+    event.notify_one();
+    deep.join().unwrap();
+    // On the same stack.
+    let (_shallow, _event) = waits(&rt, "shallow", 0);
+    let second = touched(&rt.dump(), "shallow").expect("it is told");
+    assert!((4096..=24 << 10).contains(&second), "{second} after {first}");
 }
 
 /// Fails when a park notes a time of long ago, from before its M fell asleep, or when a wait that goes on begins anew.

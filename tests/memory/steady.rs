@@ -18,7 +18,7 @@ fn a_million_goroutines_allocate_nothing() {
     // A goroutine takes ten times as long in a debug build.
     let count = if cfg!(debug_assertions) { 100_000 } else { 1_000_000 };
     // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
-    let rt = unsafe { Runtime::builder().procs(1).build() }.unwrap();
+    let rt = unsafe { Runtime::builder().procs(1).stack_size(64 << 10).build() }.unwrap();
     let (sum, allocated, seconds) = rt.run(|| {
         let mut batch = Vec::with_capacity(BATCH);
         let mut round = |rounds: usize| -> usize {

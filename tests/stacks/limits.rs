@@ -59,7 +59,7 @@ impl Waiting {
 fn the_limit_of_the_builder_is_exact_and_told_at_the_spawn() {
     for procs in PROCS {
         watched(procs, || {
-            let builder = Runtime::builder().procs(procs).max_stack_bytes(20 * STACK);
+            let builder = Runtime::builder().procs(procs).stack_size(STACK).max_stack_bytes(20 * STACK);
             // SAFETY: no goroutine of these tests keeps a thread-bound value across a blocking call.
             let rt = unsafe { builder.build() }.unwrap();
             rt.run(|| {

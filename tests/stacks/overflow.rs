@@ -10,7 +10,7 @@ use std::{ptr, thread};
 
 fn runtime(procs: usize) -> Runtime {
     // SAFETY: no goroutine of these tests keeps a thread-bound value across a blocking call.
-    unsafe { Runtime::builder().procs(procs).build() }.expect("a runtime starts")
+    unsafe { Runtime::builder().procs(procs).stack_size(64 << 10).build() }.expect("a runtime starts")
 }
 
 /// How a child has ended, and what it said.
@@ -211,7 +211,7 @@ fn a_larger_guard_stops_larger_frames_of_c() {
     told(
         "a_larger_guard_stops_larger_frames_of_c",
         || {
-            let builder = Runtime::builder().procs(1).guard_size(200_000);
+            let builder = Runtime::builder().procs(1).stack_size(64 << 10).guard_size(200_000);
             // SAFETY: nothing here is bound to a thread, and the guard is larger than the frame.
             large_frame_at_the_end(unsafe { builder.build() }.expect("a runtime starts"), 190_000);
         },

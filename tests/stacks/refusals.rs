@@ -94,7 +94,7 @@ fn the_first_is_told_with_its_frame() {
 fn the_knob_tells_each() {
     if child::is_child() {
         // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
-        let rt = unsafe { Runtime::builder().procs(2).build() }.expect("a runtime");
+        let rt = unsafe { Runtime::builder().procs(2).stack_size(64 << 10).build() }.expect("a runtime");
         outlive(&rt, 3);
         assert_eq!(rt.shutdown(SHUTDOWN_LIMIT).unwinds_refused(), 3);
         return;

@@ -34,10 +34,10 @@ use std::panic::Location;
 /// for its backtrace (but see [the `generator` backend](crate::migration#the-generator-backend)). The panic itself
 /// takes up to 8 KiB of the goroutine's stack.
 ///
-/// A stack does not grow: 64 KiB by default, of which the lowest page is the guard's, which goes on below
-/// ([`guard_size`](crate::RuntimeBuilder::guard_size)). An overflow meets that guard and ends the process by SIGABRT, after a
-/// message with the goroutine's number, name, place of the spawn, and frames. [`Builder::stack_size`] asks for more,
-/// [`with_stack`](crate::with_stack) for one call.
+/// A stack does not grow: 64 KiB by default, 256 KiB in a debug build, of which the lowest page is the guard's, which
+/// goes on below ([`guard_size`](crate::RuntimeBuilder::guard_size)). An overflow meets that guard and ends the process
+/// by SIGABRT, after a message with the goroutine's number, name, place of the spawn, and frames.
+/// [`Builder::stack_size`] asks for more, [`with_stack`](crate::with_stack) for one call.
 ///
 /// ```
 /// // SAFETY: no goroutine keeps a thread-bound value across a blocking call.

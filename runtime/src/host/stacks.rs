@@ -20,6 +20,13 @@ pub(crate) trait Stack<L>: Send {
     /// How many bytes of a suspended stack are in use, where the host knows.
     fn depth(&self) -> Option<usize>;
 
+    /// How many bytes of the stack were touched since `forget`, in whole pages, where the host knows. Takes no lock and
+    /// allocates nothing.
+    fn touched(&self) -> Option<usize>;
+
+    /// Gives the memory back that earlier goroutines have touched, for `touched`. Before the first resume.
+    fn forget(&self);
+
     /// Reads the frames of a suspended stack into `frames`, where the host can: none are there otherwise, nor before the
     /// first resume. Takes no lock and allocates nothing.
     ///

@@ -26,6 +26,7 @@ use std::time::Duration;
 /// | `sigquit=dump` | the process goes on after SIGQUIT; `sigquit=off` does not catch the signal. See [`dump`](crate::dump) | `exit` |
 /// | `dumpsignal=0` | a dump does not interrupt the threads of goroutines that run, and shows no calls of them. See [`dump`](crate::dump#goroutines-that-run) | `1` |
 /// | `refusals=all` | each time a goroutine waits on that should have been unwound, as a panic there might end the process, a line on standard error says so, with the frame that is to blame | `first` in the process |
+/// | `stackuse=1` | a dump says how many bytes of its stack each goroutine that does not run has touched since its beginning, in whole pages: what to ask [`Builder::stack_size`](crate::Builder::stack_size) for. Costs a system call for each goroutine | off |
 /// | `deadlock=always` | reports that all goroutines are asleep, see [`run`](crate::run), also when other threads might wake one | `alone` |
 ///
 /// The line of `schedtrace` begins with the milliseconds since the first one. Then come the number of Ps (`gomaxprocs`), how
@@ -68,7 +69,8 @@ impl RuntimeBuilder {
     }
 
     /// Sets the bytes of stack of a goroutine that asks for no size, 16 KiB to 64 MiB, rounded up to a power of two. Default:
-    /// the variable `GMPSTACK` of the environment, a number of bytes, which `K` or `M` behind it makes KiB or MiB; else 64 KiB.
+    /// the variable `GMPSTACK` of the environment, a number of bytes, which `K` or `M` behind it makes KiB or MiB; else 64 KiB,
+    /// or 256 KiB where this crate is built with debug assertions: code that is not optimised has larger frames.
     /// See [`Builder::stack_size`](crate::Builder::stack_size).
     pub fn stack_size(mut self, bytes: usize) -> Self {
         self.stack_size = Some(bytes);
@@ -103,7 +105,7 @@ impl RuntimeBuilder {
     ///
     /// ```
     /// // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
-    /// let runtime = unsafe { gmp::Runtime::builder().max_stack_bytes(192 << 10).build()? };
+    /// let runtime = unsafe { gmp::Runtime::builder().stack_size(64 << 10).max_stack_bytes(192 << 10).build()? };
     /// let refused = runtime.run(|| {
     ///     let _sleeper = gmp::go(|| gmp::time::sleep(std::time::Duration::from_secs(60)));
     ///     // Main has 64 KiB, and so has the sleeper.
@@ -306,7 +308,8 @@ mod tests {
     #[test]
     fn the_default_stack_is_what_the_environment_says_or_that_is_an_error() {
         let size = |text: &str| default_stack_size(Some(OsStr::new(text)));
-        assert_eq!(default_stack_size(None).unwrap(), 64 << 10);
+        let default = if cfg!(debug_assertions) { 256 << 10 } else { 64 << 10 };
+        assert_eq!(default_stack_size(None).unwrap(), default);
         for (text, bytes) in [("16384", 16 << 10), ("16K", 16 << 10), ("1m", 1 << 20), (" 64M ", 64 << 20)] {
             assert_eq!(size(text).unwrap(), bytes);
         }

@@ -3,8 +3,7 @@
 use std::time::Duration;
 
 /// For the error about a name that is none of these.
-const NAMES: &str =
-    "schedtrace, scheddetail, migrate, panic, handoff, helping, deadlock, sigquit, dumpsignal, refusals";
+const NAMES: &str = "schedtrace, scheddetail, migrate, panic, handoff, helping, deadlock, sigquit, dumpsignal, refusals, stackuse";
 
 /// The knobs. Their names and meanings stand in the table of [`RuntimeBuilder`](crate::RuntimeBuilder).
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -29,6 +28,8 @@ pub(crate) struct Knobs {
     pub(crate) sigquit: Sigquit,
     /// `dumpsignal=0`: no dump interrupts a thread.
     pub(crate) dump_signal: bool,
+    /// `stackuse=1`: dumps say how much of its stack each goroutine has touched.
+    pub(crate) stack_use: bool,
 }
 
 /// What SIGQUIT does.
@@ -56,6 +57,7 @@ impl Default for Knobs {
             all_refusals: false,
             sigquit: Sigquit::Exit,
             dump_signal: true,
+            stack_use: false,
         }
     }
 }
@@ -81,6 +83,7 @@ impl Knobs {
                 "migrate" => switch(&mut knobs.migrate, value),
                 "handoff" => switch(&mut knobs.handoff, value),
                 "helping" => switch(&mut knobs.helping, value),
+                "stackuse" => switch(&mut knobs.stack_use, value),
                 "dumpsignal" => switch(&mut knobs.dump_signal, value),
                 "panic" => one_of(&mut knobs.panic_abort, value, "abort", "unwind"),
                 "deadlock" => one_of(&mut knobs.deadlock_always, value, "always", "alone"),
@@ -121,7 +124,7 @@ mod tests {
     #[test]
     fn each_knob_is_read() {
         assert_eq!(Knobs::parse("").unwrap(), Knobs::default());
-        let text = "schedtrace=250, scheddetail=1,migrate=1,panic=abort,handoff=0,helping=0,deadlock=always,refusals=all,sigquit=dump,dumpsignal=0";
+        let text = "schedtrace=250, scheddetail=1,migrate=1,panic=abort,handoff=0,helping=0,deadlock=always,refusals=all,sigquit=dump,dumpsignal=0,stackuse=1";
         let all = Knobs {
             schedtrace: Some(Duration::from_millis(250)),
             scheddetail: true,
@@ -133,6 +136,7 @@ mod tests {
             all_refusals: true,
             sigquit: Sigquit::Dump,
             dump_signal: false,
+            stack_use: true,
         };
         assert_eq!(Knobs::parse(text).unwrap(), all);
         assert_eq!(Knobs::parse("handoff=0,handoff=1,schedtrace=5,schedtrace=0").unwrap(), Knobs::default());

@@ -28,8 +28,8 @@ use std::time::Duration;
 
 pub use crate::sched::{Refused, Report};
 
-/// Bytes of stack of a goroutine that asks for no size.
-const STACK_SIZE: u32 = 64 << 10;
+/// Bytes of stack of a goroutine that asks for no size. Why so many: `docs/stacks.md`.
+const STACK_SIZE: u32 = if cfg!(debug_assertions) { 256 << 10 } else { 64 << 10 };
 /// The most threads of a runtime, as in Go.
 const MAX_THREADS: usize = 10_000;
 /// How long the end waits when the program does not say.
@@ -41,7 +41,7 @@ const DROP_LIMIT: Duration = Duration::from_secs(3);
 /// ([`RuntimeBuilder::shutdown_timeout`] sets that), and says after 200 ms, on standard error, for which.
 /// [`Runtime::shutdown`] alone returns how many were left where they are.
 ///
-/// The main goroutine's stack is one like all others, of 64 KiB: for more there are
+/// The main goroutine's stack is one like all others, of 64 KiB, or 256 KiB in a debug build: for more there are
 /// [`RuntimeBuilder::stack_size`] and [`Builder::stack_size`](crate::Builder::stack_size), and `GMPSTACK` in the environment. A
 /// debug build adds up the locals of all branches of a function.
 ///

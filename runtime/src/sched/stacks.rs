@@ -27,7 +27,7 @@
 
 use crate::g::GRef;
 use crate::g::list::GList;
-use crate::host::Host;
+use crate::host::{Host, Stack};
 use crate::m::M;
 use crate::p::P;
 use crate::prim::hooks::*;
@@ -106,6 +106,9 @@ impl<H: Host> Sched<H> {
         m.count_stacks(1);
         match p.with_stack_cache(|cache| self.host.new_stack(cache, size)) {
             Ok(fresh) => {
+                if self.config.knobs.stack_use {
+                    fresh.forget();
+                }
                 // SAFETY: as above.
                 g.stack.with_mut(|stack| unsafe { *stack = Some(fresh) });
                 true

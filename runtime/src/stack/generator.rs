@@ -198,6 +198,14 @@ impl Coro {
         None
     }
 
+    /// As `depth`.
+    pub(crate) fn touched(&self) -> Option<usize> {
+        None
+    }
+
+    /// Each stack is a fresh mapping.
+    pub(crate) fn forget(&self) {}
+
     /// Reads none: where the crate keeps a saved context is its own affair.
     ///
     /// # Safety

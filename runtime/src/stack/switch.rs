@@ -179,6 +179,16 @@ impl Coro {
         extent.holds(sp).then(|| extent.top - sp)
     }
 
+    /// How many bytes were touched since `forget`, down to the lowest page that is in memory.
+    pub(crate) fn touched(&self) -> Option<usize> {
+        self.stack.extent().touched()
+    }
+
+    /// Gives back what was touched before. Nothing has run on the stack yet: what `new` has written lies in the top page.
+    pub(crate) fn forget(&self) {
+        self.stack.extent().forget();
+    }
+
     /// Reads the frames of a suspended coroutine; there are none before the first resume.
     ///
     /// # Safety

@@ -33,8 +33,9 @@
 //! }
 //! ```
 //! **Running it.** The file begins with `#![cfg(gmp_loom)]`, and the build sets that cfg: here by `cargo loom`, an alias
-//! in `.cargo/config.toml`; elsewhere by `RUSTFLAGS="--cfg gmp_loom" cargo test --release`, with a target directory of
-//! its own and loom among the dev-dependencies. `tests/loom_user.rs` is a whole example: a mailbox, and how the
+//! in `.cargo/config.toml`; elsewhere by `RUSTFLAGS="--cfg gmp_loom" cargo test --release --target-dir target/loom --test
+//! 'loom_*'`. Of a crate of your own `docs/models.md` has the `Cargo.toml` and the files; these very lines are built by
+//! `./test outside`. `tests/loom_user.rs` is a whole example: a mailbox, and how the
 //! wake-up that a wrong version of it loses is shown to be found.
 //!
 //! **What a model may use.** All of gmp: [`go`](crate::go), [`JoinHandle::join`](crate::JoinHandle::join),

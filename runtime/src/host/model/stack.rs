@@ -69,6 +69,14 @@ impl Stack<Local> for ModelStack {
         self.coro.depth()
     }
 
+    fn touched(&self) -> Option<usize> {
+        self.coro.touched()
+    }
+
+    fn forget(&self) {
+        self.coro.forget();
+    }
+
     unsafe fn frames(&self, frames: &mut Frames) {
         // SAFETY: by this function's contract.
         unsafe { self.coro.frames(frames) };

@@ -42,6 +42,7 @@ struct Held {
     since: Nanos,
     started: bool,
     depth: Option<usize>,
+    touched: Option<usize>,
 }
 
 /// What a goroutine was doing.
@@ -51,6 +52,7 @@ struct Seen {
     does: Does,
     waited: Duration,
     depth: Option<usize>,
+    touched: Option<usize>,
 }
 
 /// What a goroutine's status was when its frames were read.
@@ -105,6 +107,7 @@ impl Snapshot {
             does: Does { state, started: held.started, stack, site: held.site },
             waited: now.saturating_since(held.since),
             depth: held.depth,
+            touched: held.touched,
         });
     }
 
@@ -117,6 +120,7 @@ impl Snapshot {
             does: Does { state: State::Runs, started: true, stack, site: asked.site },
             waited: Duration::ZERO,
             depth: None,
+            touched: None,
         });
     }
 }
@@ -198,12 +202,13 @@ impl<H: Host> Sched<H> {
     /// Holds `g`, if it does not run, and reads it.
     fn see(&self, g: GRef<H>, frames: &mut Frames) -> Option<Held> {
         self.with_held(g, |status| {
-            let (started, depth) = g.stack.with(|stack| {
+            let (started, depth, touched) = g.stack.with(|stack| {
                 // SAFETY: a held G is on no M, and none resumes it before `unhold`.
-                let Some(stack) = (unsafe { (*stack).as_ref() }) else { return (false, None) };
+                let Some(stack) = (unsafe { (*stack).as_ref() }) else { return (false, None, None) };
                 // SAFETY: as above.
                 unsafe { stack.frames(frames) };
-                (true, stack.depth())
+                let touched = if self.config.knobs.stack_use { stack.touched() } else { None };
+                (true, stack.depth(), touched)
             });
             g.with_birth(|birth| Held {
                 id: g.id(),
@@ -214,6 +219,7 @@ impl<H: Host> Sched<H> {
                 since: g.since.get(),
                 started,
                 depth,
+                touched,
             })
         })
     }

@@ -95,8 +95,34 @@ pub(crate) struct Extent {
 }
 
 impl Extent {
+    /// Bytes down to the lowest page that is in memory. Takes no lock and allocates nothing.
+    pub(crate) fn touched(&self) -> Option<usize> {
+        const PAGES: usize = 256;
+        let mut from = self.usable();
+        while from < self.top {
+            let mut there = [0_u8; PAGES];
+            let bytes = (self.top - from).min(PAGES * PAGE);
+            let at = std::ptr::without_provenance_mut::<libc::c_void>(from);
+            // SAFETY: the kernel writes a byte for each page, and reads nothing there.
+            if unsafe { libc::mincore(at, bytes, there.as_mut_ptr()) } != 0 {
+                return None;
+            }
+            if let Some(page) = there.iter().position(|page| page & 1 != 0) {
+                return Some(self.top - from - page * PAGE);
+            }
+            from += bytes;
+        }
+        Some(0)
+    }
+
+    /// Gives back to the kernel what was touched, but for the top page.
+    pub(crate) fn forget(&self) {
+        let at = std::ptr::without_provenance_mut::<libc::c_void>(self.usable());
+        // SAFETY: the stack is its owner's alone, and nothing lies there yet.
+        unsafe { libc::madvise(at, self.top - PAGE - self.usable(), libc::MADV_DONTNEED) };
+    }
+
     /// Where the guard ends: the lowest byte that can be used.
-    #[cfg_attr(gmp_loom, allow(dead_code, reason = "dumps and signals ask for it"))]
     pub(crate) fn usable(self) -> usize {
         self.bottom + PAGE
     }

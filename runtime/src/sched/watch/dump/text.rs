@@ -128,6 +128,11 @@ fn state(does: Does, group: &[&Seen]) -> String {
         let bytes = range(depths().min(), depths().max(), |bytes| bytes.to_string());
         let _infallible = write!(text, ", {bytes} bytes of stack");
     }
+    let touched = || group.iter().filter_map(|g| g.touched);
+    if touched().next().is_some() {
+        let bytes = range(touched().min(), touched().max(), |bytes| bytes.to_string());
+        let _infallible = write!(text, ", {bytes} touched");
+    }
     text
 }
 
