@@ -184,6 +184,29 @@ fn a_recursive_read_passes_the_writer_that_waits() {
     });
 }
 
+/// The runtime of an upgradable reader ends while it waits for its upgrade, before or after the upgrade is granted. Fails by
+/// deadlock when readers wait for it; that the upgradable read stays with its goroutine is no failure.
+#[test]
+fn an_upgrade_that_is_left_holds_no_reader_back() {
+    Model::new().check("rwlock_upgrade_left", || {
+        let runtime = at_rest::<1>();
+        loom::stop_exploring();
+        let lock = Arc::new(RwLock::new(0));
+        let reads = lock.read();
+        let theirs = Arc::clone(&lock);
+        drop(runtime.go(move || *RwLockUpgradableReadGuard::upgrade(theirs.upgradable_read()) = 1));
+        // It has the P when the first one has parked.
+        runtime.go(|| ()).join().unwrap();
+        loom::explore();
+        let ends = thread::spawn(move || super::cover::leave(runtime, Duration::from_secs(1)));
+        drop(reads);
+        drop(lock.read());
+        ends.join().unwrap();
+        drop(lock.read());
+        done();
+    });
+}
+
 /// An upgrade gives up by its limit while a reader stands behind it. Fails by deadlock.
 #[test]
 fn an_upgrade_that_times_out_lets_the_reader_go_on() {
@@ -218,6 +241,7 @@ fn mutants() {
             (Mutant::RwLockLastReaderLeaves, "a_writer_comes_after_two_readers"),
             (Mutant::RwLockLeavesQuietly, "a_writer_that_times_out_lets_the_reader_go_on"),
             (Mutant::RwLockUpgradeForgotten, "an_upgrade_comes_after_the_readers_and_before_the_writer"),
+            (Mutant::RwLockLeftKeepsTheGrant, "an_upgrade_that_is_left_holds_no_reader_back"),
             (Mutant::RwLockUpgradableRelaxed, "an_upgradable_read_lets_the_next_one_and_a_writer_go_on"),
             (Mutant::RwLockUpgradableLeaves, "an_upgradable_read_lets_the_next_one_and_a_writer_go_on"),
             (Mutant::RwLockRecursiveBesideGrant, "a_recursive_read_passes_the_writer_that_waits"),

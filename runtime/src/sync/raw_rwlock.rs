@@ -132,7 +132,7 @@ impl HasWaitQueue for Queues {
             (true, Kind::Write) => lock.unlock_write(),
             (true, Kind::Upgradable) => lock.unlock_upgradable(),
             // Its guard stays with it.
-            (true, Kind::Upgrade) => lock.downgrade_to_upgradable(),
+            (true, Kind::Upgrade) => unless!(RwLockLeftKeepsTheGrant, lock.downgrade_to_upgradable()),
             (false, _) => lock.let_others_go(lock.queues.lock()),
         }
     }
