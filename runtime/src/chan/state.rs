@@ -255,7 +255,8 @@ impl State {
         }
         // While a sender waits, no message is put into a Returned record: the owner is about to take the lock, and to
         // receive from that sender.
-        let overtakes = (self.capacity == 0 && Self::somebody_waits(&self.senders)).unless(ChanSendOvertakes);
+        let overtakes =
+            (self.capacity == 0 && Self::somebody_waits(&mut self.senders)).unless(ChanSendOvertakes);
         let message = if overtakes { Message::ToCome } else { Message::Here };
         if let Some(receiver) = self.claim_receiver(message) {
             Offer::Receiver(receiver)
@@ -355,23 +356,38 @@ impl State {
     /// Returns `true` if a `recv` could complete now. A counterpart that waits in several queues may be claimed
     /// elsewhere before the receive claims it.
     #[inline(always)]
-    pub(crate) fn may_receive(&self) -> bool {
+    pub(crate) fn may_receive(&mut self) -> bool {
         if self.has_nothing_to_take() {
             return false;
         }
-        let sender = self.capacity == 0 && Self::somebody_waits(&self.senders);
+        let sender = self.capacity == 0 && Self::somebody_waits(&mut self.senders);
         self.len > 0 || sender || self.is_drained() || self.due().is_some_and(|due| due <= Active::now())
     }
 
     /// Returns `true` if a `send` could complete now; as `may_receive`.
-    pub(crate) fn may_send(&self) -> bool {
-        self.closed || self.has_room() || self.capacity == 0 && Self::somebody_waits(&self.receivers)
+    pub(crate) fn may_send(&mut self) -> bool {
+        self.closed || self.has_room() || self.capacity == 0 && Self::somebody_waits(&mut self.receivers)
     }
 
+    /// Returns `true` if a record of the queue can be claimed. Removes the records before it that can't be: else each of
+    /// many tries would walk over all that were claimed through another queue and whose owners have not run yet.
     #[inline]
-    fn somebody_waits(queue: &Queue<Record>) -> bool {
-        // SAFETY: the records stand in the queue, which is locked.
-        !queue.is_empty() && queue.iter().any(|record| unsafe { record.as_ref() }.value.is_open())
+    fn somebody_waits(queue: &mut Queue<Record>) -> bool {
+        let mut at = queue.front();
+        while let Some(record) = at {
+            // SAFETY: the record stands in the queue, which is locked.
+            let it = unsafe { &record.as_ref().value };
+            if it.is_open() {
+                return true;
+            }
+            at = queue.next(record);
+            // As in `claim_further`: a record that is not Open keeps its owner's place.
+            if it.queue_state() == QueueState::Open {
+                // SAFETY: as above.
+                unsafe { queue.remove(record) };
+            }
+        }
+        false
     }
 
     /// When the next message of a channel that tells the time is due.

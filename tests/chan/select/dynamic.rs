@@ -3,6 +3,7 @@
 use super::share;
 use common::crew::{each, everyone, join_all};
 use common::random::Random;
+use common::runtime;
 use gmp::chan::{
     ReadyTimeoutError, RecvError, Select, SelectTimeoutError, SelectedOperation, SendError, TryReadyError,
     TrySelectError, bounded, never, unbounded,
@@ -324,5 +325,45 @@ fn an_operation_is_completed_on_its_own_handle() {
             copy.remove(0);
             assert_eq!(copy.select().recv(&other_r), Err(RecvError));
         });
+    });
+}
+
+/// Fails by the time: each try walks over all records that were claimed through another queue, in either direction.
+#[test]
+fn tries_do_not_walk_over_what_was_claimed_elsewhere() {
+    const WAITING: usize = 5_000;
+    const TRIES: usize = 20_000;
+    fn tries(mut once: impl FnMut()) -> Duration {
+        let start = Instant::now();
+        (0..TRIES).for_each(|_| once());
+        start.elapsed()
+    }
+    runtime(1).run(|| {
+        let ((to_none, of_none), (to_all, of_all)) = (bounded::<()>(0), bounded::<()>(0));
+        let quiet = tries(|| {
+            gmp::select! { send(to_none, ()) -> _ => unreachable!(), default => {} }
+            gmp::select! { recv(of_none) -> _ => unreachable!(), default => {} }
+        });
+        for receives in [true, false] {
+            let (wakes, waiters): (Vec<_>, Vec<_>) = (0..WAITING)
+                .map(|_| {
+                    let ((wake, wakes), s, r) = (bounded::<()>(0), to_all.clone(), of_all.clone());
+                    let waiter = gmp::go(move || match receives {
+                        true => gmp::select! { recv(r) -> _ => unreachable!(), recv(wakes) -> _ => {} },
+                        false => gmp::select! { send(s, ()) -> _ => unreachable!(), recv(wakes) -> _ => {} },
+                    });
+                    (wake, waiter)
+                })
+                .unzip();
+            (0..3).for_each(|_| gmp::yield_now());
+            // All are claimed by this; with one P none of them has run.
+            wakes.iter().for_each(|wake| wake.try_send(()).unwrap());
+            let took = tries(|| match receives {
+                true => gmp::select! { send(to_all, ()) -> _ => unreachable!(), default => {} },
+                false => gmp::select! { recv(of_all) -> _ => unreachable!(), default => {} },
+            });
+            assert!(took < 2 * quiet + Duration::from_millis(50), "{took:?}, and {quiet:?} without them");
+            waiters.into_iter().for_each(|waiter| waiter.join().unwrap());
+        }
     });
 }

@@ -202,9 +202,9 @@ impl<'a> Arm<'a> {
     /// Returns `true` if the arm's operation could complete now. The channel is locked.
     #[inline(always)]
     pub(super) fn is_ready(&self) -> bool {
-        // SAFETY: `Search::lock` has set the pointer and holds the channel's lock, and there is no `&mut` to the
-        // state meanwhile.
-        let state = unsafe { &*self.state };
+        // SAFETY: `Search` has set the pointer and holds the channel's lock, and there is no other reference to the state
+        // meanwhile.
+        let state = unsafe { &mut *self.state };
         match self.direction {
             Direction::Receive => state.may_receive(),
             Direction::Send => state.may_send(),
