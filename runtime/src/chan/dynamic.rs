@@ -1,9 +1,13 @@
 //! A select over operations that are known only at run time.
 
 use crate::chan::err::{ReadyTimeoutError, SelectTimeoutError, TryReadyError, TrySelectError};
-use crate::chan::select::{self, Arm, Choice, Direction, Limit, Operation, Selected, Space};
+use crate::chan::select::{
+    self, Arm, Choice, Chosen, Direction, Inline, Limit, One, Operation, Selected, Space,
+};
+use crate::chan::state::RecordPtr;
 use crate::chan::{Receiver, RecvError, SendError, Sender, limit_of};
-use crate::host::{Active, Clock, Process};
+use crate::host::{Active, Clock, Process, Threads};
+use crate::m::M;
 use std::fmt;
 use std::time::{Duration, Instant};
 
@@ -32,10 +36,9 @@ use std::time::{Duration, Instant};
 /// assert_eq!(receiver.recv(), Ok(7));
 /// ```
 ///
-/// A `Select` is neither `Send` nor `Sync`, while crossbeam-channel's is both. The messages of its channels need not be
-/// `Send`, and [`select`](Self::select) takes the message of a receive out of the channel: on another thread, an
-/// operation that is not completed would drop the message there. So each goroutine makes its own `Select`, of senders
-/// and receivers that it borrows:
+/// A `Select` may go to another goroutine or thread, as crossbeam-channel's. The messages of its channels need not be
+/// `Send`: one that was received elsewhere than where the operations were added, and whose operation is not completed, is
+/// never dropped.
 ///
 /// ```
 /// use gmp::chan::{self, Select};
@@ -45,41 +48,88 @@ use std::time::{Duration, Instant};
 /// // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
 /// unsafe {
 ///     gmp::run(|| {
+///         let mut select = Select::new();
+///         select.recv(&receiver);
 ///         gmp::scope(|scope| {
 ///             for _ in 0..3 {
-///                 scope.go(|| {
-///                     let mut select = Select::new();
-///                     select.recv(&receiver);
-///                     assert!(select.select().recv(&receiver).is_ok());
-///                 });
+///                 let mut select = select.clone();
+///                 let receiver = &receiver;
+///                 scope.go(move || assert!(select.select().recv(receiver).is_ok()));
 ///             }
 ///         })
 ///     })
 /// }
 /// assert!(receiver.is_empty());
 /// ```
-#[derive(Clone)]
 #[doc(alias = "reflect.Select")]
 pub struct Select<'a> {
-    /// A removed operation is `None`: the others keep their numbers.
-    operations: Vec<Option<Operation<'a>>>,
+    /// With their numbers. In a random order, which changes, or in the order in which they were added if that counts.
+    operations: Vec<(Operation<'a>, usize)>,
+    /// The number of the next operation.
+    next: usize,
     choice: Choice,
+    /// Where all operations were added.
+    home: Home,
+    /// Memory for the arms of a call. Always empty between two calls; without the lifetime, of which the drop of a
+    /// `Select` would have to know otherwise.
+    arms: Vec<Arm<'static>>,
+}
+
+// SAFETY: between two calls there are no arms. An operation is a reference to a channel's state, which a lock guards,
+// and functions that move messages from slot to slot. What a type that is not `Send` forbids elsewhere is to use a message
+// as what it is: `recv` and `send` of a chosen operation do so, by a receiver or sender that is there, so that the type is
+// `Send`; and the drop of a message that was not completed, which `SelectedOperation` does at `home` alone.
+unsafe impl Send for Select<'_> {}
+// SAFETY: as above; through a shared reference nothing is chosen.
+unsafe impl Sync for Select<'_> {}
+
+/// Where operations were added.
+#[derive(Copy, Clone, Debug, Eq, PartialEq)]
+enum Home {
+    /// There are none yet.
+    Nowhere,
+    /// In this goroutine, by the address of its G and its number. A G that has the same of both, in another runtime, has
+    /// them after that goroutine's end, when nothing that it had is in use.
+    Goroutine(usize, u64),
+    Thread(<Active as Threads>::ThreadId),
+    /// In several of these.
+    Several,
+}
+
+impl Home {
+    #[inline]
+    fn here() -> Self {
+        match M::<Active>::current().and_then(M::g) {
+            Some(g) => Home::Goroutine(g.to_raw().addr(), g.id()),
+            None => Home::Thread(Active::thread_id()),
+        }
+    }
 }
 
 impl<'a> Select<'a> {
     /// Without operations.
     pub fn new() -> Self {
-        Select { operations: Vec::new(), choice: Choice::Uniform }
+        Self::of(Choice::Uniform)
     }
 
     /// Makes a `Select` without operations, which of several ready operations chooses the one that was added first.
     pub fn new_biased() -> Self {
-        Select { operations: Vec::new(), choice: Choice::InOrder }
+        Self::of(Choice::InOrder)
     }
 
+    fn of(choice: Choice) -> Self {
+        Select { operations: Vec::new(), next: 0, choice, home: Home::Nowhere, arms: Vec::new() }
+    }
+
+    #[inline]
     fn add(&mut self, operation: Operation<'a>) -> usize {
-        self.operations.push(Some(operation));
-        self.operations.len() - 1
+        let (number, here) = (self.next, Home::here());
+        if self.home != here {
+            self.home = if self.home == Home::Nowhere { here } else { Home::Several };
+        }
+        self.operations.push((operation, number));
+        self.next += 1;
+        number
     }
 
     /// Adds a send and returns the number of the operation. The message is needed only when the send is completed.
@@ -98,34 +148,108 @@ impl<'a> Select<'a> {
     /// If no operation has this number.
     #[track_caller]
     pub fn remove(&mut self, index: usize) {
-        let there = self.operations.get_mut(index).and_then(Option::take);
-        assert!(there.is_some(), "remove: no operation has the number {index}");
+        let place = self.operations.iter().position(|&(_, number)| number == index);
+        match (place, self.choice) {
+            (Some(place), Choice::Uniform) => drop(self.operations.swap_remove(place)),
+            (Some(place), Choice::InOrder) => drop(self.operations.remove(place)),
+            (None, _) => panic!("remove: no operation has the number {index}"),
+        }
     }
 
     #[track_caller]
     fn check(&self) {
-        assert!(self.operations.iter().any(Option::is_some), "no operations have been added to `Select`");
+        assert!(!self.operations.is_empty(), "no operations have been added to `Select`");
     }
 
-    /// Returns the arms for one call, and the numbers of their operations.
-    fn arms(&self) -> (Vec<usize>, Vec<Arm<'a>>) {
-        let there = self.operations.iter().enumerate();
-        there.filter_map(|(number, operation)| Some((number, Arm::new((*operation)?)))).unzip()
+    /// Calls `f` with an arm of each operation, in their order. The arms are gone afterwards, also where `f` unwinds.
+    fn with_arms<R>(&mut self, f: impl FnOnce(&Self, &mut [Arm<'a>]) -> R) -> R {
+        // SAFETY: an empty vector, of a type that differs by a lifetime alone.
+        let mut arms =
+            unsafe { std::mem::transmute::<Vec<Arm<'static>>, Vec<Arm<'a>>>(std::mem::take(&mut self.arms)) };
+        arms.extend(self.operations.iter().map(|&(operation, _)| Arm::new(operation)));
+        let result = f(self, &mut arms);
+        arms.clear();
+        // SAFETY: as above.
+        self.arms = unsafe { std::mem::transmute::<Vec<Arm<'a>>, Vec<Arm<'static>>>(arms) };
+        result
     }
 
-    fn run(&self, limit: Limit) -> Option<SelectedOperation<'a>> {
-        let (numbers, mut arms) = self.arms();
-        let space = OwnSpace::new();
-        // SAFETY: `selected` is dropped before the space: here by the order of the locals, in a `SelectedOperation` by
-        // the order of the fields. The space is a box, which does not move.
-        let selected = select::select(unsafe { &mut *space.0 }, &mut arms, limit, self.choice);
-        let index = *numbers.get(selected.index())?;
-        Some(SelectedOperation { index, selected: Some(selected), _space: space })
+    fn run(&mut self, limit: Limit) -> Option<SelectedOperation<'a>> {
+        if self.choice == Choice::Uniform
+            && let Some(operation) = self.run_in_turn(limit)
+        {
+            return Some(operation);
+        }
+        self.run_together(limit, None)
     }
 
-    fn watch(&self, limit: Limit) -> Option<usize> {
-        let (numbers, mut arms) = self.arms();
-        select::ready(&mut arms, limit, self.choice).map(|index| numbers[index])
+    /// Locks all channels at once, and waits; or first asks a sender for its message, which this operation has claimed.
+    fn run_together(
+        &mut self,
+        limit: Limit,
+        claimed: Option<(usize, RecordPtr)>,
+    ) -> Option<SelectedOperation<'a>> {
+        self.with_arms(|this, arms| {
+            let mut space = Space::empty();
+            let (index, chosen) = select::choose(&mut space, arms, claimed, limit, this.choice)?;
+            // SAFETY: this arm was chosen, with this space.
+            Some(unsafe { this.selected(this.operations[index].1, &mut arms[index], chosen, &space, limit) })
+        })
+    }
+
+    /// Tries the operations one by one, in an order in which each is the next with the same probability: so each of
+    /// those that are ready is found with the same. Nothing is said of a moment at which none is ready: for that, and to
+    /// wait, all channels are locked.
+    #[inline]
+    fn run_in_turn(&mut self, limit: Limit) -> Option<SelectedOperation<'a>> {
+        let (mut space, count) = (Space::empty(), self.operations.len());
+        for place in 0..count {
+            let left = count - place;
+            if left > 1 {
+                // As in `Search::lock`.
+                let other = place + ((u64::from(Active::random()) * left as u64) >> 32) as usize;
+                self.operations.swap(place, other);
+            }
+            let (operation, number) = self.operations[place];
+            let mut arm = Arm::new(operation);
+            match select::choose_one(&mut space, &mut arm) {
+                One::Nothing => {}
+                // SAFETY: `choose_one` has chosen this arm, with this space.
+                One::Chosen(chosen) => {
+                    return Some(unsafe { self.selected(number, &mut arm, chosen, &space, limit) });
+                }
+                One::Promise(sender) => return self.run_together(limit, Some((place, sender))),
+            }
+        }
+        None
+    }
+
+    /// # Safety
+    /// The arm was chosen, and its message, if it needs no box, lies in the space.
+    #[inline]
+    unsafe fn selected(
+        &self,
+        index: usize,
+        arm: &mut Arm<'a>,
+        chosen: Chosen,
+        space: &Space,
+        limit: Limit,
+    ) -> SelectedOperation<'a> {
+        let room = matches!(chosen, Chosen::Sends(_)).then(OwnSpace::new);
+        let at = room.as_ref().map_or(std::ptr::null_mut(), |room| room.0);
+        // SAFETY: by this function's contract. The room is a box, which does not move, and is dropped after the
+        // `Selected`, by the order of the fields. The message is moved with the operation, which tells where it lies
+        // before it uses the message.
+        let selected = unsafe { Selected::of_choice(arm, at, chosen, limit) };
+        let message = Inline::out_of(space);
+        SelectedOperation { index, selected: Some(selected), _room: room, message, home: self.home }
+    }
+
+    fn watch(&mut self, limit: Limit) -> Option<usize> {
+        self.with_arms(|this, arms| {
+            let ready = select::ready(arms, limit, this.choice);
+            ready.map(|index| this.operations[index].1)
+        })
     }
 
     /// Blocks the goroutine until an operation is ready, and chooses a ready one.
@@ -220,6 +344,13 @@ impl<'a> Select<'a> {
     }
 }
 
+impl Clone for Select<'_> {
+    fn clone(&self) -> Self {
+        let Select { next, choice, home, .. } = *self;
+        Select { operations: self.operations.clone(), next, choice, home, arms: Vec::new() }
+    }
+}
+
 impl Default for Select<'_> {
     fn default() -> Self {
         Self::new()
@@ -232,7 +363,7 @@ impl fmt::Debug for Select<'_> {
     }
 }
 
-/// The space of a select, in a box: the address stays while the [`SelectedOperation`] that owns the space is moved.
+/// Room for the promise of a send, in a box: the address stays while the [`SelectedOperation`] that owns the room is moved.
 struct OwnSpace(*mut Space);
 
 impl OwnSpace {
@@ -251,7 +382,8 @@ impl Drop for OwnSpace {
 /// A chosen operation, which must be completed by [`send`](Self::send) or [`recv`](Self::recv).
 ///
 /// Dropping a `SelectedOperation` cancels the operation: a received message is dropped, a receiver that waits for
-/// this send goes on waiting. Then the drop panics, unless the goroutine is unwinding already.
+/// this send goes on waiting. (A message is not dropped, but lost, if the operations were added in another goroutine or
+/// thread, or in several: the message might belong there.) Then the drop panics, unless the goroutine is unwinding already.
 ///
 /// ```
 /// use gmp::chan::{self, Select};
@@ -268,7 +400,12 @@ impl Drop for OwnSpace {
 pub struct SelectedOperation<'a> {
     index: usize,
     selected: Option<Selected<'a>>,
-    _space: OwnSpace,
+    /// Where the promise of a send was noted.
+    _room: Option<OwnSpace>,
+    /// A received message, if it needs no box.
+    message: Inline,
+    /// The select's.
+    home: Home,
 }
 
 impl SelectedOperation<'_> {
@@ -280,7 +417,25 @@ impl SelectedOperation<'_> {
     /// Cancels the operation, as the unwinding of the message's expression does. For models, which a panic fails.
     #[cfg(gmp_loom)]
     pub fn withdraw(mut self) {
-        drop(self.selected.take());
+        self.cancel();
+    }
+
+    /// What is to be completed, with its message where it is.
+    #[inline]
+    fn take(&mut self) -> Option<Selected<'_>> {
+        let selected = self.selected.take()?;
+        Some(selected.at(self.message.slot()))
+    }
+
+    /// Returns `true` if something was to be cancelled.
+    fn cancel(&mut self) -> bool {
+        let at_home = self.home == Home::here();
+        let Some(mut selected) = self.take() else { return false };
+        if !at_home {
+            selected.forget_message();
+        }
+        drop(selected);
+        true
     }
 
     /// Completes a send, through the sender with which the operation was added. Does not block, unless the receiver
@@ -297,7 +452,7 @@ impl SelectedOperation<'_> {
     /// If another operation was chosen.
     #[track_caller]
     pub fn send<T>(mut self, sender: &Sender<T>, message: T) -> Result<(), SendError<T>> {
-        self.selected.take().expect("send: completed once").send(sender, message)
+        self.take().expect("send: completed once").send(sender, message)
     }
 
     /// Completes a receive, through the receiver with which the operation was added. Does not block.
@@ -309,17 +464,14 @@ impl SelectedOperation<'_> {
     /// If another operation was chosen.
     #[track_caller]
     pub fn recv<T>(mut self, receiver: &Receiver<T>) -> Result<T, RecvError> {
-        self.selected.take().expect("recv: completed once").recv(receiver)
+        self.take().expect("recv: completed once").recv(receiver)
     }
 }
 
 impl Drop for SelectedOperation<'_> {
     fn drop(&mut self) {
-        if let Some(selected) = self.selected.take() {
-            drop(selected);
-            if !Active::is_panicking() {
-                panic!("dropped `SelectedOperation` without completing the operation");
-            }
+        if self.selected.is_some() && self.cancel() && !Active::is_panicking() {
+            panic!("dropped `SelectedOperation` without completing the operation");
         }
     }
 }

@@ -23,6 +23,7 @@ mod order;
 mod promise_hook;
 mod wait;
 
+pub(crate) use arm::Inline;
 pub use arm::{Arm, Selected, Space};
 pub(crate) use arm::{Chosen, Direction, Operation};
 
@@ -82,24 +83,52 @@ pub(crate) fn select<'a>(
     choice: Choice,
 ) -> Selected<'a> {
     let mut search = Search::new(arms, space, Intent::Operate, limit, choice);
-    loop {
-        let (index, chosen) = match search.round() {
-            Round::Chosen(index, chosen) => (index, chosen),
-            Round::Late => return Selected::none(),
-            Round::Again => continue,
-            Round::Promise(index, sender) => match search.keep(index, sender) {
-                Kept::Came(index) => (index, Chosen::Received),
-                Kept::Again => continue,
-                Kept::Late => return Selected::none(),
-            },
-        };
-        if let Chosen::Sends(promised) = chosen {
-            search.note_promise(index, promised);
-        }
-        // SAFETY: a received message lies in the arm's slot; the hook of a promise lies in the space, which is
-        // borrowed for `'a`.
-        return unsafe { Selected::new(&mut search.arms[index], search.space, index, chosen) };
+    let Some((index, chosen)) = search.run(None) else { return Selected::none() };
+    if let Chosen::Sends(promised) = chosen {
+        search.note_promise(index, promised);
     }
+    // SAFETY: a received message lies in the arm's slot; the hook of a promise lies in the space, which is borrowed for
+    // `'a`.
+    unsafe { Selected::new(&mut search.arms[index], search.space, index, chosen) }
+}
+
+/// As `select`, without the rest: returns the arm with what it has committed to. A received message lies in the arm's
+/// slot; a promise is not noted yet, which the caller does at once. `claimed`: an arm, and the sender that it has claimed,
+/// which is asked for its message first.
+pub(crate) fn choose(
+    space: &mut Space,
+    arms: &mut [Arm<'_>],
+    claimed: Option<(usize, RecordPtr)>,
+    limit: Limit,
+    choice: Choice,
+) -> Option<(usize, Chosen)> {
+    let first = claimed.map(|(index, sender)| Round::Promise(index, Some(sender)));
+    Search::new(arms, space, Intent::Operate, limit, choice).run(first)
+}
+
+/// As `choose`, for one arm alone, without a wait.
+#[inline]
+pub(crate) fn choose_one(space: &mut Space, arm: &mut Arm<'_>) -> One {
+    let (mut woken, intent) = (Woken::new(), Intent::Operate);
+    let Some((raw, ..)) = arm.chan else { return One::Nothing };
+    let mut state = raw.state.lock();
+    arm.state = &raw mut *state;
+    let found = if arm.is_ready() { arm.take(space, intent, &mut woken) } else { None };
+    drop(state);
+    woken.ready();
+    match found {
+        None => One::Nothing,
+        Some(Found::Chosen(chosen)) => One::Chosen(chosen),
+        Some(Found::Promise(sender)) => One::Promise(sender),
+    }
+}
+
+/// What came of a look at one arm.
+pub(crate) enum One {
+    Nothing,
+    Chosen(Chosen),
+    /// The arm has claimed this sender, which waits to be asked for its message.
+    Promise(RecordPtr),
 }
 
 /// Waits until an arm is ready, and returns the arm's number; the caller tries the operation.
@@ -159,6 +188,23 @@ impl<'s, 'a> Search<'s, 'a> {
         let all = 0..arms.len();
         let first = order::chain(arms, all);
         Search { arms, space, intent, limit, choice, first, alike: false, kept: None, early: None }
+    }
+
+    /// Waits until an arm is ready and commits to it; `None` once the limit has passed. `first` was the first round.
+    #[inline(always)]
+    fn run(&mut self, mut first: Option<Round>) -> Option<(usize, Chosen)> {
+        loop {
+            match first.take().unwrap_or_else(|| self.round()) {
+                Round::Chosen(index, chosen) => return Some((index, chosen)),
+                Round::Late => return None,
+                Round::Again => {}
+                Round::Promise(index, sender) => match self.keep(index, sender) {
+                    Kept::Came(index) => return Some((index, Chosen::Received)),
+                    Kept::Again => {}
+                    Kept::Late => return None,
+                },
+            }
+        }
     }
 
     /// Locks each channel once, and chooses one of the ready arms.

@@ -23,6 +23,10 @@ pub(crate) trait Threads: Sized + 'static {
     type SleepState: Default + Send + Sync;
     /// A started thread.
     type Thread: Send;
+    /// A thread, unlike any other of the process, before or later.
+    type ThreadId: Copy + Eq + Send + Sync + std::fmt::Debug;
+    /// The calling thread.
+    fn thread_id() -> Self::ThreadId;
     /// Starts an OS thread.
     fn start(name: &str, body: impl FnOnce() + Send + 'static) -> io::Result<Self::Thread>;
     /// Waits for the end of a thread whose body is about to return.

@@ -35,23 +35,83 @@ macro_rules! assert_not {
     }};
 }
 
-/// Fails to compile when a `Select`, or what it has selected, may go to another thread: a message that is not `Send`, and whose
-/// operation is not completed, would be dropped there.
+/// Fails to compile when a `Select` may not go to another thread, or when what it has selected may. Fails by a count when a
+/// message that is not `Send` is dropped elsewhere than where its receiver is, or is not dropped there.
 #[test]
-fn a_select_stays_where_it_was_made() {
-    assert_not!(Send, Select<'static>, SelectedOperation<'static>);
-    assert_not!(Sync, Select<'static>, SelectedOperation<'static>);
-    let (sender, receiver) = unbounded();
-    let message = Rc::new(());
-    sender.send(Rc::clone(&message)).unwrap();
-    let mut select = Select::new();
-    select.recv(&receiver);
-    panics_with("without completing", || drop(select.select()));
-    assert_eq!(
-        (Rc::strong_count(&message), receiver.len()),
-        (1, 0),
-        "the message is dropped with its operation"
-    );
+fn a_select_may_go_to_another_thread_and_its_messages_may_not() {
+    fn goes<T: Send + Sync>() {}
+    goes::<Select<'static>>();
+    assert_not!(Send, SelectedOperation<'static>);
+    assert_not!(Sync, SelectedOperation<'static>);
+    for large in [false, true] {
+        let message = Rc::new(());
+        let made = || (Rc::clone(&message), large.then(|| [7_u64; 20]));
+        let (small, from_small) = unbounded::<Rc<()>>();
+        let (sender, receiver) = unbounded();
+        let mut select = Select::new();
+        if large {
+            select.recv(&receiver)
+        } else {
+            select.recv(&from_small)
+        };
+        let send = || if large { drop(sender.send(made())) } else { drop(small.send(made().0)) };
+        // Here.
+        send();
+        panics_with("without completing", || drop(select.select()));
+        assert_eq!(Rc::strong_count(&message), 1, "the message is dropped with its operation");
+        send();
+        panics_with("without completing", || drop(select.try_select().unwrap()));
+        assert_eq!(Rc::strong_count(&message), 1, "the message is dropped with its operation");
+        // Elsewhere, of a `Select` that was made here, and of one with operations of both.
+        for of_both in [false, true] {
+            let before = Rc::strong_count(&message);
+            send();
+            let mut select = select.clone();
+            std::thread::scope(|scope| {
+                let other = scope.spawn(|| {
+                    let none = never::<()>();
+                    let mut select = select.clone();
+                    if of_both {
+                        select.recv(&none);
+                    }
+                    panics_with("without completing", || drop(select.select()));
+                });
+                other.join().unwrap();
+            });
+            assert_eq!(Rc::strong_count(&message), before + 1, "a message was dropped on another thread");
+            assert!(receiver.is_empty() && from_small.is_empty() && select.try_select().is_err());
+        }
+    }
+}
+
+/// Fails by a count: an operation is lost, or done twice, as one `Select` goes round.
+#[test]
+fn a_select_goes_from_one_goroutine_to_the_next() {
+    everyone(|crew| {
+        let rounds = share(1000, 1);
+        let ((s, r), (t, q)) = (bounded(1), bounded(1));
+        // A channel that is closed would be ready, too.
+        let _open = (s.clone(), t.clone());
+        let senders = [(s, 0), (t, 1)].map(|(sender, first)| {
+            crew.go(move || (0..rounds).for_each(|round| sender.send(2 * round + first).unwrap()))
+        });
+        let receivers: &'static _ = Box::leak(Box::new([r, q]));
+        let mut select = Select::new();
+        receivers.iter().for_each(|receiver| assert!(select.recv(receiver) < 2));
+        let mut got = Vec::new();
+        for _ in 0..2 * rounds {
+            let (message, back) = crew.run(move || {
+                let chosen = select.select();
+                let index = chosen.index();
+                (chosen.recv(&receivers[index]).unwrap(), select)
+            });
+            select = back;
+            got.push(message);
+        }
+        got.sort_unstable();
+        assert!(got.into_iter().eq(0..2 * rounds));
+        senders.into_iter().for_each(|sender| sender.join());
+    });
 }
 
 /// Fails if an index is not that of its operation, with many or after some were removed.

@@ -4,7 +4,7 @@
 use crate::chan::flow::{Chan, Raw, Taken};
 use crate::chan::select::order::Link;
 use crate::chan::select::promise_hook::PromiseHook;
-use crate::chan::select::{Found, Intent};
+use crate::chan::select::{Found, Intent, Limit};
 use crate::chan::state::{Promised, Record, RecordPtr, State, WaitResult, Woken};
 use crate::chan::{Receiver, RecvError, SendError, Sender};
 use crate::prim::{MutexGuard, UnsafeCell};
@@ -29,6 +29,24 @@ impl Space {
     #[inline]
     pub fn empty() -> Self {
         Space(MaybeUninit::uninit())
+    }
+}
+
+/// A received message that needs no box, for as long as its select is not completed.
+#[repr(C, align(16))]
+pub(crate) struct Inline(MaybeUninit<[u8; SPACE]>);
+
+impl Inline {
+    /// Moves the first bytes of the space here: a message, or nothing that anybody reads.
+    #[inline]
+    pub(crate) fn out_of(space: &Space) -> Self {
+        // SAFETY: the space is at least as large, and its bytes may be anything.
+        Inline(unsafe { (&raw const space.0).cast::<MaybeUninit<[u8; SPACE]>>().read() })
+    }
+
+    #[inline]
+    pub(crate) fn slot(&mut self) -> *mut () {
+        (&raw mut self.0).cast()
     }
 }
 
@@ -312,6 +330,43 @@ impl<'a> Selected<'a> {
         let boxed = arm.boxed.take();
         let slot = boxed.as_ref().map_or(space.cast(), Boxed::slot);
         Selected { index, chan, ops, chosen: Some(chosen), slot, _boxed: boxed, channel: PhantomData }
+    }
+
+    /// For a select that `choose` has ended: notes what a chosen send has promised, in `room`.
+    ///
+    /// # Safety
+    /// As `new`, for a received message that lies in a box. One that lies in the space is told by `at` later. `room` stays
+    /// where it is until the `Selected` is dropped.
+    #[inline]
+    pub(crate) unsafe fn of_choice(
+        arm: &mut Arm<'a>,
+        room: *mut Space,
+        chosen: Chosen,
+        limit: Limit,
+    ) -> Self {
+        if let (Chosen::Sends(promised), Some((_, chan, ops))) = (&chosen, arm.chan) {
+            // SAFETY: by this function's contract; the channel is borrowed for `'a`.
+            unsafe { PromiseHook::note(room, chan, ops, *promised, limit) };
+        }
+        // SAFETY: by this function's contract.
+        unsafe { Self::new(arm, room, 0, chosen) }
+    }
+
+    /// The select's message, if it needs no box, lies in `slot` now.
+    #[inline]
+    pub(crate) fn at(mut self, slot: *mut ()) -> Self {
+        if self._boxed.is_none() && matches!(self.chosen, Some(Chosen::Received)) {
+            self.slot = slot;
+        }
+        self
+    }
+
+    /// Has the drop leave a received message alone, which is never dropped then.
+    #[inline]
+    pub(crate) fn forget_message(&mut self) {
+        if matches!(self.chosen, Some(Chosen::Received)) {
+            self.chosen = None;
+        }
     }
 
     /// No arm was chosen: the limit has passed.

@@ -65,6 +65,11 @@ impl Threads for ModelHost {
     type Local = Local;
     type SleepState = SleepState;
     type Thread = loom::thread::JoinHandle<()>;
+    type ThreadId = loom::thread::ThreadId;
+
+    fn thread_id() -> Self::ThreadId {
+        loom::thread::current().id()
+    }
 
     fn start(name: &str, body: impl FnOnce() + Send + 'static) -> io::Result<Self::Thread> {
         if THREADS_REFUSED.get() {

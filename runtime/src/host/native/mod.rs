@@ -148,6 +148,11 @@ impl Threads for Native {
     type Local = Local;
     type SleepState = ();
     type Thread = std::thread::JoinHandle<()>;
+    type ThreadId = std::thread::ThreadId;
+
+    fn thread_id() -> Self::ThreadId {
+        std::thread::current().id()
+    }
 
     fn start(name: &str, body: impl FnOnce() + Send + 'static) -> io::Result<Self::Thread> {
         thread::start(name, body)
