@@ -193,7 +193,9 @@ impl<'a> Select<'a> {
             let mut space = Space::empty();
             let (index, chosen) = select::choose(&mut space, arms, claimed, limit, this.choice)?;
             // SAFETY: this arm was chosen, with this space.
-            Some(unsafe { this.selected(this.operations[index].1, &mut arms[index], chosen, &space, limit) })
+            Some(unsafe {
+                this.selected((this.operations[index].1, chosen), &mut arms[index], &space, limit)
+            })
         })
     }
 
@@ -214,9 +216,9 @@ impl<'a> Select<'a> {
             let mut arm = Arm::new(operation);
             match select::choose_one(&mut space, &mut arm) {
                 One::Nothing => {}
-                // SAFETY: `choose_one` has chosen this arm, with this space.
                 One::Chosen(chosen) => {
-                    return Some(unsafe { self.selected(number, &mut arm, chosen, &space, limit) });
+                    // SAFETY: `choose_one` has chosen this arm, with this space.
+                    return Some(unsafe { self.selected((number, chosen), &mut arm, &space, limit) });
                 }
                 One::Promise(sender) => return self.run_together(limit, Some((place, sender))),
             }
@@ -229,9 +231,8 @@ impl<'a> Select<'a> {
     #[inline]
     unsafe fn selected(
         &self,
-        index: usize,
+        (index, chosen): (usize, Chosen),
         arm: &mut Arm<'a>,
-        chosen: Chosen,
         space: &Space,
         limit: Limit,
     ) -> SelectedOperation<'a> {

@@ -45,7 +45,7 @@ fn a_select_may_go_to_another_thread_and_its_messages_may_not() {
     assert_not!(Sync, SelectedOperation<'static>);
     for large in [false, true] {
         let message = Rc::new(());
-        let made = || (Rc::clone(&message), large.then(|| [7_u64; 20]));
+        let made = || (Rc::clone(&message), large.then_some([7_u64; 20]));
         let (small, from_small) = unbounded::<Rc<()>>();
         let (sender, receiver) = unbounded();
         let mut select = Select::new();
