@@ -1,10 +1,10 @@
 //! What the tests of both ways to switch, and of the pool, share.
 
 #[cfg(not(any(feature = "generator", not(target_arch = "x86_64"))))]
-use super::pool::{StackCache, StackPool};
-use super::switch::{Coro, End, Entry, Home, suspend};
+use super::pool::StackPool;
 #[cfg(any(feature = "generator", not(target_arch = "x86_64")))]
-use super::switch::{StackCache, StackPool};
+use super::switch::StackPool;
+use super::switch::{Coro, End, Entry, Home, suspend};
 use std::process::Command;
 use std::{env, io, ptr};
 
@@ -18,7 +18,7 @@ pub(super) fn resume_from(coro: &mut Coro, home: &Home) -> usize {
 
 pub(super) fn started(pool: &StackPool, size: usize, entry: Entry) -> io::Result<Coro> {
     pool.reserve(None, size)?;
-    Coro::new(pool, &mut StackCache::default(), size, entry)
+    Coro::new(pool, &mut Default::default(), size, entry)
 }
 
 /// Suspends with `word`, and gives the home of the next resume.
