@@ -280,9 +280,13 @@ impl<H: Host> Sched<H> {
         }
         let mut due = GList::new();
         let called = self.take_due(p, now, &mut due);
-        let any = called || !due.is_empty();
+        let queued = !due.is_empty();
         self.submit_found(m, due);
-        any
+        if queued && let Some(p) = m.p() {
+            // They were due before those that are due from here on.
+            p.poll_schedule.sleepers_are_queued(p.tick(), p.runq.len());
+        }
+        called || queued
     }
 
     /// As `run_timers`, for `p` of `m`, between two goroutines. One goroutine that is due alone may run before those in the
