@@ -56,6 +56,32 @@ use proc_macro::{Delimiter, Group, Ident, Punct, Spacing, Span, TokenStream, Tok
 /// fn main() {}
 /// ```
 ///
+/// Where the program has gmp under another name, or exports it again, `crate` says where: the path of the module in which
+/// `Runtime` is. Without it that is `::gmp`.
+///
+/// ```
+/// mod outer {
+///     pub use gmp as inner;
+/// }
+///
+/// // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
+/// #[outer::inner::main(unsafe, crate = crate::outer::inner)]
+/// fn main() {
+///     gmp::yield_now();
+/// }
+/// ```
+///
+/// The promise covers the start of the runtime alone: a setting that calls an `unsafe fn` needs a block of its own.
+///
+/// ```compile_fail,E0133
+/// unsafe fn procs() -> usize {
+///     2
+/// }
+///
+/// #[gmp::main(unsafe, procs = procs())]
+/// fn main() {}
+/// ```
+///
 /// # Panics
 /// `main` panics where `gmp::run` does.
 #[proc_macro_attribute]
@@ -141,9 +167,9 @@ impl Refusal {
 }
 
 fn expand(attribute: Attribute, settings: TokenStream, item: TokenStream) -> TokenStream {
-    let expanded = promise_and_settings(attribute, settings).and_then(|(promise, settings)| {
+    let expanded = Settings::of(attribute, settings).and_then(|settings| {
         let function = Function::of(attribute, item.clone())?;
-        Ok(function.in_a_runtime(attribute, promise, settings))
+        Ok(function.in_a_runtime(attribute, settings))
     });
     expanded.unwrap_or_else(|refusal| {
         // With the function, so that nothing else is missed.
@@ -153,59 +179,76 @@ fn expand(attribute: Attribute, settings: TokenStream, item: TokenStream) -> Tok
     })
 }
 
-/// The word `unsafe`, and the calls of the builder's setters.
-fn promise_and_settings(
-    attribute: Attribute,
-    settings: TokenStream,
-) -> Result<(Ident, TokenStream), Refusal> {
-    let name = attribute.name();
-    let mut tokens = settings.into_iter().peekable();
-    let promise = match tokens.next() {
-        Some(TokenTree::Ident(word)) if word.to_string() == "unsafe" => word,
-        other => {
-            return refuse(
-                other.map_or_else(Span::call_site, |token| token.span()),
-                format!(
-                    "#[{name}] starts a runtime, which is unsafe: a goroutine may go on on another thread after each call that \
-                     parks, and such a call may unwind. Read the contract, `gmp::migration` in gmp's documentation (`cargo doc \
-                     --open -p gmp`); if all code that runs in goroutines keeps it, write #[{name}(unsafe)]"
-                ),
-            );
-        }
-    };
-    let mut calls = TokenStream::new();
-    loop {
-        match tokens.next() {
-            None => return Ok((promise, calls)),
-            Some(TokenTree::Punct(comma)) if comma.as_char() == ',' => {}
-            Some(other) => return refuse(other.span(), format!("#[{name}]: a comma is expected here")),
-        }
-        let setting = match tokens.next() {
-            // A comma at the end.
-            None => return Ok((promise, calls)),
-            Some(TokenTree::Ident(setting)) if SETTINGS.contains(&&*setting.to_string()) => setting,
-            Some(other) => {
+/// What stands in the attribute's parentheses.
+struct Settings {
+    /// The word `unsafe`.
+    promise: Ident,
+    /// Where `Runtime` is.
+    path: TokenStream,
+    /// The calls of the builder's setters.
+    calls: TokenStream,
+}
+
+impl Settings {
+    fn of(attribute: Attribute, settings: TokenStream) -> Result<Self, Refusal> {
+        let name = attribute.name();
+        let mut tokens = settings.into_iter().peekable();
+        let promise = match tokens.next() {
+            Some(TokenTree::Ident(word)) if word.to_string() == "unsafe" => word,
+            other => {
                 return refuse(
-                    other.span(),
-                    format!("#[{name}]: there is no setting {other}, but {}", SETTINGS.join(", ")),
+                    other.map_or_else(Span::call_site, |token| token.span()),
+                    format!(
+                        "#[{name}] starts a runtime, which is unsafe: a goroutine may go on on another thread after each call \
+                         that parks, and such a call may unwind. Read the contract, `gmp::migration` in gmp's documentation \
+                         (`cargo doc --open -p gmp`); if all code that runs in goroutines keeps it, write #[{name}(unsafe)]"
+                    ),
                 );
             }
         };
-        if !matches!(tokens.next(), Some(TokenTree::Punct(equals)) if equals.as_char() == '=') {
-            return refuse(setting.span(), format!("#[{name}]: write {setting} = VALUE"));
+        let path = "::gmp".parse().expect("a path");
+        let mut settings = Settings { promise, path, calls: TokenStream::new() };
+        loop {
+            match tokens.next() {
+                None => return Ok(settings),
+                Some(TokenTree::Punct(comma)) if comma.as_char() == ',' => {}
+                Some(other) => return refuse(other.span(), format!("#[{name}]: a comma is expected here")),
+            }
+            let setting = match tokens.next() {
+                // A comma at the end.
+                None => return Ok(settings),
+                Some(TokenTree::Ident(word)) if is_setting(&word.to_string()) => word,
+                Some(other) => {
+                    return refuse(
+                        other.span(),
+                        format!("#[{name}]: there is no setting {other}, but {}, crate", SETTINGS.join(", ")),
+                    );
+                }
+            };
+            if !matches!(tokens.next(), Some(TokenTree::Punct(equals)) if equals.as_char() == '=') {
+                return refuse(setting.span(), format!("#[{name}]: write {setting} = VALUE"));
+            }
+            let mut value = TokenStream::new();
+            let is_comma = |token: &TokenTree| matches!(token, TokenTree::Punct(it) if it.as_char() == ',');
+            while let Some(token) = tokens.next_if(|token| !is_comma(token)) {
+                value.extend([token]);
+            }
+            if value.is_empty() {
+                return refuse(setting.span(), format!("#[{name}]: write {setting} = VALUE"));
+            }
+            if setting.to_string() == "crate" {
+                settings.path = value;
+                continue;
+            }
+            let dot = TokenTree::from(Punct::new('.', Spacing::Alone));
+            let value = TokenTree::from(Group::new(Delimiter::Parenthesis, value));
+            settings.calls.extend([dot, TokenTree::from(setting), value]);
         }
-        let mut value = TokenStream::new();
-        let is_comma = |token: &TokenTree| matches!(token, TokenTree::Punct(it) if it.as_char() == ',');
-        while let Some(token) = tokens.next_if(|token| !is_comma(token)) {
-            value.extend([token]);
-        }
-        if value.is_empty() {
-            return refuse(setting.span(), format!("#[{name}]: write {setting} = VALUE"));
-        }
-        let dot = TokenTree::from(Punct::new('.', Spacing::Alone));
-        let value = TokenTree::from(Group::new(Delimiter::Parenthesis, value));
-        calls.extend([dot, TokenTree::from(setting), value]);
     }
+}
+
+fn is_setting(word: &str) -> bool {
+    word == "crate" || SETTINGS.contains(&word)
 }
 
 /// A function without parameters.
@@ -269,7 +312,9 @@ impl Function {
     ///
     /// The body stays a function of its name. What it returns is told to the world in the goroutine, as an error need not be
     /// `Send`. A function without a result keeps that: `#[should_panic]` asks for it.
-    fn in_a_runtime(self, attribute: Attribute, promise: Ident, settings: TokenStream) -> TokenStream {
+    ///
+    /// Only the start is in the `unsafe` block: the values of the settings are the program's code.
+    fn in_a_runtime(self, attribute: Attribute, settings: Settings) -> TokenStream {
         let returns = !self.result.is_empty();
         let (result, main) = match returns {
             true => ("-> ::std::process::ExitCode", "|| ::std::process::Termination::report(NAME())"),
@@ -282,7 +327,8 @@ impl Function {
         let template = format!(
             "{test} BEFORE fn NAME() {result} {{
                 fn NAME() RESULT BODY
-                match UNSAFE {{ ::gmp::Runtime::builder() SETTINGS .build() }} {{
+                let builder = PATH::Runtime::builder() SETTINGS;
+                match UNSAFE {{ builder.build() }} {{
                     ::core::result::Result::Ok(runtime) => runtime.run({main}),
                     ::core::result::Result::Err(refused) => ::core::panic!(\"{}: {{refused}}\"),
                 }}
@@ -294,28 +340,32 @@ impl Function {
             ("NAME", TokenTree::from(self.name).into()),
             ("RESULT", self.result),
             ("BODY", TokenTree::from(self.body).into()),
-            ("UNSAFE", TokenTree::from(promise).into()),
-            ("SETTINGS", settings),
+            ("UNSAFE", TokenTree::from(settings.promise).into()),
+            ("PATH", settings.path),
+            ("SETTINGS", settings.calls),
         ];
         fill(template.parse().expect("the template is Rust"), &holes)
     }
 }
 
-/// Puts into each hole what belongs there, as it was written, so that errors show the place in the program.
+/// Puts into each hole what belongs there, as it was written, so that errors show the place in the program. The rest is
+/// hygienic: a binding of the template is not what the program has under the same name.
 fn fill(template: TokenStream, holes: &[(&str, TokenStream)]) -> TokenStream {
     let mut filled = TokenStream::new();
-    for token in template {
-        match token {
-            TokenTree::Group(group) => {
-                let inner = fill(group.stream(), holes);
-                filled.extend([TokenTree::from(Group::new(group.delimiter(), inner))]);
-            }
-            TokenTree::Ident(word) => match holes.iter().find(|(hole, _)| word.to_string() == *hole) {
-                Some((_, tokens)) => filled.extend(tokens.clone()),
-                None => filled.extend([TokenTree::from(word)]),
-            },
-            other => filled.extend([other]),
+    for mut token in template {
+        let hole = match &token {
+            TokenTree::Ident(word) => holes.iter().find(|(hole, _)| word.to_string() == *hole),
+            _ => None,
+        };
+        if let Some((_, tokens)) = hole {
+            filled.extend(tokens.clone());
+            continue;
         }
+        if let TokenTree::Group(group) = token {
+            token = Group::new(group.delimiter(), fill(group.stream(), holes)).into();
+        }
+        token.set_span(Span::mixed_site());
+        filled.extend([token]);
     }
     filled
 }

@@ -63,3 +63,60 @@ fn refused() {}
 fn a_setting_that_the_builder_refuses_is_a_panic() {
     refused();
 }
+
+/// Functions with the names that an expansion might use. Fails by not compiling.
+mod names_of_the_expansion {
+    #[gmp::test(unsafe)]
+    fn runtime() {
+        gmp::yield_now();
+    }
+
+    #[gmp::test(unsafe)]
+    fn builder() {
+        gmp::yield_now();
+    }
+
+    #[gmp::test(unsafe)]
+    fn refused() -> Result<(), std::num::ParseIntError> {
+        "17".parse::<u32>().map(drop)
+    }
+
+    #[gmp::test(unsafe)]
+    fn report() -> std::process::ExitCode {
+        std::process::ExitCode::SUCCESS
+    }
+}
+
+fn runtime() -> usize {
+    3
+}
+
+fn builder() -> usize {
+    64 << 10
+}
+
+#[gmp::test(unsafe, procs = runtime(), stack_size = builder())]
+fn a_setting_sees_the_callers_names() {
+    assert_eq!(gmp::procs(), 3);
+}
+
+/// gmp under another path, where the start of a runtime is counted.
+mod counted {
+    pub static STARTS: std::sync::atomic::AtomicUsize = std::sync::atomic::AtomicUsize::new(0);
+
+    pub struct Runtime;
+
+    impl Runtime {
+        pub fn builder() -> gmp::RuntimeBuilder {
+            STARTS.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+            gmp::Runtime::builder()
+        }
+    }
+}
+
+/// Fails by not compiling, or by a count of 0: the setting is not heard.
+#[gmp::test(unsafe, procs = 1, crate = crate::counted)]
+fn the_crates_path_can_be_set() {
+    assert_eq!(counted::STARTS.load(std::sync::atomic::Ordering::Relaxed), 1);
+    assert_eq!(gmp::procs(), 1);
+}
