@@ -453,7 +453,9 @@ impl SelectedOperation<'_> {
     /// If another operation was chosen.
     #[track_caller]
     pub fn send<T>(mut self, sender: &Sender<T>, message: T) -> Result<(), SendError<T>> {
-        self.take().expect("send: completed once").send(sender, message)
+        // Before it is taken: a panic cancels by `self`, which knows whether a received message may be dropped here.
+        self.selected.as_ref().expect("send: completed once").check_send(sender);
+        self.take().expect("send: completed once").sends(sender, message)
     }
 
     /// Completes a receive, through the receiver with which the operation was added. Does not block.
@@ -465,7 +467,11 @@ impl SelectedOperation<'_> {
     /// If another operation was chosen.
     #[track_caller]
     pub fn recv<T>(mut self, receiver: &Receiver<T>) -> Result<T, RecvError> {
-        self.take().expect("recv: completed once").recv(receiver)
+        // As in `send`.
+        self.selected.as_ref().expect("recv: completed once").check_recv(receiver);
+        let selected = self.take().expect("recv: completed once");
+        // SAFETY: checked.
+        unsafe { selected.received() }
     }
 }
 

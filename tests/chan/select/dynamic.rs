@@ -39,6 +39,7 @@ macro_rules! assert_not {
 /// message that is not `Send` is dropped elsewhere than where its receiver is, or is not dropped there.
 #[test]
 fn a_select_may_go_to_another_thread_and_its_messages_may_not() {
+    type End = fn(SelectedOperation<'_>);
     fn goes<T: Send + Sync>() {}
     goes::<Select<'static>>();
     assert_not!(Send, SelectedOperation<'static>);
@@ -62,8 +63,16 @@ fn a_select_may_go_to_another_thread_and_its_messages_may_not() {
         send();
         panics_with("without completing", || drop(select.try_select().unwrap()));
         assert_eq!(Rc::strong_count(&message), 1, "the message is dropped with its operation");
+        send();
+        panics_with("wasn't selected", || _ = select.select().recv(&never::<u8>()));
+        assert_eq!(Rc::strong_count(&message), 1, "the message is dropped with its operation");
         // Elsewhere, of a `Select` that was made here, and of one with operations of both.
-        for of_both in [false, true] {
+        let ends: [(&str, End); 3] = [
+            ("without completing", |operation| drop(operation)),
+            ("wasn't selected", |operation| _ = operation.recv(&unbounded::<u8>().1)),
+            ("wasn't selected", |operation| _ = operation.send(&unbounded().0, 7_u8)),
+        ];
+        for (of_both, (text, end)) in [false, true].into_iter().flat_map(|both| ends.map(|end| (both, end))) {
             let before = Rc::strong_count(&message);
             send();
             let mut select = select.clone();
@@ -74,7 +83,7 @@ fn a_select_may_go_to_another_thread_and_its_messages_may_not() {
                     if of_both {
                         select.recv(&none);
                     }
-                    panics_with("without completing", || drop(select.select()));
+                    panics_with(text, || end(select.select()));
                 });
                 other.join().unwrap();
             });

@@ -383,25 +383,62 @@ impl<'a> Selected<'a> {
         self.index
     }
 
+    /// Panics unless a receive by this receiver was chosen.
+    #[inline]
+    #[track_caller]
+    pub(crate) fn check_recv<T>(&self, receiver: &Receiver<T>) {
+        let same = receiver.chan().is_some_and(|chan| std::ptr::eq((&raw const *chan).cast(), self.chan));
+        assert!(same, "passed a receiver that wasn't selected");
+        let receives = matches!(self.chosen, Some(Chosen::Received | Chosen::Drained));
+        assert!(receives, "passed a receiver, but a send was selected");
+    }
+
+    /// # Safety
+    /// `check_recv` has passed, with a receiver of a `T`.
+    #[inline]
+    pub(crate) unsafe fn received<T>(mut self) -> Result<T, RecvError> {
+        match self.chosen.take() {
+            // SAFETY: by the contract of `new` a message of this channel, so a `T`, lies in the slot; taking `chosen`
+            // lets it be moved out once.
+            Some(Chosen::Received) => Ok(unsafe { self.slot.cast::<T>().read() }),
+            _ => Err(RecvError),
+        }
+    }
+
+    /// Panics unless a send by this sender was chosen.
+    #[inline]
+    #[track_caller]
+    pub(crate) fn check_send<T>(&self, sender: &Sender<T>) {
+        let same = sender.chan().is_some_and(|chan| std::ptr::eq((&raw const *chan).cast(), self.chan));
+        assert!(same, "passed a sender that wasn't selected");
+        let sends = matches!(self.chosen, Some(Chosen::Sends(_)));
+        assert!(sends, "passed a sender, but a receive was selected");
+    }
+
+    /// Sends by a sender that `check_send` has let pass.
+    #[inline]
+    #[track_caller]
+    pub(crate) fn sends<T>(mut self, sender: &Sender<T>, message: T) -> Result<(), SendError<T>> {
+        match (self.chosen.take(), sender.chan()) {
+            (Some(Chosen::Sends(promised)), Some(chan)) => {
+                // SAFETY: by the contract of `new`.
+                let limit = unsafe { PromiseHook::take_back(self.slot) };
+                chan.fulfil(promised, message, limit).map_err(SendError)
+            }
+            _ => unreachable!("send: a send by this sender was chosen"),
+        }
+    }
+
     /// Completes a receive.
     ///
     /// # Errors
     /// The channel is closed, and no message is left.
     #[inline]
     #[track_caller]
-    pub fn recv<T>(mut self, receiver: &Receiver<T>) -> Result<T, RecvError> {
-        let same = receiver.chan().is_some_and(|chan| std::ptr::eq((&raw const *chan).cast(), self.chan));
-        assert!(same, "passed a receiver that wasn't selected");
-        match self.chosen.take() {
-            // SAFETY: by the contract of `new` a message of this channel, so a `T`, lies in the slot; taking `chosen`
-            // lets it be moved out once.
-            Some(Chosen::Received) => Ok(unsafe { self.slot.cast::<T>().read() }),
-            Some(Chosen::Drained) => Err(RecvError),
-            chosen => {
-                self.chosen = chosen;
-                panic!("passed a receiver, but a send was selected")
-            }
-        }
+    pub fn recv<T>(self, receiver: &Receiver<T>) -> Result<T, RecvError> {
+        self.check_recv(receiver);
+        // SAFETY: checked.
+        unsafe { self.received() }
     }
 
     /// Completes a send.
@@ -409,20 +446,9 @@ impl<'a> Selected<'a> {
     /// # Errors
     /// The channel is closed; with the message.
     #[track_caller]
-    pub fn send<T>(mut self, sender: &Sender<T>, message: T) -> Result<(), SendError<T>> {
-        let same = sender.chan().filter(|chan| std::ptr::eq((&raw const **chan).cast(), self.chan));
-        let chan = same.expect("passed a sender that wasn't selected");
-        match self.chosen.take() {
-            Some(Chosen::Sends(promised)) => {
-                // SAFETY: by the contract of `new`.
-                let limit = unsafe { PromiseHook::take_back(self.slot) };
-                chan.fulfil(promised, message, limit).map_err(SendError)
-            }
-            chosen => {
-                self.chosen = chosen;
-                panic!("passed a sender, but a receive was selected")
-            }
-        }
+    pub fn send<T>(self, sender: &Sender<T>, message: T) -> Result<(), SendError<T>> {
+        self.check_send(sender);
+        self.sends(sender, message)
     }
 
     #[cold]
