@@ -6,9 +6,10 @@ use common::crew::{each, everyone, join_all, on_thread};
 use common::probe::Probe;
 use common::{PROCS, everywhere, runtime, until, watched};
 use gmp::chan::broadcast::{Receiver, RecvError, RecvTimeoutError, SendError, Sender, TryRecvError, channel};
-use gmp::chan::{bounded, never};
+use gmp::chan::{self, bounded, never};
 use gmp::context::{Context, ContextError};
 use std::cell::Cell;
+use std::ops::RangeInclusive;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
@@ -276,6 +277,12 @@ fn a_panic_of_a_message_loses_nothing() {
             // The message's drop panics in the receive of the last who sees it: the receive is not lost.
             drops.store(true, SeqCst);
             assert_eq!(number(&mut other), Err("drop"));
+            // Nor is it for a clone of the receiver, whose own panics before.
+            let mut copy = other.clone();
+            clones.store(true, SeqCst);
+            assert_eq!((copy.len(), number(&mut copy)), (2, Err("clone")));
+            assert_eq!((number(&mut copy), number(&mut copy)), (Ok(Ok(1)), Ok(Ok(2))));
+            drop(copy);
             assert_eq!((number(&mut other), number(&mut other)), (Ok(Ok(1)), Ok(Ok(2))));
             // The one that a full ring gives up panics in `send`, which has sent.
             (3..=3).for_each(|n| _ = sender.send(bomb(n)).unwrap_or_else(|_| unreachable!()));
@@ -365,6 +372,83 @@ fn a_select_hears_of_each_message() {
     });
 }
 
+/// Fails by a bell that is silent beside a message: after a call that unwinds, or that gives out what such a call has kept.
+#[test]
+fn a_bell_rings_on_for_what_is_left_behind() {
+    everyone(|crew| {
+        crew.run(|| {
+            let (clones, drops) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
+            let (sender, mut receiver) = channel(4);
+            let bell = receiver.bell();
+            let rings = || bell.try_recv().is_ok();
+            let send = |numbers: RangeInclusive<u32>| {
+                for number in numbers {
+                    let (clones, drops) = (Arc::clone(&clones), Arc::clone(&drops));
+                    let sent = sender.send(Bomb { number, clones, drops, probe: None });
+                    assert_eq!(sent.map_err(drop), Ok(1));
+                }
+            };
+            let number = |receiver: &mut Receiver<Bomb>| {
+                let call = || receiver.try_recv().map(|bomb| bomb.number);
+                catch_unwind(AssertUnwindSafe(call)).map_err(|payload| *payload.downcast::<&str>().unwrap())
+            };
+            send(1..=1);
+            assert!(rings() && !rings());
+            clones.store(true, SeqCst);
+            assert_eq!((number(&mut receiver), rings()), (Err("clone"), true));
+            drops.store(true, SeqCst);
+            assert_eq!((number(&mut receiver), rings()), (Err("drop"), true));
+            assert_eq!((number(&mut receiver), rings()), (Ok(Ok(1)), false));
+            // One behind the one that is kept.
+            send(2..=3);
+            assert!(rings() && !rings());
+            drops.store(true, SeqCst);
+            assert_eq!((number(&mut receiver), rings()), (Err("drop"), true));
+            assert_eq!((number(&mut receiver), rings()), (Ok(Ok(2)), true));
+            // Who asks for the bell anew is told too.
+            receiver.bell();
+            assert!(rings() && !rings());
+            assert_eq!((number(&mut receiver), rings()), (Ok(Ok(3)), false));
+            receiver.bell();
+            assert!(!rings());
+        });
+    });
+}
+
+/// Fails by a bell that is silent beside a message, after a context has ended the wait for the message's lock.
+#[test]
+fn a_bell_rings_on_after_a_wait_that_a_context_ends() {
+    struct Slow(Option<(chan::Sender<()>, chan::Receiver<()>)>);
+    impl Clone for Slow {
+        fn clone(&self) -> Self {
+            if let Some((clones, goes_on)) = &self.0 {
+                let _may_be_alone = clones.send(());
+                let _closed = goes_on.recv();
+            }
+            Slow(None)
+        }
+    }
+    everyone(|crew| {
+        let (sender, mut receiver) = channel(1);
+        let mut other = receiver.clone();
+        let (clones, cloned) = bounded(0);
+        let (go_on, goes_on) = bounded(0);
+        let bell = receiver.bell();
+        sender.send(Slow(Some((clones, goes_on)))).map_err(drop).unwrap();
+        let slow = crew.go(move || other.recv().is_ok());
+        let reader = crew.go(move || {
+            cloned.recv().unwrap();
+            assert_eq!((bell.try_recv(), bell.is_empty()), (Ok(()), true));
+            let ended = gmp::time::timeout(MS, || receiver.try_recv().is_ok());
+            assert_eq!((ended, bell.try_recv()), (Err(ContextError::DeadlineExceeded), Ok(())));
+            drop((go_on, cloned));
+            (receiver.recv().is_ok(), bell.is_empty())
+        });
+        assert_eq!(reader.join(), (true, true));
+        assert!(slow.join());
+    });
+}
+
 /// Fails to compile, or by the number: a message that may not be shared is cloned by two at once.
 #[test]
 fn a_message_need_not_be_sync() {
@@ -379,6 +463,8 @@ fn a_message_need_not_be_sync() {
             Counts(self.0.clone(), Cell::new(false))
         }
     }
+    fn shares<T: Sync>() {}
+    shares::<Receiver<Counts>>();
     everyone(|crew| {
         let (sender, receiver) = channel(1);
         let readers: Vec<_> = (0..4)

@@ -2,8 +2,8 @@
 
 use crate::share;
 use common::crew::{each, everyone, join_all};
-use gmp::chan::never;
 use gmp::chan::watch::{RecvError, RecvTimeoutError, SendError, Sender, channel};
+use gmp::chan::{bounded, never};
 use gmp::context::{Context, ContextError};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
@@ -268,5 +268,49 @@ fn a_select_hears_of_the_last_value() {
         let writer = crew.go(move || (2..=sends + 1).for_each(|n| sender.send(n).unwrap()));
         writer.join();
         assert_eq!(reader.join(), sends + 1);
+    });
+}
+
+/// Fails by a bell that is silent beside a value that its receiver has not seen: after a context has ended the wait for that
+/// value, or after the receiver has marked the value as changed.
+#[test]
+fn a_bell_rings_on_for_what_was_not_seen() {
+    everyone(|crew| {
+        let (sender, mut receiver) = channel(0);
+        let bell = receiver.bell();
+        let rings = {
+            let bell = bell.clone();
+            move || bell.try_recv().is_ok()
+        };
+        assert!(!rings());
+        receiver.mark_changed();
+        assert!(rings() && !rings());
+        receiver.bell();
+        assert!(rings() && !rings());
+        assert_eq!(*receiver.borrow_and_update(), 0);
+        receiver.bell();
+        assert!(!rings());
+        let (changes, changed) = bounded(0);
+        let (go_on, goes_on) = bounded::<()>(0);
+        sender.send(1).unwrap();
+        let writer = crew.go(move || {
+            sender.send_modify(|n| {
+                changes.send(()).unwrap();
+                assert!(goes_on.recv().is_err());
+                *n += 1;
+            });
+        });
+        let reader = crew.go(move || {
+            changed.recv().unwrap();
+            assert!(rings() && !rings());
+            let ended = gmp::time::timeout(MS, || *receiver.borrow_and_update());
+            assert_eq!((ended, rings(), rings()), (Err(ContextError::DeadlineExceeded), true, false));
+            let ended = gmp::time::timeout(MS, || receiver.wait_for(|_| true).is_ok());
+            assert_eq!((ended, rings(), rings()), (Err(ContextError::DeadlineExceeded), true, false));
+            drop(go_on);
+            *receiver.borrow_and_update()
+        });
+        assert_eq!(reader.join(), 2);
+        writer.join();
     });
 }

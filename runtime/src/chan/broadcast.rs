@@ -286,9 +286,36 @@ pub struct Sender<T> {
 pub struct Receiver<T> {
     shared: Arc<Shared<T>>,
     next: u64,
-    /// Received already, by a call that a panic of a `drop` has ended.
-    kept: Option<T>,
+    /// Received already, by a call that a panic of a `drop` has ended. Clones of the receiver share it.
+    kept: Option<Message<T>>,
     bell: Option<Bell>,
+}
+
+/// A message that was received and counted as seen, until the call returns it. A call that unwinds leaves it to the next one.
+struct Keeps<'a, T> {
+    kept: &'a mut Option<Message<T>>,
+    message: Option<T>,
+}
+
+impl<'a, T> Keeps<'a, T> {
+    #[inline]
+    fn new(kept: &'a mut Option<Message<T>>, message: T) -> Self {
+        Keeps { kept, message: Some(message) }
+    }
+
+    #[inline]
+    fn give(mut self) -> T {
+        self.message.take().expect("give: the message is there until then")
+    }
+}
+
+impl<T> Drop for Keeps<'_, T> {
+    #[inline]
+    fn drop(&mut self) {
+        if let Some(message) = self.message.take() {
+            *self.kept = Some(Arc::new(sync::Mutex::new(message)));
+        }
+    }
 }
 
 impl<T> UnwindSafe for Sender<T> {}
@@ -497,7 +524,7 @@ impl<T: Clone> Receiver<T> {
     }
 
     fn recv_in(&mut self, until: Option<Nanos>) -> Result<T, RecvTimeoutError> {
-        if let Some(message) = self.kept.take() {
+        if let Some(message) = self.take_kept() {
             return Ok(message);
         }
         let next = &mut self.next;
@@ -522,7 +549,7 @@ impl<T: Clone> Receiver<T> {
     /// # Errors
     /// There is no message yet, the channel is closed, or this receiver has missed messages.
     pub fn try_recv(&mut self) -> Result<T, TryRecvError> {
-        if let Some(message) = self.kept.take() {
+        if let Some(message) = self.take_kept() {
             return Ok(message);
         }
         let found = self.shared.state.lock().look(&mut self.next);
@@ -539,7 +566,9 @@ impl<T: Clone> Receiver<T> {
 
     /// Clones the message, and counts it as seen after that.
     fn take(&mut self, message: Message<T>) -> T {
-        self.kept = Some(T::clone(&message.lock()));
+        let mut leaves = self.shared.bells.leaves(self.bell.as_ref());
+        let clone = T::clone(&message.lock());
+        let keeps = Keeps::new(&mut self.kept, clone);
         let mut gone = Buffer::growing();
         gone.push(message);
         let mut state = self.shared.state.lock();
@@ -548,12 +577,32 @@ impl<T: Clone> Receiver<T> {
         self.next += 1;
         let more = state.tail > self.next;
         drop(state);
-        if more {
-            self.shared.bells.ring(self.bell.as_ref());
-        }
-        // A panic of a `drop` leaves the clone to the next call.
         drop(gone);
-        self.kept.take().expect("take: it was kept")
+        leaves.news = more;
+        keeps.give()
+    }
+
+    /// Receives what a call before has kept.
+    fn take_kept(&mut self) -> Option<T> {
+        self.kept.is_some().then(|| self.take_what_is_kept())
+    }
+
+    #[cold]
+    fn take_what_is_kept(&mut self) -> T {
+        let mut leaves = self.shared.bells.leaves(self.bell.as_ref());
+        let kept = self.kept.take().expect("take_what_is_kept: something is");
+        let message = match Arc::try_unwrap(kept) {
+            Ok(kept) => kept.into_inner(),
+            // A clone of the receiver has it as well.
+            Err(kept) => {
+                let clone = T::clone(&self.kept.insert(kept).lock());
+                let keeps = Keeps::new(&mut self.kept, clone);
+                drop(keeps.kept.take());
+                keeps.give()
+            }
+        };
+        leaves.news = self.shared.state.lock().tail > self.next;
+        message
     }
 }
 
@@ -564,7 +613,7 @@ impl<T> Clone for Receiver<T> {
         let from = state.place(self.next);
         state.ring.range_mut(from..).for_each(|entry| entry.unseen += 1);
         drop(state);
-        Receiver { shared: Arc::clone(&self.shared), next: self.next, kept: None, bell: None }
+        Receiver { shared: Arc::clone(&self.shared), next: self.next, kept: self.kept.clone(), bell: None }
     }
 }
 

@@ -163,7 +163,8 @@ impl Bells {
         Bells(Mutex::new(Rank::Bells, Some(Vec::new())))
     }
 
-    /// Returns the bell in `slot`, which is made if need be. `news` tells under the lock whether there is something new.
+    /// Returns the bell in `slot`, which is made if need be. `news` tells under the lock whether there is something new: the
+    /// bell rings then, also one whose ring another caller has taken.
     pub(super) fn bell<S: HasParties>(
         &self,
         slot: &mut Option<Bell>,
@@ -179,14 +180,14 @@ impl Bells {
                 bells.push((number, rings));
             }
             *slot = Some(Bell { number, rung });
-            // After it stands in the list: what comes from here on rings.
-            let mut state = lock.lock();
-            state.parties().has_bells = true;
-            let news = news(&mut state);
-            drop(state);
-            if news {
-                self.ring(slot.as_ref());
-            }
+        }
+        // After it stands in the list: what comes from here on rings.
+        let mut state = lock.lock();
+        state.parties().has_bells = true;
+        let news = news(&mut state);
+        drop(state);
+        if news {
+            self.ring(slot.as_ref());
         }
         slot.as_ref().map_or_else(chan::never, |bell| bell.rung.clone())
     }
@@ -206,6 +207,12 @@ impl Bells {
         }
     }
 
+    /// For a call that receives what the bell may have told of.
+    #[inline]
+    pub(super) fn leaves<'a>(&'a self, bell: Option<&'a Bell>) -> Leaves<'a> {
+        Leaves { bells: self, bell, news: true }
+    }
+
     /// A receiver goes, with its bell.
     pub(super) fn remove(&self, bell: Option<Bell>) {
         let Some(bell) = bell else { return };
@@ -216,5 +223,21 @@ impl Bells {
 
     fn close(&self) {
         drop(self.0.lock().take());
+    }
+}
+
+/// Rings a receiver's bell when a call ends that leaves something behind. A call that unwinds does, for all that is known.
+pub(super) struct Leaves<'a> {
+    bells: &'a Bells,
+    bell: Option<&'a Bell>,
+    pub(super) news: bool,
+}
+
+impl Drop for Leaves<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        if self.news {
+            self.bells.ring(self.bell);
+        }
     }
 }

@@ -160,6 +160,14 @@ impl<T> Shared<T> {
         Receiver { shared: Arc::clone(self), seen, bell: None }
     }
 
+    /// Reads the value for a receiver that will have seen it. A wait that unwinds leaves it behind, and rings again.
+    fn read(&self, bell: Option<&Bell>) -> RwLockReadGuard<'_, T> {
+        let mut leaves = self.bells.leaves(bell);
+        let value = self.value.read();
+        leaves.news = false;
+        value
+    }
+
     /// The value was changed.
     fn tell(&self, value: RwLockWriteGuard<'_, T>) {
         let mut notified = Notified::new();
@@ -408,7 +416,7 @@ impl<T> Receiver<T> {
     /// # Unwinds
     /// When the wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
     pub fn borrow_and_update(&mut self) -> Ref<'_, T> {
-        let value = self.shared.value.read();
+        let value = self.shared.read(self.bell.as_ref());
         let version = self.shared.state.lock().version;
         let changed = mem::replace(&mut self.seen, version) != version;
         Ref { value, changed }
@@ -492,7 +500,7 @@ impl<T> Receiver<T> {
     /// ```
     pub fn wait_for(&mut self, mut is_right: impl FnMut(&T) -> bool) -> Result<Ref<'_, T>, RecvError> {
         loop {
-            let value = self.shared.value.read();
+            let value = self.shared.read(self.bell.as_ref());
             let version = self.shared.state.lock().version;
             let changed = mem::replace(&mut self.seen, version) != version;
             if is_right(&value) {
@@ -508,10 +516,12 @@ impl<T> Receiver<T> {
         }
     }
 
-    /// Counts the present value as not seen: the next [`changed`](Self::changed) returns at once.
+    /// Counts the present value as not seen: the next [`changed`](Self::changed) returns at once, and the
+    /// [`bell`](Self::bell) rings.
     pub fn mark_changed(&mut self) {
         // No count that the value has.
         self.seen = u64::MAX;
+        self.shared.bells.ring(self.bell.as_ref());
     }
 
     /// Counts the present value as seen.
