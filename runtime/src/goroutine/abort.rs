@@ -38,6 +38,11 @@ impl AbortHandle {
     /// A goroutine that has not begun drops its closure unrun. One that computes goes on to its next wait; one that returns
     /// before has its value. Goroutines that it has started are not ended with it.
     ///
+    /// With [`panic = "abort"`](crate::migration#panic--abort-and-fork) nothing can be unwound, and `abort` ends no wait: the
+    /// goroutine runs to its own end, also one that has not begun, except that calls that return a context's error return it.
+    /// On [the `generator` backend](crate::migration#the-generator-backend) that holds for a goroutine that has begun; one that
+    /// has not drops its closure there, too.
+    ///
     /// ```
     /// // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
     /// unsafe {
@@ -62,11 +67,13 @@ where
     let (context, cancel) = Context::background().with_cancel();
     let runs = move || {
         let ran = match context.err() {
-            None => context.run(f),
-            Some(error) => {
+            // With panic=abort the throw below would end the process, and without a throw there has to be a value. There
+            // `run` returns no error either, as it unwinds nothing.
+            Some(error) if cfg!(not(panic = "abort")) => {
                 drop(f);
                 Err(error)
             }
+            _ => context.run(f),
         };
         ran.unwrap_or_else(|_: ContextError| resume_unwind(Box::new(Aborted)))
     };
