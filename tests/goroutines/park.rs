@@ -100,9 +100,10 @@ fn a_wait_that_times_out_leaves_the_token() {
     });
 }
 
-/// Fails by a hang, or by the outcome: a context does not end the wait, or takes the token with it.
+/// Fails by a hang, or by the outcome: a context does not end the wait, or the wait that was ended takes a token that is
+/// given later.
 #[test]
-fn a_context_ends_the_wait_and_leaves_the_token() {
+fn a_context_ends_the_wait_which_takes_no_later_token() {
     everyone(|crew| {
         let (context, cancel) = Context::background().with_cancel();
         let (sends, tells) = mpsc::channel();
@@ -122,6 +123,32 @@ fn a_context_ends_the_wait_and_leaves_the_token() {
         cancel.cancel();
         tells.recv().unwrap().unpark();
         assert_eq!(owner.join(), Err::<(), _>(ContextError::Canceled));
+    });
+}
+
+/// The token and the end of the context come together. Fails by a hang: the wait that the context ended has taken the token.
+#[test]
+fn a_wait_that_a_context_ends_leaves_the_token() {
+    everyone(|crew| {
+        for round in 0..100 {
+            let (context, cancel) = Context::background().with_cancel();
+            let (sends, tells) = mpsc::channel();
+            let owner = crew.go(move || {
+                sends.send(unparker()).unwrap();
+                if context.run(park).is_err() {
+                    park();
+                }
+            });
+            let unparker = tells.recv().unwrap();
+            if round % 2 == 0 {
+                cancel.cancel();
+                unparker.unpark();
+            } else {
+                unparker.unpark();
+                cancel.cancel();
+            }
+            owner.join();
+        }
     });
 }
 

@@ -23,8 +23,9 @@
 //!
 //! A joiner's record lies on the joiner's stack. A joiner that is interrupted takes the record back by clearing WAITER; when
 //! DONE is set, the M is about to read the record, and the joiner waits until the M has cleared WAITER. No more than a failed
-//! claim comes in between. The ender does in `mark_left` as the M does, with LEFT, and without LIVE, which is the M's: the M
-//! waits for the ender.
+//! claim comes in between, or the call of a hook (below), which blocks nothing.
+//!
+//! The ender does in `mark_left` as the M does, with LEFT, and without LIVE, which is the M's: the M waits for the ender.
 //!
 //! In place of a record the handle's owner may leave an [`EndHook`], by the same steps: the party that would wake the
 //! joiner calls the hook instead, which then belongs to that party. The owner takes the hook back as an interrupted joiner

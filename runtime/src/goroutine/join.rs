@@ -7,7 +7,7 @@ use crate::g::{self, End, EndHook, GRef, Life};
 use crate::host::Active;
 use crate::prim::hooks::*;
 use crate::sched::park::WaitReason;
-use crate::wait::interrupt::Interrupt;
+use crate::wait::interrupt::{Interrupt, OnInterrupt};
 use crate::wait::waiter::{How, Wait, Woke};
 use std::any::Any;
 use std::fmt;
@@ -110,10 +110,10 @@ impl<T> JoinHandle<T> {
     /// When the wait is ended from outside; see [`migration`](crate::migration#what-may-unwind). The handle stays.
     ///
     /// # Errors
-    /// As [`join`](Self::join).
+    /// As [`join`](Self::join). That the runtime ended before the goroutine did is returned again by each later call.
     ///
     /// # Panics
-    /// If an earlier call has taken the value; so does `join` then.
+    /// If an earlier call has taken the value, or the error of a goroutine that has ended; so does `join` then.
     pub fn join_timeout(&mut self, timeout: Duration) -> Option<Result<T, JoinError>> {
         if !self.is_finished() {
             let _closed = self.done().recv_timeout(timeout);
@@ -158,6 +158,7 @@ impl<T> JoinHandle<T> {
     /// Does not block. Each call returns a receiver of the same channel, or of one that is closed already.
     ///
     /// The receiver may outlive the handle. A goroutine whose handle is dropped goes on, and its end closes the channel.
+    /// Whoever joins the goroutine thereafter waits for the channel, and a dump says so.
     ///
     /// ```
     /// use gmp::{chan, select};
@@ -207,7 +208,7 @@ impl<T> JoinHandle<T> {
         let mut life = self.g.life();
         if life.end().is_none() {
             if life.has_hook() {
-                return self.wait_for_the_hook();
+                return self.wait_for_the_hook(how);
             }
             let mut wait = Wait::begin();
             let (g, record) = (self.g, wait.waiter());
@@ -223,9 +224,16 @@ impl<T> JoinHandle<T> {
         (life.end().expect("wait: woken before the goroutine ended"), life)
     }
 
-    /// As `wait`, where the channel of `done` stands in the joiner's place.
+    /// As `wait`, where the channel of `done` stands in the joiner's place: a receive there, which a dump shows as one, has no
+    /// limit, and unwinds.
     #[cold]
-    fn wait_for_the_hook(&self) -> (End, Life) {
+    fn wait_for_the_hook(&self, how: How) -> (End, Life) {
+        debug_assert!(
+            how.ends == OnInterrupt::Unwinding && how.until.is_none(),
+            "wait_for_the_hook: the receive waits in one way, and not {:?} until {:?}",
+            how.ends,
+            how.until
+        );
         let _closed = self.announce().recv();
         let life = self.g.life();
         (life.end().expect("wait: the channel was closed before the goroutine ended"), life)
@@ -295,7 +303,10 @@ unsafe impl Sync for JoinError {}
 
 impl JoinError {
     fn of(failure: Failure) -> Self {
-        assert!(!matches!(failure, Failure::Taken), "join: an earlier join with a limit has taken the value");
+        assert!(
+            !matches!(failure, Failure::Taken),
+            "join: an earlier join with a limit has taken the outcome"
+        );
         JoinError(failure)
     }
 

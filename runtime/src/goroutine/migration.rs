@@ -95,16 +95,24 @@
 //!
 //! # What may park
 //!
-//! [`yield_now`](crate::yield_now), [`JoinHandle::join`](crate::JoinHandle::join), [`Runtime::run`](crate::Runtime::run),
-//! the return of [`blocking`](crate::blocking) and of [`scope`](crate::scope()); sends, receives, iterators and selects of
-//! [`chan`](crate::chan); everything in [`sync`](crate::sync) that locks, waits, acquires, or runs a closure for others that
-//! wait, a full [`ErrGroup`](crate::sync::ErrGroup) as well; the sleeps of [`time`](crate::time); and the operations of
+//! [`yield_now`](crate::yield_now); [`park`](crate::park()), [`park_timeout`](crate::park_timeout) and
+//! [`park_until`](crate::park_until); [`JoinHandle::join`](crate::JoinHandle::join),
+//! [`join_timeout`](crate::JoinHandle::join_timeout), [`join_deadline`](crate::JoinHandle::join_deadline) and
+//! [`ScopedJoinHandle::join`](crate::ScopedJoinHandle::join); [`Runtime::run`](crate::Runtime::run); the return of
+//! [`blocking`](crate::blocking) and of [`scope`](crate::scope()); sends, receives, iterators and selects of
+//! [`chan`](crate::chan); the receives of [`broadcast`](crate::chan::broadcast), its
+//! [`try_recv`](crate::chan::broadcast::Receiver::try_recv) among them, which locks the message; in
+//! [`watch`](crate::chan::watch) what reads or writes the value (`borrow`, `borrow_and_update`, `send`, `send_modify`,
+//! `send_if_modified`, `send_replace`) and what waits (`changed`, `wait_for`), and `closed` in both; everything in
+//! [`sync`](crate::sync) that locks, waits, acquires, or runs a closure for others that wait, a full
+//! [`ErrGroup`](crate::sync::ErrGroup) as well; the sleeps of [`time`](crate::time); and the operations of
 //! [`net`](crate::net) that wait, `close` among them.
 //!
 //! Never: a call whose documentation says that it does not block. [`go`](crate::go), [`current`](crate::current),
-//! `try_send` and `try_recv`, `try_lock`, dropping a guard, `close` of a channel, notifications, setting and stopping
-//! timers, [`Cancel::cancel`](crate::context::Cancel::cancel), dropping a `JoinHandle`, making sockets without
-//! connecting them, [`with_stack`](crate::with_stack) itself.
+//! [`unpark`](crate::Unparker::unpark), `try_send` and `try_recv` of [`Sender`](crate::chan::Sender) and
+//! [`Receiver`](crate::chan::Receiver), `try_lock`, dropping a guard, `close` of a channel, notifications, setting and
+//! stopping timers, [`Cancel::cancel`](crate::context::Cancel::cancel), [`abort`](crate::AbortHandle::abort), dropping a
+//! `JoinHandle`, making sockets without connecting them, [`with_stack`](crate::with_stack) itself.
 //!
 //! # What may unwind
 //!
@@ -112,7 +120,12 @@
 //!
 //! * when a [`Context`](crate::context::Context) is done, under which the caller runs
 //!   ([`Context::run`](crate::context::Context::run), [`time::timeout`](crate::time::timeout)). Calls of
-//!   [`net`](crate::net) and [`Semaphore::acquire_ctx`](crate::sync::Semaphore::acquire_ctx) return an error then;
+//!   [`net`](crate::net) return an error then, as do three of a semaphore:
+//!   [`acquire_ctx`](crate::sync::Semaphore::acquire_ctx),
+//!   [`acquire_guard_ctx`](crate::sync::Semaphore::acquire_guard_ctx) and
+//!   [`acquire_owned_ctx`](crate::sync::Semaphore::acquire_owned_ctx);
+//! * when the goroutine is aborted ([`AbortHandle::abort`](crate::AbortHandle::abort)): it runs under a context, and the same
+//!   calls return an error;
 //! * when the goroutine's runtime ends ([`Runtime::shutdown`](crate::Runtime::shutdown), `drop`, the return of
 //!   [`run`](crate::run));
 //! * when the goroutine has called [`goexit`](crate::goexit), and caught that.
@@ -266,7 +279,8 @@
 //! # `panic = "abort"` and `fork`
 //!
 //! With `panic = "abort"` a goroutine's panic ends the process, as everywhere. Nothing can be unwound: when a runtime
-//! ends, goroutines that are parked are left where they are, their destructors don't run, and their stacks are leaked.
+//! ends, goroutines that are parked are left where they are, their destructors don't run, and their stacks are leaked. A
+//! context and an [`abort`](crate::AbortHandle::abort) end only waits of calls that return an error then.
 //! After `fork` the child has one thread and none of the runtime's: that thread may only `exec` or `_exit`.
 //!
 //! # The `generator` backend
@@ -278,6 +292,7 @@
 //! * When a context is done, a wait under it ([`Context::run`](crate::context::Context::run),
 //!   [`time::timeout`](crate::time::timeout)) goes on until its own end, except in the calls that return an error then. So does
 //!   a wait of a goroutine that has caught a `goexit`.
+//! * An [`abort`](crate::AbortHandle::abort) ends such waits only, too. A goroutine that has not begun drops its closure unrun.
 //! * When a runtime ends, goroutines that are parked are left where they are, as with `panic = "abort"`.
 //!
 //! A panic needs more stack there: the panic hook runs on that of the goroutine, of which std's with a backtrace takes

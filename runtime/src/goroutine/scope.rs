@@ -152,6 +152,9 @@ impl fmt::Debug for Scope<'_, '_> {
 /// The right to wait for a goroutine of a [`Scope`] and to take its value. Dropping the handle leaves both to the
 /// scope.
 ///
+/// The value may borrow what the scope's goroutines borrow, so the scope waits until the value is dropped or taken. If the
+/// handle is forgotten ([`std::mem::forget`]), neither comes, and [`scope`] waits for ever.
+///
 /// ```
 /// // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
 /// unsafe {

@@ -15,8 +15,8 @@
 //!
 //! *Upgrade.* The upgradable reader becomes the writer by an exchange UPGRADABLE → WRITER, when no other reader has the
 //! lock. Otherwise the upgradable reader waits in a queue of its own, before all others: no waiter is granted the lock
-//! before it, and the last of the other readers grants the upgrade. UPGRADABLE stays set throughout, so at most one waits
-//! there, and no writer comes in between.
+//! before it (a recursive read, below, is no waiter beside readers), and the last of the other readers grants the upgrade.
+//! UPGRADABLE stays set throughout, so at most one waits there, and no writer comes in between.
 //!
 //! *A recursive read* takes the lock beside readers although others wait, as its caller may be the reader for whom they
 //! wait. With QUEUED set the recursive reader does so under the lock of the queues. By an exchange alone the reader could

@@ -449,8 +449,9 @@ impl<'a, T: ?Sized> RwLockUpgradableReadGuard<'a, T> {
         s.lock
     }
 
-    /// Makes the read a write. Blocks the calling goroutine, or the plain thread, until the other readers have gone; no
-    /// reader and no writer comes before it.
+    /// Makes the read a write. Blocks the calling goroutine, or the plain thread, until the other readers have gone.
+    /// No writer comes before it, and no new reader but those of [`read_recursive`](RwLock::read_recursive), for which it waits
+    /// as well.
     ///
     /// # Unwinds
     /// When the wait is ended from outside, and the read with it; see [`migration`](crate::migration#what-may-unwind).

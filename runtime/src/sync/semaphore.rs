@@ -252,6 +252,9 @@ impl Semaphore {
     /// Gives `permits` back. Does not block. For permits that were taken without a guard, or whose guard was
     /// [forgotten](SemaphorePermit::forget).
     ///
+    /// A `release` of permits that a guard still holds gives them back twice: not this call panics, but the drop of a guard
+    /// may, when all permits are free.
+    ///
     /// # Panics
     /// If more permits would be free than the capacity; nothing has changed then.
     #[track_caller]
