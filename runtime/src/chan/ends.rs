@@ -254,8 +254,8 @@ impl<T> Receiver<T> {
         }
     }
 
-    /// As [`recv`](Self::recv), for at most `timeout`; or some 10 ms longer, for a message of a `select!` that was
-    /// chosen in time and is still being evaluated.
+    /// As [`recv`](Self::recv), for at most `timeout`; or some 10 ms longer, if this call has chosen an arm of a `select!`
+    /// whose message is still being evaluated.
     ///
     /// # Unwinds
     /// When the wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
