@@ -12,16 +12,22 @@ const LOOKS: usize = 5;
 const BETWEEN_LOOKS: Duration = Duration::from_micros(50);
 
 impl<T> Member<'_, T> {
-    /// Comes back when this member waits. There must be just one wait on its way, and what it waits for must not come.
+    /// Comes back when this member waits, or has ended: a short limit may pass before the wait is seen. There must be just one
+    /// wait on its way, and what it waits for must not come.
     pub fn until_it_waits(&self) {
         match self {
             Member::Goroutine(rt, handle) => {
                 let id = handle.id().get();
                 let awake = |state: &str| state.starts_with("running") || state.starts_with("runnable");
-                until(|| dumps::read(&rt.dump()).iter().any(|g| g.0 == id && !awake(g.1)));
-            }
-            Member::Thread(id, _) => {
                 until(|| {
+                    handle.is_finished() || dumps::read(&rt.dump()).iter().any(|g| g.0 == id && !awake(g.1))
+                });
+            }
+            Member::Thread(id, handle) => {
+                until(|| {
+                    if handle.is_finished() {
+                        return true;
+                    }
                     let first = asleep(id.load(SeqCst));
                     let still = || {
                         thread::sleep(BETWEEN_LOOKS);

@@ -141,8 +141,8 @@ fn the_one_that_asks_is_shown_where_it_asks() {
     });
 }
 
-/// Fails by a crash, by a hang, or by frames that no goroutine has: a thread is interrupted at whatever instruction, while
-/// its goroutine begins, switches, goes deep or ends.
+/// Fails by a crash, by a hang (also when none is ever seen to run), or by frames that no goroutine has: a thread is
+/// interrupted at whatever instruction, while its goroutine begins, switches, goes deep or ends.
 #[test]
 fn ten_thousand_dumps_of_goroutines_that_switch() {
     // Of all sizes together; a tenth in a debug build, as of all races.
@@ -154,8 +154,10 @@ fn ten_thousand_dumps_of_goroutines_that_switch() {
             rt.go(move || switches(&over))
         };
         let all: Vec<_> = (0..4).map(storm).collect();
-        let mut seen = 0;
-        for _ in 0..DUMPS / common::PROCS.len() {
+        let (mut seen, mut dumps) = (0, 0);
+        // Most have switched before their thread is asked; beside other work all of some hundreds had.
+        while dumps < DUMPS / common::PROCS.len() || seen == 0 {
+            dumps += 1;
             let dump = rt.dump();
             for text in dump.split("\n\n").filter(|text| text.contains("[running]:\n")) {
                 let functions = functions(text);
@@ -167,8 +169,6 @@ fn ten_thousand_dumps_of_goroutines_that_switch() {
         }
         over.store(true, SeqCst);
         all.into_iter().for_each(|each| each.join().unwrap());
-        // Most have switched before their thread is asked.
-        assert!(seen > 0, "none was seen to run");
     });
 }
 
