@@ -173,3 +173,25 @@ fn guards_that_own_an_arc_unlock_where_they_are_dropped() {
         assert_eq!(Arc::strong_count(&lock), 1);
     });
 }
+
+/// Fails when a try for a read is refused although nobody writes, nor waits to write.
+#[test]
+fn a_try_passes_upgradable_readers_that_wait() {
+    everywhere(|rt| {
+        let lock = Arc::new(RwLock::new(0));
+        let first = lock.try_upgradable_read().expect("the lock is free");
+        let theirs = Arc::clone(&lock);
+        let second = rt.go(move || *theirs.upgradable_read());
+        until(|| rt.dump().contains("[sync.RWMutex.RLock"));
+        assert_eq!(lock.try_read().as_deref(), Some(&0));
+        assert_eq!(lock.try_read_arc().as_deref(), Some(&0));
+        let theirs = Arc::clone(&lock);
+        let writer = rt.go(move || *theirs.write() = 1);
+        until(|| rt.dump().contains("[sync.RWMutex.Lock"));
+        assert!(lock.try_read().is_none(), "past a writer that waits");
+        drop(first);
+        second.join().unwrap();
+        writer.join().unwrap();
+        assert_eq!(lock.try_read().as_deref(), Some(&1));
+    });
+}

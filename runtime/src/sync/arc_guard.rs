@@ -23,7 +23,8 @@ macro_rules! arc_guard {
             bounds: std::marker::PhantomData<*mut ()>,
         }
 
-        // SAFETY: any thread may unlock; the last `Arc`, which drops the value, may be this one.
+        // SAFETY: any thread may unlock; the last `Arc`, which drops the value, may be this one. A guard of an `RwLock` is also
+        // an `Arc` of the lock, and a writer's becomes a reader's beside those of other threads: so it asks for `Sync`, too.
         unsafe impl<T: ?Sized + Send + $bound> Send for $guard<T> {}
         // SAFETY: a shared guard gives `&T`, and the `Arc` of a lock that is Sync.
         unsafe impl<T: ?Sized + Send + Sync> Sync for $guard<T> {}
@@ -112,7 +113,7 @@ arc_guard!(
 arc_guard!(
     /// Holds an [`RwLock`] for writing by an `Arc`, and gives access to the value. Dropping the guard unlocks, on any
     /// thread, and does not block.
-    ArcRwLockWriteGuard, RwLock, unlock_write, rwlock, Send
+    ArcRwLockWriteGuard, RwLock, unlock_write, rwlock, Sync
 );
 changes!(ArcMutexGuard);
 changes!(ArcRwLockWriteGuard);
@@ -211,7 +212,7 @@ impl<T: ?Sized> RwLock<T> {
 
     /// As [`read_arc`](Self::read_arc) if that is possible at once; `None` otherwise. Does not block.
     pub fn try_read_arc(self: &Arc<Self>) -> Option<ArcRwLockReadGuard<T>> {
-        self.raw.try_lock(Kind::Read).then(|| ArcRwLockReadGuard::of(self))
+        self.raw.try_lock_in_line(Kind::Read).then(|| ArcRwLockReadGuard::of(self))
     }
 
     /// As [`read_arc`](Self::read_arc), for at most `timeout`; `None` after that.

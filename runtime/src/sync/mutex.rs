@@ -206,8 +206,8 @@ pub struct MutexGuard<'a, T: ?Sized> {
 
 // SAFETY: the guard is a `&mut T`, and any thread may unlock.
 unsafe impl<T: ?Sized + Send> Send for MutexGuard<'_, T> {}
-// SAFETY: a shared guard gives `&T` only.
-unsafe impl<T: ?Sized + Sync> Sync for MutexGuard<'_, T> {}
+// SAFETY: a shared guard gives `&T` and `&Mutex<T>`.
+unsafe impl<T: ?Sized + Send + Sync> Sync for MutexGuard<'_, T> {}
 
 impl<'a, T: ?Sized> MutexGuard<'a, T> {
     #[inline]

@@ -241,7 +241,7 @@ unsafe impl lock_api::RawRwLock for RawRwLock {
 
     #[inline]
     fn try_lock_shared(&self) -> Option<GuardSend> {
-        self.0.try_lock(Kind::Read).then(GuardSend::new)
+        self.0.try_lock_in_line(Kind::Read).then(GuardSend::new)
     }
 
     #[inline]

@@ -182,7 +182,10 @@ impl RawRwLock {
 
     /// Takes the lock without waiting, if none that came before waits for it.
     pub(super) fn try_lock_in_line(&self, kind: Kind) -> bool {
-        self.try_lock(kind) || self.take_or_mark(&mut self.queues.lock(), kind, 0)
+        // Relaxed: only whether to look under the lock, where a writer that has it lets no kind in.
+        let may = |seen: u32| seen & WRITER == 0;
+        self.try_lock(kind)
+            || may(self.word.load(Relaxed)) && self.take_or_mark(&mut self.queues.lock(), kind, 0)
     }
 
     #[inline(always)]

@@ -117,7 +117,7 @@ impl<T: ?Sized> RwLock<T> {
     /// Locks for reading if that is possible at once; `None` while a writer has the lock or waits. Does not block.
     #[inline]
     pub fn try_read(&self) -> Option<RwLockReadGuard<'_, T>> {
-        self.raw.try_lock(Kind::Read).then(|| self.read_guard())
+        self.raw.try_lock_in_line(Kind::Read).then(|| self.read_guard())
     }
 
     /// Locks for writing if that is possible at once; `None` while the lock is held. Does not block.
@@ -319,6 +319,14 @@ impl<T: ?Sized + fmt::Debug> fmt::Debug for RwLock<T> {
 /// drop(name);
 /// assert!(pair.try_write().is_some());
 /// ```
+/// Only with a value that is `Send`, too, the guard is `Send`, as it gives the lock ([`rwlock`](Self::rwlock)):
+///
+/// ```compile_fail,E0277
+/// let held = std::sync::Mutex::new(());
+/// let lock = gmp::sync::RwLock::new(held.lock().unwrap());
+/// let guard = lock.read();
+/// std::thread::scope(|threads| threads.spawn(move || drop(guard)).join());
+/// ```
 #[must_use = "dropped at once it unlocks at once"]
 pub struct RwLockReadGuard<'a, T: ?Sized> {
     lock: &'a RwLock<T>,
@@ -358,24 +366,33 @@ pub struct RwLockUpgradableReadGuard<'a, T: ?Sized> {
 /// let guard = RwLockWriteGuard::downgrade(guard);
 /// assert_eq!(guard.len(), names.try_read().unwrap().len());
 /// ```
+/// Only with a value that is `Sync`, too, the guard is `Send`, as there it may become a reader's:
+///
+/// ```compile_fail,E0277
+/// let lock = gmp::sync::RwLock::new(std::cell::Cell::new(1));
+/// let guard = lock.write();
+/// std::thread::scope(|threads| threads.spawn(move || drop(guard)).join());
+/// ```
 #[must_use = "dropped at once it unlocks at once"]
 pub struct RwLockWriteGuard<'a, T: ?Sized> {
     lock: &'a RwLock<T>,
     borrows: PhantomData<*mut T>,
 }
 
-// SAFETY: the guard is a `&T`, and any thread may end the read.
-unsafe impl<T: ?Sized + Sync> Send for RwLockReadGuard<'_, T> {}
+// Each guard gives a reference to its lock, and a writer's becomes a reader's, beside readers of other threads: so sending or
+// sharing one is sending and sharing the value.
+// SAFETY: the guard is a `&T` and a `&RwLock<T>`, and any thread may end the read.
+unsafe impl<T: ?Sized + Send + Sync> Send for RwLockReadGuard<'_, T> {}
 // SAFETY: as above.
-unsafe impl<T: ?Sized + Sync> Sync for RwLockReadGuard<'_, T> {}
-// SAFETY: the guard is a `&T`, becomes a `&mut T`, and any thread may end the read.
+unsafe impl<T: ?Sized + Send + Sync> Sync for RwLockReadGuard<'_, T> {}
+// SAFETY: as above, and the guard becomes a `&mut T`.
 unsafe impl<T: ?Sized + Send + Sync> Send for RwLockUpgradableReadGuard<'_, T> {}
-// SAFETY: a shared guard gives `&T` only.
-unsafe impl<T: ?Sized + Sync> Sync for RwLockUpgradableReadGuard<'_, T> {}
-// SAFETY: the guard is a `&mut T`, and any thread may unlock.
-unsafe impl<T: ?Sized + Send> Send for RwLockWriteGuard<'_, T> {}
-// SAFETY: a shared guard gives `&T` only.
-unsafe impl<T: ?Sized + Sync> Sync for RwLockWriteGuard<'_, T> {}
+// SAFETY: a shared guard gives `&T` and `&RwLock<T>`.
+unsafe impl<T: ?Sized + Send + Sync> Sync for RwLockUpgradableReadGuard<'_, T> {}
+// SAFETY: the guard is a `&mut T`, becomes a `&T`, and any thread may unlock.
+unsafe impl<T: ?Sized + Send + Sync> Send for RwLockWriteGuard<'_, T> {}
+// SAFETY: a shared guard gives `&T` and `&RwLock<T>`.
+unsafe impl<T: ?Sized + Send + Sync> Sync for RwLockWriteGuard<'_, T> {}
 
 impl<'a, T: ?Sized> RwLockReadGuard<'a, T> {
     #[inline]
