@@ -78,6 +78,50 @@ fn one_before_which_a_sleeper_goes_is_run_by_another_m() {
     });
 }
 
+/// A sleeper is due alone, and a visit then finds a goroutine in the poller, alone in the ring: the sleeper goes first,
+/// and waits for the other on its M. The Ms are as above. Fails by deadlock when the M looks at its ring before the visit only.
+#[test]
+fn one_that_a_visit_finds_is_run_beside_a_sleeper() {
+    Model::new().preemptions(1).check("visit_beside_sleeper", || {
+        let runtime = at_rest::<2>();
+        loom::stop_exploring();
+        let (handle, visits, ran) = (Handle::of(&runtime), Handle::of(&runtime), Flag::default());
+        let raises = ran.clone();
+        let sleeper = runtime.go(move || {
+            drop(crate::go(move || {
+                read_twice();
+                raises.raise();
+            }));
+            handle.await_poller();
+            // The M in the poller finds this one alone, and wakes no other.
+            sleep(Duration::from_millis(1));
+            while handle.count_ps()[1] != 1 {
+                loom::thread::yield_now();
+            }
+            handle.queue_globally_in_silence([handle.make(move || {
+                loom::explore();
+                pass(LONG);
+                visits.post(Readiness::READABLE);
+                visits.have_a_visit_come();
+            })]);
+            sleep(LONG);
+            ran.wait_on_thread();
+        });
+        sleeper.join().unwrap();
+        done();
+    });
+}
+
+/// Waits in the poller once.
+fn read_twice() {
+    let mut calls = 0;
+    let got = Socket::new().read(8, || {
+        calls += 1;
+        if calls == 1 { Err(std::io::ErrorKind::WouldBlock.into()) } else { Ok(1) }
+    });
+    assert_eq!(got.unwrap(), 1);
+}
+
 /// A visit finds a goroutine in the poller beside one in the global queue, which goes first and waits for the other on its M.
 /// No M polls: the M at work has come from the poller, and the other one sleeps on its note. Fails by deadlock when that is not
 /// woken.
@@ -90,12 +134,7 @@ fn one_that_a_visit_finds_is_run_beside_one_that_waited_longer() {
         let (raises, waits) = (ran.clone(), ran.clone());
         let visitor = runtime.go(move || {
             drop(crate::go(move || {
-                let mut calls = 0;
-                let got = Socket::new().read(8, || {
-                    calls += 1;
-                    if calls == 1 { Err(std::io::ErrorKind::WouldBlock.into()) } else { Ok(1) }
-                });
-                assert_eq!(got.unwrap(), 1);
+                read_twice();
                 raises.raise();
             }));
             handle.await_poller();
@@ -157,6 +196,7 @@ fn mutants() {
             (Mutant::TurnWakesNobody, "one_that_a_visit_puts_off_is_run_by_another_m"),
             (Mutant::SleeperQueuedInSilence, "a_sleeper_that_a_visit_puts_off_is_run_by_another_m"),
             (Mutant::SleeperWakesNobody, "one_before_which_a_sleeper_goes_is_run_by_another_m"),
+            (Mutant::SleeperWakesNobody, "one_that_a_visit_finds_is_run_beside_a_sleeper"),
             (Mutant::RoundWakesNobody, "those_that_a_round_brings_are_run_by_another_m"),
             (Mutant::VisitQueuesInSilence, "one_that_a_visit_finds_is_run_beside_one_that_waited_longer"),
         ],

@@ -10,8 +10,8 @@
 //!   a round is on;
 //! * *before each goroutine* at the timers of the own P. A goroutine that is due there alone runs at once, like Go's: at the
 //!   end of a long queue it would be late by all of that. But one in [`SLEEPER_EVERY`] goroutines only: else those that
-//!   sleep for a short time, again and again, would leave nothing to those that stand in the queue. Several that are due
-//!   together go to the end of the queue, in their order, and no sleeper goes first before they have run;
+//!   sleep for a short time, again and again, would leave nothing to those that stand in the queue. Others that are due go to
+//!   the end of the queue, in their order, and for as many goroutines as stand there no sleeper goes first;
 //! * *at the end of a round*, when goroutines that yield have filled the ring beside others in the global queue (`round.rs`);
 //! * *around*: about every [`capacity::LOOK_AROUND`], however long goroutines are, at another P (`help.rs`).
 //!
@@ -165,8 +165,7 @@ impl PollSchedule {
         goes_first
     }
 
-    /// Several that were due together, at this tick, stand at the end of a ring of so many: none goes first before they have
-    /// run.
+    /// One or several that are due at this tick stand at the end of a ring of so many: none goes first before they have run.
     pub(crate) fn sleepers_are_queued(&self, tick: u32, ring: u32) {
         let run = tick.wrapping_add(ring);
         if reached(run, self.sleepers.get()) {
@@ -243,24 +242,17 @@ fn nanos(time: Duration) -> u64 {
 }
 
 impl<H: Host> Sched<H> {
-    /// A look that [`PollSchedule::is_due`]: the goroutine to run before those of the own queue, if there is one. `sleeper`
-    /// was to be that, and is queued when the look finds another.
+    /// A look that [`PollSchedule::is_due`]: the goroutine to run before those of the own queue, if there is one.
     #[cold]
     #[inline(never)]
-    pub(crate) fn look_elsewhere_when_due(
-        &self,
-        m: &M<H>,
-        p: &P<H>,
-        tick: u32,
-        sleeper: Option<GRef<H>>,
-    ) -> Option<GRef<H>> {
+    pub(crate) fn look_elsewhere_when_due(&self, m: &M<H>, p: &P<H>, tick: u32) -> Option<GRef<H>> {
         let helps = self.config.knobs.helping && may_help();
         if p.poll_schedule.round.left(p.runq.ends().0) == Some(0) {
             self.end_round(p);
         }
         let due = p.poll_schedule.look(tick, p.runq.ends().0, helps.then_some(H::now));
         let found = due.visit.and_then(|visit| self.visit_global_queue(m, p, visit));
-        let found = match (due.around, found) {
+        match (due.around, found) {
             (Some(now), None) if self.ps.len() > 1 => self.help_another(m, p, now),
             (Some(_), found @ Some(_)) => {
                 // Else a global queue that is never empty, and a rhythm of a multiple of 61, would keep the M from ever
@@ -269,17 +261,7 @@ impl<H: Host> Sched<H> {
                 found
             }
             (_, found) => found,
-        };
-        let Some(sleeper) = sleeper else { return found };
-        if found.is_some() {
-            p.owner.touch();
-            if let Some(sleeper) = p.runq.push(sleeper) {
-                self.spill(p, sleeper);
-            }
-            mutant!(SleeperQueuedInSilence: return found);
-            self.wakep();
         }
-        found.or(Some(sleeper))
     }
 
     /// A visit from the P of `m`, for models.

@@ -4,6 +4,7 @@ use crate::g::GRef;
 use crate::host::Host;
 use crate::m::M;
 use crate::p::P;
+use crate::prim::hooks::*;
 use crate::sched::Sched;
 use crate::sched::park::{Said, Yield};
 use crate::wait::status::Run;
@@ -61,7 +62,35 @@ impl<H: Host> Sched<H> {
     #[inline(never)]
     fn look_before_the_queue(&self, m: &M<H>, p: &P<H>, tick: u32) -> Option<GRef<H>> {
         let sleeper = self.run_own_timers(m, p, tick);
-        if p.poll_schedule.is_due(tick) { self.look_elsewhere_when_due(m, p, tick, sleeper) } else { sleeper }
+        let found =
+            if p.poll_schedule.is_due(tick) { self.look_elsewhere_when_due(m, p, tick) } else { None };
+        match sleeper {
+            Some(sleeper) => Some(self.put_off_the_queue(p, sleeper, found)),
+            None => found,
+        }
+    }
+
+    /// `found` goes before `sleeper`, or, when it is `None`, `sleeper` before those in the queue of `p`.
+    #[cold]
+    fn put_off_the_queue(&self, p: &P<H>, sleeper: GRef<H>, found: Option<GRef<H>>) -> GRef<H> {
+        let first = match found {
+            Some(found) => {
+                p.owner.touch();
+                if let Some(sleeper) = p.runq.push(sleeper) {
+                    self.spill(p, sleeper);
+                }
+                mutant!(SleeperQueuedInSilence: return found);
+                found
+            }
+            None => sleeper,
+        };
+        // A goroutine that stands there alone was to be run at once, so no M was woken: one that has yielded, or that the look
+        // elsewhere has put there.
+        if !p.runq.is_empty() {
+            mutant!(SleeperWakesNobody: return first);
+            self.wakep();
+        }
+        first
     }
 
     /// For an M that has no P, or one that is surplus. Returns `MEnds::No` when the M is to look again, with another P or

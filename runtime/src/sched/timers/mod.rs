@@ -281,16 +281,24 @@ impl<H: Host> Sched<H> {
         let mut due = GList::new();
         let called = self.take_due(p, now, &mut due);
         let queued = !due.is_empty();
-        self.submit_found(m, due);
-        if queued && let Some(p) = m.p() {
-            // They were due before those that are due from here on.
-            p.poll_schedule.sleepers_are_queued(p.tick(), p.runq.len());
-        }
+        self.queue_sleepers(m, due);
         called || queued
     }
 
+    /// Queues those that are due, behind the others. They were due before those that are due from here on, which so do not go
+    /// first until these have run.
+    fn queue_sleepers(&self, m: &M<H>, due: GList<H>) {
+        if due.is_empty() {
+            return;
+        }
+        self.submit_found(m, due);
+        if let Some(p) = m.p() {
+            p.poll_schedule.sleepers_are_queued(p.tick(), p.runq.len());
+        }
+    }
+
     /// As `run_timers`, for `p` of `m`, between two goroutines. One goroutine that is due alone may run before those in the
-    /// queue, see `look.rs`: then it is returned.
+    /// queue, see `look.rs`: then it is returned, and the caller wakes an M for those.
     pub(crate) fn run_own_timers(&self, m: &M<H>, p: &P<H>, tick: u32) -> Option<GRef<H>> {
         let earliest = p.timers.earliest()?;
         let now = H::now();
@@ -299,20 +307,11 @@ impl<H: Host> Sched<H> {
         }
         let mut due = GList::new();
         self.take_due(p, now, &mut due);
-        let several = due.len() > 1;
         if due.len() != 1 || !p.poll_schedule.sleeper_goes_first(tick) {
-            self.submit_found(m, due);
-            if several {
-                p.poll_schedule.sleepers_are_queued(tick, p.runq.len());
-            }
+            self.queue_sleepers(m, due);
             return None;
         }
         event(format_args!("runs {due:?} before the queue of {p:?}"));
-        // A goroutine that has yielded, alone in the queue, was to be run at once, so no M was woken.
-        if !p.runq.is_empty() {
-            mutant!(SleeperWakesNobody: return due.pop());
-            self.wakep();
-        }
         due.pop()
     }
 
@@ -342,7 +341,7 @@ impl<H: Host> Sched<H> {
                 self.take_due(p, now, &mut due);
             }
         }
-        self.submit_found(m, due);
+        self.queue_sleepers(m, due);
     }
 
     /// Takes what is due in any heap, for a thread that is no M.

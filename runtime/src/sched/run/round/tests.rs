@@ -172,9 +172,9 @@ impl Play {
         if due.len() == 1 && self.poll_schedule.sleeper_goes_first(self.tick) {
             sleeper = due.pop().map(|(_, of)| self.queued(of));
         }
-        let several = due.len() > 1;
+        let some = !due.is_empty();
         due.into_iter().for_each(|(_, of)| self.push_new(of));
-        if several {
+        if some {
             self.poll_schedule.sleepers_are_queued(self.tick, self.ring.len() as u32);
         }
         let mut found = None;
