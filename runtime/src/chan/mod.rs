@@ -136,7 +136,7 @@ pub fn unbounded<T>() -> (Sender<T>, Receiver<T>) {
 /// assert_eq!(others.recv(), Ok(2));
 /// ```
 #[doc(alias = "nil")]
-pub fn never<T>() -> Receiver<T> {
+pub const fn never<T>() -> Receiver<T> {
     Receiver { chan: None }
 }
 

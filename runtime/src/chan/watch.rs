@@ -1,6 +1,6 @@
 //! A value and those that watch it: each receiver sees the last value, and not each one. tokio's `watch`, in blocking style.
 //!
-//! The value lies in an [`RwLock`](crate::sync::RwLock). A sender changes the value under that lock, and counts the change
+//! The value lies in an [`RwLock`]. A sender changes the value under that lock, and counts the change
 //! under the channel's lock before it lets the value go: a receiver that reads the value reads the count that belongs to
 //! it. A receiver has the count that it has seen last.
 //!

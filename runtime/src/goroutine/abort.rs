@@ -35,6 +35,9 @@ impl AbortHandle {
     /// [`JoinError::is_aborted`](crate::JoinError::is_aborted) returns `true`. Does not block, and does not wait for the
     /// goroutine's end.
     ///
+    /// A wait of a socket is not unwound. Its call returns an error, and so do all later ones: a loop that passes over errors
+    /// of `accept` goes on for ever.
+    ///
     /// A goroutine that has not begun drops its closure unrun. One that computes goes on to its next wait; one that returns
     /// before has its value. Goroutines that it has started are not ended with it.
     ///
