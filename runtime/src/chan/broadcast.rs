@@ -32,196 +32,23 @@
 //! }
 //! ```
 
+mod err;
+mod ring;
+
+pub use err::{RecvError, RecvTimeoutError, SendError, TryRecvError};
+
 use crate::chan::buffer::Buffer;
-use crate::chan::several::{self, Bell, Bells, HasParties, Parties, Side, wait_for};
+use crate::chan::several::{self, Bell, Bells, Parties, Side, wait_for};
 use crate::host::{Active, Clock};
 use crate::prim::{Arc, Mutex, Rank};
 use crate::sync;
-use crate::sync::wait_queue::{HasWaitQueue, Notified, WaitQueue};
+use crate::sync::wait_queue::Notified;
 use gmp_timers::Nanos;
+use ring::{Entry, Found, Message, State};
 use std::collections::VecDeque;
-use std::error::Error;
 use std::fmt;
 use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::time::{Duration, Instant};
-
-/// No receiver is there, or the channel is closed; with the message.
-///
-/// ```
-/// use gmp::chan::broadcast;
-///
-/// let (sender, receiver) = broadcast::channel(4);
-/// drop(receiver);
-/// assert_eq!(sender.send("hello").unwrap_err().0, "hello");
-/// ```
-#[derive(PartialEq, Eq, Clone, Copy)]
-pub struct SendError<T>(pub T);
-
-/// Why no message was received.
-///
-/// ```
-/// use gmp::chan::broadcast::{self, RecvError};
-///
-/// let (sender, mut receiver) = broadcast::channel(2);
-/// (1..=3).for_each(|n| drop(sender.send(n).unwrap()));
-/// assert_eq!(receiver.recv(), Err(RecvError::Lagged(1)));
-/// assert_eq!((receiver.recv(), receiver.recv()), (Ok(2), Ok(3)));
-/// drop(sender);
-/// assert_eq!(receiver.recv(), Err(RecvError::Closed));
-/// ```
-#[derive(PartialEq, Eq, Clone, Copy, Debug)]
-pub enum RecvError {
-    /// The channel is closed, and this receiver has seen all its messages.
-    Closed,
-    /// This receiver has missed so many messages. The next call goes on with the oldest one that is there.
-    Lagged(u64),
-}
-
-/// Why no message was received at once.
-///
-/// ```
-/// use gmp::chan::broadcast::{self, TryRecvError};
-///
-/// let (sender, mut receiver) = broadcast::channel::<u32>(2);
-/// assert_eq!(receiver.try_recv(), Err(TryRecvError::Empty));
-/// drop(sender);
-/// assert_eq!(receiver.try_recv(), Err(TryRecvError::Closed));
-/// ```
-#[derive(PartialEq, Eq, Clone, Copy, Debug)]
-pub enum TryRecvError {
-    /// There is no message yet that this receiver has not seen.
-    Empty,
-    /// As [`RecvError::Closed`].
-    Closed,
-    /// As [`RecvError::Lagged`].
-    Lagged(u64),
-}
-
-/// Why no message was received in time.
-///
-/// ```
-/// use gmp::chan::broadcast::{self, RecvTimeoutError};
-/// use std::time::Duration;
-///
-/// let (_sender, mut receiver) = broadcast::channel::<u32>(2);
-/// assert_eq!(receiver.recv_timeout(Duration::from_millis(1)), Err(RecvTimeoutError::Timeout));
-/// ```
-#[derive(PartialEq, Eq, Clone, Copy, Debug)]
-pub enum RecvTimeoutError {
-    /// The time has passed.
-    Timeout,
-    /// As [`RecvError::Closed`].
-    Closed,
-    /// As [`RecvError::Lagged`].
-    Lagged(u64),
-}
-
-impl<T> fmt::Debug for SendError<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("SendError(..)")
-    }
-}
-
-impl<T> fmt::Display for SendError<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the channel is closed, or has no receiver")
-    }
-}
-
-impl<T> Error for SendError<T> {}
-
-/// `Display` and `Error` of what tells why nothing was received.
-macro_rules! tells {
-    ($error:ident $(, $other:ident => $text:literal)?) => {
-        impl fmt::Display for $error {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                match self {
-                    $($error::$other => f.write_str($text),)?
-                    $error::Closed => f.write_str("the channel is closed"),
-                    $error::Lagged(missed) => write!(f, "the receiver has missed {missed} messages"),
-                }
-            }
-        }
-        impl Error for $error {}
-    };
-}
-
-tells!(RecvError);
-tells!(TryRecvError, Empty => "the channel is empty");
-tells!(RecvTimeoutError, Timeout => "timed out waiting on a channel");
-
-/// A message. Its lock has the clones come one after the other, so that `T` need not be `Sync`.
-type Message<T> = Arc<sync::Mutex<T>>;
-
-struct Entry<T> {
-    message: Message<T>,
-    /// How many receivers have not seen it; not zero.
-    unseen: usize,
-}
-
-struct State<T> {
-    ring: VecDeque<Entry<T>>,
-    tail: u64,
-    parties: Parties,
-}
-
-impl<T> HasParties for State<T> {
-    fn parties(&mut self) -> &mut Parties {
-        &mut self.parties
-    }
-}
-
-impl<T> HasWaitQueue for State<T> {
-    type Want = Side;
-    fn waiters(&mut self, side: &Side) -> &mut WaitQueue<Side> {
-        self.parties.queue(*side)
-    }
-}
-
-/// What a receiver finds.
-enum Found<T> {
-    Message(Message<T>),
-    Lagged(u64),
-    Closed,
-}
-
-impl<T> State<T> {
-    /// The number of the oldest message in the ring.
-    fn head(&self) -> u64 {
-        self.tail - self.ring.len() as u64
-    }
-
-    /// The place in the ring of the message `number`, or of the oldest, if that one is gone.
-    fn place(&self, number: u64) -> usize {
-        usize::try_from(number.saturating_sub(self.head())).expect("place: the ring is in memory")
-    }
-
-    /// What a receiver finds that sees `next` next; one that lags goes on with the oldest message.
-    fn look(&self, next: &mut u64) -> Option<Found<T>> {
-        let missed = self.head().saturating_sub(*next);
-        if missed > 0 {
-            *next = self.head();
-            return Some(Found::Lagged(missed));
-        }
-        match self.ring.get(self.place(*next)) {
-            Some(entry) => Some(Found::Message(Arc::clone(&entry.message))),
-            None => self.parties.closed.then_some(Found::Closed),
-        }
-    }
-
-    /// A receiver has seen the messages from `first` to before `end`. What all have seen goes into `gone`, to be dropped
-    /// after the lock.
-    fn saw(&mut self, first: u64, end: u64, gone: &mut Buffer<Message<T>>) {
-        let (from, to) = (self.place(first), self.place(end));
-        self.ring.range_mut(from..to).for_each(|entry| entry.unseen -= 1);
-        // A receiver that has not seen a message has not seen the later ones, so the messages that all have seen are
-        // the oldest.
-        while self.ring.front().is_some_and(|oldest| oldest.unseen == 0) {
-            let oldest = self.ring.pop_front().expect("saw: there is an oldest one");
-            gone.push(oldest.message);
-        }
-    }
-}
 
 struct Shared<T> {
     capacity: usize,
