@@ -1,6 +1,6 @@
 //! A value and those that watch it: each receiver sees the last value, and not each one. tokio's `watch`, in blocking style.
 //!
-//! The value lies in an [`RwLock`]. A sender changes the value under that lock, and counts the change
+//! The value lies in an [`RwLock`](crate::sync::RwLock). A sender changes the value under that lock, and counts the change
 //! under the channel's lock before it lets the value go: a receiver that reads the value reads the count that belongs to
 //! it. A receiver has the count that it has seen last.
 //!
@@ -29,159 +29,23 @@
 //! }
 //! ```
 
-use crate::chan::several::{self, Bell, Bells, HasParties, Parties, Side, wait_for};
+mod err;
+mod shared;
+
+pub use err::{RecvError, RecvTimeoutError, SendError};
+
+use crate::chan::several::{self, Bell, Side, wait_for};
 use crate::host::{Active, Clock};
-use crate::prim::{Arc, Mutex, Rank};
-use crate::sync::wait_queue::{HasWaitQueue, Notified, WaitQueue};
-use crate::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
+use crate::prim::Arc;
+use crate::sync::RwLockReadGuard;
+use crate::sync::wait_queue::Notified;
 use gmp_timers::Nanos;
-use std::error::Error;
+use shared::Shared;
 use std::fmt;
 use std::mem;
 use std::ops::Deref;
 use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::time::{Duration, Instant};
-
-/// No receiver is there, or the channel is closed; with the value.
-///
-/// ```
-/// use gmp::chan::watch;
-///
-/// let (sender, receiver) = watch::channel(0);
-/// drop(receiver);
-/// assert_eq!(sender.send(1).unwrap_err().0, 1);
-/// ```
-#[derive(PartialEq, Eq, Clone, Copy)]
-pub struct SendError<T>(pub T);
-
-/// The channel is closed, and the receiver has seen the last value.
-///
-/// ```
-/// use gmp::chan::watch::{self, RecvError};
-///
-/// let (sender, mut receiver) = watch::channel(0);
-/// sender.send(1).unwrap();
-/// drop(sender);
-/// assert_eq!((receiver.changed(), *receiver.borrow()), (Ok(()), 1));
-/// assert_eq!(receiver.changed(), Err(RecvError));
-/// ```
-#[derive(PartialEq, Eq, Clone, Copy, Debug)]
-pub struct RecvError;
-
-/// Why no change was seen in time.
-///
-/// ```
-/// use gmp::chan::watch::{self, RecvTimeoutError};
-/// use std::time::Duration;
-///
-/// let (_sender, mut receiver) = watch::channel(0);
-/// assert_eq!(receiver.changed_timeout(Duration::from_millis(1)), Err(RecvTimeoutError::Timeout));
-/// ```
-#[derive(PartialEq, Eq, Clone, Copy, Debug)]
-pub enum RecvTimeoutError {
-    /// The time has passed.
-    Timeout,
-    /// As [`RecvError`].
-    Closed,
-}
-
-const CLOSED: &str = "the channel is closed";
-
-impl<T> fmt::Debug for SendError<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("SendError(..)")
-    }
-}
-
-impl<T> fmt::Display for SendError<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the channel is closed, or has no receiver")
-    }
-}
-
-impl<T> Error for SendError<T> {}
-
-impl fmt::Display for RecvError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(CLOSED)
-    }
-}
-
-impl Error for RecvError {}
-
-impl fmt::Display for RecvTimeoutError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            RecvTimeoutError::Timeout => "timed out waiting on a channel",
-            RecvTimeoutError::Closed => CLOSED,
-        })
-    }
-}
-
-impl Error for RecvTimeoutError {}
-
-struct State {
-    /// How often the value was changed.
-    version: u64,
-    parties: Parties,
-}
-
-impl HasParties for State {
-    fn parties(&mut self) -> &mut Parties {
-        &mut self.parties
-    }
-}
-
-impl HasWaitQueue for State {
-    type Want = Side;
-    fn waiters(&mut self, side: &Side) -> &mut WaitQueue<Side> {
-        self.parties.queue(*side)
-    }
-}
-
-struct Shared<T> {
-    value: RwLock<T>,
-    state: Mutex<State>,
-    bells: Bells,
-}
-
-impl<T> Shared<T> {
-    fn new(value: T, receivers: usize) -> Arc<Self> {
-        let state = State { version: 0, parties: Parties::new(receivers) };
-        let state = Mutex::new(Rank::WaitQueue, state);
-        Arc::new(Shared { value: RwLock::new(value), state, bells: Bells::new() })
-    }
-
-    fn subscribe(self: &Arc<Self>) -> Receiver<T> {
-        let mut state = self.state.lock();
-        state.parties.receivers += 1;
-        let seen = state.version;
-        drop(state);
-        Receiver { shared: Arc::clone(self), seen, bell: None }
-    }
-
-    /// Reads the value for a receiver that will have seen it. A wait that unwinds leaves it behind, and rings again.
-    fn read(&self, bell: Option<&Bell>) -> RwLockReadGuard<'_, T> {
-        let mut leaves = self.bells.leaves(bell);
-        let value = self.value.read();
-        leaves.news = false;
-        value
-    }
-
-    /// The value was changed.
-    fn tell(&self, value: RwLockWriteGuard<'_, T>) {
-        let mut notified = Notified::new();
-        let mut state = self.state.lock();
-        state.version += 1;
-        let rings = state.parties.tell_receivers(&mut notified);
-        drop(state);
-        drop(value);
-        notified.ready();
-        if rings {
-            self.bells.ring_all();
-        }
-    }
-}
 
 /// Makes a channel with a first value, which its receiver has seen.
 ///
