@@ -1,0 +1,351 @@
+//! The guards of an [`RwLock`]: what they become, and what they are narrowed to.
+
+use super::RwLock;
+use crate::host::{Active, Clock};
+use crate::sync::guard::{mapped, shows};
+use crate::sync::raw_rwlock::{Kind, RawRwLock};
+use std::marker::PhantomData;
+use std::mem::ManuallyDrop;
+use std::ops::DerefMut;
+use std::ptr::NonNull;
+use std::time::{Duration, Instant};
+
+/// Holds an [`RwLock`] for reading, and gives access to the value. Dropping the guard ends the read, on any thread,
+/// and does not block.
+///
+/// ```
+/// use gmp::sync::{RwLock, RwLockReadGuard};
+///
+/// let pair = RwLock::new((1, "one"));
+/// let name = RwLockReadGuard::map(pair.read(), |pair| &pair.1);
+/// assert_eq!(*name, "one");
+/// drop(name);
+/// assert!(pair.try_write().is_some());
+/// ```
+/// Only with a value that is `Send`, too, the guard is `Send`, as it gives the lock ([`rwlock`](Self::rwlock)):
+///
+/// ```compile_fail,E0277
+/// let held = std::sync::Mutex::new(());
+/// let lock = gmp::sync::RwLock::new(held.lock().unwrap());
+/// let guard = lock.read();
+/// std::thread::scope(|threads| threads.spawn(move || drop(guard)).join());
+/// ```
+#[must_use = "dropped at once it unlocks at once"]
+pub struct RwLockReadGuard<'a, T: ?Sized> {
+    pub(super) lock: &'a RwLock<T>,
+    pub(super) borrows: PhantomData<*const T>,
+}
+
+/// Holds an [`RwLock`] for a read that may become a write, and gives access to the value. Dropping the guard ends the read,
+/// on any thread, and does not block.
+///
+/// ```
+/// use gmp::sync::{RwLock, RwLockUpgradableReadGuard};
+///
+/// let names = RwLock::new(vec!["a"]);
+/// let guard = names.upgradable_read();
+/// if !guard.contains(&"b") {
+///     // No other writer comes in between.
+///     RwLockUpgradableReadGuard::upgrade(guard).push("b");
+/// }
+/// assert_eq!(*names.read(), ["a", "b"]);
+/// ```
+#[must_use = "dropped at once it unlocks at once"]
+pub struct RwLockUpgradableReadGuard<'a, T: ?Sized> {
+    pub(super) lock: &'a RwLock<T>,
+    pub(super) borrows: PhantomData<*mut T>,
+}
+
+/// Holds an [`RwLock`] for writing, and gives access to the value. Dropping the guard unlocks, on any thread, and
+/// does not block.
+///
+/// ```
+/// use gmp::sync::{RwLock, RwLockWriteGuard};
+///
+/// let names = RwLock::new(vec!["a"]);
+/// let mut guard = names.write();
+/// guard.push("b");
+/// // Others may read from here on, and none has written in between.
+/// let guard = RwLockWriteGuard::downgrade(guard);
+/// assert_eq!(guard.len(), names.try_read().unwrap().len());
+/// ```
+/// Only with a value that is `Sync`, too, the guard is `Send`, as there it may become a reader's:
+///
+/// ```compile_fail,E0277
+/// let lock = gmp::sync::RwLock::new(std::cell::Cell::new(1));
+/// let guard = lock.write();
+/// std::thread::scope(|threads| threads.spawn(move || drop(guard)).join());
+/// ```
+#[must_use = "dropped at once it unlocks at once"]
+pub struct RwLockWriteGuard<'a, T: ?Sized> {
+    pub(super) lock: &'a RwLock<T>,
+    pub(super) borrows: PhantomData<*mut T>,
+}
+
+// Each guard gives a reference to its lock, and a writer's becomes a reader's, beside readers of other threads: so sending or
+// sharing one is sending and sharing the value.
+// SAFETY: the guard is a `&T` and a `&RwLock<T>`, and any thread may end the read.
+unsafe impl<T: ?Sized + Send + Sync> Send for RwLockReadGuard<'_, T> {}
+// SAFETY: as above.
+unsafe impl<T: ?Sized + Send + Sync> Sync for RwLockReadGuard<'_, T> {}
+// SAFETY: as above, and the guard becomes a `&mut T`.
+unsafe impl<T: ?Sized + Send + Sync> Send for RwLockUpgradableReadGuard<'_, T> {}
+// SAFETY: a shared guard gives `&T` and `&RwLock<T>`.
+unsafe impl<T: ?Sized + Send + Sync> Sync for RwLockUpgradableReadGuard<'_, T> {}
+// SAFETY: the guard is a `&mut T`, becomes a `&T`, and any thread may unlock.
+unsafe impl<T: ?Sized + Send + Sync> Send for RwLockWriteGuard<'_, T> {}
+// SAFETY: a shared guard gives `&T` and `&RwLock<T>`.
+unsafe impl<T: ?Sized + Send + Sync> Sync for RwLockWriteGuard<'_, T> {}
+
+impl<'a, T: ?Sized> RwLockReadGuard<'a, T> {
+    #[inline]
+    fn value(&self) -> &T {
+        // SAFETY: the lock is held for reading.
+        self.lock.value.with(|value| unsafe { &*value })
+    }
+
+    /// Returns the lock of this guard.
+    pub fn rwlock(s: &Self) -> &'a RwLock<T> {
+        s.lock
+    }
+
+    /// A guard of a part of the value.
+    pub fn map<U: ?Sized>(s: Self, f: impl FnOnce(&T) -> &U) -> MappedRwLockReadGuard<'a, U> {
+        MappedRwLockReadGuard::map(s.mapped(), f)
+    }
+
+    /// A guard of a part of the value, or `s` again, where there is no such part.
+    ///
+    /// # Errors
+    /// `s`, if `f` returns `None`.
+    pub fn try_map<U: ?Sized>(
+        s: Self,
+        f: impl FnOnce(&T) -> Option<&U>,
+    ) -> Result<MappedRwLockReadGuard<'a, U>, Self> {
+        Self::try_map_or_err(s, |value| f(value).ok_or(())).map_err(|(s, ())| s)
+    }
+
+    /// A guard of a part of the value, or `s` again with the error of `f`, which says why there is no such part.
+    ///
+    /// # Errors
+    /// `s` and the error of `f`; the lock is held throughout.
+    ///
+    /// ```
+    /// use gmp::sync::{RwLock, RwLockReadGuard};
+    ///
+    /// let limits = RwLock::new(vec![10, 20]);
+    /// let (limits, error) = RwLockReadGuard::try_map_or_err(limits.read(), |all| all.get(2).ok_or("no third")).unwrap_err();
+    /// assert_eq!((limits.len(), error), (2, "no third"));
+    /// let first = RwLockReadGuard::try_map_or_err(limits, |all| all.first().ok_or("empty")).unwrap();
+    /// assert_eq!(*first, 10);
+    /// ```
+    pub fn try_map_or_err<U: ?Sized, E>(
+        s: Self,
+        f: impl FnOnce(&T) -> Result<&U, E>,
+    ) -> Result<MappedRwLockReadGuard<'a, U>, (Self, E)> {
+        let lock = s.lock;
+        MappedRwLockReadGuard::try_map_or_err(s.mapped(), f).map_err(|(whole, error)| {
+            std::mem::forget(whole);
+            (lock.read_guard(), error)
+        })
+    }
+
+    fn mapped(self) -> MappedRwLockReadGuard<'a, T> {
+        let lock = ManuallyDrop::new(self).lock;
+        let value = NonNull::new(lock.data_ptr()).expect("a reference is not null");
+        MappedRwLockReadGuard { raw: &lock.raw, value, borrows: PhantomData }
+    }
+}
+
+impl<'a, T: ?Sized> RwLockUpgradableReadGuard<'a, T> {
+    #[inline]
+    fn value(&self) -> &T {
+        // SAFETY: the lock is held for reading.
+        self.lock.value.with(|value| unsafe { &*value })
+    }
+
+    /// Returns the lock of this guard.
+    pub fn rwlock(s: &Self) -> &'a RwLock<T> {
+        s.lock
+    }
+
+    /// Makes the read a write. Blocks the calling goroutine, or the plain thread, until the other readers have gone.
+    /// No writer comes before it, and no new reader but those of [`read_recursive`](RwLock::read_recursive), for which it waits
+    /// as well.
+    ///
+    /// # Unwinds
+    /// When the wait is ended from outside, and the read with it; see [`migration`](crate::migration#what-may-unwind).
+    pub fn upgrade(s: Self) -> RwLockWriteGuard<'a, T> {
+        s.lock.raw.lock(Kind::Upgrade, None);
+        s.upgraded()
+    }
+
+    /// Makes the read a write, if there is no other reader. Does not block.
+    ///
+    /// # Errors
+    /// `s`, if there is another reader.
+    pub fn try_upgrade(s: Self) -> Result<RwLockWriteGuard<'a, T>, Self> {
+        if s.lock.raw.try_lock_in_line(Kind::Upgrade) { Ok(s.upgraded()) } else { Err(s) }
+    }
+
+    /// As [`upgrade`](Self::upgrade), for at most `timeout`.
+    ///
+    /// # Unwinds
+    /// When the wait is ended from outside, and the read with it; see [`migration`](crate::migration#what-may-unwind).
+    ///
+    /// # Errors
+    /// `s`, if another reader is still there then.
+    pub fn try_upgrade_for(s: Self, timeout: Duration) -> Result<RwLockWriteGuard<'a, T>, Self> {
+        let until = Active::now().saturating_add(timeout);
+        if s.lock.raw.lock(Kind::Upgrade, Some(until)) { Ok(s.upgraded()) } else { Err(s) }
+    }
+
+    /// As [`upgrade`](Self::upgrade), until `timeout` at most.
+    ///
+    /// # Unwinds
+    /// When the wait is ended from outside, and the read with it; see [`migration`](crate::migration#what-may-unwind).
+    ///
+    /// # Errors
+    /// `s`, if another reader is still there then.
+    pub fn try_upgrade_until(s: Self, timeout: Instant) -> Result<RwLockWriteGuard<'a, T>, Self> {
+        if s.lock.raw.lock(Kind::Upgrade, Some(Active::nanos(timeout))) { Ok(s.upgraded()) } else { Err(s) }
+    }
+
+    fn upgraded(self) -> RwLockWriteGuard<'a, T> {
+        ManuallyDrop::new(self).lock.write_guard()
+    }
+
+    /// Makes the upgradable read a plain one, so that others may have the upgradable one.
+    pub fn downgrade(s: Self) -> RwLockReadGuard<'a, T> {
+        let lock = ManuallyDrop::new(s).lock;
+        lock.raw.downgrade_upgradable();
+        lock.read_guard()
+    }
+}
+
+impl<'a, T: ?Sized> RwLockWriteGuard<'a, T> {
+    #[inline]
+    fn value(&self) -> &T {
+        // SAFETY: the lock is held.
+        self.lock.value.with(|value| unsafe { &*value })
+    }
+
+    /// Returns the lock of this guard.
+    pub fn rwlock(s: &Self) -> &'a RwLock<T> {
+        s.lock
+    }
+
+    /// Makes the write a read, and lets the waiting readers in. No writer comes in between.
+    pub fn downgrade(s: Self) -> RwLockReadGuard<'a, T> {
+        let lock = ManuallyDrop::new(s).lock;
+        lock.raw.downgrade();
+        lock.read_guard()
+    }
+
+    /// Makes the write a read that may become a write again, and lets the waiting readers in. No writer comes in between.
+    pub fn downgrade_to_upgradable(s: Self) -> RwLockUpgradableReadGuard<'a, T> {
+        let lock = ManuallyDrop::new(s).lock;
+        lock.raw.downgrade_to_upgradable();
+        lock.upgradable_guard()
+    }
+
+    /// A guard of a part of the value.
+    pub fn map<U: ?Sized>(s: Self, f: impl FnOnce(&mut T) -> &mut U) -> MappedRwLockWriteGuard<'a, U> {
+        MappedRwLockWriteGuard::map(s.mapped(), f)
+    }
+
+    /// A guard of a part of the value, or `s` again, where there is no such part.
+    ///
+    /// # Errors
+    /// `s`, if `f` returns `None`.
+    pub fn try_map<U: ?Sized>(
+        s: Self,
+        f: impl FnOnce(&mut T) -> Option<&mut U>,
+    ) -> Result<MappedRwLockWriteGuard<'a, U>, Self> {
+        Self::try_map_or_err(s, |value| f(value).ok_or(())).map_err(|(s, ())| s)
+    }
+
+    /// A guard of a part of the value, or `s` again with the error of `f`, which says why there is no such part.
+    ///
+    /// # Errors
+    /// `s` and the error of `f`; the lock is held throughout.
+    ///
+    /// ```
+    /// use gmp::sync::{RwLock, RwLockWriteGuard};
+    ///
+    /// let limits = RwLock::new(vec![10, 20]);
+    /// let (whole, error) =
+    ///     RwLockWriteGuard::try_map_or_err(limits.write(), |all| all.get_mut(2).ok_or("no third")).unwrap_err();
+    /// assert_eq!((whole.len(), error), (2, "no third"));
+    /// *RwLockWriteGuard::try_map_or_err(whole, |all| all.first_mut().ok_or("empty")).unwrap() = 5;
+    /// assert_eq!(*limits.read(), [5, 20]);
+    /// ```
+    pub fn try_map_or_err<U: ?Sized, E>(
+        s: Self,
+        f: impl FnOnce(&mut T) -> Result<&mut U, E>,
+    ) -> Result<MappedRwLockWriteGuard<'a, U>, (Self, E)> {
+        let lock = s.lock;
+        MappedRwLockWriteGuard::try_map_or_err(s.mapped(), f).map_err(|(whole, error)| {
+            std::mem::forget(whole);
+            (lock.write_guard(), error)
+        })
+    }
+
+    fn mapped(self) -> MappedRwLockWriteGuard<'a, T> {
+        let lock = ManuallyDrop::new(self).lock;
+        let value = NonNull::new(lock.data_ptr()).expect("a reference is not null");
+        MappedRwLockWriteGuard { raw: &lock.raw, value, borrows: PhantomData }
+    }
+}
+
+impl<T: ?Sized> DerefMut for RwLockWriteGuard<'_, T> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut T {
+        // SAFETY: the lock is held, and `&mut self` is the only guard.
+        self.lock.value.with_mut(|value| unsafe { &mut *value })
+    }
+}
+
+impl<T: ?Sized> Drop for RwLockReadGuard<'_, T> {
+    #[inline]
+    fn drop(&mut self) {
+        self.lock.raw.unlock_read();
+    }
+}
+
+impl<T: ?Sized> Drop for RwLockUpgradableReadGuard<'_, T> {
+    #[inline]
+    fn drop(&mut self) {
+        self.lock.raw.unlock_upgradable();
+    }
+}
+
+impl<T: ?Sized> Drop for RwLockWriteGuard<'_, T> {
+    #[inline]
+    fn drop(&mut self) {
+        self.lock.raw.unlock_write();
+    }
+}
+
+shows!(RwLockReadGuard);
+shows!(RwLockUpgradableReadGuard);
+shows!(RwLockWriteGuard);
+
+mapped!(
+    /// Holds an [`RwLock`] for reading, and gives access to a part of the value. Dropping the guard ends the read, on
+    /// any thread.
+    MappedRwLockReadGuard, RawRwLock, unlock_read, as_ref, (), Sync
+);
+mapped!(
+    /// Holds an [`RwLock`] for writing, and gives access to a part of the value. Dropping the guard unlocks, on any
+    /// thread.
+    MappedRwLockWriteGuard, RawRwLock, unlock_write, as_mut, (mut), Send
+);
+
+impl<T: ?Sized> DerefMut for MappedRwLockWriteGuard<'_, T> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut T {
+        // SAFETY: the lock is held, and `&mut self` is the only guard.
+        unsafe { self.value.as_mut() }
+    }
+}
