@@ -230,7 +230,7 @@ impl<T> Sender<T> {
 
 impl<T> Clone for Sender<T> {
     fn clone(&self) -> Self {
-        several::join(&self.shared.state, Side::Senders);
+        drop(several::join(&self.shared.state, Side::Senders));
         Sender { shared: Arc::clone(&self.shared) }
     }
 }
@@ -243,10 +243,7 @@ impl<T> Drop for Sender<T> {
 
 impl<T> Receiver<T> {
     fn subscribed(shared: &Arc<Shared<T>>) -> Self {
-        let mut state = shared.state.lock();
-        state.parties.receivers += 1;
-        let next = state.tail;
-        drop(state);
+        let next = several::join(&shared.state, Side::Receivers).tail;
         Receiver { shared: Arc::clone(shared), next, kept: None, bell: None }
     }
 
@@ -435,8 +432,7 @@ impl<T: Clone> Receiver<T> {
 
 impl<T> Clone for Receiver<T> {
     fn clone(&self) -> Self {
-        let mut state = self.shared.state.lock();
-        state.parties.receivers += 1;
+        let mut state = several::join(&self.shared.state, Side::Receivers);
         let from = state.place(self.next);
         state.ring.range_mut(from..).for_each(|entry| entry.unseen += 1);
         drop(state);
@@ -450,10 +446,7 @@ impl<T> Drop for Receiver<T> {
         let mut state = self.shared.state.lock();
         let tail = state.tail;
         state.saw(self.next, tail, &mut gone);
-        state.parties.receivers -= 1;
-        if state.parties.receivers == 0 {
-            state.parties.queue(Side::Senders).notify_all(&mut notified);
-        }
+        state.parties.receiver_goes(&mut notified);
         drop(state);
         notified.ready();
         self.shared.bells.remove(self.bell.take());

@@ -12,7 +12,7 @@
 
 use crate::chan::{self, Receiver, Sender};
 use crate::host::Active;
-use crate::prim::{Mutex, Rank};
+use crate::prim::{Mutex, MutexGuard, Rank};
 use crate::sched::park::WaitReason;
 use crate::sync::wait_queue::{HasWaitQueue, Left, Notified, Position, WaitQueue, wait_in};
 use crate::wait::waiter::{How, Wait};
@@ -73,6 +73,14 @@ impl Parties {
         self.waiting_receivers.notify_all(notified);
         self.has_bells
     }
+
+    /// A receiver goes; the last one tells the senders.
+    pub(super) fn receiver_goes(&mut self, notified: &mut Notified<Side>) {
+        self.receivers -= 1;
+        if self.receivers == 0 {
+            self.waiting_senders.notify_all(notified);
+        }
+    }
 }
 
 /// Waits until `look` finds something, until then at most. An interrupt unwinds.
@@ -111,13 +119,14 @@ where
     }
 }
 
-/// A party comes.
-pub(super) fn join<S: HasParties>(lock: &Mutex<S>, side: Side) {
+/// A party comes. Returns the state, for what it sees from here on.
+pub(super) fn join<S: HasParties>(lock: &Mutex<S>, side: Side) -> MutexGuard<'_, S> {
     let mut state = lock.lock();
     match side {
         Side::Receivers => state.parties().receivers += 1,
         Side::Senders => state.parties().senders += 1,
     }
+    state
 }
 
 /// Closes the channel, for what the senders do. Returns `false` if it was closed already.

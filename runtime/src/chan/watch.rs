@@ -1,8 +1,8 @@
 //! A value and those that watch it: each receiver sees the last value, and not each one. tokio's `watch`, in blocking style.
 //!
 //! The value lies in an [`RwLock`](crate::sync::RwLock). A sender changes the value under that lock, and counts the change
-//! under the channel's lock before it lets the value go: a receiver that reads the value reads the count that belongs to
-//! it. A receiver has the count that it has seen last.
+//! under the channel's lock before it lets the value go: a receiver that reads the value reads the count that belongs to it. A
+//! receiver has the count that it has seen last.
 //!
 //! Names and semantics are those of tokio 1's `sync::watch`, with these differences: the calls block instead of being
 //! awaited, [`borrow`](Receiver::borrow) parks where tokio's blocks its thread, there are limits, and
@@ -252,7 +252,7 @@ impl<T> Sender<T> {
 
 impl<T> Clone for Sender<T> {
     fn clone(&self) -> Self {
-        several::join(&self.shared.state, Side::Senders);
+        drop(several::join(&self.shared.state, Side::Senders));
         Sender { shared: Arc::clone(&self.shared) }
     }
 }
@@ -280,10 +280,7 @@ impl<T> Receiver<T> {
     /// # Unwinds
     /// When the wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
     pub fn borrow_and_update(&mut self) -> Ref<'_, T> {
-        let value = self.shared.read(self.bell.as_ref());
-        let version = self.shared.state.lock().version;
-        let changed = mem::replace(&mut self.seen, version) != version;
-        Ref { value, changed }
+        self.shared.see(self.bell.as_ref(), &mut self.seen)
     }
 
     /// Returns `true` if the value was changed since this receiver has seen it. Does not block.
@@ -331,19 +328,10 @@ impl<T> Receiver<T> {
 
     fn changed_in(&mut self, until: Option<Nanos>) -> Result<(), RecvTimeoutError> {
         let seen = self.seen;
-        let found =
-            wait_for(&self.shared.state, Side::Receivers, until, |state| match state.version != seen {
-                true => Some(Some(state.version)),
-                false => state.parties.closed.then_some(None),
-            });
-        match found {
-            None => Err(RecvTimeoutError::Timeout),
-            Some(None) => Err(RecvTimeoutError::Closed),
-            Some(Some(version)) => {
-                self.seen = version;
-                Ok(())
-            }
-        }
+        let found = wait_for(&self.shared.state, Side::Receivers, until, |state| state.changed_since(seen));
+        let version = found.ok_or(RecvTimeoutError::Timeout)?;
+        self.seen = version.map_err(|RecvError| RecvTimeoutError::Closed)?;
+        Ok(())
     }
 
     /// Blocks the calling goroutine, or the plain thread, until `is_right` returns `true` for a value, and returns that one,
@@ -364,19 +352,14 @@ impl<T> Receiver<T> {
     /// ```
     pub fn wait_for(&mut self, mut is_right: impl FnMut(&T) -> bool) -> Result<Ref<'_, T>, RecvError> {
         loop {
-            let value = self.shared.read(self.bell.as_ref());
-            let version = self.shared.state.lock().version;
-            let changed = mem::replace(&mut self.seen, version) != version;
+            let value = self.shared.see(self.bell.as_ref(), &mut self.seen);
             if is_right(&value) {
-                return Ok(Ref { value, changed });
+                return Ok(value);
             }
             drop(value);
             let seen = self.seen;
-            wait_for(&self.shared.state, Side::Receivers, None, |state| match state.version != seen {
-                true => Some(Ok(())),
-                false => state.parties.closed.then_some(Err(RecvError)),
-            })
-            .expect("wait_for: there is no limit")?;
+            wait_for(&self.shared.state, Side::Receivers, None, |state| state.changed_since(seen))
+                .expect("wait_for: there is no limit")?;
         }
     }
 
@@ -422,7 +405,7 @@ impl<T> Receiver<T> {
 
 impl<T> Clone for Receiver<T> {
     fn clone(&self) -> Self {
-        several::join(&self.shared.state, Side::Receivers);
+        drop(several::join(&self.shared.state, Side::Receivers));
         Receiver { shared: Arc::clone(&self.shared), seen: self.seen, bell: None }
     }
 }
@@ -430,12 +413,7 @@ impl<T> Clone for Receiver<T> {
 impl<T> Drop for Receiver<T> {
     fn drop(&mut self) {
         let mut notified = Notified::new();
-        let mut state = self.shared.state.lock();
-        state.parties.receivers -= 1;
-        if state.parties.receivers == 0 {
-            state.parties.queue(Side::Senders).notify_all(&mut notified);
-        }
-        drop(state);
+        self.shared.state.lock().parties.receiver_goes(&mut notified);
         notified.ready();
         self.shared.bells.remove(self.bell.take());
     }

@@ -1,15 +1,26 @@
 //! The value, the count of its changes, and those that wait for one.
 
-use super::Receiver;
-use crate::chan::several::{Bell, Bells, HasParties, Parties, Side};
+use super::{Receiver, RecvError, Ref};
+use crate::chan::several::{self, Bell, Bells, HasParties, Parties, Side};
 use crate::prim::{Arc, Mutex, Rank};
 use crate::sync::wait_queue::{HasWaitQueue, Notified, WaitQueue};
-use crate::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
+use crate::sync::{RwLock, RwLockWriteGuard};
+use std::mem;
 
 pub(super) struct State {
     /// How often the value was changed.
     pub(super) version: u64,
     pub(super) parties: Parties,
+}
+
+impl State {
+    /// What a receiver that has `seen` so many changes waits for: the count of another one, or the close.
+    pub(super) fn changed_since(&self, seen: u64) -> Option<Result<u64, RecvError>> {
+        match self.version != seen {
+            true => Some(Ok(self.version)),
+            false => self.parties.closed.then_some(Err(RecvError)),
+        }
+    }
 }
 
 impl HasParties for State {
@@ -39,19 +50,18 @@ impl<T> Shared<T> {
     }
 
     pub(super) fn subscribe(self: &Arc<Self>) -> Receiver<T> {
-        let mut state = self.state.lock();
-        state.parties.receivers += 1;
-        let seen = state.version;
-        drop(state);
+        let seen = several::join(&self.state, Side::Receivers).version;
         Receiver { shared: Arc::clone(self), seen, bell: None }
     }
 
-    /// Reads the value for a receiver that will have seen it. A wait that unwinds leaves it behind, and rings again.
-    pub(super) fn read(&self, bell: Option<&Bell>) -> RwLockReadGuard<'_, T> {
+    /// Reads the value for a receiver, whose count of what it has `seen` is the value's from here on. A wait that unwinds
+    /// leaves the value unseen, and rings again.
+    pub(super) fn see(&self, bell: Option<&Bell>, seen: &mut u64) -> Ref<'_, T> {
         let mut leaves = self.bells.leaves(bell);
         let value = self.value.read();
         leaves.news = false;
-        value
+        let version = self.state.lock().version;
+        Ref { value, changed: mem::replace(seen, version) != version }
     }
 
     /// The value was changed.
