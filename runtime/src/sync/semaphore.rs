@@ -118,7 +118,7 @@ struct Ask {
 unsafe impl Send for Ask {}
 
 /// Why a request was not met.
-pub(crate) enum Refused {
+enum Refused {
     Closed,
     /// The time limit came first.
     Late,
