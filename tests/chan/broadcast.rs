@@ -415,19 +415,44 @@ fn a_bell_rings_on_for_what_is_left_behind() {
     });
 }
 
+/// A message whose clone says that it has begun, and goes on when it is told to.
+struct Slow(Option<(chan::Sender<()>, chan::Receiver<()>)>);
+
+impl Clone for Slow {
+    fn clone(&self) -> Self {
+        if let Some((clones, goes_on)) = &self.0 {
+            let _may_be_alone = clones.send(());
+            let _closed = goes_on.recv();
+        }
+        Slow(None)
+    }
+}
+
+/// Fails by a hang, when a receiver waits beyond its limit for another one's clone; or by a message that it has lost then.
+#[test]
+fn a_limit_ends_the_wait_for_another_ones_clone() {
+    everyone(|crew| {
+        let (sender, mut receiver) = channel(1);
+        let mut other = receiver.clone();
+        let (clones, cloned) = bounded(0);
+        let (go_on, goes_on) = bounded(0);
+        sender.send(Slow(Some((clones, goes_on)))).map_err(drop).unwrap();
+        let slow = crew.go(move || other.recv().is_ok());
+        let reader = crew.go(move || {
+            cloned.recv().unwrap();
+            assert_eq!(receiver.recv_timeout(MS).err(), Some(RecvTimeoutError::Timeout));
+            assert_eq!(receiver.recv_deadline(Instant::now()).err(), Some(RecvTimeoutError::Timeout));
+            drop((go_on, cloned));
+            (receiver.recv().is_ok(), receiver.len())
+        });
+        assert_eq!(reader.join(), (true, 0));
+        assert!(slow.join());
+    });
+}
+
 /// Fails by a bell that is silent beside a message, after a context has ended the wait for the message's lock.
 #[test]
 fn a_bell_rings_on_after_a_wait_that_a_context_ends() {
-    struct Slow(Option<(chan::Sender<()>, chan::Receiver<()>)>);
-    impl Clone for Slow {
-        fn clone(&self) -> Self {
-            if let Some((clones, goes_on)) = &self.0 {
-                let _may_be_alone = clones.send(());
-                let _closed = goes_on.recv();
-            }
-            Slow(None)
-        }
-    }
     everyone(|crew| {
         let (sender, mut receiver) = channel(1);
         let mut other = receiver.clone();

@@ -325,7 +325,8 @@ impl<T: Clone> Receiver<T> {
         }
     }
 
-    /// As [`recv`](Self::recv), for at most `timeout`.
+    /// As [`recv`](Self::recv), for at most `timeout`. The limit holds for the wait for a message and for the wait for other
+    /// receivers that clone the same one, and not for the own `clone`.
     ///
     /// # Unwinds
     /// When the wait is ended from outside; see [`migration`](crate::migration#what-may-unwind). No message is lost.
@@ -336,7 +337,7 @@ impl<T: Clone> Receiver<T> {
         self.recv_in(Some(Active::now().saturating_add(timeout)))
     }
 
-    /// As [`recv`](Self::recv), until `deadline` at most.
+    /// As [`recv_timeout`](Self::recv_timeout), until `deadline` at most.
     ///
     /// # Unwinds
     /// When the wait is ended from outside; see [`migration`](crate::migration#what-may-unwind). No message is lost.
@@ -348,8 +349,8 @@ impl<T: Clone> Receiver<T> {
     }
 
     fn recv_in(&mut self, until: Option<Nanos>) -> Result<T, RecvTimeoutError> {
-        if let Some(message) = self.take_kept() {
-            return Ok(message);
+        if self.kept.is_some() {
+            return self.take_kept(until).ok_or(RecvTimeoutError::Timeout);
         }
         let next = &mut self.next;
         match wait_for(&self.shared.state, Side::Receivers, until, |state| state.look(next)) {
@@ -359,7 +360,7 @@ impl<T: Clone> Receiver<T> {
                 self.shared.bells.ring(self.bell.as_ref());
                 Err(RecvTimeoutError::Lagged(missed))
             }
-            Some(Found::Message(message)) => Ok(self.take(message)),
+            Some(Found::Message(message)) => self.take(message, until).ok_or(RecvTimeoutError::Timeout),
         }
     }
 
@@ -373,8 +374,8 @@ impl<T: Clone> Receiver<T> {
     /// # Errors
     /// There is no message yet, the channel is closed, or this receiver has missed messages.
     pub fn try_recv(&mut self) -> Result<T, TryRecvError> {
-        if let Some(message) = self.take_kept() {
-            return Ok(message);
+        if self.kept.is_some() {
+            return Ok(self.take_kept(None).expect("try_recv: without a limit it comes"));
         }
         let found = self.shared.state.lock().look(&mut self.next);
         match found {
@@ -384,14 +385,16 @@ impl<T: Clone> Receiver<T> {
                 self.shared.bells.ring(self.bell.as_ref());
                 Err(TryRecvError::Lagged(missed))
             }
-            Some(Found::Message(message)) => Ok(self.take(message)),
+            Some(Found::Message(message)) => {
+                Ok(self.take(message, None).expect("try_recv: without a limit it comes"))
+            }
         }
     }
 
-    /// Clones the message, and counts it as seen after that.
-    fn take(&mut self, message: Message<T>) -> T {
+    /// Clones the message, and counts it as seen after that; `None` if others still clone it at the limit.
+    fn take(&mut self, message: Message<T>, until: Option<Nanos>) -> Option<T> {
         let mut leaves = self.shared.bells.leaves(self.bell.as_ref());
-        let clone = T::clone(&message.lock());
+        let clone = T::clone(&*message.lock_within(until)?);
         let keeps = Keeps::new(&mut self.kept, clone);
         let mut gone = Buffer::growing();
         gone.push(message);
@@ -403,30 +406,26 @@ impl<T: Clone> Receiver<T> {
         drop(state);
         drop(gone);
         leaves.news = more;
-        keeps.give()
+        Some(keeps.give())
     }
 
-    /// Receives what a call before has kept.
-    fn take_kept(&mut self) -> Option<T> {
-        self.kept.is_some().then(|| self.take_what_is_kept())
-    }
-
+    /// Receives what a call before has kept; `None` if others still clone it at the limit.
     #[cold]
-    fn take_what_is_kept(&mut self) -> T {
+    fn take_kept(&mut self, until: Option<Nanos>) -> Option<T> {
         let mut leaves = self.shared.bells.leaves(self.bell.as_ref());
-        let kept = self.kept.take().expect("take_what_is_kept: something is");
+        let kept = self.kept.take().expect("take_kept: something is");
         let message = match Arc::try_unwrap(kept) {
             Ok(kept) => kept.into_inner(),
             // A clone of the receiver has it as well.
             Err(kept) => {
-                let clone = T::clone(&self.kept.insert(kept).lock());
+                let clone = T::clone(&*self.kept.insert(kept).lock_within(until)?);
                 let keeps = Keeps::new(&mut self.kept, clone);
                 drop(keeps.kept.take());
                 keeps.give()
             }
         };
         leaves.news = self.shared.state.lock().tail > self.next;
-        message
+        Some(message)
     }
 }
 

@@ -4,6 +4,7 @@ use crate::host::{Active, Clock};
 use crate::prim::{UnsafeCell, const_fn};
 use crate::sync::guard::{mapped, shows};
 use crate::sync::raw_mutex::RawMutex;
+use gmp_timers::Nanos;
 use std::fmt;
 use std::mem::ManuallyDrop;
 use std::ops::DerefMut;
@@ -109,6 +110,15 @@ impl<T: ?Sized> Mutex<T> {
     /// When the wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
     pub fn try_lock_until(&self, timeout: Instant) -> Option<MutexGuard<'_, T>> {
         self.raw.lock_until(Active::nanos(timeout)).then(|| self.guard())
+    }
+
+    /// As `lock`, until then at most, or for ever.
+    #[inline]
+    pub(crate) fn lock_within(&self, until: Option<Nanos>) -> Option<MutexGuard<'_, T>> {
+        match until {
+            Some(until) => self.raw.lock_until(until).then(|| self.guard()),
+            None => Some(self.lock()),
+        }
     }
 
     /// Returns `true` if the mutex is locked at this moment.
