@@ -305,7 +305,9 @@ macro_rules! half {
                 self.chan().map_or(0, Chan::len)
             }
 
-            /// Returns the number of messages that the buffer has room for; `None` for any number.
+            /// Returns the number of messages that the buffer has room for; `None` for any number, as of an unbounded channel.
+            /// A [`bounded`](crate::chan::bounded) one of `usize::MAX`, which only messages without a size can have, counts as
+            /// such: the number of messages never gets there.
             pub fn capacity(&self) -> Option<usize> {
                 let capacity = self.chan().map_or(0, Chan::capacity);
                 (capacity != usize::MAX).then_some(capacity)
