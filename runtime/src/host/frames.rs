@@ -1,22 +1,22 @@
-//! Where the calls of a goroutine stand.
+//! The frames of a goroutine, as return addresses.
 
-/// Where the frames of a goroutine go on, innermost first.
+/// The addresses at which the frames of a goroutine go on, innermost first.
 pub(crate) struct Frames {
     pcs: [usize; Self::MOST],
     len: usize,
 }
 
 impl Frames {
-    /// How many are kept, one more for the mark that there are more.
+    /// How many addresses are kept; one place more is for the mark that there are further frames.
     const MOST: usize = 64;
-    /// Stands behind those that are kept when there are more.
+    /// Stands behind the kept addresses when there are further frames.
     pub(crate) const MORE: usize = 0;
 
     pub(crate) const fn new() -> Self {
         Frames { pcs: [0; Self::MOST], len: 0 }
     }
 
-    /// Adds the next one. Returns `false` if no more are wanted.
+    /// Adds the next frame. Returns `false` if the list is full.
     #[cfg(not(any(feature = "generator", not(target_arch = "x86_64"))))]
     pub(crate) fn push(&mut self, pc: usize) -> bool {
         let last = self.len + 1 == Self::MOST;

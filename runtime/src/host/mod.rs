@@ -1,11 +1,11 @@
 //! The line between the scheduler and the world: everything that the code above asks of an operating system.
 //!
-//! Above the line there are no threads, clocks, statics, thread-locals or random sources; below it there are no
-//! decisions. [`Threads`], [`Clock`], [`Poll`], [`Stacks`] and [`Process`] are the lists of what crosses, and know nothing
-//! of what stands above; [`Host`] is their sum. The scheduler is written for any `H: Host`; the public types are bound to
-//! [`Active`], which is the operating system, or, under the cfg `gmp_loom`, the model of it.
+//! Above the line there are no threads, clocks, statics, thread-locals or random sources; below it there are no decisions
+//! of the scheduler. [`Threads`], [`Clock`], [`Poll`], [`Stacks`] and [`Process`] are the lists of what crosses, and know
+//! nothing of what stands above; [`Host`] is their sum. The scheduler is written for any `H: Host`; the public types are
+//! bound to [`Active`], which is the operating system, or, under the cfg `gmp_loom`, the model of an operating system.
 //!
-//! Every failure of the world is a value that comes up through here.
+//! Every failure of the world is a value that comes up through these traits.
 
 mod clock;
 mod frames;
@@ -28,7 +28,8 @@ pub(crate) use threads::{Lack, Threads};
 use crate::sched::Shared;
 use std::io;
 
-/// What the scheduler asks of the world below it: the sum of these. What the process keeps once is the scheduler's own.
+/// What the scheduler asks of the world below: the sum of these traits. The process's one instance of the scheduler's
+/// state (`Process::Shared`) is the scheduler's own type.
 pub(crate) trait Host:
     Threads + Clock + Poll + Stacks + Process<Shared = Shared<Self>> + Send + Sync
 {
@@ -46,7 +47,7 @@ pub(crate) use crate::host::native::{GUARD, MAX_GUARD, MAX_STACK, MIN_STACK};
 #[cfg(gmp_loom)]
 pub(crate) use crate::model::{GUARD, MAX_GUARD, MAX_STACK, MIN_STACK};
 
-/// The world of one runtime, whose goroutines have so many bytes of stacks at most.
+/// Returns the host of one runtime, whose goroutines together may use `max_stack_bytes` of stacks.
 pub(crate) fn active(max_stack_bytes: Option<usize>, guard: usize) -> io::Result<Active> {
     Active::new(max_stack_bytes, guard)
 }

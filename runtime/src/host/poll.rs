@@ -6,37 +6,38 @@ use std::io;
 use std::os::fd::RawFd;
 use std::time::Duration;
 
-/// How long a look at the poller may wait.
+/// How long a poll may wait.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub(crate) enum PollWait {
-    /// Only look.
+    /// Returns at once.
     Never,
-    /// Until something happens or this much time has passed.
+    /// Waits for an event, or until this much time has passed.
     For(Duration),
-    /// Until something happens.
+    /// Waits for an event.
     Forever,
 }
 
-/// Whether the poller's wait was broken from inside the runtime.
+/// Whether `break_poll` ended the poller's wait.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 #[must_use]
 pub(crate) enum Broken {
-    /// `break_poll` was called, and this look has swallowed it.
+    /// `break_poll` was called, and this poll has consumed that break.
     Yes,
-    /// It was not.
+    /// No break was consumed.
     No,
 }
 
 /// The poller of one runtime.
 pub(crate) trait Poll: Threads {
-    /// Waits for descriptors to become ready, and hands each to `found`. An error: it can't wait for them, now or later.
+    /// Waits for descriptors to become ready, and hands the event of each to `found`. An error means that the poller
+    /// can't wait, now or later.
     fn poll(
         &self,
         local: &Self::Local,
         wait: PollWait,
         found: impl FnMut(Key, Readiness),
     ) -> io::Result<Broken>;
-    /// Ends the wait of the M that blocks in `poll`, now or when it begins. An error: the wait goes on.
+    /// Ends the wait of the M that blocks in `poll`, or that M's next one. An error means that the wait goes on.
     fn break_poll(&self) -> io::Result<()>;
     /// Has the poller watch a descriptor, edge-triggered, in both directions.
     fn watch(&self, fd: RawFd, key: Key) -> io::Result<()>;

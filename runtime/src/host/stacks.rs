@@ -4,30 +4,31 @@ use super::{Frames, Threads};
 use std::io;
 use std::ptr::NonNull;
 
-/// The word of a goroutine that has ended.
+/// The word with which a goroutine that has ended leaves its stack.
 pub(crate) const EXIT: usize = 0;
 
 /// A goroutine's stack with its suspended context.
 pub(crate) trait Stack<L>: Send {
-    /// Runs `g`, the goroutine whose stack it is, on the M of the calling thread, whose `local` this is, until it yields.
-    /// Returns the word with which it has suspended itself, or `EXIT`.
+    /// Runs `g`, the goroutine whose stack this is, on the M of the calling thread until `g` yields. `local` is that M's.
+    /// Returns the word with which the goroutine has suspended itself, or `EXIT`.
     ///
     /// # Safety
     /// The caller won `StatusWord::run`, so that no other thread resumes or reads this stack; the goroutine has not
     /// ended.
     unsafe fn resume(&mut self, local: &L, g: *mut ()) -> usize;
 
-    /// How many bytes of a suspended stack are in use, where the host knows.
+    /// Returns how many bytes of a suspended stack are in use, if the host knows.
     fn depth(&self) -> Option<usize>;
 
-    /// How many bytes of the stack were touched since `forget`, in whole pages, where the host knows. Takes no lock and
-    /// allocates nothing.
+    /// Returns how many bytes of the stack were touched since `forget`, in whole pages, if the host knows. Takes no
+    /// lock and allocates nothing.
     fn touched(&self) -> Option<usize>;
 
-    /// Gives the memory back that earlier goroutines have touched, for `touched`. Before the first resume.
+    /// Gives the memory back that earlier goroutines have touched, so that `touched` counts anew. Called before the
+    /// first resume.
     fn forget(&self);
 
-    /// Reads the frames of a suspended stack into `frames`, where the host can: none are there otherwise, nor before the
+    /// Reads the frames of a suspended stack into `frames`, where the host can: there are none otherwise, nor before the
     /// first resume. Takes no lock and allocates nothing.
     ///
     /// # Safety
@@ -39,22 +40,23 @@ pub(crate) trait Stack<L>: Send {
 pub(crate) trait Stacks: Threads {
     /// A goroutine's stack with its suspended context.
     type Stack: Stack<Self::Local>;
-    /// The stacks that a P keeps. To be emptied into the host before it goes.
+    /// The stacks that a P keeps. The P's owner empties the cache into the host before the cache is dropped.
     type StackCache: Default + Send;
-    /// Reserves a stack of at least `size` bytes; `cache`: the caller's P's, if it has one. An error says what limit was
-    /// met.
+    /// Reserves a stack of at least `size` bytes; `cache` is that of the caller's P, if it has one. An error says which
+    /// limit was met.
     fn reserve_stack(&self, cache: Option<&mut Self::StackCache>, size: usize) -> io::Result<()>;
-    /// A stack that was reserved, on which the root of a goroutine waits for its first resume.
+    /// Returns a stack that was reserved, on which the root of a goroutine waits for its first resume.
     fn new_stack(&self, cache: &mut Self::StackCache, size: usize) -> io::Result<Self::Stack>;
-    /// Takes the stack of a goroutine that has ended, and its reservation.
+    /// Takes back the stack of a goroutine that has ended, and its reservation.
     fn retire(&self, cache: &mut Self::StackCache, stack: Self::Stack);
-    /// Takes all that is in the cache. Returns `true` if a stack was there.
+    /// Takes all stacks out of the cache. Returns `true` if there was one.
     fn empty(&self, cache: &mut Self::StackCache) -> bool;
-    /// A period has passed: what was not needed in it may be trimmed. Returns `false` if nothing is left that could ever be.
+    /// Says that a period has passed: stacks that were not needed in it may be trimmed. Returns `false` if none is left that
+    /// could ever be.
     fn age_stacks(&self) -> bool;
-    /// Trims some of that. Returns `false` if that was all.
+    /// Trims some of these stacks. Returns `false` if none is left.
     fn trim_some(&self) -> bool;
-    /// Fresh memory for Gs, from a page's start. `None`: there is none, and the allocator is asked.
+    /// Returns fresh memory for Gs, from a page's start; `None` if there is none: then the caller asks the allocator.
     fn map(_bytes: usize) -> Option<NonNull<u8>> {
         None
     }
@@ -63,18 +65,18 @@ pub(crate) trait Stacks: Threads {
     /// # Safety
     /// `map` has returned this address for this size, and nothing uses the memory any more.
     unsafe fn unmap(_at: NonNull<u8>, _bytes: usize) {}
-    /// Calls `f` on another stack, of at least `size` bytes: `here` is the world of the calling goroutine, `None` on a plain
-    /// thread. An unwinding passes.
+    /// Calls `f` on another stack, of at least `size` bytes. `here` is the host of the calling goroutine, `None` on a plain
+    /// thread. An unwinding passes through.
     fn call_on(here: Option<&Self>, size: usize, f: &mut dyn FnMut()) -> io::Result<()>;
     /// Among the stacks that `call_on` has put under the caller (`address` lies in the caller's frame): the free
     /// bytes of the fullest one, its guard page included, and the address at which the goroutine's own stack
     /// continues. `(usize::MAX, address)` if there are none.
     fn left_of_calls(address: usize) -> (usize, usize);
-    /// Called on a goroutine's stack: gives the M, whose `local` this is, back to its scheduler, which gets `word` as the
-    /// result of its resume. Returns when the goroutine is resumed, perhaps on another M.
+    /// Called on a goroutine's stack: gives the M of `local` back to its scheduler, whose resume returns `word`. Returns
+    /// when the goroutine is resumed, perhaps on another M.
     ///
     /// # Safety
-    /// The caller is a goroutine that runs on the M of `local`, its current M. `word` is not `EXIT`, and a word that the
-    /// scheduler knows how to read.
+    /// The caller is a goroutine that runs on the M of `local`, its current M. `word` is not `EXIT`, and the scheduler
+    /// knows how to read it.
     unsafe fn suspend(local: &Self::Local, word: usize);
 }

@@ -1,29 +1,29 @@
-//! Threads: starting them, having them sleep and wake, what each knows of itself, and barriers that reach all.
+//! Threads: starting them, their sleep and wake-up, what each knows of itself, and barriers on all of them.
 
 use crate::prim::{Arc, AtomicU32};
 use std::any::Any;
 use std::io;
 use std::time::Duration;
 
-/// Whether an M goes without a descriptor, since there are too few of them.
+/// Whether an M goes without a descriptor because the process has too few.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 #[must_use]
 pub(crate) enum Lack {
-    /// It does.
+    /// The M goes without.
     Yes,
-    /// It has one, or needs none.
+    /// The M has a descriptor, or needs none.
     No,
 }
 
 /// The threads of the process.
 pub(crate) trait Threads: Sized + 'static {
-    /// What each M keeps for the host.
+    /// What the host keeps for each M.
     type Local: Default;
-    /// Where the sleeper of a note lies, besides the note's word.
+    /// Where the sleeper of a note sleeps, besides the note's word.
     type SleepState: Default + Send + Sync;
     /// A started thread.
     type Thread: Send;
-    /// A thread, unlike any other of the process, before or later.
+    /// Identifies a thread, among all threads that the process ever has.
     type ThreadId: Copy + Eq + Send + Sync + std::fmt::Debug;
     /// The calling thread.
     fn thread_id() -> Self::ThreadId;
@@ -31,56 +31,60 @@ pub(crate) trait Threads: Sized + 'static {
     fn start(name: &str, body: impl FnOnce() + Send + 'static) -> io::Result<Self::Thread>;
     /// Waits for the end of a thread whose body is about to return.
     fn join(thread: Self::Thread);
-    /// Runs `f` on a thread that is no runtime's, or here when there can be none.
+    /// Runs `f` on a thread that is no runtime's, or on the caller's if no thread can be started.
     fn run_aside(f: impl FnOnce() + Send + 'static);
-    /// Runs `f` where there is stack enough for everything, and waits for it; not at all when there is no such place.
+    /// Runs `f` where there is stack enough for everything, and waits for the end. Returns `None`, without a call, if
+    /// there is no such place.
     fn with_room<R: Send>(f: impl FnOnce() -> R + Send) -> Option<R>;
     /// Sleeps while `*word == expected`, at most for `limit`. May return early.
     fn sleep(sleep_state: &Self::SleepState, word: &AtomicU32, expected: u32, limit: Option<Duration>);
     /// Ends the sleep on `word`.
     fn wake(sleep_state: &Self::SleepState, word: &AtomicU32);
-    /// How many threads the process has, if that can be known.
+    /// Returns how many threads the process has, if that is known.
     fn threads() -> Option<u32>;
-    /// What the calling thread was given with `set_current`, its M, by value; null on a thread that is none.
+    /// Returns what the calling thread was given with `set_current`: its M, by value; null on a thread that is no M.
     ///
-    /// Never inlined into a function that also switches stacks in a way that lets the compiler keep the
-    /// *address* of the thread-local: a goroutine may resume on another thread.
+    /// Never inlined into a function that also switches stacks, where the compiler might keep the *address* of the
+    /// thread-local: a goroutine may resume on another thread.
     fn current() -> *const ();
-    /// The calling thread is this M from now on, whose `Local` is `now`, and no longer the one whose `Local` is `before`;
-    /// null, and `None`, for none.
+    /// The calling thread is from now on this M, whose `Local` is `now`, and no longer the M whose `Local` is `before`;
+    /// null, and `None`, stand for no M.
     fn set_current(m: *const (), before: Option<&Self::Local>, now: Option<&Self::Local>);
-    /// What the calling thread, which is no M's, was given with `set_thread_frame`; null before.
+    /// Returns what the calling thread, which is no M's, was given with `set_thread_frame`; null before the first
+    /// call.
     fn thread_frame() -> *const ();
-    /// Keeps an address for the calling thread: of its innermost frame of `Context::run`.
+    /// Keeps an address for the calling thread: that of its innermost frame of `Context::run`.
     fn set_thread_frame(frame: *const ());
-    /// What the calling thread, which is no M's, keeps for its `park`: made by the first call. `None` when the thread ends, and
-    /// has dropped it.
+    /// Returns what the calling thread, which is no M's, keeps for its `park`; the first call makes it. `None` when the thread
+    /// ends, and has dropped its token.
     fn thread_token(make: fn() -> Arc<dyn Any + Send + Sync>) -> Option<Arc<dyn Any + Send + Sync>>;
-    /// A number without a pattern, for a choice between equals.
+    /// Returns a number without a pattern, for a choice between equals.
     fn random() -> u32;
-    /// The CPU on which the calling thread runs, for now. Zero where it is not known.
+    /// Returns the CPU on which the calling thread runs, for now. Zero if that is not known.
     fn cpu() -> u32;
-    /// A number for the last-level cache of a CPU. The same for all where it is not known.
+    /// Returns a number for the last-level cache of a CPU. The same for all CPUs if nothing is known.
     fn cache_of(cpu: u32) -> u32;
-    /// How many threads of the process the machine runs at the same time; asked now and then, as it changes.
+    /// Returns how many threads of the process the machine runs at the same time. The monitor asks now and then, as
+    /// the number may change.
     fn parallelism() -> usize;
     /// Returns `true` if Ms may count on `heavy_barrier` from now on. The answer changes to `false` once at most: when the
     /// first barrier was refused.
     fn heavy_barrier_exists() -> bool;
     /// Has every running thread of the process pass a full barrier. An error when that was refused: `heavy_barrier_exists`
-    /// returns `false` from before this returns.
+    /// returns `false` from before this call returns.
     fn heavy_barrier() -> io::Result<()>;
-    /// Has the thread of one M pass a full barrier, and one itself: slowly, for Ms that have counted on `heavy_barrier`
-    /// since before it was refused. Returns `false` if that can't be had, either.
+    /// Has the thread of one M, and the caller, pass a full barrier: slowly, for Ms that have counted on
+    /// `heavy_barrier` since before it was refused. Returns `false` if that is impossible, too.
     fn slow_barrier(local: &Self::Local, thread: u32) -> bool;
-    /// The calling thread begins to be an M, whose `local` this is. Returns the number by which `cpu_time` knows it,
-    /// and whether there are too few descriptors to keep one for `is_blocked`.
+    /// The calling thread begins to be an M, whose `local` this is. Returns the number by which `cpu_time` knows the
+    /// thread, and whether there are too few descriptors to keep one for `is_blocked`.
     fn thread_begins(local: &Self::Local) -> (u32, Lack);
-    /// The M has no thread any more, or `is_blocked` is not to be asked about it. By any thread, more than once if need be.
+    /// The M has no thread any more, or `is_blocked` will not be asked about that thread. Any thread may call this, also
+    /// more than once.
     fn thread_ends(local: &Self::Local);
-    /// How long a thread has used a CPU; `None` if that is not known.
+    /// Returns how long a thread has used a CPU; `None` if that is not known.
     fn cpu_time(thread: u32) -> Option<Duration>;
-    /// Returns `true` if the M's thread waits in the kernel, and not only for a CPU. By any thread. An error if that is not
-    /// known.
+    /// Returns `true` if the M's thread waits in the kernel for something other than a CPU. Any thread may call this. An
+    /// error if that is not known.
     fn is_blocked(local: &Self::Local) -> io::Result<bool>;
 }

@@ -1,44 +1,45 @@
-//! Whether a model has a retaker, and the barrier for all threads that this retaker asks for.
+//! Whether a model has a retaker, and how the model plays the barrier on all threads that the retaker asks for.
 
 use super::ModelHost;
 use crate::m::M;
 use crate::prim::{AtomicU32, Ordering, fence};
 use std::cell::Cell;
 
-/// Which retaker a model has, to take Ps from running goroutines.
+/// Which retaker a model has: a thread that takes Ps from running goroutines.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub(super) enum Retaker {
     /// No retaker.
     None,
     /// A thread of the model, over a host that has a barrier for all threads.
     Heavy,
-    /// A thread of the model, over a host that has none.
+    /// A thread of the model, over a host without such a barrier.
     Fences,
-    /// A thread of the model, over a host that refuses the barrier when it is asked for one.
+    /// A thread of the model, over a host that refuses the barrier when the retaker asks for one.
     Refused,
 }
 
 thread_local! {
-    /// That of the model which this OS thread explores.
+    /// The retaker of the model that this OS thread explores.
     pub(super) static RETAKER: Cell<Retaker> = const { Cell::new(Retaker::None) };
-    /// Over a host that refuses it: the barrier was asked for in this execution.
+    /// With `Retaker::Refused`: the barrier was asked for in this execution.
     pub(super) static REFUSED: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Returns `true` if a retaker relies on it that each entry into the runtime is a barrier.
+/// Returns `true` if a retaker relies on each entry into the runtime being a barrier.
 pub(crate) fn relies_on_entries() -> bool {
     RETAKER.get() == Retaker::Heavy
 }
 
-/// The kernel may switch the calling thread out here, in which it passes a barrier: it does where another thread waits for
-/// that. Anywhere, in truth; a model has such points in the windows, and where it says so.
+/// A point at which the kernel may switch the calling thread out. The thread passes a barrier there if another thread
+/// waits for that. A real thread may be switched out anywhere; a model has these points in the windows, and where the
+/// model itself calls this.
 pub(crate) fn switch_point() {
     if RETAKER.get() == Retaker::Refused {
         M::<ModelHost>::current().inspect(|m| m.local.switches.may_pass());
     }
 }
 
-/// The barriers which others wait for one M to pass.
+/// The barriers that other threads wait for one M to pass.
 #[derive(Debug)]
 pub(super) struct Switches {
     asked: AtomicU32,
@@ -50,9 +51,9 @@ impl Switches {
         Switches { asked: AtomicU32::new(0), passed: AtomicU32::new(0) }
     }
 
-    /// The M's thread.
+    /// On the M's thread: passes the barrier that an asker waits for.
     fn may_pass(&self) {
-        // Acquire: partner `wait_for_one`; what the asker did before is seen from here on.
+        // Acquire: partner `wait_for_one`. The M sees from here on what the asker did before it asked.
         let asked = self.asked.load(crate::prim::Acquire);
         if self.passed.load(crate::prim::Relaxed) != asked {
             // SeqCst: the barrier for which a retaker asks, on the M's thread: partner EntryBarrier.
@@ -66,7 +67,7 @@ impl Switches {
         let asked = self.asked.load(crate::prim::Relaxed) + 1;
         // Release: partner `may_pass`.
         self.asked.store(asked, crate::prim::Release);
-        // Acquire: partner `may_pass`; what that thread did before is seen.
+        // Acquire: partner `may_pass`. The asker sees what the M's thread did before the barrier.
         while self.passed.load(crate::prim::Acquire) != asked {
             loom::thread::yield_now();
         }

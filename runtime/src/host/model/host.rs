@@ -23,7 +23,7 @@ use std::os::fd::RawFd;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::time::{Duration, Instant};
 
-/// Where the sleeper of a note lies.
+/// Where the sleeper of a note sleeps.
 #[derive(Debug)]
 pub struct SleepState {
     lock: Mutex<()>,
@@ -56,8 +56,8 @@ loom::thread_local! {
 }
 
 loom::lazy_static! {
-    // The runtimes of a model are not looked at together: a lock around every `run`, for what `models::cover` asks with
-    // `is_asleep` of one runtime.
+    // The runtimes of a model are not judged together: each `run` takes the lock for itself, and `models::cover` asks
+    // one runtime with `is_asleep`.
     static ref SHARED: Shared<ModelHost> = Shared::new(None);
 }
 
@@ -139,7 +139,7 @@ impl Threads for ModelHost {
     }
 
     fn cpu() -> u32 {
-        // Each M has its own.
+        // Each M has a cache of its own.
         M::<Self>::current().map_or(0, |m| m.id)
     }
 
@@ -164,7 +164,7 @@ impl Threads for ModelHost {
             REFUSED.set(true);
             return Err(io::ErrorKind::PermissionDenied.into());
         }
-        // SeqCst: partner EntryBarrier, which is a fence in models where this is asked for.
+        // SeqCst: partner EntryBarrier, which is a fence in the models that ask for this.
         fence(Ordering::SeqCst);
         Ok(())
     }
@@ -246,7 +246,7 @@ impl Poll for ModelHost {
     fn watch(&self, _fd: RawFd, key: Key) -> io::Result<()> {
         let mut world = self.world();
         world.watched.push(key);
-        // The kernel reports at once what is so already.
+        // The kernel reports at once the events that the descriptor has already.
         let level = world.level | Readiness::WRITABLE;
         world.events.push((key, level));
         self.happened.notify_all();
@@ -305,7 +305,7 @@ impl Stacks for ModelHost {
     }
 
     fn call_on(_here: Option<&Self>, _size: usize, f: &mut dyn FnMut()) -> io::Result<()> {
-        // What a model runs does not go deep.
+        // A model's functions need little stack.
         f();
         Ok(())
     }
@@ -321,7 +321,7 @@ impl Stacks for ModelHost {
 }
 
 impl Process for ModelHost {
-    // A backstop would hide what is missing elsewhere.
+    // A monitor would hide that a wake-up is missing elsewhere.
     const MONITORED: bool = false;
 
     const SEES_RUNNING: bool = false;

@@ -6,19 +6,19 @@
 //! * a thread is a loom thread; the M of a thread is a `loom::thread_local!`, set when the M starts;
 //! * a note's sleep state is a mutex and a condition variable; a timed sleep lasts until it is ended;
 //! * the poller is a list of posted events and one break, which the first M that looks takes, as in the kernel. A
-//!   wait of less than [`LONG`] is over at once, and the clock has then moved on by it; a longer one lasts until
-//!   something is posted. So a break that is missing is a deadlock.
+//!   wait of less than [`LONG`] is over at once, and the clock has then moved on by that time; a longer wait lasts
+//!   until an event is posted. So a break that is missing is a deadlock.
 //!
-//! A panic in a goroutine is a failed model: loom reports a deadlock, or two accesses that nothing orders, by a
-//! panic wherever it finds them. It is carried to the M and goes on there.
+//! A panic in a goroutine is a failed model: loom reports a deadlock, or two accesses that nothing orders, by a panic
+//! wherever it finds them. The host carries the panic to the M and raises it again there.
 //!
 //! What no model sees: real thread-locals (all Ms share one OS thread), the panic count of a thread, time.
 //!
 //! # A model of your own
 //!
-//! A model is a test that loom runs once for each schedule that matters. It fails in the first one in which anything
-//! panics, all threads wait for ever, or two accesses to a `loom::cell::UnsafeCell` are ordered by nothing; the events
-//! of that schedule are printed before the panic's message.
+//! A model is a test that loom runs once for each schedule that matters. The model fails in the first schedule in
+//! which anything panics, all threads wait for ever, or two accesses to a `loom::cell::UnsafeCell` are ordered by
+//! nothing; the events of that schedule are printed before the panic's message.
 //!
 //! ```ignore
 //! use gmp::model::{Model, at_rest, done};
@@ -34,9 +34,9 @@
 //! ```
 //! **Running it.** The file begins with `#![cfg(gmp_loom)]`, and the build sets that cfg: here by `cargo loom`, an alias
 //! in `.cargo/config.toml`; elsewhere by `RUSTFLAGS="--cfg gmp_loom" cargo test --release --target-dir target/loom --test
-//! 'loom_*'`. Of a crate of your own `docs/models.md` has the `Cargo.toml` and the files; these very lines are built by
-//! `./test outside`. `tests/loom_user.rs` is a whole example: a mailbox, and how the
-//! wake-up that a wrong version of it loses is shown to be found.
+//! 'loom_*'`. For a crate of your own, `docs/models.md` has the `Cargo.toml` and the files; `./test outside` builds those
+//! very lines. `tests/loom_user.rs` is a whole example: a mailbox, and how loom finds the wake-up that a wrong version of
+//! the mailbox loses.
 //!
 //! **What a model may use.** All of gmp: [`go`](crate::go), [`JoinHandle::join`](crate::JoinHandle::join),
 //! [`yield_now`](crate::yield_now), [`blocking`](crate::blocking), `sync`, `time::sleep`. What is to be checked is built
@@ -50,20 +50,20 @@
 //! hundred executions; a third multiplies that by a hundred. [`Model::check`] prints the number; a sudden fall means
 //! that the model has gone blind.
 //!
-//! **The stage.** The search begins where it matters: [`at_rest`] gives a runtime whose Ms sleep; [`runtime`] one whose
-//! way there is not searched, until `loom::explore()`; [`together`] and [`together_with_us`] have goroutines begin at one
-//! moment; [`done`] ends the search when the property has held, so that the end of the runtime costs nothing. It is called
+//! **The stage.** The search begins where the race begins: [`at_rest`] gives a runtime whose Ms sleep; [`runtime`] gives a
+//! runtime that starts unsearched, until `loom::explore()`; [`together`] and [`together_with_us`] have goroutines begin at
+//! one moment; [`done`] ends the search when the property has held, so that the end of the runtime costs nothing. Call `done`
 //! where the property is known to have held, in a goroutine most often, and with [`Parts`] by the last of several: behind a
-//! join loom would search, too, how the Ms go idle while the joiner is woken, up to a hundred times as many executions. The
-//! bound counts preemptions, and the thread that runs first when the search begins needs none: let it be the one that is
-//! to be early. loom tries another order of two steps where it sees that they touch the same thing, and remembers one earlier
-//! access of each thing only; a reader that comes first may hide behind the writer's own look. When a mutant that must
-//! be found is not, begin with the other thread.
+//! join loom would also search how the Ms go idle while the joiner is woken, up to a hundred times as many executions. The
+//! bound counts preemptions, and the thread that runs first when the search begins needs none: let that be the thread which
+//! has to be early. loom tries another order of two steps where it sees that both touch the same object, and remembers only
+//! one earlier access of each object; a reader that comes first may hide behind the writer's own look. When a mutant that
+//! must be found is not, begin with the other thread.
 //!
-//! **What it can't see.** Above: real thread-locals, time. Memory that is not in a loom cell: a race on it passes. That a
-//! store and a later load change places on the machine, unless both sides have a `fence(SeqCst)`: loom shows its absence,
-//! but takes SeqCst *accesses* for AcqRel. A load that is satisfied before an earlier one. So show of each line that a
-//! protocol needs that the model fails without it.
+//! **What a model can't see.** Real thread-locals and time, as said above. A race on memory that is not in a loom cell
+//! passes. loom does not let a store and a later load change places, as the machine does unless both sides have a
+//! `fence(SeqCst)`: loom shows that such a fence is missing, but takes SeqCst *accesses* for AcqRel. Nor is a load
+//! satisfied before an earlier load. So show of each line that a protocol needs that the model fails without that line.
 
 pub use crate::prim::Mutant;
 pub(crate) use crate::stack::pool::{GUARD, MAX_GUARD, MAX_STACK, MIN_STACK};

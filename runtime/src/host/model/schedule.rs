@@ -1,5 +1,5 @@
-//! What happened in the execution that loom runs now, for the report of the one that fails. All threads of a
-//! model share one OS thread, so it lies in a thread-local of std's.
+//! The events of the execution that loom runs now, for the report of a failed one. All threads of a model share one
+//! OS thread, so the list is a thread-local of std's.
 
 use super::ModelHost;
 use crate::m::M;
@@ -16,7 +16,7 @@ thread_local! {
     static LOG: RefCell<Log> = RefCell::default();
 }
 
-/// Between two models. How many executions there were.
+/// Between two models: forgets the events, and returns how many executions there were.
 pub(super) fn reset() -> usize {
     LOG.take().execution
 }
@@ -45,12 +45,12 @@ pub(super) fn print() {
     }
 }
 
-/// Adds what the scheduler says of itself.
+/// Adds an event that the scheduler reports.
 pub(crate) fn note_event(what: std::fmt::Arguments<'_>) {
     add(what);
 }
 
-/// Adds a line to the schedule that is printed when this execution fails.
+/// Adds an event to the schedule that is printed when this execution fails.
 pub fn note(what: &str) {
     add(format_args!("{what}"));
 }

@@ -1,4 +1,4 @@
-//! One model: how far loom searches, and what the host of that model is to play.
+//! One model: how far loom searches, and what the model's host plays.
 
 use super::barrier::{REFUSED, RETAKER, Retaker};
 use super::schedule;
@@ -6,7 +6,7 @@ use std::cell::Cell;
 use std::sync::Once;
 use std::time::Instant;
 
-/// One model: how far loom explores it, and what is known of it afterwards.
+/// One model: how far loom explores it.
 #[derive(Clone, Debug)]
 pub struct Model {
     preemptions: Option<usize>,
@@ -18,17 +18,17 @@ pub struct Model {
 }
 
 thread_local! {
-    /// Whether its busy Ps help each other.
+    /// Whether the model's busy Ps help each other.
     static HELPERS: Cell<bool> = const { Cell::new(false) };
-    /// So many more thieves find that what they look at does not hold still.
+    /// How many more thieves find that the queue which they look at changes meanwhile.
     static REFUSALS: Cell<u32> = const { Cell::new(0) };
-    /// Whether it weighs which goroutine others see an M run.
+    /// Whether loom weighs which goroutine others see an M run.
     static WEIGHS: Cell<bool> = const { Cell::new(false) };
     /// In this execution no thread can be started any more.
     pub(super) static THREADS_REFUSED: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Returns `true` if what a thief looks at holds still.
+/// Returns `true` if the queue that a thief looks at does not change meanwhile.
 pub(crate) fn stays_the_same() -> bool {
     let left = REFUSALS.get();
     REFUSALS.set(left.saturating_sub(1));
@@ -43,7 +43,7 @@ pub(crate) fn has_helpers() -> bool {
     HELPERS.get()
 }
 
-/// The host refuses each start of an M's thread, from here to the end of the execution.
+/// From here to the end of the execution, the host refuses each start of an M's thread.
 pub fn refuse_threads() {
     THREADS_REFUSED.set(true);
 }
@@ -104,21 +104,22 @@ impl Model {
         self
     }
 
-    /// The first so many thieves of each execution find that the owner of what they would take is at work.
+    /// In each execution the first `count` thieves find that the owner of what they would take is at work.
     pub fn with_refusals(mut self, count: u32) -> Self {
         self.refusals = count;
         self
     }
 
-    /// Which goroutine others see an M run is a choice of loom's, too, among what the orderings permit. Others
-    /// believe what was written last.
+    /// loom also chooses which goroutine other threads see an M run, among the values that the orderings permit.
+    /// Without this, they see what was written last.
     pub fn weighing_single_writers(mut self) -> Self {
         self.weighs = true;
         self
     }
 
-    /// Runs `f` in every schedule within the bounds, prints how many there were, and returns that. When the environment has
-    /// `GMP_LOOM_MOST`, no bound is above that number: what fails with few preemptions is so found before those with more.
+    /// Runs `f` in every schedule within the bounds, prints how many schedules there were, and returns that number. When
+    /// the environment has `GMP_LOOM_MOST`, no bound is above that number: so a failure that needs few preemptions is found
+    /// before those that need more.
     ///
     /// # Panics
     /// In the first schedule in which `f`, or anything that it started, panics, blocks for ever, or makes two
@@ -139,7 +140,7 @@ impl Model {
         let preemptions = self.preemptions.map(|bound| bound.min(most));
         builder.preemption_bound = preemptions;
         builder.max_branches = self.max_branches;
-        // Either would end the search early and call it a success.
+        // Either limit would end the search early and call that a success.
         builder.max_duration = None;
         builder.max_permutations = None;
         schedule::reset();

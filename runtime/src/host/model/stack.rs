@@ -9,7 +9,8 @@ use crate::stack::switch::{Coro, End};
 use std::panic::resume_unwind;
 use std::sync::OnceLock;
 
-/// From here on the host has `count` stacks for the runtime, besides those in use; and the Ps have caches of them, or none.
+/// From here on the host has `count` stacks for the runtime, besides those in use. `cached` says whether the Ps have caches
+/// of them.
 pub fn limit_stacks(runtime: &crate::Runtime, count: usize, cached: bool) {
     let host = &runtime.sched().host;
     host.world().stacks = count;
@@ -21,11 +22,11 @@ pub fn limit_stacks(runtime: &crate::Runtime, count: usize, cached: bool) {
 #[derive(Default)]
 pub struct StackCache {
     pub(super) real: crate::stack::pool::StackCache,
-    /// Where they are limited: those that lie here.
+    /// Where stacks are limited: those that lie in this cache.
     pub(super) spare: usize,
 }
 
-/// Stacks outlive the executions, so that each execution finds the ones of the last.
+/// Stacks outlive an execution: the next one uses them again.
 pub(super) fn stacks() -> &'static crate::stack::pool::StackPool {
     static STACKS: OnceLock<crate::stack::pool::StackPool> = OnceLock::new();
     STACKS.get_or_init(|| crate::stack::pool::StackPool::new(None, crate::stack::pool::GUARD))

@@ -1,14 +1,14 @@
 //! Where loom's search begins: a runtime at rest, or goroutines that occupy an M each and go on together.
 //!
-//! loom's search grows with each step that it has to weigh. How a runtime starts is the subject of few models; the
-//! others let it come to the point in question unexplored, and search from there.
+//! loom's search grows with each step to be weighed. How a runtime starts is the subject of few models; the others
+//! bring a runtime to the point in question unexplored, and search from there.
 
 use crate::{JoinHandle, Runtime};
 use loom::sync::{Condvar, Mutex};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-/// A runtime with so many Ps, and at most so many threads. loom's search pauses here, until `loom::explore`.
+/// Returns a runtime with `procs` Ps and at most `threads` threads. loom's search pauses here, until `loom::explore`.
 ///
 /// # Panics
 /// When the numbers are out of range.
@@ -18,7 +18,7 @@ pub fn runtime(procs: usize, threads: usize) -> Runtime {
     unsafe { Runtime::builder().procs(procs).max_threads(threads).build() }.expect("a model's runtime starts")
 }
 
-/// A runtime that has been at work, and whose Ms all sleep. loom's search goes on from here.
+/// Returns a runtime that has been at work, and whose Ms all sleep. loom's search goes on from here.
 pub fn at_rest<const N: usize>() -> Runtime {
     let runtime = runtime(N, N);
     fall_asleep::<N>(&runtime);
@@ -26,12 +26,13 @@ pub fn at_rest<const N: usize>() -> Runtime {
     runtime
 }
 
-/// Says once that something has happened. A thread waits for it, so a goroutine keeps its M and its P meanwhile.
+/// Says once that an event has happened. The waiter is a thread, so a goroutine that waits keeps its M and its P
+/// meanwhile.
 #[derive(Clone, Default)]
 pub struct Flag(Arc<(Mutex<bool>, Condvar)>);
 
 impl Flag {
-    /// Says that it has happened.
+    /// Says that the event has happened.
     pub fn raise(&self) {
         *self.0.0.lock().expect("no panic under a model's lock") = true;
         self.0.1.notify_all();
@@ -46,17 +47,19 @@ impl Flag {
     }
 }
 
-/// What a goroutine does once all are at work.
+/// What a goroutine does once all Ms are at work.
 pub type Body = Box<dyn FnOnce() + Send>;
 
-/// Starts a goroutine for each body, each on an M of its own. They begin when all Ms are at work, and loom's search
-/// begins with them: how the runtime came to this point is other models' subject. The caller only joins them.
+/// Starts a goroutine for each body, each on an M of its own. The bodies begin when all Ms are at work, and loom's
+/// search begins with them: how the runtime came to this point is other models' subject. The caller only joins the
+/// goroutines.
 pub fn together<const N: usize>(runtime: &Runtime, bodies: [Body; N]) -> [JoinHandle<()>; N] {
     gather(runtime, bodies, &Arc::default(), N, loom::explore)
 }
 
-/// The same, and the caller goes on at the same moment. It is the one that runs first in the first schedule: what
-/// needs it to be interrupted costs a preemption, what needs the others to be late does not.
+/// Like [`together`], but the caller goes on at the same moment as the bodies. In the first schedule the caller runs
+/// first: a schedule in which the caller is interrupted costs a preemption, one in which the others are late does
+/// not.
 pub fn together_with_us<const N: usize>(runtime: &Runtime, bodies: [Body; N]) -> [JoinHandle<()>; N] {
     let meeting = Arc::new(Meeting::default());
     let handles = gather(runtime, bodies, &meeting, N + 1, || ());
@@ -80,7 +83,7 @@ fn gather<const N: usize>(
     })
 }
 
-/// Has the Ms of the runtime, which are to be `N`, started, and waits until they sleep; before loom's search begins.
+/// Has the runtime's `N` Ms started, and waits until they sleep, all before loom's search begins.
 ///
 /// # Panics
 /// When a goroutine of the model panics.
@@ -134,23 +137,24 @@ impl Meeting {
     }
 }
 
-/// Ends the search behind this point: the property has held. The end of the runtime is not searched; that has a model
-/// of its own.
+/// Ends the search at this point: the property has held. The end of the runtime is not searched; other models do
+/// that.
 pub fn done() {
     loom::stop_exploring();
 }
 
-/// A property of several parts: it has held when all of them have. loom does not see this, so it orders nothing.
+/// A property of several parts: it has held when all parts have. loom does not see the count, so the count orders
+/// nothing.
 #[derive(Clone)]
 pub struct Parts(Arc<AtomicUsize>);
 
 impl Parts {
-    /// So many.
+    /// A property of `count` parts.
     pub fn of(count: usize) -> Self {
         Parts(Arc::new(AtomicUsize::new(count)))
     }
 
-    /// One has held; after the last one, [`done`].
+    /// Says that one part has held; after the last part, calls [`done`].
     pub fn held(&self) {
         if self.0.fetch_sub(1, Relaxed) == 1 {
             done();

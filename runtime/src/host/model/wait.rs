@@ -1,10 +1,10 @@
-//! A wait of a model's own: [`park`] parks as every blocking operation of gmp does.
+//! A wait in a model's own protocol: [`park`] parks as every blocking operation of gmp does.
 
 use super::ModelHost;
 use crate::sched::park::{Commit, WaitReason};
 use crate::wait::waiter::{self, How, Woke};
 
-/// A goroutine or thread in one of its waits, as [`park`] hands it out.
+/// A goroutine or thread in one of its waits, as [`park`] hands it to `publish`.
 #[derive(Clone)]
 pub struct Waiter(waiter::Waiter<ModelHost>);
 
@@ -21,7 +21,7 @@ impl Waiter {
         self.0.ready();
     }
 
-    /// Claims and readies. Returns `false` if another was first.
+    /// Claims the wait and readies its owner. Returns `false` if another waker was first.
     pub fn wake(self) -> bool {
         self.0.wake()
     }
@@ -36,9 +36,9 @@ pub enum Parked {
     Refused,
 }
 
-/// Parks the calling goroutine, or thread, as every blocking operation of gmp does: `publish` puts the [`Waiter`]
-/// where others find it, most often by unlocking a queue; it runs on the M, when the caller's context is saved.
-/// With `false` it calls the park off.
+/// Parks the calling goroutine, or thread, as every blocking operation of gmp does. `publish` puts the [`Waiter`]
+/// where wakers find it, most often by unlocking a queue; it runs on the M when the caller's context is saved. If
+/// `publish` returns `false`, the caller is not parked.
 pub fn park(publish: impl FnOnce(Waiter) -> bool) -> Parked {
     let mut wait = waiter::Wait::<ModelHost>::begin();
     let waiter = Waiter(wait.waiter());

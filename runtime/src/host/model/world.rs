@@ -7,10 +7,10 @@ use std::io;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-/// From this length on a timed wait in the poller lasts until it is ended.
+/// A timed wait in the poller of at least this length lasts until an event or a break ends it.
 pub const LONG: Duration = Duration::from_secs(1000);
 
-/// Time passes, and no M is told.
+/// Moves the clock on by `time`, and tells no M.
 pub fn pass(time: Duration) {
     let mut clock = CLOCK.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     *clock = clock.saturating_add(time);
@@ -23,30 +23,30 @@ pub(super) struct World {
     pub(super) polling: usize,
     /// The descriptors that the poller watches; a model has one at most.
     pub(super) watched: Vec<Key>,
-    /// All that was ever posted for it.
+    /// All readiness that was ever posted for the watched descriptor.
     pub(super) level: Readiness,
     pub(super) events: Vec<(Key, Readiness)>,
-    /// Where they are limited: stacks that no goroutine and no cache has.
+    /// Where stacks are limited: those that no goroutine and no cache has.
     pub(super) stacks: usize,
 }
 
-/// The world of one runtime in a model.
+/// The host of one runtime in a model.
 #[derive(Debug)]
 pub struct ModelHost {
     pub(super) world: Mutex<World>,
     pub(super) happened: Condvar,
-    /// Whether stacks are limited. Set before the search begins; loom does not see it.
+    /// Whether stacks are limited. A model sets this before the search begins; loom does not see it.
     pub(super) short_of_stacks: std::sync::atomic::AtomicBool,
-    /// Whether a limited one that comes back goes to a cache.
+    /// Whether a limited stack that comes back goes to a cache.
     pub(super) caches_stacks: std::sync::atomic::AtomicBool,
 }
 
 loom::lazy_static! {
-    /// Stands still, except in the poller.
+    /// Stands still, except for timed waits in the poller.
     pub(super) static ref CLOCK: Mutex<Nanos> = Mutex::new(Nanos::ZERO);
 }
 
-/// Where the clock begins, for what asks in std's terms.
+/// The start of the clock as an `Instant` of std's.
 pub(super) fn origin() -> Instant {
     static ORIGIN: OnceLock<Instant> = OnceLock::new();
     *ORIGIN.get_or_init(Instant::now)
@@ -75,7 +75,7 @@ impl ModelHost {
         self.world().polling > 0
     }
 
-    /// Plays the kernel: something has happened to the descriptor. Gives the keys under which it is watched.
+    /// Plays the kernel: the descriptor has become ready. Returns the keys under which it is watched.
     #[cfg(test)]
     pub(crate) fn happen(&self, readiness: Readiness) -> Vec<Key> {
         super::schedule::add(format_args!("the kernel has {readiness:?}"));
@@ -84,7 +84,7 @@ impl ModelHost {
         world.watched.clone()
     }
 
-    /// The same, for the poller to find.
+    /// As `happen`, and leaves the event for the poller to find.
     #[cfg(test)]
     pub(crate) fn post(&self, readiness: Readiness) {
         super::schedule::add(format_args!("the kernel posts {readiness:?}"));

@@ -1,18 +1,19 @@
 //! `membarrier`: a full barrier on every running thread of the process, asked for by one of them.
 //!
-//! It makes a plain store and a load enough on the side that runs all the time (`m/mod.rs`). A process registers once for
-//! the expedited form (Linux 4.14), which interrupts only the CPUs that run its threads. Sandboxes may refuse it, from the
-//! beginning or from any moment on: from then on each M that acquires a P enters behind fences. A retaker still tries it for
-//! an M that has held its P since before.
+//! With `membarrier` a plain store and a load are enough on the side that runs all the time (`m/mod.rs`). A process
+//! registers once for the expedited form (Linux 4.14), which interrupts only the CPUs that run the process's threads. A
+//! sandbox may refuse `membarrier`, from the beginning or from any moment on: from then on each M that acquires a P enters
+//! behind fences. A retaker still tries `membarrier` for an M that has held its P since before.
 //!
-//! What takes its place for threads that count on it already: a thread that is switched out passes a full barrier. So
-//! a thread that visits each CPU on which another may run has had that one switched out, or found it not running.
+//! *When `membarrier` is refused*, Ms that count on it already need a substitute: a thread that is switched out
+//! passes a full barrier. So a visitor that runs on each CPU on which an M's thread may run has had that thread
+//! switched out, or has found it not running.
 //!
-//! A visit may take for ever: a CPU may be kept by threads of a real-time class, behind which the visitor stands in
-//! line. Such a CPU can't be left out, as the thread in question may be the one that keeps it, or run there whenever
-//! it is let. So the visitor is a thread of its own, for which the monitor waits for so long and no longer; after
-//! that there is no barrier, as where a visit is refused. There is one visitor at a time: while it stands in line no
-//! other sets out, and no retaker waits.
+//! A visit may take for ever: a CPU may be kept by threads of a real-time class, behind which the visitor waits. The
+//! visitor can't leave such a CPU out, as the M's thread may be the one that keeps the CPU, or may run there whenever
+//! it is let. So the visitor is a thread of its own, for which the monitor waits up to a limit; after that there is
+//! no barrier, as where a visit is refused. There is one visitor at a time: while it waits for a CPU no other sets
+//! out, and no retaker waits.
 
 use std::io;
 use std::sync::Once;
@@ -28,20 +29,20 @@ fn membarrier(command: libc::c_int) -> io::Result<()> {
     }
 }
 
-/// The process is registered, and no barrier was refused.
+/// The process is registered, and no barrier was refused so far.
 static EXISTS: AtomicBool = AtomicBool::new(false);
 
-/// Registers the process, before its first M enters a window.
+/// Registers the process, before the first M of the process enters a window.
 pub(crate) fn register() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
         let registered = membarrier(libc::MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED).is_ok();
-        // Relaxed: as in `exists`; `Once` orders it for later calls.
+        // Relaxed: as in `exists`; `Once` orders the store for later calls.
         EXISTS.store(registered, Relaxed);
     });
 }
 
-/// Returns `true` if the kernel has it for us, as far as is known.
+/// Returns `true` if `membarrier` works in this process, as far as is known.
 #[inline]
 pub(crate) fn exists() -> bool {
     // Relaxed: an M that reads an old answer says so in the hand-off word.
@@ -54,21 +55,21 @@ pub(crate) fn heavy() -> io::Result<()> {
     membarrier(libc::MEMBARRIER_CMD_PRIVATE_EXPEDITED).inspect_err(|_| EXISTS.store(false, Relaxed))
 }
 
-/// How long a visit to all CPUs may take. Where each is busy with others of its class the kernel has the visitor wait
-/// for some milliseconds at each.
+/// How long a visit to all CPUs may take. Where each CPU is busy with threads of the visitor's class the kernel has
+/// the visitor wait for some milliseconds at each.
 const VISIT_LIMIT: Duration = Duration::from_millis(500);
 
-/// Has `thread` pass a full barrier, and the caller one itself, by a visit to each CPU on which that thread may run. Returns
-/// `false` if the kernel does not let a thread of the process go there, or it does not arrive in time.
+/// Has `thread` and the caller pass a full barrier, by a visit to each CPU on which `thread` may run. Returns `false` if the
+/// kernel does not let a thread of the process go to one of these CPUs, or the visitor does not arrive in time.
 ///
-/// A change of that thread's CPUs meanwhile, or of the CPU that it runs on, is a switch as well.
+/// If `thread`'s set of CPUs changes meanwhile, or it moves to another CPU, that is a switch as well.
 pub(crate) fn visit_cpus_of(thread: u32) -> bool {
     static VISITS: Visits = Visits::new();
     let visit = move || affinity(thread as libc::pid_t).is_ok_and(|cpus| visit(&cpus, |_| ()));
-    // SeqCst: what the caller did before; partner the switch on that thread's last CPU.
+    // SeqCst: orders what the caller did before; partner the switch of `thread` on its last CPU.
     fence(Ordering::SeqCst);
     let passed = VISITS.within(VISIT_LIMIT, visit);
-    // SeqCst: what the caller does later; the same partner.
+    // SeqCst: orders what the caller does later; the same partner.
     fence(Ordering::SeqCst);
     passed
 }
@@ -83,17 +84,17 @@ impl Visits {
         Visits { under_way: AtomicBool::new(false) }
     }
 
-    /// Returns what `visit` returns, or `false` if that is not known within `limit`, the last visitor has not come back, or
-    /// there can be no thread.
+    /// Returns what `visit` returns; `false` if that is not known within `limit`, if the last visitor has not come back, or
+    /// if no thread can be started.
     fn within(&'static self, limit: Duration, visit: impl FnOnce() -> bool + Send + 'static) -> bool {
-        // Relaxed, here and below: nothing is published by it.
+        // Relaxed, here and below: the flag publishes nothing.
         if self.under_way.swap(true, Relaxed) {
             return false;
         }
         let (tell, hear) = sync_channel(1);
         let visitor = move || {
             let passed = visit();
-            // Before it is told: a caller that has heard may ask for the next visit at once.
+            // Before the answer is sent: a caller that has the answer may ask for the next visit at once.
             self.under_way.store(false, Relaxed);
             // The caller no longer listens after the limit.
             let _heard = tell.send(passed);
@@ -106,8 +107,8 @@ impl Visits {
     }
 }
 
-/// Runs the calling thread on each of these CPUs, and calls `there` on it. The thread stays on the last one. Returns
-/// `false` if the thread may not run on one of them.
+/// Runs the calling thread on each of these CPUs, and calls `there` on each. The thread stays on the last one.
+/// Returns `false` if the thread may not run on one of them.
 fn visit(cpus: &libc::cpu_set_t, mut there: impl FnMut(usize)) -> bool {
     (0..libc::CPU_SETSIZE as usize)
         // SAFETY: the number is below the set's size.
@@ -117,7 +118,7 @@ fn visit(cpus: &libc::cpu_set_t, mut there: impl FnMut(usize)) -> bool {
             let mut one: libc::cpu_set_t = unsafe { std::mem::zeroed() };
             // SAFETY: as above.
             unsafe { libc::CPU_SET(cpu, &mut one) };
-            // The calling thread runs there when this returns.
+            // `set_affinity` returns when the calling thread runs on that CPU.
             let arrived = set_affinity(&one);
             if arrived {
                 there(cpu);
@@ -129,16 +130,16 @@ fn visit(cpus: &libc::cpu_set_t, mut there: impl FnMut(usize)) -> bool {
 fn affinity(thread: libc::pid_t) -> io::Result<libc::cpu_set_t> {
     // SAFETY: as above.
     let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
-    // SAFETY: it writes the set that we pass.
+    // SAFETY: the call writes the set that we pass.
     match unsafe { libc::sched_getaffinity(thread, size_of_val(&set), &mut set) } {
         0 => Ok(set),
         _ => Err(io::Error::last_os_error()),
     }
 }
 
-/// The calling thread's.
+/// Sets the CPUs of the calling thread.
 fn set_affinity(set: &libc::cpu_set_t) -> bool {
-    // SAFETY: it reads the set that we pass.
+    // SAFETY: the call reads the set that we pass.
     unsafe { libc::sched_setaffinity(0, size_of_val(set), set) == 0 }
 }
 
@@ -176,8 +177,8 @@ mod tests {
         assert!(unsafe { libc::CPU_EQUAL(&own, &affinity(0).unwrap()) });
     }
 
-    /// A visitor that a CPU does not let run stands in line for as long as that lasts. Fails by a hang where the caller
-    /// waits as long, and by an answer that is not known where another visit begins meanwhile, or none does afterwards.
+    /// A visitor that a CPU does not let run waits as long as that lasts. Fails by a hang where the caller waits as
+    /// long; fails where another visit begins meanwhile, or none can begin afterwards.
     #[test]
     fn a_visit_that_does_not_end_is_given_up() {
         static VISITS: Visits = Visits::new();

@@ -6,18 +6,18 @@ use std::ptr::{from_ref, with_exposed_provenance};
 
 /// A stack whose function switches back whenever it is resumed.
 pub struct Switch {
-    /// Until it is retired.
+    /// `None` once the stack is retired.
     coro: Option<Coro>,
-    /// In one place, as the coroutine keeps its address.
+    /// Boxed, as the coroutine keeps the address.
     home: Box<Home>,
     pool: StackPool,
     cache: StackCache,
 }
 
-/// The word of the last resume.
+/// The word of the last resume, which has the entry return.
 const END: usize = 0;
 
-/// `home` is the word of the first resume.
+/// The first resume's word is the address of the home.
 unsafe extern "C" fn bounce(home: usize) -> End {
     let home: *const Home = with_exposed_provenance(home);
     // SAFETY: all resumes are from this home, which `Switch` keeps.
@@ -32,10 +32,10 @@ impl Default for Switch {
 }
 
 impl Switch {
-    /// It has been resumed once.
+    /// Returns a stack whose function has been resumed once.
     ///
     /// # Panics
-    /// Without memory for a stack.
+    /// If there is no memory for a stack.
     pub fn new() -> Self {
         let (pool, mut cache) = (StackPool::new(None, GUARD), StackCache::default());
         pool.reserve(None, 0).expect("there is no limit");
@@ -45,7 +45,7 @@ impl Switch {
         switch
     }
 
-    /// To the other stack and back.
+    /// Switches to the other stack and back.
     #[inline(always)]
     pub fn round_trip(&mut self) {
         self.resume(from_ref(&*self.home).expose_provenance());

@@ -1,18 +1,19 @@
 //! The M of the calling thread: the one thread-local of the runtime, read by value.
 //!
-//! A compiler may keep the *address* of a thread-local in a register, and a goroutine that parks may wake on
-//! another thread, where that address is another thread's. So no address is ever computed in Rust: on x86-64 the
-//! variable is defined in assembly and read by one volatile instruction; elsewhere it is behind functions that
-//! are never inlined.
+//! A compiler may keep the *address* of a thread-local in a register, and a goroutine that parks may wake on another
+//! thread, whose variable is elsewhere. So no address of the variable is ever computed in Rust: on x86-64 the
+//! variable is defined in assembly and read by one volatile instruction; elsewhere it is behind functions that are
+//! never inlined.
 //!
-//! The access is `initial-exec`: it works in executables and in libraries that are loaded at start; for
-//! executables the linker turns it into a load relative to `fs`.
+//! The access is `initial-exec`, which works in executables and in libraries that are loaded at start; in executables
+//! the linker turns the access into a load relative to `fs`.
 
 #[cfg(target_arch = "x86_64")]
 mod imp {
     use core::arch::{asm, global_asm};
 
-    // Hidden: each library that contains this crate has its own; the version keeps two of its versions apart.
+    // Hidden: each library that contains this crate has its own variable; the version in the name keeps two versions
+    // of the crate apart.
     global_asm!(
         ".pushsection .tbss.gmp_0_1_current_m,\"awT\",@nobits",
         ".hidden gmp_0_1_current_m",

@@ -1,7 +1,8 @@
-//! What `tools/gmp-gdb.py` reads of a process, alive or dead: where the Gs lie, and where in a G is what it shows.
+//! What `tools/gmp-gdb.py` reads of a process, running or dead: where the Gs lie, and where in a G its fields are.
 //!
-//! A release build has no types to read by, and a process that is stopped can't be asked. So the table is here, one word
-//! each, in an order on which the script relies. The chunks of all pools stand in one list, which a debugger alone reads.
+//! A release build has no type information, and a stopped process can't be asked. So this table says it, one word for
+//! each fact, in an order on which the script relies. The chunks of all pools are in one list, which only a debugger
+//! reads.
 
 use super::{Native, NativeStack};
 use crate::g::pool::GPool;
@@ -13,7 +14,7 @@ use std::mem::offset_of;
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering::Relaxed, Ordering::SeqCst, compiler_fence};
 
-/// The script's way in, by its name. All offsets are from the beginning of a G.
+/// The script finds the table by this name. All offsets are from the beginning of a G.
 #[repr(C)]
 struct Table {
     /// The order of these words.
@@ -29,7 +30,7 @@ struct Table {
     name: usize,
     /// A byte, the index of a text in `reasons`.
     reason: usize,
-    /// Null while it has no stack.
+    /// Null while the goroutine has no stack.
     stack_top: usize,
     /// The saved stack pointer; `usize::MAX` where the backend does not tell.
     sp: usize,
@@ -37,10 +38,10 @@ struct Table {
     reasons_len: usize,
 }
 
-// SAFETY: what it points to is constant, or an atomic.
+// SAFETY: the table points to constants and atomics only.
 unsafe impl Sync for Table {}
 
-// `used`: to the compiler it is only ever written.
+// `used`: as far as the compiler sees, the table is only written.
 #[used]
 static TABLE: Table = Table {
     version: 2,
@@ -50,7 +51,7 @@ static TABLE: Table = Table {
     size_of_g: size_of::<G<Native>>(),
     word: offset_of!(G<Native>, word),
     id: offset_of!(G<Native>, id),
-    // A Birth can't be without a site, by which an Option tells that there is none.
+    // A Birth always has a site, whose niche an `Option<Birth>` uses to be `None`.
     name: offset_of!(G<Native>, birth) + offset_of!(Birth, name),
     reason: offset_of!(G<Native>, reason),
     stack_top: offset_of!(G<Native>, stack) + TOP,
@@ -59,7 +60,7 @@ static TABLE: Table = Table {
     reasons_len: REASONS.len(),
 };
 
-/// In a NativeStack: a word that is null in none, and the saved stack pointer.
+/// In a NativeStack: a word that is null in no stack, and the saved stack pointer.
 #[cfg(not(any(feature = "generator", not(target_arch = "x86_64"))))]
 const TOP: usize = offset_of!(NativeStack, coro.stack.top);
 #[cfg(not(any(feature = "generator", not(target_arch = "x86_64"))))]
@@ -80,7 +81,7 @@ const REASONS: &[&str] = &{
     texts
 };
 
-/// In the order of the enum. For one that is missing here the script prints its number.
+/// In the order of the enum. For a reason that is missing here the script prints the number.
 const WHYS: &[Why] = &[
     Why::None,
     Why::Join,
@@ -108,31 +109,32 @@ const WHYS: &[Why] = &[
     Why::Semaphore,
 ];
 
-/// So many Gs in a row, and whose they are.
+/// Gs in a row, and the pool that owns them.
 #[repr(C)]
 struct Chunk {
     gs: *const G<Native>,
     pool: *const GPool<Native>,
 }
 
-// SAFETY: an address; only a debugger looks there.
+// SAFETY: an address, which only a debugger follows.
 unsafe impl Send for Chunk {}
 
 static CHUNKS: Mutex<Vec<Chunk>> = Mutex::new(Rank::Debugger, Vec::new());
 
-/// A pool has got these.
+/// Lists a chunk that a pool has got.
 pub(super) fn show(pool: *const GPool<Native>, gs: NonNull<G<Native>>) {
     change(|chunks| chunks.push(Chunk { gs: gs.as_ptr(), pool }));
 }
 
-/// A pool goes, and all that it had.
+/// Takes the chunks of a pool off the list, as the pool is closed.
 pub(super) fn hide(pool: *const GPool<Native>) {
     change(|chunks| chunks.retain(|chunk| chunk.pool != pool));
 }
 
 fn change(f: impl FnOnce(&mut Vec<Chunk>)) {
     let mut chunks = CHUNKS.lock();
-    // Relaxed, all of them: a debugger stops the threads, and reads what they have executed. Empty while the Vec moves.
+    // Relaxed, all of them: a debugger stops the threads, and reads what they have executed. The list is empty while
+    // the Vec moves.
     TABLE.chunks_len.store(0, Relaxed);
     // SeqCst: for the compiler. A debugger is no thread, and needs no partner.
     compiler_fence(SeqCst);
@@ -148,18 +150,19 @@ mod tests {
     use super::*;
     use crate::g::GRef;
 
-    /// Fails if the script would take a goroutine without a stack for one that has one.
+    /// Fails if the script would take a goroutine without a stack for one with a stack.
     #[cfg(not(any(feature = "generator", not(target_arch = "x86_64"))))]
     #[test]
     fn without_a_stack_its_top_is_null() {
         assert_eq!(size_of::<Option<NativeStack>>(), size_of::<NativeStack>());
         let none: Option<NativeStack> = None;
-        // SAFETY: None is told by a word that is null in no stack, and the top is the only one: it is initialized.
+        // SAFETY: None is told by a word that is null in no stack, and the top is the only such word: it is
+        // initialized.
         let top = unsafe { (&raw const none).byte_add(TOP).cast::<usize>().read() };
         assert_eq!(top, 0);
     }
 
-    /// Fails if the Gs of a pool that lives are not in the list, or those of one that is gone still are.
+    /// Fails if the Gs of a living pool are not in the list, or those of a closed pool still are.
     #[test]
     fn the_gs_of_the_pools_that_live_are_shown() {
         let shown = |g: GRef<Native>| {
@@ -170,7 +173,7 @@ mod tests {
             })
         };
         let pool = GPool::new(crate::prim::Weak::new());
-        // SAFETY: the pool is not closed; the G goes back to it, and then it is closed.
+        // SAFETY: the pool is not closed yet; the G goes back to the pool before it is.
         let g = unsafe { GPool::get(pool) };
         assert!(shown(g));
         // SAFETY: as above.

@@ -1,16 +1,17 @@
-//! The panic hook says which goroutine panicked, and has the hook from before run where there is stack enough.
+//! The panic hook: says which goroutine panicked, and runs the previous hook where there is stack enough.
 //!
-//! std's hook names the thread, which tells nothing here. Before the hook that was installed when the first
-//! runtime was built, ours prints one line with the goroutine's id, name and spawn site, and with the place of the panic
-//! and the number of the thread, both of which std's next line has too: so the two belong together, however many panic at a
-//! time. A hook that the program installs later replaces it, and may ask `gmp::current()`.
+//! std's hook names the thread, which says nothing about the goroutine. Our hook is installed with the first runtime;
+//! before it calls the hook that was installed then, it prints one line with the goroutine's id, name and spawn site, and
+//! with the place of the panic and the number of the thread. std's next line has the latter two as well, so the two lines
+//! can be matched however many goroutines panic at a time. A hook that the program installs later replaces ours, and may
+//! ask `gmp::current()`.
 //!
-//! A backtrace takes some 30 KiB of stack, more than a goroutine may have left. So the hook from before runs on a stack of its
-//! own, as if `with_stack` were called; a backtrace goes on from there to the goroutine's frames. Where no stack is to be
-//! had, it runs on the goroutine's, if `ENOUGH` of that is left, and else not at all: then the message is printed here, and
-//! why no more is. Some of those stacks are made with the first runtime, for fifteen panics at a time: mapping more takes
-//! `ENOUGH` stack, too. The stacks are the process's, not the runtime's: neither a runtime's limit nor a lock that is held
-//! by the code that panics is in the way. (On the `generator` backend the hook runs where it was called.)
+//! A backtrace takes some 30 KiB of stack, more than a goroutine may have left. So the previous hook runs on a stack of its
+//! own, as if by `with_stack`; a backtrace goes on from there to the goroutine's frames. If there is no stack, the previous
+//! hook runs on the goroutine's, if at least `ENOUGH` bytes are left there; else it does not run, and our hook prints the
+//! panic's message and why there is no more. Stacks for fifteen panics at a time are mapped with the first runtime, since
+//! mapping one takes `ENOUGH` stack, too. These stacks are the process's, not a runtime's: neither a runtime's limit nor a
+//! lock that the panicking code holds is in the way. (On the `generator` backend the previous hook runs where the panic is.)
 
 #[cfg(not(any(feature = "generator", not(target_arch = "x86_64"))))]
 use super::{overflow, segment};
@@ -19,16 +20,16 @@ use crate::m::M;
 use std::panic::PanicHookInfo;
 use std::sync::Once;
 
-/// The stack on which the hook from before runs.
+/// The size of the stack on which the previous hook runs.
 #[cfg(not(any(feature = "generator", not(target_arch = "x86_64"))))]
 const ROOM: usize = 256 << 10;
-/// With so much left it may run on the goroutine's own.
+/// With so much stack left the previous hook may run on the goroutine's own.
 #[cfg(not(any(feature = "generator", not(target_arch = "x86_64"))))]
 const ENOUGH: usize = 40 << 10;
 
 pub(crate) fn install() {
     static ONCE: Once = Once::new();
-    // The hook can't be changed on a thread that panics; the next runtime tries again.
+    // The hook can't be set on a thread that panics; the next runtime tries again.
     if std::thread::panicking() {
         return;
     }
@@ -45,7 +46,7 @@ pub(crate) fn install() {
     });
 }
 
-/// The line about the goroutine, if the caller is one; and what is to be said besides, in the same write.
+/// Prints the line about the goroutine, if the caller is one, and `besides`, in one write.
 fn announce(info: &PanicHookInfo<'_>, besides: Option<std::fmt::Arguments<'_>>) {
     let text = besides.map(|besides| format!("{info}\n{besides}\n")).unwrap_or_default();
     let Some(g) = M::<Active>::current().and_then(M::g) else { return super::tell(&text) };
@@ -59,7 +60,7 @@ fn announce(info: &PanicHookInfo<'_>, besides: Option<std::fmt::Arguments<'_>>) 
     });
 }
 
-/// Runs `hook`, where there is room for it.
+/// Runs `hook` where there is stack enough.
 #[cfg(not(any(feature = "generator", not(target_arch = "x86_64"))))]
 fn aside(info: &PanicHookInfo<'_>, hook: &mut dyn FnMut()) {
     // A thread's own stack is large.
@@ -76,7 +77,7 @@ fn aside(info: &PanicHookInfo<'_>, hook: &mut dyn FnMut()) {
     announce(info, Some(why));
 }
 
-/// A backtrace would end at the edge of another stack.
+/// Runs `hook` in place: a backtrace would end at the edge of another stack.
 #[cfg(any(feature = "generator", not(target_arch = "x86_64")))]
 fn aside(_info: &PanicHookInfo<'_>, hook: &mut dyn FnMut()) {
     hook();

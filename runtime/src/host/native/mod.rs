@@ -1,7 +1,7 @@
 //! The operating system: Linux threads, stacks, the context switch, the clock, the poller.
 //!
-//! Below the line: what stands here decides nothing. Everything that depends on an OS or a CPU is in this folder
-//! and in `gmp_netpoll::Poller`.
+//! Below the line: this code takes no decision of the scheduler. Everything that depends on an OS or a CPU is in this
+//! folder and in `gmp_netpoll::Poller`.
 
 mod barrier;
 #[cfg(gmp_bench)]
@@ -59,42 +59,42 @@ pub(crate) use crate::stack::pool::{GUARD, MAX_GUARD, MAX_STACK, MIN_STACK, Stac
 #[cfg(any(feature = "generator", not(target_arch = "x86_64")))]
 pub(crate) use crate::stack::switch::{GUARD, MAX_GUARD, MAX_STACK, MIN_STACK, StackCache, StackPool};
 
-/// Writes a line to standard error, if it can be written. `eprintln!` would panic where it can't.
+/// Writes a line to standard error, if possible. `eprintln!` would panic where the write fails.
 fn say(what: std::fmt::Arguments<'_>) {
     tell(&format!("{what}\n"));
 }
 
-/// Writes to standard error, in one piece where the kernel does that. Not through std: a part of the program that hangs, of
-/// which this may tell, may hold the lock of its `Stderr`.
+/// Writes to standard error, in one write if the kernel takes it whole. Not through std: a part of the program that hangs,
+/// about which this may report, may hold the lock of its `Stderr`.
 fn tell(text: &str) {
-    // SAFETY: the number belongs to standard error as long as the process lives; it is not closed here.
+    // SAFETY: the descriptor belongs to standard error as long as the process lives; `ManuallyDrop` keeps it open.
     let stderr = ManuallyDrop::new(unsafe { File::from_raw_fd(libc::STDERR_FILENO) });
     let _nobody_listens = (&*stderr).write_all(text.as_bytes());
 }
 
-/// Different for each thread, and never zero.
+/// Returns a seed that differs for each thread, and is never zero.
 fn seed() -> u32 {
     use std::hash::{BuildHasher, RandomState};
     RandomState::new().hash_one(0) as u32 | 1
 }
 
 std::thread_local! {
-    /// Of a thread that is no M.
+    /// For threads that are no Ms: see `Threads::thread_frame`.
     static THREAD_FRAME: Cell<*const ()> = const { Cell::new(std::ptr::null()) };
     static THREAD_TOKEN: OnceCell<Arc<dyn Any + Send + Sync>> = const { OnceCell::new() };
     static DICE: Cell<u32> = Cell::new(seed());
 }
 
-/// Descriptors that one look at the poller reports at most.
+/// How many descriptors one poll reports at most.
 const EVENTS: usize = 128;
 
-/// The operating system, as one runtime sees it.
+/// The operating system as one runtime uses it.
 pub(crate) struct Native {
     poller: Poller,
     stacks: StackPool,
 }
 
-/// What an M keeps for the host. Its thread's own, but for `watched`, which any thread may ask.
+/// What the host keeps for an M. Only the M's thread uses it, but for `watched`, which any thread may ask.
 pub(crate) struct Local {
     pub(crate) home: Home,
     events: RefCell<Events>,
@@ -130,7 +130,7 @@ impl Native {
         Ok(Native { poller: Poller::new()?, stacks: StackPool::new(max_stack_bytes, guard) })
     }
 
-    /// A wait that ends at its limit, or with something to report.
+    /// A wait that ends with an event, or at `limit`.
     fn wait_for(&self, events: &mut Events, limit: Duration) -> io::Result<Woken> {
         let (until, mut left) = (clock::now().saturating_add(limit), limit);
         loop {
@@ -159,7 +159,7 @@ impl Threads for Native {
     }
 
     fn join(thread: Self::Thread) {
-        // Its body ends the process rather than unwind.
+        // The thread's body ends the process rather than unwind, so there is no error.
         let _ended = thread.join();
     }
 
@@ -221,7 +221,7 @@ impl Threads for Native {
 
     #[inline(never)]
     fn random() -> u32 {
-        // Marsaglia's xorshift, a state for each thread.
+        // Marsaglia's xorshift, with one state for each thread.
         let mut x = DICE.get();
         x ^= x << 13;
         x ^= x >> 17;
@@ -239,8 +239,8 @@ impl Threads for Native {
     }
 
     fn parallelism() -> usize {
-        // The calling thread's affinity mask, and the quotas of its cgroup and of all above it that can be seen, v1 and
-        // v2: each rounded down, at least one.
+        // The smaller of the number of CPUs in the calling thread's affinity mask and of the quotas of its cgroup and
+        // of all visible cgroups above (v1 and v2), each rounded down, and at least one.
         std::thread::available_parallelism().map_or(1, usize::from)
     }
 
@@ -385,7 +385,7 @@ impl Stacks for Native {
     #[inline(always)]
     unsafe fn suspend(local: &Local, word: usize) {
         let home: *const Home = &raw const local.home;
-        // SAFETY: the caller runs on the M of `local`, and nothing here uses that afterwards.
+        // SAFETY: the caller runs on the M of `local`, and nothing here uses `local` afterwards.
         unsafe { crate::stack::switch::suspend(home, word) };
     }
 }
@@ -422,7 +422,7 @@ impl Process for Native {
 
     fn is_first_refusal() -> bool {
         static TOLD: AtomicBool = AtomicBool::new(false);
-        // Relaxed: nothing is published by it.
+        // Relaxed: the flag publishes nothing.
         !TOLD.swap(true, Relaxed)
     }
 
@@ -472,9 +472,9 @@ impl Process for Native {
 
     fn give_up(text: &str) -> ! {
         Self::print(text);
-        // Not `std::process::exit`: it runs what was registered for the end, and flushes standard output; either may
-        // wait for a lock that a thread holds that will never run. A report must not hang. Go's exit runs nothing either.
-        // SAFETY: it does not return, and no thread is left that could miss anything.
+        // Not `std::process::exit`: it runs exit handlers and flushes standard output, and either may wait for a lock
+        // that a thread holds which will never run. A report must not hang. Go's exit runs nothing either.
+        // SAFETY: the call does not return, and no thread is left that could miss anything.
         unsafe { libc::_exit(2) }
     }
 

@@ -8,16 +8,17 @@
 //!   | frame of `cross`: rbp |            | frames of f; may park here,  |
 //!   |                       |            | and enter a third stack      |
 //! ```
-//! C1 take a stack · C2 its `Segment` is the innermost · C3 rsp := start, f · C4 rsp := rbp · C5 the outer `Segment` is
-//! the innermost again · C6 the stack goes back.
+//! C1 take a stack · C2 make its `Segment` the innermost · C3 rsp := start, call f · C4 rsp := rbp · C5 make the outer
+//! `Segment` the innermost again · C6 give the stack back.
 //!
 //! C5 and C6 are a destructor in a frame of the outer stack: a panic, `goexit` and an end from outside unwind from the second
-//! stack to the first like through any call, and it runs then too. For that `cross` tells where its caller's frame lies: at
-//! rbp, which each function that it calls preserves. It has no exception table, so a throw passes.
+//! stack to the first as through any call, and run that destructor, too. For that `cross` says where its caller's frame lies:
+//! at rbp, which each function that `cross` calls preserves. `cross` has no exception table, so a throw passes.
 //!
 //! A park on the second stack is like any other: the switch saves one stack pointer, wherever that points
-//! (`stack/switch.rs`). So the goroutine may go on on another M, and the chain of segments must not be the thread's: it
-//! begins at a word in the frame of `g::root`, which `Task::mark` points to. A plain thread has a thread-local for it.
+//! (`stack/switch.rs`). So the goroutine may continue on another M, and the chain of segments must not be the thread's:
+//! the chain begins at a word in the frame of `g::root`, which `Task::mark` points to. A plain thread has a
+//! thread-local for its chain.
 //!
 //! Invariants: a goroutine's frames lie on its own stack and those of its segments, each called from the next one in the
 //! chain. A `Segment` lives in a frame of the stack outside of its own. A goroutine that is left behind never comes to C6:
@@ -36,35 +37,36 @@ use std::mem::ManuallyDrop;
 use std::ptr;
 use std::sync::OnceLock;
 
-/// A stack that was entered and not left.
+/// A stack that the goroutine or thread has entered and not left.
 #[derive(Debug)]
 pub(super) struct Segment {
     pub(super) extent: Extent,
-    /// The one from which it was entered; null for the goroutine's, or the thread's, own.
+    /// The segment from which this one was entered; null if from the goroutine's, or the thread's, own stack.
     pub(super) outer: *const Segment,
 }
 
 std::thread_local! {
-    /// Of a thread that runs no goroutine.
+    /// The innermost segment of a thread that runs no goroutine.
     static INNERMOST: Cell<*const Segment> = const { Cell::new(ptr::null()) };
 }
 
-/// The stacks of plain threads, and of the panic hook. No monitor trims them: what one has touched below its uppermost
-/// `KEPT` bytes goes back at once.
+/// The stacks of plain threads, and of the panic hook. No monitor trims them: the pages below the uppermost `KEPT`
+/// bytes of a stack go back to the kernel when its user leaves.
 static OF_THREADS: OnceLock<StackPool> = OnceLock::new();
 const KEPT: usize = 256 << 10;
 
-/// Of which a panic takes one, where there may be no stack left to map any: see `prepare`.
+/// A panic takes one of these where there may be no stack left to map any: see `prepare`.
 fn of_threads() -> &'static StackPool {
     OF_THREADS.get_or_init(|| StackPool::small(GUARD))
 }
 
-/// Has stacks of so many bytes ready for `call_on_stock`. Where none is to be had now, that does without.
+/// Has stacks of `size` bytes ready for `call_on_stock`. If there is no memory now, `call_on_stock` finds none.
 pub(super) fn prepare(size: usize) {
     let _none_yet = Entered::new(of_threads(), size);
 }
 
-/// Calls `f` on a stack of at least `size` bytes, the guard page included. On a goroutine from `pool`, its runtime's.
+/// Calls `f` on a stack of at least `size` bytes, the guard page included. On a goroutine the stack is from `pool`,
+/// its runtime's.
 ///
 /// # Errors
 /// Those of `StackPool::reserve` and `StackPool::take`; nothing is reserved or taken then.
@@ -75,10 +77,10 @@ pub(super) fn call_on(pool: Option<&StackPool>, size: usize, f: &mut dyn FnMut()
     Ok(())
 }
 
-/// The same on a stack that is ready. It takes little stack itself.
+/// As `call_on`, on a stack that is ready. The call takes little stack itself.
 ///
 /// # Errors
-/// When none is.
+/// When no stack is ready.
 pub(super) fn call_on_stock(size: usize, f: &mut dyn FnMut()) -> io::Result<()> {
     of_threads().reserve_of_stock(size)?;
     let entered = Entered::reserved(of_threads(), size)?;
@@ -128,7 +130,7 @@ struct Entered<'a> {
     stack: ManuallyDrop<StackMem>,
     told: ManuallyDrop<annotate::Stack>,
     segment: Segment,
-    /// Lent to a plain thread that has too little.
+    /// A signal stack, which is lent to a plain thread whose own is too small.
     signals: SignalStack,
 }
 
@@ -153,17 +155,17 @@ impl<'a> Entered<'a> {
         Ok(Entered { pool, stack: ManuallyDrop::new(stack), told, segment, signals: SignalStack::new() })
     }
 
-    /// C3 and C4, from where it stays.
+    /// C3 and C4, once the value lies where it stays.
     fn call(&self, f: &mut dyn FnMut()) {
         self.publish();
         let mut f = f;
         let _told = annotate::Call::begin(&self.told);
-        // SAFETY: `start` is the upper end of a stack that is ours alone until this is dropped, and aligned; `shim` is given
-        // what it expects, which lives longer than the call.
+        // SAFETY: `start` is the upper end of a stack that is ours alone until this value is dropped, and aligned; `shim`
+        // gets what it expects, which lives longer than the call.
         unsafe { cross(self.stack.start(), (&raw mut f).cast(), shim) };
     }
 
-    /// Once it lies where it stays.
+    /// C2, once the value lies where it stays.
     fn publish(&self) {
         if self.segment.outer.is_null() && chain_of_goroutine().is_none() {
             self.signals.lend_unless(signals::HANDLER);
@@ -192,19 +194,20 @@ impl Drop for Entered<'_> {
     }
 }
 
-/// Gives the kernel back the pages of all but the uppermost `KEPT` bytes; where memory is locked they stay.
+/// Gives the kernel the pages back of all but the uppermost `KEPT` bytes; where memory is locked they stay.
 ///
 /// # Safety
 /// No frame is on the stack any more.
 unsafe fn return_pages(stack: &StackMem) {
     if let Some(bytes) = stack.bytes().checked_sub(PAGE + KEPT) {
         let from = stack.top().wrapping_sub(KEPT + bytes);
-        // SAFETY: of a slot that is the caller's, without its guard; by this function's contract they are not read.
+        // SAFETY: the bytes are of a slot that is the caller's, without its guard; by this function's contract
+        // nothing reads them.
         unsafe { libc::madvise(from.cast(), bytes, libc::MADV_DONTNEED) };
     }
 }
 
-/// Where the chain of the calling goroutine begins; `None` outside of one.
+/// Returns where the chain of the calling goroutine begins; `None` outside of a goroutine.
 fn chain_of_goroutine<'a>() -> Option<&'a Cell<*const Segment>> {
     let g = M::<super::Native>::current().and_then(M::g)?;
     // SAFETY: null, or the word that `g::root` keeps for the host as long as it runs, on the goroutine's own stack. A pointer
@@ -212,8 +215,8 @@ fn chain_of_goroutine<'a>() -> Option<&'a Cell<*const Segment>> {
     unsafe { g.mark().cast::<Cell<*const Segment>>().as_ref() }
 }
 
-/// The innermost segment of the calling goroutine, or thread. Never inlined: of a thread-local it reads the value, and keeps
-/// no address.
+/// Returns the innermost segment of the calling goroutine, or thread. Never inlined: the function reads the value of a
+/// thread-local, and no caller keeps its address.
 #[inline(never)]
 pub(super) fn innermost() -> *const Segment {
     chain_of_goroutine().map_or_else(|| INNERMOST.get(), Cell::get)
@@ -227,7 +230,7 @@ fn set_innermost(segment: *const Segment) {
     }
 }
 
-/// A stack of the caller's, as far as an address tells: a number for each, 0 for its own.
+/// Tells the caller's stacks apart: returns a number for the stack that holds `address`, 0 for the caller's own.
 pub(super) fn stack_of(address: usize) -> usize {
     // SAFETY: a segment of the caller's own chain is on a stack that the caller has not left.
     let chain =
@@ -235,8 +238,8 @@ pub(super) fn stack_of(address: usize) -> usize {
     chain.into_iter().find(|segment| segment.extent.holds(address)).map_or(0, |segment| segment.extent.top)
 }
 
-/// What is left of that segment of the caller which has the least, its guard page included, and where the own stack goes on:
-/// a frame that has entered a segment goes on, and unwinds, from where that `Segment` lies.
+/// Returns how many bytes are left of the caller's fullest segment, its guard page included, and the address at which the
+/// own stack continues: where the outermost `Segment` lies, in the frame that has entered it.
 pub(super) fn left_of_calls(address: usize) -> (usize, usize) {
     let (mut least, mut at, mut segment) = (usize::MAX, address, innermost());
     // SAFETY: as in `stack_of`.

@@ -1,26 +1,27 @@
 //! The alternate signal stack of a thread that runs goroutines: where a handler runs when the stack is full.
 //!
-//! std gives its threads one of some 8 KiB, which a handler that walks frames would fill. An M has one of its own from its
-//! first look for work to its last, also when its thread is the program's (`run_locked`); a plain thread inside of
-//! `with_stack` is lent one where the handler of `overflow` would not fit. Afterwards the one from before is back, and std
-//! frees its own as ever.
+//! std gives its threads a signal stack of some 8 KiB, which a handler that walks frames would fill. An M has one of ours
+//! from its first look for work to its last, also when its thread is the program's (`run_locked`); a plain thread inside
+//! of `with_stack` is lent one where the handler of `overflow` would not fit. Afterwards the previous signal stack is
+//! back, and std frees its own as ever.
 //!
-//! The kernel puts the registers there before the handler runs: 1 KB on some processors, 3.5 with AVX-512, 11 with AMX, so that
-//! of std's nothing is left. The auxiliary vector says how much it is.
+//! The kernel puts the registers on the signal stack before the handler runs: 1 KB on some processors, 3.5 with AVX-512, 11
+//! with AMX, so that nothing of std's is left. The auxiliary vector says how much that is.
 //!
-//! One of the program's stays when it is large enough, and when the program has put it there in place of the one that was
-//! lent. Where the kernel has no memory the thread goes on with what it has.
+//! A signal stack of the program's stays when it is large enough, and when the program has put it in place of the lent
+//! one. Where the kernel has no memory the thread goes on with what it has.
 
 use std::cell::Cell;
 use std::ptr;
 
-/// What a handler may use, besides the frame that the kernel puts there.
+/// What a handler may use, besides the kernel's frame.
 pub(super) const ROOM: usize = 48 << 10;
-/// What the handler of `overflow` needs besides that, with its walk over frames.
+/// What the handler of `overflow` needs besides the kernel's frame, with its walk over the frames.
 #[cfg(not(any(feature = "generator", not(target_arch = "x86_64"))))]
 pub(super) const HANDLER: usize = 6 << 10;
 
-/// Of the auxiliary vector: how large the kernel's frame for a handler can be. Not in libc 0.2 for this target.
+/// In the auxiliary vector: how large the kernel's frame for a handler can be. libc 0.2 lacks the constant for this
+/// target.
 const AT_MINSIGSTKSZ: libc::c_ulong = 51;
 
 /// What was lent to a thread, if anything.
@@ -43,13 +44,14 @@ impl SignalStack {
         SignalStack { lent: Cell::new(None) }
     }
 
-    /// Lends one to the calling thread, unless it has one of at least so many bytes and a frame.
+    /// Lends a signal stack to the calling thread, unless the thread has one that holds `enough` bytes and the
+    /// kernel's frame.
     pub(super) fn lend_unless(&self, enough: usize) {
-        // SAFETY: it only tells a number; 0 where the kernel is older than that.
+        // SAFETY: the call only returns a number; 0 where the kernel is too old to know it.
         self.lend_for(unsafe { libc::getauxval(AT_MINSIGSTKSZ) } as usize, enough);
     }
 
-    /// `frame`: how large the kernel's frame for a handler can be.
+    /// `frame` is how large the kernel's frame for a handler can be.
     fn lend_for(&self, frame: usize, enough: usize) {
         let Some(before) = exchange(None) else { return };
         if before.ss_flags & libc::SS_DISABLE == 0 && before.ss_size >= enough + frame {
@@ -62,7 +64,7 @@ impl SignalStack {
         }
     }
 
-    /// Takes back what was lent, on the thread to which it was.
+    /// Takes back what was lent. Called on the same thread.
     pub(super) fn take_back(&self) {
         let Some(lent) = self.lent.take() else { return };
         if exchange(None).is_some_and(|now| now.ss_sp == lent.stack().ss_sp) {
@@ -72,18 +74,19 @@ impl SignalStack {
     }
 }
 
-/// `sigaltstack`: gives the one before. `None` when the kernel refuses.
+/// `sigaltstack`: sets a signal stack and returns the previous one. `None` if the kernel refuses.
 fn exchange(next: Option<&libc::stack_t>) -> Option<libc::stack_t> {
     let mut before = libc::stack_t { ss_sp: ptr::null_mut(), ss_flags: libc::SS_DISABLE, ss_size: 0 };
     let next = next.map_or(ptr::null(), ptr::from_ref);
-    // SAFETY: it reads and writes what we pass. A stack that is set stays mapped until another is: see `take_back`.
+    // SAFETY: the call reads and writes what we pass. A signal stack that is set stays mapped until another is set:
+    // see `take_back`.
     let done = unsafe { libc::sigaltstack(next, &mut before) };
     (done == 0).then_some(before)
 }
 
 impl Lent {
     fn map(before: libc::stack_t, frame: usize) -> Option<Lent> {
-        // SAFETY: it only tells a number.
+        // SAFETY: the call only returns a number.
         let guard = usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).ok()?;
         let bytes = guard + (ROOM + frame).next_multiple_of(guard);
         let prot = libc::PROT_READ | libc::PROT_WRITE;
@@ -123,7 +126,8 @@ mod tests {
         (now.ss_sp.addr(), now.ss_size)
     }
 
-    /// Fails if a thread keeps ours, or loses its own: std unmaps the one that it knows when the thread ends.
+    /// Fails if a thread keeps our signal stack, or loses its own: std unmaps the one that it knows when the thread
+    /// ends.
     #[test]
     fn the_one_from_before_comes_back() {
         thread::spawn(|| {
@@ -145,14 +149,14 @@ mod tests {
         .unwrap();
     }
 
-    /// Fails if the kernel's frame takes what the handler needs, on a processor with large ones (AVX-512, AMX): of std's signal
-    /// stack is then too little left, or nothing.
+    /// Fails if the kernel's frame takes what the handler needs, on a processor with large ones (AVX-512, AMX): too little of
+    /// std's signal stack is left there, or nothing.
     #[test]
     #[cfg(not(any(feature = "generator", not(target_arch = "x86_64"))))]
     fn a_large_frame_of_the_kernel_is_reckoned_with() {
         thread::spawn(|| {
             let before = now();
-            // std's own is of 8 KiB, or of a frame where that is more.
+            // std's own signal stack has 8 KiB, or the size of a frame where that is more.
             for frame in [3584, 11 << 10] {
                 let signals = SignalStack::new();
                 signals.lend_for(frame, HANDLER);
@@ -168,7 +172,7 @@ mod tests {
         .unwrap();
     }
 
-    /// Fails if the one that the program has put there meanwhile is taken from it.
+    /// Fails if a thread loses the signal stack that the program has set meanwhile.
     #[test]
     fn the_programs_own_stays() {
         thread::spawn(|| {

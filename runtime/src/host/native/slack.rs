@@ -1,30 +1,30 @@
 //! Timed waits that end when they are due, on threads that keep the usual timer slack.
 //!
 //! *The problem.* The kernel may end a timed wait late by the *timer slack* of its thread, to save power: 50 µs by default.
-//! By `prctl` a thread may have a slack of 1 ns. But what a thread starts inherits the slack, threads and processes alike: a
-//! child of a goroutine had 1 ns for all its life, and its children.
+//! By `prctl` a thread may have a slack of 1 ns. But whatever the thread starts inherits the slack, threads and processes
+//! alike: a child of a goroutine would have 1 ns for all its life, and so would its children.
 //!
-//! *The obvious way*, to set the slack before each wait and to set it back after, is two system calls for each.
+//! *The obvious way*, to set the slack before each wait and to restore it after, costs two system calls a wait.
 //!
-//! *Here* the kernel is asked for an end that is sooner by the slack. It sets its timer to the latest moment that it may
-//! take, so on a machine at rest the wait ends when it is due. It ends sooner when another interrupt comes within the last
-//! 50 µs; then the rest is waited for. Of a wait that is not longer than the slack nothing could be taken away, and for such a
-//! one, and such a rest, the slack is 1 ns while it lasts. So two system calls more are paid for waits of up to 50 µs, and
+//! *Here* the kernel is asked for an end that is sooner by the slack. The kernel sets its timer to the latest moment that the
+//! slack allows, so on a machine at rest the wait ends when it is due. The wait ends sooner if another interrupt comes within
+//! the last 50 µs; then the caller waits for the rest. A wait that is not longer than the slack can't be shortened by it: for
+//! such a wait, or such a rest, the slack is 1 ns meanwhile. So two system calls more are paid for waits of up to 50 µs, and
 //! none for others; and whatever a goroutine starts, on any thread, has the slack that the thread was born with.
 //!
-//! For `poll` and `epoll` the kernel takes a thousandth of the wait for the slack, if that is more, and 100 ms at most. (A
-//! two-hundredth in a process of low priority; there a wait may end late by that.)
+//! For `poll` and `epoll` the kernel takes a thousandth of the wait as the slack, if that is more, and 100 ms at most. (It
+//! takes a two-hundredth in a process of low priority; there a wait may end late by that.)
 
 use std::cell::Cell;
 use std::time::Duration;
 
-/// Of the kernel, for `poll` and `epoll`.
+/// The kernel's upper limit of the slack, for `poll` and `epoll`.
 const MOST: Duration = Duration::from_millis(100);
-/// A thousandth of what is asked for is this part of what is waited.
+/// The time to ask for is the whole wait less this part of it, as the kernel adds a thousandth of what is asked for.
 const PART: u32 = 1001;
-/// Not asked yet.
+/// The thread's slack has not been asked for yet.
 const UNKNOWN: i64 = -1;
-/// The default, for where the kernel does not say: then nothing is set, either.
+/// The default, where the kernel does not tell the slack: then nothing is set, either.
 const USUAL: Duration = Duration::from_micros(50);
 
 std::thread_local! {
@@ -32,7 +32,7 @@ std::thread_local! {
     static OWN: Cell<i64> = const { Cell::new(UNKNOWN) };
 }
 
-/// By what a thread waits.
+/// By which call a thread waits.
 #[derive(Copy, Clone, Eq, PartialEq)]
 pub(super) enum By {
     Futex,
@@ -56,7 +56,7 @@ pub(super) fn wait<R>(limit: Duration, by: By, wait: impl FnOnce(Duration) -> R)
     }
 }
 
-/// What to ask for, so that the latest end is `limit`; `None` if there is no such time.
+/// Returns the time to ask for, so that the latest end is `limit`; `None` if there is no such time.
 fn sooner(limit: Duration, slack: Duration, by: By) -> Option<Duration> {
     let share = match by {
         By::Futex => Duration::ZERO,
@@ -65,11 +65,11 @@ fn sooner(limit: Duration, slack: Duration, by: By) -> Option<Duration> {
     limit.checked_sub(slack.max(share)).filter(|asked| !asked.is_zero())
 }
 
-/// The slack with which the thread was born. A call of the kernel, once.
+/// Returns the slack with which the thread was born. The first call asks the kernel.
 fn own() -> Option<u64> {
     let mut own = OWN.get();
     if own == UNKNOWN {
-        // Not by libc's `prctl`, which returns 32 bits of it.
+        // Not by libc's `prctl`, which returns only 32 bits.
         // SAFETY: no pointers.
         own = unsafe { libc::syscall(libc::SYS_prctl, libc::PR_GET_TIMERSLACK, 0, 0, 0, 0) };
         OWN.set(own.max(0));
@@ -79,7 +79,7 @@ fn own() -> Option<u64> {
 
 #[cold]
 fn set(nanos: u64) {
-    // SAFETY: no pointers. A refusal leaves what was.
+    // SAFETY: no pointers. If the call is refused the slack stays as it was.
     unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, nanos as libc::c_ulong) };
 }
 
@@ -103,7 +103,7 @@ mod tests {
         }
     }
 
-    /// Fails by a slack that stays behind.
+    /// Fails if a wait leaves another slack behind.
     #[test]
     fn a_wait_of_any_length_leaves_the_thread_its_slack() {
         std::thread::spawn(|| {
@@ -120,7 +120,7 @@ mod tests {
                     asked
                 });
                 assert_eq!(now(), before);
-                // Either less is asked for, or the slack is none, unless it was.
+                // Either less time is asked for, or the slack is 1 ns meanwhile, unless it was so before.
                 assert!(asked < limit || inside == 1, "{limit:?}: asked for {asked:?} with {inside}");
             }
         })

@@ -18,7 +18,7 @@ unsafe impl Send for NativeStack {}
 impl Stack<Local> for NativeStack {
     #[inline(always)]
     unsafe fn resume(&mut self, local: &Local, g: *mut ()) -> usize {
-        // For the entry; other resumes look at no word.
+        // The word is for the entry; later resumes ignore it.
         let word = g.expose_provenance();
         // SAFETY: the caller won the right to run this goroutine, which has not ended, on the M of `local`.
         unsafe { self.coro.resume(&local.home, word) }

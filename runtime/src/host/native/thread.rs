@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
 use std::time::Duration;
 
-/// Starts an M's thread. A panic that leaves its body is a broken invariant of the scheduler: goroutines catch
-/// theirs. It ends the process, after the hook has told what it was.
+/// Starts an M's thread. A panic that leaves the thread's body is a broken invariant of the scheduler, as goroutines
+/// catch their own: it ends the process, after the panic hook has printed it.
 pub(crate) fn start(
     name: &str,
     body: impl FnOnce() + Send + 'static,
@@ -21,7 +21,7 @@ pub(crate) fn start(
     })
 }
 
-/// Runs `f` on a thread of its own, or here when there can be none.
+/// Runs `f` on a thread of its own, or on the caller's if no thread can be started.
 pub(crate) fn run_aside(f: impl FnOnce() + Send + 'static) {
     let body = Arc::new(Mutex::new(Rank::Aside, Some(f)));
     let take = |body: &Mutex<Option<_>>| body.lock().take();
@@ -38,16 +38,17 @@ pub(crate) fn run_aside(f: impl FnOnce() + Send + 'static) {
     }
 }
 
-/// Runs `f` on a thread of its own, while the caller waits. `None`: there can be none, or `f` has panicked.
+/// Runs `f` on a thread of its own, while the caller waits. Returns `None` if no thread can be started, or `f` has
+/// panicked.
 pub(crate) fn run_beside<R: Send>(f: impl FnOnce() -> R + Send) -> Option<R> {
     let start = std::thread::Builder::new().name("gmp-beside".to_owned());
     std::thread::scope(|scope| start.spawn_scoped(scope, f).ok()?.join().ok())
 }
 
-/// How many threads the process has. One that has ended may still count for a moment.
+/// Returns how many threads the process has. A thread that has ended may still count for a moment.
 pub(crate) fn count() -> Option<u32> {
     use std::os::unix::fs::MetadataExt;
-    // A link for each thread, and two of any directory's: a system call of a microsecond.
+    // The directory has a link for each thread, and two as any directory: a system call of a microsecond.
     let links = std::fs::metadata("/proc/self/task").ok()?.nlink();
     u32::try_from(links.checked_sub(2)?).ok().filter(|&count| count > 0)
 }
@@ -71,7 +72,7 @@ pub(crate) fn futex_wait(word: &AtomicU32, expected: u32, limit: Option<Duration
     }
 }
 
-/// Wakes the one thread that sleeps on `word`. The word may be gone: then no thread sleeps there.
+/// Wakes the one thread that sleeps on `word`. `word` may be freed already: then no thread sleeps there.
 pub(crate) fn futex_wake(word: &AtomicU32) {
     // SAFETY: the kernel uses the address as a name only.
     unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG, 1) };

@@ -1,6 +1,6 @@
-//! Which CPUs share their last-level cache, as `/sys/devices/system/cpu` tells it. Read once a process.
+//! Which CPUs share their last-level cache, as `/sys/devices/system/cpu` tells. Read once a process.
 //!
-//! A cache is named by the lowest CPU that it serves. Where nothing can be read all CPUs share one.
+//! A cache is named by the lowest CPU that it serves. If nothing can be read, all CPUs share one.
 
 use std::fs;
 use std::path::Path;
@@ -8,10 +8,10 @@ use std::sync::OnceLock;
 
 const CPUS: &str = "/sys/devices/system/cpu";
 
-/// The last-level cache of each CPU. Empty: one for all.
+/// The last-level cache of each CPU. Empty if all CPUs share one.
 static CACHES: OnceLock<Box<[u32]>> = OnceLock::new();
 
-/// Reads the files. Later calls find it done.
+/// Reads the files. Later calls do nothing.
 pub(super) fn prepare() {
     CACHES.get_or_init(|| read(Path::new(CPUS)));
 }
@@ -22,12 +22,12 @@ pub(super) fn cpu() -> u32 {
     u32::try_from(unsafe { libc::sched_getcpu() }).unwrap_or(0)
 }
 
-/// The number of its cache.
+/// Returns the number of the CPU's cache.
 pub(super) fn cache_of(cpu: u32) -> u32 {
     CACHES.get().and_then(|caches| caches.get(cpu as usize)).copied().unwrap_or(0)
 }
 
-/// Some four small files for each cache, not for each CPU: one of those that share it tells of all.
+/// Reads some four small files for each cache, not for each CPU: one CPU's files tell of all that share its cache.
 fn read(cpus: &Path) -> Box<[u32]> {
     let text = |path: &Path| fs::read_to_string(path).ok();
     let mut caches = vec![None; 0];
@@ -49,19 +49,19 @@ fn read(cpus: &Path) -> Box<[u32]> {
     one_if_equal(caches.into_iter().map(|cache| cache.unwrap_or(0)).collect())
 }
 
-/// Not asked where all have the same one.
+/// Returns an empty list if all CPUs have the same cache.
 fn one_if_equal(caches: Vec<u32>) -> Box<[u32]> {
     if caches.iter().all(|cache| *cache == caches[0]) { Box::default() } else { caches.into() }
 }
 
-/// The CPUs that share the cache of the highest level, of pairs of `level` and `shared_cpu_list`.
+/// Returns the CPUs that share the cache of the highest level, from pairs of `level` and `shared_cpu_list`.
 fn last_level(levels: impl Iterator<Item = (String, String)>) -> Option<Vec<usize>> {
     let known =
         levels.filter_map(|(level, list)| Some((level.trim().parse::<u32>().ok()?, parse_list(&list)?)));
     known.max_by_key(|(level, _)| *level).map(|(_, list)| list)
 }
 
-/// The kernel's form of a set of CPUs, as in `0-3,8,10-11`. `None` when it is not that.
+/// Parses the kernel's form of a set of CPUs, as in `0-3,8,10-11`. `None` if the text is not that.
 fn parse_list(text: &str) -> Option<Vec<usize>> {
     /// More than any kernel is built for.
     const MOST: usize = 1 << 16;
@@ -98,7 +98,7 @@ mod tests {
         assert_eq!(last_level(std::iter::empty()), None);
     }
 
-    /// A machine of two sockets, played in a folder; and one that tells nothing.
+    /// A machine of two sockets, played in a folder; and a machine that tells nothing.
     #[test]
     fn cpus_of_a_cache_have_its_number() {
         let root = std::env::temp_dir().join(format!("gmp-topology-{}", std::process::id()));

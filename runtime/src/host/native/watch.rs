@@ -1,17 +1,17 @@
 //! What a thread of this process is doing, as another one sees it.
 //!
-//! Whether a thread is blocked is said by a file of `/proc`. The thread opens the file when it begins to be an M, and the
+//! A file of `/proc` says whether a thread is blocked. The thread opens the file when it begins to be an M, and the
 //! monitor reads it at offset 0 as often as it wants to know: no descriptor has to be had when a thread blocks, which may
 //! be the moment at which the process has none left. The thread opens the file as `/proc/thread-self/..`, which names the
-//! calling thread whatever numbers that `/proc` has for it: one that was mounted in another pid namespace has others than
-//! `gettid`.
+//! calling thread whatever its number is in that `/proc`: one that was mounted in another pid namespace has other numbers
+//! than `gettid`.
 //!
 //! The Ms of a process keep a quarter of `RLIMIT_NOFILE` at most, and none of its last quarter: they number as many as
 //! there are goroutines that block their threads, and descriptors are the program's first. The monitor looks only at Ms
-//! that hold a P, so of thousands of Ms no more are looked at than there are Ps. An M that goes without a descriptor,
-//! or was refused one, has its file opened for each look, which is two system calls more, and keeps the descriptor once
-//! there is room. While the process has none left at all, nothing is known of such an M: its P is taken when its time
-//! is over (`retake.rs`). The operator is told of the first M that goes without.
+//! that hold a P, so of thousands of Ms it looks at no more than there are Ps. For an M without a descriptor the
+//! monitor opens the file at each look, which is two system calls more, and keeps the descriptor once there is room.
+//! While the process has no descriptor left at all, nothing is known of such an M: the monitor retakes its P when its
+//! slice is over (`retake.rs`). The operator is told of the first M without a descriptor.
 
 use crate::host::Lack;
 use crate::prim::{Mutex, Rank};
@@ -23,16 +23,16 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-/// The kernel's number of the calling thread.
+/// Returns the kernel's number of the calling thread.
 pub(super) fn number() -> u32 {
     // SAFETY: gettid has no preconditions.
     unsafe { libc::gettid() as u32 }
 }
 
-/// How long a thread of this process has been on a CPU.
+/// Returns how long a thread of this process has been on a CPU.
 pub(crate) fn cpu_time(thread: u32) -> Option<Duration> {
-    // The clock of a thread, as the kernel numbers them: the complement of the thread's number over three bits, which say
-    // that it is one thread's (4) and counts what the scheduler counts (2).
+    // The clock of a thread, as the kernel numbers them: the complement of the thread's number, shifted by three bits,
+    // which say that the clock is one thread's (4) and counts what the scheduler counts (2).
     let clock = (!thread << 3 | 0b110) as libc::clockid_t;
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: writes one timespec.
@@ -42,7 +42,7 @@ pub(crate) fn cpu_time(thread: u32) -> Option<Duration> {
     Some(Duration::new(time.tv_sec as u64, time.tv_nsec as u32))
 }
 
-/// What is known of one M's thread, for the monitor. Empty while the M has no thread.
+/// What the monitor knows of one M's thread. Empty while the M has no thread.
 #[derive(Debug)]
 pub(crate) struct Watched(Mutex<Option<Thread>>);
 
@@ -54,30 +54,30 @@ impl Default for Watched {
 
 #[derive(Debug)]
 struct Thread {
-    /// Its folder, under the name that this `/proc` has for it. An error where no `/proc` is mounted, or one of a pid
-    /// namespace in which this process is not.
+    /// The thread's folder, under the name that this `/proc` has for it. An error where no `/proc` is mounted, or one
+    /// of a pid namespace in which this process is not.
     folder: Result<PathBuf, i32>,
     open: Option<Kept>,
 }
 
-/// A file that stays open, and its place in the share of the Ms.
+/// A file that stays open, and its slot in the share of the Ms.
 #[derive(Debug)]
 struct Kept {
     source: Source,
     _place: KeptSlot,
 }
 
-/// One of the descriptors that the process's Ms keep.
+/// One of the descriptors that the process's Ms may keep.
 #[derive(Debug)]
 struct KeptSlot;
 
-/// How many there are.
+/// How many of these slots are taken.
 static KEPT_SLOTS: AtomicU64 = AtomicU64::new(0);
 
 impl KeptSlot {
-    /// One of so many. `None`: all are taken.
+    /// Takes a slot, of at most `most`. Returns `None` if all are taken.
     fn take(most: u64) -> Option<KeptSlot> {
-        // Relaxed: a count, of what others keep by themselves.
+        // Relaxed: the count guards nothing else.
         let more = |places: u64| (places < most).then_some(places + 1);
         KEPT_SLOTS.fetch_update(Relaxed, Relaxed, more).is_ok().then(|| KeptSlot)
     }
@@ -98,16 +98,17 @@ struct Source {
 
 #[derive(Copy, Clone, Debug)]
 enum Kind {
-    /// "running", or the number of the system call and its arguments, or -1 for a wait elsewhere: in a page fault.
+    /// "running", or the number of the system call and its arguments, or -1 for a thread that waits elsewhere: in a
+    /// page fault.
     Syscall,
-    /// Its state stands behind its name. For kernels without the first, and where only root may open that: in a process that
-    /// is not dumpable.
+    /// The thread's state, behind its name. For kernels without `syscall`, and for a process that is not dumpable, where
+    /// only root may open `syscall`.
     Stat,
 }
 
 impl Watched {
-    /// The calling thread begins to be an M: what says whether it is blocked is opened. Returns its number, and whether
-    /// the M goes without for want of a descriptor.
+    /// The calling thread begins to be an M: opens the file that says whether the thread is blocked. Returns the
+    /// thread's number, and whether the M goes without for want of a descriptor.
     pub(crate) fn begin(&self) -> (u32, Lack) {
         let folder = match std::fs::read_link("/proc/thread-self") {
             Ok(name) => Ok(Path::new("/proc").join(name)),
@@ -119,25 +120,25 @@ impl Watched {
         let (open, lack) = match opened.map(Source::keep) {
             Ok(Some(kept)) => (Some(kept), Lack::No),
             Ok(None) | Err(libc::EMFILE | libc::ENFILE) => (None, Lack::Yes),
-            // The first look says so.
+            // The first look returns the error.
             Err(_) => (None, Lack::No),
         };
         *self.0.lock() = Some(Thread { folder, open });
         (number(), lack)
     }
 
-    /// It is no M any more, or is not to be looked at again. Closes what was opened.
+    /// The thread is no M any more, or the monitor is not to look at it again. Closes what was opened.
     pub(crate) fn end(&self) {
         *self.0.lock() = None;
     }
 
-    /// Whether the thread waits for something in the kernel. One that waits only for a CPU does not.
+    /// Returns `true` if the thread waits for something in the kernel. A thread that waits only for a CPU does not.
     ///
     /// # Errors
-    /// When it is not known.
+    /// When the state is not known.
     pub(crate) fn is_blocked(&self) -> io::Result<bool> {
         let mut this = self.0.lock();
-        // Without: the M has no thread any more.
+        // The M has no thread any more.
         let Some(thread) = &mut *this else { return Ok(false) };
         if let Some(kept) = &thread.open {
             return kept.source.is_blocked();
@@ -155,7 +156,7 @@ impl Watched {
     pub(crate) fn is_off_cpu(&self) -> bool {
         let this = self.0.lock();
         let kept = this.as_ref().and_then(|thread| thread.open.as_ref());
-        // The state in `stat` is stored by a thread that is still on its CPU.
+        // Not `stat`: a thread that is still on its CPU stores the state that `stat` shows.
         kept.is_some_and(|Kept { source, .. }| {
             matches!(source.kind, Kind::Syscall) && source.is_blocked().unwrap_or(false)
         })
@@ -168,14 +169,14 @@ impl Source {
         syscall.or_else(|_| Ok(Source { file: File::open(folder.join("stat"))?, kind: Kind::Stat }))
     }
 
-    /// Has it stay open, where the process has a quarter of its descriptors left besides this one, and the Ms keep less than
+    /// Keeps the file open if the process has a quarter of its descriptors left besides this one, and the Ms keep less than
     /// theirs; else closes it.
     fn keep(self) -> Option<Kept> {
         let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-        // SAFETY: it writes the struct that we pass.
+        // SAFETY: the call writes the struct that we pass.
         let known = unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) } == 0;
         let quarter = limit.rlim_cur / 4;
-        // The kernel gives the lowest number that is free.
+        // The kernel gives the lowest free number.
         let leaves_room = known && (self.file.as_raw_fd() as libc::rlim_t) < limit.rlim_cur - quarter;
         let place = if leaves_room { KeptSlot::take(quarter)? } else { return None };
         Some(Kept { source: self, _place: place })
@@ -185,7 +186,7 @@ impl Source {
         let mut text = [0; 512];
         let len = match self.file.read_at(&mut text, 0) {
             Ok(len) => len,
-            // It has ended.
+            // The thread has ended.
             Err(refused) if refused.raw_os_error() == Some(libc::ESRCH) => return Ok(false),
             Err(refused) => return Err(refused),
         };
@@ -202,7 +203,7 @@ impl Kind {
                 _ => None,
             },
             Kind::Stat => {
-                // The state is what follows the name, which is in parentheses and may contain some.
+                // The state follows the name, which is in parentheses and may contain some.
                 let name_ends = text.iter().rposition(|&byte| byte == b')')?;
                 text.get(name_ends + 2).map(|state| matches!(state, b'S' | b'D'))
             }
@@ -220,14 +221,15 @@ mod tests {
     use std::sync::mpsc::channel;
     use std::thread;
 
-    /// Until it is so: the test's own thread may be ahead of what it looks at.
+    /// Waits until `what` returns `true`: the test's own thread may be ahead of the one that it watches.
     fn until(what: impl Fn() -> bool) {
         while !what() {
             thread::yield_now();
         }
     }
 
-    /// A thread that has begun as an M's and goes on with `then`, and its number. What it says is gone by the time it does.
+    /// Starts a thread that has begun as an M's and goes on with `then`, and returns its number, too. The thread has sent
+    /// its messages before `then`.
     fn watched<'s>(scope: &'s thread::Scope<'s, '_>, then: impl FnOnce() + Send + 's) -> (Arc<Watched>, u32) {
         let (say, hear) = channel();
         let watched = Arc::new(Watched::default());
@@ -238,7 +240,7 @@ mod tests {
             then();
         });
         let number = hear.recv().unwrap();
-        // Disconnected when it goes on.
+        // Disconnected when the thread goes on.
         hear.recv().unwrap_err();
         (watched, number)
     }
@@ -259,7 +261,7 @@ mod tests {
     fn threads_that_run_or_would_run_are_not_blocked() {
         let end = AtomicBool::new(false);
         thread::scope(|s| {
-            // More than there are CPUs, so that some of them only would.
+            // More threads than there are CPUs, so that only some of them run.
             for _ in 0..2 * thread::available_parallelism().unwrap().get() {
                 let (watched, number) = watched(s, || {
                     while !end.load(Relaxed) {
@@ -276,7 +278,7 @@ mod tests {
         });
     }
 
-    /// Fails by an error for a thread that has ended, of which the operator would be told.
+    /// Fails by an error for a thread that has ended, which the operator would be told.
     #[test]
     fn of_a_thread_that_is_not_there_nothing_is_known() {
         let (watched, gone) = thread::scope(|s| watched(s, || ()));
@@ -286,7 +288,7 @@ mod tests {
         assert!(!watched.is_blocked().unwrap());
     }
 
-    /// Fails by a descriptor that is opened for a look, or one that is kept from a process that has none left.
+    /// Fails if a look opens a descriptor where it may not, or one is kept from a process that has none left.
     #[test]
     fn a_look_needs_no_descriptor_of_its_own_and_the_last_quarter_is_left_alone() {
         let (end, ended) = channel::<()>();
@@ -299,10 +301,10 @@ mod tests {
             assert_eq!(number(), Some(kept));
             let source = watched.0.lock().as_mut().unwrap().open.take().unwrap().source;
             let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-            // SAFETY: it writes the struct that we pass.
+            // SAFETY: the call writes the struct that we pass.
             assert_eq!(unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) }, 0);
             let edge = (limit.rlim_cur - limit.rlim_cur / 4) as libc::c_int;
-            // SAFETY: a number that is not in use: descriptors are given from the lowest on. It is closed with its `File`.
+            // SAFETY: the number is not in use: descriptors are given from the lowest on. Its `File` closes it.
             let high = unsafe {
                 File::from_raw_fd(libc::fcntl(source.file.as_raw_fd(), libc::F_DUPFD_CLOEXEC, edge))
             };
@@ -315,7 +317,7 @@ mod tests {
         });
     }
 
-    /// Fails where the state of a thread whose name has parentheses, or of a file that is none of these, is misread.
+    /// Fails where the look misreads the state of a thread whose name has parentheses, or a file of another form.
     #[test]
     fn each_file_is_read_for_what_it_says() {
         assert_eq!(Kind::Syscall.says(b"running\n"), Some(false));

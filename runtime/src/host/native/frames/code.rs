@@ -1,19 +1,22 @@
 //! What a function's code says: does a landing pad lead to `panic_cannot_unwind`?
 //!
-//! First, the function as a whole, undecoded. A way to another function, in x86-64 code of the usual models, is four bytes:
-//! the distance from their end to it, to a word that the loader has bound to it (GOT), or to a jump through such a word
-//! (PLT). Each four bytes of the code are tried. Most functions have no way there: all their landing pads pass.
+//! *First* the function as a whole is searched, undecoded. In x86-64 code of the usual models, a reference to another
+//! function is four bytes: the distance from their end to that function, to a word that the loader has bound to the
+//! function (GOT), or to a jump through such a word (PLT). Each four bytes of the code are tried. Most functions hold no
+//! such reference to `panic_cannot_unwind`: all their landing pads pass.
 //!
-//! Those that have one need not use it after our landing pad. An inlined `catch_unwind` has one of its own, should the
-//! payload's handling panic. So the code is followed from the pad on (`flow.rs`). A way that is no plain call means no: the
-//! address may be in a register by then.
+//! *Then*, in a function that holds one, the code is followed from the landing pad on (`flow.rs`), as the pad need not lead
+//! there: an inlined `catch_unwind` has such a reference of its own, for a payload whose handling panics. A reference that
+//! is no plain call means no: the address may be in a register by then.
 //!
-//! A function that must not unwind may be inlined beside other code. What is caught there may be thrown again from
-//! within it, so in such a function a catch means no. It shows by a call that is listed with a landing pad which
-//! leads to `panic_cannot_unwind`, and is not the one in which a `catch_unwind` takes the payload out.
+//! *Inlining.* A function that must not unwind may be inlined beside other code. A throw that is caught there may be
+//! raised again from within that function, so in such code a catch means no. The code shows by a call that is listed
+//! with a landing pad which leads to `panic_cannot_unwind`, and is not the call in which a `catch_unwind` takes the
+//! payload out.
 //!
-//! The verdicts are kept in a table of words, each at once (address of the function or pad, generation, kind), so it needs
-//! neither lock nor order. An address may be used again after a `dlclose`: the generation is the count of those.
+//! The verdicts are kept in a table of words, each whole (address of the function or pad, generation, kind), so the table
+//! needs neither lock nor order. An address may be used again after a `dlclose`: the generation is the count of unloaded
+//! objects.
 
 use super::Landmarks;
 use super::flow::Way;
@@ -34,9 +37,9 @@ pub(super) enum Kind {
     Foreign = 1,
     /// It does not call `panic_cannot_unwind`.
     Passes = 2,
-    /// A function that calls it somewhere: it depends on the landing pad.
+    /// It calls `panic_cannot_unwind` somewhere: the landing pad decides.
     Depends = 3,
-    /// One of these that has code in it which must not unwind.
+    /// As `Depends`, and code is inlined in it that must not unwind.
     Mixed = 4,
 }
 
@@ -58,7 +61,7 @@ impl Generation {
     pub(super) fn now() -> Generation {
         extern "C" fn first(info: *mut libc::dl_phdr_info, size: usize, count: *mut c_void) -> c_int {
             if size >= size_of::<libc::dl_phdr_info>() {
-                // SAFETY: the loader's record is that long, and `now` waits for the count.
+                // SAFETY: the loader's record is that long, and `now` waits until `first` has written the count.
                 unsafe { *count.cast::<u64>() = (*info).dlpi_subs };
             }
             1
@@ -101,11 +104,11 @@ impl Generation {
         })
     }
 
-    /// What is kept of an address, or is found out now.
+    /// Returns the kind that is kept for an address, or finds it out.
     fn known(self, address: usize, find: impl FnOnce() -> Kind) -> Kind {
         let key = (address as u64) << GENERATION_BITS | self.0;
         let place = &KNOWN[address.wrapping_mul(0x9e37_79b9) >> 20 & (PLACES - 1)];
-        // Relaxed: the word says all.
+        // Relaxed: the word holds the whole verdict.
         let word = place.load(Relaxed);
         if word >> KIND_BITS == key {
             return Kind::ALL[word as usize & ((1 << KIND_BITS) - 1)];
@@ -143,16 +146,16 @@ pub(super) fn first_call(pad: usize, function: Function) -> Option<usize> {
     let code = Code::of(function)?;
     (pad..code.function.end).find_map(|at| {
         let target = code.callee(at)?;
-        // It may be a part of another instruction.
+        // The address may be a part of another instruction.
         code.begins_function(target).then_some(target)
     })
 }
 
-/// The functions that take the payload out of what was thrown, if `first` is one: the first one that a `catch_unwind` calls
-/// in its landing pad. That is std's own, or the panic runtime's if the former was inlined there; in other functions either
-/// may be.
+/// Returns the functions that take the payload out of what was thrown, if `first` is one: the first one that a
+/// `catch_unwind` calls in its landing pad. That is std's function, or the panic runtime's if std's was inlined there; in
+/// other functions either may be.
 pub(super) fn caught_in(first: usize) -> [usize; 2] {
-    /// What the panic runtime compares an exception's class with.
+    /// The panic runtime compares an exception's class with these bytes.
     const CLASS: &[u8; 8] = b"MOZ\0RUST";
     let compares = |function: usize| {
         let code = Function::at(function).and_then(Code::of);
@@ -169,8 +172,9 @@ pub(super) fn caught_in(first: usize) -> [usize; 2] {
     }
 }
 
-// As std declares it. With `extern "C"` the compiler believed that it never unwinds, also where it calls it for the
-// landing pads of this crate (of the whole program under LTO), and left these calls out of the tables: each throw aborted.
+// As std declares it. With `extern "C"` the compiler would take the function as one that never unwinds, also where it
+// calls it for the landing pads of this crate (of the whole program under LTO), and would leave these calls out of the
+// tables: each throw would abort.
 unsafe extern "C-unwind" {
     fn _Unwind_Resume(exception: *mut c_void) -> !;
 }
@@ -205,25 +209,25 @@ impl Code {
         unsafe { std::slice::from_raw_parts(at as *const u8, self.function.end - at) }
     }
 
-    /// Where the distance at `at` leads, counted from its end.
+    /// Returns where the distance at `at` leads, counted from its end.
     pub(super) fn destination(&self, at: usize) -> usize {
         assert!(self.from(at).len() >= 4, "destination: {at:#x} is at the end of {:x?}", self.range());
         // SAFETY: the function's code is readable, and has four bytes there.
         unsafe { destination(at) }
     }
 
-    /// Where ways to `target` are in a part of the code.
+    /// Returns where a part of the code refers to `target`.
     pub(super) fn ways(&self, part: Range<usize>, target: usize) -> impl Iterator<Item = usize> {
         (part.start..part.end.saturating_sub(3))
             .filter(move |&at| self.object.leads(self.destination(at), target))
     }
 
-    /// What the call instruction at `at` calls, if there is one that says it.
+    /// Returns what the call instruction at `at` calls, if there is one that names it.
     pub(super) fn callee(&self, at: usize) -> Option<usize> {
         match self.from(at) {
             [0xe8, _, _, _, _, ..] => self.object.through_stub(self.destination(at + 1)),
             [0xff, 0x15, _, _, _, _, ..] => self.object.word(self.destination(at + 2)),
-            // Prefixes, which fill the place that a longer form of the call had.
+            // Prefixes, which fill the room of a longer form of the call.
             [0x66 | 0x67 | 0x48, 0xe8, _, _, _, _, ..] => self.object.through_stub(self.destination(at + 2)),
             _ => None,
         }
@@ -246,8 +250,8 @@ impl Code {
         })
     }
 
-    /// Returns `true` if code that must not unwind is inlined here. Not where it is not known how a throw is caught: each
-    /// `catch_unwind` would look so.
+    /// Returns `true` if code that must not unwind is inlined here. Returns `false` where the landmarks do not say how a
+    /// throw is caught: each `catch_unwind` would look like such code.
     ///
     /// # Safety
     /// `table` is the table of the function, and rustc made both.

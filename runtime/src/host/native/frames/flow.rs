@@ -10,19 +10,19 @@
 //! | comes to a way to `panic_cannot_unwind` | the process ends |
 //! | holds an instruction that is not known | not known |
 //!
-//! A call does not return, if the code behind it is a landing pad, which only an unwinding enters, or if the function it
-//! calls has no landing pads, and no `ret` can be reached in it. (A function with a landing pad may catch a throw, and return
-//! from there.) What lies behind another call that does not return is followed; that can only make a no of a yes.
+//! A call does not return if the code behind it is a landing pad, which only an unwinding enters, or if the called function
+//! has no landing pads and no `ret` can be reached in it. (A function with a landing pad may catch a throw, and return from
+//! there.) The code behind any other call that does not return is followed as well; that can only turn a yes into a no.
 //!
-//! A *computed jump* is followed if it is one of a `match`: a distance is loaded from a table, the table's address is
-//! added, and the sum is jumped to; or it jumps through a table of addresses. It may lead to each entry of each table that
-//! the function names anywhere. Neither has the bound of the index to be found, nor the table that belongs to the jump: a
-//! table's entries lead into its function, so those that are read up to the first one which does not are all there are, and
-//! perhaps some of what lies behind; and the function's code holds the distance to each of its tables, as it does to all
-//! that it names. Where the table's address is loaded within sight of the jump, it must be a table, in memory that is never
-//! written. Every other computed jump means no.
+//! A *computed jump* is followed if it is one of a `match`: the code loads a distance from a table, adds the table's
+//! address, and jumps to the sum; or it jumps through a table of addresses. The jump may lead to each entry of each table
+//! that the function names anywhere. Neither the bound of the index nor the table that belongs to the jump is looked for. A
+//! table's entries lead into its function, so reading up to the first entry that does not finds them all, and perhaps some
+//! words behind them; and the function's code holds the distance to each of its tables, as to all that it names. Where the
+//! code loads the table's address within sight of the jump, a table must be there, in memory that is never written. Every
+//! other computed jump means no.
 //!
-//! Not followed is what a call throws in its turn: a destructor that panics while another panic unwinds ends the process by
+//! What a call throws in its turn is not followed: a destructor that panics while another panic unwinds ends the process by
 //! `panic_in_cleanup`, whatever the frame is.
 
 use super::Landmarks;
@@ -32,7 +32,7 @@ use super::instruction::{Flow, decode};
 use super::tables::Function;
 use std::ops::Range;
 
-/// Bytes of code of a function that is looked into for a `ret`.
+/// A function of at most so many bytes is searched for a `ret`.
 const SMALL: usize = 512;
 
 /// How a throw leaves a landing pad.
@@ -40,7 +40,7 @@ const SMALL: usize = 512;
 pub(super) enum Way {
     /// Certainly not to `panic_cannot_unwind`.
     Passes,
-    /// To it, or not known.
+    /// To `panic_cannot_unwind`, or it is not known where to.
     Aborts,
 }
 
@@ -55,11 +55,11 @@ pub(super) struct Place<'a> {
     pub(super) at: usize,
     pub(super) end: usize,
     pub(super) flow: Flow,
-    /// Those before it that the processor certainly comes through, in their order.
+    /// The instructions before this one that the processor certainly comes through, in their order.
     before: &'a [usize],
 }
 
-/// The places to follow from, and those that were.
+/// The places to follow from, and those that were followed.
 pub(super) struct Trace {
     code: Range<usize>,
     starts: Vec<usize>,
@@ -73,7 +73,7 @@ impl Trace {
         Trace { code, starts, seen }
     }
 
-    /// Returns `true` if this instruction is met for the first time.
+    /// Returns `true` if the trace meets this instruction for the first time.
     fn is_new(&mut self, at: usize) -> bool {
         let at = at - self.code.start;
         let (word, bit) = (&mut self.seen[at / 64], 1 << (at % 64));
@@ -82,7 +82,8 @@ impl Trace {
         is_new
     }
 
-    /// Shows each instruction to `visit`, which may add starts. None: an instruction is not known, or `visit` gave it up.
+    /// Shows each instruction to `visit`, which may add places to follow from. Returns `None` if an instruction is not
+    /// known, or `visit` gave up.
     pub(super) fn follow(
         mut self,
         code: &Code,
@@ -111,7 +112,7 @@ impl Trace {
 }
 
 impl Code {
-    /// How a throw leaves from `pad`. `pads`: all of the function, as far as they are known.
+    /// Returns how a throw leaves from `pad`. `pads` are all landing pads of the function that are known.
     pub(super) fn way_from(&self, pad: usize, pads: &[usize], landmarks: &Landmarks) -> Way {
         let held = Held::of(self, pads, landmarks);
         let mut tables = None;
@@ -141,8 +142,8 @@ impl Code {
         if done.is_some() { Way::Passes } else { Way::Aborts }
     }
 
-    /// Returns `true` if a jump or branch, if it is one, that ends at `end` leads into the function, or to the
-    /// beginning of another.
+    /// Returns `true` if the instruction that ends at `end` is no jump or branch, or leads into the function, or to
+    /// the beginning of another one.
     pub(super) fn stays_or_leaves_well(&self, end: usize, flow: Flow) -> bool {
         let (Flow::Jump(distance) | Flow::Branch(distance)) = flow else { return true };
         let to = end.wrapping_add_signed(distance as isize);
@@ -155,8 +156,8 @@ impl Code {
         named || held.is_called(self.from(at))
     }
 
-    /// Returns `true` if calls between these addresses are of another function than those in which a throw is caught,
-    /// or it is not known.
+    /// Returns `true` if a call between these addresses is of another function than those in which a throw is caught,
+    /// or of an unknown one.
     pub(super) fn calls_beside_caught(&self, site: Range<usize>, held: Held, landmarks: &Landmarks) -> bool {
         let mut at = site.start;
         while site.contains(&at) && self.range().contains(&at) {
@@ -194,7 +195,7 @@ impl Code {
         done.is_some()
     }
 
-    /// Returns `true` if a computed jump is one of a `match`.
+    /// Returns `true` if this computed jump is one of a `match`.
     pub(super) fn jumps_through_table(&self, jump: &Place<'_>) -> bool {
         match *Prefixes::skip(&self.from(jump.at)[..jump.end - jump.at]) {
             // jmp [8 * index + table]
@@ -211,8 +212,8 @@ impl Code {
         }
     }
 
-    /// Returns `true` if the instructions put into the register, as the last thing, the sum of a table's address and
-    /// an entry of it. Where they load that address, there must be a table.
+    /// Returns `true` if the last thing that the instructions put into the register is the sum of a table's address
+    /// and one of its entries. Where they load that address, a table must be there.
     fn sum_of_table(&self, register: u8, before: &[usize]) -> bool {
         let mut rest = before.iter().rev().map(|&at| Shape::of(self.from(at), at));
         let Some(other) = rest.by_ref().find_map(|shape| match shape {
@@ -238,7 +239,7 @@ impl Code {
         table.is_none_or(|table| self.object.near_table(table, &self.range()).next().is_some())
     }
 
-    /// Where the entries of all tables lead that the function names.
+    /// Returns where the entries lead of all tables that the function names.
     pub(super) fn tables(&self) -> Vec<usize> {
         let code = self.range();
         let mut to = Vec::new();
@@ -256,7 +257,7 @@ impl Code {
     }
 }
 
-/// Those that an instruction may begin with.
+/// The prefixes that an instruction may begin with.
 struct Prefixes;
 
 impl Prefixes {
@@ -266,7 +267,7 @@ impl Prefixes {
     }
 }
 
-/// The instructions of which the address of a table's entry is made.
+/// The instructions that compute the address of a table's entry.
 enum Shape {
     /// add to, from
     Add { to: u8, from: u8 },
@@ -277,10 +278,10 @@ enum Shape {
 }
 
 impl Shape {
-    /// The first instruction of the code, which lies at `at`, if it is one of them.
+    /// Returns the shape of the first instruction of `code`, which lies at `at`, if it has one of these.
     fn of(code: &[u8], at: usize) -> Option<Shape> {
         let &[rex @ 0x48..=0x4f, opcode, modrm, ..] = code else { return None };
-        // The fields for the registers, each with its bit of the prefix.
+        // The fields for the registers, each extended by its bit of the prefix.
         let middle = modrm >> 3 & 7 | (rex & 4) << 1;
         let low = |field: u8| field & 7 | (rex & 1) << 3;
         match (opcode, modrm >> 6, modrm & 7) {

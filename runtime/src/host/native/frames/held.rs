@@ -1,20 +1,19 @@
-//! Registers that hold the function in which each `catch_unwind` takes the payload out.
+//! Which registers hold the function in which each `catch_unwind` takes the payload out.
 //!
 //! Where a `catch_unwind` stands in a loop, LLVM loads that function's address once, before the loop, and the landing pad
-//! calls a register. Such a call is taken for what it is if nothing else can be in that register:
+//! calls a register. Such a call counts as a catch if nothing else can be in that register:
 //!
-//! 1. The register is one of rbx, rbp, r12 to r15. The ABI has each function give these back as they were, so no call
-//!    changes them; and the unwinder enters a landing pad with the values that they had in this frame at the call which
-//!    throws.
-//! 2. All code of the function that can be reached, from its beginning and from each landing pad, is followed. There each
-//!    instruction that names the register, in whatever part, is one of: a load of that address, a call of the register, its
-//!    push, or its pop, behind which nothing but a straight way out of the function lies. Without naming them, no
-//!    instruction writes r12 to r15, `leave` alone writes rbp, and `cpuid` rbx: these two count as naming them. So the
-//!    register holds that address, or what the function's caller had in it.
-//! 3. The latter is not called: no caller passes anything in these registers, and a compiler reads such a register before it
-//!    writes it to save it, and for nothing else.
+//! 1. The register is one of rbx, rbp, r12 to r15. The ABI has each function restore these, so no call changes them;
+//!    and the unwinder enters a landing pad with the values that they had in this frame at the call which throws.
+//! 2. All code of the function that can be reached, from its beginning and from each landing pad, is followed. Each
+//!    instruction there that names the register, in whatever part, is a load of that address, a call of the register, its
+//!    push, or its pop, behind which only a straight way out of the function follows. No instruction writes r12 to r15
+//!    without naming them; `leave` alone writes rbp so, and `cpuid` rbx: these two count as naming them. So the register
+//!    holds that address, or what the function's caller had in the register.
+//! 3. A caller's value is not called: no caller passes anything in these registers, and a compiler reads such a register
+//!    before its first write only to save it.
 //!
-//! An instruction that is not known, or a jump to a place that is not known, means that no register is known.
+//! If an instruction, or the destination of a jump, is not known, no register is known.
 
 use super::Landmarks;
 use super::code::Code;
@@ -23,26 +22,26 @@ use super::instruction::{Flow, decode};
 
 const RBX: u8 = 3;
 const RBP: u8 = 5;
-/// By their numbers.
+/// The registers, by number.
 const REGISTERS: [u8; 6] = [RBX, RBP, 12, 13, 14, 15];
 
-/// Of `REGISTERS`, those that hold it where they are called.
+/// For each of `REGISTERS`, whether it holds that function's address wherever it is called.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Held([bool; REGISTERS.len()]);
 
 /// What an instruction is to a register.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Use {
-    /// Does not name it.
+    /// The instruction does not name the register.
     Nothing,
     Push,
     Pop,
     Call,
-    /// `mov` from this distance behind the instruction.
+    /// `mov` into the register, from this distance behind the instruction.
     Load(i32),
-    /// `lea` of it.
+    /// `lea` of an address at this distance behind the instruction.
     Address(i32),
-    /// Another one, that may write it.
+    /// Another instruction that may write the register.
     Other,
 }
 
@@ -57,7 +56,7 @@ fn called(code: &[u8]) -> Option<usize> {
 }
 
 impl Held {
-    /// Of the function whose code this is. `pads`: all of it.
+    /// For the function whose code this is. `pads` are all of its landing pads.
     pub(super) fn of(code: &Code, pads: &[usize], landmarks: &Landmarks) -> Held {
         let mut held = Held::default();
         let range = code.range();
@@ -104,7 +103,7 @@ impl Held {
         held
     }
 
-    /// Returns `true` if this instruction calls one of them.
+    /// Returns `true` if this instruction calls a register that holds the address.
     pub(super) fn is_called(self, code: &[u8]) -> bool {
         called(code).is_some_and(|register| self.0[register])
     }
@@ -130,7 +129,7 @@ impl Code {
 }
 
 impl Use {
-    /// Of `register`, one of `REGISTERS`, in the instruction that `code` is.
+    /// Returns what the instruction that `code` begins with is to `register`, one of `REGISTERS`.
     fn of(code: &[u8], register: u8) -> Use {
         let low = register & 7;
         if register < 8 {
@@ -164,7 +163,8 @@ impl Use {
     }
 }
 
-/// Returns `true` if an instruction may write `register`, rbx or rbp, or names it. Of what is not looked into, it may.
+/// Returns `true` if an instruction may write `register`, rbx or rbp, or names it. An opcode that is not decoded here
+/// may.
 fn may_name_low(code: &[u8], register: u8) -> bool {
     let is_prefix = |byte: &&u8| matches!(byte, 0x26 | 0x2e | 0x36 | 0x3e | 0x64..=0x67 | 0xf0 | 0xf2 | 0xf3);
     let code = &code[code.iter().take_while(is_prefix).count()..];
@@ -175,7 +175,7 @@ fn may_name_low(code: &[u8], register: u8) -> bool {
     Low { register, rex }.may_be_named(code)
 }
 
-/// One of rbx and rbp, and the prefix of the instruction that may name it.
+/// One of rbx and rbp, and the REX prefix of the instruction that may name the register.
 struct Low {
     register: u8,
     rex: Option<u8>,
@@ -186,15 +186,15 @@ impl Low {
         self.rex.unwrap_or(0)
     }
 
-    /// Returns `true` if a field of three bits, which `bit` of the prefix extends, is the register.
+    /// Returns `true` if a field of three bits, extended by `bit` of the prefix, names the register.
     fn is(&self, field: u8, bit: u8, is_byte: bool) -> bool {
-        // Of a byte, without the prefix, 4 to 7 stand for the second bytes of rax, rcx, rdx and rbx.
+        // In an operand of one byte without the prefix, 4 to 7 stand for the second bytes of rax, rcx, rdx and rbx.
         let number = if is_byte && self.rex.is_none() { field & 3 } else { field };
         bit == 0 && number == self.register
     }
 
-    /// Returns `true` if the operands that begin with the ModRM name the register. `has_middle`: its middle field is
-    /// an operand.
+    /// Returns `true` if the operands that begin with the ModRM byte name the register. `has_middle`: the middle
+    /// field is an operand.
     fn is_operand(&self, operands: &[u8], is_byte: bool, has_middle: bool) -> bool {
         let Some(&modrm) = operands.first() else { return true };
         let bits = self.bits();
@@ -203,11 +203,11 @@ impl Low {
             (3, ..) => self.is(low, bits & 1, is_byte),
             (_, 4, None) => true,
             (_, 4, Some(sib)) => {
-                // Without a base; an index of 4 is none.
+                // Mode 0 with 5 has no base; an index of 4 is none.
                 let base = !(mode == 0 && sib & 7 == 5) && self.is(sib & 7, bits & 1, false);
                 base || self.is(sib >> 3 & 7, bits >> 1 & 1, false)
             }
-            // A distance from the instruction.
+            // An address relative to the instruction.
             (0, 5, _) => false,
             _ => self.is(low, bits & 1, false),
         };
@@ -248,7 +248,7 @@ impl Low {
         }
     }
 
-    /// `code` begins with the second byte of an opcode of two, behind 0x0f.
+    /// `code` begins with the second byte of a two-byte opcode, behind 0x0f.
     fn may_be_named_by_two(&self, code: &[u8]) -> bool {
         match *code {
             // Between vector registers, or from or to memory.
@@ -270,13 +270,12 @@ impl Low {
     }
 }
 
-/// The registers from r8 on that an instruction names, in any part of it; a vector register counts as the one of its
-/// number. None of its kind is a register that an instruction uses without a name. Such a name takes a bit of a prefix
-/// (REX, VEX, EVEX).
+/// The registers from r8 on that an instruction names, in any part; a vector register counts as the one of its number.
+/// No instruction uses one of these without naming it. Such a name takes a bit of a prefix (REX, VEX, EVEX).
 struct Names([Option<u8>; 4]);
 
 impl Names {
-    /// `None` if it is not known.
+    /// Returns `None` if the instruction is not known.
     fn of(code: &[u8]) -> Option<Names> {
         let prefixes = code
             .iter()
@@ -289,10 +288,11 @@ impl Names {
             [rex @ 0x40..=0x4f, opcode @ (0x50..=0x5f | 0x90..=0x97 | 0xb0..=0xbf), ..] => {
                 Some(Names::by_opcode(rex, opcode))
             }
-            // Some of these have no ModRM, but then an operand or nothing, and only W of the prefix has a meaning.
+            // Some of these have no ModRM byte; what follows is then an operand or nothing, and only W of the prefix
+            // has a meaning.
             [0x40 | 0x48, ..] => Some(Names([None; 4])),
             [rex @ 0x41..=0x4f, _, ref operands @ ..] => Names::by_modrm(rex, operands),
-            // Their bits are inverted. The short form has that of the middle field only.
+            // The bits of a VEX prefix are inverted. The short form has only that of the middle field.
             [0xc5, bits, _, ref operands @ ..] => Names::by_vector(!bits >> 7 << 2, bits, operands),
             [0xc4, first, bits, _, ref operands @ ..] => Names::by_vector(!first >> 5, bits, operands),
             [0x62 | 0xc4 | 0xc5, ..] => None,
@@ -314,7 +314,7 @@ impl Names {
         Some(Names([extended(modrm >> 3, rex >> 2 & 1), extended(low, rex & 1), index, None]))
     }
 
-    /// `bits` has the fourth register, inverted, from its bit 3 on.
+    /// `bits` has the fourth register, inverted, from bit 3 on.
     fn by_vector(rex: u8, bits: u8, operands: &[u8]) -> Option<Names> {
         let mut names = Names::by_modrm(rex, operands)?;
         names.0[3] = Some(!bits >> 3 & 15);
@@ -326,7 +326,7 @@ impl Names {
     }
 }
 
-/// The register of a field, if the prefix extends it.
+/// Returns the register of a field, if the prefix extends the field.
 fn extended(field: u8, bit: u8) -> Option<u8> {
     (bit == 1).then_some(field & 7 | 8)
 }
@@ -335,7 +335,7 @@ fn extended(field: u8, bit: u8) -> Option<u8> {
 mod tests {
     use super::*;
 
-    /// Fails by an instruction that changes a register behind the look's back.
+    /// Fails by an instruction that changes a register unseen.
     #[test]
     fn what_may_write_a_register_is_seen() {
         let cases: &[(&[u8], u8, Use)] = &[
@@ -389,7 +389,7 @@ mod tests {
         }
     }
 
-    /// Fails by an instruction that changes rbx or rbp behind the look's back.
+    /// Fails by an instruction that changes rbx or rbp unseen.
     #[test]
     fn what_may_write_a_register_without_a_prefix_is_seen() {
         let cases: &[(&[u8], [Use; 2])] = &[

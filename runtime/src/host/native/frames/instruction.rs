@@ -1,16 +1,16 @@
-//! How long an x86-64 instruction is, and where the processor goes after it. Nothing else of it is decoded.
+//! How long an x86-64 instruction is, and where the processor goes after it. Nothing else is decoded.
 //!
-//! From the opcode maps of the "Intel 64 and IA-32 Architectures Software Developer's Manual", volume 2, appendix A. What
-//! compilers do not write for programs (I/O ports, far jumps, moves to an absolute address) gives None.
+//! From the opcode maps of the "Intel 64 and IA-32 Architectures Software Developer's Manual", volume 2, appendix A. An
+//! instruction that compilers do not write for programs (I/O ports, far jumps, moves to an absolute address) gives None.
 
-/// Where control goes after an instruction. Distances count from its end.
+/// Where control goes after an instruction. Distances count from the instruction's end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Flow {
     Next,
     Call,
     /// To one place.
     Jump(i32),
-    /// There or on.
+    /// To that place or to the next instruction.
     Branch(i32),
     /// To a place that a register or a word of memory holds.
     Computed,
@@ -32,7 +32,7 @@ struct Cursor<'a> {
     at: usize,
     /// Prefix 66: immediate operands have two bytes where they had four.
     short: bool,
-    /// REX.W: that of `mov` has eight.
+    /// REX.W: the immediate operand of `mov` has eight bytes.
     wide: bool,
 }
 
@@ -63,7 +63,7 @@ impl Cursor<'_> {
         if self.short { 2 } else { 4 }
     }
 
-    /// Skips a ModRM byte with what belongs to it, and an immediate operand. Gives the middle field.
+    /// Skips a ModRM byte with what belongs to it, and an immediate operand. Returns the middle field.
     fn modrm(&mut self) -> Option<u8> {
         let modrm = self.byte()?;
         let (mode, low) = (modrm >> 6, modrm & 7);
@@ -150,7 +150,7 @@ impl Cursor<'_> {
                 0 | 1 | 6 => Some(Flow::Next),
                 2 => Some(Flow::Call),
                 4 => Some(Flow::Computed),
-                // Far ones.
+                // Far jumps and calls.
                 _ => None,
             },
             _ => None,

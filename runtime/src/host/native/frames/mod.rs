@@ -1,12 +1,12 @@
 //! The look at the frames: would a panic that is thrown here arrive at the goroutine's catcher?
 //!
-//! A goroutine is ended from outside by a throw of ours (`resume_unwind`) where it is parked. On its stack lie frames of
-//! the user, of C, of other languages. Some of them abort the process when a panic reaches them; then the goroutine must
-//! not be unwound. The obvious question, `panicking()`, errs on both sides: a `Drop` that runs under an unwind may catch what
-//! it throws, and an `extern "C"` function aborts without any unwind before.
+//! A goroutine is ended from outside by a throw of ours (`resume_unwind`) where it is parked. Its stack holds frames of the
+//! user, of C, of other languages. Some of them abort the process when a panic reaches them; then the goroutine must not be
+//! unwound. The obvious question, `panicking()`, errs on both sides: a `Drop` that runs under an unwind may catch what it
+//! throws, and an `extern "C"` function aborts without any unwind before.
 //!
-//! The look walks the frames from its caller outwards, as the unwinder would, and asks each one's exception table for the
-//! first action of its call site, which is all that Rust's personality asks for:
+//! The look walks the frames from its caller outwards, as the unwinder would. For each frame it reads the exception
+//! table's first action for the call site; Rust's personality acts upon nothing else:
 //!
 //! | what the frame shows | what a throw does there | answer |
 //! | --- | --- | --- |
@@ -20,33 +20,34 @@
 //! | the walk ends below the mark | aborts: no frame catches | no |
 //!
 //! A Rust `extern "C"` function with a live value shows a Cleanup: its landing pad drops the value, and only then calls
-//! `core::panicking::panic_cannot_unwind`. Inlined into a closure under a `catch_unwind`, it even shows a Catch (of the
-//! caller, whose clauses the inliner adds to every landing pad), and aborts all the same. So the code of each function with
-//! a table is searched for a way to that function, once (`code.rs`), and where there is one, followed from the landing pad
-//! (`flow.rs`). Only our own catcher's verdict is not asked for, since what comes after it is ours: it calls the user through
-//! an opaque pointer, so nothing of the user is inlined there.
+//! `core::panicking::panic_cannot_unwind`. Inlined into a closure under a `catch_unwind`, the function even shows a Catch
+//! (the caller's, whose clauses the inliner adds to every landing pad), and aborts all the same. So the code of each function
+//! with a table is searched, once, for a reference to `panic_cannot_unwind` (`code.rs`), and a function that has one is
+//! followed from the landing pad on (`flow.rs`). Only our own catcher is exempt, since the code after its catch is ours: the
+//! catcher calls the user through an opaque pointer, so nothing of the user is inlined there.
 //!
-//! A catcher of the user's in between must not hide what lies beyond: a catcher may throw again. So all frames up to our
-//! own catcher must pass. This refuses a callback of C that catches for itself (`extern "C"` around `catch_unwind`), in
-//! which a throw would end. If that `catch_unwind` is inlined there, the frame shows its Catch alone; it is refused for the
-//! calls in it that must not unwind (`Kind::Mixed`).
+//! A catcher of the user's on the way must not hide what lies beyond, since it may throw again. So all frames up to our own
+//! catcher must pass. This refuses a callback of C that catches for itself (`extern "C"` around `catch_unwind`), in which a
+//! throw would end. If that `catch_unwind` is inlined there, the frame shows its Catch alone; it is refused for the calls
+//! in it that must not unwind (`Kind::Mixed`).
 //!
-//! The catcher: the outermost Catch in a frame that begins at or below the mark, which is the address of a local variable
-//! of the function that calls `catch_unwind`. It may be inlined there or not; either way its frame is that function's or
-//! an inner one's. What that function's frame and those beyond it show does not matter. Addresses are compared on the stack
-//! on which the mark lies only: a frame on another one, of `with_stack`, is on the way there (`segment.rs`).
+//! *Our catcher* is the outermost Catch in a frame that begins at or below the mark, which is the address of a local
+//! variable of the function that calls `catch_unwind`. That call may be inlined there or not; either way the catching frame
+//! is that function's or an inner one's. What that function's frame and the frames beyond it show does not matter.
+//! Addresses are compared only on the stack on which the mark lies: a frame on another stack, of `with_stack`, is on the
+//! way there (`segment.rs`).
 //!
-//! What is not seen: a destructor that panics or aborts by itself; what a C function would have cleaned up; a call to
-//! C that was declared `extern "C"` and calls back to unwinding Rust (no panic may pass there either).
+//! Not seen: a destructor that panics or aborts by itself; what a C function would have cleaned up; a call to C that
+//! was declared `extern "C"` and calls back to unwinding Rust (no panic may pass there either).
 //!
 //! In doubt the answer is no: an encoding that is not known, code that is not mapped readable, a landing pad in another
-//! section than its function. It is always no with `panic = "abort"`, on the `generator` backend (its stacks need not have
-//! an end for the walk), and so on every architecture but x86-64.
+//! section than its function. The answer is always no with `panic = "abort"`, on the `generator` backend (whose stacks
+//! need not have an end for the walk), and so on every architecture but x86-64.
 //!
-//! What a look costs, in time and in stack, stands in `docs/performance.md`; the tests `cost_of_a_look` and
-//! `stack_of_a_look` print it, run alone.
+//! The cost of a look, in time and in stack, is in `docs/performance.md`; the tests `cost_of_a_look` and
+//! `stack_of_a_look` print it when each is run alone.
 //!
-//! No frame keeps a thread-bound value: the look does not park, and may be asked on whatever thread the goroutine is.
+//! No frame keeps a thread-bound value: the look does not park, and works on whatever thread the goroutine is.
 
 mod code;
 mod flow;
@@ -79,7 +80,7 @@ unsafe extern "C-unwind" {
     fn _Unwind_GetLanguageSpecificData(context: *mut Context) -> *const u8;
 }
 
-/// Walks the frames from its caller outwards. The call is opaque: as far as the compiler knows it may unwind. So
+/// Walks the frames from its caller outwards. The call is opaque: as far as the compiler knows, it may unwind. So
 /// `ask_about_me` keeps its Filter, and the calls of the look are listed in the tables.
 ///
 /// # Safety
@@ -87,21 +88,21 @@ unsafe extern "C-unwind" {
 #[inline(always)]
 unsafe fn walk(each: Each, arg: *mut c_void) {
     type Walk = unsafe extern "C-unwind" fn(Each, *mut c_void) -> c_int;
-    // SAFETY: by this function's contract. The walk only reads, as a throw would; a goroutine's stack has an end for it
-    // (switch.rs), as has a thread's.
+    // SAFETY: by this function's contract. The walk only reads, as a throw would; the walk ends at the outermost frame
+    // of a goroutine's stack (switch.rs), or of a thread's.
     unsafe { black_box(_Unwind_Backtrace as Walk)(each, arg) };
 }
 
 const NEVER: Bar = Bar { why: "this build unwinds nothing", frame: None };
 
-/// Whether the answer is ever yes.
+/// Whether the answer can be yes.
 pub(crate) const CAN_UNWIND: bool =
     !cfg!(any(panic = "abort", feature = "generator", not(target_arch = "x86_64")));
 
-/// Whether a panic that the caller throws now, on this stack, certainly ends at the `catch_unwind` of the function in
-/// which `mark` was taken, or at one on the way there.
+/// Returns `Ok` if a panic that the caller throws now, on this stack, certainly ends at the `catch_unwind` of the
+/// function in which `mark` was taken, or at a catch on the way there.
 ///
-/// It and the throw must have the same frames around them: one function calls both, which is not inlined.
+/// This call and the throw must have the same frames around them: one function makes both, and is not inlined.
 #[inline(never)]
 pub(crate) fn may_unwind_to(mark: *const ()) -> Result<(), Bar> {
     if !CAN_UNWIND {
@@ -117,7 +118,7 @@ pub(crate) fn may_unwind_to(mark: *const ()) -> Result<(), Bar> {
         catcher: None,
         arrives: false,
     };
-    // SAFETY: `judge` gets this look, which is used by this walk alone.
+    // SAFETY: `judge` gets this look, which this walk alone uses.
     unsafe { walk(judge, (&raw mut look).cast()) };
     match look.bar {
         _ if look.arrives => Ok(()),
@@ -126,24 +127,24 @@ pub(crate) fn may_unwind_to(mark: *const ()) -> Result<(), Bar> {
     }
 }
 
-/// Asks once, where there is stack enough: the first walk in a process binds the unwinder's symbols, which takes more stack
-/// than the look itself.
+/// Makes a first look, where there is stack enough: the first walk in a process binds the unwinder's symbols, which takes
+/// more stack than the look itself.
 pub(crate) fn prepare() {
     let _no_mark = may_unwind_to(ptr::null());
 }
 
-/// What is compared with: addresses of this program's own Rust.
+/// Addresses of this program's own Rust, with which those of the frames are compared.
 #[derive(Clone, Copy, Debug)]
 struct Landmarks {
     /// `rust_eh_personality`.
     personality: usize,
     /// `core::panicking::panic_cannot_unwind`.
     cannot_unwind: usize,
-    /// The functions that take the payload out of what was thrown; zeros, where they are not known.
+    /// The functions that take the payload out of what was thrown; zeros if they are not known.
     caught: [usize; 2],
 }
 
-/// None: this build does not look as expected, and every answer is no.
+/// Returns `None` if this build does not look as expected: then every answer is no.
 fn landmarks() -> Option<&'static Landmarks> {
     static FOUND: OnceLock<Option<Landmarks>> = OnceLock::new();
     FOUND.get_or_init(find_landmarks).as_ref()
@@ -154,8 +155,8 @@ fn find_landmarks() -> Option<Landmarks> {
     ask_about_me(&mut probe);
     let (personality, cannot_unwind) = probe.found?;
     let found = Landmarks { personality, cannot_unwind, caught: [0; 2] };
-    // What `code` can't find in the probe, it would not find elsewhere.
-    // SAFETY: the table is not looked at as long as it is not known how a throw is caught.
+    // A reference that `code` can't find in the probe, `code` would not find elsewhere.
+    // SAFETY: the table is not read as long as it is not known how a throw is caught.
     let kind = unsafe { code::kind(ask_about_me as *const () as usize, ptr::null(), &found) };
     let mut probe = Probe { action: Action::Catch, found: None };
     ask_about_my_catch(&mut probe);
@@ -164,22 +165,23 @@ fn find_landmarks() -> Option<Landmarks> {
 }
 
 struct Probe {
-    /// What the probing function's call site is to show.
+    /// The action that the probing function's call site is to show.
     action: Action,
-    /// Its personality, and what its landing pad calls first.
+    /// The function's personality, and what its landing pad calls first.
     found: Option<(usize, usize)>,
 }
 
-/// An `extern "C"` function without live values around a call that may throw: it has a Filter, the landing pad of which
-/// calls `panic_cannot_unwind` and nothing else.
+/// An `extern "C"` function without live values around a call that may throw: the call site has a Filter, whose landing
+/// pad calls `panic_cannot_unwind` and nothing else.
 #[inline(never)]
 extern "C" fn ask_about_me(probe: &mut Probe) {
     // SAFETY: `recognise` gets the probe, as it expects.
     unsafe { walk(recognise, ptr::from_mut(probe).cast()) };
 }
 
-/// A `catch_unwind` without live values around such a call: where it is inlined, its landing pad takes the payload out of what
-/// was thrown, and does nothing else before. Where it is not, as in debug builds, this shows nothing, and nothing is needed.
+/// A `catch_unwind` without live values around such a call. Where `catch_unwind` is inlined, its landing pad takes the payload
+/// out of what was thrown, and does nothing else before. Where it is not, as in debug builds, the call site shows nothing, and
+/// nothing is needed.
 #[inline(never)]
 fn ask_about_my_catch(probe: &mut Probe) {
     let probe = AssertUnwindSafe(ptr::from_mut(probe));
@@ -206,13 +208,13 @@ extern "C" fn recognise(context: *mut Context, probe: *mut c_void) -> c_int {
 /// What the unwinder says of a frame with a table.
 struct Frame {
     start: usize,
-    /// Within the call.
+    /// The call instruction: an address within it.
     ip: usize,
     table: *const u8,
 }
 
 impl Frame {
-    /// None: it stands before an instruction, not behind a call.
+    /// Returns `None` for a frame that stands before an instruction, not behind a call.
     ///
     /// # Safety
     /// Called within the unwinder's callback, with its context.
@@ -230,13 +232,13 @@ impl Frame {
 /// One walk.
 struct Look<'a> {
     mark: usize,
-    /// Which of its caller's the mark lies on.
+    /// The stack on which the mark lies: a number, as `stack_of` gives it.
     stack: usize,
     landmarks: &'a Landmarks,
     generation: Generation,
-    /// Where the first frame was met that does not pass. It matters if a Catch lies beyond, or if there is none.
+    /// The first frame that does not pass. That matters if a Catch lies beyond, or if there is none.
     bar: Option<usize>,
-    /// The outermost Catch so far: its function's code, and where.
+    /// The outermost Catch so far: the verdict on its function's code, and its address.
     catcher: Option<(Kind, usize)>,
     /// The answer, when the walk has come beyond the mark.
     arrives: bool,
@@ -245,7 +247,7 @@ struct Look<'a> {
 extern "C" fn judge(context: *mut Context, look: *mut c_void) -> c_int {
     // SAFETY: `may_unwind_to` passed it, and waits.
     let look = unsafe { &mut *look.cast::<Look>() };
-    // What this gives is the stack pointer within the frame: its lower end, above which its local variables lie.
+    // The CFA is here the stack pointer within the frame: the frame's lower end, above which its local variables lie.
     // SAFETY: a context of the unwinder, within its callback.
     let lower_end = unsafe { _Unwind_GetCFA(context) };
     if lower_end > look.mark && segment::stack_of(lower_end) == look.stack {
@@ -261,7 +263,7 @@ extern "C" fn judge(context: *mut Context, look: *mut c_void) -> c_int {
             look.bar.get_or_insert(at);
             ON
         }
-        // What was taken for our catcher is one on the way.
+        // The Catch that was taken for our catcher is one on the way.
         Passage::Caught(kind) => match look.catcher {
             Some((Kind::Aborts, there)) => {
                 look.bar.get_or_insert(there);
@@ -319,7 +321,7 @@ impl Look<'_> {
 
 #[cfg(all(test, any(feature = "generator", not(target_arch = "x86_64"))))]
 mod tests {
-    /// Fails by a yes: it was not tried here.
+    /// Fails by a yes: this build has not tried a throw.
     #[test]
     fn it_always_says_no() {
         super::prepare();

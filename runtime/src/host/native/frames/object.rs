@@ -1,14 +1,14 @@
 //! A loaded object, and what may be read of it: code, constants, and the words that the loader has bound.
 //!
-//! Of a writable segment only the words are read that hold the loader's bindings, of which the object says where they lie:
-//! what is read-only after the relocation (`PT_GNU_RELRO`), and the words of lazily bound functions (`.got.plt`). A
+//! Of a writable segment only those words are read that hold the loader's bindings, and the object says where they lie:
+//! memory that is read-only after the relocation (`PT_GNU_RELRO`), and the words of lazily bound functions (`.got.plt`). A
 //! variable of the program may be protected at any time, and a read of it would end the process.
 
 use super::tables::Function;
 use std::ffi::{c_int, c_void};
 use std::ops::Range;
 
-/// Where the distance at `at` leads, counted from its end.
+/// Returns where the distance at `at` leads, counted from its end.
 ///
 /// # Safety
 /// The four bytes there are readable.
@@ -21,10 +21,10 @@ pub(super) unsafe fn destination(at: usize) -> usize {
 /// A loaded object: the program, or a library.
 pub(super) struct Object {
     base: usize,
-    /// They lie in the object.
+    /// The program headers, which lie in the object.
     headers: *const libc::Elf64_Phdr,
     count: usize,
-    /// All its segments, and what lies between.
+    /// All segments of the object, and what lies between.
     range: Range<usize>,
     /// The words of lazily bound functions.
     lazy: Range<usize>,
@@ -43,10 +43,11 @@ fn covers(outer: &Range<usize>, inner: &Range<usize>) -> bool {
     outer.start <= inner.start && inner.end <= outer.end
 }
 
-/// A word of data, whatever it is. AddressSanitizer, which would refuse what lies between variables, does not see it.
+/// Reads a word of data, whatever it is. AddressSanitizer, which would refuse the bytes between variables, does not
+/// see the read.
 ///
 /// # Safety
-/// It is mapped.
+/// The word is mapped.
 #[inline]
 unsafe fn peek(at: *const usize) -> usize {
     #[cfg(not(gmp_asan))]
@@ -96,7 +97,7 @@ impl Object {
         search.found
     }
 
-    /// Its parts of this type, with the rights of each.
+    /// Returns the object's parts of this type, with the rights of each.
     fn parts(&self, kind: u32) -> impl Iterator<Item = (Range<usize>, u32)> {
         // SAFETY: the headers are those of a loaded object: of one that the loader shows, or that has a function on
         // the caller's stack.
@@ -107,7 +108,7 @@ impl Object {
         })
     }
 
-    /// Its loaded segments, with their rights.
+    /// Returns the object's loaded segments, with their rights.
     fn segments(&self) -> impl Iterator<Item = (Range<usize>, u32)> {
         self.parts(libc::PT_LOAD)
     }
@@ -117,7 +118,8 @@ impl Object {
         self.segments().any(|(segment, has)| has & rights == rights && covers(&segment, &range))
     }
 
-    /// The words of lazily bound functions, as the dynamic section says: three for the loader, and one for each relocation.
+    /// Returns where the words of lazily bound functions lie, from the dynamic section: three words for the loader, and one
+    /// for each relocation.
     fn find_lazy(&self) -> Option<Range<usize>> {
         let (dynamic, _) = self.parts(libc::PT_DYNAMIC).next()?;
         if !dynamic.start.is_multiple_of(8) || !self.holds(dynamic.clone(), libc::PF_R) {
@@ -134,24 +136,25 @@ impl Object {
                 _ => {}
             }
         }
-        // glibc has added the base to it, others have not.
+        // glibc has added the base to the value, other loaders have not.
         let start = start.map(|at| if self.range.contains(&at) { at } else { self.base.wrapping_add(at) })?;
         let end = start.checked_add((3 + relocations) * 8)?;
         (relocations > 0 && self.holds(start..end, libc::PF_R)).then_some(start..end)
     }
 
-    /// Returns `true` if the loader has written what lies there, and it stays: no variable of the program.
+    /// Returns `true` if the loader has written these bytes, and they stay: they are no variable of the program.
     fn is_bound_by_loader(&self, range: &Range<usize>) -> bool {
         covers(&self.lazy, range) || self.parts(libc::PT_GNU_RELRO).any(|(relro, _)| covers(&relro, range))
     }
 
-    /// Where the entries of a jump table lead that lies at `at`, if one does: distances from the table to places in `code`.
+    /// Returns where the entries lead of the jump table at `at`, if one lies there. An entry is the distance from the table
+    /// to a place in `code`.
     ///
-    /// Its length is not looked for. The entries are read on as long as they lead into the code, or to its end, where a
-    /// compiler lets those lead that are never used. What follows the table is taken for more of it, perhaps.
+    /// The table's length is not looked for. Entries are read as long as they lead into the code, or to its end, where
+    /// a compiler has those lead that are never used. What follows the table may be taken for more entries.
     pub(super) fn near_table(&self, at: usize, code: &Range<usize>) -> impl Iterator<Item = usize> {
         let entry = move |at: usize| {
-            // SAFETY: `constant` has found it in a segment that is readable and not writable.
+            // SAFETY: `constant` has found that the entry lies in a segment that is readable and not writable.
             self.constant(at, 4).then(|| unsafe { (at as *const i32).read_unaligned() })
         };
         let code = code.start..=code.end;
@@ -161,7 +164,7 @@ impl Object {
             .take_while(move |to| code.contains(to))
     }
 
-    /// The same for a table of addresses, as programs have it that are not position-independent.
+    /// As `near_table`, for a table of addresses, as programs have it that are not position-independent.
     pub(super) fn far_table(&self, at: usize, code: &Range<usize>) -> impl Iterator<Item = usize> {
         let entry = move |at: usize| {
             // SAFETY: as in `near_table`.
@@ -179,7 +182,8 @@ impl Object {
             && !self.segments().any(|(segment, has)| has & libc::PF_W != 0 && segment.contains(&at))
     }
 
-    /// Returns `true` if the address `to`, in a function's code, is a way to `target`.
+    /// Returns `true` if the address `to`, in a function's code, leads to `target`: directly, by a bound word, or by
+    /// a stub.
     pub(super) fn leads(&self, to: usize, target: usize) -> bool {
         to == target
             || self.range.contains(&to) && (self.word(to) == Some(target) || self.stub_leads(to, target))
@@ -191,14 +195,15 @@ impl Object {
         let is_bound = at.is_multiple_of(8)
             && self.holds(word.clone(), libc::PF_R | libc::PF_W)
             && self.is_bound_by_loader(&word);
-        // SAFETY: it lies in a segment of data, all of which is mapped, and in the loader's part of it.
+        // SAFETY: the word lies in a segment of data, all of which is mapped, and in the loader's part of that
+        // segment.
         is_bound.then(|| unsafe { peek(at as *const usize) })
     }
 
     /// The bytes of the object's code at `at`.
     fn bytes(&self, at: usize) -> Option<[u8; 11]> {
         let is_code = self.holds(at..at.checked_add(11)?, libc::PF_R | libc::PF_X);
-        // SAFETY: it lies in a segment of readable code.
+        // SAFETY: the bytes lie in a segment of readable code.
         is_code.then(|| unsafe { (at as *const [u8; 11]).read_unaligned() })
     }
 
@@ -215,14 +220,14 @@ impl Object {
         Some(unsafe { destination(at + jump) })
     }
 
-    /// Returns `true` if there is a stub that leads to `target`, or was not bound yet, which is not known then. Bytes that
-    /// look like a stub, but for a word that is no data, are none.
+    /// Returns `true` if a stub lies at `at` and leads to `target`, or is not bound yet, so that its target is not known.
+    /// Bytes that look like a stub, but whose word is no data, are none.
     fn stub_leads(&self, at: usize, target: usize) -> bool {
         let Some(to) = self.stub(at).and_then(|slot| self.word(slot)) else { return false };
         to == target || matches!(self.bytes(to), Some([0x68, ..] | [0xf3, 0x0f, 0x1e, 0xfa, 0x68, ..]))
     }
 
-    /// What a call of `at` calls.
+    /// Returns the function that a call of `at` calls: through a stub, or `at` itself.
     pub(super) fn through_stub(&self, at: usize) -> Option<usize> {
         match self.stub(at) {
             Some(slot) => self.word(slot),
@@ -235,13 +240,14 @@ impl Object {
 mod tests {
     use super::*;
 
-    /// Bytes of an instruction's operand that look like a stub; a debug build had them 8 bytes behind such a distance.
+    /// The operand of an instruction, whose bytes look like a stub; a debug build had such bytes 8 bytes behind a
+    /// distance.
     #[unsafe(naked)]
     extern "C" fn looks_like_a_stub() {
         std::arch::naked_asm!(".byte 0xff, 0x25, 0x00, 0x48, 0x8d, 0xbc, 0x24, 0xa8, 0x03, 0x00, 0x00", "ret")
     }
 
-    /// Fails by a way: a function with such bytes in reach would never be unwound.
+    /// Fails if these bytes count as a reference: a function with such bytes in reach would never be unwound.
     #[test]
     fn what_only_looks_like_a_stub_leads_nowhere() {
         let function =

@@ -1,4 +1,5 @@
-//! Landing pads written by hand, also such as no compiler writes: each must be told to pass, or not, for its own reason.
+//! Landing pads written by hand, also such as no compiler writes: the look must tell of each whether it passes, for the
+//! right reason.
 
 use super::Landmarks;
 use super::code::Code;
@@ -8,13 +9,13 @@ use std::arch::naked_asm;
 use std::ffi::c_void;
 use std::panic::{catch_unwind, resume_unwind};
 
-/// Stands for `panic_cannot_unwind`. The address of each of these must be its own: their bodies differ.
+/// Stands for `panic_cannot_unwind`. The address of each such function must be its own, so their bodies differ.
 #[unsafe(naked)]
 extern "C" fn ends_the_process() {
     naked_asm!(".cfi_startproc", "mov eax, 1", "ud2", ".cfi_endproc")
 }
 
-/// Stands for what takes the payload out of what was thrown.
+/// Stands for the function that takes the payload out of what was thrown.
 #[unsafe(naked)]
 extern "C" fn takes_it_out() {
     naked_asm!(".cfi_startproc", "mov eax, 2", "ret", ".cfi_endproc")
@@ -30,13 +31,13 @@ extern "C" fn never_returns() {
     naked_asm!(".cfi_startproc", "mov eax, 4", "call {}", "ud2", ".cfi_endproc", sym returns)
 }
 
-/// It returns by its landing pad alone: no `ret` can be reached from its beginning, if `catch_unwind` is inlined.
+/// Returns by its landing pad alone: no `ret` can be reached from its beginning, if `catch_unwind` is inlined.
 #[inline(never)]
 extern "C" fn returns_by_a_catch() {
     std::mem::forget(catch_unwind(|| -> () { resume_unwind(Box::new(())) }));
 }
 
-/// A function that is all landing pad, and its jump table, called 30, in the section that is given.
+/// A function that is all landing pad, and its jump table, called 30, in the given section.
 macro_rules! pad {
     ($name:ident: $($code:expr),+ $(; $section:literal: $($entry:expr),+)?) => {
         #[unsafe(naked)]
@@ -68,7 +69,7 @@ unsafe extern "C-unwind" {
     fn _Unwind_Resume(exception: *mut c_void) -> !;
 }
 
-/// How a throw leaves from the beginning of this function.
+/// Returns how a throw leaves from the beginning of this function.
 #[track_caller]
 fn way(function: extern "C" fn()) -> Way {
     let start = function as *const () as usize;
@@ -91,7 +92,7 @@ pad!(branches_to_a_function: "test eax, eax", "je {returns}", "call {resume}");
 pad!(jumps_into_a_function: "jmp {returns} + 5");
 pad!(branches_into_a_function: "test eax, eax", "je {returns} + 5", "call {resume}");
 
-/// Fails by a no for what certainly goes on, or a yes for what does not.
+/// Fails by a no for a pad that certainly passes, or a yes for one that does not.
 #[test]
 fn calls_jumps_and_branches_are_followed() {
     for passes in [goes_on, is_caught, stops_on_the_way, jumps_to_a_function, branches_to_a_function] {
@@ -104,13 +105,13 @@ fn calls_jumps_and_branches_are_followed() {
     }
 }
 
-// The call is the operand of the instruction before, but for the branch into that.
+// The call is the operand of the instruction before, except for the branch into that operand.
 pad!(hides_a_call: "test eax, eax", "je 2f + 2", "2: .byte 0x48, 0xb8, 0xe8", ".long {aborts} - . - 4", ".byte 0, 0, 0", "ret");
 pad!(hides_a_jump: "test eax, eax", "je 2f + 1", "2: .byte 0xb8, 0xeb, 3, 0, 0", "ret", "nop", "3: call {aborts}");
 pad!(is_cut_off: ".byte 0x48, 0xb8, 0");
 pad!(is_no_code: ".byte 0x06");
 
-/// Fails by a yes: what the processor does depends on where it comes in.
+/// Fails by a yes: what the processor does depends on where it enters the bytes.
 #[test]
 fn overlapping_instructions_hide_nothing() {
     for aborts in [hides_a_call, hides_a_jump, is_cut_off, is_no_code] {
@@ -118,7 +119,7 @@ fn overlapping_instructions_hide_nothing() {
     }
 }
 
-/// The words through which it is loaded: read-only after the relocation, as those of the GOT are.
+/// The words through which the function's address is loaded: read-only after the relocation, as those of the GOT are.
 macro_rules! holds {
     ($name:ident: $($code:expr),+) => {
         pad!($name: $($code),+; ".data.rel.ro,\"aw\"": ".quad {caught}", ".quad {returns}");
@@ -152,7 +153,7 @@ fn a_register_that_holds_what_takes_it_out_is_known() {
     }
 }
 
-// Each would pass, were it not for one instruction.
+// Each of these would pass, were it not for one instruction.
 holds!(another_is_loaded: "mov r13, [rip + 30f + 8]", "call r13", "call {aborts}");
 holds!(another_is_loaded_too:
     "mov r13, [rip + 30f]", "test eax, eax", "je 2f", "mov r13, [rip + 30f + 8]", "2: call r13", "call {aborts}");
@@ -171,24 +172,24 @@ holds!(it_is_exchanged: "mov r13, [rip + 30f]", "xchg rax, r13", "call r13", "ca
 holds!(it_is_written_by_a_vector_prefix:
     "mov r13, [rip + 30f]", "andn r13, rax, rcx", "call r13", "call {aborts}");
 holds!(it_is_written_by_a_fourth_operand: "mov r13, [rip + 30f]", "blsr r13, rax", "call r13", "call {aborts}");
-// vmovd r13d, xmm0 of EVEX
+// vmovd r13d, xmm0, encoded by EVEX
 holds!(a_prefix_that_is_not_read:
     "mov r13, [rip + 30f]", ".byte 0x62, 0x51, 0x7d, 0x08, 0x7e, 0xc5", "call r13", "call {aborts}");
-// The instruction before hides the write, but for the branch into that.
+// The instruction before hides the write, except for the branch into its operand.
 holds!(the_write_is_hidden:
     "mov r13, [rip + 30f]", "test eax, eax", "je 2f + 2", "2: .byte 0x48, 0xb8, 0x45, 0x31, 0xed, 0xeb, 3, 0, 0, 0", "call r13",
     "call {aborts}");
-// What the caught throw comes to does not matter, but for what it may write.
+// What follows the catch does not matter, except for what it may write.
 holds!(not_all_is_known:
     "mov r13, [rip + 30f]", "call r13", ".byte 0x06");
 holds!(nobody_knows_where_it_leads:
     "mov r13, [rip + 30f]", "call r13", "jmp rax");
-// As `is_caught_by_a_register`, of a word that the program may write.
+// As `is_caught_by_a_register`, but loaded from a word that the program may write.
 pad!(a_variable_is_loaded:
     "mov r13, [rip + 30f]", "call r13", "call {aborts}";
     ".data": ".quad {caught}");
 
-/// Fails by a yes: something else may be in the register, or it is not known.
+/// Fails by a yes: something else may be in the register, or its value is not known.
 #[test]
 fn a_register_that_may_hold_another_is_not_known() {
     for aborts in [
@@ -283,7 +284,7 @@ pad!(any_place: "jmp rax");
 pad!(any_place_in_memory: "jmp qword ptr [rax]");
 pad!(a_table_of_addresses_elsewhere: ".byte 0xff, 0x24, 0xc5, 0, 0, 0, 0");
 
-/// Fails by a yes: the jump may lead to the end of the process, or to a place that is not known.
+/// Fails by a yes: the jump may lead to the end of the process, or to an unknown place.
 #[test]
 fn what_is_no_table_or_leads_to_the_end_says_no() {
     for aborts in [

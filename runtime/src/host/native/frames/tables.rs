@@ -10,8 +10,8 @@
 //!                     for each letter: P: u8 encoding, personality · R: u8 encoding of the addresses · L: u8 encoding
 //! .eh_frame, FDE:     u32 length, u32 distance back to the CIE, start, size
 //! ```
-//! From "DWARF Extensions" of the Linux Standard Base, and "Exception Handling ABI: level II" of the Itanium C++ ABI. Of
-//! what they define, that is read which rustc and gcc write; the rest gives None, and None means no.
+//! From "DWARF Extensions" of the Linux Standard Base, and "Exception Handling ABI: level II" of the Itanium C++ ABI.
+//! This reads the forms that rustc and gcc write; any other gives None, and None means no.
 
 use std::ffi::{CStr, c_char, c_void};
 use std::ops::Range;
@@ -26,8 +26,8 @@ pub(super) enum Action {
     Filter,
 }
 
-/// What a value's encoding byte says: how it is written below, what it counts from above, and whether it is the address
-/// of the value.
+/// The parts of a value's encoding byte: how the value is written (below), what it counts from (above), and whether it
+/// is the address of the value.
 mod encoding {
     pub(super) const OMIT: u8 = 0xff;
     pub(super) const FORMAT: u8 = 0x0f;
@@ -36,7 +36,8 @@ mod encoding {
     pub(super) const INDIRECT: u8 = 0x80;
 }
 
-/// The action and landing pad of the call site that holds `ip`. None: the table does not list it, or is not understood.
+/// Returns the action and landing pad of the call site that holds `ip`. `None` if the table does not list that call
+/// site, or is not understood.
 ///
 /// # Safety
 /// `table` is the table of the function that starts at `start`, of a personality that reads it as above.
@@ -57,10 +58,10 @@ pub(super) unsafe fn first_action(table: *const u8, start: usize, ip: usize) -> 
     Some((action, site.pad.unwrap_or(0)))
 }
 
-/// All call sites of the table; none, if it is not understood.
+/// Returns all call sites of the table; none if the table is not understood.
 ///
 /// # Safety
-/// As of `first_action`; also for the use of what it gives.
+/// As of `first_action`; the contract also covers the use of the iterator.
 pub(super) unsafe fn sites(table: *const u8, start: usize) -> impl Iterator<Item = Site> {
     // SAFETY: by this function's contract.
     unsafe { Sites::of(table, start) }.into_iter().flatten()
@@ -77,13 +78,13 @@ struct Sites {
     start: usize,
     encoding: u8,
     next: Reader,
-    /// The actions: where the sites end.
+    /// The actions, which begin where the sites end.
     actions: *const u8,
 }
 
 impl Sites {
     /// # Safety
-    /// As of `first_action`; also for the use of what it gives.
+    /// As of `first_action`; the contract also covers the use of the iterator.
     unsafe fn of(table: *const u8, start: usize) -> Option<Sites> {
         let mut next = Reader(table);
         // SAFETY: every read follows the layout that the contract promises.
@@ -129,7 +130,7 @@ pub(super) struct Function {
     pub(super) personality: Option<usize>,
 }
 
-/// What `_Unwind_Find_FDE` tells beside its answer.
+/// What `_Unwind_Find_FDE` returns beside its result.
 #[repr(C)]
 struct Bases {
     text: *const c_void,
@@ -142,11 +143,11 @@ unsafe extern "C" {
 }
 
 impl Function {
-    /// The function whose code is at `pc`. None: there is none, or its entry is not understood.
+    /// Returns the function whose code is at `pc`. `None` if there is none, or its entry is not understood.
     pub(super) fn at(pc: usize) -> Option<Function> {
         let none = std::ptr::null();
         let mut bases = Bases { text: none, data: none, function: none };
-        // SAFETY: it reads the unwinder's own tables, and writes `bases`.
+        // SAFETY: the call reads the unwinder's own tables, and writes `bases`.
         let fde = unsafe { _Unwind_Find_FDE(pc as *const c_void, &mut bases) };
         if fde.is_null() {
             return None;
@@ -201,16 +202,17 @@ impl Function {
 struct Reader(*const u8);
 
 /// # Safety
-/// Each method reads a value that lies there.
+/// Each method reads a value that lies at the reader's place.
 impl Reader {
     unsafe fn take<T: Copy>(&mut self) -> T {
-        // SAFETY: by the contract of all of these. Nothing in the tables is aligned.
+        // SAFETY: by the contract of all these methods. Nothing in the tables is aligned.
         let value = unsafe { self.0.cast::<T>().read_unaligned() };
         self.0 = self.0.wrapping_add(size_of::<T>());
         value
     }
 
-    /// Takes the length that an entry begins with. Returns `false` if the entry is of the 64-bit form, which is not read.
+    /// Takes the length that an entry begins with. Returns `false` if the entry is of the 64-bit form, which is not
+    /// supported.
     unsafe fn length(&mut self) -> bool {
         // SAFETY: as in `take`.
         unsafe { self.take::<u32>() != u32::MAX }
@@ -241,7 +243,7 @@ impl Reader {
         (value | sign) as i64
     }
 
-    /// A number that counts from nothing.
+    /// Takes a number in this format, without the base that it counts from.
     unsafe fn offset(&mut self, encoding: u8) -> Option<usize> {
         // SAFETY: as in `take`.
         unsafe {

@@ -1,5 +1,5 @@
 //! Each row of the header's table, with the throw itself: in this process where the answer is yes, in a child that must
-//! abort where it is no.
+//! abort where the answer is no.
 
 use super::*;
 use std::arch::naked_asm;
@@ -13,11 +13,11 @@ use std::time::Instant;
 struct Thrown;
 
 thread_local! {
-    /// Of the innermost `catcher`.
+    /// The mark of the innermost `catcher`.
     static MARK: Cell<*const ()> = const { Cell::new(ptr::null()) };
-    /// Whether `leaf` throws after it has looked.
+    /// Whether `leaf` throws after its look.
     static THROWS: Cell<bool> = const { Cell::new(false) };
-    /// What the look said to `leaf`.
+    /// What the look answered to `leaf`.
     static SAID: Cell<Option<bool>> = const { Cell::new(None) };
 }
 
@@ -30,7 +30,7 @@ fn leaf() {
     }
 }
 
-/// As a goroutine's root: what the look said in `case`, and whether a throw arrived here.
+/// Plays a goroutine's root: returns what the look said in `case`, and whether a throw arrived here.
 #[inline(never)]
 fn catcher(case: fn(), throws: bool) -> (bool, bool) {
     let mark = 0_u8;
@@ -41,7 +41,7 @@ fn catcher(case: fn(), throws: bool) -> (bool, bool) {
     (SAID.take().expect("the case calls `leaf`"), arrived)
 }
 
-/// Is opaque to the compiler, and may unwind as far as it knows.
+/// A call that is opaque to the compiler, and may unwind as far as the compiler knows.
 fn call(f: fn()) {
     black_box(f)()
 }
@@ -168,7 +168,7 @@ fn sort(compare: Compare) {
     }
     let _live = live();
     let mut numbers = vec![3_u32, 1, 2];
-    // SAFETY: it sorts the numbers.
+    // SAFETY: the call sorts the numbers.
     unsafe { qsort(numbers.as_mut_ptr().cast(), numbers.len(), 4, compare) };
     black_box(numbers);
 }
@@ -197,7 +197,7 @@ const YES: &[(&str, fn())] = &[
     ("through_c", through_c),
 ];
 
-/// Fails by an abort where the answer was a wrong yes; by a wrong answer where a goroutine would be leaked for nothing.
+/// Fails by an abort where the look wrongly said yes; by a wrong answer where a goroutine would be leaked for nothing.
 #[test]
 fn where_it_says_yes_a_throw_arrives() {
     for &(name, case) in YES {
@@ -315,7 +315,7 @@ extern "C-unwind" fn unwinding_leaf() {
 /// In release this is the table of a function that calls what is declared `extern "C"`.
 fn a_call_that_the_table_does_not_list() {
     function_with_table!(lists_nothing, "rust_eh_personality", "0");
-    // SAFETY: it calls its argument, on an aligned stack.
+    // SAFETY: the function calls its argument, on an aligned stack.
     unsafe { lists_nothing(unwinding_leaf) };
 }
 
@@ -324,7 +324,7 @@ fn code_without_tables() {
     unsafe extern "C-unwind" fn bare(_f: extern "C-unwind" fn()) {
         naked_asm!("push rbp", "call rdi", "pop rbp", "ret")
     }
-    // SAFETY: it calls its argument, on an aligned stack.
+    // SAFETY: the function calls its argument, on an aligned stack.
     unsafe { bare(unwinding_leaf) };
 }
 
@@ -422,21 +422,21 @@ fn a_drop_under_an_unwind_that_catches() {
     assert!(caught.is_err());
 }
 
-/// Its table lists the call, without a landing pad, for the personality of C.
+/// The function's table lists the call, without a landing pad, for the personality of C.
 fn a_table_of_c() {
     function_with_table!(of_c, "__gcc_personality_v0", "4, 0, 64, 0, 0");
-    // SAFETY: it calls its argument, on an aligned stack.
+    // SAFETY: the function calls its argument, on an aligned stack.
     unsafe { of_c(unwinding_leaf) };
 }
 
-/// The same for Rust's personality: what it is compared with.
+/// As `a_table_of_c`, with Rust's personality, for comparison.
 fn a_table_of_rust() {
     function_with_table!(of_rust, "rust_eh_personality", "4, 0, 64, 0, 0");
-    // SAFETY: it calls its argument, on an aligned stack.
+    // SAFETY: the function calls its argument, on an aligned stack.
     unsafe { of_rust(unwinding_leaf) };
 }
 
-/// Fails by a yes: what would come after the catch, or how another language reads its table, is not known.
+/// Fails by a yes: what comes after the catch, or how another language reads its table, is not known.
 #[test]
 fn in_doubt_it_says_no() {
     for case in [a_c_function_that_catches, a_drop_under_an_unwind_that_catches] {
@@ -461,11 +461,11 @@ fn a_mark_elsewhere_says_no() {
     }
 }
 
-/// Fails if what was found in the probe is another function than the one that aborts.
+/// Fails if the function that the probe found is not the one that aborts.
 #[test]
 fn the_function_that_aborts_is_the_right_one() {
     extern "C" fn see(context: *mut Context, found: *mut c_void) -> c_int {
-        // SAFETY: the hook passed it; a context of the unwinder, within its callback.
+        // SAFETY: the hook passed the flag; a context of the unwinder, within its callback.
         let (found, start) = unsafe { (&mut *found.cast::<bool>(), _Unwind_GetRegionStart(context)) };
         *found |= landmarks().is_some_and(|landmarks| landmarks.cannot_unwind == start);
         ON
@@ -509,13 +509,13 @@ fn it_works_on_a_goroutine_and_after_it_moved() {
     }
 }
 
-/// Fails by a no in release: the code behind our own catch, which can't be followed, is no reason for it.
+/// Fails by a no in release: the code behind our own catch, which can't be followed, is no reason for a no.
 #[test]
 fn our_own_catcher_may_do_anything_afterwards() {
     fn arm<const N: usize>() {
         black_box(N);
     }
-    /// With an inlined catch, and a computed jump after it.
+    /// A function with an inlined catch, and a computed jump after the catch.
     #[inline(never)]
     fn catches(arms: usize) -> bool {
         let mark = 0_u8;
@@ -539,7 +539,8 @@ fn our_own_catcher_may_do_anything_afterwards() {
     assert_eq!(SAID.take(), Some(true));
 }
 
-/// Calls itself until the walk from `leaf` to the catcher has so many frames, with a live value in each; then `f`.
+/// Calls itself until the walk from `leaf` to the catcher has `frames` frames, with a live value in each; then calls
+/// `f`.
 fn at_depth(frames: usize, f: &dyn Fn()) {
     fn descend(calls: usize, f: &dyn Fn()) {
         let _live = live();
@@ -550,7 +551,7 @@ fn at_depth(frames: usize, f: &dyn Fn()) {
 
 fn frames_to_mark() -> usize {
     extern "C" fn count(context: *mut Context, counted: *mut c_void) -> c_int {
-        // SAFETY: the caller passed it; a context of the unwinder, within its callback.
+        // SAFETY: the caller passed the counter; a context of the unwinder, within its callback.
         let (counted, low) = unsafe { (&mut *counted.cast::<usize>(), _Unwind_GetCFA(context)) };
         let beyond = low > MARK.get().addr();
         *counted += usize::from(!beyond);
@@ -562,7 +563,7 @@ fn frames_to_mark() -> usize {
     counted
 }
 
-/// Prints what a look costs; in release: `cargo test --release -p gmp --lib frames::tests::cost -- --nocapture`.
+/// Prints the cost of a look; in release: `cargo test --release -p gmp --lib frames::tests::cost -- --nocapture`.
 /// Fails by a margin of a hundred.
 #[test]
 fn cost_of_a_look() {
@@ -600,8 +601,8 @@ fn cost_of_a_look() {
     println!("a function of {} bytes: {elapsed:?}, {kind:?}", function.end - function.start);
 }
 
-/// Prints how deep a look and a throw reach, on a thread's stack that was filled before.
-/// Fails if a look needs more than 4 KB.
+/// Prints how much stack a look and a throw take, on a thread's stack that was filled with a pattern before. Fails if
+/// a look needs more than 4 KB.
 #[test]
 fn stack_of_a_look() {
     const SIZE: usize = 256 << 10;

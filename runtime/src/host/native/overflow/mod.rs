@@ -5,22 +5,24 @@
 //!               yes: message, frames (`report.rs`), SIGABRT
 //!               no:  the handler from before, as if ours were not there
 //! ```
-//! Which stack runs here: the current M's goroutine's own, or its innermost segment (`segment.rs`), or the segment of a plain
-//! thread. All of it is read without a lock: the M by the thread-local, the rest is the goroutine's own, which stands still
-//! while its thread handles a signal. The overflow of a thread's own stack, an M's too, is none of these: std tells it.
+//! The stack on which the faulting code runs is the current M's goroutine's own, or its innermost segment (`segment.rs`), or
+//! the segment of a plain thread. The handler finds all of them without a lock: the M by the thread-local; the rest belongs
+//! to the goroutine, which stands still while its thread handles a signal. The overflow of a thread's own stack, an M's too,
+//! is none of these: std reports it.
 //!
-//! Functions of Rust with frames of more than a page touch each page of them on the way down, so they meet the guard.
-//! A function of C that was not compiled to do so (`-fstack-clash-protection`) meets it with a frame of at most its
-//! size, and may step over it with a larger one, which is not seen.
+//! Functions of Rust with frames of more than a page touch each page of the frame on the way down, so they meet the
+//! guard. A function of C that was not compiled to do so (`-fstack-clash-protection`) meets the guard if its frame is
+//! no larger than that; with a larger frame the function may step over the guard, and the overflow is not seen.
 //!
-//! The handler from before gets every other fault: it is called with what the kernel gave, under its own signal mask. What
-//! can't be called, the default action above all, is put back, and the fault repeats itself there. The kernel raises SIGBUS
-//! for no page of a stack, so that signal is left alone.
+//! The previous handler gets every other fault: ours calls it with the kernel's arguments, under the signal mask that it
+//! was installed with. A disposition that can't be called, the default action above all, is put back, and the fault repeats
+//! itself there. The kernel raises SIGBUS for no page of a stack, so that signal is left alone.
 //!
-//! Everything on the way is safe in a signal handler: no lock, no allocation, `write` and `readlink`. The second of two
+//! Everything the handler does is async-signal-safe: no lock, no allocation, `write` and `readlink`. The second of two
 //! threads that overflow waits for the end of the process.
 //!
-//! Invariants: installed once in a process, before any goroutine has a stack. A fault that is not told goes on exactly once.
+//! Invariants: the handler is installed once in a process, before any goroutine has a stack. A fault that is not reported
+//! goes on to the previous handler exactly once.
 
 mod report;
 
@@ -33,13 +35,13 @@ use std::ffi::{c_int, c_void};
 use std::ptr;
 use std::sync::{Once, OnceLock};
 
-/// An instruction may touch so much below the stack pointer: a red zone of 128 bytes, a push.
+/// How far below the stack pointer an instruction may touch the stack: a red zone of 128 bytes, a push.
 const BELOW: usize = 256;
 
-/// What SIGSEGV did before.
+/// The previous disposition of SIGSEGV.
 static BEFORE: OnceLock<libc::sigaction> = OnceLock::new();
 
-/// Installs the handler, once in the process. One that the program installs later takes its place.
+/// Installs the handler, once in the process. A handler that the program installs later replaces ours.
 pub(super) fn install() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
@@ -47,36 +49,36 @@ pub(super) fn install() {
         let before = *BEFORE.get_or_init(|| exchange(libc::SIGSEGV, None));
         let mut ours = before;
         ours.sa_sigaction = on_fault as *const () as usize;
-        // The mask of the one from before, and what else the kernel is to do for it.
+        // The previous handler's mask, and the flags that it asked for.
         let kept = before.sa_flags & (libc::SA_NODEFER | libc::SA_RESTART);
         ours.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK | kept;
         exchange(libc::SIGSEGV, Some(&ours));
     });
 }
 
-/// `sigaction`: gives the one before.
+/// `sigaction`: sets a disposition and returns the previous one.
 fn exchange(signal: c_int, next: Option<&libc::sigaction>) -> libc::sigaction {
     // SAFETY: a struct of integers, for which zeros are the default action.
     let mut before = unsafe { std::mem::zeroed() };
     let next = next.map_or(ptr::null(), ptr::from_ref);
-    // SAFETY: it reads and writes what we pass; it fails for a signal that can't be caught only. A handler that is set is
-    // `on_fault`, `report::on_second_fault`, or what was there before.
+    // SAFETY: the call reads and writes what we pass, and fails only for a signal that can't be caught. A handler that is
+    // set is `on_fault`, `report::on_second_fault`, or the previous one.
     unsafe { libc::sigaction(signal, next, &mut before) };
     before
 }
 
-/// What the kernel tells of a fault.
+/// What the kernel says of a fault.
 #[derive(Clone, Copy, Debug)]
 struct Fault {
     address: usize,
     pc: usize,
     sp: usize,
-    /// The lower end of the signal stack that the handler runs on; 0 without one.
+    /// The lower end of the signal stack on which the handler runs; 0 without one.
     signal_stack: usize,
 }
 
 impl Fault {
-    /// `None` if the signal was sent, and is no fault.
+    /// Returns `None` if the signal was sent by a process, and is no fault.
     ///
     /// # Safety
     /// The arguments of a handler of SIGSEGV.
@@ -89,7 +91,7 @@ impl Fault {
             _ => 0,
         };
         (info.si_code > 0).then(|| Fault {
-            // SAFETY: the kernel has set it for a fault.
+            // SAFETY: the kernel sets the field for a fault.
             address: unsafe { info.si_addr() }.addr(),
             pc: register(libc::REG_RIP),
             sp: register(libc::REG_RSP),
@@ -97,7 +99,8 @@ impl Fault {
         })
     }
 
-    /// Returns `true` if it says that a stack is full. A wild pointer into a guard, from a function with room left, does not.
+    /// Returns `true` if the fault means that `stack` is full. A wild pointer into a guard, used by a function with room
+    /// left, does not.
     fn fills(&self, stack: Extent) -> bool {
         let guard = stack.guard..stack.usable();
         guard.contains(&self.address) && self.sp <= self.address + BELOW
@@ -107,7 +110,7 @@ impl Fault {
 /// The stack on which the interrupted code runs.
 struct Runs {
     stack: Extent,
-    /// One of `with_stack`.
+    /// Whether the stack is a segment of `with_stack`.
     is_segment: bool,
     g: Option<GRef<Native>>,
 }
@@ -115,18 +118,18 @@ struct Runs {
 impl Runs {
     fn here() -> Option<Runs> {
         let g = M::<Native>::current().and_then(M::g);
-        // SAFETY: the thread's, or goroutine's, own, which it has interrupted.
+        // SAFETY: the segment is the interrupted thread's, or goroutine's, own.
         if let Some(segment) = unsafe { segment::innermost().as_ref() } {
             return Some(Runs { stack: segment.extent, is_segment: true, g });
         }
-        // SAFETY: this M runs it, and its stack stays as it is until it leaves the M: nothing but the saved stack pointer is
-        // written meanwhile, which is not read here.
+        // SAFETY: this M runs the goroutine, whose stack stays with it until it leaves the M: only the saved stack pointer
+        // is written meanwhile, and this does not read that.
         let stack = g?.stack.with(|stack| unsafe { (*stack).as_ref() }.map(|it| it.coro.stack.extent()))?;
         Some(Runs { stack, is_segment: false, g })
     }
 }
 
-/// Bytes that are left of the stack on which the caller runs; `None` for a thread's own.
+/// Returns how many bytes are left of the stack on which the caller runs; `None` on a thread's own stack.
 pub(super) fn left() -> Option<usize> {
     let frame = 0_u8;
     Runs::here().map(|runs| (&raw const frame).addr().saturating_sub(runs.stack.usable()))
@@ -145,7 +148,7 @@ unsafe extern "C" fn on_fault(signal: c_int, info: *mut libc::siginfo_t, context
     unsafe { pass_on(signal, info, context, fault.is_some()) };
 }
 
-/// Hands the signal to the handler from before.
+/// Hands the signal to the previous handler.
 ///
 /// # Safety
 /// The arguments of a handler of this signal.
@@ -160,7 +163,7 @@ unsafe fn pass_on(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_voi
         {
             if before.sa_flags & libc::SA_SIGINFO != 0 {
                 type Full = unsafe extern "C" fn(c_int, *mut libc::siginfo_t, *mut c_void);
-                // SAFETY: the installer of that handler said by the flag that it has this type.
+                // SAFETY: the installer of the previous handler said by the flag that the handler has this type.
                 let handler = unsafe { std::mem::transmute::<usize, Full>(handler) };
                 // SAFETY: by this function's contract.
                 unsafe { handler(signal, info, context) };
@@ -171,12 +174,12 @@ unsafe fn pass_on(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_voi
                 unsafe { handler(signal) };
             }
         }
-        // The default action, one that is to be forgotten when it is called, and the fault that the kernel does not let
-        // a program ignore.
+        // The default action; an ignored signal, which is forgotten when it is raised; and a fault, which the kernel
+        // does not let a program ignore.
         _ => {
             exchange(signal, Some(before));
             if !is_fault {
-                // SAFETY: no pointers. It is delivered when this handler returns.
+                // SAFETY: no pointers. The signal is delivered when this handler returns.
                 unsafe { libc::raise(signal) };
             }
         }

@@ -1,12 +1,12 @@
-//! What is said of an overflow, and the end of the process.
+//! The report of an overflow, and the end of the process.
 //!
-//! R1 the first one to overflow goes on, others wait for the end · R2 faults from here on end the process at once · R3 the
-//! message, in one write · R4 the frames · R5 SIGABRT, by its default action.
+//! R1 the first thread to overflow goes on, others wait for the end · R2 faults from here on end the process at once · R3
+//! the message, in one write · R4 the frames · R5 SIGABRT, by its default action.
 //!
-//! R4 may fault: the unwinder follows what it finds. It does not run where that could wait for a lock: the lists of objects
-//! are read by glibc's `_dl_find_object` (2.35), without which the address of the fault has to do; nor where the signal stack
-//! is too small for it. The frames are printed as commands of `addr2line`, whose addresses count from the beginning of the
-//! object.
+//! R4 may fault: the unwinder follows what it finds. R4 does not run where it could wait for a lock: glibc's
+//! `_dl_find_object` (2.35) finds an object without one, and without that function the report has only the address of the
+//! fault; nor where the signal stack is too small. The frames are printed as commands of `addr2line`, whose addresses count
+//! from the beginning of the object.
 
 use super::{Fault, Runs, exchange};
 use crate::stack::pool::Bytes;
@@ -19,13 +19,14 @@ use std::sync::OnceLock;
 use std::sync::atomic::AtomicI32;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// Frames told at either end of the stack.
+/// How many frames are printed from either end of the stack.
 const INNERMOST: usize = 32;
 const OUTERMOST: usize = 8;
-/// With less of the signal stack left a walk over frames is not begun. It takes 1.6 KB, and some for what it calls.
+/// With less of the signal stack left, the walk over the frames is not begun. The walk takes 1.6 KB, and more for the
+/// functions that it calls.
 const WALK: usize = 3 << 10;
 
-/// The thread that tells; 0 for none.
+/// The thread that reports; 0 for none.
 static TELLER: AtomicI32 = AtomicI32::new(0);
 
 pub(super) fn prepare() {
@@ -33,9 +34,9 @@ pub(super) fn prepare() {
 }
 
 pub(super) fn tell_and_abort(fault: &Fault, runs: &Runs) -> ! {
-    // SAFETY: it only tells a number.
+    // SAFETY: the call only returns a number.
     let own = unsafe { libc::gettid() };
-    // Relaxed: a count of one, which orders nothing.
+    // Relaxed: one thread wins the exchange, which orders nothing.
     if TELLER.compare_exchange(0, own, Relaxed, Relaxed).is_err_and(|teller| teller != own) {
         wait_for_the_end();
     }
@@ -70,7 +71,8 @@ fn tell(to: &mut Stderr, fault: &Fault, runs: &Runs) -> fmt::Result {
     tell_frames(to, fault)
 }
 
-/// R2: other threads wait; the first one ends the process, with what it has told.
+/// R2: from here on a fault of another thread has that thread wait; a fault of the reporting thread ends the process,
+/// with what was reported so far.
 fn take_over_faults() {
     // SAFETY: a struct of integers.
     let mut second: libc::sigaction = unsafe { std::mem::zeroed() };
@@ -83,7 +85,7 @@ fn take_over_faults() {
 }
 
 extern "C" fn on_second_fault(_signal: c_int) {
-    // SAFETY: it only tells a number.
+    // SAFETY: the call only returns a number.
     match TELLER.load(Relaxed) == unsafe { libc::gettid() } {
         true => abort(),
         false => wait_for_the_end(),
@@ -97,7 +99,7 @@ fn wait_for_the_end() -> ! {
     }
 }
 
-/// R5. Not `std::process::abort`: that first calls the program's own handler of SIGABRT, here.
+/// R5. Not `std::process::abort`: here it would first call the program's own handler of SIGABRT.
 fn abort() -> ! {
     // SAFETY: zeros are the default action.
     exchange(libc::SIGABRT, Some(&unsafe { std::mem::zeroed() }));
@@ -110,7 +112,7 @@ fn abort() -> ! {
 }
 
 fn unblock(signal: c_int) {
-    // SAFETY: a struct of integers, that the calls write and read.
+    // SAFETY: a struct of integers, which the calls write and read.
     unsafe {
         let mut set = std::mem::zeroed();
         libc::sigemptyset(&mut set);
@@ -119,7 +121,7 @@ fn unblock(signal: c_int) {
     }
 }
 
-/// Standard error, by `write` alone: a line is lost where it can't be written.
+/// Standard error, by `write` alone: a line is lost where the write fails.
 struct Stderr {
     text: [u8; 512],
     len: usize,
@@ -136,7 +138,7 @@ impl Stderr {
             // SAFETY: the text is ours.
             match unsafe { libc::write(libc::STDERR_FILENO, rest.as_ptr().cast(), rest.len()) } {
                 written @ 1.. => rest = &rest[written as usize..],
-                // Another signal of this thread; the text is short.
+                // Another signal interrupted the write; the text is short.
                 -1 if io::Error::last_os_error().kind() == io::ErrorKind::Interrupted => {}
                 _ => break,
             }
@@ -169,8 +171,8 @@ fn tell_frames(to: &mut Stderr, fault: &Fault) -> fmt::Result {
         return writeln!(frames.to);
     }
     write!(frames.to, "its frames, innermost first; these commands name them:")?;
-    // SAFETY: `each` gets what it expects. The walk reads the stack and the tables of the code on it; should it fault,
-    // `on_second_fault` ends the process.
+    // SAFETY: `each` gets what it expects. The walk reads the stack and the tables of the code on it; if the walk
+    // faults, `on_second_fault` ends the process.
     unsafe { _Unwind_Backtrace(each, (&raw mut frames).cast()) };
     frames.end()
 }
@@ -182,7 +184,7 @@ extern "C" fn each(context: *mut Context, frames: *mut c_void) -> c_int {
     // SAFETY: a context of the unwinder, within its callback.
     let pc = unsafe { _Unwind_GetIPInfo(context, &mut before) };
     if pc != 0 {
-        // Behind a call: within it.
+        // `pc` is a return address: the call is before it.
         frames.add(pc - usize::from(before == 0));
     }
     ON
@@ -190,13 +192,13 @@ extern "C" fn each(context: *mut Context, frames: *mut c_void) -> c_int {
 
 struct Frames<'a> {
     fault: usize,
-    /// The walk has come to the code that was interrupted.
+    /// Whether the walk has come to the interrupted code.
     begun: bool,
     count: usize,
-    /// The last ones, each at its number modulo `OUTERMOST`.
+    /// The outermost frames so far, each at its number modulo `OUTERMOST`.
     last: [usize; OUTERMOST],
     to: &'a mut Stderr,
-    /// That of the line which is being written.
+    /// The object of the line that is being written.
     object: Option<usize>,
 }
 
@@ -229,7 +231,7 @@ impl Frames<'_> {
         writeln!(self.to)
     }
 
-    /// Writes an address, on the line of its object.
+    /// Writes an address, on the line of the object that holds it.
     fn tell(&mut self, pc: usize) -> fmt::Result {
         let Some(object) = Object::of(pc) else {
             self.object = None;
@@ -244,7 +246,7 @@ impl Frames<'_> {
     }
 }
 
-/// What of the loader's record of an object is public.
+/// The public part of the loader's record of an object.
 #[repr(C)]
 struct LinkMap {
     base: usize,
@@ -264,7 +266,7 @@ struct Found {
 
 type FindObject = unsafe extern "C" fn(pc: *const c_void, found: *mut Found) -> c_int;
 
-/// glibc's, where there is one.
+/// Returns glibc's function, where there is one.
 fn find_object() -> Option<FindObject> {
     static FOUND: OnceLock<Option<FindObject>> = OnceLock::new();
     *FOUND.get_or_init(|| {
@@ -291,7 +293,7 @@ impl Object {
             eh_frame: null,
             reserved: [0; 7],
         };
-        // SAFETY: it writes the struct, which is as large as any version's.
+        // SAFETY: the call writes the struct, which is as large as any version's.
         let done = unsafe { find_object()?(pc as *const c_void, &mut found) };
         // SAFETY: the record of an object that is loaded, as code of it is being run.
         let object = unsafe { found.link_map.as_ref() }.filter(|_| done == 0)?;
@@ -301,10 +303,10 @@ impl Object {
     /// The program itself has no name.
     fn tell_path(&self, to: &mut Stderr) -> fmt::Result {
         let mut own = [0; 256];
-        // SAFETY: the loader's text, which ends with a zero; it stays as long as its object.
+        // SAFETY: the loader's text, which ends with a zero; it stays as long as the object is loaded.
         let name = unsafe { CStr::from_ptr(self.name) }.to_bytes();
         let path = if name.is_empty() {
-            // SAFETY: it writes at most so many bytes.
+            // SAFETY: the call writes at most so many bytes.
             let len =
                 unsafe { libc::readlink(c"/proc/self/exe".as_ptr(), own.as_mut_ptr().cast(), own.len()) };
             usize::try_from(len)

@@ -1,7 +1,7 @@
-//! How a thread is asked where it is, by a signal, and where the handler puts the answer.
+//! How a thread is asked, by a signal, where it is, and where the handler puts the answer.
 //!
-//! A handler takes no lock and allocates nothing, and it may come at any time later, or never: the thread may have blocked the
-//! signal. So the answers go into slots that are never freed. Each has a word with a thread's number and one of four states:
+//! A handler takes no lock and allocates nothing, and it may run at any time later, or never: the thread may have blocked the
+//! signal. So the answers go into slots that are never freed. The word of a slot has a thread's number and one of four states:
 //!
 //! ```text
 //!            asker: ask                handler: take up           handler: answered
@@ -10,12 +10,13 @@
 //!    │ └── asker: withdraw ─────┘                                                        │
 //!    └──────────────────────────────── asker: read, or clear ────────────────────────────┘
 //! ```
-//! There is one asker at a time. It waits for a limited time, and then withdraws the question. A question that a handler
-//! is about to answer can't be withdrawn: that slot stays out of use until the answer is there, which the next asker clears.
+//! There is one asker at a time. The asker waits for a limited time, and then withdraws the question. A question that a
+//! handler is about to answer can't be withdrawn: that slot stays out of use until the answer is there, and the next asker
+//! clears it.
 //!
-//! A handler looks for a slot in which its own thread is asked, whatever sent the signal. One that comes too late finds
-//! none, or the thread's next question, which is as good; and one on a thread that only has the number of the thread that was
-//! meant answers for itself.
+//! A handler looks for a slot in which its own thread is asked, whatever sent the signal. A handler that comes too late finds
+//! no question, or the thread's next one, and answers that; a handler on a thread that has got the number of an ended thread
+//! answers for itself.
 //!
 //! Invariants:
 //! 1. The sample belongs to the handler while the slot is Answering, else to the asker.
@@ -48,7 +49,8 @@ impl<T> Slot<T> {
         Slot { word: AtomicU64::new(FREE), sample: UnsafeCell::new(sample) }
     }
 
-    /// The asker's: asks a thread. Returns `false` if the slot is still out of use. `clear`: for an answer that came too late.
+    /// By the asker: asks a thread. Returns `false` if the slot is still out of use. `clear` is called for an answer that came
+    /// too late.
     #[must_use]
     pub(crate) fn ask(&self, thread: u32, clear: impl FnOnce(&mut T)) -> bool {
         let _too_late = self.take(clear);
@@ -56,15 +58,15 @@ impl<T> Slot<T> {
         if self.word.load(Relaxed) != FREE {
             return false;
         }
-        // Release: partner `answer`: what the asker did with the last sample is over.
+        // Release: partner `answer`. What the asker did with the last sample is over.
         self.word.store(u64::from(thread) << THREAD | ASKED, Release.unless(AskRelaxed));
         true
     }
 
-    /// The handler's, on the thread of this number: has `fill` write the answer, if the thread is asked here.
+    /// By the handler, on the thread of this number: has `fill` write the answer, if the thread is asked here.
     pub(crate) fn answer(&self, thread: u32, fill: impl FnOnce(&mut T)) -> bool {
         let named = u64::from(thread) << THREAD;
-        // Acquire: partner `ask`. Relaxed: it is asked elsewhere, or not at all.
+        // Acquire: partner `ask`. Relaxed: the thread is asked elsewhere, or not at all.
         if self.word.compare_exchange(named | ASKED, named | ANSWERING, Acquire, Relaxed).is_err() {
             return false;
         }
@@ -75,7 +77,7 @@ impl<T> Slot<T> {
         true
     }
 
-    /// The asker's: reads the answer, if there is one, and frees the slot.
+    /// By the asker: reads the answer, if there is one, and frees the slot.
     pub(crate) fn take<R>(&self, read: impl FnOnce(&mut T) -> R) -> Option<R> {
         // Acquire: partner `answer`.
         if self.word.load(Acquire) & STATE != ANSWERED {
@@ -83,20 +85,20 @@ impl<T> Slot<T> {
         }
         // SAFETY: invariant 1.
         let answer = self.sample.with_mut(|sample| read(unsafe { &mut *sample }));
-        // Relaxed: no handler takes up a free slot; `ask` publishes what was done.
+        // Relaxed: no handler takes up a free slot; the next `ask` publishes what the asker did.
         self.word.store(FREE, Relaxed);
         Some(answer)
     }
 
-    /// The asker's: waits for no answer any more.
+    /// By the asker: withdraws the question.
     pub(crate) fn withdraw(&self) {
-        // Relaxed: the asker's own store, or a handler's, which is left alone.
+        // Relaxed: the word is the asker's own store, or a handler's, and the asker leaves a handler's slot alone.
         let seen = self.word.load(Relaxed);
         if seen & STATE != ASKED {
             return;
         }
         mutant!(WithdrawStores: return self.word.store(FREE, Relaxed));
-        // Relaxed: nothing was written. A handler that was faster has the slot.
+        // Relaxed: nothing was written. A handler that was faster owns the slot.
         let _faster = self.word.compare_exchange(seen, FREE, Relaxed, Relaxed);
     }
 }

@@ -1,4 +1,4 @@
-//! Where a thread is that runs a goroutine: it is interrupted by a signal, and says so.
+//! Where a thread is that runs a goroutine: a signal interrupts the thread, and its handler says so.
 //!
 //! ```text
 //!   dump                                           handler, on the thread that is asked
@@ -11,23 +11,23 @@
 //!   A5  walk over the copied stack (`walk.rs`),
 //!       and free the slot
 //! ```
-//! A handler interrupts code at any instruction, which may hold any lock, and be in the middle of any allocation. So it
-//! unwinds nothing, which may do both, and reads nothing but what is its own thread's: it copies, by a loop of
-//! ours, up to [`ROOM`] bytes of the stack. The dump walks over the copy when the thread has gone on: what it does wrong there,
-//! as unwind tables may be wrong, costs some frames and can't harm the process.
+//! A handler interrupts code at any instruction, which may hold any lock, and be in the middle of any allocation. So the
+//! handler does not unwind, since an unwinder may lock and allocate, and reads only what is its own thread's: it copies, by a
+//! loop of ours, up to [`ROOM`] bytes of the stack. The dump walks over the copy when the thread has gone on: a wrong step
+//! there, as unwind tables may be wrong, costs some frames and can't harm the process.
 //!
-//! Which goroutine: while the interrupted code is on the thread's own stack, it is the scheduler's, and what the M shows
-//! may be another M's by now. Elsewhere it is the M's goroutine's, or a handler's on the signal stack, which may have
-//! interrupted either: then nothing is known. Only what lies on the goroutine's own stack, or one that it has entered by
-//! `with_stack`, is copied, as of others it is not known where they end.
+//! Which goroutine: while the interrupted code is on the thread's own stack, it is the scheduler's, and the goroutine
+//! that the M shows may be another M's by now. Elsewhere the code is the M's goroutine's, or a handler's on the signal
+//! stack, which may have interrupted either: then nothing is known. The handler copies only what lies on the goroutine's
+//! own stack, or on one that the goroutine has entered by `with_stack`, since it does not know where other stacks end.
 //!
 //! The signal is [`signal`], SIGRTMIN + 12, of which no other use is known: the C library keeps those below SIGRTMIN; .NET,
 //! D's runtime and some garbage collectors take the first ones above it, others those next to SIGRTMAX, or SIGURG, SIGPROF
-//! and SIGPWR. A program that has said what this signal does keeps what it has said. `SA_RESTART` is set, which has most
+//! and SIGPWR. If the program has set an action for this signal, that action stays. `SA_RESTART` is set, which has most
 //! system calls go on; the documentation of `dump` says which do not.
 //!
-//! A signal that a thread has blocked stays pending there. If it is let through much later, the handler finds no question,
-//! and does nothing: the handler stays installed for that.
+//! A signal that a thread has blocked stays pending there. If the thread lets it through much later, the handler finds no
+//! question, and does nothing: the handler stays installed for that.
 //!
 //! Invariants: one asker at a time (`ask.rs`). Slots, their room, and the handler live as long as the process.
 
@@ -55,17 +55,17 @@ use walk::Ended;
 
 pub(super) use walk::walk_here;
 
-/// How long each thread is waited for.
+/// How long the asker waits for each thread.
 const LIMIT: Duration = Duration::from_millis(100);
-/// And all of them: no more are asked after this.
+/// How long the asker waits for all threads; after this no more are asked.
 const LIMIT_OF_ALL: Duration = Duration::from_secs(1);
 /// Threads that are asked at the same time.
 const SLOTS: usize = 16;
-/// What is copied of stacks at most, for each slot. A stack of the default size fits in.
+/// How many bytes of stacks are copied at most, for each slot. A stack of the default size fits.
 const ROOM: usize = 64 << 10;
-/// Parts of it, innermost first: of the stacks of a goroutine, each of which has called the next inner one.
+/// Parts of a copy, innermost first: the stacks of a goroutine, each of which has called the next inner one.
 const PARTS: usize = 4;
-/// Below its stack pointer a function may keep something.
+/// How far below its stack pointer a function may keep something.
 const RED_ZONE: usize = 128;
 /// What may lie below a `Segment` on the same stack: the frames of `call_on` and `cross`.
 const BELOW_SEGMENT: usize = 2 << 10;
@@ -78,7 +78,7 @@ const NOT_ASKED: &str = "its thread was not asked, for want of time";
 const IN_HANDLER: &str = "in a signal handler";
 const ELSEWHERE: &str = "on a stack of its own";
 
-/// Registers as DWARF numbers them: the general ones, and where it goes on.
+/// Registers in DWARF's numbering: the general ones, and the instruction pointer.
 pub(super) type Registers = [usize; 17];
 
 const IN_ORDER: [c_int; 17] = [
@@ -119,7 +119,7 @@ enum Said {
 struct Sample {
     said: Said,
     registers: Registers,
-    /// Addresses of what was copied; as many bytes of each stand in `room`, one after the other.
+    /// The addresses of what was copied; `room` has the bytes of each part, one part after the other.
     parts: [Range<usize>; PARTS],
     room: NonNull<[u8; ROOM]>,
 }
@@ -127,7 +127,7 @@ struct Sample {
 // SAFETY: the room is the sample's alone; a name may go to any thread.
 unsafe impl Send for Sample {}
 
-/// Where a thread's own stack lies, for its M.
+/// For an M: where its thread's own stack lies.
 #[derive(Debug)]
 pub(super) struct OwnStack(Cell<(usize, usize)>);
 
@@ -147,12 +147,12 @@ impl OwnStack {
     }
 }
 
-/// Where it is not known: then no frames of its goroutines are shown.
+/// For a thread whose stack is not known: then no frames of its goroutines are shown.
 const EVERYWHERE: (usize, usize) = (0, usize::MAX);
 
 fn own_stack() -> Option<(usize, usize)> {
     let (mut at, mut bytes) = (ptr::null_mut(), 0);
-    // SAFETY: the first call makes what the others read and destroy; they write to the variables that we pass.
+    // SAFETY: the first call makes what the other calls read and destroy; they write to the variables that we pass.
     unsafe {
         let mut attributes = std::mem::zeroed();
         if libc::pthread_getattr_np(libc::pthread_self(), &raw mut attributes) != 0 {
@@ -188,7 +188,7 @@ fn slots() -> Option<&'static [Slot<Sample>]> {
     ASKED.get_or_init(make).as_deref()
 }
 
-/// A1. Asked each time: the program may have taken the signal since.
+/// A1. Checked each time: the program may have set an action for the signal since.
 fn catch() -> Result<(), &'static str> {
     // SAFETY: both are plain data, for which zero is a value; the kernel writes the old one and reads the new one.
     unsafe {
@@ -220,10 +220,10 @@ pub(super) fn ask(threads: &[u32], heard: &mut dyn FnMut(usize, Answer)) {
     };
     let begun = Instant::now();
     let mut rest = (0..threads.len()).peekable();
-    // Which thread is asked in each slot, and until when.
+    // For each slot: which thread is asked there, and until when.
     let mut asked: [Option<(usize, Instant)>; SLOTS] = [None; SLOTS];
     loop {
-        // Acquire: partner `on_signal`. An answer that is not seen below ends the wait.
+        // Acquire: partner `on_signal`. An answer that the loop below does not see ends the wait.
         let answers = ANSWERS.load(Acquire);
         for (slot, asked) in slots.iter().zip(&mut asked) {
             if let Some((at, until)) = *asked {
@@ -246,7 +246,7 @@ pub(super) fn ask(threads: &[u32], heard: &mut dyn FnMut(usize, Answer)) {
                     *asked = Some((at, Instant::now() + LIMIT));
                 } else {
                     slot.withdraw();
-                    // It is looked for again.
+                    // The thread has ended, or no signal could be sent: the dump looks for its goroutine again.
                     heard(at, Ok(None));
                 }
             }
@@ -257,7 +257,7 @@ pub(super) fn ask(threads: &[u32], heard: &mut dyn FnMut(usize, Answer)) {
     rest.for_each(|at| heard(at, Err(NOT_ASKED)));
 }
 
-/// A3. Returns `false` if there is no such thread any more, or the kernel has no room for a signal.
+/// A3. Returns `false` if the thread has ended, or the kernel has no room for a signal.
 fn send(thread: u32) -> bool {
     // SAFETY: no pointers. The handler is installed.
     unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), thread, signal()) == 0 }
@@ -308,22 +308,24 @@ impl Sample {
         if !self.copy_stacks(g, sp) {
             return Said::Elsewhere;
         }
-        // SAFETY: written before the goroutine was queued, and by the M after its last switch, never between.
+        // SAFETY: the birth is written before the goroutine is queued, and by the M after its last switch, never
+        // between.
         let birth =
             g.birth.with(|birth| unsafe { (*birth).as_ref() }.map(|birth| (birth.name.clone(), birth.site)));
         birth.map_or(Said::Between, |(name, site)| Said::In { id: g.id(), name, site })
     }
 
     /// Copies the stack that holds `sp`, from there on, and those outside of it. Returns `false` if `sp` is on none of the
-    /// goroutine's.
+    /// goroutine's stacks.
     fn copy_stacks(&mut self, g: GRef<Native>, sp: usize) -> bool {
-        // SAFETY: this M runs it, and its stack stays as it is until it leaves the M, on the M's own stack: nothing but
-        // the saved stack pointer is written meanwhile, which is not read here.
+        // SAFETY: this M runs the goroutine, whose stack stays with it until it leaves the M, on the M's own stack:
+        // only the saved stack pointer is written meanwhile, and this does not read that.
         let own = g.stack.with(|stack| unsafe { (*stack).as_ref() }.map(|it| it.coro.stack.extent()));
         let Some(own) = own else { return false };
         let (mut parts, mut room) = (0, 0);
         let mut from = None;
-        // SAFETY: the goroutine's, which stands still; a segment of its chain is on a stack that it has not left.
+        // SAFETY: the chain is the goroutine's, which stands still; a segment of that chain is on a stack that the
+        // goroutine has not left.
         let chain = iter::successors(unsafe { segment::innermost().as_ref() }, |inner| unsafe {
             inner.outer.as_ref()
         });
@@ -335,19 +337,20 @@ impl Sample {
             {
                 let low = low.max(extent.usable());
                 let part = low..low + extent.top.saturating_sub(low).min(ROOM - room);
-                // SAFETY: the upper part of a stack of the goroutine's, which is mapped, and as much room is left.
+                // SAFETY: the part is the upper end of a stack of the goroutine's, which is mapped, and as much room
+                // is left.
                 unsafe { copy(part.start, self.room.as_ptr().cast::<u8>().add(room), part.len()) };
                 room += part.len();
                 self.parts[parts] = part;
                 parts += 1;
-                // Where it goes on on the next stack.
+                // Where the goroutine's frames go on, on the next stack.
                 from = Some(outside.saturating_sub(BELOW_SEGMENT));
             }
         }
         parts > 0
     }
 
-    /// What came too late, and may have a name to free.
+    /// Drops an answer that came too late, whose name may have to be freed.
     fn clear(&mut self) {
         self.said = Said::Nothing;
     }
@@ -372,7 +375,7 @@ impl Sample {
         }
     }
 
-    /// What the word at this address was.
+    /// Returns the word that was at this address.
     fn word(&self, at: usize) -> Option<usize> {
         let mut room = 0;
         for part in &self.parts {
@@ -391,7 +394,7 @@ impl Sample {
 /// by `memcpy`, which a sanitizer would intercept.
 ///
 /// # Safety
-/// So many bytes are mapped there, and here they are ours.
+/// So many bytes are mapped at `from`; those at `to` are ours.
 unsafe fn copy(from: usize, to: *mut u8, bytes: usize) {
     // SAFETY: by this function's contract. The direction flag is clear.
     unsafe {

@@ -1,11 +1,11 @@
-//! The walk over a stack that was copied: by the unwind tables alone, which `gimli` reads.
+//! The walk over a copied stack: by the unwind tables alone, which `gimli` reads.
 //!
-//! The process's own unwinder can't do this: it reads the stack where it was. Each step looks for the object that holds
-//! the code, and reads its tables, while the loader's list of objects is locked: an object that the thread has left
-//! meanwhile may be unloaded otherwise.
+//! The process's own unwinder can't do this: it reads the stack at its own address. Each step finds the object that
+//! holds the code, and reads its tables, while the loader's list of objects is locked: otherwise an object that the
+//! thread has left meanwhile might be unloaded.
 //!
 //! The walk ends at the trampoline (`stack/switch.rs`), which has no caller. Code without tables, as in musl, or made
-//! at run time, is the last frame that is shown; so is one that lies beyond what was copied.
+//! at run time, is the last frame that is shown; so is a frame that lies beyond the copy.
 
 use super::Registers;
 use crate::host::Frames;
@@ -22,7 +22,7 @@ use std::slice;
 
 /// The stack pointer's place among the registers.
 pub(super) const SP: usize = 7;
-/// The instruction pointer's, which stands where the tables have the return address.
+/// The instruction pointer's place, where the tables have the return address.
 const IP: usize = 16;
 
 type Bytes<'a> = EndianSlice<'a, NativeEndian>;
@@ -30,21 +30,22 @@ type Bytes<'a> = EndianSlice<'a, NativeEndian>;
 /// How a walk ended.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub(super) enum Ended {
-    /// At the goroutine's outermost frame, or when there were enough.
+    /// At the goroutine's outermost frame, or when the list was full.
     Whole,
-    /// At another frame without a caller: while the stacks change.
+    /// At another frame without a caller: the goroutine was changing stacks.
     InSwitch,
-    /// Where it does not go on.
+    /// At a frame whose caller can't be found.
     Lost,
 }
 
-/// Reads the frames from `registers` outwards. `word`: what the stack held at an address, as far as it was copied.
+/// Reads the frames from `registers` outwards. `word` returns what the stack held at an address, as far as it was
+/// copied.
 pub(super) fn walk(
     mut registers: Registers,
     word: &dyn Fn(usize) -> Option<usize>,
     frames: &mut Frames,
 ) -> Ended {
-    // A frame that was interrupted stands at an instruction, the others behind a call. All are shown by the latter.
+    // An interrupted frame stands at an instruction, the others behind a call. The list has all in the latter form.
     let mut behind = 0;
     loop {
         let pc = registers[IP];
@@ -66,11 +67,11 @@ pub(super) fn walk(
     }
 }
 
-/// Reads the frames of the caller, which the process's own unwinder may do.
+/// Reads the caller's frames, by the process's own unwinder.
 #[inline(never)]
 pub(in crate::host::native) fn walk_here(frames: &mut Frames) {
     extern "C" fn note(context: *mut Context, frames: *mut c_void) -> c_int {
-        // SAFETY: `walk_here` passed it, and waits.
+        // SAFETY: `walk_here` passed the frames, and waits.
         let frames = unsafe { &mut *frames.cast::<Frames>() };
         // SAFETY: a context of the unwinder, within its callback.
         let pc = unsafe { _Unwind_GetIPInfo(context, &mut 0) };
@@ -81,20 +82,20 @@ pub(in crate::host::native) fn walk_here(frames: &mut Frames) {
     unsafe { _Unwind_Backtrace(note, ptr::from_mut(frames).cast()) };
 }
 
-/// How the registers of a frame's caller came to be.
+/// How a frame came to lie on its caller's.
 enum Step {
-    /// It called.
+    /// The caller called it.
     Called,
-    /// A signal came.
+    /// A signal interrupted the caller.
     Interrupted,
-    /// It has none. Where its code starts.
+    /// The frame has no caller. The address is where its code starts.
     Outermost(usize),
 }
 
-/// From the frame that stands in the code at `pc` to its caller.
+/// Steps from the frame that stands in the code at `pc` to its caller.
 fn step(pc: usize, registers: &mut Registers, word: &dyn Fn(usize) -> Option<usize>) -> Option<Step> {
     extern "C" fn each(info: *mut libc::dl_phdr_info, _size: usize, search: *mut c_void) -> c_int {
-        // SAFETY: `step` passed it, and waits; the record is the loader's.
+        // SAFETY: `step` passed the search, and waits; the record is the loader's.
         let (search, info) = unsafe { (&mut *search.cast::<Search<'_>>(), &*info) };
         // SAFETY: the headers of a loaded object, which stays while the loader's list is locked.
         let Some(found) = (unsafe { Tables::of(info, search.pc) }) else { return 0 };
@@ -122,7 +123,7 @@ struct Tables<'a> {
 }
 
 impl Tables<'_> {
-    /// Those of this object, if it holds `pc`; `Some(None)`: it has none.
+    /// Returns the tables of this object, if it holds `pc`; `Some(None)` if it has none.
     ///
     /// # Safety
     /// The object stays loaded.
@@ -162,7 +163,7 @@ impl Tables<'_> {
         if !self.segment.contains(&entries_at) {
             return None;
         }
-        // SAFETY: from there to the end of a loaded segment that can be read.
+        // SAFETY: the bytes from there to the end of a loaded segment that can be read.
         let bytes = unsafe { slice::from_raw_parts(entries_at as *const u8, self.segment.end - entries_at) };
         let entries = EhFrame::from(EndianSlice::new(bytes, NativeEndian));
         let bases = bases.set_eh_frame(entries_at as u64);
@@ -197,7 +198,8 @@ impl Tables<'_> {
                 Some(RegisterRule::Undefined) | None if number == IP => {
                     return Some(Step::Outermost(entry.initial_address() as usize));
                 }
-                // As a caller finds them: those that a call preserves are as they were, of the others none is needed.
+                // The caller's value: registers that a call preserves are unchanged, and of the others none is
+                // needed.
                 Some(RegisterRule::Undefined | RegisterRule::SameValue) | None => continue,
                 Some(_) => return None,
             };
