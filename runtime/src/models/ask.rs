@@ -1,4 +1,4 @@
-//! A dump that asks threads where they are: an answer is read when it is whole, and a late one does no harm.
+//! A dump asks threads where they are: the asker reads an answer when it is whole, and a late answer does no harm.
 
 #[path = "../host/native/sample/ask.rs"]
 mod shipped;
@@ -8,13 +8,13 @@ use crate::model::{Model, Mutant};
 use shipped::Slot;
 use std::sync::Arc;
 
-/// The handler on thread `number`, which gives that as its answer.
+/// The handler on thread `number`, which answers with that number.
 fn handler(slot: &Arc<Slot<u32>>, number: u32) -> loom::thread::JoinHandle<bool> {
     let slot = Arc::clone(slot);
     loom::thread::spawn(move || slot.answer(number, |answer| *answer = number))
 }
 
-/// Whose answer is there.
+/// Returns the number in the answer, if there is one.
 fn take(slot: &Slot<u32>) -> Option<u32> {
     slot.take(|answer| *answer)
 }
@@ -25,7 +25,7 @@ fn ask(slot: &Slot<u32>, number: u32) -> bool {
 
 /// The asker reads the answer, or withdraws the question, and asks another thread. Fails by a causality violation when
 /// the asker reads what a handler writes, or a handler writes what the asker reads or another handler writes; by an
-/// assertion when an answer is another thread's, or comes back after it was read.
+/// assertion when an answer is another thread's, or is read twice.
 #[test]
 fn a_slot_is_one_threads_at_a_time() {
     Model::new().unbounded().check("ask_one_then_another", || {
@@ -41,7 +41,7 @@ fn a_slot_is_one_threads_at_a_time() {
         let [first, second] = [first, second].map(|handler| handler.join().unwrap());
         assert!(heard.is_none() || first, "nobody has answered that");
         assert!(asked || first && !second, "the slot is free, or the second one is not asked");
-        // What came in the end.
+        // The answer that came in the end.
         let late = if !asked { Some(1) } else { second.then_some(2) };
         assert_eq!(take(&slot), late);
         assert_eq!(take(&slot), None);
@@ -50,7 +50,7 @@ fn a_slot_is_one_threads_at_a_time() {
     });
 }
 
-/// Fails by an assertion: a thread that is not asked, or not any more, answers.
+/// Fails by an assertion when a thread answers that is not asked, or is asked no more.
 #[test]
 fn only_who_is_asked_answers() {
     Model::new().unbounded().check("ask_nobody", || {

@@ -8,8 +8,8 @@ use loom::thread;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A waiter is interrupted while the second one comes. Fails by deadlock when the round opens with one that is unwound: then
-/// there is no second one for the waiter that comes in its place.
+/// A waiter is interrupted while the second one arrives. Fails by deadlock when the round opens with a waiter that is
+/// unwound: then the waiter that comes in its place finds no second one.
 #[test]
 fn an_interrupted_waiter_goes_on_or_does_not_count() {
     Model::new().check("barrier_interrupt", || {
@@ -30,7 +30,7 @@ fn an_interrupted_waiter_goes_on_or_does_not_count() {
     });
 }
 
-/// Fails by deadlock when the one that is left there takes the place of one that comes.
+/// Fails by deadlock when a waiter that its runtime left behind still counts, in the place of one that arrives.
 #[test]
 fn a_waiter_that_is_left_does_not_count() {
     Model::new().check("barrier_left", || {

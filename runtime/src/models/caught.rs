@@ -5,13 +5,14 @@ use std::io::Read;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// A mutated model that is still running after so much CPU time has not been caught. Others may use the machine meanwhile.
+/// A mutated model that is still running after so much CPU time has not been caught. CPU time, since others may use the
+/// machine meanwhile.
 const CPU_LIMIT: Duration = Duration::from_secs(60);
 
 /// Asserts that loom fails the model `test` of `module` for each mutant, and prints how.
 ///
-/// Fails if a mutant's child passes all executions, or is not through in time: the model would not notice that
-/// line missing.
+/// Fails if a mutant's child passes all executions, or does not finish in time: the model would not notice that the
+/// line is missing.
 pub fn assert_caught(module: &str, pairs: &[(Mutant, &str)]) {
     let module = module.split_once("::").expect("the crate's name stands before").1;
     let survivors: Vec<String> = pairs
@@ -21,21 +22,21 @@ pub fn assert_caught(module: &str, pairs: &[(Mutant, &str)]) {
     assert!(survivors.is_empty(), "not caught:\n{}", survivors.join("\n"));
 }
 
-/// What all threads of a process have used until now.
+/// Returns the CPU time that all threads of a process have used until now.
 fn cpu_time(process: u32) -> Duration {
-    // SAFETY: it takes a number.
+    // SAFETY: the call takes a number.
     let ticks_per_second = unsafe { libc::sysconf(libc::_SC_CLK_TCK) } as f64;
     let text = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
-    // Behind the name, which may hold anything: from the third field on, and these are the 14th and 15th.
+    // Behind the name, which may hold anything, the third field begins; these two are the 14th and 15th.
     let fields = text.rsplit(')').next().unwrap_or_default().split_whitespace().skip(11).take(2);
     let ticks: f64 = fields.filter_map(|field| field.parse::<f64>().ok()).sum();
     Duration::from_secs_f64(ticks / ticks_per_second)
 }
 
-/// The most that a mutant needs; a model that sets a number of its own may have fewer.
+/// The most preemptions that a mutant needs; a model that sets a number of its own may have fewer.
 const MOST_PREEMPTIONS: u32 = 3;
 
-/// Searches with one preemption more after the other: most mutants fail with few, where the search is short.
+/// Searches with one preemption more each time: most mutants fail with few, where the search is short.
 fn caught(mutant: Mutant, test: &str) -> Result<(), String> {
     let start = Instant::now();
     for most in 0..=MOST_PREEMPTIONS {
@@ -52,7 +53,7 @@ fn caught(mutant: Mutant, test: &str) -> Result<(), String> {
     Err(format!("{mutant:?}: {test} passes without it"))
 }
 
-/// What the model says as it fails with at most so many preemptions; `None` when it passes.
+/// Returns what the model prints as it fails with at most `most` preemptions; `None` when it passes.
 fn failure(mutant: Mutant, test: &str, most: u32) -> Result<Option<String>, String> {
     let mut child = Command::new(std::env::current_exe().expect("this test's own path"))
         .args(["--exact", test, "--nocapture"])

@@ -1,4 +1,4 @@
-//! Channels: a message that meets a receiver on its way to sleep, a close, a limit, a promise.
+//! Channels: a message meets a receiver on its way to sleep, a close, a limit, a promise.
 
 use super::caught;
 use crate::chan::{self, Receiver, Sender, TryRecvError};
@@ -7,7 +7,7 @@ use loom::cell::UnsafeCell;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A message: what its sender wrote must be seen by its receiver.
+/// A message: the receiver must see what the sender wrote.
 struct Letter(Box<UnsafeCell<u32>>);
 
 // SAFETY: the channel orders the accesses; loom checks that it does.
@@ -23,13 +23,13 @@ impl Letter {
         letter
     }
     fn read(self) -> u32 {
-        // SAFETY: the sender has let go of it.
+        // SAFETY: the sender has sent the letter, and touches it no more.
         self.0.with_mut(|it| unsafe { *it })
     }
 }
 
-/// Fails by deadlock when the message and the receiver miss each other, by a causality violation when it is moved before
-/// the other sleeps.
+/// Fails by deadlock when the message and the receiver miss each other, by a causality violation when the message is
+/// moved before the receiver sleeps.
 fn a_letter_arrives(capacity: usize, name: &str) {
     Model::new().check(name, move || {
         let runtime = at_rest::<1>();
@@ -51,7 +51,7 @@ fn a_message_in_the_buffer_is_seen_by_who_begins_to_receive() {
     a_letter_arrives(1, "chan_buffered");
 }
 
-/// The same the other way round: the thread receives.
+/// As `a_letter_arrives`, with the thread as the receiver.
 #[test]
 fn a_receive_meets_a_goroutine_that_begins_to_send() {
     Model::new().check("chan_rendezvous_back", || {
@@ -64,7 +64,7 @@ fn a_receive_meets_a_goroutine_that_begins_to_send() {
     });
 }
 
-/// Fails by deadlock when the second sender is not let in, by its assertion when they change places.
+/// Fails by deadlock when the second sender is not let in, by its assertion when the messages change places.
 #[test]
 fn a_receive_from_a_full_buffer_lets_who_waits_move_up() {
     Model::new().check("chan_full", || {
@@ -105,7 +105,7 @@ fn room_that_comes_while_its_sender_gets_a_p_is_seen() {
     });
 }
 
-/// Fails by deadlock when the receiver is not told.
+/// Fails by deadlock when the close does not wake the receiver.
 #[test]
 fn a_close_meets_a_goroutine_that_begins_to_receive() {
     Model::new().check("chan_close_receive", || {
@@ -118,7 +118,7 @@ fn a_close_meets_a_goroutine_that_begins_to_receive() {
     });
 }
 
-/// Fails by deadlock when the sender is not told; its message comes back.
+/// Fails by deadlock when the close does not wake the sender; the sender gets its message back.
 #[test]
 fn a_close_meets_a_goroutine_that_begins_to_send() {
     Model::new().check("chan_close_send", || {
@@ -152,7 +152,7 @@ fn a_limit_that_meets_a_message_loses_none() {
     });
 }
 
-/// Sends in a select, whose message is there only when it is chosen.
+/// Sends by a select, which evaluates the message only when it is chosen.
 fn send_chosen(s: &Sender<Letter>, message: impl FnOnce() -> Letter) {
     crate::select! {
         send(s, message()) -> sent => assert!(sent.is_ok()),
@@ -173,7 +173,7 @@ fn a_send_that_is_chosen_brings_its_message() {
     });
 }
 
-/// The same the other way round. Fails when the sender answers a receiver that does not sleep yet.
+/// As above, with a goroutine that receives. Fails when the sender answers a receiver that does not sleep yet.
 #[test]
 fn a_goroutine_waits_for_the_message_of_a_send_that_it_has_claimed() {
     Model::new().check("chan_promise_back", || {
@@ -186,7 +186,7 @@ fn a_goroutine_waits_for_the_message_of_a_send_that_it_has_claimed() {
     });
 }
 
-/// A select that was chosen, and is dropped by the unwinding of its message.
+/// A chosen send of a select whose message panics: the unwinding drops the send.
 fn fail_to_send(s: &Sender<u32>) {
     let mut select = chan::Select::new();
     let index = select.send(s);
@@ -214,7 +214,7 @@ fn a_promise_that_is_withdrawn_leaves_the_receiver_waiting() {
     });
 }
 
-/// Fails by deadlock when the place that was kept is offered to no sender.
+/// Fails by deadlock when the reserved place is offered to no sender.
 #[test]
 fn a_place_that_is_given_back_goes_to_the_next() {
     Model::new().check("chan_given_back", || {
@@ -232,8 +232,8 @@ fn a_place_that_is_given_back_goes_to_the_next() {
     });
 }
 
-/// A promise is kept while a receiver and a sender wait: its message goes to the receiver, and the place that was kept for
-/// it to the sender. Fails by deadlock when no sender is told that it is free.
+/// A promise is kept while a receiver and a sender wait: the message goes to the receiver, and the reserved place to the
+/// sender. Fails by deadlock when no sender is told that the place is free.
 #[test]
 fn a_message_that_passes_the_buffer_frees_its_place() {
     Model::new().check("chan_place_free", || {
@@ -244,7 +244,7 @@ fn a_message_that_passes_the_buffer_frees_its_place() {
         select.send(&first);
         let promised = select.select();
         let both = runtime.go(move || {
-            // It waits for what was promised, as the buffer is empty.
+            // This sender waits for the promise, as the buffer is empty.
             let sender = crate::go(move || s.send(2).is_ok());
             crate::yield_now();
             let mut got = [r.recv().unwrap(), r.recv().unwrap()];
@@ -258,7 +258,7 @@ fn a_message_that_passes_the_buffer_frees_its_place() {
     });
 }
 
-/// A goroutine waits without a limit that a model reaches: only the message ends it.
+/// A goroutine waits with a limit that the model's clock never reaches: only the message ends the wait.
 #[test]
 fn a_far_limit_does_not_keep_a_message_away() {
     Model::new().check("chan_far_limit", || {
@@ -271,8 +271,8 @@ fn a_far_limit_does_not_keep_a_message_away() {
     });
 }
 
-/// Two drop their ends, and the last one closes the channel. `told` finds that, and sees what the other one did before its
-/// drop. Fails by a causality violation.
+/// Two threads drop their ends, and the last drop closes the channel. `told` finds the channel closed, and sees what the
+/// other thread did before its drop. Fails by a causality violation.
 fn a_close_comes_after_all_drops<E: Clone + Send + 'static, O: Send + 'static>(
     name: &str,
     ends: impl Fn() -> (E, O) + Send + Sync + 'static,
@@ -284,7 +284,7 @@ fn a_close_comes_after_all_drops<E: Clone + Send + 'static, O: Send + 'static>(
         let dropper = loom::thread::spawn({
             let (end, letter) = (end.clone(), Arc::clone(&letter));
             move || {
-                // SAFETY: nobody else touches it before all ends are dropped.
+                // SAFETY: no other thread touches the letter before all ends are dropped.
                 letter.0.with_mut(|it| unsafe { *it = 7 });
                 drop(end);
             }

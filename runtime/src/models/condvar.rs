@@ -13,7 +13,7 @@ const AT_ONCE: Duration = Duration::from_nanos(1);
 
 type Shared = Arc<(Mutex<u32>, Condvar)>;
 
-/// Fails by deadlock: a notification comes between the unlock and the place in the queue.
+/// Fails by deadlock: a notification comes between the waiter's unlock and its place in the queue, and is lost.
 #[test]
 fn a_change_while_somebody_begins_to_wait_is_not_missed() {
     Model::new().check("condvar", || {
@@ -32,7 +32,7 @@ fn a_change_while_somebody_begins_to_wait_is_not_missed() {
     });
 }
 
-/// The same with two plain threads. Fails by deadlock.
+/// As above, with two plain threads. Fails by deadlock.
 #[test]
 fn threads_wait_for_each_other() {
     Model::new().preemptions(3).check("condvar_threads", || {
@@ -48,8 +48,8 @@ fn threads_wait_for_each_other() {
     });
 }
 
-/// A goroutine gives up while a notification comes, and a thread waits behind it. Fails by deadlock when the one that
-/// has given up takes the notification, by the count when both get it.
+/// A goroutine gives up while a notification comes, and a thread waits behind the goroutine. Fails by deadlock when
+/// the goroutine takes the notification although it has given up, by the count when both get the notification.
 fn one_gives_up(name: &str, wait: fn(&Context, &(Mutex<u32>, Condvar)) -> bool, cuts: bool) {
     Model::new().check(name, move || {
         let runtime = at_rest::<1>();
@@ -92,7 +92,7 @@ fn one_who_times_out_takes_no_notification() {
 #[test]
 fn one_who_is_interrupted_takes_no_notification_and_unlocks() {
     let wait = |context: &Context, shared: &(Mutex<u32>, Condvar)| {
-        // Outside of what is unwound: it is locked again by then, and lets go as any other.
+        // Outside of the unwound frame: the mutex is locked again by then, and is unlocked as any other.
         let mut value = shared.0.lock();
         *value == 0 && context.run(|| shared.1.wait(&mut value)).is_ok()
     };

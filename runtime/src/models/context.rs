@@ -1,4 +1,4 @@
-//! The end of a context: what `err`, `done` and `cancel` tell of it fits together at every moment.
+//! The end of a context: what `err`, `done` and `cancel` tell fits together at every moment.
 
 use super::caught;
 use crate::chan::TryRecvError;
@@ -42,8 +42,8 @@ fn a_closed_channel_has_an_error() {
     });
 }
 
-/// A thread asks for the channel for the first time while another, which has canceled, does so too. Fails by the assertion: the
-/// second is shown a channel that the first has yet to close.
+/// A thread asks for the channel for the first time while another thread, which has canceled, does so too. Fails by the
+/// assertion: one thread is shown a channel that the other has yet to close.
 #[test]
 fn a_channel_that_is_made_late_is_shown_closed() {
     Model::new().unbounded().check("context_late_channel", || {
@@ -58,8 +58,8 @@ fn a_channel_that_is_made_late_is_shown_closed() {
     });
 }
 
-/// Two end a context at the same time. Fails by the assertions: `cancel` returns to the one that came second, and what is
-/// below goes on.
+/// Two threads cancel a context at the same time. Fails by the assertions: `cancel` returns to the second canceller while
+/// a context below is not done.
 #[test]
 fn a_cancel_returns_when_all_below_are_done() {
     Model::new().unbounded().check("context_second_cancel", || {
@@ -76,8 +76,8 @@ fn a_cancel_returns_when_all_below_are_done() {
     });
 }
 
-/// A call that returns the context's error instead of unwinding. Fails by the assertion: it returns that before the channel
-/// is closed.
+/// A call returns the context's error instead of unwinding. Fails by the assertion: the call returns the error before the
+/// channel is closed.
 #[test]
 fn a_call_returns_the_error_when_the_channel_is_closed() {
     Model::new().check("context_returned_error", || {

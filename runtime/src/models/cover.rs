@@ -1,4 +1,4 @@
-//! The one door to private parts, for the models. Present under the cfg `gmp_loom` only.
+//! The models' only access to private parts. Present under the cfg `gmp_loom` only.
 //!
 //! Each type here is a thin cover of the shipped one of the same name.
 
@@ -32,15 +32,16 @@ impl Default for Note {
 }
 
 impl Note {
-    /// Not woken.
+    /// A note that is not woken.
     pub fn new() -> Self {
         Note(crate::m::note::Note::new())
     }
-    /// Blocks the thread until the wake.
+    /// Blocks the thread until `wake`.
     pub fn sleep(&self) {
         self.0.sleep();
     }
-    /// The same, or until so many nanoseconds of the model's clock; `false` when no `wake` came.
+    /// Blocks the thread until `wake`, or until `until`, in nanoseconds of the model's clock. Returns `false` if no
+    /// `wake` came.
     pub fn sleep_until(&self, until: u64) -> bool {
         self.0.sleep_until(Nanos::from_nanos(until))
     }
@@ -48,7 +49,7 @@ impl Note {
     pub fn wake(&self) {
         self.0.wake();
     }
-    /// Between two uses.
+    /// Resets the note, between two uses.
     pub fn clear(&self) {
         self.0.clear();
     }
@@ -58,7 +59,7 @@ impl Note {
 pub struct Shared<T>(crate::sched::timers::shared::Shared<T>);
 
 impl<T> Shared<T> {
-    /// Both owners of a new value.
+    /// Returns both owners of a new value.
     pub fn two(value: T) -> [Self; 2] {
         crate::sched::timers::shared::Shared::two(Counted::boxed(value)).map(Shared)
     }
@@ -98,7 +99,7 @@ impl Default for Quit {
 }
 
 impl Quit {
-    /// No monitor is there.
+    /// A table without a monitor.
     pub fn new() -> Self {
         let answerer = || Answerer { lives: UnsafeCell::new(()), woken: AtomicBool::new(false) };
         Quit { quit: crate::sched::watch::quit::Quit::new(), both: [answerer(), answerer()] }
@@ -107,11 +108,11 @@ impl Quit {
         answerer.lives.with(|_| ());
         answerer.woken.store(true, Relaxed);
     }
-    /// What the handler does. Returns `true` if a monitor will answer.
+    /// Does what the handler does. Returns `true` if a monitor will answer.
     pub fn ask(&self) -> bool {
         self.quit.ask(Self::wake) == Heard::Yes
     }
-    /// What a monitor does that goes on after its answers. How many they were.
+    /// Does what the monitor does that goes on after its answers. Returns how many answers there were.
     pub fn answer(&self) -> u32 {
         let mut answers = 0;
         while self.quit.take() {
@@ -121,16 +122,16 @@ impl Quit {
         }
         answers
     }
-    /// This one is to answer from now on. Not moved while it is there.
+    /// Makes monitor `who` the one that answers. It is not moved meanwhile.
     pub fn set(&self, who: usize) {
-        // SAFETY: both live as long as the model.
+        // SAFETY: both monitors live as long as the model.
         unsafe { self.quit.set(&raw const self.both[who], Self::wake) };
     }
-    /// This one's memory goes.
+    /// Monitor `who` is about to be freed.
     pub fn gone(&self, who: usize) {
         self.both[who].lives.with_mut(|_| ());
     }
-    /// Returns `true` if it has an alarm to hear.
+    /// Returns `true` if monitor `who` has been woken, and has not looked yet.
     pub fn is_woken(&self, who: usize) -> bool {
         self.both[who].woken.load(Relaxed)
     }
@@ -144,45 +145,45 @@ impl InlineCall {
     pub fn after(dur: Duration, f: impl Fn() + Send + Sync + 'static) -> Self {
         InlineCall(call_at(Active::now().saturating_add(dur), RunMode::Inline, f))
     }
-    /// Returns `true` if it was armed.
+    /// Returns `true` if the callback was armed.
     pub fn stop(&self) -> bool {
         self.0.stop()
     }
-    /// Returns `true` if it was armed.
+    /// Returns `true` if the callback was armed.
     pub fn reset(&self, dur: Duration) -> bool {
         self.0.set(Active::now().saturating_add(dur))
     }
 }
 
-/// Waits for the end of the timers' thread.
+/// Waits for the end of the timer thread.
 pub fn timer_thread_ends() {
     while Active::shared().timer_thread.threads() > 0 {
         loom::thread::yield_now();
     }
 }
 
-/// Ends a runtime as one does in which nothing can be unwound: steps 2 to 5 of `sched/stop.rs`.
+/// Ends a runtime as where nothing can be unwound: steps 2 to 5 of `sched/stop.rs`.
 pub fn leave(runtime: Runtime, limit: Duration) -> Report {
     runtime.leave(limit)
 }
 
-/// A parker that waits and looks, for threads that nudge it.
+/// A parker that looks at each nudge, for the threads that nudge the parker.
 #[derive(Clone)]
 pub struct Looker(Waiter<Active>);
 
 impl Looker {
-    /// Has it look again.
+    /// Nudges the parker.
     pub fn nudge(&self) {
         self.0.nudge();
     }
-    /// Ends its wait. Returns `false` if that has ended.
+    /// Ends the parker's wait. Returns `false` if that wait has ended.
     pub fn wake(&self) -> bool {
         self.0.wake()
     }
 }
 
-/// Waits until a waker readies the caller, then returns `false`; or until `seen`, asked at each nudge, ends the wait, then
-/// `true`.
+/// Waits until a waker readies the caller, and returns `false`; or until `seen`, which is asked at each nudge, ends the
+/// wait, and returns `true`.
 pub fn park_looking(publish: impl FnOnce(Looker), mut seen: impl FnMut() -> bool) -> bool {
     let how = How::new(WaitReason::Model).looking();
     let mut wait = Wait::<Active>::begin();
@@ -202,7 +203,8 @@ pub fn park_looking(publish: impl FnOnce(Looker), mut seen: impl FnMut() -> bool
     }
 }
 
-/// A wait of the calling goroutine with a time limit, which is over, and with a hook that refuses after `hook`.
+/// Has the calling goroutine begin a wait with a time limit that has passed, and with a commit hook that refuses
+/// after `hook`.
 pub fn refuse_after(hook: impl FnOnce()) {
     let how = How::new(WaitReason::Model).until(Some(Active::now()));
     let woke = Wait::<Active>::begin().park(how, || {

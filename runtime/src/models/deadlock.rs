@@ -1,7 +1,7 @@
-//! The judge of a deadlock says "asleep" of no runtime in which anything is under way.
+//! The judge of a deadlock calls no runtime asleep in which anything is under way.
 //!
-//! The plain threads of these models are foreign ones, which the judge counts as the kernel does: a thread that has
-//! handed something to the runtime and ended is not counted any more.
+//! The plain threads of these models are foreign ones, and the judge counts them as the kernel does: a thread that
+//! has handed something to the runtime and ended does not count any more.
 
 use super::caught;
 use super::cover::{Handle, Socket};
@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Release};
 use std::time::Duration;
 
-/// A thread that is counted until it has done its part, and goroutines that come to their end after it.
+/// Counts a foreign thread until it has done its part; and has goroutines that end after that.
 #[derive(Clone)]
 struct Witness {
     gone: Arc<AtomicBool>,
@@ -27,7 +27,7 @@ impl Witness {
         Witness { gone: Arc::new(AtomicBool::new(false)), ended: Arc::new(AtomicBool::new(false)) }
     }
 
-    /// A foreign thread does `work`, and is gone.
+    /// Starts a foreign thread, which does `work` and ends.
     fn foreign(&self, work: impl FnOnce() + 'static) -> loom::thread::JoinHandle<()> {
         let gone = Arc::clone(&self.gone);
         loom::thread::spawn(move || {
@@ -36,7 +36,7 @@ impl Witness {
         })
     }
 
-    /// The judge speaks once.
+    /// Has the judge look once.
     fn judge(&self, handle: &Handle) {
         if handle.is_asleep(|| self.gone.load(Acquire)) {
             assert!(self.ended.load(Acquire), "said to be asleep, with work to do");
@@ -44,8 +44,8 @@ impl Witness {
     }
 }
 
-/// A foreign thread submits a goroutine and ends. Fails when the judge misses it in the queue, at the M that was woken
-/// for it, or while it runs.
+/// A foreign thread submits a goroutine and ends. Fails when the judge misses the goroutine in the queue, at the M
+/// that was woken for it, or while it runs.
 #[test]
 fn what_was_submitted_is_awake() {
     Model::new().check("submitted", || {
@@ -65,8 +65,8 @@ fn what_was_submitted_is_awake() {
     });
 }
 
-/// A foreign thread notifies a goroutine that another one joins. Fails when the judge looks at the joiner before and at
-/// the other after its end, and so sees no goroutine awake.
+/// A foreign thread notifies a goroutine that another one joins. Fails when the judge looks at the joiner before the
+/// goroutine's end, and at the goroutine after it, and so sees none awake.
 #[test]
 fn who_ends_and_who_is_woken_by_it_are_seen_together() {
     Model::new().check("joined", || {
@@ -93,7 +93,7 @@ fn who_ends_and_who_is_woken_by_it_are_seen_together() {
 }
 
 /// An event ends the poller's wait. Fails when the judge misses the goroutine that the M in the poller carries, which is in
-/// no queue yet, or takes one that waits for a descriptor for one that is never woken.
+/// no queue yet, or takes a goroutine that waits for a descriptor for one that will never be woken.
 #[test]
 fn what_the_poller_has_found_is_awake() {
     Model::new().check("found", || {
@@ -124,8 +124,8 @@ fn what_the_poller_has_found_is_awake() {
     });
 }
 
-/// A callback that is due, which the M takes or a monitor, which is no foreign thread. Fails when the judge misses it where it
-/// is neither in its heap nor a goroutine, or where that goroutine is in no queue.
+/// A callback is due, and the M takes it, or a monitor, which is no foreign thread. Fails when the judge misses the callback
+/// where it is neither in its heap nor a goroutine, or where its goroutine is in no queue.
 #[test]
 fn what_the_monitor_serves_is_awake() {
     Model::new().check("served", || {
@@ -154,7 +154,7 @@ fn what_the_monitor_serves_is_awake() {
 }
 
 /// The M waits for a callback that has become due, and the monitor makes a goroutine of it. Fails when the judge sees that the
-/// monitor is through, and not the goroutine, which is in no queue yet.
+/// monitor is through, and does not see the goroutine, which is in no queue yet.
 #[test]
 fn what_the_monitor_has_made_of_a_callback_is_awake() {
     Model::new().check("made_by_monitor", || {
@@ -186,7 +186,7 @@ fn what_the_monitor_has_made_of_a_callback_is_awake() {
     });
 }
 
-/// Fails when the judge never says it: a model in which nothing can be wrong.
+/// Fails when the judge never calls the runtime asleep: the other models could then not fail.
 #[test]
 fn a_runtime_at_rest_is_asleep() {
     Model::new().preemptions(1).check("rest", || {
@@ -206,7 +206,8 @@ fn a_runtime_at_rest_is_asleep() {
     });
 }
 
-/// A goroutine sleeps until a time far away, and there is no other. Fails when the judge does not look at the timers.
+/// One goroutine sleeps until a time far away, and there is no other. Fails when the judge does not look at the
+/// timers.
 #[test]
 fn who_sleeps_until_a_time_is_awake() {
     Model::new().preemptions(1).check("sleeps", || {

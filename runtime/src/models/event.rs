@@ -5,7 +5,7 @@ use crate::model::{Model, Mutant, at_rest, done};
 use crate::sync::Event;
 use std::sync::Arc;
 
-/// Fails by deadlock when a notification is lost between the look at the permit and the place in the queue.
+/// Fails by deadlock when a notification is lost between the waiter's look at the permit and its place in the queue.
 #[test]
 fn a_notification_while_somebody_begins_to_wait_is_not_lost() {
     Model::new().check("event", || {

@@ -1,12 +1,13 @@
-//! Giving a P away, and coming back without one: what stands in the P's queue is served, and a goroutine that comes back runs.
+//! An M gives its P away, and its goroutine comes back without one: the goroutines in the P's queue are run, and so is the one
+//! that comes back.
 
 use super::caught;
 use super::cover::Handle;
 use crate::model::{Flag, Model, Mutant, done, runtime};
 
-/// A goroutine gives its P away for the second time; in the first an M took it, found nothing, and went into the
-/// poller. So no M has to be sent there, and the P goes idle if its queue is empty. Fails by deadlock when it does
-/// although a goroutine stands there.
+/// A goroutine gives its P away for the second time; at the first time an M took the P, found nothing, and went into
+/// the poller. So no M has to be sent there, and the P goes idle if its queue is empty. Fails by deadlock when the P
+/// goes idle although a goroutine is queued there.
 #[test]
 fn the_queue_of_a_p_that_is_given_away_is_served() {
     Model::new().check("give_away", || {
@@ -27,7 +28,8 @@ fn the_queue_of_a_p_that_is_given_away_is_served() {
     });
 }
 
-/// A goroutine comes back from a blocking call while the M that has its P goes idle. It runs `first` before.
+/// A goroutine comes back from a blocking call while the M that has its P goes idle. The goroutine calls `first` at
+/// its beginning.
 fn comes_back_beside_an_idle_p(first: fn()) {
     let runtime = runtime(1, 2);
     let (away, there, go_on) = (Flag::default(), Flag::default(), Flag::default());
@@ -52,20 +54,21 @@ fn comes_back_beside_an_idle_p(first: fn()) {
     comes_back.join().unwrap();
 }
 
-/// Fails by deadlock when it is queued where no M looks any more, or the P can be taken before it is counted as idle.
+/// Fails by deadlock when the goroutine is queued where no M looks any more, or when the P can be taken before it is
+/// counted as idle.
 #[test]
 fn a_goroutine_that_comes_back_is_run_while_its_p_goes_idle() {
     Model::new().check("come_back", || comes_back_beside_an_idle_p(|| ()));
 }
 
-/// The same with one that is bound: its M looks into no queue. Fails by deadlock when it goes into the global one after
-/// the P was found to be taken, and in between that became idle.
+/// As above, with a bound goroutine, whose M looks into no queue. Fails by deadlock when the goroutine goes into the
+/// global queue after it has found the P taken, and the P became idle in between.
 #[test]
 fn a_bound_goroutine_that_comes_back_is_run_while_its_p_goes_idle() {
     Model::new().check("come_back_bound", || comes_back_beside_an_idle_p(crate::lock_os_thread));
 }
 
-/// A goroutine without a P makes another one: it goes into the global queue, and is run.
+/// A goroutine without a P spawns another one: that one goes into the global queue, and is run.
 #[test]
 fn a_goroutine_without_a_p_submits_as_a_thread() {
     Model::new().check("submit_without_p", || {
@@ -84,8 +87,8 @@ fn a_goroutine_without_a_p_submits_as_a_thread() {
     });
 }
 
-/// A goroutine gives the only P away, for which there is no work, while another one comes back and takes it. Fails by an
-/// assertion of the census when the P may be taken before it is counted as idle.
+/// A goroutine gives the only P away, and there is no work for it, while another goroutine comes back and takes the P.
+/// Fails by an assertion of the census when the P may be taken before it is counted as idle.
 #[test]
 fn a_p_that_is_given_away_is_counted_before_it_is_taken() {
     Model::new().preemptions(2).check("give_away_vs_come_back", || {
@@ -116,8 +119,8 @@ fn a_p_that_is_given_away_is_counted_before_it_is_taken() {
     });
 }
 
-/// A goroutine gives its P away, for which there is no work, while one on the other P submits and finds no P idle.
-/// Fails by deadlock when the giver does not look once more after the P has become idle.
+/// A goroutine gives its P away, and there is no work for it, while a goroutine on the other P submits and finds no P
+/// idle. Fails by deadlock when the giver does not look once more after the P has become idle.
 #[test]
 fn a_p_that_is_given_away_is_offered_to_what_was_submitted_meanwhile() {
     Model::new().preemptions(2).check("give_away_vs_submit", || {
@@ -137,7 +140,7 @@ fn a_p_that_is_given_away_is_offered_to_what_was_submitted_meanwhile() {
         });
         let _gives = runtime.go(move || {
             crate::blocking(|| {
-                // A third M is sent there, as no other is.
+                // A third M is sent to the poller, as no other waits there.
                 handle.await_poller();
                 there.wait_on_thread();
             });
@@ -149,8 +152,8 @@ fn a_p_that_is_given_away_is_offered_to_what_was_submitted_meanwhile() {
     });
 }
 
-/// A goroutine gives the only P away while another one stands in the global queue, for which no M was woken as no P was
-/// idle. Fails by deadlock when the P is idle and no M is summoned for it.
+/// A goroutine gives the only P away while another one is in the global queue, for which no M was woken as no P was
+/// idle. Fails by deadlock when the P goes idle and no M is summoned for it.
 #[test]
 fn the_global_queue_is_served_when_a_p_is_given_away() {
     Model::new().check("give_away_globally", || {
@@ -169,8 +172,8 @@ fn the_global_queue_is_served_when_a_p_is_given_away() {
     });
 }
 
-/// A goroutine comes back from a blocking call before the M that was summoned for one in the global queue. It keeps its P
-/// until that one has run: fails by deadlock when it overtakes it.
+/// A goroutine comes back from a blocking call before the M arrives that was summoned for a goroutine in the global
+/// queue. The one that comes back keeps its P until the queued one has run: fails by deadlock when it goes first.
 #[test]
 fn a_goroutine_that_comes_back_overtakes_nobody() {
     Model::new().check("come_back_vs_call", || {

@@ -1,15 +1,16 @@
-//! A busy P helps another: a goroutine that stands behind one that keeps its M is run, and none is forgotten on the way.
+//! A busy P helps another: a goroutine that is queued behind one that keeps its M is run, and none is forgotten on the
+//! way.
 //!
-//! In these models an M looks around before each goroutine, and helps whatever the ages: how they are reckoned is tested
-//! beside the code.
+//! In these models an M looks at other Ps before each goroutine, and helps whatever the ages of their queues: how ages
+//! are computed is tested beside the code.
 
 use super::caught;
 use super::submit_vs_idle::two_of_three_are_taken;
 use crate::model::{Flag, Model, Mutant, done, runtime, together};
 use crate::{go, yield_now};
 
-/// One goroutine keeps its M until another, which stands in the queue of its P, has run; the other M always has work of
-/// its own. Fails by deadlock when that one only looks elsewhere once it has none.
+/// One goroutine keeps its M until another, which is queued on its P, has run; the other M always has work of its own.
+/// Fails by deadlock when that M looks at other Ps only once it has no work.
 #[test]
 fn who_stands_behind_one_that_does_not_yield_is_run() {
     Model::new().with_helpers().check("help_behind_a_hog", || {
@@ -26,7 +27,7 @@ fn who_stands_behind_one_that_does_not_yield_is_run() {
                 }),
                 Box::new(move || {
                     there.wait_on_thread();
-                    // Its own work: itself. It comes back once the look has had its chance.
+                    // The other M's own work: this goroutine. It comes back once the M has had its chance to look.
                     yield_now();
                     ran.wait_on_thread();
                     done();
@@ -38,10 +39,10 @@ fn who_stands_behind_one_that_does_not_yield_is_run() {
     });
 }
 
-/// A helper takes two of three and runs the first, which keeps its M until the second has run; meanwhile the owner runs
-/// the third, finds nothing more anywhere, as the second is in the helper's hand, and gives up. Fails by deadlock when
-/// the helper wakes no M for the one that it has put into its own queue; and by a status that is not Runnable when
-/// owner and helper take the same one.
+/// A helper takes two goroutines of three and runs the first, which keeps its M until the second has run. Meanwhile the
+/// owner runs the third, finds no more anywhere, as the helper has the second in hand, and gives up. Fails by deadlock
+/// when the helper wakes no M for the goroutine that it has put into its own queue; and by a status that is not
+/// Runnable when owner and helper take the same goroutine.
 #[test]
 fn what_a_helper_queues_is_run_by_one_that_gave_up_meanwhile() {
     let check = || two_of_three_are_taken(yield_now);

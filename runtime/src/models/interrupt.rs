@@ -1,4 +1,4 @@
-//! Ending a wait from outside: no cancel is lost, no counterpart, and no look.
+//! Ending a wait from outside: no cancel is lost, no counterpart, and no nudge.
 
 use super::caught;
 use super::cover::{Handle, Looker, park_looking};
@@ -14,7 +14,7 @@ use std::time::Duration;
 
 const CANCELED: Result<(), ContextError> = Err(ContextError::Canceled);
 
-/// Where one waits, and another finds it.
+/// Where one thread or goroutine waits, and another finds it.
 struct Place<W>(Arc<(Mutex<Option<W>>, Condvar)>);
 
 impl<W> Clone for Place<W> {
@@ -44,7 +44,7 @@ impl<W> Place<W> {
     }
 }
 
-/// What is handed over between a claim and its ready.
+/// What a waker hands over between its claim and its ready.
 struct Given(UnsafeCell<u32>);
 
 // SAFETY: claim and ready order the accesses; loom checks that they do.
@@ -65,7 +65,7 @@ fn a_cancel_while_a_goroutine_parks_unwinds_it() {
     });
 }
 
-/// The same, by a cancel two contexts above. Fails by deadlock when one that comes to be below is not told.
+/// As above, with a cancel two contexts above. Fails by deadlock when a context that comes to be below is not told.
 #[test]
 fn a_cancel_above_unwinds_who_runs_below() {
     Model::new().check("cancel_above", || {
@@ -78,7 +78,8 @@ fn a_cancel_above_unwinds_who_runs_below() {
     });
 }
 
-/// Fails by deadlock when a wait ends neither way, or the notification goes with the goroutine that is unwound.
+/// Fails by deadlock when a wait ends neither way, or when the goroutine that is unwound takes the notification with
+/// it.
 #[test]
 fn a_cancel_and_a_notification_end_a_wait_once() {
     Model::new().check("cancel_vs_ready", || {
@@ -103,14 +104,15 @@ fn a_cancel_and_a_notification_end_a_wait_once() {
         cancel.cancel();
         notifier.join().unwrap();
         if waiter.join().unwrap() == CANCELED {
-            // It is there for the next one.
+            // The notification is there for the next waiter.
             event.wait();
         }
         done();
     });
 }
 
-/// Fails by deadlock when the hold swallows the nudge, by a causality violation when it reads a stack that is in use.
+/// Fails by deadlock when the hold swallows the nudge, by a causality violation when the dump reads a stack that is
+/// in use.
 #[test]
 fn a_dump_holds_a_g_without_losing_its_cancel() {
     Model::new().preemptions(2).check("cancel_vs_dump", || {
@@ -136,7 +138,8 @@ fn a_dump_holds_a_g_without_losing_its_cancel() {
     });
 }
 
-/// Fails by deadlock when a nudge is lost on an owner that is about to sleep on, or does not bring what it is about.
+/// Fails by deadlock when a nudge is lost on an owner that is about to sleep on, or the owner does not see the reason
+/// for the nudge.
 #[test]
 fn a_second_nudge_while_the_owner_looks_is_not_lost() {
     Model::new().check("nudge_vs_park_again", || {
@@ -156,8 +159,8 @@ fn a_second_nudge_while_the_owner_looks_is_not_lost() {
     });
 }
 
-/// Fails by deadlock when both believe that the other ends the wait, by a causality violation when the owner does not see
-/// what it was woken with.
+/// Fails by deadlock when the owner and its waker each believe that the other ends the wait, by a causality violation
+/// when the owner does not see what the waker wrote.
 #[test]
 fn an_owner_that_looks_meets_its_counterpart() {
     Model::new().check("nudge_vs_ready", || {
@@ -170,14 +173,14 @@ fn an_owner_that_looks_meets_its_counterpart() {
                     place.put(waiter);
                     true
                 });
-                // SAFETY: after the ready.
+                // SAFETY: read after the ready.
                 given.0.with(|given| unsafe { *given })
             }
         });
         let waiter = place.take();
         loom::explore();
         assert!(waiter.claim());
-        // SAFETY: before the ready.
+        // SAFETY: written before the ready.
         given.0.with_mut(|given| unsafe { *given = 1 });
         waiter.ready();
         assert_eq!(owner.join().unwrap(), 1);
@@ -185,7 +188,7 @@ fn an_owner_that_looks_meets_its_counterpart() {
     });
 }
 
-/// A dump reads an owner that sleeps on after a look. Fails by a causality violation when that was not saved.
+/// A dump reads an owner that sleeps on after a look. Fails by a causality violation when the owner was not saved.
 #[test]
 fn a_dump_reads_an_owner_that_sleeps_on_only_when_it_is_saved() {
     Model::new().check("dump_vs_park_again", || {
@@ -208,7 +211,7 @@ fn a_dump_reads_an_owner_that_sleeps_on_only_when_it_is_saved() {
 }
 
 /// One nudge wakes the owner, on another M, while its commit hook is not over yet; the cancel comes then, while the owner
-/// looks. Fails by deadlock when that is lost.
+/// looks. Fails by deadlock when the cancel is lost.
 #[test]
 fn a_cancel_finds_an_owner_that_looks_before_its_hook_is_over() {
     Model::new().preemptions(1).check("cancel_vs_early_look", || {
@@ -242,8 +245,8 @@ fn a_cancel_finds_an_owner_that_looks_before_its_hook_is_over() {
     });
 }
 
-/// Fails by deadlock when the cancel is lost, by a causality violation when the goroutine is queued by us before the M that
-/// ran it after the nudge is through with it.
+/// Fails by deadlock when the cancel is lost; by a causality violation when the canceller queues the goroutine before the M
+/// that ran it after the nudge is done with it.
 #[test]
 fn a_cancel_right_after_a_nudge_is_not_lost() {
     Model::new().check("cancel_vs_park_again", || {
@@ -277,8 +280,8 @@ fn a_cancelled_sleep_takes_its_timer_along() {
     });
 }
 
-/// The same on two Ms. Fails by a causality violation when the owner, on the second one, looks for its timer before the
-/// first one has noted its place.
+/// As above, on two Ms. Fails by a causality violation when the owner, on the second M, looks for its timer before the
+/// first M has noted the timer's place.
 #[test]
 fn a_cancelled_sleep_finds_its_timer_on_another_m() {
     Model::new().preemptions(1).check("cancel_vs_timer_elsewhere", || {
@@ -303,7 +306,7 @@ fn a_cancelled_sleep_finds_its_timer_on_another_m() {
     });
 }
 
-/// Fails by deadlock when an alarm is lost, or comes without the cancel.
+/// Fails by deadlock when an alarm is lost, or the thread wakes and does not see the cancel.
 #[test]
 fn a_cancel_while_a_thread_begins_to_wait_unwinds_it() {
     Model::new().unbounded().check("cancel_vs_doze", || {
@@ -314,8 +317,8 @@ fn a_cancel_while_a_thread_begins_to_wait_unwinds_it() {
     });
 }
 
-/// Has a thread park, readied with something to read. `published` runs on it when its waiter can be found, `claimed` on the
-/// other one when it has claimed.
+/// Has a thread park, and another one ready it, with a value to read. The parker calls `published` when its waiter can be
+/// found; the waker calls `claimed` when it has claimed.
 fn ready_a_thread(published: impl FnOnce() + Send + 'static, claimed: impl FnOnce()) {
     let (place, given) = (Place::new(), Arc::new(Given(UnsafeCell::new(0))));
     let thread = loom::thread::spawn({
@@ -327,38 +330,39 @@ fn ready_a_thread(published: impl FnOnce() + Send + 'static, claimed: impl FnOnc
                 true
             });
             assert_eq!(parked, Parked::Readied);
-            // SAFETY: after the ready.
+            // SAFETY: read after the ready.
             given.0.with(|given| unsafe { *given })
         }
     });
     let waiter = place.take();
     assert!(waiter.claim());
     claimed();
-    // SAFETY: before the ready.
+    // SAFETY: written before the ready.
     given.0.with_mut(|given| unsafe { *given = 1 });
     waiter.ready();
     assert_eq!(thread.join().unwrap(), 1);
 }
 
-/// Fails by deadlock when the thread is woken and does not see why, by a causality violation when it does not see with what.
+/// Fails by deadlock when the thread is woken and does not see the ready, by a causality violation when the thread does not
+/// see the value.
 #[test]
 fn a_thread_that_begins_to_sleep_is_woken() {
     Model::new().unbounded().check("ready_vs_doze", || ready_a_thread(|| (), || ()));
 }
 
-/// Fails by a causality violation: a thread that was readied before it fell asleep does not see what it was readied with.
+/// Fails by a causality violation when a thread that was readied before it fell asleep does not see the value.
 #[test]
 fn a_thread_that_never_slept_sees_what_it_was_woken_with() {
     Model::new().unbounded().check("ready_before_doze", || {
-        // It begins when the other one goes on, so that this one is the first.
+        // The waker begins when the parker goes on, so that the parker is the first.
         let claimed = Flag::default();
         let waits = claimed.clone();
         ready_a_thread(move || waits.wait_on_thread(), || claimed.raise());
     });
 }
 
-/// An owner that looks has lost its P, and comes back without one, still in its wait, while a waker ends that. Fails by an
-/// assertion of the word, or by deadlock, when it overwrites the claim.
+/// An owner that looks has lost its P, and comes back without one, still in its wait, while a waker ends that wait. Fails
+/// by an assertion of the word, or by deadlock, when the owner overwrites the claim.
 #[test]
 fn an_owner_that_comes_back_without_a_p_keeps_a_claim() {
     Model::new().preemptions(2).check("claim_vs_requeue", || {
@@ -402,8 +406,8 @@ fn an_owner_that_comes_back_without_a_p_keeps_a_claim() {
     });
 }
 
-/// The same, where an earlier timer stands in that heap, so that no fence comes with the new one, and the canceller itself
-/// wakes the second M. Fails by a causality violation when the canceller does not see that the commit hook is over.
+/// As above, with an earlier timer in that heap, so that no fence comes with the new one, and the canceller itself wakes
+/// the second M. Fails by a causality violation when the canceller does not see that the commit hook is over.
 #[test]
 fn a_cancelled_sleep_behind_another_finds_its_timer() {
     Model::new().preemptions(1).check("cancel_vs_second_timer", || {
@@ -414,7 +418,7 @@ fn a_cancelled_sleep_behind_another_finds_its_timer() {
         let raises = begins.clone();
         let sleeper = runtime.go(move || {
             handle.await_poller();
-            // The M in the poller finds this one alone, and wakes no other: nobody polls from here on.
+            // The M in the poller finds only this goroutine, and wakes no other M: no M polls from here on.
             time::sleep(Duration::from_millis(1));
             while handle.count_ps()[1] != 1 {
                 loom::thread::yield_now();
@@ -435,19 +439,19 @@ fn a_cancelled_sleep_behind_another_finds_its_timer() {
     });
 }
 
-/// Reads something when the goroutine unwinds.
+/// Reads the value when the goroutine unwinds.
 struct ReadsAtItsEnd(Arc<Given>);
 
 impl Drop for ReadsAtItsEnd {
     fn drop(&mut self) {
-        // SAFETY: after the cancel.
+        // SAFETY: read after the cancel.
         assert_eq!(self.0.0.with(|given| unsafe { *given }), 1);
     }
 }
 
 /// A thread nudges an owner, whose busy M takes it without a fence, so that the owner may or may not see that its context is
-/// done; the canceller nudges it after that. Fails by a causality violation when the owner sees the cancel, and not what
-/// came before it; or when it sleeps on, and the canceller queues it before the thread is through with it.
+/// done; the canceller nudges the owner after that. Fails by a causality violation when the owner sees the cancel, and not
+/// what came before the cancel; or when the owner sleeps on, and the canceller queues it before the thread is done with it.
 #[test]
 fn an_owner_that_was_nudged_looks_while_its_context_ends() {
     Model::new().preemptions(2).check("cancel_vs_look", || {
@@ -467,7 +471,7 @@ fn an_owner_that_was_nudged_looks_while_its_context_ends() {
             }
         });
         let looker = place.take();
-        // Keeps the M until the owner stands in the global queue. Relaxed: nothing else is handed on by that.
+        // Keeps the M until the owner is in the global queue. Relaxed: the flag hands nothing else on.
         let (busy, nudged) = (Flag::default(), Arc::new(AtomicBool::new(false)));
         let keeper = runtime.go({
             let (busy, nudged) = (busy.clone(), Arc::clone(&nudged));
@@ -484,7 +488,7 @@ fn an_owner_that_was_nudged_looks_while_its_context_ends() {
             nudged.store(true, Relaxed);
         });
         loom::explore();
-        // SAFETY: before the cancel.
+        // SAFETY: written before the cancel.
         given.0.with_mut(|given| unsafe { *given = 1 });
         cancel.cancel();
         nudger.join().unwrap();

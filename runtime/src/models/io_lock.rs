@@ -39,7 +39,7 @@ fn threads_take_an_io_lock() {
         });
         shared.count();
         other.join().unwrap();
-        // SAFETY: the other one was joined, so this thread is the only one that counts.
+        // SAFETY: the other thread was joined, so this thread alone counts.
         assert_eq!(shared.count.with(|count| unsafe { *count }), 2);
     });
 }
@@ -75,8 +75,8 @@ fn a_goroutine_and_a_thread_take_an_io_lock() {
     });
 }
 
-/// A goroutine is left parked with the lock while a thread waits for it, or is about to. Fails by deadlock when the lock
-/// goes with it.
+/// A goroutine is left parked with the lock while a thread waits for it, or is about to. Fails by deadlock when the
+/// abandoned goroutine keeps the lock.
 #[test]
 fn an_io_lock_whose_holder_is_left_behind_is_given_up() {
     Model::new().check("io_lock_left_behind", || {
@@ -112,7 +112,7 @@ fn an_io_lock_that_is_handed_to_one_who_is_left_behind_is_given_up() {
             let shared = Arc::clone(&shared);
             move || shared.count()
         }));
-        // One M and one queue: the goroutine waits when this has run.
+        // One M and one queue: the goroutine waits for the lock when this one has run.
         runtime.run(|| ());
         loom::explore();
         let ender =
@@ -144,7 +144,7 @@ impl Closing {
     fn is_closed(&self) -> bool {
         self.closed.load(Relaxed)
     }
-    /// A system call, after a look.
+    /// Makes a system call, after a look at the mark.
     fn call(&self) {
         if !self.is_closed() {
             self.descriptor.with(|_| ());
@@ -176,7 +176,7 @@ fn a_close_comes_after_the_system_call_of_the_holder() {
     });
 }
 
-/// As above; and by deadlock, if the close waits for a holder that rests.
+/// As above; and by deadlock, if the closer waits for a holder that rests.
 #[test]
 fn a_close_does_not_wait_for_a_rest_and_is_seen_after_it() {
     Model::new().preemptions(4).check("close_vs_rest", || {
@@ -196,8 +196,8 @@ fn a_close_does_not_wait_for_a_rest_and_is_seen_after_it() {
     });
 }
 
-/// The only waiter gives up as the lock is handed on, and a thread that was not in the queue takes it. Fails by two accesses
-/// that nothing orders when that one does not see what was done under the lock.
+/// The only waiter gives up as the lock is handed on, and a thread that was not in the queue takes the lock. Fails by two
+/// accesses that nothing orders when that thread does not see what was done under the lock.
 #[test]
 fn who_takes_the_lock_past_a_waiter_comes_after_its_holder() {
     Model::new().check("past_a_waiter", || {
@@ -221,7 +221,8 @@ fn who_takes_the_lock_past_a_waiter_comes_after_its_holder() {
     });
 }
 
-/// A close passes a holder that rests and one that waits behind it. Fails by an assertion when the word says that none does.
+/// A close passes a holder that rests and a waiter behind that holder. Fails by an assertion when the word says that there
+/// is no waiter.
 #[test]
 fn a_close_past_a_rest_leaves_the_line_as_it_is() {
     Model::new().check("close_vs_rest_and_line", || {
@@ -262,8 +263,8 @@ fn a_close_comes_after_the_call_of_one_who_took_the_lock_past_a_waiter() {
     });
 }
 
-/// Fails by deadlock when a waiter does not hear of the close: the holder passes the lock on only when
-/// the other has left.
+/// Fails by deadlock when a waiter does not hear of the close: the holder passes the lock on only when that waiter
+/// has left.
 #[test]
 fn a_close_reaches_who_waits_in_the_queue() {
     Model::new().check("close_vs_line", || {
@@ -298,7 +299,7 @@ fn an_io_lock_is_not_lost_to_one_who_gives_up() {
     });
 }
 
-/// One waiter gives up while the lock is handed on, to the other. Fails by deadlock when that one is forgotten.
+/// One waiter gives up while the lock is handed on to the other. Fails by deadlock when the other is forgotten.
 #[test]
 fn one_who_leaves_the_queue_forgets_nobody() {
     Model::new().check("leave_vs_line", || {

@@ -1,10 +1,11 @@
-//! Join: a joiner is told of the goroutine's end, and finds its value.
+//! Join: a joiner is told of the goroutine's end, and finds the goroutine's value.
 
 use super::caught;
 use crate::context::{Context, ContextError};
 use crate::model::{Flag, Model, Mutant, at_rest, done, fall_asleep, runtime, together_with_us};
 
-/// Fails by deadlock when the end comes between the joiner's look and its place as the joiner.
+/// Fails by deadlock when the end comes between the joiner's look and its store of itself as the joiner, and no M
+/// tells the joiner.
 #[test]
 fn a_thread_hears_of_the_end() {
     Model::new().check("join_from_thread", || {
@@ -17,11 +18,11 @@ fn a_thread_hears_of_the_end() {
 
 #[test]
 fn a_goroutine_hears_of_the_end() {
-    // Two Ms, of which one has to be woken: two preemptions are 26,000 executions, one is 137.
+    // Two Ms, one of which has to be woken: two preemptions take 26,000 executions, one takes 137.
     Model::new().preemptions(1).check("join_from_goroutine", || {
         let runtime = runtime(2, 2);
         fall_asleep::<2>(&runtime);
-        // How the outer one begins, and how its own end is heard of, are other models' subjects.
+        // How the outer goroutine begins, and how its own end is noticed, are other models' subjects.
         runtime.run(|| {
             loom::explore();
             assert_eq!(crate::go(|| 1).join().unwrap(), 1);
@@ -30,7 +31,8 @@ fn a_goroutine_hears_of_the_end() {
     });
 }
 
-/// The handle goes while the goroutine ends: the value is dropped once, by one of the two, and the G goes back.
+/// The handle is dropped while the goroutine ends: one of the two parties drops the value, once, and the G goes back
+/// to the pool.
 #[test]
 fn a_handle_dropped_at_the_end_leaves_the_value_to_one_party() {
     use loom::sync::Arc;
@@ -44,27 +46,28 @@ fn a_handle_dropped_at_the_end_leaves_the_value_to_one_party() {
     });
 }
 
-/// What has to be dropped, once, and says so to loom.
+/// A value that must be dropped once, and tells loom of its drop.
 struct Value(loom::cell::UnsafeCell<u32>);
 
-// SAFETY: the handle orders its drop after its making; loom checks that.
+// SAFETY: the handle orders the drop after the making of the value; loom checks that.
 unsafe impl Send for Value {}
 
 impl Drop for Value {
     fn drop(&mut self) {
-        // SAFETY: the party that drops it is alone with it.
+        // SAFETY: the party that drops the value is alone with it.
         self.0.with_mut(|value| unsafe { *value += 1 });
     }
 }
 
-/// A handle goes while its goroutine ends, and the next goroutine of the same M makes a third one, which may get the
-/// G. Only the bits of its life order what the handle's owner did against that. Fails by a causality violation.
+/// A handle is dropped while its goroutine ends, and the next goroutine of the same M spawns a third one, which may
+/// get the G. Only the life bits of the G's word order that against what the handle's owner did. Fails by a causality
+/// violation.
 #[test]
 fn a_handle_that_goes_at_the_end_leaves_the_g_alone() {
     Model::new().check("drop_vs_reuse", || {
         let runtime = runtime(1, 1);
         let next = runtime.go(|| {
-            // The other one first.
+            // The joined goroutine runs first.
             crate::yield_now();
             drop(crate::go(|| ()));
             done();
@@ -86,7 +89,7 @@ fn a_handle_that_goes_at_the_end_leaves_the_g_alone() {
     });
 }
 
-/// The other way round: the handle's owner makes the next.
+/// The other way round: the handle's owner spawns the third goroutine.
 #[test]
 fn a_goroutine_that_ends_as_its_handle_goes_leaves_the_g_alone() {
     Model::new().check("end_vs_reuse", || {
@@ -99,13 +102,14 @@ fn a_goroutine_that_ends_as_its_handle_goes_leaves_the_g_alone() {
     });
 }
 
-/// A joiner that was told goes before the M that has told it, which makes the next. Fails by a causality violation.
+/// A joiner that was told lets the G go before the M that has told it, and that M makes the next goroutine. Fails by
+/// a causality violation.
 #[test]
 fn a_joiner_that_was_told_leaves_the_g_to_the_m() {
     Model::new().check("told_vs_reuse", || {
         let runtime = runtime(1, 1);
         let next = runtime.go(|| {
-            // The other one first.
+            // The joined goroutine runs first.
             crate::yield_now();
             drop(crate::go(|| ()));
             done();
@@ -116,20 +120,21 @@ fn a_joiner_that_was_told_leaves_the_g_to_the_m() {
     });
 }
 
-/// The other way round: the joiner goes last, makes the next, and joins that.
+/// The other way round: the joiner is the last party, makes the next goroutine, and joins that.
 #[test]
 fn an_m_that_has_told_leaves_the_g_to_the_joiner() {
     Model::new().check("tell_vs_reuse", || {
         let runtime = runtime(1, 1);
         let [first] = together_with_us(&runtime, [Box::new(|| ())]);
         first.join().unwrap();
-        // Not the next one's part.
+        // The next goroutine is not part of the property.
         done();
         runtime.go(|| ()).join().unwrap();
     });
 }
 
-/// A joiner is interrupted as its goroutine ends. Fails by a causality violation when it goes while the M looks at its record.
+/// A joiner is interrupted as its goroutine ends. Fails by a causality violation when the joiner leaves while the M looks at
+/// its record.
 #[test]
 fn a_joiner_that_is_interrupted_at_the_end_waits_for_who_reads_its_record() {
     Model::new().check("join_vs_interrupt", || {
@@ -137,7 +142,7 @@ fn a_joiner_that_is_interrupted_at_the_end_waits_for_who_reads_its_record() {
         let (ctx, cancel) = Context::background().with_cancel();
         let [ends] = together_with_us(&runtime, [Box::new(|| ())]);
         let joined = ctx.run(|| {
-            // By itself: loom's threads share one count of panics, and its locks look at that.
+            // On a thread of its own: loom's threads share one count of panics, at which loom's locks look.
             cancel.cancel();
             ends.join()
         });
@@ -149,8 +154,8 @@ fn a_joiner_that_is_interrupted_at_the_end_waits_for_who_reads_its_record() {
     });
 }
 
-/// The end of the runtime tells a joiner, after whose handle is gone the goroutine ends after all. Fails by an assertion when
-/// the M gives the G back before the ender that has told the joiner is through with it.
+/// The end of the runtime tells a joiner; the joiner drops its handle, and then the goroutine ends after all. Fails by an
+/// assertion when the M gives the G back before the ender that has told the joiner is done with it.
 #[test]
 fn a_joiner_that_was_told_by_the_end_leaves_the_g_to_who_has_told() {
     Model::new().check("left_vs_end", || {
@@ -179,8 +184,8 @@ fn a_joiner_that_was_told_by_the_end_leaves_the_g_to_who_has_told() {
     });
 }
 
-/// A hook in place of a joiner. Fails by deadlock when the end comes between the look and the hook, and neither side calls the
-/// hook.
+/// A hook in place of a joiner. Fails by deadlock when the end comes between the look and the store of the hook, and neither
+/// side calls the hook.
 #[test]
 fn a_channel_hears_of_the_end() {
     Model::new().check("hook_vs_end", || {
@@ -193,8 +198,8 @@ fn a_channel_hears_of_the_end() {
     });
 }
 
-/// A hook is taken back as the goroutine ends, and its handle goes. Fails by deadlock, or by a causality violation, when the
-/// owner takes back what the M calls.
+/// A hook is taken back as the goroutine ends, and its handle is dropped. Fails by deadlock, or by a causality violation,
+/// when the owner takes back a hook that the M calls.
 #[test]
 fn a_hook_that_is_taken_back_at_the_end_is_called_once() {
     Model::new().check("hook_back_vs_end", || {

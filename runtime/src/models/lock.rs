@@ -1,11 +1,12 @@
-//! The lock order: in a model, too, an acquisition against it panics in the first schedule.
+//! The lock order: an acquisition against the order panics in a model, too, in the first schedule.
 
 use crate::model::{Model, done};
 use crate::prim::{Mutex, Rank};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-/// Fails if a thread of a model may ask for an outer lock while it holds an inner one, or if what another holds counts.
+/// Fails if a thread of a model may ask for an outer lock while it holds an inner one, or if a lock that another thread
+/// holds counts.
 #[test]
 fn a_lock_that_is_taken_against_the_order() {
     Model::new().check("lock_order", || {

@@ -1,4 +1,4 @@
-//! Goroutines that are bound to an M, and threads that end: no M waits for what was brought already, or never comes.
+//! Bound goroutines, and threads that end: no M waits for a goroutine that was brought already, or that never comes.
 
 use super::caught;
 use super::cover::{Handle, park_for_ever};
@@ -9,12 +9,12 @@ use loom::sync::{Condvar, Mutex};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Where a goroutine waits, and another finds it.
+/// Where a goroutine waits, and a waker finds it.
 #[derive(Clone, Default)]
 struct Place(Arc<(Mutex<Option<Waiter>>, Condvar)>);
 
 impl Place {
-    /// Parks the caller here.
+    /// Parks the calling goroutine here.
     fn park(&self) {
         let there = self.clone();
         let parked = park(move |waiter| {
@@ -43,12 +43,12 @@ impl Place {
             }
         };
         drop(place);
-        // At the end of the runtime another claims it.
+        // At the end of the runtime the ender claims the wait.
         let _woken = waiter.wake();
     }
 }
 
-/// Locks the caller to its thread; fails when it is on another one afterwards.
+/// Locks the caller to its thread; fails if the caller is on another thread afterwards.
 struct Own(loom::thread::ThreadId);
 
 impl Own {
@@ -62,8 +62,8 @@ impl Own {
     }
 }
 
-/// A bound goroutine parks and is readied from outside at the same time. Fails by deadlock when its M falls asleep after
-/// it was brought, or is not woken; by an assertion when the other M runs it.
+/// A bound goroutine parks and is readied from outside at the same time. Fails by deadlock when its M falls asleep
+/// although the goroutine was brought, or is not woken; by an assertion when the other M runs the goroutine.
 #[test]
 fn a_bound_goroutine_that_is_readied_as_its_m_falls_asleep_runs() {
     Model::new().check("bound_ready_vs_sleep", || {
@@ -81,7 +81,7 @@ fn a_bound_goroutine_that_is_readied_as_its_m_falls_asleep_runs() {
     });
 }
 
-/// The same with one P, which the bound goroutine's M has to give away. Fails by deadlock when it keeps it.
+/// As above, with one P, which the bound goroutine's M has to give away. Fails by deadlock when that M keeps the P.
 #[test]
 fn the_p_of_a_bound_goroutine_that_parks_goes_to_others() {
     Model::new().check("bound_gives_p", || {
@@ -90,7 +90,7 @@ fn the_p_of_a_bound_goroutine_that_parks_goes_to_others() {
         let there = place.clone();
         let bound = runtime.go(move || {
             let own = Own::lock();
-            // Its counterpart, which needs the P.
+            // The waker, which needs the P.
             let wakes = there.clone();
             drop(go(move || wakes.wake()));
             loom::explore();
@@ -121,8 +121,8 @@ fn a_bound_goroutine_that_yields_comes_back() {
     });
 }
 
-/// A bound goroutine comes back without a P while the M that has it goes idle. Fails by deadlock when it is queued
-/// where no M looks, or its M is not woken.
+/// A bound goroutine comes back without a P while the M that has the P goes idle. Fails by deadlock when the
+/// goroutine is queued where no M looks, or its M is not woken.
 #[test]
 fn a_bound_goroutine_that_comes_back_without_a_p_is_brought_one() {
     Model::new().check("bound_come_back", || {
@@ -151,8 +151,8 @@ fn a_bound_goroutine_that_comes_back_without_a_p_is_brought_one() {
     });
 }
 
-/// A bound goroutine comes back to an idle P while another one stands in the global queue, behind which it goes. With another
-/// thread, which is summoned for that one, and without. Fails by deadlock when its M keeps the P, or is forgotten.
+/// A bound goroutine comes back to an idle P, behind a goroutine in the global queue. With another thread, which is summoned
+/// for the queued one, and without. Fails by deadlock when the bound goroutine's M keeps the P, or is forgotten.
 #[test]
 fn a_bound_goroutine_that_comes_back_behind_others_is_run() {
     for threads in [1, 2] {
@@ -178,8 +178,8 @@ fn a_bound_goroutine_that_comes_back_behind_others_is_run() {
     }
 }
 
-/// A bound goroutine is found, on another M, before its own has begun to wait for it. Fails by deadlock when that does not
-/// see that it was brought.
+/// Another M finds a bound goroutine before the goroutine's own M has begun to wait for it. Fails by deadlock when the own
+/// M does not see that the goroutine was brought.
 #[test]
 fn a_bound_goroutine_may_be_brought_before_its_m_waits() {
     Model::new().check("bound_brought_early", || {
@@ -197,7 +197,7 @@ fn a_bound_goroutine_may_be_brought_before_its_m_waits() {
     });
 }
 
-/// The runtime ends as a bound goroutine parks. Fails by deadlock when its M waits for it all the same.
+/// The runtime ends as a bound goroutine parks. Fails by deadlock when the goroutine's M waits for it all the same.
 #[test]
 fn the_end_of_a_runtime_meets_an_m_that_begins_to_wait() {
     Model::new().check("end_vs_bound_park", || {
@@ -219,8 +219,8 @@ fn the_end_of_a_runtime_meets_an_m_that_begins_to_wait() {
     });
 }
 
-/// The runtime ends as a bound goroutine is brought to its M. Fails by deadlock when that was not told of the end, or when
-/// its finder does not see that the M has gone.
+/// The runtime ends as a bound goroutine is brought to its M. Fails by deadlock when that M was not told of the end, or
+/// when the finder does not see that the M has gone.
 #[test]
 fn the_end_of_a_runtime_meets_a_bound_goroutine_on_its_way() {
     Model::new().check("end_vs_bring", || {
@@ -243,8 +243,8 @@ fn the_end_of_a_runtime_meets_a_bound_goroutine_on_its_way() {
     });
 }
 
-/// The only thread that there may be waits for its goroutine, which is readied from outside. Fails by deadlock: there is
-/// no M that could bring it.
+/// The only thread that there may be waits for its bound goroutine, which is readied from outside. Fails by deadlock:
+/// there is no M that could bring the goroutine.
 #[test]
 fn a_bound_goroutine_needs_no_other_thread() {
     Model::new().check("bound_rescued", || {
@@ -267,8 +267,8 @@ fn a_bound_goroutine_needs_no_other_thread() {
 }
 
 /// All three threads that there may be are taken: one waits for its bound goroutine, one blocks without its P, which is idle
-/// beside a goroutine in the global queue, and the last one brings the bound goroutine the other P. Fails by deadlock when it
-/// sleeps then: no M runs what the bound goroutine waits for.
+/// beside a goroutine in the global queue, and the last one brings the bound goroutine the other P. Fails by deadlock when
+/// that last M then sleeps: no M runs the goroutine for which the bound one waits.
 #[test]
 fn at_the_limit_who_brings_a_bound_goroutine_sees_the_global_queue() {
     Model::new().preemptions(1).check("bringer_at_limit", || {
@@ -311,7 +311,7 @@ fn at_the_limit_who_brings_a_bound_goroutine_sees_the_global_queue() {
     });
 }
 
-/// Fails by deadlock, or an assertion: the calling thread is not brought its main, or is not let go.
+/// Fails by deadlock, or an assertion: the calling thread is not brought its main goroutine, or is not released.
 #[test]
 fn main_runs_locked_to_its_caller() {
     Model::new().check("run_locked", || {
@@ -331,8 +331,8 @@ fn main_runs_locked_to_its_caller() {
     });
 }
 
-/// A goroutine ends locked, and its thread with it, while another is submitted. Fails by deadlock when the P goes with them, by
-/// an assertion when that thread runs the other one.
+/// A goroutine ends locked, and its thread with it, while another goroutine is submitted. Fails by deadlock when the P goes
+/// with the thread, by an assertion when that thread runs the other goroutine.
 #[test]
 fn a_thread_that_ends_leaves_its_p() {
     Model::new().check("end_locked", || {
@@ -345,9 +345,9 @@ fn a_thread_that_ends_leaves_its_p() {
     });
 }
 
-/// An M that is not needed ends while it is taken to be woken. Fails by deadlock when it ends with the P that it was given, or
-/// when it is too late to be taken, and counts too long for another to be started.
-/// It stands by because its goroutine came back without a P.
+/// An M that is not needed ends while another M takes it to wake it. Fails by deadlock when it ends with the P that it was
+/// given, or when it can't be taken any more, and counts so long that no other thread is started. The M stands by because its
+/// goroutine came back without a P.
 #[test]
 fn an_m_that_was_just_taken_does_not_end() {
     Model::new().check("idle_end_vs_taken", || {
@@ -365,7 +365,7 @@ fn an_m_that_was_just_taken_does_not_end() {
                     loom::explore();
                     go_on.raise();
                 });
-                // On the other M now, unless that has ended first.
+                // The goroutine is on the other M now, unless that M has ended first.
                 let ran = Flag::default();
                 let raised = ran.clone();
                 drop(go(move || raised.raise()));
@@ -382,7 +382,8 @@ fn an_m_that_was_just_taken_does_not_end() {
     });
 }
 
-/// The same as a dump reads it. Fails when its M is woken for it, and runs it, while it is held.
+/// As above, while a dump reads the bound goroutine. Fails when the goroutine's M is woken for it, and runs it, while
+/// the dump holds it.
 #[test]
 fn a_bound_goroutine_that_a_dump_holds_is_rescued_later() {
     Model::new().preemptions(2).check("bound_rescued_vs_dump", || {

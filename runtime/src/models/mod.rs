@@ -1,5 +1,5 @@
-//! The models of the runtime's own protocols: loom runs the code that ships in every schedule, and each mutant of it
-//! has to fail in one of them. A module a subject; `cover` gives the shipped types to threads of loom's.
+//! The models of the runtime's own protocols: loom runs the code that ships in every schedule, and each mutant of
+//! that code has to fail in one of them. A module a subject; `cover` gives the shipped types to loom's threads.
 //!
 //! A model that checks a user's protocol, over public items only, is `tests/loom_user.rs`.
 

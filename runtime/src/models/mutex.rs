@@ -11,7 +11,8 @@ use std::time::Duration;
 /// Shorter than any wait of a model.
 const AT_ONCE: Duration = Duration::from_nanos(1);
 
-/// Fails by a causality violation when two have the value at once, or one does not see what the last one did.
+/// Fails by a causality violation when two threads have the value at once, or one does not see what the last holder
+/// did.
 #[test]
 fn two_threads_count() {
     Model::new().preemptions(4).check("mutex_two", || {
@@ -24,7 +25,8 @@ fn two_threads_count() {
     });
 }
 
-/// A waiter that was notified finds the lock taken, goes back, and is notified again, or handed it. Fails by deadlock.
+/// A waiter that was notified finds the lock taken, goes back to its place, and is notified again, or handed the lock.
+/// Fails by deadlock.
 #[test]
 fn one_who_lost_to_a_barger_is_called_again() {
     Model::new().check("mutex_three", || {
@@ -50,7 +52,8 @@ fn one_who_is_starved_is_handed_the_lock() {
         let guard = lock.lock();
         let other = thread::spawn(move || *theirs.lock() = 1);
         MutexGuard::unlock_fair(guard);
-        // It goes on, whether it waited in the queue or came just now, and whether it loses to us.
+        // The loop goes on, whether the other thread waited in the queue or came just now, and whether that thread
+        // loses to this one.
         drop(lock.try_lock());
         drop(lock.lock());
         other.join().unwrap();
@@ -58,7 +61,8 @@ fn one_who_is_starved_is_handed_the_lock() {
     });
 }
 
-/// The same with a goroutine that is certain to wait in the queue. Fails by the assertion when the lock is let go instead.
+/// As above, with a goroutine that is certain to wait in the queue. Fails by the assertion when the lock is let go instead
+/// of handed over.
 #[test]
 fn a_fair_unlock_hands_the_lock_over() {
     Model::new().check("mutex_fair", || {
@@ -69,7 +73,7 @@ fn a_fair_unlock_hands_the_lock_over() {
         let theirs = Arc::clone(&lock);
         let waiter = runtime.go(move || *theirs.lock() = 1);
         let raises = waits.clone();
-        // It has the P when the first one has parked.
+        // This goroutine has the P once the first one has parked.
         runtime.go(move || raises.raise()).join().unwrap();
         waits.wait_on_thread();
         loom::explore();
@@ -82,8 +86,8 @@ fn a_fair_unlock_hands_the_lock_over() {
     });
 }
 
-/// A goroutine gives up by its time limit while the lock is let go, and a thread waits, too. Fails by deadlock when the one
-/// a waiter that gives up takes the other's notification with it.
+/// A goroutine's time limit ends its wait while the lock is let go, and a thread waits, too. Fails by deadlock when a
+/// waiter that gives up takes the other's notification with it.
 #[test]
 fn one_who_times_out_takes_no_call_with_it() {
     Model::new().check("mutex_limit", || {
@@ -103,7 +107,7 @@ fn one_who_times_out_takes_no_call_with_it() {
 }
 
 /// A goroutine is unwound while it waits, or just as it is notified. Fails by deadlock when no waiter is notified in its place,
-/// by the count when it has the lock and is unwound all the same.
+/// by the count when the goroutine has the lock and is unwound all the same.
 #[test]
 fn one_who_is_interrupted_takes_no_call_with_it() {
     Model::new().check("mutex_interrupt", || {
@@ -123,8 +127,8 @@ fn one_who_is_interrupted_takes_no_call_with_it() {
     });
 }
 
-/// A goroutine waits in the queue, and its runtime ends while the lock is handed to it. Fails by deadlock when it goes with
-/// it.
+/// A goroutine waits in the queue, and its runtime ends while the lock is handed to it. Fails by deadlock when the
+/// abandoned goroutine keeps the lock.
 #[test]
 fn what_was_handed_to_a_left_goroutine_is_not_lost() {
     Model::new().check("mutex_left_handed", || {
@@ -134,7 +138,7 @@ fn what_was_handed_to_a_left_goroutine_is_not_lost() {
         let guard = lock.lock();
         let theirs = Arc::clone(&lock);
         drop(runtime.go(move || *theirs.lock() += 1));
-        // It has the P when the first one has parked.
+        // This goroutine has the P once the first one has parked.
         runtime.go(|| ()).join().unwrap();
         loom::explore();
         let ends = thread::spawn(move || super::cover::leave(runtime, Duration::from_secs(1)));
@@ -145,8 +149,8 @@ fn what_was_handed_to_a_left_goroutine_is_not_lost() {
     });
 }
 
-/// A goroutine is notified to try, and its runtime ends before it does; a thread waits in the queue behind it. Fails by
-/// deadlock when the thread is not notified in its place.
+/// A goroutine is notified to try, and its runtime ends before the goroutine tries; a thread waits in the queue behind.
+/// Fails by deadlock when the thread is not notified in the goroutine's place.
 #[test]
 fn a_left_goroutine_that_was_called_holds_nobody_back() {
     Model::new().check("mutex_left_called", || {

@@ -1,4 +1,4 @@
-//! The note: a sleep ends by the one wake, whenever that comes.
+//! The note: one wake ends a sleep, whenever the wake comes.
 
 use super::caught;
 use super::cover::Note;
@@ -24,13 +24,13 @@ fn sleeps(name: &str, sleep: fn(&Note)) {
         let waker = loom::thread::spawn({
             let shared = Arc::clone(&shared);
             move || {
-                // SAFETY: before the wake.
+                // SAFETY: written before the wake.
                 shared.word.with_mut(|word| unsafe { *word = 1 });
                 shared.note.wake();
             }
         });
         sleep(&shared.note);
-        // SAFETY: after the wake.
+        // SAFETY: read after the wake.
         assert_eq!(shared.word.with(|word| unsafe { *word }), 1);
         waker.join().unwrap();
         // The second use.
@@ -40,13 +40,14 @@ fn sleeps(name: &str, sleep: fn(&Note)) {
     });
 }
 
-/// Fails by deadlock when a wake is lost, by a causality violation when the sleeper may not see what came before.
+/// Fails by deadlock when a wake is lost, by a causality violation when the sleeper does not see what came before the
+/// wake.
 #[test]
 fn a_sleep_ends_by_its_wake_and_sees_what_came_before() {
     sleeps("note", Note::sleep);
 }
 
-/// The same of a sleep with a limit, which does not come.
+/// As above, for a sleep with a limit that is never reached.
 #[test]
 fn a_sleep_with_a_limit_ends_by_its_wake_and_sees_what_came_before() {
     sleeps("note_until", |note| assert!(note.sleep_until(u64::MAX), "nobody woke it"));

@@ -1,4 +1,4 @@
-//! `sync::Once` and what is built on it: one closure runs, and every caller comes after it.
+//! `sync::Once` and the types that are built on it: one closure runs, and every caller comes after that closure.
 
 use super::caught;
 use crate::model::{Model, Mutant};

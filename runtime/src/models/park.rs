@@ -8,7 +8,7 @@ use loom::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use loom::sync::{Condvar, Mutex};
 use std::sync::Arc;
 
-/// What is handed over between a claim and its ready.
+/// What a waker hands over between its claim and its ready.
 struct Given(UnsafeCell<u32>);
 
 // SAFETY: claim and ready order the accesses; loom checks that they do.
@@ -16,7 +16,7 @@ unsafe impl Send for Given {}
 // SAFETY: as above.
 unsafe impl Sync for Given {}
 
-/// Where one waits, and one other finds it.
+/// Where one goroutine waits, and another finds it.
 #[derive(Clone)]
 struct Place(Arc<(Mutex<Option<Waiter>>, Condvar)>);
 
@@ -25,7 +25,7 @@ impl Place {
         Place(Arc::new((Mutex::new(None), Condvar::new())))
     }
 
-    /// Parks here, as in a channel: queued under its lock, which the commit hook lets go.
+    /// Parks the caller here, as in a channel: the waiter is queued under a lock, which the commit hook lets go.
     fn wait(&self) {
         let mut place = self.0.0.lock().unwrap();
         let parked = park(|waiter| {
@@ -37,7 +37,7 @@ impl Place {
         assert_eq!(parked, Parked::Readied);
     }
 
-    /// The goroutine that waits here, once one does.
+    /// Returns the waiter of the goroutine that waits here, once one does.
     fn waiter(&self) -> Waiter {
         let mut place = self.0.0.lock().unwrap();
         loop {
@@ -65,8 +65,8 @@ fn a_ready_right_after_the_commit_is_not_lost() {
     });
 }
 
-/// Two claim the first of a goroutine's waits, and one of them its second, at once. Fails when both win, when the late
-/// one wakes the next wait, or by deadlock when neither does.
+/// Two wakers claim the first of a goroutine's waits at once, and one of them its second. Fails when both win, when
+/// the late one wakes the next wait, or by deadlock when neither does.
 #[test]
 fn of_two_readiers_one_wins_and_the_late_one_touches_no_later_wait() {
     Model::new().check("two_readiers", || {
@@ -101,8 +101,8 @@ fn of_two_readiers_one_wins_and_the_late_one_touches_no_later_wait() {
     });
 }
 
-/// A ready meets a hold. Fails by deadlock when the hold swallows it, by a causality violation when the goroutine does
-/// not see what it was woken with.
+/// A ready meets a hold. Fails by deadlock when the hold swallows the ready, by a causality violation when the
+/// goroutine does not see what the waker wrote.
 #[test]
 fn a_dump_holds_a_g_without_losing_its_ready() {
     Model::new().preemptions(2).check("dump_vs_ready", || {
@@ -113,7 +113,7 @@ fn a_dump_holds_a_g_without_losing_its_ready() {
             let (place, given, parts) = (place.clone(), Arc::clone(&given), parts.clone());
             move || {
                 place.wait();
-                // SAFETY: after the ready.
+                // SAFETY: read after the ready.
                 assert_eq!(given.0.with(|given| unsafe { *given }), 1);
                 parts.held();
             }
@@ -128,7 +128,7 @@ fn a_dump_holds_a_g_without_losing_its_ready() {
         });
         loom::explore();
         assert!(waiter.claim());
-        // SAFETY: before the ready.
+        // SAFETY: written before the ready.
         given.0.with_mut(|given| unsafe { *given = 1 });
         waiter.ready();
         parker.join().unwrap();
@@ -136,8 +136,8 @@ fn a_dump_holds_a_g_without_losing_its_ready() {
     });
 }
 
-/// A goroutine parks, and goes on, while it is dumped. Fails by a causality violation when the dump reads a stack that
-/// is not saved, or that is in use.
+/// A goroutine parks, and goes on, while a dump reads it. Fails by a causality violation when the dump reads a stack
+/// that is not saved, or that is in use.
 #[test]
 fn a_dump_reads_a_g_that_parks_only_when_it_is_saved() {
     Model::new().check("dump_vs_park", || {
@@ -160,13 +160,14 @@ fn a_dump_reads_a_g_that_parks_only_when_it_is_saved() {
     });
 }
 
-/// An M takes a goroutine from the global queue and finds it held by a dump, which has to queue it then. Fails by a
-/// causality violation when it may be queued while it is still being taken out, by deadlock when it is lost.
+/// An M takes a goroutine from the global queue that a dump holds, so that the dump has to queue it again. Fails by a
+/// causality violation when the dump may queue the goroutine while the M still takes it out, by deadlock when the
+/// goroutine is lost.
 #[test]
 fn a_g_that_is_held_when_its_turn_comes_is_run() {
     Model::new().check("dump_vs_run", || {
         let runtime = runtime(1, 1);
-        // An M that is woken passes a fence, which hides what is missing; one that is at work does not.
+        // An M that is woken passes a fence, which would hide a missing one; an M that is at work does not.
         let (there, go_on) = (Flag::default(), Flag::default());
         drop(runtime.go({
             let (there, go_on) = (there.clone(), go_on.clone());
@@ -201,7 +202,7 @@ fn a_dump_reads_no_half_made_g() {
     });
 }
 
-/// Fails by a causality violation when a G goes on, its park refused, while a dump reads its stack.
+/// Fails by a causality violation when a G whose park was refused goes on while a dump reads its stack.
 #[test]
 fn a_refused_park_waits_for_a_dump() {
     Model::new().check("dump_vs_refusal", || {
@@ -213,8 +214,8 @@ fn a_refused_park_waits_for_a_dump() {
     });
 }
 
-/// The same with a second M, which runs the goroutine once the dump has let it go, while the first has other work. The
-/// first has read the hook, which lay on the goroutine's stack, by then.
+/// As above, with a second M, which runs the goroutine once the dump has let it go, while the first M has other work.
+/// The first M is done with the hook, which lies on the goroutine's stack, by then.
 #[test]
 fn a_refused_park_that_a_dump_has_queued_is_over_on_the_first_m() {
     Model::new().preemptions(2).check("dump_vs_refusal_elsewhere", || {
@@ -248,7 +249,7 @@ fn a_refused_park_that_a_dump_has_queued_is_over_on_the_first_m() {
     });
 }
 
-/// Fails by a causality violation when a dump reads the stack of a goroutine that yields before it is saved.
+/// Fails by a causality violation when a dump reads the stack of a yielding goroutine before the goroutine is saved.
 #[test]
 fn a_dump_reads_a_yielding_g_only_when_it_is_saved() {
     Model::new().check("dump_vs_yield", || {
@@ -285,8 +286,8 @@ fn a_plain_thread_parks_and_is_readied() {
     });
 }
 
-/// A dump has found a goroutine that then ends, and the next one gets its G before the dump looks at that. Fails by a causality
-/// violation.
+/// A dump has found a goroutine that then ends, and the next goroutine gets its G before the dump looks at that G. Fails by a
+/// causality violation.
 #[test]
 fn a_dump_that_knows_a_g_from_the_goroutine_before_reads_the_next() {
     Model::new().preemptions(2).check("dump_vs_reuse", || {
@@ -298,7 +299,7 @@ fn a_dump_that_knows_a_g_from_the_goroutine_before_reads_the_next() {
                 drop(crate::go(|| ()));
                 begins.raise();
                 start.wait_on_thread();
-                // It ends.
+                // The found goroutine ends meanwhile.
                 crate::yield_now();
                 drop(crate::go(|| ()));
                 crate::yield_now();
@@ -313,8 +314,8 @@ fn a_dump_that_knows_a_g_from_the_goroutine_before_reads_the_next() {
     });
 }
 
-/// Two dumps read one goroutine, which is woken meanwhile and goes on. Fails by a causality violation when the first that lets
-/// it go lets it go for both, or by an assertion of the word.
+/// Two dumps read one goroutine, which is woken meanwhile and goes on. Fails by a causality violation when the first dump lets
+/// the goroutine go for both, or by an assertion of the word.
 #[test]
 fn two_dumps_hold_a_g_one_after_the_other() {
     Model::new().preemptions(1).check("dump_vs_dump", || {
@@ -338,7 +339,8 @@ fn two_dumps_hold_a_g_one_after_the_other() {
     });
 }
 
-/// A dump to which a goroutine was deferred is followed by another, which is not. Fails when the second one queues it again.
+/// A dump to which a goroutine was deferred is followed by a dump to which it was not. Fails when the second one queues the
+/// goroutine again.
 #[test]
 fn what_a_dump_has_deferred_is_queued_once() {
     Model::new().preemptions(1).check("dump_after_dump", || {

@@ -1,5 +1,5 @@
-//! The poller: a wait in it is broken by new work and by an earlier timer, a break that another has swallowed
-//! is passed on, and while no M waits in it timers are served.
+//! The poller: new work and an earlier timer break the wait in it, a break that another M has swallowed is passed on,
+//! and timers are served while no M waits in it.
 
 use super::caught;
 use super::cover::{Handle, Socket};
@@ -9,9 +9,9 @@ use crate::time::{after_func, sleep};
 use gmp_netpoll::Readiness;
 use std::time::Duration;
 
-/// One M goes into the poller while a goroutine of the other goes to sleep and leaves its M to a goroutine that stays
-/// until the sleeper runs again. The clock moves only with the poller: fails by deadlock when the poller sleeps past
-/// the timer.
+/// One M goes into the poller while a goroutine of the other M begins to sleep and leaves that M to a goroutine that
+/// stays until the sleeper runs again. The clock moves only with the poller: fails by deadlock when the poller's wait
+/// lasts beyond the timer.
 #[test]
 fn a_timer_is_seen_by_the_m_that_goes_into_the_poller() {
     Model::new().check("timer_vs_poller", || {
@@ -34,7 +34,8 @@ fn a_timer_is_seen_by_the_m_that_goes_into_the_poller() {
     });
 }
 
-/// The same with no other goroutine to run: whichever of the two Ms waits in the poller, it is not past the timer.
+/// As above, with no other goroutine to run: whichever of the two Ms waits in the poller, its wait ends with the
+/// timer.
 #[test]
 fn a_timer_ends_the_wait_of_whoever_polls() {
     Model::new().preemptions(1).check("timer_vs_two_pollers", || {
@@ -53,8 +54,8 @@ fn a_timer_ends_the_wait_of_whoever_polls() {
     });
 }
 
-/// The only M at work has come back from the poller, the other sleeps on its note, and a goroutine begins to sleep beside one
-/// that keeps the M until the sleeper runs again. Fails by deadlock when no M is sent to the poller.
+/// The only M at work has come back from the poller, the other M sleeps on its note, and a goroutine begins to sleep beside
+/// one that keeps the M until the sleeper runs again. Fails by deadlock when no M is sent to the poller.
 #[test]
 fn a_goroutine_that_sleeps_beside_others_sends_somebody_to_the_poller() {
     Model::new().preemptions(1).check("sleep_beside_others", || {
@@ -66,7 +67,7 @@ fn a_goroutine_that_sleeps_beside_others_sends_somebody_to_the_poller() {
             let waits = awake.clone();
             let other = handle.make(move || waits.wait_on_thread());
             handle.await_poller();
-            // The M in the poller finds this one alone, and wakes no M.
+            // The M in the poller finds only this goroutine, and wakes no M.
             sleep(Duration::from_millis(1));
             while handle.count_ps()[1] != 1 {
                 loom::thread::yield_now();
@@ -99,9 +100,9 @@ fn an_earlier_timer_breaks_the_wait() {
     });
 }
 
-/// A goroutine's M looks at the poller, as a busy M does now and then, while the other M blocks in it and a
-/// submission breaks its wait. Fails by deadlock when the look keeps the break to itself: the looking goroutine
-/// stays until the submitted one has run.
+/// A goroutine polls, as a busy M does now and then, while the other M blocks in the poller and a submission breaks
+/// that wait. Fails by deadlock when the polling M keeps the break to itself: its goroutine stays until the submitted
+/// one has run.
 #[test]
 fn a_swallowed_break_is_passed_on() {
     Model::new().check("swallowed_break", || {
@@ -126,7 +127,7 @@ fn a_swallowed_break_is_passed_on() {
 }
 
 /// A goroutine gives the only P away, an event comes for the M that then waits in the poller, and the first M takes the
-/// P back before that one can. Fails by deadlock when what the poller found is dropped.
+/// P back before that M can. Fails by deadlock when the second M drops what it found.
 #[test]
 fn what_the_poller_found_is_kept_when_no_p_is_idle() {
     Model::new().check("poll_without_p", || {
@@ -150,9 +151,9 @@ fn what_the_poller_found_is_kept_when_no_p_is_idle() {
     });
 }
 
-/// A submission breaks the wait of the only M, and calls it, while an event ends that wait. Fails by deadlock when the event is
-/// lost, or when the M that comes back by the event does not hear of the call: the next submission believes that it looks for
-/// work.
+/// A submission breaks the wait of the only M, and summons it, while an event ends that wait. Fails by deadlock when the event
+/// is lost, or when the M that comes back by the event does not hear of the summons: the next submission believes that this M
+/// looks for work.
 #[test]
 fn an_assignment_and_an_event_at_once_both_arrive() {
     Model::new().preemptions(2).check("assignment_vs_event", || {
@@ -183,7 +184,7 @@ fn an_assignment_and_an_event_at_once_both_arrive() {
 }
 
 /// Two goroutines, on an M each, go to sleep. The one that wakes first has a P, and no M waits in the poller while
-/// the other's time passes; it goes on with `then`. Gives the sleeper that is late.
+/// the other's time passes; the first goes on with `then`. Returns the handle of the sleeper that is late.
 fn one_wakes_beside_a_late_one(
     runtime: &crate::Runtime,
     then: impl FnOnce(&Flag) + Send + 'static,
@@ -209,8 +210,8 @@ fn one_wakes_beside_a_late_one(
     late
 }
 
-/// The only busy M makes its visits, and so no M is sent to the poller in its place. Fails when a timer in the heap of an
-/// idle P is none of its business.
+/// The only busy M makes its visits, and so no M is sent to the poller in its place. Fails when this M does not serve a
+/// timer in the heap of an idle P.
 #[test]
 fn a_busy_m_serves_the_timers_of_idle_ps() {
     Model::new().preemptions(1).check("visit_serves_timers", || {
@@ -218,7 +219,7 @@ fn a_busy_m_serves_the_timers_of_idle_ps() {
         let handle = Handle::of(&runtime);
         let late = one_wakes_beside_a_late_one(&runtime, move |awake| {
             handle.visit_global_queue();
-            // What it found stands before this goroutine, unless another M has it already.
+            // A goroutine that the M found goes before this one, unless another M has it already.
             crate::yield_now();
             awake.wait_on_thread();
         });
@@ -226,8 +227,8 @@ fn a_busy_m_serves_the_timers_of_idle_ps() {
     });
 }
 
-/// The only busy M keeps to one goroutine, and the monitor looks once. Fails by deadlock when it leaves a timer in the heap of
-/// an idle P to no M.
+/// The only busy M keeps to one goroutine, and the monitor looks once. Fails by deadlock when the monitor leaves a timer in
+/// the heap of an idle P to no M.
 #[test]
 fn the_monitor_sends_an_m_to_the_poller_that_nobody_looks_at() {
     Model::new().preemptions(1).check("monitor_sends", || {
@@ -245,7 +246,7 @@ fn the_monitor_sends_an_m_to_the_poller_that_nobody_looks_at() {
     });
 }
 
-/// Two callbacks become due while the M in whose heap they stand is at work, and each keeps an M until the other runs. Fails by
+/// Two callbacks become due while the M that holds their heap is at work, and each keeps an M until the other runs. Fails by
 /// deadlock when that M, which finds both, runs one of them and wakes no M for the other.
 #[test]
 fn two_that_an_m_finds_due_run_at_once() {

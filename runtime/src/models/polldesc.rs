@@ -1,4 +1,4 @@
-//! pollDesc: an event and the goroutine that waits for it do not miss each other; nor do a close and it.
+//! pollDesc: a goroutine that waits for an event does not miss it, nor a close.
 
 use super::caught;
 use super::cover::{Handle, PollDesc};
@@ -22,7 +22,7 @@ fn an_event_ends_the_wait_whenever_it_comes() {
     });
 }
 
-/// Two waits on one slot, so that the second ticket stands where the first one stood.
+/// Two waits on one slot, so that the second ticket is put where the first one was.
 #[test]
 fn each_of_two_events_ends_one_wait() {
     Model::new().check("two_events", || {
@@ -46,7 +46,7 @@ fn each_of_two_events_ends_one_wait() {
     });
 }
 
-/// Two pollers with one event each, as the blocking M and one that looks may be: one wake, and a Ready that stays.
+/// Two pollers with one event each, as the blocking M and a busy one may be: one wake, and a Ready that stays.
 #[test]
 fn two_events_at_once_wake_the_owner_once() {
     Model::new().check("two_pollers", || {
@@ -74,8 +74,8 @@ fn two_events_at_once_wake_the_owner_once() {
     });
 }
 
-/// A close marks, then looks; the owner announces itself, then reads the mark. Fails by deadlock when the owner
-/// sleeps through it.
+/// A closer marks, then looks; the owner announces itself, then reads the mark. Fails by deadlock when the owner
+/// sleeps through the close.
 #[test]
 fn a_close_wakes_the_owner_or_is_seen_before_it_parks() {
     use loom::sync::atomic::{AtomicBool, Ordering};
@@ -87,7 +87,7 @@ fn a_close_wakes_the_owner_or_is_seen_before_it_parks() {
             let (desc, closed) = (Arc::clone(&desc), Arc::clone(&closed));
             move || {
                 while !closed.load(Ordering::Relaxed) {
-                    // Without an event: each end of the wait is a look.
+                    // No event comes: each end of the wait is a nudge.
                     assert!(!desc.wait_unless(|| closed.load(Ordering::Relaxed)));
                 }
             }
@@ -100,7 +100,7 @@ fn a_close_wakes_the_owner_or_is_seen_before_it_parks() {
 }
 
 /// The time limit, the event, or both at once. Fails by deadlock when an event is lost that came for a wait which was
-/// given up: each is reported once.
+/// given up: each event is reported once.
 #[test]
 fn an_event_that_comes_as_its_wait_is_given_up_stays() {
     Model::new().check("event_vs_limit", || {
@@ -121,13 +121,13 @@ fn an_event_that_comes_as_its_wait_is_given_up_stays() {
 }
 
 /// The limit fires, on another M, before the wait is committed. Fails by two accesses that nothing orders when the owner
-/// goes on meanwhile: the ticket of a wait that is over would come into the slot after all.
+/// goes on meanwhile: the ticket of an ended wait would come into the slot after all.
 #[test]
 fn a_limit_that_fires_before_the_commit_leaves_no_ticket() {
     Model::new().preemptions(1).check("limit_vs_commit", || {
         let runtime = at_rest::<2>();
         let desc = Arc::new(PollDesc::new());
-        // How the reader comes to run is other models' matter.
+        // How the reader comes to run is other models' subject.
         loom::stop_exploring();
         let reader = runtime.go({
             let desc = Arc::clone(&desc);

@@ -1,7 +1,8 @@
-//! Changing the number of Ps: what is queued is run, on as many Ps as there are to be, whichever P leaves or comes meanwhile.
+//! Changing the number of Ps: queued goroutines are run, on as many Ps as there are to be, whichever P retires or is added
+//! meanwhile.
 //!
-//! A goroutine that waits for another on its thread keeps its P, so a wake-up that is lost is a deadlock. That a surplus P
-//! is assigned to no M is asserted by the scheduler itself.
+//! A goroutine that blocks its thread until another has run keeps its P, so a lost wake-up is a deadlock. The scheduler
+//! itself asserts that no M is assigned a surplus P.
 
 use super::caught;
 use super::cover::{Handle, p_number};
@@ -21,8 +22,8 @@ enum First {
     Elsewhere,
 }
 
-/// Starts two goroutines at once: one on the P with that number, the other on another. Before the search begins, `before`
-/// runs on the first one.
+/// Starts two goroutines at once: one on the P with that number, the other on another P. Before the search begins, the
+/// first one calls `before`.
 fn one_on(
     number: u32,
     runtime: &Runtime,
@@ -63,8 +64,8 @@ fn one_p() {
     crate::set_procs(1);
 }
 
-/// A goroutine stands in the queue of a surplus P, and the one that runs there ends, while the M of the other P goes idle or
-/// sleeps: it may have looked into the queue before, and at the global one.
+/// A goroutine is queued on a surplus P, and the one that runs there ends, while the M of the other P goes idle or sleeps:
+/// it may have looked into that queue before, and at the global one.
 #[test]
 fn a_goroutine_queued_on_a_p_that_retires_is_run() {
     Model::new().preemptions(2).check("submit_vs_shrink", || {
@@ -80,7 +81,7 @@ fn a_goroutine_queued_on_a_p_that_retires_is_run() {
     });
 }
 
-/// The same, and the one that runs there submits as usual.
+/// As above, and the goroutine that runs there submits as usual.
 #[test]
 fn a_goroutine_submitted_on_a_p_that_retires_is_run() {
     Model::new().preemptions(2).check("spawn_vs_shrink", || {
@@ -94,7 +95,7 @@ fn a_goroutine_submitted_on_a_p_that_retires_is_run() {
     });
 }
 
-/// The same, and it goes into a blocking call: it gives the surplus P away.
+/// As above, and the goroutine that runs there makes a blocking call: it gives the surplus P away.
 #[test]
 fn a_goroutine_queued_on_a_p_that_retires_is_run_while_its_maker_blocks() {
     Model::new().preemptions(2).check("submit_vs_shrink_vs_blocking", || {
@@ -138,8 +139,8 @@ fn a_p_that_was_meant_for_a_refused_thread_retires() {
     });
 }
 
-/// A bound goroutine yields on a surplus P, beside no other. Fails by an assertion when it goes on there: its M does not look
-/// for work, and so would never give the P up.
+/// A bound goroutine yields on a surplus P, alone. Fails by an assertion when the goroutine goes on there: its M does not
+/// look for work, and so would never give the P up.
 #[test]
 fn a_bound_goroutine_that_yields_leaves_a_surplus_p() {
     Model::new().preemptions(1).check("bound_yield_vs_shrink", || {
@@ -159,12 +160,13 @@ fn two_ps() {
     crate::set_procs(2);
 }
 
-/// Two that need an M each stand in the queue of a P that retires, and two Ps are left: the M that has found one wakes another.
+/// Two goroutines that need an M each are queued on a P that retires, and two Ps are left: the M that has found one wakes
+/// another.
 #[test]
 fn two_goroutines_queued_on_a_p_that_retires_are_run_on_two() {
     Model::new().preemptions(1).check("two_submitted_vs_shrink", || {
         let runtime = runtime(1, 2);
-        // The one that comes last is taken first.
+        // The goroutine that is queued last is taken first.
         runtime.set_procs(3);
         let handle = Handle::of(&runtime);
         let (other, ran) = (Flag::default(), Flag::default());
@@ -181,8 +183,8 @@ fn two_goroutines_queued_on_a_p_that_retires_are_run_on_two() {
     });
 }
 
-/// An M that spins finds its P surplus, and all others held. Fails by deadlock when it still counts: no M is woken then for
-/// what a thread submits.
+/// An M that spins finds its P surplus, and all others held. Fails by deadlock when this M still counts as spinning: no M
+/// is woken then for what a thread submits.
 #[test]
 fn work_is_run_after_an_m_has_left_a_surplus_p() {
     Model::new().preemptions(2).check("shrink_vs_idle", || {
@@ -197,8 +199,8 @@ fn work_is_run_after_an_m_has_left_a_surplus_p() {
     });
 }
 
-/// A thread submits while idle Ps retire. Fails by an assertion when its goroutine gets one of those, by deadlock when it
-/// is run on none.
+/// A thread submits while idle Ps retire. Fails by an assertion when its goroutine gets one of those Ps, by deadlock when
+/// no P runs the goroutine.
 #[test]
 fn work_from_a_thread_is_run_while_idle_ps_retire() {
     Model::new().preemptions(1).check("submit_vs_idle_shrink", || {
@@ -233,7 +235,7 @@ fn work_that_waits_gets_the_new_p() {
     });
 }
 
-/// The same with a P that had retired, and whose M is perhaps still on the way.
+/// As above, with a P that had retired, and whose M is perhaps still on the way.
 #[test]
 fn work_that_waits_gets_a_p_that_had_retired() {
     Model::new().preemptions(2).check("shrink_and_grow_vs_waiting", || {
@@ -251,7 +253,7 @@ fn work_that_waits_gets_a_p_that_had_retired() {
     });
 }
 
-/// Fails by a count: an M that has seen its P surplus gives it up although it is so no more.
+/// Fails by a count: an M that has seen its P surplus gives the P up although it is surplus no more.
 #[test]
 fn no_p_retires_after_growing() {
     Model::new().preemptions(2).check("leave_vs_grow", || {
@@ -279,15 +281,15 @@ fn of_two_changes_at_once_one_is_the_last() {
         done();
         let last = runtime.procs();
         let before = [0, 1].map(|at| before[at].load(SeqCst));
-        // Each tells what the other has set, or what was there before both.
+        // Each call returns what the other one has set, or the number from before both.
         assert!((before, last) == ([2, 1], 3) || (before, last) == ([3, 2], 1), "{before:?}, {last}");
         let [_, idle, retired] = Handle::of(&runtime).count_ps();
         assert!(idle <= last && (last == 1 || retired == 0));
     });
 }
 
-/// A goroutine begins to sleep on a P that becomes surplus. Fails by deadlock when the M in the poller does not
-/// see its timer.
+/// A goroutine begins to sleep on a P that becomes surplus. Fails by deadlock when the M in the poller does not see
+/// the goroutine's timer.
 #[test]
 fn a_timer_of_a_p_that_retires_fires() {
     Model::new().preemptions(1).check("timer_vs_shrink", || {

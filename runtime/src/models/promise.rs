@@ -9,7 +9,8 @@ use crate::sync::Event;
 use crate::{JoinHandle, Runtime, select};
 use std::time::Duration;
 
-/// A goroutine of a runtime of its own promises a message that never comes; when this returns it is evaluated.
+/// A goroutine of a runtime of its own promises a message that never comes; when this returns, the goroutine
+/// evaluates the message.
 fn stuck(s: &Sender<u32>) -> Runtime {
     let (rt, evaluates, s) = (runtime(1, 1), Flag::default(), s.clone());
     let tells = evaluates.clone();
@@ -25,7 +26,7 @@ fn stuck(s: &Sender<u32>) -> Runtime {
     rt
 }
 
-/// Ends a runtime and unwinds no goroutine.
+/// Ends a runtime, and unwinds no goroutine.
 fn leave(rt: Runtime) {
     assert_eq!(rt.shutdown(Duration::ZERO).goroutines_left(), 1);
 }
@@ -45,7 +46,8 @@ fn a_receiver_is_told_that_its_sender_was_left_behind() {
     });
 }
 
-/// Fails by deadlock when the close wakes those in the queue only, and not the receiver whose promise is withdrawn.
+/// Fails by deadlock when the close wakes only the receivers in the queue, and not the receiver whose promise is
+/// withdrawn.
 #[test]
 fn the_end_of_the_senders_runtime_meets_a_close() {
     Model::new().preemptions(2).check("promise_left_vs_close", || {
@@ -63,8 +65,8 @@ fn the_end_of_the_senders_runtime_meets_a_close() {
 }
 
 /// A message is promised to a goroutine that runs under a context. The context ends, and at the same time the message comes.
-/// Fails by the assertion when the message goes with the receiver, is given back, or is there twice; by deadlock when
-/// one of the two waits on.
+/// Fails by the assertion when the message is lost with the receiver, is given back, or is there twice; by deadlock when
+/// sender or receiver waits on.
 fn a_context_meets_the_message(name: &str, receive: fn(&Receiver<u32>) -> Option<u32>) {
     Model::new().preemptions(1).check(name, move || {
         let rt = at_rest::<1>();
@@ -106,7 +108,7 @@ fn a_context_that_ends_a_receive_meets_its_message() {
     a_context_meets_the_message("promise_vs_cancel", |r| r.recv().ok());
 }
 
-/// As above, where the receiver was woken to look, and waits anew.
+/// As above, where the receiver was nudged, and waits anew.
 #[test]
 fn a_context_that_ends_a_select_meets_its_message() {
     a_context_meets_the_message("promise_vs_cancel_select", |r| {
@@ -115,7 +117,7 @@ fn a_context_that_ends_a_select_meets_its_message() {
 }
 
 /// A message is promised to the first of two receivers, whose limit ends while the message comes. Fails by deadlock
-/// when the sender still waits for the first, by the assertion when both, or none, have the message.
+/// when the sender still waits for the first receiver, by the assertion when both, or none, have the message.
 #[test]
 fn of_two_receivers_the_one_that_stays_has_the_message() {
     Model::new().preemptions(1).check("promise_two_receivers", || {
@@ -143,8 +145,8 @@ fn of_two_receivers_the_one_that_stays_has_the_message() {
     });
 }
 
-/// A select that receives was woken by one that sends, and comes to look while the message comes. Fails by deadlock when it
-/// misses the message.
+/// A select that receives was woken by one that sends, and looks while the message comes. Fails by deadlock when it misses
+/// the message.
 #[test]
 fn a_select_that_comes_to_look_meets_its_message() {
     Model::new().preemptions(2).check("promise_coming", || {
@@ -159,7 +161,7 @@ fn a_select_that_comes_to_look_meets_its_message() {
     });
 }
 
-/// A select that sends, and was chosen.
+/// A select that sends, and whose send was chosen.
 fn promise(s: &Sender<u32>) -> SelectedOperation<'_> {
     let mut select = Select::new();
     select.send(s);
@@ -169,13 +171,13 @@ fn promise(s: &Sender<u32>) -> SelectedOperation<'_> {
 /// Starts a goroutine in a runtime with one P, and returns when it has parked.
 fn parked<T: Send + 'static>(rt: &Runtime, f: impl FnOnce() -> T + Send + 'static) -> JoinHandle<T> {
     let handle = rt.go(f);
-    // One M and one queue.
+    // One M and one queue: when this has run, the goroutine has parked.
     rt.run(|| ());
     handle
 }
 
-/// A receiver was woken by the end of a promise, or to look for it, and its runtime ends before it runs. Fails by deadlock
-/// when it has the message.
+/// A receiver was woken by the end of a promise, or to look for the message, and its runtime ends before the receiver
+/// runs. Fails by deadlock when the message goes to that receiver.
 fn a_message_goes_past_one_who_is_left(
     name: &str,
     receive: fn(&Receiver<u32>),
@@ -239,8 +241,8 @@ fn a_message_goes_past_a_select_that_was_left_on_its_way_to_look() {
     );
 }
 
-/// A goroutine is about to park, and has not seen the end of its runtime, for which no thread waits. Fails by deadlock when a
-/// message is handed to that goroutine later, and goes with it.
+/// A goroutine is about to park, and has not seen the end of its runtime, and no thread waits for that end. Fails by deadlock
+/// when a later message is handed to that goroutine, and lost with it.
 #[test]
 fn a_message_goes_past_one_that_parks_too_late() {
     Model::new().preemptions(1).check("promise_too_late", || {
@@ -267,7 +269,8 @@ fn a_message_goes_past_one_that_parks_too_late() {
     });
 }
 
-/// A promise is withdrawn while a select waits to send; its message comes first. Fails when a later send goes to the receiver.
+/// A promise is withdrawn while a select waits to send; the select's message comes first. Fails when a later send goes to the
+/// receiver.
 #[test]
 fn a_send_does_not_overtake_a_select_that_waits() {
     Model::new().preemptions(1).check("promise_overtaken", || {
@@ -287,8 +290,8 @@ fn a_send_does_not_overtake_a_select_that_waits() {
     });
 }
 
-/// A receiver comes back to its place when another promise passes it, to the receiver behind it. Fails by deadlock when that
-/// takes the place away.
+/// A receiver comes back to its place when another promise passes it, to the receiver behind. Fails by deadlock when that
+/// promise takes the place away.
 #[test]
 fn a_receiver_that_comes_back_is_promised_nothing() {
     Model::new().preemptions(1).check("promise_to_returned", || {
@@ -309,8 +312,8 @@ fn a_receiver_that_comes_back_is_promised_nothing() {
     });
 }
 
-/// A receiver that keeps its place waits for the message of a select, which withdraws. Fails when a send that comes then finds
-/// no receiver in that place.
+/// A receiver that keeps its place waits for the message of a select, which withdraws. Fails when a later send finds no
+/// receiver in that place.
 #[test]
 fn a_receiver_that_kept_its_place_is_served_there() {
     Model::new().preemptions(1).check("promise_held", || {
@@ -349,8 +352,8 @@ fn a_send_does_not_pass_a_promise() {
     });
 }
 
-/// Two places are promised, and a sender waits. Fails when that one's message comes into the second place while the first
-/// promise is kept.
+/// Two places are promised, and a sender waits. Fails when the sender's message comes into the second place while the
+/// first promise is kept.
 #[test]
 fn a_place_that_is_reserved_is_nobody_elses() {
     Model::new().preemptions(1).check("promise_two_places", || {
@@ -390,8 +393,8 @@ fn who_watches_hears_of_a_promise_that_is_kept() {
     });
 }
 
-/// A channel is closed while a place is promised, for which receivers wait. Fails by deadlock when those for whom nothing is
-/// left do not hear so once the promise is kept, or withdrawn.
+/// A channel is closed while a place is promised, for which receivers wait. Fails by deadlock when the receivers for which
+/// nothing is left are not woken once the promise is kept, or withdrawn.
 fn a_close_waits_for_a_promise(
     name: &str,
     end: fn(SelectedOperation<'_>, &Sender<u32>),

@@ -1,4 +1,4 @@
-//! SIGQUIT against runtimes that begin and end: no question is lost, and no monitor is woken that is gone.
+//! SIGQUIT against runtimes that begin and end: no question is lost, and no handler wakes a monitor that is gone.
 
 use super::caught;
 use super::cover::Quit;
@@ -6,7 +6,7 @@ use crate::model::{Model, Mutant};
 use std::sync::Arc;
 
 /// The oldest runtime ends while the signal comes, and another one takes its place. Fails by a causality violation when the
-/// handler wakes one that is gone, by an assertion when the other one is not woken.
+/// handler wakes a monitor that is gone, by an assertion when the other monitor is not woken.
 #[test]
 fn a_question_reaches_who_stays_there() {
     Model::new().unbounded().check("quit_vs_end", || {

@@ -1,4 +1,4 @@
-//! The run queue of a P: each G is taken once, by its owner or a thief, and a look never finds it empty while it is
+//! The run queue of a P: each G is taken once, by its owner or a thief, and no look finds the queue empty while it is
 //! not. Rings of four; all positions wrap on the way.
 
 use super::caught;
@@ -6,18 +6,18 @@ use super::cover::{Gs, Runq};
 use crate::model::{Model, Mutant};
 use std::sync::Arc;
 
-/// An owner's queue and one for each thief.
+/// Returns an owner's queue, and one for each thief, over `gs` Gs.
 fn queues<const N: usize>(gs: usize) -> [Arc<Runq>; N] {
     let gs = Gs::new(gs);
     std::array::from_fn(|_| Arc::new(Runq::new(&gs)))
 }
 
-/// What stands in a queue, taken by its owner.
+/// Returns what is left in a queue, taken by its owner.
 fn rest(queue: &Runq) -> Vec<usize> {
     std::iter::from_fn(|| queue.pop_next().or_else(|| queue.pop())).collect()
 }
 
-/// A thread that looks for work so often, in its own queue first, and ends with all that it got.
+/// Starts a thread that looks for work `times` times, in its own queue first, and returns all Gs that it got.
 fn thief(own: &Arc<Runq>, victim: &Arc<Runq>, times: usize) -> loom::thread::JoinHandle<Vec<usize>> {
     let (own, victim) = (Arc::clone(own), Arc::clone(victim));
     loom::thread::spawn(move || {
@@ -28,7 +28,7 @@ fn thief(own: &Arc<Runq>, victim: &Arc<Runq>, times: usize) -> loom::thread::Joi
     })
 }
 
-/// Fails when one was lost, or taken twice.
+/// Fails when a G was lost, or taken twice.
 fn assert_each_once(gs: usize, parts: &[Vec<usize>]) {
     let mut all = parts.concat();
     all.sort_unstable();
@@ -69,7 +69,7 @@ fn a_full_ring_overflows_beside_a_thief() {
     });
 }
 
-/// Fails when a thief sees the heads that a spill has moved, and a tail of before.
+/// Fails when a thief sees the heads as a spill has moved them, and an older tail.
 #[test]
 fn half_of_a_ring_goes_beside_a_thief() {
     Model::new().unbounded().check("runq_spill_vs_steal", || {
@@ -82,7 +82,7 @@ fn half_of_a_ring_goes_beside_a_thief() {
     });
 }
 
-/// Fails when a thief takes one of the older half before and after it was appended, or reads beyond the tail.
+/// Fails when a thief takes a G of the older half before and after it was appended, or reads beyond the tail.
 #[test]
 fn the_newer_half_of_a_ring_goes_beside_a_thief() {
     Model::new().unbounded().check("runq_turn_vs_steal", || {
@@ -95,7 +95,7 @@ fn the_newer_half_of_a_ring_goes_beside_a_thief() {
     });
 }
 
-/// Fails when the owner gives away what a thief has claimed, or a thief sees heads that were moved and a tail of before.
+/// Fails when the owner gives away what a thief has claimed, or a thief sees moved heads and an older tail.
 #[test]
 fn all_of_a_ring_goes_beside_a_thief() {
     Model::new().unbounded().check("runq_all_vs_steal", || {
@@ -109,7 +109,7 @@ fn all_of_a_ring_goes_beside_a_thief() {
     });
 }
 
-/// Fails when a thief and the owner both have the G that was next, or when its content is not visible.
+/// Fails when a thief and the owner both have the G of `runnext`, or when its content is not visible.
 #[test]
 fn runnext_is_taken_once() {
     Model::new().unbounded().check("runq_runnext", || {
@@ -136,7 +136,7 @@ fn runnext_is_stolen_from_an_owner_who_does_not_come() {
     });
 }
 
-/// Fails when two thieves are in the ring at once, or one gives back what is the other's.
+/// Fails when two thieves are in the ring at once, or one gives back the other's claim.
 #[test]
 fn two_thieves_share_a_ring() {
     Model::new().unbounded().check("runq_two_thieves", || {
@@ -150,7 +150,7 @@ fn two_thieves_share_a_ring() {
     });
 }
 
-/// Fails when two owners that are thieves in each other's ring lose or double what crosses over.
+/// Fails when two owners that steal from each other lose or double a G.
 #[test]
 fn two_owners_steal_from_each_other() {
     Model::new().unbounded().check("runq_mutual", || {
@@ -184,7 +184,7 @@ fn a_batch_is_seen_whole_by_a_thief() {
     });
 }
 
-/// Fails when the end of a runtime and an M that still works both take a G.
+/// Fails when the ender, which drains the queue, and an M that still works both take a G.
 #[test]
 fn a_drain_takes_nothing_that_the_owner_takes() {
     Model::new().unbounded().check("runq_drain", || {
@@ -205,7 +205,7 @@ fn a_drain_takes_nothing_that_the_owner_takes() {
     });
 }
 
-/// Another thread looks at a queue which never is empty, `before` and while its owner does `moves`.
+/// Has another thread look at a queue which is never empty, after `before` and while the queue's owner does `moves`.
 fn looked_at(name: &str, before: fn(&Runq), moves: fn(&Runq, &Runq)) {
     Model::new().unbounded().check(name, move || {
         let [own, thiefs] = queues(5);
@@ -221,7 +221,7 @@ fn looked_at(name: &str, before: fn(&Runq), moves: fn(&Runq, &Runq)) {
     });
 }
 
-/// Fails when a look finds the ring empty before, and runnext after, the G has gone from there into the ring.
+/// Fails when a look finds the ring empty before, and `runnext` after, the G has moved from `runnext` into the ring.
 #[test]
 fn a_g_that_is_kicked_from_runnext_into_the_ring_is_seen() {
     let before = |own: &Runq| assert!(own.push_next(0).is_empty());
@@ -231,7 +231,8 @@ fn a_g_that_is_kicked_from_runnext_into_the_ring_is_seen() {
     });
 }
 
-/// Fails when a look finds runnext empty before, and the ring after, the one G came and the other went.
+/// Fails when a look finds `runnext` empty before, and the ring after, one G came into `runnext` and the other left
+/// the ring.
 #[test]
 fn a_g_that_becomes_the_next_before_the_ring_is_empty_is_seen() {
     let before = |own: &Runq| assert!(own.push(0).is_empty());
@@ -241,7 +242,7 @@ fn a_g_that_becomes_the_next_before_the_ring_is_empty_is_seen() {
     });
 }
 
-/// The same with a thief that knows of the one and takes the other.
+/// As above, with a thief that sees the one G and takes the other.
 #[test]
 fn a_g_that_becomes_the_next_before_the_ring_is_robbed_is_seen() {
     let before = |own: &Runq| assert!(own.push(0).is_empty());
@@ -251,15 +252,15 @@ fn a_g_that_becomes_the_next_before_the_ring_is_robbed_is_seen() {
     });
 }
 
-/// The owner of a full ring is a thief in another one while it is robbed. Fails when it writes to slots that its own
-/// thief reads, or that are not free.
+/// The owner of a full ring steals from another one while a thief takes from its own. Fails when the owner writes to
+/// slots that its thief reads, or that are not free.
 #[test]
 fn a_full_ring_is_robbed_while_its_owner_steals() {
     Model::new().unbounded().check("runq_full_thief", || {
         let [own, victim, thiefs] = queues(7);
         let mut taken = own.push_batch(&[0, 1, 2, 3]);
         taken.extend(victim.push_batch(&[4, 5, 6]));
-        // The thief begins: the owner's look is then one that may come too early.
+        // The thief begins: so the owner's look is the one that may come too early.
         let owner = loom::thread::spawn({
             let (own, victim) = (Arc::clone(&own), Arc::clone(&victim));
             move || {
@@ -274,7 +275,7 @@ fn a_full_ring_is_robbed_while_its_owner_steals() {
     });
 }
 
-/// Fails when a look comes between the two halves of a full ring, of which the older one stays.
+/// Fails when a look between the two halves of a spill finds a full ring empty, whose older half stays.
 #[test]
 fn a_ring_whose_newer_half_goes_is_seen() {
     let before = |own: &Runq| assert!(own.push_batch(&[0, 1, 2, 3]).is_empty());
@@ -283,7 +284,7 @@ fn a_ring_whose_newer_half_goes_is_seen() {
     });
 }
 
-/// Fails when a G is lost that stands in the ring while the thief copies others.
+/// Fails when a drain loses a G that is in the ring while the thief copies others.
 #[test]
 fn a_drain_waits_for_a_thief() {
     Model::new().unbounded().check("runq_drain_vs_steal", || {

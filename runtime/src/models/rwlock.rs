@@ -11,7 +11,7 @@ use std::time::Duration;
 /// Shorter than any wait of a model.
 const AT_ONCE: Duration = Duration::from_nanos(1);
 
-/// Fails by a causality violation when one reads while another writes, or does not see what was written.
+/// Fails by a causality violation when the reader reads while the writer writes, or does not see what was written.
 #[test]
 fn a_reader_and_a_writer() {
     Model::new().preemptions(4).check("rwlock_two", || {
@@ -24,8 +24,8 @@ fn a_reader_and_a_writer() {
     });
 }
 
-/// Fails by deadlock when the last reader forgets the writer, by a causality violation when the writer comes before one of them
-/// has ended.
+/// Fails by deadlock when the last reader forgets the writer, by a causality violation when the writer comes in before one of
+/// the readers has left.
 #[test]
 fn a_writer_comes_after_two_readers() {
     Model::new().check("rwlock_three", || {
@@ -61,7 +61,8 @@ fn a_downgrade_keeps_writers_out_and_lets_readers_in() {
     });
 }
 
-/// A writer gives up while a reader stands behind it, and another one reads on. Fails by deadlock.
+/// A writer gives up while a reader waits behind it, and another one reads on. Fails by deadlock when the waiting
+/// reader is not let in.
 #[test]
 fn a_writer_that_times_out_lets_the_reader_go_on() {
     Model::new().check("rwlock_limit", || {
@@ -79,7 +80,7 @@ fn a_writer_that_times_out_lets_the_reader_go_on() {
     });
 }
 
-/// The same, and the writer is unwound. Fails by deadlock.
+/// As above, and the writer is unwound. Fails by deadlock.
 #[test]
 fn a_writer_that_is_interrupted_lets_the_reader_go_on() {
     Model::new().check("rwlock_interrupt", || {
@@ -99,7 +100,8 @@ fn a_writer_that_is_interrupted_lets_the_reader_go_on() {
     });
 }
 
-/// A writer's runtime ends, before or after the lock is granted to it. Fails by deadlock when others wait for it.
+/// A writer's runtime ends, before or after the lock is granted to the writer. Fails by deadlock when others wait for
+/// an abandoned writer.
 #[test]
 fn a_writer_that_is_left_holds_nobody_back() {
     Model::new().check("rwlock_left", || {
@@ -109,7 +111,7 @@ fn a_writer_that_is_left_holds_nobody_back() {
         let reads = lock.read();
         let theirs = Arc::clone(&lock);
         drop(runtime.go(move || *theirs.write() = 1));
-        // It has the P when the first one has parked.
+        // This goroutine has the P once the first one has parked.
         runtime.go(|| ()).join().unwrap();
         loom::explore();
         let ends = thread::spawn(move || super::cover::leave(runtime, Duration::from_secs(1)));
@@ -122,7 +124,7 @@ fn a_writer_that_is_left_holds_nobody_back() {
 }
 
 /// Fails by a causality violation when the upgrade does not see that the reader has gone, by deadlock when the reader forgets
-/// the one that waits, or by the value when a writer comes in between.
+/// the upgradable reader that waits, or by the value when a writer comes in between.
 #[test]
 fn an_upgrade_comes_after_the_readers_and_before_the_writer() {
     Model::new().check("rwlock_upgrade", || {
@@ -144,8 +146,8 @@ fn an_upgrade_comes_after_the_readers_and_before_the_writer() {
     });
 }
 
-/// Two upgradable reads, of which one writes. Fails by deadlock when the first one forgets the second, or by a causality
-/// violation when a writer comes before the first has ended.
+/// Two upgradable reads, the first of which upgrades and writes. Fails by deadlock when the first one forgets the
+/// second, or by a causality violation when a writer comes in before the first has ended.
 #[test]
 fn an_upgradable_read_lets_the_next_one_and_a_writer_go_on() {
     Model::new().check("rwlock_upgradable", || {
@@ -184,8 +186,9 @@ fn a_recursive_read_passes_the_writer_that_waits() {
     });
 }
 
-/// The runtime of an upgradable reader ends while it waits for its upgrade, before or after the upgrade is granted. Fails by
-/// deadlock when readers wait for it; that the upgradable read stays with its goroutine is no failure.
+/// The runtime of an upgradable reader ends while that reader waits for its upgrade, before or after the upgrade is granted.
+/// Fails by deadlock when readers wait for the abandoned upgrade; that the upgradable read stays with its goroutine is no
+/// failure.
 #[test]
 fn an_upgrade_that_is_left_holds_no_reader_back() {
     Model::new().check("rwlock_upgrade_left", || {
@@ -195,7 +198,7 @@ fn an_upgrade_that_is_left_holds_no_reader_back() {
         let reads = lock.read();
         let theirs = Arc::clone(&lock);
         drop(runtime.go(move || *RwLockUpgradableReadGuard::upgrade(theirs.upgradable_read()) = 1));
-        // It has the P when the first one has parked.
+        // This goroutine has the P once the first one has parked.
         runtime.go(|| ()).join().unwrap();
         loom::explore();
         let ends = thread::spawn(move || super::cover::leave(runtime, Duration::from_secs(1)));

@@ -1,4 +1,4 @@
-//! Selects: over two channels, against closes, sends and other selects.
+//! Selects over two channels, against closes, sends and other selects.
 
 use super::caught;
 use crate::chan;
@@ -50,8 +50,8 @@ fn of_two_messages_a_select_takes_one_and_leaves_the_other() {
     });
 }
 
-/// A goroutine offers on one channel and asks on the other, the thread the other way round. Fails by deadlock when they
-/// miss each other, by an assertion when both channels are used.
+/// A goroutine offers on one channel and receives on the other, the thread the other way round. Fails by deadlock when
+/// they miss each other, by an assertion when both channels are used.
 #[test]
 fn two_selects_that_cross_each_other_meet() {
     Model::new().check("select_crossing", || {
@@ -78,7 +78,7 @@ fn two_selects_that_cross_each_other_meet() {
     });
 }
 
-/// A select with a default looks once. Fails when a message that it does not see is lost.
+/// A select with a default looks once. Fails when it loses a message that it does not see.
 #[test]
 fn a_select_that_does_not_wait_loses_nothing() {
     Model::new().check("select_default", || {
@@ -96,7 +96,7 @@ fn a_select_that_does_not_wait_loses_nothing() {
     });
 }
 
-/// Fails by deadlock when a `ready` is not told of what it waits for.
+/// Fails by deadlock when a `ready` is not told of the sender for which it waits.
 #[test]
 fn a_ready_hears_of_a_sender_that_comes() {
     Model::new().check("select_ready", || {
@@ -115,7 +115,7 @@ fn a_ready_hears_of_a_sender_that_comes() {
 }
 
 /// A sender waits in two channels, and is claimed through the second one after a select has seen it in the first. Fails by
-/// deadlock when the select then waits, although its other arm is ready.
+/// deadlock when that select then waits, although its other arm is ready.
 #[test]
 fn a_select_whose_counterpart_goes_elsewhere_takes_its_other_arm() {
     Model::new().check("select_elsewhere", || {
@@ -148,8 +148,8 @@ fn a_select_whose_counterpart_goes_elsewhere_takes_its_other_arm() {
     });
 }
 
-/// A select keeps its place in one channel after a promise that was withdrawn, and takes a message of the other. Fails by an
-/// assertion when its record stays in that place.
+/// A select keeps its place in one channel after a promise that was withdrawn, and takes a message of the other channel.
+/// Fails by an assertion when its record stays in that place.
 #[test]
 fn a_select_that_kept_a_place_leaves_it_when_it_takes_another_arm() {
     Model::new().preemptions(1).check("select_kept", || {
@@ -163,7 +163,7 @@ fn a_select_that_kept_a_place_leaves_it_when_it_takes_another_arm() {
                 recv(two) -> got => got.unwrap(),
             }
         });
-        // It waits when this has run; and, after the promise, for its message.
+        // The select waits when this has run; and, after the promise, for the promised message.
         runtime.run(|| ());
         let mut select = chan::Select::new();
         select.send(&first);

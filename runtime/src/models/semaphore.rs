@@ -1,4 +1,4 @@
-//! `sync::Semaphore`: what is released reaches the waiter, also when the one before it gives up.
+//! `sync::Semaphore`: a released permit reaches the waiter, also when the waiter before gives up.
 
 use super::caught;
 use crate::context::Context;
@@ -19,7 +19,7 @@ unsafe impl Send for Shared {}
 // SAFETY: as above.
 unsafe impl Sync for Shared {}
 
-/// Fails by deadlock when a release is lost, by a causality violation when two have the permit.
+/// Fails by deadlock when a release is lost, by a causality violation when two threads have the permit.
 #[test]
 fn one_permit_goes_from_one_to_the_next() {
     Model::new().check("semaphore", || {
@@ -39,7 +39,7 @@ fn one_permit_goes_from_one_to_the_next() {
     });
 }
 
-/// A large request at the head is unwound; the small one behind it fits. Fails by deadlock.
+/// A large request at the head is unwound; the small one behind fits. Fails by deadlock when that one is not granted.
 #[test]
 fn a_head_that_is_interrupted_lets_those_behind_it_go() {
     Model::new().check("semaphore_interrupt", || {
@@ -60,7 +60,7 @@ fn a_head_that_is_interrupted_lets_those_behind_it_go() {
 }
 
 /// A request is unwound while its permit comes. Fails by the count when the permit is lost or doubled; by a causality
-/// violation when the waker of a goroutine that was nudged meanwhile links it into a run queue too early.
+/// violation when the waker of a goroutine that was nudged meanwhile links that goroutine into a run queue too early.
 #[test]
 fn an_interrupt_against_a_release_loses_no_permit() {
     Model::new().check("semaphore_race", || {
@@ -79,7 +79,8 @@ fn an_interrupt_against_a_release_loses_no_permit() {
     });
 }
 
-/// Fails by deadlock when a permit goes with a goroutine that never runs, or when it holds back the waiter behind it.
+/// Fails by deadlock when a permit is lost with a goroutine that never runs, or when that goroutine's request holds
+/// back the waiter behind.
 #[test]
 fn a_request_that_is_left_holds_nobody_back() {
     Model::new().check("semaphore_left", || {
@@ -87,7 +88,7 @@ fn a_request_that_is_left_holds_nobody_back() {
         let permits = Arc::new(Semaphore::new(2));
         permits.acquire(1);
         let theirs = Arc::clone(&permits);
-        // It takes them for good only if it runs.
+        // The goroutine takes the permits for good only if it runs.
         drop(runtime.go(move || {
             theirs.acquire(2);
             theirs.release(2);

@@ -1,4 +1,4 @@
-//! A value with a count of its owners: the last one frees it, once, after all that the others did to it.
+//! A value with a count of its owners: the last owner frees the value, once, after all that the others did to it.
 
 use super::caught;
 use super::cover::Shared;
@@ -7,7 +7,8 @@ use loom::cell::UnsafeCell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-/// Looked at by its owners. Its end writes it, so that loom finds a look that nothing orders before that.
+/// A value that its owners look at. Its drop writes to it, so that loom finds a look that is not ordered before the
+/// drop.
 struct Value {
     cell: UnsafeCell<()>,
     ends: Arc<AtomicUsize>,
@@ -26,14 +27,14 @@ impl Drop for Value {
     }
 }
 
-/// Two owners, and how often the value has ended.
+/// Returns two owners, and the count of the value's drops.
 fn two() -> ([Shared<Value>; 2], Arc<AtomicUsize>) {
     let ends = Arc::new(AtomicUsize::new(0));
     let value = Value { cell: UnsafeCell::new(()), ends: Arc::clone(&ends) };
     (Shared::two(value), ends)
 }
 
-/// Fails when the value is freed while the other one looks at it, twice, or never.
+/// Fails when the value is freed while the other owner looks at it, or freed twice, or never.
 #[test]
 fn two_owners_go_at_the_same_time() {
     Model::new().unbounded().check("shared_two", || {
@@ -49,7 +50,7 @@ fn two_owners_go_at_the_same_time() {
     });
 }
 
-/// The same with a third one, made meanwhile.
+/// As above, with a third owner, made meanwhile.
 #[test]
 fn an_owner_makes_another_while_one_goes() {
     Model::new().unbounded().check("shared_three", || {

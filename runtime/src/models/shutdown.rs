@@ -14,12 +14,12 @@ use std::time::Duration;
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// What lies on a goroutine's stack; its drop writes to what the model reads at the end.
+/// A value on a goroutine's stack; its drop writes to what the model reads at the end.
 struct Probe(Arc<UnsafeCell<u32>>);
 
-// SAFETY: the drop comes before the end of the runtime, which loom checks.
+// SAFETY: the drop comes before the end of the runtime; loom checks that it does.
 unsafe impl Send for Probe {}
-// SAFETY: a shared reference gives no access to what it holds.
+// SAFETY: a shared reference gives no access to the value.
 unsafe impl Sync for Probe {}
 
 impl Drop for Probe {
@@ -51,7 +51,8 @@ fn ends_clean(runtime: Runtime) {
     assert!(report.is_clean(), "{report:?}");
 }
 
-/// It parks before, while, or after the end begins. Fails by deadlock when a park is missed between the flag and the sweeps.
+/// A goroutine parks before, while, or after the end begins. Fails by deadlock when a park is missed between the flag and
+/// the sweeps.
 #[test]
 fn who_parks_while_the_end_begins_is_unwound() {
     Model::new().preemptions(2).check("shutdown_vs_park", || {
@@ -67,7 +68,8 @@ fn who_parks_while_the_end_begins_is_unwound() {
     });
 }
 
-/// A thread wakes it meanwhile. Fails by deadlock when both ends of its wait are lost, or by a second drop.
+/// A thread wakes the goroutine as the end begins. Fails by deadlock when both ends of the goroutine's wait are lost,
+/// or by a second drop.
 #[test]
 fn who_is_woken_while_the_end_begins_ends_once() {
     Model::new().preemptions(2).check("shutdown_vs_ready", || {
@@ -92,13 +94,14 @@ fn who_is_woken_while_the_end_begins_ends_once() {
         notifier.join().unwrap();
         assert!(drops.is_one());
         if waits.join().is_err() {
-            // It is there for the next one.
+            // The notification is there for the next waiter.
             event.wait();
         }
     });
 }
 
-/// The end begins while its hook runs, and another M is there to run it. Fails when it is unwound before the hook is over.
+/// The end begins while a goroutine's commit hook runs, and another M is there to run that goroutine. Fails when the
+/// goroutine is unwound before the hook is over.
 #[test]
 fn who_is_called_in_has_its_hook_behind_it() {
     Model::new().preemptions(1).check("shutdown_vs_hook", || {
@@ -111,7 +114,7 @@ fn who_is_called_in_has_its_hook_behind_it() {
             let (over, early) = (std::sync::Arc::clone(&over), std::sync::Arc::clone(&early));
             move || {
                 let _looks = Looks(std::sync::Arc::clone(&over), early);
-                // What it uses is its own: in a mutant the goroutine is gone before it is over.
+                // What the hook uses is its own: in a mutant the goroutine is gone before the hook is over.
                 let hook = move |_: Looker| {
                     inside.raise();
                     go_on.wait_on_thread();
@@ -130,8 +133,9 @@ fn who_is_called_in_has_its_hook_behind_it() {
     });
 }
 
-/// The end begins while it is queued, behind another goroutine, and it parks then. Fails by a causality violation when the
-/// ender interrupts it before its hook is over, having read too early, or too little, which goroutine the M has at hand.
+/// The end begins while a goroutine is queued behind another one, and it parks then. Fails by a causality violation when
+/// the ender interrupts the goroutine before its hook is over, having read too early, or too little, which goroutine the M
+/// has at hand.
 #[test]
 fn who_parks_as_the_end_looks_has_its_hook_behind_it() {
     Model::new().preemptions(2).weighing_single_writers().check("shutdown_vs_late_hook", || {
@@ -168,7 +172,7 @@ impl Drop for Looks {
     }
 }
 
-/// One goroutine wakes another as the end begins. Fails by deadlock, or by what is not dropped.
+/// One goroutine wakes another as the end begins. Fails by deadlock, or by a value that is not dropped.
 #[test]
 fn two_who_wake_each_other_are_unwound() {
     Model::new().preemptions(1).check("shutdown_vs_two", || {
@@ -193,7 +197,7 @@ fn two_who_wake_each_other_are_unwound() {
     });
 }
 
-/// Fails by a causality violation when the parent's frame goes before the child has let go of it.
+/// Fails by a causality violation when the parent's frame is unwound before the child is done with it.
 #[test]
 fn a_child_is_unwound_before_its_parent() {
     Model::new().preemptions(1).check("shutdown_vs_scope", || {
@@ -221,7 +225,8 @@ fn a_child_is_unwound_before_its_parent() {
     });
 }
 
-/// Fails by deadlock when the hold swallows the call, by a causality violation when a stack is read that is in use.
+/// Fails by deadlock when a dump's hold swallows the interrupt, by a causality violation when the dump reads a stack
+/// that is in use.
 #[test]
 fn a_dump_holds_a_g_that_is_called_in() {
     Model::new().preemptions(2).check("shutdown_vs_dump", || {
@@ -269,8 +274,8 @@ fn what_is_started_while_the_end_begins_is_dropped_or_unwound() {
     });
 }
 
-/// Parks once, in its drop, if that comes before the notification. Notes when its drop runs on no goroutine: a panic
-/// would be lost there.
+/// Parks once, in its drop, if the drop comes before the notification. Notes when the drop runs on no goroutine: a
+/// panic would be lost there.
 struct ParksWhenDropped {
     event: std::sync::Arc<Event>,
     astray: std::sync::Arc<AtomicBool>,
@@ -286,8 +291,8 @@ impl Drop for ParksWhenDropped {
     }
 }
 
-/// A goroutine starts its last one, which parks while its closure is dropped, and is woken by a thread. Fails by a
-/// goroutine that is left although there was time, or by a closure that the ender drops.
+/// A goroutine starts its last one, which parks while its closure is dropped; a thread wakes it. Fails by a goroutine
+/// that is left although there was time, or by a closure that the ender drops.
 fn starts_one_more(name: &str, start: impl Fn(ParksWhenDropped) + Copy + Send + Sync + 'static) {
     Model::new().preemptions(1).check(name, move || {
         let runtime = runtime(1, 1);
@@ -315,13 +320,13 @@ fn starts_one_more(name: &str, start: impl Fn(ParksWhenDropped) + Copy + Send + 
     });
 }
 
-/// It ends before the ender has looked at it.
+/// The parent ends before the ender has looked at it.
 #[test]
 fn one_started_by_a_goroutine_that_ends_is_waited_for() {
     starts_one_more("shutdown_vs_last_go", |parks| drop(crate::go(move || drop(parks))));
 }
 
-/// It waits for what it has started when the ender looks at it.
+/// The parent waits for its child when the ender looks at the parent.
 #[test]
 fn one_started_by_a_goroutine_that_waits_for_it_is_waited_for() {
     starts_one_more("shutdown_vs_last_scope", |parks| {
@@ -329,8 +334,8 @@ fn one_started_by_a_goroutine_that_waits_for_it_is_waited_for() {
     });
 }
 
-/// The child ends by itself as the end begins, and wakes its parent. Fails by a parent that is left: it was seen asleep
-/// with others, and they were seen to have ended.
+/// The child ends by itself as the end begins, and wakes its parent. Fails by a parent that is left: the ender saw the
+/// parent asleep with others, and then saw that the others had ended.
 #[test]
 fn a_parent_woken_late_is_waited_for() {
     Model::new().preemptions(2).check("shutdown_vs_last_child", || {
@@ -359,8 +364,8 @@ fn a_parent_woken_late_is_waited_for() {
     });
 }
 
-/// A goroutine that was unwound, and has caught that, starts another one, which is dropped at once. Fails by an assertion of
-/// the word, or by a causality violation, when its G goes while a dump reads it.
+/// A goroutine that was unwound, and has caught the unwinding, starts another one, which is dropped at once. Fails by an
+/// assertion of the word, or by a causality violation, when the new G goes back while a dump reads it.
 #[test]
 fn a_dump_holds_a_g_that_is_dropped_unrun() {
     Model::new().preemptions(2).check("shutdown_vs_dump_of_unrun", || {
@@ -387,7 +392,8 @@ fn a_dump_holds_a_g_that_is_dropped_unrun() {
     });
 }
 
-/// What is sent when a runtime has left its receivers. Fails by deadlock when it is handed to one of them.
+/// A message is sent when a runtime has left its receivers. Fails by deadlock when the message is handed to one of
+/// them.
 #[test]
 fn what_is_sent_after_the_end_goes_to_nobody_who_was_left() {
     Model::new().preemptions(1).check("left_receiver", || {
@@ -408,7 +414,7 @@ fn what_is_sent_after_the_end_goes_to_nobody_who_was_left() {
     });
 }
 
-/// The same with one that was nudged, and stands in a queue in the middle of its wait.
+/// As above, with a receiver that was nudged, and is queued in the middle of its wait.
 #[test]
 fn what_is_sent_after_the_end_goes_to_nobody_who_was_queued() {
     Model::new().preemptions(1).check("left_in_the_queue", || {
@@ -442,8 +448,8 @@ fn what_is_sent_after_the_end_goes_to_nobody_who_was_queued() {
     });
 }
 
-/// A goroutine gives its P away, with another in its queue, as the runtime ends. Fails by an assertion when the P is
-/// idle with its queue, or when the joiner is not told.
+/// A goroutine gives its P away, with another goroutine in the P's queue, as the runtime ends. Fails by an assertion
+/// when the P is idle and keeps its queue, or when the joiner is not told.
 #[test]
 fn what_stands_in_a_p_that_is_given_away_at_the_end_is_left() {
     Model::new().preemptions(1).check("hand_off_at_the_end", || {

@@ -54,7 +54,7 @@ enum Begun {
     No,
 }
 
-/// The model's own thread plays the kernel and the M that comes back from the poller.
+/// Has a goroutine read while the model's own thread plays the kernel and the M that comes back from the poller.
 fn exchange(
     name: &str,
     most: usize,
@@ -81,7 +81,7 @@ fn exchange(
     });
 }
 
-/// Fails by deadlock when the event of the second piece is taken for that of the first.
+/// Fails by deadlock when the reader takes the event of the second piece for that of the first.
 #[test]
 fn a_second_piece_arrives_after_a_short_read() {
     exchange("pieces", 2, Begun::Yes, |kernel, poller| {
@@ -97,7 +97,7 @@ fn read_two(socket: &Socket, kernel: &Mutex<Kernel>) -> io::Result<usize> {
     socket.read(2, || kernel.lock().unwrap().read(2))
 }
 
-/// Reads one byte, which drains the socket, and `more` come while it does: their event stays in the slot. The reader itself
+/// Reads one byte, which drains the socket, and `more` come meanwhile: their event stays in the slot. The reader itself
 /// plays the kernel.
 fn drain_as_more_come(socket: &Socket, kernel: &Mutex<Kernel>, handle: &Handle, more: usize) {
     let mut calls = 0;
@@ -113,8 +113,8 @@ fn drain_as_more_come(socket: &Socket, kernel: &Mutex<Kernel>, handle: &Handle, 
     assert_eq!((got.unwrap(), calls), (1, 2));
 }
 
-/// A short read, and then a full one. Fails by deadlock when the next read waits for an event, which was the full one's,
-/// beside the byte that is left.
+/// A short read, and then a full one. Fails by deadlock when the next read waits for an event, which the full one has
+/// taken, although a byte is left.
 #[test]
 fn what_a_full_read_leaves_is_read_at_once() {
     Model::new().check("full_read", || {
@@ -131,7 +131,7 @@ fn what_a_full_read_leaves_is_read_at_once() {
 }
 
 /// A deadline passes while a drained read has found an event in the slot, and has made no system call yet. Fails by deadlock
-/// when the next read waits for another event, as the first event has gone with the read that gave up.
+/// when the next read waits for another event, as the read that gave up has taken the first one.
 #[test]
 fn an_event_outlives_the_read_that_found_it_and_gave_up() {
     Model::new().check("deadline_vs_kept_event", || {
@@ -162,8 +162,9 @@ fn an_event_outlives_the_read_that_found_it_and_gave_up() {
     });
 }
 
-/// The worst moment for an event: the system call has returned, and the reader has not acted on it. loom's bounded
-/// search was not seen to reach it, so the reader itself plays the kernel and the poller there. Fails by deadlock.
+/// The worst moment for an event: the system call has returned, and the reader has not acted on the result. loom's
+/// bounded search was not seen to reach this moment, so the reader itself plays the kernel and the poller there.
+/// Fails by deadlock.
 #[test]
 fn an_event_right_after_a_short_read_is_kept() {
     Model::new().check("event_after_read", || {
@@ -175,7 +176,7 @@ fn an_event_right_after_a_short_read_is_kept() {
                 socket.read(8, || {
                     let got = kernel.read(8);
                     calls += 1;
-                    // After the one that waits to be watched, and after the first that has got something.
+                    // After the call that has the socket watched, and after the first call that has read bytes.
                     if calls <= 2 {
                         kernel.bytes += 1;
                         handle.deliver(Readiness::READABLE);
@@ -190,7 +191,7 @@ fn an_event_right_after_a_short_read_is_kept() {
     });
 }
 
-/// Fails by deadlock when the end is missed after a short read.
+/// Fails by deadlock when the reader misses the end of the stream after a short read.
 #[test]
 fn a_piece_and_the_end_arrive() {
     exchange("piece_then_end", 3, Begun::Yes, |kernel, poller| {
@@ -201,7 +202,7 @@ fn a_piece_and_the_end_arrive() {
     });
 }
 
-/// Data and the end come as one event: the read that takes the data is short, and nothing else will come.
+/// Data and the end come as one event: the read that takes the data is short, and no further event will come.
 #[test]
 fn data_and_the_end_in_one_event_arrive() {
     exchange("data_with_fin", 3, Begun::No, |kernel, poller| {
@@ -231,8 +232,8 @@ impl Descriptor {
     }
 }
 
-/// Fails by deadlock when the operation sleeps through the close, by two accesses that nothing orders when its system call
-/// runs into it.
+/// Fails by deadlock when the operation sleeps through the close, by two accesses that nothing orders when the close takes
+/// the descriptor away under the system call.
 fn a_close_meets(name: &str, operation: fn(&Socket, &Descriptor) -> io::Result<usize>) {
     Model::new().check(name, move || {
         let runtime = at_rest::<1>();
@@ -258,7 +259,7 @@ fn a_close_ends_a_write() {
     a_close_meets("close_vs_write", |socket, descriptor| socket.write(|| descriptor.call()));
 }
 
-/// The same for a call beside the turns, and of two closes one is told that it is the one.
+/// As above, for a call without an I/O lock; and of two closes one returns that it closed the socket.
 #[test]
 fn a_close_comes_after_all_calls_and_happens_once() {
     Model::new().check("close_vs_users", || {
@@ -275,7 +276,7 @@ fn a_close_comes_after_all_calls_and_happens_once() {
     });
 }
 
-/// Fails by deadlock when the reader sleeps through its deadline being moved to now; or, with the deadline taken back,
+/// Fails by deadlock when the reader sleeps on as its deadline is moved to now; or, with the deadline removed again,
 /// through the data that came meanwhile.
 #[test]
 fn a_deadline_that_is_moved_ends_a_read_and_loses_no_data() {

@@ -12,8 +12,8 @@ fn two_for_one_stack(runtime: &Runtime) {
     second.join().unwrap();
 }
 
-/// Two goroutines on two Ms, and one stack. Fails when no M sees a stack that comes back: it lies in the cache of a
-/// P that was busy when the other one asked; or when the process is ended though there is one.
+/// Two goroutines on two Ms, and one stack. Fails when no M sees a stack that comes back, as it is in the cache of a
+/// P that was busy when the other M asked; or when the process is ended although there is a stack.
 #[test]
 fn a_stack_that_comes_back_is_had_by_who_waits_for_it() {
     Model::new().preemptions(1).check("one_stack_for_two", || {
@@ -23,8 +23,8 @@ fn a_stack_that_comes_back_is_had_by_who_waits_for_it() {
     });
 }
 
-/// The same while a third goroutine sleeps on a stack of its own, so that one may always come back; and a host
-/// without caches. Fails when neither the one that asks nor the one that gives back sees the other.
+/// As above, while a third goroutine sleeps on a stack of its own, so that one may always come back; and with a host
+/// without caches. Fails when neither the M that asks nor the one that gives back sees the other.
 #[test]
 fn a_stack_that_comes_back_to_the_host_is_had_by_who_waits_for_it() {
     Model::new().preemptions(2).check("one_stack_for_two_beside_a_sleeper", || {

@@ -1,7 +1,7 @@
-//! A submission against Ms that go idle: the goroutine is run, and on a second M when there is a second P.
+//! A submission against Ms that go idle: the goroutine is run, and run on a second M when there is a second P.
 //!
-//! A missing wake rarely loses work, only parallelism. So in most of these models a goroutine keeps its M, and with it
-//! its P, until the goroutine in question has run elsewhere: a lost wake-up is a deadlock.
+//! A missing wake-up rarely loses work, only parallelism. So in most of these models a goroutine keeps its M, and with
+//! it the P, until the submitted goroutine has run elsewhere: a lost wake-up is a deadlock.
 
 use super::caught;
 use super::cover::{Handle, Made};
@@ -12,7 +12,7 @@ use crate::model::{
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// Submits a goroutine, and keeps the P until it has run.
+/// Submits a goroutine, and keeps the P until that goroutine has run.
 fn go_and_stay() {
     let ran = Flag::default();
     let raised = ran.clone();
@@ -20,8 +20,8 @@ fn go_and_stay() {
     ran.wait_on_thread();
 }
 
-/// One M gives up while the other one's goroutine submits, twice: what the first round leaves behind in the counts
-/// must not lose the second.
+/// One M gives up while the other one's goroutine submits, twice: what the first round leaves in the counts must not
+/// lose the second submission.
 #[test]
 fn a_goroutine_submitted_while_the_last_spinner_gives_up_is_run() {
     Model::new().check("submit_vs_last_spinner", || {
@@ -41,8 +41,8 @@ fn a_goroutine_submitted_while_the_last_spinner_gives_up_is_run() {
     });
 }
 
-/// The same with a thief that leaves the goroutine to its owner, which stays: the thief gives up, and its look after that
-/// sees the goroutine still there.
+/// As above, with a thief that leaves the goroutine to its owner, which stays: the thief gives up, and its look after
+/// that sees the goroutine still there.
 #[test]
 fn a_goroutine_that_a_thief_has_left_to_its_owner_is_run() {
     Model::new().with_refusals(1).check("refused_thief_vs_owner", || {
@@ -61,7 +61,8 @@ fn a_goroutine_that_a_thief_has_left_to_its_owner_is_run() {
     });
 }
 
-/// The same in the ring instead of `runnext`: the second goroutine kicks the first one there, and is not run before it.
+/// As above, in the ring instead of `runnext`: the second goroutine displaces the first into the ring, and is not run
+/// before it.
 #[test]
 fn a_goroutine_in_the_ring_is_run_while_the_last_spinner_gives_up() {
     Model::new().check("ring_vs_last_spinner", || {
@@ -85,20 +86,20 @@ fn a_goroutine_in_the_ring_is_run_while_the_last_spinner_gives_up() {
     });
 }
 
-/// From a thread that is no M, through the global queue.
+/// A thread that is no M submits, through the global queue.
 #[test]
 fn work_from_a_thread_is_run_while_the_only_m_goes_idle() {
     Model::new().check("global_vs_idle", || {
         let runtime = runtime(1, 1);
         let [first] = together_with_us(&runtime, [Box::new(|| ())]);
-        // The M is on its way to sleep, somewhere.
+        // The M is on its way to sleep, at some step.
         assert_eq!(runtime.go(|| 2).join().unwrap(), 2);
         done();
         first.join().unwrap();
     });
 }
 
-/// The same while another M sleeps already.
+/// As above, while another M sleeps already.
 #[test]
 fn work_from_a_thread_is_run_while_the_last_of_two_ms_goes_idle() {
     Model::new().preemptions(1).check("global_vs_last_idle", || {
@@ -129,7 +130,8 @@ fn work_from_two_threads_is_run() {
     });
 }
 
-/// Two goroutines, and the one that is taken first keeps its M until the other has run. The search ends when both have.
+/// Makes two goroutines; the one that is taken first keeps its M until the other has run. The search ends when both
+/// have.
 fn two_that_need_two_ms(handle: &Handle) -> [Made; 2] {
     let flag = Flag::default();
     let waits = flag.clone();
@@ -140,7 +142,8 @@ fn two_that_need_two_ms(handle: &Handle) -> [Made; 2] {
     [first, handle.make(move || flag.raise())]
 }
 
-/// Two are injected while all sleep: one M is woken for both, and wakes the next when it has found work.
+/// Two goroutines are injected while all Ms sleep: one M is woken for both, and wakes the next when it has found
+/// work.
 #[test]
 fn whoever_finds_work_wakes_the_next() {
     Model::new().check("spinner_finds_work", || {
@@ -155,9 +158,10 @@ fn whoever_finds_work_wakes_the_next() {
     });
 }
 
-/// Two are injected while one M sleeps and the other gives up. The first is woken, takes both, and finds no idle P for
-/// the second; meanwhile the other has seen it spin, and so not begun to spin itself. It has to look again all the
-/// same, and to spin then: else it finds that one spins already, gives up, sees the work, and so on.
+/// Two goroutines are injected while one M sleeps and the other gives up. The sleeper is woken, takes both, and finds
+/// no idle P for the second goroutine; meanwhile the other M has seen it spin, and so not begun to spin itself. That M
+/// has to look again all the same, and to spin then: else it finds that one spins already, gives up, sees the work,
+/// and so on.
 #[test]
 fn an_m_that_did_not_spin_looks_again() {
     Model::new().preemptions(1).check("no_spinner_gives_up", || {
@@ -172,8 +176,8 @@ fn an_m_that_did_not_spin_looks_again() {
     });
 }
 
-/// A goroutine that yields is queued, and no M is woken for it; the one that takes its place keeps the M until the
-/// first has run on.
+/// A goroutine that yields is queued, and no M is woken for it; the goroutine that takes its place keeps the M until
+/// the first has run on.
 #[test]
 fn a_goroutine_that_yields_is_run_elsewhere() {
     Model::new().check("gosched", || {
@@ -197,8 +201,8 @@ fn a_goroutine_that_yields_is_run_elsewhere() {
 }
 
 /// An M gives up while a goroutine of another comes back from a blocking call, takes the idle P, and submits: it finds
-/// the first M spinning and leaves the goroutine to it. Fails by deadlock when that one passes the P over, because it
-/// was idle a moment before.
+/// the first M spinning and leaves the submitted goroutine to that M. Fails by deadlock when that M passes the P over,
+/// because the P was idle a moment before.
 #[test]
 fn work_of_a_p_that_was_idle_is_seen() {
     Model::new().check("idle_p_snapshot", || {
@@ -215,7 +219,7 @@ fn work_of_a_p_that_was_idle_is_seen() {
         });
         let submitter = runtime.go(move || {
             crate::blocking(|| {
-                // A third M is sent there, as no other is.
+                // A third M is sent to the poller, as no other waits there.
                 handle.await_poller();
                 away.raise();
                 back.wait_on_thread();
@@ -227,9 +231,9 @@ fn work_of_a_p_that_was_idle_is_seen() {
     });
 }
 
-/// A submission has seen an idle P and counts as spinning for whom it would wake, and a goroutine that comes back from
-/// a blocking call takes that P, ends, and leaves it idle. Fails by deadlock when the count stays, or stays for longer:
-/// the next submission, a thread's, believes that an M looks for work.
+/// A submitter has seen an idle P and counts the M that it is about to wake as spinning; a goroutine that comes back
+/// from a blocking call takes that P, ends, and leaves the P idle. Fails by deadlock when the count stays, or stays for
+/// longer: the next submitter, a thread, believes that an M looks for work.
 #[test]
 fn a_submission_that_finds_no_p_after_all_leaves_no_count() {
     Model::new().preemptions(2).check("claim_in_vain", || {
@@ -251,7 +255,7 @@ fn a_submission_that_finds_no_p_after_all_leaves_no_count() {
             let handle = handle.clone();
             move || {
                 crate::blocking(|| {
-                    // A third M is sent there, as no other is.
+                    // A third M is sent to the poller, as no other waits there.
                     handle.await_poller();
                     there.wait_on_thread();
                     loom::explore();
@@ -271,9 +275,9 @@ fn a_submission_that_finds_no_p_after_all_leaves_no_count() {
     });
 }
 
-/// More Ps than Ms: one is always idle, so that each submission looks for an M to bring it, also for the one that has
-/// just stood by and sees work after all. Fails by deadlock when that one takes another P than it was given, or when the
-/// P for which no M was found is neither held nor idle.
+/// There are more Ps than Ms: one P is always idle, so that each submitter looks for an M to bring it to, also for the M
+/// that has just stood by and sees work after all. Fails by deadlock when that M takes another P than it was given, or
+/// when the P for which no M was found is neither held nor idle.
 #[test]
 fn a_p_without_an_m_changes_nothing() {
     Model::new().preemptions(1).check("spare_p", || {
@@ -308,8 +312,8 @@ fn work_from_a_thread_is_run_while_two_ms_go_idle() {
     });
 }
 
-/// An M is to be started for a new P, and counts as spinning. Meanwhile the other M goes idle, and a thread submits, which
-/// leaves its goroutine to the one that is to come; the start is refused. Fails by deadlock when no M is woken then.
+/// An M is to be started for a new P, and counts as spinning. Meanwhile the other M goes idle, and a thread submits and
+/// leaves its goroutine to the M that is to be started; the start is refused. Fails by deadlock when no M is woken then.
 #[test]
 fn what_was_left_to_an_m_that_did_not_start_is_run() {
     Model::new().preemptions(1).check("refused_start", || {
@@ -353,7 +357,7 @@ fn a_runtime_ends_while_its_m_goes_idle() {
     });
 }
 
-/// Fails when shutdown waits for a parked goroutine, or its joiner is not told.
+/// Fails when the end of the runtime waits for a parked goroutine, or the goroutine's joiner is not told.
 #[test]
 fn a_runtime_ends_with_a_parked_goroutine_whose_joiner_is_told() {
     Model::new().check("shutdown_with_parked", || {
@@ -366,9 +370,9 @@ fn a_runtime_ends_with_a_parked_goroutine_whose_joiner_is_told() {
     });
 }
 
-/// A goroutine makes another one while a thread ends the runtime without patience, and keeps its M until that thread
-/// has heard of the other one's end. Fails by deadlock when neither the submission sees that the runtime ends, nor the
-/// end what was submitted.
+/// A goroutine spawns another one while a thread ends the runtime without patience, and keeps its M until that thread
+/// has heard of the other one's end. Fails by deadlock when neither the submitter sees that the runtime ends, nor the
+/// ender what was submitted.
 #[test]
 fn a_goroutine_made_while_the_runtime_ends_is_not_forgotten() {
     Model::new().check("spawn_vs_end", || {
@@ -396,7 +400,7 @@ fn a_goroutine_made_while_the_runtime_ends_is_not_forgotten() {
     });
 }
 
-/// More are made than a ring holds, and their maker keeps its M until all have run: half of the ring goes into the
+/// A goroutine spawns more than a ring holds, and keeps its M until all have run: half of the ring goes into the
 /// global queue. Fails when no M finds them there.
 #[test]
 fn what_a_ring_can_not_hold_is_run() {
@@ -421,8 +425,8 @@ fn what_a_ring_can_not_hold_is_run() {
     });
 }
 
-/// The scene of the next model, and of one of `help`: one M has three goroutines in its ring, another takes two of them once
-/// its own has ended, or in `takes`.
+/// The scene of the next model, and of one of `help`: one M has three goroutines in its ring, another M takes two of them
+/// once its own has ended, or in `takes`.
 pub(super) fn two_of_three_are_taken(takes: impl FnOnce() + Send + 'static) {
     let runtime = runtime(2, 2);
     let [there, queued, go_on, second]: [Flag; 4] = Default::default();
@@ -438,7 +442,7 @@ pub(super) fn two_of_three_are_taken(takes: impl FnOnce() + Send + 'static) {
                 raises.raise();
             }));
             drop(go(|| ()));
-            // Kicks the last one from `runnext` into the ring.
+            // Displaces the last one from `runnext` into the ring.
             drop(go(|| ()));
             queued.raise();
             go_on.wait_on_thread();
@@ -457,9 +461,9 @@ pub(super) fn two_of_three_are_taken(takes: impl FnOnce() + Send + 'static) {
     busy.join().unwrap();
 }
 
-/// A thief takes two of three and runs the first, which keeps its M until the second has run; meanwhile the owner runs the
-/// third, finds nothing more anywhere, as the second is in the thief's hand, and gives up. Fails by deadlock when the thief,
-/// which no submitter has called, wakes no M for the one that it has put into its own queue.
+/// A thief takes two goroutines of three and runs the first, which keeps its M until the second has run. Meanwhile the owner
+/// runs the third, finds no more anywhere, as the thief has the second in hand, and gives up. Fails by deadlock when the
+/// thief, which no submitter has summoned, wakes no M for the goroutine that it has put into its own queue.
 #[test]
 fn what_a_thief_queues_is_run_by_one_that_gave_up_meanwhile() {
     Model::new().preemptions(1).check("thief_vs_idle", || two_of_three_are_taken(|| ()));

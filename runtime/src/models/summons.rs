@@ -1,13 +1,13 @@
-//! Ms that are summoned, also in vain, and the limit of threads: no M is counted too often, and nothing is left.
+//! Ms that are summoned, also in vain, and the limit of threads: no M is counted too often, and no goroutine is left.
 
 use super::caught;
 use super::cover::Handle;
 use crate::model::{Flag, Model, Mutant, Parts, done, runtime, together};
 use std::time::Duration;
 
-/// An M is called, and a goroutine that comes back from a blocking call takes the P before that one can, runs what it was
-/// summoned for, ends, and leaves the P idle. Fails by deadlock when the one that came in vain still counts as spinning
-/// then: the next submission believes that an M looks for work.
+/// An M is summoned, and a goroutine that comes back from a blocking call takes the P first, runs the goroutine of the
+/// summons, ends, and leaves the P idle. Fails by deadlock when the M that came in vain still counts as spinning then:
+/// the next submitter believes that an M looks for work.
 #[test]
 fn an_m_that_was_summoned_in_vain_leaves_no_count() {
     Model::new().preemptions(2).check("called_in_vain", || {
@@ -33,8 +33,8 @@ fn an_m_that_was_summoned_in_vain_leaves_no_count() {
     });
 }
 
-/// The same, and what runs instead goes to sleep while the one that came in vain goes into the poller. Fails by deadlock when
-/// neither sees the other.
+/// As above, and the goroutine that has the P goes to sleep while the M that came in vain goes into the poller. Fails by
+/// deadlock when neither sees the other.
 #[test]
 fn an_m_that_was_summoned_in_vain_sees_a_timer() {
     Model::new().check("summoned_in_vain_vs_timer", || {
@@ -44,7 +44,7 @@ fn an_m_that_was_summoned_in_vain_sees_a_timer() {
             crate::blocking(|| {
                 handle.await_poller();
                 loom::explore();
-                // Only for the call.
+                // Only for the summons.
                 drop(crate::go(|| ()));
             });
             crate::time::sleep(Duration::from_millis(1));
@@ -54,8 +54,9 @@ fn an_m_that_was_summoned_in_vain_sees_a_timer() {
     });
 }
 
-/// A goroutine comes back from a blocking call and finds no P, while the one that has it gives it away, at the limit of
-/// threads. Fails by deadlock when the M of the first, which that one could not find, goes to sleep beside the idle P.
+/// A goroutine comes back from a blocking call and finds no P, while the M that has the P gives it away, at the limit
+/// of threads. Fails by deadlock when the first goroutine's M, which the giver could not find, goes to sleep beside the
+/// idle P.
 #[test]
 fn at_the_limit_an_m_without_a_p_sees_the_global_queue() {
     Model::new().check("limit_global", || {
@@ -84,8 +85,8 @@ fn at_the_limit_an_m_without_a_p_sees_the_global_queue() {
 }
 
 /// An M is summoned in vain, and the goroutine that has taken the P instead submits another one and gives the P away, at the
-/// limit of threads. Fails by deadlock when the M that came in vain stands nowhere for a moment, and sleeps beside the idle
-/// P then.
+/// limit of threads. Fails by deadlock when the M that came in vain does not stand by for a moment, and then sleeps beside
+/// the idle P.
 #[test]
 fn at_the_limit_an_m_that_was_summoned_in_vain_is_found() {
     Model::new().preemptions(1).check("summoned_in_vain_at_limit", || {
@@ -95,7 +96,7 @@ fn at_the_limit_an_m_that_was_summoned_in_vain_is_found() {
             crate::blocking(|| {
                 handle.await_poller();
                 loom::explore();
-                // Only for the call.
+                // Only for the summons.
                 drop(crate::go(|| ()));
             });
             let ran = Flag::default();
@@ -108,7 +109,8 @@ fn at_the_limit_an_m_that_was_summoned_in_vain_is_found() {
     });
 }
 
-/// An M is called, and finds no P, as the runtime ends. Fails by deadlock when it stands by after all Ms that did were woken.
+/// An M is summoned, and finds no P, as the runtime ends. Fails by deadlock when it stands by after the ender has woken all
+/// Ms that did.
 #[test]
 fn an_m_that_is_summoned_in_vain_at_the_end_leaves() {
     Model::new().preemptions(1).check("summoned_in_vain_at_the_end", || {
@@ -121,7 +123,7 @@ fn an_m_that_is_summoned_in_vain_at_the_end_leaves() {
                 crate::blocking(|| {
                     handle.await_poller();
                     loom::explore();
-                    // Only for the call.
+                    // Only for the summons.
                     drop(crate::go(|| ()));
                 });
                 super::cover::touch_window();
@@ -138,7 +140,7 @@ fn an_m_that_is_summoned_in_vain_at_the_end_leaves() {
 }
 
 /// Two goroutines give their Ps away at once, with work in the queues, and there may be one thread more. Fails by an assertion
-/// when two are started.
+/// when two threads are started.
 #[test]
 fn no_more_threads_are_started_than_there_may_be() {
     Model::new().preemptions(1).check("two_hand_offs_at_limit", || {

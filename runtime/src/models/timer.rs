@@ -1,5 +1,5 @@
-//! Callbacks: stop, reset and firing agree on how often one is called, no M sleeps past one that a thread sets,
-//! and none goes with its runtime.
+//! Callbacks: stop, reset and firing agree on how often a callback is called, no M sleeps past a callback that a
+//! thread sets, and none is lost with its runtime.
 
 use super::caught;
 use super::cover::{Handle, Held, InlineCall, refuse_after, timer_thread_ends};
@@ -12,7 +12,7 @@ use std::time::Duration;
 
 const DELAY: Duration = Duration::from_millis(1);
 
-/// Counts calls, and is waited for.
+/// Counts calls; a thread may wait for a count.
 #[derive(Clone, Default)]
 struct Count(Arc<(Mutex<usize>, Condvar)>);
 
@@ -24,7 +24,7 @@ impl Count {
     fn get(&self) -> usize {
         *self.0.0.lock().expect("no panic under a model's lock")
     }
-    /// Blocks the thread until there were so many.
+    /// Blocks the thread until there were `n` calls.
     fn reaches(&self, n: usize) {
         let mut count = self.0.0.lock().expect("no panic under a model's lock");
         while *count < n {
@@ -49,7 +49,8 @@ fn far_away() -> (Runtime, Timer, Count) {
     (runtime, timer, count)
 }
 
-/// The clock moves with the poller: a goroutine that was to be made for the timer has run before.
+/// Lets the clock move, which only the poller does: a goroutine that was made for the timer has run when this
+/// returns.
 fn let_it_fire(runtime: &Runtime) {
     runtime.go(|| sleep(DELAY)).join().unwrap();
 }
@@ -65,8 +66,8 @@ fn a_callback_that_is_moved_to_an_earlier_time_is_called_then() {
     });
 }
 
-/// A callback that is armed is moved to an earlier time while the M goes into the poller. Fails by deadlock when neither
-/// sees the other.
+/// An armed callback is moved to an earlier time while the M goes into the poller. Fails by deadlock when neither sees
+/// the other.
 #[test]
 fn a_callback_is_moved_while_the_m_goes_into_the_poller() {
     Model::new().check("call_moved_vs_idle", || {
@@ -79,8 +80,8 @@ fn a_callback_is_moved_while_the_m_goes_into_the_poller() {
     });
 }
 
-/// The M fires the callback while a thread stops it. Fails when it is called although `stop` returned true, and by
-/// deadlock when it is not although `stop` returned false.
+/// The M fires the callback while a thread stops it. Fails when the callback is called although `stop` returned
+/// `true`, and by deadlock when it is not called although `stop` returned `false`.
 #[test]
 fn a_stop_and_a_firing_agree() {
     Model::new().check("call_stop", || {
@@ -95,7 +96,7 @@ fn a_stop_and_a_firing_agree() {
     });
 }
 
-/// The same with a reset: a firing for each setting that was not taken back.
+/// As above, with a reset: there is a firing for each setting that was not taken back.
 #[test]
 fn a_reset_and_a_firing_agree() {
     Model::new().check("call_reset", || {
@@ -110,8 +111,8 @@ fn a_reset_and_a_firing_agree() {
     });
 }
 
-/// A P without timers becomes idle while a thread puts one into its heap. Fails by deadlock when the M that goes into the
-/// poller leaves that heap out.
+/// A P without timers becomes idle while a thread puts a callback into its heap. Fails by deadlock when the M that goes
+/// into the poller leaves that heap out.
 #[test]
 fn a_callback_is_put_into_the_heap_of_a_p_that_becomes_idle() {
     Model::new().check("call_vs_idle", || {
@@ -141,8 +142,8 @@ fn far_calls_on_two_ps(runtime: &Runtime, count: &Count) -> [InlineCall; 2] {
     makers.map(|maker| maker.join().unwrap())
 }
 
-/// Two Ps are idle, each with a heap in which nothing stands; one of their Ms waits in the poller and takes one of them
-/// when it is called. Fails by deadlock when it then leaves the heap of the other out.
+/// Two Ps are idle, each with an empty heap; one of their Ms waits in the poller and takes one of the Ps when it is
+/// summoned. Fails by deadlock when the M then leaves the heap of the other out.
 #[test]
 fn a_callback_is_put_into_the_heap_of_any_idle_p() {
     for which in [0, 1] {
@@ -159,8 +160,8 @@ fn a_callback_is_put_into_the_heap_of_any_idle_p() {
     }
 }
 
-/// Two Ps are idle, each with a callback far away, and either is moved to an earlier time. Fails by deadlock when the M in
-/// the poller waits for the other one.
+/// Two Ps are idle, each with a callback far away, and either callback is moved to an earlier time. Fails by deadlock when
+/// the M in the poller waits for the other one.
 #[test]
 fn the_poller_waits_for_the_earliest_of_two_heaps() {
     for which in [0, 1] {
@@ -177,7 +178,7 @@ fn the_poller_waits_for_the_earliest_of_two_heaps() {
     }
 }
 
-/// A P is taken away, and comes to rest, while its goroutine puts a callback into its heap. Fails by deadlock when the
+/// A P is taken away, and becomes idle, while its goroutine puts a callback into its heap. Fails by deadlock when the
 /// M that goes to the poller from another P leaves that heap out.
 #[test]
 fn a_callback_is_put_into_the_heap_of_a_p_that_is_taken_away() {
@@ -203,8 +204,8 @@ fn a_callback_is_put_into_the_heap_of_a_p_that_is_taken_away() {
     });
 }
 
-/// The runtime ends while a thread arms a callback of its heap. Fails by deadlock when no thread is left to call it, and
-/// when it is called twice.
+/// The runtime ends while a thread arms a callback of its heap. Fails by deadlock when no thread is left to call the
+/// callback, and when it is called twice.
 #[test]
 fn a_callback_that_is_set_while_its_runtime_ends_is_called() {
     Model::new().check("call_vs_end", || {
@@ -227,8 +228,8 @@ fn a_callback_that_is_set_while_its_runtime_ends_is_called() {
     });
 }
 
-/// The runtime ends while a callback is due: its goroutine runs, or it is made and never runs, or no M has looked.
-/// Fails by deadlock when it is not called.
+/// The runtime ends while a callback is due: its goroutine runs, or was made and never runs, or no M has looked.
+/// Fails by deadlock when the callback is not called.
 #[test]
 fn a_callback_that_is_due_when_its_runtime_ends_is_called() {
     Model::new().preemptions(1).check("due_vs_end", || {
@@ -241,7 +242,7 @@ fn a_callback_that_is_due_when_its_runtime_ends_is_called() {
     });
 }
 
-/// Outside of any runtime: the thread of the timers ends while another callback is set. Fails by deadlock.
+/// Outside of any runtime: the timer thread ends while another callback is set. Fails by deadlock.
 #[test]
 fn the_timers_thread_does_not_end_before_a_callback() {
     Model::new().preemptions(3).check("timer_thread_ends", || {
@@ -256,7 +257,7 @@ fn the_timers_thread_does_not_end_before_a_callback() {
     });
 }
 
-/// The thread of the timers is about to sleep for long when the callback is moved. Fails by deadlock.
+/// The timer thread is about to sleep for long when a callback is moved. Fails by deadlock.
 #[test]
 fn the_timers_thread_does_not_sleep_past_a_callback() {
     Model::new().preemptions(3).check("timer_thread_sleeps", || {
@@ -270,7 +271,7 @@ fn the_timers_thread_does_not_sleep_past_a_callback() {
     });
 }
 
-/// Fails by deadlock: the thread stays until the time of a callback that was stopped.
+/// Fails by deadlock when the timer thread stays until the time of a callback that was stopped.
 #[test]
 fn the_timers_thread_goes_with_its_last_callback() {
     Model::new().preemptions(3).check("timer_thread_told", || {

@@ -11,8 +11,8 @@ use std::time::Duration;
 /// Shorter than any wait of a model.
 const AT_ONCE: Duration = Duration::from_nanos(1);
 
-/// A goroutine gives a plain thread its token, and the thread gives the goroutine its own. Fails by deadlock when a token is
-/// lost that was given before the wait; by the assertion when what was written before it is not seen.
+/// A goroutine gives a plain thread its token, and the thread gives the goroutine one. Fails by deadlock when a token is
+/// lost that was given before the wait; by the assertion when the owner does not see what the giver wrote before.
 #[test]
 fn a_token_given_while_the_owner_begins_to_wait_is_not_lost() {
     Model::new().check("token", || {
@@ -31,8 +31,8 @@ fn a_token_given_while_the_owner_begins_to_wait_is_not_lost() {
     });
 }
 
-/// A goroutine waits for a thread's token, with a limit. Fails by deadlock when a token that came beside the limit is lost,
-/// though no wait took it.
+/// A goroutine waits for a thread's token, with a limit. Fails by deadlock when a token that came as the limit passed is
+/// lost, though no wait took it.
 #[test]
 fn a_wait_that_times_out_leaves_the_token() {
     Model::new().check("token_limit", || {
@@ -59,7 +59,7 @@ fn a_wait_that_times_out_leaves_the_token() {
     });
 }
 
-/// A goroutine is interrupted beside the token. Fails by deadlock when it has gone with the interrupt.
+/// A goroutine is interrupted as its token comes. Fails by deadlock when the token is lost with the interrupt.
 #[test]
 fn a_wait_that_is_interrupted_leaves_the_token() {
     Model::new().check("token_interrupt", || {

@@ -1,6 +1,6 @@
-//! The trim of stacks: the monitor empties the stack caches of idle Ps, which others take, use and give up meanwhile.
+//! The trim of stacks: the monitor empties the stack caches of idle Ps, which Ms take, use and give up meanwhile.
 //!
-//! A stack cache is a cell of its P, so loom fails a model in which two reach for it and nothing orders that.
+//! A stack cache is a cell of its P, so loom fails a model in which two threads reach for it and nothing orders them.
 
 use super::caught;
 use super::cover::Handle;
@@ -8,8 +8,8 @@ use crate::go;
 use crate::model::{Model, Mutant, at_rest, done};
 use std::sync::Arc;
 
-/// A P is idle, taken, used for a goroutine that begins and ends, and idle again. Fails when the monitor reaches for caches
-/// that an M has, or had and gave up unseen.
+/// A P is idle, taken, used for a goroutine that begins and ends, and idle again. Fails when the monitor reaches for a
+/// cache that an M has, or that an M had and gave up without the monitor's seeing that.
 #[test]
 fn a_stack_cache_is_emptied_while_its_p_comes_and_goes() {
     Model::new().check("trim_vs_goroutine", || {
@@ -22,7 +22,7 @@ fn a_stack_cache_is_emptied_while_its_p_comes_and_goes() {
     });
 }
 
-/// The same while one of two Ps retires, and comes back.
+/// As above, while one of two Ps retires, and comes back.
 #[test]
 fn a_stack_cache_is_emptied_while_its_p_retires() {
     Model::new().preemptions(1).check("trim_vs_shrink", || {

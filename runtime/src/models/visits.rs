@@ -1,4 +1,4 @@
-//! Visits, and sleepers that go first: an M is woken for the goroutine that is put off.
+//! Visits, and sleepers that go first: an M is woken for the goroutine that has to wait.
 
 use super::caught;
 use super::cover::{Handle, Socket};
@@ -8,8 +8,8 @@ use crate::yield_now;
 use gmp_netpoll::Readiness;
 use std::time::Duration;
 
-/// A timer's goroutine was to be run at once, and a visit brings another before it, which waits for it on its M.
-/// `queued`: it stands in the ring, alone; else the M has it in its hand.
+/// A timer's goroutine was to be run at once, and a visit puts another one before it, which blocks the M until the
+/// timer's goroutine has run. `queued`: the timer's goroutine is in the ring, alone; else the M has it in hand.
 fn a_visit_puts_one_off(queued: bool) -> impl Fn() + Send + Sync + 'static {
     move || {
         let runtime = at_rest::<2>();
@@ -47,8 +47,9 @@ fn a_sleeper_that_a_visit_puts_off_is_run_by_another_m() {
     Model::new().preemptions(1).check("visit_before_sleeper", a_visit_puts_one_off(false));
 }
 
-/// A goroutine yields, alone in the ring, and a sleeper goes before it, and waits for that goroutine on the M. No M polls: the
-/// M at work has come from the poller, and the other one sleeps on its note. Fails by deadlock when that is not woken.
+/// A goroutine yields, alone in the ring, and a sleeper goes before it, and blocks the M until that goroutine has run. No M
+/// polls: the M at work has come from the poller, and the other one sleeps on its note. Fails by deadlock when the other M is
+/// not woken.
 #[test]
 fn one_before_which_a_sleeper_goes_is_run_by_another_m() {
     Model::new().preemptions(1).check("sleeper_first", || {
@@ -58,12 +59,12 @@ fn one_before_which_a_sleeper_goes_is_run_by_another_m() {
         let raises = ran.clone();
         let sleeper = runtime.go(move || {
             handle.await_poller();
-            // The M in the poller finds this one alone, and wakes no other.
+            // The M in the poller finds only this goroutine, and wakes no other M.
             sleep(Duration::from_millis(1));
             while handle.count_ps()[1] != 1 {
                 loom::thread::yield_now();
             }
-            // This M finds it when this goroutine sleeps, and so does not go to the poller.
+            // This M finds the queued goroutine when this one sleeps, and so does not go to the poller.
             handle.queue_globally_in_silence([handle.make(move || {
                 loom::explore();
                 pass(LONG);
@@ -78,8 +79,9 @@ fn one_before_which_a_sleeper_goes_is_run_by_another_m() {
     });
 }
 
-/// A sleeper is due alone, and a visit then finds a goroutine in the poller, alone in the ring: the sleeper goes first,
-/// and waits for the other on its M. The Ms are as above. Fails by deadlock when the M looks at its ring before the visit only.
+/// A sleeper is due alone, and a visit then finds a goroutine in the poller, which is alone in the ring: the sleeper goes
+/// first, and blocks its M until the other has run. The Ms are as above. Fails by deadlock when the M looks at its ring before
+/// the visit only.
 #[test]
 fn one_that_a_visit_finds_is_run_beside_a_sleeper() {
     Model::new().preemptions(1).check("visit_beside_sleeper", || {
@@ -93,7 +95,7 @@ fn one_that_a_visit_finds_is_run_beside_a_sleeper() {
                 raises.raise();
             }));
             handle.await_poller();
-            // The M in the poller finds this one alone, and wakes no other.
+            // The M in the poller finds only this goroutine, and wakes no other M.
             sleep(Duration::from_millis(1));
             while handle.count_ps()[1] != 1 {
                 loom::thread::yield_now();
@@ -112,7 +114,7 @@ fn one_that_a_visit_finds_is_run_beside_a_sleeper() {
     });
 }
 
-/// Waits in the poller once.
+/// Reads by two system calls: after the first one the goroutine waits in the poller.
 fn read_twice() {
     let mut calls = 0;
     let got = Socket::new().read(8, || {
@@ -122,9 +124,9 @@ fn read_twice() {
     assert_eq!(got.unwrap(), 1);
 }
 
-/// A visit finds a goroutine in the poller beside one in the global queue, which goes first and waits for the other on its M.
-/// No M polls: the M at work has come from the poller, and the other one sleeps on its note. Fails by deadlock when that is not
-/// woken.
+/// A visit finds a goroutine in the poller and one in the global queue; the latter goes first and blocks its M until the other
+/// has run. No M polls: the M at work has come from the poller, and the other one sleeps on its note. Fails by deadlock when
+/// the other M is not woken.
 #[test]
 fn one_that_a_visit_finds_is_run_beside_one_that_waited_longer() {
     Model::new().preemptions(1).check("visit_beside_globals", || {
@@ -138,7 +140,7 @@ fn one_that_a_visit_finds_is_run_beside_one_that_waited_longer() {
                 raises.raise();
             }));
             handle.await_poller();
-            // The M in the poller finds this one alone, and wakes no other.
+            // The M in the poller finds only this goroutine, and wakes no other M.
             sleep(Duration::from_millis(1));
             while handle.count_ps()[1] != 1 {
                 loom::thread::yield_now();
@@ -155,9 +157,9 @@ fn one_that_a_visit_finds_is_run_beside_one_that_waited_longer() {
     });
 }
 
-/// Goroutines that yield fill the ring, and the end of their round puts others before them, one of which waits on its M for
-/// the next. The other M sleeps, as if it had looked at the global queue before they came there, and at the ring when they
-/// had left it. Fails by deadlock when no M is woken.
+/// Goroutines that yield fill the ring, and the end of their round puts others before them, one of which blocks its M until
+/// the next has run. The other M sleeps, as if it had looked at the global queue before they came there, and at the ring
+/// when they had left it. Fails by deadlock when no M is woken.
 #[test]
 fn those_that_a_round_brings_are_run_by_another_m() {
     Model::new().preemptions(1).check("round_ends", || {
@@ -166,13 +168,13 @@ fn those_that_a_round_brings_are_run_by_another_m() {
         let (handle, ran) = (Handle::of(&runtime), Flag::default());
         let first = runtime.go(move || {
             handle.await_poller();
-            // The M in the poller finds this one alone, and wakes no other.
+            // The M in the poller finds only this goroutine, and wakes no other M.
             sleep(Duration::from_millis(1));
             while handle.count_ps()[1] != 1 {
                 loom::thread::yield_now();
             }
             let (waits, raises) = (ran.clone(), ran);
-            // With this one, which yields, the ring overflows: these two and this one go to the global queue, the others are
+            // When this goroutine yields, the ring overflows: these two and this one go to the global queue, the others are
             // the round.
             handle.queue_in_silence([
                 handle.make(move || waits.wait_on_thread()),

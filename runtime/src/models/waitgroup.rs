@@ -14,8 +14,8 @@ unsafe impl Send for Value {}
 // SAFETY: as above.
 unsafe impl Sync for Value {}
 
-/// Fails by deadlock when the last one wakes no waiter, by a causality violation when a wait returns before what was done is
-/// seen.
+/// Fails by deadlock when the last `done` wakes no waiter, by a causality violation when a wait returns before the waiter
+/// sees what was done.
 #[test]
 fn a_wait_sees_what_was_done() {
     Model::new().check("waitgroup", || {
@@ -25,7 +25,7 @@ fn a_wait_sees_what_was_done() {
         let others = values.clone().map(|value| {
             let tasks = tasks.clone();
             thread::spawn(move || {
-                // SAFETY: read after the wait.
+                // SAFETY: written before `done`, and read after the wait.
                 value.0.with_mut(|value| unsafe { *value = 1 });
                 tasks.done();
             })
@@ -37,7 +37,7 @@ fn a_wait_sees_what_was_done() {
     });
 }
 
-/// Fails by a causality violation when a count that is found at zero comes without what was done.
+/// Fails by a causality violation when a caller that finds the count at zero does not see what was done.
 #[test]
 fn a_zero_that_is_found_shows_what_was_done() {
     Model::new().preemptions(4).check("waitgroup_look", || {
@@ -47,17 +47,18 @@ fn a_zero_that_is_found_shows_what_was_done() {
         let (theirs, other_value) = (tasks.clone(), Arc::clone(&value));
         let other = thread::spawn(move || {
             theirs.wait();
-            // SAFETY: it is done.
+            // SAFETY: the count was found at zero, so the writer is done.
             assert_eq!(other_value.0.with(|value| unsafe { *value }), 1);
         });
-        // SAFETY: read after the wait.
+        // SAFETY: written before `done`, and read after the wait.
         value.0.with_mut(|value| unsafe { *value = 1 });
         tasks.done();
         other.join().unwrap();
     });
 }
 
-/// The group is used again while the waiter for the first zero is on its way. Fails by deadlock when that one is not called.
+/// The group is used again while the waiter for the first zero is on its way. Fails by deadlock when that waiter is not
+/// woken.
 #[test]
 fn a_zero_counts_whatever_is_added_after_it() {
     Model::new().check("waitgroup_again", || {

@@ -13,7 +13,7 @@ fn enters_beside_a_retaker() {
     let retaker = runtime.run(|| {
         let held = Held::current();
         let retaker = loom::thread::spawn(move || held.retake());
-        // Each of these enters, and finds its P or comes back for one.
+        // Each of these calls enters, and finds its P or comes back for one.
         super::cover::touch_window();
         super::cover::touch_window();
         retaker
@@ -22,20 +22,21 @@ fn enters_beside_a_retaker() {
     done();
 }
 
-/// A goroutine enters and leaves the runtime while a retaker judges its M to be away. The owner of the P touches
-/// its ghost: fails by a causality violation when two do and nothing orders them, by deadlock when the P is lost.
+/// A goroutine enters and leaves the runtime while a retaker takes its M to be away. The owner of the P touches the
+/// P's ghost: fails by a causality violation when two threads do and nothing orders them, by deadlock when the P is
+/// lost.
 #[test]
 fn a_p_has_one_owner_while_it_is_retaken() {
     Model::new().with_retaker().check("retake_vs_enter", enters_beside_a_retaker);
 }
 
-/// The same where the kernel has no barrier for all threads: the retaker fences, and each entry does.
+/// As above, where the kernel has no barrier on all threads: the retaker fences, and so does each entry.
 #[test]
 fn a_p_has_one_owner_where_both_sides_fence() {
     Model::new().with_retaker_that_fences().check("retake_by_fences", enters_beside_a_retaker);
 }
 
-/// Waits until `over`, where its thread may be switched out all the time, as it may be anywhere.
+/// Waits until `over`, while its thread may be switched out at every step, as a real one may be anywhere.
 fn go_on_until(over: &AtomicBool) {
     while !over.load(Relaxed) {
         switch_point();
@@ -43,7 +44,7 @@ fn go_on_until(over: &AtomicBool) {
     }
 }
 
-/// A retaker in a thread of its own, and whether it is done.
+/// Starts a thread that plays the retaker; the flag says when it is done.
 fn retake_aside(held: Held) -> (loom::thread::JoinHandle<()>, Arc<AtomicBool>) {
     let over = Arc::new(AtomicBool::new(false));
     let raised = Arc::clone(&over);
@@ -54,7 +55,7 @@ fn retake_aside(held: Held) -> (loom::thread::JoinHandle<()>, Arc<AtomicBool>) {
     (retaker, over)
 }
 
-/// The same where the kernel refuses the barrier for all threads to the retaker, of an M that counts on it: the retaker
+/// As above, where the kernel refuses the retaker the barrier on all threads, for an M that counts on it: the retaker
 /// waits until that M's thread was switched out.
 #[test]
 fn a_p_has_one_owner_when_the_barrier_is_refused() {
@@ -74,7 +75,7 @@ fn a_p_has_one_owner_when_the_barrier_is_refused() {
     });
 }
 
-/// And of an M that has acquired its P after that: both sides fence.
+/// As above, for an M that has acquired its P after the refusal: both sides fence.
 #[test]
 fn a_p_has_one_owner_after_the_barrier_was_refused() {
     Model::new().with_retaker_that_is_refused().check("retake_after_refusal", || {
@@ -83,7 +84,7 @@ fn a_p_has_one_owner_after_the_barrier_was_refused() {
             let (retaker, over) = retake_aside(Held::current());
             go_on_until(&over);
             retaker.join().unwrap();
-            // It comes back for a P.
+            // The goroutine comes back for a P.
             super::cover::touch_window();
             let held = Held::current();
             loom::explore();
@@ -97,8 +98,8 @@ fn a_p_has_one_owner_after_the_barrier_was_refused() {
     });
 }
 
-/// The retaker judges the P while it changes hands, from a goroutine that gives it away and stays outside to the next.
-/// Fails when it takes the lease of the second for that of the first, which is away.
+/// The retaker judges the P while it changes hands, from a goroutine that gives it away and stays outside to the next
+/// one. Fails when the retaker takes the lease of the second M for that of the first, which is away.
 #[test]
 fn a_p_that_changes_hands_is_judged_with_its_holder() {
     Model::new().with_retaker().check("retake_vs_acquire", || {
@@ -140,9 +141,9 @@ fn a_goroutine_that_lost_its_p_is_run() {
         let runtime = unsafe { crate::Runtime::builder().procs(1).max_threads(2).build() }.unwrap();
         runtime.run(|| {
             let held = Held::current();
-            // Work for the M that the P is handed to.
+            // Work for the M to which the P is handed.
             drop(crate::go(|| ()));
-            // The goroutine waits for the retaker on its M, outside of the runtime.
+            // The goroutine blocks its M until the retaker is done, outside of the runtime.
             loom::thread::spawn(move || held.retake()).join().unwrap();
             super::cover::touch_window();
         });

@@ -22,11 +22,12 @@ impl Default for PollDesc {
 }
 
 impl PollDesc {
-    /// No event.
+    /// A slot without an event.
     pub fn new() -> Self {
         PollDesc(Desc::new())
     }
-    /// Parks the calling goroutine until an event, or a look. Returns `true` for an event, which it takes.
+    /// Parks the calling goroutine until an event, or a nudge. Returns `true` for an event, which the goroutine
+    /// takes.
     pub fn wait(&self) -> bool {
         self.wait_unless(|| false)
     }
@@ -34,7 +35,7 @@ impl PollDesc {
     pub fn wait_unless(&self, closed: impl FnOnce() -> bool) -> bool {
         self.wait_until(|| if closed() { None } else { Some(None) })
     }
-    /// As `wait_unless`, with the end of the wait, in nanoseconds of the model's clock. The event stays.
+    /// As `wait_unless`, with the end of the wait, in nanoseconds of the model's clock. The event stays in the slot.
     pub fn give_up_at(&self, until: u64) -> bool {
         let waited = self.0.wait(Wait::begin(), Direction::Read, || Some(Some(Nanos::from_nanos(until))));
         waited == Waited::Ready
@@ -46,13 +47,13 @@ impl PollDesc {
         }
         event
     }
-    /// The poller's part, on a thread of the model's own.
+    /// Does what the poller does, on a thread of the model's own.
     pub fn event(&self, runtime: &Handle, readiness: Readiness) {
         let mut found = GList::new();
         self.0.unblock(readiness, &mut found);
         runtime.0.inject(found);
     }
-    /// What close does.
+    /// Does what a close does.
     pub fn look(&self, runtime: &Handle) {
         let mut found = GList::new();
         if let Some(g) = self.0.look(Direction::Read) {
@@ -72,18 +73,18 @@ impl Default for IoLock {
 }
 
 impl IoLock {
-    /// Free.
+    /// A free lock.
     pub fn new() -> Self {
         IoLock(Inner::new())
     }
-    /// Blocks the caller until it has the lock; dropping what it gives hands it on.
+    /// Blocks the caller until it has the lock; dropping the result hands the lock on.
     ///
     /// # Panics
     /// If it is interrupted.
     pub fn take(&self) -> impl Drop + '_ {
         self.take_unless(|| false).expect("take: nothing is in the way")
     }
-    /// As `take`, unless `closed`, which is asked again after each nudge.
+    /// As `take`, but returns `None` once `closed`, asked at first and after each nudge, returns `true`.
     pub fn take_unless(&self, closed: impl Fn() -> bool) -> Option<HeldIoLock<'_>> {
         self.take_by(|| if closed() { Err(()) } else { Ok(None) })
     }
@@ -95,7 +96,7 @@ impl IoLock {
     fn take_by(&self, look: impl Fn() -> Result<Option<Nanos>, ()>) -> Option<HeldIoLock<'_>> {
         self.0.take(look).ok().map(HeldIoLock)
     }
-    /// What a close, or a setter of a deadline, does after it has marked.
+    /// Does what a closer, or a setter of a deadline, does after its mark.
     pub fn nudge_all(&self) {
         socket_fence();
         if !self.0.is_free() {
@@ -112,11 +113,11 @@ impl IoLock {
 pub struct HeldIoLock<'a>(Holder<'a, Active>);
 
 impl HeldIoLock<'_> {
-    /// No system call is under way.
+    /// Says that no system call is under way.
     pub fn rest(&self) {
         self.0.rest();
     }
-    /// After a rest, before a look.
+    /// Goes on after a rest, before a look.
     pub fn go_on(&self) {
         self.0.go_on();
     }
@@ -144,31 +145,31 @@ impl Socket {
     pub fn read(&self, len: usize, mut call: impl FnMut() -> io::Result<usize>) -> io::Result<usize> {
         self.0.run_read(ShortRead::Drained, len, |_| call())
     }
-    /// A write, by `call`.
+    /// Writes, by `call`.
     ///
     /// # Errors
     /// Those of `call`, except `WouldBlock`.
     pub fn write(&self, mut call: impl FnMut() -> io::Result<usize>) -> io::Result<usize> {
         self.0.run(Direction::Write, |_| call())
     }
-    /// A call without an I/O lock.
+    /// Calls `call` without an I/O lock.
     ///
     /// # Errors
     /// Those of `call`, and of a closed socket.
     pub fn with(&self, call: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
         self.0.with(|_| call())
     }
-    /// Closes it.
+    /// Closes the socket.
     ///
     /// # Errors
-    /// When it was closed before.
+    /// If the socket was closed before.
     pub fn close(&self) -> io::Result<()> {
         self.0.close()
     }
-    /// Sets the read deadline: it has passed, or there is none.
+    /// Sets the read deadline: to one that has passed, or to none.
     ///
     /// # Errors
-    /// When it was closed before.
+    /// If the socket was closed before.
     pub fn set_expired(&self, expired: bool) -> io::Result<()> {
         self.0.set_deadline(Direction::Read, expired.then(|| Active::instant(Nanos::ZERO)))
     }

@@ -6,12 +6,12 @@ use crate::host::Active;
 use crate::p::runq::{Runq as Queue, StealNext};
 use crate::prim::Arc;
 
-/// Gs that only stand in queues, told by their numbers.
+/// Gs that are only queued, told apart by their numbers.
 #[derive(Clone)]
 pub struct Gs(Arc<[G<Active>]>);
 
 impl Gs {
-    /// So many.
+    /// Makes `count` Gs.
     pub fn new(count: usize) -> Self {
         Gs((0..count).map(|_| G::new()).collect())
     }
@@ -37,16 +37,16 @@ pub struct Runq {
 }
 
 impl Runq {
-    /// Empty, and its positions wrap after two Gs.
+    /// An empty queue, whose positions wrap after two Gs.
     pub fn new(gs: &Gs) -> Self {
         Runq { queue: Queue::starting_at(u32::MAX - 1), gs: gs.clone() }
     }
-    /// Owner. What does not fit is returned.
+    /// By the owner. Returns the Gs that do not fit.
     #[must_use]
     pub fn push_next(&self, number: usize) -> Vec<usize> {
         self.spilt(self.queue.push_next(self.gs.put(number), || ()))
     }
-    /// Owner. What does not fit is returned.
+    /// By the owner. Returns the Gs that do not fit.
     #[must_use]
     pub fn push(&self, number: usize) -> Vec<usize> {
         self.spilt(self.queue.push(self.gs.put(number)))
@@ -58,7 +58,7 @@ impl Runq {
         }
         out
     }
-    /// Owner. What does not fit is returned: the newer half of a full ring.
+    /// By the owner. Returns the Gs that do not fit: the newer half of a full ring.
     #[must_use]
     pub fn push_keeping_older(&self, number: usize) -> Vec<usize> {
         let mut out = Vec::new();
@@ -67,12 +67,12 @@ impl Runq {
         }
         out
     }
-    /// Owner. All of the ring, unless a thief is in it.
+    /// By the owner. Takes the whole ring, unless a thief is in it.
     #[must_use]
     pub fn take_all(&self) -> Vec<usize> {
         self.queue.take_all().into_iter().flatten().map(|g| self.gs.took(g)).collect()
     }
-    /// Owner. What does not fit is returned.
+    /// By the owner. Returns the Gs that do not fit.
     #[must_use]
     pub fn push_batch(&self, numbers: &[usize]) -> Vec<usize> {
         let mut list = GList::new();
@@ -80,23 +80,23 @@ impl Runq {
         self.queue.push_batch(&mut list);
         self.gs.all(list)
     }
-    /// Owner.
+    /// By the owner.
     pub fn pop_next(&self) -> Option<usize> {
         self.queue.pop_next().map(|g| self.gs.took(g))
     }
-    /// Owner.
+    /// By the owner.
     pub fn pop(&self) -> Option<usize> {
         self.queue.pop().map(|g| self.gs.took(g))
     }
-    /// Any thread.
+    /// By any thread.
     pub fn is_empty(&self) -> bool {
         self.queue.is_empty()
     }
-    /// Owner of `self`. With runnext, when the ring has nothing.
+    /// By the owner of `self`. Takes `runnext`, too, when the victim's ring is empty.
     pub fn steal_from(&self, victim: &Self) -> Option<usize> {
         self.queue.steal_from(&victim.queue, StealNext::IfLeft(&|| 0)).map(|g| self.gs.took(g))
     }
-    /// Any thread.
+    /// By any thread.
     pub fn drain(&self) -> Vec<usize> {
         let mut out = Vec::new();
         self.queue.drain(|g| out.push(self.gs.took(g)));

@@ -24,18 +24,18 @@ impl Handle {
     pub fn of(runtime: &crate::Runtime) -> Self {
         Handle(runtime.sched())
     }
-    /// Waits on its thread until the M that was sent to the poller is there.
+    /// Blocks the calling thread until the M that was sent to the poller waits there.
     pub fn await_poller(&self) {
         while !self.somebody_polls() {
             loom::thread::yield_now();
         }
     }
-    /// Plays the kernel: an event of the one descriptor that is watched.
+    /// Plays the kernel: an event of the one watched descriptor.
     pub fn post(&self, readiness: Readiness) {
         self.0.host.post(readiness);
     }
-    /// Plays the kernel and the M that comes back from the poller: the event, if it is watched, is delivered by
-    /// the calling thread.
+    /// Plays the kernel and the M that comes back from the poller: if the descriptor is watched, the calling thread
+    /// delivers the event.
     pub fn deliver(&self, readiness: Readiness) {
         let mut found = GList::new();
         for key in self.0.host.happen(readiness) {
@@ -43,7 +43,7 @@ impl Handle {
         }
         self.0.inject(found);
     }
-    /// A goroutine that is made and not queued yet.
+    /// Makes a goroutine, and does not queue it yet.
     #[track_caller]
     pub fn make(&self, f: impl FnOnce() + Send + 'static) -> Made {
         let birth = Birth { name: None, stack_size: 1 << 16, site: Location::caller() };
@@ -51,17 +51,18 @@ impl Handle {
         let g = unsafe { self.0.make(birth, f) }.expect("make: a model has stacks");
         Made { g, handle: JoinHandle::of(g) }
     }
-    /// Queues them in one submission, as one look at the poller may find several. Gives their handles.
+    /// Queues goroutines in one submission, as one poll may find several. Returns their handles.
     pub fn inject<const N: usize>(&self, made: [Made; N]) -> [JoinHandle<()>; N] {
         let mut list = GList::new();
         made.iter().for_each(|made| list.push(made.g));
         self.0.inject(list);
         made.map(|made| made.handle)
     }
-    /// Queues them on the P of the calling goroutine and wakes no M: as if the M that was woken had come a moment too early.
+    /// Queues goroutines on the P of the calling goroutine and wakes no M: as if an M was woken, and looked a moment too
+    /// early.
     ///
     /// # Panics
-    /// Without a P, or when they do not fit.
+    /// Without a P, or if the goroutines do not fit.
     pub fn queue_in_silence<const N: usize>(&self, made: [Made; N]) {
         let inside = M::<Active>::current().and_then(M::look_in).expect("queue_in_silence: on a P");
         let mut list = GList::new();
@@ -70,13 +71,13 @@ impl Handle {
         inside.p.runq.push_batch(&mut list);
         assert!(list.is_empty(), "queue_in_silence: the ring is full");
     }
-    /// Queues them globally, and wakes no M: their submitter has, when they were queued first.
+    /// Queues goroutines globally, and wakes no M: as if their submitter had woken one when they were first queued.
     pub fn queue_globally_in_silence<const N: usize>(&self, made: [Made; N]) {
         let mut list = GList::new();
         made.iter().for_each(|made| list.push(made.g));
         self.0.globrunqput(list);
     }
-    /// The next goroutine of the caller's P is preceded by an I/O lock. Called on a goroutine.
+    /// Has the caller's M make a visit before its next goroutine. Called on a goroutine.
     ///
     /// # Panics
     /// Without a P.
@@ -84,7 +85,7 @@ impl Handle {
         let inside = M::<Active>::current().and_then(M::look_in).expect("have_a_visit_come: on a P");
         inside.p.poll_schedule.turn_comes_next(inside.p.tick());
     }
-    /// No goroutine goes before those in the caller's P's queue because it has slept. Called on a goroutine.
+    /// From now on no sleeper goes before the goroutines in the queue of the caller's P. Called on a goroutine.
     ///
     /// # Panics
     /// Without a P.
@@ -92,7 +93,7 @@ impl Handle {
         let inside = M::<Active>::current().and_then(M::look_in).expect("have_no_sleeper_go_first: on a P");
         inside.p.poll_schedule.no_sleeper_comes_next(inside.p.tick());
     }
-    /// How many Ps are in use, idle, retired; and the census agrees.
+    /// Returns how many Ps are in use, idle, retired; asserts that the census agrees.
     pub fn count_ps(&self) -> [usize; 3] {
         self.0.count_ps()
     }
@@ -100,18 +101,18 @@ impl Handle {
     pub fn somebody_polls(&self) -> bool {
         self.0.host.somebody_polls()
     }
-    /// A look at the poller that does not wait, as a busy M takes it now and then. Called on a goroutine.
+    /// Polls without waiting, as a busy M does now and then. Called on a goroutine.
     pub fn poll_now(&self) {
         let m = M::<Active>::current().expect("poll_now: on a goroutine");
         let found = self.0.poll_now(&m.local);
         self.0.inject(found);
     }
-    /// What a busy M does at a visit elsewhere. Called on a goroutine, with an empty global queue.
+    /// Does the part of a busy M's visit that is not the poller's. Called on a goroutine, with an empty global queue.
     pub fn visit_global_queue(&self) {
         let m = M::<Active>::current().expect("visit_global_queue: on a goroutine");
         self.0.visit_now(m);
     }
-    /// One look of the monitor, which has seen no M poll for that long.
+    /// Makes one look of the monitor, which has seen no M poll for `unpolled`.
     pub fn monitor_looks(&self, unpolled: Duration) {
         self.0.tick_as_monitor(unpolled);
     }
@@ -119,20 +120,20 @@ impl Handle {
     pub fn has_timers(&self) -> bool {
         self.0.earliest_timer().is_some()
     }
-    /// The monitor's part when no P is idle.
+    /// Does the monitor's part when no P is idle.
     pub fn serve_timers(&self) {
         self.0.inject(self.0.take_all_due());
     }
-    /// The monitor's part of a trim: what idle Ps have in their caches goes back.
+    /// Does the monitor's part of a trim: gives back what idle Ps have in their caches.
     pub fn empty_idle_stack_caches(&self) {
         self.0.empty_idle_stack_caches();
     }
-    /// What the judge of a deadlock says of this runtime.
+    /// Returns what the judge of a deadlock says of this runtime.
     pub fn is_asleep(&self, nobody_else: impl FnOnce() -> bool) -> bool {
         let verdict = judge(std::slice::from_ref(&self.0), |_threads| nobody_else());
         matches!(verdict, Verdict::Asleep(_))
     }
-    /// Returns `true` if the runtime has gone, and all of its threads.
+    /// Returns `true` if the runtime and all of its threads have gone.
     pub fn is_alone(&self) -> bool {
         Arc::strong_count(&self.0) == 1
     }
@@ -148,7 +149,7 @@ pub struct Made {
     handle: JoinHandle<()>,
 }
 
-/// A P, and the lease that was judged, for a thread that plays the retaker.
+/// A P, and a judged lease of it, for a thread that plays the retaker.
 pub struct Held {
     sched: Arc<Sched<Active>>,
     p: NonNull<P<Active>>,
@@ -159,7 +160,7 @@ pub struct Held {
 unsafe impl Send for Held {}
 
 impl Held {
-    /// The calling goroutine's.
+    /// The P of the calling goroutine's M, and its lease.
     ///
     /// # Panics
     /// On a plain thread.
@@ -173,23 +174,23 @@ impl Held {
     }
 
     fn p(&self) -> &P<Active> {
-        // SAFETY: `sched` keeps it.
+        // SAFETY: `sched` keeps the P.
         unsafe { self.p.as_ref() }
     }
 
-    /// Judges the P anew, whichever M has it by now, or none.
+    /// Judges the P anew: by now another M may hold it, or none.
     pub fn judge_again(&mut self) {
         self.judged = Sched::judge(self.p()).map(|(judged, m)| (judged, NonNull::from(m)));
     }
 
     /// R1 to R3 of `m/mod.rs`. Returns `true` if the P was taken, and handed on.
     pub fn retake(self) -> bool {
-        // SAFETY: `sched` keeps it.
+        // SAFETY: `sched` keeps the M.
         self.judged.is_some_and(|(judged, m)| self.sched.retake(self.p(), unsafe { m.as_ref() }, judged))
     }
 }
 
-/// The number of the P that the calling goroutine's M holds.
+/// Returns the number of the P that the calling goroutine's M holds.
 ///
 /// # Panics
 /// On a plain thread, and without a P.
@@ -202,7 +203,7 @@ pub fn touch_window() {
     drop(Window::<Active>::enter().expect("touch_window: on a goroutine"));
 }
 
-/// The kernel may switch the calling thread out here; see `Model::with_retaker_that_is_refused`.
+/// A point at which the kernel may switch the calling thread out; see `Model::with_retaker_that_is_refused`.
 pub fn switch_point() {
     crate::model::switch_point();
 }
