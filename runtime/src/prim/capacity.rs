@@ -1,4 +1,4 @@
-//! Sizes that a model must shrink to reach what lies behind them.
+//! Constants that a model shrinks, to reach the states behind a limit.
 
 use std::time::Duration;
 
@@ -10,35 +10,35 @@ pub(crate) const G_BATCH: usize = if cfg!(gmp_loom) { 1 } else { 32 };
 pub(crate) const RUNQ: u32 = if cfg!(gmp_loom) { 4 } else { 256 };
 /// The most Ps of a runtime.
 pub(crate) const PROCS: usize = if cfg!(gmp_loom) { 4 } else { 1024 };
-/// Whether an M that has just acquired a P takes one goroutine alone from the global queue. In a model it takes the
-/// share at once: it may spin then while others stand in its ring.
+/// Whether an M that has just acquired a P takes only one goroutine from the global queue. In a model it takes its
+/// share at once, since the M may spin then while other goroutines are in its ring.
 pub(crate) const FIRST_ALONE: bool = !cfg!(gmp_loom);
-/// How often a spinning M visits the other Ps, one time after the other. Go's number.
+/// How many rounds over the other Ps a spinning M makes. Go's number.
 pub(crate) const STEAL_ROUNDS: u32 = if cfg!(gmp_loom) { 1 } else { 4 };
-/// And at most, with pauses, while others' queues come and go.
+/// How many rounds it makes at most, with pauses, while other Ms' queues change.
 pub(crate) const STEAL_ROUNDS_MOST: u32 = if cfg!(gmp_loom) { 1 } else { 32 };
-/// How often a goroutine that wants a lock looks again before it stands in line. Go's number.
+/// How often a locker looks again at a held lock before it joins the queue. Go's number.
 pub(crate) const LOCK_SPINS: usize = if cfg!(gmp_loom) { 0 } else { 4 };
-/// A goroutine that has waited this long for a mutex is handed it. Go's number. In a model, whose clock stands still, one
-/// that was woken in vain.
+/// A waiter for a mutex that has waited this long is handed the lock. Go's number. In a model, whose clock stands still,
+/// a waiter that was woken in vain.
 pub(crate) const STARVED: std::time::Duration =
     if cfg!(gmp_loom) { std::time::Duration::ZERO } else { std::time::Duration::from_millis(1) };
 /// Parts of a `sync::Pool`. Ps with numbers that are equal modulo this share one.
 pub(crate) const POOL_SHARDS: usize = if cfg!(gmp_loom) { 2 } else { 32 };
-/// Whether a spinning M begins its rounds anywhere. A model's schedule is to depend on loom alone.
+/// Whether a spinning M begins its rounds at a random P. A model's schedule must depend on loom alone.
 pub(crate) const RANDOM_VICTIMS: bool = !cfg!(gmp_loom);
-/// So many goroutines in a row may come from `runnext`. Two that wake each other then share a P with the others
-/// in the proportion of this number to one round of the queue.
+/// How many goroutines in a row may come from `runnext`. Two that wake each other share a P with the others in the
+/// proportion of this number to one round of the queue.
 pub(crate) const MAX_INHERITED: u32 = if cfg!(gmp_loom) { 2 } else { 16 };
-/// So long a thread stays that has nothing to do. A model's threads stay.
+/// How long a thread without work stays. A model's threads stay for ever.
 pub(crate) const KEEP_ALIVE: Option<Duration> =
     if cfg!(gmp_loom) { None } else { Some(Duration::from_secs(10)) };
-/// From one look at another P to the next. In a model, whose clock stands still, each time.
+/// The time from one look at another P to the next. In a model, whose clock stands still, an M looks each time.
 pub(crate) const LOOK_AROUND: Duration = Duration::from_micros(if cfg!(gmp_loom) { 0 } else { 50 });
-/// No queue that is younger is helped. In a model every one that looks no younger than the own.
+/// No queue that is younger is helped. In a model an M helps every queue that looks no younger than its own.
 pub(crate) const HELP_FLOOR: Duration = Duration::from_micros(if cfg!(gmp_loom) { 0 } else { 200 });
-/// The same where the kernel runs another of our Ms in place of the owner: longer than it does so at a time with
-/// twice as many busy threads as CPUs, which is 4 ms.
+/// As `HELP_FLOOR`, where the kernel runs another of our Ms in place of the owner: longer than the kernel's slice,
+/// which is 4 ms with twice as many busy threads as CPUs.
 pub(crate) const HELP_FLOOR_OFF: Duration = Duration::from_millis(if cfg!(gmp_loom) { 0 } else { 4 });
-/// So long the timer thread waits for the next callback. A model's waits are not ended by time.
+/// How long the timer thread waits for another callback before it ends. A model's waits are not ended by time.
 pub(crate) const LINGER: Duration = Duration::from_millis(if cfg!(gmp_loom) { 0 } else { 100 });

@@ -1,23 +1,23 @@
-//! What shipped code carries so that loom can be shown to see what it must see: the mutants, as annotations.
+//! The annotations by which shipped code carries its mutants, so that loom can be shown to find each of them.
 //!
-//! * `mutant!(X: statements)` is a line of its own. A reader of the protocol passes over it: the function without that line
+//! * `mutant!(X: statements)` is a line of its own. A reader of the protocol passes over that line: the function without it
 //!   is what ships. Where the mutant `X` is on, the statements run there: most often `return`, or a step that comes too
 //!   early. `mutant!(X: let name = value)` gives another value to a variable, and `mutant!(X: keep name = value)` makes an
 //!   `Option` that a later line of the same mutant uses.
 //! * `Release.unless(X)` is the ordering before the dot, and `Relaxed` where `X` is on. `fence` with `Relaxed` is no fence.
 //!   `both(Acquire.unless(X), Release.unless(Y))` is `AcqRel`. A condition with `.unless(X)` is false where `X` is on.
-//! * `unless!(X, statement)` is the statement, which is left out where `X` is on. It is for what no `mutant!` in front can
-//!   skip.
+//! * `unless!(X, statement)` is the statement, which is left out where `X` is on. It is for a statement that no `mutant!`
+//!   before it can skip.
 //!
 //! All mutants are in one build, with the cfg `gmp_loom`; the environment of the process says which one is on. Without the
 //! cfg `mutant!` and `unless!` name their mutant in a constant, which becomes no code: a misspelt name fails to compile,
-//! and a variant that no annotation names is reported as dead code. An annotation is one line: what needs more is a
-//! function in the room's module `mutants`, which only the models have.
+//! and a variant that no annotation names is reported as dead code. An annotation is one line: a longer mutation is a
+//! function in the folder's module `mutants`, which only the models have.
 
 pub(crate) use super::Mutant::{self, *};
 use super::Ordering;
 
-/// See the module's header.
+/// Weakens a value where a mutant is on.
 pub(crate) trait Unless: Sized {
     /// The value itself, unless `mutant` is on.
     fn unless(self, mutant: Mutant) -> Self;
@@ -71,13 +71,13 @@ mod model {
 
     pub(crate) use super::super::relax;
 
-    /// The mutant of this process, named in the environment as its variant is spelt.
+    /// Returns the mutant of this process, which the environment names as its variant is spelt.
     fn chosen() -> Option<&'static str> {
         static CHOSEN: std::sync::OnceLock<Option<String>> = std::sync::OnceLock::new();
         CHOSEN.get_or_init(|| std::env::var("GMP_MUTANT").ok()).as_deref()
     }
 
-    /// For the macros alone: elsewhere a mutation is one of the forms above.
+    /// Called by the macros alone: elsewhere a mutation has one of the forms above.
     pub(crate) fn mutated(mutant: Mutant) -> bool {
         chosen().is_some_and(|name| name == format!("{mutant:?}"))
     }

@@ -3,23 +3,23 @@
 //! *Problem.* Two threads that hold one lock each and ask for the other's wait for ever. *Rule.* Each lock has a
 //! [`Rank`], and a thread that holds locks asks only for one of a higher rank. Of two ranks,
 //! [`Rank::is_taken_together`], a thread may hold several locks: it takes them in the order of their
-//! [`place`](Mutex::place), which is the address, and in models, whose addresses differ from one execution to the
-//! next, the order in which they were made. *Proof.* Ranks and places together are a total order, and of a circle of
-//! threads that wait for each other the one which holds the greatest lock would have asked for a smaller one.
+//! [`place`](Mutex::place). A lock's place is its address; in models, whose addresses differ from one execution to
+//! the next, the number in which it was made. *Proof.* Ranks and places together are a total order. In a circle of
+//! threads that wait for each other, the thread which holds the greatest lock would have asked for a smaller one.
 //!
-//! *Check.* In debug builds and in models each thread counts what it holds, and an acquisition against the order
-//! panics before it waits: in the first run that goes that way, not in the one where both threads meet.
-//! [`assert_none_held`] is the other half of the rule: no lock is held across a switch of stacks, but for those that
-//! a commit hook lets go, which runs on the same thread. In release builds nothing of this exists: a lock is
+//! *Check.* In debug builds and in models each thread counts the locks that it holds, and an acquisition against the
+//! order panics before it waits: in the first run that takes the locks so, not only in the run where both threads
+//! meet. [`assert_none_held`] is the other half of the rule: no lock is held across a switch of stacks, except one
+//! that a commit hook lets go, which runs on the same thread. In release builds nothing of this exists: a lock is
 //! parking_lot's.
 //!
-//! What a goroutine may hold while it parks is no lock of this kind: `sync`'s types, an I/O lock, the lock of `SingleFlight`.
+//! A goroutine may park while it holds a lock of another kind: a type of `sync`, an I/O lock, the lock of `SingleFlight`.
 
 use super::plain;
 use std::fmt;
 use std::ops::{Deref, DerefMut};
 
-/// What a lock protects. Outermost first: a thread that holds one asks only for those below it.
+/// What a lock protects. Outermost first: a thread that holds a lock asks only for those below in this list.
 #[derive(Copy, Clone, Debug, Eq, Ord, PartialEq, PartialOrd)]
 #[cfg_attr(
     any(gmp_loom, feature = "generator", not(target_arch = "x86_64")),
@@ -27,7 +27,7 @@ use std::ops::{Deref, DerefMut};
 )]
 #[repr(u8)]
 pub(crate) enum Rank {
-    /// A node in the tree of contexts: `context/tree.rs`. Its channel is closed under it.
+    /// A node in the tree of contexts: `context/tree.rs`. The node's channel is closed under it.
     Context,
     /// The bells of a channel with many receivers: `chan/several.rs`. They are rung under it.
     Bells,
@@ -45,7 +45,7 @@ pub(crate) enum Rank {
     PoolShard,
     /// The queue of an I/O lock: `net/io_lock.rs`.
     IoLock,
-    /// The pollers which know a socket: `net/socket.rs`. Its descriptor is registered under it.
+    /// The pollers which know a socket: `net/socket.rs`. The socket's descriptor is registered under it.
     Registrations,
     /// The closer that waits for a socket's last user: `net/fd.rs`.
     Closer,
@@ -184,13 +184,13 @@ mod check {
     /// What a thread holds of each rank.
     pub(crate) struct Ranks([Cell<Kind>; RANKS]);
 
-    /// What it holds of one.
+    /// The locks of one rank that a thread holds.
     #[derive(Copy, Clone)]
     struct Kind {
-        /// Of no meaning without a lock.
+        /// Meaningless while `locks` is 0.
         rank: Rank,
         locks: u32,
-        /// The greatest place of those that were taken since the thread held none of them.
+        /// The greatest place of those taken since the thread last held no lock of this rank.
         last: usize,
     }
 
@@ -199,7 +199,7 @@ mod check {
             Ranks([const { Cell::new(Kind { rank: Rank::Context, locks: 0, last: 0 }) }; RANKS])
         }
 
-        /// The innermost that it holds.
+        /// Returns the innermost rank of which the thread holds a lock.
         fn innermost(&self) -> Option<Kind> {
             self.0.iter().rev().map(Cell::get).find(|kind| kind.locks > 0)
         }
@@ -302,7 +302,7 @@ mod tests {
         assert!(message.contains("Channel") && message.contains("Central"), "{message}");
     }
 
-    /// Fails if two locks of one rank are taken in an order that another thread may reverse, or if a rank of which
+    /// Fails if two locks of one rank may be taken in an order that another thread may reverse, or if a rank of which
     /// one lock is held at a time allows two.
     #[test]
     fn against_the_order_within_a_rank() {
@@ -320,7 +320,7 @@ mod tests {
         panic_of(|| drop(heaps[1].lock()));
     }
 
-    /// Fails if a lock that was let go counts as held, in whatever order it was.
+    /// Fails if a lock that was let go still counts as held, in whatever order the locks were let go.
     #[test]
     fn what_is_let_go_is_held_no_more() {
         let (channel, central) = (Mutex::new(Rank::Channel, ()), Mutex::new(Rank::Central, ()));
@@ -333,7 +333,7 @@ mod tests {
         drop(channel.lock());
     }
 
-    /// Fails if what one thread holds counts for another.
+    /// Fails if a lock that one thread holds counts for another.
     #[test]
     fn each_thread_has_its_own_ranks() {
         let (channel, central) = (Mutex::new(Rank::Channel, ()), Mutex::new(Rank::Central, ()));

@@ -1,12 +1,12 @@
 //! The facade: every atomic, fence, lock and shared cell of the runtime comes from here.
 //!
-//! Natively these are std's atomics, parking_lot's mutex and crossbeam-utils' padding; under the cfg
-//! `gmp_loom` they are loom's, and loom then explores the very code that ships. Nothing in `sched/`, in `g`,
-//! `m`, `p`, `note`, `runq` or `waiter` names `std::sync` or a clock; `tests/sources/facade.rs` reads the files and
-//! says so. It has the list of files that choose by the cfg: this one, which chooses between `native.rs` and `model.rs`,
-//! a few beside it, and the hosts. Others hold an item that only the models have.
+//! Natively these are std's atomics, parking_lot's mutex and crossbeam-utils' padding; under the cfg `gmp_loom` they are
+//! loom's, and loom then explores the very code that ships. Nothing above the host names `std::sync` or a clock;
+//! `tests/sources/facade.rs` reads the files and refuses one that does. That test lists the files that choose by the
+//! cfg: this one, which chooses between `native.rs` and `model.rs`, a few beside it, and the hosts. A few other files
+//! hold an item that only the models have.
 //!
-//! The annotations of [`hooks`] stand in shipped code so that loom can be shown to see what it must see.
+//! The annotations of [`hooks`] are in shipped code so that loom can be shown to find each mutant.
 //!
 //! A [`Ghost`] is state of the proof alone: a zero-sized nothing natively, a checked cell under loom.
 
@@ -20,7 +20,7 @@ mod mutant;
 mod native;
 mod single_writer;
 
-// The pool of stacks has one, and there is none over the `generator` backend.
+// The pool of stacks has such a lock, and there is no pool with the `generator` backend.
 #[cfg_attr(any(feature = "generator", not(target_arch = "x86_64")), allow(unused_imports))]
 pub(crate) use lock::HostMutex;
 pub(crate) use lock::{Mutex, MutexGuard, Rank, assert_none_held};
@@ -31,7 +31,7 @@ pub use mutant::Mutant;
 pub(crate) use native::*;
 pub(crate) use single_writer::{SingleWriter, SingleWriterByte, SingleWriterFlag, SingleWriterWord};
 pub(crate) use std::sync::atomic::Ordering::{self, AcqRel, Acquire, Relaxed, Release};
-/// std's `Arc` in both builds: it carries handles, and no protocol relies on its ordering.
+/// std's `Arc` in both builds: it keeps handles alive, and no protocol relies on its ordering.
 pub(crate) use std::sync::{Arc, Weak};
 
 pub(crate) use crossbeam_utils::CachePadded;

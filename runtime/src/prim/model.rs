@@ -4,19 +4,19 @@ use super::Ordering;
 pub(crate) use loom::cell::UnsafeCell;
 pub(crate) use loom::sync::atomic::{AtomicBool, AtomicI64, AtomicPtr, AtomicU32, AtomicU64};
 
-/// What `lock` gives a rank.
+/// The locks over which `lock` puts a rank.
 pub(crate) mod plain {
     use crate::prim::lock::Ranks;
     pub(crate) use loom::sync::MutexGuard;
     use std::sync::atomic::{AtomicUsize, Ordering};
 
-    /// Whatever comes somewhere in the order of the locks of its rank.
+    /// A lock with a place among those of its rank.
     pub(crate) trait Placed {
         fn place(&self) -> usize;
     }
 
-    /// loom's mutex with parking_lot's interface: no poisoning. Its place is its number: addresses differ from one
-    /// execution to the next, and loom repeats schedules.
+    /// loom's mutex with parking_lot's interface: no poisoning. The mutex's place is its number: addresses differ
+    /// from one execution to the next, and loom repeats schedules.
     #[derive(Debug)]
     pub(crate) struct Mutex<T> {
         inner: loom::sync::Mutex<T>,
@@ -26,7 +26,7 @@ pub(crate) mod plain {
     impl<T> Mutex<T> {
         pub(crate) fn new(value: T) -> Self {
             static MADE: AtomicUsize = AtomicUsize::new(1);
-            // Relaxed: a number of its own is all that it is.
+            // Relaxed: the number need only be unique.
             Self { inner: loom::sync::Mutex::new(value), number: MADE.fetch_add(1, Ordering::Relaxed) }
         }
         pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
@@ -53,7 +53,8 @@ pub(crate) mod plain {
         static RANKS: Ranks = Ranks::new();
     }
 
-    /// The calling thread's. What is let go when loom has ended its thread is counted no more.
+    /// Calls `f` with the calling thread's ranks. A lock that is let go when loom has ended its thread is not
+    /// counted.
     pub(crate) fn with_ranks(f: impl FnOnce(&Ranks)) {
         let _ended = RANKS.try_with(f);
     }
@@ -66,8 +67,8 @@ pub(crate) fn fence(ordering: Ordering) {
     }
 }
 
-/// loom has no `membarrier`: both sides of the hand-off fence. Only where there is a retaker: else the fence, which
-/// is none for the machine, would hide that others are missing.
+/// loom has no `membarrier`: both sides of the hand-off fence. Only in a model with a retaker: elsewhere this fence,
+/// which a machine does not have, would hide that another one is missing.
 pub(crate) fn light_barrier() {
     if crate::model::relies_on_entries() {
         // SeqCst: EntryBarrier; partner RetakeBarrier.
@@ -82,12 +83,12 @@ pub(crate) fn fence_after_exchange() {
     loom::sync::atomic::fence(Ordering::SeqCst);
 }
 
-/// In a model the other thread may run between any two steps anyway. It says how many thieves are refused.
+/// In a model the owner may run between any two steps anyway. The model says how many thieves find a change.
 pub(crate) fn stays_the_same<T>(_look: impl Fn() -> T) -> bool {
     crate::model::stays_the_same()
 }
 
-/// In models of helping only: others need no clock, and no M that helps another by itself.
+/// Only in models of helping: other models need no clock, and no M that helps unasked.
 pub(crate) fn may_help() -> bool {
     crate::model::has_helpers()
 }
@@ -95,7 +96,7 @@ pub(crate) fn may_help() -> bool {
 /// A model's threads do not spin.
 pub(crate) fn pause() {}
 
-/// What a model checks that has loom weigh the words of single writers.
+/// Runs a check of the models in which loom weighs the words of single writers.
 pub(crate) fn when_weighed(check: impl FnOnce()) {
     if crate::model::weighs_single_writers() {
         check();
@@ -105,7 +106,7 @@ pub(crate) fn when_weighed(check: impl FnOnce()) {
 /// A model has no cache.
 pub(crate) fn prefetch<T>(_: *const T) {}
 
-/// Lets the thread that is waited for run.
+/// Lets the awaited thread run.
 pub(crate) fn relax() {
     loom::thread::yield_now();
 }

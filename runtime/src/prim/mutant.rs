@@ -1,9 +1,9 @@
 //! The lines that the protocols need, by name.
 
-/// What may be switched off or weakened in a model, by name. Each is a line of shipped code that a protocol
-/// needs, and loom must fail when it is gone; the lists in `models/*.rs` hold it to that.
+/// The mutants: each switches off or weakens, in a model, one line of shipped code that a protocol needs. loom must fail
+/// without that line; the lists in `models/*.rs` say in which model.
 ///
-/// Grouped by protocol: the module of models that holds the mutant to it, or the room in which the line stands.
+/// Grouped by protocol: by the module of models that must find the mutant, or by the folder of the line.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 #[cfg_attr(feature = "generator", allow(dead_code, reason = "that backend does without some of the files"))]
@@ -53,7 +53,7 @@ pub enum Mutant {
     InjectWakesNobody,
     /// An owner that spills into the global queue does not publish the queue's length.
     SpillKeepsTheLength,
-    /// An M that gives up reads the mask of idle Ps before it gives the P up.
+    /// An M that gives up reads the mask of idle Ps before it idles its P.
     MaskReadEarly,
     /// An M that was summoned and finds no P leaves the count of spinning Ms after the lock.
     SummonedInVainEndsLate,
@@ -89,7 +89,7 @@ pub enum Mutant {
     RingPushHeadRelaxed,
     /// The owner of a full ring takes half of it without Release.
     RingSpillRelaxed,
-    /// An owner that keeps the older half of a full ring appends it when the newer one has gone.
+    /// An owner that keeps the older half of a full ring appends that half when the newer one has gone.
     RingTurnsLate,
     /// An owner that takes a G moves the thief's head although a thief copies.
     RingClaimForgotten,
@@ -277,7 +277,7 @@ pub enum Mutant {
     FiringStaysArmed,
     /// An M takes a callback out of its heap in one critical section and disarms it in another.
     FiringInTwoSections,
-    /// A caller that moves a callback to an earlier time does not tell the M in the poller.
+    /// A caller that moves a callback to an earlier time does not wake the M in the poller.
     CallMovedInSilence,
     /// A caller puts a callback into its P's heap after it has left the P.
     CallLeavesThePEarly,
@@ -347,7 +347,7 @@ pub enum Mutant {
     // Interrupts, nudges and cancellation (`models/interrupt.rs`).
     /// A goroutine that comes back without a P in the middle of a wait stores its word instead of exchanging it.
     RequeueStores,
-    /// An owner sleeps on although something has come.
+    /// An owner sleeps on although a nudge has come.
     ParkAgainBlind,
     /// An owner sleeps on without Release.
     ParkAgainRelaxed,
@@ -665,7 +665,7 @@ pub enum Mutant {
     PollUnblockRelaxed,
     /// An unblocker that would not change the slot does not write it.
     PollLookSparesTheExchange,
-    /// An owner that gives up takes the event with it.
+    /// An owner that gives up takes the event out of the slot.
     PollLeaveForgetsTheEvent,
     /// An owner that gives up leaves its ticket in the slot.
     PollLeavesItsTicket,

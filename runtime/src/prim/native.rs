@@ -1,17 +1,17 @@
-//! What ships: std's atomics, parking_lot's mutex, and what the machine gives.
+//! What ships: std's atomics, parking_lot's mutex, and the machine's own means.
 
 use super::Ordering;
 /// The identity of a plain thread, in a lock that the holder may take again.
 pub(crate) use parking_lot::RawThreadId as ThreadIdentity;
 pub(crate) use std::sync::atomic::{AtomicBool, AtomicI64, AtomicPtr, AtomicU32, AtomicU64, fence};
 
-/// What `lock` gives a rank.
+/// The locks over which `lock` puts a rank.
 pub(crate) mod plain {
     #[cfg(debug_assertions)]
     use crate::prim::lock::Ranks;
     pub(crate) use parking_lot::{Mutex, MutexGuard};
 
-    /// Whatever comes somewhere in the order of the locks of its rank.
+    /// A lock with a place among those of its rank.
     pub(crate) trait Placed {
         fn place(&self) -> usize;
     }
@@ -28,7 +28,8 @@ pub(crate) mod plain {
         static RANKS: Ranks = const { Ranks::new() };
     }
 
-    /// The calling thread's. Never in line: a goroutine that was switched may be on another thread.
+    /// Calls `f` with the calling thread's ranks. Never inlined: a goroutine that was switched may be on another
+    /// thread.
     #[cfg(debug_assertions)]
     #[inline(never)]
     pub(crate) fn with_ranks(f: impl FnOnce(&Ranks)) {
@@ -55,22 +56,22 @@ impl<T: ?Sized> UnsafeCell<T> {
     pub(crate) fn with<R>(&self, f: impl FnOnce(*const T) -> R) -> R {
         f(self.0.get())
     }
-    /// Exclusive access. The caller guarantees that it is.
+    /// Exclusive access. The caller guarantees that no other access is under way.
     #[inline(always)]
     pub(crate) fn with_mut<R>(&self, f: impl FnOnce(*mut T) -> R) -> R {
         f(self.0.get())
     }
 }
 
-/// Keeps the compiler from moving the entry of a window past the look at the hand-off word.
-/// The machine may still do it: the retaker's `membarrier` answers for that.
+/// Keeps the compiler from moving an M's entry into its window past the look at the hand-off word. The machine may
+/// still reorder the two: the retaker's `membarrier` prevents that.
 #[inline(always)]
 pub(crate) fn light_barrier() {
     // SeqCst: EntryBarrier; partner RetakeBarrier.
     std::sync::atomic::compiler_fence(Ordering::SeqCst);
 }
 
-/// A full fence for one whose last store was a read-modify-write: on x86 that was one already.
+/// A full fence for a thread whose last store was a read-modify-write: on x86 that store was a full fence already.
 #[inline(always)]
 pub(crate) fn fence_after_exchange() {
     // SeqCst, both: the caller says which fence this is, and names its partner.
@@ -98,18 +99,18 @@ pub(crate) const fn may_help() -> bool {
     true
 }
 
-/// Between two looks at what another may change in a moment, a lock or a queue. Go's 30 pauses.
+/// The pause between two looks at a lock or a queue that another thread may change in a moment. Go's 30 pauses.
 pub(crate) fn pause() {
     for _ in 0..30 {
         std::hint::spin_loop();
     }
 }
 
-/// Has the cache bring what lies there, which is looked at soon. A hint: any address will do.
+/// Has the cache load what lies at `at`, which is read soon. A hint: any address will do.
 #[inline(always)]
 pub(crate) fn prefetch<T>(at: *const T) {
     #[cfg(target_arch = "x86_64")]
-    // SAFETY: it reads nothing that the program sees, and never faults.
+    // SAFETY: the instruction reads nothing that the program sees, and never faults.
     unsafe {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
         _mm_prefetch::<_MM_HINT_T0>(at.cast());
@@ -118,12 +119,13 @@ pub(crate) fn prefetch<T>(at: *const T) {
     let _ = at;
 }
 
-/// One round of waiting for another thread that needs a few more instructions, unless the kernel has preempted it.
+/// One round of waiting for another thread that needs a few more instructions, unless the kernel has preempted that
+/// thread.
 pub(crate) fn relax() {
     std::thread::yield_now();
 }
 
-/// What a model checks that has loom weigh the words of single writers.
+/// Runs a check of the models in which loom weighs the words of single writers: here, nothing.
 #[inline(always)]
 pub(crate) fn when_weighed(_: impl FnOnce()) {}
 

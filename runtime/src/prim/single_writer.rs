@@ -1,17 +1,18 @@
-//! Words that one thread at a time writes, and others `peek`, as a trace does. Relaxed, ordered by nothing, but for
-//! `set_after`. std's in both builds: loom need not weigh them, but where a model asks for that. The writer's own `get`
-//! is a plain load, which the compiler may merge with others as that of a `Cell`.
+//! Words that one thread at a time writes, and other threads `peek`, as a trace does. The accesses are Relaxed and
+//! order nothing, except for `set_after`. std's atomics in both builds: loom need not weigh these words, except where a
+//! model asks for that. The writer's own `get` is a plain load, which the compiler may merge with others as that of a
+//! `Cell`.
 
 use super::hooks::*;
 use super::{Acquire, Relaxed, Release};
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU64};
 
-/// A pointer. A reader other than the writer compares it only, or knows that what it names is there to stay.
+/// A pointer. A reader other than the writer only compares it, or knows that the value which it names stays alive.
 #[derive(Debug)]
 pub(crate) struct SingleWriter<T>(AtomicPtr<T>, #[cfg(gmp_loom)] Shown<T>);
 
-/// What `peek_after` reads in a model that asks for it: there loom weighs which value it sees.
+/// What `peek_after` reads in a model that asks for this: there loom weighs which value the reader sees.
 #[cfg(gmp_loom)]
 type Shown<T> = Option<loom::sync::atomic::AtomicPtr<T>>;
 
@@ -24,11 +25,11 @@ impl<T> SingleWriter<T> {
             crate::model::weighs_single_writers().then(|| loom::sync::atomic::AtomicPtr::new(value)),
         )
     }
-    /// The writer's own.
+    /// By the writer.
     #[inline(always)]
     pub(crate) fn get(&self) -> Option<NonNull<T>> {
-        // SAFETY: by the type's contract the caller is the one writer, so none writes at the same time; reads of others don't
-        // matter.
+        // SAFETY: by the type's contract the caller is the one writer, so no thread writes at the same time; reads by others
+        // don't matter.
         NonNull::new(unsafe { *self.0.as_ptr() })
     }
     /// By any thread.
@@ -53,7 +54,7 @@ impl<T> SingleWriter<T> {
     #[inline(always)]
     pub(crate) fn set_after(&self, value: Option<NonNull<T>>) {
         let value = value.map_or(ptr::null_mut(), NonNull::as_ptr);
-        // Release: what came before is over for `peek_after`, its partner.
+        // Release: the writer's work so far is over for `peek_after`, its partner.
         let release = Release.unless(SetAfterRelaxed);
         self.0.store(value, release);
         #[cfg(gmp_loom)]
@@ -61,7 +62,7 @@ impl<T> SingleWriter<T> {
             shown.store(value, release);
         }
     }
-    /// The writer's own.
+    /// By the writer.
     #[inline(always)]
     pub(crate) fn take(&self) -> Option<NonNull<T>> {
         let value = self.get();
@@ -114,10 +115,10 @@ impl SingleWriterFlag {
     pub(crate) fn new(value: bool) -> Self {
         SingleWriterFlag(AtomicBool::new(value))
     }
-    /// The writer's own.
+    /// By the writer.
     #[inline(always)]
     pub(crate) fn get(&self) -> bool {
-        // SAFETY: as in `SingleWriter::get`.
+        // SAFETY: by the type's contract the caller is the one writer, so no thread writes at the same time.
         unsafe { *self.0.as_ptr() }
     }
     /// By any thread.
@@ -128,7 +129,7 @@ impl SingleWriterFlag {
     pub(crate) fn set(&self, value: bool) {
         self.0.store(value, Relaxed);
     }
-    /// The writer's own.
+    /// By the writer.
     #[inline(always)]
     pub(crate) fn replace(&self, value: bool) -> bool {
         let old = self.get();
