@@ -1,14 +1,14 @@
-//! The attributes of [gmp](https://docs.rs/gmp): [`macro@main`] and [`macro@test`]. Programs have them by gmp's feature
+//! The attributes of [gmp](https://docs.rs/gmp): [`macro@main`] and [`macro@test`]. Programs get them by gmp's feature
 //! `macros`, as `gmp::main` and `gmp::test`.
 //!
-//! Without `syn`: all that has to be known of the function is where its name, its result and its body stand.
+//! Without `syn`: an attribute only needs to find the function's name, result and body.
 
 use proc_macro::{Delimiter, Group, Ident, Punct, Spacing, Span, TokenStream, TokenTree};
 
 /// Runs `main` as the first goroutine of a runtime, as `gmp::run` does.
 ///
 /// The word `unsafe` in the attribute is the promise that `gmp::run` asks for: the contract of `gmp::migration`, for all code
-/// that runs in goroutines. Without the word it does not compile.
+/// that runs in goroutines. Without the word the attribute does not compile.
 ///
 /// ```
 /// // SAFETY: no goroutine keeps a thread-bound value across a blocking call (see `gmp::migration`).
@@ -19,9 +19,10 @@ use proc_macro::{Delimiter, Group, Ident, Punct, Spacing, Span, TokenStream, Tok
 /// }
 /// ```
 ///
-/// `main` may return what std's may, for instance a `Result`: an error is printed, and the process ends with status 1.
-/// Behind `unsafe` stand settings of `gmp::RuntimeBuilder`, by their names: `procs`, `stack_size`, `guard_size`,
-/// `max_stack_bytes`, `max_threads`, `thread_keep_alive`, `thread_name`, `shutdown_timeout`.
+/// `main` may return what a `main` of std may return, for instance a `Result`: an error is printed, and the process
+/// ends with status 1. After `unsafe` there may be settings of `gmp::RuntimeBuilder`, by their names: `procs`,
+/// `stack_size`, `guard_size`, `max_stack_bytes`, `max_threads`, `thread_keep_alive`, `thread_name`,
+/// `shutdown_timeout`.
 ///
 /// ```
 /// use std::error::Error;
@@ -43,7 +44,7 @@ use proc_macro::{Delimiter, Group, Ident, Punct, Spacing, Span, TokenStream, Tok
 /// fn main() {}
 /// ```
 ///
-/// It takes no arguments, and is not `async`: in a goroutine whatever waits parks.
+/// `main` takes no arguments, and is not `async`: in a goroutine every call that waits parks.
 ///
 /// ```compile_fail
 /// #[gmp::main(unsafe)]
@@ -56,8 +57,8 @@ use proc_macro::{Delimiter, Group, Ident, Punct, Spacing, Span, TokenStream, Tok
 /// fn main() {}
 /// ```
 ///
-/// Where the program has gmp under another name, or exports it again, `crate` says where: the path of the module in which
-/// `Runtime` is. Without it that is `::gmp`.
+/// If the program has gmp under another name, or exports gmp again, `crate` says where: the path of the module in which
+/// `Runtime` is. The default is `::gmp`.
 ///
 /// ```
 /// mod outer {
@@ -89,7 +90,7 @@ pub fn main(settings: TokenStream, item: TokenStream) -> TokenStream {
     expand(Attribute::Main, settings, item)
 }
 
-/// Runs a test as the first goroutine of a runtime of its own. As [`macro@main`], with the same promise and settings, for a
+/// Runs a test as the first goroutine of a runtime of its own: [`macro@main`], with the same promise and settings, for a
 /// function that would be a `#[test]`.
 ///
 /// ```
@@ -113,7 +114,7 @@ pub fn test(settings: TokenStream, item: TokenStream) -> TokenStream {
     expand(Attribute::Test, settings, item)
 }
 
-/// Names of `RuntimeBuilder`.
+/// The setters of `RuntimeBuilder` that an attribute may name.
 const SETTINGS: [&str; 8] = [
     "procs",
     "stack_size",
@@ -140,7 +141,7 @@ impl Attribute {
     }
 }
 
-/// What does not compile, and where.
+/// Why the attribute does not compile, and at which place.
 struct Refusal {
     text: String,
     at: Span,
@@ -172,18 +173,18 @@ fn expand(attribute: Attribute, settings: TokenStream, item: TokenStream) -> Tok
         Ok(function.in_a_runtime(attribute, settings))
     });
     expanded.unwrap_or_else(|refusal| {
-        // With the function, so that nothing else is missed.
+        // The function is emitted as well, so that its absence causes no further errors.
         let mut tokens = refusal.compile_error();
         tokens.extend(item);
         tokens
     })
 }
 
-/// What stands in the attribute's parentheses.
+/// The contents of the attribute's parentheses.
 struct Settings {
     /// The word `unsafe`.
     promise: Ident,
-    /// Where `Runtime` is.
+    /// The path of the module in which `Runtime` is.
     path: TokenStream,
     /// The calls of the builder's setters.
     calls: TokenStream,
@@ -253,10 +254,10 @@ fn is_setting(word: &str) -> bool {
 
 /// A function without parameters.
 struct Function {
-    /// Attributes and visibility.
+    /// The attributes and the visibility, as written.
     before: TokenStream,
     name: Ident,
-    /// With its arrow; empty for none.
+    /// The result type with its arrow; empty if there is none.
     result: TokenStream,
     body: Group,
 }
@@ -308,12 +309,12 @@ impl Function {
         }
     }
 
-    /// The same function, which starts a runtime and runs the body there.
+    /// Returns the same function, which starts a runtime and runs the body there.
     ///
-    /// The body stays a function of its name. What it returns is told to the world in the goroutine, as an error need not be
-    /// `Send`. A function without a result keeps that: `#[should_panic]` asks for it.
+    /// The body becomes an inner function of the same name. Its result is reported (`Termination`) in the goroutine, as an
+    /// error need not be `Send`. A function without a result stays one: `#[should_panic]` needs that.
     ///
-    /// Only the start is in the `unsafe` block: the values of the settings are the program's code.
+    /// Only the start of the runtime is in the `unsafe` block: the values of the settings are the program's code.
     fn in_a_runtime(self, attribute: Attribute, settings: Settings) -> TokenStream {
         let returns = !self.result.is_empty();
         let (result, main) = match returns {
@@ -348,8 +349,8 @@ impl Function {
     }
 }
 
-/// Puts into each hole what belongs there, as it was written, so that errors show the place in the program. The rest is
-/// hygienic: a binding of the template is not what the program has under the same name.
+/// Fills each hole with the program's tokens as they were written, so that errors show the place in the program. The
+/// rest is hygienic: a binding of the template does not clash with a name of the program's.
 fn fill(template: TokenStream, holes: &[(&str, TokenStream)]) -> TokenStream {
     let mut filled = TokenStream::new();
     for mut token in template {

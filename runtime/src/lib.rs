@@ -35,8 +35,7 @@
 //! [`run`] starts a runtime, runs its first goroutine, and ends with it. [`go`] starts another goroutine, and
 //! [`JoinHandle::join`] waits for its value or its panic. [`scope`] starts goroutines that borrow, [`Builder`] gives a
 //! goroutine a name or a stack size. A program that has a `main` of its own, or several runtimes, keeps a [`Runtime`],
-//! which a plain thread may use as well; any other
-//! thread starts goroutines by a [`Handle`].
+//! which a plain thread may use as well; any other thread starts goroutines by a [`Handle`].
 //!
 //! ```
 //! let mut words = vec!["to", "be", "or", "not"];
@@ -143,7 +142,7 @@
 //! # Time
 //!
 //! [`time::sleep`] parks; [`time::Timer`], [`time::Ticker`], [`chan::after`] and [`chan::tick`] tell the time by a
-//! channel; [`time::timeout`] ends what a function waits for.
+//! channel; [`time::timeout`] ends the waits of a function after a time.
 //!
 //! ```
 //! use gmp::{chan, context::ContextError, time};
@@ -161,10 +160,11 @@
 //!
 //! # Ending
 //!
-//! A goroutine ends when its function returns, panics, or calls [`goexit`]. From outside it is ended where it waits: a
-//! [`context::Context`] under which it [runs](context::Context::run) ends this library's waits inside, by an unwinding
-//! or, from a socket, by an error. When [`run`] returns, the goroutines that are left are unwound likewise, and their
-//! destructors run: [`Runtime::shutdown_timeout`] says which can't be. A wait of std's or of C's is not ended.
+//! A goroutine ends when its function returns, panics, or calls [`goexit`]. From outside a goroutine is ended only
+//! where it waits: a [`context::Context`] under which it [runs](context::Context::run) ends this library's waits
+//! inside, by an unwinding or, in a call on a socket, by an error. When [`run`] returns, the goroutines that are left
+//! are unwound likewise, and their destructors run: [`Runtime::shutdown_timeout`] says which can't be. A wait of std's
+//! or of C's is not ended.
 //!
 //! ```
 //! use gmp::context::{Context, ContextError};
@@ -183,13 +183,14 @@
 //!
 //! When a program stands still, or is slow:
 //!
-//! * A program whose goroutines are all asleep is ended, with what each of them waits for: [`run`] says when.
-//! * [`dump`] tells the same at any time, from any thread, with the calls that led to each wait, or where a goroutine runs or
-//!   hangs; and `kill -QUIT` from outside, which ends the process. A release build shows all of these calls with
+//! * A program whose goroutines are all asleep is ended, after a dump of what each of them waits for: [`run`] says
+//!   when.
+//! * [`dump`] returns the same text at any time, on any thread, with the calls that led to each wait, or where a goroutine
+//!   runs or hangs; `kill -QUIT` prints it from outside, and ends the process. A release build shows all of these calls with
 //!   `debug = "line-tables-only"` in its profile; without it those that were inlined are missing.
 //! * A sampling profiler or a crash reporter may walk frames in its signal handler, by the unwind tables and at any
-//!   instruction. A walk ends at the goroutine's first frame: those of the thread below are another stack's. Where the
-//!   signal meets the context switch, the walk has that one frame. A handler that was installed without `SA_ONSTACK`
+//!   instruction. A walk ends at the goroutine's first frame: the thread's own frames are on another stack. Where the
+//!   signal meets the context switch, the walk has only one frame. A handler that was installed without `SA_ONSTACK`
 //!   runs on the goroutine's own stack, and needs room there. Two kinds of walks fail, as in any program: by an
 //!   unwinder that locks the list of loaded objects (glibc before 2.35, musl), and along frame pointers where the
 //!   program is compiled without them.

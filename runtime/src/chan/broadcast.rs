@@ -98,7 +98,7 @@ pub struct Sender<T> {
     shared: Arc<Shared<T>>,
 }
 
-/// A half that receives, each message from its subscription on. A clone has seen what the original has seen.
+/// A half that receives each message sent after its subscription. A clone has seen what the original has seen.
 ///
 /// ```
 /// use gmp::chan::broadcast;
@@ -160,8 +160,8 @@ impl<T> Sender<T> {
         Sender { shared: Shared::new(capacity, 0) }
     }
 
-    /// Sends to all receivers that are there, and returns their number. Does not block: in a full channel the oldest message
-    /// goes, and is dropped here if no receiver holds it. A panic of that `drop` goes on when the message was sent.
+    /// Sends to all receivers that there are, and returns their number. Does not block: in a full channel the oldest message
+    /// goes, and is dropped here if no receiver holds it. If that `drop` panics, the panic goes on once `message` is sent.
     ///
     /// # Errors
     /// There is no receiver, or the channel is closed. The error holds the message.
@@ -326,7 +326,7 @@ impl<T: Clone> Receiver<T> {
     }
 
     /// As [`recv`](Self::recv), for at most `timeout`. The limit holds for the wait for a message and for the wait for other
-    /// receivers that clone the same one, and not for the own `clone`.
+    /// receivers that clone the same message, but not for this receiver's own `clone`.
     ///
     /// # Unwinds
     /// When the wait is ended from outside; see [`migration`](crate::migration#what-may-unwind). No message is lost.
@@ -364,8 +364,8 @@ impl<T: Clone> Receiver<T> {
         }
     }
 
-    /// Receives the next message if it is there. Waits for no message; where several receivers clone the same message at
-    /// this moment, for its turn.
+    /// Receives the next message if there is one. Does not wait for a message. If several receivers clone the same
+    /// message at this moment, the call waits for its turn.
     ///
     /// # Unwinds
     /// When the wait for its turn is ended from outside; see [`migration`](crate::migration#what-may-unwind). No message is

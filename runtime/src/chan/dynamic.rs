@@ -107,7 +107,7 @@ impl Home {
 }
 
 impl<'a> Select<'a> {
-    /// Without operations.
+    /// Makes a `Select` without operations.
     pub fn new() -> Self {
         Self::of(Choice::Uniform)
     }

@@ -227,14 +227,14 @@ without_message!(TryReadyError, TryReadyError => "no operation is ready";);
 without_message!(ReadyTimeoutError, ReadyTimeoutError => "no operation was ready in time";);
 
 impl<T> SendError<T> {
-    /// The message.
+    /// Returns the message.
     pub fn into_inner(self) -> T {
         self.0
     }
 }
 
 impl<T> TrySendError<T> {
-    /// The message.
+    /// Returns the message.
     pub fn into_inner(self) -> T {
         match self {
             TrySendError::Full(message) | TrySendError::Disconnected(message) => message,
@@ -253,7 +253,7 @@ impl<T> TrySendError<T> {
 }
 
 impl<T> SendTimeoutError<T> {
-    /// The message.
+    /// Returns the message.
     pub fn into_inner(self) -> T {
         match self {
             SendTimeoutError::Timeout(message) | SendTimeoutError::Disconnected(message) => message,

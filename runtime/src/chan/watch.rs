@@ -100,7 +100,7 @@ impl<T> RefUnwindSafe for Sender<T> {}
 impl<T> UnwindSafe for Receiver<T> {}
 impl<T> RefUnwindSafe for Receiver<T> {}
 
-/// The value, which does not change as long as this is there.
+/// A guard of the value, which does not change while the guard lives.
 ///
 /// ```
 /// use gmp::chan::watch;
@@ -187,8 +187,8 @@ impl<T> Sender<T> {
         });
     }
 
-    /// As [`send_modify`](Self::send_modify), and tells the receivers only if `modify` returns `true`. Returns what it
-    /// returns.
+    /// As [`send_modify`](Self::send_modify), but tells the receivers only if `modify` returns `true`. Returns the
+    /// result of `modify`.
     ///
     /// # Unwinds
     /// As [`send`](Self::send).
@@ -201,8 +201,8 @@ impl<T> Sender<T> {
         modified
     }
 
-    /// Returns the value. Blocks the calling goroutine, or the plain thread, while a sender changes it, or waits for that. A
-    /// caller that keeps a [`Ref`] meanwhile may wait for itself.
+    /// Returns the value. Blocks the calling goroutine, or the plain thread, while a sender changes the value, or waits to
+    /// change it: so a caller that holds another [`Ref`] of this channel may wait for itself.
     ///
     /// # Unwinds
     /// When the wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
@@ -265,7 +265,8 @@ impl<T> Drop for Sender<T> {
 
 impl<T> Receiver<T> {
     /// Returns the value, and does not count it as seen. Blocks the calling goroutine, or the plain thread, while a sender
-    /// changes it, or waits for that. A caller that keeps a [`Ref`] meanwhile may wait for itself.
+    /// changes the value, or waits to change it: so a caller that holds another [`Ref`] of this channel may wait for
+    /// itself.
     ///
     /// # Unwinds
     /// When the wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
@@ -334,8 +335,9 @@ impl<T> Receiver<T> {
         Ok(())
     }
 
-    /// Blocks the calling goroutine, or the plain thread, until `is_right` returns `true` for a value, and returns that one,
-    /// which counts as seen. `is_right` is asked first about the present value, seen or not. A panic of `is_right` goes on.
+    /// Blocks the calling goroutine, or the plain thread, until `is_right` returns `true` for a value, and returns that
+    /// value, which counts as seen. `is_right` is called first with the present value, seen or not. A panic of `is_right`
+    /// goes on.
     ///
     /// # Unwinds
     /// When the wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).

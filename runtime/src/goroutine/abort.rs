@@ -1,8 +1,8 @@
 //! Goroutines that can be ended one by one: [`go_abortable`], [`AbortHandle`].
 //!
-//! Such a goroutine runs under a context of its own, which `abort` cancels. So a goroutine that was started otherwise pays
-//! nothing for it. The context's unwinding ends below the closure, and goes on as an [`Aborted`], of which the goroutine's
-//! first frame makes the outcome.
+//! A goroutine that can be aborted runs under a context of its own, which `abort` cancels. So a goroutine that was started
+//! otherwise pays nothing. The context's unwinding ends below the closure, and goes on as an [`Aborted`], of which the
+//! goroutine's first frame makes the outcome.
 
 use super::{Builder, JoinHandle};
 use crate::context::{Cancel, Context, ContextError};
@@ -35,16 +35,16 @@ impl AbortHandle {
     /// [`JoinError::is_aborted`](crate::JoinError::is_aborted) returns `true`. Does not block, and does not wait for the
     /// goroutine's end.
     ///
-    /// A wait of a socket is not unwound. Its call returns an error, and so do all later ones: a loop that passes over errors
-    /// of `accept` goes on for ever.
+    /// A wait in a call on a socket is not unwound. That call returns an error, and so do all later ones: a loop that ignores
+    /// errors of `accept` goes on for ever.
     ///
-    /// A goroutine that has not begun drops its closure unrun. One that computes goes on to its next wait; one that returns
-    /// before has its value. Goroutines that it has started are not ended with it.
+    /// A goroutine that has not begun drops its closure unrun. A goroutine that computes goes on to its next wait; if it
+    /// returns before that, it has its value. Goroutines that the aborted one has started are not ended with it.
     ///
     /// With [`panic = "abort"`](crate::migration#panic--abort-and-fork) nothing can be unwound, and `abort` ends no wait: the
-    /// goroutine runs to its own end, also one that has not begun, except that calls that return a context's error return it.
-    /// On [the `generator` backend](crate::migration#the-generator-backend) that holds for a goroutine that has begun; one that
-    /// has not drops its closure there, too.
+    /// goroutine runs to its own end, even if it has not begun, and only calls that return a context's error return that error.
+    /// On [the `generator` backend](crate::migration#the-generator-backend) the same holds for a goroutine that has begun; a
+    /// goroutine that has not begun drops its closure there, too.
     ///
     /// ```
     /// // SAFETY: no goroutine keeps a thread-bound value across a blocking call.

@@ -88,8 +88,8 @@ impl<T> JoinHandle<T> {
         outcome.map_err(JoinError::of)
     }
 
-    /// As [`join`](Self::join), for at most `timeout`. `None`: the time has passed, and the goroutine goes on. The handle
-    /// stays, and the next call waits anew.
+    /// As [`join`](Self::join), for at most `timeout`. Returns `None` if the time has passed; the goroutine goes on. The
+    /// handle stays, and the next call waits anew.
     ///
     /// ```
     /// use std::time::Duration;
@@ -158,7 +158,7 @@ impl<T> JoinHandle<T> {
     /// Does not block. Each call returns a receiver of the same channel, or of one that is closed already.
     ///
     /// The receiver may outlive the handle. A goroutine whose handle is dropped goes on, and its end closes the channel.
-    /// Whoever joins the goroutine thereafter waits for the channel, and a dump says so.
+    /// A later `join` of this goroutine waits for the channel, and a dump says so.
     ///
     /// ```
     /// use gmp::{chan, select};

@@ -215,7 +215,7 @@ impl<T: 'static> Local<Cell<T>> {
         self.with(Cell::get)
     }
 
-    /// Takes it, and leaves the default.
+    /// Takes the caller's own value, and leaves the default.
     #[track_caller]
     pub fn take(&'static self) -> T
     where
@@ -224,7 +224,7 @@ impl<T: 'static> Local<Cell<T>> {
         self.with(Cell::take)
     }
 
-    /// Takes it, and leaves `value`.
+    /// Takes the caller's own value, and leaves `value`.
     #[track_caller]
     pub fn replace(&'static self, value: T) -> T {
         self.with(|cell| cell.replace(value))
@@ -254,7 +254,7 @@ impl<T: 'static> Local<RefCell<T>> {
         drop(self.replace(value));
     }
 
-    /// Takes it, and leaves the default.
+    /// Takes the caller's own value, and leaves the default.
     #[track_caller]
     pub fn take(&'static self) -> T
     where
@@ -263,7 +263,7 @@ impl<T: 'static> Local<RefCell<T>> {
         self.with(RefCell::take)
     }
 
-    /// Takes it, and leaves `value`.
+    /// Takes the caller's own value, and leaves `value`.
     #[track_caller]
     pub fn replace(&'static self, value: T) -> T {
         self.with(|cell| cell.replace(value))

@@ -139,8 +139,8 @@ where
     unsafe { sched.spawn(birth, f) }.map(JoinHandle::of)
 }
 
-/// A goroutine with a name, or with a stack of its own size. A function that wraps [`go`](Self::go) is
-/// `#[track_caller]` best: else dumps and panics name that function as the place of each spawn.
+/// A goroutine with a name, or with a stack of its own size. A function that wraps [`go`](Self::go) should be
+/// `#[track_caller]`: else dumps and panics name that function as the place of each spawn.
 ///
 /// ```
 /// // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
@@ -250,7 +250,7 @@ impl Builder {
 /// ```
 ///
 /// # Panics
-/// Outside of a goroutine: there [`Runtime::handle`](crate::Runtime::handle) gives one.
+/// Outside of a goroutine: there [`Runtime::handle`](crate::Runtime::handle) returns a handle.
 #[track_caller]
 pub fn handle() -> Handle {
     Handle::of(here("handle", "Runtime::handle"))
@@ -471,7 +471,7 @@ pub fn procs() -> usize {
 ///
 /// With more Ps, goroutines that wait for one begin to run at once. With fewer, idle Ps go at once, and a goroutine that runs
 /// on one of the others runs on until it parks, yields, ends, or loses the P within some milliseconds: Go stops the world for
-/// that, this returns before. Nothing that is queued or sleeps is lost. Threads that are not needed any more sleep.
+/// that; this call returns before. Nothing that is queued or sleeps is lost. Threads that are not needed any more sleep.
 ///
 /// Concurrent calls take effect one after the other, and each returns the number of the one before. From the first call on the
 /// number no longer follows the machine's. At the end of a runtime, once the goroutines were unwound, the call has no effect.

@@ -1,7 +1,7 @@
-//! [`park`](crate::park) and [`Unparker`]: the building block of a wait of one's own.
+//! [`park`](crate::park) and [`Unparker`]: the building block of a wait in a program's own protocol.
 //!
-//! Each goroutine and each plain thread has one token (`sync/token.rs`), made when it is first asked for. A goroutine keeps
-//! the token among its `local!` variables, a plain thread asks the host, so that models have one for each of loom's threads.
+//! Each goroutine and each plain thread has one token (`sync/token.rs`), made when it is first needed. A goroutine keeps the
+//! token among its `local!` variables, a plain thread in the host, so that models have a token for each of loom's threads.
 
 use crate::host::{Active, Clock, Threads};
 use crate::m::M;
@@ -32,15 +32,15 @@ fn token(call: &str) -> Arc<Token> {
 }
 
 /// Blocks the calling goroutine, or the plain thread, until its token is there, and takes the token. If the token is there
-/// already, returns at once. [`Unparker::unpark`] gives it. Names and semantics are those of [`std::thread::park`].
+/// already, returns at once. [`Unparker::unpark`] gives the token. Names and semantics are those of [`std::thread::park`].
 ///
 /// There is at most one token for each goroutine and thread: two calls of `unpark` before a `park` end one `park`. A wait that
 /// unwinds takes no token. There are no spurious wake-ups, but each owner of an [`Unparker`] may give the token for a reason of
-/// its own: so a caller parks in a loop, which asks for what the caller waits for. What was written before `unpark` is visible
-/// after the `park` that took that token.
+/// its own: so a caller parks in a loop that checks its own condition. What was written before `unpark` is visible after the
+/// `park` that took that token.
 ///
-/// This pair is in models as well (the module `model`, under the cfg `gmp_loom`), on goroutines and on loom's threads:
-/// a protocol over `park` and atomics of loom is checked there, and ships with those of std.
+/// `park` and `unpark` are in models as well (the module `model`, under the cfg `gmp_loom`), on goroutines and on
+/// loom's threads: a protocol over `park` and loom's atomics is checked there, and ships with std's atomics.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -74,7 +74,7 @@ pub fn park() {
     token("park").park(None);
 }
 
-/// As [`park`], for at most `timeout`. Whether the token came is not told: the caller asks for what it waits for.
+/// As [`park`], for at most `timeout`. Does not tell whether the token came: the caller checks its own condition.
 ///
 /// ```
 /// use std::time::{Duration, Instant};
@@ -116,7 +116,7 @@ pub fn park_until(deadline: Instant) {
     token("park_until").park(Some(Active::nanos(deadline)));
 }
 
-/// Returns what gives the calling goroutine, or the plain thread, its token. Does not block.
+/// Returns the [`Unparker`] of the calling goroutine, or the plain thread. Does not block.
 ///
 /// ```
 /// // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
@@ -136,8 +136,8 @@ pub fn unparker() -> Unparker {
     Unparker(token("unparker"))
 }
 
-/// Gives a goroutine or plain thread its token, which ends its [`park`]. [`unparker`] makes one; it may be cloned, sent, and
-/// used when its goroutine has ended, which then does nothing.
+/// Gives a goroutine or plain thread its token, which ends its [`park`]. [`unparker`] returns one. An `Unparker` may be
+/// cloned and sent; used after the goroutine's end, it does nothing.
 ///
 /// ```
 /// let (mine, clone) = (gmp::unparker(), gmp::unparker());
@@ -151,8 +151,8 @@ pub fn unparker() -> Unparker {
 pub struct Unparker(Arc<Token>);
 
 impl Unparker {
-    /// Gives the token, if it is not there: the owner's present or next [`park`] ends. Does not block; called from
-    /// goroutines and from plain threads.
+    /// Gives the token: the owner's present or next [`park`] ends. Does nothing if the token is there already. Does
+    /// not block; may be called on goroutines and on plain threads.
     #[doc(alias = "goready")]
     pub fn unpark(&self) {
         self.0.unpark();

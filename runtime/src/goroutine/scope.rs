@@ -113,7 +113,7 @@ impl<'scope> Scope<'scope, '_> {
     /// Starts a goroutine of this scope, in the scope's runtime. Does not block. Goroutines of the scope may start more.
     ///
     /// # Panics
-    /// When the runtime of the scope has ended, which a plain thread may see that was handed the scope; when the
+    /// When the runtime of the scope has ended, as a plain thread may find that was handed the scope; when the
     /// goroutine can get no stack, as [`go`](crate::go).
     #[track_caller]
     pub fn go<F, T>(&'scope self, f: F) -> ScopedJoinHandle<'scope, T>

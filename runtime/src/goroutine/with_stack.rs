@@ -13,9 +13,10 @@ use crate::sched::Sched;
 ///
 /// Sizes are those of [`Builder::stack_size`](crate::Builder::stack_size): 16 KiB to 64 MiB, rounded up to a power of
 /// two, one page of which is the guard's, and up to 2 KiB at the top remain unused. A page takes memory once touched.
-/// The stack comes from the runtime's, and goes back to them when `f` returns or unwinds; on a plain thread from those
-/// that the process keeps for that, each with 256 KiB of memory at most. Call `with_stack` once, before a recursion,
-/// and not on each step: the call costs less than [`go`](crate::go), but far more than a function call.
+/// On a goroutine the stack is one of the runtime's, and goes back to the runtime when `f` returns or unwinds; on a
+/// plain thread it is one that the process keeps for this, each with 256 KiB of memory at most. Call `with_stack`
+/// once, before a recursion, and not on each step: the call costs less than [`go`](crate::go), but far more than a
+/// function call.
 ///
 /// An overflow of the second stack is reported like one of the first; see [`go`](crate::go).
 ///
@@ -31,8 +32,8 @@ use crate::sched::Sched;
 /// ```
 ///
 /// # Panics
-/// When `f` does; when the size is out of range, or the machine has no memory for the stack. That is a panic and no error, as
-/// with [`go`](crate::go): most callers could do nothing else.
+/// When `f` does; when the size is out of range, or the machine has no memory for the stack. `with_stack` panics instead of
+/// returning an error, as [`go`](crate::go) does: most callers could do nothing with the error.
 #[track_caller]
 pub fn with_stack<R>(size: usize, f: impl FnOnce() -> R) -> R {
     let (mut f, mut value) = (Some(f), None);

@@ -1,4 +1,4 @@
-//! What a runtime is made with: the builder, the environment, and what is refused.
+//! The settings of a runtime: the builder, the environment, and what is refused.
 
 use super::{DROP_LIMIT, MAX_THREADS, Runtime, STACK_SIZE};
 use crate::host::{self, Active, Threads};
@@ -10,10 +10,10 @@ use std::ffi::OsStr;
 use std::io;
 use std::time::Duration;
 
-/// What a runtime may be told before it starts; made by [`Runtime::builder`].
+/// The settings of a runtime before it starts; made by [`Runtime::builder`].
 ///
-/// An operator may tell a runtime more from outside, by the variable `GMPDEBUG` of the environment: `name=value`s, separated by
-/// commas. The variable is read when a runtime is built, and holds for each one of the process.
+/// An operator may change more settings from outside, by the variable `GMPDEBUG` of the environment: `name=value`s, separated
+/// by commas. The variable is read when a runtime is built, and holds for each runtime of the process.
 ///
 /// | knob | what it does | default |
 /// | --- | --- | --- |
@@ -136,9 +136,9 @@ impl RuntimeBuilder {
         self
     }
 
-    /// Sets how long the end of the runtime waits for goroutines that do not park, when [`run`](crate::run) and the like
-    /// return, which is when the runtime is dropped. Default: three seconds. With zero no goroutine is unwound, and no thread
-    /// waited for. [`Runtime::shutdown_timeout`] has a limit of its own, and says what happens within it.
+    /// Sets how long the end of the runtime waits for goroutines that do not park: when [`run`](crate::run) or an attribute
+    /// of the feature `macros` returns, or the runtime is dropped. Default: three seconds. With zero no goroutine is unwound,
+    /// and no thread waited for. [`Runtime::shutdown_timeout`] has a limit of its own, and says what happens within it.
     ///
     /// ```
     /// use std::time::{Duration, Instant};

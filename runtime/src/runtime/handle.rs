@@ -1,4 +1,4 @@
-//! [`Handle`]: a runtime as others see it, from plain threads and from other runtimes.
+//! [`Handle`]: a runtime as plain threads and other runtimes use it.
 
 use crate::goroutine::{self, JoinHandle};
 use crate::host::{Active, Clock};
@@ -13,13 +13,13 @@ use std::time::Duration;
 /// A way to start goroutines in a runtime from anywhere: from plain threads, from callbacks of C, from goroutines of other
 /// runtimes. [`handle`](crate::handle) and [`Runtime::handle`](crate::Runtime::handle) give one; clones are the same.
 ///
-/// A handle keeps no runtime alive. When the runtime has begun to end, each call that needs it is an error of kind
-/// `NotConnected`, and nothing waits for it. What was accepted before goes on as
-/// [`Runtime::shutdown_timeout`](crate::Runtime::shutdown_timeout) says: joining a goroutine that the end has unwound, or has
-/// not begun, returns an error for which [`is_shutdown`](crate::JoinError::is_shutdown) returns `true`.
+/// A handle keeps no runtime alive. When the runtime has begun to end, each call that needs the runtime returns an error of
+/// kind `NotConnected`, and no call waits for the end. Goroutines that were accepted before go on as
+/// [`Runtime::shutdown_timeout`](crate::Runtime::shutdown_timeout) says: joining a goroutine that the end has unwound, or
+/// that has not begun, returns an error for which [`is_shutdown`](crate::JoinError::is_shutdown) returns `true`.
 ///
-/// What a goroutine and a plain thread tell each other needs no handle: channels, the types of [`sync`](crate::sync), contexts
-/// and [`JoinHandle`]s work in both, in all runtimes of the process. A wait blocks the goroutine, or the thread.
+/// To exchange messages, a goroutine and a plain thread need no handle: channels, the types of [`sync`](crate::sync), contexts
+/// and [`JoinHandle`]s work on both, and across all runtimes of the process. A wait blocks the goroutine, or the thread.
 ///
 /// ```
 /// use gmp::context::{Context, ContextError};
@@ -104,7 +104,7 @@ impl Handle {
         Ok(Timer::calls_in(&sched, Active::now().saturating_add(dur), f))
     }
 
-    /// Returns how many goroutines of the runtime have not ended; 0 when it has begun to end.
+    /// Returns how many goroutines of the runtime have not ended; 0 if the runtime has begun to end.
     pub fn num_goroutines(&self) -> usize {
         self.sched("").map_or(0, |sched| sched.num_goroutines())
     }

@@ -37,9 +37,9 @@ const DROP_LIMIT: Duration = Duration::from_secs(3);
 
 /// Runs `f` as the main goroutine of a new runtime with all defaults, and returns the value of `f` when `f` returns.
 /// Blocks the calling thread. The other goroutines end with main: they are unwound where they are parked, so that their
-/// destructors run; see [`Runtime::shutdown_timeout`]. `run` waits three seconds for one that does not park
-/// ([`RuntimeBuilder::shutdown_timeout`] sets that), and says after 200 ms, on standard error, for which.
-/// [`Runtime::shutdown`] alone returns how many were left where they are.
+/// destructors run; see [`Runtime::shutdown_timeout`]. `run` waits up to three seconds for goroutines that do not park
+/// ([`RuntimeBuilder::shutdown_timeout`] sets that time), and after 200 ms names them on standard error. Only
+/// [`Runtime::shutdown`] returns how many were left where they are.
 ///
 /// The main goroutine's stack is one like all others, of 64 KiB, or 256 KiB in a debug build: for more there are
 /// [`RuntimeBuilder::stack_size`] and [`Builder::stack_size`](crate::Builder::stack_size), and `GMPSTACK` in the environment. A
@@ -63,8 +63,9 @@ const DROP_LIMIT: Duration = Duration::from_secs(3);
 /// is what becomes a deadlock by nothing but the end of another thread, or of a callback outside of a runtime, later
 /// than a second after the last goroutine fell asleep. Where `/proc` is missing nothing is reported.
 ///
-/// The first runtime of a process installs a panic hook: before the hook that was there it prints the goroutine's number, name,
-/// and where it was spawned. A hook that is set later replaces the runtime's, and may ask [`current`](crate::current).
+/// The first runtime of a process installs a panic hook, which prints the goroutine's number, name, and place of the spawn, and
+/// then calls the hook that was there before. A hook that is set later replaces the runtime's, and may ask
+/// [`current`](crate::current).
 ///
 /// That runtime also installs a handler of SIGSEGV, which reports the overflow of a goroutine's stack and hands every other
 /// fault to the handler that was there before. A handler that the program installs later replaces the runtime's; for overflows
@@ -84,8 +85,9 @@ const DROP_LIMIT: Duration = Duration::from_secs(3);
 /// may park it, and every such call may unwind; no code that runs in the runtime may rely on the opposite.
 ///
 /// # Panics
-/// With the panic of `f`. If the system refuses what a runtime needs, `GMPMAXPROCS` is no number within 1 to 1024, or
-/// `GMPDEBUG` has an unknown knob or value; [`RuntimeBuilder::build`] returns an error instead.
+/// With the panic of `f`. If the system refuses what a runtime needs, `GMPMAXPROCS` is no number within 1 to 1024,
+/// `GMPSTACK` is no valid size, or `GMPDEBUG` has an unknown knob or value; [`RuntimeBuilder::build`] returns an
+/// error instead.
 #[track_caller]
 pub unsafe fn run<F, T>(f: F) -> T
 where
@@ -120,7 +122,7 @@ pub struct Runtime {
 }
 
 impl Runtime {
-    /// Returns a builder, for what a runtime may be told before it starts.
+    /// Returns a builder, which has the settings of a runtime before it starts.
     ///
     /// ```
     /// // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
@@ -236,7 +238,8 @@ impl Runtime {
         goroutine::accepted("Runtime::go", goroutine::spawn(&self.sched, self.birth(None), f))
     }
 
-    /// Returns a handle by which goroutines are started in this runtime from anywhere, which does not keep it alive.
+    /// Returns a handle by which goroutines are started in this runtime from anywhere. The handle does not keep the
+    /// runtime alive.
     ///
     /// ```
     /// // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
@@ -387,15 +390,15 @@ impl Runtime {
     /// thread. [`shutdown`](Self::shutdown) returns how many were left. The first one in the process for which a
     /// frame is to blame is reported on standard error, with that frame; see [`Report::unwinds_refused`].
     ///
-    /// **An end that waits is told.** After 200 ms a line on standard error says for which goroutines, and another one at the
-    /// end which of them were left; with a `limit` of no more than 200 ms none does:
+    /// **An end that waits is reported.** After 200 ms a line on standard error says for which goroutines the end waits, and
+    /// another one at the end which of them were left; with a `limit` of no more than 200 ms there is no such line:
     ///
     /// ```text
     /// gmp: a runtime ends, and waits 3s at most, for goroutine 2 'reader' [blocks its thread] created at src/main.rs:9:10
     /// gmp: a runtime has ended, and left goroutine 2 'reader' [blocks its thread] created at src/main.rs:9:10
     /// ```
-    /// The words in brackets are those of [`dump`](crate::dump), but for "blocks its thread": it is in a call of std's or
-    /// of C's. Of a goroutine that was not found outside of the runtime the number is told alone.
+    /// The words in brackets are those of [`dump`](crate::dump), except for "blocks its thread": such a goroutine is in a
+    /// call of std's or of C's. A goroutine that was inside the runtime at every look is named by its number alone.
     ///
     /// ```
     /// use std::time::Duration;
@@ -433,18 +436,19 @@ impl Runtime {
 ///
 /// # Goroutines that run
 ///
-/// A goroutine that computes for ever, or hangs in a lock of std or in a system call, is shown like the others: its thread is
-/// interrupted by the signal SIGRTMIN+12, and its handler copies up to 64 KiB of the goroutine's stack, without a lock or an
-/// allocation. The handler is installed by the first dump that needs it.
+/// A goroutine that computes for ever, or hangs in a lock of std or in a system call, is shown like the others: the signal
+/// SIGRTMIN+12 interrupts its thread, and the signal's handler copies up to 64 KiB of the goroutine's stack, without a lock
+/// or an allocation. The handler is installed by the first dump that needs it.
 ///
 /// A thread that does not answer in 100 ms is shown as such: it has blocked the signal, or waits in the kernel where no signal
 /// reaches it. The dump waits for all of them together for a second at most. Nothing but the number is shown of a goroutine
 /// that has switched whenever it was looked for, that runs a signal handler on the thread's signal stack, or that has changed
 /// to a stack which this library does not know. Code without unwind tables, such as musl's, ends a trace with "...".
 ///
-/// A handler that the program has installed for that signal stays, before or after the first dump; the dump says so then, and
-/// shows no calls of goroutines that run, but for the one that asks. `GMPDEBUG=dumpsignal=0` has no thread
-/// interrupted at all. A dump that comes unasked, before the process is ended for a deadlock, interrupts no thread.
+/// A handler that the program has installed for that signal stays, whether it was installed before or after the first dump;
+/// the dump says so then, and shows no calls of goroutines that run, except for the caller. With `GMPDEBUG=dumpsignal=0` no
+/// thread is interrupted at all. A dump that is printed unasked, before the process is ended for a deadlock, interrupts no
+/// thread.
 ///
 /// **System calls that are interrupted** go on by themselves (`SA_RESTART`), and so do locks, condition variables, channels and
 /// sleeps of std and of this library. As at any signal that has a handler, these fail with `EINTR` in the thread that
@@ -458,14 +462,15 @@ impl Runtime {
 ///
 /// A program that hangs can be asked from outside: `kill -QUIT`, or `Ctrl-\` at the terminal, prints "SIGQUIT: quit"
 /// and this text on standard error and ends the process with status 2, as Go's programs do. The handler only wakes a
-/// monitor, a thread that runs no goroutine; so it works while all others are stuck, or asleep. `GMPDEBUG=sigquit=dump`
-/// in the environment has the process go on after the dump, as Java's do. A second SIGQUIT that comes before the first
-/// is taken up, or while the process ends by it, does what it does without this library, which is to end the process at
-/// once: so there is a way out whatever hangs.
+/// monitor, a thread that runs no goroutine; so it works while all other threads are stuck, or asleep.
+/// `GMPDEBUG=sigquit=dump` in the environment has the process go on after the dump, as Java's do. If a second SIGQUIT
+/// comes before the first is taken up, or while the process ends by the first, the kernel's default action ends the
+/// process at once: so there is a way out whatever hangs.
 ///
-/// The signal is caught when the first runtime of the process starts, if the program has not said before what it does: a
-/// handler of the program stays, and so does a signal that is ignored. One that the program sets later takes the place of
-/// this one. `GMPDEBUG=sigquit=off` leaves the signal alone. While there is no runtime it ends the process as ever.
+/// The signal is caught when the first runtime of the process starts, unless the program has set the signal's action
+/// before: a handler of the program stays, and so does a signal that is ignored. A handler that the program sets later
+/// replaces this one. `GMPDEBUG=sigquit=off` leaves the signal alone. While there is no runtime SIGQUIT ends the process
+/// as ever.
 ///
 /// ```
 /// // SAFETY: no goroutine keeps a thread-bound value across a blocking call.

@@ -180,7 +180,7 @@ impl<T: ?Sized> ArcMutexGuard<T> {
     }
 
     /// Hands the lock to the waiter that has waited longest, and locks again behind the other waiters. Does nothing
-    /// if there is no waiter. Nothing interrupts its wait.
+    /// if there is no waiter. Nothing interrupts the wait for the lock.
     pub fn bump(s: &mut Self) {
         s.lock.raw.unlock_fair();
         s.lock.raw.lock_surely();

@@ -41,7 +41,7 @@ impl<T, F: FnOnce() -> T> LazyLock<T, F> {
         }
     }
 
-    /// The value. Blocks the calling goroutine, or the plain thread, while another runs the closure.
+    /// Returns the value. Blocks the calling goroutine, or the plain thread, while another caller's closure runs.
     ///
     /// # Unwinds
     /// When the wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).

@@ -34,14 +34,14 @@ impl<T> OnceLock<T> {
         }
     }
 
-    /// The value, if there is one. Does not block.
+    /// Returns the value, if there is one. Does not block.
     #[inline]
     pub fn get(&self) -> Option<&T> {
         // SAFETY: `is_completed` comes after the value was written, and no later call writes the value.
         self.once.is_completed().then(|| self.value.with(|value| unsafe { (*value).assume_init_ref() }))
     }
 
-    /// The value, if there is one.
+    /// Returns the value, if there is one.
     pub fn get_mut(&mut self) -> Option<&mut T> {
         // SAFETY: as in `get`; by `&mut self` there is no other reference.
         self.once.is_completed().then(|| self.value.with_mut(|value| unsafe { (*value).assume_init_mut() }))
@@ -78,7 +78,7 @@ impl<T> OnceLock<T> {
         self.get().expect("get_or_init: a closure has run to its end")
     }
 
-    /// The value. Blocks the calling goroutine, or the plain thread, until there is one.
+    /// Returns the value. Blocks the calling goroutine, or the plain thread, until there is one.
     ///
     /// # Unwinds
     /// When the wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
@@ -87,12 +87,12 @@ impl<T> OnceLock<T> {
         self.get().expect("wait: a closure has run to its end")
     }
 
-    /// The value, if there is one.
+    /// Returns the value, if there is one.
     pub fn into_inner(mut self) -> Option<T> {
         self.take()
     }
 
-    /// Takes the value out; there is none from here on.
+    /// Takes the value out: the `OnceLock` has none afterwards.
     pub fn take(&mut self) -> Option<T> {
         if !self.once.is_completed() {
             return None;

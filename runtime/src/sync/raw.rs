@@ -17,11 +17,11 @@
 //! assert_eq!(*NAMES.lock(), ["g"]);
 //! ```
 //!
-//! A goroutine that waits in one of them parks, a plain thread sleeps. *Nothing ends the waits for a lock from outside*:
-//! neither a context, nor the end of the runtime, which waits for them within its time. `lock_api` locks again behind its
-//! `unlocked`, in a destructor, and aborts the process if that unwinds. The locks of [`sync`](super) itself have none of
-//! that, and their waits unwind; a wait with a limit (`try_lock_for`) ends by itself. The guards may be held across calls
-//! that park, and those that are `Send` may be dropped on another thread.
+//! A goroutine that waits for one of these locks parks, a plain thread sleeps. *These waits are never ended from
+//! outside*: neither by a context, nor by the end of the runtime, which waits for them within its time. `lock_api` locks
+//! again behind its `unlocked`, in a destructor, and aborts the process if that unwinds. The locks of [`sync`](super)
+//! itself do not have that restriction, and their waits unwind; a wait with a limit (`try_lock_for`) ends by itself. The
+//! guards may be held across calls that park, and those that are `Send` may be dropped on another thread.
 
 pub(super) mod types;
 

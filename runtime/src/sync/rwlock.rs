@@ -60,7 +60,7 @@ impl<T> RwLock<T> {
         }
     }
 
-    /// The value.
+    /// Returns the value.
     pub fn into_inner(self) -> T {
         self.value.into_inner()
     }
@@ -204,9 +204,9 @@ impl<T: ?Sized> RwLock<T> {
         self.raw.lock(Kind::Recursive, Some(Active::nanos(timeout))).then(|| self.read_guard())
     }
 
-    /// Locks for a read that may become a write, without another writer in between. Other readers go on beside it, but
-    /// only one upgradable read is there at a time. Blocks the calling goroutine, or the plain thread, while there is
-    /// another one or a writer, or an earlier caller waits.
+    /// Locks for a read that may become a write, without another writer in between. Other readers may read meanwhile,
+    /// but there is only one upgradable read at a time. Blocks the calling goroutine, or the plain thread, while there
+    /// is another upgradable read or a writer, or an earlier caller waits.
     ///
     /// # Unwinds
     /// When the wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).

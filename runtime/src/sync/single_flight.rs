@@ -64,7 +64,7 @@ pub struct SingleFlight<K, V> {
 }
 
 impl<K: Hash + Eq + Clone, V: Clone> SingleFlight<K, V> {
-    /// No call is under way.
+    /// Makes a `SingleFlight` without calls under way.
     #[must_use]
     pub fn new() -> Self {
         SingleFlight { calls: Mutex::new(HashMap::new()) }

@@ -5,8 +5,8 @@ use super::{GoroutineOrThread, RawFairMutex, RawMutex};
 /// A mutex that its holder may lock again. The holder is a goroutine, on whatever thread it goes on, or a plain thread. The
 /// guards give `&T` only, and stay with the goroutine or thread; a value that changes is a `Cell` or a `RefCell`.
 ///
-/// A wait for the lock parks the goroutine, or blocks the plain thread; nothing ends it from outside ([`raw`](super)).
-/// A goroutine that its runtime leaves behind with a guard keeps the lock.
+/// A wait for the lock parks the goroutine, or blocks the plain thread; the wait is never ended from outside
+/// ([`raw`](super)). A goroutine that its runtime leaves behind with a guard keeps the lock.
 ///
 /// ```
 /// use gmp::sync::ReentrantMutex;
@@ -44,11 +44,12 @@ pub type ReentrantMutexGuard<'a, T> = lock_api::ReentrantMutexGuard<'a, RawMutex
 pub type MappedReentrantMutexGuard<'a, T> =
     lock_api::MappedReentrantMutexGuard<'a, RawMutex, GoroutineOrThread, T>;
 
-/// A mutex whose unlock hands the lock to the waiter that has waited longest: with others in line, a holder that unlocks and
-/// locks again goes to the end of the line. That costs a switch for each lock, and is seldom needed: a
-/// [`Mutex`](crate::sync::Mutex) is fair to one that has waited 1 ms.
+/// A mutex whose unlock hands the lock to the waiter that has waited longest: a holder that unlocks and locks again goes
+/// behind all waiters. That costs a switch for each lock, and is seldom needed: a [`Mutex`](crate::sync::Mutex) is handed to
+/// a waiter that has waited 1 ms.
 ///
-/// A wait for the lock parks the goroutine, or blocks the plain thread; nothing ends it from outside ([`raw`](super)).
+/// A wait for the lock parks the goroutine, or blocks the plain thread; the wait is never ended from outside
+/// ([`raw`](super)).
 ///
 /// ```
 /// use gmp::sync::FairMutex;

@@ -22,7 +22,8 @@ use std::time::{Duration, Instant};
 /// drop(name);
 /// assert!(pair.try_write().is_some());
 /// ```
-/// Only with a value that is `Send`, too, the guard is `Send`, as it gives the lock ([`rwlock`](Self::rwlock)):
+/// The guard is `Send` only if the value is `Send`, too, as the guard gives access to the lock
+/// ([`rwlock`](Self::rwlock)):
 ///
 /// ```compile_fail,E0277
 /// let held = std::sync::Mutex::new(());
@@ -69,7 +70,7 @@ pub struct RwLockUpgradableReadGuard<'a, T: ?Sized> {
 /// let guard = RwLockWriteGuard::downgrade(guard);
 /// assert_eq!(guard.len(), names.try_read().unwrap().len());
 /// ```
-/// Only with a value that is `Sync`, too, the guard is `Send`, as there it may become a reader's:
+/// The guard is `Send` only if the value is `Sync`, too, as the guard may become a reader's on the other thread:
 ///
 /// ```compile_fail,E0277
 /// let lock = gmp::sync::RwLock::new(std::cell::Cell::new(1));
@@ -109,12 +110,12 @@ impl<'a, T: ?Sized> RwLockReadGuard<'a, T> {
         s.lock
     }
 
-    /// A guard of a part of the value.
+    /// Returns a guard of a part of the value.
     pub fn map<U: ?Sized>(s: Self, f: impl FnOnce(&T) -> &U) -> MappedRwLockReadGuard<'a, U> {
         MappedRwLockReadGuard::map(s.mapped(), f)
     }
 
-    /// A guard of a part of the value, or `s` again, where there is no such part.
+    /// Returns a guard of a part of the value, or `s` again if there is no such part.
     ///
     /// # Errors
     /// `s`, if `f` returns `None`.
@@ -125,7 +126,8 @@ impl<'a, T: ?Sized> RwLockReadGuard<'a, T> {
         Self::try_map_or_err(s, |value| f(value).ok_or(())).map_err(|(s, ())| s)
     }
 
-    /// A guard of a part of the value, or `s` again with the error of `f`, which says why there is no such part.
+    /// Returns a guard of a part of the value, or `s` again with the error of `f`, which says why there is no such
+    /// part.
     ///
     /// # Errors
     /// `s` and the error of `f`; the lock is held throughout.
@@ -169,9 +171,9 @@ impl<'a, T: ?Sized> RwLockUpgradableReadGuard<'a, T> {
         s.lock
     }
 
-    /// Makes the read a write. Blocks the calling goroutine, or the plain thread, until the other readers have gone.
-    /// No writer comes before it, and no new reader but those of [`read_recursive`](RwLock::read_recursive), for which it waits
-    /// as well.
+    /// Makes the read a write. Blocks the calling goroutine, or the plain thread, until the other readers have gone. No writer
+    /// comes before the upgrade, and no new reader except those of [`read_recursive`](RwLock::read_recursive), for which the
+    /// upgrade waits as well.
     ///
     /// # Unwinds
     /// When the wait is ended from outside, and the read with it; see [`migration`](crate::migration#what-may-unwind).
@@ -249,12 +251,12 @@ impl<'a, T: ?Sized> RwLockWriteGuard<'a, T> {
         lock.upgradable_guard()
     }
 
-    /// A guard of a part of the value.
+    /// Returns a guard of a part of the value.
     pub fn map<U: ?Sized>(s: Self, f: impl FnOnce(&mut T) -> &mut U) -> MappedRwLockWriteGuard<'a, U> {
         MappedRwLockWriteGuard::map(s.mapped(), f)
     }
 
-    /// A guard of a part of the value, or `s` again, where there is no such part.
+    /// Returns a guard of a part of the value, or `s` again if there is no such part.
     ///
     /// # Errors
     /// `s`, if `f` returns `None`.
@@ -265,7 +267,8 @@ impl<'a, T: ?Sized> RwLockWriteGuard<'a, T> {
         Self::try_map_or_err(s, |value| f(value).ok_or(())).map_err(|(s, ())| s)
     }
 
-    /// A guard of a part of the value, or `s` again with the error of `f`, which says why there is no such part.
+    /// Returns a guard of a part of the value, or `s` again with the error of `f`, which says why there is no such
+    /// part.
     ///
     /// # Errors
     /// `s` and the error of `f`; the lock is held throughout.
