@@ -61,6 +61,42 @@ fn who_blocks_its_thread_or_runs_is_named_with_its_reason() {
     );
 }
 
+/// One that runs, or blocks its thread, while no goroutine waits for its P needs no other thread. Fails by words about a limit
+/// that keeps nobody waiting, or by a goroutine that keeps its P at the end and can't be named.
+#[test]
+fn at_the_limit_of_threads_who_runs_alone_is_named_and_no_thread_is_missed() {
+    if child::is_child() {
+        // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
+        let rt =
+            unsafe { Runtime::builder().procs(1).max_threads(1).shutdown_timeout(400 * MS).build() }.unwrap();
+        // For some time slices.
+        rt.go(|| std::thread::sleep(60 * MS)).join().unwrap();
+        let begun = Gate::default();
+        let begins = begun.clone();
+        let runs = move || {
+            begins.open();
+            loop {
+                spin_loop();
+            }
+        };
+        rt.go(runs);
+        begun.pass();
+        drop(rt);
+        return;
+    }
+    let stderr =
+        child::passes("at_the_limit_of_threads_who_runs_alone_is_named_and_no_thread_is_missed", &[]);
+    let whom = "goroutine 2 [running] created at HERE";
+    assert_eq!(
+        told(&stderr),
+        [
+            format!("gmp: a runtime ends, and waits 400ms at most, for {whom}"),
+            format!("gmp: a runtime has ended, and left {whom}")
+        ]
+    );
+    assert!(!stderr.contains("all threads"), "{stderr}");
+}
+
 /// Fails when an end that was waited for with success is said to have left something, or a wait in a destructor is not told.
 #[test]
 fn a_destructor_that_waits_is_named_and_what_ends_in_time_is_not_left() {

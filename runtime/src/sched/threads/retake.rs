@@ -11,17 +11,18 @@
 //! | runs on a surplus P (`procs.rs`) | | the P is taken at this look |
 //! | anything else | | nothing |
 //!
-//! Others *wait* when a goroutine stands in the P's own queue or in the global one. A thread *blocks* when it has used no CPU
-//! since the last look, and the kernel says that it waits for something. The first alone is not enough: a thread that the
-//! kernel has preempted, with more of them than cores, makes no progress for milliseconds either. The kernel says so in a
-//! file, which the monitor reads only where others wait, or a stay has lasted for a time slice.
+//! Others *wait* when a goroutine stands in the P's own queue or in the global one; and at the end of the runtime, when the
+//! ender waits. A thread *blocks* when it has used no CPU since the last look, and the kernel says that it waits for something.
+//! The first alone is not enough: a thread that the kernel has preempted, with more of them than cores, makes no progress for
+//! milliseconds either. The kernel says so in a file, which the monitor reads only where others wait, or a stay has lasted for
+//! a time slice.
 //!
 //! The goroutine goes on, on its thread and without a P. Calls that never park go on too, as from a plain thread; the next
 //! one that may park comes back for a P (`blocking.rs`). How the P is taken from an M that may be entering the runtime at
 //! the same moment is R1 to R3 of `m/mod.rs`; the monitor alone does it, so there is one retaker at a time.
 //!
-//! A P is taken only for an M that can have it. When there may be no more threads the operator is told, once, and the
-//! stay goes on.
+//! A P for which goroutines wait is taken only for an M that can have it. When there may be no more threads the operator is
+//! told, once, and the stay goes on. A P for which none waits needs no M: it is idle then.
 //!
 //! Checked by `models/window.rs`; what is decided by times, by the tests below.
 
@@ -182,8 +183,9 @@ impl<H: Host> Sched<H> {
             return Found::Nothing;
         };
         let tick = p.tick();
+        let works = !p.runq.is_empty() || self.globrunq_len() > 0;
         // At the end of the runtime the ender waits; without its P a goroutine that runs on can be told (`watch/ending.rs`).
-        let waits = !p.runq.is_empty() || self.globrunq_len() > 0 || self.is_ending();
+        let waits = works || self.is_ending();
         let stay = match known {
             Some(stay) if stay.judged == judged && stay.tick == tick => stay,
             _ => {
@@ -211,7 +213,8 @@ impl<H: Host> Sched<H> {
             return Found::Nothing;
         }
         let look = Look { ran, waits, state: self.state_of(m, stay) };
-        if look.is_to_go() && self.can_hand_off() && self.retake(p, m, judged) {
+        // Without work the P is idle until this M, or another, comes back for it.
+        if look.is_to_go() && (!works || self.can_hand_off()) && self.retake(p, m, judged) {
             return Found::Taken;
         }
         if !waits {

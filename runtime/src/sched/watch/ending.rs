@@ -2,8 +2,8 @@
 //!
 //! The ender (`sched/stop.rs`) is silent for [`SOON`], and then tells once whom it waits for. A goroutine that is parked or
 //! queued is held and read, as by a dump. One that runs is not read while it could end meanwhile. But the monitor takes its
-//! P after some milliseconds (`is_ending` counts as work that waits, in `sched/threads/retake.rs`), and from then on the
-//! goroutine can't come back to the runtime, and so not end, without the central lock. Under that lock its M is seen
+//! P after some milliseconds (`sched/threads/retake.rs`: the ender counts as one that waits), and from then on the goroutine
+//! can't come back to the runtime, and so not end, without the central lock. Under that lock its M is seen
 //!
 //! 1. outside of the runtime, which shows what the M has done inside before,
 //! 2. as the holder of no P: a P that it got inside shows by now,
@@ -11,8 +11,9 @@
 //!    the lock alone,
 //! 4. with this goroutine.
 //!
-//! Of all others that run, the number is told, and only when the ender has waited for [`LONG`]: most of them are about to
-//! park. No thread is interrupted: a line that comes unasked must not fail a system call.
+//! Of all others that run, the number is told, and only when the ender has waited for [`LONG`]: most of them are about to park.
+//! Some keep their Ps for good: with `handoff=0`, where the kernel refuses the retaker's barrier, and where goroutines wait for
+//! a P and no more threads may be had. No thread is interrupted: a line that comes unasked must not fail a system call.
 
 use crate::g::pool::GPool;
 use crate::g::{GRef, Name};
