@@ -334,6 +334,39 @@ fn one_started_by_a_goroutine_that_waits_for_it_is_waited_for() {
     });
 }
 
+/// Notes when its drop runs on the ender's thread.
+struct DropsBeside {
+    ender: loom::thread::ThreadId,
+    astray: std::sync::Arc<AtomicBool>,
+}
+
+impl Drop for DropsBeside {
+    fn drop(&mut self) {
+        if loom::thread::current().id() == self.ender {
+            self.astray.store(true, SeqCst);
+        }
+    }
+}
+
+/// A plain thread starts a goroutine by a handle as the end begins. Fails when the ender drops the closure, for which no limit
+/// counts, or by deadlock, when the ender waits for a goroutine that is gone.
+#[test]
+fn what_a_thread_starts_while_the_end_begins_is_not_dropped_by_the_ender() {
+    Model::new().preemptions(2).check("shutdown_vs_handle", || {
+        let runtime = runtime(1, 1);
+        let (handle, ender) = (runtime.handle(), loom::thread::current().id());
+        let astray = std::sync::Arc::new(AtomicBool::new(false));
+        let drops = DropsBeside { ender, astray: std::sync::Arc::clone(&astray) };
+        Handle::of(&runtime).await_poller();
+        loom::explore();
+        let starter = loom::thread::spawn(move || drop(handle.go(move || drop(drops))));
+        let report = runtime.shutdown(SECOND);
+        assert_eq!(report.threads_left(), 0);
+        starter.join().unwrap();
+        assert!(!astray.load(SeqCst), "dropped by the ender");
+    });
+}
+
 /// The child ends by itself as the end begins, and wakes its parent. Fails by a parent that is left: the ender saw the
 /// parent asleep with others, and then saw that the others had ended.
 #[test]
@@ -483,6 +516,8 @@ fn mutants() {
             (Mutant::ShutdownTrustsOneLook, "a_parent_woken_late_is_waited_for"),
             (Mutant::ShutdownTrustsOneSnapshot, "one_started_by_a_goroutine_that_ends_is_waited_for"),
             (Mutant::ShutdownTrustsOneSnapshot, "one_started_by_a_goroutine_that_waits_for_it_is_waited_for"),
+            (Mutant::SpawnLooksOnce, "what_a_thread_starts_while_the_end_begins_is_not_dropped_by_the_ender"),
+            (Mutant::UnrunNotTold, "what_a_thread_starts_while_the_end_begins_is_not_dropped_by_the_ender"),
             (Mutant::DiscardIgnoresScan, "a_dump_holds_a_g_that_is_dropped_unrun"),
             (Mutant::ShutdownNotTold, "who_parks_while_the_end_begins_is_unwound"),
             (Mutant::ShutdownReadsHandsFirst, "who_parks_as_the_end_looks_has_its_hook_behind_it"),

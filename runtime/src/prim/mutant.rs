@@ -447,6 +447,10 @@ pub enum Mutant {
     ShutdownTrustsOneLook,
     /// The end of a runtime does not look for goroutines that were started after its snapshot.
     ShutdownTrustsOneSnapshot,
+    /// A thread that is no M queues a new goroutine without a look, under the lock, whether the runtime ends.
+    SpawnLooksOnce,
+    /// A thread that is no M drops the closure of a goroutine as the runtime ends, and does not tell the ender.
+    UnrunNotTold,
     /// The end of a runtime reads which goroutines the Ms have at hand before it looks for those that sleep.
     ShutdownReadsHandsFirst,
     /// An M shows without Release which goroutine it runs.

@@ -34,8 +34,11 @@
 //!    E2 takes a snapshot of the live goroutines, and looks at each. A goroutine that did not see E1 may start one more after
 //!    the snapshot, and be at its own end when the ender looks there. So before step 2 the ender takes a second snapshot, which
 //!    must hold those alone that slept from the first one's looks until then: a goroutine that is queued at step 2 would lose
-//!    its closure on the ender's thread, which has no time limit there. A callback's firing alone may be queued as late as
-//!    that, by an M without a goroutine: what is dropped of it goes to the timer thread.
+//!    its closure on the ender's thread, which has no time limit there. A thread that is no M (`Handle`) stands in no snapshot.
+//!    The thread looks at `ending` once more in the section of the lock in which it queues a new goroutine: it finds E1 there,
+//!    and drops the closure itself; or that section comes before E1, and the first snapshot has the goroutine. An M without a
+//!    goroutine alone may queue a new one as late as step 2: that of a callback's firing, or of a function that a context
+//!    calls after its end. What is dropped of these goes to the timer thread, or to a thread of its own.
 //!
 //!    The ender never interrupts (a) a goroutine that is unwinding, (b) one that is dropping its closure in `g::root`, (c) one
 //!    in a short internal wait, or in a wait for main of another runtime, which borrows its frames (`OnInterrupt::Never`). The

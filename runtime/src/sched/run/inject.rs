@@ -34,11 +34,34 @@ impl<H: Host> Sched<H> {
         }
         // SAFETY: as above.
         let g = unsafe { self.make(birth, f) }?;
-        self.submit(g);
+        match M::current_of(self) {
+            Some(m) => self.submit_on(m, g),
+            None => {
+                mutant!(SubmitWakeFirst: self.wakep());
+                self.inject_fresh(g);
+            }
+        }
         if self.is_stopping() {
             self.drop_set_aside();
         }
         Ok(g)
+    }
+
+    /// S1 to S3 for a goroutine that was just made, on a thread that is no M of this runtime. From E1 on (`sched/stop.rs`) the
+    /// goroutine is not queued, and its closure is dropped here: the ender, whose looks see nothing of this thread, may have
+    /// found the runtime quiet since the caller asked.
+    fn inject_fresh(&self, g: GRef<H>) {
+        let mut central = self.central.lock();
+        if self.is_ending().unless(SpawnLooksOnce) {
+            drop(central);
+            return self.drop_beside_the_end(g);
+        }
+        event(format_args!("queues {g:?} globally"));
+        central.globq.push(g);
+        self.publish_len(&central);
+        drop(central);
+        mutant!(InjectWakesNobody: return);
+        self.wakep();
     }
 
     /// For a runtime that ends: makes a goroutine that never runs, and has no stack reserved.
@@ -51,8 +74,19 @@ impl<H: Host> Sched<H> {
         let m = M::current_of(self);
         // SAFETY: by this function's contract.
         let g = unsafe { self.make_reserved((m, m.and_then(M::look_in)), true, birth, f) };
-        self.drop_fresh(g);
+        match m {
+            // Its goroutine goes on, and the M tells the ender later.
+            Some(_) => self.drop_fresh(g),
+            None => self.drop_beside_the_end(g),
+        }
         g
+    }
+
+    /// As `drop_fresh`, on a thread that is no M. The ender may have seen `g`, and sleeps until it is told.
+    fn drop_beside_the_end(&self, g: GRef<H>) {
+        self.drop_fresh(g);
+        mutant!(UnrunNotTold: return);
+        self.tell_the_end();
     }
 
     /// Makes a goroutine of `f`, runnable and in no queue yet.
