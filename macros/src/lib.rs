@@ -104,6 +104,8 @@ pub fn main(settings: TokenStream, item: TokenStream) -> TokenStream {
 /// # fn main() {}
 /// ```
 ///
+/// A test whose body calls `gmp::goexit` has failed, as in Go: the attribute's function panics when the goroutine has ended.
+///
 /// ```compile_fail
 /// #[gmp::test(procs = 1)]
 /// fn without_the_promise() {}
@@ -229,9 +231,9 @@ impl Settings {
             if !matches!(tokens.next(), Some(TokenTree::Punct(equals)) if equals.as_char() == '=') {
                 return refuse(setting.span(), format!("#[{name}]: write {setting} = VALUE"));
             }
-            let mut value = TokenStream::new();
-            let is_comma = |token: &TokenTree| matches!(token, TokenTree::Punct(it) if it.as_char() == ',');
-            while let Some(token) = tokens.next_if(|token| !is_comma(token)) {
+            let (mut value, mut angles) = (TokenStream::new(), Angles::default());
+            while let Some(token) = tokens.next_if(|token| !angles.end_before(token)) {
+                angles.pass(&token);
                 value.extend([token]);
             }
             if value.is_empty() {
@@ -246,6 +248,53 @@ impl Settings {
             settings.calls.extend([dot, TokenTree::from(setting), value]);
         }
     }
+}
+
+/// How deep a place in an expression is within the `<>` of generic arguments, whose commas separate no settings.
+///
+/// A `<` opens arguments within others, and where no operand stands before it: behind `::`, an operator, or nothing. Behind an
+/// operand it compares, or shifts.
+#[derive(Default)]
+struct Angles {
+    depth: usize,
+    before: Option<TokenTree>,
+}
+
+impl Angles {
+    /// Returns `true` if `token` is a comma behind the expression.
+    fn end_before(&self, token: &TokenTree) -> bool {
+        self.depth == 0 && punct(token) == Some(',')
+    }
+
+    fn pass(&mut self, token: &TokenTree) {
+        // Of `<` the second one of a shift; of `=` and `-` arrows; `?` ends an operand.
+        let before = self.before.as_ref().map(punct);
+        match punct(token) {
+            Some('<') if self.depth > 0 || !matches!(before, Some(None | Some('?' | '<' | '>'))) => {
+                self.depth += 1
+            }
+            Some('>') if !matches!(before, Some(Some('-' | '='))) => {
+                self.depth = self.depth.saturating_sub(1)
+            }
+            _ => {}
+        }
+        self.before = Some(token.clone());
+    }
+}
+
+fn punct(token: &TokenTree) -> Option<char> {
+    if let TokenTree::Punct(punct) = token { Some(punct.as_char()) } else { None }
+}
+
+/// What stands in groups that a `macro_rules!` has made of its fragments, and nobody has written.
+fn written(tokens: TokenStream) -> TokenStream {
+    let tokens = tokens.into_iter();
+    tokens
+        .flat_map(|token| match token {
+            TokenTree::Group(group) if group.delimiter() == Delimiter::None => written(group.stream()),
+            token => token.into(),
+        })
+        .collect()
 }
 
 fn is_setting(word: &str) -> bool {
@@ -267,7 +316,7 @@ impl Function {
         let attribute = attribute.name();
         let wrong =
             |at| refuse(at, format!("#[{attribute}] stands before a function `fn name() ..` with a body"));
-        let (mut tokens, mut before) = (item.into_iter(), TokenStream::new());
+        let (mut tokens, mut before) = (written(item).into_iter(), TokenStream::new());
         let keyword = loop {
             match tokens.next() {
                 Some(TokenTree::Ident(word)) if word.to_string() == "fn" => break word,
@@ -309,29 +358,43 @@ impl Function {
         }
     }
 
+    /// Returns `false` if the function returns `()`, written or not, or never returns.
+    fn tells(&self) -> bool {
+        let behind_the_arrow: Vec<_> = self.result.clone().into_iter().skip(2).collect();
+        match &behind_the_arrow[..] {
+            [] => false,
+            [TokenTree::Punct(never)] => never.as_char() != '!',
+            [TokenTree::Group(unit)] => {
+                unit.delimiter() != Delimiter::Parenthesis || !unit.stream().is_empty()
+            }
+            _ => true,
+        }
+    }
+
     /// Returns the same function, which starts a runtime and runs the body there.
     ///
     /// The body becomes an inner function of the same name. Its result is reported (`Termination`) in the goroutine, as an
-    /// error need not be `Send`. A function without a result stays one: `#[should_panic]` needs that.
+    /// error need not be `Send`. A function that returns `()`, or never returns, has no result: `#[should_panic]` needs
+    /// that, and nothing behind `!` would be reached.
     ///
     /// Only the start of the runtime is in the `unsafe` block: the values of the settings are the program's code.
     fn in_a_runtime(self, attribute: Attribute, settings: Settings) -> TokenStream {
-        let returns = !self.result.is_empty();
-        let (result, main) = match returns {
+        let (result, main) = match self.tells() {
             true => ("-> ::std::process::ExitCode", "|| ::std::process::Termination::report(NAME())"),
-            false => ("", "NAME"),
+            false => ("", "|| { NAME(); }"),
         };
-        let test = match attribute {
-            Attribute::Main => "",
-            Attribute::Test => "#[::core::prelude::v1::test]",
+        let (test, run) = match attribute {
+            Attribute::Main => ("", "run"),
+            Attribute::Test => ("#[::core::prelude::v1::test]", "run_test"),
         };
+        // The bindings have names that no program has: a constant of such a name would be a pattern.
         let template = format!(
             "{test} BEFORE fn NAME() {result} {{
                 fn NAME() RESULT BODY
-                let builder = PATH::Runtime::builder() SETTINGS;
-                match UNSAFE {{ builder.build() }} {{
-                    ::core::result::Result::Ok(runtime) => runtime.run({main}),
-                    ::core::result::Result::Err(refused) => ::core::panic!(\"{}: {{refused}}\"),
+                let __gmp_builder = PATH::Runtime::builder() SETTINGS;
+                match UNSAFE {{ __gmp_builder.build() }} {{
+                    ::core::result::Result::Ok(__gmp_runtime) => __gmp_runtime.{run}({main}),
+                    ::core::result::Result::Err(__gmp_refused) => ::core::panic!(\"{}: {{__gmp_refused}}\"),
                 }}
             }}",
             attribute.name()

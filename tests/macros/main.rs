@@ -55,6 +55,124 @@ fn what_main_returns_is_told_as_std_tells_it() {
     assert_eq!(format!("{:?}", returns_what_can_be_told()), format!("{:?}", ExitCode::from(7)));
 }
 
+/// Fails by a warning of what is never reached, which `deny` makes an error.
+#[deny(warnings)]
+mod without_a_value {
+    #[gmp::main(unsafe, procs = 1)]
+    pub fn never_returns() -> ! {
+        gmp::yield_now();
+        panic!("instead of a return")
+    }
+
+    #[gmp::test(unsafe)]
+    #[should_panic(expected = "behind a unit")]
+    fn may_write_its_unit() -> () {
+        panic!("behind a unit");
+    }
+
+    #[gmp::test(unsafe)]
+    #[should_panic(expected = "behind a never")]
+    fn may_never_return() -> ! {
+        panic!("behind a never");
+    }
+}
+
+#[test]
+#[should_panic(expected = "instead of a return")]
+fn a_main_that_never_returns_is_one() {
+    without_a_value::never_returns();
+}
+
+/// Fails by a hang: the test's runtime has no other goroutine, and the process has other tests.
+#[gmp::test(unsafe)]
+#[should_panic(expected = "gmp::test: the test called goexit")]
+fn a_test_that_calls_goexit_has_failed() {
+    let _other = gmp::go(|| gmp::time::sleep(Duration::from_secs(3600)));
+    gmp::goexit();
+}
+
+/// Functions of a `macro_rules!`, whose fragments stand in groups. Fails by not compiling.
+// SAFETY: as above. Of an `unsafe` in a macro the lint sees no comment.
+#[allow(clippy::undocumented_unsafe_blocks)]
+mod fragments {
+    macro_rules! goroutine {
+        ($(#[$attribute:meta])* $vis:vis $name:ident, $procs:expr, $result:ty, $body:block) => {
+            $(#[$attribute])*
+            #[gmp::test(unsafe, procs = $procs)]
+            $vis fn $name() -> $result $body
+        };
+        ($test:item) => {
+            #[gmp::test(unsafe)]
+            $test
+        };
+    }
+
+    goroutine!(pub of_a_block, 1 + 1, Result<(), std::num::ParseIntError>, {
+        assert_eq!(gmp::procs(), 2);
+        "17".parse::<u32>().map(drop)
+    });
+
+    goroutine!(
+        #[should_panic(expected = "of a block")]
+        of_a_unit,
+        1,
+        (),
+        { panic!("of a block") }
+    );
+
+    goroutine!(
+        fn of_an_item() {
+            gmp::yield_now();
+        }
+    );
+}
+
+/// Constants with the names that an expansion might use. Fails by not compiling.
+#[allow(non_upper_case_globals, dead_code)]
+mod constants_of_the_expansion {
+    const builder: u32 = 1;
+    const runtime: u32 = 2;
+    const refused: u32 = 3;
+    static main: u32 = 4;
+
+    #[gmp::test(unsafe)]
+    fn sees_them() {
+        assert_eq!([builder, runtime, refused, main], [1, 2, 3, 4]);
+    }
+}
+
+/// Fails by not compiling, where a comma of generic arguments ends a setting.
+mod commas {
+    pub trait Number<T, U> {
+        const N: usize;
+        fn shifted() -> usize {
+            Self::N << 1
+        }
+    }
+
+    impl<T, U> Number<T, U> for u8 {
+        const N: usize = 1;
+    }
+
+    fn at_least<T, U>(number: usize) -> usize {
+        number.max(size_of::<(T, U)>())
+    }
+
+    const FEW: usize = 2;
+
+    #[gmp::test(
+        unsafe,
+        procs = at_least::<u8, Result<[u8; 1], fn() -> u8>>(0) - at_least::<Vec<u8>, ()>(0) + <u8 as Number<u8, u8>>::shifted(),
+        stack_size = if FEW < 3 { 256 << 10 } else { 1 },
+        max_threads = 1 << FEW,
+        thread_name = String::from("commas-"),
+    )]
+    fn within_arguments_separate_no_settings() {
+        assert_eq!(gmp::procs(), size_of::<(u8, Result<[u8; 1], fn() -> u8>)>() - 24 + 2);
+        assert!(std::thread::current().name().unwrap().starts_with("commas-"));
+    }
+}
+
 #[gmp::main(unsafe, procs = 0)]
 fn refused() {}
 

@@ -295,7 +295,8 @@ pub fn yield_now() {
 ///
 /// In the main goroutine `goexit` has [`Runtime::run`](crate::Runtime::run) never return; the other goroutines go on. When they
 /// have ended too the process does, by "fatal error: no goroutines (main called runtime.Goexit) - deadlock!", which are Go's
-/// words, where [`run`](crate::run) would report a deadlock.
+/// words, where [`run`](crate::run) would report a deadlock. A test of the attribute `gmp::test` that calls `goexit` has
+/// failed, as in Go.
 ///
 /// ```
 /// // SAFETY: no goroutine keeps a thread-bound value across a blocking call.

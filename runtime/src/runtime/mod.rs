@@ -149,17 +149,49 @@ impl Runtime {
         F: FnOnce() -> T + Send,
         T: Send,
     {
+        self.run_main(f, block_for_good)
+    }
+
+    /// As [`run`](Self::run), for the attribute `gmp::test`: the call panics when `f` calls [`goexit`](crate::goexit). The other
+    /// tests of the process go on, so that no deadlock would be found.
+    ///
+    /// # Unwinds
+    /// As `run`.
+    ///
+    /// # Panics
+    /// With the panic of `f`, and when `f` calls `goexit`.
+    #[doc(hidden)]
+    #[track_caller]
+    pub fn run_test<F, T>(&self, f: F) -> T
+    where
+        F: FnOnce() -> T + Send,
+        T: Send,
+    {
+        self.run_main(f, |_| panic!("gmp::test: the test called goexit"))
+    }
+
+    /// Runs `f` as main; `exits` is called when `f` has called `goexit`.
+    #[track_caller]
+    fn run_main<F, T>(&self, f: F, exits: fn(&Presence<Active>) -> !) -> T
+    where
+        F: FnOnce() -> T + Send,
+        T: Send,
+    {
         let birth = self.birth(Some("main"));
         let presence = Presence::<Active>::begin();
         // SAFETY: the borrows of `f` and `T` outlive this call, which does not return before the goroutine has ended;
         // `&self` keeps the runtime from ending before.
         let main = unsafe { goroutine::spawn_unchecked(&self.sched, birth, f) };
         let main = goroutine::accepted("run", main);
-        Self::outcome_of(main, &presence)
+        Self::outcome_of(main, &presence, exits)
     }
 
     #[track_caller]
-    fn outcome_of<T>(main: JoinHandle<T>, presence: &Presence<Active>) -> T {
+    fn outcome_of<T>(
+        main: JoinHandle<T>,
+        presence: &Presence<Active>,
+        exits: fn(&Presence<Active>) -> !,
+    ) -> T {
         // Main borrows from the caller, and is to be waited for: `shutdown` of the caller's own runtime does so within the time
         // limit.
         let how = How::new(WaitReason::Join).ends(OnInterrupt::Never);
@@ -169,7 +201,7 @@ impl Runtime {
         presence.set(Doing::Awake);
         match main.join_in(how) {
             Ok(value) => value,
-            Err(error) if error.is_goexit() => block_for_good(presence),
+            Err(error) if error.is_goexit() => exits(presence),
             Err(error) => resume_unwind(error.into_panic()),
         }
     }
@@ -222,7 +254,7 @@ impl Runtime {
         presence.set(Doing::WaitsFor(g));
         self.sched.run_here(g);
         presence.ends_as_m();
-        Self::outcome_of(main, &presence)
+        Self::outcome_of(main, &presence, block_for_good)
     }
 
     /// Starts a goroutine from any thread. Does not block.
