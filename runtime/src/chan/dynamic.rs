@@ -80,7 +80,7 @@ pub struct Select<'a> {
 // as what it is: `recv` and `send` of a chosen operation do so, by a receiver or sender that is there, so that the type is
 // `Send`; and the drop of a message that was not completed, which `SelectedOperation` does at `home` alone.
 unsafe impl Send for Select<'_> {}
-// SAFETY: as above; through a shared reference nothing is chosen.
+// SAFETY: as for `Send`; through a shared reference nothing is chosen.
 unsafe impl Sync for Select<'_> {}
 
 /// Where operations were added.
@@ -169,7 +169,7 @@ impl<'a> Select<'a> {
         arms.extend(self.operations.iter().map(|&(operation, _)| Arm::new(operation)));
         let result = f(self, &mut arms);
         arms.clear();
-        // SAFETY: as above.
+        // SAFETY: an empty vector, of a type that differs by a lifetime alone.
         self.arms = unsafe { std::mem::transmute::<Vec<Arm<'a>>, Vec<Arm<'static>>>(arms) };
         result
     }

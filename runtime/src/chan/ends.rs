@@ -54,11 +54,11 @@ pub struct Receiver<T> {
 // SAFETY: a half of a channel moves messages in and out, each to one thread, and gives no reference to one that is in
 // the channel.
 unsafe impl<T: Send> Send for Sender<T> {}
-// SAFETY: as above.
+// SAFETY: as for `Send`.
 unsafe impl<T: Send> Sync for Sender<T> {}
-// SAFETY: as above.
+// SAFETY: as for `Sender`.
 unsafe impl<T: Send> Send for Receiver<T> {}
-// SAFETY: as above.
+// SAFETY: as for `Send`.
 unsafe impl<T: Send> Sync for Receiver<T> {}
 impl<T> UnwindSafe for Sender<T> {}
 impl<T> RefUnwindSafe for Sender<T> {}

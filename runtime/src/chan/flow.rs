@@ -36,7 +36,7 @@ pub(crate) struct Chan<T> {
 
 // SAFETY: messages go from thread to thread under the lock; nothing else of a `T` can be reached.
 unsafe impl<T: Send> Send for Chan<T> {}
-// SAFETY: as above.
+// SAFETY: as for `Send`.
 unsafe impl<T: Send> Sync for Chan<T> {}
 
 /// The result of one attempt to receive.
@@ -166,7 +166,7 @@ impl<T> Chan<T> {
             return Taken::Done;
         }
         if state.tick.is_some() {
-            // SAFETY: as above.
+            // SAFETY: by this function's contract.
             return unsafe { self.take_tick(state, slot) };
         }
         if state.is_drained() { Taken::Closed } else { Taken::Nothing }
@@ -198,7 +198,7 @@ impl<T> Chan<T> {
             // SAFETY: claimed just now; the message by this function's contract.
             Some(receiver) => unsafe { self.hand(receiver, message, woken) },
             None => {
-                // SAFETY: as above.
+                // SAFETY: there is room; the message by this function's contract.
                 unsafe { self.push(state, message) };
                 unless!(ChanLateMessageTellsNobody, state.tell_receive_watchers(woken));
             }
@@ -315,7 +315,7 @@ impl<T> Chan<T> {
 
     /// Drops a receiver; the last one closes the channel, and drops the messages that are left.
     pub(crate) fn drop_receiver(this: &Arc<Self>) {
-        // AcqRel, the partner of the other drops here: as above.
+        // AcqRel, the partner of the other drops here: the last drop comes after what the others did, as for senders.
         if this.receivers.fetch_sub(1, AcqRel.unless(ReceiverDropRelaxed)) == 1 {
             this.shut();
             let left = {

@@ -147,7 +147,7 @@ impl State {
         // SAFETY: the record stands in the queue, which is locked.
         let it = unsafe { &first.as_ref().value };
         if it.queue_state() == QueueState::Open && it.claim() {
-            // SAFETY: as above.
+            // SAFETY: the record stands in the queue, which is locked.
             unsafe { queue.remove(first) };
             return Some(first);
         }
@@ -174,7 +174,7 @@ impl State {
             };
             mutant!(ChanServesWithoutClaim: let claimed = claimed || it.queue_state() == QueueState::Open);
             // A record that can't be claimed is removed: the owner is leaving, or was left behind by the runtime.
-            // SAFETY: as above.
+            // SAFETY: the record stands in the queue, which is locked.
             unsafe { queue.remove(record) };
             if claimed {
                 return Some(record);
@@ -207,16 +207,16 @@ impl State {
         let mut at = self.senders.front();
         while let Some(sender) = at {
             at = self.senders.next(sender);
-            // SAFETY: as above.
+            // SAFETY: the record stands in the queue, which is locked.
             let it = unsafe { &sender.as_ref().value };
             if it.slot().is_null() && it.is_open() {
                 // The Returned receiver, once it takes the lock, claims this sender and asks for the message.
                 return None;
             }
-            // SAFETY: as above.
+            // SAFETY: the record stands in the queue, which is locked.
             unsafe { self.senders.remove(sender) };
             if it.claim() {
-                // SAFETY: as above.
+                // SAFETY: the record stands in the queue, which is locked.
                 unsafe {
                     receiver.as_ref().value.set_queue_state(QueueState::Served);
                     self.receivers.remove(receiver);
@@ -383,7 +383,7 @@ impl State {
             at = queue.next(record);
             // As in `claim_further`: a record that is not Open keeps its owner's place.
             if it.queue_state() == QueueState::Open {
-                // SAFETY: as above.
+                // SAFETY: the record stands in the queue, which is locked.
                 unsafe { queue.remove(record) };
             }
         }

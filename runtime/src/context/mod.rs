@@ -154,7 +154,7 @@ impl Context {
     }
 
     /// As [`with_deadline`](Self::with_deadline), with the [`cause`](Self::cause) that the context has once the
-    /// deadline has passed. What a cause is made of, [`Cancel::cancel_with`] says.
+    /// deadline has passed. [`Cancel::cancel_with`] says what a cause is made of.
     pub fn with_deadline_cause(
         &self,
         deadline: Instant,

@@ -154,7 +154,7 @@ pub(super) struct Node {
 // SAFETY: `place` is touched under the lock of the node above, or while only one thread has the node; the other
 // fields are Send and Sync.
 unsafe impl Send for Node {}
-// SAFETY: as above.
+// SAFETY: as for `Send`.
 unsafe impl Sync for Node {}
 
 impl Node {

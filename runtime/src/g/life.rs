@@ -89,7 +89,8 @@ pub(crate) fn finish<H: Host>(g: GRef<H>) {
         }
     }
     g.tell();
-    // Release: the record was read: partner `wait_no_more`. Acquire: as above, with the same partners.
+    // Release: the record was read: partner `wait_no_more`. Acquire: what the handle's owner did: partners `give_handle_back`
+    // and `wait_for_end`.
     if g.life.fetch_and(
         !(WAITER | LIVE),
         both(Acquire.unless(ToldWithoutAcquire), Release.unless(ToldWithoutRelease)),
@@ -193,7 +194,7 @@ pub(super) fn release<H: Host>(g: GRef<H>) {
     match here {
         // SAFETY: `g` came from `pool`, which lives while `g` is out (`g/mod.rs`, invariant 3), and has no party left.
         Some(inside) => unsafe { inside.p.free_gs.put(pool, g) },
-        // SAFETY: as above. The pool may be gone when `put` returns.
+        // SAFETY: `g` came from `pool`, and has no party left. The pool may be gone when `put` returns.
         None => unsafe { GPool::put(pool, std::iter::once(g)) },
     }
 }

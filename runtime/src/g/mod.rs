@@ -165,7 +165,7 @@ pub(crate) struct G<H: Host> {
 
 // SAFETY: every field is an atomic, a lock, or has one owner at a time by the invariants of the module's header.
 unsafe impl<H: Host> Send for G<H> {}
-// SAFETY: as above.
+// SAFETY: as for `Send`.
 unsafe impl<H: Host> Sync for G<H> {}
 
 /// A pointer to a G. Copies are free; the memory stays a G as long as the pool lives (invariant 3), and a holder of a GRef
@@ -185,7 +185,7 @@ impl<H: Host> PartialEq for GRef<H> {
 }
 // SAFETY: a GRef is a shared reference to a G, which is Sync.
 unsafe impl<H: Host> Send for GRef<H> {}
-// SAFETY: as above.
+// SAFETY: as for `Send`.
 unsafe impl<H: Host> Sync for GRef<H> {}
 
 impl<H: Host> Deref for GRef<H> {
@@ -306,7 +306,7 @@ impl<H: Host> G<H> {
 
     /// Returns `true` if the goroutine is known not to run again.
     pub(crate) fn is_left(&self) -> bool {
-        // Relaxed: as above.
+        // Relaxed: partner `leave`, beside which the answer is a guess.
         self.left.load(Relaxed)
     }
 

@@ -44,7 +44,7 @@ pub(crate) fn root<H: Host>(g: GRef<H>) {
     // Release: the outcome is published to the handle's `drop`: partners `drop_handle` and `give_handle_back`. Of a
     // handle that is gone nothing has to be seen.
     let publish = || g.life.fetch_or(OUTCOME, Release.unless(OutcomeRelaxed));
-    // Relaxed: as above. HANDLE never comes back.
+    // Relaxed: of a handle that is gone nothing has to be seen. HANDLE never comes back.
     if to_drop && g.life.load(Relaxed) & HANDLE == 0 {
         // There will be no joiner: the value's drop finds the goroutine's variables.
         forget();

@@ -114,7 +114,7 @@ impl Task {
                 // SAFETY: the caller owns the space; size and alignment were checked.
                 unsafe { space.cast::<V>().write(value) };
             } else {
-                // SAFETY: as above, and a thin pointer fits.
+                // SAFETY: the caller owns the space, and a thin pointer fits into it.
                 unsafe { space.cast::<*mut V>().write(Box::into_raw(Box::new(value))) };
             }
         });
@@ -244,7 +244,7 @@ mod tests {
             }
             assert_eq!(Arc::strong_count(&seen), 1);
             let (inside, filler) = (Arc::clone(&seen), [0_u8; 200]);
-            // SAFETY: as above; the space is empty again.
+            // SAFETY: one thread, in the order of the states; the space is empty again.
             unsafe {
                 task.load(move || (inside, filler));
                 task.run();

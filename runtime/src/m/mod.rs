@@ -112,7 +112,7 @@ pub(crate) enum Assignment<H: Host> {
 // SAFETY: `in_runtime` and `note` are made for sharing; `assignment` is ordered by the note, or the scheduler's lock; the
 // cells belong to the M's own thread.
 unsafe impl<H: Host> Send for M<H> {}
-// SAFETY: as above.
+// SAFETY: as for `Send`.
 unsafe impl<H: Host> Sync for M<H> {}
 
 impl<H: Host> M<H> {

@@ -12,7 +12,7 @@ struct Letter(Box<UnsafeCell<u32>>);
 
 // SAFETY: the channel orders the accesses; loom checks that it does.
 unsafe impl Send for Letter {}
-// SAFETY: as above.
+// SAFETY: as for `Send`.
 unsafe impl Sync for Letter {}
 
 impl Letter {
@@ -173,7 +173,8 @@ fn a_send_that_is_chosen_brings_its_message() {
     });
 }
 
-/// As above, with a goroutine that receives. Fails when the sender answers a receiver that does not sleep yet.
+/// As `a_send_that_is_chosen_brings_its_message`, with a goroutine that receives. Fails when the sender answers a
+/// receiver that does not sleep yet.
 #[test]
 fn a_goroutine_waits_for_the_message_of_a_send_that_it_has_claimed() {
     Model::new().check("chan_promise_back", || {

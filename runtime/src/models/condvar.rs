@@ -32,7 +32,7 @@ fn a_change_while_somebody_begins_to_wait_is_not_missed() {
     });
 }
 
-/// As above, with two plain threads. Fails by deadlock.
+/// As `a_change_while_somebody_begins_to_wait_is_not_missed`, with two plain threads. Fails by deadlock.
 #[test]
 fn threads_wait_for_each_other() {
     Model::new().preemptions(3).check("condvar_threads", || {

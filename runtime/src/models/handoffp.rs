@@ -61,8 +61,9 @@ fn a_goroutine_that_comes_back_is_run_while_its_p_goes_idle() {
     Model::new().check("come_back", || comes_back_beside_an_idle_p(|| ()));
 }
 
-/// As above, with a bound goroutine, whose M looks into no queue. Fails by deadlock when the goroutine goes into the
-/// global queue after it has found the P taken, and the P became idle in between.
+/// As `a_goroutine_that_comes_back_is_run_while_its_p_goes_idle`, with a bound goroutine, whose M looks into no
+/// queue. Fails by deadlock when the goroutine goes into the global queue after it has found the P taken, and the P
+/// became idle in between.
 #[test]
 fn a_bound_goroutine_that_comes_back_is_run_while_its_p_goes_idle() {
     Model::new().check("come_back_bound", || comes_back_beside_an_idle_p(crate::lock_os_thread));

@@ -49,7 +49,7 @@ struct Given(UnsafeCell<u32>);
 
 // SAFETY: claim and ready order the accesses; loom checks that they do.
 unsafe impl Send for Given {}
-// SAFETY: as above.
+// SAFETY: as for `Send`.
 unsafe impl Sync for Given {}
 
 /// Fails by deadlock when a cancel is lost between the look of a parker and its wait, or while its hook runs.
@@ -65,7 +65,8 @@ fn a_cancel_while_a_goroutine_parks_unwinds_it() {
     });
 }
 
-/// As above, with a cancel two contexts above. Fails by deadlock when a context that comes to be below is not told.
+/// As `a_cancel_while_a_goroutine_parks_unwinds_it`, with a cancel two contexts above. Fails by deadlock when a
+/// context that comes to be below is not told.
 #[test]
 fn a_cancel_above_unwinds_who_runs_below() {
     Model::new().check("cancel_above", || {
@@ -280,8 +281,8 @@ fn a_cancelled_sleep_takes_its_timer_along() {
     });
 }
 
-/// As above, on two Ms. Fails by a causality violation when the owner, on the second M, looks for its timer before the
-/// first M has noted the timer's place.
+/// As `a_cancelled_sleep_takes_its_timer_along`, on two Ms. Fails by a causality violation when the owner, on the
+/// second M, looks for its timer before the first M has noted the timer's place.
 #[test]
 fn a_cancelled_sleep_finds_its_timer_on_another_m() {
     Model::new().preemptions(1).check("cancel_vs_timer_elsewhere", || {
@@ -406,8 +407,9 @@ fn an_owner_that_comes_back_without_a_p_keeps_a_claim() {
     });
 }
 
-/// As above, with an earlier timer in that heap, so that no fence comes with the new one, and the canceller itself wakes
-/// the second M. Fails by a causality violation when the canceller does not see that the commit hook is over.
+/// As `a_cancelled_sleep_finds_its_timer_on_another_m`, with an earlier timer in that heap, so that no fence comes
+/// with the new one, and the canceller itself wakes the second M. Fails by a causality violation when the canceller
+/// does not see that the commit hook is over.
 #[test]
 fn a_cancelled_sleep_behind_another_finds_its_timer() {
     Model::new().preemptions(1).check("cancel_vs_second_timer", || {

@@ -14,7 +14,7 @@ struct Shared {
 
 // SAFETY: the lock orders the accesses to `count`; loom checks that it does.
 unsafe impl Send for Shared {}
-// SAFETY: as above.
+// SAFETY: as for `Send`.
 unsafe impl Sync for Shared {}
 
 impl Shared {
@@ -133,7 +133,7 @@ struct Closing {
 
 // SAFETY: as `Shared`.
 unsafe impl Send for Closing {}
-// SAFETY: as above.
+// SAFETY: as for `Send`.
 unsafe impl Sync for Closing {}
 
 impl Closing {
@@ -176,7 +176,7 @@ fn a_close_comes_after_the_system_call_of_the_holder() {
     });
 }
 
-/// As above; and by deadlock, if the closer waits for a holder that rests.
+/// As `a_close_comes_after_the_system_call_of_the_holder`; and by deadlock, if the closer waits for a holder that rests.
 #[test]
 fn a_close_does_not_wait_for_a_rest_and_is_seen_after_it() {
     Model::new().preemptions(4).check("close_vs_rest", || {

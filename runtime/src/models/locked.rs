@@ -81,7 +81,8 @@ fn a_bound_goroutine_that_is_readied_as_its_m_falls_asleep_runs() {
     });
 }
 
-/// As above, with one P, which the bound goroutine's M has to give away. Fails by deadlock when that M keeps the P.
+/// As `a_bound_goroutine_that_is_readied_as_its_m_falls_asleep_runs`, with one P, which the bound goroutine's M has
+/// to give away. Fails by deadlock when that M keeps the P.
 #[test]
 fn the_p_of_a_bound_goroutine_that_parks_goes_to_others() {
     Model::new().check("bound_gives_p", || {
@@ -382,8 +383,8 @@ fn an_m_that_was_just_taken_does_not_end() {
     });
 }
 
-/// As above, while a dump reads the bound goroutine. Fails when the goroutine's M is woken for it, and runs it, while
-/// the dump holds it.
+/// As `a_bound_goroutine_needs_no_other_thread`, while a dump reads the bound goroutine. Fails when the goroutine's M
+/// is woken for it, and runs it, while the dump holds it.
 #[test]
 fn a_bound_goroutine_that_a_dump_holds_is_rescued_later() {
     Model::new().preemptions(2).check("bound_rescued_vs_dump", || {

@@ -61,8 +61,8 @@ fn one_who_is_starved_is_handed_the_lock() {
     });
 }
 
-/// As above, with a goroutine that is certain to wait in the queue. Fails by the assertion when the lock is let go instead
-/// of handed over.
+/// As `one_who_is_starved_is_handed_the_lock`, with a goroutine that is certain to wait in the queue. Fails by the
+/// assertion when the lock is let go instead of handed over.
 #[test]
 fn a_fair_unlock_hands_the_lock_over() {
     Model::new().check("mutex_fair", || {

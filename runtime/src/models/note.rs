@@ -14,7 +14,7 @@ struct Shared {
 
 // SAFETY: the note orders the accesses to `word`; loom checks that it does.
 unsafe impl Send for Shared {}
-// SAFETY: as above.
+// SAFETY: as for `Send`.
 unsafe impl Sync for Shared {}
 
 /// Has a thread sleep by `sleep`, and another wake it, twice.
@@ -47,7 +47,7 @@ fn a_sleep_ends_by_its_wake_and_sees_what_came_before() {
     sleeps("note", Note::sleep);
 }
 
-/// As above, for a sleep with a limit that is never reached.
+/// As `a_sleep_ends_by_its_wake_and_sees_what_came_before`, for a sleep with a limit that is never reached.
 #[test]
 fn a_sleep_with_a_limit_ends_by_its_wake_and_sees_what_came_before() {
     sleeps("note_until", |note| assert!(note.sleep_until(u64::MAX), "nobody woke it"));

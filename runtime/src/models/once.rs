@@ -19,7 +19,7 @@ fn all_see_the_one_value() {
     });
 }
 
-/// Fails as above.
+/// Fails as `all_see_the_one_value`.
 #[test]
 fn who_waits_for_a_value_gets_it() {
     Model::new().preemptions(4).check("once_wait", || {

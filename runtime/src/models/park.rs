@@ -13,7 +13,7 @@ struct Given(UnsafeCell<u32>);
 
 // SAFETY: claim and ready order the accesses; loom checks that they do.
 unsafe impl Send for Given {}
-// SAFETY: as above.
+// SAFETY: as for `Send`.
 unsafe impl Sync for Given {}
 
 /// Where one goroutine waits, and another finds it.
@@ -214,8 +214,8 @@ fn a_refused_park_waits_for_a_dump() {
     });
 }
 
-/// As above, with a second M, which runs the goroutine once the dump has let it go, while the first M has other work.
-/// The first M is done with the hook, which lies on the goroutine's stack, by then.
+/// As `a_refused_park_waits_for_a_dump`, with a second M, which runs the goroutine once the dump has let it go, while
+/// the first M has other work. The first M is done with the hook, which lies on the goroutine's stack, by then.
 #[test]
 fn a_refused_park_that_a_dump_has_queued_is_over_on_the_first_m() {
     Model::new().preemptions(2).check("dump_vs_refusal_elsewhere", || {

@@ -34,8 +34,8 @@ fn a_timer_is_seen_by_the_m_that_goes_into_the_poller() {
     });
 }
 
-/// As above, with no other goroutine to run: whichever of the two Ms waits in the poller, its wait ends with the
-/// timer.
+/// As `a_timer_is_seen_by_the_m_that_goes_into_the_poller`, with no other goroutine to run: whichever of the two Ms
+/// waits in the poller, its wait ends with the timer.
 #[test]
 fn a_timer_ends_the_wait_of_whoever_polls() {
     Model::new().preemptions(1).check("timer_vs_two_pollers", || {

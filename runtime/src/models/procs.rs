@@ -81,7 +81,7 @@ fn a_goroutine_queued_on_a_p_that_retires_is_run() {
     });
 }
 
-/// As above, and the goroutine that runs there submits as usual.
+/// As `a_goroutine_queued_on_a_p_that_retires_is_run`, and the goroutine that runs there submits as usual.
 #[test]
 fn a_goroutine_submitted_on_a_p_that_retires_is_run() {
     Model::new().preemptions(2).check("spawn_vs_shrink", || {
@@ -95,7 +95,8 @@ fn a_goroutine_submitted_on_a_p_that_retires_is_run() {
     });
 }
 
-/// As above, and the goroutine that runs there makes a blocking call: it gives the surplus P away.
+/// As `a_goroutine_submitted_on_a_p_that_retires_is_run`, and the goroutine that runs there makes a blocking call: it
+/// gives the surplus P away.
 #[test]
 fn a_goroutine_queued_on_a_p_that_retires_is_run_while_its_maker_blocks() {
     Model::new().preemptions(2).check("submit_vs_shrink_vs_blocking", || {
@@ -235,7 +236,7 @@ fn work_that_waits_gets_the_new_p() {
     });
 }
 
-/// As above, with a P that had retired, and whose M is perhaps still on the way.
+/// As `work_that_waits_gets_the_new_p`, with a P that had retired, and whose M is perhaps still on the way.
 #[test]
 fn work_that_waits_gets_a_p_that_had_retired() {
     Model::new().preemptions(2).check("shrink_and_grow_vs_waiting", || {

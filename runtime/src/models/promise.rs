@@ -108,7 +108,7 @@ fn a_context_that_ends_a_receive_meets_its_message() {
     a_context_meets_the_message("promise_vs_cancel", |r| r.recv().ok());
 }
 
-/// As above, where the receiver was nudged, and waits anew.
+/// As `a_context_that_ends_a_receive_meets_its_message`, where the receiver was nudged, and waits anew.
 #[test]
 fn a_context_that_ends_a_select_meets_its_message() {
     a_context_meets_the_message("promise_vs_cancel_select", |r| {

@@ -242,7 +242,7 @@ fn a_g_that_becomes_the_next_before_the_ring_is_empty_is_seen() {
     });
 }
 
-/// As above, with a thief that sees the one G and takes the other.
+/// As `a_g_that_becomes_the_next_before_the_ring_is_empty_is_seen`, with a thief that sees the one G and takes the other.
 #[test]
 fn a_g_that_becomes_the_next_before_the_ring_is_robbed_is_seen() {
     let before = |own: &Runq| assert!(own.push(0).is_empty());

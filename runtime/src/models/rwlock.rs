@@ -80,7 +80,7 @@ fn a_writer_that_times_out_lets_the_reader_go_on() {
     });
 }
 
-/// As above, and the writer is unwound. Fails by deadlock.
+/// As `a_writer_that_times_out_lets_the_reader_go_on`, and the writer is unwound. Fails by deadlock.
 #[test]
 fn a_writer_that_is_interrupted_lets_the_reader_go_on() {
     Model::new().check("rwlock_interrupt", || {

@@ -16,7 +16,7 @@ struct Shared {
 
 // SAFETY: the one permit orders the accesses to `count`; loom checks that it does.
 unsafe impl Send for Shared {}
-// SAFETY: as above.
+// SAFETY: as for `Send`.
 unsafe impl Sync for Shared {}
 
 /// Fails by deadlock when a release is lost, by a causality violation when two threads have the permit.

@@ -50,7 +50,7 @@ fn two_owners_go_at_the_same_time() {
     });
 }
 
-/// As above, with a third owner, made meanwhile.
+/// As `two_owners_go_at_the_same_time`, with a third owner, made meanwhile.
 #[test]
 fn an_owner_makes_another_while_one_goes() {
     Model::new().unbounded().check("shared_three", || {

@@ -24,7 +24,7 @@ unsafe impl Sync for Probe {}
 
 impl Drop for Probe {
     fn drop(&mut self) {
-        // SAFETY: as above.
+        // SAFETY: the drop comes before the end of the runtime; loom checks that it does.
         self.0.with_mut(|drops| unsafe { *drops += 1 });
     }
 }
@@ -40,7 +40,7 @@ impl Drops {
 
     /// SAFETY: the runtime has ended.
     fn is_one(&self) -> bool {
-        // SAFETY: as above.
+        // SAFETY: by this function's contract.
         self.0.with(|drops| unsafe { *drops }) == 1
     }
 }
@@ -447,7 +447,8 @@ fn what_is_sent_after_the_end_goes_to_nobody_who_was_left() {
     });
 }
 
-/// As above, with a receiver that was nudged, and is queued in the middle of its wait.
+/// As `what_is_sent_after_the_end_goes_to_nobody_who_was_left`, with a receiver that was nudged, and is queued in the
+/// middle of its wait.
 #[test]
 fn what_is_sent_after_the_end_goes_to_nobody_who_was_queued() {
     Model::new().preemptions(1).check("left_in_the_queue", || {

@@ -216,7 +216,7 @@ struct Descriptor(UnsafeCell<()>);
 
 // SAFETY: the socket orders the accesses; loom checks that it does.
 unsafe impl Send for Descriptor {}
-// SAFETY: as above.
+// SAFETY: as for `Send`.
 unsafe impl Sync for Descriptor {}
 
 impl Descriptor {
@@ -259,7 +259,7 @@ fn a_close_ends_a_write() {
     a_close_meets("close_vs_write", |socket, descriptor| socket.write(|| descriptor.call()));
 }
 
-/// As above, for a call without an I/O lock; and of two closes one returns that it closed the socket.
+/// As `a_close_meets`, for a call without an I/O lock; and of two closes one returns that it closed the socket.
 #[test]
 fn a_close_comes_after_all_calls_and_happens_once() {
     Model::new().check("close_vs_users", || {

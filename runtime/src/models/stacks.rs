@@ -23,8 +23,9 @@ fn a_stack_that_comes_back_is_had_by_who_waits_for_it() {
     });
 }
 
-/// As above, while a third goroutine sleeps on a stack of its own, so that one may always come back; and with a host
-/// without caches. Fails when neither the M that asks nor the one that gives back sees the other.
+/// As `a_stack_that_comes_back_is_had_by_who_waits_for_it`, while a third goroutine sleeps on a stack of its own, so
+/// that one may always come back; and with a host without caches. Fails when neither the M that asks nor the one that
+/// gives back sees the other.
 #[test]
 fn a_stack_that_comes_back_to_the_host_is_had_by_who_waits_for_it() {
     Model::new().preemptions(2).check("one_stack_for_two_beside_a_sleeper", || {

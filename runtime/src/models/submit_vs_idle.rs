@@ -41,8 +41,8 @@ fn a_goroutine_submitted_while_the_last_spinner_gives_up_is_run() {
     });
 }
 
-/// As above, with a thief that leaves the goroutine to its owner, which stays: the thief gives up, and its look after
-/// that sees the goroutine still there.
+/// As `a_goroutine_submitted_while_the_last_spinner_gives_up_is_run`, with a thief that leaves the goroutine to its
+/// owner, which stays: the thief gives up, and its look after that sees the goroutine still there.
 #[test]
 fn a_goroutine_that_a_thief_has_left_to_its_owner_is_run() {
     Model::new().with_refusals(1).check("refused_thief_vs_owner", || {
@@ -61,8 +61,8 @@ fn a_goroutine_that_a_thief_has_left_to_its_owner_is_run() {
     });
 }
 
-/// As above, in the ring instead of `runnext`: the second goroutine displaces the first into the ring, and is not run
-/// before it.
+/// As `a_goroutine_that_a_thief_has_left_to_its_owner_is_run`, in the ring instead of `runnext`: the second goroutine
+/// displaces the first into the ring, and is not run before it.
 #[test]
 fn a_goroutine_in_the_ring_is_run_while_the_last_spinner_gives_up() {
     Model::new().check("ring_vs_last_spinner", || {
@@ -99,7 +99,7 @@ fn work_from_a_thread_is_run_while_the_only_m_goes_idle() {
     });
 }
 
-/// As above, while another M sleeps already.
+/// As `work_from_a_thread_is_run_while_the_only_m_goes_idle`, while another M sleeps already.
 #[test]
 fn work_from_a_thread_is_run_while_the_last_of_two_ms_goes_idle() {
     Model::new().preemptions(1).check("global_vs_last_idle", || {

@@ -33,8 +33,8 @@ fn an_m_that_was_summoned_in_vain_leaves_no_count() {
     });
 }
 
-/// As above, and the goroutine that has the P goes to sleep while the M that came in vain goes into the poller. Fails by
-/// deadlock when neither sees the other.
+/// As `an_m_that_was_summoned_in_vain_leaves_no_count`, and the goroutine that has the P goes to sleep while the M
+/// that came in vain goes into the poller. Fails by deadlock when neither sees the other.
 #[test]
 fn an_m_that_was_summoned_in_vain_sees_a_timer() {
     Model::new().check("summoned_in_vain_vs_timer", || {

@@ -96,7 +96,7 @@ fn a_stop_and_a_firing_agree() {
     });
 }
 
-/// As above, with a reset: there is a firing for each setting that was not taken back.
+/// As `a_stop_and_a_firing_agree`, with a reset: there is a firing for each setting that was not taken back.
 #[test]
 fn a_reset_and_a_firing_agree() {
     Model::new().check("call_reset", || {

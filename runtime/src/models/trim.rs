@@ -22,7 +22,7 @@ fn a_stack_cache_is_emptied_while_its_p_comes_and_goes() {
     });
 }
 
-/// As above, while one of two Ps retires, and comes back.
+/// As `a_stack_cache_is_emptied_while_its_p_comes_and_goes`, while one of two Ps retires, and comes back.
 #[test]
 fn a_stack_cache_is_emptied_while_its_p_retires() {
     Model::new().preemptions(1).check("trim_vs_shrink", || {

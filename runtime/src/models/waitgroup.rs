@@ -11,7 +11,7 @@ struct Value(UnsafeCell<u32>);
 
 // SAFETY: the group orders the accesses; loom checks that it does.
 unsafe impl Send for Value {}
-// SAFETY: as above.
+// SAFETY: as for `Send`.
 unsafe impl Sync for Value {}
 
 /// Fails by deadlock when the last `done` wakes no waiter, by a causality violation when a wait returns before the waiter

@@ -30,7 +30,8 @@ fn a_p_has_one_owner_while_it_is_retaken() {
     Model::new().with_retaker().check("retake_vs_enter", enters_beside_a_retaker);
 }
 
-/// As above, where the kernel has no barrier on all threads: the retaker fences, and so does each entry.
+/// As `a_p_has_one_owner_while_it_is_retaken`, where the kernel has no barrier on all threads: the retaker fences,
+/// and so does each entry.
 #[test]
 fn a_p_has_one_owner_where_both_sides_fence() {
     Model::new().with_retaker_that_fences().check("retake_by_fences", enters_beside_a_retaker);
@@ -55,8 +56,8 @@ fn retake_aside(held: Held) -> (loom::thread::JoinHandle<()>, Arc<AtomicBool>) {
     (retaker, over)
 }
 
-/// As above, where the kernel refuses the retaker the barrier on all threads, for an M that counts on it: the retaker
-/// waits until that M's thread was switched out.
+/// As `a_p_has_one_owner_while_it_is_retaken`, where the kernel refuses the retaker the barrier on all threads, for
+/// an M that counts on it: the retaker waits until that M's thread was switched out.
 #[test]
 fn a_p_has_one_owner_when_the_barrier_is_refused() {
     Model::new().with_retaker_that_is_refused().check("retake_refused", || {
@@ -75,7 +76,7 @@ fn a_p_has_one_owner_when_the_barrier_is_refused() {
     });
 }
 
-/// As above, for an M that has acquired its P after the refusal: both sides fence.
+/// As `a_p_has_one_owner_when_the_barrier_is_refused`, for an M that has acquired its P after the refusal: both sides fence.
 #[test]
 fn a_p_has_one_owner_after_the_barrier_was_refused() {
     Model::new().with_retaker_that_is_refused().check("retake_after_refusal", || {

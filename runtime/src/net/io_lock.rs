@@ -240,7 +240,7 @@ impl<H: Host> IoLock<H> {
                     mutant!(IoLockNoHandOver: continue);
                     // SAFETY: the record stood in the queue, whose lock is held.
                     let record = unsafe { &first.as_ref().value };
-                    // SAFETY: as above; the copy outlives the record.
+                    // SAFETY: the queue's lock is held, in which the record stood; the copy outlives the record.
                     let waiter = record.waiter.with(|waiter| unsafe { (*waiter).clone() });
                     if may_be_handed(&waiter) {
                         // SAFETY: the claim was won, so the owner does not leave before the `ready` below.

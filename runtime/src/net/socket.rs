@@ -91,7 +91,7 @@ pub(crate) struct Socket<S: AsFd> {
 // SAFETY: `registrations` is a list of shared entries, with atomics and fields that are never written; the other
 // fields are Send if `S` is.
 unsafe impl<S: AsFd + Send> Send for Socket<S> {}
-// SAFETY: as above.
+// SAFETY: as for `Send`.
 unsafe impl<S: AsFd + Sync> Sync for Socket<S> {}
 
 impl<S: AsFd + fmt::Debug> fmt::Debug for Socket<S> {

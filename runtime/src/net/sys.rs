@@ -73,7 +73,7 @@ fn connect(fd: RawFd, addr: &SocketAddr) -> io::Result<()> {
                 sin6_addr: libc::in6_addr { s6_addr: v6.ip().octets() },
                 sin6_scope_id: v6.scope_id(),
             };
-            // SAFETY: as above.
+            // SAFETY: the address has the length that is given, and lives through the call.
             unsafe { libc::connect(fd, (&raw const raw).cast(), size_of_val(&raw) as libc::socklen_t) }
         }
     };
@@ -171,7 +171,8 @@ fn to_addr(storage: &libc::sockaddr_storage) -> io::Result<SocketAddr> {
             Ok(SocketAddr::V4(SocketAddrV4::new(ip, u16::from_be(raw.sin_port))))
         }
         libc::AF_INET6 => {
-            // SAFETY: as above.
+            // SAFETY: the family says that the address is of this type, and the storage is large and aligned enough
+            // for any.
             let raw = unsafe { &*at.cast::<libc::sockaddr_in6>() };
             let ip = Ipv6Addr::from(raw.sin6_addr.s6_addr);
             let port = u16::from_be(raw.sin6_port);

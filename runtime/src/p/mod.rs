@@ -69,7 +69,7 @@ pub(crate) struct P<H: Host> {
 
 // SAFETY: the cells belong to the owner (invariant 3); the rest is Sync by itself.
 unsafe impl<H: Host> Send for P<H> {}
-// SAFETY: as above.
+// SAFETY: as for `Send`.
 unsafe impl<H: Host> Sync for P<H> {}
 
 impl<H: Host> P<H> {
@@ -103,13 +103,13 @@ impl<H: Host> P<H> {
 
     /// For a thief: returns `true` if the owner is in the kernel to wake an M, maybe that thief. A hint.
     pub(crate) fn is_waking(&self) -> bool {
-        // Relaxed: as above.
+        // Relaxed: a hint, which tells of no other memory.
         self.wakes.load(Relaxed) % 2 == 1
     }
 
     /// For a thief: another number when the owner has run a goroutine, gone to wake an M, or come back from that.
     pub(crate) fn signs_of_life(&self) -> u32 {
-        // Relaxed: as above.
+        // Relaxed: a hint, which tells of no other memory.
         self.tick().wrapping_add(self.wakes.load(Relaxed))
     }
 

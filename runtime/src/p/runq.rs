@@ -96,7 +96,7 @@ pub(crate) struct Runq<H: Host> {
 
 // SAFETY: a GRef may go to any thread; the module's header says which thread touches which slot when.
 unsafe impl<H: Host> Send for Runq<H> {}
-// SAFETY: as above.
+// SAFETY: as for `Send`.
 unsafe impl<H: Host> Sync for Runq<H> {}
 
 impl<H: Host> Runq<H> {

@@ -77,7 +77,7 @@ pub(crate) fn fence_after_exchange() {
     // SeqCst, both: the caller says which fence this is, and names its partner.
     #[cfg(target_arch = "x86_64")]
     std::sync::atomic::compiler_fence(Ordering::SeqCst);
-    // SeqCst: as above, with the caller's partner.
+    // SeqCst: the caller says which fence this is, and names its partner.
     #[cfg(not(target_arch = "x86_64"))]
     fence(Ordering::SeqCst);
 }

@@ -218,7 +218,7 @@ pub(crate) struct Sched<H: Host> {
 
 // SAFETY: `pool` is made for sharing; the rest is Sync.
 unsafe impl<H: Host> Send for Sched<H> {}
-// SAFETY: as above.
+// SAFETY: as for `Send`.
 unsafe impl<H: Host> Sync for Sched<H> {}
 
 impl<H: Host> Sched<H> {

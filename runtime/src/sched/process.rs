@@ -6,7 +6,7 @@ use crate::sched::timers::timer_thread::TimerThread;
 use crate::sched::watch::deadlock::Runtimes;
 use crate::sched::watch::quit::Quit;
 
-/// One for the whole process; the host keeps it.
+/// What the runtimes of a process share. The host keeps the one value of this type.
 pub(crate) struct Shared<H: Host> {
     /// The timer thread, which runs the callbacks that no runtime runs.
     pub(crate) timer_thread: TimerThread<H>,

@@ -109,7 +109,7 @@ impl<H: Host> Sched<H> {
                 if self.config.knobs.stack_use {
                     fresh.forget();
                 }
-                // SAFETY: as above.
+                // SAFETY: `run` returned Go, so this M alone has the stack (wait/status.rs, invariant 2).
                 g.stack.with_mut(|stack| unsafe { *stack = Some(fresh) });
                 true
             }

@@ -461,9 +461,9 @@ impl<H: Host> Sched<H> {
         self.num_goroutines()
     }
 
-    /// No M runs again what is parked. All waits are claimed before a joiner is told: else each goroutine would wake a joiner,
-    /// and that one the next. They would all be left in the end, as who is woken is set aside, and its hook hands on what it
-    /// was given: two loops only spare that chain.
+    /// Leaves all parked goroutines: no M runs them again. All waits are claimed before a joiner is told: else each goroutine
+    /// would wake a joiner, and that one the next. They would all be left in the end, as a woken goroutine is set aside and
+    /// its abandon hook hands on what it was given: two loops only spare that chain.
     fn leave_parked(&self) {
         let mut parked = Vec::new();
         // SAFETY: the pool is closed when the scheduler is dropped.

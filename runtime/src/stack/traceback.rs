@@ -164,7 +164,7 @@ mod tests {
         // The innermost frame goes on at another place of the same function.
         assert_eq!(outside[1..], inside[1..]);
         assert!(outside.len() >= 11, "{outside:x?}");
-        // SAFETY: as above.
+        // SAFETY: this test resumes the coroutine, always with this home.
         assert_eq!(unsafe { coro.resume(&home, (&raw const home).addr()) }, 0);
         assert_eq!(frames(&coro), [], "after its end");
         coro.retire(&pool, &mut cache);

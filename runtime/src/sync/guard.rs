@@ -38,7 +38,7 @@ macro_rules! mapped {
 
         // SAFETY: the guard is a reference to the value, and any thread may unlock.
         unsafe impl<T: ?Sized + $bound> Send for $guard<'_, T> {}
-        // SAFETY: as above.
+        // SAFETY: as for `Send`.
         unsafe impl<T: ?Sized + Sync> Sync for $guard<'_, T> {}
 
         impl<'a, T: ?Sized> $guard<'a, T> {

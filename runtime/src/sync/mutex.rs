@@ -49,7 +49,7 @@ pub struct Mutex<T: ?Sized> {
 
 // SAFETY: the lock gives the value to one thread at a time.
 unsafe impl<T: ?Sized + Send> Send for Mutex<T> {}
-// SAFETY: as above.
+// SAFETY: as for `Send`.
 unsafe impl<T: ?Sized + Send> Sync for Mutex<T> {}
 
 impl<T> Mutex<T> {

@@ -129,7 +129,7 @@ macro_rules! raw_mutex {
             }
         }
 
-        // SAFETY: as above.
+        // SAFETY: as for `lock_api::RawMutex` above.
         unsafe impl lock_api::RawMutexFair for $name {
             unsafe fn unlock_fair(&self, _: GuardSend) {
                 self.0.unlock_fair();
@@ -141,7 +141,7 @@ macro_rules! raw_mutex {
             }
         }
 
-        // SAFETY: as above.
+        // SAFETY: as for `lock_api::RawMutex` above.
         unsafe impl lock_api::RawMutexTimed for $name {
             type Duration = Duration;
             type Instant = Instant;
@@ -201,7 +201,7 @@ unsafe impl lock_api::RawCondvar for RawCondvar {
     }
 }
 
-// SAFETY: as above.
+// SAFETY: as for `lock_api::RawCondvar` above.
 unsafe impl lock_api::RawCondvarTimed for RawCondvar {
     fn checked_duration_to_instant(timeout: &Duration) -> Option<Instant> {
         Active::instant(Active::now()).checked_add(*timeout)
@@ -273,7 +273,7 @@ unsafe impl lock_api::RawRwLock for RawRwLock {
     }
 }
 
-// SAFETY: as above; each unlock grants the lock to waiters.
+// SAFETY: as for `lock_api::RawRwLock` above; each unlock grants the lock to waiters.
 unsafe impl lock_api::RawRwLockFair for RawRwLock {
     unsafe fn unlock_shared_fair(&self, _: GuardSend) {
         self.0.unlock_read();
@@ -284,7 +284,7 @@ unsafe impl lock_api::RawRwLockFair for RawRwLock {
     }
 }
 
-// SAFETY: as above.
+// SAFETY: as for `lock_api::RawRwLock` above.
 unsafe impl lock_api::RawRwLockDowngrade for RawRwLock {
     unsafe fn downgrade(&self, _: GuardSend) -> GuardSend {
         self.0.downgrade();
@@ -292,7 +292,7 @@ unsafe impl lock_api::RawRwLockDowngrade for RawRwLock {
     }
 }
 
-// SAFETY: as above.
+// SAFETY: as for `lock_api::RawRwLock` above.
 unsafe impl lock_api::RawRwLockTimed for RawRwLock {
     type Duration = Duration;
     type Instant = Instant;
@@ -314,7 +314,8 @@ unsafe impl lock_api::RawRwLockTimed for RawRwLock {
     }
 }
 
-// SAFETY: as above. The upgrade acquires what all the readers have released, by the exchange or from the last one's grant.
+// SAFETY: as for `lock_api::RawRwLock` above. The upgrade acquires what all the readers have released, by the exchange or
+// from the last one's grant.
 unsafe impl lock_api::RawRwLockUpgrade for RawRwLock {
     type UpgradableGuard = GuardSend;
 
@@ -339,14 +340,14 @@ unsafe impl lock_api::RawRwLockUpgrade for RawRwLock {
     }
 }
 
-// SAFETY: as above.
+// SAFETY: as for `lock_api::RawRwLock` above.
 unsafe impl lock_api::RawRwLockUpgradeFair for RawRwLock {
     unsafe fn unlock_upgradable_fair(&self, _: GuardSend) {
         self.0.unlock_upgradable();
     }
 }
 
-// SAFETY: as above.
+// SAFETY: as for `lock_api::RawRwLock` above.
 unsafe impl lock_api::RawRwLockUpgradeDowngrade for RawRwLock {
     unsafe fn downgrade_upgradable(&self, _: GuardSend) -> GuardSend {
         self.0.downgrade_upgradable();
@@ -359,7 +360,7 @@ unsafe impl lock_api::RawRwLockUpgradeDowngrade for RawRwLock {
     }
 }
 
-// SAFETY: as above.
+// SAFETY: as for `lock_api::RawRwLock` above.
 unsafe impl lock_api::RawRwLockUpgradeTimed for RawRwLock {
     fn try_lock_upgradable_for(&self, timeout: Duration) -> Option<GuardSend> {
         self.wait_for(Kind::Upgradable, timeout)

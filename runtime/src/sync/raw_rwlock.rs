@@ -285,17 +285,17 @@ impl RawRwLock {
         let shared = queues.readers.first().is_some() || queues.upgradables.first().is_some();
         let readers_first = first == Kind::Read && shared;
         if seen & !QUEUED == 0 && !readers_first && queues.writers.notify(notified).is_some() {
-            // Relaxed: as above.
+            // Relaxed: the notified waiter learns of the grant by the wake.
             self.word.fetch_or(WRITER, Relaxed);
             writes = true;
         }
         if !writes && (readers_first || queues.writers.first().is_none()) {
             while queues.readers.notify(notified).is_some() {
-                // Relaxed: as above.
+                // Relaxed: the notified waiter learns of the grant by the wake.
                 self.word.fetch_add(READER, Relaxed);
             }
             if seen & UPGRADABLE == 0 && queues.upgradables.notify(notified).is_some() {
-                // Relaxed: as above.
+                // Relaxed: the notified waiter learns of the grant by the wake.
                 self.word.fetch_or(UPGRADABLE, Relaxed);
             }
         }

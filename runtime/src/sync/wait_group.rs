@@ -167,7 +167,7 @@ impl WaitGroup {
         let mut seen = inner.word.load(Relaxed);
         loop {
             let zero = (seen < COUNT).unless(WaitGroupNoRecheck);
-            // Acquire: as above, with the same partners.
+            // Acquire: what was done before the count went down: partners `add` and `reach_zero`.
             match inner.word.compare_exchange_weak(
                 seen,
                 if zero { seen } else { seen | WAITED },

@@ -106,7 +106,7 @@ fn open(raw: &Raw, ask: Ask) -> Opened<Active> {
             // SAFETY: `hook` is the first field of `asks`, and is taken back before `asks` is dropped.
             unsafe { StandingHook::note(hook) };
             let opened = Wait::open();
-            // SAFETY: as above.
+            // SAFETY: the hook was noted with this pointer, and `asks` still lives.
             unsafe { StandingHook::take_back(hook) };
             opened
         }

@@ -32,7 +32,7 @@ impl<T> Chan<T> {
                 return ended;
             }
         }
-        // SAFETY: as above.
+        // SAFETY: by this function's contract.
         unsafe { self.send_waiting(state, slot, limit) }
     }
 
@@ -60,7 +60,7 @@ impl<T> Chan<T> {
             // SAFETY: `offer` has claimed the receiver; the message by this function's contract.
             Offer::Receiver(receiver) => unsafe { self.hand(receiver, slot, woken) },
             Offer::Room => {
-                // SAFETY: as above.
+                // SAFETY: there is room; the message by this function's contract.
                 unsafe { self.push(state, slot) };
                 state.tell_receive_watchers(woken);
             }

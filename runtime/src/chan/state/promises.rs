@@ -36,7 +36,8 @@ impl State {
             }
             // A record that can't be claimed is removed: the owner is leaving, or was left behind by the runtime.
             let waits = if it.kind == Kind::OfSelect { it.claim() } else { it.is_open() };
-            // SAFETY: as above; the owner takes the record out of `promised` before it returns.
+            // SAFETY: the record stands in the queue, which is locked; the owner takes it out of `promised` before
+            // the owner returns.
             unsafe {
                 self.receivers.remove(record);
                 if !waits {
@@ -100,7 +101,7 @@ impl State {
         // SAFETY: by this function's contract.
         let it = unsafe { &partner.as_ref().value };
         it.set_queue_state(QueueState::Promised);
-        // SAFETY: as above.
+        // SAFETY: by this function's contract.
         unsafe { self.promised.push_back(partner) };
         it.ticket()
     }
@@ -110,7 +111,7 @@ impl State {
         self.promises -= 1;
         // SAFETY: the records stand in the queue, which is locked.
         let record = self.promised.iter().find(|at| unsafe { at.as_ref() }.value.ticket() == ticket)?;
-        // SAFETY: as above.
+        // SAFETY: the records stand in the queue, which is locked.
         unsafe { self.promised.remove(record) };
         Some(record)
     }

@@ -137,7 +137,8 @@ impl Record {
 
     #[cold]
     pub(super) fn ready_thread(&self) {
-        // SAFETY: as above.
+        // SAFETY: the caller of `ready` has claimed the wait, so the owner sleeps, and the record stays, until the
+        // owner is readied here.
         let waiter = self.waiter.with(|waiter| unsafe { (*waiter).clone() });
         waiter.ready();
     }

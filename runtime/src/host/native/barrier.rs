@@ -116,7 +116,7 @@ fn visit(cpus: &libc::cpu_set_t, mut there: impl FnMut(usize)) -> bool {
         .all(|cpu| {
             // SAFETY: a set of bits, for which zeros are no CPU.
             let mut one: libc::cpu_set_t = unsafe { std::mem::zeroed() };
-            // SAFETY: as above.
+            // SAFETY: the number is below the set's size.
             unsafe { libc::CPU_SET(cpu, &mut one) };
             // `set_affinity` returns when the calling thread runs on that CPU.
             let arrived = set_affinity(&one);
@@ -128,7 +128,7 @@ fn visit(cpus: &libc::cpu_set_t, mut there: impl FnMut(usize)) -> bool {
 }
 
 fn affinity(thread: libc::pid_t) -> io::Result<libc::cpu_set_t> {
-    // SAFETY: as above.
+    // SAFETY: a set of bits, for which zeros are no CPU.
     let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
     // SAFETY: the call writes the set that we pass.
     match unsafe { libc::sched_getaffinity(thread, size_of_val(&set), &mut set) } {
@@ -170,7 +170,7 @@ mod tests {
         let visited = visitor.join().unwrap();
         // SAFETY: a set, and numbers below its size.
         assert_eq!(visited.len(), unsafe { libc::CPU_COUNT(&own) } as usize);
-        // SAFETY: as above.
+        // SAFETY: a set, and numbers below its size.
         assert!(visited.iter().all(|&cpu| unsafe { libc::CPU_ISSET(cpu, &own) }));
         assert!(visit_cpus_of(std::process::id()));
         // SAFETY: two sets.

@@ -140,7 +140,7 @@ fn change(f: impl FnOnce(&mut Vec<Chunk>)) {
     compiler_fence(SeqCst);
     f(&mut chunks);
     TABLE.chunks.store(chunks.as_mut_ptr(), Relaxed);
-    // SeqCst: as above, without a partner.
+    // SeqCst: for the compiler. A debugger is no thread, and needs no partner.
     compiler_fence(SeqCst);
     TABLE.chunks_len.store(chunks.len(), Relaxed);
 }
@@ -176,7 +176,7 @@ mod tests {
         // SAFETY: the pool is not closed yet; the G goes back to the pool before it is.
         let g = unsafe { GPool::get(pool) };
         assert!(shown(g));
-        // SAFETY: as above.
+        // SAFETY: the G came from the pool, which is closed after the G's return.
         unsafe {
             GPool::put(pool, std::iter::once(g));
             GPool::close(pool);

@@ -34,7 +34,7 @@ pub(super) fn catch() {
 extern "C" fn on_quit(signal: libc::c_int) {
     // SAFETY: the address of this thread's errno, which the interrupted code may be about to read.
     let errno = unsafe { libc::__errno_location() };
-    // SAFETY: as above.
+    // SAFETY: the address is this thread's errno.
     let before = unsafe { *errno };
     if Native::shared().quit.ask(Note::alarm) == Heard::No {
         // SAFETY: both are allowed in a handler. The signal is delivered when this handler has returned.
@@ -43,6 +43,6 @@ extern "C" fn on_quit(signal: libc::c_int) {
             libc::raise(signal);
         }
     }
-    // SAFETY: as above.
+    // SAFETY: the address is this thread's errno.
     unsafe { *errno = before };
 }

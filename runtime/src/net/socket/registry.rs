@@ -73,7 +73,7 @@ impl<S: AsFd> Socket<S> {
             Some(left) => {
                 let watch = &mut watches[left];
                 // Release: partner `registered`, which uses the pollDesc that `reset` has emptied.
-                // SAFETY: as above.
+                // SAFETY: entries live until the socket is dropped.
                 unsafe { &*watch.entry }.sched.store(this, Release);
                 // Dropping the old `Weak` allows the old scheduler's address to be used again, so it comes last.
                 watch.sched = weak;
@@ -90,7 +90,7 @@ impl<S: AsFd> Socket<S> {
             }
         };
         drop(watches);
-        // SAFETY: as above.
+        // SAFETY: entries live until the socket is dropped.
         Ok(unsafe { &(*entry).desc })
     }
 

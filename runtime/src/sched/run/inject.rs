@@ -32,7 +32,7 @@ impl<H: Host> Sched<H> {
             // SAFETY: by this function's contract.
             return Ok(unsafe { self.spawn_unrun(birth, f) });
         }
-        // SAFETY: as above.
+        // SAFETY: by this function's contract.
         let g = unsafe { self.make(birth, f) }?;
         match M::current_of(self) {
             Some(m) => self.submit_on(m, g),
@@ -143,7 +143,7 @@ impl<H: Host> Sched<H> {
                 (inside.p.next_id(&self.next_id), unsafe { inside.p.free_gs.get(self.pool) })
             }
             // Relaxed: a number, ordered by nothing.
-            // SAFETY: as above.
+            // SAFETY: the pool is closed when the scheduler is dropped.
             None => (self.next_id.fetch_add(1, Relaxed), unsafe { GPool::get(self.pool) }),
         };
         drop(inside);

@@ -251,7 +251,7 @@ impl<H: Host> Sched<H> {
         }
         if let Poller::Blocked(m) = central.poller {
             self.expel_poller(central);
-            // SAFETY: as above.
+            // SAFETY: Ms live as long as their scheduler.
             unsafe { m.as_ref() }.assign(Some(assignment));
             return Some(Wake::Poller);
         }

@@ -173,7 +173,7 @@ impl<H: Host> Sched<H> {
             let stack = unsafe { (*stack).as_mut() }.expect("resume: a running G has a stack");
             m.leave();
             assert_none_held();
-            // SAFETY: as above; `m`'s thread runs this function.
+            // SAFETY: `m` alone has the stack, until a new status is stored; `m`'s thread runs this function.
             Said::of(unsafe { stack.resume(&m.local, g.to_raw().cast()) })
         });
         // For loom, to which an access is as old as the access' beginning: until here the goroutine used the stack.

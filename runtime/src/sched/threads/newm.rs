@@ -11,7 +11,7 @@ use std::io;
 use std::ptr::NonNull;
 
 impl<H: Host> Sched<H> {
-    /// The first M, without which nothing would ever run.
+    /// Starts the first M, without which no goroutine would ever run.
     pub(crate) fn start_first(&self) -> io::Result<()> {
         let mut central = self.central.lock();
         let p = self.pidleget(&mut central).expect("start_first: there is at least one P");

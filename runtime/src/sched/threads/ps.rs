@@ -21,7 +21,7 @@ pub(crate) struct Ps<H: Host> {
 
 // SAFETY: `Ps` owns the Ps, which are Send and Sync.
 unsafe impl<H: Host> Send for Ps<H> {}
-// SAFETY: as above; `made` says which of them there are.
+// SAFETY: `Ps` owns the Ps, which are Send and Sync; `made` says which of them there are.
 unsafe impl<H: Host> Sync for Ps<H> {}
 
 impl<H: Host> Ps<H> {
@@ -40,7 +40,7 @@ impl<H: Host> Ps<H> {
         assert!((id as usize) < capacity::PROCS, "push: there is no room for another P ({id})");
         // SAFETY: below the number of slots. The caller alone fills them, and no reader goes beyond `made`.
         let slot = unsafe { self.slots.add(id as usize) };
-        // SAFETY: as above.
+        // SAFETY: the caller alone fills the slots below their number, and no reader goes beyond `made`.
         unsafe { slot.write(CachePadded::new(make(id))) };
         // Release: partner `deref`.
         self.made.store(id + 1, Release);

@@ -63,7 +63,7 @@ pub(crate) struct Callback<H: Host, F: ?Sized = dyn Fn() + Send + Sync> {
 
 // SAFETY: `handle` is touched by a holder of that heap's lock (`Locked`) alone; the rest is read only.
 unsafe impl<H: Host, F: ?Sized + Send + Sync> Send for Callback<H, F> {}
-// SAFETY: as above.
+// SAFETY: as for `Send`.
 unsafe impl<H: Host, F: ?Sized + Send + Sync> Sync for Callback<H, F> {}
 
 impl<H: Host> Callback<H> {
@@ -91,7 +91,7 @@ impl<H: Host> Callback<H> {
 
     #[inline]
     pub(crate) fn set_handle(&self, _lock: &Locked<'_, H>, to: Option<Handle>) {
-        // SAFETY: as above.
+        // SAFETY: the caller holds the lock of the heap in which this callback stands.
         self.handle.with_mut(|handle| unsafe { *handle = to });
     }
 

@@ -219,7 +219,8 @@ impl<H: Host> Locked<'_, H> {
         before.is_none_or(|before| due < before)
     }
 
-    /// Puts a callback in that is not armed. Returns what `set` does.
+    /// Puts a callback that is not armed into the heap. Returns `true` if the callback is due before all others
+    /// there.
     #[inline]
     pub(crate) fn add(&mut self, due: Nanos, call: Shared<Callback<H>>) -> bool {
         let due = due.min(LATEST);
@@ -395,7 +396,8 @@ impl<H: Host> Sched<H> {
         // SAFETY: the alarm lies on the stack of `parker`, which was saved before the commit hook called this, and does not run
         // before the heap's lock is free: until then the timer alone knows of the wait.
         let place = unsafe { &(*alarm).0 };
-        // SAFETY: as above.
+        // SAFETY: the parker does not run before the heap's lock is free, and until then the timer alone knows of the
+        // wait.
         let note = || place.with_mut(|place| unsafe { *place = Some((NonNull::from(p), handle)) });
         unless!(AlarmNotedLate, note());
         locked.publish();

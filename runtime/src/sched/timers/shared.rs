@@ -34,7 +34,7 @@ pub(crate) struct Shared<T: ?Sized>(NonNull<Counted<T>>);
 
 // SAFETY: as an `Arc`: each owner may read the value, and the last one drops it.
 unsafe impl<T: ?Sized + Send + Sync> Send for Shared<T> {}
-// SAFETY: as above.
+// SAFETY: as for `Send`.
 unsafe impl<T: ?Sized + Send + Sync> Sync for Shared<T> {}
 
 impl<T: ?Sized> Shared<T> {
@@ -76,8 +76,8 @@ impl<T: ?Sized> Drop for Shared<T> {
         // Acquire: what the others did to the value comes before the value's end; partner the step below, of the
         // others.
         let alone = owners.load(Acquire.unless(SharedAloneRelaxed)) == 1;
-        // Acquire: as above. Release: as one of the others. Each step is the partner of the others, and of the look
-        // above.
+        // Acquire: what the others did comes before the value's end. Release: this owner is one of the others to the
+        // last one. Each step is the partner of the others' steps, and of the look above.
         if !alone
             && owners.fetch_sub(1, both(Acquire.unless(SharedNoAcquire), Release.unless(SharedNoRelease)))
                 != 1

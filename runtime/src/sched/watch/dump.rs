@@ -205,7 +205,7 @@ impl<H: Host> Sched<H> {
             let (started, depth, touched) = g.stack.with(|stack| {
                 // SAFETY: a held G is on no M, and none resumes it before `unhold`.
                 let Some(stack) = (unsafe { (*stack).as_ref() }) else { return (false, None, None) };
-                // SAFETY: as above.
+                // SAFETY: a held G is on no M, and none resumes it before `unhold`.
                 unsafe { stack.frames(frames) };
                 let touched = if self.config.knobs.stack_use { stack.touched() } else { None };
                 (true, stack.depth(), touched)

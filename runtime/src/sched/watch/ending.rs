@@ -1,19 +1,20 @@
-//! For whom the end of a runtime waits, and what it has left: a line each for the operator.
+//! For which goroutines the end of a runtime waits, and which it has left: a line each for the operator.
 //!
-//! The ender (`sched/stop.rs`) is silent for [`SOON`], and then tells once whom it waits for. A goroutine that is parked or
-//! queued is held and read, as by a dump. One that runs is not read while it could end meanwhile. But the monitor takes its
-//! P after some milliseconds (`sched/threads/retake.rs`: the ender counts as one that waits), and from then on the goroutine
-//! can't come back to the runtime, and so not end, without the central lock. Under that lock its M is seen
+//! The ender (`sched/stop.rs`) is silent for [`SOON`], and then tells once which goroutines it waits for. A parked or
+//! queued goroutine is held and read, as by a dump. A running one is not read while it could end meanwhile. But the monitor
+//! takes its P after some milliseconds (`sched/threads/retake.rs`: the ender counts as one that waits), and from then on
+//! the goroutine can't come back to the runtime, and so can't end, without the central lock. Under that lock its M is seen
 //!
 //! 1. outside of the runtime, which shows what the M has done inside before,
-//! 2. as the holder of no P: a P that it got inside shows by now,
-//! 3. outside still: it has not gone in between 1 and 2 and released its P there. An M that is inside without a P comes out by
-//!    the lock alone,
+//! 2. as the holder of no P: a P that the M got inside shows by now,
+//! 3. outside still: the M has not gone in between 1 and 2 and released its P there. An M that is inside without a P comes
+//!    out by the lock alone,
 //! 4. with this goroutine.
 //!
-//! Of all others that run, the number is told, and only when the ender has waited for [`LONG`]: most of them are about to park.
-//! Some keep their Ps for good: with `handoff=0`, where the kernel refuses the retaker's barrier, and where goroutines wait for
-//! a P and no more threads may be had. No thread is interrupted: a line that comes unasked must not fail a system call.
+//! Of all other running goroutines only the number is told, and only when the ender has waited for [`LONG`]: most of them
+//! are about to park. Some keep their Ps for good: with `handoff=0`, where the kernel refuses the retaker's barrier, and
+//! where goroutines wait for a P and no more threads may be had. No thread is interrupted: a line that comes unasked must
+//! not fail a system call.
 
 use crate::g::pool::GPool;
 use crate::g::{GRef, Name};
@@ -27,11 +28,11 @@ use std::fmt;
 use std::panic::Location;
 use std::time::Duration;
 
-/// An end that takes no longer is not told.
+/// An end that takes no longer is not reported.
 const SOON: Duration = Duration::from_millis(200);
-/// From then on goroutines are told that run on an M with a P.
+/// After this time the report also counts goroutines that run on an M with a P.
 const LONG: Duration = Duration::from_secs(1);
-/// How many goroutines are told with all that is known of them.
+/// How many goroutines are named with all that is known of them.
 const LISTED: usize = 4;
 
 /// How long an ender has been silent.
@@ -79,7 +80,7 @@ impl fmt::Display for Left {
     }
 }
 
-/// The first few, and how many there are beyond.
+/// Goroutines, of which the text names the first [`LISTED`] and counts the rest.
 struct List(Vec<Left>);
 
 impl fmt::Display for List {
@@ -103,7 +104,7 @@ enum Which {
 }
 
 impl<H: Host> Sched<H> {
-    /// Says whom the ender waits for, when that was long enough.
+    /// Tells the operator which goroutines the ender waits for, once the ender has waited long enough.
     pub(crate) fn tell_whom_the_end_awaits(&self, patience: &mut Patience) {
         if patience.next.is_none_or(|next| H::now() < next) {
             return;

@@ -72,7 +72,7 @@ impl Guard {
         if how == Guard::Light && BY_BATCH.is_open() {
             // SAFETY: by this function's contract.
             let claimed = unsafe { light_batch(row) };
-            // SAFETY: as above; a guard was claimed there.
+            // SAFETY: by this function's contract; a guard was claimed there.
             if claimed > 0 && unsafe { BY_BATCH.holds(row, 0) } {
                 made.guards = claimed;
             }
@@ -82,11 +82,11 @@ impl Guard {
             let one = match how {
                 // SAFETY: by this function's contract.
                 Guard::Light => unsafe { light(place, row.bytes) },
-                // SAFETY: as above.
+                // SAFETY: by this function's contract.
                 Guard::Mprotect => unsafe { mprotect(place, row.bytes) }.inspect(|()| made.mprotected += 1),
             };
             match one {
-                // SAFETY: as above.
+                // SAFETY: by this function's contract.
                 Ok(()) if how == Guard::Light && !unsafe { BY_ONE.holds(row, made.guards) } => {
                     how = Guard::Mprotect;
                 }
@@ -104,7 +104,7 @@ impl Guard {
     }
 }
 
-/// So many guards by `mprotect` went with their mapping.
+/// Takes guards by `mprotect` off the count, as their mapping was unmapped.
 pub(super) fn forget(mprotected: usize) {
     // Relaxed: a count, it orders nothing.
     MPROTECTED.fetch_sub(mprotected, Relaxed);

@@ -296,7 +296,7 @@ impl StackPool {
 
     fn unaccept(&self, class: Class) {
         if self.max_bytes.is_some() {
-            // Relaxed: as above.
+            // Relaxed: a count, it orders nothing.
             self.accepted.fetch_sub(class.bytes(), Relaxed);
         }
     }

@@ -134,7 +134,7 @@ fn a_dropped_pool_unmaps_what_came_back_and_leaks_what_did_not() {
         unsafe { give(&pool, other) };
         let kept = leak.then_some(stack.top());
         if !leak {
-            // SAFETY: as above.
+            // SAFETY: nothing ever ran on these stacks.
             unsafe { give(&pool, stack) };
         }
         let (base, bytes) = extent(&pool);
@@ -190,7 +190,7 @@ fn a_guard_is_believed_in_that_is_there_and_ends_where_it_should() {
 #[test]
 fn light_guards_are_made_for_stacks_that_are_taken() {
     let (_reader, writer) = std::io::pipe().unwrap();
-    // SAFETY: as above.
+    // SAFETY: the kernel reads the byte, or refuses.
     let readable = |byte: *mut u8| unsafe { libc::write(writer.as_raw_fd(), byte.cast(), 1) } == 1;
     let (pool, mut cache, size) = (StackPool::new(None, PAGE), StackCache::default(), 64 << 10);
     (0..SLAB / size).for_each(|_| pool.reserve(Some(&mut cache), size).unwrap());
@@ -395,7 +395,7 @@ fn a_reservation_of_any_p_is_good_on_any_other_whatever_is_trimmed() {
             }
         }
         out.extend((0..reserved).map(|_| pool.take(&mut cache[0], size).unwrap()));
-        // SAFETY: as above.
+        // SAFETY: nothing ever ran on these stacks.
         out.into_iter().for_each(|stack| unsafe { pool.give(&mut cache[1], stack) });
         for cache in &mut cache {
             pool.empty(cache);
@@ -437,7 +437,7 @@ fn what_is_not_needed_goes_back_page_by_page_or_as_a_slab() {
         again.iter().for_each(write_through);
         assert!(again.iter().all(|stack| !readable(stack.top().wrapping_sub(64 << 10))));
 
-        // SAFETY: as above.
+        // SAFETY: nothing ever ran on these stacks.
         again.into_iter().chain([kept]).for_each(|stack| unsafe { give(&pool, stack) });
         trim(&pool);
         assert_eq!((count_mapped(&pool), mappings(base, bytes).0), (0, 0));

@@ -87,9 +87,9 @@ pub struct RwLockWriteGuard<'a, T: ?Sized> {
 // sharing one is sending and sharing the value.
 // SAFETY: the guard is a `&T` and a `&RwLock<T>`, and any thread may end the read.
 unsafe impl<T: ?Sized + Send + Sync> Send for RwLockReadGuard<'_, T> {}
-// SAFETY: as above.
+// SAFETY: as for `Send`.
 unsafe impl<T: ?Sized + Send + Sync> Sync for RwLockReadGuard<'_, T> {}
-// SAFETY: as above, and the guard becomes a `&mut T`.
+// SAFETY: the guard is a `&T`, a `&RwLock<T>`, and becomes a `&mut T`; any thread may end the read.
 unsafe impl<T: ?Sized + Send + Sync> Send for RwLockUpgradableReadGuard<'_, T> {}
 // SAFETY: a shared guard gives `&T` and `&RwLock<T>`.
 unsafe impl<T: ?Sized + Send + Sync> Sync for RwLockUpgradableReadGuard<'_, T> {}

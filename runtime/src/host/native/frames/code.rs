@@ -116,7 +116,7 @@ impl Generation {
         let kind = find();
         // The key of an address beyond 2^48 loses bits.
         if address >> 48 == 0 {
-            // Relaxed: as above.
+            // Relaxed: the word holds the whole verdict.
             place.store(key << KIND_BITS | kind as u64, Relaxed);
         }
         kind

@@ -254,9 +254,9 @@ extern "C" fn judge(context: *mut Context, look: *mut c_void) -> c_int {
         look.arrives = look.catcher.is_some();
         return ENOUGH;
     }
-    // SAFETY: as above.
+    // SAFETY: a context of the unwinder, within its callback.
     let at = unsafe { _Unwind_GetIPInfo(context, &mut 0) };
-    // SAFETY: as above.
+    // SAFETY: a context of the unwinder, within its callback.
     match look.passage(unsafe { Frame::of(context) }) {
         Passage::Free => ON,
         Passage::Blocked => {
@@ -303,7 +303,7 @@ impl Look<'_> {
             return Passage::Blocked;
         };
         let kind = || match function {
-            // SAFETY: as above.
+            // SAFETY: the table is this function's, and its personality is ours: rustc made it.
             Kind::Depends | Kind::Mixed => unsafe {
                 self.generation.pad(pad, frame.start, frame.table, self.landmarks)
             },

@@ -168,9 +168,9 @@ unsafe fn pass_on(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_voi
                 // SAFETY: by this function's contract.
                 unsafe { handler(signal, info, context) };
             } else {
-                // SAFETY: as above, without the flag.
+                // SAFETY: without the flag the installer of the previous handler said that the handler has this type.
                 let handler = unsafe { std::mem::transmute::<usize, unsafe extern "C" fn(c_int)>(handler) };
-                // SAFETY: as above.
+                // SAFETY: the signal is the one for which the handler was installed.
                 unsafe { handler(signal) };
             }
         }

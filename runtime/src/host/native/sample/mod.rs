@@ -267,7 +267,7 @@ unsafe extern "C" fn on_signal(_signal: c_int, _info: *mut libc::siginfo_t, cont
     let Some(Some(slots)) = ASKED.get() else { return };
     // SAFETY: the address of this thread's errno, which the interrupted code may be about to read.
     let errno = unsafe { libc::__errno_location() };
-    // SAFETY: as above.
+    // SAFETY: the address is this thread's errno.
     let before = unsafe { *errno };
     let own = super::watch::number();
     // SAFETY: the kernel calls this as a handler with `SA_SIGINFO`.
@@ -277,7 +277,7 @@ unsafe extern "C" fn on_signal(_signal: c_int, _info: *mut libc::siginfo_t, cont
         ANSWERS.fetch_add(1, Release);
         thread::futex_wake(&ANSWERS);
     }
-    // SAFETY: as above.
+    // SAFETY: the address is this thread's errno.
     unsafe { *errno = before };
 }
 
