@@ -146,6 +146,43 @@ fn an_upgrade_comes_after_the_readers_and_before_the_writer() {
     });
 }
 
+/// A reader comes while an upgrade waits for another one. Fails by a causality violation when the last reader lets both in.
+#[test]
+fn an_upgrade_is_let_in_before_the_reader_that_waits() {
+    Model::new().check("rwlock_upgrade_alone", || {
+        let lock = Arc::new(RwLock::new(0));
+        let reads = lock.read();
+        let theirs = Arc::clone(&lock);
+        let upgrader =
+            thread::spawn(move || *RwLockUpgradableReadGuard::upgrade(theirs.upgradable_read()) += 1);
+        let theirs = Arc::clone(&lock);
+        let reader = thread::spawn(move || *theirs.read());
+        assert_eq!(*reads, 0);
+        drop(reads);
+        upgrader.join().unwrap();
+        assert!(reader.join().unwrap() <= 1);
+        assert_eq!(*lock.read(), 1);
+    });
+}
+
+/// An upgradable read becomes a plain one while another upgradable one waits and a reader leaves. Fails by deadlock when the
+/// one that waits is forgotten.
+#[test]
+fn a_downgrade_of_an_upgradable_read_lets_the_next_one_in() {
+    Model::new().check("rwlock_upgradable_downgrade", || {
+        let lock = Arc::new(RwLock::new(0));
+        let looks = lock.upgradable_read();
+        let theirs = Arc::clone(&lock);
+        let next = thread::spawn(move || *theirs.upgradable_read());
+        let theirs = Arc::clone(&lock);
+        let reader = thread::spawn(move || *theirs.read());
+        let reads = RwLockUpgradableReadGuard::downgrade(looks);
+        assert_eq!((next.join().unwrap(), reader.join().unwrap(), *reads), (0, 0, 0));
+        drop(reads);
+        *lock.write() = 1;
+    });
+}
+
 /// Two upgradable reads, the first of which upgrades and writes. Fails by deadlock when the first one forgets the
 /// second, or by a causality violation when a writer comes in before the first has ended.
 #[test]
@@ -247,6 +284,8 @@ fn mutants() {
             (Mutant::RwLockLeftKeepsTheGrant, "an_upgrade_that_is_left_holds_no_reader_back"),
             (Mutant::RwLockUpgradableRelaxed, "an_upgradable_read_lets_the_next_one_and_a_writer_go_on"),
             (Mutant::RwLockUpgradableLeaves, "an_upgradable_read_lets_the_next_one_and_a_writer_go_on"),
+            (Mutant::RwLockUpgradableLeaves, "a_downgrade_of_an_upgradable_read_lets_the_next_one_in"),
+            (Mutant::RwLockReadsBesideUpgrade, "an_upgrade_is_let_in_before_the_reader_that_waits"),
             (Mutant::RwLockRecursiveBesideGrant, "a_recursive_read_passes_the_writer_that_waits"),
         ],
     );

@@ -605,6 +605,8 @@ pub enum Mutant {
     RwLockLeavesQuietly,
     /// The last reader of an RwLock does not wake the upgradable reader that waits for it.
     RwLockUpgradeForgotten,
+    /// A granter of an RwLock lets readers in beside an upgrade.
+    RwLockReadsBesideUpgrade,
     /// An upgrade of an RwLock that was granted to a goroutine which its runtime leaves behind stays granted.
     RwLockLeftKeepsTheGrant,
     /// An upgradable reader of an RwLock leaves without Release.

@@ -30,7 +30,10 @@
 //! Invariants, whenever the lock of the queues is free:
 //! 1. QUEUED is set if and only if a waiter stands in a queue.
 //! 2. With QUEUED set, the lock is held, or the last reader is on its way to grant it.
-//! 3. With QUEUED set, only the holder of the lock of the queues adds to the word; others take their own part away.
+//! 3. With QUEUED set, only the holder of the lock of the queues adds to the word; others take their own part away, or, as
+//!    the upgradable reader that becomes a plain one, exchange UPGRADABLE for READER. The exchange lets nobody in: the
+//!    lock is held for reading before and after, so a granter, whichever of the two its look found, grants no writer.
+//!    The reader then grants as an unlock does, for the waiter that is admitted without UPGRADABLE.
 //!
 //! Checked by `models/rwlock.rs`.
 
@@ -272,8 +275,8 @@ impl RawRwLock {
     /// others.
     fn grant(&self, queues: &mut Queues, first: Kind, notified: &mut Notified<Ask>) {
         // Acquire: what was done under the lock before, for the waiters that are notified; partners all Releases here.
-        // While a waiter stands in a queue, only readers that leave change the word besides the holder of the queues'
-        // lock; the last of these readers comes here.
+        // While a waiter stands in a queue, only readers that leave, or are upgradable no more, change the word besides the
+        // holder of the queues' lock (invariant 3). Who makes room for a waiter that way comes here next.
         let seen = self.word.load(Acquire.unless(RwLockGrantRelaxed));
         let upgrades = queues.upgrader.first().is_some();
         if upgrades && seen & !QUEUED == UPGRADABLE && queues.upgrader.notify(notified).is_some() {
@@ -281,7 +284,7 @@ impl RawRwLock {
             self.word.fetch_add(WRITER.wrapping_sub(UPGRADABLE), Relaxed);
         }
         // While an upgrade waits no other waiter goes.
-        let mut writes = seen & WRITER != 0 || upgrades;
+        let mut writes = seen & WRITER != 0 || upgrades.unless(RwLockReadsBesideUpgrade);
         let shared = queues.readers.first().is_some() || queues.upgradables.first().is_some();
         let readers_first = first == Kind::Read && shared;
         if seen & !QUEUED == 0 && !readers_first && queues.writers.notify(notified).is_some() {
