@@ -47,6 +47,8 @@ fn locks_are_left_as_they_were() {
         // The upgradable read goes with the unwinding.
         canceled(&rt, &lock, |lock| drop(RwLockUpgradableReadGuard::upgrade(lock.upgradable_read())));
         assert!(lock.try_read().is_some() && lock.try_upgradable_read().is_some());
+        canceled(&rt, &lock, |lock| lock.upgradable_read().with_upgraded(|value| *value = 1));
+        assert!(lock.try_read().is_some() && lock.try_upgradable_read().is_some());
         drop(reads);
         assert!(lock.try_write().is_some());
 

@@ -4,9 +4,10 @@ use crate::support::{cast, rounds, with_every_cast};
 use common::{everywhere, until};
 use gmp::go;
 use gmp::sync::{
-    ArcMutexGuard, ArcRwLockUpgradableReadGuard, ArcRwLockWriteGuard, Mutex, RwLock,
-    RwLockUpgradableReadGuard, RwLockWriteGuard,
+    ArcMutexGuard, ArcRwLockReadGuard, ArcRwLockUpgradableReadGuard, ArcRwLockWriteGuard, Mutex, RwLock,
+    RwLockReadGuard, RwLockUpgradableReadGuard, RwLockWriteGuard,
 };
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::time::{Duration, Instant};
@@ -143,6 +144,7 @@ fn guards_that_own_an_arc_unlock_where_they_are_dropped() {
         rt.go(move || *held += 1).join().unwrap();
         let mut held = lock.try_lock_arc().expect("unlocked by the goroutine");
         ArcMutexGuard::unlocked(&mut held, || *lock.lock() += 1);
+        ArcMutexGuard::unlocked_fair(&mut held, || assert!(!lock.is_locked()));
         ArcMutexGuard::bump(&mut held);
         assert!(Arc::ptr_eq(ArcMutexGuard::mutex(&held), &lock));
         assert_eq!(format!("{held:?} {held}"), "3 3");
@@ -155,10 +157,22 @@ fn guards_that_own_an_arc_unlock_where_they_are_dropped() {
         let writes = lock.write_arc();
         assert!(lock.try_read_arc().is_none() && lock.try_read_arc_for(MS).is_none());
         assert!(lock.try_write_arc().is_none() && lock.try_write_arc_for(MS).is_none());
+        assert!(
+            lock.try_read_arc_until(Instant::now()).is_none()
+                && lock.try_write_arc_until(Instant::now()).is_none()
+        );
+        assert!(lock.try_upgradable_read_arc_for(MS).is_none());
+        assert!(lock.try_upgradable_read_arc_until(Instant::now()).is_none());
+        let looks = ArcRwLockWriteGuard::downgrade_to_upgradable(writes);
+        assert!(lock.try_write_arc().is_none() && lock.try_upgradable_read_arc().is_none());
+        let writes = ArcRwLockUpgradableReadGuard::try_upgrade_for(looks, MS).expect("alone");
         let reads = ArcRwLockWriteGuard::downgrade(writes);
-        let looks = lock.upgradable_read_arc();
+        let looks = lock.try_upgradable_read_arc_for(MS).expect("beside a reader");
         assert!(lock.try_upgradable_read_arc().is_none());
         let looks = ArcRwLockUpgradableReadGuard::try_upgrade(looks).expect_err("another reads");
+        let looks = ArcRwLockUpgradableReadGuard::try_upgrade_for(looks, MS).expect_err("another reads");
+        let looks = ArcRwLockUpgradableReadGuard::try_upgrade_until(looks, Instant::now())
+            .expect_err("another reads");
         rt.go(move || drop(reads)).join().unwrap();
         let mut writes = ArcRwLockUpgradableReadGuard::upgrade(looks);
         *writes = 4;
@@ -171,6 +185,75 @@ fn guards_that_own_an_arc_unlock_where_they_are_dropped() {
         let alone = Arc::new(Mutex::new(Arc::clone(&lock))).lock_arc();
         drop(alone);
         assert_eq!(Arc::strong_count(&lock), 1);
+    });
+}
+
+/// Fails by a value or an answer: the guard does not write, or does not read on afterwards as before; or by a hang.
+#[test]
+fn an_upgradable_read_writes_meanwhile() {
+    macro_rules! writes {
+        ($rt:ident, $($take:ident)*) => {$(
+            let lock = Arc::new(RwLock::new(0));
+            let mut looks = lock.$take();
+            let reads_on = || !lock.is_locked_exclusive() && lock.try_upgradable_read().is_none();
+            assert!(looks.with_upgraded(|value| {
+                *value += 1;
+                lock.is_locked_exclusive()
+            }));
+            assert!(reads_on());
+            let reads = lock.read_arc();
+            assert!(looks.try_with_upgraded(|value| *value = 9).is_none());
+            assert!(looks.try_with_upgraded_for(MS, |value| *value = 9).is_none());
+            assert!(looks.try_with_upgraded_until(Instant::now(), |value| *value = 9).is_none());
+            // Once the upgrade waits, nobody else comes in.
+            let theirs = Arc::clone(&lock);
+            let reader = $rt.go(move || {
+                until(|| theirs.try_read().is_none());
+                *reads
+            });
+            looks.with_upgraded(|value| *value += 1);
+            assert_eq!(reader.join().unwrap(), 1);
+            assert_eq!(looks.try_with_upgraded(|value| *value + 1), Some(3));
+            assert_eq!(looks.try_with_upgraded_for(MS, |value| *value + 2), Some(4));
+            assert_eq!(looks.try_with_upgraded_until(Instant::now(), |value| *value + 3), Some(5));
+            let panics = AssertUnwindSafe(|| looks.with_upgraded(|_| resume_unwind(Box::new("f"))));
+            assert!(catch_unwind(panics).is_err() && reads_on());
+            assert_eq!(*looks, 2);
+        )*};
+    }
+    everywhere(|rt| {
+        writes!(rt, upgradable_read upgradable_read_arc);
+    });
+}
+
+/// Fails by a value or an answer: nobody is let in meanwhile, or the guard does not hold the lock afterwards; or by a hang.
+#[test]
+fn each_guard_lets_others_in_meanwhile() {
+    macro_rules! lets_in {
+        ($rt:ident, $($guard:ident $take:ident)*) => {$(
+            let lock = Arc::new(RwLock::new(0));
+            let mut guard = lock.$take();
+            let writes = || *lock.try_write().expect("unlocked meanwhile") += 1;
+            $guard::unlocked(&mut guard, writes);
+            assert!(*guard == 1 && lock.try_write().is_none());
+            $guard::unlocked_fair(&mut guard, writes);
+            assert!(*guard == 2 && lock.try_write().is_none());
+            let panics = AssertUnwindSafe(|| $guard::unlocked(&mut guard, || resume_unwind(Box::new("f"))));
+            assert!(catch_unwind(panics).is_err() && lock.try_write().is_none());
+            let theirs = Arc::clone(&lock);
+            let writer = $rt.go(move || *theirs.write() += 1);
+            until(|| $rt.dump().contains("[sync.RWMutex.Lock"));
+            $guard::bump(&mut guard);
+            assert!(*guard == 3 && lock.try_write().is_none());
+            writer.join().unwrap();
+            $guard::unlock_fair(guard);
+            assert!(!lock.is_locked() && Arc::strong_count(&lock) == 1);
+        )*};
+    }
+    everywhere(|rt| {
+        lets_in!(rt,
+            RwLockReadGuard read RwLockUpgradableReadGuard upgradable_read RwLockWriteGuard write
+            ArcRwLockReadGuard read_arc ArcRwLockUpgradableReadGuard upgradable_read_arc ArcRwLockWriteGuard write_arc);
     });
 }
 

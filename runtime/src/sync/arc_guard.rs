@@ -2,13 +2,13 @@
 
 use crate::host::{Active, Clock};
 use crate::prim::Arc;
+use crate::sync::guard::{lets_others_in, unlocked, writes_meanwhile};
 use crate::sync::mutex::Mutex;
 use crate::sync::raw_rwlock::Kind;
 use crate::sync::rwlock::RwLock;
 use std::fmt;
 use std::mem::ManuallyDrop;
 use std::ops::{Deref, DerefMut};
-use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::ptr;
 use std::time::{Duration, Instant};
 
@@ -32,7 +32,12 @@ macro_rules! arc_guard {
         impl<T: ?Sized> $guard<T> {
             /// The lock is held for the guard.
             fn of(lock: &Arc<$lock<T>>) -> Self {
-                $guard { lock: Arc::clone(lock), bounds: std::marker::PhantomData }
+                Self::holds(Arc::clone(lock))
+            }
+
+            /// As `of`.
+            fn holds(lock: Arc<$lock<T>>) -> Self {
+                $guard { lock, bounds: std::marker::PhantomData }
             }
 
             /// Returns the lock of this guard.
@@ -117,6 +122,10 @@ arc_guard!(
 );
 changes!(ArcMutexGuard);
 changes!(ArcRwLockWriteGuard);
+lets_others_in!(ArcRwLockReadGuard, read_arc, Read, unlock_read);
+lets_others_in!(ArcRwLockUpgradableReadGuard, upgradable_read_arc, Upgradable, unlock_upgradable);
+lets_others_in!(ArcRwLockWriteGuard, write_arc, Write, unlock_write);
+writes_meanwhile!(ArcRwLockUpgradableReadGuard, upgradable_read_arc);
 
 impl<T: ?Sized> Mutex<T> {
     /// As [`lock`](Self::lock), with a guard that owns an `Arc` of the mutex.
@@ -192,11 +201,17 @@ impl<T: ?Sized> ArcMutexGuard<T> {
     /// When a wait of `f` is ended from outside, with the mutex locked again; see
     /// [`migration`](crate::migration#what-may-unwind). The wait for the lock itself does not unwind.
     pub fn unlocked<U>(s: &mut Self, f: impl FnOnce() -> U) -> U {
-        s.lock.raw.unlock();
-        // As in `MutexGuard::unlocked`.
-        let result = catch_unwind(AssertUnwindSafe(f));
-        s.lock.raw.lock_surely();
-        result.unwrap_or_else(|payload| resume_unwind(payload))
+        let raw = &s.lock.raw;
+        unlocked(|| raw.unlock(), f, || raw.lock_surely())
+    }
+
+    /// As [`unlocked`](Self::unlocked), and hands the lock to the waiter that has waited longest.
+    ///
+    /// # Unwinds
+    /// As [`unlocked`](Self::unlocked).
+    pub fn unlocked_fair<U>(s: &mut Self, f: impl FnOnce() -> U) -> U {
+        let raw = &s.lock.raw;
+        unlocked(|| raw.unlock_fair(), f, || raw.lock_surely())
     }
 }
 
@@ -222,6 +237,14 @@ impl<T: ?Sized> RwLock<T> {
     pub fn try_read_arc_for(self: &Arc<Self>, timeout: Duration) -> Option<ArcRwLockReadGuard<T>> {
         let until = Active::now().saturating_add(timeout);
         self.raw.lock(Kind::Read, Some(until)).then(|| ArcRwLockReadGuard::of(self))
+    }
+
+    /// As [`read_arc`](Self::read_arc), until `timeout` at most; `None` after that.
+    ///
+    /// # Unwinds
+    /// When the wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
+    pub fn try_read_arc_until(self: &Arc<Self>, timeout: Instant) -> Option<ArcRwLockReadGuard<T>> {
+        self.raw.lock(Kind::Read, Some(Active::nanos(timeout))).then(|| ArcRwLockReadGuard::of(self))
     }
 
     /// As [`write`](Self::write), with a guard that owns an `Arc` of the lock.
@@ -258,6 +281,14 @@ impl<T: ?Sized> RwLock<T> {
         self.raw.lock(Kind::Write, Some(until)).then(|| ArcRwLockWriteGuard::of(self))
     }
 
+    /// As [`write_arc`](Self::write_arc), until `timeout` at most; `None` after that.
+    ///
+    /// # Unwinds
+    /// When the wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
+    pub fn try_write_arc_until(self: &Arc<Self>, timeout: Instant) -> Option<ArcRwLockWriteGuard<T>> {
+        self.raw.lock(Kind::Write, Some(Active::nanos(timeout))).then(|| ArcRwLockWriteGuard::of(self))
+    }
+
     /// As [`upgradable_read`](Self::upgradable_read), with a guard that owns an `Arc` of the lock.
     ///
     /// # Unwinds
@@ -272,6 +303,31 @@ impl<T: ?Sized> RwLock<T> {
     pub fn try_upgradable_read_arc(self: &Arc<Self>) -> Option<ArcRwLockUpgradableReadGuard<T>> {
         self.raw.try_lock(Kind::Upgradable).then(|| ArcRwLockUpgradableReadGuard::of(self))
     }
+
+    /// As [`upgradable_read_arc`](Self::upgradable_read_arc), for at most `timeout`; `None` after that.
+    ///
+    /// # Unwinds
+    /// When the wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
+    pub fn try_upgradable_read_arc_for(
+        self: &Arc<Self>,
+        timeout: Duration,
+    ) -> Option<ArcRwLockUpgradableReadGuard<T>> {
+        let until = Active::now().saturating_add(timeout);
+        self.raw.lock(Kind::Upgradable, Some(until)).then(|| ArcRwLockUpgradableReadGuard::of(self))
+    }
+
+    /// As [`upgradable_read_arc`](Self::upgradable_read_arc), until `timeout` at most; `None` after that.
+    ///
+    /// # Unwinds
+    /// When the wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
+    pub fn try_upgradable_read_arc_until(
+        self: &Arc<Self>,
+        timeout: Instant,
+    ) -> Option<ArcRwLockUpgradableReadGuard<T>> {
+        self.raw
+            .lock(Kind::Upgradable, Some(Active::nanos(timeout)))
+            .then(|| ArcRwLockUpgradableReadGuard::of(self))
+    }
 }
 
 impl<T: ?Sized> ArcRwLockWriteGuard<T> {
@@ -279,7 +335,14 @@ impl<T: ?Sized> ArcRwLockWriteGuard<T> {
     pub fn downgrade(s: Self) -> ArcRwLockReadGuard<T> {
         let lock = s.disarm();
         lock.raw.downgrade();
-        ArcRwLockReadGuard { lock, bounds: std::marker::PhantomData }
+        ArcRwLockReadGuard::holds(lock)
+    }
+
+    /// Makes the write a read that may become a write again, and lets the waiting readers in. No writer comes in between.
+    pub fn downgrade_to_upgradable(s: Self) -> ArcRwLockUpgradableReadGuard<T> {
+        let lock = s.disarm();
+        lock.raw.downgrade_to_upgradable();
+        ArcRwLockUpgradableReadGuard::holds(lock)
     }
 }
 
@@ -290,7 +353,7 @@ impl<T: ?Sized> ArcRwLockUpgradableReadGuard<T> {
     /// When the wait is ended from outside, and the read with it; see [`migration`](crate::migration#what-may-unwind).
     pub fn upgrade(s: Self) -> ArcRwLockWriteGuard<T> {
         s.lock.raw.lock(Kind::Upgrade, None);
-        ArcRwLockWriteGuard { lock: s.disarm(), bounds: std::marker::PhantomData }
+        s.upgraded()
     }
 
     /// Makes the read a write, if there is no other reader. Does not block.
@@ -298,16 +361,40 @@ impl<T: ?Sized> ArcRwLockUpgradableReadGuard<T> {
     /// # Errors
     /// `s`, if there is another reader.
     pub fn try_upgrade(s: Self) -> Result<ArcRwLockWriteGuard<T>, Self> {
-        if !s.lock.raw.try_lock_in_line(Kind::Upgrade) {
-            return Err(s);
-        }
-        Ok(ArcRwLockWriteGuard { lock: s.disarm(), bounds: std::marker::PhantomData })
+        if s.lock.raw.try_lock_in_line(Kind::Upgrade) { Ok(s.upgraded()) } else { Err(s) }
+    }
+
+    /// As [`upgrade`](Self::upgrade), for at most `timeout`.
+    ///
+    /// # Unwinds
+    /// As [`upgrade`](Self::upgrade).
+    ///
+    /// # Errors
+    /// `s`, if another reader is still there then.
+    pub fn try_upgrade_for(s: Self, timeout: Duration) -> Result<ArcRwLockWriteGuard<T>, Self> {
+        let until = Active::now().saturating_add(timeout);
+        if s.lock.raw.lock(Kind::Upgrade, Some(until)) { Ok(s.upgraded()) } else { Err(s) }
+    }
+
+    /// As [`upgrade`](Self::upgrade), until `timeout` at most.
+    ///
+    /// # Unwinds
+    /// As [`upgrade`](Self::upgrade).
+    ///
+    /// # Errors
+    /// `s`, if another reader is still there then.
+    pub fn try_upgrade_until(s: Self, timeout: Instant) -> Result<ArcRwLockWriteGuard<T>, Self> {
+        if s.lock.raw.lock(Kind::Upgrade, Some(Active::nanos(timeout))) { Ok(s.upgraded()) } else { Err(s) }
+    }
+
+    fn upgraded(self) -> ArcRwLockWriteGuard<T> {
+        ArcRwLockWriteGuard::holds(self.disarm())
     }
 
     /// Makes the upgradable read a plain one, so that others may have the upgradable one.
     pub fn downgrade(s: Self) -> ArcRwLockReadGuard<T> {
         let lock = s.disarm();
         lock.raw.downgrade_upgradable();
-        ArcRwLockReadGuard { lock, bounds: std::marker::PhantomData }
+        ArcRwLockReadGuard::holds(lock)
     }
 }

@@ -1,5 +1,146 @@
-//! What all guards share: a guard dereferences to the value, prints the value, and can be narrowed to a part of the
-//! value.
+//! What all guards share: a guard dereferences to the value, prints the value, can be narrowed to a part of the value, and
+//! lets others in meanwhile.
+
+use crate::sync::raw_rwlock::RawRwLock;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+
+/// Runs `f` between an unlock and a lock. A panic of `f` goes on with the lock held.
+pub(super) fn unlocked<U>(unlock: impl FnOnce(), f: impl FnOnce() -> U, lock: impl FnOnce()) -> U {
+    unlock();
+    // The lock is not taken in a destructor, as a goroutine does not park while unwinding (`gmp::migration`).
+    let result = catch_unwind(AssertUnwindSafe(f));
+    lock();
+    result.unwrap_or_else(|payload| resume_unwind(payload))
+}
+
+/// How a guard of an `RwLock` lets others in: for good, or meanwhile. Each unlock of an `RwLock` is fair.
+macro_rules! lets_others_in {
+    ($guard:ident $(<$lifetime:lifetime>)?, $take:ident, $kind:ident, $unlock:ident) => {
+        impl<T: ?Sized> $guard<$($lifetime,)? T> {
+            /// Unlocks. As each unlock is fair, this is the drop of the guard.
+            pub fn unlock_fair(s: Self) {
+                drop(s);
+            }
+
+            /// Unlocks, runs `f`, and locks again. The last step blocks as
+            #[doc = concat!("[`RwLock::", stringify!($take), "`](crate::sync::RwLock::", stringify!($take), ") does,")]
+            /// and nothing interrupts it. A panic of `f` goes on with the lock held.
+            ///
+            /// # Unwinds
+            /// When a wait of `f` is ended from outside, with the lock held again; see
+            /// [`migration`](crate::migration#what-may-unwind). The wait for the lock itself does not unwind.
+            ///
+            /// ```
+            #[doc = concat!("use gmp::sync::{", stringify!($guard), ", RwLock};")]
+            /// use std::sync::Arc;
+            ///
+            /// let lock = Arc::new(RwLock::new(1));
+            #[doc = concat!("let mut guard = lock.", stringify!($take), "();")]
+            #[doc = concat!(stringify!($guard), "::unlocked(&mut guard, || *lock.try_write().unwrap() += 1);")]
+            /// assert_eq!(*guard, 2);
+            /// assert!(lock.try_write().is_none());
+            /// ```
+            pub fn unlocked<U>(s: &mut Self, f: impl FnOnce() -> U) -> U {
+                let raw = &s.lock.raw;
+                let locks = || _ = raw.lock_surely(Kind::$kind, None);
+                $crate::sync::guard::unlocked(|| raw.$unlock(), f, locks)
+            }
+
+            /// As [`unlocked`](Self::unlocked), as each unlock is fair.
+            ///
+            /// # Unwinds
+            /// As [`unlocked`](Self::unlocked).
+            pub fn unlocked_fair<U>(s: &mut Self, f: impl FnOnce() -> U) -> U {
+                Self::unlocked(s, f)
+            }
+
+            /// Unlocks, which lets those in who wait, and locks again behind them: blocks as
+            #[doc = concat!("[`RwLock::", stringify!($take), "`](crate::sync::RwLock::", stringify!($take), ") does.")]
+            /// Nothing interrupts the wait.
+            pub fn bump(s: &mut Self) {
+                Self::unlocked(s, || ());
+            }
+        }
+    };
+}
+pub(super) use lets_others_in;
+
+/// Makes the writer the upgradable reader again when it is dropped.
+pub(super) struct Downgrades<'a>(pub(super) &'a RawRwLock);
+
+impl Drop for Downgrades<'_> {
+    fn drop(&mut self) {
+        self.0.downgrade_to_upgradable();
+    }
+}
+
+/// How a guard of an upgradable read writes meanwhile.
+macro_rules! writes_meanwhile {
+    ($guard:ident $(<$lifetime:lifetime>)?, $take:ident) => {
+        impl<T: ?Sized> $guard<$($lifetime,)? T> {
+            /// Makes the read a write for as long as `f` runs, which may change the value, and returns what `f` returns. No
+            /// other writer comes before or directly after: the guard reads on. Blocks the calling goroutine, or the plain
+            /// thread, until the other readers have gone. A panic of `f` goes on; the guard reads on then, too.
+            ///
+            /// # Unwinds
+            /// When the wait is ended from outside, before `f` runs; see [`migration`](crate::migration#what-may-unwind).
+            ///
+            /// ```
+            /// use gmp::sync::RwLock;
+            /// use std::sync::Arc;
+            ///
+            /// let names = Arc::new(RwLock::new(vec!["g"]));
+            #[doc = concat!("let mut looks = names.", stringify!($take), "();")]
+            /// if !looks.contains(&"m") {
+            ///     looks.with_upgraded(|names| names.push("m"));
+            /// }
+            /// assert_eq!(names.try_read().unwrap().len(), looks.len());
+            /// ```
+            pub fn with_upgraded<U>(&mut self, f: impl FnOnce(&mut T) -> U) -> U {
+                self.lock.raw.lock(Kind::Upgrade, None);
+                self.write(f)
+            }
+
+            /// As [`with_upgraded`](Self::with_upgraded), if there is no other reader; `None` otherwise. Does not block.
+            pub fn try_with_upgraded<U>(&mut self, f: impl FnOnce(&mut T) -> U) -> Option<U> {
+                self.lock.raw.try_lock_in_line(Kind::Upgrade).then(|| self.write(f))
+            }
+
+            /// As [`with_upgraded`](Self::with_upgraded); `None` if after `timeout` another reader is still there.
+            ///
+            /// # Unwinds
+            /// As [`with_upgraded`](Self::with_upgraded).
+            pub fn try_with_upgraded_for<U>(
+                &mut self,
+                timeout: Duration,
+                f: impl FnOnce(&mut T) -> U,
+            ) -> Option<U> {
+                let until = Active::now().saturating_add(timeout);
+                self.lock.raw.lock(Kind::Upgrade, Some(until)).then(|| self.write(f))
+            }
+
+            /// As [`with_upgraded`](Self::with_upgraded); `None` if at `timeout` another reader is still there.
+            ///
+            /// # Unwinds
+            /// As [`with_upgraded`](Self::with_upgraded).
+            pub fn try_with_upgraded_until<U>(
+                &mut self,
+                timeout: Instant,
+                f: impl FnOnce(&mut T) -> U,
+            ) -> Option<U> {
+                self.lock.raw.lock(Kind::Upgrade, Some(Active::nanos(timeout))).then(|| self.write(f))
+            }
+
+            /// The upgrade was granted.
+            fn write<U>(&mut self, f: impl FnOnce(&mut T) -> U) -> U {
+                let _downgrades = $crate::sync::guard::Downgrades(&self.lock.raw);
+                // SAFETY: the lock is held for writing until the line above is dropped, and `&mut self` is the only guard.
+                f(self.lock.value.with_mut(|value| unsafe { &mut *value }))
+            }
+        }
+    };
+}
+pub(super) use writes_meanwhile;
 
 /// `Deref`, `Debug` and `Display` for a guard with a method `value`.
 macro_rules! shows {
@@ -27,7 +168,10 @@ pub(super) use shows;
 
 /// A guard of a part of what another guard guards, and its `map`, `try_map` and `try_map_or_err`.
 macro_rules! mapped {
-    ($(#[$doc:meta])* $guard:ident, $raw:ty, $unlock:ident, $pointer:ident, ($($mutability:tt)?), $bound:ident) => {
+    (
+        $(#[$doc:meta])*
+        $guard:ident, $raw:ty, $unlock:ident, $unlock_fair:ident, $pointer:ident, ($($mutability:tt)?), $bound:ident
+    ) => {
         $(#[$doc])*
         #[must_use = "dropped at once it unlocks at once"]
         pub struct $guard<'a, T: ?Sized> {
@@ -50,6 +194,12 @@ macro_rules! mapped {
             fn disarm(self) -> (&'a $raw, std::ptr::NonNull<T>) {
                 let it = std::mem::ManuallyDrop::new(self);
                 (it.raw, it.value)
+            }
+
+            /// Unlocks, and lets those in who have waited longest.
+            pub fn unlock_fair(s: Self) {
+                let (raw, _part) = s.disarm();
+                raw.$unlock_fair();
             }
 
             /// Returns a guard of a part of the guarded value. A function, not a method, as a method would hide one of

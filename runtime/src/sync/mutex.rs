@@ -2,13 +2,12 @@
 
 use crate::host::{Active, Clock};
 use crate::prim::{UnsafeCell, const_fn};
-use crate::sync::guard::{mapped, shows};
+use crate::sync::guard::{mapped, shows, unlocked};
 use crate::sync::raw_mutex::RawMutex;
 use gmp_timers::Nanos;
 use std::fmt;
 use std::mem::ManuallyDrop;
 use std::ops::DerefMut;
-use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::ptr::NonNull;
 use std::time::{Duration, Instant};
 
@@ -295,11 +294,33 @@ impl<'a, T: ?Sized> MutexGuard<'a, T> {
     /// When a wait of `f` is ended from outside, with the mutex locked again; see
     /// [`migration`](crate::migration#what-may-unwind). The wait for the lock itself does not unwind.
     pub fn unlocked<U>(s: &mut Self, f: impl FnOnce() -> U) -> U {
-        s.raw().unlock();
-        // The lock is not taken in a destructor, as a goroutine does not park while unwinding (`gmp::migration`).
-        let result = catch_unwind(AssertUnwindSafe(f));
-        s.raw().lock_surely();
-        result.unwrap_or_else(|payload| resume_unwind(payload))
+        let raw = s.raw();
+        unlocked(|| raw.unlock(), f, || raw.lock_surely())
+    }
+
+    /// As [`unlocked`](Self::unlocked), and hands the lock to the waiter that has waited longest.
+    ///
+    /// # Unwinds
+    /// As [`unlocked`](Self::unlocked).
+    pub fn unlocked_fair<U>(s: &mut Self, f: impl FnOnce() -> U) -> U {
+        let raw = s.raw();
+        unlocked(|| raw.unlock_fair(), f, || raw.lock_surely())
+    }
+
+    /// Leaks the guard: the mutex stays locked, and the value is the caller's for as long as the mutex is borrowed.
+    ///
+    /// ```
+    /// use gmp::sync::{Mutex, MutexGuard};
+    ///
+    /// let mutex = Mutex::new(1);
+    /// *MutexGuard::leak(mutex.lock()) += 1;
+    /// assert!(mutex.is_locked());
+    /// assert_eq!(mutex.into_inner(), 2);
+    /// ```
+    pub fn leak(s: Self) -> &'a mut T {
+        let mutex = ManuallyDrop::new(s).mutex;
+        // SAFETY: the lock is held from here on, and no guard is there that gives the value.
+        mutex.value.with_mut(|value| unsafe { &mut *value })
     }
 
     /// Unlocks, and hands the lock to the waiter that has waited longest.
@@ -328,7 +349,7 @@ shows!(MutexGuard);
 mapped!(
     /// Holds the lock of a [`Mutex`], and gives access to a part of the value. Dropping the guard unlocks, on any
     /// thread.
-    MappedMutexGuard, RawMutex, unlock, as_mut, (mut), Send
+    MappedMutexGuard, RawMutex, unlock, unlock_fair, as_mut, (mut), Send
 );
 
 impl<T: ?Sized> DerefMut for MappedMutexGuard<'_, T> {

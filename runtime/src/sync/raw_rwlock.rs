@@ -221,7 +221,6 @@ impl RawRwLock {
     }
 
     /// As `lock`; an interrupt does not end the wait.
-    #[cfg_attr(gmp_loom, allow(dead_code, reason = "the constants of `lock_api` are in no model"))]
     pub(super) fn lock_surely(&self, kind: Kind, until: Option<Nanos>) -> bool {
         self.try_lock(kind) || self.lock_slow(kind, until, OnInterrupt::Never)
     }

@@ -2,7 +2,7 @@
 
 use super::RwLock;
 use crate::host::{Active, Clock};
-use crate::sync::guard::{mapped, shows};
+use crate::sync::guard::{lets_others_in, mapped, shows, writes_meanwhile};
 use crate::sync::raw_rwlock::{Kind, RawRwLock};
 use std::marker::PhantomData;
 use std::mem::ManuallyDrop;
@@ -334,15 +334,20 @@ shows!(RwLockReadGuard);
 shows!(RwLockUpgradableReadGuard);
 shows!(RwLockWriteGuard);
 
+lets_others_in!(RwLockReadGuard<'_>, read, Read, unlock_read);
+lets_others_in!(RwLockUpgradableReadGuard<'_>, upgradable_read, Upgradable, unlock_upgradable);
+lets_others_in!(RwLockWriteGuard<'_>, write, Write, unlock_write);
+writes_meanwhile!(RwLockUpgradableReadGuard<'_>, upgradable_read);
+
 mapped!(
     /// Holds an [`RwLock`] for reading, and gives access to a part of the value. Dropping the guard ends the read, on
     /// any thread.
-    MappedRwLockReadGuard, RawRwLock, unlock_read, as_ref, (), Sync
+    MappedRwLockReadGuard, RawRwLock, unlock_read, unlock_read, as_ref, (), Sync
 );
 mapped!(
     /// Holds an [`RwLock`] for writing, and gives access to a part of the value. Dropping the guard unlocks, on any
     /// thread.
-    MappedRwLockWriteGuard, RawRwLock, unlock_write, as_mut, (mut), Send
+    MappedRwLockWriteGuard, RawRwLock, unlock_write, unlock_write, as_mut, (mut), Send
 );
 
 impl<T: ?Sized> DerefMut for MappedRwLockWriteGuard<'_, T> {
