@@ -171,3 +171,12 @@ fn a_second_mutex_is_refused() {
         assert!(shared.1.wait_for(&mut shared.2.lock(), MS).timed_out());
     });
 }
+
+/// Fails by the text, which is `parking_lot`'s.
+#[test]
+fn a_condition_shows_nothing_of_itself() {
+    assert_eq!(
+        format!("{:?}|{:22?}|", Condvar::new(), Condvar::new()),
+        "Condvar { .. }|Condvar { .. }        |"
+    );
+}

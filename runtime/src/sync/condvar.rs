@@ -255,6 +255,6 @@ impl Default for Condvar {
 
 impl fmt::Debug for Condvar {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Condvar").field("waiting", &self.state.lock().waiters.len()).finish()
+        f.pad("Condvar { .. }")
     }
 }
