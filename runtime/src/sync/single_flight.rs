@@ -80,6 +80,7 @@ impl<K: Hash + Eq + Clone, V: Clone> SingleFlight<K, V> {
     /// # Panics
     /// If `f` panics, the panic goes on in the caller that ran `f`; callers that waited panic with the same text. If
     /// the caller that runs `f` is ended from outside, the waiting callers begin again, with closures of their own.
+    #[track_caller]
     pub fn work(&self, key: &K, f: impl FnOnce() -> V) -> (V, bool) {
         loop {
             let mut calls = self.calls.lock();
