@@ -1,6 +1,6 @@
 //! `sync::raw`: the locks by the traits of `lock_api`, and what is built of them.
 
-use crate::support::{cast, rounds, with_every_cast};
+use crate::support::{cast, count, rounds, with_every_cast};
 use common::{dumps, everywhere, until};
 use gmp::sync::raw::{RawCondvar, RawFairMutex, RawMutex, RawRwLock};
 use gmp::sync::{FairMutex, ReentrantMutex, ReentrantMutexGuard};
@@ -22,29 +22,26 @@ fn counts<R>(rt: &gmp::Runtime, goroutines: usize, threads: usize)
 where
     R: RawMutexFair + RawMutexTimed<Duration = Duration> + Send + Sync + 'static,
 {
-    let rounds = rounds(4_000);
-    let (shared, got) = (Arc::new(lock_api::Mutex::<R, _>::new(0_usize)), Arc::new(AtomicUsize::new(0)));
-    let (theirs, gets) = (Arc::clone(&shared), Arc::clone(&got));
-    cast(rt, goroutines, threads, move |number| {
-        for round in 0..rounds {
-            let guard = match (round + number) % 4 {
-                0 => Some(theirs.lock()),
-                1 => theirs.try_lock(),
-                _ => theirs.try_lock_for(Duration::from_nanos((round % 3000) as u64)),
-            };
-            let Some(mut guard) = guard else { continue };
-            *guard += 1;
-            gets.fetch_add(1, SeqCst);
-            match round % 64 {
-                0 => gmp::yield_now(),
-                1 => MutexGuard::bump(&mut guard),
-                2 => MutexGuard::unlocked(&mut guard, gmp::yield_now),
-                3 => MutexGuard::unlock_fair(guard),
-                _ => {}
-            }
+    let shared = Arc::new(lock_api::Mutex::<R, _>::new(0_usize));
+    let theirs = Arc::clone(&shared);
+    let got = count(rt, (goroutines, threads), rounds(4_000), move |number, round| {
+        let guard = match (round + number) % 4 {
+            0 => Some(theirs.lock()),
+            1 => theirs.try_lock(),
+            _ => theirs.try_lock_for(Duration::from_nanos((round % 3000) as u64)),
+        };
+        let Some(mut guard) = guard else { return false };
+        *guard += 1;
+        match round % 64 {
+            0 => gmp::yield_now(),
+            1 => MutexGuard::bump(&mut guard),
+            2 => MutexGuard::unlocked(&mut guard, gmp::yield_now),
+            3 => MutexGuard::unlock_fair(guard),
+            _ => {}
         }
+        true
     });
-    assert_eq!(*shared.lock(), got.load(SeqCst));
+    assert_eq!(*shared.lock(), got);
     assert!(!shared.is_locked());
 }
 
@@ -61,38 +58,34 @@ fn generic_code_counts_under_either_mutex() {
 #[test]
 fn generic_code_reads_writes_and_upgrades() {
     with_every_cast(|rt, goroutines, threads| {
-        let rounds = rounds(4_000);
         let shared = Arc::new(lock_api::RwLock::<RawRwLock, _>::new((0_usize, 0_usize)));
-        let (theirs, wrote) = (Arc::clone(&shared), Arc::new(AtomicUsize::new(0)));
-        let writes = Arc::clone(&wrote);
-        cast(rt, goroutines, threads, move |number| {
-            for round in 0..rounds {
-                let guard = match (round + number) % 5 {
-                    0 => Some(theirs.write()),
-                    1 => Some(RwLockUpgradableReadGuard::upgrade(theirs.upgradable_read())),
-                    2 => theirs.try_write_for(Duration::from_nanos((round % 3000) as u64)),
-                    3 => RwLockUpgradableReadGuard::try_upgrade_for(theirs.upgradable_read(), MS / 100).ok(),
-                    _ => {
-                        let guard = theirs.read();
-                        assert_eq!(guard.0, guard.1);
-                        None
-                    }
-                };
-                let Some(mut guard) = guard else { continue };
-                guard.0 += 1;
-                if round % 64 == 0 {
-                    gmp::yield_now();
+        let theirs = Arc::clone(&shared);
+        let wrote = count(rt, (goroutines, threads), rounds(4_000), move |number, round| {
+            let guard = match (round + number) % 5 {
+                0 => Some(theirs.write()),
+                1 => Some(RwLockUpgradableReadGuard::upgrade(theirs.upgradable_read())),
+                2 => theirs.try_write_for(Duration::from_nanos((round % 3000) as u64)),
+                3 => RwLockUpgradableReadGuard::try_upgrade_for(theirs.upgradable_read(), MS / 100).ok(),
+                _ => {
+                    let guard = theirs.read();
+                    assert_eq!(guard.0, guard.1);
+                    None
                 }
-                guard.1 += 1;
-                writes.fetch_add(1, SeqCst);
-                match round % 3 {
-                    0 => drop(RwLockWriteGuard::downgrade(guard)),
-                    1 => drop(RwLockWriteGuard::downgrade_to_upgradable(guard)),
-                    _ => drop(guard),
-                }
+            };
+            let Some(mut guard) = guard else { return false };
+            guard.0 += 1;
+            if round % 64 == 0 {
+                gmp::yield_now();
             }
+            guard.1 += 1;
+            match round % 3 {
+                0 => drop(RwLockWriteGuard::downgrade(guard)),
+                1 => drop(RwLockWriteGuard::downgrade_to_upgradable(guard)),
+                _ => drop(guard),
+            }
+            true
         });
-        assert_eq!(*shared.read(), (wrote.load(SeqCst), wrote.load(SeqCst)));
+        assert_eq!(*shared.read(), (wrote, wrote));
         assert!(!shared.is_locked());
     });
 }
@@ -108,32 +101,29 @@ fn all_of_them_are_made_in_constants() {
 #[test]
 fn the_holder_is_the_goroutine_wherever_it_goes_on() {
     with_every_cast(|rt, goroutines, threads| {
-        let rounds = rounds(4_000);
         let shared = Arc::new(ReentrantMutex::new(Cell::new(0_usize)));
         let theirs = Arc::clone(&shared);
-        cast(rt, goroutines, threads, move |number| {
-            for round in 0..rounds {
-                let outer = theirs.lock();
-                assert!(theirs.is_owned_by_current_thread());
-                let before = outer.get();
-                if (round + number) % 32 == 0 {
-                    // It may go on on another thread.
-                    gmp::yield_now();
-                }
-                let inner = match round % 3 {
-                    0 => theirs.lock(),
-                    1 => theirs.try_lock().expect("its own"),
-                    _ => theirs.try_lock_for(MS).expect("its own"),
-                };
-                drop(outer);
-                inner.set(before + 1);
-                if round % 64 == 0 {
-                    gmp::yield_now();
-                }
-                assert_eq!(inner.get(), before + 1);
+        let counted = count(rt, (goroutines, threads), rounds(4_000), move |number, round| {
+            let outer = theirs.lock();
+            assert!(theirs.is_owned_by_current_thread());
+            let before = outer.get();
+            if (round + number) % 32 == 0 {
+                // It may go on on another thread.
+                gmp::yield_now();
             }
+            let inner = match round % 3 {
+                0 => theirs.lock(),
+                1 => theirs.try_lock().expect("its own"),
+                _ => theirs.try_lock_for(MS).expect("its own"),
+            };
+            drop(outer);
+            inner.set(before + 1);
+            if round % 64 == 0 {
+                gmp::yield_now();
+            }
+            inner.get() == before + 1
         });
-        assert_eq!(shared.lock().get(), (goroutines + threads) * rounds);
+        assert_eq!([shared.lock().get(), counted], [(goroutines + threads) * rounds(4_000); 2]);
         assert!(shared.try_lock_until(Instant::now()).is_some());
     });
 }

@@ -1,13 +1,13 @@
 //! `Mutex`.
 
-use crate::support::{cast, rounds, with_every_cast};
+use crate::support::{count, rounds, with_every_cast};
 use common::{PROCS, everywhere, runtime, until, watched};
 use gmp::go;
 use gmp::sync::{MappedMutexGuard, Mutex, MutexGuard};
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
 const MS: Duration = Duration::from_millis(1);
@@ -16,22 +16,20 @@ const MS: Duration = Duration::from_millis(1);
 #[test]
 fn one_at_a_time_has_the_value() {
     with_every_cast(|rt, goroutines, threads| {
-        let rounds = rounds(20_000);
         let shared = Arc::new(Mutex::new((0_usize, 0_usize)));
         let theirs = Arc::clone(&shared);
-        cast(rt, goroutines, threads, move |number| {
-            for round in 0..rounds {
-                let mut guard = theirs.lock();
-                assert_eq!(guard.0, guard.1, "seen while another writes");
-                guard.0 += 1;
-                if (round + number) % 64 == 0 {
-                    // Held across a park.
-                    gmp::yield_now();
-                }
-                guard.1 += 1;
+        let got = count(rt, (goroutines, threads), rounds(20_000), move |number, round| {
+            let mut guard = theirs.lock();
+            assert_eq!(guard.0, guard.1, "seen while another writes");
+            guard.0 += 1;
+            if (round + number) % 64 == 0 {
+                // Held across a park.
+                gmp::yield_now();
             }
+            guard.1 += 1;
+            true
         });
-        assert_eq!(shared.lock().0, (goroutines + threads) * rounds);
+        assert_eq!(shared.lock().0, got);
     });
 }
 
@@ -40,26 +38,22 @@ fn one_at_a_time_has_the_value() {
 #[test]
 fn limits_beside_locks_lose_nothing() {
     with_every_cast(|rt, goroutines, threads| {
-        let rounds = rounds(5_000);
-        let (shared, got) = (Arc::new(Mutex::new(0)), Arc::new(AtomicUsize::new(0)));
-        let (theirs, gets) = (Arc::clone(&shared), Arc::clone(&got));
-        cast(rt, goroutines, threads, move |number| {
-            for round in 0..rounds {
-                let guard = match (round + number) % 4 {
-                    0 => Some(theirs.lock()),
-                    1 => theirs.try_lock(),
-                    limit => theirs.try_lock_for(Duration::from_nanos((limit * round % 3000) as u64)),
-                };
-                if let Some(mut guard) = guard {
-                    *guard += 1;
-                    gets.fetch_add(1, SeqCst);
-                    if round % 16 == 0 {
-                        gmp::yield_now();
-                    }
-                }
+        let shared = Arc::new(Mutex::new(0));
+        let theirs = Arc::clone(&shared);
+        let got = count(rt, (goroutines, threads), rounds(5_000), move |number, round| {
+            let guard = match (round + number) % 4 {
+                0 => Some(theirs.lock()),
+                1 => theirs.try_lock(),
+                limit => theirs.try_lock_for(Duration::from_nanos((limit * round % 3000) as u64)),
+            };
+            let Some(mut guard) = guard else { return false };
+            *guard += 1;
+            if round % 16 == 0 {
+                gmp::yield_now();
             }
+            true
         });
-        assert_eq!(*shared.lock(), got.load(SeqCst));
+        assert_eq!(*shared.lock(), got);
         assert!(!shared.is_locked());
     });
 }
@@ -194,6 +188,8 @@ fn guards_of_parts_unlock_the_whole() {
     assert_eq!(&*first, "two!");
     drop(first);
     assert!(!lock.is_locked());
+    MappedMutexGuard::unlock_fair(MutexGuard::map(lock.lock(), |whole| &mut whole.1));
+    assert!(!lock.is_locked());
     let whole = MutexGuard::try_map(lock.lock(), |_whole| None::<&mut i32>).unwrap_err();
     assert_eq!(whole.0, 1);
     let part = MutexGuard::try_map(whole, |whole| Some(&mut whole.0)).unwrap();
@@ -210,8 +206,9 @@ fn guards_of_parts_unlock_the_whole() {
     assert_eq!(&*slice.lock(), [1, 7, 3]);
     assert_eq!((*Mutex::<i32>::default().lock(), *Mutex::from(3).lock()), (0, 3));
     let lock = Mutex::new(Cell::new(1));
-    std::mem::forget(lock.lock());
-    // SAFETY: the guard was forgotten.
+    assert_eq!(MutexGuard::leak(lock.lock()).get_mut(), &1);
+    assert!(lock.is_locked());
+    // SAFETY: the guard was leaked, and what it gave is not used any more.
     unsafe { lock.force_unlock() };
     // SAFETY: nobody has the lock.
     assert_eq!(unsafe { (*lock.data_ptr()).get() }, 1);
@@ -244,6 +241,8 @@ fn unlocked_and_fair_unlocks_let_others_in() {
             let other = go(move || *theirs.lock() += 1);
             MutexGuard::unlocked(&mut guard, || other.join().unwrap());
             assert_eq!(*guard, 1);
+            MutexGuard::unlocked_fair(&mut guard, || assert!(!lock.is_locked()));
+            assert!(lock.is_locked());
             let theirs = Arc::clone(&lock);
             let arrived = Arc::new(AtomicBool::new(false));
             let arrives = Arc::clone(&arrived);

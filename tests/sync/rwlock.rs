@@ -1,6 +1,6 @@
 //! `RwLock`.
 
-use crate::support::{cast, rounds, with_every_cast};
+use crate::support::{count, rounds, with_every_cast};
 use common::{PROCS, everywhere, runtime, until, watched};
 use gmp::sync::{MappedRwLockReadGuard, MappedRwLockWriteGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::sync::Arc;
@@ -13,48 +13,43 @@ const MS: Duration = Duration::from_millis(1);
 #[test]
 fn readers_see_what_writers_have_finished() {
     with_every_cast(|rt, goroutines, threads| {
-        let rounds = rounds(10_000);
-        let (shared, written) = (Arc::new(RwLock::new((0, 0))), Arc::new(AtomicUsize::new(0)));
-        let (theirs, writes) = (Arc::clone(&shared), Arc::clone(&written));
-        cast(rt, goroutines, threads, move |number| {
-            for round in 0..rounds {
-                let nanos = Duration::from_nanos((round * 7 % 2000) as u64);
-                let guard = match (round + number) % 8 {
-                    0 => Some(theirs.write()),
-                    1 => theirs.try_write(),
-                    2 => theirs.try_write_for(nanos),
-                    other => {
-                        let guard = match other {
-                            3 => theirs.try_read(),
-                            4 => theirs.try_read_for(nanos),
-                            _ => Some(theirs.read()),
-                        };
-                        if let Some(guard) = guard {
-                            let before = *guard;
-                            assert_eq!(before.0, before.1, "seen while another writes");
-                            if round % 32 == 0 {
-                                gmp::yield_now();
-                            }
-                            assert_eq!(*guard, before, "written while this one reads");
-                        }
-                        continue;
-                    }
-                };
-                if let Some(mut guard) = guard {
-                    writes.fetch_add(1, SeqCst);
-                    guard.0 += 1;
+        let shared = Arc::new(RwLock::new((0, 0)));
+        let theirs = Arc::clone(&shared);
+        let written = count(rt, (goroutines, threads), rounds(10_000), move |number, round| {
+            let nanos = Duration::from_nanos((round * 7 % 2000) as u64);
+            let guard = match (round + number) % 8 {
+                0 => Some(theirs.write()),
+                1 => theirs.try_write(),
+                2 => theirs.try_write_for(nanos),
+                other => {
+                    let guard = match other {
+                        3 => theirs.try_read(),
+                        4 => theirs.try_read_for(nanos),
+                        _ => Some(theirs.read()),
+                    };
+                    let Some(guard) = guard else { return false };
+                    let before = *guard;
+                    assert_eq!(before.0, before.1, "seen while another writes");
                     if round % 32 == 0 {
                         gmp::yield_now();
                     }
-                    guard.1 += 1;
-                    if round % 3 == 0 {
-                        let guard = RwLockWriteGuard::downgrade(guard);
-                        assert_eq!(guard.0, guard.1);
-                    }
+                    assert_eq!(*guard, before, "written while this one reads");
+                    return false;
                 }
+            };
+            let Some(mut guard) = guard else { return false };
+            guard.0 += 1;
+            if round % 32 == 0 {
+                gmp::yield_now();
             }
+            guard.1 += 1;
+            if round % 3 == 0 {
+                let guard = RwLockWriteGuard::downgrade(guard);
+                assert_eq!(guard.0, guard.1);
+            }
+            true
         });
-        assert_eq!(shared.read().0, written.load(SeqCst));
+        assert_eq!(shared.read().0, written);
         assert!(!shared.is_locked());
     });
 }

@@ -2,6 +2,8 @@
 
 use common::{PROCS, runtime, watched};
 use gmp::Runtime;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::thread;
 
 /// So many rounds; a tenth in a debug build.
@@ -30,6 +32,22 @@ pub fn cast(
         .collect();
     handles.into_iter().for_each(|handle| handle.join().expect("no panic in a goroutine"));
     others.into_iter().for_each(|other| other.join().expect("no panic in a thread"));
+}
+
+/// Each of the cast does `counts`, with its number and that of the round. Returns how often `counts` returned `true`.
+pub fn count(
+    rt: &Runtime,
+    (goroutines, threads): (usize, usize),
+    rounds: usize,
+    counts: impl Fn(usize, usize) -> bool + Send + Sync + 'static,
+) -> usize {
+    let shared = Arc::new((counts, AtomicUsize::new(0)));
+    let theirs = Arc::clone(&shared);
+    cast(rt, goroutines, threads, move |number| {
+        let counted = (0..rounds).filter(|&round| (theirs.0)(number, round)).count();
+        theirs.1.fetch_add(counted, Relaxed);
+    });
+    shared.1.load(Relaxed)
 }
 
 /// The property holds for goroutines alone, for threads alone, and for both, at each number of Ps.
