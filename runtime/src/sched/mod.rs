@@ -31,11 +31,11 @@
 //! | `watch/quit` | which monitor answers SIGQUIT |
 //! | `watch/trace` | what `GMPDEBUG=schedtrace` prints |
 //! | `watch/told` | what the system has refused |
-//! | `watch/ending` | for whom the end waits, told to the operator |
+//! | `watch/ending` | for which goroutines the end waits, told to the operator |
 //! | `stop` | the end of a runtime |
 //! | `process` | what all runtimes of the process share |
 //!
-//! The order of the locks stands in `prim/lock.rs`.
+//! The order of the locks is in `prim/lock.rs`.
 //!
 //! A submitter on an M queues a goroutine at that M's P without a lock; by the census and two fences an M that goes idle
 //! and a submitter can't miss each other (`wake`). Which Ps are idle, which Ms stand by and which M waits in the poller
@@ -82,18 +82,18 @@ pub(crate) use process::Shared;
 pub use stop::Report;
 pub use watch::told::Refused;
 
-/// What the builder has settled.
+/// The settings of a runtime, as the builder has checked them.
 #[derive(Clone, Debug)]
 pub(crate) struct Config {
     /// How many Ps there are at the start.
     pub(crate) procs: u32,
-    /// That is what the machine says, and the number of Ps follows the machine's.
+    /// The number of Ps follows the machine's, from which `procs` was taken.
     pub(crate) procs_follow: bool,
     /// Bytes of stack of a goroutine that asks for no size.
     pub(crate) stack_size: u32,
     /// The most threads that the runtime may have.
     pub(crate) max_threads: u32,
-    /// How long a thread stays that has nothing to do; for ever, without.
+    /// How long a thread without work stays; `None` is for ever.
     pub(crate) keep_alive: Option<Duration>,
     /// How long the end of the runtime waits when the program does not say.
     pub(crate) end_limit: Duration,
@@ -114,16 +114,16 @@ pub(crate) struct Central<H: Host> {
     idle: IdleSet<H>,
     /// Ps that no M may take: see `procs`.
     retired_ps: Vec<NonNull<P<H>>>,
-    /// How many Ps there are to be, or were when the runtime began to end.
+    /// How many Ps there are to be, or were to be when the runtime began to end.
     procs: u32,
-    /// The program has not set how many Ps there are to be: the machine says so.
+    /// The number of Ps follows the machine's, as the program has not set one.
     procs_follow: bool,
     /// Ms that wait for the goroutines that are bound to them; see `locked`.
     bound_ms: Vec<NonNull<M<H>>>,
     poller: Poller<H>,
     /// Every M that was ever made. They stay until the scheduler goes: a retaker may read them.
     ms: Vec<NonNull<M<H>>>,
-    /// Those of them without a thread; see `mexit`.
+    /// The Ms without a thread; see `mexit`.
     spare_ms: Vec<NonNull<M<H>>>,
     /// How many Ms are threads of the program; see `attach`. They do not count towards `max_threads`.
     attached: u32,
@@ -140,7 +140,7 @@ pub(crate) struct Central<H: Host> {
     monitor: Monitor,
     /// A goroutine that was seen waiting for a descriptor; see `deadlock`.
     waits_for_io: Option<GRef<H>>,
-    /// An M could not be started, and this was said.
+    /// An M could not be started, and the operator was told.
     warned: bool,
 }
 
@@ -187,13 +187,13 @@ pub(crate) struct Sched<H: Host> {
     ending: AtomicBool,
     /// How long the M in the poller waits; see `poll`.
     poll_until: AtomicU64,
-    /// How many stand in the global queue; see `inject`.
+    /// How many goroutines are in the global queue; see `inject`.
     globq_len: GlobalLen,
     idle_mask: Mask,
     timer_mask: Mask,
     /// How many Ps there are to be; none when the runtime ends. See `procs`. Written under the lock.
     wanted: AtomicU32,
-    /// When the machine was asked last how many that are.
+    /// When the machine was last asked for the number of Ps.
     procs_read: AtomicU64,
     ps: Ps<H>,
     pool: NonNull<GPool<H>>,
@@ -202,7 +202,7 @@ pub(crate) struct Sched<H: Host> {
     stacks: Stacks,
     /// Goroutines made, less those dropped, by threads that are no M; the others count at their Ms.
     live: AtomicI64,
-    /// How often a goroutine was not unwound, as that might have ended the process.
+    /// How many goroutines were not unwound, as an unwinding might have ended the process.
     refusals: AtomicU64,
     /// Counts the looks at the poller, for the monitor.
     polls: AtomicU64,

@@ -178,7 +178,7 @@ pub(crate) enum Yield {
 pub(crate) struct Said(usize);
 
 impl Said {
-    /// Of the word with which the goroutine switched: `EXIT`, or the exposed address of a `Yield`.
+    /// From the word that the goroutine passed to the switch: `EXIT`, or the exposed address of a `Yield`.
     #[inline(always)]
     pub(crate) fn of(word: usize) -> Self {
         Said(word)

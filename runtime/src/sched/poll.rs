@@ -8,11 +8,11 @@
 //!      ▲                            │                                                                     │
 //!      └───────────────── m comes back, for any reason ─────────────────────────────────────────────────┘
 //! ```
-//! The state changes under the scheduler's lock, so one break is sent at most. A break is an edge in the kernel, and the first
-//! M that looks takes it. A busy M that takes a break while another M is in the poller sends another break.
+//! The state changes under the scheduler's lock, so one break is sent at most. A break is an edge in the kernel, which the
+//! first M that polls consumes. A busy M that consumes a break while another M is in the poller sends another break.
 //!
-//! A goroutine that goes to sleep may set a timer that is earlier than the end of the poller's wait. To ask under the lock
-//! would have each sleep take the lock. `poll_until` tells without the lock how long the wait is to last:
+//! A goroutine that goes to sleep may set a timer that is earlier than the end of the poller's wait. To ask for that end
+//! under the lock would have each sleep take the lock. `poll_until` tells without the lock how long the wait is to last:
 //!
 //! ```text
 //!   M that saves a sleeper                         M that enters the poller
@@ -25,8 +25,8 @@
 //! One of the fences comes first: B3 sees the timer, or T3 sees B1. B2 is IdleFence (`sched/run/wake.rs`), or
 //! SummonedInVainFence of an M that was summoned in vain.
 //!
-//! Where the kernel refuses all calls that wait, or a break, waits are short. Refused waits find no event: each goroutine that
-//! waits for a socket is then readied after each of them, and makes its system call again.
+//! Where the kernel refuses all calls that wait, or a break, waits are short. Refused waits find no event: after each such
+//! wait every goroutine that waits for a socket is readied, and makes its system call again.
 //!
 //! Checked by `models/poll.rs`.
 
@@ -49,7 +49,7 @@ pub(crate) const NO_POLLER: u64 = 0;
 /// `poll_until` of a wait without a time limit.
 const FOREVER: u64 = u64::MAX;
 
-/// How long a wait is that no break can end, or that sees nothing.
+/// How long a wait lasts that no break can end, or that sees no event.
 const BLIND: Duration = Duration::from_millis(1);
 
 /// Which M is in the poller.
@@ -102,7 +102,7 @@ impl<H: Host> Sched<H> {
     }
 
     /// Waits until there is something to do. `m` has entered the poller and passed IdleFence or SummonedInVainFence. `m`
-    /// comes back with a P, or without one when all are held; what `m` found is queued.
+    /// comes back with a P, or without one when all are held; the goroutines that `m` found are queued.
     pub(crate) fn block_in_poller(&self, m: &M<H>) {
         let until = self.earliest_timer();
         mutant!(PollerSkipsTimers: let until = None);
@@ -123,8 +123,8 @@ impl<H: Host> Sched<H> {
         self.refresh_coarse_clock();
 
         let mut central = self.central.lock();
-        // The state tells, not the end of the wait: an event may have come at the same moment. The break then ends the
-        // next wait, which is none.
+        // The state decides, not the reason for which the wait ended: an event may have come at the same moment. The
+        // break then ends the next wait, which returns at once.
         let was_broken = matches!(central.poller, Poller::Broken(_));
         mutant!(AssignmentOnlyByBreak: let was_broken = was_broken && ended_it == Broken::Yes);
         self.leave_poller(&mut central);
@@ -144,7 +144,7 @@ impl<H: Host> Sched<H> {
         }
     }
 
-    /// Looks at the poller without waiting. For a busy M and the monitor, which queue what was found.
+    /// Polls without waiting. For a busy M and the monitor, which queue the goroutines that this returns.
     #[must_use]
     pub(crate) fn poll_now(&self, local: &H::Local) -> GList<H> {
         let mut found = GList::new();
@@ -159,7 +159,7 @@ impl<H: Host> Sched<H> {
         found
     }
 
-    /// Returns `true` if no M waits in the poller, and a descriptor is watched: then the caller's look is needed. A hint.
+    /// Returns `true` if no M waits in the poller, and a descriptor is watched: then the caller's poll is needed. A hint.
     #[inline]
     pub(crate) fn nobody_polls(&self) -> bool {
         self.descs.watches_any() && self.poll_until.load(Relaxed) == NO_POLLER
@@ -278,7 +278,7 @@ impl<H: Host> PollTable<H> {
         Key { index, generation: entry.generation }
     }
 
-    /// Ends that. Events that are still on their way find another generation.
+    /// Takes a descriptor off the table. Events that are still on their way find another generation.
     pub(crate) fn remove(&self, key: Key) {
         let mut entries = self.entries.lock();
         let entry = &mut entries.all[key.index as usize];
@@ -299,7 +299,7 @@ impl<H: Host> PollTable<H> {
         }
     }
 
-    /// Wakes the parkers that wait for what has happened; goroutines that become runnable go to `found`.
+    /// Wakes the parkers that wait for this readiness; goroutines that become runnable go to `found`.
     pub(crate) fn unblock(&self, key: Key, readiness: Readiness, found: &mut GList<H>) {
         let entries = self.entries.lock();
         if let Some(entry) = entries.all.get(key.index as usize)

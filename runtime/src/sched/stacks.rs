@@ -1,8 +1,8 @@
-//! A goroutine's stack: reserved at the spawn, taken at the first run, given back at the end; and what happens when the
-//! host has none all the same.
+//! A goroutine's stack: reserved at the spawn, taken at the first run, given back at the end; and what an M does when
+//! the host has none all the same.
 //!
-//! The host keeps to its reservations as long as there is memory for page tables, so this is for want of such memory, and for a
-//! host that can't ask the kernel beforehand, as the `generator` backend:
+//! The host keeps to its reservations as long as there is memory for page tables. So this is for a host that lacks such memory,
+//! and for one that can't ask the kernel beforehand, as the `generator` backend:
 //!
 //! ```text
 //!   M of a goroutine without a stack       M of a goroutine that ends          M that idles a P
@@ -50,8 +50,8 @@ impl<H: Host> Sched<H> {
     /// Reserves a stack for a goroutine that is about to be made; `p` is the P of the calling M, if any.
     ///
     /// # Errors
-    /// When no stack can be reserved: which limit was met. Not in a runtime that ends, which takes every goroutine and runs
-    /// none.
+    /// When no stack can be reserved. The error says which limit was met. A runtime that ends returns none: it takes every
+    /// goroutine and runs none.
     #[inline]
     pub(crate) fn reserve_stack(&self, p: Option<&P<H>>, size: usize) -> io::Result<()> {
         self.ask_for_reservation(p, size).or_else(|_| self.insist_on_reservation(p, size))
@@ -65,7 +65,7 @@ impl<H: Host> Sched<H> {
         }
     }
 
-    /// Asks again, after the caches of idle Ps, and the caller's cache with the other sizes, were emptied.
+    /// Asks again, after emptying the caches of idle Ps, and the caller's cache of the other sizes.
     #[cold]
     fn insist_on_reservation(&self, p: Option<&P<H>>, size: usize) -> io::Result<()> {
         if self.is_ending() {
@@ -154,9 +154,9 @@ impl<H: Host> Sched<H> {
         }
     }
 
-    /// Returns `true` if a goroutine waits for a stack, and none could come back: no goroutine has one, nor has the cache of a
-    /// P. For since W1 of the goroutine that has waited longest, each P that became idle has given up all stacks, and W3 has
-    /// emptied the caches of the others.
+    /// Returns `true` if a goroutine waits for a stack, and none could come back: no goroutine has a stack, nor has the cache
+    /// of a P. For since W1 of the goroutine that has waited longest, each P that became idle has given up all stacks, and W3
+    /// has emptied the caches of the others.
     fn no_stack_is_left(&self) -> bool {
         let central = self.central.lock();
         mutant!(StacksOfBusyPsForgotten: return !central.stackless.is_empty() && Self::no_stack_is_out(&central));
@@ -168,9 +168,9 @@ impl<H: Host> Sched<H> {
         central.idle.num_ps() as u64 + 1 >= self.census.read().nlive()
     }
 
-    /// Returns `true` if no goroutine has a stack: adds up what the Ms count, each by itself. A goroutine that goes from one
-    /// M to another between two looks may be missed by one pass, and is seen by the next: what the later M has counted makes
-    /// the earlier one's count visible.
+    /// Returns `true` if no goroutine has a stack: adds up the Ms' counts, one by one. A goroutine that goes from one M to
+    /// another between two looks may be missed by one pass, and is seen by the next: the later M's count makes the earlier
+    /// one's visible.
     fn no_stack_is_out(central: &Central<H>) -> bool {
         // SAFETY: Ms live as long as their scheduler.
         central.ms.iter().map(|m| unsafe { m.as_ref() }.stacks()).sum::<i64>() <= 0

@@ -7,8 +7,8 @@
 //! shows both as they were at one moment, and "my P is idle, and I do not spin any more" is one step. `nlive` counts
 //! the Ps that are not retired (`sched/threads/procs.rs`): those that are idle, held, or on their way to an M.
 //!
-//! Every change is a read-modify-write, Relaxed: what orders it against the queues are SubmitFence and IdleFence
-//! (`wake.rs`), or the scheduler's lock. Checked with these by `models/submit_vs_idle.rs`.
+//! Every change is a read-modify-write, Relaxed: SubmitFence and IdleFence (`wake.rs`), or the scheduler's lock,
+//! order it against the queues. Checked with these by `models/submit_vs_idle.rs`.
 
 use crate::prim::{AtomicU64, Relaxed};
 
@@ -62,7 +62,7 @@ impl std::fmt::Debug for Seen {
 pub(crate) struct Census(AtomicU64);
 
 impl Census {
-    /// So many Ps are idle, and there is no M.
+    /// A census of `npidle` idle Ps and no M.
     pub(crate) fn new(npidle: u32) -> Self {
         Census(AtomicU64::new(u64::from(npidle) * (IDLE + LIVE)))
     }
@@ -137,7 +137,7 @@ impl Census {
         debug_assert!(before.nmspinning() > 0, "end_spinning: nobody was spinning ({before:?})");
     }
 
-    /// Returns `true` if fewer Ms spin than half as many as there are Ps that are not idle: more would look at each other.
+    /// Returns `true` if fewer Ms spin than half of the Ps that are not idle: more would only look at each other.
     pub(crate) fn may_spin(&self) -> bool {
         let seen = self.read();
         2 * seen.nmspinning() < seen.nbusy()

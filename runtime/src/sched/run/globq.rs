@@ -1,8 +1,8 @@
-//! The global run queue: goroutines that no M has submitted, and what does not fit into a P's ring.
+//! The global run queue: goroutines that were not submitted on an M, and those that do not fit into a P's ring.
 //!
 //! The obvious queue is a list through the Gs. An M that moves a hundred goroutines between a ring and such a list misses the
 //! cache a hundred times each way, which was half of the cost of a yield among a thousand goroutines. So this queue is an array
-//! of pointers, and touches no G. The array grows: to queue a goroutine may allocate, as to spawn one.
+//! of pointers, and touches no G. The array grows: queueing a goroutine may allocate, as spawning one may.
 
 use crate::g::GRef;
 use crate::g::list::GList;

@@ -1,7 +1,7 @@
 //! Helping: a busy P takes work from a P whose goroutines wait too long.
 //!
 //! A thief is an M that has nothing to do. While goroutines on P1 yield to each other, P1's M never becomes a thief, and a
-//! goroutine that runs on P0 without yielding starves all that stand in P0's queue. So the owner of a P shows how old the P's
+//! goroutine that runs on P0 without yielding starves all goroutines in P0's queue. So the owner of a P shows how old the P's
 //! queue is, and a busy owner looks now and then at the age of another P's (`look.rs`). The scheme is that of CforAll's
 //! scheduler (Thierry Delisle's thesis, chapter "Scheduling Core"): ages, damped by a moving average, biased towards the own
 //! queue and the own cache, in a redundant copy whose reader need not be exact.
@@ -24,20 +24,20 @@
 //! looks old may be empty; then the theft finds nothing. A P that was just acquired is shown as *undated*, for which
 //! the owner needs no clock; the first helper that looks at the P dates the queue.
 //!
-//! B3 is a theft like that of an M that spins (`p/runq.rs`), except that the thief's own ring holds something, which neither
-//! the claim nor the owner's words depend on. What is new is that the helper is not counted in `nmspinning` while the
-//! goroutines are in hand, in neither ring: an M that gives up just then sees them nowhere. B4, after they stand in the
+//! B3 is a theft like that of an M that spins (`p/runq.rs`), except that the thief's own ring holds goroutines, on which
+//! neither the claim nor the owner's words depend. The difference is that the helper is not counted in `nmspinning` while it
+//! has the goroutines in hand, in neither ring: an M that gives up just then does not see them. B4, after they are in the
 //! helper's ring, is the S2 and S3 of a submission (`wake.rs`), and finds the P of that M idle.
 //!
-//! The floors: an age of about two looks tells nothing. And an age may be the kernel's doing. A P whose M the kernel has
+//! The floors. An age of about two looks tells nothing, and an age may be the kernel's doing. A P whose M the kernel has
 //! preempted looks as old as a P whose goroutine runs on and on; helpers would take its work in each of the kernel's time
-//! slices, and the owner would take it back, at a high price. So an owner also shows on which CPU it looks. If that is the CPU
-//! on which the helper runs, or on which the owner of a third P has looked since, the kernel has preempted the victim's M, and
-//! the helper leaves the victim's queue alone for longer than the kernel usually takes. Help before that would gain little: the
-//! goroutine that this M was running waits for the kernel in any case.
+//! slices, and the owner would take the work back, at a high price. So an owner also shows on which CPU it looks. If that is
+//! the CPU on which the helper runs, or on which the owner of a third P has looked since, the kernel has preempted the victim's
+//! M, and the helper leaves the victim's queue alone for longer than the kernel usually takes. Helping before that would gain
+//! little: the goroutine that this M was running waits for the kernel in any case.
 //!
-//! The theft itself is checked by `models/runq.rs`, what is new by `models/help.rs`; `tests/scheduling/transfer.rs`
-//! measures helping, and shows that nothing else does the same.
+//! The theft itself is checked by `models/runq.rs`, the helper's part by `models/help.rs`;
+//! `tests/scheduling/transfer.rs` measures helping, and shows that the goroutine waits for ever without it.
 
 use crate::g::GRef;
 use crate::host::Host;
@@ -53,7 +53,7 @@ use std::time::Duration;
 
 /// How many times as old as the helper's own queue the victim's has to be.
 const BIAS: u64 = 8;
-/// The same for a P that runs under another last-level cache.
+/// As `BIAS`, for a P that runs under another last-level cache.
 const FAR_BIAS: u64 = 16;
 /// `Published::since` of a P that has not looked in this lease.
 const UNDATED: u64 = u64::MAX;
@@ -65,17 +65,17 @@ struct Mark {
     at: Nanos,
 }
 
-/// What others read. Relaxed: hints, each by itself.
+/// What other Ms read. Relaxed: each word is a hint by itself.
 struct Published {
-    /// A goroutine that was in the queue at this time may still be there; UNDATED: not known.
+    /// A goroutine that was in the queue at this time may still be there; UNDATED if that is not known.
     since: AtomicU64,
     /// The average wait, in nanoseconds.
     usual: AtomicU64,
-    /// The CPU on which the P's M was at that look, or a later one.
+    /// The CPU on which the owner was at that look, or at a later one.
     cpu: AtomicU32,
 }
 
-/// How long those in the queue of a P wait.
+/// How long the goroutines in the queue of a P wait.
 pub(crate) struct QueueAge {
     published: CachePadded<Published>,
     /// Owner; `None`: not in this lease.
@@ -102,7 +102,7 @@ impl QueueAge {
         QueueAge { published: CachePadded::new(published), mark: Cell::new(None) }
     }
 
-    /// Owner: another M has the P, or the same one after a sleep.
+    /// Owner: another M has acquired the P, or the same one after a sleep.
     pub(crate) fn begin_lease(&self) {
         // Without a mark of the owner's, a helper may have dated the queue.
         if self.mark.take().is_some() || self.published.since.load(Relaxed) != UNDATED {
@@ -160,7 +160,8 @@ impl QueueAge {
 }
 
 impl<H: Host> Sched<H> {
-    /// A1 to B4, by the owner of `p`. Returns the goroutine to run; the rest of what was taken is in the queue of `p`.
+    /// A1 to B4, by the owner of `p`. Returns the goroutine to run; the other goroutines that were taken are in the
+    /// queue of `p`.
     pub(crate) fn help_another(&self, m: &M<H>, p: &P<H>, now: Nanos) -> Option<GRef<H>> {
         let own = p.queue_age.advance(p.runq.ends(), now);
         let cpu = H::cpu();
@@ -193,9 +194,9 @@ impl<H: Host> Sched<H> {
         victim.queue_age.cpu() == cpu || self.ps.iter().any(|p| p.queue_age.follows(&victim.queue_age))
     }
 
-    /// Returns a P to look at. In place of a retired one, of which there may be many more than of others, one that is in use. A
-    /// surplus P that is held is as good as any: without hand-off the M may keep that P, and then a helper alone sees what
-    /// stands in the P's queue.
+    /// Returns a P to look at. If a retired P is drawn, of which there may be many more than of others, one in use is drawn
+    /// instead. A surplus P that is held is as good as any: without hand-off its M may keep that P, and then only a helper sees
+    /// the goroutines in the P's queue.
     fn somebody_else(&self, m: &M<H>, p: &P<H>) -> Option<&P<H>> {
         let drawn = another_of(m, p, &self.ps)?;
         if self.is_surplus(drawn) && self.is_idle(drawn) {
@@ -206,8 +207,8 @@ impl<H: Host> Sched<H> {
     }
 }
 
-/// Returns one of `ps` that is not `p`. `None` if there is no other, or `p` is not among them, as a surplus P, whose
-/// goroutines go to the others anyway.
+/// Returns one of `ps` that is not `p`. `None` if there is no other, or `p` is not among them: then `p` is surplus,
+/// and its goroutines go to the others anyway.
 fn another_of<'a, H: Host>(m: &M<H>, p: &P<H>, ps: &'a [CachePadded<P<H>>]) -> Option<&'a P<H>> {
     let own = p.id as usize;
     if ps.len() < 2 || own >= ps.len() {

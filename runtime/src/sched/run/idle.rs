@@ -4,8 +4,8 @@
 //! in the list of Ms that sleep on their notes. So a waker that sees the idle P finds the M, also while the M has not
 //! fallen asleep yet: a note's wake and a break are kept until then.
 //!
-//! Invariant: an M in the idle set, or named by [`Poller::Blocked`], holds no P. The M takes itself out, or a waker does: the
-//! waker assigns a P or a summons, or nothing, for an earlier timer and when the runtime ends, and wakes the M once.
+//! Invariant: an M in the idle set, or named by [`Poller::Blocked`], holds no P. The M takes itself out, or a waker takes it
+//! out: the waker assigns a P or a summons, or nothing, for an earlier timer and when the runtime ends, and wakes the M once.
 //!
 //! Checked by `models/summons.rs`.
 
@@ -56,14 +56,14 @@ impl<H: Host> Sched<H> {
         self.tell_the_end();
     }
 
-    /// Takes the P that became idle last, and has the monitor watch the caller's M.
+    /// Takes the P that became idle last, and has the monitor watch the caller's M from now on.
     pub(crate) fn pidleget(&self, central: &mut Central<H>) -> Option<NonNull<P<H>>> {
         let p = central.idle.take_p()?;
         self.p_taken(central, p);
         Some(p)
     }
 
-    /// As `pidleget`, and prefers one.
+    /// As `pidleget`, but takes the preferred P if that is idle.
     pub(crate) fn pidleget_or(
         &self,
         central: &mut Central<H>,

@@ -1,8 +1,8 @@
-//! New goroutines, and what moves between the global queue and a P's ring.
+//! New goroutines, and goroutines that move between the global queue and a P's ring.
 //!
-//! The queue lies under the lock; the length is read without the lock, as a hint. Goroutines move from the global queue to a
+//! The queue is under the lock; its length is read without the lock, as a hint. Goroutines move from the global queue to a
 //! ring, and an M that looks at the ring before such a move, and at the queue afterwards, sees them in neither: so an M that is
-//! to sleep first looks at the queue itself, under the lock (I1), and at the rings after that (I3). Checked by
+//! about to sleep first looks at the queue itself, under the lock (I1), and at the rings after that (I3). Checked by
 //! `models/submit_vs_idle.rs`.
 
 use crate::g::list::GList;
@@ -18,11 +18,11 @@ use crate::sched::{Central, Sched};
 use std::io;
 
 impl<H: Host> Sched<H> {
-    /// Makes a goroutine of `f` and queues that goroutine. When the runtime ends already, `f` is dropped here, and the joiner
-    /// of the goroutine is told so.
+    /// Makes a goroutine of `f` and queues that goroutine. If the runtime ends already, `f` is dropped here, and the
+    /// goroutine's joiner learns that the runtime ended.
     ///
     /// # Errors
-    /// When no stack can be reserved: which limit was met.
+    /// When no stack can be reserved. The error says which limit was met.
     ///
     /// # Safety
     /// What `f` borrows outlives the goroutine.
@@ -249,9 +249,9 @@ impl<H: Host> Sched<H> {
         first
     }
 
-    /// Takes the first of the global queue, and puts the share of `p`, as if each P came once, into the queue of `p`. An M
-    /// that has just acquired `p` gets no more than the first: that goroutine may block at once, and leave the others behind
-    /// (`sched/threads/blocking.rs`).
+    /// Takes the first goroutine of the global queue, and puts the share of `p`, as if each P came once, into the queue of
+    /// `p`. An M that has just acquired `p` gets only the first: that goroutine may block at once, and leave the others
+    /// behind (`sched/threads/blocking.rs`).
     #[doc(alias = "globrunqgetbatch")]
     pub(crate) fn globrunqget(&self, p: &P<H>) -> Option<GRef<H>> {
         if self.globrunq_len() == 0 {
@@ -271,7 +271,7 @@ impl<H: Host> Sched<H> {
         first
     }
 
-    /// Returns a handle to this scheduler that does not keep it.
+    /// Returns a handle to this scheduler that does not keep it alive.
     pub(crate) fn weak(&self) -> Weak<Self> {
         // SAFETY: the pool lives as long as the scheduler.
         unsafe { self.pool.as_ref() }.sched().clone()

@@ -1,4 +1,4 @@
-//! When a busy M looks up from its own queue, and at what.
+//! When a busy M looks beyond its own queue, and at what.
 //!
 //! An M takes one goroutine after another from the queue of its P. If the M looked nowhere else, the goroutines in the
 //! global queue, in the poller and in the queues of other Ps would wait for as long as this queue lasts. So there are:
@@ -8,22 +8,24 @@
 //!   (`sched/timers/mod.rs`). Long goroutines bring the visit forward, to [`MAX_VISIT_GAP`] after the last, but never two in
 //!   a row. Every [`SHARE_EVERY`]th visit, and one that came early, takes the P's share of the queue instead of one, unless
 //!   a round is on;
-//! * *before each goroutine* at the timers of the own P. A goroutine that is due there alone runs at once, like Go's: at the
-//!   end of a long queue it would be late by all of that. But one in [`SLEEPER_EVERY`] goroutines only: else those that
-//!   sleep for a short time, again and again, would leave nothing to those that stand in the queue. Others that are due go to
-//!   the end of the queue, in their order, and for as many goroutines as stand there no sleeper goes first;
+//! * *before each goroutine* at the timers of the M's own P. A goroutine that is due there alone runs at once, like Go's: at
+//!   the end of a long queue it would be late by the whole queue. But only one in [`SLEEPER_EVERY`] goroutines may be such a
+//!   sleeper: else goroutines that sleep for a short time, again and again, would leave no turn to those in the queue. Others
+//!   that are due go to the end of the queue, in their order, and for as many goroutines as are in the queue then no sleeper
+//!   goes first;
 //! * *at the end of a round*, when goroutines that yield have filled the ring beside others in the global queue (`round.rs`);
 //! * *around*: about every [`capacity::LOOK_AROUND`], however long goroutines are, at another P (`help.rs`).
 //!
-//! The clock costs more than a yield, so there is none between looks: one comparison a goroutine. A look that reads the
-//! clock reckons from the goroutines since the last one how many fit into the time to the next, at most
-//! [`CLOCK_EVERY`]. When goroutines become longer all at once, that many of the long ones pass before the M notices.
+//! The clock costs more than a yield, so an M does not read it between looks: there is one comparison a goroutine. A
+//! look that reads the clock computes from the goroutines since the last reading how many fit into the time to the
+//! next, at most [`CLOCK_EVERY`]. When goroutines become longer all at once, that many of the long ones pass before the
+//! M notices.
 //!
 //! With `GMPDEBUG=helping=0` an M does not look around, and reads no clock for its looks: then time brings no visit
 //! forward.
 //!
-//! What a visit must wake is checked by `models/visits.rs`, that it serves timers by `models/poll.rs`, the rhythms by the
-//! tests below.
+//! Which Ms a visit must wake is checked by `models/visits.rs`, that a visit serves timers by `models/poll.rs`, the
+//! rhythms by the tests below.
 
 use crate::g::GRef;
 use crate::host::Host;
@@ -50,20 +52,20 @@ const CLOCK_EVERY: u32 = 4 * LOOK_EVERY;
 /// The longest time from one visit to the next, unless a single goroutine runs longer.
 const MAX_VISIT_GAP: Duration = Duration::from_micros(500);
 
-/// Among so many goroutines one may run before those in the queue because its time has come.
+/// Of this many goroutines only one may run before those in the queue because its time has come.
 const SLEEPER_EVERY: u32 = capacity::MAX_INHERITED;
 
-/// Owner: the rhythms of a P. Ticks count its goroutines, and wrap.
+/// Owner: the rhythms of a P's looks. Ticks count the P's goroutines, and wrap.
 pub(crate) struct PollSchedule {
     /// The tick of the next look, of whatever kind.
     next: Cell<u32>,
     /// The tick at which the clock is read next.
     clock: Cell<u32>,
-    /// So many goroutines from one reading of the clock to the next.
+    /// How many goroutines run from one reading of the clock to the next.
     every: Cell<u32>,
-    /// When the last look around was; `None`: not in this lease.
+    /// When the last look around was: its tick, and its time; `None`: not in this lease.
     around: Cell<(u32, Option<Nanos>)>,
-    /// The same of the last visit.
+    /// When the last visit was, likewise.
     visit: Cell<(u32, Option<Nanos>)>,
     /// Visits since the last share.
     ones: Cell<u32>,
@@ -79,11 +81,11 @@ pub(crate) enum QueueVisit {
     Share,
 }
 
-/// What a look is for.
+/// What a look has to do.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub(crate) struct Due {
     pub(crate) visit: Option<QueueVisit>,
-    /// At this time.
+    /// A look around, at this time.
     around: Option<Nanos>,
 }
 
@@ -110,8 +112,8 @@ impl PollSchedule {
         self.round.end();
     }
 
-    /// A goroutine has yielded while there are others in the global queue. `now`: the tick, and the ends of the ring, in
-    /// which it stands already.
+    /// A goroutine has yielded while there are others in the global queue. `now` returns the tick, and the ends of the
+    /// ring, in which the goroutine is queued already.
     #[inline]
     pub(crate) fn note_yield(&self, now: impl FnOnce() -> (u32, (u32, u32))) {
         if !self.round.has_yielded() {
@@ -136,7 +138,7 @@ impl PollSchedule {
         self.around.set((tick, None));
     }
 
-    /// The goroutine after that of this tick is preceded by a visit, for models.
+    /// For models: a visit precedes the goroutine after that of this tick.
     #[cfg(all(test, gmp_loom))]
     pub(crate) fn turn_comes_next(&self, tick: u32) {
         let next = tick.wrapping_add(1);
@@ -144,13 +146,13 @@ impl PollSchedule {
         self.visit.set((next.wrapping_sub(LOOK_EVERY), None));
     }
 
-    /// Nor does a sleeper go before the next goroutine, for models.
+    /// For models: no sleeper goes before the next goroutine.
     #[cfg(all(test, gmp_loom))]
     pub(crate) fn no_sleeper_comes_next(&self, tick: u32) {
         self.sleepers.set(tick.wrapping_add(2));
     }
 
-    /// Returns `true` if the goroutine of this tick is preceded by a look.
+    /// Returns `true` if a look precedes the goroutine of this tick.
     #[inline(always)]
     pub(crate) fn is_due(&self, tick: u32) -> bool {
         tick == self.next.get()
@@ -165,7 +167,8 @@ impl PollSchedule {
         goes_first
     }
 
-    /// One or several that are due at this tick stand at the end of a ring of so many: none goes first before they have run.
+    /// Goroutines that are due at this tick were queued at the end of a ring of `ring`: no sleeper goes first before they
+    /// have run.
     pub(crate) fn sleepers_are_queued(&self, tick: u32, ring: u32) {
         let run = tick.wrapping_add(ring);
         if reached(run, self.sleepers.get()) {
@@ -173,8 +176,8 @@ impl PollSchedule {
         }
     }
 
-    /// What is due at a tick that `is_due`, and when the next look is: the ring begins at `head`. Without a clock only
-    /// visits are.
+    /// Returns what a look at a tick that `is_due` has to do, and sets the tick of the next: the ring begins at
+    /// `head`. Without a clock only visits are due.
     pub(crate) fn look(&self, tick: u32, head: u32, clock: Option<impl FnOnce() -> Nanos>) -> Due {
         let now = clock.filter(|_| tick == self.clock.get()).map(|now| now());
         let due = Due { visit: self.visit(tick, now), around: now.and_then(|now| self.around(tick, now)) };
@@ -223,7 +226,7 @@ impl PollSchedule {
                 self.every.set((2 * self.every.get()).min(CLOCK_EVERY));
                 return None;
             }
-            // Rounded up: a look that comes a little too early is none.
+            // Rounded up: a look that comes a little too early would find that it is not due.
             let fit = u64::from(tick.wrapping_sub(last)) * wanted / passed.max(1) + 1;
             self.every.set(fit.min(CLOCK_EVERY.into()) as u32);
         }
@@ -242,7 +245,8 @@ fn nanos(time: Duration) -> u64 {
 }
 
 impl<H: Host> Sched<H> {
-    /// A look that [`PollSchedule::is_due`]: the goroutine to run before those of the own queue, if there is one.
+    /// Makes a look that [`PollSchedule::is_due`]. Returns the goroutine to run before those of the own queue, if
+    /// there is one.
     #[cold]
     #[inline(never)]
     pub(crate) fn look_elsewhere_when_due(&self, m: &M<H>, p: &P<H>, tick: u32) -> Option<GRef<H>> {
@@ -274,8 +278,8 @@ impl<H: Host> Sched<H> {
         );
     }
 
-    /// Two goroutines that ready each other, on every P, would keep those in the global queue and in the poller waiting for
-    /// ever: a visit ends that.
+    /// Two goroutines that ready each other, on every P, would keep the goroutines in the global queue and in the poller
+    /// waiting for ever: a visit ends that.
     fn visit_global_queue(&self, m: &M<H>, p: &P<H>, visit: QueueVisit) -> Option<GRef<H>> {
         if self.nobody_polls() {
             let found = self.poll_now(&m.local);
@@ -306,7 +310,7 @@ impl<H: Host> Sched<H> {
 mod tests {
     use super::*;
 
-    /// Runs goroutines that take so long each, and calls `looked` at each look.
+    /// Runs goroutines of this length each, and calls `looked` at each look.
     fn run(
         poll_schedule: &PollSchedule,
         ticks: std::ops::Range<u32>,

@@ -9,7 +9,7 @@ const BITS: u32 = u64::BITS;
 pub(crate) struct Mask(Box<[AtomicU64]>);
 
 impl Mask {
-    /// The first `count` Ps, with room for all that there may be.
+    /// A set of the first `count` Ps, with room for all that there may be.
     pub(crate) fn new(count: u32) -> Self {
         let words = (capacity::PROCS as u32).div_ceil(BITS);
         let mask = Mask((0..words).map(|_| AtomicU64::new(0)).collect());

@@ -1,5 +1,5 @@
-//! An M's way to the next goroutine: how a goroutine is made runnable, queued and found, and what is done when there is
-//! none.
+//! An M's way to the next goroutine: how a goroutine is made runnable, queued and found, and what an M does when there
+//! is none.
 
 pub(super) mod census;
 pub(super) mod globq;

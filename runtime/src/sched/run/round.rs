@@ -1,7 +1,7 @@
 //! Rounds: how goroutines that yield give way to those in the global queue.
 //!
 //! A goroutine that yields goes to the end of its P's ring. So the ring may never become empty, and the goroutines in the
-//! global queue would run at visits only (`look.rs`); what a visit brings into the ring would go back by the next
+//! global queue would run at visits only (`look.rs`); those that a visit brings into the ring would go back by the next
 //! overflow. So when a goroutine yields while the global queue holds others, a *round* begins: it lasts until the ring's
 //! present goroutines have run.
 //!
@@ -20,8 +20,8 @@
 //! So each goroutine has a turn before any goroutine that came later has a second, as if there were one queue. Rounds go on
 //! until as many goroutines have come from the global queue as stood there at the end of the last round in which one yielded.
 //!
-//! Goroutines that only spawn and wake others begin no round: a tree of tasks that was run in the order of its spawns
-//! would be all alive at once.
+//! Goroutines that only spawn and wake others begin no round: all goroutines of a tree of tasks that runs in the
+//! order of its spawns would be alive at once.
 //!
 //! [`Round`] decides, and knows positions and lengths only; the queues are moved by `inject.rs`. The tests below play whole
 //! queues by its decisions and those of [`PollSchedule`](crate::sched::run::look::PollSchedule).
@@ -91,21 +91,22 @@ impl Round {
         self.due.set(0);
     }
 
-    /// How many of those that run in this round still stand in the ring; `None` if there is no round.
+    /// Returns how many goroutines of this round are still in the ring; `None` if there is no round.
     pub(crate) fn left(&self, head: u32) -> Option<u32> {
         // Thieves may have moved the head beyond the end.
         self.on.get().then(|| (self.ends.get().wrapping_sub(head) as i32).max(0) as u32)
     }
 
-    /// The older half of a full ring, which began at `head`, stands behind the old tail now, and the rest is gone.
+    /// The older half of a full ring, which began at `head`, was moved behind the old tail, and the newer half is
+    /// gone.
     pub(crate) fn keep_older_half(&self, head: u32) {
         let left = self.left(head).map_or(0, |left| left.min(RUNQ / 2));
         self.ends.set(head.wrapping_add(RUNQ + left));
     }
 
-    /// The end of a round: `ring` and `global` goroutines stand in the ring and in the global queue, which `procs` Ps share.
-    /// Calls `carry_out` to move what is to be moved, and returns the answer of that. With `false` nothing was moved, and the
-    /// round is what it was: the next look tries again.
+    /// Ends a round: `ring` and `global` goroutines are in the ring and in the global queue, which `procs` Ps share. Calls
+    /// `carry_out` to move them, and returns its result. If that is `false`, nothing was moved, and the round stays as it
+    /// was: the next look tries again.
     pub(crate) fn exchange(
         &self,
         (ring, global): (usize, usize),

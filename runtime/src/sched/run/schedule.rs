@@ -1,4 +1,4 @@
-//! An M's life: find a goroutine, run it until it gives the M back, do what the goroutine has said.
+//! An M's life: find a goroutine, run it until it gives the M back, do what the goroutine asks for.
 
 use crate::g::GRef;
 use crate::host::Host;
@@ -9,7 +9,7 @@ use crate::sched::Sched;
 use crate::sched::park::{Said, Yield};
 use crate::wait::status::Run;
 
-/// Whether the M ends, or the runtime.
+/// Whether the M, or its runtime, ends.
 #[derive(Copy, Clone, Eq, PartialEq)]
 enum MEnds {
     Yes,
@@ -58,7 +58,7 @@ impl<H: Host> Sched<H> {
         }
     }
 
-    /// The goroutine of this tick, if one goes before those in the queue of `p`.
+    /// Returns the goroutine of this tick, if one goes before those in the queue of `p`.
     #[inline(never)]
     fn look_before_the_queue(&self, m: &M<H>, p: &P<H>, tick: u32) -> Option<GRef<H>> {
         let sleeper = self.run_own_timers(m, p, tick);
@@ -70,7 +70,8 @@ impl<H: Host> Sched<H> {
         }
     }
 
-    /// `found` goes before `sleeper`, or, when it is `None`, `sleeper` before those in the queue of `p`.
+    /// Decides what goes before the queue of `p`: `found` goes before `sleeper`, or, if `found` is `None`, `sleeper`
+    /// before the queue.
     #[cold]
     fn put_off_the_queue(&self, p: &P<H>, sleeper: GRef<H>, found: Option<GRef<H>>) -> GRef<H> {
         let first = match found {
@@ -93,8 +94,8 @@ impl<H: Host> Sched<H> {
         first
     }
 
-    /// For an M that has no P, or one that is surplus. Returns `MEnds::No` when the M is to look again, with another P or
-    /// for one; `MEnds::Yes` when the M or its runtime ends.
+    /// For an M that has no P, or a surplus one. Returns `MEnds::No` if the M is to look again, with another P or for
+    /// one; `MEnds::Yes` if the M or its runtime ends.
     #[cold]
     #[inline(never)]
     fn change_p(&self, m: &M<H>) -> MEnds {
@@ -111,8 +112,8 @@ impl<H: Host> Sched<H> {
     }
 
     /// Returns the first goroutine of the P's own queue. The goroutine in `runnext` was readied by the one that ran last, and
-    /// goes on within the time slice of that one: two goroutines that wake each other keep the P, and their data stays in that
-    /// core's cache. When the slice has ended, the goroutine in `runnext` goes to the end of the ring like any other.
+    /// goes on within that goroutine's time slice: two goroutines that wake each other keep the P, and their data stays in
+    /// that core's cache. When the slice has ended, the goroutine in `runnext` goes to the end of the ring like any other.
     #[inline]
     pub(crate) fn runqget(&self, p: &P<H>) -> Option<GRef<H>> {
         p.owner.touch();
@@ -129,8 +130,8 @@ impl<H: Host> Sched<H> {
         p.runq.pop()
     }
 
-    /// Looks in the poller and in the queues of other Ps. When all other Ps are idle there is nothing to steal, and the M
-    /// waits in the poller next: a look at the poller before that would be a system call in vain.
+    /// Looks in the poller and in the queues of other Ps. If all other Ps are idle there is nothing to steal, and the M
+    /// waits in the poller next: a poll before that would be a wasted system call.
     fn look_elsewhere(&self, m: &M<H>, p: &P<H>) -> Option<GRef<H>> {
         if self.census.read().nbusy() == 1 {
             return None;
@@ -173,7 +174,7 @@ impl<H: Host> Sched<H> {
         m.set_g(None);
     }
 
-    /// Does what `g` has said. Returns `true` if `g` is to be resumed at once; else `g` is not the M's any more.
+    /// Does what `g` has asked for. Returns `true` if `g` is to be resumed at once; else `g` is not the M's any more.
     #[inline(always)]
     fn obey(&self, m: &M<H>, g: GRef<H>, said: Yield) -> bool {
         match said {
@@ -211,7 +212,7 @@ impl<H: Host> Sched<H> {
 
     /// `g` lets others go first: `g` goes to the end of its P's own queue, and the goroutines in the global queue come
     /// before its next turn but one (`round.rs`). No M is woken: in exchange for `g` this M takes a goroutine that was
-    /// queued before, so as many are queued as were, and the submitters have woken an M for those.
+    /// queued before, so the number of queued goroutines stays the same, and the submitters have woken an M for those.
     #[doc(alias = "goschedImpl")]
     #[inline(always)]
     fn requeue(&self, m: &M<H>, g: GRef<H>) {

@@ -5,8 +5,8 @@
 //!
 //! * the M finds work, leaves the count, and calls `wakep`: submitters may have left more than one goroutine to this M,
 //!   and if no other M spins, none would look for the rest;
-//! * the M finds none, gives the P up and looks *again* at every queue (I1 to I3 of `wake.rs`). The M may see now what
-//!   it missed before; then the M takes an idle P back, spins, and searches once more.
+//! * the M finds none, gives the P up and looks *again* at every queue (I1 to I3 of `wake.rs`). If the M now sees work
+//!   that it missed before, it takes an idle P back, spins, and searches once more.
 //!
 //! The M looks at the global queue in the critical section of I1; a submitter that queues a goroutine there later finds
 //! the P idle. At I3 the M looks at the queue of each P that is not idle. I3 has to come after I1: goroutines move from
@@ -14,8 +14,8 @@
 //! empty queue. The M reads the mask that says which Ps are idle after IdleFence: else it would pass over a P that was
 //! idle *before* the fence, and has got an owner and a goroutine since.
 //!
-//! Timers are not part of I3: an M that stands by in the poller looks at all of them after IdleFence and waits no longer
-//! than for the first (`sched/timers/mod.rs`); an M that stands by on its note leaves them to the poller.
+//! Timers are not part of I3: an M that stands by in the poller looks at all of them after IdleFence and waits only
+//! until the first is due (`sched/timers/mod.rs`); an M that stands by on its note leaves them to the poller.
 //!
 //! Checked by `models/submit_vs_idle.rs` and, where Ms are summoned, `models/summons.rs`.
 
@@ -46,8 +46,8 @@ impl<H: Host> Sched<H> {
         }
     }
 
-    /// I1 to I3, and then sleep: in the poller, if no M is there, else on the note. Returns with a P when there is something to
-    /// look for, and without one when the M was summoned, found no P on waking, or when the runtime ends.
+    /// I1 to I3, and then sleep: in the poller, if no M is there, else on the note. Returns with a P if there is something to
+    /// look for, and without one if the M was summoned and found no P on waking, or if the runtime ends.
     pub(crate) fn go_idle(&self, m: &M<H>) {
         mutant!(MaskReadEarly: keep early = self.idle_mask.copy());
         let mut central = self.central.lock();

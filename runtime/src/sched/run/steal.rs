@@ -1,4 +1,4 @@
-//! Taking work from other Ps: half of a queue, what is due among their timers, and last what is about to run.
+//! Taking work from other Ps: half of a queue, due timers, and last the goroutine in `runnext`.
 //!
 //! A thief, which is a spinning M, goes over the other Ps in [`STEAL_ROUNDS`](capacity::STEAL_ROUNDS) rounds, beginning at a
 //! random P. The last round also runs the due timers of other Ps, and takes from `runnext`. The owner will most probably run
@@ -37,14 +37,15 @@ const IN_VAIN: u32 = 2;
 enum How {
     /// From rings alone.
     Ring,
-    /// Timers, too, and from `runnext`, but not while the P's owner is in the kernel to wake an M.
+    /// From rings; due timers; from `runnext`, but not while the P's owner is in the kernel to wake an M.
     NextIfLeft,
-    /// From `runnext` then, too.
+    /// As `NextIfLeft`, and from `runnext` also while the P's owner is in the kernel.
     All,
 }
 
 impl<H: Host> Sched<H> {
-    /// Spins, unless enough other Ms do. Returns the goroutine to run; the rest of what was taken is in the queue of `p`.
+    /// Spins, unless enough other Ms do. Returns the goroutine to run; the other goroutines that were taken are in the
+    /// queue of `p`.
     #[doc(alias = "stealWork")]
     pub(crate) fn steal_work(&self, m: &M<H>, p: &P<H>) -> Option<GRef<H>> {
         if !m.spinning.get() {
@@ -70,7 +71,7 @@ impl<H: Host> Sched<H> {
                 continue;
             }
             in_vain = if self.work_somewhere(&self.idle_mask) { 0 } else { in_vain + 1 };
-            // The M finds what comes into the global queue on giving up (I1).
+            // On giving up (I1) the M finds what was put into the global queue.
             if in_vain >= IN_VAIN || self.globrunq_len() > 0 {
                 return None;
             }
@@ -101,7 +102,7 @@ impl<H: Host> Sched<H> {
         Some(g)
     }
 
-    /// All other Ps, from a random one on.
+    /// Returns all other Ps, from a random one on.
     fn victims<'a>(&'a self, m: &M<H>, p: &P<H>) -> impl Iterator<Item = &'a P<H>> + use<'a, H> {
         let (own, count) = (p.id as usize, self.ps.len());
         let start = if capacity::RANDOM_VICTIMS { m.random() as usize % count } else { 0 };

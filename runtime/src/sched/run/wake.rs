@@ -51,10 +51,10 @@
 //!
 //! At D2 no P is idle. A submitter that skipped the wake-up read the claim at S3, before D2. An M that idles a P later
 //! does so under the lock, after D2, and then executes IdleFence. SubmitFence can't come after that IdleFence, or S3
-//! would have seen the idle P; so I3 sees the goroutine. (A goroutine in the global queue is seen by that M under the
-//! lock; or the M summons another for that goroutine, `handoffp`, or leaves it to a spinning M.) So D2 needs no
-//! recheck. But D2 has to be under the lock, or a P could be idled between D1 and D2, with the claim still counted and
-//! no M behind it.
+//! would have seen the idle P; so I3 sees the goroutine. (If the goroutine is in the global queue, that M sees it
+//! under the lock; or the M summons another for it, `handoffp`, or leaves it to a spinning M.) So D2 needs no recheck.
+//! But D2 has to be under the lock, or a P could be idled between D1 and D2, with the claim still counted and no M
+//! behind it.
 //!
 //! Checked by `models/submit_vs_idle.rs`, summonses by `models/summons.rs`.
 
@@ -165,8 +165,8 @@ impl<H: Host> Sched<H> {
         }
     }
 
-    /// S1 to S3 for the goroutines that `m` has found in the poller or among the timers, a list on `m`'s stack. `m` takes the
-    /// first goroutine at once, so a single one in an empty queue needs no other M.
+    /// S1 to S3 for the goroutines that `m` has found in the poller or among the timers, a list on `m`'s stack. `m` itself
+    /// takes the first goroutine at once, so a single one in an empty queue needs no other M.
     #[doc(alias = "injectglist")]
     pub(crate) fn submit_found(&self, m: &M<H>, mut list: GList<H>) {
         let Some(p) = m.p() else { return self.inject(list) };
@@ -239,10 +239,10 @@ impl<H: Host> Sched<H> {
         }
     }
 
-    /// Chooses an M for an assignment: one that sleeps, else the one in the poller, else a new one. When there may be no
-    /// more threads the P is idle again, or still. Each M then is at work, and looks at the queues before it sleeps; or
-    /// comes without a P, and looks at the global queue (`mput`); or waits for its bound goroutine, which may stand in the
-    /// global queue (`rescue`).
+    /// Chooses an M for an assignment: a sleeping one, else the one in the poller, else a new one. If there may be no more
+    /// threads the P is idle again, or still. Each M then is at work, and looks at the queues before it sleeps; or comes
+    /// without a P, and looks at the global queue (`mput`); or waits for its bound goroutine, which may be in the global
+    /// queue (`rescue`).
     pub(crate) fn startm(&self, central: &mut Central<H>, assignment: Assignment<H>) -> Option<Wake<H>> {
         if let Some(m) = central.idle.take_m() {
             // SAFETY: Ms live as long as their scheduler.
@@ -263,7 +263,7 @@ impl<H: Host> Sched<H> {
         self.rescue(central)
     }
 
-    /// There is no M for an assignment. A P becomes idle, or is retired, and what stands in the P's queue goes to the global
+    /// There is no M for an assignment. A P becomes idle, or is retired, and the goroutines in its queue go to the global
     /// queue; a summons leaves the count of spinning Ms.
     pub(crate) fn take_back(&self, central: &mut Central<H>, assignment: Assignment<H>) {
         let p = match assignment {
@@ -284,7 +284,7 @@ impl<H: Host> Sched<H> {
         }
     }
 
-    /// Wakes or starts the M that was decided on under the lock.
+    /// Wakes or starts the M that was chosen under the lock.
     pub(crate) fn start_woken(&self, wake: Option<Wake<H>>) {
         mutant!(SubmitNoBreak: if matches!(wake, Some(Wake::Poller)) { return });
         match wake {

@@ -1,9 +1,9 @@
 //! `run_locked`: a thread of the program runs one goroutine, which is bound to this thread for good.
 //!
 //! The thread gets an M's record, and sleeps until a finder brings the goroutine (`locked.rs`): the goroutine is queued
-//! like any other, and the M that finds the goroutine hands that to this thread, with a P. When the goroutine has
-//! ended, the thread gives the P away and the record back, and returns to the program. Attached threads do not count
-//! towards `max_threads`; otherwise they could use up the limit, and leave no worker for other goroutines.
+//! like any other, and the M that finds it hands it to this thread, with a P. When the goroutine has ended, the thread
+//! gives the P away and the record back, and returns to the program. Attached threads do not count towards
+//! `max_threads`; otherwise they could use up the limit, and leave no worker for other goroutines.
 
 use crate::g::GRef;
 use crate::g::list::GList;

@@ -18,7 +18,7 @@
 //! The obvious way is to hand the P over for work in the global queue too. Then no M can use the P from the wake of
 //! the next M until that M runs. Goroutines that come back from blocking calls in that time find no P and go to the
 //! global queue, and their Ms go to sleep: from then on each of them waits for a wake, and each wake for the one
-//! before it. An idle P, in contrast, is taken by the first M that comes back, without any wake.
+//! before. An idle P, in contrast, is taken by the first M that comes back, without any wake.
 //!
 //! *Coming back*, the look for an idle P and the put into the global queue are one critical section: an M that gives a P up
 //! after that finds the goroutine there. (An M that goes on to `stopm` would find both; an M with a bound goroutine does not.)
@@ -26,8 +26,9 @@
 //! each time, and they would wait for as long as others come back. A goroutine that is bound to its M goes behind them like any
 //! other; the bound goroutine's M gives the P away again (`locked.rs`).
 //!
-//! An M that takes an idle P takes one goroutine from the global queue at first, not the P's share
-//! (`sched/run/inject.rs`): what stood in the P's queue when that goroutine blocks would have to go with the P.
+//! An M that takes an idle P takes only one goroutine from the global queue at first, not the P's share
+//! (`sched/run/inject.rs`): when that goroutine blocks, the goroutines in the P's queue would have to be handed over
+//! with the P.
 //!
 //! Checked by `models/handoffp.rs`.
 
@@ -49,8 +50,8 @@ impl<H: Host> Sched<H> {
         self.handoffp(p);
     }
 
-    /// Gives the P of the calling goroutine away, which is about to block its thread in a call that never parks. Nothing,
-    /// without a P, and on a plain thread.
+    /// Gives the P of the calling goroutine away, which is about to block its thread in a call that never parks. Does
+    /// nothing without a P, and on a plain thread.
     pub(crate) fn step_aside() {
         if let Some(window) = Window::<H>::enter_with_p() {
             window.m().sched().entersyscallblock(&window);

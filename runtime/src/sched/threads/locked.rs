@@ -23,8 +23,8 @@
 //!     A4 sleeps, takes the assignment, resumes g
 //! ```
 //! F1 may come as soon as A1 is done, so m may find an assignment while m still has a P; A2 and F2 lie under the scheduler's
-//! lock, so either F3 finds m waiting and wakes m, once, or A2 finds the assignment. The assignment says more than that there
-//! is a P: the finder that left it has won `run` of the goroutine, which is Running and in no queue from then on, and m's.
+//! lock, so either F3 finds m waiting and wakes m, once, or A2 finds the assignment. The assignment also says that the finder
+//! that left it has won `run` of the goroutine, which is Running and in no queue from then on, and m's.
 //!
 //! * *No goroutine is lost*: it is in a queue or a wait until F1, and m's from F2 on.
 //! * *No P is lost*: F2 moves the P from one M to the other, and A3 treats a P like every P that is given away.
@@ -37,11 +37,12 @@
 //! (`startm`, `newm`) looks into the global queue for a goroutine whose M waits, and wakes that M (`rescue`). The P is idle
 //! again by then, and A2 comes before A3, so that `rescue` finds an M which gives the last P away, too.
 //!
-//! When a locked goroutine ends, so does the thread (`mexit`): no other goroutine is to meet what was done to that thread.
+//! When a locked goroutine ends, its thread ends, too (`mexit`): no other goroutine is to meet what was done to that
+//! thread.
 //!
 //! Invariants:
 //! 1. The ties of a goroutine are written by the goroutine, or by the M that it has just left, before that M publishes it.
-//!    An M that has won `run` may read them, and so may one that finds the goroutine in the global queue, under the lock.
+//!    An M that has won `run` may read them, and so may an M that finds the goroutine in the global queue, under the lock.
 //! 2. An M in `bound_ms` has no assignment and holds no P but the one for A3; the M is in no other list.
 //!
 //! Checked by `models/locked.rs`.
@@ -82,7 +83,7 @@ pub(crate) struct Ties {
     locks: Cell<[u8; 2]>,
 }
 
-/// Of no M.
+/// The number of no M.
 const NO_M: u32 = u32::MAX;
 
 impl Ties {
@@ -90,7 +91,7 @@ impl Ties {
         Ties { tied: Cell::new(Tied::Free), m: Cell::new(NO_M.to_ne_bytes()), locks: Cell::new([0; 2]) }
     }
 
-    /// Of a goroutine that begins.
+    /// For a goroutine that begins.
     pub(crate) fn begin(&self, wanders: bool) {
         self.set_locks(0);
         self.loosen(wanders, NO_M);
@@ -144,7 +145,7 @@ impl Ties {
     }
 }
 
-/// Binds the calling goroutine to its thread, once more; nothing, on a plain thread.
+/// Binds the calling goroutine to its thread, once more; does nothing on a plain thread.
 pub(crate) fn lock_thread<H: Host>() {
     let Some(m) = M::<H>::current() else { return };
     let Some(g) = m.g() else { return };
@@ -164,7 +165,7 @@ pub(crate) fn unlock_thread<H: Host>() {
 }
 
 impl<H: Host> Sched<H> {
-    /// Runs `g`, which is `m`'s, until it says something.
+    /// Runs `g`, which is `m`'s, until it gives the M back. Returns what it asks for.
     #[inline(always)]
     pub(crate) fn resume(&self, m: &M<H>, g: GRef<H>) -> Said {
         let said = g.stack.with_mut(|stack| {
@@ -176,7 +177,7 @@ impl<H: Host> Sched<H> {
             // SAFETY: `m` alone has the stack, until a new status is stored; `m`'s thread runs this function.
             Said::of(unsafe { stack.resume(&m.local, g.to_raw().cast()) })
         });
-        // For loom, to which an access is as old as the access' beginning: until here the goroutine used the stack.
+        // For loom, which dates an access at its beginning: until here the goroutine used the stack.
         g.stack.with_mut(|_| ());
         said
     }
@@ -252,7 +253,8 @@ impl<H: Host> Sched<H> {
     }
 
     /// `m` runs `g`, which is bound to `m` from here on, and no other goroutine, until `g` is loose again, has ended, or is
-    /// left by the end of the runtime. `said` is what `g` has just said. Returns what `g` says when it is loose again.
+    /// left by the end of the runtime. `said` is what `g` has just asked for. Returns what `g` asks for when it is loose
+    /// again.
     #[cold]
     #[inline(never)]
     pub(crate) fn attend(&self, m: &M<H>, g: GRef<H>, mut said: Yield) -> Option<Yield> {
@@ -327,7 +329,7 @@ impl<H: Host> Sched<H> {
     }
 
     /// `g`, which is bound to `m`, lets others go first. Returns `true` if the P's queue and the global one are empty, and `g`
-    /// goes on. Not on a surplus P, which is given up here, as `m` does not look for work.
+    /// goes on. Returns `false` on a surplus P, which `m` gives up here, as `m` does not look for work.
     fn yield_bound(&self, m: &M<H>, g: GRef<H>) -> bool {
         let p = m.p().expect("yield_bound: a goroutine yields inside the runtime");
         self.run_timers(m, p);
@@ -351,8 +353,8 @@ impl<H: Host> Sched<H> {
         false
     }
 
-    /// For want of an M for an idle P: assigns the P to an M that waits for a bound goroutine, if that goroutine stands in the
-    /// global queue.
+    /// Called when there is no M for an idle P: assigns the P to an M that waits for a bound goroutine, if that goroutine is
+    /// in the global queue.
     pub(crate) fn rescue(&self, central: &mut Central<H>) -> Option<Wake<H>> {
         mutant!(BoundNotRescued: return None);
         if central.bound_ms.is_empty() || !central.idle.has_p() {

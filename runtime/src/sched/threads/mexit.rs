@@ -1,7 +1,7 @@
 //! Threads that end: those that have been idle for a while, and threads whose bound goroutine ends with them.
 //!
 //! An M that sleeps on a note does so for `keep_alive` at most. After that time the M removes itself from the idle set, under
-//! the lock. If a waker has already removed the M from the idle set, a wake is on the way, and the M sleeps on until that
+//! the lock. If a waker has already removed the M from the idle set, a wake is on the way, and the M sleeps on until the wake
 //! comes:
 //!
 //! ```text
@@ -19,7 +19,7 @@
 //! The M that waits in the poller stays, so there is always one. A waker takes the M that fell asleep last, so the Ms
 //! at the other end of the list are the ones that are not needed.
 //!
-//! A record of an M stays when the thread has ended, since a retaker may read the record at any time, and since a
+//! The record of an M stays when the thread has ended, since a retaker may read the record at any time, and since a
 //! record counts goroutines and stacks: the record is `spare`, and the next thread that is started gets it. So there
 //! are as many records as there were threads at one time. A thread's handle lies in the M's record; a thread that ends
 //! puts the handle into `ended`, and joins the threads whose handles are there. So one handle is left at most, and the
@@ -42,7 +42,8 @@ use std::ptr::NonNull;
 pub(crate) struct Life(u32);
 
 impl<H: Host> Sched<H> {
-    /// Sleeps until a waker has assigned `m` something, or the runtime ends, or `keep_alive` is over: then `m` is to end.
+    /// Sleeps until a waker has assigned `m` something, or the runtime ends, or `keep_alive` is over: then `m` has to
+    /// end.
     pub(crate) fn sleep_on_note(&self, m: &M<H>) {
         if self.is_needed(m) {
             m.note.clear();
@@ -59,9 +60,9 @@ impl<H: Host> Sched<H> {
             && !m.note.sleep_until(H::now().saturating_add(limit))
         {
             let mut central = self.central.lock();
-            // The last one stays, so that the next submitter starts no thread. No wake-up rests on that: a submitter that
-            // finds no M starts one, and an M stands by on its note only where another one, which is no attached thread,
-            // polls, works, or hands its P on as it ends. So no model has a mutant of it.
+            // The last M stays, so that the next submitter starts no thread. No wake-up depends on that: a submitter that
+            // finds no M starts one, and an M stands by on its note only where another M, which is no attached thread,
+            // polls, works, or hands its P on as it ends. So no model has a mutant of this line.
             let ends = central.living() > 1 && central.idle.take_this_m(m);
             mutant!(IdleEndsBlindly: let ends = central.living() > 1);
             if ends {
@@ -81,7 +82,7 @@ impl<H: Host> Sched<H> {
         H::thread_ends(&m.local);
         let mut central = self.central.lock();
         let stopping = self.is_stopping();
-        // At the end of the runtime the ender joins them.
+        // At the end of the runtime the ender joins these threads.
         let before = if stopping { Vec::new() } else { std::mem::take(&mut central.ended) };
         let own = m.handle.take();
         central.ended.extend(own);
@@ -112,8 +113,8 @@ impl<H: Host> Sched<H> {
         central.living() + asked_for < self.config.max_threads
     }
 
-    /// Takes a record for a thread that is about to start, or to be an M for a while; with the name of this life of the
-    /// record.
+    /// Takes a record for a thread that is about to start, or to be an M for a while. Returns it with the name of this
+    /// life of the record.
     pub(crate) fn take_record(&self, central: &mut Central<H>) -> (NonNull<M<H>>, Life) {
         let there = central.spare_ms.pop().unwrap_or_else(|| {
             let fresh = Box::new(M::new(central.ms.len() as u32, self));
@@ -135,7 +136,7 @@ impl<H: Host> Central<H> {
         (self.ms.len() - self.spare_ms.len()) as u32 - self.attached
     }
 
-    /// Puts the handle of a thread where others join the thread.
+    /// Puts the handle of a thread where other threads join it.
     pub(crate) fn keep_thread(&mut self, m: &M<H>, life: Life, thread: H::Thread) {
         if m.life.get() == life.0 {
             m.handle.set(Some(thread));

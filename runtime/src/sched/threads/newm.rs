@@ -23,7 +23,7 @@ impl<H: Host> Sched<H> {
         })
     }
 
-    /// Starts a new M. When the host refuses the thread, the P is idle again, and the work waits for the Ms that exist.
+    /// Starts a new M. If the host refuses the thread, the P is idle again, and the work waits for the Ms that exist.
     pub(crate) fn newm(&self, assignment: Assignment<H>) {
         let Err((refused, assignment)) = self.spawn_m(assignment) else { return };
         let _counted = self.count_refused(Refusal::Thread);
@@ -43,14 +43,14 @@ impl<H: Host> Sched<H> {
             ));
         }
         if somebody {
-            // Submitters left what came meanwhile to the M that was summoned; or an M that gave up has seen work and found
-            // no idle P, as this assignment held it.
+            // Submitters left their goroutines to the M that was summoned; or an M that gave up has seen work and found no
+            // idle P, as this assignment held it.
             mutant!(RefusedStartWakesNobody: return);
             self.wakep();
         }
     }
 
-    /// No M can be had for a P for which goroutines wait: says so, once.
+    /// There is no M for a P for which goroutines wait: tells the operator, once.
     pub(crate) fn warn_at_the_limit(&self, mut central: MutexGuard<'_, Central<H>>) {
         let first = !std::mem::replace(&mut central.warned, true);
         drop(central);
@@ -75,7 +75,7 @@ impl<H: Host> Sched<H> {
         }
     }
 
-    /// The place for the M was kept in `asked_for`.
+    /// The caller has counted the M in `asked_for`.
     fn spawn_m(&self, assignment: Assignment<H>) -> Result<(), (io::Error, Assignment<H>)> {
         let this = self.arc().expect("spawn_m: whoever starts an M holds its scheduler");
         let mut central = self.central.lock();

@@ -1,7 +1,7 @@
 //! How many Ps there are, and changing that while they work.
 //!
 //! The Ps with a number below `wanted` are to be used; a P beyond is *surplus* as long as an M has it, and then
-//! *retired*. Go stops the world for this; here each P leaves by itself:
+//! *retired*. Go stops the world for this; here each P retires by itself:
 //!
 //! ```text
 //!                      made                      fewer procs: an idle one at once, a held one at its M's next
@@ -12,11 +12,11 @@
 //!       │             nlive and npidle, in the lock        ▲
 //!       └──────────── nlive, in the lock ──────────────────┘
 //! ```
-//! `procs`, the lists, and nlive of the census change in one critical section of the scheduler's lock, and an M that puts a
-//! P down asks there whether the P is surplus. So, inside the lock: an idle P is not surplus, a retired one is, and an M
-//! that asks for an idle P gets no surplus one. A goroutine on a surplus P runs on and submits as before: thieves steal
-//! from that P as from any. `wanted` is read without the lock in `find_runnable`; an old value costs one more goroutine. When
-//! the runtime ends `wanted` is zero, so that this one look tells both; then nothing retires any more.
+//! `procs`, the lists, and nlive of the census change in one critical section of the scheduler's lock, and an M that puts a P
+//! down asks there whether the P is surplus. So, inside the lock: an idle P is not surplus, a retired one is, and an M that
+//! asks for an idle P gets no surplus one. A goroutine on a surplus P runs on and submits as before: thieves steal from that
+//! P as from any. `find_runnable` reads `wanted` without the lock; an old value costs one more goroutine. When the runtime
+//! ends `wanted` is zero, so that this one look tells both; then no P retires any more.
 //!
 //! **No wake-up is lost** (S1 to S3, I1 to I3 of `sched/run/wake.rs`).
 //!
@@ -28,9 +28,9 @@
 //! submitter, and calls `wakep`.
 //!
 //! *An M that spins on a surplus P* and finds no idle one stops spinning in the lock, without IdleFence and I3. A submitter
-//! that left a goroutine to this M has read, after SubmitFence, the census as it was before that; an M that puts a P down later
-//! changes the census afterwards and passes IdleFence: one of the two fences comes first, and SubmitFence can't be the later
-//! one, as S3 would then have seen that P. So I3 sees the goroutine. A P that became idle before would have been found.
+//! that left a goroutine to this M has read, after SubmitFence, the census from before that moment; an M that puts a P down
+//! later changes the census afterwards and passes IdleFence: one of the two fences comes first, and SubmitFence can't be the
+//! later one, as S3 would then have seen that P. So I3 sees the goroutine. A P that became idle earlier would have been found.
 //!
 //! *Fewer procs*: a waker that has counted on an idle P finds that P gone, in the lock, as when another M has taken it. The Ps
 //! that are left are then held. *More procs*: new idle Ps, and perhaps work that waits for one; `wakep`, after the lock, sends
@@ -43,7 +43,7 @@
 //!
 //! **Timers of a retired P** stay in its heap, like those of an idle one: the poller's wait, the last round of thieves
 //! and the monitor see them, and an M that has work looks at those timers at each look at the global queue. So no timer
-//! moves, and a callback, whose heap is named by its handle, need not know.
+//! moves, and a callback, whose heap is named by its handle, need not know of the retirement.
 //!
 //! Until the program sets the number by hand, the number follows the machine: the monitor asks the host once a second, while
 //! the monitor is awake.
@@ -68,7 +68,7 @@ const ASK_EVERY: Duration = Duration::from_secs(1);
 enum Says {
     /// From the program: from here on the machine has no say.
     Hand,
-    /// From the machine, unless the program has set it.
+    /// From the machine, unless the program has set a number.
     Machine,
 }
 
@@ -82,7 +82,8 @@ pub(crate) fn check_procs(what: &str, procs: usize) -> Result<u32, String> {
 }
 
 impl<H: Host> Sched<H> {
-    /// How many goroutines may run at the same time. Not under the lock, where `Central::procs` is.
+    /// Returns how many goroutines may run at the same time. Without the lock; under the lock `Central::procs` has
+    /// the number.
     pub(crate) fn procs(&self) -> usize {
         match self.wanted.load(Relaxed) {
             // The runtime ends.
@@ -91,7 +92,7 @@ impl<H: Host> Sched<H> {
         }
     }
 
-    /// The runtime ends: every M finds the P surplus, and then why. Under the lock.
+    /// The runtime ends: every M finds its P surplus, and then finds out why. Under the lock.
     pub(crate) fn no_p_is_wanted(&self) {
         self.wanted.store(0, Relaxed);
     }
@@ -123,14 +124,14 @@ impl<H: Host> Sched<H> {
         p.id >= self.wanted.load(Relaxed)
     }
 
-    /// The Ps that are to be used. A hint: others may still be held.
+    /// Returns the Ps that are to be used. A hint: other Ps may still be held.
     pub(crate) fn ps_in_use(&self) -> &[CachePadded<P<H>>] {
         let ps = &*self.ps;
         // Relaxed: a hint.
         &ps[..ps.len().min(self.wanted.load(Relaxed) as usize)]
     }
 
-    /// Returns `true` if the caller, which puts `p` down, is to `retire` `p`: under the lock. `false` at the end of a
+    /// Returns `true` if the caller, which puts `p` down, has to `retire` it: under the lock. `false` at the end of a
     /// runtime, where no P retires.
     pub(crate) fn is_to_retire(&self, p: NonNull<P<H>>) -> bool {
         // SAFETY: Ps live as long as their scheduler.
@@ -221,8 +222,8 @@ impl<H: Host> Sched<H> {
         self.census.idle_ps_went((central.retired_ps.len() - before) as u64);
     }
 
-    /// Ps that are retired no more, and new ones up to `procs`, become idle. One that is still held stays so. Returns `true`
-    /// if there are any.
+    /// Makes idle the Ps that are retired no more, and new ones up to `procs`. A P that is still held stays so. Returns
+    /// `true` if there are any.
     fn add_idle(&self, central: &mut Central<H>) -> bool {
         let before = central.idle.num_ps();
         // SAFETY: Ps live as long as their scheduler.
@@ -248,7 +249,7 @@ impl<H: Host> Sched<H> {
         self.wanted.load(Relaxed)
     }
 
-    /// How many Ps are neither idle nor retired, are idle, are retired; for models.
+    /// For models: returns how many Ps are neither idle nor retired, are idle, are retired.
     #[cfg(all(test, gmp_loom))]
     pub(crate) fn count_ps(&self) -> [usize; 3] {
         let central = self.central.lock();

@@ -1,7 +1,7 @@
 //! The Ps of a runtime: slots side by side, filled one after the other and never emptied before the runtime's end.
 //!
-//! There is room for the most Ps that a runtime may have, of which the kernel gives memory only to those that were made. A P
-//! never moves, so a pointer to it stays good, and an M that looks at all of them reads one count and walks along a slice.
+//! There is room for the most Ps that a runtime may have; the kernel gives memory only to those that were made. A P never
+//! moves, so a pointer to it stays good, and an M that looks at all Ps reads one count and walks along a slice.
 //!
 //! Invariant: the slots below `made` hold a P each. `made` grows under the scheduler's lock, after the slot was filled.
 

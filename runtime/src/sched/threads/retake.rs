@@ -1,7 +1,7 @@
 //! Taking a P from an M that does not come back (Go's `retake`): nothing that a goroutine does stalls the others.
 //!
-//! The monitor looks at every P that is held. What it judges is a *stay*: one goroutine, on one M, since the look that first
-//! saw it. A stay goes on as long as the hand-off word and the P's tick are what they were.
+//! The monitor looks at every P that is held. It judges a *stay*: one goroutine, on one M, since the look that first saw it.
+//! A stay goes on as long as the hand-off word and the P's tick are unchanged.
 //!
 //! | the stay | and | then |
 //! | --- | --- | --- |
@@ -43,16 +43,17 @@ use std::time::Duration;
 /// known only from the first look that saw it, the time counts from the look before that one: a goroutine may be younger by one
 /// pause, and no goroutine waits longer.
 const TIME_SLICE: Duration = Duration::from_micros(9_800);
-/// A thread that has used so little of a CPU in a slice was kept from the CPU by others, and another thread would be as well.
+/// A thread that has used so little of a CPU in a slice was kept from the CPU by other threads, and another thread in its
+/// place would be as well.
 const HARDLY: Duration = Duration::from_micros(600);
-/// How long that counts. A goroutine that waits may be what those others wait for.
+/// How long that is an excuse. The goroutine that waits for the P may be the one for which those other threads wait.
 const STARVED_LIMIT: Duration = Duration::from_millis(40);
 /// How soon after a look that took a P, or has found a thread waiting in the kernel while others wait for the P, the next one
 /// comes.
 const AT_ONCE: Duration = Duration::from_micros(50);
 /// How long looks go on at that pace after one that took a P.
 const HOT: u32 = 8;
-/// The longest pause. So often, looks at Ps that are all at work cost some 0.3 to 0.6 % of a core.
+/// The longest pause. At this pace, looks at Ps that are all at work cost some 0.3 to 0.6 % of a core.
 pub(crate) const SLOWEST: Duration = Duration::from_millis(5);
 
 /// A stay, as the monitor knows it.
@@ -64,7 +65,7 @@ struct Stay {
     since: Nanos,
     /// What the thread had used of a CPU at the last look that asked.
     cpu: Option<Duration>,
-    /// The same, at the first of these looks.
+    /// What the thread had used at the first of these looks.
     cpu_first: Option<Duration>,
     /// The thread was found waiting in the kernel.
     suspect: bool,
@@ -113,7 +114,7 @@ struct Look {
 enum State {
     /// The thread waited for something in the kernel.
     Blocked,
-    /// The thread would run, and was hardly let.
+    /// The thread was runnable, and hardly got a CPU.
     Starved,
     Running,
 }
@@ -134,13 +135,14 @@ impl Watch {
         Watch { stays: Vec::new(), last_look: now, pause: SLOWEST, hot: 0 }
     }
 
-    /// When a stay that is new at this look can have begun. The monitor may have slept for long before the look.
+    /// Returns when a stay that is new at this look can have begun. The monitor may have slept for long before the
+    /// look.
     fn since(&self, now: Nanos) -> Nanos {
         self.last_look.max(Nanos::from_nanos(now.as_nanos().saturating_sub(SLOWEST.as_nanos() as u64)))
     }
 
-    /// When to look again: at once while there is something to take, then ever later, and when a stay for which others wait has
-    /// had a time slice.
+    /// Returns when to look again: at once while there are Ps to take, then ever later, and when a stay for which others wait
+    /// has had a time slice.
     fn settle_pause(&mut self, seen: Seen) -> Duration {
         if seen.took {
             self.hot = HOT;

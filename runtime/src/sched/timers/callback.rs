@@ -6,26 +6,26 @@
 //!    ▲                  │   ▲│
 //!    └───── stop ───────┘   └┘ set: moves it
 //! ```
-//! A [`Callback`] stands in one heap for its whole life: that of the P on which it was made; made outside of any
-//! runtime, the timer thread's. `handle` says whether the callback is armed, and lies under that heap's lock, like the
-//! heap. So a pop, a stop and a move happen one after the other, in the order in which they get the lock:
+//! A [`Callback`] stays in one heap for its whole life: that of the P on which it was made; if it was made outside of
+//! any runtime, the timer thread's. `handle` says whether the callback is armed, and lies under that heap's lock, like
+//! the heap. So a pop, a stop and a move happen one after the other, in the order in which they get the lock:
 //!
 //! * `stop` and `set` return `true` if the callback was armed. Then the firing for which it was armed does not happen, and
 //!   is not under way.
-//! * each pop is one firing, and disarms. What fires once was set once.
+//! * each pop is one firing, and disarms. A callback fires once for each setting.
 //!
 //! A firing runs in a goroutine of its own, which the M that popped it makes; or at once, [`RunMode::Inline`], on the own stack
-//! of that M, or thread: that is for the library's own, which neither parks nor runs or drops user's code. No lock is held
-//! then, so a firing may wake goroutines, set and stop timers, and take a lock under which others do that. A firing whose
+//! of that M, or thread: that is for the library's own callbacks, which neither park nor run or drop user's code. No lock is
+//! held then, so a firing may wake goroutines, set and stop timers, and take a lock under which others do that. A firing whose
 //! goroutine did not come to run before the runtime ended goes to the timer thread, like a callback that is still armed.
 //!
 //! Memory: one allocation for callback and timer together. The heap is one of the owners of an armed callback, so dropping a
 //! [`Guard`] disarms nothing; the user's closure is dropped by the owner of the guard or by the goroutine of the last firing,
 //! never under a lock; nor on an M's own stack, except where the machine has neither a stack nor a thread for that.
 //!
-//! Not done: to put a callback that is set again into the heap of the caller's P, as Go does. Then a stop needs a lock of the
-//! callback's own to know the heap. The price here: on another P than that of the callback's heap, to set a callback that is
-//! not armed takes the scheduler's lock; to move or stop one does not.
+//! Not done: to put a callback that is set again into the heap of the caller's P, as Go does. Then a stop would need a lock
+//! of the callback's own to know the heap. The price here: on another P than that of the callback's heap, to set a callback
+//! that is not armed takes the scheduler's lock; to move or stop one does not.
 //!
 //! Checked by `models/timer.rs`.
 
@@ -43,11 +43,11 @@ use std::panic::Location;
 /// Where a callback runs.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub(crate) enum RunMode {
-    /// In a goroutine of its own; the timer thread's: on a thread of its own.
+    /// In a goroutine of its own; for the timer thread: on a thread of its own.
     Goroutine,
-    /// As `Goroutine`, for what is the library's: `num_goroutines` does not count the goroutine.
+    /// As `Goroutine`, for the library's own: `num_goroutines` does not count the goroutine.
     Uncounted,
-    /// On the stack of the thread that pops the callback. Only what neither parks nor runs user's code.
+    /// On the stack of the thread that pops the callback. Only for callbacks that neither park nor run user's code.
     Inline,
 }
 
@@ -109,11 +109,11 @@ impl<H: Host> Callback<H> {
         if orphaned {
             return H::shared().timer_thread.keep(&self.timers);
         }
-        // Without a home the callback has been left to the timer thread meanwhile, which was told.
+        // If the home is gone, the callback was left to the timer thread meanwhile, which was told.
         self.at_home(|sched| sched.call_is_next(due));
     }
 
-    /// Calls `f` with the scheduler in one of whose heaps the callback stands, if that is still there.
+    /// Calls `f` with the scheduler that has the callback's heap, if that scheduler is still there.
     fn at_home<R>(&self, f: impl FnOnce(&Sched<H>) -> R) -> Option<R> {
         let home = self.timers.home();
         match M::<H>::current() {
@@ -144,7 +144,7 @@ impl<H: Host> Guard<H> {
     /// Arms the callback, for another time if armed already. Returns `true` if the callback was armed.
     pub(crate) fn set(&self, due: Nanos) -> bool {
         let (call, timers) = (&self.0, &self.0.timers);
-        // As long as the P is held the mask has the P.
+        // As long as this M holds the P, the mask has the P.
         let inside = M::<H>::current().and_then(M::look_in);
         let mut locked = timers.lock();
         let armed = call.handle(&locked).is_some();
@@ -228,7 +228,7 @@ pub(crate) fn call_in<H: Host>(
 }
 
 impl<H: Host> M<H> {
-    /// The heap for a callback that is made without a P: any will do, and this core has seen this one last.
+    /// Returns the heap for a callback that is made without a P: any will do, and this core has seen this one last.
     #[cold]
     fn any_timers<'a>(&self) -> &'a Arc<Timers<H>> {
         // SAFETY: Ps live as long as their scheduler, which the calling goroutine keeps.

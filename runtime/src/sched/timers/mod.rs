@@ -1,27 +1,27 @@
 //! Which goroutine sleeps until when, and which callbacks are due.
 //!
 //! One heap for all Ps would be one lock for every sleep. So each P has a heap of timers under a lock of its own, and a copy
-//! of the heap's earliest time that is read without the lock. A goroutine sleeps in the heap of its P, and what is due
-//! there is taken by:
+//! of the heap's earliest time that is read without the lock. A goroutine sleeps in the heap of its P, and due timers there
+//! are taken by:
 //!
 //! * the P's own M, between two goroutines (`schedule`);
 //! * a thief, in its last rounds (`steal`), and a helper (`help`);
-//! * the M in the poller, which waits no longer than for the earliest timer of all heaps. An idle P keeps its timers;
+//! * the M in the poller, which waits only until the earliest timer of all heaps. An idle P keeps its timers;
 //! * while no M is in the poller and a P is idle, a busy M at its visits (`sched/run/look.rs`); for the heaps of retired Ps
 //!   always;
 //! * the monitor, when no P is idle, or no M comes to the poller.
 //!
 //! An entry is a wait or a callback. A wait with a time limit has a timer, which claims the wait like any waker; a goroutine
 //! that another waker has readied takes its timer out again. The commit hook inserts the timer, when the goroutine is saved,
-//! and notes the timer's place under the heap's lock: the goroutine may run again as soon as that lock is free. Whether a
-//! callback fires is decided under the lock, and the call comes after the lock (`callback.rs`).
+//! and notes the timer's place under the heap's lock: the goroutine may run again as soon as that lock is free. The lock
+//! decides whether a callback fires, and the call comes after the lock (`callback.rs`).
 //!
 //! When the runtime ends the heaps become *orphans*: waits are dropped, callbacks stay where they are, and the timer thread
 //! takes what is due (`timer_thread.rs`). So a heap is counted, and may outlive the P.
 //!
-//! How a new timer and the poller's wait meet stands in `sched/poll.rs`; checked by `models/poll.rs`. While an M holds a P,
-//! the P is in `timer_mask`. A thread that puts a callback into the heap of a P that it does not hold sets the mask in the
-//! same critical section of the scheduler's lock in which it inserts, since `pidleput` may clear it there. Checked by
+//! How a new timer and the poller's wait meet is in `sched/poll.rs`; checked by `models/poll.rs`. While an M holds a P, the
+//! P is in `timer_mask`. A thread that puts a callback into the heap of a P that it does not hold sets the mask in the same
+//! critical section of the scheduler's lock in which it inserts, since `pidleput` may clear the mask there. Checked by
 //! `models/timer.rs`.
 
 pub(crate) mod callback;
@@ -52,7 +52,7 @@ enum Entry<H: Host> {
     Callback(Shared<Callback<H>>),
 }
 
-/// Where the timer of a wait stands. Belongs to the parker.
+/// The place of a wait's timer. Belongs to the parker.
 pub(crate) struct Alarm<H: Host>(UnsafeCell<Option<(NonNull<P<H>>, Handle)>>);
 
 impl<H: Host> Alarm<H> {
@@ -60,7 +60,7 @@ impl<H: Host> Alarm<H> {
         Alarm(UnsafeCell::new(None))
     }
 
-    /// Takes the timer out of the heap, if it has not fired. The goroutine itself calls this, after the wait.
+    /// Takes the timer out of the heap, if the timer has not fired. The goroutine itself calls this, after the wait.
     pub(crate) fn disarm(&self) {
         // SAFETY: the owner of the alarm runs this, so the owner's commit hook is over, or past the heap's lock, and does not
         // write the place any more.
@@ -92,12 +92,12 @@ struct Inner<H: Host> {
 const NONE: u64 = u64::MAX;
 
 impl<H: Host> Timers<H> {
-    /// Those of a P.
+    /// The timers of a P.
     pub(crate) fn of_p(p: u32, home: &Weak<Sched<H>>) -> Self {
         Self::new(p, Weak::clone(home), false)
     }
 
-    /// Those of no runtime.
+    /// The timers of no runtime.
     pub(crate) fn of_nobody() -> Self {
         Self::new(0, Weak::new(), true)
     }
@@ -129,8 +129,8 @@ impl<H: Host> Timers<H> {
         Locked { timers: self, inner: self.inner.lock() }
     }
 
-    /// Claims and readies the waits that are due, up to the first callback, which it returns. That callback fires: the
-    /// caller calls it.
+    /// Claims and readies the waits that are due, up to the first due callback, which it returns. That callback fires:
+    /// the caller calls it.
     fn pop_due(&self, now: Nanos, waits: &mut GList<H>) -> Option<Shared<Callback<H>>> {
         let mut locked = self.lock();
         if locked.inner.orphaned {
@@ -155,7 +155,7 @@ impl<H: Host> Timers<H> {
         fires
     }
 
-    /// The same for the timer thread.
+    /// Takes a due callback, for the timer thread.
     pub(crate) fn pop_orphan(&self, now: Nanos) -> Option<Shared<Callback<H>>> {
         let mut locked = self.lock();
         let fires = match locked.inner.heap.pop_due(now) {
@@ -177,7 +177,7 @@ impl<H: Host> Timers<H> {
         locked
     }
 
-    /// The runtime ends. Returns `true` if callbacks are armed, for the timer thread.
+    /// Makes the heap an orphan, as the runtime ends. Returns `true` if callbacks are armed, for the timer thread.
     pub(crate) fn orphan(&self) -> bool {
         let mut locked = self.lock();
         unless!(OrphanStaysHome, locked.inner.orphaned = true);
@@ -198,17 +198,17 @@ pub(crate) struct Locked<'a, H: Host> {
 }
 
 impl<H: Host> Locked<'_, H> {
-    /// How many there are.
+    /// Returns how many timers there are.
     pub(crate) fn len(&self) -> usize {
         self.inner.heap.len()
     }
 
-    /// Returns `true` if the timer thread looks after them.
+    /// Returns `true` if the timer thread serves these timers.
     pub(crate) fn is_orphaned(&self) -> bool {
         self.inner.orphaned
     }
 
-    /// Puts a callback in, or moves one. Returns `true` if the earliest time is now an earlier one.
+    /// Puts a callback into the heap, or moves it. Returns `true` if the earliest time is an earlier one now.
     pub(crate) fn set(&mut self, due: Nanos, call: &Shared<Callback<H>>) -> bool {
         let Some(handle) = call.handle(self) else { return self.add(due, Shared::clone(call)) };
         let due = due.min(LATEST);
@@ -265,7 +265,7 @@ impl<H: Host> Locked<'_, H> {
 const LATEST: Nanos = Nanos::from_nanos(NONE - 1);
 
 impl<H: Host> Sched<H> {
-    /// Takes what is due in the heap of `p`. Returns `true` if there was anything.
+    /// Takes what is due in the heap of `p`. Returns `true` if anything was.
     #[inline]
     pub(crate) fn run_timers(&self, m: &M<H>, p: &P<H>) -> bool {
         match p.timers.earliest() {
@@ -286,8 +286,8 @@ impl<H: Host> Sched<H> {
         called || queued
     }
 
-    /// Queues those that are due, behind the others. They were due before those that are due from here on, which so do not go
-    /// first until these have run.
+    /// Queues the due goroutines, behind the others. They were due before those that are due from here on, so no later one
+    /// goes first until these have run.
     fn queue_sleepers(&self, m: &M<H>, due: GList<H>) {
         if due.is_empty() {
             return;
@@ -299,7 +299,7 @@ impl<H: Host> Sched<H> {
     }
 
     /// As `run_timers`, for `p` of `m`, between two goroutines. One goroutine that is due alone may run before those in the
-    /// queue, see `look.rs`: then it is returned, and the caller wakes an M for those.
+    /// queue, see `look.rs`: then it is returned, and the caller wakes an M for the others.
     pub(crate) fn run_own_timers(&self, m: &M<H>, p: &P<H>, tick: u32) -> Option<GRef<H>> {
         let earliest = p.timers.earliest()?;
         let now = H::now();
@@ -323,8 +323,8 @@ impl<H: Host> Sched<H> {
         }
     }
 
-    /// Takes what is due in heaps that no other M serves: while no M waits in the poller and a P is idle, as if the caller
-    /// came back from there, any heap; else those of retired Ps.
+    /// Takes what is due in heaps that no other M serves: any heap while no M waits in the poller and a P is idle, as if
+    /// the caller came back from there; else the heaps of retired Ps.
     pub(crate) fn run_unserved_timers(&self, m: &M<H>) {
         // Relaxed: hints. An M that goes into the poller after this looks at all heaps itself.
         let nobody = self.poll_until.load(Relaxed) == NO_POLLER && self.census.read().npidle() > 0;
@@ -407,14 +407,15 @@ impl<H: Host> Sched<H> {
             self.wake_poller_before(due);
         }
         // By T1 to T3 an M that waits in the poller learns of the timer. If none waits, and this M has other goroutines to
-        // run before it looks at the clock again, another M is to go there.
+        // run before it looks at the clock again, another M has to go there.
         if !p.runq.is_empty() && self.poll_until.load(Relaxed) == NO_POLLER {
             mutant!(ArmSendsNobody: return);
             self.wakep();
         }
     }
 
-    /// A callback is now the earliest in the heap: T2 and T3, and as in `arm`, except that the goroutine that set it goes on.
+    /// A callback is now the earliest in the heap: T2 and T3, as in `arm`, except that the goroutine that set the callback
+    /// goes on.
     pub(crate) fn call_is_next(&self, due: Nanos) {
         unless!(CallMovedInSilence, self.wake_poller_before(due));
         // Relaxed: TimerFence orders the load. An M that enters the poller later sees the timer.

@@ -1,8 +1,8 @@
-//! A value with a count of owners, like `Arc`'s, for what is mostly lent once, and given back.
+//! A value with a count of owners, like `Arc`'s, for a value that is mostly lent once, and given back.
 //!
-//! A value is made with two owners, and there are no weak ones. So to make a value, to give it away, to get it back and to free
-//! it takes one exchange in all. With `Arc` it takes four: to count the other owner, to uncount it, to uncount the first one,
-//! and to uncount what stands for the weak ones.
+//! A value is made with two owners, and there are no weak ones. So making a value, giving it away, getting it back and freeing
+//! it take one exchange in all. With `Arc` they take four: to count the other owner, to uncount it, to uncount the first one,
+//! and to uncount the one that stands for the weak ones.
 //!
 //! Invariants:
 //! 1. `owners` is the number of [`Shared`]s. Only a [`Shared`] that exists makes another.
@@ -22,7 +22,7 @@ pub(crate) struct Counted<T: ?Sized> {
 }
 
 impl<T> Counted<T> {
-    /// For [`Shared::two`]. In a box, which may become that of a trait object before.
+    /// For [`Shared::two`]. In a box, which may be turned into that of a trait object before.
     #[inline]
     pub(crate) fn boxed(value: T) -> Box<Self> {
         Box::new(Counted { owners: AtomicU64::new(2), value })

@@ -1,4 +1,4 @@
-//! The timer thread: runs the callbacks that no runtime runs; there is one for the process.
+//! The timer thread: one thread of the process, for the callbacks that no runtime runs.
 //!
 //! Callbacks made outside of any runtime stand in the timer thread's own heap; callbacks that outlive their runtime
 //! stay in that runtime's heaps, which the timer thread takes over. Each callback is fired on a thread of its own.
@@ -13,16 +13,16 @@
 //!       it sleeps longer?  `until` := the new
 //!       time, alarm
 //! ```
-//! T2 and B1 exclude each other. If B1 comes second, it sees the callback; if T2 does, it sees how long the thread is about
-//! to sleep, and an alarm is kept until the thread sleeps. In B1 heaps without a callback leave the list: a setter that puts
-//! one in comes to T2 after that.
+//! T2 and B1 exclude each other. If B1 comes second, the thread sees the callback; if T2 does, the setter sees how long the
+//! thread is about to sleep, and an alarm is kept until the thread sleeps. In B1 heaps without a callback leave the list: a
+//! setter that puts one in comes to T2 after that.
 //!
-//! The thread is there as long as there is a callback, and a moment longer ([`LINGER`](capacity::LINGER)), so that
-//! a program that sets and stops one timer at a time does not start a thread for each. The thread ends in B1, in the
-//! critical section in which it clears `thread`. A stop of the last callback of a heap alarms the thread, unless it would
-//! look soon anyway.
+//! The thread exists as long as there is a callback, and a moment longer ([`LINGER`](capacity::LINGER)), so that a
+//! program that sets and stops one timer at a time does not start a thread for each. The thread ends in B1, in the
+//! critical section in which it clears `thread`. A stop of the last callback of a heap alarms the thread, unless the
+//! thread would look soon anyway.
 //!
-//! Threads that run callbacks are not counted as the library's own: they run user's code, which may wake others.
+//! Threads that run callbacks are not counted as the library's own: they run user's code, which may wake goroutines.
 //!
 //! Checked by `models/timer.rs`.
 
@@ -42,7 +42,7 @@ struct State<H: Host> {
     thread: bool,
     /// The thread fires callbacks, and has not looked again since.
     fires: bool,
-    /// How long the thread sleeps: the thread sleeps now, or is about to, or comes back.
+    /// How long the thread sleeps. The thread sleeps now, or is about to, or comes back.
     until: Nanos,
 }
 
@@ -70,12 +70,12 @@ impl<H: Host> TimerThread<H> {
         }
     }
 
-    /// The heap of what is made outside of any runtime.
+    /// Returns the heap of callbacks that are made outside of any runtime.
     pub(crate) fn own(&self) -> &Arc<Timers<H>> {
         &self.own
     }
 
-    /// For models: how many threads there are that run no user's code.
+    /// For models: returns how many threads there are that run no user's code.
     #[cfg(all(test, gmp_loom))]
     pub(crate) fn threads(&self) -> usize {
         usize::from(self.state.lock().thread)
@@ -96,7 +96,7 @@ impl<H: Host> TimerThread<H> {
         Ok((state, threads))
     }
 
-    /// T2: a callback was put into one of the timer thread's heaps, or the thread has taken the heap over.
+    /// T2: a callback was put into one of the timer thread's heaps, or the thread has taken a heap over.
     pub(crate) fn keep(&'static self, timers: &Arc<Timers<H>>) {
         let mut state = self.state.lock();
         if !state.kept.iter().any(|kept| Arc::ptr_eq(kept, timers)) {
@@ -117,7 +117,7 @@ impl<H: Host> TimerThread<H> {
         }
     }
 
-    /// The last callback of a heap was stopped: the thread need not sleep until then.
+    /// The last callback of a heap was stopped: the thread need not sleep until that callback's time.
     pub(crate) fn look_again(&self) {
         let state = self.state.lock();
         let now = H::now();
@@ -215,7 +215,7 @@ impl<H: Host> Drop for OnItsWay<H> {
     }
 }
 
-/// User's code, whose panic ends with it: the hook has printed it.
+/// Runs user's code, whose panic ends here: the panic hook has printed it.
 fn call_and_drop<H: Host>(call: Shared<Callback<H>>) {
     if let Err(payload) = H::catch(move || call.call()) {
         // The payload's own drop may panic again: leak it instead.

@@ -1,18 +1,18 @@
-//! Deadlock: no goroutine runs, and nothing that is under way could make one run.
+//! Deadlock: no goroutine runs, and nothing that is under way could have one run.
 //!
 //! While a thread or goroutine is inside `run`, the monitor of a runtime all of whose Ps are idle looks for a deadlock: at
-//! once, and 1, 10, 100 ms and 1 s later ([`LOOKS`]); from the beginning when an M had a P meanwhile. Then the monitor may
-//! sleep for good. The monitor of the runtime that falls asleep last finds the others asleep.
+//! once, and 1, 10, 100 ms and 1 s later ([`LOOKS`]); from the beginning if an M had a P meanwhile. Then the monitor may
+//! sleep without a limit. The monitor of the runtime that falls asleep last finds the others asleep.
 //!
 //! *Asleep*, for all runtimes of the process at one moment:
 //!
-//! 1. all Ps are idle, and every thread of theirs that has not left is the monitor, an M in a list of those that
-//!    stand by, or wait for the goroutine that is bound to them, or the M in the poller; none is on its way to be started;
+//! 1. all Ps are idle, and every thread of the runtimes that has not left is the monitor, an M in a list of those that
+//!    stand by or wait for their bound goroutine, or the M in the poller; none is about to be started;
 //! 2. no timer is armed, no monitor is serving timers, and the timer thread has nothing to fire and fires nothing;
 //! 3. every goroutine is parked, in a wait that no waker has claimed or nudged, and none waits for a descriptor;
 //! 4. each plain thread inside `run` waits for a goroutine that has not ended;
-//! 5. the process has no other threads: the kernel's number of them is that of the threads in 1, 2 and 4. They might
-//!    do anything. `GMPDEBUG=deadlock=always` leaves this one out.
+//! 5. the process has no other threads: the kernel's count is that of the threads in 1, 2 and 4. Other threads might
+//!    do anything. `GMPDEBUG=deadlock=always` leaves this condition out.
 //!
 //! **Why it is never said too early.** The judge, which is a monitor, holds, in this order and together, the lock of the list
 //! of runtimes, the timer thread's, and the lock of each scheduler. Judges exclude each other by the first, and no other
@@ -24,18 +24,19 @@
 //! * the M in the poller may have come back and carry goroutines that it found. Those were claimed, which 3 sees. A goroutine
 //!   whose event is in the kernel, or was reported to the M and not looked at, waits for a descriptor;
 //! * an M between standing by and its sleep looks at the queues, which are empty, as all Ps are idle;
-//! * another monitor may carry what it took from a heap: it says so before that, and until that is a goroutine again
-//!   (`serving`). Goroutines that it found in the poller: as above;
+//! * another monitor may carry a callback that it took from a heap: it says so before that, and until the callback is
+//!   a goroutine again (`serving`). Goroutines that it found in the poller: as above;
 //! * the timer thread says under its lock what it is about to do;
-//! * a thread inside `run` that was woken: its goroutine has ended, and was not live any more when its M gave up;
+//! * a thread inside `run` may have been woken: its goroutine has ended, and was not live any more when its M gave
+//!   up;
 //! * other threads: the kernel counted them while no thread of ours was awake to start one, and there are none.
 //!
-//! With no thread awake nothing changes any more: what is seen is true at one moment, and then for ever. The count by the
-//! kernel may be too high, by a thread that has ended and is not gone yet: the next look finds it gone.
+//! With no thread awake nothing changes any more: what the judge sees is true at one moment, and then for ever. The
+//! kernel's count may be too high, by a thread that has ended and is not gone yet: the next look finds it gone.
 //!
 //! **Not noticed**: goroutines that wait for each other while any other goroutine, timer, descriptor or foreign thread
-//! could still do something; and what becomes a deadlock only by the end of a foreign thread, or of a callback outside of
-//! a runtime, more than a second after the last goroutine fell asleep: no monitor looks then.
+//! could still do something; and a deadlock that comes only by the end of a foreign thread, or of a callback outside of a
+//! runtime, more than a second after the last goroutine fell asleep: no monitor looks then.
 //!
 //! Under the lock of `Runtimes` the judge takes the timer thread's, all `central`s by their places, and then heaps and pools:
 //! the order of `prim/lock.rs`.
@@ -65,7 +66,7 @@ const LOOKS: [Duration; 5] = [
     Duration::from_secs(1),
 ];
 
-/// The runtimes of the process, and the callers that are inside `run`. One, in the host.
+/// The runtimes of the process, and the callers that are inside `run`. The host keeps one value of this type.
 pub(crate) struct Runtimes<H: Host>(Mutex<Known<H>>);
 
 struct Known<H: Host> {
@@ -81,17 +82,17 @@ struct Known<H: Host> {
 struct Caller<H: Host> {
     ticket: u64,
     does: Doing<H>,
-    /// It is a thread of its own, and no goroutine.
+    /// The caller is a thread of its own, and no goroutine.
     thread: bool,
 }
 
 /// What a caller of `run` is doing.
 pub(crate) enum Doing<H: Host> {
-    /// It has not begun to wait, or does not wait any more.
+    /// The caller has not begun to wait, or does not wait any more.
     Awake,
-    /// It waits for this one, whose handle it keeps until it says otherwise.
+    /// The caller waits for this goroutine, whose handle it keeps until it says otherwise.
     WaitsFor(GRef<H>),
-    /// It waits for ever.
+    /// The caller waits for ever.
     WaitsForEver,
 }
 
@@ -145,7 +146,7 @@ impl<H: Host> Drop for Presence<H> {
     }
 }
 
-/// What a judge says.
+/// The judge's verdict.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 #[must_use]
 pub(crate) enum Verdict {
@@ -167,7 +168,7 @@ impl<H: Host> Default for Runtimes<H> {
 }
 
 impl<H: Host> Known<H> {
-    /// SIGQUIT goes to the monitor of the oldest runtime.
+    /// Names the monitor of the oldest runtime as the one that answers SIGQUIT.
     fn name_who_answers(&self) {
         let oldest = self.all.first().and_then(Weak::upgrade);
         let note = oldest.map_or(std::ptr::null(), |sched| &raw const sched.monitor_note);
@@ -184,7 +185,7 @@ impl<H: Host> Runtimes<H> {
         known.name_who_answers();
     }
 
-    /// It begins to end: from here on its threads count as foreign ones.
+    /// A runtime begins to end: from here on its threads count as foreign ones.
     pub(crate) fn end(&self, sched: &Sched<H>) {
         let mut known = self.0.lock();
         known.all.retain(|known| !std::ptr::eq(known.as_ptr(), sched));
@@ -201,7 +202,7 @@ impl<H: Host> Runtimes<H> {
         if known.callers.is_empty() || known.reported {
             return Verdict::NobodyAsks;
         }
-        // They live: an ender takes its runtime off the list first, for which it needs the lock.
+        // The runtimes live: an ender takes its runtime off the list first, for which it needs the lock.
         let scheds: Vec<_> = known.all.iter().filter_map(Weak::upgrade).collect();
         let (_frozen, timer_threads) = match H::shared().timer_thread.freeze() {
             Ok(still) => still,
@@ -251,13 +252,13 @@ impl<H: Host> Sched<H> {
         central.idle.num_ps() as u64 == self.census.read().nlive()
     }
 
-    /// 1: how many threads there are, when all of them sleep.
+    /// 1: returns how many threads there are, if all of them sleep.
     fn sleepers(&self, central: &Central<H>) -> Option<u32> {
         let mut standing_by = (central.idle.num_ms() + central.bound_ms.len()) as u32;
         match central.poller {
             Poller::Nobody => {}
             Poller::Blocked(_) => standing_by += 1,
-            // The M in it was given something.
+            // The M in the poller has got an assignment.
             Poller::Broken(_) => return None,
         }
         let threads = standing_by + u32::from(H::MONITORED);
@@ -280,7 +281,8 @@ impl<H: Host> Sched<H> {
         if armed.unless(DeadlockIgnoresTimers) {
             return Verdict::Waits;
         }
-        // Acquire: partner the end of `Serving`. A heap that was found empty under its lock was emptied after that began: seen.
+        // Acquire: partner the end of `Serving`. If a heap was found empty under its lock, `Serving` of the monitor that
+        // emptied it began before that: seen.
         if (self.serving.load(Acquire) > 0).unless(DeadlockIgnoresServing) {
             return Verdict::Awake;
         }
@@ -292,7 +294,7 @@ impl<H: Host> Sched<H> {
                 if (!g.word.is_asleep()).unless(DeadlockIgnoresGs) {
                     verdict = Some(Verdict::Awake);
                 } else if g.waits_for_io() {
-                    // Seen asleep once: looked at again, it may have been found by the M in the poller meanwhile.
+                    // The goroutine was seen asleep at first; the M in the poller may have found it meanwhile.
                     verdict = Some(Verdict::Waits);
                 }
                 verdict.is_some()
@@ -306,7 +308,7 @@ impl<H: Host> Sched<H> {
     }
 }
 
-/// While it lives, something may be out of its heap that is no goroutine yet.
+/// While this value lives, a callback may be out of its heap and not be a goroutine yet.
 pub(crate) struct Serving<'a, H: Host>(&'a Sched<H>);
 
 impl<'a, H: Host> Serving<'a, H> {
@@ -319,7 +321,7 @@ impl<'a, H: Host> Serving<'a, H> {
 
 impl<H: Host> Drop for Serving<'_, H> {
     fn drop(&mut self) {
-        // Release: what was made of it is seen by `all_wait`, its partner.
+        // Release: the goroutine that was made of the callback is seen by `all_wait`, its partner.
         self.0.serving.fetch_sub(1, Release.unless(ServingEndsRelaxed));
     }
 }
@@ -327,9 +329,9 @@ impl<H: Host> Drop for Serving<'_, H> {
 /// The looks of one monitor.
 #[derive(Debug, Default)]
 pub(crate) struct DeadlockWatch {
-    /// Since when the Ps were seen idle; `None`: they were not.
+    /// Since when the Ps were seen idle; `None` if they were not.
     since: Option<Nanos>,
-    /// How often Ps had changed hands then.
+    /// How often Ps had changed hands at that time.
     changes: u64,
     /// How many of [`LOOKS`] were done.
     looks: usize,
@@ -337,7 +339,7 @@ pub(crate) struct DeadlockWatch {
 
 impl<H: Host> Sched<H> {
     /// The monitor's look, outside of all locks. Returns the time to the next one; `None` if none is needed. Does not return
-    /// when all goroutines are asleep.
+    /// if all goroutines are asleep.
     pub(crate) fn watch_for_deadlock(
         &self,
         deadlock_watch: &mut DeadlockWatch,
@@ -369,7 +371,7 @@ impl<H: Host> Sched<H> {
         LOOKS.get(deadlock_watch.looks).map(|&look| look.saturating_sub(waited))
     }
 
-    /// Returns `true` if the watch has looked often enough since an M had a P. Under the lock, with all Ps idle.
+    /// Returns `true` if the watch has looked at all [`LOOKS`] since an M had a P. Under the lock, with all Ps idle.
     pub(crate) fn is_watched(&self, deadlock_watch: &DeadlockWatch) -> bool {
         H::shared().runtimes.is_none()
             || deadlock_watch.since.is_some()

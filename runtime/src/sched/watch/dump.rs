@@ -6,9 +6,10 @@
 //! running G is not read by other threads, as it may end at any moment: its thread is asked where it is (`running.rs`), but
 //! only in a dump that the program or a user has asked for.
 //!
-//! How long each goroutine has waited is told by a time that it noted when it parked. That is a word of the runtime, the
-//! *coarse time*: a clock for each park would be a tenth of its cost. Ms that come back from a sleep bring the word up to
-//! date, and so does the monitor, which looks every few milliseconds as long as a P is held: so it is right to some 10 ms.
+//! How long a goroutine has waited is told by a time that it noted when it parked. That time is a word of the runtime, the
+//! *coarse time*: reading the clock at each park would be a tenth of a park's cost. Ms that come back from a sleep bring
+//! the word up to date, and so does the monitor, which looks every few milliseconds as long as a P is held: so the word is
+//! right to some 10 ms.
 //!
 //! Checked by `models/park.rs`.
 
@@ -32,7 +33,7 @@ use std::collections::HashMap;
 use std::panic::Location;
 use std::time::Duration;
 
-/// What is read of a held G, but for its frames.
+/// What is read of a held G, except for its frames.
 struct Held {
     id: u64,
     name: Option<Name>,
@@ -68,7 +69,7 @@ enum State {
 struct Does {
     state: State,
     started: bool,
-    /// Which of the stacks in `Snapshot`.
+    /// The index of its stack in `Snapshot`.
     stack: usize,
     site: &'static Location<'static>,
 }
@@ -78,7 +79,7 @@ struct Does {
 struct Snapshot {
     /// By their numbers.
     seen: Vec<Seen>,
-    /// Those that run, and of which no more is known; with the reason, if there is one to tell.
+    /// Goroutines that run, and of which only the number is known; with the reason, if there is one to tell.
     unseen: Vec<(u64, Option<&'static str>)>,
     /// Each different stack once, as return addresses, innermost first.
     stacks: Vec<Box<[usize]>>,
@@ -86,7 +87,7 @@ struct Snapshot {
 }
 
 impl Snapshot {
-    /// Which of the stacks this is.
+    /// Returns the index of this stack.
     fn stack(&mut self, frames: &Frames) -> usize {
         let pcs = frames.pcs();
         self.known.get(pcs).copied().unwrap_or_else(|| {
@@ -96,7 +97,7 @@ impl Snapshot {
         })
     }
 
-    /// One that was held.
+    /// Adds a goroutine that was held.
     fn add(&mut self, held: Held, frames: &Frames, now: Nanos) {
         let stack = self.stack(frames);
         let waits = held.status == Status::Waiting;
@@ -111,7 +112,7 @@ impl Snapshot {
         });
     }
 
-    /// One that was interrupted.
+    /// Adds a goroutine that was interrupted.
     fn add_running(&mut self, asked: Asked) {
         let stack = self.stack(&asked.frames);
         self.seen.push(Seen {
@@ -125,7 +126,7 @@ impl Snapshot {
     }
 }
 
-/// By what a dump is wanted.
+/// For what a dump is wanted.
 #[derive(Copy, Clone, Eq, PartialEq)]
 pub(crate) enum Wanted {
     /// By a call, or by SIGQUIT: threads may be interrupted.
@@ -168,12 +169,12 @@ fn tell<H: Host>(snapshots: &[Snapshot]) -> String {
             texts.collect::<Vec<_>>().join("\n")
         }
     };
-    // Where there is no room the frames stay numbers.
+    // If there is no place with enough stack, the frames stay numbers.
     H::with_room(|| tell(&mut Names::new())).unwrap_or_else(|| tell(&mut Names::nobody_knows()))
 }
 
 impl<H: Host> Sched<H> {
-    /// A paragraph for those that do the same at the same place, oldest first.
+    /// Returns a paragraph for each group of goroutines that do the same at the same place, oldest first.
     pub(crate) fn dump(&self) -> String {
         tell::<H>(&[self.snapshot_all(Wanted::ByUser)])
     }
@@ -239,14 +240,14 @@ impl<H: Host> Sched<H> {
         }
     }
 
-    /// What a park notes as its time: right to some 10 ms. Ms that come back from a sleep, and the monitor, which looks as long
-    /// as a P is held, bring that time up to date.
+    /// Returns the time that a park notes: right to some 10 ms. Ms that come back from a sleep, and the monitor, which looks as
+    /// long as a P is held, bring that time up to date.
     #[inline(always)]
     pub(crate) fn coarse_now(&self) -> Nanos {
         Nanos::from_nanos(self.coarse_now.get())
     }
 
-    /// Brings the coarse time up to date. A word that all Ps read: it is not written for less than a millisecond.
+    /// Brings the coarse time up to date. All Ps read that word, so it is written once a millisecond at most.
     pub(crate) fn refresh_coarse_clock(&self) {
         // A model's clock stands still.
         if H::MONITORED {

@@ -1,5 +1,5 @@
-//! What looks at a runtime from outside of its goroutines: the monitor, deadlocks, dumps, traces, SIGQUIT, for whom its end
-//! waits, what goes back to the system, and what the system has refused.
+//! What looks at a runtime from outside of its goroutines: the monitor, deadlocks, dumps, traces, SIGQUIT, the goroutines
+//! for which the end waits, what goes back to the system, and what the system has refused.
 
 pub(crate) mod deadlock;
 pub(crate) mod dump;

@@ -1,8 +1,8 @@
-//! SIGQUIT: which monitor prints the dump that it asks for.
+//! SIGQUIT: which monitor prints the dump that the signal asks for.
 //!
 //! A signal handler may do next to nothing: it can take no lock, so it can't print the dump. And the dump must come while
-//! all Ms are stuck, so no M can. The handler wakes a monitor, which has no P, runs no user's code and is always there: that
-//! of the oldest runtime (`sysmon.rs`). `there` names the monitor, as a runtime may begin or end at that moment:
+//! all Ms are stuck, so no M can print it. The handler wakes the monitor of the oldest runtime: a monitor has no P, runs no
+//! user's code and is always there (`sysmon.rs`). `there` names that monitor, as a runtime may begin or end at that moment:
 //!
 //! ```text
 //!   handler                                        thread that begins or ends a runtime,
@@ -27,7 +27,7 @@
 //!    other side's word, so R3 finds the new monitor, or S2 finds the handler. A handler needs no lock and ends by itself,
 //!    also one that has interrupted the thread that waits in S2.
 //! 2. No question is lost: R3 finds the new monitor, or S3 finds the question.
-//! 3. A second SIGQUIT that comes before M1 ends the process as if it were not caught, and so does a third one while the
+//! 3. A second SIGQUIT that comes before M1 ends the process by the default action, and so does a third one while the
 //!    answer is printed: whatever hangs there, there is a way out.
 //! 4. One monitor answers each question, and one at a time.
 //!
@@ -51,7 +51,7 @@ const ASKED: u32 = 1;
 /// A monitor answers.
 const TAKEN: u32 = 2;
 
-/// Which monitor answers; `T` is by what that monitor is woken. One for the process.
+/// Which monitor answers; `T` is what wakes that monitor. One value for the process.
 pub(crate) struct Quit<T> {
     /// ASKED and TAKEN.
     word: AtomicU32,
@@ -74,11 +74,11 @@ impl<T> Quit<T> {
         if self.word.fetch_or(ASKED, AcqRel) & ASKED != 0 {
             return Heard::No;
         }
-        // Relaxed: QuitAskFence orders it, and R4 publishes that the handler is done.
+        // Relaxed: QuitAskFence orders the addition, and R4 publishes that the handler is done.
         self.inside.fetch_add(1, Relaxed);
         // QuitAskFence. SeqCst: a store to `inside`, then a load of `there`; partner: QuitSetFence.
         fence(Ordering::SeqCst.unless(QuitAskNoFence));
-        // Acquire: partner S1: what stands there is whole.
+        // Acquire: partner S1: the monitor that `there` names is whole.
         let there = self.there.load(Acquire);
         // SAFETY: invariant 1.
         let heard = unsafe { there.as_ref() }.map(wake);
@@ -121,11 +121,11 @@ impl<T> Quit<T> {
 
     /// M2: the next question may come.
     pub(crate) fn begin(&self) {
-        // Relaxed: a question that comes too early finds it asked, which invariant 3 allows.
+        // Relaxed: a question that comes too early finds ASKED still set, which invariant 3 allows.
         self.word.fetch_and(!ASKED, Relaxed);
     }
 
-    /// M3: the answer is given. The caller calls `take` once more: other monitors may have left a question to it meanwhile.
+    /// M3: the answer is given. The caller calls `take` once more: other monitors may have left it a question meanwhile.
     pub(crate) fn end(&self) {
         // Release: the next answer comes after this one: partner M1 of the next.
         self.word.fetch_and(!TAKEN, Release);

@@ -35,19 +35,19 @@ use std::time::Duration;
 
 /// How long the poller, and timers that are due, are left alone while no P is idle. Go's, for a network that no M polls.
 const MONITOR_TICK: Duration = Duration::from_millis(10);
-/// How long the poller may go without a look while a P is idle.
+/// How long the poller may go unpolled while a P is idle.
 const UNPOLLED_LIMIT: Duration = Duration::from_millis(2);
-/// After this many looks at nothing but idle Ps the monitor sleeps for good.
+/// After this many looks at nothing but idle Ps the monitor sleeps without a limit.
 const IDLE_TICKS: u32 = 5;
 
 /// What the monitor does, under the scheduler's lock. Its alarm rings when the state becomes Called, and at SIGQUIT.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub(crate) enum Monitor {
-    /// It looks every now and then, or there is none.
+    /// The monitor looks every now and then, or there is none.
     Looking,
-    /// It sleeps until a P is taken, or for as long as nothing else is due.
+    /// The monitor sleeps until a P is taken, or until something else is due.
     Asleep,
-    /// It was woken, and has not looked since.
+    /// The monitor was woken, and has not looked since.
     Called,
 }
 
@@ -63,18 +63,18 @@ enum Idle {
 #[derive(Copy, Clone, Debug)]
 struct Sight {
     stops: bool,
-    /// It was called since its last look.
+    /// The monitor was called since its last look.
     called: bool,
     idle: Idle,
     /// An M is in the poller, or on its way back.
     polling: bool,
-    /// How long no thread has looked at the poller; an M that does serves timers, too.
+    /// How long no thread has polled; an M that polls serves timers, too.
     unpolled: Duration,
     /// How many looks in a row, before this one, saw nothing but idle Ps and an M in the poller.
     idle_ticks: u32,
 }
 
-/// What it then does.
+/// What the monitor then does.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 enum Decision {
     Nothing,
@@ -108,7 +108,7 @@ impl Sight {
         }
     }
 
-    /// When the monitor looks again, at the latest: in time to send an M.
+    /// Returns when the monitor looks again, at the latest: in time to send an M.
     fn pause(self) -> Duration {
         if self.idle != Idle::None && !self.polling { UNPOLLED_LIMIT } else { Duration::MAX }
     }
@@ -121,12 +121,12 @@ enum Duty<H: Host> {
     Wake(Wake<H>),
     /// No M can be had for that: the monitor fires timers, and looks at the poller if no M did since its last look.
     Serve,
-    /// The monitor is not needed before that, or before a P is taken.
+    /// The monitor is not needed before the end of this rest, or before a P is taken.
     Sleep(Rest),
     End,
 }
 
-/// How long it may sleep when all Ps have been idle for a while.
+/// How long the monitor may sleep when all Ps have been idle for a while.
 enum Rest {
     For(Duration),
     ForGood,
@@ -216,7 +216,7 @@ impl<H: Host> Sched<H> {
                 let mut found = self.take_all_due();
                 if polls.unpolled(now) >= MONITOR_TICK && self.nobody_polls() {
                     found.append(&mut self.poll_now(&local));
-                    // The monitor's own look is not counted: it is none of an M.
+                    // The monitor's own poll does not count: the count is of Ms' polls.
                     polls.count = self.polls.load(Relaxed);
                 }
                 self.inject(found);
@@ -265,7 +265,7 @@ impl<H: Host> Sched<H> {
         (duty, pause.min(sight.pause()))
     }
 
-    /// One look of the monitor of a model, that has seen no M poll for that long.
+    /// For models: one look of the monitor, which has seen no M poll for `unpolled`.
     #[cfg(all(test, gmp_loom))]
     pub(crate) fn tick_as_monitor(&self, unpolled: Duration) {
         match self.duty(&mut 0, unpolled, MONITOR_TICK, || Rest::ForGood).0 {

@@ -1,5 +1,5 @@
-//! What the world has refused, and the scheduler does without: counted, and told once for each runtime, however often
-//! it is met.
+//! What the system has refused, and the scheduler does without: counted, and reported once for each runtime, however
+//! often it occurs.
 
 use crate::host::Host;
 use crate::prim::{AtomicU64, Relaxed};
@@ -11,23 +11,23 @@ use std::fmt;
 pub(crate) enum Refusal {
     /// A thread.
     Thread,
-    /// A descriptor by which a thread is looked at.
+    /// The descriptor by which the monitor looks at a thread.
     Descriptor,
     /// A look at what a thread does.
     Watch,
-    /// The barrier by which a retaker spares the entries into the runtime theirs.
+    /// The barrier by which a retaker saves each entry into the runtime a fence.
     Barrier,
-    /// That barrier, and what would take its place once.
+    /// That barrier, and its substitute for Ms that counted on it.
     SlowBarrier,
     /// Every call by which the poller waits.
     Poll,
-    /// What ends such a wait.
+    /// The break that ends such a wait.
     Break,
 }
 
 const KINDS: usize = Refusal::Break as usize + 1;
 
-/// How often each was met.
+/// How often each refusal occurred.
 pub(crate) struct Told([AtomicU64; KINDS]);
 
 impl Told {
@@ -70,8 +70,8 @@ impl Refused {
         self.count(Refusal::Thread)
     }
 
-    /// Returns for how many threads of the runtime no descriptor was kept by which the monitor looks at them, as there are too
-    /// few: see [`RuntimeBuilder::build`](crate::RuntimeBuilder::build).
+    /// Returns for how many threads of the runtime no descriptor was kept by which the monitor looks at them, because there
+    /// are too few descriptors: see [`RuntimeBuilder::build`](crate::RuntimeBuilder::build).
     pub fn descriptors(&self) -> u64 {
         self.count(Refusal::Descriptor)
     }
@@ -140,7 +140,7 @@ impl<H: Host> Sched<H> {
         self.told.0[what as usize].fetch_add(1, Relaxed) == 0
     }
 
-    /// Counts a refusal, and tells the operator of the first of its kind.
+    /// Counts a refusal, and reports the first of its kind to the operator.
     #[cold]
     pub(crate) fn tell_refused(&self, what: Refusal, text: impl FnOnce() -> String) {
         if self.count_refused(what) {

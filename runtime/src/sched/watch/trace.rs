@@ -1,7 +1,8 @@
 //! `GMPDEBUG=schedtrace=MS`, `scheddetail=1`: what the scheduler is doing, now and then, on standard error.
 //!
-//! The format is Go 1.27's. What there is none of here has the value that it has in Go when there is nothing:
-//! `needspinning`, `gcwaiting`, `stopwait`, `mallocing`, `throwing`, `preemptoff`, `locks`, `dying`. The others:
+//! The format is Go 1.27's. Fields of things that do not exist here have the value that they have in Go when there is
+//! nothing: `needspinning`, `gcwaiting`, `stopwait`, `mallocing`, `throwing`, `preemptoff`, `locks`, `dying`. The
+//! others:
 //!
 //! | field | here |
 //! | --- | --- |
@@ -34,17 +35,17 @@ pub(crate) struct Trace {
     next: Nanos,
 }
 
-/// What is copied of an M.
+/// A copy of what is shown of an M.
 struct SeenM {
     id: u32,
     p: Option<u32>,
-    /// Compared only.
+    /// Only compared.
     g: Option<*const ()>,
     spinning: bool,
     blocked: bool,
 }
 
-/// What is copied of a G.
+/// A copy of what is shown of a G.
 struct SeenG {
     id: u64,
     at: *const (),
@@ -53,13 +54,13 @@ struct SeenG {
 }
 
 impl<H: Host> Sched<H> {
-    /// The monitor's, at each of its looks: prints when it is time to. Returns the time to the next trace; `None` if `GMPDEBUG`
-    /// asks for none.
+    /// Called by the monitor at each of its looks: prints when it is time to. Returns the time to the next trace; `None` if
+    /// `GMPDEBUG` asks for none.
     pub(crate) fn trace(&self, trace: &mut Trace, now: Nanos) -> Option<Duration> {
         let every = self.config.knobs.schedtrace?;
         let first = *trace.first.get_or_insert(now);
         if trace.next <= now {
-            // One that comes late moves none of the others, if it is not too late for the next.
+            // A late trace does not move the later ones, unless it is too late for the next.
             let next = trace.next.max(first).saturating_add(every);
             trace.next = if next > now { next } else { now.saturating_add(every) };
             H::print(&self.trace_text(now.saturating_since(first), self.config.knobs.scheddetail));

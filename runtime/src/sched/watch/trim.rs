@@ -1,4 +1,4 @@
-//! Stacks that were not needed for a while go back to the system, some seconds after the last work.
+//! Stacks that were not needed for a while give their memory back to the system, some seconds after the last work.
 //!
 //! ```text
 //!   every PERIOD   A1 what idle Ps have in their caches goes to the host · A2 the host ages what it has (`stack/pool/trim.rs`)
@@ -17,14 +17,14 @@ use std::time::Duration;
 
 /// How long a stack lies unused before it is cold, at least.
 const PERIOD: Duration = Duration::from_secs(1);
-/// How long a look of the monitor trims, and how soon the next one does when that was not all.
+/// How long one look of the monitor trims, and how soon the next one comes if that was not all.
 const STINT: Duration = Duration::from_millis(1);
 
-/// What the monitor keeps for it.
+/// The monitor's state of the trim.
 pub(crate) struct Trim {
     /// When the period ends; `None` when there was nothing left.
     ends: Option<Nanos>,
-    /// What the Ps had run by then, in all.
+    /// How many goroutines the Ps had run by then, in all.
     ticks: u32,
     more: bool,
 }
@@ -43,7 +43,7 @@ impl<H: Host> Sched<H> {
         }
         let ends = trim.ends?;
         if now >= ends {
-            // Read before the caches are looked at: the next look sees that a P ran after this.
+            // Read before the caches are looked at: the next look notices that a P ran after this.
             trim.ticks = self.ticks();
             let idle = self.empty_idle_stack_caches();
             let left = self.host.age_stacks();

@@ -1,8 +1,8 @@
 //! The frames of a stack as text: which function, which line, and which frames are the library's machinery.
 //!
 //! A trace begins at the call of the library that the user wrote, and ends at the function that the goroutine was spawned with.
-//! The library's frames at the inner end are the way from that call to the switch: of these the outermost one is shown. So are
-//! all that stand between two of the user's.
+//! The library's frames at the inner end lead from that call to the switch: only the outermost of them is shown. Library frames
+//! between two of the user's are shown as well.
 
 use crate::host::{Frames, Host, Symbol};
 use std::collections::HashMap;
@@ -10,11 +10,12 @@ use std::fmt::Write;
 use std::marker::PhantomData;
 use std::path::PathBuf;
 
-/// What no user calls of the library, and what may stand below the function that a goroutine was spawned with.
+/// Modules of the library that no user calls, and those that may lie below the function that a goroutine was spawned
+/// with.
 const MACHINERY: [&str; 6] = ["host::", "stack::", "sched::", "m::", "g::", "wait::waiter::"];
 /// Where the code between two of its functions may be from.
 const GLUE: [&str; 4] = ["core::", "alloc::", "std::", "__rust_try"];
-/// The same, as a part of a path to a source.
+/// As `GLUE`, as a part of a path to a source.
 const GLUE_SOURCES: [&str; 3] = ["/library/core/src/", "/library/alloc/src/", "/library/std/src/"];
 
 /// Whose a function is.
@@ -35,7 +36,7 @@ impl Whose {
         matches!(self, Whose::Machinery | Whose::Library)
     }
 
-    /// By the source, where that is known: names may come without their paths.
+    /// Tells by the source, if that is known: names may come without their paths.
     fn of(symbol: Symbol<'_>) -> Self {
         match (symbol.file, symbol.function) {
             (Some(file), _) => Self::of_source(file),
@@ -77,7 +78,7 @@ struct Frame {
     text: String,
 }
 
-/// What was asked of the host, which takes its time, by return address.
+/// The symbols that the host, which is slow, has told so far, by return address.
 pub(super) struct Names<H: Host> {
     frames: HashMap<usize, Vec<Frame>>,
     here: Option<PathBuf>,
@@ -95,8 +96,8 @@ impl<H: Host> Names<H> {
         Names { frames: HashMap::new(), here: None, asks: false, host: PhantomData }
     }
 
-    /// Adds the frames that these return addresses stand for, one function a line, and below it where that is known the
-    /// place in its source.
+    /// Adds the frames that these return addresses stand for, one function a line, and below it its place in the
+    /// source, if that is known.
     pub(super) fn write(&mut self, pcs: &[usize], text: &mut String) {
         for &pc in pcs.iter().filter(|&&pc| pc != Frames::MORE) {
             let here = self.here.as_deref().and_then(|path| path.to_str());
@@ -141,7 +142,7 @@ impl Frame {
 fn trim<'a, 'b>(frames: &'b [&'a Frame], whole: bool) -> &'b [&'a Frame] {
     let users = |frame: &&Frame| frame.whose == Whose::User;
     let Some(inner) = frames.iter().position(users) else {
-        // One of the library's functions was spawned itself.
+        // The spawned function is one of the library's.
         let called = frames.iter().rposition(|frame| frame.whose == Whose::Library);
         return called.map_or(&[], |called| &frames[called..=called]);
     };

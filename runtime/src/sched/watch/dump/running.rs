@@ -1,12 +1,12 @@
-//! Where goroutines are that run: for ever, or in a call that blocks their thread.
+//! Where running goroutines are: in a computation, or in a call that blocks their thread.
 //!
 //! Such a G has no frames that another thread might read. So the thread of its M is interrupted and says where it is
 //! (`Process::ask`; `host/native/sample/`). The Ms show which M that is, but only as a place to ask: the thread says which
 //! goroutine it was in, with the name and the spawn site, so that nothing is read of a G that may end meanwhile.
 //!
 //! A goroutine may begin, park, or change its M in between. A goroutine that is not found where it was shown is looked at
-//! again: it is held if it has parked, forgotten if it has ended, asked for if it runs. A goroutine that switches all the
-//! time may escape each of these looks, of which there are [`LOOKS`].
+//! again: if it has parked the dump holds it, if it has ended the dump forgets it, if it runs the dump asks for it. A
+//! goroutine that switches all the time may escape each of these looks, of which there are [`LOOKS`].
 //!
 //! The goroutine that asks for the dump reads its own frames.
 
@@ -25,25 +25,25 @@ const LOOKS: u32 = 8;
 pub(super) struct Runs<H: Host> {
     g: GRef<H>,
     id: u64,
-    /// Why there is no use in asking once more.
+    /// Why it is useless to ask once more.
     why: Option<&'static str>,
     seen: bool,
 }
 
 impl<H: Host> Runs<H> {
-    /// `id`: its number before the look, since when its G may have become another one's.
+    /// `id` is the goroutine's number before the look, since when its G may have become another one's.
     pub(super) fn new(g: GRef<H>, id: u64) -> Self {
         Runs { g, id, why: None, seen: false }
     }
 
-    /// What is known of it.
+    /// Returns what is known of the goroutine.
     pub(super) fn tell(&self) -> (u64, Option<&'static str>) {
         (self.id, self.why)
     }
 }
 
 impl<H: Host> Sched<H> {
-    /// Adds to `all` what can be known of those in `running`, and takes them out there.
+    /// Adds to `all` what can be known of the goroutines in `running`, and takes those out of `running`.
     pub(super) fn look_at_running(&self, running: &mut Vec<Runs<H>>, all: &mut Snapshot) {
         if let Some(own) = M::<H>::current_of(self).and_then(M::g) {
             running.retain(|runs| runs.g != own);
@@ -55,7 +55,7 @@ impl<H: Host> Sched<H> {
             }));
         }
         if !running.is_empty() && self.config.knobs.dump_signal {
-            // Where there is no room they are told by their numbers.
+            // If there is no place with enough stack, only their numbers are told.
             let _no_room = H::with_room(|| self.ask_running(running, all));
         }
     }
@@ -88,7 +88,7 @@ impl<H: Host> Sched<H> {
         }
     }
 
-    /// Returns `true` if it still runs; else it is in `all`, unless it has ended.
+    /// Returns `true` if the goroutine still runs; else it is in `all`, unless it has ended.
     fn still_runs(&self, runs: &Runs<H>, all: &mut Snapshot) -> bool {
         if !runs.g.is_live() || runs.g.id() != runs.id {
             return false;
@@ -101,7 +101,7 @@ impl<H: Host> Sched<H> {
         false
     }
 
-    /// The threads that show one of these, and which.
+    /// Returns the threads that show one of these goroutines, and which one.
     fn threads_of(&self, running: &[Runs<H>]) -> (Vec<u32>, Vec<usize>) {
         let asked_for = running.iter().enumerate().filter(|(_, runs)| runs.why.is_none());
         let places: HashMap<_, _> = asked_for.map(|(at, runs)| (runs.g.get(), at)).collect();

@@ -1,4 +1,4 @@
-//! How a dump reads.
+//! The text of a dump.
 //!
 //! ```text
 //! 10004 goroutines, 2 of them running
@@ -58,7 +58,8 @@ impl Snapshot {
         text
     }
 
-    /// Those that do the same at the same place. Both the groups and those in each stand by their numbers.
+    /// Returns the groups of goroutines that do the same at the same place. Both the groups and the goroutines in
+    /// each are in the order of their numbers.
     fn groups(&self) -> Vec<Vec<&Seen>> {
         let (mut groups, mut known) = (Vec::<Vec<&Seen>>::new(), HashMap::new());
         for g in &self.seen {
@@ -110,7 +111,7 @@ fn list<'a>(group: impl Iterator<Item = (u64, Option<&'a str>)>) -> String {
     text
 }
 
-/// What stands in brackets.
+/// Returns the text in brackets.
 fn state(does: Does, group: &[&Seen]) -> String {
     let mut text = match does.state {
         State::Waits(reason) => {
@@ -144,7 +145,7 @@ fn range<T>(least: Option<T>, most: Option<T>, tell: impl Fn(T) -> String) -> St
     }
 }
 
-/// For people: two digits matter.
+/// For people: two digits are enough.
 fn age(waited: Duration) -> String {
     match waited.as_secs() {
         0 => format!("{} ms", waited.as_millis() / 10 * 10),
