@@ -14,7 +14,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 pub(super) const HANDLE: u32 = 1;
 pub(super) const LIVE: u32 = 2;
 pub(super) const OUTCOME: u32 = 4;
-/// No part of that: the bit stays as it was at the beginning.
+/// Not part of that protocol: whether `num_goroutines` counts the goroutine; set at the beginning only.
 pub(super) const COUNTS: u32 = 8;
 /// The owner of the handle waits, by the record at `joiner`, or has left a hook there.
 pub(super) const WAITER: u32 = 16;
@@ -37,7 +37,7 @@ pub(crate) enum End {
 pub(crate) struct Life(pub(super) u32);
 
 impl Life {
-    /// Why the goroutine will do nothing more; `None` if it still may.
+    /// Returns why the goroutine will do nothing more; `None` if it still may.
     #[inline]
     pub(crate) fn end(self) -> Option<End> {
         let end = if self.0 & LEFT == 0 { End::Ended } else { End::Left };
@@ -63,7 +63,7 @@ pub(crate) fn finish<H: Host>(g: GRef<H>) {
     // The most frequent life. A look before would be one more access.
     let mut life = HANDLE | LIVE | COUNTS;
     loop {
-        // A joiner that `mark_left` has told may be gone, handle and all, before that has cleared WAITER.
+        // A joiner that `mark_left` has told may be gone, and its handle too, before `mark_left` has cleared WAITER.
         let told = (life & WAITER != 0).unless(EndForgetsTheTeller);
         if life & HANDLE == 0 && !told {
             // The M is alone with the G. Release: partner `is_live`. In no model, for the reason that
@@ -75,7 +75,7 @@ pub(crate) fn finish<H: Host>(g: GRef<H>) {
             0 | DONE => life & !LIVE | DONE,
             WAITER => life | DONE,
             _ => {
-                // `mark_left` is on its way.
+                // `mark_left` is about to clear WAITER.
                 relax();
                 life = g.life.load(look);
                 continue;
@@ -145,17 +145,17 @@ pub(crate) fn drop_unrun<H: Host>(g: GRef<H>) {
     finish(g);
 }
 
-/// The handle's party goes, with the outcome taken or not.
+/// The handle's party goes, whether the outcome was taken or not.
 ///
-/// An outcome that is there is dropped before the bit is cleared: after that the M may free the G, and the next
-/// goroutine move in.
+/// If there is an outcome, it is dropped before the bit is cleared: after that the M may free the G, and the next
+/// goroutine may use it.
 pub(crate) fn drop_handle<H: Host>(g: GRef<H>) {
     // Acquire: see the outcome: partner `root`; and all that the goroutine did: partner `finish`.
     let life = g.life.load(Acquire.unless(HandleLooksRelaxed));
     give_handle_back(g, false, Life(life));
 }
 
-/// As `drop_handle`, for an owner that has `seen` the life: `taken` is `true` if there was an outcome, and the caller has moved
+/// As `drop_handle`, for an owner that has `seen` the life. `taken` is `true` if there was an outcome, and the caller has moved
 /// it out.
 pub(crate) fn give_handle_back<H: Host>(g: GRef<H>, mut taken: bool, seen: Life) {
     // Release: the outcome is gone before the M frees the G: partner `finish`.

@@ -1,4 +1,4 @@
-//! G, a goroutine: the word, the stack, what is run and how the end is joined.
+//! G, a goroutine: the word, the stack, its closure, and how its end is joined.
 //!
 //! ```text
 //!   pool ──▶ load the task ──▶ run queue ──▶ M: stack, run ──▶ outcome ──▶ M: stack back, done ──▶ pool
@@ -77,7 +77,7 @@ use std::ptr::NonNull;
 /// A goroutine's name. A thin pointer: most have none.
 pub(crate) type Name = Arc<Box<str>>;
 
-/// What was asked for when the goroutine was spawned.
+/// What the spawner asked for.
 pub(crate) struct Birth {
     pub(crate) name: Option<Name>,
     /// In bytes.
@@ -85,7 +85,8 @@ pub(crate) struct Birth {
     pub(crate) site: &'static Location<'static>,
 }
 
-/// What the end of a goroutine calls, in place of waking a joiner. The first field of what is left at the G.
+/// What the end of a goroutine calls, in place of waking a joiner. The first field of the value that was left at the
+/// G.
 #[repr(C)]
 pub(crate) struct EndHook {
     run: unsafe fn(*const EndHook),
@@ -95,7 +96,7 @@ pub(crate) struct EndHook {
 const IS_HOOK: usize = 1;
 
 impl EndHook {
-    /// `run` owns what the pointer points at. It is called once, where no lock is held, and may block nothing.
+    /// `run` owns the value at the pointer. It is called once, without any lock, and may not block.
     pub(crate) fn new(run: unsafe fn(*const EndHook)) -> Self {
         EndHook { run }
     }
@@ -112,7 +113,8 @@ impl EndHook {
 /// G is touched at the spawn.
 #[repr(C)]
 pub(crate) struct Base {
-    /// For the host, which finds zero here at first. What is thrown at the goroutine arrives in this frame.
+    /// For the host, which finds zero here at first. A payload that is thrown at the goroutine is caught in this
+    /// frame.
     pub(crate) mark: Cell<*const ()>,
     /// The `local!` variables; empty until the first is used.
     pub(crate) locals: Locals,
@@ -139,7 +141,7 @@ pub(crate) struct G<H: Host> {
     pub(crate) reason: Cell<WaitReason>,
     /// The goroutine has called `goexit`.
     pub(crate) exits: Cell<bool>,
-    /// How often the goroutine was thrown at, for that or because the runtime ends.
+    /// How often an interrupt was thrown at the goroutine, for `goexit` or because the runtime ends.
     pub(crate) throws: Throws,
     /// The runtime has ended, and the goroutine will not run again.
     left: AtomicBool,
@@ -331,39 +333,39 @@ impl<H: Host> G<H> {
         self.id.get()
     }
 
-    /// What was asked for at the spawn.
+    /// Calls `f` with what the spawner asked for.
     pub(crate) fn with_birth<R>(&self, f: impl FnOnce(&Birth) -> R) -> R {
         // SAFETY: written before the G was queued and by the M after the last switch, never between.
         self.birth
             .with(|birth| f(unsafe { (*birth).as_ref() }.expect("with_birth: the G holds no goroutine")))
     }
 
-    /// The list of the standing hooks; none before the first run and after the last. For the goroutine, or for the ender, for a
-    /// goroutine that will not run again.
+    /// Returns the list of the standing hooks; `None` before the first run and after the last. For the goroutine; or for the
+    /// ender, if the goroutine will not run again.
     pub(crate) fn standing_hooks<'a>(&self) -> Option<&'a AtomicPtr<StandingHook>> {
         // SAFETY: the frame is there as long as `base` names it; the stack of a goroutine that is left is never freed.
         unsafe { self.base.get().as_ref() }.map(|base| &base.standing_hooks)
     }
 
-    /// A word in the frame of `root`, null before and after the run.
+    /// Returns the word in the frame of `root`, null before and after the run.
     pub(crate) fn mark(&self) -> *const () {
         self.base.get().cast()
     }
 
-    /// The goroutine's own.
+    /// Returns the goroutine's variables. For the goroutine.
     pub(crate) fn locals(&self) -> &Locals {
-        // SAFETY: only what `root` calls asks for them, and their frame lasts as long as that.
+        // SAFETY: only code that `root` calls asks for the variables, and the frame of `root` lasts as long.
         unsafe { &(*self.base.get()).locals }
     }
 
-    /// What may interrupt the goroutine's waits. The goroutine's own.
+    /// Returns what may interrupt the goroutine's waits. For the goroutine.
     #[inline]
     pub(crate) fn pending_interrupts(&self, sched: &Sched<H>) -> PendingInterrupts {
         let ends = sched.is_ending() && !self.throws.are_over();
         PendingInterrupts { frame: self.frame.get(), exits: self.exits.get(), ends }
     }
 
-    /// For the end of the runtime, which has found the goroutine asleep: how that ends the wait.
+    /// Returns how the wait may end. For an ender that has found the goroutine asleep.
     pub(crate) fn ends(&self) -> OnInterrupt {
         match self.interrupt_policy.ends() {
             ends if ends.can_be_interrupted() && self.throws.are_over() => OnInterrupt::Never,
@@ -377,12 +379,12 @@ impl<H: Host> G<H> {
         unsafe { pool.as_ref() }
     }
 
-    /// The scheduler whose goroutine this is.
+    /// Returns the scheduler whose goroutine this is.
     pub(crate) fn home(&self) -> &Weak<Sched<H>> {
         self.pool().sched()
     }
 
-    /// For the handle's owner, which sees what the goroutine has done, if that has ended.
+    /// For the handle's owner, which sees what the goroutine has done, if `life` says that the goroutine has ended.
     #[inline]
     pub(crate) fn life(&self) -> Life {
         // Acquire: partners `finish` and `mark_left`.
@@ -390,8 +392,8 @@ impl<H: Host> G<H> {
     }
 
     /// The handle's owner, which has `seen` no end, is about to wait, by a record that is not moved until there is an
-    /// end or `wait_no_more` is called. The commit hook of that wait, which a handle has once, and which has no time
-    /// limit: an alarm could end the wait before WAITER is set.
+    /// end or `wait_no_more` is called. This is the commit hook of that wait, of which a handle has only one, without
+    /// a time limit: an alarm could end the wait before WAITER is set.
     pub(crate) fn wait_for_end(&self, record: *const Waiter<H>, seen: Life) -> Commit {
         // SAFETY: the cell is the handle's while WAITER is clear, and the handle's owner alone sets WAITER.
         self.joiner.with_mut(|joiner| unsafe { *joiner = record });
@@ -410,7 +412,7 @@ impl<H: Host> G<H> {
         }
     }
 
-    /// The handle's owner, interrupted, takes the record back. As `life`.
+    /// The handle's owner, interrupted, takes the record back. Returns what `life` does.
     pub(crate) fn wait_no_more(&self) -> Life {
         // Acquire: the M or ender that has found the record has finished reading: partners the clears of WAITER in `finish` and
         // `mark_left`.
@@ -442,7 +444,8 @@ impl<H: Host> G<H> {
         matches!(self.wait_for_end(tagged, seen), Commit::Park)
     }
 
-    /// The handle's owner takes its hook back; `None` if the hook was called, or is called now. The owner has left one.
+    /// The handle's owner takes its hook back; `None` if the hook was called, or is called now. The owner has left a
+    /// hook before.
     pub(crate) fn take_hook_back(&self) -> Option<*const EndHook> {
         // SAFETY: only the handle's owner writes the cell.
         let hook = self.joiner.with(|joiner| unsafe { *joiner });
@@ -463,7 +466,7 @@ impl<H: Host> G<H> {
                 EndHook::run(record.map_addr(|at| at & !IS_HOOK).cast());
             }
         });
-        // For loom, to which an access is as old as the access' beginning: until here the record was read.
+        // For loom, which dates an access at its beginning: until here the record was read.
         self.joiner.with(|_| ());
     }
 }

@@ -18,7 +18,7 @@ use crate::prim::{Mutex, MutexGuard, Rank, SingleWriterWord, UnsafeCell, Weak, c
 use crate::sched::Sched;
 use std::ptr::NonNull;
 
-/// So many chunks come before the first region: a small program does without.
+/// How many chunks come before the first region: a small program needs none.
 const BOXED: usize = 64;
 /// Bytes of a region.
 const REGION: usize = 2 << 20;
@@ -58,7 +58,7 @@ impl<H: Host> Drop for Stock<H> {
 }
 
 impl<H: Host> Stock<H> {
-    /// One more chunk.
+    /// Makes one more chunk.
     fn grow(&mut self) -> NonNull<[G<H>]> {
         let cut = if self.chunks.len() < BOXED { None } else { self.cut() };
         let (chunk, place) = match cut {
@@ -78,7 +78,7 @@ impl<H: Host> Stock<H> {
         chunk
     }
 
-    /// Room for a chunk in a region. `None`: the host has none.
+    /// Returns room for a chunk in a region; `None` if the host has none.
     fn cut(&mut self) -> Option<NonNull<G<H>>> {
         let bytes = capacity::G_CHUNK * size_of::<G<H>>();
         if self.regions.is_empty() || self.used + bytes > REGION {
@@ -127,7 +127,7 @@ impl<H: Host> GPool<H> {
         g
     }
 
-    /// Puts so many into `taken`.
+    /// Puts `count` Gs into `taken`.
     ///
     /// # Safety
     /// As `get`.
@@ -139,7 +139,7 @@ impl<H: Host> GPool<H> {
         taken.extend(stock.free.drain(rest..).inspect(|g| g.place.touch()));
     }
 
-    /// The stock, with so many that are free.
+    /// Returns the stock, locked, with at least `count` free Gs.
     ///
     /// # Safety
     /// As `get`.
@@ -174,7 +174,7 @@ impl<H: Host> GPool<H> {
         }
     }
 
-    /// The runtime has ended. The memory goes with the last G.
+    /// The runtime has ended. The pool's memory is freed with the last G.
     ///
     /// # Safety
     /// Called once; no `get` follows.
@@ -190,7 +190,8 @@ impl<H: Host> GPool<H> {
         }
     }
 
-    /// The first goroutine that has not ended and is what `f` looks for. Under the pool's lock: `f` takes none.
+    /// Returns the first goroutine that has not ended and for which `f` returns `true`. Under the pool's lock: `f`
+    /// takes no lock.
     ///
     /// # Safety
     /// The pool is not closed yet.
@@ -231,7 +232,8 @@ impl<H: Host> Drop for GPool<H> {
     }
 }
 
-/// The Gs that a P keeps at hand, so that a goroutine's birth and end take no lock (Go's `p.gFree`). The P's owner's.
+/// The Gs that a P keeps at hand, so that a goroutine's birth and end take no lock (Go's `p.gFree`). Used by the P's
+/// owner.
 pub(crate) struct FreeGs<H: Host> {
     list: UnsafeCell<Vec<GRef<H>>>,
     len: SingleWriterWord,
@@ -245,7 +247,7 @@ impl<H: Host> FreeGs<H> {
         }
     }
 
-    /// How many there are, for a trace.
+    /// For a trace: returns how many Gs there are.
     pub(crate) fn shown_len(&self) -> u64 {
         self.len.get()
     }
@@ -293,7 +295,7 @@ impl<H: Host> FreeGs<H> {
         });
     }
 
-    /// Gives all back, at the end.
+    /// Gives all Gs back, at the end.
     ///
     /// # Safety
     /// As [`GPool::put`], and the P has no owner any more.

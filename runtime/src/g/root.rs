@@ -65,7 +65,7 @@ pub(crate) fn root<H: Host>(g: GRef<H>) {
 pub(super) fn run<H: Host>(g: GRef<H>) -> Option<Failure> {
     // SAFETY: the spawner loaded the task, and a goroutine runs once.
     let ran = H::catch(|| unsafe { g.task.run() });
-    // From here on the goroutine ends, and what is dropped may park like any other code. No interrupt ends these waits.
+    // From here on the goroutine ends, and destructors may park like any other code. No interrupt ends these waits.
     g.throws.end();
     match (ran, g.exits.replace(false)) {
         (Ok(()), false) => None,
@@ -87,7 +87,7 @@ pub(super) fn abort<H: Host>(g: GRef<H>) -> ! {
     H::fatal(&format!("a panic has left goroutine {}{name}, and GMPDEBUG has panic=abort", g.id()))
 }
 
-/// What an unwinding that arrived at `root` says.
+/// Returns what an unwinding that arrived at `root` means.
 pub(super) fn failure_of<H: Host>(payload: Box<dyn Any + Send>, exits: bool) -> Failure {
     match payload.downcast_ref::<Thrown>().map(|thrown| thrown.target) {
         Some(Interrupt::Exit) if exits => Failure::Goexit,
@@ -97,8 +97,8 @@ pub(super) fn failure_of<H: Host>(payload: Box<dyn Any + Send>, exits: bool) -> 
     }
 }
 
-/// Drops what is not handed on. A panic of a user's `drop` ends here: the hook has printed it, and there is no joiner for the
-/// panic.
+/// Drops an outcome or a variable that has no taker. A panic of a user's `drop` ends here: the hook has printed it, and there
+/// is no joiner for the panic.
 pub(super) fn drop_quietly<H: Host>(forget: impl FnOnce()) {
     if let Err(payload) = H::catch(forget) {
         // The payload's own drop may panic again: leak the payload instead.

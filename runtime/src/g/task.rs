@@ -1,11 +1,11 @@
-//! What a goroutine runs and what it leaves: the closure before, the outcome after, in one small space of the G.
+//! A goroutine's closure before the run and its outcome after, in one small space of the G.
 //!
 //! A closure or a result that fits in [`SPACE`] bytes lies in the G itself; a larger one in a box of its own.
 //! The types are erased: the G keeps a table of four functions.
 //!
-//! The space goes through Empty → Closure → (running: Empty) → Outcome → Empty. What may touch it in which state
-//! follows from the goroutine's life (`g/mod.rs`): the spawner until the G is queued, the goroutine during the run,
-//! then the party that has the right to the outcome.
+//! The space goes through Empty → Closure → (running: Empty) → Outcome → Empty. Which party may touch the space in
+//! which state follows from the goroutine's life (`g/mod.rs`): the spawner until the G is queued, the goroutine
+//! during the run, then the party that has the right to the outcome.
 
 use crate::prim::UnsafeCell;
 use std::any::Any;
@@ -29,7 +29,7 @@ pub(crate) enum Failure {
     Taken,
 }
 
-/// What a goroutine that was aborted unwinds by, out of its closure.
+/// The payload by which an aborted goroutine unwinds, out of its closure.
 pub(crate) struct Aborted;
 
 /// How a goroutine ended.
@@ -47,7 +47,7 @@ struct Table {
     fail: unsafe fn(&Task, Failure),
     /// Drops the outcome.
     forget: unsafe fn(&Task),
-    /// `forget` has something to do for a value.
+    /// Whether `forget` has to drop something for a value.
     drops: bool,
 }
 
@@ -107,7 +107,7 @@ impl Task {
     }
 
     /// # Safety
-    /// The caller owns the space, and it is empty.
+    /// The caller owns the space, which is empty.
     unsafe fn put<V>(&self, value: V) {
         self.space.with_mut(|space| {
             if Self::fits::<V>() {
@@ -125,7 +125,7 @@ impl Task {
     unsafe fn take<V>(&self) -> V {
         self.space.with_mut(|space| {
             if Self::fits::<V>() {
-                // SAFETY: `put` stored a `V` here; the caller does not read it again.
+                // SAFETY: `put` stored a `V` here; the caller does not read the space again.
                 unsafe { space.cast::<V>().read() }
             } else {
                 // SAFETY: `put` stored the pointer of a box here, which is owned again from now on.
@@ -169,7 +169,7 @@ impl Task {
     /// Stores why there is no value.
     ///
     /// # Safety
-    /// The caller owns the space, and it is empty.
+    /// The caller owns the space, which is empty.
     pub(crate) unsafe fn fail(&self, failure: Failure) {
         // SAFETY: by this function's contract.
         unsafe { (self.table().fail)(self, failure) }

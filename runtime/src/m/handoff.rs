@@ -74,8 +74,8 @@ impl HandoffWord {
         HandoffWord(AtomicU64::new(IDLE))
     }
 
-    /// The P is acquired. Returns what the acquirer remembers: a new generation, so that a retaker that judged the P while idle
-    /// asks in vain.
+    /// The P is acquired. Returns the new lease, which the acquirer remembers: it has a new generation, so that a request of a
+    /// retaker that judged the P while idle fails.
     pub(crate) fn take_up(&self, entries: Entries) -> Lease {
         let word = self.0.load(Relaxed);
         let quick = if entries == Entries::Quick { QUICK } else { 0 };
@@ -98,7 +98,7 @@ impl HandoffWord {
         self.0.load(Relaxed) == lease.0
     }
 
-    /// The rest of an entry that did not find the word as the M had left it.
+    /// The rest of an entry that found the word changed.
     #[cold]
     pub(crate) fn enter(&self, lease: Lease) -> Entry {
         loop {
@@ -134,7 +134,7 @@ impl HandoffWord {
 pub(crate) struct Judged(u64);
 
 impl Judged {
-    /// How the holder enters, of whose lease this is.
+    /// Returns how the holder of the judged lease enters.
     pub(crate) fn entries(self) -> Entries {
         entries(self.0)
     }

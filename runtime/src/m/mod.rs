@@ -64,7 +64,7 @@ const INSIDE: u32 = 1;
 #[repr(align(128))]
 pub(crate) struct M<H: Host> {
     in_runtime: AtomicU32,
-    /// The host's number of the thread; 0 before that runs.
+    /// The host's number of the thread; 0 before the thread runs.
     thread: AtomicU32,
     pub(crate) id: u32,
     sched: NonNull<Sched<H>>,
@@ -173,11 +173,11 @@ impl<H: Host> M<H> {
     }
 
     pub(crate) fn sched<'a>(&self) -> &'a Sched<H> {
-        // SAFETY: as in `current`.
+        // SAFETY: the scheduler lives as long as its Ms are in use.
         unsafe { self.sched.as_ref() }
     }
 
-    /// A number without a pattern, for the order in which victims are visited (Marsaglia's xorshift).
+    /// Returns a number without a pattern, for the order in which a thief visits its victims (Marsaglia's xorshift).
     #[doc(alias = "cheaprand")]
     pub(crate) fn random(&self) -> u32 {
         let mut x = self.dice.get();
@@ -191,7 +191,7 @@ impl<H: Host> M<H> {
     /// The M's own: counts goroutines that begin and end here.
     #[inline]
     pub(crate) fn count_live(&self, by: i64) {
-        // Relaxed: one writer. A thread that was told of a goroutine's beginning or end sees that counted.
+        // Relaxed: one writer. A thread that learned of a goroutine's beginning or end sees it counted.
         self.live.store(self.live.load(Relaxed) + by, Relaxed);
     }
 
@@ -224,12 +224,12 @@ impl<H: Host> M<H> {
 
     /// For a trace, by any thread: the P that the M holds, or held at its last look.
     pub(crate) fn shown_p<'a>(&self) -> Option<&'a P<H>> {
-        // SAFETY: as in `p`.
+        // SAFETY: Ps live as long as the scheduler, which outlives the use of Ms.
         self.p.peek().map(|p| unsafe { p.as_ref() })
     }
 
-    /// By any thread: the goroutine that this M runs, or whose word the M has just acted on, to be compared only. A reader that
-    /// sees another one than before sees what the M has done with the earlier one.
+    /// By any thread: the goroutine that this M runs, or on whose word the M has just acted. Only to be compared. A reader that
+    /// sees another goroutine than before sees what the M has done with the earlier one.
     pub(crate) fn shown_g(&self) -> Option<NonNull<G<H>>> {
         self.g.peek_after()
     }
@@ -250,11 +250,11 @@ impl<H: Host> M<H> {
     #[doc(alias = "acquirep")]
     pub(crate) fn acquire(&self, p: NonNull<P<H>>) {
         assert!(self.p.get().is_none(), "acquire: the M already holds a P");
-        // SAFETY: as in `p`.
+        // SAFETY: Ps live as long as the scheduler, which outlives the use of Ms.
         let there = unsafe { p.as_ref() };
         debug_assert!(there.is_held_by(None), "acquire: {there:?} has an owner");
         there.set_holder(Some(self));
-        // Asked once: the word and this M are to mean the same.
+        // Asked only once: the word and this M have to agree.
         let entries = if H::heavy_barrier_exists() { Entries::Quick } else { Entries::Fenced };
         let lease = there.handoff.take_up(entries);
         self.lease.set(Some(lease));
@@ -263,7 +263,7 @@ impl<H: Host> M<H> {
         self.quick.set(is_quick.then_some(lease));
         self.p.set(Some(p));
         self.touch_p();
-        // SAFETY: as in `p`.
+        // SAFETY: Ps live as long as the scheduler, which outlives the use of Ms.
         unsafe { p.as_ref() }.begin_lease();
     }
 
@@ -274,7 +274,7 @@ impl<H: Host> M<H> {
         let p = self.p.take().expect("release: the M holds no P");
         self.last_p.set(Some(p));
         self.quick.set(None);
-        // SAFETY: as in `p`.
+        // SAFETY: Ps live as long as the scheduler, which outlives the use of Ms.
         let there = unsafe { p.as_ref() };
         debug_assert!(there.is_held_by(Some(self)), "release: {there:?} is another's");
         there.set_holder(None);
@@ -290,8 +290,8 @@ impl<H: Host> M<H> {
         }
     }
 
-    /// Assigns work to an M that stands by or was not started yet; nothing, when the runtime ends. The caller wakes the
-    /// M after this.
+    /// Assigns work to an M that stands by or was not started yet; `None` when the runtime ends. The caller wakes the M
+    /// after this.
     pub(crate) fn assign(&self, assignment: Option<Assignment<H>>) {
         // SAFETY: the caller took this M out of those that stand by, and the M reads the assignment only after the
         // wake.
@@ -300,11 +300,11 @@ impl<H: Host> M<H> {
 
     /// Returns `true` if an assignment was left. Under the scheduler's lock.
     pub(crate) fn is_assigned(&self) -> bool {
-        // SAFETY: the lock: an M that attends is assigned under it.
+        // SAFETY: the scheduler's lock, under which an M that attends is assigned.
         self.assignment.with(|slot| unsafe { (*slot).is_some() })
     }
 
-    /// Takes back what was left for an M whose thread did not start.
+    /// Takes back the assignment of an M whose thread did not start.
     pub(crate) fn take_back_assignment(&self) -> Option<Assignment<H>> {
         // SAFETY: the caller, which was to start the M's thread, is alone with the M.
         self.assignment.with_mut(|slot| unsafe { (*slot).take() })
@@ -343,7 +343,7 @@ impl<H: Host> M<H> {
         // EntryBarrier. No instruction: the partner, RetakeBarrier, is one for both.
         unless!(WindowNoEntryBarrier, light_barrier());
         match (self.p.get(), self.quick.get()) {
-            // SAFETY: as in `p`.
+            // SAFETY: Ps live as long as the scheduler, which outlives the use of Ms.
             (Some(p), Some(lease)) => unsafe { p.as_ref() }.handoff.is_held(lease),
             _ => false,
         }
@@ -378,8 +378,8 @@ impl<H: Host> M<H> {
         Self::current().filter(|m| std::ptr::eq(m.sched.as_ptr(), sched))
     }
 
-    /// Enters for a call that never parks. `None`: the M holds no P, and the call goes on as a plain thread's would. On
-    /// the M's own stack, and inside a window, the M is inside already.
+    /// Enters for a call that never parks. Returns `None` if the M holds no P: the call then goes on as a plain
+    /// thread's would. On the M's own stack, and inside a window, the M is inside already.
     #[inline]
     pub(crate) fn look_in(&self) -> Option<Inside<'_, H>> {
         if self.in_runtime.load(Relaxed) == INSIDE {
@@ -406,7 +406,7 @@ impl<H: Host> M<H> {
 
     /// R3, for a retaker: returns `true` if the M is inside the runtime.
     pub(crate) fn is_inside(&self) -> bool {
-        // Acquire: partner `leave`. Outside means that all which was done inside is seen.
+        // Acquire: partner `leave`. If the M is outside, the retaker sees all that the M did inside.
         self.in_runtime.load(Acquire.unless(WindowLookRelaxed)) == INSIDE
     }
 }

@@ -8,11 +8,11 @@
 //!       N1 again
 //! ```
 //! The kernel compares the word with 0 and puts the thread to sleep in one step. So W1 before N2 has N2 return at once, and
-//! W1 after N2 is followed by the W2 that ends the sleep. `clear` is the sleeper's own, between two uses.
+//! W1 after N2 is followed by the W2 that ends the sleep. Only the sleeper calls `clear`, between two uses.
 //!
 //! Waking is one-shot: a second `wake` before the next `clear` is a broken invariant and panics. A plain thread's note is
-//! an alarm clock instead: any number of `alarm`s, each seen by one `doze` at least, which takes what has come until then.
-//! The protocol is here; only "sleep while the word is 0" and "wake" are the host's.
+//! an alarm clock instead: it takes any number of `alarm`s, and after each alarm at least one `doze` returns, which takes
+//! all alarms until then. The protocol is here; only "sleep while the word is 0" and "wake" are the host's.
 //!
 //! Checked by `models/note.rs`; alarms also by `models/interrupt.rs`.
 
@@ -76,7 +76,7 @@ impl<H: Host> Note<H> {
 
     /// Ends a `doze`, now or at its beginning. May be called again before that, and by many.
     pub(crate) fn alarm(&self) {
-        // AcqRel: a chain of alarms hands on to the sleeper what each of them wrote before: partners the other alarms, and
+        // AcqRel: each alarm hands on to the sleeper what the earlier ones wrote before: partners the other alarms, and
         // `doze`.
         if self.word.swap(WOKEN, AcqRel.unless(AlarmRelaxed)) == CLEAR {
             H::wake(&self.sleep_state, &self.word);

@@ -62,7 +62,8 @@ impl<H: Host> Window<H> {
                     unsafe { m.suspend(Yield::Return) };
                 }
             }
-            // The M that resumed this goroutine held a P, and left the runtime for it: enter as a fresh call.
+            // The M that resumed this goroutine held a P, and left the runtime before the resume: enter as a fresh
+            // call.
             m = M::current().expect("reenter: a goroutine runs on an M");
             if m.enter() {
                 return m;

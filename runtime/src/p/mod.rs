@@ -1,4 +1,4 @@
-//! P, the right to run goroutines: a token, and all that the M that holds it may touch without a lock.
+//! P, the right to run goroutines: a token, and all that the holding M may touch without a lock.
 //!
 //! ```text
 //!                 acquirep                      (the M parks its goroutine and takes the next: no change)
@@ -8,13 +8,13 @@
 //!                 releasep        │ the M does not come back to the runtime: a retaker takes it (`m/handoff.rs`)
 //!                                 └──────▶ handed to another M, or idle
 //! ```
-//! A P that is not to be used any more retires, until there are to be more again (`sched/threads/procs.rs`).
+//! A P that is surplus retires, until there are to be more Ps again (`sched/threads/procs.rs`).
 //!
 //! Invariants:
-//! 1. A P is in the idle list, or retired, or held by one M, or on its way to one inside an `Assignment`.
+//! 1. A P is in the idle list, or retired, or held by one M, or in the `Assignment` of an M.
 //! 2. An idle or retired P has an empty run queue. It may have timers: the M in the poller waits for those too.
-//! 3. The methods and fields marked *owner* are for the M that holds the P, between entering the runtime and
-//!    leaving it (`m/mod.rs`). loom checks it: each touches the ghost.
+//! 3. The methods and fields marked *owner* are for the M that holds the P, between entering the runtime and leaving
+//!    it (`m/mod.rs`). loom checks that: each of them touches the ghost.
 
 pub(crate) mod runq;
 
@@ -33,14 +33,14 @@ use crate::sched::timers::Timers;
 use std::cell::Cell;
 use std::ptr::null_mut;
 
-/// Numbers of goroutines that a P draws at a time. Go's number.
+/// How many numbers of goroutines a P draws at a time. Go's number.
 const ID_BATCH: u32 = 16;
 
 /// The right to run goroutines.
 pub(crate) struct P<H: Host> {
     pub(crate) id: u32,
     pub(crate) handoff: HandoffWord,
-    /// The M that holds it; null for none. For a retaker, which reads it after the word.
+    /// The M that holds the P; null for none. For a retaker, which reads this after the word.
     holder: AtomicPtr<M<H>>,
     pub(crate) runq: Runq<H>,
     /// Counted: a callback's timer stays in the heap in which it was made, and may outlive the runtime.
@@ -51,19 +51,19 @@ pub(crate) struct P<H: Host> {
     pub(crate) free_gs: FreeGs<H>,
     /// Owner: stacks, and reservations of some.
     stack_cache: UnsafeCell<H::StackCache>,
-    /// Owner: the next number of a goroutine, and how many are left of the last batch.
+    /// Owner: the next number of a goroutine, and how many numbers are left of the last batch.
     ids: Cell<(u64, u32)>,
     /// How many goroutines were run. Written by the owner.
     tick: AtomicU32,
     /// Owner: when to look elsewhere.
     pub(crate) poll_schedule: PollSchedule,
-    /// How long goroutines in the queue wait.
+    /// How long the goroutines in the queue wait.
     pub(crate) queue_age: QueueAge,
     /// Owner: how many of the goroutines that ran last, in a row, came from `runnext`.
     inherited: Cell<u32>,
-    /// Owner: nothing was taken from the global queue since it was acquired.
+    /// Owner: whether the owner has taken nothing from the global queue since it acquired the P.
     fresh: Cell<bool>,
-    /// How often an owner went into the kernel to wake an M, and came back: odd while it is there.
+    /// How often an owner entered the kernel to wake an M, and came back: odd while an owner is there.
     wakes: AtomicU32,
 }
 
@@ -93,7 +93,7 @@ impl<H: Host> P<H> {
         }
     }
 
-    /// Calls `wake`, during which the owner, or the M that was it until just now, is in the kernel.
+    /// Calls `wake`, which the owner, or the M that was the owner until just now, spends in the kernel.
     pub(crate) fn while_waking(&self, wake: impl FnOnce()) {
         // Relaxed: a hint for thieves, ordered by nothing.
         self.wakes.fetch_add(1, Relaxed);
@@ -107,23 +107,24 @@ impl<H: Host> P<H> {
         self.wakes.load(Relaxed) % 2 == 1
     }
 
-    /// For a thief: another number when the owner has run a goroutine, gone to wake an M, or come back from that.
+    /// For a thief: returns another number once the owner has run a goroutine, gone to wake an M, or come back from
+    /// that.
     pub(crate) fn signs_of_life(&self) -> u32 {
         // Relaxed: a hint, which tells of no other memory.
         self.tick().wrapping_add(self.wakes.load(Relaxed))
     }
 
-    /// The M that has it, or had when this was called.
+    /// Returns the M that holds the P, or held it when this was called.
     pub(crate) fn holder<'a>(&self) -> Option<&'a M<H>> {
         // SAFETY: Ms live as long as their scheduler, which outlives the use of its Ps.
-        // Acquire: partner `set_holder`. An M that was made since the lease that was judged is whole. No model has it:
-        // loom does not know memory that is not there yet, and a model's retaker reads nothing of the M before R1.
+        // Acquire: partner `set_holder`. An M that was made after the judged lease began is whole. No model has this
+        // Acquire: loom does not know memory that is not there yet, and a model's retaker reads nothing of the M before R1.
         unsafe { self.holder.load(Acquire).as_ref() }
     }
 
-    /// For assertions: returns `true` if `m` holds it, or, with `None`, no M does.
+    /// For assertions: returns `true` if `m` holds the P, or, with `None`, if no M does.
     pub(crate) fn is_held_by(&self, m: Option<&M<H>>) -> bool {
-        // Relaxed: an assertion must not order what it is there to watch.
+        // Relaxed: an assertion must not order the accesses that it checks.
         std::ptr::eq(self.holder.load(Relaxed), m.map_or(null_mut(), |m| std::ptr::from_ref(m).cast_mut()))
     }
 
@@ -134,15 +135,15 @@ impl<H: Host> P<H> {
         self.holder.store(m, Release);
     }
 
-    /// The stack cache. For the owner; for a holder of the scheduler's lock while the P is idle or retired; and for the drop
-    /// of the scheduler.
+    /// Calls `f` with the stack cache. For the owner; for a holder of the scheduler's lock while the P is idle or retired;
+    /// and for the drop of the scheduler.
     #[inline]
     pub(crate) fn with_stack_cache<R>(&self, f: impl FnOnce(&mut H::StackCache) -> R) -> R {
         // SAFETY: each of those three is alone with the cache; `f` is the host's, and asks for no cache.
         self.stack_cache.with_mut(|stack_cache| f(unsafe { &mut *stack_cache }))
     }
 
-    /// Owner: an M has acquired it; what was measured ends with the last lease.
+    /// Owner: an M has acquired the P; the measurements of the last lease end.
     pub(crate) fn begin_lease(&self) {
         self.poll_schedule.begin_lease();
         self.queue_age.begin_lease();
@@ -170,7 +171,7 @@ impl<H: Host> P<H> {
     #[inline]
     pub(crate) fn next_tick(&self) -> u32 {
         self.owner.touch();
-        // Relaxed: one writer at a time; for others it is a sign of life.
+        // Relaxed: one writer at a time; other Ms take a change as a sign of life.
         let tick = self.tick.load(Relaxed).wrapping_add(1);
         self.tick.store(tick, Relaxed);
         tick

@@ -1,8 +1,8 @@
 //! The run queue of a P: a ring of goroutines, and `runnext`, the one that runs before them.
 //!
-//! One thread at a time is the *owner*, the M that holds the P; any other that takes from the queue is a *thief*.
-//! Go's queue, except that the ring has two heads, as the multi-thread scheduler of tokio has them. All positions
-//! count up freely and wrap; the slot of a position is its remainder by the ring's size.
+//! One thread at a time is the *owner*, the M that holds the P; any other that takes from the queue is a *thief*. The
+//! queue is Go's, except that the ring has two heads, as in the multi-thread scheduler of tokio. All positions count
+//! up freely and wrap; the slot of a position is its remainder by the ring's size.
 //!
 //! ```text
 //!            a thief copies these     these can be taken
@@ -36,8 +36,8 @@
 //!
 //! Why not Go's single head, which a thief moves only *after* it has copied: the owner may then overwrite what the
 //! thief reads, so that slots have to be atomics, and a copy may be for nothing. The price of the claim: a thief that
-//! the kernel preempts between T3 and T5 keeps other thieves out of this ring. It never blocks the owner, but the
-//! ring gives no slot back meanwhile, and what does not fit goes to the global queue one by one.
+//! the kernel preempts between T3 and T5 keeps other thieves out of this ring. That thief never blocks the owner, but
+//! the ring gives no slot back meanwhile, and goroutines that do not fit go to the global queue one by one.
 //!
 //! Checked by `models/runq.rs`, over rings of four that begin just before their positions wrap; `runnext` beside an M that
 //! goes idle by `models/submit_vs_idle.rs`.
@@ -104,7 +104,7 @@ impl<H: Host> Runq<H> {
         Self::starting_at(0)
     }
 
-    /// Empty, with the first G to stand at position `start`.
+    /// An empty queue, whose first G will be at position `start`.
     pub(crate) fn starting_at(start: u32) -> Self {
         Runq {
             head: AtomicU64::new(Head::new(start, start).0),
@@ -114,23 +114,23 @@ impl<H: Host> Runq<H> {
         }
     }
 
-    /// How many stand in the ring, for a trace.
+    /// For a trace: returns how many goroutines are in the ring.
     pub(crate) fn len(&self) -> u32 {
         // Relaxed: a hint. Heads newer than the tail count as an empty ring, older ones at most as a full one.
         let (head, tail) = (Head(self.head.load(Relaxed)), self.tail.load(Relaxed));
         (tail.wrapping_sub(head.real()) as i32).clamp(0, RUNQ as i32) as u32
     }
 
-    /// Owner only. `g` is the next to run; the one that was goes to the tail of the ring. What is returned did not fit, and is
-    /// for [`spill`](Self::spill), under the scheduler's lock.
+    /// Owner only. Makes `g` the next to run; the G that was in `runnext` goes to the tail of the ring. Returns that G if it
+    /// does not fit: it is for [`spill`](Self::spill), under the scheduler's lock.
     ///
-    /// Between the two the displaced G is in the owner's hand, and a thief may take `g`: the queue then seems empty
-    /// until this returns. The owner looks for an M to wake after that.
+    /// Between the two steps the displaced G is in the owner's hand, and a thief may take `g`: the queue then seems
+    /// empty until this returns. The owner looks for an M to wake after that.
     ///
     /// `fence` is SubmitFence (`sched/run/wake.rs`): the last store that queues a G is an exchange, of `runnext` or of
-    /// the tail, and `fence` follows at once, so that it costs nothing on x86, where the exchange is one. If the tail
-    /// were stored after the fence, an M that goes idle might see neither `g`, which a thief has run, nor the displaced
-    /// one, and the owner no idle P.
+    /// the tail, and `fence` follows at once, so that it costs nothing on x86, where an exchange is a fence. If the
+    /// tail were stored after the fence, an M that goes idle might see neither `g`, which a thief has run, nor the
+    /// displaced G, and the owner no idle P.
     #[must_use]
     #[inline]
     #[doc(alias = "runqput")]
@@ -152,7 +152,7 @@ impl<H: Host> Runq<H> {
         full
     }
 
-    /// Owner only. `g` goes to the tail of the ring, or is returned when that is full, and is for [`spill`](Self::spill).
+    /// Owner only. Puts `g` at the tail of the ring; returns `g` if the ring is full: it is for [`spill`](Self::spill).
     #[must_use]
     #[inline]
     pub(crate) fn push(&self, g: GRef<H>) -> Option<GRef<H>> {
@@ -188,8 +188,8 @@ impl<H: Host> Runq<H> {
     /// As `spill`, with the newer half. Returns the position at which the ring began, if that half has gone; the older one
     /// then begins one size of the ring later.
     ///
-    /// The older half is taken out and appended, and then the other one is taken out: there is no moment at which the ring
-    /// seems empty. What stands behind the tail of a full ring is its head: no slot is written.
+    /// The older half is taken out and appended, and then the newer half is taken out: there is no moment at which the
+    /// ring seems empty. The slot behind the tail of a full ring is that of its head: no slot is written.
     #[must_use]
     #[cold]
     pub(crate) fn spill_newer(&self, g: GRef<H>, mut out: impl FnMut(GRef<H>)) -> Option<u32> {
@@ -207,16 +207,16 @@ impl<H: Host> Runq<H> {
         gone
     }
 
-    /// Owner only. All that stand in the ring, in order, to be gone through once and before anything else is queued. `None`
-    /// while a thief is in it.
+    /// Owner only. Takes all Gs of the ring, in order, to be gone through once and before anything else is queued. `None`
+    /// while a thief is in the ring.
     #[must_use]
     pub(crate) fn take_all(&self) -> Option<impl Iterator<Item = GRef<H>>> {
         let head = self.owners_head();
         self.take_out(head, self.owners_tail().wrapping_sub(head.real()))
     }
 
-    /// Owner only. The first `n` of the ring, of which there are as many, with its heads as the owner has read them; `None`
-    /// when there is a thief.
+    /// Owner only. Takes the first `n` Gs of the ring, which has as many, with its heads as the owner has read them; `None`
+    /// if there is a thief.
     #[inline]
     fn take_out(&self, head: Head, n: u32) -> Option<impl Iterator<Item = GRef<H>>> {
         if head.has_thief() {
@@ -237,7 +237,7 @@ impl<H: Host> Runq<H> {
         self.push_from(|| list.pop());
     }
 
-    /// The same for what is taken one by one, as long as there is room.
+    /// Owner only. As `push_batch`, for Gs that `next` returns one by one, as long as there is room.
     pub(crate) fn push_from(&self, mut next: impl FnMut() -> Option<GRef<H>>) {
         let (head, tail) = (self.owners_head(), self.owners_tail());
         let (mut end, limit) = (tail, head.steal().wrapping_add(RUNQ));
@@ -253,12 +253,12 @@ impl<H: Host> Runq<H> {
         }
     }
 
-    /// Owner only: for how many there is room. What a thief copies takes some.
+    /// Owner only. Returns for how many Gs there is room. Slots that a thief copies are no room.
     pub(crate) fn room(&self) -> u32 {
         RUNQ - self.owners_tail().wrapping_sub(self.owners_head().steal())
     }
 
-    /// Owner only. All of these, for which there is room, to the tail of the ring, in one publication.
+    /// Owner only. Puts all of `gs`, for which there is room, at the tail of the ring, in one publication.
     pub(crate) fn push_all(&self, gs: impl ExactSizeIterator<Item = GRef<H>>) {
         let (count, room, tail) = (gs.len() as u32, self.room(), self.owners_tail());
         assert!(count <= room, "push_all: no room for so many ({count}, {room})");
@@ -297,7 +297,7 @@ impl<H: Host> Runq<H> {
     #[doc(alias = "runqget")]
     pub(crate) fn pop(&self) -> Option<GRef<H>> {
         let tail = self.owners_tail();
-        // Relaxed: the owner wrote the slots, and a value that is out of date fails the exchange. Nor does it make
+        // Relaxed: the owner wrote the slots, and an out-of-date value fails the exchange. Nor does such a value make
         // the ring look empty: real never passes the tail.
         let mut head = Head(self.head.load(Relaxed));
         while head.real() != tail {
@@ -315,20 +315,20 @@ impl<H: Host> Runq<H> {
                 // SAFETY: below the tail, so an owner wrote it, and only owners write.
                 prefetch(unsafe { self.read(after) }.to_raw());
             }
-            // SAFETY: written by an owner, below the tail; the exchange has taken it from the thieves, and it is
-            // written next by this same owner.
+            // SAFETY: an owner wrote the slot, below the tail; the exchange has taken the G from the thieves, and
+            // this same owner writes the slot next.
             return Some(unsafe { self.read(head.real()) });
         }
         None
     }
 
-    /// Any thread. Returns `true` if at one moment during the call neither the ring nor runnext held anything; `false` if at
-    /// one moment something was there.
+    /// Any thread. Returns `true` if at one moment during the call both the ring and `runnext` were empty; `false` if at one
+    /// moment there was a G.
     ///
-    /// The order of the three loads matters, since Gs move meanwhile. Heads before runnext: for a G that is put there
-    /// before the ring's last one is popped. Runnext before the tail: for a G that is kicked from there into the ring
-    /// before the one that kicked it is popped. And real, read early, equals the tail, read late, only if the ring
-    /// was empty all the time between, when runnext was read. (Go reads the tail before and after.)
+    /// The order of the three loads matters, since Gs move meanwhile. Heads before `runnext`: for a G that is put
+    /// there before the ring's last one is popped. `runnext` before the tail: for a G that is displaced from there
+    /// into the ring before the G that displaced it is popped. And real, read early, equals the tail, read late, only
+    /// if the ring was empty all the time between, when `runnext` was read. (Go reads the tail before and after.)
     #[doc(alias = "runqempty")]
     pub(crate) fn is_empty(&self) -> bool {
         mutant!(EmptyTailReadFirst: keep early = self.tail.load(Relaxed));
@@ -345,7 +345,7 @@ impl<H: Host> Runq<H> {
     }
 
     /// Owner only, of `self`; `victim` is the queue of another P. Takes half of the victim's ring, rounded up, as far
-    /// as there is room: the oldest is returned to be run, the others go to the tail of this ring, in order.
+    /// as there is room: the oldest G is returned to be run, the others go to the tail of this ring, in order.
     #[must_use]
     #[doc(alias = "runqsteal")]
     #[doc(alias = "runqgrab")]
@@ -379,8 +379,8 @@ impl<H: Host> Runq<H> {
         oldest
     }
 
-    /// Any thread. Takes all that a thief can take: the ring, then runnext. Waits for a thief that is in the ring; what
-    /// the owner queues meanwhile may stay.
+    /// Any thread. Takes all Gs that a thief can take: the ring, then `runnext`. Waits for a thief that is in the ring;
+    /// Gs that the owner queues meanwhile may stay.
     pub(crate) fn drain(&self, mut out: impl FnMut(GRef<H>)) {
         loop {
             match self.claim(|waiting| waiting) {
@@ -397,7 +397,7 @@ impl<H: Host> Runq<H> {
         }
     }
 
-    /// T1 to T3. `want` says how many of those that wait.
+    /// T1 to T3. `want` returns how many to claim of the Gs that wait.
     fn claim(&self, want: impl Fn(u32) -> u32) -> Result<Claim<'_, H>, Refused> {
         mutant!(RingTailReadFirst: keep early = self.tail.load(Acquire));
         // Acquire: invariant 3; partners the exchanges of the heads.
@@ -419,7 +419,7 @@ impl<H: Host> Runq<H> {
             let ordering = Release.unless(RingClaimRelaxed);
             match self.head.compare_exchange(head.0, head.claimed(n).0, ordering, look) {
                 Ok(_) => {
-                    // Else the head was out of date, and the exchange has failed.
+                    // Else the head was out of date, and the exchange would have failed.
                     assert!(
                         waiting <= RUNQ,
                         "claim: the heads are ahead of the tail ({head:?}, tail {tail})"
@@ -431,11 +431,11 @@ impl<H: Host> Runq<H> {
         }
     }
 
-    /// Takes runnext from its owner, unless the owner has changed it, or run a goroutine, during the grace period. Two
-    /// goroutines that wake each other stand there in turn: that it is the same G as before says nothing, so the owner's
-    /// count decides as well.
+    /// Takes `runnext` from its owner, unless the owner has changed it, or run a goroutine, during the grace period. Two
+    /// goroutines that wake each other are in `runnext` in turn: that it holds the same G as before proves nothing, so
+    /// the owner's count decides as well.
     fn steal_next(&self, ran: &dyn Fn() -> u32) -> Option<GRef<H>> {
-        // Relaxed: only compared, until the exchange has it.
+        // Relaxed: the value is only compared, until the exchange has it.
         let next = self.runnext.load(Relaxed);
         mutant!(RunnextNeverStolen: return None);
         if next.is_null() {
@@ -446,14 +446,15 @@ impl<H: Host> Runq<H> {
             return None;
         }
         // Acquire: partner the exchange of `push_next`, the last one: the same G may have been run and put again
-        // since the load. Then it is taken earlier than it might be, which is all; nothing of the old turn was read.
+        // since the load. Then the thief takes it earlier than it might, and that is all; the thief read nothing of
+        // the earlier turn.
         let ordering = Acquire.unless(RunnextStealRelaxed);
         self.runnext.compare_exchange(next, null_mut(), ordering, Relaxed).ok()?;
         // SAFETY: put there by `push_next`, and taken out by this exchange alone.
         Some(unsafe { GRef::from_raw(next) })
     }
 
-    /// The heads, for an owner that is about to write slots from the tail on.
+    /// Returns the heads, for an owner that is about to write slots from the tail on.
     #[inline]
     fn owners_head(&self) -> Head {
         // Acquire: partner the end of a `Claim`, whose reads of the slots come before. The owner's exchanges since
@@ -463,11 +464,11 @@ impl<H: Host> Runq<H> {
 
     #[inline]
     fn owners_tail(&self) -> u32 {
-        // Relaxed: the owner's own; an earlier owner's came with the P.
+        // Relaxed: the word is the owner's own; an earlier owner's value came with the P.
         self.tail.load(Relaxed)
     }
 
-    /// O3, for all that was written below the new tail.
+    /// O3, for all slots that were written below the new tail.
     #[inline]
     fn publish(&self, tail: u32) {
         // Release: partner the load of the tail in `claim`.
@@ -482,8 +483,8 @@ impl<H: Host> Runq<H> {
     /// The caller is the owner; `at` is not below the tail, and below `owners_head().steal()` + the size.
     #[inline]
     unsafe fn write(&self, at: u32, g: GRef<H>) {
-        // SAFETY: by this function's contract. A thief that comes reads below the tail only (`claim`); one that was
-        // here has read before its release, which `owners_head` has met.
+        // SAFETY: by this function's contract. A thief that comes reads below the tail only (`claim`); an earlier
+        // thief has read before its release, which `owners_head` has met.
         self.slot(at).with_mut(|slot| unsafe { (*slot).write(g) });
     }
 

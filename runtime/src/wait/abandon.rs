@@ -1,15 +1,15 @@
-//! What others must release for a goroutine that never runs again: an I/O lock that the goroutine holds, a place in the wait
-//! queue of a lock, a lock that was handed over there, or a promised message. When the runtime ends, can't unwind the
-//! goroutine, and abandons it, another thread runs the goroutine's *abandon hook*, or the goroutine runs the hook itself before
-//! it stays parked for good. (A robust mutex is released likewise when its owner dies.)
+//! What is released for a goroutine that never runs again: an I/O lock that the goroutine holds, a place in the wait queue of a
+//! lock, a lock that was handed over there, or a promised message. When the runtime ends, can't unwind the goroutine, and
+//! abandons it, another thread runs the goroutine's *abandon hook*, or the goroutine runs the hook itself before it stays
+//! parked for good. (A robust mutex is released likewise when its owner dies.)
 //!
-//! What is to be released begins with an [`AbandonHook`]. The goroutine notes the hook in its G, or the waker does that has
-//! claimed the wait and has not readied the goroutine yet; the goroutine takes the hook back when it runs. The hook lies on the
-//! goroutine's stack, or is borrowed by the goroutine; a goroutine that never runs again never ends that borrow, and its stack
-//! is never freed.
+//! The value to be released begins with an [`AbandonHook`]. The goroutine notes the hook in its G; or the waker notes it that
+//! has claimed the wait and has not readied the goroutine yet. The goroutine takes the hook back when it runs. The hook lies on
+//! the goroutine's stack, or is borrowed by the goroutine; a goroutine that never runs again never ends that borrow, and its
+//! stack is never freed.
 //!
-//! A G has room for one, that of the wait in which it is parked. What outlasts a wait has a [`StandingHook`]: a list
-//! whose head lies in the goroutine's first frame. Only the goroutine changes the list.
+//! A G has room for one hook, that of the wait in which it is parked. A value that outlasts a wait has a
+//! [`StandingHook`], in a list whose head lies in the goroutine's first frame. Only the goroutine changes the list.
 //!
 //! Checked by `models/promise.rs` and `models/semaphore.rs`.
 
@@ -20,7 +20,7 @@ use crate::prim::hooks::*;
 use crate::prim::{AcqRel, AtomicPtr, Relaxed};
 use std::cell::Cell;
 
-/// What is called for an abandoned goroutine. The first field of what is to be released.
+/// What is called for an abandoned goroutine. The first field of the value to be released.
 pub(crate) struct AbandonHook {
     run: unsafe fn(*const AbandonHook),
 }
@@ -35,8 +35,8 @@ impl AbandonHook {
     /// takes has the goroutine.
     pub(crate) fn run_of<H: Host>(g: GRef<H>) {
         g.leave();
-        // AcqRel: of several that find the goroutine abandoned, one runs the hook; each exchange is the partner of the others.
-        // What the goroutine wrote came with the wait.
+        // AcqRel: of several threads that find the goroutine abandoned, one runs the hook; each exchange is the partner of the
+        // others. What the goroutine wrote came with the wait.
         let hook = g.on_abandon.swap(std::ptr::null_mut(), AcqRel);
         if !hook.is_null() {
             // SAFETY: `note` was given a hook of this type, which is still there: see the module's header.
@@ -46,7 +46,7 @@ impl AbandonHook {
     }
 }
 
-/// A hook that stays set while the goroutine waits for other things. The first field of what is to be released.
+/// A hook that stays set while the goroutine waits in other waits. The first field of the value to be released.
 #[repr(C)]
 pub(crate) struct StandingHook {
     hook: AbandonHook,
@@ -78,7 +78,7 @@ impl StandingHook {
         }
     }
 
-    /// Takes the hook out: the caller, which has set it, releases the thing itself.
+    /// Takes the hook out: the caller, which has set it, releases the value itself.
     ///
     /// # Safety
     /// The hook is still there.
@@ -92,7 +92,7 @@ impl StandingHook {
             list.store(next.cast_mut(), Relaxed);
             return;
         }
-        // SAFETY: by the contract of `note`, what stands in the list is not moved.
+        // SAFETY: by the contract of `note`, the hooks in the list are not moved.
         while let Some(it) = unsafe { at.as_ref() } {
             if it.next.get() == this {
                 it.next.set(next);
@@ -105,11 +105,12 @@ impl StandingHook {
     /// As [`AbandonHook::run_of`].
     fn run_of<H: Host>(g: GRef<H>) {
         let Some(list) = g.standing_hooks() else { return };
-        // AcqRel: as there; each exchange is the partner of the others.
+        // AcqRel: of several threads that find the goroutine abandoned, one runs its hooks; each exchange is the
+        // partner of the others.
         let mut at = list.swap(std::ptr::null_mut(), AcqRel).cast_const();
-        // SAFETY: as there.
+        // SAFETY: `note` was given hooks of this type, which are still there: see the module's header.
         while let Some(it) = unsafe { at.as_ref() } {
-            // SAFETY: as there.
+            // SAFETY: `note` was given hooks of this type, which are still there: see the module's header.
             unsafe { (it.hook.run)(at.cast()) };
             at = it.next.get();
         }

@@ -17,9 +17,9 @@
 //! leaves the queues, and throws. If a waker was faster, the wait ends as if nothing had happened. A goroutine that may not be
 //! unwound sleeps on, and *masks* that frame, and those around it, until the wait ends.
 //!
-//! What is thrown is a [`Thrown`], by `resume_unwind`: no panic hook runs, destructors do. The frame for which the
-//! payload is meant catches it; other catchers pass it on, if they ask [`is_interrupt`]. A goroutine that catches the
-//! payload for good is unwound again at its next park, three times in all.
+//! The payload is a [`Thrown`], raised by `resume_unwind`: no panic hook runs, destructors do. The frame for which
+//! the payload is meant catches it; other catchers pass it on, if they ask [`is_interrupt`]. A goroutine that catches
+//! the payload for good is unwound again at its next park, three times in all.
 //!
 //! Checked by `models/interrupt.rs`.
 
@@ -35,9 +35,9 @@ use std::cell::Cell;
 use std::panic::resume_unwind;
 use std::ptr::NonNull;
 
-/// How often an interrupt is thrown at a goroutine that catches what was thrown.
+/// How often an interrupt is thrown at a goroutine that catches it.
 const THROWS: u8 = 3;
-/// In place of their count, in the G: the goroutine ends already.
+/// In place of that count, in the G: the goroutine ends already.
 const ENDS: u8 = u8::MAX;
 /// The lowest page of a stack, which a goroutine can't use.
 const GUARD_PAGE: usize = 4 << 10;
@@ -174,7 +174,7 @@ impl InterruptPolicy {
         InterruptPolicy(SingleWriterByte::new(OnInterrupt::Never as u8))
     }
 
-    /// `listens`: there may be an interrupt already, and others may bring one.
+    /// Sets the policy. `listens`: there may be an interrupt already, or one may come.
     #[inline(always)]
     pub(crate) fn set(&self, ends: OnInterrupt, listens: bool) {
         self.0.set(ends as u8 | if listens { Self::LISTENS } else { 0 });
@@ -192,8 +192,8 @@ impl InterruptPolicy {
     }
 }
 
-/// How often a goroutine was thrown at, in a byte of the G. Written by the goroutine; read also by an ender that has found the
-/// goroutine asleep.
+/// How often an interrupt was thrown at a goroutine, in a byte of the G. Written by the goroutine; read also by an ender that
+/// has found the goroutine asleep.
 pub(crate) struct Throws(SingleWriterByte);
 
 impl Throws {
@@ -247,7 +247,8 @@ pub(crate) fn cancel_fence() {
 }
 
 impl Interrupt {
-    /// Returns `true` if what is thrown is certain to arrive, and worth another try. Called below the place of the throw.
+    /// Returns `true` if a throw of this interrupt is certain to arrive, and worth another try. Called below the place of
+    /// the throw.
     pub(crate) fn may_throw<H: Host>(self) -> bool {
         let g = M::<H>::current().and_then(M::g);
         let (mark, thrown) = match (self, g) {
@@ -260,7 +261,7 @@ impl Interrupt {
             return false;
         }
         if g.is_some_and(|g| !has_room(g, self.room())) {
-            // Counted alone: the report takes stack, too.
+            // Only counted: the report takes stack, too.
             if let Some(sched) = Sched::<H>::current() {
                 sched.count_refusal();
             }
@@ -274,13 +275,13 @@ impl Interrupt {
     fn room(self) -> usize {
         match self {
             Interrupt::Shutdown => ROOM,
-            // The program has asked for that, and answers for its destructors.
+            // The program has asked for this interrupt, and answers for its destructors.
             Interrupt::Exit | Interrupt::Context(_) => ROOM_TO_LOOK,
         }
     }
 
-    /// Nothing is thrown, since a throw might end the process. The refusal is counted, and reported where there is stack for
-    /// that: the first time in the process, or each time, by the knob `refusals`.
+    /// Nothing is thrown, since a throw might end the process. The refusal is counted, and reported if there is stack for
+    /// that: the first time in the process, or each time with the knob `refusals=all`.
     #[cold]
     #[inline(never)]
     fn is_refused<H: Host>(self, bar: Bar) {
@@ -312,7 +313,7 @@ impl Interrupt {
         H::warn(&text.unwrap_or_else(|| refusal::<H>(who, what, bar, false)));
     }
 
-    /// Unwinds to where this is caught. The caller has left all queues.
+    /// Unwinds to the frame that catches this interrupt. The caller has left all queues.
     pub(crate) fn throw<H: Host>(self) -> ! {
         match self {
             Interrupt::Exit | Interrupt::Shutdown => {
@@ -320,7 +321,7 @@ impl Interrupt {
                 g.throws.0.set(g.throws.0.get().saturating_add(1));
             }
             Interrupt::Context(frame) => {
-                // SAFETY: as in `may_throw`.
+                // SAFETY: the caller runs under the frame.
                 let thrown = unsafe { &frame.as_ref().thrown };
                 thrown.set(thrown.get() + 1);
             }
@@ -329,7 +330,7 @@ impl Interrupt {
     }
 }
 
-/// One line about a wait that goes on after `what`. `named`: the frame's function is looked up.
+/// Returns one line about a wait that goes on after `what`. With `named` the frame's function is looked up.
 fn refusal<H: Host>(who: Option<u64>, what: &str, bar: Bar, named: bool) -> String {
     let who = who.map_or_else(|| "a thread".to_owned(), |id| format!("goroutine {id}"));
     let mut why = bar.why.to_owned();
@@ -347,7 +348,7 @@ fn refusal<H: Host>(who: Option<u64>, what: &str, bar: Bar, named: bool) -> Stri
     format!("{who} waits on after {what}: {why}; GMPDEBUG=refusals=all tells each of these")
 }
 
-/// What a waiter looks at: the innermost frame, whether the goroutine exits, and whether the runtime ends.
+/// What may interrupt a wait: the innermost frame, whether the goroutine exits, and whether the runtime ends.
 #[derive(Copy, Clone)]
 pub(crate) struct PendingInterrupts {
     pub(crate) frame: *const Frame,
@@ -363,8 +364,8 @@ impl PendingInterrupts {
         (self.exits || !self.frame.is_null() || self.ends) && ends.can_be_interrupted() && !H::is_panicking()
     }
 
-    /// Returns the interrupt by which the wait is to end, if the waiter has not masked that interrupt and a throw may pass.
-    /// What may not be thrown is masked from here on.
+    /// Returns the interrupt by which the wait has to end, if the waiter has not masked that interrupt and a throw may
+    /// pass. An interrupt that may not be thrown is masked from here on.
     pub(crate) fn interrupt<H: Host>(self, ends: OnInterrupt, masked: &mut Masked) -> Option<Interrupt> {
         if self.exits && !masked.to_exit {
             if Interrupt::Exit.may_throw::<H>() {
@@ -414,7 +415,7 @@ pub(crate) fn end_here<H: Host>() {
     Wait::<H>::begin().stay()
 }
 
-/// What a wait can't be ended by.
+/// The interrupts that can't end a wait.
 pub(crate) struct Masked {
     to_frame: *const Frame,
     to_exit: bool,

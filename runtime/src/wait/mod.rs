@@ -1,5 +1,5 @@
-//! What waits, and what a wait is made of: a status word, a handle to the parker, the queue of these, what ends a wait early,
-//! and what is released for a parker that never returns.
+//! What a wait is made of: a status word, a handle to the parker, the queue of such handles, what ends a wait early, and what
+//! is released for a parker that never returns.
 //!
 //! Channels, locks, sockets, timers and joins all park through [`waiter`]; none of them names the scheduler.
 

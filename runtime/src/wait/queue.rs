@@ -1,9 +1,10 @@
 //! A queue of waiters, first come first served, whose records lie on their owners' stacks.
 //!
-//! The list is doubly linked, so that a record leaves from anywhere in constant time. It lies under the lock of what is waited
-//! for; a record's links, and whether it stands in the list, are touched under that lock alone. A record stays valid while it
-//! stands in a queue: the owner takes the record out, or finds under the lock that a waker has, before the owner's frame goes.
-//! The stack of a goroutine that is left behind with a record in a queue is never freed.
+//! The list is doubly linked, so that a record leaves from anywhere in constant time. The list lies under the lock of the
+//! channel, lock or socket that is waited for; a record's links, and whether the record is in the list, are touched under that
+//! lock alone. A record stays valid while it is in a queue: the owner takes the record out, or finds under the lock that a
+//! waker has, before the owner's frame goes. The stack of a goroutine that is left behind with a record in a queue is never
+//! freed.
 
 #[cfg(debug_assertions)]
 use crate::host::{Active, Process};
@@ -154,7 +155,7 @@ impl<T> Queue<T> {
         Some(first)
     }
 
-    /// The one behind `node`, which stands in this queue.
+    /// Returns the node behind `node`, which stands in this queue.
     pub(crate) fn next(&self, node: NonNull<Node<T>>) -> Option<NonNull<Node<T>>> {
         // SAFETY: the node stands in this queue, whose lock is held.
         unsafe { Node::links(node, |links| links.next) }

@@ -68,13 +68,13 @@ impl StatusWord {
         Word(self.0.load(ordering))
     }
 
-    /// Changes the word by `step` until the CAS holds; `step` returns the new word and the answer.
+    /// Changes the word by `step` until the CAS succeeds; `step` returns the new word and the answer.
     fn update<T>(&self, ordering: Ordering, mut step: impl FnMut(Word) -> (Option<Word>, T)) -> T {
         let mut seen = self.load(Relaxed);
         loop {
             let (next, answer) = step(seen);
             let Some(next) = next else { return answer };
-            // Relaxed: a failed exchange is followed by another, or by an answer that rests on nothing but the word.
+            // Relaxed: a failed exchange is followed by another, or by an answer that depends on the word alone.
             match self.0.compare_exchange_weak(seen.0, next.0, ordering, Relaxed) {
                 Ok(_) => return answer,
                 Err(now) => seen = Word(now),
@@ -132,8 +132,8 @@ impl StatusWord {
         self.0.store(word.with_status(Status::Idle).clear(OF_A_WAIT).0, Release);
     }
 
-    /// Runnable → Idle: the goroutine never ran and never will. Waits for a dump that holds it: that reads what the caller is
-    /// about to free, and clears its bit itself.
+    /// Runnable → Idle: the goroutine never ran and never will. Waits for a dump that holds the goroutine: the dump reads
+    /// what the caller is about to free, and clears its scan bit itself.
     pub(crate) fn discard(&self) {
         let gone = || {
             // Acquire: a holder has read the G before `unhold`, the partner.
@@ -201,8 +201,8 @@ impl StatusWord {
 
     /// Running → Waiting, by the M, after the save, in a wait that others know; not when something has come meanwhile.
     pub(crate) fn park_again(&self, number: WaitNumber) -> Again {
-        // Release: as in `park`, with its partner, and to the M that runs the owner next. What came meanwhile, `why`
-        // acquires.
+        // Release: as in `park`, with its partner, and to the M that runs the owner next. `why` acquires what came
+        // meanwhile.
         self.update(Release.unless(ParkAgainRelaxed), |word| {
             debug_assert!(word.number() == number && word.has(OPEN), "park_again: not its wait ({word:?})");
             // Not `REFUSED`: an owner that waits for the timer that has claimed a refused wait sleeps like any other.
@@ -217,7 +217,8 @@ impl StatusWord {
 
     /// Returns `true` if the owner is parked, and the wait is neither claimed, nudged, refused nor deferred.
     pub(crate) fn is_asleep(&self) -> bool {
-        // Acquire: partner `park`: why the owner waits. That is no loom's cell, so no model has the Acquire.
+        // Acquire: partner `park`: the reason for which the owner waits. That is no cell of loom's, so no model has
+        // this Acquire.
         Self::sleeps(self.load(Acquire))
     }
 
@@ -228,7 +229,7 @@ impl StatusWord {
             && word.0 & (DEFERRED | CLAIMED | READY | NUDGED | REFUSED) == 0
     }
 
-    /// For the end of the runtime.
+    /// What the owner does, for the ender.
     pub(crate) fn doing(&self) -> Doing {
         // Acquire: partner `park`: how the wait may end, and which M has parked the owner; and with `finish`.
         match self.load(Acquire.unless(DoingRelaxed)) {
@@ -240,7 +241,8 @@ impl StatusWord {
 
     /// Returns `true` if the word has not changed since.
     pub(crate) fn sleeps_still(&self, found: &Asleep) -> bool {
-        // Relaxed: what is compared with came before, by the Acquire of `doing`: the end of the waker of this one, too.
+        // Relaxed: what the word is compared with was acquired by `doing`, and so was the end of the goroutine that
+        // woke this one.
         mutant!(ShutdownTrustsOneLook: return true);
         self.load(Relaxed).clear(SCAN) == found.0.clear(SCAN)
     }
@@ -287,8 +289,8 @@ impl StatusWord {
     pub(crate) fn nudge_any(&self) -> Then {
         // Acquire: as in `ready`, with the same partners, and `make_known`. No Release: the caller's fence comes before.
         self.update(Acquire.unless(NudgeAnyRelaxed), |word| {
-            // Refused: the owner is about to close the wait, and may do that with a store, so a mark would be for nothing. It
-            // would do no harm: without KNOWN it queues nobody, and the close clears it.
+            // Refused: the owner is about to close the wait, and may do that with a store, so a mark would be for nothing.
+            // The mark would do no harm: without KNOWN it queues no goroutine, and the close clears it.
             if !word.has(OPEN | SAVED) || word.has(CLAIMED) || word.has(REFUSED) {
                 (None, Then::Leave)
             } else if word.has(KNOWN) {
@@ -316,7 +318,7 @@ impl StatusWord {
         }
     }
 
-    /// Why the owner runs again; takes a nudge.
+    /// Returns why the owner runs again, and takes a nudge.
     #[inline]
     pub(crate) fn why(&self, number: WaitNumber) -> Why {
         // Acquire: what `ready`, its partner, published. Most often that came with a queue, or the note; but not to an owner

@@ -1,4 +1,4 @@
-//! What stands in a queue for a parker, and how a parker is woken.
+//! A parker as it is represented in a queue, and how a parker is woken.
 //!
 //! A [`Waiter`] names a goroutine or a plain thread together with the number of a wait. A waker that finds a Waiter in a queue
 //! claims that wait; exactly one claim of a wait wins, and the winner must ready the parker. Only the winner may touch the
@@ -8,7 +8,7 @@
 //! mapped: a G is type-stable as long as its pool lives (`g/mod.rs`, invariant 3), and a parked G's pool lives; a
 //! thread's parker is counted. A claim under an old number fails and touches nothing else.
 //!
-//! A [`Wait`] is the owner's side: that opens the wait, gives out the Waiter, and blocks the caller, a goroutine or a
+//! A [`Wait`] is the owner's side: it opens the wait, gives out the Waiter, and blocks the caller, a goroutine or a
 //! thread:
 //!
 //! ```text
@@ -171,8 +171,8 @@ impl<H: Host> Waiter<H> {
     }
 }
 
-/// A parker that was found in a queue and not claimed, with what keeps the word mapped when the parker has gone on and
-/// ended.
+/// A copy of a Waiter that was found in a queue and not claimed, with a reference that keeps the word mapped when the
+/// parker has gone on and ended.
 pub(crate) struct UpgradedWaiter<H: Host> {
     waiter: Waiter<H>,
     home: Option<Arc<Sched<H>>>,

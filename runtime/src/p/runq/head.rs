@@ -37,7 +37,7 @@ impl Head {
         Head::new(self.steal(), self.real().wrapping_add(n))
     }
 
-    /// It goes out.
+    /// The thief goes out.
     pub(super) fn released(self) -> Self {
         Head::new(self.real(), self.real())
     }

@@ -52,9 +52,9 @@ pub(crate) enum Woke {
     Readied,
     /// The commit hook refused. The wait is over.
     Refused,
-    /// Another thread has changed what the owner is to look at. The wait is open.
+    /// Another thread has changed a condition that the owner has to check. The wait is open.
     Nudged,
-    /// The owner has claimed the wait, which is over, and is to leave the queues and unwind, or return an error.
+    /// The owner has claimed the wait, which is over, and has to leave the queues and unwind, or return an error.
     Interrupted(Interrupt),
 }
 
@@ -130,7 +130,7 @@ impl<H: Host> Wait<H> {
         Opened::on_thread()
     }
 
-    /// The record's part that others claim.
+    /// Returns the part of the record that wakers claim.
     #[inline]
     pub(crate) fn waiter(&self) -> Waiter<H> {
         match &self.who {
@@ -147,8 +147,8 @@ impl<H: Host> Wait<H> {
         }
     }
 
-    /// Sets the hook that is run if the owner never runs again; null for none. Nothing for a plain thread, which always
-    /// runs again.
+    /// Sets the hook that is run if the owner never runs again; null for none. Does nothing for a plain thread, which
+    /// always runs again.
     pub(crate) fn on_abandon(&self, hook: *const AbandonHook) {
         if let Who::G(g, _) = &self.who {
             // Relaxed: read with the goroutine's wait claimed, or after the goroutine was taken out of a queue, or by
@@ -196,7 +196,7 @@ impl<H: Host> Wait<H> {
             Who::G(g, _) => {
                 let g = *g;
                 if how.until != self.until {
-                    // Else the old timer would end the wait early, for a caller that then asks its limit again.
+                    // Else the old timer would end the wait early, for a caller that then checks its limit again.
                     self.over(());
                     self.until = how.until;
                     if let Some(due) = how.until {
@@ -215,7 +215,8 @@ impl<H: Host> Wait<H> {
     }
 
     /// After a look: ends the wait, unless a waker has claimed it. Returns `true` if the owner has claimed the wait, which is
-    /// over then: the owner leaves the queues. Returns `false` if a waker was faster; that one has readied the owner by now.
+    /// over then: the owner leaves the queues. Returns `false` if a waker was faster; that waker has readied the owner by
+    /// now.
     #[must_use]
     pub(crate) fn claim(&mut self) -> bool {
         if self.word().claim(self.number) {
@@ -330,7 +331,7 @@ impl<H: Host> Wait<H> {
         }
     }
 
-    /// What a nudge comes to.
+    /// Does what a nudge asks for.
     pub(super) fn look(&mut self, pending: PendingInterrupts, how: How) -> Option<Woke> {
         if pending.ends && pending.listens::<H>(how.ends) {
             return Some(if self.word().claim(self.number) {
