@@ -11,13 +11,21 @@ use std::time::Duration;
 /// Shorter than any wait of a model.
 const AT_ONCE: Duration = Duration::from_nanos(1);
 
+/// Another thread, with the lock.
+fn beside<R: 'static>(
+    lock: &Arc<RwLock<u32>>,
+    does: impl FnOnce(&RwLock<u32>) -> R + 'static,
+) -> thread::JoinHandle<R> {
+    let theirs = Arc::clone(lock);
+    thread::spawn(move || does(&theirs))
+}
+
 /// Fails by a causality violation when the reader reads while the writer writes, or does not see what was written.
 #[test]
 fn a_reader_and_a_writer() {
     Model::new().preemptions(4).check("rwlock_two", || {
         let lock = Arc::new(RwLock::new(0));
-        let theirs = Arc::clone(&lock);
-        let writer = thread::spawn(move || *theirs.write() += 1);
+        let writer = beside(&lock, |lock| *lock.write() += 1);
         let seen = *lock.read();
         writer.join().unwrap();
         assert!(seen <= *lock.read());
@@ -30,10 +38,8 @@ fn a_reader_and_a_writer() {
 fn a_writer_comes_after_two_readers() {
     Model::new().check("rwlock_three", || {
         let lock = Arc::new(RwLock::new(0));
-        let theirs = Arc::clone(&lock);
-        let reader = thread::spawn(move || *theirs.read());
-        let theirs = Arc::clone(&lock);
-        let writer = thread::spawn(move || *theirs.write() = 1);
+        let reader = beside(&lock, |lock| *lock.read());
+        let writer = beside(&lock, |lock| *lock.write() = 1);
         let _seen = *lock.read();
         reader.join().unwrap();
         writer.join().unwrap();
@@ -47,10 +53,8 @@ fn a_downgrade_keeps_writers_out_and_lets_readers_in() {
     Model::new().check("rwlock_downgrade", || {
         let lock = Arc::new(RwLock::new(0));
         let mut guard = lock.write();
-        let theirs = Arc::clone(&lock);
-        let reader = thread::spawn(move || *theirs.read());
-        let theirs = Arc::clone(&lock);
-        let writer = thread::spawn(move || *theirs.write() += 2);
+        let reader = beside(&lock, |lock| *lock.read());
+        let writer = beside(&lock, |lock| *lock.write() += 2);
         *guard = 1;
         let guard = RwLockWriteGuard::downgrade(guard);
         assert_eq!(*guard, 1);
@@ -61,22 +65,33 @@ fn a_downgrade_keeps_writers_out_and_lets_readers_in() {
     });
 }
 
-/// A writer gives up while a reader waits behind it, and another one reads on. Fails by deadlock when the waiting
-/// reader is not let in.
-#[test]
-fn a_writer_that_times_out_lets_the_reader_go_on() {
-    Model::new().check("rwlock_limit", || {
+/// A goroutine gives up by its limit what the goroutine `waits` for, while a reader waits behind it, and another one reads
+/// on. Fails by deadlock when the waiting reader is not let in.
+fn one_times_out(name: &'static str, waits: fn(&RwLock<u32>) -> bool) {
+    Model::new().check(name, move || {
         let runtime = at_rest::<1>();
         let lock = Arc::new(RwLock::new(0));
         let reads = lock.read();
         let theirs = Arc::clone(&lock);
-        let writer = runtime.go(move || theirs.try_write_for(AT_ONCE).is_some());
-        let theirs = Arc::clone(&lock);
-        let reader = thread::spawn(move || *theirs.read());
+        let waiter = runtime.go(move || waits(&theirs));
+        let reader = beside(&lock, |lock| *lock.read());
         assert_eq!(reader.join().unwrap(), 0);
-        assert!(!writer.join().unwrap());
+        assert!(!waiter.join().unwrap());
         drop(reads);
+        drop(lock.write());
         done();
+    });
+}
+
+#[test]
+fn a_writer_that_times_out_lets_the_reader_go_on() {
+    one_times_out("rwlock_limit", |lock| lock.try_write_for(AT_ONCE).is_some());
+}
+
+#[test]
+fn an_upgrade_that_times_out_lets_the_reader_go_on() {
+    one_times_out("rwlock_upgrade_limit", |lock| {
+        RwLockUpgradableReadGuard::try_upgrade_for(lock.upgradable_read(), AT_ONCE).is_ok()
     });
 }
 
@@ -90,8 +105,7 @@ fn a_writer_that_is_interrupted_lets_the_reader_go_on() {
         let reads = lock.read();
         let theirs = Arc::clone(&lock);
         let writer = runtime.go(move || context.run(|| drop(theirs.write())).is_ok());
-        let theirs = Arc::clone(&lock);
-        let reader = thread::spawn(move || *theirs.read());
+        let reader = beside(&lock, |lock| *lock.read());
         cancel.cancel();
         assert_eq!(reader.join().unwrap(), 0);
         assert!(!writer.join().unwrap());
@@ -100,27 +114,38 @@ fn a_writer_that_is_interrupted_lets_the_reader_go_on() {
     });
 }
 
-/// A writer's runtime ends, before or after the lock is granted to the writer. Fails by deadlock when others wait for
-/// an abandoned writer.
-#[test]
-fn a_writer_that_is_left_holds_nobody_back() {
-    Model::new().check("rwlock_left", || {
+/// The runtime of a goroutine that `waits` ends, before or after the lock is granted to the goroutine. Fails by deadlock when
+/// the reader, or the one that `comes` last, waits for the abandoned goroutine.
+fn one_is_left(name: &'static str, waits: fn(&RwLock<u32>), comes: fn(&RwLock<u32>)) {
+    Model::new().check(name, move || {
         let runtime = at_rest::<1>();
         loom::stop_exploring();
         let lock = Arc::new(RwLock::new(0));
         let reads = lock.read();
         let theirs = Arc::clone(&lock);
-        drop(runtime.go(move || *theirs.write() = 1));
-        // This goroutine has the P once the first one has parked.
+        drop(runtime.go(move || waits(&theirs)));
+        // It has the P when the first one has parked.
         runtime.go(|| ()).join().unwrap();
         loom::explore();
         let ends = thread::spawn(move || super::cover::leave(runtime, Duration::from_secs(1)));
         drop(reads);
         drop(lock.read());
         ends.join().unwrap();
-        drop(lock.write());
+        comes(&lock);
         done();
     });
+}
+
+#[test]
+fn a_writer_that_is_left_holds_nobody_back() {
+    one_is_left("rwlock_left", |lock| *lock.write() = 1, |lock| drop(lock.write()));
+}
+
+/// That the upgradable read stays with its goroutine is no failure.
+#[test]
+fn an_upgrade_that_is_left_holds_no_reader_back() {
+    let upgrades = |lock: &RwLock<u32>| *RwLockUpgradableReadGuard::upgrade(lock.upgradable_read()) = 1;
+    one_is_left("rwlock_upgrade_left", upgrades, |lock| drop(lock.read()));
 }
 
 /// Fails by a causality violation when the upgrade does not see that the reader has gone, by deadlock when the reader forgets
@@ -130,10 +155,8 @@ fn an_upgrade_comes_after_the_readers_and_before_the_writer() {
     Model::new().check("rwlock_upgrade", || {
         let lock = Arc::new(RwLock::new(0));
         let looks = lock.upgradable_read();
-        let theirs = Arc::clone(&lock);
-        let reader = thread::spawn(move || *theirs.read());
-        let theirs = Arc::clone(&lock);
-        let writer = thread::spawn(move || *theirs.write() += 2);
+        let reader = beside(&lock, |lock| *lock.read());
+        let writer = beside(&lock, |lock| *lock.write() += 2);
         let seen = *looks;
         let mut writes = RwLockUpgradableReadGuard::upgrade(looks);
         assert_eq!(*writes, seen, "somebody wrote in between");
@@ -152,11 +175,8 @@ fn an_upgrade_is_let_in_before_the_reader_that_waits() {
     Model::new().check("rwlock_upgrade_alone", || {
         let lock = Arc::new(RwLock::new(0));
         let reads = lock.read();
-        let theirs = Arc::clone(&lock);
-        let upgrader =
-            thread::spawn(move || *RwLockUpgradableReadGuard::upgrade(theirs.upgradable_read()) += 1);
-        let theirs = Arc::clone(&lock);
-        let reader = thread::spawn(move || *theirs.read());
+        let upgrader = beside(&lock, |lock| *RwLockUpgradableReadGuard::upgrade(lock.upgradable_read()) += 1);
+        let reader = beside(&lock, |lock| *lock.read());
         assert_eq!(*reads, 0);
         drop(reads);
         upgrader.join().unwrap();
@@ -172,10 +192,8 @@ fn a_downgrade_of_an_upgradable_read_lets_the_next_one_in() {
     Model::new().check("rwlock_upgradable_downgrade", || {
         let lock = Arc::new(RwLock::new(0));
         let looks = lock.upgradable_read();
-        let theirs = Arc::clone(&lock);
-        let next = thread::spawn(move || *theirs.upgradable_read());
-        let theirs = Arc::clone(&lock);
-        let reader = thread::spawn(move || *theirs.read());
+        let next = beside(&lock, |lock| *lock.upgradable_read());
+        let reader = beside(&lock, |lock| *lock.read());
         let reads = RwLockUpgradableReadGuard::downgrade(looks);
         assert_eq!((next.join().unwrap(), reader.join().unwrap(), *reads), (0, 0, 0));
         drop(reads);
@@ -189,14 +207,12 @@ fn a_downgrade_of_an_upgradable_read_lets_the_next_one_in() {
 fn an_upgradable_read_lets_the_next_one_and_a_writer_go_on() {
     Model::new().check("rwlock_upgradable", || {
         let lock = Arc::new(RwLock::new(0));
-        let theirs = Arc::clone(&lock);
-        let other = thread::spawn(move || {
-            let looks = theirs.upgradable_read();
+        let other = beside(&lock, |lock| {
+            let looks = lock.upgradable_read();
             let seen = *looks;
             *RwLockUpgradableReadGuard::upgrade(looks) = seen + 1;
         });
-        let theirs = Arc::clone(&lock);
-        let writer = thread::spawn(move || *theirs.write() += 1);
+        let writer = beside(&lock, |lock| *lock.write() += 1);
         let _seen = *lock.upgradable_read();
         other.join().unwrap();
         writer.join().unwrap();
@@ -211,61 +227,13 @@ fn a_recursive_read_passes_the_writer_that_waits() {
     Model::new().check("rwlock_recursive", || {
         let lock = Arc::new(RwLock::new(0));
         let reads = lock.read();
-        let theirs = Arc::clone(&lock);
-        let writer = thread::spawn(move || *theirs.write() = 1);
-        let theirs = Arc::clone(&lock);
-        let other = thread::spawn(move || *theirs.read_recursive());
+        let writer = beside(&lock, |lock| *lock.write() = 1);
+        let other = beside(&lock, |lock| *lock.read_recursive());
         assert_eq!(*reads, *lock.read_recursive());
         drop(reads);
         other.join().unwrap();
         writer.join().unwrap();
         assert_eq!(*lock.read(), 1);
-    });
-}
-
-/// The runtime of an upgradable reader ends while that reader waits for its upgrade, before or after the upgrade is granted.
-/// Fails by deadlock when readers wait for the abandoned upgrade; that the upgradable read stays with its goroutine is no
-/// failure.
-#[test]
-fn an_upgrade_that_is_left_holds_no_reader_back() {
-    Model::new().check("rwlock_upgrade_left", || {
-        let runtime = at_rest::<1>();
-        loom::stop_exploring();
-        let lock = Arc::new(RwLock::new(0));
-        let reads = lock.read();
-        let theirs = Arc::clone(&lock);
-        drop(runtime.go(move || *RwLockUpgradableReadGuard::upgrade(theirs.upgradable_read()) = 1));
-        // This goroutine has the P once the first one has parked.
-        runtime.go(|| ()).join().unwrap();
-        loom::explore();
-        let ends = thread::spawn(move || super::cover::leave(runtime, Duration::from_secs(1)));
-        drop(reads);
-        drop(lock.read());
-        ends.join().unwrap();
-        drop(lock.read());
-        done();
-    });
-}
-
-/// An upgrade gives up by its limit while a reader stands behind it. Fails by deadlock.
-#[test]
-fn an_upgrade_that_times_out_lets_the_reader_go_on() {
-    Model::new().check("rwlock_upgrade_limit", || {
-        let runtime = at_rest::<1>();
-        let lock = Arc::new(RwLock::new(0));
-        let reads = lock.read();
-        let theirs = Arc::clone(&lock);
-        let upgrader = runtime.go(move || {
-            let looks = theirs.upgradable_read();
-            RwLockUpgradableReadGuard::try_upgrade_for(looks, AT_ONCE).is_ok()
-        });
-        let theirs = Arc::clone(&lock);
-        let reader = thread::spawn(move || *theirs.read());
-        assert_eq!(reader.join().unwrap(), 0);
-        assert!(!upgrader.join().unwrap());
-        drop(reads);
-        drop(lock.write());
-        done();
     });
 }
 

@@ -8,6 +8,27 @@ use crate::yield_now;
 use gmp_netpoll::Readiness;
 use std::time::Duration;
 
+/// Has the caller's M come from the poller, and the other M sleep on its note.
+fn have_no_m_poll(handle: &Handle) {
+    handle.await_poller();
+    // The M in the poller finds only this goroutine, and wakes no other M.
+    sleep(Duration::from_millis(1));
+    while handle.count_ps()[1] != 1 {
+        loom::thread::yield_now();
+    }
+}
+
+/// Reads by two system calls: after the first one the goroutine waits in the poller. Then raises the flag.
+fn read_then_raise(raises: &Flag) {
+    let mut calls = 0;
+    let got = Socket::new().read(8, || {
+        calls += 1;
+        if calls == 1 { Err(std::io::ErrorKind::WouldBlock.into()) } else { Ok(1) }
+    });
+    assert_eq!(got.unwrap(), 1);
+    raises.raise();
+}
+
 /// A timer's goroutine was to be run at once, and a visit puts another one before it, which blocks the M until the
 /// timer's goroutine has run. `queued`: the timer's goroutine is in the ring, alone; else the M has it in hand.
 fn a_visit_puts_one_off(queued: bool) -> impl Fn() + Send + Sync + 'static {
@@ -58,12 +79,7 @@ fn one_before_which_a_sleeper_goes_is_run_by_another_m() {
         let (handle, ran) = (Handle::of(&runtime), Flag::default());
         let raises = ran.clone();
         let sleeper = runtime.go(move || {
-            handle.await_poller();
-            // The M in the poller finds only this goroutine, and wakes no other M.
-            sleep(Duration::from_millis(1));
-            while handle.count_ps()[1] != 1 {
-                loom::thread::yield_now();
-            }
+            have_no_m_poll(&handle);
             // This M finds the queued goroutine when this one sleeps, and so does not go to the poller.
             handle.queue_globally_in_silence([handle.make(move || {
                 loom::explore();
@@ -90,16 +106,8 @@ fn one_that_a_visit_finds_is_run_beside_a_sleeper() {
         let (handle, visits, ran) = (Handle::of(&runtime), Handle::of(&runtime), Flag::default());
         let raises = ran.clone();
         let sleeper = runtime.go(move || {
-            drop(crate::go(move || {
-                read_twice();
-                raises.raise();
-            }));
-            handle.await_poller();
-            // The M in the poller finds only this goroutine, and wakes no other M.
-            sleep(Duration::from_millis(1));
-            while handle.count_ps()[1] != 1 {
-                loom::thread::yield_now();
-            }
+            drop(crate::go(move || read_then_raise(&raises)));
+            have_no_m_poll(&handle);
             handle.queue_globally_in_silence([handle.make(move || {
                 loom::explore();
                 pass(LONG);
@@ -114,16 +122,6 @@ fn one_that_a_visit_finds_is_run_beside_a_sleeper() {
     });
 }
 
-/// Reads by two system calls: after the first one the goroutine waits in the poller.
-fn read_twice() {
-    let mut calls = 0;
-    let got = Socket::new().read(8, || {
-        calls += 1;
-        if calls == 1 { Err(std::io::ErrorKind::WouldBlock.into()) } else { Ok(1) }
-    });
-    assert_eq!(got.unwrap(), 1);
-}
-
 /// A visit finds a goroutine in the poller and one in the global queue; the latter goes first and blocks its M until the other
 /// has run. No M polls: the M at work has come from the poller, and the other one sleeps on its note. Fails by deadlock when
 /// the other M is not woken.
@@ -135,16 +133,8 @@ fn one_that_a_visit_finds_is_run_beside_one_that_waited_longer() {
         let (handle, ran) = (Handle::of(&runtime), Flag::default());
         let (raises, waits) = (ran.clone(), ran.clone());
         let visitor = runtime.go(move || {
-            drop(crate::go(move || {
-                read_twice();
-                raises.raise();
-            }));
-            handle.await_poller();
-            // The M in the poller finds only this goroutine, and wakes no other M.
-            sleep(Duration::from_millis(1));
-            while handle.count_ps()[1] != 1 {
-                loom::thread::yield_now();
-            }
+            drop(crate::go(move || read_then_raise(&raises)));
+            have_no_m_poll(&handle);
             let other = handle.make(move || waits.wait_on_thread());
             loom::explore();
             handle.post(Readiness::READABLE);
@@ -167,12 +157,7 @@ fn those_that_a_round_brings_are_run_by_another_m() {
         loom::stop_exploring();
         let (handle, ran) = (Handle::of(&runtime), Flag::default());
         let first = runtime.go(move || {
-            handle.await_poller();
-            // The M in the poller finds only this goroutine, and wakes no other M.
-            sleep(Duration::from_millis(1));
-            while handle.count_ps()[1] != 1 {
-                loom::thread::yield_now();
-            }
+            have_no_m_poll(&handle);
             let (waits, raises) = (ran.clone(), ran);
             // When this goroutine yields, the ring overflows: these two and this one go to the global queue, the others are
             // the round.
