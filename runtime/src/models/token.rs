@@ -2,7 +2,9 @@
 
 use super::caught;
 use crate::context::Context;
+use crate::host::{Active, Clock};
 use crate::model::{Model, Mutant, at_rest, done};
+use crate::sync::Token;
 use loom::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use loom::thread;
 use std::sync::Arc;
@@ -31,30 +33,24 @@ fn a_token_given_while_the_owner_begins_to_wait_is_not_lost() {
     });
 }
 
-/// A goroutine waits for a thread's token, with a limit. Fails by deadlock when a token that came as the limit passed is
-/// lost, though no wait took it.
+/// A goroutine waits with a limit for the token that a thread gives. Fails by deadlock when the token is lost with a wait that
+/// did not take it, or by the assertion when the token is there once more after a wait took it.
 #[test]
 fn a_wait_that_times_out_leaves_the_token() {
     Model::new().check("token_limit", || {
         let runtime = at_rest::<1>();
-        let main = crate::unparker();
-        let set = Arc::new(AtomicBool::new(false));
-        let sets = Arc::clone(&set);
+        let token = Arc::new(Token::new());
+        let (gives, takes) = (Arc::clone(&token), Arc::clone(&token));
         let owner = runtime.go(move || {
-            let own = crate::unparker();
-            let giver = thread::spawn(move || {
-                sets.store(true, Relaxed);
-                own.unpark();
-            });
-            crate::park_timeout(AT_ONCE);
-            while !set.load(Relaxed) {
-                crate::park();
+            let giver = thread::spawn(move || gives.unpark());
+            let limit = Active::now().saturating_add(AT_ONCE);
+            if !takes.park(Some(limit)) {
+                takes.park(None);
             }
-            main.unpark();
             giver
         });
-        crate::park();
         owner.join().unwrap().join().unwrap();
+        assert!(!token.park(Some(Active::now())), "the token is there twice");
         done();
     });
 }
@@ -84,6 +80,12 @@ fn a_wait_that_is_interrupted_leaves_the_token() {
 
 #[test]
 fn mutants() {
-    let model = "a_token_given_while_the_owner_begins_to_wait_is_not_lost";
-    caught::assert_caught(module_path!(), &[(Mutant::TokenNotKept, model)]);
+    caught::assert_caught(
+        module_path!(),
+        &[
+            (Mutant::TokenNotKept, "a_token_given_while_the_owner_begins_to_wait_is_not_lost"),
+            (Mutant::TokenGoesWithTheWait, "a_wait_that_times_out_leaves_the_token"),
+            (Mutant::TokenGoesWithTheWait, "a_wait_that_is_interrupted_leaves_the_token"),
+        ],
+    );
 }

@@ -653,6 +653,8 @@ pub enum Mutant {
     // The token of `park` (`models/token.rs`).
     /// A giver that finds no waiter leaves no token.
     TokenNotKept,
+    /// A giver that finds a waiter whose wait has just ended without the token leaves no token.
+    TokenGoesWithTheWait,
 
     // Contexts (`models/context.rs`).
     /// `Context::err` tells an error while the channel of the node may be open.

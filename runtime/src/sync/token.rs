@@ -34,21 +34,23 @@ impl Token {
         Token(Mutex::new(Rank::WaitQueue, State { given: false, waiters: WaitQueue::new() }))
     }
 
-    /// Waits for the token, until then at most, and takes it. An interrupt unwinds.
-    pub(crate) fn park(&self, until: Option<Nanos>) {
+    /// Waits for the token, until then at most, and takes it. Returns `false` if the token did not come by then. An interrupt
+    /// unwinds.
+    pub(crate) fn park(&self, until: Option<Nanos>) -> bool {
         let wait = Wait::begin();
         let mut state = self.0.lock();
         if std::mem::take(&mut state.given) {
             drop(state);
             wait.withdraw();
-            return;
+            return true;
         }
         let how = How::new(WaitReason::Park).until(until);
-        if let Err(left) = wait_in(wait, &self.0, state, ((), Position::Back), how) {
-            let by = left.by;
-            drop(left);
-            if let Some(interrupt) = by {
-                interrupt.throw::<Active>();
+        match wait_in(wait, &self.0, state, ((), Position::Back), how) {
+            Ok(()) => true,
+            Err(left) => {
+                let by = left.by;
+                drop(left);
+                by.is_some_and(|interrupt| interrupt.throw::<Active>())
             }
         }
     }
@@ -57,7 +59,9 @@ impl Token {
     pub(crate) fn unpark(&self) {
         let mut notified = Notified::new();
         let mut state = self.0.lock();
+        mutant!(TokenGoesWithTheWait: keep queued = !state.waiters.is_empty());
         if state.waiters.notify(&mut notified).is_none() {
+            mutant!(TokenGoesWithTheWait: if queued == Some(true) { return });
             unless!(TokenNotKept, state.given = true);
         }
         drop(state);
