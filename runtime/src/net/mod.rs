@@ -34,6 +34,7 @@ pub(crate) mod desc;
 mod fd;
 pub(crate) mod io_lock;
 mod limit;
+mod methods;
 pub(crate) mod socket;
 mod sys;
 mod tcp;

@@ -3,28 +3,19 @@
 use crate::host::{Active, Clock};
 use crate::net::desc::Direction;
 use crate::net::limit;
+use crate::net::methods::{ip_options, limits, stream_io, with_a_frame};
 use crate::net::socket::{ShortRead, Socket};
 use crate::net::sys;
-use crate::net::traits::{ip_options, socket_traits};
+use crate::net::traits::socket_traits;
 use gmp_timers::Nanos;
-use std::io::{self, IoSlice, IoSliceMut, Read, Write};
+use std::io;
 use std::net::{self, Shutdown, SocketAddr, ToSocketAddrs};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
-use std::sync::atomic::{Ordering, compiler_fence};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 mod listener;
 
 pub use listener::{Incoming, TcpListener};
-
-/// Returns `result`. Keeps the caller's last call from becoming a tail call in an optimised build, where a dump would
-/// show the library's inner function instead of the caller, which the user has called. Costs no instruction.
-#[inline(always)]
-fn with_a_frame<T>(result: T) -> T {
-    // SeqCst: for the compiler, without a partner.
-    compiler_fence(Ordering::SeqCst);
-    result
-}
 
 /// A TCP connection.
 ///
@@ -130,83 +121,6 @@ impl TcpStream {
         Ok(stream)
     }
 
-    /// Closes the stream. Every call that waits to read or write, on any goroutine or thread, and every later call
-    /// returns an error for which [`is_closed`](super::is_closed) returns `true`. A [`try_clone`](Self::try_clone)
-    /// lives on; the peer sees the end of the stream when the last handle is closed or dropped. Blocks the goroutine,
-    /// or the plain thread, until system calls of other goroutines on this stream have returned; then the
-    /// descriptor's number is free, unless the descriptor was lent out by `AsFd`.
-    ///
-    /// # Unwinds
-    /// Never: an interrupt does not end the wait.
-    ///
-    /// # Errors
-    /// If the socket was closed before, as every call on a closed socket: one of several calls returns `Ok`.
-    pub fn close(&self) -> io::Result<()> {
-        self.0.close()
-    }
-
-    /// Sets until when reads wait; `None` for ever. The deadline holds for all reads, and for `peek`, until the next
-    /// call, also for reads that wait already. After the deadline they return `TimedOut`, even if there is data. With a
-    /// [timeout](Self::set_read_timeout) as well, the earlier end counts.
-    ///
-    /// # Errors
-    /// If the socket is closed.
-    pub fn set_read_deadline(&self, at: Option<Instant>) -> io::Result<()> {
-        self.0.set_deadline(Direction::Read, at)
-    }
-
-    /// Sets until when writes wait; otherwise as [`set_read_deadline`](Self::set_read_deadline). A `write_all` that
-    /// times out may have written a part.
-    ///
-    /// # Errors
-    /// If the socket is closed.
-    pub fn set_write_deadline(&self, at: Option<Instant>) -> io::Result<()> {
-        self.0.set_deadline(Direction::Write, at)
-    }
-
-    /// Sets both deadlines.
-    ///
-    /// # Errors
-    /// If the socket is closed.
-    pub fn set_deadline(&self, at: Option<Instant>) -> io::Result<()> {
-        self.0.set_deadline(Direction::Read, at)?;
-        self.0.set_deadline(Direction::Write, at)
-    }
-
-    /// Sets how long a read waits, from the beginning of the read; `None` for ever. The timeout counts for reads that
-    /// begin after this call, and includes the time spent behind other readers of the same handle. A `try_clone` has
-    /// timeouts of its own.
-    ///
-    /// # Errors
-    /// `InvalidInput` for zero, as with std; and if the socket is closed.
-    pub fn set_read_timeout(&self, timeout: Option<Duration>) -> io::Result<()> {
-        self.0.set_timeout(Direction::Read, timeout)
-    }
-
-    /// Sets how long a write waits; otherwise as [`set_read_timeout`](Self::set_read_timeout).
-    ///
-    /// # Errors
-    /// As [`set_read_timeout`](Self::set_read_timeout).
-    pub fn set_write_timeout(&self, timeout: Option<Duration>) -> io::Result<()> {
-        self.0.set_timeout(Direction::Write, timeout)
-    }
-
-    /// Returns the read timeout.
-    ///
-    /// # Errors
-    /// If the socket is closed.
-    pub fn read_timeout(&self) -> io::Result<Option<Duration>> {
-        self.0.timeout(Direction::Read)
-    }
-
-    /// Returns the write timeout.
-    ///
-    /// # Errors
-    /// If the socket is closed.
-    pub fn write_timeout(&self) -> io::Result<Option<Duration>> {
-        self.0.timeout(Direction::Write)
-    }
-
     /// Returns the peer's address.
     ///
     /// # Errors
@@ -271,75 +185,12 @@ impl TcpStream {
     }
 }
 
-impl Read for &TcpStream {
-    /// Blocks the goroutine, or the plain thread, until there is data or the end of the stream; at most until the
-    /// read deadline or timeout.
-    ///
-    /// # Unwinds
-    /// When the wait is ended from outside, except by a context, which gives an error here; see
-    /// [`migration`](crate::migration#what-may-unwind).
-    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
-        with_a_frame(self.0.run_read(ShortRead::Drained, buf.len(), |mut stream| stream.read(buf)))
-    }
-
-    /// Blocks the goroutine as [`read`](Read::read).
-    ///
-    /// # Unwinds
-    /// When the wait is ended from outside, except by a context, which gives an error here; see
-    /// [`migration`](crate::migration#what-may-unwind).
-    fn read_vectored(&mut self, bufs: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
-        let len = bufs.iter().map(|buf| buf.len()).sum();
-        with_a_frame(self.0.run_read(ShortRead::Drained, len, |mut stream| stream.read_vectored(bufs)))
-    }
-}
-
-impl Write for &TcpStream {
-    /// Blocks the goroutine until at least a part of `buf` was taken; at most until the write deadline or timeout.
-    ///
-    /// # Unwinds
-    /// When the wait is ended from outside, except by a context, which gives an error here; see
-    /// [`migration`](crate::migration#what-may-unwind).
-    fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
-        with_a_frame(self.0.run(Direction::Write, |mut stream| stream.write(buf)))
-    }
-
-    /// Blocks the goroutine as [`write`](Write::write).
-    ///
-    /// # Unwinds
-    /// When the wait is ended from outside, except by a context, which gives an error here; see
-    /// [`migration`](crate::migration#what-may-unwind).
-    fn write_vectored(&mut self, bufs: &[IoSlice<'_>]) -> io::Result<usize> {
-        with_a_frame(self.0.run(Direction::Write, |mut stream| stream.write_vectored(bufs)))
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
-impl Read for TcpStream {
-    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
-        (&*self).read(buf)
-    }
-
-    fn read_vectored(&mut self, bufs: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
-        (&*self).read_vectored(bufs)
-    }
-}
-
-impl Write for TcpStream {
-    fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
-        (&*self).write(buf)
-    }
-
-    fn write_vectored(&mut self, bufs: &[IoSlice<'_>]) -> io::Result<usize> {
-        (&*self).write_vectored(bufs)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
+limits!(TcpStream);
 ip_options!(TcpStream);
+stream_io!(
+    TcpStream,
+    ShortRead::Drained,
+    |mut stream: &net::TcpStream, buf| stream.write(buf),
+    |mut stream: &net::TcpStream, bufs| stream.write_vectored(bufs)
+);
 socket_traits!(TcpStream, net::TcpStream);

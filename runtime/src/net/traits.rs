@@ -1,36 +1,4 @@
-//! The implementations that all socket types share.
-
-/// Implements the options that a socket has whether it listens or is connected.
-macro_rules! ip_options {
-    ($name:ident) => {
-        impl $name {
-            /// Returns the value of `IP_TTL`.
-            ///
-            /// # Errors
-            /// As with std.
-            pub fn ttl(&self) -> std::io::Result<u32> {
-                self.0.with(|socket| socket.ttl())
-            }
-
-            /// Sets `IP_TTL`.
-            ///
-            /// # Errors
-            /// As with std.
-            pub fn set_ttl(&self, ttl: u32) -> std::io::Result<()> {
-                self.0.with(|socket| socket.set_ttl(ttl))
-            }
-
-            /// Takes the socket's pending error.
-            ///
-            /// # Errors
-            /// As with std.
-            pub fn take_error(&self) -> std::io::Result<Option<std::io::Error>> {
-                self.0.with(|socket| socket.take_error())
-            }
-        }
-    };
-}
-pub(super) use ip_options;
+//! The traits of descriptors, which all socket types implement alike.
 
 /// Implements the traits of descriptors, the conversions from and to std's type, and `Debug`.
 macro_rules! socket_traits {
@@ -121,4 +89,4 @@ macro_rules! socket_traits {
     };
 }
 
-pub(super) use socket_traits;
+pub(crate) use socket_traits;

@@ -2,11 +2,11 @@
 
 use super::TcpStream;
 use crate::net::desc::Direction;
+use crate::net::methods::{incoming, ip_options};
 use crate::net::socket::Socket;
 use crate::net::sys;
-use crate::net::traits::{ip_options, socket_traits};
+use crate::net::traits::socket_traits;
 use std::io;
-use std::iter::FusedIterator;
 use std::net::{self, SocketAddr, ToSocketAddrs};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
 use std::time::Instant;
@@ -68,12 +68,6 @@ impl TcpListener {
     pub fn accept(&self) -> io::Result<(TcpStream, SocketAddr)> {
         let (fd, addr) = self.0.run(Direction::Read, |listener| sys::accept(listener.as_fd()))?;
         Ok((TcpStream(Socket::new(fd.into())), addr))
-    }
-
-    /// Returns an iterator over the connections, until the listener is closed. Each step is an
-    /// [`accept`](Self::accept), and may unwind as that does.
-    pub fn incoming(&self) -> Incoming<'_> {
-        Incoming { listener: self, ended: false }
     }
 
     /// Closes the listener. Every call that waits in [`accept`](Self::accept), on any goroutine or thread, and every
@@ -139,57 +133,39 @@ impl TcpListener {
     }
 }
 
-/// An iterator over the connections of a listener; made by [`TcpListener::incoming`]. After [`TcpListener::close`] the iterator
-/// returns an error for which [`is_closed`](crate::net::is_closed) returns `true`, once, and then ends. Other errors do not end
-/// the iterator.
-///
-/// ```
-/// use gmp::net::{self, TcpListener, TcpStream};
-/// use std::sync::Arc;
-///
-/// // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
-/// unsafe {
-///     gmp::run(|| {
-///         let listener = Arc::new(TcpListener::bind("127.0.0.1:0").unwrap());
-///         let server = Arc::clone(&listener);
-///         let serves = gmp::go(move || {
-///             let (mut served, mut end) = (0, None);
-///             for stream in server.incoming() {
-///                 match stream {
-///                     Ok(_stream) => served += 1,
-///                     Err(error) => end = Some(error),
-///                 }
-///                 if served == 1 && end.is_none() {
-///                     server.close().unwrap();
-///                 }
-///             }
-///             (served, end.is_some_and(|error| net::is_closed(&error)))
-///         });
-///         TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-///         assert_eq!(serves.join().unwrap(), (1, true));
-///     })
-/// }
-/// ```
-#[derive(Debug)]
-pub struct Incoming<'a> {
-    listener: &'a TcpListener,
-    ended: bool,
-}
-
-impl Iterator for Incoming<'_> {
-    type Item = io::Result<TcpStream>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        if self.ended {
-            return None;
-        }
-        let accepted = self.listener.accept().map(|(stream, _)| stream);
-        self.ended = accepted.as_ref().is_err_and(crate::net::is_closed);
-        Some(accepted)
-    }
-}
-
-impl FusedIterator for Incoming<'_> {}
-
+incoming!(
+    Incoming of TcpListener gives TcpStream,
+    /// An iterator over the connections of a listener; made by [`TcpListener::incoming`]. After [`TcpListener::close`] the
+    /// iterator returns an error for which [`is_closed`](crate::net::is_closed) returns `true`, once, and then ends. Other
+    /// errors do not end the iterator.
+    ///
+    /// ```
+    /// use gmp::net::{self, TcpListener, TcpStream};
+    /// use std::sync::Arc;
+    ///
+    /// // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
+    /// unsafe {
+    ///     gmp::run(|| {
+    ///         let listener = Arc::new(TcpListener::bind("127.0.0.1:0").unwrap());
+    ///         let server = Arc::clone(&listener);
+    ///         let serves = gmp::go(move || {
+    ///             let (mut served, mut end) = (0, None);
+    ///             for stream in server.incoming() {
+    ///                 match stream {
+    ///                     Ok(_stream) => served += 1,
+    ///                     Err(error) => end = Some(error),
+    ///                 }
+    ///                 if served == 1 && end.is_none() {
+    ///                     server.close().unwrap();
+    ///                 }
+    ///             }
+    ///             (served, end.is_some_and(|error| net::is_closed(&error)))
+    ///         });
+    ///         TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    ///         assert_eq!(serves.join().unwrap(), (1, true));
+    ///     })
+    /// }
+    /// ```
+);
 ip_options!(TcpListener);
 socket_traits!(TcpListener, net::TcpListener);

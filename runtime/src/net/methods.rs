@@ -1,0 +1,265 @@
+//! Methods that several socket types share: the limits of both directions, the options of IP, reading and writing.
+
+use std::sync::atomic::{Ordering, compiler_fence};
+
+/// Returns `result`. Keeps the caller's last call from becoming a tail call in an optimised build, where a dump would
+/// show the library's inner function instead of the caller, which the user has called. Costs no instruction.
+#[inline(always)]
+pub(crate) fn with_a_frame<T>(result: T) -> T {
+    // SeqCst: for the compiler, without a partner.
+    compiler_fence(Ordering::SeqCst);
+    result
+}
+
+/// Implements `close`, and the limits of both directions.
+macro_rules! limits {
+    ($name:ident) => {
+        impl $name {
+            /// Closes the socket. Every call that waits to read or write, on any goroutine or thread, and every later
+            /// call returns an error for which [`is_closed`](crate::net::is_closed) returns `true`. A
+            /// [`try_clone`](Self::try_clone) lives on; the peer of a stream sees the end when the last handle is closed or
+            /// dropped. Blocks the goroutine, or the plain thread, until system calls of other goroutines on this
+            /// socket have returned; then the descriptor's number is free, unless the descriptor was lent out by
+            /// `AsFd`.
+            ///
+            /// # Unwinds
+            /// Never: an interrupt does not end the wait.
+            ///
+            /// # Errors
+            /// If the socket was closed before, as every call on a closed socket: one of several calls returns `Ok`.
+            pub fn close(&self) -> std::io::Result<()> {
+                self.0.close()
+            }
+
+            /// Sets until when reads wait; `None` for ever. The deadline holds for every call that takes data out of
+            /// the socket, or peeks, until the next deadline is set, also for calls that wait already. After the
+            /// deadline they return `TimedOut`, even if there is data. With a [timeout](Self::set_read_timeout) as well,
+            /// the earlier end counts.
+            ///
+            /// # Errors
+            /// If the socket is closed.
+            pub fn set_read_deadline(&self, at: Option<std::time::Instant>) -> std::io::Result<()> {
+                self.0.set_deadline(Direction::Read, at)
+            }
+
+            /// Sets until when writes wait; otherwise as [`set_read_deadline`](Self::set_read_deadline). A call that
+            /// writes in several steps, as `write_all` of a stream, may have written a part when it times out.
+            ///
+            /// # Errors
+            /// If the socket is closed.
+            pub fn set_write_deadline(&self, at: Option<std::time::Instant>) -> std::io::Result<()> {
+                self.0.set_deadline(Direction::Write, at)
+            }
+
+            /// Sets both deadlines.
+            ///
+            /// # Errors
+            /// If the socket is closed.
+            pub fn set_deadline(&self, at: Option<std::time::Instant>) -> std::io::Result<()> {
+                self.0.set_deadline(Direction::Read, at)?;
+                self.0.set_deadline(Direction::Write, at)
+            }
+
+            /// Sets how long a read waits, from the beginning of the read; `None` for ever. The timeout counts for
+            /// reads that begin after this call, and includes the time spent behind other readers of the same handle.
+            /// A `try_clone` has timeouts of its own.
+            ///
+            /// # Errors
+            /// `InvalidInput` for zero, as with std; and if the socket is closed.
+            pub fn set_read_timeout(&self, timeout: Option<std::time::Duration>) -> std::io::Result<()> {
+                self.0.set_timeout(Direction::Read, timeout)
+            }
+
+            /// Sets how long a write waits; otherwise as [`set_read_timeout`](Self::set_read_timeout).
+            ///
+            /// # Errors
+            /// As [`set_read_timeout`](Self::set_read_timeout).
+            pub fn set_write_timeout(&self, timeout: Option<std::time::Duration>) -> std::io::Result<()> {
+                self.0.set_timeout(Direction::Write, timeout)
+            }
+
+            /// Returns the read timeout.
+            ///
+            /// # Errors
+            /// If the socket is closed.
+            pub fn read_timeout(&self) -> std::io::Result<Option<std::time::Duration>> {
+                self.0.timeout(Direction::Read)
+            }
+
+            /// Returns the write timeout.
+            ///
+            /// # Errors
+            /// If the socket is closed.
+            pub fn write_timeout(&self) -> std::io::Result<Option<std::time::Duration>> {
+                self.0.timeout(Direction::Write)
+            }
+        }
+    };
+}
+
+/// Implements `take_error`.
+macro_rules! error_option {
+    ($name:ident) => {
+        impl $name {
+            /// Takes the socket's pending error.
+            ///
+            /// # Errors
+            /// As with std.
+            pub fn take_error(&self) -> std::io::Result<Option<std::io::Error>> {
+                self.0.with(|socket| socket.take_error())
+            }
+        }
+    };
+}
+
+/// Implements the options that an IP socket has whether it listens, is connected, or neither.
+macro_rules! ip_options {
+    ($name:ident) => {
+        impl $name {
+            /// Returns the value of `IP_TTL`.
+            ///
+            /// # Errors
+            /// As with std.
+            pub fn ttl(&self) -> std::io::Result<u32> {
+                self.0.with(|socket| socket.ttl())
+            }
+
+            /// Sets `IP_TTL`.
+            ///
+            /// # Errors
+            /// As with std.
+            pub fn set_ttl(&self, ttl: u32) -> std::io::Result<()> {
+                self.0.with(|socket| socket.set_ttl(ttl))
+            }
+        }
+        crate::net::methods::error_option!($name);
+    };
+}
+
+/// Implements `incoming` of a listener, and the iterator.
+macro_rules! incoming {
+    ($incoming:ident of $listener:ident gives $stream:ident, $(#[$doc:meta])*) => {
+        impl $listener {
+            /// Returns an iterator over the connections, until the listener is closed. Each step is an
+            /// [`accept`](Self::accept), and may unwind as that does.
+            pub fn incoming(&self) -> $incoming<'_> {
+                $incoming { listener: self, ended: false }
+            }
+        }
+
+        $(#[$doc])*
+        #[derive(Debug)]
+        pub struct $incoming<'a> {
+            listener: &'a $listener,
+            ended: bool,
+        }
+
+        impl Iterator for $incoming<'_> {
+            type Item = std::io::Result<$stream>;
+
+            fn next(&mut self) -> Option<Self::Item> {
+                if self.ended {
+                    return None;
+                }
+                let accepted = self.listener.accept().map(|(stream, _)| stream);
+                self.ended = accepted.as_ref().is_err_and(crate::net::is_closed);
+                Some(accepted)
+            }
+        }
+
+        impl std::iter::FusedIterator for $incoming<'_> {}
+
+        impl<'a> IntoIterator for &'a $listener {
+            type Item = std::io::Result<$stream>;
+            type IntoIter = $incoming<'a>;
+
+            fn into_iter(self) -> $incoming<'a> {
+                self.incoming()
+            }
+        }
+    };
+}
+
+/// Implements `Read` and `Write` of a stream: for the reference, and by that for the stream. `$short` says what a short read
+/// tells; `$write` and `$write_vectored` make the system calls of writing.
+macro_rules! stream_io {
+    ($name:ident, $short:expr, $write:expr, $write_vectored:expr) => {
+        impl std::io::Read for &$name {
+            /// Blocks the goroutine, or the plain thread, until there is data or the end of the stream; at most until the
+            /// read deadline or timeout.
+            ///
+            /// # Unwinds
+            /// When the wait is ended from outside, except by a context, which gives an error here; see
+            /// [`migration`](crate::migration#what-may-unwind).
+            fn read(&mut self, buf: &mut [u8]) -> std::io::Result<usize> {
+                crate::net::methods::with_a_frame(
+                    self.0.run_read($short, buf.len(), |mut stream| stream.read(buf)),
+                )
+            }
+
+            /// Blocks the goroutine as [`read`](Read::read).
+            ///
+            /// # Unwinds
+            /// When the wait is ended from outside, except by a context, which gives an error here; see
+            /// [`migration`](crate::migration#what-may-unwind).
+            fn read_vectored(&mut self, bufs: &mut [std::io::IoSliceMut<'_>]) -> std::io::Result<usize> {
+                let len = bufs.iter().map(|buf| buf.len()).sum();
+                crate::net::methods::with_a_frame(
+                    self.0.run_read($short, len, |mut stream| stream.read_vectored(bufs)),
+                )
+            }
+        }
+
+        impl std::io::Write for &$name {
+            /// Blocks the goroutine until at least a part of `buf` was taken; at most until the write deadline or timeout.
+            ///
+            /// # Unwinds
+            /// When the wait is ended from outside, except by a context, which gives an error here; see
+            /// [`migration`](crate::migration#what-may-unwind).
+            fn write(&mut self, buf: &[u8]) -> std::io::Result<usize> {
+                crate::net::methods::with_a_frame(self.0.run(Direction::Write, |stream| $write(stream, buf)))
+            }
+
+            /// Blocks the goroutine as [`write`](Write::write).
+            ///
+            /// # Unwinds
+            /// When the wait is ended from outside, except by a context, which gives an error here; see
+            /// [`migration`](crate::migration#what-may-unwind).
+            fn write_vectored(&mut self, bufs: &[std::io::IoSlice<'_>]) -> std::io::Result<usize> {
+                crate::net::methods::with_a_frame(
+                    self.0.run(Direction::Write, |stream| $write_vectored(stream, bufs)),
+                )
+            }
+
+            fn flush(&mut self) -> std::io::Result<()> {
+                Ok(())
+            }
+        }
+
+        impl std::io::Read for $name {
+            fn read(&mut self, buf: &mut [u8]) -> std::io::Result<usize> {
+                (&*self).read(buf)
+            }
+
+            fn read_vectored(&mut self, bufs: &mut [std::io::IoSliceMut<'_>]) -> std::io::Result<usize> {
+                (&*self).read_vectored(bufs)
+            }
+        }
+
+        impl std::io::Write for $name {
+            fn write(&mut self, buf: &[u8]) -> std::io::Result<usize> {
+                (&*self).write(buf)
+            }
+
+            fn write_vectored(&mut self, bufs: &[std::io::IoSlice<'_>]) -> std::io::Result<usize> {
+                (&*self).write_vectored(bufs)
+            }
+
+            fn flush(&mut self) -> std::io::Result<()> {
+                Ok(())
+            }
+        }
+    };
+}
+
+pub(crate) use {error_option, incoming, ip_options, limits, stream_io};
