@@ -7,3 +7,6 @@ mod deadline;
 mod shared;
 mod socket;
 mod stream;
+mod table;
+mod udp;
+mod unix;

@@ -39,9 +39,13 @@ pub(crate) mod socket;
 mod sys;
 mod tcp;
 mod traits;
+mod udp;
+pub mod unix;
 mod wake_fd;
 
 pub use tcp::{Incoming, TcpListener, TcpStream};
+pub use udp::UdpSocket;
+pub use unix::{UnixDatagram, UnixListener, UnixStream};
 
 use std::fmt;
 use std::io;

@@ -28,7 +28,7 @@ pub(super) fn accept(listener: BorrowedFd<'_>) -> io::Result<(OwnedFd, SocketAdd
 
 /// Listens with the longest queue that the kernel allows (`net.core.somaxconn`), as Go does. A burst overflows std's
 /// queue of 128 connections, and a client that is dropped there tries again only after a second.
-pub(super) fn lengthen_queue(listener: BorrowedFd<'_>) -> io::Result<()> {
+pub(crate) fn lengthen_queue(listener: BorrowedFd<'_>) -> io::Result<()> {
     // SAFETY: no pointers.
     check(unsafe { libc::listen(listener.as_raw_fd(), libc::c_int::MAX) }).map(drop)
 }
@@ -103,17 +103,17 @@ pub(super) fn drain(eventfd: RawFd) {
     let _silent = unsafe { libc::read(eventfd, (&raw mut count).cast(), size_of_val(&count)) };
 }
 
-/// Waits until `socket` is ready or `wake_fd` is readable, for at most `limit`, and returns which of them are. A
+/// Waits until `socket`, if given, is ready or `wake_fd` is readable, for at most `limit`, and returns which of them are. A
 /// signal ends the wait early.
 pub(super) fn poll(
-    socket: RawFd,
+    socket: Option<RawFd>,
     events: libc::c_short,
     wake_fd: Option<RawFd>,
     limit: Option<Duration>,
 ) -> io::Result<(bool, bool)> {
     let entry = |fd, events| libc::pollfd { fd, events, revents: 0 };
     // The kernel ignores an entry with a negative descriptor.
-    let mut entries = [entry(socket, events), entry(wake_fd.unwrap_or(-1), libc::POLLIN)];
+    let mut entries = [entry(socket.unwrap_or(-1), events), entry(wake_fd.unwrap_or(-1), libc::POLLIN)];
     let limit = limit.map(|limit| libc::timespec {
         tv_sec: limit.as_secs().try_into().unwrap_or(libc::time_t::MAX),
         tv_nsec: limit.subsec_nanos().into(),

@@ -60,11 +60,11 @@ impl WakeFd {
         }
     }
 
-    /// Blocks the calling thread, which holds the I/O lock, until `socket` is ready for `events`, or `look` returns
-    /// an error. May return early.
+    /// Blocks the calling thread, which holds the I/O lock, until `socket`, if given, is ready for `events`, or `look`
+    /// returns an error. May return early.
     pub(crate) fn wait(
         &self,
-        socket: BorrowedFd<'_>,
+        socket: Option<BorrowedFd<'_>>,
         events: libc::c_short,
         look: impl Fn() -> io::Result<Option<Nanos>>,
     ) -> io::Result<()> {
@@ -81,7 +81,7 @@ impl WakeFd {
                 until = Some(until.map_or(next_poll, |until| until.min(next_poll)));
             }
             let limit = until.map(|until| until.saturating_since(Active::now()));
-            let (ready, woken) = sys::poll(socket.as_raw_fd(), events, wake_fd, limit)?;
+            let (ready, woken) = sys::poll(socket.map(|socket| socket.as_raw_fd()), events, wake_fd, limit)?;
             if woken && let Some(wake_fd) = wake_fd {
                 sys::drain(wake_fd);
                 // No model: one would have to play `poll(2)`. The kernel's lock of the eventfd orders drain and write as well;

@@ -3,7 +3,7 @@
 
 use super::{Lane, ShortRead, Socket};
 use crate::context::interrupted;
-use crate::host::Active;
+use crate::host::{Active, Clock};
 use crate::net::desc::{Direction, PollDesc, Waited};
 use crate::net::io_lock::{Denied, Holder};
 use crate::net::limit::Begun;
@@ -14,6 +14,11 @@ use crate::wait::waiter::Wait;
 use gmp_timers::Nanos;
 use std::io;
 use std::os::fd::AsFd;
+use std::time::Duration;
+
+/// The pauses between two tries of a call of which no event tells: each is twice as long as the one before.
+const SHORTEST_PAUSE: Duration = Duration::from_micros(50);
+const LONGEST_PAUSE: Duration = Duration::from_millis(10);
 
 /// An operation, which holds the I/O lock of its direction.
 struct Operation<'s, S: AsFd> {
@@ -69,6 +74,27 @@ impl<S: AsFd> Socket<S> {
         }
     }
 
+    /// As `operate` for writing, where no event tells that the call is worth another try: it is made again after pauses.
+    pub(super) fn operate_unannounced<R>(
+        &self,
+        begun: Begun,
+        mut call: impl FnMut() -> io::Result<R>,
+    ) -> io::Result<R> {
+        let mut operation = self.begin(Direction::Write, begun)?;
+        let mut pause = SHORTEST_PAUSE;
+        loop {
+            operation.look()?;
+            match call() {
+                Err(refused) if refused.kind() == io::ErrorKind::Interrupted => {}
+                Err(refused) if refused.kind() == io::ErrorKind::WouldBlock => {
+                    operation.pause(Active::now().saturating_add(pause))?;
+                    pause = (2 * pause).min(LONGEST_PAUSE);
+                }
+                done => return done,
+            }
+        }
+    }
+
     /// Takes the I/O lock.
     #[inline(always)]
     fn begin(&self, direction: Direction, begun: Begun) -> io::Result<Operation<'_, S>> {
@@ -83,7 +109,7 @@ impl<S: AsFd> Socket<S> {
     }
 }
 
-impl<S: AsFd> Operation<'_, S> {
+impl<'s, S: AsFd> Operation<'s, S> {
     #[inline(always)]
     fn look(&self) -> io::Result<Option<Nanos>> {
         self.socket.look(self.lane, self.begun)
@@ -110,19 +136,54 @@ impl<S: AsFd> Operation<'_, S> {
     #[inline(always)]
     fn wait(&mut self) -> io::Result<()> {
         let Some(sched) = self.sched else { return self.poll() };
-        let desc = match self.desc {
-            Some(desc) => desc,
-            // When a descriptor is added, the kernel reports events that are ready already.
-            None => *self.desc.insert(self.socket.register(sched)?),
-        };
-        self.park(desc)
+        let desc = self.register(sched)?;
+        self.park(desc, || self.look().ok())
     }
 
-    /// Parks the calling goroutine until an event comes or the goroutine has to call `look` again.
-    fn park(&self, desc: &PollDesc<Active>) -> io::Result<()> {
+    /// Waits until `end`, whatever events come, or until the operation has to call `look` again.
+    fn pause(&mut self, end: Nanos) -> io::Result<()> {
+        let bounded = |until: Option<Nanos>| until.map_or(end, |until| until.min(end));
+        let Some(sched) = self.sched else {
+            return self.pause_thread(end, bounded);
+        };
+        let desc = self.register(sched)?;
+        while Active::now() < end {
+            self.look()?;
+            desc.clear(self.direction);
+            self.park(desc, || self.look().ok().map(|until| Some(bounded(until))))?;
+        }
+        Ok(())
+    }
+
+    /// As `pause`, of a plain thread.
+    fn pause_thread(&self, end: Nanos, bounded: impl Fn(Option<Nanos>) -> Nanos) -> io::Result<()> {
+        let ended = self.lane.wake_fd.wait(None, 0, || match Active::now() < end {
+            true => Ok(Some(bounded(self.look()?))),
+            false => Err(io::ErrorKind::WouldBlock.into()),
+        });
+        match ended {
+            Err(over) if over.kind() == io::ErrorKind::WouldBlock => Ok(()),
+            ended => ended,
+        }
+    }
+
+    /// Returns the registration with the poller of `sched`, which is made if there is none.
+    #[inline(always)]
+    fn register(&mut self, sched: &'s Sched<Active>) -> io::Result<&'s PollDesc<Active>> {
+        match self.desc {
+            Some(desc) => Ok(desc),
+            // When a descriptor is added, the kernel reports events that are ready already.
+            None => Ok(*self.desc.insert(self.socket.register(sched)?)),
+        }
+    }
+
+    /// Parks the calling goroutine until an event comes or the goroutine has to call `look` again; `look` as with
+    /// `PollDesc::wait`.
+    #[inline(always)]
+    fn park(&self, desc: &PollDesc<Active>, look: impl FnOnce() -> Option<Option<Nanos>>) -> io::Result<()> {
         // Rests before the wait begins, as beginning a wait may park for want of a P.
         self.io_lock.rest();
-        let waited = desc.wait(Wait::begin(), self.direction, || self.look().ok());
+        let waited = desc.wait(Wait::begin(), self.direction, look);
         self.io_lock.go_on();
         match waited {
             Waited::Ready | Waited::Look => Ok(()),
@@ -136,6 +197,6 @@ impl<S: AsFd> Operation<'_, S> {
             Direction::Read => libc::POLLIN,
             Direction::Write => libc::POLLOUT,
         };
-        self.lane.wake_fd.wait(self.socket.inner.as_fd(), events, || self.look())
+        self.lane.wake_fd.wait(Some(self.socket.inner.as_fd()), events, || self.look())
     }
 }

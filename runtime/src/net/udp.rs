@@ -1,0 +1,240 @@
+//! UDP: [`UdpSocket`].
+
+use crate::net::desc::Direction;
+use crate::net::methods::{ip_options, limits, with_a_frame};
+use crate::net::socket::Socket;
+use crate::net::traits::socket_traits;
+use std::io;
+use std::net::{self, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
+
+/// A UDP socket.
+///
+/// Like [`std::net::UdpSocket`], except that a goroutine that waits for the socket parks and its thread runs others. A
+/// plain thread blocks. One goroutine may receive while another sends; of several that receive each gets whole datagrams.
+///
+/// ```
+/// use gmp::net::UdpSocket;
+///
+/// // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
+/// unsafe {
+///     gmp::run(|| {
+///         let server = UdpSocket::bind("127.0.0.1:0").unwrap();
+///         let address = server.local_addr().unwrap();
+///         gmp::go(move || {
+///             let mut buffer = [0; 1500];
+///             let (len, from) = server.recv_from(&mut buffer).unwrap();
+///             server.send_to(&buffer[..len], from).unwrap();
+///         });
+///         let client = UdpSocket::bind("127.0.0.1:0").unwrap();
+///         client.connect(address).unwrap();
+///         client.send(b"hello").unwrap();
+///         let mut buffer = [0; 16];
+///         assert_eq!(client.recv(&mut buffer).unwrap(), 5);
+///     })
+/// }
+/// ```
+///
+/// An error that the network reports for a datagram that was sent, such as `ConnectionRefused` for a port nobody has, is the
+/// result of a later call on a connected socket.
+pub struct UdpSocket(Socket<net::UdpSocket>);
+
+impl UdpSocket {
+    /// Makes a socket with the first of `addr`'s addresses that can be bound. Resolving a name blocks the thread.
+    ///
+    /// ```
+    /// use gmp::net::UdpSocket;
+    ///
+    /// // Port 0: the system chooses a free one.
+    /// let socket = UdpSocket::bind("127.0.0.1:0")?;
+    /// assert_ne!(socket.local_addr()?.port(), 0);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// The error of the last address, if none can be bound.
+    pub fn bind<A: ToSocketAddrs>(addr: A) -> io::Result<Self> {
+        let socket = net::UdpSocket::bind(addr)?;
+        socket.set_nonblocking(true)?;
+        Ok(UdpSocket(Socket::new(socket)))
+    }
+
+    /// Receives a datagram, and tells who sent it. What does not fit into `buf` is lost. Blocks the goroutine, or the plain
+    /// thread, until a datagram is there; at most until the read deadline or timeout.
+    ///
+    /// # Unwinds
+    /// When the wait is ended from outside, except by a context, which gives an error here; see
+    /// [`migration`](crate::migration#what-may-unwind).
+    ///
+    /// # Errors
+    /// As with std; an expired limit is `TimedOut`.
+    pub fn recv_from(&self, buf: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
+        with_a_frame(self.0.run(Direction::Read, |socket| socket.recv_from(buf)))
+    }
+
+    /// As [`recv_from`](Self::recv_from), and leaves the datagram in the socket.
+    ///
+    /// # Unwinds
+    /// When the wait is ended from outside, except by a context, which gives an error here; see
+    /// [`migration`](crate::migration#what-may-unwind).
+    ///
+    /// # Errors
+    /// As [`recv_from`](Self::recv_from).
+    pub fn peek_from(&self, buf: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
+        with_a_frame(self.0.run(Direction::Read, |socket| socket.peek_from(buf)))
+    }
+
+    /// Sends a datagram to the first of `addr`'s addresses. Blocks the goroutine, or the plain thread, while the socket's
+    /// buffer is full; resolving a name blocks the thread.
+    ///
+    /// # Unwinds
+    /// When the wait is ended from outside, except by a context, which gives an error here; see
+    /// [`migration`](crate::migration#what-may-unwind).
+    ///
+    /// # Errors
+    /// As with std; `InvalidInput` if `addr` has no address; an expired limit is `TimedOut`.
+    pub fn send_to<A: ToSocketAddrs>(&self, buf: &[u8], addr: A) -> io::Result<usize> {
+        let Some(addr) = addr.to_socket_addrs()?.next() else {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "send_to: no address to send to"));
+        };
+        with_a_frame(self.0.run(Direction::Write, |socket| socket.send_to(buf, addr)))
+    }
+
+    /// Receives a datagram, as [`recv_from`](Self::recv_from); on a connected socket from the peer only.
+    ///
+    /// # Unwinds
+    /// When the wait is ended from outside, except by a context, which gives an error here; see
+    /// [`migration`](crate::migration#what-may-unwind).
+    ///
+    /// # Errors
+    /// As [`recv_from`](Self::recv_from).
+    pub fn recv(&self, buf: &mut [u8]) -> io::Result<usize> {
+        with_a_frame(self.0.run(Direction::Read, |socket| socket.recv(buf)))
+    }
+
+    /// As [`recv`](Self::recv), and leaves the datagram in the socket.
+    ///
+    /// # Unwinds
+    /// When the wait is ended from outside, except by a context, which gives an error here; see
+    /// [`migration`](crate::migration#what-may-unwind).
+    ///
+    /// # Errors
+    /// As [`recv_from`](Self::recv_from).
+    pub fn peek(&self, buf: &mut [u8]) -> io::Result<usize> {
+        with_a_frame(self.0.run(Direction::Read, |socket| socket.peek(buf)))
+    }
+
+    /// Sends a datagram to the connected peer. Blocks as [`send_to`](Self::send_to).
+    ///
+    /// # Unwinds
+    /// When the wait is ended from outside, except by a context, which gives an error here; see
+    /// [`migration`](crate::migration#what-may-unwind).
+    ///
+    /// # Errors
+    /// As with std; an expired limit is `TimedOut`.
+    pub fn send(&self, buf: &[u8]) -> io::Result<usize> {
+        with_a_frame(self.0.run(Direction::Write, |socket| socket.send(buf)))
+    }
+
+    /// Sets the peer to the first of `addr`'s addresses for which that succeeds. Resolving a name blocks the thread;
+    /// otherwise never blocks, as nothing is sent.
+    ///
+    /// # Errors
+    /// As with std.
+    pub fn connect<A: ToSocketAddrs>(&self, addr: A) -> io::Result<()> {
+        // The names are looked up before the socket is in use, so that a `close` does not wait for them.
+        let addrs: Vec<_> = addr.to_socket_addrs()?.collect();
+        self.0.with(|socket| socket.connect(&addrs[..]))
+    }
+
+    /// Returns the peer's address.
+    ///
+    /// # Errors
+    /// As with std: `NotConnected` without a peer.
+    pub fn peer_addr(&self) -> io::Result<SocketAddr> {
+        self.0.with(|socket| socket.peer_addr())
+    }
+
+    /// Returns the local address.
+    ///
+    /// # Errors
+    /// As with std.
+    pub fn local_addr(&self) -> io::Result<SocketAddr> {
+        self.0.with(|socket| socket.local_addr())
+    }
+
+    /// Makes a second handle to the same socket, with limits of its own.
+    ///
+    /// # Errors
+    /// If the table of descriptors is full.
+    pub fn try_clone(&self) -> io::Result<Self> {
+        Ok(UdpSocket(self.0.try_clone(net::UdpSocket::try_clone)?))
+    }
+
+    /// Joins the IPv4 group `group` on the interface with the address `interface`; unspecified: the system chooses one.
+    ///
+    /// # Errors
+    /// As with std.
+    pub fn join_multicast_v4(&self, group: &Ipv4Addr, interface: &Ipv4Addr) -> io::Result<()> {
+        self.0.with(|socket| socket.join_multicast_v4(group, interface))
+    }
+
+    /// Joins the IPv6 group `group` on the interface with the index `interface`; 0: any.
+    ///
+    /// # Errors
+    /// As with std.
+    pub fn join_multicast_v6(&self, group: &Ipv6Addr, interface: u32) -> io::Result<()> {
+        self.0.with(|socket| socket.join_multicast_v6(group, interface))
+    }
+
+    /// Leaves a group, see [`join_multicast_v4`](Self::join_multicast_v4).
+    ///
+    /// # Errors
+    /// As with std.
+    pub fn leave_multicast_v4(&self, group: &Ipv4Addr, interface: &Ipv4Addr) -> io::Result<()> {
+        self.0.with(|socket| socket.leave_multicast_v4(group, interface))
+    }
+
+    /// Leaves a group, see [`join_multicast_v6`](Self::join_multicast_v6).
+    ///
+    /// # Errors
+    /// As with std.
+    pub fn leave_multicast_v6(&self, group: &Ipv6Addr, interface: u32) -> io::Result<()> {
+        self.0.with(|socket| socket.leave_multicast_v6(group, interface))
+    }
+}
+
+/// Options of one word each: the getter, and the setter.
+macro_rules! options {
+    ($($option:literal: $get:ident $set:ident $of:ty),+ $(,)?) => {
+        impl UdpSocket {
+            $(
+                #[doc = concat!("Returns the value of `", $option, "`.")]
+                ///
+                /// # Errors
+                /// As with std.
+                pub fn $get(&self) -> io::Result<$of> {
+                    self.0.with(|socket| socket.$get())
+                }
+
+                #[doc = concat!("Sets `", $option, "`.")]
+                ///
+                /// # Errors
+                /// As with std.
+                pub fn $set(&self, value: $of) -> io::Result<()> {
+                    self.0.with(|socket| socket.$set(value))
+                }
+            )+
+        }
+    };
+}
+
+options! {
+    "SO_BROADCAST": broadcast set_broadcast bool,
+    "IP_MULTICAST_LOOP": multicast_loop_v4 set_multicast_loop_v4 bool,
+    "IP_MULTICAST_TTL": multicast_ttl_v4 set_multicast_ttl_v4 u32,
+    "IPV6_MULTICAST_LOOP": multicast_loop_v6 set_multicast_loop_v6 bool,
+}
+limits!(UdpSocket);
+ip_options!(UdpSocket);
+socket_traits!(UdpSocket, net::UdpSocket);

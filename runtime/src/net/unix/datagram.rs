@@ -1,0 +1,221 @@
+//! Unix sockets for datagrams.
+
+use super::{Passed, SocketAddr, pass};
+use crate::net::desc::Direction;
+use crate::net::methods::{error_option, limits, with_a_frame};
+use crate::net::socket::Socket;
+use crate::net::traits::socket_traits;
+use std::io::{self, IoSlice, IoSliceMut};
+use std::net::Shutdown;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
+use std::os::unix::net;
+use std::path::Path;
+
+/// A Unix socket for datagrams, of which none is lost or overtakes another.
+///
+/// Like [`std::os::unix::net::UnixDatagram`], except that a goroutine that waits for the socket parks and its thread runs
+/// others. A plain thread blocks.
+///
+/// ```
+/// use gmp::net::UnixDatagram;
+///
+/// // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
+/// unsafe {
+///     gmp::run(|| {
+///         let (near, far) = UnixDatagram::pair().unwrap();
+///         let echo = gmp::go(move || {
+///             let mut buffer = [0; 16];
+///             let len = far.recv(&mut buffer).unwrap();
+///             far.send(&buffer[..len]).unwrap();
+///         });
+///         near.send(b"hello").unwrap();
+///         let mut buffer = [0; 16];
+///         assert_eq!(near.recv(&mut buffer).unwrap(), 5);
+///         echo.join().unwrap();
+///     })
+/// }
+/// ```
+pub struct UnixDatagram(Socket<net::UnixDatagram>);
+
+impl UnixDatagram {
+    /// Makes a socket at `path`. The file stays when the socket is dropped, as with std.
+    ///
+    /// # Errors
+    /// As with std: `AddrInUse` if there is a file at `path`.
+    pub fn bind<P: AsRef<Path>>(path: P) -> io::Result<Self> {
+        Self::of(net::UnixDatagram::bind(path)?)
+    }
+
+    /// Makes a socket at `addr`, which may be an abstract one.
+    ///
+    /// # Errors
+    /// As with std.
+    pub fn bind_addr(addr: &SocketAddr) -> io::Result<Self> {
+        Self::of(net::UnixDatagram::bind_addr(addr)?)
+    }
+
+    /// Makes a socket without an address, to which nobody can answer.
+    ///
+    /// # Errors
+    /// If the table of descriptors is full.
+    pub fn unbound() -> io::Result<Self> {
+        Self::of(net::UnixDatagram::unbound()?)
+    }
+
+    /// Makes two sockets that are connected with each other.
+    ///
+    /// # Errors
+    /// If the table of descriptors is full.
+    pub fn pair() -> io::Result<(Self, Self)> {
+        let (one, other) = net::UnixDatagram::pair()?;
+        Ok((Self::of(one)?, Self::of(other)?))
+    }
+
+    fn of(socket: net::UnixDatagram) -> io::Result<Self> {
+        socket.set_nonblocking(true)?;
+        Ok(UnixDatagram(Socket::new(socket)))
+    }
+
+    /// Sets the peer to the socket at `path`. Never blocks.
+    ///
+    /// # Errors
+    /// As with std.
+    pub fn connect<P: AsRef<Path>>(&self, path: P) -> io::Result<()> {
+        self.0.with(|socket| socket.connect(path))
+    }
+
+    /// Sets the peer to the socket at `addr`, which may be an abstract one. Never blocks.
+    ///
+    /// # Errors
+    /// As with std.
+    pub fn connect_addr(&self, addr: &SocketAddr) -> io::Result<()> {
+        self.0.with(|socket| socket.connect_addr(addr))
+    }
+
+    /// Receives a datagram, and tells who sent it. What does not fit into `buf` is lost. Blocks the goroutine, or the plain
+    /// thread, until a datagram is there; at most until the read deadline or timeout.
+    ///
+    /// # Unwinds
+    /// When the wait is ended from outside, except by a context, which gives an error here; see
+    /// [`migration`](crate::migration#what-may-unwind).
+    ///
+    /// # Errors
+    /// As with std; an expired limit is `TimedOut`.
+    pub fn recv_from(&self, buf: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
+        with_a_frame(self.0.run(Direction::Read, |socket| socket.recv_from(buf)))
+    }
+
+    /// Receives a datagram, as [`recv_from`](Self::recv_from).
+    ///
+    /// # Unwinds
+    /// When the wait is ended from outside, except by a context, which gives an error here; see
+    /// [`migration`](crate::migration#what-may-unwind).
+    ///
+    /// # Errors
+    /// As [`recv_from`](Self::recv_from).
+    pub fn recv(&self, buf: &mut [u8]) -> io::Result<usize> {
+        with_a_frame(self.0.run(Direction::Read, |socket| socket.recv(buf)))
+    }
+
+    /// Sends a datagram to the connected peer. Blocks the goroutine, or the plain thread, while the peer has as many
+    /// datagrams as it may have; at most until the write deadline or timeout.
+    ///
+    /// # Unwinds
+    /// When the wait is ended from outside, except by a context, which gives an error here; see
+    /// [`migration`](crate::migration#what-may-unwind).
+    ///
+    /// # Errors
+    /// As with std; an expired limit is `TimedOut`.
+    pub fn send(&self, buf: &[u8]) -> io::Result<usize> {
+        with_a_frame(self.0.run(Direction::Write, |socket| socket.send(buf)))
+    }
+
+    /// Sends a datagram to the socket at `path`. Blocks as [`send`](Self::send). The kernel does not tell when a receiver
+    /// that is no connected peer has room again, so this tries again, every 10 ms at least.
+    ///
+    /// # Unwinds
+    /// When the wait is ended from outside, except by a context, which gives an error here; see
+    /// [`migration`](crate::migration#what-may-unwind).
+    ///
+    /// # Errors
+    /// As with std; an expired limit is `TimedOut`.
+    pub fn send_to<P: AsRef<Path>>(&self, buf: &[u8], path: P) -> io::Result<usize> {
+        let path = path.as_ref();
+        with_a_frame(self.0.run_unannounced(|socket| socket.send_to(buf, path)))
+    }
+
+    /// Sends a datagram to the socket at `addr`, which may be an abstract one; otherwise as [`send_to`](Self::send_to).
+    ///
+    /// # Unwinds
+    /// When the wait is ended from outside, except by a context, which gives an error here; see
+    /// [`migration`](crate::migration#what-may-unwind).
+    ///
+    /// # Errors
+    /// As [`send_to`](Self::send_to).
+    pub fn send_to_addr(&self, buf: &[u8], addr: &SocketAddr) -> io::Result<usize> {
+        with_a_frame(self.0.run_unannounced(|socket| socket.send_to_addr(buf, addr)))
+    }
+
+    /// Sends a datagram of the bytes of `bufs` to the connected peer, with duplicates of `fds`; see
+    /// [`UnixStream::send_with_fds`](super::UnixStream::send_with_fds). Blocks as [`send`](Self::send).
+    ///
+    /// # Unwinds
+    /// When the wait is ended from outside, except by a context, which gives an error here; see
+    /// [`migration`](crate::migration#what-may-unwind).
+    ///
+    /// # Errors
+    /// As [`send`](Self::send); `InvalidInput` for more descriptors than the kernel takes in one message, which are 253.
+    pub fn send_with_fds(&self, bufs: &[IoSlice<'_>], fds: &[BorrowedFd<'_>]) -> io::Result<usize> {
+        with_a_frame(self.0.run(Direction::Write, |socket| pass::send_with_fds(socket.as_fd(), bufs, fds)))
+    }
+
+    /// Receives a datagram into `bufs`, and appends the descriptors that came with that datagram to `fds`, closed on exec.
+    /// Blocks as [`recv`](Self::recv). Other receives drop the descriptors that come with their datagrams.
+    ///
+    /// # Unwinds
+    /// When the wait is ended from outside, except by a context, which gives an error here; see
+    /// [`migration`](crate::migration#what-may-unwind).
+    ///
+    /// # Errors
+    /// As [`recv_from`](Self::recv_from). If the table of descriptors is full, [`Passed::lost_fds`] of the result returns
+    /// `true`.
+    pub fn recv_with_fds(&self, bufs: &mut [IoSliceMut<'_>], fds: &mut Vec<OwnedFd>) -> io::Result<Passed> {
+        with_a_frame(self.0.run(Direction::Read, |socket| pass::receive(socket.as_fd(), bufs, fds)))
+    }
+
+    /// Returns the peer's address.
+    ///
+    /// # Errors
+    /// As with std: `NotConnected` without a peer.
+    pub fn peer_addr(&self) -> io::Result<SocketAddr> {
+        self.0.with(|socket| socket.peer_addr())
+    }
+
+    /// Returns the local address.
+    ///
+    /// # Errors
+    /// As with std.
+    pub fn local_addr(&self) -> io::Result<SocketAddr> {
+        self.0.with(|socket| socket.local_addr())
+    }
+
+    /// Shuts one or both directions down. Calls that wait in them return.
+    ///
+    /// # Errors
+    /// As with std.
+    pub fn shutdown(&self, how: Shutdown) -> io::Result<()> {
+        self.0.with(|socket| socket.shutdown(how))
+    }
+
+    /// Makes a second handle to the same socket, with I/O locks and limits of its own.
+    ///
+    /// # Errors
+    /// If the table of descriptors is full.
+    pub fn try_clone(&self) -> io::Result<Self> {
+        Ok(UnixDatagram(self.0.try_clone(net::UnixDatagram::try_clone)?))
+    }
+}
+
+limits!(UnixDatagram);
+error_option!(UnixDatagram);
+socket_traits!(UnixDatagram, net::UnixDatagram);

@@ -1,0 +1,130 @@
+//! The Unix socket that listens.
+
+use super::{SocketAddr, UnixStream};
+use crate::net::desc::Direction;
+use crate::net::methods::{error_option, incoming, with_a_frame};
+use crate::net::socket::Socket;
+use crate::net::sys;
+use crate::net::traits::socket_traits;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
+use std::os::unix::net;
+use std::path::Path;
+use std::time::Instant;
+
+/// A Unix socket that listens for connections.
+///
+/// Like [`std::os::unix::net::UnixListener`], except that a goroutine that waits in [`accept`](Self::accept) parks and its
+/// thread runs others. A plain thread blocks. The file of the address stays when the listener is dropped, as with std.
+///
+/// ```
+/// use gmp::net::unix::{SocketAddr, UnixListener, UnixStream};
+/// use std::io::{Read, Write};
+/// use std::os::linux::net::SocketAddrExt;
+///
+/// // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
+/// unsafe {
+///     gmp::run(|| {
+///         let name = format!("gmp-example-{}", std::process::id());
+///         let address = SocketAddr::from_abstract_name(name).unwrap();
+///         let listener = UnixListener::bind_addr(&address).unwrap();
+///         let greets = gmp::go(move || listener.accept().unwrap().0.write_all(b"hello"));
+///         let mut text = String::new();
+///         UnixStream::connect_addr(&address).unwrap().read_to_string(&mut text).unwrap();
+///         assert_eq!(text, "hello");
+///         greets.join().unwrap().unwrap();
+///     })
+/// }
+/// ```
+pub struct UnixListener(Socket<net::UnixListener>);
+
+impl UnixListener {
+    /// Listens at `path`, with the longest queue of connections that the system allows.
+    ///
+    /// # Errors
+    /// As with std: `AddrInUse` if there is a file at `path`.
+    pub fn bind<P: AsRef<Path>>(path: P) -> io::Result<Self> {
+        Self::listening(net::UnixListener::bind(path)?)
+    }
+
+    /// Listens at `addr`, which may be an abstract one; otherwise as [`bind`](Self::bind).
+    ///
+    /// # Errors
+    /// As with std.
+    pub fn bind_addr(addr: &SocketAddr) -> io::Result<Self> {
+        Self::listening(net::UnixListener::bind_addr(addr)?)
+    }
+
+    fn listening(listener: net::UnixListener) -> io::Result<Self> {
+        sys::lengthen_queue(listener.as_fd())?;
+        listener.set_nonblocking(true)?;
+        Ok(UnixListener(Socket::new(listener)))
+    }
+
+    /// Waits for a connection. Blocks the goroutine, or the plain thread; several callers may wait, and are served in the
+    /// order in which they came. The address of a peer that has bound none is unnamed.
+    ///
+    /// # Unwinds
+    /// When the wait is ended from outside, except by a context, which gives an error here; see
+    /// [`migration`](crate::migration#what-may-unwind).
+    ///
+    /// # Errors
+    /// `TimedOut` if the [deadline](Self::set_deadline) has passed; after [`close`](Self::close) an error for which
+    /// [`is_closed`](crate::net::is_closed) returns `true`; otherwise the error of `accept(2)`. If the table of
+    /// descriptors is full (`EMFILE`), the connection stays in the kernel's queue for a later call.
+    pub fn accept(&self) -> io::Result<(UnixStream, SocketAddr)> {
+        let (fd, addr) =
+            with_a_frame(self.0.run(Direction::Read, |listener| super::accept(listener.as_fd())))?;
+        Ok((UnixStream(Socket::new(fd.into())), addr))
+    }
+
+    /// Closes the listener. Every call that waits in [`accept`](Self::accept), on any goroutine or thread, and every
+    /// later call returns an error for which [`is_closed`](crate::net::is_closed) returns `true`. Connections in the
+    /// kernel's queue are reset. A [`try_clone`](Self::try_clone) lives on. Blocks the goroutine, or the plain
+    /// thread, until system calls of other goroutines on this listener have returned; then the descriptor's number is
+    /// free, unless the descriptor was lent out by `AsFd`. The file of the address stays.
+    ///
+    /// # Unwinds
+    /// Never: an interrupt does not end the wait.
+    ///
+    /// # Errors
+    /// If the socket was closed before, as every call on a closed socket: one of several calls returns `Ok`.
+    pub fn close(&self) -> io::Result<()> {
+        self.0.close()
+    }
+
+    /// Sets until when [`accept`](Self::accept) waits; `None` for ever. The deadline holds for all calls until the next
+    /// one is set, also for calls that wait already. After the deadline `accept` returns `TimedOut`, even if there is a
+    /// connection to accept.
+    ///
+    /// # Errors
+    /// If the listener is closed.
+    pub fn set_deadline(&self, at: Option<Instant>) -> io::Result<()> {
+        self.0.set_deadline(Direction::Read, at)
+    }
+
+    /// Returns the address on which the listener listens.
+    ///
+    /// # Errors
+    /// As with std.
+    pub fn local_addr(&self) -> io::Result<SocketAddr> {
+        self.0.with(|socket| socket.local_addr())
+    }
+
+    /// Makes a second handle to the same socket.
+    ///
+    /// # Errors
+    /// If the table of descriptors is full.
+    pub fn try_clone(&self) -> io::Result<Self> {
+        Ok(UnixListener(self.0.try_clone(net::UnixListener::try_clone)?))
+    }
+}
+
+incoming!(
+    Incoming of UnixListener gives UnixStream,
+    /// An iterator over the connections of a listener; made by [`UnixListener::incoming`]. After [`UnixListener::close`] the
+    /// iterator returns an error for which [`is_closed`](crate::net::is_closed) returns `true`, once, and then ends. Other
+    /// errors do not end the iterator.
+);
+error_option!(UnixListener);
+socket_traits!(UnixListener, net::UnixListener);

@@ -1,0 +1,178 @@
+//! A connection of two Unix sockets.
+
+use super::{Passed, SocketAddr, new_socket, pass};
+use crate::net::desc::Direction;
+use crate::net::methods::{error_option, limits, stream_io, with_a_frame};
+use crate::net::socket::{ShortRead, Socket};
+use crate::net::traits::socket_traits;
+use std::io::{self, IoSlice, IoSliceMut};
+use std::net::Shutdown;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
+use std::os::unix::net;
+use std::path::Path;
+
+/// A connection of two Unix sockets.
+///
+/// Like [`std::os::unix::net::UnixStream`], except that a goroutine that waits for the stream parks and its thread runs
+/// others. A plain thread blocks. `UnixStream` and `&UnixStream` implement `Read` and `Write`, so one goroutine may read
+/// while another writes.
+///
+/// ```
+/// use gmp::net::UnixStream;
+/// use std::io::{Read, Write};
+/// use std::net::Shutdown;
+///
+/// // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
+/// unsafe {
+///     gmp::run(|| {
+///         let (mut near, far) = UnixStream::pair().unwrap();
+///         // Sends back what comes, until the peer has no more.
+///         let echo = gmp::go(move || std::io::copy(&mut &far, &mut &far).unwrap());
+///         near.write_all(b"hello").unwrap();
+///         near.shutdown(Shutdown::Write).unwrap();
+///         let mut text = String::new();
+///         near.read_to_string(&mut text).unwrap();
+///         assert_eq!((text.as_str(), echo.join().unwrap()), ("hello", 5));
+///     })
+/// }
+/// ```
+pub struct UnixStream(pub(super) Socket<net::UnixStream>);
+
+impl UnixStream {
+    /// Connects to the listener at `path`. Blocks the goroutine, or the plain thread, while the listener's queue of
+    /// connections is full: the kernel does not tell when there is room again, so this tries again, every 10 ms at least.
+    ///
+    /// # Unwinds
+    /// When the wait is ended from outside, except by a context, which gives an error here; see
+    /// [`migration`](crate::migration#what-may-unwind).
+    ///
+    /// # Errors
+    /// As with std.
+    pub fn connect<P: AsRef<Path>>(path: P) -> io::Result<Self> {
+        Self::connect_addr(&SocketAddr::from_pathname(path)?)
+    }
+
+    /// Connects to the listener at `addr`, which may be an abstract one; otherwise as [`connect`](Self::connect).
+    ///
+    /// # Unwinds
+    /// When the wait is ended from outside, except by a context, which gives an error here; see
+    /// [`migration`](crate::migration#what-may-unwind).
+    ///
+    /// # Errors
+    /// As with std.
+    pub fn connect_addr(addr: &SocketAddr) -> io::Result<Self> {
+        // std has the system call for a datagram socket; the kernel looks at the socket, not at the type that holds it.
+        let socket = Socket::new(net::UnixDatagram::from(new_socket(libc::SOCK_STREAM)?));
+        with_a_frame(socket.run_unannounced(|socket| socket.connect_addr(addr)))?;
+        Ok(UnixStream(Socket::new(OwnedFd::from(socket.into_inner()).into())))
+    }
+
+    /// Makes two streams that are connected with each other.
+    ///
+    /// # Errors
+    /// If the table of descriptors is full.
+    pub fn pair() -> io::Result<(Self, Self)> {
+        let (one, other) = net::UnixStream::pair()?;
+        for end in [&one, &other] {
+            end.set_nonblocking(true)?;
+        }
+        Ok((UnixStream(Socket::new(one)), UnixStream(Socket::new(other))))
+    }
+
+    /// Returns the peer's address.
+    ///
+    /// # Errors
+    /// As with std.
+    pub fn peer_addr(&self) -> io::Result<SocketAddr> {
+        self.0.with(|socket| socket.peer_addr())
+    }
+
+    /// Returns the local address.
+    ///
+    /// # Errors
+    /// As with std.
+    pub fn local_addr(&self) -> io::Result<SocketAddr> {
+        self.0.with(|socket| socket.local_addr())
+    }
+
+    /// Shuts one or both directions down. Calls that wait in them return.
+    ///
+    /// # Errors
+    /// As with std.
+    pub fn shutdown(&self, how: Shutdown) -> io::Result<()> {
+        self.0.with(|socket| socket.shutdown(how))
+    }
+
+    /// Makes a second handle to the same connection, with I/O locks and limits of its own.
+    ///
+    /// # Errors
+    /// If the table of descriptors is full.
+    pub fn try_clone(&self) -> io::Result<Self> {
+        Ok(UnixStream(self.0.try_clone(net::UnixStream::try_clone)?))
+    }
+
+    /// Writes the bytes of `bufs`, or a part of them, with duplicates of `fds`, which the peer gets with the first byte. Blocks
+    /// the goroutine, or the plain thread, until a part of the bytes was taken; at most until the write deadline or timeout.
+    ///
+    /// ```
+    /// use gmp::net::UnixStream;
+    /// use std::io::{IoSlice, IoSliceMut, Read};
+    /// use std::os::fd::AsFd;
+    ///
+    /// // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
+    /// unsafe {
+    ///     gmp::run(|| {
+    ///         let (near, far) = UnixStream::pair().unwrap();
+    ///         let file = std::fs::File::open("/proc/self/cmdline").unwrap();
+    ///         near.send_with_fds(&[IoSlice::new(b"a file")], &[file.as_fd()]).unwrap();
+    ///
+    ///         let (mut bytes, mut fds) = ([0; 16], Vec::new());
+    ///         let got = far.recv_with_fds(&mut [IoSliceMut::new(&mut bytes)], &mut fds).unwrap();
+    ///         assert_eq!(&bytes[..got.len()], b"a file");
+    ///         let mut line = Vec::new();
+    ///         std::fs::File::from(fds.pop().unwrap()).read_to_end(&mut line).unwrap();
+    ///         assert!(!line.is_empty());
+    ///     })
+    /// }
+    /// ```
+    ///
+    /// # Unwinds
+    /// When the wait is ended from outside, except by a context, which gives an error here; see
+    /// [`migration`](crate::migration#what-may-unwind).
+    ///
+    /// # Errors
+    /// As with `write`; `InvalidInput` for more descriptors than the kernel takes in one message, which are 253, and for
+    /// descriptors without a byte.
+    pub fn send_with_fds(&self, bufs: &[IoSlice<'_>], fds: &[BorrowedFd<'_>]) -> io::Result<usize> {
+        if !fds.is_empty() && bufs.iter().all(|buf| buf.is_empty()) {
+            let refused = "send_with_fds: a stream carries descriptors with a byte at least";
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, refused));
+        }
+        with_a_frame(self.0.run(Direction::Write, |socket| pass::send_with_fds(socket.as_fd(), bufs, fds)))
+    }
+
+    /// Reads into `bufs`, and appends the descriptors that came with these bytes to `fds`, closed on exec. Blocks the
+    /// goroutine, or the plain thread, as `read`. Other reads drop the descriptors that come with their bytes.
+    ///
+    /// # Unwinds
+    /// When the wait is ended from outside, except by a context, which gives an error here; see
+    /// [`migration`](crate::migration#what-may-unwind).
+    ///
+    /// # Errors
+    /// As with `read`. If the table of descriptors is full, [`Passed::lost_fds`] of the result returns `true`.
+    pub fn recv_with_fds(&self, bufs: &mut [IoSliceMut<'_>], fds: &mut Vec<OwnedFd>) -> io::Result<Passed> {
+        with_a_frame(self.0.run(Direction::Read, |socket| pass::receive(socket.as_fd(), bufs, fds)))
+    }
+}
+
+limits!(UnixStream);
+error_option!(UnixStream);
+// A short read does not say that the socket is empty: one that meets a message with descriptors ends before it, or after it,
+// and no event follows.
+stream_io!(
+    UnixStream,
+    ShortRead::Unknown,
+    |stream: &net::UnixStream, buf| pass::send(stream.as_fd(), buf),
+    |stream: &net::UnixStream, bufs| pass::send_vectored(stream.as_fd(), bufs)
+);
+socket_traits!(UnixStream, net::UnixStream);

@@ -1,0 +1,672 @@
+//! A table of every operation that may wait for a socket, by what may happen to the wait.
+//!
+//! A row is an operation, a column is what happens to it; goroutines and plain threads play each cell. A cell checks what the
+//! call answers, that no byte is lost by a call that gave up, and that no descriptor of the scene is left, neither open nor in
+//! a poller.
+
+use common::crew::{Crew, Member, everyone};
+use gmp::context::{Context, ContextError};
+use gmp::net::unix::SocketAddr as UnixAddr;
+use gmp::net::{TcpListener, TcpStream, UdpSocket, UnixDatagram, UnixListener, UnixStream, is_closed};
+use std::fs;
+use std::io::{self, ErrorKind, IoSlice, IoSliceMut, Read, Write};
+use std::net::Shutdown;
+use std::os::fd::{AsFd, AsRawFd, RawFd};
+use std::os::linux::net::SocketAddrExt;
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+const SHORT: Duration = Duration::from_millis(2);
+/// Longer than any test, and no end of one.
+const LONG: Duration = Duration::from_secs(3600);
+const HELLO: &[u8] = b"hello";
+
+#[derive(Clone, Copy)]
+enum Direction {
+    Reads,
+    Writes,
+}
+
+/// What a socket is told from outside while a call waits for it.
+trait Limits: AsRawFd + Send + Sync {
+    fn shut(&self) -> io::Result<()>;
+    fn limit(&self, direction: Direction, at: Option<Instant>);
+}
+
+macro_rules! limits {
+    ($($socket:ty),*) => {$(
+        impl Limits for $socket {
+            fn shut(&self) -> io::Result<()> {
+                self.close()
+            }
+            fn limit(&self, direction: Direction, at: Option<Instant>) {
+                match direction {
+                    Direction::Reads => self.set_read_deadline(at),
+                    Direction::Writes => self.set_write_deadline(at),
+                }.unwrap();
+            }
+        }
+    )*};
+}
+limits!(TcpStream, UdpSocket, UnixStream, UnixDatagram);
+
+macro_rules! listener_limits {
+    ($($socket:ty),*) => {$(
+        impl Limits for $socket {
+            fn shut(&self) -> io::Result<()> {
+                self.close()
+            }
+            fn limit(&self, _: Direction, at: Option<Instant>) {
+                self.set_deadline(at).unwrap();
+            }
+        }
+    )*};
+}
+listener_limits!(TcpListener, UnixListener);
+
+/// What becomes of a wait.
+enum Ends {
+    Answer(&'static [u8]),
+    /// One of these errors.
+    Error(&'static [ErrorKind]),
+    /// It goes on, and is answered once the peer does its part.
+    Unmoved,
+}
+
+type Call = Arc<dyn Fn() -> io::Result<Vec<u8>> + Send + Sync>;
+/// What the peer does, and what becomes of the wait; or why there is no such thing.
+type Event = Result<(Box<dyn FnOnce() + Send>, Ends), &'static str>;
+
+/// One operation, ready to be played once.
+struct Scene {
+    /// The socket that a caller has while the call waits.
+    socket: Result<(Arc<dyn Limits>, Direction), &'static str>,
+    call: Call,
+    answer: &'static [u8],
+    /// The peer's part, after which the call is answered.
+    feed: Box<dyn Fn() + Send>,
+    /// Whether the call waits for that.
+    waits: Result<(), &'static str>,
+    reset: Event,
+    half_close: Event,
+    /// The sockets of the scene, by their inodes.
+    inodes: Vec<u64>,
+}
+
+/// A scene with a socket and its peer.
+struct Pair<N, F> {
+    near: Arc<N>,
+    far: Arc<Mutex<Option<F>>>,
+    scene: Scene,
+}
+
+impl<N: Limits + 'static, F: AsRawFd + Send + 'static> Pair<N, F> {
+    fn new(
+        (near, far): (N, F),
+        direction: Direction,
+        answer: &'static [u8],
+        call: fn(&N) -> io::Result<Vec<u8>>,
+        feed: fn(&N, &F),
+    ) -> Self {
+        let inodes = vec![inode(near.as_raw_fd()).unwrap(), inode(far.as_raw_fd()).unwrap()];
+        let (near, far) = (Arc::new(near), Arc::new(Mutex::new(Some(far))));
+        let (caller, feeder, peer) = (Arc::clone(&near), Arc::clone(&near), Arc::clone(&far));
+        let scene = Scene {
+            socket: Ok((Arc::clone(&near) as _, direction)),
+            call: Arc::new(move || call(&caller)),
+            answer,
+            feed: Box::new(move || feed(&feeder, peer.lock().unwrap().as_ref().expect("the peer is there"))),
+            waits: Ok(()),
+            reset: Err("no connection"),
+            half_close: Err("no connection"),
+            inodes,
+        };
+        Pair { near, far, scene }
+    }
+
+    fn event(&self, happens: fn(&N, F), ends: Ends) -> Event {
+        let (near, far) = (Arc::clone(&self.near), Arc::clone(&self.far));
+        Ok((Box::new(move || happens(&near, far.lock().unwrap().take().unwrap())), ends))
+    }
+
+    /// The peer resets the connection, or goes.
+    fn reset(mut self, happens: fn(&N, F), ends: Ends) -> Self {
+        self.scene.reset = self.event(happens, ends);
+        self
+    }
+
+    /// The peer has no more to send, but reads on.
+    fn half_close(mut self, happens: fn(&F), ends: Ends) -> Self {
+        let far = Arc::clone(&self.far);
+        self.scene.half_close = Ok((Box::new(move || happens(far.lock().unwrap().as_ref().unwrap())), ends));
+        self
+    }
+
+    fn never_waits(mut self, why: &'static str) -> Scene {
+        self.scene.waits = Err(why);
+        self.scene
+    }
+}
+
+/// The inode of a socket: the kernel gives each a new one.
+fn inode(fd: RawFd) -> Option<u64> {
+    let link = fs::read_link(format!("/proc/self/fd/{fd}")).ok()?;
+    link.to_str()?.strip_prefix("socket:[")?.strip_suffix(']')?.parse().ok()
+}
+
+fn names() -> UnixAddr {
+    static MADE: AtomicUsize = AtomicUsize::new(0);
+    let name = format!("gmp-table-{}-{}", std::process::id(), MADE.fetch_add(1, SeqCst));
+    UnixAddr::from_abstract_name(name).unwrap()
+}
+
+fn tcp() -> (TcpStream, TcpStream) {
+    let (near, far) = common::loopback::pair();
+    (near, far)
+}
+
+fn udp() -> (UdpSocket, UdpSocket) {
+    let (near, far) = (UdpSocket::bind("127.0.0.1:0").unwrap(), UdpSocket::bind("127.0.0.1:0").unwrap());
+    near.connect(far.local_addr().unwrap()).unwrap();
+    far.connect(near.local_addr().unwrap()).unwrap();
+    (near, far)
+}
+
+fn unix() -> (UnixStream, UnixStream) {
+    UnixStream::pair().unwrap()
+}
+
+fn dgram() -> (UnixDatagram, UnixDatagram) {
+    let ends = [UnixDatagram::bind_addr(&names()).unwrap(), UnixDatagram::bind_addr(&names()).unwrap()];
+    for (end, other) in [(&ends[0], &ends[1]), (&ends[1], &ends[0])] {
+        end.connect_addr(&other.local_addr().unwrap()).unwrap();
+    }
+    ends.into()
+}
+
+/// Calls `write` until nothing more fits.
+fn fill<N: Limits>(near: &N, write: impl Fn() -> io::Result<usize>) {
+    loop {
+        near.limit(Direction::Writes, Some(Instant::now() + SHORT));
+        if let Err(full) = write() {
+            assert_eq!(full.kind(), ErrorKind::TimedOut);
+            return near.limit(Direction::Writes, None);
+        }
+    }
+}
+
+/// Takes all that is there.
+fn drain<F: Limits>(far: &F, read: impl Fn() -> io::Result<usize>) {
+    loop {
+        far.limit(Direction::Reads, Some(Instant::now() + SHORT));
+        if let Err(empty) = read() {
+            assert_eq!(empty.kind(), ErrorKind::TimedOut);
+            return far.limit(Direction::Reads, None);
+        }
+    }
+}
+
+/// Closes a TCP stream by a reset.
+fn reset(stream: TcpStream) {
+    let linger = libc::linger { l_onoff: 1, l_linger: 0 };
+    let (at, len) = ((&raw const linger).cast(), size_of_val(&linger) as libc::socklen_t);
+    // SAFETY: the option's value lives through the call.
+    let set = unsafe { libc::setsockopt(stream.as_raw_fd(), libc::SOL_SOCKET, libc::SO_LINGER, at, len) };
+    assert_eq!(set, 0);
+}
+
+fn bytes(read: impl FnOnce(&mut [u8]) -> io::Result<usize>) -> io::Result<Vec<u8>> {
+    let mut buffer = [0; 64];
+    let len = read(&mut buffer)?;
+    Ok(buffer[..len].to_vec())
+}
+
+fn written(result: io::Result<usize>) -> io::Result<Vec<u8>> {
+    result.map(|len| if len > 0 { b"written".to_vec() } else { Vec::new() })
+}
+const WRITTEN: &[u8] = b"written";
+const CHUNK: &[u8] = &[7; 4 << 10];
+
+fn tcp_reads(call: fn(&TcpStream) -> io::Result<Vec<u8>>) -> Scene {
+    Pair::new(tcp(), Direction::Reads, HELLO, call, |_, mut far| far.write_all(HELLO).unwrap())
+        .reset(|_, far| reset(far), Ends::Error(&[ErrorKind::ConnectionReset]))
+        .half_close(|far| far.shutdown(Shutdown::Write).unwrap(), Ends::Answer(b""))
+        .scene
+}
+
+fn tcp_writes(call: fn(&TcpStream) -> io::Result<Vec<u8>>) -> Scene {
+    let ends = tcp();
+    fill(&ends.0, || (&ends.0).write(&[7; 1 << 16]));
+    Pair::new(ends, Direction::Writes, WRITTEN, call, |_, far| {
+        drain(far, || (&mut &*far).read(&mut [0; 1 << 16]));
+    })
+    .reset(|_, far| reset(far), Ends::Error(&[ErrorKind::ConnectionReset, ErrorKind::BrokenPipe]))
+    .half_close(|far| far.shutdown(Shutdown::Write).unwrap(), Ends::Unmoved)
+    .scene
+}
+
+fn udp_receives(call: fn(&UdpSocket) -> io::Result<Vec<u8>>) -> Scene {
+    Pair::new(udp(), Direction::Reads, HELLO, call, |_, far| {
+        assert_eq!(far.send(HELLO).unwrap(), HELLO.len())
+    })
+    // The next datagram to a port that nobody has is answered by an error, which is told to whoever receives.
+    .reset(
+        |near, far| {
+            far.close().unwrap();
+            near.send(b"anybody?").unwrap();
+        },
+        Ends::Error(&[ErrorKind::ConnectionRefused]),
+    )
+    .scene
+}
+
+fn udp_sends(call: fn(&UdpSocket) -> io::Result<Vec<u8>>) -> Scene {
+    Pair::new(udp(), Direction::Writes, WRITTEN, call, |_, _| ())
+        .never_waits("the loopback takes every datagram at once")
+}
+
+fn unix_reads(call: fn(&UnixStream) -> io::Result<Vec<u8>>) -> Scene {
+    let ends = unix();
+    // A peer that goes with bytes unread resets the connection.
+    (&ends.0).write_all(b"unread").unwrap();
+    Pair::new(ends, Direction::Reads, HELLO, call, |_, mut far| far.write_all(HELLO).unwrap())
+        .reset(|_, far| drop(far), Ends::Error(&[ErrorKind::ConnectionReset]))
+        .half_close(|far| far.shutdown(Shutdown::Write).unwrap(), Ends::Answer(b""))
+        .scene
+}
+
+fn unix_writes(call: fn(&UnixStream) -> io::Result<Vec<u8>>) -> Scene {
+    let ends = unix();
+    fill(&ends.0, || (&ends.0).write(CHUNK));
+    Pair::new(ends, Direction::Writes, WRITTEN, call, |_, far| {
+        drain(far, || (&mut &*far).read(&mut [0; 1 << 16]));
+    })
+    .reset(|_, far| drop(far), Ends::Error(&[ErrorKind::ConnectionReset, ErrorKind::BrokenPipe]))
+    .half_close(|far| far.shutdown(Shutdown::Write).unwrap(), Ends::Unmoved)
+    .scene
+}
+
+fn dgram_receives(call: fn(&UnixDatagram) -> io::Result<Vec<u8>>) -> Scene {
+    Pair::new(dgram(), Direction::Reads, HELLO, call, |_, far| {
+        assert_eq!(far.send(HELLO).unwrap(), HELLO.len())
+    })
+    .scene
+}
+
+fn dgram_sends(call: fn(&UnixDatagram) -> io::Result<Vec<u8>>) -> Scene {
+    let ends = dgram();
+    fill(&ends.0, || ends.0.send(CHUNK));
+    Pair::new(ends, Direction::Writes, WRITTEN, call, |_, far| {
+        drain(far, || far.recv(&mut [0; 1 << 16]));
+    })
+    .reset(|_, far| drop(far), Ends::Error(&[ErrorKind::ConnectionRefused]))
+    .scene
+}
+
+struct Row {
+    name: &'static str,
+    scene: fn() -> Scene,
+}
+
+/// All of them.
+const TABLE: &[Row] = &[
+    Row { name: "TcpStream::read", scene: || tcp_reads(|near| bytes(|buf| (&mut &*near).read(buf))) },
+    Row {
+        name: "TcpStream::read_vectored",
+        scene: || tcp_reads(|near| bytes(|buf| (&mut &*near).read_vectored(&mut [IoSliceMut::new(buf)]))),
+    },
+    Row { name: "TcpStream::peek", scene: || tcp_reads(|near| bytes(|buf| near.peek(buf))) },
+    Row { name: "TcpStream::write", scene: || tcp_writes(|near| written((&mut &*near).write(HELLO))) },
+    Row {
+        name: "TcpStream::write_vectored",
+        scene: || tcp_writes(|near| written((&mut &*near).write_vectored(&[IoSlice::new(HELLO)]))),
+    },
+    Row { name: "UdpSocket::recv", scene: || udp_receives(|near| bytes(|buf| near.recv(buf))) },
+    Row {
+        name: "UdpSocket::recv_from",
+        scene: || udp_receives(|near| bytes(|buf| near.recv_from(buf).map(|got| got.0))),
+    },
+    Row { name: "UdpSocket::peek", scene: || udp_receives(|near| bytes(|buf| near.peek(buf))) },
+    Row {
+        name: "UdpSocket::peek_from",
+        scene: || udp_receives(|near| bytes(|buf| near.peek_from(buf).map(|got| got.0))),
+    },
+    Row { name: "UdpSocket::send", scene: || udp_sends(|near| written(near.send(HELLO))) },
+    Row {
+        name: "UdpSocket::send_to",
+        scene: || udp_sends(|near| written(near.send_to(HELLO, near.peer_addr().unwrap()))),
+    },
+    Row { name: "UnixStream::read", scene: || unix_reads(|near| bytes(|buf| (&mut &*near).read(buf))) },
+    Row {
+        name: "UnixStream::read_vectored",
+        scene: || unix_reads(|near| bytes(|buf| (&mut &*near).read_vectored(&mut [IoSliceMut::new(buf)]))),
+    },
+    Row {
+        name: "UnixStream::recv_with_fds",
+        scene: || {
+            unix_reads(|near| {
+                bytes(|buf| {
+                    near.recv_with_fds(&mut [IoSliceMut::new(buf)], &mut Vec::new()).map(|got| got.len())
+                })
+            })
+        },
+    },
+    Row { name: "UnixStream::write", scene: || unix_writes(|near| written((&mut &*near).write(HELLO))) },
+    Row {
+        name: "UnixStream::write_vectored",
+        scene: || unix_writes(|near| written((&mut &*near).write_vectored(&[IoSlice::new(HELLO)]))),
+    },
+    Row {
+        name: "UnixStream::send_with_fds",
+        scene: || {
+            unix_writes(|near| written(near.send_with_fds(&[IoSlice::new(HELLO)], &[io::stderr().as_fd()])))
+        },
+    },
+    Row { name: "UnixDatagram::recv", scene: || dgram_receives(|near| bytes(|buf| near.recv(buf))) },
+    Row {
+        name: "UnixDatagram::recv_from",
+        scene: || dgram_receives(|near| bytes(|buf| near.recv_from(buf).map(|got| got.0))),
+    },
+    Row {
+        name: "UnixDatagram::recv_with_fds",
+        scene: || {
+            dgram_receives(|near| {
+                bytes(|buf| {
+                    near.recv_with_fds(&mut [IoSliceMut::new(buf)], &mut Vec::new()).map(|got| got.len())
+                })
+            })
+        },
+    },
+    Row { name: "UnixDatagram::send", scene: || dgram_sends(|near| written(near.send(HELLO))) },
+    Row {
+        name: "UnixDatagram::send_to_addr",
+        scene: || dgram_sends(|near| written(near.send_to_addr(HELLO, &near.peer_addr()?))),
+    },
+    Row {
+        name: "UnixDatagram::send_with_fds",
+        scene: || {
+            dgram_sends(|near| written(near.send_with_fds(&[IoSlice::new(HELLO)], &[io::stderr().as_fd()])))
+        },
+    },
+    Row {
+        name: "TcpListener::accept",
+        scene: || {
+            let (listener, addr) = common::loopback::listen();
+            let client = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+            client.connect(addr).unwrap();
+            Pair::new(
+                (listener, client),
+                Direction::Reads,
+                b"",
+                |near| near.accept().map(|_| Vec::new()),
+                |near, _| drop(std::net::TcpStream::connect(near.local_addr().unwrap()).unwrap()),
+            )
+            .scene
+        },
+    },
+    Row {
+        name: "UnixListener::accept",
+        scene: || {
+            let listener = UnixListener::bind_addr(&names()).unwrap();
+            let client = std::os::unix::net::UnixDatagram::unbound().unwrap();
+            Pair::new(
+                (listener, client),
+                Direction::Reads,
+                b"",
+                |near| near.accept().map(|_| Vec::new()),
+                |near, _| {
+                    let addr = near.local_addr().unwrap();
+                    drop(std::os::unix::net::UnixStream::connect_addr(&addr).unwrap());
+                },
+            )
+            .scene
+        },
+    },
+    Row { name: "UnixStream::connect_addr", scene: unix_connects },
+];
+
+/// What may wait and has no row, with the reason.
+const NO_ROWS: &[(&str, &str)] = &[
+    ("TcpStream::connect", "the loopback answers at once; what it waits for is in socket.rs"),
+    ("TcpStream::connect_timeout", "as `connect`"),
+    ("UnixStream::connect", "`connect_addr` of a path"),
+    ("UnixDatagram::send_to", "`send_to_addr` of a path"),
+];
+
+/// A listener whose queue is full.
+fn unix_connects() -> Scene {
+    let listener = UnixListener::bind_addr(&names()).unwrap();
+    // SAFETY: no pointers.
+    assert_eq!(unsafe { libc::listen(listener.as_raw_fd(), 0) }, 0);
+    let queued = std::os::unix::net::UnixStream::connect_addr(&listener.local_addr().unwrap()).unwrap();
+    let mut scene = Pair::new(
+        (listener, queued),
+        Direction::Writes,
+        b"",
+        |listener| {
+            // Looked up without the socket: the closer of the listener would wait for this.
+            UnixStream::connect_addr(&listener.local_addr()?).map(|_| Vec::new())
+        },
+        |listener, _| drop(listener.accept().unwrap()),
+    )
+    .scene;
+    scene.socket = Err("the caller has no socket while it connects");
+    scene
+}
+
+/// What may happen to a wait: the name, and the play; the latter says why the cell is empty.
+type Column = (&'static str, fn(&Crew<'_>, Scene) -> Result<(), &'static str>);
+
+const COLUMNS: &[Column] = &[
+    ("data", data),
+    ("data while waiting", data_while_waiting),
+    ("a deadline in the past", deadline_in_the_past),
+    ("a deadline while waiting", deadline_while_waiting),
+    ("a deadline that is moved", deadline_moved),
+    ("close by another", closed_by_another),
+    ("a context that is done", context_done),
+    ("a peer that resets", |crew, scene| event(crew, scene, |scene| &mut scene.reset)),
+    ("a peer that closes its half", |crew, scene| event(crew, scene, |scene| &mut scene.half_close)),
+];
+
+fn call<'a>(crew: &Crew<'a>, scene: &Scene) -> Member<'a, io::Result<Vec<u8>>> {
+    let call = Arc::clone(&scene.call);
+    crew.go(move || call())
+}
+
+/// The call, made while it waits.
+fn waiting<'a>(crew: &Crew<'a>, scene: &Scene) -> Result<Member<'a, io::Result<Vec<u8>>>, &'static str> {
+    scene.waits?;
+    let member = call(crew, scene);
+    member.until_it_waits();
+    Ok(member)
+}
+
+/// After all that happened the operation works.
+#[track_caller]
+fn works(crew: &Crew<'_>, scene: &Scene) {
+    (scene.feed)();
+    assert_eq!(call(crew, scene).join().unwrap(), scene.answer);
+}
+
+#[track_caller]
+fn times_out(result: io::Result<Vec<u8>>) {
+    assert_eq!(result.unwrap_err().kind(), ErrorKind::TimedOut);
+}
+
+fn data(crew: &Crew<'_>, scene: Scene) -> Result<(), &'static str> {
+    works(crew, &scene);
+    Ok(())
+}
+
+fn data_while_waiting(crew: &Crew<'_>, scene: Scene) -> Result<(), &'static str> {
+    let member = waiting(crew, &scene)?;
+    (scene.feed)();
+    assert_eq!(member.join().unwrap(), scene.answer);
+    Ok(())
+}
+
+fn deadline_in_the_past(crew: &Crew<'_>, scene: Scene) -> Result<(), &'static str> {
+    let (socket, direction) = scene.socket.as_ref().map_err(|why| *why)?;
+    socket.limit(*direction, Some(Instant::now()));
+    times_out(call(crew, &scene).join());
+    socket.limit(*direction, None);
+    works(crew, &scene);
+    Ok(())
+}
+
+fn deadline_while_waiting(crew: &Crew<'_>, scene: Scene) -> Result<(), &'static str> {
+    let (socket, direction) = scene.socket.as_ref().map_err(|why| *why)?;
+    scene.waits?;
+    let begin = Instant::now();
+    socket.limit(*direction, Some(begin + SHORT));
+    times_out(call(crew, &scene).join());
+    assert!(begin.elapsed() >= SHORT, "{:?}", begin.elapsed());
+    socket.limit(*direction, None);
+    works(crew, &scene);
+    Ok(())
+}
+
+fn deadline_moved(crew: &Crew<'_>, scene: Scene) -> Result<(), &'static str> {
+    let (socket, direction) = scene.socket.as_ref().map_err(|why| *why)?;
+    socket.limit(*direction, Some(Instant::now() + LONG));
+    let member = waiting(crew, &scene)?;
+    socket.limit(*direction, Some(Instant::now()));
+    times_out(member.join());
+    socket.limit(*direction, None);
+    works(crew, &scene);
+    Ok(())
+}
+
+fn closed_by_another(crew: &Crew<'_>, scene: Scene) -> Result<(), &'static str> {
+    let (socket, _) = scene.socket.as_ref().map_err(|why| *why)?;
+    let (number, member) = (socket.as_raw_fd(), waiting(crew, &scene)?);
+    let same = Arc::clone(socket);
+    crew.run(move || same.shut()).unwrap();
+    assert_ne!(inode(number), Some(scene.inodes[0]), "the number is free");
+    assert!(is_closed(&member.join().unwrap_err()));
+    assert!(is_closed(&call(crew, &scene).join().unwrap_err()));
+    assert!(is_closed(&socket.shut().unwrap_err()));
+    Ok(())
+}
+
+fn context_done(crew: &Crew<'_>, scene: Scene) -> Result<(), &'static str> {
+    scene.waits?;
+    let (context, cancel) = Context::background().with_cancel();
+    let call = Arc::clone(&scene.call);
+    let member = crew.go(move || context.run(|| call().unwrap_err()).expect("nothing is unwound"));
+    member.until_it_waits();
+    cancel.cancel();
+    let refused = member.join();
+    let inner = refused.get_ref().and_then(|inner| inner.downcast_ref());
+    assert_eq!(inner, Some(&ContextError::Canceled), "{refused:?}");
+    works(crew, &scene);
+    Ok(())
+}
+
+fn event(crew: &Crew<'_>, mut scene: Scene, which: fn(&mut Scene) -> &mut Event) -> Result<(), &'static str> {
+    let (happens, ends) = std::mem::replace(which(&mut scene), Err("it has happened"))?;
+    let member = waiting(crew, &scene)?;
+    happens();
+    match ends {
+        Ends::Answer(bytes) => assert_eq!(member.join().unwrap(), bytes),
+        Ends::Error(kinds) => {
+            let refused = member.join().unwrap_err();
+            assert!(kinds.contains(&refused.kind()), "{refused:?}");
+        }
+        Ends::Unmoved => {
+            (scene.feed)();
+            assert_eq!(member.join().unwrap(), scene.answer);
+        }
+    }
+    Ok(())
+}
+
+/// Returns `true` if this socket is open in the process, or watched by an epoll descriptor of it.
+fn is_left(inode_of_it: u64) -> bool {
+    let fds = fs::read_dir("/proc/self/fd").unwrap().map(|entry| entry.unwrap());
+    let watched = format!("ino:{inode_of_it:x} ");
+    fds.filter_map(|fd| fd.file_name().to_str()?.parse().ok()).any(|fd: RawFd| {
+        inode(fd) == Some(inode_of_it)
+            || fs::read_to_string(format!("/proc/self/fdinfo/{fd}")).is_ok_and(|info| info.contains(&watched))
+    })
+}
+
+/// Fails by a hang, by another answer or error, by a byte that is lost, and by a descriptor that is left.
+#[test]
+fn each_operation_in_each_event() {
+    everyone(|crew| {
+        for row in TABLE {
+            for (column, play) in COLUMNS {
+                let scene = (row.scene)();
+                let inodes = scene.inodes.clone();
+                let cell = TellOnPanic(row.name, column);
+                // A cell that is empty says why.
+                let _empty = play(crew, scene).is_err_and(|why| why.is_empty());
+                for inode in inodes {
+                    assert!(!is_left(inode), "a descriptor is left");
+                }
+                drop(cell);
+            }
+        }
+    });
+}
+
+/// Says which cell went wrong.
+struct TellOnPanic(&'static str, &'static str);
+
+impl Drop for TellOnPanic {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("this was {}, {}", self.0, self.1);
+        }
+    }
+}
+
+/// The operations of `runtime/src/net` whose docs say that they may unwind, which is what every wait does.
+fn that_wait() -> Vec<String> {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/runtime/src/net");
+    let mut folders = vec![fs::read_dir(folder).unwrap()];
+    let (mut found, mut shared, mut streams) = (Vec::new(), Vec::new(), Vec::new());
+    while let Some(folder) = folders.pop() {
+        for entry in folder.map(|entry| entry.unwrap()) {
+            if entry.file_type().unwrap().is_dir() {
+                folders.push(fs::read_dir(entry.path()).unwrap());
+                continue;
+            }
+            let text = fs::read_to_string(entry.path()).unwrap();
+            let (mut of, mut waits) = (String::new(), false);
+            let mut lines = text.lines().map(str::trim).peekable();
+            while let Some(line) = lines.next() {
+                if let Some(name) = line.strip_prefix("impl ").and_then(|rest| rest.strip_suffix(" {")) {
+                    of = name.rsplit(['&', ' ']).next().unwrap().to_owned();
+                } else if line.starts_with("stream_io!(") {
+                    streams.push(lines.peek().unwrap().trim_end_matches(',').to_owned());
+                } else if line.contains("When the wait is ended from outside") {
+                    waits = true;
+                } else if let Some(rest) = line.strip_prefix("pub ").unwrap_or(line).strip_prefix("fn ") {
+                    let name = &rest[..rest.find(['(', '<']).unwrap()];
+                    match (std::mem::take(&mut waits), &of[..]) {
+                        (true, "$name") => shared.push(name.to_owned()),
+                        (true, of) => found.push(format!("{of}::{name}")),
+                        (false, _) => {}
+                    }
+                }
+            }
+        }
+    }
+    found
+        .extend(streams.iter().flat_map(|stream| shared.iter().map(move |name| format!("{stream}::{name}"))));
+    found
+}
+
+/// Fails by an operation that was written without a row.
+#[test]
+fn each_that_waits_has_a_row() {
+    let mut found = that_wait();
+    let mut known: Vec<_> = TABLE.iter().map(|row| row.name).chain(NO_ROWS.iter().map(|row| row.0)).collect();
+    found.sort();
+    known.sort();
+    assert_eq!(found, known);
+}

@@ -1,0 +1,304 @@
+//! Unix sockets: what they have beside TCP, and where the kernel tells less of them.
+
+use common::crew::{each, everyone, join_all};
+use common::until;
+use gmp::net::unix::SocketAddr;
+use gmp::net::{UnixDatagram, UnixListener, UnixStream};
+use std::fs::File;
+use std::io::{ErrorKind, IoSlice, IoSliceMut, Read, Seek, Write};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::linux::net::SocketAddrExt;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::time::{Duration, Instant};
+
+static MADE: AtomicUsize = AtomicUsize::new(0);
+
+fn name() -> String {
+    format!("gmp-unix-{}-{}", std::process::id(), MADE.fetch_add(1, SeqCst))
+}
+
+fn abstract_name() -> SocketAddr {
+    SocketAddr::from_abstract_name(name()).unwrap()
+}
+
+/// A path that is removed in the end.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new() -> Self {
+        Scratch(std::env::temp_dir().join(name()))
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        // Not there if nobody has bound it.
+        let _gone = std::fs::remove_file(&self.0);
+    }
+}
+
+/// Fails by an address that is not what was bound, or a peer without one that has.
+#[test]
+fn addresses_are_those_of_std() {
+    everyone(|crew| {
+        crew.run(|| {
+            let path = Scratch::new();
+            let listener = UnixListener::bind(&path.0).unwrap();
+            assert_eq!(listener.local_addr().unwrap().as_pathname(), Some(&*path.0));
+            assert_eq!(UnixListener::bind(&path.0).unwrap_err().kind(), ErrorKind::AddrInUse);
+            let near = UnixStream::connect(&path.0).unwrap();
+            assert_eq!(near.peer_addr().unwrap().as_pathname(), Some(&*path.0));
+            let (far, peer) = listener.accept().unwrap();
+            assert!(peer.is_unnamed() && near.local_addr().unwrap().is_unnamed());
+            drop((near, far));
+
+            // Bound clients, at a path and at a name of the longest kind.
+            let long = SocketAddr::from_abstract_name([b'n'; 107]).unwrap();
+            let mine = Scratch::new();
+            let client = |bind: &SocketAddr| {
+                let socket = std::os::unix::net::UnixDatagram::from(stream_socket());
+                // A connect by std, as its streams have no bind.
+                bind_to(&socket, bind);
+                socket.connect(&path.0).unwrap();
+                listener.accept().unwrap().1
+            };
+            let at_path = SocketAddr::from_pathname(&mine.0).unwrap();
+            assert_eq!(client(&at_path).as_pathname(), Some(&*mine.0));
+            assert_eq!(client(&long).as_abstract_name(), Some(&[b'n'; 107][..]));
+            assert!(client(&abstract_name()).as_abstract_name().is_some());
+
+            let refused = UnixStream::connect(std::env::temp_dir().join(name())).unwrap_err();
+            assert_eq!(refused.kind(), ErrorKind::NotFound);
+            let refused = UnixStream::connect_addr(&abstract_name()).unwrap_err();
+            assert_eq!(refused.kind(), ErrorKind::ConnectionRefused);
+        });
+    });
+}
+
+fn stream_socket() -> OwnedFd {
+    use std::os::fd::FromRawFd;
+    // SAFETY: no pointers; the descriptor is new.
+    unsafe {
+        let fd = libc::socket(libc::AF_UNIX, libc::SOCK_STREAM | libc::SOCK_CLOEXEC, 0);
+        assert!(fd >= 0);
+        OwnedFd::from_raw_fd(fd)
+    }
+}
+
+fn bind_to(socket: &impl AsRawFd, addr: &SocketAddr) {
+    // SAFETY: all zeros is a valid address.
+    let mut raw: libc::sockaddr_un = unsafe { std::mem::zeroed() };
+    raw.sun_family = libc::AF_UNIX as _;
+    let name = match (addr.as_pathname(), addr.as_abstract_name()) {
+        (Some(path), _) => path.to_str().unwrap().as_bytes().to_vec(),
+        (_, Some(name)) => [b"\0", name].concat(),
+        _ => unreachable!("an address with a name"),
+    };
+    for (to, from) in raw.sun_path.iter_mut().zip(&name) {
+        *to = *from as _;
+    }
+    let len = std::mem::offset_of!(libc::sockaddr_un, sun_path) + name.len();
+    // SAFETY: the address lives through the call.
+    let bound = unsafe { libc::bind(socket.as_raw_fd(), (&raw const raw).cast(), len as _) };
+    assert_eq!(bound, 0, "{}", std::io::Error::last_os_error());
+}
+
+/// Fails by a hang: a read that ends at the message with the descriptor is short, and what comes after it is there without
+/// another event.
+#[test]
+fn a_short_read_does_not_drain_a_stream() {
+    everyone(|crew| {
+        let (near, far) = UnixStream::pair().unwrap();
+        let reads = crew.go(move || {
+            let mut got = Vec::new();
+            let mut buffer = [0; 64];
+            while !got.ends_with(b"end") {
+                let len = (&far).read(&mut buffer).unwrap();
+                assert!(len > 0);
+                got.extend_from_slice(&buffer[..len]);
+            }
+            got
+        });
+        reads.until_it_waits();
+        crew.run(move || {
+            let file = File::open("/dev/null").unwrap();
+            // All of them are there at once, in messages of which a read takes one.
+            for part in [&b"one "[..], b"two ", b"three "] {
+                near.send_with_fds(&[IoSlice::new(part)], &[file.as_fd()]).unwrap();
+            }
+            (&near).write_all(b"end").unwrap();
+        });
+        assert_eq!(reads.join(), b"one two three end");
+    });
+}
+
+/// Fails by a descriptor that is another file, is inherited by children, or comes with the wrong bytes.
+#[test]
+fn descriptors_come_with_their_bytes() {
+    everyone(|crew| {
+        crew.run(|| {
+            let (near, far) = UnixStream::pair().unwrap();
+            let path = Scratch::new();
+            let mut file = File::options().read(true).write(true).create_new(true).open(&path.0).unwrap();
+            file.write_all(b"contents").unwrap();
+            let many = vec![file.as_fd(); 253];
+            assert_eq!(near.send_with_fds(&[IoSlice::new(b"many")], &many).unwrap(), 4);
+            (&near).write_all(b"none").unwrap();
+            let too_many = vec![file.as_fd(); 254];
+            for (bufs, fds) in [(&b"x"[..], &too_many), (b"", &many)] {
+                let refused = near.send_with_fds(&[IoSlice::new(bufs)], fds).unwrap_err();
+                assert_eq!(refused.kind(), ErrorKind::InvalidInput);
+            }
+
+            let (mut bytes, mut fds) = ([0; 16], Vec::new());
+            let got = far.recv_with_fds(&mut [IoSliceMut::new(&mut bytes)], &mut fds).unwrap();
+            assert_eq!((&bytes[..got.len()], fds.len(), got.lost_fds()), (&b"many"[..], 253, false));
+            // SAFETY: no pointers.
+            let flags = unsafe { libc::fcntl(fds[0].as_raw_fd(), libc::F_GETFD) };
+            assert_eq!(flags, libc::FD_CLOEXEC);
+            let mut twin = File::from(fds.swap_remove(200));
+            twin.rewind().unwrap();
+            assert_eq!(std::io::read_to_string(&twin).unwrap(), "contents");
+            fds.clear();
+            let got = far.recv_with_fds(&mut [IoSliceMut::new(&mut bytes)], &mut fds).unwrap();
+            assert_eq!((&bytes[..got.len()], fds.len()), (&b"none"[..], 0));
+            drop(near);
+            let got = far.recv_with_fds(&mut [IoSliceMut::new(&mut bytes)], &mut fds).unwrap();
+            assert_eq!(got.len(), 0, "the end");
+        });
+    });
+}
+
+/// Fails by a datagram that is cut in silence.
+#[test]
+fn a_datagram_that_is_cut_says_so() {
+    everyone(|crew| {
+        crew.run(|| {
+            let (near, far) = UnixDatagram::pair().unwrap();
+            let file = File::open("/dev/null").unwrap();
+            near.send_with_fds(&[IoSlice::new(b"long"), IoSlice::new(b" one")], &[file.as_fd()]).unwrap();
+            near.send(b"").unwrap();
+            let (mut bytes, mut fds) = ([0; 4], Vec::new());
+            let got = far.recv_with_fds(&mut [IoSliceMut::new(&mut bytes)], &mut fds).unwrap();
+            assert_eq!((&bytes, got.len(), got.is_cut(), fds.len()), (b"long", 4, true, 1));
+            let got = far.recv_with_fds(&mut [IoSliceMut::new(&mut bytes)], &mut fds).unwrap();
+            assert_eq!((got.len(), got.is_cut(), fds.len()), (0, false, 1));
+        });
+    });
+}
+
+fn cpu_time() -> Duration {
+    // SAFETY: one valid `timespec`, written.
+    unsafe {
+        let mut spent: libc::timespec = std::mem::zeroed();
+        assert_eq!(libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut spent), 0);
+        Duration::new(spent.tv_sec as u64, spent.tv_nsec as u32)
+    }
+}
+
+/// Fails by a sender that turns round its failed call: each makes an event, and none tells of room.
+#[test]
+fn sending_to_a_full_receiver_costs_little() {
+    // The thread's own time: a goroutine of a runtime with one P stays on it, or sleeps.
+    let work = |sender: UnixDatagram, to: SocketAddr| {
+        let begin = cpu_time();
+        while sender.send_to_addr(b"x", &to).is_ok() {}
+        cpu_time().saturating_sub(begin)
+    };
+    everyone(|crew| {
+        let (receiver, sender) = (UnixDatagram::bind_addr(&abstract_name()), UnixDatagram::unbound());
+        let (receiver, sender) = (receiver.unwrap(), sender.unwrap());
+        let to = receiver.local_addr().unwrap();
+        const WAIT: Duration = Duration::from_millis(100);
+        sender.set_write_deadline(Some(Instant::now() + WAIT)).unwrap();
+        let spent = crew.run(move || work(sender, to));
+        assert!(spent < WAIT / 2, "{spent:?} of {WAIT:?}");
+        drop(receiver);
+    });
+}
+
+/// Fails by a datagram that is lost or overtaken while the sender waits for room, or by one that waits for ever.
+#[test]
+fn no_datagram_is_lost_to_a_full_receiver() {
+    const EACH: usize = 50;
+    everyone(|crew| {
+        let receiver = UnixDatagram::bind_addr(&abstract_name()).unwrap();
+        let to = receiver.local_addr().unwrap();
+        let senders = each(crew, 2, move |sender| {
+            let socket = UnixDatagram::unbound().unwrap();
+            for number in 0..EACH {
+                socket.send_to_addr(&[sender as u8, number as u8], &to).unwrap();
+            }
+        });
+        let got = crew.run(move || {
+            let mut next = [0; 2];
+            let mut buffer = [0; 4];
+            for _ in 0..2 * EACH {
+                assert_eq!(receiver.recv(&mut buffer).unwrap(), 2);
+                let [sender, number] = [buffer[0], buffer[1]].map(usize::from);
+                assert_eq!(number, next[sender]);
+                next[sender] += 1;
+            }
+            next
+        });
+        assert_eq!(got, [EACH; 2]);
+        join_all(senders);
+    });
+}
+
+/// Fails by an error for a listener that is only busy, or by a client that waits for ever.
+#[test]
+fn clients_wait_for_a_listener_whose_queue_is_full() {
+    const CLIENTS: usize = 12;
+    everyone(|crew| {
+        let listener = UnixListener::bind_addr(&abstract_name()).unwrap();
+        // SAFETY: no pointers.
+        assert_eq!(unsafe { libc::listen(listener.as_raw_fd(), 1) }, 0);
+        let to = listener.local_addr().unwrap();
+        let connected = Arc::new(AtomicUsize::new(0));
+        let told = Arc::clone(&connected);
+        let clients = each(crew, CLIENTS, move |client| {
+            let mut stream = UnixStream::connect_addr(&to).unwrap();
+            told.fetch_add(1, SeqCst);
+            stream.write_all(&[client as u8]).unwrap();
+        });
+        // So many as the queue holds.
+        crew.run({
+            let connected = Arc::clone(&connected);
+            move || until(|| connected.load(SeqCst) >= 2)
+        });
+        let mut got = crew.run(move || {
+            let streams = listener.incoming().take(CLIENTS).map(|stream| stream.unwrap());
+            let mut byte = [0];
+            streams.map(|mut stream| stream.read(&mut byte).map(|_| byte[0]).unwrap()).collect::<Vec<_>>()
+        });
+        got.sort_unstable();
+        assert_eq!(got, (0..CLIENTS as u8).collect::<Vec<_>>());
+        join_all(clients);
+    });
+}
+
+/// Fails by a signal that ends the process.
+#[test]
+fn writing_to_nobody_is_an_error_and_no_signal() {
+    everyone(|crew| {
+        crew.run(|| {
+            // As a program whose `main` is not Rust's has it: the default is the end of the process.
+            // SAFETY: this thread's mask and this process's action, put back below; the default action would be taken by the
+            // thread that writes.
+            let was = unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
+            let (near, far) = UnixStream::pair().unwrap();
+            let file = File::open("/dev/null").unwrap();
+            drop(far);
+            let bytes = [IoSlice::new(b"anybody?")];
+            assert_eq!((&near).write(b"anybody?").unwrap_err().kind(), ErrorKind::BrokenPipe);
+            assert_eq!((&near).write_vectored(&bytes).unwrap_err().kind(), ErrorKind::BrokenPipe);
+            let refused = near.send_with_fds(&bytes, &[file.as_fd()]).unwrap_err();
+            assert_eq!(refused.kind(), ErrorKind::BrokenPipe);
+            // SAFETY: as above.
+            unsafe { libc::signal(libc::SIGPIPE, was) };
+        });
+    });
+}
