@@ -81,7 +81,7 @@ impl Readiness {
     /// What stays true of a descriptor once it was seen.
     pub const STICKY: Self = Self(Self::READ_HUP.0 | Self::HUP.0 | Self::ERROR.0 | Self::URGENT.0);
 
-    /// The set as a number, for an atomic of its owner.
+    /// Returns the set as a number, for an atomic of its owner.
     #[inline]
     pub const fn to_bits(self) -> u8 {
         self.0

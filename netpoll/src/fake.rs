@@ -42,7 +42,7 @@ struct State {
 }
 
 impl FakePoller {
-    /// A poller with nothing to report.
+    /// Makes a poller with nothing to report.
     pub fn new() -> Self {
         Self::default()
     }

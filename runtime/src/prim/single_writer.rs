@@ -25,14 +25,14 @@ impl<T> SingleWriter<T> {
             crate::model::weighs_single_writers().then(|| loom::sync::atomic::AtomicPtr::new(value)),
         )
     }
-    /// By the writer.
+    /// Called by the writer.
     #[inline(always)]
     pub(crate) fn get(&self) -> Option<NonNull<T>> {
         // SAFETY: by the type's contract the caller is the one writer, so no thread writes at the same time; reads by others
         // don't matter.
         NonNull::new(unsafe { *self.0.as_ptr() })
     }
-    /// By any thread.
+    /// Called by any thread.
     pub(crate) fn peek(&self) -> Option<NonNull<T>> {
         NonNull::new(self.0.load(Relaxed))
     }
@@ -40,7 +40,7 @@ impl<T> SingleWriter<T> {
     pub(crate) fn set(&self, value: Option<NonNull<T>>) {
         self.0.store(value.map_or(ptr::null_mut(), NonNull::as_ptr), Relaxed);
     }
-    /// By any thread, which then sees what the writer did before `set_after`.
+    /// Called by any thread, which then sees what the writer did before `set_after`.
     pub(crate) fn peek_after(&self) -> Option<NonNull<T>> {
         // Acquire: partner `set_after`.
         let acquire = Acquire.unless(PeekAfterRelaxed);
@@ -62,7 +62,7 @@ impl<T> SingleWriter<T> {
             shown.store(value, release);
         }
     }
-    /// By the writer.
+    /// Called by the writer.
     #[inline(always)]
     pub(crate) fn take(&self) -> Option<NonNull<T>> {
         let value = self.get();
@@ -115,13 +115,13 @@ impl SingleWriterFlag {
     pub(crate) fn new(value: bool) -> Self {
         SingleWriterFlag(AtomicBool::new(value))
     }
-    /// By the writer.
+    /// Called by the writer.
     #[inline(always)]
     pub(crate) fn get(&self) -> bool {
         // SAFETY: by the type's contract the caller is the one writer, so no thread writes at the same time.
         unsafe { *self.0.as_ptr() }
     }
-    /// By any thread.
+    /// Called by any thread.
     pub(crate) fn peek(&self) -> bool {
         self.0.load(Relaxed)
     }
@@ -129,7 +129,7 @@ impl SingleWriterFlag {
     pub(crate) fn set(&self, value: bool) {
         self.0.store(value, Relaxed);
     }
-    /// By the writer.
+    /// Called by the writer.
     #[inline(always)]
     pub(crate) fn replace(&self, value: bool) -> bool {
         let old = self.get();

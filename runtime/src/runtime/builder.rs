@@ -22,10 +22,10 @@ use std::time::Duration;
 /// | `migrate=1` | a goroutine that parks resumes on another thread, unless bound to one, so that a breach of [`gmp::migration`](crate::migration) shows | off |
 /// | `panic=abort` | a panic that leaves its goroutine, main's too, ends the process by SIGABRT, after the message | `unwind` |
 /// | `handoff=0` | no goroutine loses a P by running for long, or by an unmarked blocking call: as many of them as there are Ps stall the rest | `1` |
-/// | `helping=0` | a P with goroutines of its own takes none from another whose goroutines have waited far longer; one without still does | `1` |
+/// | `helping=0` | a P with goroutines of its own takes none from another whose goroutines have waited far longer; a P without still does | `1` |
 /// | `sigquit=dump` | the process goes on after SIGQUIT; `sigquit=off` does not catch the signal. See [`dump`](crate::dump) | `exit` |
 /// | `dumpsignal=0` | a dump does not interrupt the threads of goroutines that run, and shows no calls of them. See [`dump`](crate::dump#goroutines-that-run) | `1` |
-/// | `refusals=all` | each time a goroutine waits on that should have been unwound, as a panic there might end the process, a line on standard error says so, with the frame that is to blame | `first` in the process |
+/// | `refusals=all` | each time that a goroutine should have been unwound but waits on, because a panic there might end the process: a line on standard error, which names the frame that is to blame | `first` in the process |
 /// | `stackuse=1` | a dump says how many bytes of its stack each goroutine that does not run has touched since its beginning, in whole pages: what to ask [`Builder::stack_size`](crate::Builder::stack_size) for. Costs a system call for each goroutine | off |
 /// | `deadlock=always` | reports that all goroutines are asleep, see [`run`](crate::run), also when other threads might wake one | `alone` |
 ///
@@ -234,7 +234,7 @@ pub(super) fn knobs() -> io::Result<Knobs> {
     }
 }
 
-/// How many Ps there are by default, and whether their number follows the machine.
+/// Returns how many Ps there are by default, and whether their number follows the machine.
 pub(super) fn default_procs() -> io::Result<(u32, bool)> {
     match std::env::var("GMPMAXPROCS") {
         Err(std::env::VarError::NotPresent) => {
@@ -250,7 +250,7 @@ pub(super) fn default_procs() -> io::Result<(u32, bool)> {
     }
 }
 
-/// `text`: what the environment says.
+/// Returns the bytes of a stack by default. `text`: the value of `GMPSTACK`.
 pub(super) fn default_stack_size(text: Option<&OsStr>) -> io::Result<u32> {
     let Some(text) = text else { return Ok(STACK_SIZE) };
     let text = text.to_string_lossy();
@@ -266,7 +266,7 @@ pub(super) fn default_stack_size(text: Option<&OsStr>) -> io::Result<u32> {
         .ok_or_else(|| invalid(format!("GMPSTACK: {text:?} is no size from 16K to 64M, in bytes, K or M")))
 }
 
-/// Refuses a stack that can't be had.
+/// Returns an error for a size that no stack can have.
 pub(crate) fn check_stack_size(bytes: usize) -> io::Result<u32> {
     in_range("stack_size", bytes, host::MIN_STACK, host::MAX_STACK).map(|bytes| bytes as u32)
 }

@@ -114,7 +114,7 @@ impl Handle {
         self.sched("").is_err()
     }
 
-    /// The runtime, which does not go meanwhile.
+    /// Returns the runtime, which is not freed while the caller has the `Arc`. `call` is for the error's text.
     pub(crate) fn sched(&self, call: &str) -> io::Result<Arc<Sched<Active>>> {
         match self.0.upgrade() {
             Some(sched) if !sched.is_ending() => Ok(sched),

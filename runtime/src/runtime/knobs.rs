@@ -22,7 +22,7 @@ pub(crate) struct Knobs {
     pub(crate) helping: bool,
     /// `deadlock=always`: other threads of the process do not count.
     pub(crate) deadlock_always: bool,
-    /// `refusals=all`: each wait that can't be ended is told.
+    /// `refusals=all`: each wait that can't be ended is reported.
     pub(crate) all_refusals: bool,
     /// `sigquit=`: what becomes of the process at SIGQUIT.
     pub(crate) sigquit: Sigquit,
@@ -66,7 +66,7 @@ impl Knobs {
     /// Reads `name=value`s, separated by commas, as in Go. The last one of a name counts.
     ///
     /// # Errors
-    /// A text that says which knob, or which value of a knob, there is none of, and what there is.
+    /// A text that names the unknown knob, or the knob with an unknown value, and the known ones.
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
         let mut knobs = Knobs::default();
         for knob in text.split(',').map(str::trim).filter(|knob| !knob.is_empty()) {
@@ -107,7 +107,10 @@ fn switch(knob: &mut bool, value: &str) -> Result<(), String> {
     one_of(knob, value, "1", "0")
 }
 
-/// Or says which two there are.
+/// Sets `knob` by `value`, `on` or `off`.
+///
+/// # Errors
+/// A text that names the two known values, for any other.
 fn one_of(knob: &mut bool, value: &str, on: &str, off: &str) -> Result<(), String> {
     *knob = match value {
         _ if value == on => true,

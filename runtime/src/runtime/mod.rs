@@ -365,7 +365,7 @@ impl Runtime {
     ///     src/main.rs:22
     /// created at src/main.rs:22:52
     /// ```
-    /// Of the library's functions at the inner end the outermost one is shown, which is the call that the program makes.
+    /// Of the library's functions at the inner end only the outermost is shown: the call that the program makes.
     /// Places, and functions that were inlined, show with debug information; `debug = "line-tables-only"` in the profile is
     /// enough. Without it the call may show under the name of what was not inlined.
     ///

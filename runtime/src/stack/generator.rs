@@ -47,7 +47,7 @@ pub(crate) const GUARD: usize = 4 << 10;
 /// As on the other backend.
 pub(crate) const MAX_GUARD: usize = 1 << 20;
 
-/// By this a goroutine yields and receives words. The yielder lies on the goroutine's own stack.
+/// What a goroutine yields and receives words by. The yielder lies on the goroutine's own stack.
 type Yielder = Scope<'static, 'static, usize, usize>;
 
 /// The goroutine that an M runs now; one for each M.

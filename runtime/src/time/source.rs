@@ -4,7 +4,7 @@ use crate::chan::{self, Receiver, Tick};
 use gmp_timers::Nanos;
 use std::time::{Duration, Instant};
 
-/// The side of the timer.
+/// The timer's side of the channel.
 pub(super) struct Source(Receiver<Instant>);
 
 impl Source {

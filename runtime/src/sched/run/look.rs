@@ -346,8 +346,8 @@ mod tests {
         }
     }
 
-    /// Fails when short goroutines lose their 61, or long ones do not bring the visit forward, or are passed over for
-    /// ever.
+    /// Fails when short goroutines are visited at another tick than each 61st, or long ones do not bring the visit
+    /// forward, or are passed over for ever.
     #[test]
     fn turns_come_by_count_and_by_time() {
         for (each, every) in [(50, 61), (7_000, 61), (100_000, 5), (250_000, 2), (10_000_000, 2)] {

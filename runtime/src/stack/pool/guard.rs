@@ -146,7 +146,7 @@ impl Proof {
     }
 }
 
-/// Whether the kernel can't read the first and the last byte there, and can read the one behind.
+/// Returns `true` if the kernel can't read the first and the last byte there, and can read the one behind.
 ///
 /// # Errors
 /// When there is no pipe to be had.

@@ -144,7 +144,7 @@ impl StackPool {
         StackPool::with_guard(max_bytes, guard, Guard::Light)
     }
 
-    /// A pool of which few stacks are used at a time.
+    /// Makes a pool of which few stacks are used at a time.
     #[cfg_attr(gmp_loom, allow(dead_code, reason = "the pool of plain threads"))]
     pub(crate) fn small(guard: usize) -> StackPool {
         let pool = StackPool::new(None, guard);
@@ -206,7 +206,10 @@ impl StackPool {
         Ok(())
     }
 
-    /// The stack of at least `size` bytes that was reserved. An error if none was, or if there is no memory for the guard.
+    /// Takes the stack of at least `size` bytes that was reserved.
+    ///
+    /// # Errors
+    /// No stack was reserved, or there is no memory for the guard.
     #[inline]
     pub(crate) fn take(&self, cache: &mut StackCache, size: usize) -> io::Result<StackMem> {
         let class = Class::of(size)?;
@@ -220,7 +223,7 @@ impl StackPool {
     #[cold]
     fn take_from_pool(&self, class: Class, magazine: &mut Magazine) -> io::Result<StackMem> {
         let inner = &mut *self.inner.lock();
-        // The one of the reservation that the caller has, and one each for those in the magazine.
+        // The caller's reservation is served last; first, one stack for each reservation in the magazine.
         let more = (0..magazine.reservations.min(class.batch() - 1))
             .map_while(|_| inner.take(class, self.guard).ok()?);
         magazine.stacks.extend(more);
@@ -262,7 +265,7 @@ impl StackPool {
         magazine.reservations -= go;
     }
 
-    /// Gives all back that is in the cache. Returns `true` if a stack was there, and not reservations alone.
+    /// Gives back all that is in the cache. Returns `true` if a stack was there, and not reservations alone.
     pub(crate) fn empty(&self, cache: &mut StackCache) -> bool {
         let mut inner = None;
         let there = cache.0.iter().any(|magazine| !magazine.stacks.is_empty());
@@ -313,7 +316,7 @@ impl Drop for StackPool {
 }
 
 impl Inner {
-    /// P2: at least one reservation, at most `count`.
+    /// P2: takes at least one reservation, at most `count`, and returns how many.
     fn reserve(&mut self, class: Class, count: usize, guard: Guard) -> io::Result<usize> {
         let stock = &self.stocks[class.index()];
         if stock.assured == stock.reserved {
@@ -325,13 +328,13 @@ impl Inner {
         Ok(reserved)
     }
 
-    /// Reservations come back. There may be more than there were: a runtime that ends accepts goroutines without.
+    /// Takes reservations back, perhaps more than were taken: a runtime that ends accepts goroutines without one.
     fn take_back(&mut self, stock: usize, reservations: usize) {
         let reserved = &mut self.stocks[stock].reserved;
         *reserved = reserved.saturating_sub(reservations);
     }
 
-    /// More slots for reservations to count on.
+    /// Gets the class more slots for reservations to count on.
     fn assure_more(&mut self, class: Class, guard: Guard) -> io::Result<()> {
         let last = self.stocks[class.index()].fresh.back().copied();
         let index = match last.filter(|&index| !self.slab(index).is_assured()) {
@@ -358,7 +361,7 @@ impl Inner {
         self.slabs[index].as_mut().expect("StackPool: a slab with stacks is mapped")
     }
 
-    /// T2: the one given back last, one at rest, or a fresh one.
+    /// T2: takes the stack that was given back last, else one at rest, else a fresh one; `None` if the class has none.
     fn take(&mut self, class: Class, guard: Guard) -> io::Result<Option<StackMem>> {
         let stock = &mut self.stocks[class.index()];
         let stack = if let Some(stack) = stock.free.pop_back() {
@@ -377,7 +380,7 @@ impl Inner {
         Ok(Some(stack))
     }
 
-    /// One at rest; the slabs that were mapped first fill up first, so that the others may go.
+    /// Takes a stack at rest, from the slab that was mapped first, so that the others may go.
     fn rouse(&mut self, class: Class) -> StackMem {
         let from = &mut self.stocks[class.index()].rests_from;
         let slabs = self.slabs.iter_mut().enumerate().skip(*from);
@@ -390,7 +393,7 @@ impl Inner {
         stack
     }
 
-    /// One that was never out before.
+    /// Takes a stack that was never out before; `None` if the slabs of the class have none.
     fn issue(&mut self, class: Class, guard: Guard) -> io::Result<Option<StackMem>> {
         while let Some(&index) = self.stocks[class.index()].fresh.front() {
             let slab = self.slab(index);

@@ -95,7 +95,7 @@ impl Slab {
         })
     }
 
-    /// The end of the slab.
+    /// Unmaps the slab.
     ///
     /// # Safety
     /// No stack of the slab is out, nor will one that is in the pool be taken any more.
@@ -120,7 +120,7 @@ impl Slab {
         self.assured == self.slots
     }
 
-    /// More slots that a reservation may count on. How many, at least one.
+    /// Lets reservations count on more slots. Returns how many more, at least one.
     pub(super) fn assure(&mut self, guard: Guard) -> io::Result<usize> {
         let before = self.assured;
         self.guard_batch(guard)?;
@@ -145,7 +145,7 @@ impl Slab {
         Ok(())
     }
 
-    /// A slot that was never out before; none when all that are assured were. `index`: the slab's own, in the pool.
+    /// Takes out a slot that was never out before; `None` if all assured slots were. `index`: the slab's, in the pool.
     pub(super) fn issue(&mut self, index: usize, guard: Guard) -> io::Result<Option<StackMem>> {
         if self.issued == self.assured {
             return Ok(None);
@@ -164,7 +164,7 @@ impl Slab {
         StackMem { top, slab: index as u32, class: self.class, guard: (self.guard / PAGE) as u16 }
     }
 
-    /// The number of a stack's slot. Panics if the stack is another slab's.
+    /// Returns the number of a stack's slot. Panics if the stack is another slab's.
     fn slot(&self, stack: &StackMem) -> usize {
         let offset = stack.top.addr().get().wrapping_sub(self.base.addr().get());
         assert!(
@@ -179,14 +179,14 @@ impl Slab {
         self.slot(stack);
     }
 
-    /// A free stack is put to rest, with the pages.
+    /// Puts a free stack to rest, which keeps its pages for now.
     pub(super) fn rest(&mut self, stack: StackMem) {
         let slot = self.slot(&stack);
         self.resting.insert(slot);
         self.dirty.insert(slot);
     }
 
-    /// One of those at rest.
+    /// Takes out one of the stacks at rest; `None` if there is none.
     pub(super) fn rouse(&mut self, index: usize) -> Option<StackMem> {
         if self.resting.len == 0 {
             return None;

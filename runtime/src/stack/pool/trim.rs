@@ -19,7 +19,7 @@ use super::{Inner, StackPool};
 const CHUNK: usize = 1024;
 
 impl StackPool {
-    /// A period ends. Returns `false` if nothing is free that has pages, and nothing is to be trimmed.
+    /// Ends a period. Returns `false` if no free stack has pages, and nothing is to be trimmed.
     pub(crate) fn age(&self) -> bool {
         let inner = &mut *self.inner.lock();
         for stock in &mut inner.stocks {
@@ -30,7 +30,7 @@ impl StackPool {
         !inner.listed.is_empty() || inner.stocks.iter().any(|stock| !stock.free.is_empty())
     }
 
-    /// Without waiting for a period: all that is free goes back.
+    /// Gives all free stacks back to the kernel, without waiting for a period.
     pub(super) fn trim_all(&self) {
         let mut inner = self.inner.lock();
         inner.stocks.iter_mut().for_each(|stock| stock.cold = stock.free.len());
