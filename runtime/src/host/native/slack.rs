@@ -9,8 +9,13 @@
 //! *Here* the kernel is asked for an end that is sooner by the slack. The kernel sets its timer to the latest moment that the
 //! slack allows, so on a machine at rest the wait ends when it is due. The wait ends sooner if another interrupt comes within
 //! the last 50 µs; then the caller waits for the rest. A wait that is not longer than the slack can't be shortened by it: for
-//! such a wait, or such a rest, the slack is 1 ns meanwhile. So two system calls more are paid for waits of up to 50 µs, and
-//! none for others; and whatever a goroutine starts, on any thread, has the slack that the thread was born with.
+//! such a wait, or such a rest, the slack is 1 ns meanwhile. So whatever a goroutine starts, on any thread, has the slack that
+//! the thread had before.
+//!
+//! The program may change the slack of a thread at any time. The value that was read once serves for how much sooner to ask: a
+//! stale one makes a wait end late by what the program has added, or sooner, before a rest. The value to restore is read before
+//! each change: a stale one would undo what the program has set. So three system calls more are paid for waits of up to 50 µs,
+//! and none for others.
 //!
 //! For `poll` and `epoll` the kernel takes a thousandth of the wait as the slack, if that is more, and 100 ms at most. (It
 //! takes a two-hundredth in a process of low priority; there a wait may end late by that.)
@@ -42,12 +47,11 @@ pub(super) enum By {
 /// Calls `wait`, which blocks for as long as it is told. That may be less than `limit`: the caller looks at the clock
 /// afterwards, and waits for the rest.
 pub(super) fn wait<R>(limit: Duration, by: By, wait: impl FnOnce(Duration) -> R) -> R {
-    let own = own();
-    let slack = own.map_or(USUAL, Duration::from_nanos);
+    let slack = known().map_or(USUAL, Duration::from_nanos);
     match sooner(limit, slack, by) {
         Some(sooner) => wait(sooner),
         None => {
-            let Some(own) = own.filter(|&own| own > 1) else { return wait(limit) };
+            let Some(own) = read().filter(|&own| own > 1) else { return wait(limit) };
             set(1);
             let waited = wait(limit);
             set(own);
@@ -65,15 +69,21 @@ fn sooner(limit: Duration, slack: Duration, by: By) -> Option<Duration> {
     limit.checked_sub(slack.max(share)).filter(|asked| !asked.is_zero())
 }
 
-/// Returns the slack with which the thread was born. The first call asks the kernel.
-fn own() -> Option<u64> {
-    let mut own = OWN.get();
-    if own == UNKNOWN {
-        // Not by libc's `prctl`, which returns only 32 bits.
-        // SAFETY: no pointers.
-        own = unsafe { libc::syscall(libc::SYS_prctl, libc::PR_GET_TIMERSLACK, 0, 0, 0, 0) };
-        OWN.set(own.max(0));
+/// The slack of the thread as it was last read, by a system call the first time; `None` where the kernel does not tell.
+fn known() -> Option<u64> {
+    if OWN.get() == UNKNOWN {
+        return read();
     }
+    u64::try_from(OWN.get()).ok().filter(|&own| own > 0)
+}
+
+/// The slack of the thread, by a system call; `None` where the kernel does not tell.
+#[cold]
+fn read() -> Option<u64> {
+    // Not by libc's `prctl`, which returns 32 bits of it.
+    // SAFETY: no pointers.
+    let own = unsafe { libc::syscall(libc::SYS_prctl, libc::PR_GET_TIMERSLACK, 0, 0, 0, 0) };
+    OWN.set(own.max(0));
     u64::try_from(own).ok().filter(|&own| own > 0)
 }
 
@@ -107,10 +117,6 @@ mod tests {
     #[test]
     fn a_wait_of_any_length_leaves_the_thread_its_slack() {
         std::thread::spawn(|| {
-            let now = || {
-                // SAFETY: no pointers.
-                unsafe { libc::prctl(libc::PR_GET_TIMERSLACK) }
-            };
             let before = now();
             for micros in [1, 40, 50, 51, 500] {
                 let mut inside = 0;
@@ -126,5 +132,29 @@ mod tests {
         })
         .join()
         .unwrap();
+    }
+
+    /// Fails by the slack that the thread had at an earlier wait.
+    #[test]
+    fn a_slack_that_the_program_sets_stays() {
+        std::thread::spawn(|| {
+            let short = || wait(Duration::from_micros(1), By::Futex, |_| now());
+            short();
+            for mine in [200_000, 1_000_000, 7_000, 1] {
+                set(mine);
+                assert_eq!(short(), 1);
+                assert_eq!(now(), mine as i32);
+                // From here on a wait asks for an end that is sooner by this.
+                let limit = Duration::from_millis(2);
+                assert_eq!(wait(limit, By::Futex, |asked| asked), limit - Duration::from_nanos(mine));
+            }
+        })
+        .join()
+        .unwrap();
+    }
+
+    fn now() -> i32 {
+        // SAFETY: no pointers.
+        unsafe { libc::prctl(libc::PR_GET_TIMERSLACK) }
     }
 }
