@@ -289,6 +289,15 @@ fn of_each_blocking_operation_the_call_is_shown_and_nothing_below_it() {
     });
     waiting(&rt, "sleep", || gmp::time::sleep(Duration::from_secs(3600)));
     waiting(&rt, "join", || gmp::go(|| Event::new().wait()).join().unwrap());
+    waiting(&rt, "join behind done", || {
+        let mut waits = gmp::go(|| Event::new().wait());
+        drop(waits.done());
+        waits.join().unwrap();
+    });
+    waiting(&rt, "join with a limit", || {
+        let mut waits = gmp::go(|| Event::new().wait());
+        waits.join_timeout(Duration::from_secs(3600)).unwrap().unwrap();
+    });
     waiting(&rt, "scope", || gmp::scope(|s| drop(s.go(|| Event::new().wait()))));
     waiting(&rt, "accept", || drop(loopback::listen().0.accept()));
     waiting(&rt, "read", || {
@@ -318,6 +327,8 @@ fn of_each_blocking_operation_the_call_is_shown_and_nothing_below_it() {
         ("wait group", "sync/wait_group.rs"),
         ("sleep", "time/mod.rs"),
         ("join", "goroutine/join.rs"),
+        ("join behind done", "goroutine/join.rs"),
+        ("join with a limit", "goroutine/join.rs"),
         ("scope", "goroutine/scope.rs"),
         ("accept", "net/tcp/listener.rs"),
         ("read", "net/tcp.rs"),
@@ -333,6 +344,8 @@ fn of_each_blocking_operation_the_call_is_shown_and_nothing_below_it() {
         });
         let dump = rt.dump();
         assert_eq!(innermost(&dump, name), Some(file), "{name}: {dump}");
+        let says_join = dump.contains(&format!("'{name}' [join"));
+        assert_eq!(says_join, name.starts_with("join"), "{name}: {dump}");
     }
     // They are unwound before the channel's other end goes.
     drop(rt);

@@ -2,14 +2,14 @@
 //! dropped once.
 
 use common::probe::Probe;
-use common::{everywhere, runtime, until};
+use common::{child, everywhere, runtime, until};
 use gmp::{Builder, JoinError, JoinHandle, Runtime, go, yield_now};
 use std::hint::black_box;
 use std::panic::resume_unwind;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// One that does not fit into the goroutine's own space.
 fn large(drops: &Arc<AtomicUsize>) -> (Probe, [u64; 20]) {
@@ -291,4 +291,28 @@ fn handles_errors_and_runtimes_may_be_sent_and_shared() {
     shared::<gmp::net::TcpListener>();
     shared::<gmp::net::TcpStream>();
     error::<JoinError>();
+}
+
+/// A join behind one that has taken the outcome panics at the place of its caller. Fails by a place in the library.
+#[test]
+fn a_second_join_panics_where_it_is_called() {
+    type Again = fn(JoinHandle<u32>);
+    let again: [Again; 3] = [
+        |taken| drop(taken.join()),
+        |mut taken| drop(taken.join_timeout(Duration::ZERO)),
+        |mut taken| drop(taken.join_deadline(Instant::now())),
+    ];
+    if child::is_child() {
+        let rt = runtime(1);
+        for join in again {
+            let mut taken = rt.go(|| 7);
+            assert_eq!(taken.join_timeout(Duration::MAX).unwrap().unwrap(), 7);
+            assert!(rt.go(move || join(taken)).join().unwrap_err().is_panic());
+        }
+        return;
+    }
+    let stderr = child::passes("a_second_join_panics_where_it_is_called", &[("RUST_BACKTRACE", "0")]);
+    let told = stderr.lines().filter(|line| line.starts_with("goroutine "));
+    let here = told.filter(|line| line.contains(" panicked at tests/goroutines/handles.rs:"));
+    assert_eq!(here.count(), again.len(), "{stderr}");
 }

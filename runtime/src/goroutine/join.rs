@@ -1,14 +1,15 @@
 //! How a joiner learns of a goroutine's end: [`JoinHandle`], [`JoinError`].
 
 use super::GoroutineId;
-use crate::chan::{self, Receiver};
+use crate::chan::{self, Receiver, limit_of};
 use crate::g::task::Failure;
 use crate::g::{self, End, EndHook, GRef, Life};
-use crate::host::Active;
+use crate::host::{Active, Clock};
 use crate::prim::hooks::*;
 use crate::sched::park::WaitReason;
 use crate::wait::interrupt::{Interrupt, OnInterrupt};
 use crate::wait::waiter::{How, Wait, Woke};
+use gmp_timers::Nanos;
 use std::any::Any;
 use std::fmt;
 use std::io;
@@ -71,10 +72,12 @@ impl<T> JoinHandle<T> {
     ///     })
     /// }
     /// ```
+    #[track_caller]
     pub fn join(self) -> Result<T, JoinError> {
         self.join_in(How::new(WaitReason::Join))
     }
 
+    #[track_caller]
     pub(crate) fn join_in(self, how: How) -> Result<T, JoinError> {
         let (end, life) = self.wait(how);
         let this = ManuallyDrop::new(self);
@@ -85,7 +88,10 @@ impl<T> JoinHandle<T> {
             End::Left => Err(Failure::Shutdown),
         };
         g::give_handle_back(this.g, end == End::Ended, life);
-        outcome.map_err(JoinError::of)
+        match outcome {
+            Ok(value) => Ok(value),
+            Err(failure) => Err(JoinError::of(failure)),
+        }
     }
 
     /// As [`join`](Self::join), for at most `timeout`. Returns `None` if the time has passed; the goroutine goes on. The
@@ -114,9 +120,10 @@ impl<T> JoinHandle<T> {
     ///
     /// # Panics
     /// If an earlier call has taken the value, or the error of a goroutine that has ended; so does `join` then.
+    #[track_caller]
     pub fn join_timeout(&mut self, timeout: Duration) -> Option<Result<T, JoinError>> {
         if !self.is_finished() {
-            let _closed = self.done().recv_timeout(timeout);
+            self.await_hook(limit_of(timeout));
         }
         self.take()
     }
@@ -131,14 +138,16 @@ impl<T> JoinHandle<T> {
     ///
     /// # Panics
     /// As [`join_timeout`](Self::join_timeout).
+    #[track_caller]
     pub fn join_deadline(&mut self, deadline: Instant) -> Option<Result<T, JoinError>> {
         if !self.is_finished() {
-            let _closed = self.done().recv_deadline(deadline);
+            self.await_hook(Some(Active::nanos(deadline)));
         }
         self.take()
     }
 
     /// Takes the outcome, if there is one, and leaves in its place that it was taken.
+    #[track_caller]
     fn take(&mut self) -> Option<Result<T, JoinError>> {
         let outcome = match self.g.life().end()? {
             // SAFETY: the goroutine has ended and left an `Outcome<T>`, and the handle has the right to the outcome. The
@@ -150,7 +159,10 @@ impl<T> JoinHandle<T> {
             },
             End::Left => Err(Failure::Shutdown),
         };
-        Some(outcome.map_err(JoinError::of))
+        Some(match outcome {
+            Ok(value) => Ok(value),
+            Err(failure) => Err(JoinError::of(failure)),
+        })
     }
 
     /// Returns a channel that is closed when the goroutine has ended, and on which no message is sent: an arm of a
@@ -158,7 +170,7 @@ impl<T> JoinHandle<T> {
     /// Does not block. Each call returns a receiver of the same channel, or of one that is closed already.
     ///
     /// The receiver may outlive the handle. A goroutine whose handle is dropped goes on, and its end closes the channel.
-    /// A later `join` of this goroutine waits for the channel, and a dump says so.
+    /// A later `join` of this goroutine waits for the channel; a dump shows it as "join", as ever.
     ///
     /// ```
     /// use gmp::{chan, select};
@@ -224,19 +236,23 @@ impl<T> JoinHandle<T> {
         (life.end().expect("wait: woken before the goroutine ended"), life)
     }
 
-    /// As `wait`, where the channel of `done` stands in the joiner's place: a receive there, which a dump shows as one, has no
-    /// limit, and unwinds.
+    /// As `wait`, where the channel of `done` stands in the joiner's place: the wait there has no limit, and unwinds.
     #[cold]
     fn wait_for_the_hook(&self, how: How) -> (End, Life) {
         debug_assert!(
             how.ends == OnInterrupt::Unwinding && how.until.is_none(),
-            "wait_for_the_hook: the receive waits in one way, and not {:?} until {:?}",
+            "wait_for_the_hook: it waits in one way, and not {:?} until {:?}",
             how.ends,
             how.until
         );
-        let _closed = self.announce().recv();
+        self.await_hook(None);
         let life = self.g.life();
         (life.end().expect("wait: the channel was closed before the goroutine ended"), life)
+    }
+
+    /// Waits until the channel of `done` is closed, at most until `limit`.
+    fn await_hook(&self, limit: Option<Nanos>) {
+        self.announce().chan().expect("await_hook: a channel that ends").await_end(limit);
     }
 
     /// Returns `true` if `join` would return at once. Does not block.
@@ -302,6 +318,7 @@ pub struct JoinError(Failure);
 unsafe impl Sync for JoinError {}
 
 impl JoinError {
+    #[track_caller]
     fn of(failure: Failure) -> Self {
         assert!(
             !matches!(failure, Failure::Taken),

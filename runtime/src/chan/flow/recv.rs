@@ -13,6 +13,10 @@ use gmp_timers::Nanos;
 use std::cell::{Cell, OnceCell};
 use std::ptr::NonNull;
 
+/// What a receive waits for, as a dump says it.
+const MESSAGES: bool = false;
+const AN_END: bool = true;
+
 /// A receive that waits.
 struct Receive<T> {
     /// Valid for a write of a `T`.
@@ -62,12 +66,31 @@ impl<T> Receive<T> {
     }
 }
 
+impl Chan<()> {
+    /// Waits until the channel, on which nothing is sent, is closed by the end of a goroutine; at most until `limit`.
+    pub(crate) fn await_end(&self, limit: Option<Nanos>) {
+        let mut slot = ();
+        // SAFETY: the slot is valid for a write.
+        let _closed = unsafe { self.recv_for::<AN_END>(&raw mut slot, limit) };
+    }
+}
+
 impl<T> Chan<T> {
     /// Receives into `slot`. Waits at most until `limit`.
     ///
     /// # Safety
     /// `slot` is valid for a write of a `T`.
     pub(crate) unsafe fn recv(&self, slot: *mut T, limit: Option<Nanos>) -> Ended {
+        // SAFETY: by this function's contract.
+        unsafe { self.recv_for::<MESSAGES>(slot, limit) }
+    }
+
+    /// As `recv`, by a goroutine of which a dump says that it waits for `FOR`.
+    ///
+    /// # Safety
+    /// As `recv`.
+    #[inline(always)]
+    unsafe fn recv_for<const FOR: bool>(&self, slot: *mut T, limit: Option<Nanos>) -> Ended {
         let mut state = self.lock();
         if state.has_messages_for_all() {
             // SAFETY: by this function's contract.
@@ -86,13 +109,13 @@ impl<T> Chan<T> {
             }
         }
         // SAFETY: by this function's contract.
-        unsafe { self.recv_waiting(state, taken, slot, limit) }
+        unsafe { self.recv_waiting::<FOR>(state, taken, slot, limit) }
     }
 
     /// # Safety
     /// As `recv`.
     #[inline(never)]
-    unsafe fn recv_waiting<'a>(
+    unsafe fn recv_waiting<'a, const FOR: bool>(
         &'a self,
         mut state: MutexGuard<'a, State>,
         mut taken: Taken,
@@ -140,7 +163,7 @@ impl<T> Chan<T> {
                         return Ended::TimedOut;
                     }
                     // SAFETY: the slot is the caller's. The record leaves the queue before this function returns.
-                    let woke = unsafe { self.park_recv(&mut wait, state, &receive) };
+                    let woke = unsafe { self.park_recv::<FOR>(&mut wait, state, &receive) };
                     if let Some(ended) = self.settle_recv(&receive, woke) {
                         return ended;
                     }
@@ -204,7 +227,7 @@ impl<T> Chan<T> {
     /// # Safety
     /// As `recv`. The record is taken out of the queue before the caller returns.
     #[inline(always)]
-    unsafe fn park_recv<'a>(
+    unsafe fn park_recv<'a, const FOR: bool>(
         &'a self,
         wait: &mut Wait<Active>,
         mut state: MutexGuard<'a, State>,
@@ -221,7 +244,8 @@ impl<T> Chan<T> {
         }
         let mut told = Woken::new();
         state.tell_send_watchers(&mut told);
-        let mut how = How::new(WaitReason::ChanReceive).until(earlier(receive.limit, state.due()));
+        let reason = if FOR == AN_END { WaitReason::Join } else { WaitReason::ChanReceive };
+        let mut how = How::new(reason).until(earlier(receive.limit, state.due()));
         how.looks = state.tick.is_some();
         let mut woke = wait.park(how, move || {
             drop(state);
