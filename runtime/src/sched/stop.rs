@@ -226,10 +226,12 @@ impl<H: Host> Sched<H> {
             if self.central.lock().alive == 0 {
                 break true;
             }
-            if !self.ender.doze(Some(patience.wakes(until))) && H::now() >= until {
+            let over = !self.ender.doze(Some(patience.wakes(until))) && H::now() >= until;
+            // Also when the time is over: on a busy machine the ender may not have run since the line was due.
+            self.tell_whom_the_end_awaits(patience);
+            if over {
                 break self.central.lock().alive == 0;
             }
-            self.tell_whom_the_end_awaits(patience);
         };
         if all {
             let threads = self.central.lock().take_threads();

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::time::Duration;
 
 const MS: Duration = Duration::from_millis(1);
-/// Enough on a machine that others use too.
+/// Enough for what has little to unwind, on a machine that others use too.
 const SHUTDOWN_LIMIT: Duration = Duration::from_secs(20);
 const HOUR: Duration = Duration::from_secs(3600);
 
@@ -70,8 +70,9 @@ impl Counts {
     }
 }
 
+/// How long that takes the test's watchdog judges: thousands of goroutines, on a machine that others use, take long.
 #[track_caller]
 fn ends_clean(rt: Runtime) {
-    let report: Report = rt.shutdown(SHUTDOWN_LIMIT);
+    let report: Report = rt.shutdown(HOUR);
     assert!(report.is_clean(), "{report:?}");
 }

@@ -146,7 +146,7 @@ fn main_of_another_runtime_is_waited_for() {
     });
 }
 
-/// Fails by a stack that is leaked: the second runtime has no room for its goroutines then.
+/// Fails by a goroutine that is left, and its stack with it.
 #[test]
 fn many_are_unwound_and_their_stacks_come_back() {
     watched(2, || {

@@ -1,9 +1,13 @@
 //! An end that waits says for whom, and what it leaves.
 
 use super::{HOUR, MS};
-use common::{child, gate::Gate};
+use common::{child, gate::Gate, watched};
+use gmp::sync::Event;
 use gmp::{Builder, Runtime};
 use std::hint::spin_loop;
+use std::io::{BufRead, BufReader, Read};
+use std::process::Stdio;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 fn runtime(limit: Duration) -> Runtime {
@@ -97,35 +101,53 @@ fn at_the_limit_of_threads_who_runs_alone_is_named_and_no_thread_is_missed() {
     assert!(!stderr.contains("all threads"), "{stderr}");
 }
 
-/// Fails when an end that was waited for with success is said to have left something, or a wait in a destructor is not told.
+/// The destructor waits until the line is read. Fails by a hang when a wait in a destructor is not told; and when an end that
+/// was waited for with success is said to have left something.
 #[test]
 fn a_destructor_that_waits_is_named_and_what_ends_in_time_is_not_left() {
-    struct Waits;
+    struct Waits(Arc<Event>);
     impl Drop for Waits {
         fn drop(&mut self) {
-            gmp::time::sleep(600 * MS);
+            self.0.wait();
         }
     }
     if child::is_child() {
         let rt = runtime(HOUR);
+        let read = Arc::new(Event::new());
         rt.run(|| {
+            let waits = Waits(Arc::clone(&read));
             Builder::new()
                 .name("drops")
                 .go(|| {
-                    let _waits = Waits;
+                    let _waits = waits;
                     gmp::time::sleep(HOUR);
                 })
                 .unwrap();
             gmp::yield_now();
         });
+        std::thread::spawn(move || {
+            // To the end: the parent has read the line.
+            std::io::stdin().read_to_end(&mut Vec::new()).unwrap();
+            read.notify_one();
+        });
         drop(rt);
         return;
     }
-    let stderr = child::passes("a_destructor_that_waits_is_named_and_what_ends_in_time_is_not_left", &[]);
-    assert_eq!(
-        told(&stderr),
-        ["gmp: a runtime ends, and waits 3600s at most, for goroutine 2 'drops' [sleep] created at HERE"]
-    );
+    watched(2, || {
+        let mut command =
+            child::command("a_destructor_that_waits_is_named_and_what_ends_in_time_is_not_left");
+        command.stdin(Stdio::piped()).stderr(Stdio::piped()).stdout(Stdio::null());
+        let mut child = command.spawn().unwrap();
+        let mut lines = BufReader::new(child.stderr.take().unwrap()).lines().map(Result::unwrap);
+        let mut stderr: Vec<_> = lines.by_ref().take(1).collect();
+        drop(child.stdin.take());
+        stderr.extend(lines);
+        assert!(child.wait().unwrap().success(), "{stderr:?}");
+        assert_eq!(
+            told(&stderr.join("\n")),
+            ["gmp: a runtime ends, and waits 3600s at most, for goroutine 2 'drops' [event] created at HERE"]
+        );
+    });
 }
 
 /// Fails by the time, or by a line about an end that was as short as the program had asked for.
