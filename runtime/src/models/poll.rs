@@ -272,6 +272,32 @@ fn two_that_an_m_finds_due_run_at_once() {
     });
 }
 
+/// The only M at work has come back from the poller, the other sleeps on its note, and a goroutine sets a callback and keeps
+/// the M until that has run. Fails by deadlock when no M is sent to the poller.
+#[test]
+fn a_callback_that_is_set_beside_others_sends_somebody_to_the_poller() {
+    Model::new().preemptions(1).check("call_beside_others", || {
+        let runtime = runtime(2, 2);
+        fall_asleep::<2>(&runtime);
+        let handle = Handle::of(&runtime);
+        let sets = runtime.go(move || {
+            let called = Flag::default();
+            let calls = called.clone();
+            handle.await_poller();
+            // The M in the poller finds this one alone, and wakes no M.
+            sleep(Duration::from_millis(1));
+            while handle.count_ps()[1] != 1 {
+                loom::thread::yield_now();
+            }
+            loom::explore();
+            let _timer = after_func(Duration::from_millis(1), move || calls.raise());
+            called.wait_on_thread();
+            done();
+        });
+        sets.join().unwrap();
+    });
+}
+
 #[test]
 fn mutants() {
     const SEEN: &str = "a_timer_is_seen_by_the_m_that_goes_into_the_poller";
@@ -279,6 +305,7 @@ fn mutants() {
     caught::assert_caught(
         module_path!(),
         &[
+            (Mutant::CallSendsNobody, "a_callback_that_is_set_beside_others_sends_somebody_to_the_poller"),
             (Mutant::TimerNoBreak, ANYBODY),
             (Mutant::TimerNoFence, ANYBODY),
             (Mutant::IdleNoFence, SEEN),

@@ -109,6 +109,20 @@ fn all_of_a_ring_goes_beside_a_thief() {
     });
 }
 
+/// Fails when the owner overwrites a slot that a thief reads.
+#[test]
+fn a_ring_is_filled_beside_a_thief() {
+    Model::new().preemptions(3).check("runq_fill_vs_steal", || {
+        let [own, thiefs] = queues(5);
+        let mut taken = own.push_batch(&[0, 1, 2, 3]);
+        let thief = thief(&thiefs, &own, 1);
+        taken.extend(own.pop());
+        taken.extend(own.push_where_room_is(&[4]));
+        taken.extend(rest(&own));
+        assert_each_once(5, &[taken, thief.join().unwrap()]);
+    });
+}
+
 /// Fails when a thief and the owner both have the G of `runnext`, or when its content is not visible.
 #[test]
 fn runnext_is_taken_once() {
@@ -332,6 +346,7 @@ fn mutants() {
             (Mutant::EmptyTailReadFirst, kicked),
             (Mutant::EmptyNextRelaxed, kicked),
             (Mutant::EmptyHeadRelaxed, popped),
+            (Mutant::RoomFromReal, "a_ring_is_filled_beside_a_thief"),
             (Mutant::StealReckonsFromReal, "a_full_ring_is_robbed_while_its_owner_steals"),
             (Mutant::StealBeyondTheRoom, "a_full_ring_is_robbed_while_its_owner_steals"),
         ],

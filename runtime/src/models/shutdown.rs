@@ -508,6 +508,36 @@ fn what_stands_in_a_p_that_is_given_away_at_the_end_is_left() {
     });
 }
 
+/// A goroutine starts another as its runtime is left, and then keeps its thread. Fails by deadlock when the joiner is not
+/// told: the other stands in a queue at which no thread looks again.
+#[test]
+fn what_is_started_as_the_runtime_is_left_is_told_to_its_joiner() {
+    Model::new().preemptions(1).check("left_while_started", || {
+        let runtime = runtime(1, 1);
+        let [begins, go_on, started, over] = [(); 4].map(|()| Flag::default());
+        let (tx, rx) = std::sync::mpsc::channel();
+        let starts = runtime.go({
+            let [begins, go_on, started, over] = [&begins, &go_on, &started, &over].map(Flag::clone);
+            move || {
+                begins.raise();
+                go_on.wait_on_thread();
+                tx.send(crate::go(|| ())).unwrap();
+                started.raise();
+                over.wait_on_thread();
+            }
+        });
+        begins.wait_on_thread();
+        loom::explore();
+        go_on.raise();
+        assert_eq!(super::cover::leave(runtime, Duration::ZERO).threads_left(), 1);
+        started.wait_on_thread();
+        assert!(rx.try_recv().unwrap().join().unwrap_err().is_shutdown());
+        done();
+        over.raise();
+        drop(starts);
+    });
+}
+
 #[test]
 fn mutants() {
     caught::assert_caught(
@@ -519,6 +549,7 @@ fn mutants() {
             (Mutant::ShutdownTrustsOneSnapshot, "one_started_by_a_goroutine_that_waits_for_it_is_waited_for"),
             (Mutant::SpawnLooksOnce, "what_a_thread_starts_while_the_end_begins_is_not_dropped_by_the_ender"),
             (Mutant::UnrunNotTold, "what_a_thread_starts_while_the_end_begins_is_not_dropped_by_the_ender"),
+            (Mutant::SubmitLeavesTheEnd, "what_is_started_as_the_runtime_is_left_is_told_to_its_joiner"),
             (Mutant::DiscardIgnoresScan, "a_dump_holds_a_g_that_is_dropped_unrun"),
             (Mutant::ShutdownNotTold, "who_parks_while_the_end_begins_is_unwound"),
             (Mutant::ShutdownReadsHandsFirst, "who_parks_as_the_end_looks_has_its_hook_behind_it"),

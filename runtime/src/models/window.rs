@@ -152,6 +152,33 @@ fn a_goroutine_that_lost_its_p_is_run() {
     });
 }
 
+/// The M to which the P is handed runs a goroutine that calls the runtime. Fails by deadlock when that M loses the P to the
+/// retaker, which took the P from another.
+#[test]
+fn a_p_that_was_retaken_is_the_next_holders() {
+    Model::new().with_retaker().preemptions(1).check("retake_then_enter", || {
+        // SAFETY: the goroutines keep nothing of a thread.
+        let runtime = unsafe { crate::Runtime::builder().procs(1).max_threads(2).build() }.unwrap();
+        runtime.run(|| {
+            let held = Held::current();
+            let (retaken, ran) = (Flag::default(), Flag::default());
+            let (over, raises) = (retaken.clone(), ran.clone());
+            drop(crate::go(move || {
+                over.wait_on_thread();
+                super::cover::touch_window();
+                raises.raise();
+            }));
+            let retaker = loom::thread::spawn(move || {
+                held.retake();
+                retaken.raise();
+            });
+            ran.wait_on_thread();
+            retaker.join().unwrap();
+            done();
+        });
+    });
+}
+
 #[test]
 fn mutants() {
     let model = "a_p_has_one_owner_while_it_is_retaken";
@@ -162,6 +189,7 @@ fn mutants() {
             (Mutant::RetakeTakesAllForFenced, "a_p_has_one_owner_when_the_barrier_is_refused"),
             (Mutant::WindowStaysQuick, "a_p_has_one_owner_after_the_barrier_was_refused"),
             (Mutant::JudgeRelaxed, "a_p_that_changes_hands_is_judged_with_its_holder"),
+            (Mutant::RetakeGivesUpLate, "a_p_that_was_retaken_is_the_next_holders"),
             (Mutant::RetakeKeepsP, "a_goroutine_that_lost_its_p_is_run"),
             (Mutant::WindowNoEntryBarrier, model),
             (Mutant::WindowNoRetakeBarrier, model),

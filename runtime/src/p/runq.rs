@@ -255,7 +255,9 @@ impl<H: Host> Runq<H> {
 
     /// Owner only. Returns for how many Gs there is room. Slots that a thief copies are no room.
     pub(crate) fn room(&self) -> u32 {
-        RUNQ - self.owners_tail().wrapping_sub(self.owners_head().steal())
+        let (head, tail) = (self.owners_head(), self.owners_tail());
+        mutant!(RoomFromReal: return RUNQ - tail.wrapping_sub(head.real()));
+        RUNQ - tail.wrapping_sub(head.steal())
     }
 
     /// Owner only. Puts all of `gs`, for which there is room, at the tail of the ring, in one publication.

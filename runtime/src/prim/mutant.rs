@@ -93,6 +93,8 @@ pub enum Mutant {
     RingTurnsLate,
     /// An owner that takes a G moves the thief's head although a thief copies.
     RingClaimForgotten,
+    /// An owner that fills its ring counts what a thief copies as room.
+    RoomFromReal,
     /// A thief claims without Release.
     RingClaimRelaxed,
     /// A thief gives its claim back without Release.
@@ -201,6 +203,8 @@ pub enum Mutant {
     JudgeRelaxed,
     /// A retaker keeps the P that it took from all Ms.
     RetakeKeepsP,
+    /// A retaker gives the P up when the next M may have it.
+    RetakeGivesUpLate,
     /// An M leaves the runtime without Release.
     WindowLeaveRelaxed,
     /// A retaker looks without Acquire whether the M is inside.
@@ -279,6 +283,8 @@ pub enum Mutant {
     FiringInTwoSections,
     /// A caller that moves a callback to an earlier time does not wake the M in the poller.
     CallMovedInSilence,
+    /// A setter of a callback sends no M to the poller where there is none.
+    CallSendsNobody,
     /// A caller puts a callback into its P's heap after it has left the P.
     CallLeavesThePEarly,
     /// A caller that puts a callback into the heap of an idle P leaves the P among those without timers.
@@ -459,6 +465,8 @@ pub enum Mutant {
     PeekAfterRelaxed,
     /// An M that puts its P down does not tell the ender.
     ShutdownNotTold,
+    /// A goroutine that queues another on its own P as the runtime ends does not set that one aside.
+    SubmitLeavesTheEnd,
     /// An M that gives a P away as the runtime ends leaves the P its queue.
     HandoffpAtTheEndKeepsTheQueue,
 

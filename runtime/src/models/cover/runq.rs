@@ -80,6 +80,13 @@ impl Runq {
         self.queue.push_batch(&mut list);
         self.gs.all(list)
     }
+    /// By the owner. As many as there is room for, as the end of a round brings them; the others are returned.
+    #[must_use]
+    pub fn push_where_room_is(&self, numbers: &[usize]) -> Vec<usize> {
+        let (come, stay) = numbers.split_at((self.queue.room() as usize).min(numbers.len()));
+        self.queue.push_all(come.iter().map(|&number| self.gs.put(number)));
+        stay.to_vec()
+    }
     /// By the owner.
     pub fn pop_next(&self) -> Option<usize> {
         self.queue.pop_next().map(|g| self.gs.took(g))

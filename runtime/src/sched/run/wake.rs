@@ -188,7 +188,7 @@ impl<H: Host> Sched<H> {
         if self.ps.len() > 1 && self.census.lacks_a_spinner() {
             self.wake_one();
         }
-        self.tell_if_stopping();
+        unless!(SubmitLeavesTheEnd, self.tell_if_stopping());
     }
 
     /// S2 and S3: summons an M if no M spins and a P is idle. Called after each submission, and by an M that spun and has

@@ -268,9 +268,10 @@ impl<H: Host> Sched<H> {
         }
         p.owner.touch();
         p.set_holder(None);
-        p.handoff.give_up();
+        unless!(RetakeGivesUpLate, p.handoff.give_up());
         mutant!(RetakeKeepsP: return true);
         self.handoffp(NonNull::from(p));
+        mutant!(RetakeGivesUpLate: relax(); p.handoff.give_up());
         true
     }
 

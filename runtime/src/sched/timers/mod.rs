@@ -418,6 +418,7 @@ impl<H: Host> Sched<H> {
     /// goes on.
     pub(crate) fn call_is_next(&self, due: Nanos) {
         unless!(CallMovedInSilence, self.wake_poller_before(due));
+        mutant!(CallSendsNobody: return);
         // Relaxed: TimerFence orders the load. An M that enters the poller later sees the timer.
         if self.poll_until.load(Relaxed) == NO_POLLER && self.census.lacks_a_spinner() {
             self.wakep();
