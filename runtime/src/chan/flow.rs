@@ -231,7 +231,7 @@ impl<T> Chan<T> {
                 return;
             }
             let Some(sender) = State::claim(&mut state.senders) else {
-                state.tell_send_watchers(woken);
+                unless!(ChanRoomTellsNobody, state.tell_send_watchers(woken));
                 return;
             };
             // SAFETY: `State::claim` has claimed the record's wait: its owner sleeps until it is readied.
@@ -337,6 +337,7 @@ impl<T> Chan<T> {
         // SAFETY: the records stand in the queues, which are locked, so their owners have not left.
         let keep = |record: RecordPtr| unsafe { record.as_ref() }.value.upgrade();
         let waiting: Vec<_> = state.receivers.iter().chain(state.receive_watchers.iter()).map(keep).collect();
+        mutant!(TickMovesNoWatcher: let waiting = state.receivers.iter().map(keep).collect::<Vec<_>>());
         drop(state);
         // Nudged without the lock: where this upgrade is the last reference to a runtime that has ended, the drop of
         // the runtime withdraws promises, on other channels.

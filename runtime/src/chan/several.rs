@@ -9,9 +9,12 @@
 //! A select waits for channels. So a receiver that is to be an arm gets a *bell*: a channel for one message, which says that
 //! there may be something new. A sender rings after its lock; a receiver that leaves something behind rings its own. The
 //! bells are closed with their channel, and so always ready.
+//!
+//! Checked by `models/several.rs`.
 
 use crate::chan::{self, Receiver, Sender};
 use crate::host::Active;
+use crate::prim::hooks::*;
 use crate::prim::{Mutex, MutexGuard, Rank};
 use crate::sched::park::WaitReason;
 use crate::sync::wait_queue::{HasWaitQueue, Left, Notified, Position, WaitQueue, wait_in};
@@ -105,6 +108,7 @@ where
         let wait = Wait::begin();
         let mut state = lock.lock();
         let found = look(&mut state);
+        mutant!(SeveralLooksOnce: let found = None);
         if found.is_some() {
             drop(state);
             wait.withdraw();
@@ -180,6 +184,21 @@ impl Bells {
         lock: &Mutex<S>,
         news: impl FnOnce(&mut S) -> bool,
     ) -> Receiver<()> {
+        unless!(BellHangsLate, self.hang(slot));
+        // After it stands in the list: what comes from here on rings.
+        let mut state = lock.lock();
+        state.parties().has_bells = true;
+        let news = news(&mut state);
+        drop(state);
+        mutant!(BellHangsLate: self.hang(slot));
+        if news {
+            self.ring(slot.as_ref());
+        }
+        slot.as_ref().map_or_else(chan::never, |bell| bell.rung.clone())
+    }
+
+    /// Makes the bell, if there is none, and puts it into the list.
+    fn hang(&self, slot: &mut Option<Bell>) {
         if slot.is_none() {
             let (rings, rung) = chan::bounded(1);
             let mut number = 0;
@@ -190,15 +209,6 @@ impl Bells {
             }
             *slot = Some(Bell { number, rung });
         }
-        // After it stands in the list: what comes from here on rings.
-        let mut state = lock.lock();
-        state.parties().has_bells = true;
-        let news = news(&mut state);
-        drop(state);
-        if news {
-            self.ring(slot.as_ref());
-        }
-        slot.as_ref().map_or_else(chan::never, |bell| bell.rung.clone())
     }
 
     pub(super) fn ring_all(&self) {

@@ -276,6 +276,7 @@ impl State {
     /// buffered channel.
     #[inline]
     pub(crate) fn has_room_for_all(&self) -> bool {
+        mutant!(ChanRoomPassesWatchers: return self.has_room() && !self.closed && self.receivers.is_empty());
         self.has_room() && !self.closed && self.receivers.is_empty() && self.receive_watchers.is_empty()
     }
 

@@ -2,7 +2,7 @@
 
 use super::caught;
 use crate::chan::{self, Receiver, Sender, TryRecvError};
-use crate::model::{LONG, Model, Mutant, at_rest, done};
+use crate::model::{LONG, Model, Mutant, at_rest, done, pass};
 use loom::cell::UnsafeCell;
 use std::sync::Arc;
 use std::time::Duration;
@@ -314,11 +314,27 @@ fn a_sender_that_is_told_of_the_end_sees_what_the_receivers_did() {
     a_close_comes_after_all_drops("chan_receivers_gone", ends, told);
 }
 
+/// The limit of a plain thread passes as the message comes. Fails by a causality violation, or by a message that is lost, when
+/// the thread goes on before the sender that has claimed its wait.
+#[test]
+fn a_thread_whose_limit_passes_waits_for_a_faster_sender() {
+    Model::new().check("chan_thread_limit", || {
+        let (s, r) = chan::bounded(0);
+        let sender = loom::thread::spawn(move || {
+            pass(LONG);
+            s.try_send(Letter::new(7)).is_ok()
+        });
+        let got = r.recv_timeout(Duration::from_millis(1)).map(Letter::read).ok();
+        assert_eq!(sender.join().unwrap(), got == Some(7));
+    });
+}
+
 #[test]
 fn mutants() {
     caught::assert_caught(
         module_path!(),
         &[
+            (Mutant::ThreadLimitLeavesEarly, "a_thread_whose_limit_passes_waits_for_a_faster_sender"),
             (Mutant::SenderDropRelaxed, "a_receiver_that_is_told_of_the_end_sees_what_the_senders_did"),
             (Mutant::ReceiverDropRelaxed, "a_sender_that_is_told_of_the_end_sees_what_the_receivers_did"),
             (Mutant::ChanRecvQueuesLate, "a_message_in_the_buffer_is_seen_by_who_begins_to_receive"),

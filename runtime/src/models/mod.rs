@@ -33,6 +33,7 @@ mod runq;
 mod rwlock;
 mod select;
 mod semaphore;
+mod several;
 mod shared;
 mod shutdown;
 mod socket;

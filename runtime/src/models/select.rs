@@ -177,6 +177,61 @@ fn a_select_that_kept_a_place_leaves_it_when_it_takes_another_arm() {
     });
 }
 
+/// The same of a message for which there is room.
+#[test]
+fn a_ready_hears_of_a_message_in_the_buffer() {
+    Model::new().check("select_ready_buffered", || {
+        let runtime = at_rest::<1>();
+        let (s, r) = chan::bounded(1);
+        let watcher = runtime.go(move || {
+            let mut select = chan::Select::new();
+            select.recv(&r);
+            assert_eq!(select.ready(), 0);
+            r.recv().ok()
+        });
+        s.send(7).unwrap();
+        assert_eq!(watcher.join().unwrap(), Some(7));
+        done();
+    });
+}
+
+/// The same of a select that offers its message.
+#[test]
+fn a_ready_hears_of_a_select_that_sends() {
+    Model::new().preemptions(1).check("select_ready_select", || {
+        let runtime = at_rest::<1>();
+        let (s, r) = chan::bounded(0);
+        let watcher = runtime.go(move || {
+            let mut select = chan::Select::new();
+            select.recv(&r);
+            assert_eq!(select.ready(), 0);
+            r.recv().ok()
+        });
+        select! { send(s, 7) -> sent => sent.unwrap(), recv(chan::never::<()>()) -> _ => unreachable!() }
+        assert_eq!(watcher.join().unwrap(), Some(7));
+        done();
+    });
+}
+
+/// The same the other way round, of room.
+#[test]
+fn a_ready_hears_of_room_in_the_buffer() {
+    Model::new().check("select_ready_room", || {
+        let runtime = at_rest::<1>();
+        let (s, r) = chan::bounded(1);
+        s.send(1).unwrap();
+        let watcher = runtime.go(move || {
+            let mut select = chan::Select::new();
+            select.send(&s);
+            assert_eq!(select.ready(), 0);
+            s.try_send(2).is_ok()
+        });
+        assert_eq!(r.recv(), Ok(1));
+        assert!(watcher.join().unwrap());
+        done();
+    });
+}
+
 #[test]
 fn mutants() {
     caught::assert_caught(
@@ -184,6 +239,9 @@ fn mutants() {
         &[
             (Mutant::SelectQueuesLate, "a_close_meets_a_select_over_two_channels"),
             (Mutant::SelectKeepsItsPlace, "a_select_that_kept_a_place_leaves_it_when_it_takes_another_arm"),
+            (Mutant::ChanRoomPassesWatchers, "a_ready_hears_of_a_message_in_the_buffer"),
+            (Mutant::SelectOffersInSilence, "a_ready_hears_of_a_select_that_sends"),
+            (Mutant::ChanRoomTellsNobody, "a_ready_hears_of_room_in_the_buffer"),
             (Mutant::SelectLooksOnce, "a_select_whose_counterpart_goes_elsewhere_takes_its_other_arm"),
         ],
     );

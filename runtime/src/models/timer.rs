@@ -2,10 +2,11 @@
 //! thread sets, and none is lost with its runtime.
 
 use super::caught;
-use super::cover::{Handle, Held, InlineCall, refuse_after, timer_thread_ends};
+use super::cover::{Handle, Held, InlineCall, refuse_after, timer_thread_ends, timer_thread_is_quiet};
 use crate::Runtime;
 use crate::model::{Flag, LONG, Model, Mutant, done, fall_asleep, runtime, together_with_us};
 use crate::time::{Timer, after_func, sleep};
+use loom::sync::atomic::{AtomicBool, Ordering::Acquire, Ordering::Release};
 use loom::sync::{Condvar, Mutex};
 use std::sync::Arc;
 use std::time::Duration;
@@ -305,6 +306,42 @@ fn a_wait_that_was_refused_meets_its_timer() {
     });
 }
 
+/// The judge of a deadlock asks while a callback is called, outside of any runtime. Fails when it misses the call.
+#[test]
+fn a_call_of_the_timers_thread_is_awake() {
+    Model::new().preemptions(2).check("timer_thread_calls", || {
+        let called = Arc::new(AtomicBool::new(false));
+        let calls = Arc::clone(&called);
+        let _call = InlineCall::after(Duration::ZERO, move || calls.store(true, Release));
+        if timer_thread_is_quiet() {
+            assert!(called.load(Acquire), "said to be quiet, with a call on its way");
+        }
+        timer_thread_ends();
+        done();
+    });
+}
+
+/// A goroutine watches a channel that tells the time, and a thread sets that to now. Fails by deadlock when the watcher waits
+/// for the time of before.
+#[test]
+fn a_ready_hears_of_an_earlier_time() {
+    Model::new().preemptions(1).check("tick_moved", || {
+        let runtime = runtime(1, 1);
+        fall_asleep::<1>(&runtime);
+        let timer = Timer::new(4 * LONG);
+        let receiver = timer.receiver().clone();
+        loom::explore();
+        let watcher = runtime.go(move || {
+            let mut select = crate::chan::Select::new();
+            select.recv(&receiver);
+            select.ready()
+        });
+        assert!(timer.reset(Duration::ZERO));
+        assert_eq!(watcher.join().unwrap(), 0);
+        done();
+    });
+}
+
 #[test]
 fn mutants() {
     const IDLE: &str = "a_callback_is_put_into_the_heap_of_a_p_that_becomes_idle";
@@ -313,6 +350,8 @@ fn mutants() {
     caught::assert_caught(
         module_path!(),
         &[
+            (Mutant::TimerThreadFiresUnseen, "a_call_of_the_timers_thread_is_awake"),
+            (Mutant::TickMovesNoWatcher, "a_ready_hears_of_an_earlier_time"),
             (Mutant::RefusedClosesBlindly, "a_wait_that_was_refused_meets_its_timer"),
             (Mutant::CallMovedInSilence, "a_callback_that_is_moved_to_an_earlier_time_is_called_then"),
             (Mutant::TimerNoFence, "a_callback_is_moved_while_the_m_goes_into_the_poller"),

@@ -285,6 +285,8 @@ pub enum Mutant {
     CallMovedInSilence,
     /// A setter of a callback sends no M to the poller where there is none.
     CallSendsNobody,
+    /// A channel that is to tell another time wakes nobody who watches it.
+    TickMovesNoWatcher,
     /// A caller puts a callback into its P's heap after it has left the P.
     CallLeavesThePEarly,
     /// A caller that puts a callback into the heap of an idle P leaves the P among those without timers.
@@ -303,6 +305,8 @@ pub enum Mutant {
     TimerThreadLooksEarly,
     /// A caller that stops the last callback lets the timer thread sleep on.
     TimerThreadNotTold,
+    /// The judge of a deadlock overlooks that the thread of the timers calls.
+    TimerThreadFiresUnseen,
 
     // Owners of a shared value (`models/shared.rs`).
     /// An owner that finds itself the only one does not acquire what the others did.
@@ -527,6 +531,8 @@ pub enum Mutant {
     ChanCloseForgetsSenders,
     /// A receiver that makes room moves no waiting sender up.
     ChanNobodyMovesUp,
+    /// A thread whose limit has passed does not wait for the waker that was faster.
+    ThreadLimitLeavesEarly,
     /// A sender hands a message to a receiver whose wait it has not claimed.
     ChanServesWithoutClaim,
     /// A select readies the sender that promised it a message before the select is asleep.
@@ -579,6 +585,20 @@ pub enum Mutant {
     SelectQueuesLate,
     /// A select whose chosen arm was claimed elsewhere waits without a look at its other arms.
     SelectLooksOnce,
+    /// A send that needs no wait does not tell who watches for messages.
+    ChanRoomPassesWatchers,
+    /// A select that offers a message does not tell who watches for senders.
+    SelectOffersInSilence,
+    /// A receive that makes room does not tell who watches for room.
+    ChanRoomTellsNobody,
+
+    // Broadcast and watch channels (`models/several.rs`).
+    /// A receiver that begins to wait does not look again under the lock.
+    SeveralLooksOnce,
+    /// A sender counts its value when the receivers have been told.
+    WatchCountsLate,
+    /// A receiver asks for what is new before its bell stands in the list.
+    BellHangsLate,
     /// A select that keeps a place, and takes another arm, leaves its record in that place.
     SelectKeepsItsPlace,
 

@@ -118,7 +118,7 @@ impl Search<'_, '_> {
                 Direction::Send => {
                     queued.sends = true;
                     if self.intent == Intent::Operate {
-                        state.tell_receive_watchers(&mut queued.told);
+                        unless!(SelectOffersInSilence, state.tell_receive_watchers(&mut queued.told));
                     }
                 }
             }

@@ -2,6 +2,7 @@
 
 use super::{Receiver, RecvError, Ref};
 use crate::chan::several::{self, Bell, Bells, HasParties, Parties, Side};
+use crate::prim::hooks::*;
 use crate::prim::{Arc, Mutex, Rank};
 use crate::sync::wait_queue::{HasWaitQueue, Notified, WaitQueue};
 use crate::sync::{RwLock, RwLockWriteGuard};
@@ -68,11 +69,12 @@ impl<T> Shared<T> {
     pub(super) fn tell(&self, value: RwLockWriteGuard<'_, T>) {
         let mut notified = Notified::new();
         let mut state = self.state.lock();
-        state.version += 1;
+        unless!(WatchCountsLate, state.version += 1);
         let rings = state.parties.tell_receivers(&mut notified);
         drop(state);
         drop(value);
         notified.ready();
+        mutant!(WatchCountsLate: self.state.lock().version += 1);
         if rings {
             self.bells.ring_all();
         }

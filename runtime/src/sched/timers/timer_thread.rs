@@ -86,7 +86,7 @@ impl<H: Host> TimerThread<H> {
     /// thread exists, else 0.
     pub(crate) fn freeze(&self) -> Result<(impl Sized + '_, u32), Verdict> {
         let state = self.state.lock();
-        if state.fires {
+        if state.fires.unless(TimerThreadFiresUnseen) {
             return Err(Verdict::Awake);
         }
         if state.kept.iter().any(|timers| !timers.is_empty()) {

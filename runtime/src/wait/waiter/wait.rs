@@ -378,6 +378,7 @@ impl<H: Host> Wait<H> {
                     parker.word.close_wait(self.number);
                     return Woke::Readied;
                 }
+                mutant!(ThreadLimitLeavesEarly: return Woke::Readied);
                 // A waker was faster, and readies the thread.
                 until = None;
             }
