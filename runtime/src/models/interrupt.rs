@@ -499,6 +499,20 @@ fn an_owner_that_was_nudged_looks_while_its_context_ends() {
     });
 }
 
+/// A goroutine waits under two contexts, of which the outer one ends. Fails by deadlock when the inner one alone is asked.
+#[test]
+fn the_end_of_an_outer_context_is_seen() {
+    Model::new().preemptions(1).check("cancel_outer", || {
+        let runtime = at_rest::<1>();
+        let (outer, cancel) = Context::background().with_cancel();
+        let (inner, _stays) = Context::background().with_cancel();
+        let waits = runtime.go(move || outer.run(|| inner.run(|| crate::sync::Event::new().wait())).is_err());
+        cancel.cancel();
+        assert!(waits.join().unwrap());
+        done();
+    });
+}
+
 #[test]
 fn mutants() {
     let parks = "a_cancel_while_a_goroutine_parks_unwinds_it";
@@ -508,6 +522,7 @@ fn mutants() {
     caught::assert_caught(
         module_path!(),
         &[
+            (Mutant::OuterFramesIgnored, "the_end_of_an_outer_context_is_seen"),
             (Mutant::InterruptNotSeen, parks),
             (Mutant::ParkNoFence, parks),
             (Mutant::CancelNoFence, parks),

@@ -170,6 +170,32 @@ fn a_left_goroutine_that_was_called_holds_nobody_back() {
     });
 }
 
+/// Two goroutines wait, and a thread takes the lock between an unlock and the queue; so two unlocks come to the queue. Fails by
+/// deadlock when the second one notifies the other goroutine as well: the word counts one.
+#[test]
+fn of_two_unlocks_one_calls() {
+    Model::new().preemptions(1).check("mutex_two_unlocks", || {
+        let runtime = at_rest::<1>();
+        loom::stop_exploring();
+        let lock = Arc::new(Mutex::new(0));
+        let guard = lock.lock();
+        let waiters = [(); 2].map(|()| {
+            let theirs = Arc::clone(&lock);
+            runtime.go(move || *theirs.lock() += 1)
+        });
+        // It has the P when both have parked.
+        runtime.go(|| ()).join().unwrap();
+        loom::explore();
+        let theirs = Arc::clone(&lock);
+        let barges = thread::spawn(move || *theirs.lock() += 1);
+        drop(guard);
+        barges.join().unwrap();
+        waiters.into_iter().for_each(|waiter| waiter.join().unwrap());
+        assert_eq!(*lock.lock(), 3);
+        done();
+    });
+}
+
 #[test]
 fn mutants() {
     caught::assert_caught(
@@ -177,6 +203,7 @@ fn mutants() {
         &[
             (Mutant::MutexLockRelaxed, "two_threads_count"),
             (Mutant::MutexUnlockRelaxed, "two_threads_count"),
+            (Mutant::MutexCallsTwo, "of_two_unlocks_one_calls"),
             (Mutant::MutexWokenStays, "one_who_lost_to_a_barger_is_called_again"),
             (Mutant::MutexNoHandOver, "a_fair_unlock_hands_the_lock_over"),
             (Mutant::MutexLeftBehind, "what_was_handed_to_a_left_goroutine_is_not_lost"),

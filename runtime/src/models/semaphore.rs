@@ -101,12 +101,32 @@ fn a_request_that_is_left_holds_nobody_back() {
     });
 }
 
+/// A context ends while its request is granted. Fails by the count when the permit goes with the request.
+#[test]
+fn a_context_that_ends_beside_a_release_loses_no_permit() {
+    Model::new().preemptions(1).check("semaphore_context", || {
+        let runtime = at_rest::<1>();
+        let permits = Arc::new(Semaphore::new(1));
+        let (context, cancel) = Context::background().with_cancel();
+        permits.acquire(1);
+        let theirs = Arc::clone(&permits);
+        let waiter = runtime.go(move || theirs.acquire_ctx(&context, 1).is_ok());
+        let cuts = thread::spawn(move || cancel.cancel());
+        permits.release(1);
+        let got = waiter.join().unwrap();
+        cuts.join().unwrap();
+        assert_eq!(permits.try_acquire(1), !got);
+        done();
+    });
+}
+
 #[test]
 fn mutants() {
     caught::assert_caught(
         module_path!(),
         &[
             (Mutant::SemaphoreGrantsNobody, "one_permit_goes_from_one_to_the_next"),
+            (Mutant::SemaphoreKeepsTheGrant, "a_context_that_ends_beside_a_release_loses_no_permit"),
             (Mutant::ReadyWithoutAcquire, "an_interrupt_against_a_release_loses_no_permit"),
             (Mutant::SemaphoreLeavesQuietly, "a_head_that_is_interrupted_lets_those_behind_it_go"),
         ],

@@ -3,7 +3,7 @@
 use super::caught;
 use crate::context::Context;
 use crate::host::{Active, Clock};
-use crate::model::{Model, Mutant, at_rest, done};
+use crate::model::{Flag, Model, Mutant, at_rest, done};
 use crate::sync::Token;
 use loom::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use loom::thread;
@@ -78,6 +78,28 @@ fn a_wait_that_is_interrupted_leaves_the_token() {
     });
 }
 
+/// A goroutine gives a token, and the next one when the first was taken. Fails by the assertion when one token ends both waits.
+#[test]
+fn a_token_ends_one_wait() {
+    Model::new().check("token_once", || {
+        let runtime = at_rest::<1>();
+        let (taken, set, main) = (Flag::default(), Arc::new(AtomicBool::new(false)), crate::unparker());
+        let (takes, sets) = (taken.clone(), Arc::clone(&set));
+        let other = runtime.go(move || {
+            main.unpark();
+            takes.wait_on_thread();
+            sets.store(true, Relaxed);
+            main.unpark();
+        });
+        crate::park();
+        taken.raise();
+        crate::park();
+        assert!(set.load(Relaxed), "the first token came twice");
+        other.join().unwrap();
+        done();
+    });
+}
+
 #[test]
 fn mutants() {
     caught::assert_caught(
@@ -86,6 +108,7 @@ fn mutants() {
             (Mutant::TokenNotKept, "a_token_given_while_the_owner_begins_to_wait_is_not_lost"),
             (Mutant::TokenGoesWithTheWait, "a_wait_that_times_out_leaves_the_token"),
             (Mutant::TokenGoesWithTheWait, "a_wait_that_is_interrupted_leaves_the_token"),
+            (Mutant::TokenGivenTwice, "a_token_ends_one_wait"),
         ],
     );
 }

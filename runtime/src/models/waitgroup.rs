@@ -1,6 +1,7 @@
 //! `sync::WaitGroup`: the last `done` wakes the waiters.
 
 use super::caught;
+use crate::context::Context;
 use crate::model::{Model, Mutant, at_rest, done};
 use crate::sync::WaitGroup;
 use loom::cell::UnsafeCell;
@@ -75,6 +76,26 @@ fn a_zero_counts_whatever_is_added_after_it() {
     });
 }
 
+/// A goroutine is interrupted while a thread waits as well. Fails by deadlock when the last `done` then wakes nobody.
+#[test]
+fn one_who_is_interrupted_leaves_the_others_to_be_called() {
+    Model::new().preemptions(1).check("waitgroup_interrupt", || {
+        let runtime = at_rest::<1>();
+        let (context, cancel) = Context::background().with_cancel();
+        let tasks = WaitGroup::new();
+        tasks.add(1);
+        let theirs = tasks.clone();
+        let interrupted = runtime.go(move || context.run(|| theirs.wait()).is_ok());
+        let theirs = tasks.clone();
+        let other = thread::spawn(move || theirs.wait());
+        cancel.cancel();
+        assert!(!interrupted.join().unwrap());
+        tasks.done();
+        other.join().unwrap();
+        done();
+    });
+}
+
 #[test]
 fn mutants() {
     let model = "a_wait_sees_what_was_done";
@@ -84,6 +105,7 @@ fn mutants() {
             (Mutant::WaitGroupWakesNobody, model),
             (Mutant::WaitGroupNoRecheck, model),
             (Mutant::WaitGroupDoneRelaxed, model),
+            (Mutant::WaitGroupLeavesUnmarked, "one_who_is_interrupted_leaves_the_others_to_be_called"),
             (Mutant::WaitGroupLookRelaxed, "a_zero_that_is_found_shows_what_was_done"),
         ],
     );

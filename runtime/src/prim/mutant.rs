@@ -357,6 +357,8 @@ pub enum Mutant {
     // Interrupts, nudges and cancellation (`models/interrupt.rs`).
     /// A goroutine that comes back without a P in the middle of a wait stores its word instead of exchanging it.
     RequeueStores,
+    /// A wait under several contexts asks for the end of the innermost alone.
+    OuterFramesIgnored,
     /// An owner sleeps on although a nudge has come.
     ParkAgainBlind,
     /// An owner sleeps on without Release.
@@ -613,6 +615,8 @@ pub enum Mutant {
     MutexNoHandOver,
     /// The end of a runtime loses what a waiter of a mutex was notified of.
     MutexLeftBehind,
+    /// An unlock notifies a waiter although another one has done so meanwhile.
+    MutexCallsTwo,
 
     // Condvar (`models/condvar.rs`).
     /// A waiter of a Condvar unlocks the mutex before it has locked the queue.
@@ -649,6 +653,8 @@ pub enum Mutant {
     SemaphoreGrantsNobody,
     /// A waiter that leaves the queue of a semaphore wakes none of those that it held back.
     SemaphoreLeavesQuietly,
+    /// A request whose context ends beside the grant keeps the permits.
+    SemaphoreKeepsTheGrant,
 
     // WaitGroup (`models/waitgroup.rs`).
     /// The last `done` of a WaitGroup wakes no waiter.
@@ -659,6 +665,8 @@ pub enum Mutant {
     WaitGroupDoneRelaxed,
     /// A waiter finds a WaitGroup at zero without Acquire.
     WaitGroupLookRelaxed,
+    /// A waiter that is interrupted takes the mark of the others away.
+    WaitGroupLeavesUnmarked,
 
     // Once (`models/once.rs`).
     /// A closure of a Once ends without Release.
@@ -683,6 +691,8 @@ pub enum Mutant {
     TokenNotKept,
     /// A giver that finds a waiter whose wait has just ended without the token leaves no token.
     TokenGoesWithTheWait,
+    /// A token that has ended a wait is there for the next one.
+    TokenGivenTwice,
 
     // Contexts (`models/context.rs`).
     /// `Context::err` tells an error while the channel of the node may be open.

@@ -270,7 +270,7 @@ impl RawMutex {
                 return self.hand_over(waiters);
             }
             // Relaxed: the marks change under the queue's lock, or with LOCKED being set.
-            if self.word.load(Relaxed) & (HELD | WOKEN) != 0 {
+            if (self.word.load(Relaxed) & (HELD | WOKEN) != 0).unless(MutexCallsTwo) {
                 return;
             }
             let mut notified = Notified::new();

@@ -208,7 +208,7 @@ impl Semaphore {
         match context.err() {
             None => Ok(()),
             Some(error) => {
-                self.release(permits);
+                unless!(SemaphoreKeepsTheGrant, self.release(permits));
                 Err(error.into())
             }
         }

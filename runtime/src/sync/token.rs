@@ -64,6 +64,7 @@ impl Token {
             mutant!(TokenGoesWithTheWait: if queued == Some(true) { return });
             unless!(TokenNotKept, state.given = true);
         }
+        mutant!(TokenGivenTwice: state.given = true);
         drop(state);
         notified.ready();
     }

@@ -187,6 +187,7 @@ impl WaitGroup {
         if let Err(Left { state: waiters, by }) =
             wait_in(wait, &inner.waiters, waiters, ((), Position::Back), how)
         {
+            mutant!(WaitGroupLeavesUnmarked: { inner.word.fetch_and(!WAITED, Relaxed); });
             if waiters.0.is_empty() {
                 inner.word.fetch_and(!WAITED, Relaxed);
             }

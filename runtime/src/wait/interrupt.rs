@@ -223,6 +223,7 @@ pub(crate) fn first_done(mut frame: *const Frame, masked_from: *const Frame) -> 
         if it.is_done() {
             return NonNull::new(frame.cast_mut());
         }
+        mutant!(OuterFramesIgnored: return None);
         frame = it.outer;
     }
     None
