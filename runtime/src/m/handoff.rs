@@ -81,7 +81,9 @@ impl HandoffWord {
         let quick = if entries == Entries::Quick { QUICK } else { 0 };
         let fresh = ((word & !(STATE | QUICK)) + STEP) | quick;
         // A swap and not a store, as in `give_up`. Release: partner `judge`, which reads the holder after this.
-        // Acquire: partner the exchanges of `give_up` and of a retaker.
+        // Acquire: partner the exchanges of `give_up` and of a retaker. No model has either: the exchange continues the release
+        // sequence of the last `give_up`, so a retaker that reads it finds this holder or none, and no older one; what was
+        // done to the P came with the scheduler's lock, or with the assignment.
         self.0.swap(fresh, AcqRel);
         Lease(fresh)
     }

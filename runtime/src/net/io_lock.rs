@@ -382,7 +382,8 @@ impl<H: Host> Drop for Holder<'_, H> {
             g.on_abandon.store(std::ptr::null_mut(), Relaxed);
         }
         if self.io_lock.resting.load(Relaxed) {
-            // Relaxed: before the word's Release.
+            // Relaxed: before the word's Release. No model has this: the holder is the closer, which `hand_over` has left at
+            // rest, and no call follows; or a wait unwinds, by a failed assertion.
             self.io_lock.resting.store(false, Relaxed);
         }
         self.io_lock.pass();

@@ -258,7 +258,8 @@ impl<H: Host> Sched<H> {
         match central.poller {
             Poller::Nobody => {}
             Poller::Blocked(_) => standing_by += 1,
-            // The M in the poller has got an assignment.
+            // The M in the poller has got an assignment, or an earlier timer. No model has this: a P that was assigned is not
+            // idle, a timer stands in its heap, and an M that is summoned in vain stands by again.
             Poller::Broken(_) => return None,
         }
         let threads = standing_by + u32::from(H::MONITORED);
