@@ -55,6 +55,8 @@ fn what_is_started_by_a_handle_runs_in_its_runtime() {
             let builder = Builder::new().name("built").stack_size(128 << 10);
             let name = || gmp::current().and_then(|goroutine| goroutine.name().map(str::to_owned));
             let built = builder.go_in(&handle, move || (here(), name())).unwrap().join().unwrap();
+            let abortable = handle.go_abortable(here).unwrap().0.join().unwrap();
+            assert_eq!(abortable, "other");
             let timer = handle.after_func(MS, move || tell.send(here()).unwrap()).unwrap();
             let called = hear.recv().unwrap();
             assert!(!timer.stop());
@@ -71,7 +73,7 @@ fn what_is_started_by_a_handle_runs_in_its_runtime() {
     });
 }
 
-/// A context of a plain thread ends a wait in the runtime, and the other way round.
+/// A context of a plain thread ends a wait in the runtime, and the other way round; and so does an abort.
 #[test]
 fn contexts_reach_across() {
     everywhere(|rt| {
@@ -82,6 +84,9 @@ fn contexts_reach_across() {
         rt.handle().go(move || cancel.cancel()).unwrap().join().unwrap();
         assert!(sleeper.join().unwrap().is_err());
         assert!(outside.join().unwrap().is_err());
+        let (aborted, abort) = rt.handle().go_abortable(|| gmp::time::sleep(HOUR)).unwrap();
+        abort.abort();
+        assert!(aborted.join().unwrap_err().is_aborted());
     });
 }
 
@@ -89,7 +94,8 @@ fn refuses(handle: &Handle) {
     assert!(handle.is_ended());
     assert_eq!(handle.num_goroutines(), 0);
     let held = Arc::new(());
-    let (first, second, third) = (Arc::clone(&held), Arc::clone(&held), Arc::clone(&held));
+    let (first, second, third, fourth) =
+        (Arc::clone(&held), Arc::clone(&held), Arc::clone(&held), Arc::clone(&held));
     let refused = handle.go(move || drop(first)).unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::NotConnected);
     assert_eq!(refused.to_string(), "Handle::go: the runtime has ended");
@@ -97,6 +103,8 @@ fn refuses(handle: &Handle) {
     assert_eq!(refused.to_string(), "Builder::go_in: the runtime has ended");
     let refused = handle.after_func(MS, move || drop(Arc::clone(&third))).unwrap_err();
     assert_eq!(refused.to_string(), "Handle::after_func: the runtime has ended");
+    let refused = handle.go_abortable(move || drop(fourth)).unwrap_err();
+    assert_eq!(refused.to_string(), "Handle::go_abortable: the runtime has ended");
     assert_eq!(Arc::strong_count(&held), 1, "a closure was kept");
 }
 

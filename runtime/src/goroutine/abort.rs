@@ -5,13 +5,14 @@
 //! goroutine's first frame makes the outcome.
 
 use super::{Builder, JoinHandle};
+use crate::Handle;
 use crate::context::{Cancel, Context, ContextError};
 use crate::g::task::Aborted;
 use std::io;
-use std::panic::resume_unwind;
+use std::panic::{Location, resume_unwind};
 
-/// Ends a goroutine that was started by [`go_abortable`], or [`Builder::go_abortable`]. Clones end the same goroutine;
-/// dropping them does nothing.
+/// Ends a goroutine that was started by [`go_abortable`], [`Builder::go_abortable`] or [`Handle::go_abortable`]. Clones end
+/// the same goroutine; dropping them does nothing.
 ///
 /// ```
 /// // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
@@ -130,5 +131,34 @@ impl Builder {
     {
         let (runs, abort) = abortable(f);
         Ok((self.go(runs)?, abort))
+    }
+}
+
+impl Handle {
+    /// As [`go`](Self::go), with a handle that ends the goroutine: [`go_abortable`] in the runtime, from any thread. Does not
+    /// block.
+    ///
+    /// ```
+    /// // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
+    /// let runtime = unsafe { gmp::Runtime::builder().build()? };
+    /// // On a plain thread.
+    /// let (waits, abort) = runtime.handle().go_abortable(|| gmp::sync::Event::new().wait())?;
+    /// abort.abort();
+    /// assert!(waits.join().unwrap_err().is_aborted());
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`go`](Self::go).
+    #[track_caller]
+    pub fn go_abortable<F, T>(&self, f: F) -> io::Result<(JoinHandle<T>, AbortHandle)>
+    where
+        F: FnOnce() -> T + Send + 'static,
+        T: Send + 'static,
+    {
+        let (runs, abort) = abortable(f);
+        let site = Location::caller();
+        let handle = super::spawn_in(&*self.sched("Handle::go_abortable")?, None, None, site, runs)?;
+        Ok((handle, abort))
     }
 }
