@@ -31,7 +31,7 @@ for name, content in files:
     if not path.exists() or path.read_text() != content:
         path.write_text(content)
 
-for command, expected in zip(commands, ["what_is_published_is_there ... ok", "model a_joiner_sees_what_was_published"]):
+for command, expected in zip(commands, ["what_is_published_is_there ... ok", "model an_owner_that_waits_hears_the_answer"]):
     env = {name: value for name, value in os.environ.items() if name not in ("RUSTFLAGS", "CARGO_TARGET_DIR")}
     ran = subprocess.run(command, shell=True, cwd=CRATE, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     print(f"$ {command}\n{ran.stdout}")

@@ -123,7 +123,9 @@ impl Model {
     ///
     /// # Panics
     /// In the first schedule in which `f`, or anything that it started, panics, blocks for ever, or makes two
-    /// accesses that nothing orders. The events of that schedule are printed before.
+    /// accesses that nothing orders. The events of that schedule are printed before. Where a destructor then meets a loom that
+    /// has failed, the process is aborted: a test that a model fails runs the model in a process of its own, as
+    /// `docs/models.md` shows.
     pub fn check(&self, name: &str, f: impl Fn() + Send + Sync + 'static) -> usize {
         static HOOK: Once = Once::new();
         HOOK.call_once(|| {
