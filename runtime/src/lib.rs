@@ -220,7 +220,7 @@
 //! | `sync.Mutex`, `RWMutex`, `Cond`, `Once`, `WaitGroup`, `Pool` | [`sync`], the value inside the lock | `WaitGroup::go` counts down also when its function panics |
 //! | `golang.org/x/sync`: `errgroup`, `semaphore`, `singleflight` | [`sync::ErrGroup`], [`sync::Semaphore`], [`sync::SingleFlight`] | |
 //! | `context.Context` as first argument | [`context::Context`]; [`run`](context::Context::run) has every wait inside end with it | |
-//! | `net.Dial`, `SetDeadline`, `Close` | [`net`], std's names, `set_deadline`, `close` | |
+//! | `net.Dial`, `SetDeadline`, `Close` | [`net`], std's names, `set_deadline`, `close` | `TCP_NODELAY` is off, as with std; Go sets it |
 //! | `runtime.Gosched`, `Goexit`, `NumGoroutine`, `GOMAXPROCS` | [`yield_now`], [`goexit`], [`num_goroutines`], [`procs`] and [`set_procs`], the variable `GMPMAXPROCS` | reading and setting are two calls; 0 is refused, Go takes it for a question; it does not stop the world; a quota is rounded down |
 //! | `GODEBUG`: `schedtrace`, `scheddetail` | `GMPDEBUG`, see [`RuntimeBuilder`] | an unknown knob is an error |
 //! | "all goroutines are asleep - deadlock!"; the dump of SIGQUIT | the same, see [`run`]; [`dump`] | the first wherever the process has no threads of its own; in a dump those that are alike are told together, and one that runs is interrupted by SIGRTMIN+12 |
@@ -235,7 +235,7 @@
 //! | `#[tokio::main] async fn main()` | `fn main() { unsafe { gmp::run(\|\| …) } }`; with the feature `macros` `#[gmp::main(unsafe)]` and `#[gmp::test(unsafe)]` |
 //! | `tokio::runtime::Handle::current()` | [`handle`], [`Runtime::handle`]: a [`Handle`] |
 //! | `tokio::spawn(async { … })`, `std::thread::spawn` | [`go`]; no `async`, no `.await`: whatever waits parks |
-//! | `JoinHandle::abort`, `AbortHandle` | [`go_abortable`], [`AbortHandle`]; any goroutine as an arm of a select: [`JoinHandle::done`] |
+//! | `JoinHandle::abort`, `AbortHandle` | [`go_abortable`], [`Handle::go_abortable`], [`AbortHandle`]; any goroutine as an arm of a select: [`JoinHandle::done`] |
 //! | `spawn_blocking`, `block_in_place` | [`blocking`], on the caller's own stack: no `Send`, no `'static` |
 //! | `std::thread::scope`, `JoinSet` | [`scope`], [`sync::ErrGroup`] |
 //! | `tokio::select!` | [`select!`] over channels; nothing is dropped half done |
@@ -248,6 +248,9 @@
 //! | `tokio::sync::Semaphore`: `acquire`, `acquire_owned`, `SemaphorePermit` | [`sync::Semaphore::acquire_guard`], `acquire_owned`, [`sync::SemaphorePermit`]; `acquire` has no guard |
 //! | `thread_local!`, `task_local!` | [`local!`] |
 //! | `std::net`, `tokio::net` | [`net`], with `Read` and `Write` |
+
+// Of what models do not have (`sync::raw`) there is no page to link to.
+#![cfg_attr(gmp_loom, allow(rustdoc::broken_intra_doc_links))]
 
 #[cfg(not(target_os = "linux"))]
 compile_error!(

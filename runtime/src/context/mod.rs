@@ -4,13 +4,14 @@
 //!   background ── with_cancel ── with_timeout ── with_value ─ …      done: reaches everything to the right
 //!        └─────── with_cancel                                              never anything to the left
 //! ```
-//! A context is two things: a *node* (`tree.rs`) and a chain of *values*, newest first. A node is open until it is
+//! A context is two things: a *node* and a chain of *values*, newest first. A node is open until it is
 //! done, once, with an error and a cause. Nodes form a tree: when a node is done, so are all nodes below it. A
 //! context with one more value has the same node.
 //!
-//! A goroutine or thread that runs under a context ([`Context::run`], `run.rs`) is interrupted when the context is
-//! done: `wait/interrupt.rs`.
+//! A goroutine or thread that runs under a context ([`Context::run`]) is interrupted when the context is
+//! done.
 
+// Nodes: `tree.rs`. To run under a context: `run.rs`; what ends a wait: `wait/interrupt.rs`.
 mod deadline;
 mod done;
 mod run;
@@ -320,6 +321,9 @@ impl Context {
     ///
     /// Destructors that the unwinding runs may park: the goroutine then keeps the thread until the unwinding is over. A
     /// `LazyLock` or `Once` whose closure is unwound is poisoned, as by a panic.
+    ///
+    /// What has to be done in any case, and may wait (for a lock, say), stands behind `run`: in `f` it is skipped with the
+    /// rest of `f`, and may be unwound itself.
     ///
     /// `run` may be nested. An interrupt unwinds to the innermost `run` whose context is done.
     ///

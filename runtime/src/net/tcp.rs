@@ -176,7 +176,8 @@ impl TcpStream {
         self.0.with(|socket| socket.nodelay())
     }
 
-    /// Sets whether small writes are sent at once (TCP_NODELAY).
+    /// Sets whether small writes are sent at once (TCP_NODELAY). They are not, unless this sets it, as with std: the second
+    /// of two writes may wait for the peer's acknowledgement of the first, some 40 ms. `writeln!` makes several writes.
     ///
     /// # Errors
     /// As with std.

@@ -504,6 +504,9 @@ impl Runtime {
 /// replaces this one. `GMPDEBUG=sigquit=off` leaves the signal alone. While there is no runtime SIGQUIT ends the process
 /// as ever.
 ///
+/// A shell without job control, as in a script, has a program that it starts by `&` ignore the signal;
+/// `env --default-signal=QUIT PROGRAM &` does not.
+///
 /// ```
 /// // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
 /// let text = unsafe { gmp::run(gmp::dump) };

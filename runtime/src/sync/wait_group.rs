@@ -152,7 +152,8 @@ impl WaitGroup {
         self.add(-1);
     }
 
-    /// Blocks the calling goroutine, or the plain thread, until the count is zero.
+    /// Blocks the calling goroutine, or the plain thread, until the count is zero; within
+    /// [`time::timeout`](crate::time::timeout) for a limited time.
     ///
     /// # Unwinds
     /// When the wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
