@@ -220,7 +220,7 @@
 //! | `sync.Mutex`, `RWMutex`, `Cond`, `Once`, `WaitGroup`, `Pool` | [`sync`], the value inside the lock | `WaitGroup::go` counts down also when its function panics |
 //! | `golang.org/x/sync`: `errgroup`, `semaphore`, `singleflight` | [`sync::ErrGroup`], [`sync::Semaphore`], [`sync::SingleFlight`] | |
 //! | `context.Context` as first argument | [`context::Context`]; [`run`](context::Context::run) has every wait inside end with it | |
-//! | `net.Dial`, `SetDeadline`, `Close` | [`net`], std's names, `set_deadline`, `close` | `TCP_NODELAY` is off, as with std; Go sets it |
+//! | `net.Dial`, `SetDeadline`, `Close` | [`net`], std's names, `set_deadline`, `close` | TCP_NODELAY is off, as with std; Go sets it |
 //! | `runtime.Gosched`, `Goexit`, `NumGoroutine`, `GOMAXPROCS` | [`yield_now`], [`goexit`], [`num_goroutines`], [`procs`] and [`set_procs`], the variable `GMPMAXPROCS` | reading and setting are two calls; 0 is refused, Go takes it for a question; it does not stop the world; a quota is rounded down |
 //! | `GODEBUG`: `schedtrace`, `scheddetail` | `GMPDEBUG`, see [`RuntimeBuilder`] | an unknown knob is an error |
 //! | "all goroutines are asleep - deadlock!"; the dump of SIGQUIT | the same, see [`run`]; [`dump`] | the first wherever the process has no threads of its own; in a dump those that are alike are told together, and one that runs is interrupted by SIGRTMIN+12 |

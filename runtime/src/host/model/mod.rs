@@ -43,7 +43,8 @@
 //! from loom's atomics, cells, `Mutex` and `Condvar`, and from [`park`] and [`Waiter`]: std's are invisible to loom, and
 //! a thread that blocks in one blocks the whole model. A condition is waited for in a `Condvar` or a [`Flag`], never in a
 //! loop that does not yield. [`gmp::park`](crate::park) and [`gmp::Unparker`](crate::Unparker) are in both builds, so a
-//! protocol over them ships as it was checked. Schedules must depend on loom alone: no clock, no addresses, no randomness, no hash map.
+//! protocol over them ships as it was checked. Schedules must depend on loom alone: no clock, no addresses, no randomness,
+//! no hash map.
 //!
 //! **Its size.** loom has five threads: the model's own, and up to four more for Ms and for those that the model
 //! starts. `procs(1).max_threads(1)` is the smallest runtime. Two threads that race over some twenty steps are a few
