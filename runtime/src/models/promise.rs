@@ -335,6 +335,31 @@ fn a_receiver_that_kept_its_place_is_served_there() {
     });
 }
 
+/// A receiver that keeps its place waits for the message of a select, which comes. Fails when another send finds the receiver
+/// in that place meanwhile: one of the two messages is lost.
+#[test]
+fn a_receiver_that_waits_for_a_promise_is_not_served_in_its_place() {
+    Model::new().preemptions(1).check("promise_held_kept", || {
+        let rt = at_rest::<1>();
+        loom::stop_exploring();
+        let (s, r) = chan::bounded(0);
+        let receiver = parked(&rt, move || r.recv());
+        let promised = promise(&s);
+        let second = s.clone();
+        let sender = parked(&rt, move || {
+            let promised = promise(&second);
+            let served = second.try_send(8).is_ok();
+            promised.send(&second, 7).unwrap();
+            served
+        });
+        loom::explore();
+        promised.withdraw();
+        assert_eq!(receiver.join().unwrap(), Ok(7));
+        assert!(!sender.join().unwrap(), "two messages for one receiver");
+        done();
+    });
+}
+
 /// A place in the buffer is promised, and a receiver waits for its message. Fails when another message comes first.
 #[test]
 fn a_send_does_not_pass_a_promise() {
@@ -443,6 +468,7 @@ fn mutants() {
             (Mutant::PromiseKeptToTheLeft, "a_message_goes_past_a_select_that_was_left_on_its_way_to_look"),
             (Mutant::ChanSendOvertakes, "a_send_does_not_overtake_a_select_that_waits"),
             (Mutant::PromiseToOneAwake, "a_receiver_that_comes_back_is_promised_nothing"),
+            (Mutant::ReturnedNotHeld, "a_receiver_that_waits_for_a_promise_is_not_served_in_its_place"),
             (Mutant::PromiseHoldsOn, "a_receiver_that_kept_its_place_is_served_there"),
             (Mutant::ChanSendPassesAPromise, "a_send_does_not_pass_a_promise"),
             (Mutant::ChanFillsReservedPlaces, "a_place_that_is_reserved_is_nobody_elses"),

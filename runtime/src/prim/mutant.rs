@@ -573,6 +573,8 @@ pub enum Mutant {
     PromiseToOneAwake,
     /// A receiver whose promise is withdrawn is not served in its place until it comes itself.
     PromiseHoldsOn,
+    /// A receiver that came back to its place, and is promised a message, is served there as well.
+    ReturnedNotHeld,
     /// A send goes to a receiver that is back in its place, past a select that waits to send.
     ChanSendOvertakes,
     /// A sender is dropped without Acquire and Release.

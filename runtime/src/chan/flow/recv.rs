@@ -307,7 +307,7 @@ impl<T> Chan<T> {
         }
         // A Held record is not served: not while the owner takes a message here, nor while the owner waits for a
         // promised one.
-        it.set_queue_state(QueueState::Held);
+        unless!(ReturnedNotHeld, it.set_queue_state(QueueState::Held));
         // SAFETY: the record is the caller's, and the slot is good by this function's contract.
         let taken = unsafe { self.take(state, slot, woken) };
         if taken == Taken::Nothing {
