@@ -1,6 +1,9 @@
 //! What models get: loom's atomics, cells and locks, and the model's answers where the machine would be asked.
 
 use super::Ordering;
+use std::fmt::Arguments;
+use std::sync::OnceLock;
+
 pub(crate) use loom::cell::UnsafeCell;
 pub(crate) use loom::sync::atomic::{AtomicBool, AtomicI64, AtomicPtr, AtomicU32, AtomicU64};
 
@@ -60,6 +63,37 @@ pub(crate) mod plain {
     }
 }
 
+/// What the machine of the model under check answers. It lies above this module (`host/model`), and hangs itself in here.
+pub(crate) struct Machine {
+    /// Returns `true` if a retaker relies on each entry into the runtime being a barrier.
+    pub(crate) relies_on_entries: fn() -> bool,
+    /// The kernel may switch the calling thread out here.
+    pub(crate) switch_point: fn(),
+    /// Returns `true` if the queue that a thief looks at does not change meanwhile.
+    pub(crate) stays_the_same: fn() -> bool,
+    /// Returns `true` if busy Ps help each other.
+    pub(crate) has_helpers: fn() -> bool,
+    /// Returns `true` if loom weighs the words of single writers.
+    pub(crate) weighs_single_writers: fn() -> bool,
+    /// Adds an event to the schedule that is printed when an execution fails.
+    pub(crate) event: fn(Arguments<'_>),
+}
+
+static MACHINE: OnceLock<Machine> = OnceLock::new();
+
+/// Before the first model of the process. Later calls do nothing.
+pub(crate) fn run_on(machine: Machine) {
+    let _the_same = MACHINE.set(machine);
+}
+
+fn machine() -> &'static Machine {
+    MACHINE.get().expect("machine: a model begins by `Model::check`, which calls `run_on`")
+}
+
+pub(super) fn weighs_single_writers() -> bool {
+    (machine().weighs_single_writers)()
+}
+
 /// loom's fence; none with `Relaxed`, which a mutant asks for.
 pub(crate) fn fence(ordering: Ordering) {
     if ordering != Ordering::Relaxed {
@@ -70,11 +104,11 @@ pub(crate) fn fence(ordering: Ordering) {
 /// loom has no `membarrier`: both sides of the hand-off fence. Only in a model with a retaker: elsewhere this fence,
 /// which a machine does not have, would hide that another one is missing.
 pub(crate) fn light_barrier() {
-    if crate::model::relies_on_entries() {
+    if (machine().relies_on_entries)() {
         // SeqCst: EntryBarrier; partner RetakeBarrier.
         loom::sync::atomic::fence(Ordering::SeqCst);
     }
-    crate::model::switch_point();
+    (machine().switch_point)();
 }
 
 /// A full fence: loom has no exchange that is one.
@@ -85,12 +119,12 @@ pub(crate) fn fence_after_exchange() {
 
 /// In a model the owner may run between any two steps anyway. The model says how many thieves find a change.
 pub(crate) fn stays_the_same<T>(_look: impl Fn() -> T) -> bool {
-    crate::model::stays_the_same()
+    (machine().stays_the_same)()
 }
 
 /// Only in models of helping: other models need no clock, and no M that helps unasked.
 pub(crate) fn may_help() -> bool {
-    crate::model::has_helpers()
+    (machine().has_helpers)()
 }
 
 /// A model's threads do not spin.
@@ -98,7 +132,7 @@ pub(crate) fn pause() {}
 
 /// Runs a check of the models in which loom weighs the words of single writers.
 pub(crate) fn when_weighed(check: impl FnOnce()) {
-    if crate::model::weighs_single_writers() {
+    if weighs_single_writers() {
         check();
     }
 }
@@ -112,8 +146,8 @@ pub(crate) fn relax() {
 }
 
 /// One event of the schedule, for the report of a model that fails.
-pub(crate) fn event(what: std::fmt::Arguments<'_>) {
-    crate::model::note_event(what);
+pub(crate) fn event(what: Arguments<'_>) {
+    (machine().event)(what);
 }
 
 #[derive(Debug)]

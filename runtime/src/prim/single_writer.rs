@@ -22,7 +22,7 @@ impl<T> SingleWriter<T> {
         SingleWriter(
             AtomicPtr::new(value),
             #[cfg(gmp_loom)]
-            crate::model::weighs_single_writers().then(|| loom::sync::atomic::AtomicPtr::new(value)),
+            super::model::weighs_single_writers().then(|| loom::sync::atomic::AtomicPtr::new(value)),
         )
     }
     /// Called by the writer.

@@ -26,7 +26,7 @@ thread_local! {
 }
 
 /// Returns `true` if a retaker relies on each entry into the runtime being a barrier.
-pub(crate) fn relies_on_entries() -> bool {
+pub(super) fn relies_on_entries() -> bool {
     RETAKER.get() == Retaker::Heavy
 }
 

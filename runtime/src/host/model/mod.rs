@@ -68,12 +68,11 @@
 
 pub use crate::prim::Mutant;
 pub(crate) use crate::stack::pool::{GUARD, MAX_GUARD, MAX_STACK, MIN_STACK};
-pub(crate) use barrier::{relies_on_entries, switch_point};
+#[cfg(test)]
+pub(crate) use barrier::switch_point;
 pub use host::{Local, SleepState};
 pub use schedule::note;
-pub(crate) use schedule::note_event;
 pub use search::{Model, refuse_threads};
-pub(crate) use search::{has_helpers, stays_the_same, weighs_single_writers};
 pub use stack::{ModelStack, StackCache, limit_stacks};
 pub use stage::{Body, Flag, Parts, at_rest, done, fall_asleep, runtime, together, together_with_us};
 pub use wait::{Parked, Waiter, park};

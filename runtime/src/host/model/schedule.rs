@@ -45,11 +45,6 @@ pub(super) fn print() {
     }
 }
 
-/// Adds an event that the scheduler reports.
-pub(crate) fn note_event(what: std::fmt::Arguments<'_>) {
-    add(what);
-}
-
 /// Adds an event to the schedule that is printed when this execution fails.
 pub fn note(what: &str) {
     add(format_args!("{what}"));

@@ -1,7 +1,8 @@
 //! One model: how far loom searches, and what the model's host plays.
 
-use super::barrier::{REFUSED, RETAKER, Retaker};
+use super::barrier::{REFUSED, RETAKER, Retaker, relies_on_entries, switch_point};
 use super::schedule;
+use crate::prim::{self, Machine};
 use std::cell::Cell;
 use std::sync::Once;
 use std::time::Instant;
@@ -29,17 +30,17 @@ thread_local! {
 }
 
 /// Returns `true` if the queue that a thief looks at does not change meanwhile.
-pub(crate) fn stays_the_same() -> bool {
+fn stays_the_same() -> bool {
     let left = REFUSALS.get();
     REFUSALS.set(left.saturating_sub(1));
     left == 0
 }
 
-pub(crate) fn weighs_single_writers() -> bool {
+fn weighs_single_writers() -> bool {
     WEIGHS.get()
 }
 
-pub(crate) fn has_helpers() -> bool {
+fn has_helpers() -> bool {
     HELPERS.get()
 }
 
@@ -134,6 +135,14 @@ impl Model {
                 schedule::print();
                 previous(info);
             }));
+            prim::run_on(Machine {
+                relies_on_entries,
+                switch_point,
+                stays_the_same,
+                has_helpers,
+                weighs_single_writers,
+                event: schedule::add,
+            });
         });
         let start = Instant::now();
         let mut builder = loom::model::Builder::new();
