@@ -290,8 +290,9 @@ impl<S: AsFd> Socket<S> {
         self.operate((Direction::Write, begun), ShortRead::Unknown, || call(&self.inner), |_| false)
     }
 
-    /// As `run` for writing, for a call of which the kernel does not tell when another try is worth it: connecting to a Unix
-    /// listener whose queue is full, sending to a Unix socket that is not the connected peer. Such a call waits for a clock.
+    /// As `run` for writing, for a call after which no event says that another try is worth it: connecting to a Unix
+    /// listener whose queue is full, sending to a Unix socket that is not the connected peer. Such a call is tried again
+    /// after pauses.
     pub(crate) fn run_unannounced<R>(&self, mut call: impl FnMut(&S) -> io::Result<R>) -> io::Result<R> {
         let begun = self.write.limit.begin();
         self.operate_unannounced(begun, || call(&self.inner))

@@ -11,10 +11,10 @@ macro_rules! socket_traits {
 
         impl AsFd for $name {
             /// A descriptor that was lent out keeps its number as long as the socket lives: `close` puts a dead socket
-            /// in its place, of which the process has one from the first loan on. If no descriptor was left for the
+            /// in the descriptor's place; the process has one from the first loan on. If no descriptor was left for the
             /// dead socket, the descriptor stays open until the socket is dropped, and `close` shuts the connection
             /// down, for duplicates of the borrowed descriptor too. But `close` does not shut down a connection that
-            /// may have other descriptors (after a `try_clone`, or made from a descriptor of unknown origin); its peer
+            /// may have other descriptors (after a `try_clone`, or made from a descriptor of unknown origin); the peer
             /// sees the end when the socket is dropped.
             ///
             /// # Panics
@@ -25,7 +25,7 @@ macro_rules! socket_traits {
         }
 
         impl AsRawFd for $name {
-            /// -1 if the socket is closed.
+            /// Returns the descriptor, or -1 if the socket is closed.
             fn as_raw_fd(&self) -> RawFd {
                 self.0.raw_fd()
             }

@@ -11,7 +11,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd, RawF
 /// A UDP socket.
 ///
 /// Like [`std::net::UdpSocket`], except that a goroutine that waits for the socket parks and its thread runs others. A
-/// plain thread blocks. One goroutine may receive while another sends; of several that receive each gets whole datagrams.
+/// plain thread blocks. One goroutine may receive while another sends; several that receive each get whole datagrams.
 ///
 /// ```
 /// use gmp::net::UdpSocket;
@@ -35,8 +35,8 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd, RawF
 /// }
 /// ```
 ///
-/// An error that the network reports for a datagram that was sent, such as `ConnectionRefused` for a port nobody has, is the
-/// result of a later call on a connected socket.
+/// An error that the network reports for a datagram that was sent, such as `ConnectionRefused` for a port that no socket
+/// has, is the result of a later call on a connected socket.
 pub struct UdpSocket(Socket<net::UdpSocket>);
 
 impl UdpSocket {
@@ -204,7 +204,7 @@ impl UdpSocket {
     }
 }
 
-/// Options of one word each: the getter, and the setter.
+/// Implements the getter and the setter of each option.
 macro_rules! options {
     ($($option:literal: $get:ident $set:ident $of:ty),+ $(,)?) => {
         impl UdpSocket {

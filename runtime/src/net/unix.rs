@@ -43,7 +43,7 @@ fn accept(listener: BorrowedFd<'_>) -> io::Result<(OwnedFd, SocketAddr)> {
     if fd < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: as in `new_socket`.
+    // SAFETY: the kernel has just made the descriptor, and only this function knows it.
     let fd = unsafe { OwnedFd::from_raw_fd(fd) };
     Ok((fd, to_addr(&addr, len as usize)?))
 }
@@ -53,7 +53,7 @@ fn to_addr(addr: &libc::sockaddr_un, len: usize) -> io::Result<SocketAddr> {
     let path = addr.sun_path.map(|byte| byte as u8);
     let path = &path[..len.saturating_sub(std::mem::offset_of!(libc::sockaddr_un, sun_path)).min(path.len())];
     match path {
-        // Nobody has bound it. To std an empty path is the address without a name.
+        // The socket was not bound. To std an empty path is the address without a name.
         [] => SocketAddr::from_pathname(Path::new("")),
         [0, name @ ..] => SocketAddr::from_abstract_name(name),
         path => {

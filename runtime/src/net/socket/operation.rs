@@ -16,7 +16,7 @@ use std::io;
 use std::os::fd::AsFd;
 use std::time::Duration;
 
-/// The pauses between two tries of a call of which no event tells: each is twice as long as the one before.
+/// The pauses between two tries of a call of `operate_unannounced`: each is twice as long as the one before.
 const SHORTEST_PAUSE: Duration = Duration::from_micros(50);
 const LONGEST_PAUSE: Duration = Duration::from_millis(10);
 
@@ -74,7 +74,7 @@ impl<S: AsFd> Socket<S> {
         }
     }
 
-    /// As `operate` for writing, where no event tells that the call is worth another try: it is made again after pauses.
+    /// As `operate` for writing, where no event says that the call is worth another try: the call is made again after pauses.
     pub(super) fn operate_unannounced<R>(
         &self,
         begun: Begun,

@@ -11,7 +11,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd, RawF
 use std::os::unix::net;
 use std::path::Path;
 
-/// A Unix socket for datagrams, of which none is lost or overtakes another.
+/// A Unix socket for datagrams. The kernel keeps their order, and loses none.
 ///
 /// Like [`std::os::unix::net::UnixDatagram`], except that a goroutine that waits for the socket parks and its thread runs
 /// others. A plain thread blocks.
@@ -131,7 +131,7 @@ impl UnixDatagram {
     }
 
     /// Sends a datagram to the socket at `path`. Blocks as [`send`](Self::send). The kernel does not tell when a receiver
-    /// that is no connected peer has room again, so this tries again, every 10 ms at least.
+    /// that is no connected peer has room again, so the call tries again after pauses of 50 µs to 10 ms.
     ///
     /// # Unwinds
     /// When the wait is ended from outside, except by a context, which gives an error here; see

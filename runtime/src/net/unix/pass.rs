@@ -104,9 +104,9 @@ pub(super) fn send_with_fds(
     send_message(socket, &message)
 }
 
-/// The message's buffers and control messages live through the call.
+/// Sends `message`. The caller keeps the buffers and the control messages alive through the call.
 fn send_message(socket: BorrowedFd<'_>, message: &libc::msghdr) -> io::Result<usize> {
-    // SAFETY: as the callers say.
+    // SAFETY: both callers have the buffers and the control messages until this returns.
     let sent = unsafe { libc::sendmsg(socket.as_raw_fd(), message, libc::MSG_NOSIGNAL) };
     usize::try_from(sent).map_err(|_| io::Error::last_os_error())
 }
@@ -122,13 +122,13 @@ pub(super) fn receive(
     let mut control = Control::new();
     message.msg_control = (&raw mut control).cast();
     message.msg_controllen = ROOM as _;
-    // SAFETY: as in `send`.
+    // SAFETY: the buffers of the message and the room for control messages live through the call.
     let got = unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut message, libc::MSG_CMSG_CLOEXEC) };
     let len = usize::try_from(got).map_err(|_| io::Error::last_os_error())?;
     // SAFETY: the kernel has written whole control messages, and how long they are.
     let mut header = unsafe { libc::CMSG_FIRSTHDR(&raw const message) };
     while !header.is_null() {
-        // SAFETY: as above: the header is one of the message, and its data are as long as the header says.
+        // SAFETY: the header is one of those that the kernel has written, and the data are as long as the header says.
         unsafe {
             if ((*header).cmsg_level, (*header).cmsg_type) == (libc::SOL_SOCKET, libc::SCM_RIGHTS) {
                 let count = ((*header).cmsg_len as usize - libc::CMSG_LEN(0) as usize) / size_of::<RawFd>();

@@ -40,7 +40,8 @@ pub struct UnixStream(pub(super) Socket<net::UnixStream>);
 
 impl UnixStream {
     /// Connects to the listener at `path`. Blocks the goroutine, or the plain thread, while the listener's queue of
-    /// connections is full: the kernel does not tell when there is room again, so this tries again, every 10 ms at least.
+    /// connections is full: the kernel does not tell when there is room again, so the call tries again after
+    /// pauses of 50 µs to 10 ms.
     ///
     /// # Unwinds
     /// When the wait is ended from outside, except by a context, which gives an error here; see
