@@ -1,16 +1,17 @@
 //! What does a `Select` cost, beside crossbeam-channel's?
 //!
-//! Both do the same by turns, a few milliseconds each, so that a busy machine slows both; the table has the medians of the
-//! turns in nanoseconds an operation, and their quotient. An operation is a select and its completion; where something is to
-//! be ready, also the send that makes it so, or the receive. `made`: the `Select` is made for each operation.
+//! Both do the same by turns, some tenths of a millisecond each, so that a busy machine slows both, and interrupts few turns
+//! of either; the table has the medians of the turns in nanoseconds an operation, and their quotient. An operation is a select
+//! and its completion; where something is to be ready, also the send that makes it so, or the receive. `made`: the `Select` is
+//! made for each operation.
 //!
 //! `cargo bench -p gmp-benches --bench dynamic`
 
 use std::hint::black_box;
 use std::time::Instant;
 
-const TURNS: usize = 25;
-const EACH: u32 = 20_000;
+const TURNS: usize = 251;
+const EACH: u32 = 1_000;
 
 macro_rules! workloads {
     ($library:ident, $chan:path) => {

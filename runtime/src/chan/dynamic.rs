@@ -2,7 +2,7 @@
 
 use crate::chan::err::{ReadyTimeoutError, SelectTimeoutError, TryReadyError, TrySelectError};
 use crate::chan::select::{
-    self, Arm, Choice, Chosen, Direction, Inline, Limit, One, Operation, Selected, Space,
+    self, Arm, Choice, Chosen, Direction, Found, Inline, Limit, Operation, Selected, Space,
 };
 use crate::chan::state::RecordPtr;
 use crate::chan::{Receiver, RecvError, SendError, Sender, limit_of};
@@ -63,8 +63,8 @@ use std::time::{Duration, Instant};
 /// ```
 #[doc(alias = "reflect.Select")]
 pub struct Select<'a> {
-    /// With their numbers. In a random order, which changes, or in the order in which they were added if that counts.
-    operations: Vec<(Operation<'a>, usize)>,
+    /// In any order, or in the order in which they were added if that counts.
+    operations: Vec<Added<'a>>,
     /// The number of the next operation.
     next: usize,
     choice: Choice,
@@ -82,6 +82,16 @@ pub struct Select<'a> {
 unsafe impl Send for Select<'_> {}
 // SAFETY: as for `Send`; through a shared reference nothing is chosen.
 unsafe impl Sync for Select<'_> {}
+
+/// An operation of a `Select`.
+#[derive(Copy, Clone)]
+struct Added<'a> {
+    operation: Operation<'a>,
+    number: usize,
+    /// Which operation is tried in the turn that has this place: the turns of all are a random order of the operations, which
+    /// changes with each select.
+    turn: usize,
+}
 
 /// Where operations were added.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
@@ -127,7 +137,7 @@ impl<'a> Select<'a> {
         if self.home != here {
             self.home = if self.home == Home::Nowhere { here } else { Home::Several };
         }
-        self.operations.push((operation, number));
+        self.operations.push(Added { operation, number, turn: self.operations.len() });
         self.next += 1;
         number
     }
@@ -148,11 +158,27 @@ impl<'a> Select<'a> {
     /// If no operation has this number.
     #[track_caller]
     pub fn remove(&mut self, index: usize) {
-        let place = self.operations.iter().position(|&(_, number)| number == index);
+        let place = self.operations.iter().position(|added| added.number == index);
         match (place, self.choice) {
             (Some(place), Choice::Uniform) => drop(self.operations.swap_remove(place)),
             (Some(place), Choice::InOrder) => drop(self.operations.remove(place)),
             (None, _) => panic!("remove: no operation has the number {index}"),
+        }
+        self.begin_turns();
+    }
+
+    /// Any order of the turns is as good as another.
+    fn begin_turns(&mut self) {
+        self.operations.iter_mut().enumerate().for_each(|(turn, added)| added.turn = turn);
+    }
+
+    /// Has the operations, unless their order counts, in that of the locks of their channels: the arms need no sorting then, in
+    /// this call and the next ones.
+    fn put_in_order(&mut self) {
+        let place = |added: &Added<'a>| added.operation.place();
+        if self.choice == Choice::Uniform && !self.operations.is_sorted_by_key(place) {
+            self.operations.sort_unstable_by_key(place);
+            self.begin_turns();
         }
     }
 
@@ -163,10 +189,11 @@ impl<'a> Select<'a> {
 
     /// Calls `f` with an arm of each operation, in their order. The arms are gone afterwards, also where `f` unwinds.
     fn with_arms<R>(&mut self, f: impl FnOnce(&Self, &mut [Arm<'a>]) -> R) -> R {
+        self.put_in_order();
         // SAFETY: an empty vector, of a type that differs by a lifetime alone.
         let mut arms =
             unsafe { std::mem::transmute::<Vec<Arm<'static>>, Vec<Arm<'a>>>(std::mem::take(&mut self.arms)) };
-        arms.extend(self.operations.iter().map(|&(operation, _)| Arm::new(operation)));
+        arms.extend(self.operations.iter().map(|added| Arm::new(added.operation)));
         let result = f(self, &mut arms);
         arms.clear();
         // SAFETY: an empty vector, of a type that differs by a lifetime alone.
@@ -174,6 +201,7 @@ impl<'a> Select<'a> {
         result
     }
 
+    #[inline(always)]
     fn run(&mut self, limit: Limit) -> Option<SelectedOperation<'a>> {
         if self.choice == Choice::Uniform
             && let Some(operation) = self.run_in_turn(limit)
@@ -183,7 +211,9 @@ impl<'a> Select<'a> {
         self.run_together(limit, None)
     }
 
-    /// Locks all channels at once, and waits; or first asks a sender for its message, which this operation has claimed.
+    /// Locks all channels at once, and waits; or first asks a sender for its message, which the operation of this number has
+    /// claimed.
+    #[inline(never)]
     fn run_together(
         &mut self,
         limit: Limit,
@@ -191,10 +221,13 @@ impl<'a> Select<'a> {
     ) -> Option<SelectedOperation<'a>> {
         self.with_arms(|this, arms| {
             let mut space = Space::empty();
+            let place = |number| this.operations.iter().position(|added| added.number == number);
+            let claimed = claimed
+                .map(|(number, sender)| (place(number).expect("run_together: it is one of these"), sender));
             let (index, chosen) = select::choose(&mut space, arms, claimed, limit, this.choice)?;
             // SAFETY: this arm was chosen, with this space.
             Some(unsafe {
-                this.selected((this.operations[index].1, chosen), &mut arms[index], &space, limit)
+                this.selected((this.operations[index].number, chosen), &mut arms[index], &space, limit)
             })
         })
     }
@@ -202,25 +235,28 @@ impl<'a> Select<'a> {
     /// Tries the operations one by one, in an order in which each is the next with the same probability: so each of
     /// those that are ready is found with the same. Nothing is said of a moment at which none is ready: for that, and to
     /// wait, all channels are locked.
-    #[inline]
+    #[inline(always)]
     fn run_in_turn(&mut self, limit: Limit) -> Option<SelectedOperation<'a>> {
         let (mut space, count) = (Space::empty(), self.operations.len());
         for place in 0..count {
             let left = count - place;
+            let mut turn = self.operations[place].turn;
             if left > 1 {
                 // As in `Search::lock`.
                 let other = place + ((u64::from(Active::random()) * left as u64) >> 32) as usize;
-                self.operations.swap(place, other);
+                turn = std::mem::replace(&mut self.operations[other].turn, turn);
+                self.operations[place].turn = turn;
             }
-            let (operation, number) = self.operations[place];
+            let Added { operation, number, .. } = self.operations[turn];
+            let Some(state) = operation.lock_if_ready() else { continue };
             let mut arm = Arm::new(operation);
-            match select::choose_one(&mut space, &mut arm) {
-                One::Nothing => {}
-                One::Chosen(chosen) => {
+            match select::choose_one(&mut space, &mut arm, state) {
+                None => {}
+                Some(Found::Chosen(chosen)) => {
                     // SAFETY: `choose_one` has chosen this arm, with this space.
                     return Some(unsafe { self.selected((number, chosen), &mut arm, &space, limit) });
                 }
-                One::Promise(sender) => return self.run_together(limit, Some((place, sender))),
+                Some(Found::Promise(sender)) => return self.run_together(limit, Some((number, sender))),
             }
         }
         None
@@ -249,7 +285,7 @@ impl<'a> Select<'a> {
     fn watch(&mut self, limit: Limit) -> Option<usize> {
         self.with_arms(|this, arms| {
             let ready = select::ready(arms, limit, this.choice);
-            ready.map(|index| this.operations[index].1)
+            ready.map(|index| this.operations[index].number)
         })
     }
 

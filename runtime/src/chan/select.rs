@@ -28,8 +28,9 @@ pub use arm::{Arm, Selected, Space};
 pub(crate) use arm::{Chosen, Direction, Operation};
 
 use crate::chan::select::promise_hook::PromiseHook;
-use crate::chan::state::{Promised, QueueState, RecordPtr, Woken};
+use crate::chan::state::{Promised, QueueState, RecordPtr, State, Woken};
 use crate::host::{Active, Threads};
+use crate::prim::MutexGuard;
 use crate::prim::hooks::*;
 use crate::wait::waiter::Opened;
 use gmp_timers::Nanos;
@@ -118,29 +119,19 @@ pub(crate) fn choose(
     Search::new(arms, space, Intent::Operate, limit, choice).run(first)
 }
 
-/// As `choose`, for one arm alone, without a wait.
+/// As `choose`, for one arm alone, without a wait. `state` is that of the arm's channel.
 #[inline]
-pub(crate) fn choose_one(space: &mut Space, arm: &mut Arm<'_>) -> One {
-    let (mut woken, intent) = (Woken::new(), Intent::Operate);
-    let Some((raw, ..)) = arm.chan else { return One::Nothing };
-    let mut state = raw.state.lock();
+pub(crate) fn choose_one(
+    space: &mut Space,
+    arm: &mut Arm<'_>,
+    mut state: MutexGuard<'_, State>,
+) -> Option<Found> {
+    let mut woken = Woken::new();
     arm.state = &raw mut *state;
-    let found = if arm.is_ready() { arm.take(space, intent, &mut woken) } else { None };
+    let found = arm.take(space, Intent::Operate, &mut woken);
     drop(state);
     woken.ready();
-    match found {
-        None => One::Nothing,
-        Some(Found::Chosen(chosen)) => One::Chosen(chosen),
-        Some(Found::Promise(sender)) => One::Promise(sender),
-    }
-}
-
-/// What came of a look at one arm.
-pub(crate) enum One {
-    Nothing,
-    Chosen(Chosen),
-    /// The arm has claimed this sender, which waits to be asked for its message.
-    Promise(RecordPtr),
+    found
 }
 
 /// Waits until an arm is ready, and returns the arm's number; the caller tries the operation.
@@ -174,8 +165,9 @@ enum Kept {
 }
 
 /// What a ready arm has committed to.
-enum Found {
+pub(crate) enum Found {
     Chosen(Chosen),
+    /// The arm has claimed this sender, which waits to be asked for its message.
     Promise(RecordPtr),
 }
 

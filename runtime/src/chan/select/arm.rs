@@ -133,6 +133,17 @@ pub(crate) enum Direction {
     Send,
 }
 
+impl Direction {
+    /// Returns `true` if such an operation could complete now, on the channel of this state.
+    #[inline(always)]
+    pub(super) fn is_ready(self, state: &mut State) -> bool {
+        match self {
+            Direction::Receive => state.may_receive(),
+            Direction::Send => state.may_send(),
+        }
+    }
+}
+
 /// What an arm does, on which channel.
 #[derive(Copy, Clone)]
 pub(crate) struct Operation<'a> {
@@ -145,6 +156,20 @@ impl<'a> Operation<'a> {
     pub(crate) fn new<T>(direction: Direction, chan: Option<&'a Chan<T>>) -> Self {
         let chan = chan.map(|chan| (chan.raw(), (&raw const *chan).cast(), const { &Chan::<T>::OPS }));
         Operation { direction, chan }
+    }
+
+    /// The place of the channel's lock in the order of locking; operations without a channel come first.
+    #[inline(always)]
+    pub(crate) fn place(&self) -> usize {
+        self.chan.map_or(0, |(raw, ..)| raw.state.place())
+    }
+
+    /// Locks the channel, if the operation could complete now.
+    #[inline]
+    pub(crate) fn lock_if_ready(&self) -> Option<MutexGuard<'a, State>> {
+        let (raw, ..) = self.chan?;
+        let mut state = raw.state.lock();
+        self.direction.is_ready(&mut state).then_some(state)
     }
 }
 
@@ -222,11 +247,7 @@ impl<'a> Arm<'a> {
     pub(super) fn is_ready(&self) -> bool {
         // SAFETY: `Search` has set the pointer and holds the channel's lock, and there is no other reference to the state
         // meanwhile.
-        let state = unsafe { &mut *self.state };
-        match self.direction {
-            Direction::Receive => state.may_receive(),
-            Direction::Send => state.may_send(),
-        }
+        self.direction.is_ready(unsafe { &mut *self.state })
     }
 
     /// Takes the arm, if the arm is still ready. The channel is locked.
