@@ -49,7 +49,7 @@ const CHOOSING: [&str; 5] =
 
 /// The files that add something to the model's build and choose nothing, and what it is.
 const ADDING: [(&str, &str); 18] = [
-    ("chan/dynamic.rs", "a message that unwinds"),
+    ("chan/dynamic/selected.rs", "a message that unwinds"),
     ("chan/mod.rs", "what a mutant does"),
     ("g/mod.rs", "what a mutant does"),
     ("lib.rs", "which modules there are"),

@@ -1,13 +1,18 @@
 //! A select over operations that are known only at run time.
 
+mod selected;
+
+pub use selected::SelectedOperation;
+
 use crate::chan::err::{ReadyTimeoutError, SelectTimeoutError, TryReadyError, TrySelectError};
 use crate::chan::select::{
     self, Arm, Choice, Chosen, Direction, Found, Inline, Limit, Operation, Selected, Space,
 };
 use crate::chan::state::RecordPtr;
-use crate::chan::{Receiver, RecvError, SendError, Sender, limit_of};
-use crate::host::{Active, Clock, Process, Threads};
+use crate::chan::{Receiver, Sender, limit_of};
+use crate::host::{Active, Clock, Threads};
 use crate::m::M;
+use selected::OwnSpace;
 use std::fmt;
 use std::time::{Duration, Instant};
 
@@ -397,130 +402,5 @@ impl Default for Select<'_> {
 impl fmt::Debug for Select<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad("Select { .. }")
-    }
-}
-
-/// Room for the promise of a send, in a box: the address stays while the [`SelectedOperation`] that owns the room is moved.
-struct OwnSpace(*mut Space);
-
-impl OwnSpace {
-    fn new() -> Self {
-        OwnSpace(Box::into_raw(Box::new(Space::empty())))
-    }
-}
-
-impl Drop for OwnSpace {
-    fn drop(&mut self) {
-        // SAFETY: `new` made the pointer from a box, and only this drop takes the box back.
-        drop(unsafe { Box::from_raw(self.0) });
-    }
-}
-
-/// A chosen operation, which must be completed by [`send`](Self::send) or [`recv`](Self::recv).
-///
-/// Dropping a `SelectedOperation` cancels the operation: a received message is dropped, a receiver that waits for
-/// this send goes on waiting. (A message is not dropped, but lost, if the operations were added in another goroutine or
-/// thread, or in several: the message might belong there.) Then the drop panics, unless the goroutine is unwinding already.
-///
-/// ```
-/// use gmp::chan::{self, Select};
-///
-/// let (sender, receiver) = chan::bounded(1);
-/// let mut select = Select::new();
-/// let send = select.send(&sender);
-/// let chosen = select.select();
-/// assert_eq!(chosen.index(), send);
-/// chosen.send(&sender, "hello").unwrap();
-/// assert_eq!(receiver.recv(), Ok("hello"));
-/// ```
-#[must_use = "a selected operation must be completed"]
-pub struct SelectedOperation<'a> {
-    index: usize,
-    selected: Option<Selected<'a>>,
-    /// Where the promise of a send was noted.
-    _room: Option<OwnSpace>,
-    /// A received message, if it needs no box.
-    message: Inline,
-    /// The select's.
-    home: Home,
-}
-
-impl SelectedOperation<'_> {
-    /// Returns the operation's number: the one that [`Select::send`] or [`Select::recv`] returned.
-    pub fn index(&self) -> usize {
-        self.index
-    }
-
-    /// Cancels the operation, as the unwinding of the message's expression does. For models, which a panic fails.
-    #[cfg(gmp_loom)]
-    pub fn withdraw(mut self) {
-        self.cancel();
-    }
-
-    /// What is to be completed, with its message where it is.
-    #[inline]
-    fn take(&mut self) -> Option<Selected<'_>> {
-        let selected = self.selected.take()?;
-        Some(selected.at(self.message.slot()))
-    }
-
-    /// Returns `true` if something was to be cancelled.
-    fn cancel(&mut self) -> bool {
-        let at_home = self.home == Home::here();
-        let Some(mut selected) = self.take() else { return false };
-        if !at_home {
-            selected.forget_message();
-        }
-        drop(selected);
-        true
-    }
-
-    /// Completes a send, through the sender with which the operation was added. Does not block, unless the receiver
-    /// for which the send was chosen has left meanwhile, by its limit or its context: then the call waits for another
-    /// receiver, until the limit of the select, and not at all after [`try_select`](Select::try_select).
-    ///
-    /// # Unwinds
-    /// When that wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
-    ///
-    /// # Errors
-    /// The channel is closed, or that limit has passed. The error holds the message.
-    ///
-    /// # Panics
-    /// If another operation was chosen.
-    #[track_caller]
-    pub fn send<T>(mut self, sender: &Sender<T>, message: T) -> Result<(), SendError<T>> {
-        // Before it is taken: a panic cancels by `self`, which knows whether a received message may be dropped here.
-        self.selected.as_ref().expect("send: completed once").check_send(sender);
-        self.take().expect("send: completed once").sends(sender, message)
-    }
-
-    /// Completes a receive, through the receiver with which the operation was added. Does not block.
-    ///
-    /// # Errors
-    /// The channel is closed, and no message is left.
-    ///
-    /// # Panics
-    /// If another operation was chosen.
-    #[track_caller]
-    pub fn recv<T>(mut self, receiver: &Receiver<T>) -> Result<T, RecvError> {
-        // As in `send`.
-        self.selected.as_ref().expect("recv: completed once").check_recv(receiver);
-        let selected = self.take().expect("recv: completed once");
-        // SAFETY: checked.
-        unsafe { selected.received() }
-    }
-}
-
-impl Drop for SelectedOperation<'_> {
-    fn drop(&mut self) {
-        if self.selected.is_some() && self.cancel() && !Active::is_panicking() {
-            panic!("dropped `SelectedOperation` without completing the operation");
-        }
-    }
-}
-
-impl fmt::Debug for SelectedOperation<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad("SelectedOperation { .. }")
     }
 }
