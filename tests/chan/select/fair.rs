@@ -88,6 +88,36 @@ fn every_ready_arm_is_equally_likely() {
     });
 }
 
+/// Fails if an operation is more likely, or never chosen, after another one was removed, or after a call that has found nothing
+/// and has locked all channels in their order.
+#[test]
+fn what_a_select_did_before_favours_nobody() {
+    everyone(|crew| {
+        crew.run(|| {
+            let channels: Vec<_> = (0..5).map(|_| unbounded()).collect();
+            for removes in [None, Some(1), Some(4)] {
+                let mut select = Select::new();
+                // Not in the order in which the channels were made.
+                let numbers = [3, 4, 0, 2, 1].map(|at| (select.recv(&channels[at].1), at));
+                assert!(select.try_select().is_err());
+                removes.into_iter().for_each(|number| select.remove(number));
+                let mut hits = vec![0; 5];
+                channels.iter().for_each(|(s, _)| s.send(()).unwrap());
+                for _ in 0..draws() {
+                    let chosen = select.select();
+                    let (number, at) = numbers[chosen.index()];
+                    chosen.recv(&channels[at].1).unwrap();
+                    channels[at].0.send(()).unwrap();
+                    hits[number] += 1;
+                }
+                removes.into_iter().for_each(|number| assert_eq!(hits.remove(number), 0));
+                is_uniform(&hits, "all that are left");
+                channels.iter().for_each(|(_, r)| r.recv().unwrap());
+            }
+        });
+    });
+}
+
 /// Fails if the macro's choice is another, or arms that are not ready pass their share to a neighbour.
 #[test]
 fn arms_that_are_not_ready_favour_nobody() {
