@@ -271,6 +271,7 @@ pub mod context;
 mod g;
 mod goroutine;
 mod host;
+pub mod io;
 mod m;
 #[cfg(all(test, gmp_loom))]
 mod models;

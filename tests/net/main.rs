@@ -10,3 +10,4 @@ mod stream;
 mod table;
 mod udp;
 mod unix;
+mod watched;

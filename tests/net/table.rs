@@ -6,10 +6,11 @@
 
 use common::crew::{Crew, Member, everyone};
 use gmp::context::{Context, ContextError};
+use gmp::io::Watched;
 use gmp::net::unix::SocketAddr as UnixAddr;
 use gmp::net::{TcpListener, TcpStream, UdpSocket, UnixDatagram, UnixListener, UnixStream, is_closed};
 use std::fs;
-use std::io::{self, ErrorKind, IoSlice, IoSliceMut, Read, Write};
+use std::io::{self, ErrorKind, IoSlice, IoSliceMut, PipeReader, PipeWriter, Read, Write};
 use std::net::Shutdown;
 use std::os::fd::{AsFd, AsRawFd, RawFd};
 use std::os::linux::net::SocketAddrExt;
@@ -49,7 +50,7 @@ macro_rules! limits {
         }
     )*};
 }
-limits!(TcpStream, UdpSocket, UnixStream, UnixDatagram);
+limits!(TcpStream, UdpSocket, UnixStream, UnixDatagram, Watched<PipeReader>, Watched<PipeWriter>);
 
 macro_rules! listener_limits {
     ($($socket:ty),*) => {$(
@@ -149,10 +150,12 @@ impl<N: Limits + 'static, F: AsRawFd + Send + 'static> Pair<N, F> {
     }
 }
 
-/// The inode of a socket: the kernel gives each a new one.
+/// The inode of a socket or pipe: the kernel gives each a new one.
 fn inode(fd: RawFd) -> Option<u64> {
     let link = fs::read_link(format!("/proc/self/fd/{fd}")).ok()?;
-    link.to_str()?.strip_prefix("socket:[")?.strip_suffix(']')?.parse().ok()
+    let link = link.to_str()?;
+    let inode = link.strip_prefix("socket:[").or_else(|| link.strip_prefix("pipe:["))?;
+    inode.strip_suffix(']')?.parse().ok()
 }
 
 fn names() -> UnixAddr {
@@ -424,7 +427,49 @@ const TABLE: &[Row] = &[
         },
     },
     Row { name: "UnixStream::connect_addr", scene: unix_connects },
+    Row { name: "Watched::read_with", scene: || pipe_reads(false) },
+    Row { name: "Watched::read_with", scene: || pipe_reads(true) },
+    Row { name: "Watched::write_with", scene: || pipe_writes(false) },
+    Row { name: "Watched::write_with", scene: || pipe_writes(true) },
 ];
+
+/// The reading end of a pipe, whose mode is set to blocking or not.
+fn pipe_reads(blocks: bool) -> Scene {
+    let (near, far) = std::io::pipe().unwrap();
+    set_mode(&near, blocks);
+    Pair::new(
+        (Watched::new(near), far),
+        Direction::Reads,
+        HELLO,
+        |near| bytes(|buf| near.read_with(|mut pipe| pipe.read(buf))),
+        |_, mut far| far.write_all(HELLO).unwrap(),
+    )
+    .reset(|_, far| drop(far), Ends::Answer(b""))
+    .scene
+}
+
+fn pipe_writes(blocks: bool) -> Scene {
+    let (far, near) = std::io::pipe().unwrap();
+    set_mode(&near, false);
+    while (&near).write(CHUNK).is_ok() {}
+    set_mode(&near, blocks);
+    set_mode(&far, false);
+    Pair::new(
+        (Watched::new(near), far),
+        Direction::Writes,
+        WRITTEN,
+        |near| written(near.write_with(|mut pipe| pipe.write(HELLO))),
+        |_, mut far| while far.read(&mut [0; 1 << 16]).is_ok() {},
+    )
+    .reset(|_, far| drop(far), Ends::Error(&[ErrorKind::BrokenPipe]))
+    .scene
+}
+
+fn set_mode(fd: &impl AsRawFd, blocks: bool) {
+    let flags = if blocks { 0 } else { libc::O_NONBLOCK };
+    // SAFETY: no pointers.
+    assert_eq!(unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_SETFL, flags) }, 0);
+}
 
 /// What may wait and has no row, with the reason.
 const NO_ROWS: &[(&str, &str)] = &[
@@ -432,6 +477,8 @@ const NO_ROWS: &[(&str, &str)] = &[
     ("TcpStream::connect_timeout", "as `connect`"),
     ("UnixStream::connect", "`connect_addr` of a path"),
     ("UnixDatagram::send_to", "`send_to_addr` of a path"),
+    ("Stdin::read", "`Watched::read_with`; there is one in the process"),
+    ("Stdin::read_vectored", "as `read`"),
 ];
 
 /// A listener whose queue is full.
@@ -624,10 +671,13 @@ impl Drop for TellOnPanic {
     }
 }
 
-/// The operations of `runtime/src/net` whose docs say that they may unwind, which is what every wait does.
+/// The operations of `net` and `io` whose docs say that they may unwind, which is what every wait does.
 fn that_wait() -> Vec<String> {
-    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/runtime/src/net");
-    let mut folders = vec![fs::read_dir(folder).unwrap()];
+    let folders = [
+        concat!(env!("CARGO_MANIFEST_DIR"), "/runtime/src/net"),
+        concat!(env!("CARGO_MANIFEST_DIR"), "/runtime/src/io"),
+    ];
+    let mut folders = Vec::from(folders.map(|folder| fs::read_dir(folder).unwrap()));
     let (mut found, mut shared, mut streams) = (Vec::new(), Vec::new(), Vec::new());
     while let Some(folder) = folders.pop() {
         for entry in folder.map(|entry| entry.unwrap()) {
@@ -639,7 +689,8 @@ fn that_wait() -> Vec<String> {
             let (mut of, mut waits) = (String::new(), false);
             let mut lines = text.lines().map(str::trim).peekable();
             while let Some(line) = lines.next() {
-                if let Some(name) = line.strip_prefix("impl ").and_then(|rest| rest.strip_suffix(" {")) {
+                if let Some(name) = line.strip_prefix("impl").and_then(|rest| rest.strip_suffix(" {")) {
+                    let name = name.strip_suffix("<T>").unwrap_or(name);
                     of = name.rsplit(['&', ' ']).next().unwrap().to_owned();
                 } else if line.starts_with("stream_io!(") {
                     streams.push(lines.peek().unwrap().trim_end_matches(',').to_owned());
@@ -668,5 +719,6 @@ fn each_that_waits_has_a_row() {
     let mut known: Vec<_> = TABLE.iter().map(|row| row.name).chain(NO_ROWS.iter().map(|row| row.0)).collect();
     found.sort();
     known.sort();
+    known.dedup();
     assert_eq!(found, known);
 }

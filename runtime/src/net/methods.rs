@@ -14,10 +14,13 @@ pub(crate) fn with_a_frame<T>(result: T) -> T {
 /// Implements `close`, and the limits of both directions.
 macro_rules! limits {
     ($name:ident) => {
-        impl $name {
+        crate::net::methods::limits!([] $name);
+    };
+    ([$($of:tt)*] $name:ty) => {
+        impl<$($of)*> $name {
             /// Closes the socket. Every call that waits to read or write, on any goroutine or thread, and every later
             /// call returns an error for which [`is_closed`](crate::net::is_closed) returns `true`. A
-            /// [`try_clone`](Self::try_clone) lives on; the peer of a stream sees the end when the last handle is closed or
+            /// duplicate, made by `try_clone`, lives on; the peer of a stream sees the end when the last handle is closed or
             /// dropped. Blocks the goroutine, or the plain thread, until system calls of other goroutines on this
             /// socket have returned; then the descriptor's number is free, unless the descriptor was lent out by
             /// `AsFd`.

@@ -1,5 +1,6 @@
 //! The few system calls that std does not offer in the form that a non-blocking socket needs.
 
+use crate::net::desc::Direction;
 use std::io;
 use std::mem::MaybeUninit;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
@@ -125,6 +126,25 @@ pub(super) fn poll(
         Ok(_) => Ok((entries[0].revents != 0, entries[1].revents != 0)),
         Err(refused) if refused.kind() == io::ErrorKind::Interrupted => Ok((false, false)),
         Err(refused) => Err(refused),
+    }
+}
+
+/// Returns `true` if calls on the descriptor block the thread.
+pub(crate) fn is_blocking(fd: BorrowedFd<'_>) -> io::Result<bool> {
+    // SAFETY: no pointers.
+    Ok(check(unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_GETFL) })? & libc::O_NONBLOCK == 0)
+}
+
+/// Returns `true` if the descriptor is ready now, or has an error or an end to report.
+pub(crate) fn is_ready(fd: BorrowedFd<'_>, direction: Direction) -> io::Result<bool> {
+    Ok(poll(Some(fd.as_raw_fd()), events(direction), None, Some(Duration::ZERO))?.0)
+}
+
+/// The events of `poll(2)` for which an operation in this direction waits.
+pub(super) fn events(direction: Direction) -> libc::c_short {
+    match direction {
+        Direction::Read => libc::POLLIN,
+        Direction::Write => libc::POLLOUT,
     }
 }
 

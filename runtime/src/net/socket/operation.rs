@@ -7,6 +7,7 @@ use crate::host::{Active, Clock};
 use crate::net::desc::{Direction, PollDesc, Waited};
 use crate::net::io_lock::{Denied, Holder};
 use crate::net::limit::Begun;
+use crate::net::sys;
 use crate::prim::Relaxed;
 use crate::prim::hooks::*;
 use crate::sched::Sched;
@@ -193,10 +194,7 @@ impl<'s, S: AsFd> Operation<'s, S> {
 
     /// Blocks the calling thread, which is no goroutine's, until the descriptor is ready.
     fn poll(&self) -> io::Result<()> {
-        let events = match self.direction {
-            Direction::Read => libc::POLLIN,
-            Direction::Write => libc::POLLOUT,
-        };
+        let events = sys::events(self.direction);
         self.lane.wake_fd.wait(Some(self.socket.inner.as_fd()), events, || self.look())
     }
 }

@@ -66,7 +66,10 @@ impl<S: AsFd> Socket<S> {
         let key = sched.descs.insert(Arc::clone(&desc));
         if let Err(refused) = sched.host.watch(self.fd(), key) {
             sched.descs.remove(key);
-            return Err(refused);
+            return Err(match refused.kind() {
+                io::ErrorKind::AlreadyExists => self.is_watched_already(),
+                _ => refused,
+            });
         }
         let this = std::ptr::from_ref(sched).cast_mut();
         let entry: *const Registration = match left {
@@ -92,6 +95,15 @@ impl<S: AsFd> Socket<S> {
         drop(watches);
         // SAFETY: entries live until the socket is dropped.
         Ok(unsafe { &(*entry).desc })
+    }
+
+    #[cold]
+    fn is_watched_already(&self) -> io::Error {
+        let fd = self.fd();
+        let why = format!(
+            "descriptor {fd} is watched already in this runtime, for another value that has it; duplicate it"
+        );
+        io::Error::new(io::ErrorKind::AlreadyExists, why)
     }
 
     /// Removes the descriptor from all pollers. The caller ensures that no registration is made meanwhile or later.

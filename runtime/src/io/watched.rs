@@ -1,0 +1,138 @@
+//! [`Watched`]: how goroutines wait for a descriptor of another library.
+
+use crate::goroutine::blocking;
+use crate::net::desc::Direction;
+use crate::net::methods::{limits, with_a_frame};
+use crate::net::socket::Socket;
+use crate::net::sys;
+use std::fmt;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
+
+/// A value with a descriptor for which goroutines wait, as Go's `RawConn` and tokio's `AsyncFd`: a pipe, a terminal, a device,
+/// a socket of another library.
+///
+/// The value's own functions make the system calls, within [`read_with`](Self::read_with) and
+/// [`write_with`](Self::write_with). A goroutine parks until the descriptor is ready; a plain thread blocks.
+///
+/// ```
+/// use gmp::io::Watched;
+/// use std::io::{Read, Write};
+///
+/// // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
+/// unsafe {
+///     gmp::run(|| {
+///         let (reader, mut writer) = std::io::pipe().unwrap();
+///         let reader = Watched::new(reader);
+///         let reads = gmp::go(move || {
+///             let mut buffer = [0; 16];
+///             let len = reader.read_with(|mut pipe| pipe.read(&mut buffer)).unwrap();
+///             buffer[..len].to_vec()
+///         });
+///         writer.write_all(b"hello").unwrap();
+///         assert_eq!(reads.join().unwrap(), b"hello");
+///     })
+/// }
+/// ```
+///
+/// *The descriptor's mode* is left as it is: the mode belongs to the open file, which other processes may share, as they share
+/// a terminal. On a descriptor in non-blocking mode a call is made, and made again after an event if it returned `WouldBlock`.
+/// On one in blocking mode the call is made once the descriptor is ready, as a [`blocking`] one: should another
+/// reader be faster, the call blocks its thread, and no other goroutine.
+///
+/// *A regular file* can't be watched, and is always ready to the kernel: its calls are [`blocking`] ones.
+pub struct Watched<T: AsFd>(Socket<T>);
+
+impl<T: AsFd> Watched<T> {
+    /// Makes a value that can be waited for. Two of them must not be in use in one runtime for the same descriptor: the
+    /// second wait is refused. A duplicate is another descriptor.
+    pub fn new(inner: T) -> Self {
+        Watched(Socket::of_shared(inner))
+    }
+
+    /// Calls `read`, as often as `read` returns `WouldBlock`, each time after the descriptor may have become readable. Blocks
+    /// the goroutine, or the plain thread, meanwhile; at most until the read deadline or timeout. Of several callers one reads
+    /// at a time, in the order in which they came.
+    ///
+    /// `read` reads from the descriptor itself: of the bytes in a buffer, as a `BufReader` and std's `Stdin` have, the kernel
+    /// does not know.
+    ///
+    /// # Unwinds
+    /// When the wait is ended from outside, except by a context, which gives an error here; see
+    /// [`migration`](crate::migration#what-may-unwind).
+    ///
+    /// # Errors
+    /// Those of `read`; `TimedOut` after a limit; `AlreadyExists` if another value watches the
+    /// descriptor in this runtime.
+    pub fn read_with<R>(&self, read: impl FnMut(&T) -> io::Result<R>) -> io::Result<R> {
+        with_a_frame(self.call(Direction::Read, read))
+    }
+
+    /// As [`read_with`](Self::read_with), for a call that writes.
+    ///
+    /// # Unwinds
+    /// When the wait is ended from outside, except by a context, which gives an error here; see
+    /// [`migration`](crate::migration#what-may-unwind).
+    ///
+    /// # Errors
+    /// As [`read_with`](Self::read_with).
+    pub fn write_with<R>(&self, write: impl FnMut(&T) -> io::Result<R>) -> io::Result<R> {
+        with_a_frame(self.call(Direction::Write, write))
+    }
+
+    fn call<R>(&self, direction: Direction, mut call: impl FnMut(&T) -> io::Result<R>) -> io::Result<R> {
+        // Looked up for each call: whoever shares the open file may change the mode.
+        let mut blocks = None;
+        self.0.run(direction, |inner| {
+            let fd = inner.as_fd();
+            if !*blocks.get_or_insert(sys::is_blocking(fd)?) {
+                return call(inner);
+            }
+            match sys::is_ready(fd, direction)? {
+                true => blocking(|| call(inner)),
+                false => Err(io::ErrorKind::WouldBlock.into()),
+            }
+        })
+    }
+
+    /// Calls `look` with the value, without waiting.
+    ///
+    /// # Errors
+    /// Those of `look`; and if the value was closed.
+    pub fn with<R>(&self, look: impl FnOnce(&T) -> io::Result<R>) -> io::Result<R> {
+        self.0.with(look)
+    }
+
+    /// Returns the value, whose descriptor nobody watches any more.
+    ///
+    /// # Panics
+    /// When it was closed.
+    pub fn into_inner(self) -> T {
+        self.0.into_inner()
+    }
+}
+
+limits!([T: AsFd] Watched<T>);
+
+impl<T: AsFd + fmt::Debug> fmt::Debug for Watched<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl<T: AsFd> AsFd for Watched<T> {
+    /// As with a socket: see [`TcpStream`](crate::net::TcpStream#impl-AsFd-for-TcpStream).
+    ///
+    /// # Panics
+    /// When the value was closed.
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+impl<T: AsFd> AsRawFd for Watched<T> {
+    /// -1 if the value was closed.
+    fn as_raw_fd(&self) -> RawFd {
+        self.0.raw_fd()
+    }
+}
