@@ -22,6 +22,7 @@
 //! | `threads/blocking` | giving a P away, and coming back without one |
 //! | `threads/retake` | taking a P from an M that does not come back |
 //! | `threads/locked` | goroutines that are bound to an M |
+//! | `threads/bound` | the Ms that wait for such goroutines |
 //! | `threads/attach` | a thread of the program as an M |
 //! | `stacks` | a stack for each goroutine, reserved at its spawn |
 //! | `watch/trim` | unused stacks go back to the system |
@@ -65,12 +66,13 @@ use crate::prim::{
     Weak,
 };
 use crate::runtime::knobs::{Knobs, Sigquit};
-use crate::sched::poll::{NO_POLLER, PollTable, Poller};
+use crate::sched::poll::{NO_POLLER, PollTable, PollerSpot};
 use crate::sched::run::census::Census;
 use crate::sched::run::globq::{GlobalLen, GlobalQueue};
 use crate::sched::run::idle_set::IdleSet;
 use crate::sched::run::mask::Mask;
 use crate::sched::stacks::Stacks;
+use crate::sched::threads::bound::BoundMs;
 use crate::sched::threads::ps::Ps;
 use crate::sched::watch::sysmon::Monitor;
 use crate::sched::watch::told::Told;
@@ -119,8 +121,8 @@ pub(crate) struct Central<H: Host> {
     /// The number of Ps follows the machine's, as the program has not set one.
     procs_follow: bool,
     /// Ms that wait for the goroutines that are bound to them; see `locked`.
-    bound_ms: Vec<NonNull<M<H>>>,
-    poller: Poller<H>,
+    bound_ms: BoundMs<H>,
+    poller: PollerSpot<H>,
     /// Every M that was ever made. They stay until the scheduler goes: a retaker may read them.
     ms: Vec<NonNull<M<H>>>,
     /// The Ms without a thread; see `mexit`.
@@ -157,8 +159,8 @@ impl<H: Host> Central<H> {
             retired_ps: Vec::new(),
             procs,
             procs_follow,
-            bound_ms: Vec::new(),
-            poller: Poller::Nobody,
+            bound_ms: BoundMs::new(),
+            poller: PollerSpot::new(),
             ms: Vec::new(),
             spare_ms: Vec::new(),
             attached: 0,

@@ -79,24 +79,42 @@ impl<H: Host> PartialEq for Poller<H> {
     }
 }
 
+/// The place of the M in the poller, under the scheduler's lock. This file alone fills and empties it, with `poll_until`.
+pub(crate) struct PollerSpot<H: Host>(Poller<H>);
+
+impl<H: Host> PollerSpot<H> {
+    pub(crate) fn new() -> Self {
+        PollerSpot(Poller::Nobody)
+    }
+
+    pub(crate) fn get(&self) -> Poller<H> {
+        self.0
+    }
+
+    /// The M that waits, or is about to, and that no break was sent.
+    pub(crate) fn blocked(&self) -> Option<NonNull<M<H>>> {
+        if let Poller::Blocked(m) = self.0 { Some(m) } else { None }
+    }
+}
+
 impl<H: Host> Sched<H> {
     /// B1: `m` is the M that waits from here on. Under the lock.
     pub(crate) fn enter_poller(&self, m: &M<H>, central: &mut Central<H>) {
-        central.poller = Poller::Blocked(NonNull::from(m));
+        central.poller.0 = Poller::Blocked(NonNull::from(m));
         mutant!(PollerSaysNothing: return);
         self.poll_until.swap(FOREVER, Relaxed);
     }
 
     /// The M that was to wait is taken back, before the wait has begun. Under the lock.
     pub(crate) fn leave_poller(&self, central: &mut Central<H>) {
-        central.poller = Poller::Nobody;
+        central.poller.0 = Poller::Nobody;
         self.poll_until.swap(NO_POLLER, Relaxed);
     }
 
     /// The M that waits is to come back; the caller breaks the wait after the lock. Under the lock.
     pub(crate) fn expel_poller(&self, central: &mut Central<H>) {
-        if let Poller::Blocked(m) = central.poller {
-            central.poller = Poller::Broken(m);
+        if let Some(m) = central.poller.blocked() {
+            central.poller.0 = Poller::Broken(m);
             self.poll_until.swap(NO_POLLER, Relaxed);
         }
     }
@@ -125,7 +143,7 @@ impl<H: Host> Sched<H> {
         let mut central = self.central.lock();
         // The state decides, not the reason for which the wait ended: an event may have come at the same moment. The
         // break then ends the next wait, which returns at once.
-        let was_broken = matches!(central.poller, Poller::Broken(_));
+        let was_broken = matches!(central.poller.get(), Poller::Broken(_));
         mutant!(AssignmentOnlyByBreak: let was_broken = was_broken && ended_it == Broken::Yes);
         self.leave_poller(&mut central);
         if was_broken {
@@ -150,7 +168,7 @@ impl<H: Host> Sched<H> {
         let mut found = GList::new();
         if self.poll(local, PollWait::Never, &mut found) == Broken::Yes {
             // The break was meant for the M that waits, if there is one.
-            let waiting = self.central.lock().poller != Poller::Nobody;
+            let waiting = self.central.lock().poller.get() != Poller::Nobody;
             if waiting {
                 mutant!(SwallowedBreakKept: return found);
                 self.break_poll();
@@ -224,7 +242,7 @@ impl<H: Host> Sched<H> {
             return;
         }
         let mut central = self.central.lock();
-        if matches!(central.poller, Poller::Blocked(_)) {
+        if central.poller.blocked().is_some() {
             self.expel_poller(&mut central);
             drop(central);
             mutant!(TimerNoBreak: return);

@@ -74,7 +74,6 @@ use crate::m::M;
 use crate::prim::hooks::*;
 use crate::prim::{Ordering, Relaxed, event, fence, when_weighed};
 use crate::sched::Sched;
-use crate::sched::poll::Poller;
 use crate::sched::watch::ending::Patience;
 use crate::sched::watch::told::{Refusal, Refused};
 use crate::wait::abandon::AbandonHook;
@@ -392,8 +391,8 @@ impl<H: Host> Sched<H> {
         // Gs; partner: SubmitFence (`sched/run/wake.rs`). A submission need not take a lock, so none orders this.
         fence(Ordering::SeqCst.unless(StopNoFence));
         let mut idle = central.idle.take_ms();
-        unless!(StopForgetsTheBound, idle.append(&mut central.bound_ms));
-        let blocked = matches!(central.poller, Poller::Blocked(_));
+        unless!(StopForgetsTheBound, idle.append(&mut central.bound_ms.take_all()));
+        let blocked = central.poller.blocked().is_some();
         if blocked {
             self.expel_poller(&mut central);
         }

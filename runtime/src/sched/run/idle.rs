@@ -30,7 +30,7 @@ impl<H: Host> Central<H> {
     /// Returns `true` if `m` still stands by, and was not taken out since.
     pub(crate) fn stands_by(&self, m: &M<H>) -> bool {
         let m = NonNull::from(m);
-        self.poller == Poller::Blocked(m) || self.idle.contains_m(m)
+        self.poller.blocked() == Some(m) || self.idle.contains_m(m)
     }
 }
 
@@ -98,7 +98,7 @@ impl<H: Host> Sched<H> {
     /// this returns.
     #[doc(alias = "mput")]
     pub(crate) fn stand_by(&self, m: &M<H>, central: &mut Central<H>) -> IdleSpot {
-        if central.poller == Poller::Nobody {
+        if central.poller.get() == Poller::Nobody {
             self.enter_poller(m, central);
             IdleSpot::Poller
         } else {
@@ -109,7 +109,7 @@ impl<H: Host> Sched<H> {
 
     /// Takes `m`, which stands by, out again.
     pub(crate) fn leave_post(&self, m: &M<H>, central: &mut Central<H>) {
-        if central.poller == Poller::Blocked(NonNull::from(m)) {
+        if central.poller.blocked() == Some(NonNull::from(m)) {
             self.leave_poller(central);
         } else {
             central.idle.take_this_m(m);

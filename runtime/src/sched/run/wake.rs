@@ -221,7 +221,7 @@ impl<H: Host> Sched<H> {
         let wake = if central.idle.has_p() {
             let wake = self.startm(&mut central, Assignment::Summons);
             // An M whose wait in the poller was broken is about to come for an idle P.
-            let comes = matches!(central.poller, Poller::Broken(_));
+            let comes = matches!(central.poller.get(), Poller::Broken(_));
             if wake.is_none() && !comes && !self.is_stopping() {
                 return self.warn_at_the_limit(central);
             }
@@ -249,7 +249,7 @@ impl<H: Host> Sched<H> {
             unsafe { m.as_ref() }.assign(Some(assignment));
             return Some(Wake::M(m));
         }
-        if let Poller::Blocked(m) = central.poller {
+        if let Some(m) = central.poller.blocked() {
             self.expel_poller(central);
             // SAFETY: Ms live as long as their scheduler.
             unsafe { m.as_ref() }.assign(Some(assignment));

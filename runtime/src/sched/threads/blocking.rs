@@ -90,7 +90,9 @@ impl<H: Host> Sched<H> {
         unless!(HandoffpCountsLate, self.census.give_up(false));
         let works = !central.globq.is_empty();
         mutant!(HandoffpSkipsGlobal: let works = false);
-        if (works || central.poller == Poller::Nobody) && !self.is_stopping() && self.census.claim_spinning()
+        if (works || central.poller.get() == Poller::Nobody)
+            && !self.is_stopping()
+            && self.census.claim_spinning()
         {
             // The summoned M looks at all queues, if the P is still idle; if not, the M that has the P does on giving the P up.
             let wake = self.startm(&mut central, Assignment::Summons);

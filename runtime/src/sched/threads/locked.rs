@@ -53,13 +53,11 @@ use crate::m::{Assignment, M};
 use crate::prim::hooks::*;
 use crate::prim::{assert_none_held, event};
 use crate::sched::park::{Said, Yield};
-use crate::sched::poll::Poller;
 use crate::sched::run::wake::Wake;
 use crate::sched::{Central, Sched};
 use crate::wait::interrupt::OnInterrupt;
 use crate::wait::status::Run;
 use std::cell::Cell;
-use std::ptr::NonNull;
 
 /// Which Ms may run a goroutine.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
@@ -213,7 +211,7 @@ impl<H: Host> Sched<H> {
         event(format_args!("brings {g:?} to its M"));
         let assignment = Assignment::P(m.release());
         let to = central.ms[g.ties.m() as usize];
-        let sleeps = central.take_bound(to);
+        let sleeps = central.bound_ms.take(to);
         // SAFETY: Ms live as long as their scheduler.
         let to = unsafe { to.as_ref() };
         to.assign(Some(assignment));
@@ -230,8 +228,7 @@ impl<H: Host> Sched<H> {
     /// `migrate=1`: has another M run `g`, with the P of `m`. Returns `false` if there is no other M.
     fn send_on(&self, m: &M<H>, g: GRef<H>) -> bool {
         let mut central = self.central.lock();
-        let another =
-            central.idle.has_m() || matches!(central.poller, Poller::Blocked(_)) || self.may_start(&central);
+        let another = central.idle.has_m() || central.poller.blocked().is_some() || self.may_start(&central);
         if !another || self.is_stopping() {
             return false;
         }
@@ -310,7 +307,7 @@ impl<H: Host> Sched<H> {
             if self.is_stopping().unless(BoundIgnoresTheEnd) {
                 return false;
             }
-            central.bound_ms.push(NonNull::from(m));
+            central.bound_ms.enter(m);
         }
         event(format_args!("waits for its goroutine: {}", if brought { "it is there" } else { "sleeps" }));
         let p = m.p().map(|_| m.release());
@@ -364,7 +361,7 @@ impl<H: Host> Sched<H> {
         for _ in 0..central.globq.len() {
             let g = central.globq.pop().expect("rescue: so many stand there, under the lock");
             let to = if g.ties.is_bound() { Some(central.ms[g.ties.m() as usize]) } else { None };
-            match to.filter(|to| found.is_none() && central.bound_ms.contains(to)) {
+            match to.filter(|to| found.is_none() && central.bound_ms.contains(*to)) {
                 // A goroutine that a dump holds is queued again by the dump.
                 Some(to) => {
                     let goes = g.word.run() == Run::Go;
@@ -376,19 +373,10 @@ impl<H: Host> Sched<H> {
         }
         self.publish_len(central);
         let to = found?;
-        central.take_bound(to);
+        let _waited = central.bound_ms.take(to);
         let p = self.pidleget(central).expect("rescue: a P is idle, under the lock");
         // SAFETY: Ms live as long as their scheduler.
         unsafe { to.as_ref() }.assign(Some(Assignment::P(p)));
         Some(Wake::M(to))
-    }
-}
-
-impl<H: Host> Central<H> {
-    /// Takes `m` out of those that wait for their goroutines. Returns `false` if `m` does not wait yet.
-    fn take_bound(&mut self, m: NonNull<M<H>>) -> bool {
-        let before = self.bound_ms.len();
-        self.bound_ms.retain(|&other| other != m);
-        self.bound_ms.len() < before
     }
 }

@@ -3,6 +3,7 @@
 
 pub(super) mod attach;
 pub(super) mod blocking;
+pub(super) mod bound;
 pub(crate) mod locked;
 pub(crate) mod mexit;
 pub(super) mod newm;

@@ -4,7 +4,6 @@ use crate::host::{Host, Lack};
 use crate::m::{Assignment, M};
 use crate::prim::MutexGuard;
 use crate::prim::hooks::*;
-use crate::sched::poll::Poller;
 use crate::sched::watch::told::Refusal;
 use crate::sched::{Central, Sched};
 use std::io;
@@ -32,7 +31,7 @@ impl<H: Host> Sched<H> {
         let first = !std::mem::replace(&mut central.warned, true);
         let count = central.living();
         let rescued = self.rescue(&mut central);
-        let somebody = central.idle.has_m() || matches!(central.poller, Poller::Blocked(_));
+        let somebody = central.idle.has_m() || central.poller.blocked().is_some();
         drop(central);
         self.start_woken(rescued);
         if first {

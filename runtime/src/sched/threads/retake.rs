@@ -32,7 +32,6 @@ use crate::m::handoff::{Entries, Judged};
 use crate::p::P;
 use crate::prim::hooks::*;
 use crate::prim::{Ordering, fence};
-use crate::sched::poll::Poller;
 use crate::sched::watch::told::Refusal;
 use crate::sched::{Central, Sched};
 use gmp_timers::Nanos;
@@ -316,7 +315,7 @@ impl<H: Host> Central<H> {
     /// Returns `true` if an M stands by, another one may be made, or one waits for a bound goroutine.
     fn can_have_m(&self, max_threads: u32) -> bool {
         self.idle.has_m()
-            || matches!(self.poller, Poller::Blocked(_))
+            || self.poller.blocked().is_some()
             || self.living() + self.asked_for < max_threads
             // A goroutine that is bound to such an M may be what waits for the P.
             || !self.bound_ms.is_empty()

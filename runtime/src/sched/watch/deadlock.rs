@@ -255,7 +255,7 @@ impl<H: Host> Sched<H> {
     /// 1: returns how many threads there are, if all of them sleep.
     fn sleepers(&self, central: &Central<H>) -> Option<u32> {
         let mut standing_by = (central.idle.num_ms() + central.bound_ms.len()) as u32;
-        match central.poller {
+        match central.poller.get() {
             Poller::Nobody => {}
             Poller::Blocked(_) => standing_by += 1,
             // The M in the poller has got an assignment, or an earlier timer. No model has this: a P that was assigned is not

@@ -246,7 +246,7 @@ impl<H: Host> Sched<H> {
                 true if self.all_idle(&central) => Idle::All,
                 true => Idle::Some,
             },
-            polling: central.poller != Poller::Nobody,
+            polling: central.poller.get() != Poller::Nobody,
             unpolled,
             idle_ticks: *idle_ticks,
         };
