@@ -275,6 +275,22 @@ fn the_worker_pool_gives_up_together() {
     }
 }
 
+/// Fails by a job that is lost, runs before its turn, or goes on behind its limit or its abort.
+#[test]
+fn the_job_queue_keeps_priorities_limits_and_aborts() {
+    for procs in PROCS {
+        let text = lines("job_queue", &[], procs);
+        let expected = [
+            "100 jobs from a thread: 100 done",
+            "fails twice, 3 tries: Done",
+            "sleeps on, 2 tries of 5 ms: Late",
+            "behind two that wait, priorities 1, 5, 3; 3 is aborted: [5, 1] ran",
+            "the first of the two is aborted where it waits: Aborted",
+        ];
+        assert_eq!(text, expected);
+    }
+}
+
 /// Fails by a server that stands still beside those who block their threads or never yield; the example's status says so. How
 /// long sleeps take is printed and not judged: other tests run at the same time.
 #[test]

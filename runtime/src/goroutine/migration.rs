@@ -11,8 +11,8 @@
 //! Across a call that may park:
 //!
 //! 1. **Keep nothing that belongs to a thread**: no reference out of a `thread_local!`, no `!Send` guard or handle
-//!    of a thread (a `std::sync::MutexGuard`, tokio's `EnterGuard`), nothing that shares state with a thread-local
-//!    (`rand`'s `ThreadRng` is an `Rc` of one).
+//!    of a thread (a `std::sync::MutexGuard`, tokio's `EnterGuard`, tracing's `Entered`), nothing that shares state with a
+//!    thread-local (`rand`'s `ThreadRng` is an `Rc` of one).
 //! 2. **A function that uses a `thread_local!` itself does not also park.** The compiler may compute the
 //!    thread-local's address once and use it on both sides of the park. Put the use into a function of its own,
 //!    `#[inline(never)]`. This counts std's inlined uses.
