@@ -13,7 +13,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, ServerConfig, ServerConnection, StreamOwned};
 use serde::{Deserialize, Serialize};
 use std::hint::black_box;
-use std::io::{Read, Write};
+use std::io::{Cursor, Read, Write};
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -95,6 +95,66 @@ fn tls() -> (Arc<ServerConfig>, Arc<ClientConfig>) {
     (Arc::new(server.expect("a server's configuration")), Arc::new(client))
 }
 
+/// What reads, writes and renders.
+fn files() {
+    measure("rusqlite: a table, an index, a join", || {
+        let database = rusqlite::Connection::open_in_memory().expect("SQLite is bundled");
+        database
+            .execute_batch("create table t (id integer primary key, n int); create index i on t (n)")
+            .expect("SQL");
+        for n in 0..100 {
+            database.execute("insert into t (n) values (?1)", [n % 7]).expect("SQL");
+        }
+        let query = "with recursive c(x) as (select 1 union all select x + 1 from c where x < 9) \
+            select n, count(*), (select max(n) from t u where u.id < t.id) from t join c on c.x = t.n group by n";
+        let mut query = database.prepare(query).expect("SQL");
+        let rows = query.query_map([], |row| row.get::<_, i64>(0)).expect("SQL");
+        assert_eq!(rows.count(), 6);
+    });
+    measure("flate2: gzip, there and back", || {
+        let text = b"hello, hello".repeat(5000);
+        let mut packs = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::best());
+        packs.write_all(&text).expect("a vector grows");
+        let (packed, mut back) = (packs.finish().expect("a vector grows"), Vec::new());
+        flate2::read::GzDecoder::new(&packed[..]).read_to_end(&mut back).expect("it was packed");
+        assert!(back == text);
+    });
+    measure("zip: an archive of one file, there and back", || {
+        let mut packs = zip::ZipWriter::new(Cursor::new(Vec::new()));
+        packs.start_file("a", zip::write::SimpleFileOptions::default()).expect("a name");
+        packs.write_all(&b"text".repeat(999)).expect("a vector grows");
+        let mut archive = zip::ZipArchive::new(packs.finish().expect("a vector grows")).expect("an archive");
+        let mut text = String::new();
+        archive.by_index(0).expect("a file").read_to_string(&mut text).expect("it was packed");
+        assert_eq!(text.len(), 3996);
+    });
+    measure("image: a PNG, there, back, and resized", || {
+        let picture = image::RgbaImage::from_fn(64, 64, |x, y| image::Rgba([x as u8, y as u8, 7, 255]));
+        let mut file = Cursor::new(Vec::new());
+        picture.write_to(&mut file, image::ImageFormat::Png).expect("a vector grows");
+        let back = image::load_from_memory(file.get_ref()).expect("a PNG");
+        black_box(back.resize(32, 32, image::imageops::FilterType::Lanczos3));
+    });
+    measure("minijinja: a template with a loop and filters", || {
+        let template = "{% for n in all %}{% if n is odd %}{{ n|string|upper }}{% endif %}{% endfor %}";
+        let text = minijinja::render!(template, all => [1, 2, 3]);
+        assert_eq!(text, "13");
+    });
+    measure("csv: deserialize", || {
+        let mut reader = csv::Reader::from_reader("a,b\n1,2\n3,4\n".as_bytes());
+        assert_eq!(reader.deserialize::<(u32, u32)>().map(|row| row.expect("numbers").1).sum::<u32>(), 6);
+    });
+    measure("rand: the thread's generator, seeded", || {
+        black_box(rand::random_range(1..=6));
+    });
+    measure("tracing: a span, an event, formatted", || {
+        let subscriber = tracing_subscriber::fmt().with_writer(std::io::sink).finish();
+        tracing::subscriber::with_default(subscriber, || {
+            tracing::info_span!("outer", n = 1).in_scope(|| tracing::info!(answer = 42, "in a span"));
+        });
+    });
+}
+
 fn main() {
     if std::env::var_os("GMPDEBUG").is_none() {
         use std::os::unix::process::CommandExt;
@@ -129,6 +189,7 @@ fn run() {
         let deep = "(a|".repeat(50) + "b" + &")".repeat(50);
         assert!(regex::Regex::new(&deep).expect("a regex").is_match("b"));
     });
+    files();
     measure("rcgen: a certificate; rustls: configurations", || drop(tls()));
     let (server, client) = tls();
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
