@@ -177,7 +177,8 @@ fn a_select_that_kept_a_place_leaves_it_when_it_takes_another_arm() {
     });
 }
 
-/// The same of a message for which there is room.
+/// A goroutine waits in `ready` for a message while a send puts one into the buffer. Fails by deadlock when the send does
+/// not wake the goroutine.
 #[test]
 fn a_ready_hears_of_a_message_in_the_buffer() {
     Model::new().check("select_ready_buffered", || {
@@ -195,7 +196,8 @@ fn a_ready_hears_of_a_message_in_the_buffer() {
     });
 }
 
-/// The same of a select that offers its message.
+/// A goroutine waits in `ready` for a message while a select offers one. Fails by deadlock when the select does not wake
+/// the goroutine.
 #[test]
 fn a_ready_hears_of_a_select_that_sends() {
     Model::new().preemptions(1).check("select_ready_select", || {
@@ -213,7 +215,8 @@ fn a_ready_hears_of_a_select_that_sends() {
     });
 }
 
-/// The same the other way round, of room.
+/// A goroutine waits in `ready` for room while a receive makes some. Fails by deadlock when the receive does not wake the
+/// goroutine.
 #[test]
 fn a_ready_hears_of_room_in_the_buffer() {
     Model::new().check("select_ready_room", || {

@@ -63,7 +63,8 @@ pub(crate) mod plain {
     }
 }
 
-/// What the machine of the model under check answers. It lies above this module (`host/model`), and hangs itself in here.
+/// What the machine of the model under check answers. The machine lies above this module
+/// (`host/model`), and calls `run_on`.
 pub(crate) struct Machine {
     /// Returns `true` if a retaker relies on each entry into the runtime being a barrier.
     pub(crate) relies_on_entries: fn() -> bool,
@@ -81,7 +82,7 @@ pub(crate) struct Machine {
 
 static MACHINE: OnceLock<Machine> = OnceLock::new();
 
-/// Before the first model of the process. Later calls do nothing.
+/// Sets the machine, before the first model of the process. Later calls do nothing.
 pub(crate) fn run_on(machine: Machine) {
     let _the_same = MACHINE.set(machine);
 }

@@ -589,11 +589,11 @@ pub enum Mutant {
     SelectQueuesLate,
     /// A select whose chosen arm was claimed elsewhere waits without a look at its other arms.
     SelectLooksOnce,
-    /// A send that needs no wait does not tell who watches for messages.
+    /// A send that needs no wait wakes no watcher of messages.
     ChanRoomPassesWatchers,
-    /// A select that offers a message does not tell who watches for senders.
+    /// A select that offers a message wakes no watcher of senders.
     SelectOffersInSilence,
-    /// A receive that makes room does not tell who watches for room.
+    /// A receive that makes room wakes no watcher of room.
     ChanRoomTellsNobody,
 
     // Broadcast and watch channels (`models/several.rs`).

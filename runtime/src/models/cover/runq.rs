@@ -80,7 +80,8 @@ impl Runq {
         self.queue.push_batch(&mut list);
         self.gs.all(list)
     }
-    /// By the owner. As many as there is room for, as the end of a round brings them; the others are returned.
+    /// Called by the owner: puts as many into the ring as there is room for, as the end of a round does, and returns the
+    /// others.
     #[must_use]
     pub fn push_where_room_is(&self, numbers: &[usize]) -> Vec<usize> {
         let (come, stay) = numbers.split_at((self.queue.room() as usize).min(numbers.len()));

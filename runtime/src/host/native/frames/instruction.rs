@@ -8,11 +8,11 @@
 pub(super) enum Flow {
     Next,
     Call,
-    /// To one place.
+    /// Goes to one place.
     Jump(i32),
-    /// To that place or to the next instruction.
+    /// Goes to that place or to the next instruction.
     Branch(i32),
-    /// To a place that a register or a word of memory holds.
+    /// Goes to a place that a register or a word of memory holds.
     Computed,
     /// `ret`
     Return,
