@@ -200,7 +200,7 @@ macro_rules! stream_io {
                 )
             }
 
-            /// Blocks the goroutine as [`read`](Read::read).
+            /// Blocks the goroutine as [`read`](std::io::Read::read).
             ///
             /// # Unwinds
             /// When the wait is ended from outside, except by a context, which gives an error here; see
@@ -223,7 +223,7 @@ macro_rules! stream_io {
                 crate::net::methods::with_a_frame(self.0.run(Direction::Write, |stream| $write(stream, buf)))
             }
 
-            /// Blocks the goroutine as [`write`](Write::write).
+            /// Blocks the goroutine as [`write`](std::io::Write::write).
             ///
             /// # Unwinds
             /// When the wait is ended from outside, except by a context, which gives an error here; see

@@ -52,7 +52,8 @@ pub struct SelectedOperation<'a> {
 }
 
 impl SelectedOperation<'_> {
-    /// Returns the operation's number: the one that [`Select::send`] or [`Select::recv`] returned.
+    /// Returns the operation's number: the one that [`Select::send`](super::Select::send) or
+    /// [`Select::recv`](super::Select::recv) returned.
     pub fn index(&self) -> usize {
         self.index
     }
@@ -83,7 +84,7 @@ impl SelectedOperation<'_> {
 
     /// Completes a send, through the sender with which the operation was added. Does not block, unless the receiver
     /// for which the send was chosen has left meanwhile, by its limit or its context: then the call waits for another
-    /// receiver, until the limit of the select, and not at all after [`try_select`](Select::try_select).
+    /// receiver, until the limit of the select, and not at all after [`try_select`](super::Select::try_select).
     ///
     /// # Unwinds
     /// When that wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
