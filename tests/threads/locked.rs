@@ -244,6 +244,41 @@ fn at_the_limit_of_threads_those_that_can_run_do() {
     }
 }
 
+/// Fails by time when each submission at the limit looks at all goroutines that are queued already for one that is locked.
+#[test]
+fn beside_a_locked_goroutine_that_waits_a_submission_at_the_limit_is_as_cheap_as_ever() {
+    watched(2, || {
+        // SAFETY: the goroutines keep nothing of a thread.
+        let rt = unsafe { Runtime::builder().procs(2).max_threads(2).build() }.unwrap();
+        let (unlock, hears) = chan::bounded::<()>(0);
+        let waits = rt.go(move || {
+            lock_os_thread();
+            assert!(hears.recv().is_err());
+        });
+        let (blocks, free) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
+        let blocked = rt.go({
+            let (blocks, free) = (Arc::clone(&blocks), Arc::clone(&free));
+            move || {
+                sleep(10 * MS);
+                blocking(|| {
+                    blocks.store(true, SeqCst);
+                    while !free.load(SeqCst) {
+                        thread::sleep(MS);
+                    }
+                });
+            }
+        });
+        until(|| blocks.load(SeqCst));
+        let start = Instant::now();
+        let others: Vec<_> = (0..40_000).map(|_| rt.go(|| ())).collect();
+        let took = start.elapsed();
+        free.store(true, SeqCst);
+        drop(unlock);
+        [waits, blocked].into_iter().chain(others).for_each(|goroutine| goroutine.join().unwrap());
+        assert!(took < 3 * SECOND, "{took:?}");
+    });
+}
+
 /// Fails by a hang, or a thread that is left: who waits for its goroutine is not told of the end.
 #[test]
 fn a_runtime_ends_while_goroutines_are_locked() {

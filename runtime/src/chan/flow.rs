@@ -175,15 +175,9 @@ impl<T> Chan<T> {
     /// # Safety
     /// As `take`. `T` is `Instant`, as for every channel with a tick (`chan::clock`).
     unsafe fn take_tick(&self, state: &mut State, slot: *mut T) -> Taken {
-        let Some(tick) = &mut state.tick else { return Taken::Nothing };
-        let now = Active::now();
-        let Some(due) = tick.due.filter(|&due| due <= now) else { return Taken::Nothing };
-        tick.due = (!tick.period.is_zero()).then(|| {
-            // A late reader has missed the ticks in between; the next tick is on the beat.
-            let late = now.saturating_since(due).as_nanos() / tick.period.as_nanos();
-            let periods = u32::try_from(late + 1).unwrap_or(u32::MAX);
-            due.saturating_add(tick.period.saturating_mul(periods))
-        });
+        let Some(due) = state.tick.as_mut().and_then(|tick| tick.take(Active::now())) else {
+            return Taken::Nothing;
+        };
         // SAFETY: `T` is `Instant`, by this function's contract.
         unsafe { slot.cast::<Instant>().write(Active::instant(due)) };
         Taken::Done

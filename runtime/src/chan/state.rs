@@ -66,6 +66,21 @@ pub(crate) struct Tick {
     pub(crate) period: Duration,
 }
 
+impl Tick {
+    /// Takes the message that is there at `now`: the time at which the message was due. A late reader has missed the
+    /// messages in between; the next message is on the beat.
+    pub(super) fn take(&mut self, now: Nanos) -> Option<Nanos> {
+        let due = self.due.filter(|&due| due <= now)?;
+        self.due = (!self.period.is_zero()).then(|| {
+            let (late, period) = (now.saturating_since(due).as_nanos(), self.period.as_nanos());
+            // At most `late + period`, which is far from `u128::MAX`.
+            let nanos = (late / period + 1) * period;
+            u64::try_from(nanos).map_or(Nanos::MAX, |nanos| due.saturating_add(Duration::from_nanos(nanos)))
+        });
+        Some(due)
+    }
+}
+
 /// The state of a channel. The fields that each send and receive reads come first; with the lock they fill one cache
 /// line.
 #[repr(C)]
@@ -394,5 +409,29 @@ impl State {
     /// When the next message of a channel that tells the time is due.
     pub(crate) fn due(&self) -> Option<Nanos> {
         self.tick.and_then(|tick| tick.due)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Fails by a next message that is due before `now`.
+    #[test]
+    fn however_many_messages_a_reader_missed_the_next_is_the_first_of_the_beat_to_come() {
+        let [first, year] = [Nanos::from_nanos(1_000), Nanos::from_nanos(365 * 86_400 * 1_000_000_000)];
+        for period in [1, 7, 1_000, 1 << 32, 1 << 60, u64::MAX].map(Duration::from_nanos) {
+            for now in [first, first.saturating_add(period), year] {
+                let mut tick = Tick { due: Some(first), period };
+                assert_eq!(tick.take(now), Some(first));
+                let next = tick.due.unwrap();
+                assert!(
+                    next > now && next.saturating_since(now) <= period || now == Nanos::MAX,
+                    "{period:?} {now:?}"
+                );
+                let whole = next.saturating_since(first).as_nanos().is_multiple_of(period.as_nanos());
+                assert!(whole || next == Nanos::MAX, "{period:?} {now:?}: {next:?}");
+            }
+        }
     }
 }

@@ -229,6 +229,12 @@ impl StatusWord {
             && word.0 & (DEFERRED | CLAIMED | READY | NUDGED | REFUSED) == 0
     }
 
+    /// Returns `true` if the owner was to be queued, and no M has taken the owner since.
+    pub(crate) fn is_runnable(&self) -> bool {
+        // Relaxed: who looks holds the lock under which the owner was queued.
+        self.load(Relaxed).status() == Status::Runnable
+    }
+
     /// What the owner does, for the ender.
     pub(crate) fn doing(&self) -> Doing {
         // Acquire: partner `park`: how the wait may end, and which M has parked the owner; and with `finish`.

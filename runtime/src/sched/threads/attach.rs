@@ -27,7 +27,7 @@ impl<H: Host> Sched<H> {
         M::set_current(Some(m));
         self.thread_begins(m);
         self.inject(GList::one(g));
-        while self.await_bound(m) {
+        while self.await_bound(m, g) {
             // Without a stack `g` waits for one, and is brought again when there is one.
             if self.provide_stack(m, g) {
                 m.set_g(Some(g));

@@ -1,45 +1,48 @@
-//! The Ms that wait for the goroutines that are bound to them: see `locked.rs`, which says when.
+//! The Ms that wait for the goroutines that are bound to them, each with its goroutine: see `locked.rs`, which says when.
 //!
 //! Invariants, under the scheduler's lock: an M stands here once at most, and while it does, neither an assignment nor a note
 //! has been given to the M. Whoever takes an M out gives it both; so an M is woken once for each wait.
 
+use crate::g::GRef;
 use crate::host::Host;
 use crate::m::M;
 use std::ptr::NonNull;
 
 /// See the module's header.
-pub(crate) struct BoundMs<H: Host>(Vec<NonNull<M<H>>>);
+pub(crate) struct BoundMs<H: Host>(Vec<(NonNull<M<H>>, GRef<H>)>);
 
 impl<H: Host> BoundMs<H> {
     pub(crate) fn new() -> Self {
         BoundMs(Vec::new())
     }
 
-    /// A2: `m` waits from here on.
-    pub(crate) fn enter(&mut self, m: &M<H>) {
+    /// A2: `m` waits for `g` from here on.
+    pub(crate) fn enter(&mut self, m: &M<H>, g: GRef<H>) {
         let m = NonNull::from(m);
-        debug_assert!(!self.0.contains(&m), "enter: {m:?} waits already");
-        self.0.push(m);
+        debug_assert!(self.0.iter().all(|&(other, _)| other != m), "enter: {m:?} waits already");
+        self.0.push((m, g));
     }
 
     /// F3: takes `m` out, which the caller wakes. Returns `false` if `m` does not wait yet.
     #[must_use]
     pub(crate) fn take(&mut self, m: NonNull<M<H>>) -> bool {
-        let place = self.0.iter().position(|&other| other == m);
+        let place = self.0.iter().position(|&(other, _)| other == m);
         place.map(|place| self.0.remove(place)).is_some()
     }
 
     /// At the end of the runtime: takes all out, which the caller wakes.
     pub(crate) fn take_all(&mut self) -> Vec<NonNull<M<H>>> {
-        std::mem::take(&mut self.0)
+        self.0.drain(..).map(|(m, _)| m).collect()
     }
 
-    pub(crate) fn contains(&self, m: NonNull<M<H>>) -> bool {
-        self.0.contains(&m)
+    /// Returns the M that waits for `g`, if one does.
+    pub(crate) fn of(&self, g: GRef<H>) -> Option<NonNull<M<H>>> {
+        self.0.iter().find(|(_, bound)| *bound == g).map(|&(m, _)| m)
     }
 
-    pub(crate) fn is_empty(&self) -> bool {
-        self.0.is_empty()
+    /// Returns `true` if one of the goroutines may be in a queue.
+    pub(crate) fn any_is_runnable(&self) -> bool {
+        self.0.iter().any(|(_, g)| g.word.is_runnable())
     }
 
     pub(crate) fn len(&self) -> usize {

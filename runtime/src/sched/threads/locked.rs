@@ -42,8 +42,9 @@
 //!
 //! Invariants:
 //! 1. The ties of a goroutine are written by the goroutine, or by the M that it has just left, before that M publishes it.
-//!    An M that has won `run` may read them, and so may an M that finds the goroutine in the global queue, under the lock.
-//! 2. An M in `bound_ms` has no assignment and holds no P but the one for A3; the M is in no other list.
+//!    An M that has won `run` may read them.
+//! 2. An M in `bound_ms`, where its goroutine stands beside it, has no assignment and holds no P but the one for A3; the M is
+//!    in no other list.
 //!
 //! Checked by `models/locked.rs`.
 
@@ -292,22 +293,22 @@ impl<H: Host> Sched<H> {
     /// A2 to A4. Returns `false` if the runtime ends; then `g` is left.
     fn stoplockedm(&self, m: &M<H>, g: GRef<H>) -> bool {
         m.set_g(None);
-        if !self.await_bound(m) {
+        if !self.await_bound(m, g) {
             return false;
         }
         m.set_g(Some(g));
         true
     }
 
-    /// Waits until a finder brings `m` the goroutine that is bound to `m`, with a P. Returns `false` if the runtime ends.
-    pub(crate) fn await_bound(&self, m: &M<H>) -> bool {
+    /// Waits until a finder brings `m` the goroutine `g`, which is bound to `m`, with a P. Returns `false` if the runtime ends.
+    pub(crate) fn await_bound(&self, m: &M<H>, g: GRef<H>) -> bool {
         let mut central = self.central.lock();
         let brought = m.is_assigned().unless(BoundOverlooksAssignment);
         if !brought {
             if self.is_stopping().unless(BoundIgnoresTheEnd) {
                 return false;
             }
-            central.bound_ms.enter(m);
+            central.bound_ms.enter(m, g);
         }
         event(format_args!("waits for its goroutine: {}", if brought { "it is there" } else { "sleeps" }));
         let p = m.p().map(|_| m.release());
@@ -354,14 +355,14 @@ impl<H: Host> Sched<H> {
     /// in the global queue.
     pub(crate) fn rescue(&self, central: &mut Central<H>) -> Option<Wake<H>> {
         mutant!(BoundNotRescued: return None);
-        if central.bound_ms.is_empty() || !central.idle.has_p() {
+        // Whoever submits a goroutine at the limit comes here: no look at the whole queue while nothing there can be bound.
+        if !central.idle.has_p() || !central.bound_ms.any_is_runnable() {
             return None;
         }
         let mut found = None;
         for _ in 0..central.globq.len() {
             let g = central.globq.pop().expect("rescue: so many stand there, under the lock");
-            let to = if g.ties.is_bound() { Some(central.ms[g.ties.m() as usize]) } else { None };
-            match to.filter(|to| found.is_none() && central.bound_ms.contains(*to)) {
+            match central.bound_ms.of(g).filter(|_| found.is_none()) {
                 // A goroutine that a dump holds is queued again by the dump.
                 Some(to) => {
                     let goes = g.word.run() == Run::Go;
