@@ -2,8 +2,8 @@
 
 use crate::chan::{self, Receiver};
 
-/// No message is sent on the channel, and only `close` closes it: not a user can't, and the drop of the context does
-/// not, which may be dropped undone while a receiver still waits.
+/// No message is sent on the channel, and only `close` closes it: users can't, and the drop of the context does not, for a
+/// context may be dropped undone while a receiver still waits.
 pub(super) struct Done(Receiver<()>);
 
 impl Done {

@@ -165,7 +165,7 @@ pub(crate) struct G<H: Host> {
     pub(crate) on_abandon: AtomicPtr<AbandonHook>,
 }
 
-// SAFETY: every field is an atomic, a lock, or has one owner at a time by the invariants of the module's header.
+// SAFETY: every field is an atomic, or has one owner at a time by the invariants of the module's header.
 unsafe impl<H: Host> Send for G<H> {}
 // SAFETY: as for `Send`.
 unsafe impl<H: Host> Sync for G<H> {}

@@ -58,8 +58,9 @@ impl<T> JoinHandle<T> {
     /// When the wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
     ///
     /// # Errors
-    /// A [`JoinError`] if the goroutine panicked, called [`goexit`](crate::goexit), or its runtime ended first. A goroutine that
-    /// waits in `join` when its own runtime ends is unwound, and does not get the error.
+    /// A [`JoinError`] if the goroutine panicked, called [`goexit`](crate::goexit), was
+    /// [aborted](crate::AbortHandle::abort), or its runtime ended first. A goroutine that waits in `join` when its own runtime
+    /// ends is unwound, and does not get the error.
     ///
     /// ```
     /// // SAFETY: no goroutine keeps a thread-bound value across a blocking call.

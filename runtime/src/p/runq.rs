@@ -114,7 +114,7 @@ impl<H: Host> Runq<H> {
         }
     }
 
-    /// For a trace: returns how many goroutines are in the ring.
+    /// Returns about how many goroutines are in the ring.
     pub(crate) fn len(&self) -> u32 {
         // Relaxed: a hint. Heads newer than the tail count as an empty ring, older ones at most as a full one.
         let (head, tail) = (Head(self.head.load(Relaxed)), self.tail.load(Relaxed));

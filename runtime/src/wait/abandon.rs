@@ -39,7 +39,7 @@ impl AbandonHook {
         // others. What the goroutine wrote came with the wait.
         let hook = g.on_abandon.swap(std::ptr::null_mut(), AcqRel);
         if !hook.is_null() {
-            // SAFETY: `note` was given a hook of this type, which is still there: see the module's header.
+            // SAFETY: whoever set the hook keeps it there until it is taken away: see the module's header.
             unsafe { ((*hook).run)(hook) };
         }
         unless!(StandingHooksForgotten, StandingHook::run_of(g));

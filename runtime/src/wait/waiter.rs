@@ -4,9 +4,10 @@
 //! claims that wait; exactly one claim of a wait wins, and the winner must ready the parker. Only the winner may touch the
 //! record's other fields, or a thread that holds the lock of the queue in which the record stands.
 //!
-//! Only the owner unlinks its records, so a record may lie on the owner's stack. What keeps the memory behind a Waiter
-//! mapped: a G is type-stable as long as its pool lives (`g/mod.rs`, invariant 3), and a parked G's pool lives; a
-//! thread's parker is counted. A claim under an old number fails and touches nothing else.
+//! The owner unlinks its records, or the waker that has claimed the wait does, before the waker readies the owner. So the owner
+//! finds no record of its own in a queue when its call returns, and a record may lie on the owner's stack. What keeps the
+//! memory behind a Waiter mapped: a G is type-stable as long as its pool lives (`g/mod.rs`, invariant 3), and a parked G's pool
+//! lives; a thread's parker is counted. A claim under an old number fails and touches nothing else.
 //!
 //! A [`Wait`] is the owner's side: it opens the wait, gives out the Waiter, and blocks the caller, a goroutine or a
 //! thread:
