@@ -45,6 +45,10 @@ impl<H: Host> BoundMs<H> {
         self.0.iter().any(|(_, g)| g.word.is_runnable())
     }
 
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     pub(crate) fn len(&self) -> usize {
         self.0.len()
     }
