@@ -66,6 +66,25 @@ fn one_descriptor_is_watched_once() {
     assert_eq!(rt.go(move || read(&twin).unwrap()).join().unwrap(), b"two");
 }
 
+/// Fails by a number that names something else afterwards, for whoever owns the descriptor and goes on using it.
+#[test]
+fn a_borrowed_descriptor_stays_its_owners() {
+    everyone(|crew| {
+        crew.run(|| {
+            let (mut reader, mut writer) = std::io::pipe().unwrap();
+            let watched = Watched::new(&reader);
+            assert_eq!(watched.as_fd().as_raw_fd(), reader.as_raw_fd());
+            watched.close().unwrap();
+            assert!(gmp::net::is_closed(&watched.read_with(|_| Ok(())).unwrap_err()));
+            drop(watched);
+            writer.write_all(b"hello").unwrap();
+            let mut got = [0; 5];
+            reader.read_exact(&mut got).unwrap();
+            assert_eq!(&got, b"hello");
+        });
+    });
+}
+
 /// Fails by an error for what epoll does not take.
 #[test]
 fn a_regular_file_is_read_as_well() {

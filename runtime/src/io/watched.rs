@@ -47,7 +47,7 @@ impl<T: AsFd> Watched<T> {
     /// Makes a value that can be waited for. Two of them must not be in use in one runtime for the same descriptor: the
     /// second wait is refused. A duplicate is another descriptor.
     pub fn new(inner: T) -> Self {
-        Watched(Socket::of_shared(inner))
+        Watched(Socket::of_borrowed(inner))
     }
 
     /// Calls `read`, as often as `read` returns `WouldBlock`, each time after the descriptor may have become readable. Blocks
@@ -85,7 +85,11 @@ impl<T: AsFd> Watched<T> {
         let mut blocks = None;
         self.0.run(direction, |inner| {
             let fd = inner.as_fd();
-            if !*blocks.get_or_insert(sys::is_blocking(fd)?) {
+            let blocks = match blocks {
+                Some(blocks) => blocks,
+                None => *blocks.insert(sys::is_blocking(fd)?),
+            };
+            if !blocks {
                 return call(inner);
             }
             match sys::is_ready(fd, direction)? {
@@ -121,7 +125,7 @@ impl<T: AsFd + fmt::Debug> fmt::Debug for Watched<T> {
 }
 
 impl<T: AsFd> AsFd for Watched<T> {
-    /// As with a socket: see [`TcpStream`](crate::net::TcpStream#impl-AsFd-for-TcpStream).
+    /// A descriptor that was lent out stays open until the value is dropped, also after `close`.
     ///
     /// # Panics
     /// When the value was closed.

@@ -80,6 +80,8 @@ pub(crate) struct Socket<S: AsFd> {
     /// Whether other descriptors may refer to the same connection: made by `try_clone`, or before the socket came
     /// here. Duplicates that a borrower makes are not known.
     shared: AtomicBool,
+    /// Whether the descriptor may be borrowed from somebody who goes on using it, so that its number is not ours to take.
+    borrowed: bool,
     users: Users,
     read: Lane,
     write: Lane,
@@ -110,6 +112,7 @@ impl<S: AsFd> Socket<S> {
             inner: ManuallyDrop::new(inner),
             freed: AtomicBool::new(false),
             shared: AtomicBool::new(false),
+            borrowed: false,
             users: Users::new(),
             read: Lane::new(),
             write: Lane::new(),
@@ -123,6 +126,13 @@ impl<S: AsFd> Socket<S> {
         let socket = Self::new(inner);
         // Relaxed: no other thread has the socket yet.
         socket.shared.store(true, Relaxed);
+        socket
+    }
+
+    /// As `of_shared`, for a value that may have borrowed its descriptor.
+    pub(crate) fn of_borrowed(inner: S) -> Self {
+        let mut socket = Self::of_shared(inner);
+        socket.borrowed = true;
         socket
     }
 
@@ -182,7 +192,8 @@ impl<S: AsFd> Socket<S> {
         unsafe { std::ptr::read(&*self.inner) }
     }
 
-    /// Closes the socket: wakes all operations that wait, waits for system calls to end, closes the descriptor.
+    /// Closes the socket: wakes all operations that wait, waits for system calls to end, closes the descriptor. One that is
+    /// lent out is buried, or, if it may be borrowed, stays until the drop.
     ///
     /// # Errors
     /// `closed`, for all calls but the first.
@@ -198,6 +209,9 @@ impl<S: AsFd> Socket<S> {
         self.deregister();
         directions.into_iter().for_each(|direction| self.lane(direction).wake_fd.free());
         if self.users.is_lent() {
+            if self.borrowed {
+                return Ok(());
+            }
             // If the dead socket can't be made, the descriptor itself keeps its number until the socket is dropped;
             // shutting the connection down tells the peer now. Relaxed: see `try_clone`.
             if sys::bury(self.fd()).is_err() && !self.shared.load(Relaxed) {
