@@ -331,9 +331,9 @@ fn of_each_blocking_operation_the_call_is_shown_and_nothing_below_it() {
         ("join with a limit", "goroutine/join.rs"),
         ("scope", "goroutine/scope.rs"),
         ("accept", "net/tcp/listener.rs"),
-        ("read", "net/tcp.rs"),
-        ("write", "net/tcp.rs"),
-        ("read exactly", "net/tcp.rs"),
+        ("read", "net/methods.rs"),
+        ("write", "net/methods.rs"),
+        ("read exactly", "net/methods.rs"),
     ];
     for (name, file) in calls {
         let begun = Instant::now();
