@@ -271,11 +271,11 @@ pub mod context;
 mod g;
 mod goroutine;
 mod host;
-pub mod io;
 mod m;
 #[cfg(all(test, gmp_loom))]
 mod models;
 pub mod net;
+mod os;
 mod p;
 mod prim;
 mod runtime;
@@ -299,6 +299,7 @@ pub use goroutine::{
 };
 #[cfg(gmp_loom)]
 pub use host::model;
+pub use os::{io, process};
 pub use runtime::{Handle, Refused, Report, Runtime, RuntimeBuilder, dump, run};
 pub use wait::interrupt::is_interrupt;
 

@@ -10,4 +10,3 @@ mod stream;
 mod table;
 mod udp;
 mod unix;
-mod watched;

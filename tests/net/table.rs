@@ -51,6 +51,7 @@ macro_rules! limits {
     )*};
 }
 limits!(TcpStream, UdpSocket, UnixStream, UnixDatagram, Watched<PipeReader>, Watched<PipeWriter>);
+limits!(gmp::io::PipeReader, gmp::io::PipeWriter);
 
 macro_rules! listener_limits {
     ($($socket:ty),*) => {$(
@@ -431,6 +432,18 @@ const TABLE: &[Row] = &[
     Row { name: "Watched::read_with", scene: || pipe_reads(true) },
     Row { name: "Watched::write_with", scene: || pipe_writes(false) },
     Row { name: "Watched::write_with", scene: || pipe_writes(true) },
+    Row { name: "PipeReader::read", scene: || own_pipe_reads(|near| bytes(|buf| (&mut &*near).read(buf))) },
+    Row {
+        name: "PipeReader::read_vectored",
+        scene: || {
+            own_pipe_reads(|near| bytes(|buf| (&mut &*near).read_vectored(&mut [IoSliceMut::new(buf)])))
+        },
+    },
+    Row { name: "PipeWriter::write", scene: || own_pipe_writes(|near| written((&mut &*near).write(HELLO))) },
+    Row {
+        name: "PipeWriter::write_vectored",
+        scene: || own_pipe_writes(|near| written((&mut &*near).write_vectored(&[IoSlice::new(HELLO)]))),
+    },
 ];
 
 /// The reading end of a pipe, whose mode is set to blocking or not.
@@ -465,6 +478,24 @@ fn pipe_writes(blocks: bool) -> Scene {
     .scene
 }
 
+fn own_pipe_reads(call: fn(&gmp::io::PipeReader) -> io::Result<Vec<u8>>) -> Scene {
+    Pair::new(gmp::io::pipe().unwrap(), Direction::Reads, HELLO, call, |_, mut far| {
+        far.write_all(HELLO).unwrap()
+    })
+    .reset(|_, far| drop(far), Ends::Answer(b""))
+    .scene
+}
+
+fn own_pipe_writes(call: fn(&gmp::io::PipeWriter) -> io::Result<Vec<u8>>) -> Scene {
+    let (far, near) = gmp::io::pipe().unwrap();
+    fill(&near, || (&near).write(CHUNK));
+    Pair::new((near, far), Direction::Writes, WRITTEN, call, |_, far| {
+        drain(far, || (&mut &*far).read(&mut [0; 1 << 16]));
+    })
+    .reset(|_, far| drop(far), Ends::Error(&[ErrorKind::BrokenPipe]))
+    .scene
+}
+
 fn set_mode(fd: &impl AsRawFd, blocks: bool) {
     let flags = if blocks { 0 } else { libc::O_NONBLOCK };
     // SAFETY: no pointers.
@@ -479,6 +510,16 @@ const NO_ROWS: &[(&str, &str)] = &[
     ("UnixDatagram::send_to", "`send_to_addr` of a path"),
     ("Stdin::read", "`Watched::read_with`; there is one in the process"),
     ("Stdin::read_vectored", "as `read`"),
+    ("ChildStdin::write", "`PipeWriter::write` of another type; here and below"),
+    ("ChildStdin::write_vectored", ""),
+    ("ChildStdout::read", ""),
+    ("ChildStdout::read_vectored", ""),
+    ("ChildStderr::read", ""),
+    ("ChildStderr::read_vectored", ""),
+    ("Child::wait", "tests/os/process.rs"),
+    ("Child::wait_with_output", "reads, and `wait`"),
+    ("Command::status", "`Child::wait`"),
+    ("Command::output", "`Child::wait_with_output`"),
 ];
 
 /// A listener whose queue is full.
@@ -671,11 +712,11 @@ impl Drop for TellOnPanic {
     }
 }
 
-/// The operations of `net` and `io` whose docs say that they may unwind, which is what every wait does.
+/// The operations of `net` and `os` whose docs say that they may unwind, which is what every wait does.
 fn that_wait() -> Vec<String> {
     let folders = [
         concat!(env!("CARGO_MANIFEST_DIR"), "/runtime/src/net"),
-        concat!(env!("CARGO_MANIFEST_DIR"), "/runtime/src/io"),
+        concat!(env!("CARGO_MANIFEST_DIR"), "/runtime/src/os"),
     ];
     let mut folders = Vec::from(folders.map(|folder| fs::read_dir(folder).unwrap()));
     let (mut found, mut shared, mut streams) = (Vec::new(), Vec::new(), Vec::new());
@@ -692,8 +733,13 @@ fn that_wait() -> Vec<String> {
                 if let Some(name) = line.strip_prefix("impl").and_then(|rest| rest.strip_suffix(" {")) {
                     let name = name.strip_suffix("<T>").unwrap_or(name);
                     of = name.rsplit(['&', ' ']).next().unwrap().to_owned();
-                } else if line.starts_with("stream_io!(") {
-                    streams.push(lines.peek().unwrap().trim_end_matches(',').to_owned());
+                } else if let Some((_, rest)) = line.split_once("reads!(").or(line.split_once("writes!(")) {
+                    let name = if rest.is_empty() { lines.peek().unwrap() } else { rest };
+                    let is_read = line.contains("reads!(");
+                    // A macro within a macro has no type yet.
+                    if !name.starts_with('$') {
+                        streams.push((name.split([',', ')']).next().unwrap().to_owned(), is_read));
+                    }
                 } else if line.contains("When the wait is ended from outside") {
                     waits = true;
                 } else if let Some(rest) = line.strip_prefix("pub ").unwrap_or(line).strip_prefix("fn ") {
@@ -707,8 +753,10 @@ fn that_wait() -> Vec<String> {
             }
         }
     }
-    found
-        .extend(streams.iter().flat_map(|stream| shared.iter().map(move |name| format!("{stream}::{name}"))));
+    for (stream, reads) in streams {
+        let of_it = shared.iter().filter(|name| name.starts_with("read") == reads);
+        found.extend(of_it.map(|name| format!("{stream}::{name}")));
+    }
     found
 }
 

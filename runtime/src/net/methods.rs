@@ -183,10 +183,10 @@ macro_rules! incoming {
     };
 }
 
-/// Implements `Read` and `Write` of a stream: for the reference, and by that for the stream. `$short` says what a short read
-/// tells; `$write` and `$write_vectored` make the system calls of writing.
-macro_rules! stream_io {
-    ($name:ident, $short:expr, $write:expr, $write_vectored:expr) => {
+/// Implements `Read`, for the reference, and by that for the value. `$short` says what a short read tells; `$read` and
+/// `$read_vectored` make the system calls.
+macro_rules! reads {
+    ($name:ident, $short:expr, $read:expr, $read_vectored:expr) => {
         impl std::io::Read for &$name {
             /// Blocks the goroutine, or the plain thread, until there is data or the end of the stream; at most until the
             /// read deadline or timeout.
@@ -196,7 +196,7 @@ macro_rules! stream_io {
             /// [`migration`](crate::migration#what-may-unwind).
             fn read(&mut self, buf: &mut [u8]) -> std::io::Result<usize> {
                 crate::net::methods::with_a_frame(
-                    self.0.run_read($short, buf.len(), |mut stream| stream.read(buf)),
+                    self.0.run_read($short, buf.len(), |stream| $read(stream, buf)),
                 )
             }
 
@@ -208,11 +208,26 @@ macro_rules! stream_io {
             fn read_vectored(&mut self, bufs: &mut [std::io::IoSliceMut<'_>]) -> std::io::Result<usize> {
                 let len = bufs.iter().map(|buf| buf.len()).sum();
                 crate::net::methods::with_a_frame(
-                    self.0.run_read($short, len, |mut stream| stream.read_vectored(bufs)),
+                    self.0.run_read($short, len, |stream| $read_vectored(stream, bufs)),
                 )
             }
         }
 
+        impl std::io::Read for $name {
+            fn read(&mut self, buf: &mut [u8]) -> std::io::Result<usize> {
+                (&*self).read(buf)
+            }
+
+            fn read_vectored(&mut self, bufs: &mut [std::io::IoSliceMut<'_>]) -> std::io::Result<usize> {
+                (&*self).read_vectored(bufs)
+            }
+        }
+    };
+}
+
+/// Implements `Write`, for the reference, and by that for the value. `$write` and `$write_vectored` make the system calls.
+macro_rules! writes {
+    ($name:ident, $write:expr, $write_vectored:expr) => {
         impl std::io::Write for &$name {
             /// Blocks the goroutine until at least a part of `buf` was taken; at most until the write deadline or timeout.
             ///
@@ -239,16 +254,6 @@ macro_rules! stream_io {
             }
         }
 
-        impl std::io::Read for $name {
-            fn read(&mut self, buf: &mut [u8]) -> std::io::Result<usize> {
-                (&*self).read(buf)
-            }
-
-            fn read_vectored(&mut self, bufs: &mut [std::io::IoSliceMut<'_>]) -> std::io::Result<usize> {
-                (&*self).read_vectored(bufs)
-            }
-        }
-
         impl std::io::Write for $name {
             fn write(&mut self, buf: &[u8]) -> std::io::Result<usize> {
                 (&*self).write(buf)
@@ -265,4 +270,4 @@ macro_rules! stream_io {
     };
 }
 
-pub(crate) use {error_option, incoming, ip_options, limits, stream_io};
+pub(crate) use {error_option, incoming, ip_options, limits, reads, writes};

@@ -1,7 +1,7 @@
 //! The few system calls that std does not offer in the form that a non-blocking socket needs.
 
 use crate::net::desc::Direction;
-use std::io;
+use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
@@ -81,8 +81,36 @@ fn connect(fd: RawFd, addr: &SocketAddr) -> io::Result<()> {
     check(result).map(drop)
 }
 
+fn check_len(result: libc::ssize_t) -> io::Result<usize> {
+    usize::try_from(result).map_err(|_| io::Error::last_os_error())
+}
+
+/// Reads from any descriptor; here and below.
+pub(crate) fn read(fd: BorrowedFd<'_>, buf: &mut [u8]) -> io::Result<usize> {
+    // SAFETY: the buffer is as long as told, and lives through the call.
+    check_len(unsafe { libc::read(fd.as_raw_fd(), buf.as_mut_ptr().cast(), buf.len()) })
+}
+
+pub(crate) fn read_vectored(fd: BorrowedFd<'_>, bufs: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
+    let count = bufs.len().min(libc::UIO_MAXIOV as usize) as libc::c_int;
+    // SAFETY: an IoSliceMut has the layout of an iovec, and the buffers live through the call.
+    check_len(unsafe { libc::readv(fd.as_raw_fd(), bufs.as_mut_ptr().cast(), count) })
+}
+
+/// Writes to any descriptor; here and below.
+pub(crate) fn write(fd: BorrowedFd<'_>, buf: &[u8]) -> io::Result<usize> {
+    // SAFETY: the buffer is as long as told, and lives through the call.
+    check_len(unsafe { libc::write(fd.as_raw_fd(), buf.as_ptr().cast(), buf.len()) })
+}
+
+pub(crate) fn write_vectored(fd: BorrowedFd<'_>, bufs: &[IoSlice<'_>]) -> io::Result<usize> {
+    let count = bufs.len().min(libc::UIO_MAXIOV as usize) as libc::c_int;
+    // SAFETY: an IoSlice has the layout of an iovec, and the buffers live through the call.
+    check_len(unsafe { libc::writev(fd.as_raw_fd(), bufs.as_ptr().cast(), count) })
+}
+
 /// Makes an eventfd, which ends a thread's wait in `poll`.
-pub(super) fn eventfd() -> io::Result<OwnedFd> {
+pub(crate) fn eventfd() -> io::Result<OwnedFd> {
     // SAFETY: no pointers.
     let fd = check(unsafe { libc::eventfd(0, libc::EFD_NONBLOCK | libc::EFD_CLOEXEC) })?;
     // SAFETY: as in `accept`.
@@ -90,7 +118,7 @@ pub(super) fn eventfd() -> io::Result<OwnedFd> {
 }
 
 /// Makes an eventfd readable.
-pub(super) fn signal(eventfd: RawFd) {
+pub(crate) fn signal(eventfd: RawFd) {
     let one = 1_u64;
     // SAFETY: eight bytes, which live through the call. The write fails only if the counter is at its maximum of 2^64
     // - 2, and then the eventfd is readable anyway.
@@ -98,7 +126,7 @@ pub(super) fn signal(eventfd: RawFd) {
 }
 
 /// Makes an eventfd unreadable.
-pub(super) fn drain(eventfd: RawFd) {
+pub(crate) fn drain(eventfd: RawFd) {
     let mut count = 0_u64;
     // SAFETY: eight bytes, which live through the call. The read fails if the counter is zero.
     let _silent = unsafe { libc::read(eventfd, (&raw mut count).cast(), size_of_val(&count)) };
@@ -133,6 +161,24 @@ pub(super) fn poll(
 pub(crate) fn is_blocking(fd: BorrowedFd<'_>) -> io::Result<bool> {
     // SAFETY: no pointers.
     Ok(check(unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_GETFL) })? & libc::O_NONBLOCK == 0)
+}
+
+/// Sets whether calls on the descriptor block the thread: for an open file that nobody shares.
+pub(crate) fn set_blocking(fd: BorrowedFd<'_>, blocks: bool) -> io::Result<()> {
+    // SAFETY: no pointers.
+    let flags = check(unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_GETFL) })?;
+    let flags = if blocks { flags & !libc::O_NONBLOCK } else { flags | libc::O_NONBLOCK };
+    // SAFETY: no pointers.
+    check(unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_SETFL, flags) }).map(drop)
+}
+
+/// Returns a descriptor that is readable once the process `pid` has ended.
+pub(crate) fn pidfd_open(pid: u32) -> io::Result<OwnedFd> {
+    // SAFETY: no pointers.
+    let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, pid as libc::pid_t, libc::PIDFD_NONBLOCK) };
+    let fd = check(fd as libc::c_int)?;
+    // SAFETY: as in `accept`.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
 /// Returns `true` if the descriptor is ready now, or has an error or an end to report.

@@ -3,7 +3,7 @@
 use crate::host::{Active, Clock};
 use crate::net::desc::Direction;
 use crate::net::limit;
-use crate::net::methods::{ip_options, limits, stream_io, with_a_frame};
+use crate::net::methods::{ip_options, limits, reads, with_a_frame, writes};
 use crate::net::socket::{ShortRead, Socket};
 use crate::net::sys;
 use crate::net::traits::socket_traits;
@@ -188,9 +188,14 @@ impl TcpStream {
 
 limits!(TcpStream);
 ip_options!(TcpStream);
-stream_io!(
+reads!(
     TcpStream,
     ShortRead::Drained,
+    |mut stream: &net::TcpStream, buf| stream.read(buf),
+    |mut stream: &net::TcpStream, bufs| stream.read_vectored(bufs)
+);
+writes!(
+    TcpStream,
     |mut stream: &net::TcpStream, buf| stream.write(buf),
     |mut stream: &net::TcpStream, bufs| stream.write_vectored(bufs)
 );

@@ -2,7 +2,7 @@
 
 use super::{Passed, SocketAddr, new_socket, pass};
 use crate::net::desc::Direction;
-use crate::net::methods::{error_option, limits, stream_io, with_a_frame};
+use crate::net::methods::{error_option, limits, reads, with_a_frame, writes};
 use crate::net::socket::{ShortRead, Socket};
 use crate::net::traits::socket_traits;
 use std::io::{self, IoSlice, IoSliceMut};
@@ -170,9 +170,14 @@ limits!(UnixStream);
 error_option!(UnixStream);
 // A short read does not say that the socket is empty: one that meets a message with descriptors ends before it, or after it,
 // and no event follows.
-stream_io!(
+reads!(
     UnixStream,
     ShortRead::Unknown,
+    |mut stream: &net::UnixStream, buf| stream.read(buf),
+    |mut stream: &net::UnixStream, bufs| stream.read_vectored(bufs)
+);
+writes!(
+    UnixStream,
     |stream: &net::UnixStream, buf| pass::send(stream.as_fd(), buf),
     |stream: &net::UnixStream, bufs| pass::send_vectored(stream.as_fd(), bufs)
 );

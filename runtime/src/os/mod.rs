@@ -1,0 +1,4 @@
+//! What the operating system has beside sockets and clocks: descriptors of any kind, pipes, child processes.
+
+pub mod io;
+pub mod process;

@@ -1,0 +1,193 @@
+//! A child process.
+
+use super::reaper;
+use super::{ChildStderr, ChildStdin, ChildStdout, ExitStatus, Output};
+use crate::goroutine::{blocking, current, scope};
+use crate::net::desc::Direction;
+use crate::net::methods::with_a_frame;
+use crate::net::socket::Socket;
+use crate::net::sys;
+use std::fmt;
+use std::io::{self, Read};
+use std::os::fd::OwnedFd;
+use std::process;
+use std::thread;
+
+/// A child process, and the pipes to it; made by [`Command::spawn`](super::Command::spawn).
+///
+/// Like [`std::process::Child`], except that a goroutine that waits parks, and that a child which nobody has waited for is
+/// reaped after the drop: no zombie stays. The drop does not end the child, unless
+/// [`kill_on_drop`](super::Command::kill_on_drop) was set.
+///
+/// ```
+/// use gmp::process::{Command, Stdio};
+/// use std::io::{Read, Write};
+///
+/// // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
+/// unsafe {
+///     gmp::run(|| {
+///         let mut child = Command::new("tr")
+///             .args(["a-z", "A-Z"])
+///             .stdin(Stdio::piped())
+///             .stdout(Stdio::piped())
+///             .spawn()
+///             .unwrap();
+///         child.stdin.take().unwrap().write_all(b"hello").unwrap();
+///         let mut text = String::new();
+///         child.stdout.take().unwrap().read_to_string(&mut text).unwrap();
+///         assert_eq!(text, "HELLO");
+///         assert!(child.wait().unwrap().success());
+///     })
+/// }
+/// ```
+pub struct Child {
+    /// The pipe to the child's standard input, if it has one.
+    pub stdin: Option<ChildStdin>,
+    /// The pipe from the child's standard output, if it has one.
+    pub stdout: Option<ChildStdout>,
+    /// The pipe from the child's standard error, if it has one.
+    pub stderr: Option<ChildStderr>,
+    /// `None` after the drop has given it away.
+    process: Option<Process>,
+    kill_on_drop: bool,
+}
+
+/// A child of which nobody has heard the end.
+pub(super) struct Process {
+    pub(super) inner: process::Child,
+    /// `None` where the kernel refuses one.
+    pub(super) ends: Option<Socket<OwnedFd>>,
+}
+
+impl Child {
+    pub(super) fn new(mut inner: process::Child, kill_on_drop: bool) -> io::Result<Self> {
+        let pipes = (inner.stdin.take(), inner.stdout.take(), inner.stderr.take());
+        // The child has not been waited for, so the number is its own.
+        let ends = sys::pidfd_open(inner.id()).ok().map(Socket::new);
+        let mut child = Child {
+            stdin: None,
+            stdout: None,
+            stderr: None,
+            process: Some(Process { inner, ends }),
+            kill_on_drop,
+        };
+        let connected = (|| {
+            child.stdin = pipes.0.map(ChildStdin::try_from).transpose()?;
+            child.stdout = pipes.1.map(ChildStdout::try_from).transpose()?;
+            child.stderr = pipes.2.map(ChildStderr::try_from).transpose()?;
+            Ok(())
+        })();
+        child.kill_on_drop |= connected.is_err();
+        connected.map(|()| child)
+    }
+
+    fn process(&mut self) -> &mut Process {
+        self.process.as_mut().expect("the drop alone takes it")
+    }
+
+    /// Returns the process's number.
+    pub fn id(&self) -> u32 {
+        self.process.as_ref().expect("the drop alone takes it").inner.id()
+    }
+
+    /// Kills the child (`SIGKILL`). Returns `Ok` if it was waited for already.
+    ///
+    /// # Errors
+    /// As with std.
+    pub fn kill(&mut self) -> io::Result<()> {
+        self.process().inner.kill()
+    }
+
+    /// Waits until the child has ended. Closes [`stdin`](Self::stdin) first, so that a child that reads on comes to the end.
+    /// Blocks the goroutine, or the plain thread. A wait that ended early can be repeated.
+    ///
+    /// # Unwinds
+    /// When the wait is ended from outside, except by a context, which gives an error here; see
+    /// [`migration`](crate::migration#what-may-unwind).
+    ///
+    /// # Errors
+    /// As with std.
+    pub fn wait(&mut self) -> io::Result<ExitStatus> {
+        drop(self.stdin.take());
+        let Process { inner, ends } = self.process();
+        match ends {
+            None => blocking(|| inner.wait()),
+            Some(ends) => with_a_frame(ends.run(Direction::Read, |_| match inner.try_wait()? {
+                Some(status) => Ok(status),
+                None => Err(io::ErrorKind::WouldBlock.into()),
+            })),
+        }
+    }
+
+    /// Returns how the child has ended, if it has. Never blocks.
+    ///
+    /// # Errors
+    /// As with std.
+    pub fn try_wait(&mut self) -> io::Result<Option<ExitStatus>> {
+        self.process().inner.try_wait()
+    }
+
+    /// Waits until the child has ended, and reads all that is left in [`stdout`](Self::stdout) and [`stderr`](Self::stderr),
+    /// from both at once: a child never waits for a pipe that nobody reads. Closes [`stdin`](Self::stdin) first. Blocks the
+    /// goroutine, or the plain thread.
+    ///
+    /// # Unwinds
+    /// When the wait is ended from outside, except by a context, which gives an error here; see
+    /// [`migration`](crate::migration#what-may-unwind).
+    ///
+    /// # Errors
+    /// As with std.
+    pub fn wait_with_output(mut self) -> io::Result<Output> {
+        drop(self.stdin.take());
+        let (stdout, stderr) = (self.stdout.take(), self.stderr.take());
+        let (stdout, stderr) = match (stdout, stderr) {
+            (Some(stdout), Some(stderr)) => read_both(stdout, stderr),
+            (stdout, stderr) => (all_of(stdout), all_of(stderr)),
+        };
+        let (stdout, stderr) = (stdout?, stderr?);
+        Ok(Output { status: self.wait()?, stdout, stderr })
+    }
+}
+
+fn all_of(pipe: Option<impl Read>) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    if let Some(mut pipe) = pipe {
+        pipe.read_to_end(&mut bytes)?;
+    }
+    Ok(bytes)
+}
+
+/// Reads both to their ends: a second goroutine, or a second thread beside a plain one, reads what the child complains of.
+fn read_both(stdout: ChildStdout, stderr: ChildStderr) -> (io::Result<Vec<u8>>, io::Result<Vec<u8>>) {
+    let passes_on = "reading does not panic";
+    match current() {
+        Some(_) => scope::scope(|s| {
+            let second = s.go(move || all_of(Some(stderr)));
+            (all_of(Some(stdout)), second.join().expect(passes_on))
+        }),
+        None => thread::scope(|s| {
+            let second = s.spawn(move || all_of(Some(stderr)));
+            (all_of(Some(stdout)), second.join().expect(passes_on))
+        }),
+    }
+}
+
+impl fmt::Debug for Child {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Child").field("id", &self.id()).finish_non_exhaustive()
+    }
+}
+
+impl Drop for Child {
+    fn drop(&mut self) {
+        let mut process = self.process.take().expect("the drop alone takes it");
+        if let Ok(Some(_)) | Err(_) = process.inner.try_wait() {
+            return;
+        }
+        if self.kill_on_drop {
+            // It may have ended since.
+            let _ended = process.inner.kill();
+        }
+        reaper::adopt(process);
+    }
+}

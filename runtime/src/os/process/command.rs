@@ -1,0 +1,185 @@
+//! How a child is started.
+
+use super::{Child, ExitStatus, Output, Stdio};
+use crate::goroutine::blocking;
+use std::ffi::OsStr;
+use std::fmt;
+use std::io;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process;
+
+/// A builder of child processes.
+///
+/// Like [`std::process::Command`]: what is not set is inherited. [`as_std_mut`](Self::as_std_mut) gives std's own builder, for its
+/// getters and its extensions.
+///
+/// ```
+/// use gmp::process::Command;
+///
+/// // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
+/// unsafe {
+///     gmp::run(|| {
+///         let sleeps = |code: &str| Command::new("sh").args(["-c", &format!("exit {code}")]).status();
+///         assert!(sleeps("0").unwrap().success());
+///         assert_eq!(sleeps("7").unwrap().code(), Some(7));
+///     })
+/// }
+/// ```
+pub struct Command {
+    inner: process::Command,
+    /// Which of the three streams were set.
+    set: [bool; 3],
+    kill_on_drop: bool,
+}
+
+impl fmt::Debug for Command {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.inner.fmt(f)
+    }
+}
+
+impl From<process::Command> for Command {
+    fn from(inner: process::Command) -> Self {
+        Command { inner, set: [false; 3], kill_on_drop: false }
+    }
+}
+
+/// Methods that std's builder has, and that return the builder.
+macro_rules! builds {
+    ($($(#[$doc:meta])* $method:ident $([$($of:tt)*])? ($($arg:ident: $ty:ty),*);)+) => {
+        impl Command {
+            $(
+                $(#[$doc])*
+                pub fn $method $(<$($of)*>)? (&mut self $(, $arg: $ty)*) -> &mut Self {
+                    self.inner.$method($($arg),*);
+                    self
+                }
+            )+
+        }
+    };
+}
+
+builds! {
+    /// Adds an argument.
+    arg[S: AsRef<OsStr>](arg: S);
+    /// Adds arguments.
+    args[I: IntoIterator<Item = S>, S: AsRef<OsStr>](args: I);
+    /// Sets a variable of the child's environment.
+    env[K: AsRef<OsStr>, V: AsRef<OsStr>](key: K, value: V);
+    /// Sets variables of the child's environment.
+    envs[I: IntoIterator<Item = (K, V)>, K: AsRef<OsStr>, V: AsRef<OsStr>](vars: I);
+    /// Removes a variable from the child's environment.
+    env_remove[K: AsRef<OsStr>](key: K);
+    /// Has the child inherit no variable.
+    env_clear();
+    /// Sets the child's working directory.
+    current_dir[P: AsRef<Path>](dir: P);
+    /// Sets the child's user.
+    uid(id: u32);
+    /// Sets the child's group.
+    gid(id: u32);
+    /// Sets the name that the child is told to have.
+    arg0[S: AsRef<OsStr>](name: S);
+    /// Puts the child into a group of processes; 0: into one of its own.
+    process_group(group: i32);
+}
+
+impl Command {
+    /// Makes a builder for the program at `program`, or of that name in the `PATH`.
+    pub fn new<S: AsRef<OsStr>>(program: S) -> Self {
+        process::Command::new(program).into()
+    }
+
+    /// Sets what the child's standard input is. [`Stdio::piped`] makes a pipe, which [`Child::stdin`] then has.
+    pub fn stdin<T: Into<Stdio>>(&mut self, input: T) -> &mut Self {
+        self.inner.stdin(input);
+        self.set[0] = true;
+        self
+    }
+
+    /// Sets what the child's standard output is, as [`stdin`](Self::stdin).
+    pub fn stdout<T: Into<Stdio>>(&mut self, output: T) -> &mut Self {
+        self.inner.stdout(output);
+        self.set[1] = true;
+        self
+    }
+
+    /// Sets what the child's standard error is, as [`stdin`](Self::stdin).
+    pub fn stderr<T: Into<Stdio>>(&mut self, output: T) -> &mut Self {
+        self.inner.stderr(output);
+        self.set[2] = true;
+        self
+    }
+
+    /// Sets whether the child is killed when its [`Child`] is dropped before anybody has waited for it. Off by default.
+    pub fn kill_on_drop(&mut self, kills: bool) -> &mut Self {
+        self.kill_on_drop = kills;
+        self
+    }
+
+    /// Returns std's builder.
+    pub fn as_std(&self) -> &process::Command {
+        &self.inner
+    }
+
+    /// Returns std's builder, for what this type does not have.
+    pub fn as_std_mut(&mut self) -> &mut process::Command {
+        &mut self.inner
+    }
+
+    /// Starts the child. Blocks the thread until the child runs its program, and no other goroutine.
+    ///
+    /// # Errors
+    /// As with std; and if a pipe to the child can't be made non-blocking, in which case the child is killed.
+    pub fn spawn(&mut self) -> io::Result<Child> {
+        Child::new(blocking(|| self.inner.spawn())?, self.kill_on_drop)
+    }
+
+    /// Starts the child, and waits for its end. Blocks the goroutine, or the plain thread.
+    ///
+    /// # Unwinds
+    /// When the wait is ended from outside, except by a context, which gives an error here; see
+    /// [`migration`](crate::migration#what-may-unwind).
+    ///
+    /// # Errors
+    /// As [`spawn`](Self::spawn) and [`Child::wait`].
+    pub fn status(&mut self) -> io::Result<ExitStatus> {
+        self.spawn()?.wait()
+    }
+
+    /// Starts the child, and waits for its end and for all it says: standard output and standard error are pipes unless they
+    /// were set by the methods of this type, and standard input is empty unless it was set. Blocks the goroutine, or the plain
+    /// thread.
+    ///
+    /// # Unwinds
+    /// When the wait is ended from outside, except by a context, which gives an error here; see
+    /// [`migration`](crate::migration#what-may-unwind).
+    ///
+    /// # Errors
+    /// As [`spawn`](Self::spawn) and [`Child::wait_with_output`].
+    pub fn output(&mut self) -> io::Result<Output> {
+        let [input, output, error] = self.set;
+        if !input {
+            self.inner.stdin(Stdio::null());
+        }
+        if !output {
+            self.inner.stdout(Stdio::piped());
+        }
+        if !error {
+            self.inner.stderr(Stdio::piped());
+        }
+        let child = self.spawn();
+        // The builder may be used again: what was not set is inherited by `spawn`.
+        if !input {
+            self.inner.stdin(Stdio::inherit());
+        }
+        if !output {
+            self.inner.stdout(Stdio::inherit());
+        }
+        if !error {
+            self.inner.stderr(Stdio::inherit());
+        }
+        child?.wait_with_output()
+    }
+}

@@ -1,0 +1,30 @@
+//! Child processes, with std's names and signatures: [`Command`], [`Child`].
+//!
+//! A goroutine that waits for a child, or for a child's output, parks: many children take no thread each. Starting one blocks
+//! the thread, and no other goroutine. The kernel tells of a child's end by a descriptor (`pidfd_open(2)`, Linux 5.3), so that
+//! no signal handler is installed and no other library's children are reaped. Where that call is refused a wait takes a thread.
+//!
+//! A [`Child`] that is dropped before anybody has waited for it is reaped when it ends, unlike std's.
+//!
+//! ```
+//! use gmp::process::Command;
+//!
+//! // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
+//! unsafe {
+//!     gmp::run(|| {
+//!         let output = Command::new("echo").arg("hello").output().unwrap();
+//!         assert!(output.status.success());
+//!         assert_eq!(output.stdout, b"hello\n");
+//!     })
+//! }
+//! ```
+
+mod child;
+mod command;
+mod reaper;
+mod streams;
+
+pub use child::Child;
+pub use command::Command;
+pub use std::process::{ExitStatus, Output, Stdio};
+pub use streams::{ChildStderr, ChildStdin, ChildStdout};

@@ -1,0 +1,27 @@
+//! The pipes to a child.
+
+use crate::net::desc::Direction;
+use crate::net::socket::Socket;
+use crate::net::sys;
+use crate::os::io::pipe::{pipe_end, pipe_reads, pipe_writes};
+use std::fmt;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::process;
+
+/// The pipe to a child's standard input. The child reads the end once this is closed or dropped. The example is at
+/// [`Child`](super::Child).
+pub struct ChildStdin(Socket<process::ChildStdin>);
+
+/// The pipe from a child's standard output. The example is at [`Child`](super::Child).
+pub struct ChildStdout(Socket<process::ChildStdout>);
+
+/// The pipe from a child's standard error. The example is at [`Child`](super::Child).
+pub struct ChildStderr(Socket<process::ChildStderr>);
+
+pipe_end!(ChildStdin, process::ChildStdin);
+pipe_writes!(ChildStdin);
+pipe_end!(ChildStdout, process::ChildStdout);
+pipe_reads!(ChildStdout);
+pipe_end!(ChildStderr, process::ChildStderr);
+pipe_reads!(ChildStderr);

@@ -1,0 +1,194 @@
+//! Child processes.
+
+use common::crew::{each, everyone, join_all};
+use common::{child, until};
+use gmp::context::{Context, ContextError};
+use gmp::process::{Command, Stdio};
+use std::fs;
+use std::io::{ErrorKind, Read, Write};
+use std::os::unix::process::ExitStatusExt;
+use std::time::Duration;
+
+fn shell(script: &str) -> Command {
+    let mut command = Command::new("sh");
+    command.args(["-c", script]);
+    command
+}
+
+/// A child that ends when its standard input does.
+fn waiting() -> Command {
+    let mut command = Command::new("cat");
+    command.stdin(Stdio::piped()).stdout(Stdio::null());
+    command
+}
+
+/// The state of a process, as `ps` has it; `None` if there is no such process any more.
+fn state(pid: u32) -> Option<char> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    stat[stat.rfind(')')? + 2..].chars().next()
+}
+
+/// Fails by a status, an argument, a variable or a stream that is not the child's.
+#[test]
+fn a_child_is_what_the_builder_says() {
+    everyone(|crew| {
+        crew.run(|| {
+            assert!(shell("exit 0").status().unwrap().success());
+            assert_eq!(shell("exit 7").status().unwrap().code(), Some(7));
+            assert_eq!(shell("kill -9 $$").status().unwrap().signal(), Some(9));
+            let output = shell("pwd; echo $ONE $TWO $THREE; echo wrong >&2; cat")
+                .env("ONE", "1")
+                .envs([("TWO", "2"), ("THREE", "3")])
+                .env_remove("THREE")
+                .current_dir("/")
+                .output()
+                .unwrap();
+            assert_eq!(String::from_utf8(output.stdout).unwrap(), "/\n1 2\n");
+            assert_eq!(output.stderr, b"wrong\n");
+            assert!(output.status.success());
+            let missing = Command::new("/no/such/program").spawn().unwrap_err();
+            assert_eq!(missing.kind(), ErrorKind::NotFound);
+        });
+    });
+}
+
+/// Fails by a hang: each of the two pipes is full long before the other is read.
+#[test]
+fn output_of_both_streams_is_read_at_once() {
+    everyone(|crew| {
+        crew.run(|| {
+            let both = "head -c 300000 /dev/zero >&2; head -c 300000 /dev/zero; head -c 300000 /dev/zero >&2";
+            let output = shell(both).output().unwrap();
+            assert_eq!((output.stdout.len(), output.stderr.len()), (300_000, 600_000));
+        });
+    });
+}
+
+/// Fails by a hang at one P, and by a thread for each child.
+#[test]
+fn waiting_for_children_takes_no_threads() {
+    const CHILDREN: usize = 20;
+    let threads = || fs::read_dir("/proc/self/task").unwrap().count();
+    if child::is_child() {
+        let rt = common::runtime(1);
+        let started: Vec<_> = (0..CHILDREN)
+            .map(|_| {
+                rt.go(|| {
+                    let mut child = waiting().spawn().unwrap();
+                    let stdin = child.stdin.take().unwrap();
+                    (stdin, gmp::go(move || child.wait().unwrap()))
+                })
+            })
+            .collect();
+        let (pipes, waits): (Vec<_>, Vec<_>) =
+            started.into_iter().map(|started| started.join().unwrap()).unzip();
+        until(|| {
+            let dump = rt.dump();
+            common::dumps::read(&dump).iter().filter(|g| g.1.starts_with("IO wait")).count() == CHILDREN
+        });
+        let many = threads();
+        drop(pipes);
+        assert!(waits.into_iter().all(|wait| rt.go(move || wait.join()).join().unwrap().unwrap().success()));
+        assert!(many < CHILDREN, "{many} threads");
+        return;
+    }
+    child::passes("waiting_for_children_takes_no_threads", &[]);
+}
+
+/// Fails by a wait that goes on, or by one after it that is not answered.
+#[test]
+fn a_context_ends_the_wait_and_not_the_child() {
+    everyone(|crew| {
+        let mut child = waiting().spawn().unwrap();
+        let stdin = child.stdin.take().unwrap();
+        let (context, cancel) = Context::background().with_cancel();
+        let wait = crew.go(move || {
+            let refused = context.run(|| child.wait().unwrap_err()).expect("nothing is unwound");
+            (child, refused)
+        });
+        wait.until_it_waits();
+        cancel.cancel();
+        let (mut child, refused) = wait.join();
+        let inner = refused.get_ref().and_then(|inner| inner.downcast_ref());
+        assert_eq!(inner, Some(&ContextError::Canceled), "{refused:?}");
+        assert!(child.try_wait().unwrap().is_none());
+        drop(stdin);
+        assert!(crew.run(move || child.wait()).unwrap().success());
+    });
+}
+
+/// Fails by a zombie, and by a child that the drop has ended.
+#[test]
+fn a_dropped_child_is_reaped_when_it_ends() {
+    everyone(|crew| {
+        let started = each(crew, 3, |_| {
+            let mut child = waiting().spawn().unwrap();
+            (child.stdin.take().unwrap(), child.id())
+        });
+        for (stdin, pid) in join_all(started) {
+            assert!(matches!(state(pid), Some('R' | 'S' | 'D')), "{:?}", state(pid));
+            drop(stdin);
+            until(|| state(pid).is_none());
+        }
+        let ended = crew.run(|| {
+            let child = shell("exit 0").spawn().unwrap();
+            child.id()
+        });
+        until(|| state(ended).is_none());
+    });
+}
+
+/// Fails by a child that lives on.
+#[test]
+fn a_child_may_be_killed() {
+    everyone(|crew| {
+        let (pid, stdin) = crew.run(|| {
+            let mut child = waiting().kill_on_drop(true).spawn().unwrap();
+            (child.id(), child.stdin.take())
+        });
+        until(|| state(pid).is_none());
+        drop(stdin);
+        crew.run(|| {
+            let mut child = waiting().spawn().unwrap();
+            child.kill().unwrap();
+            let pipe = child.stdin.take();
+            assert_eq!(child.wait().unwrap().signal(), Some(libc::SIGKILL));
+            child.kill().unwrap();
+            assert_eq!(child.try_wait().unwrap().unwrap().signal(), Some(libc::SIGKILL));
+            drop(pipe);
+        });
+    });
+}
+
+/// Fails by a child of std's that is reaped by somebody else.
+#[test]
+fn children_of_others_stay_theirs() {
+    everyone(|crew| {
+        crew.run(|| {
+            let mut theirs = std::process::Command::new("sh").args(["-c", "exit 3"]).spawn().unwrap();
+            drop(shell("exit 0").spawn().unwrap());
+            assert!(shell("exit 0").status().unwrap().success());
+            assert_eq!(theirs.wait().unwrap().code(), Some(3));
+        });
+    });
+}
+
+/// Fails by a limit that does not end a read, or by words that are lost to it.
+#[test]
+fn the_pipes_of_a_child_have_limits() {
+    everyone(|crew| {
+        crew.run(|| {
+            let mut child = Command::new("cat").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+            let (mut input, mut output) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
+            output.set_read_timeout(Some(Duration::from_millis(2))).unwrap();
+            assert_eq!(output.read(&mut [0; 8]).unwrap_err().kind(), ErrorKind::TimedOut);
+            output.set_read_timeout(None).unwrap();
+            input.write_all(b"hello").unwrap();
+            input.close().unwrap();
+            let mut text = String::new();
+            output.read_to_string(&mut text).unwrap();
+            assert_eq!(text, "hello");
+            assert!(child.wait().unwrap().success());
+        });
+    });
+}
