@@ -1,0 +1,61 @@
+//! What the tests of the interop programs share: peers, which others have written, and examples, which are ours, as child
+//! processes that do not outlive their test.
+//! A test begins with the programs that it needs, `peer!("curl")`, and is skipped, told and counted where one is missing.
+//! README.md in the folder above shows a whole one.
+
+mod example;
+mod peer;
+mod program;
+mod scratch;
+
+pub use common::descriptors::allow_descriptors;
+pub use common::example::LIMIT;
+pub use example::{Example, STOP_LIMIT};
+pub use peer::Peer;
+pub use program::{Done, Program, find, python_with, run, run_with_input, skipped};
+pub use scratch::Scratch;
+use std::time::{Duration, Instant};
+
+/// The numbers of Ps with which each example is run.
+pub const PROCS: [usize; 2] = [1, 4];
+
+/// The property holds with each number of Ps.
+#[track_caller]
+pub fn everywhere(property: impl Fn(usize)) {
+    PROCS.into_iter().for_each(property);
+}
+
+/// Looks again and again until `done`, which nothing tells of by itself.
+#[track_caller]
+pub fn eventually(what: &str, mut done: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !done() {
+        assert!(start.elapsed() < LIMIT, "not within {LIMIT:?}: {what}");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+/// The command of an example of the package whose test this is.
+#[macro_export]
+macro_rules! example {
+    ($name:literal) => {
+        ::std::process::Command::new(env!(concat!("CARGO_BIN_EXE_", $name)))
+    };
+}
+
+/// A program of others by its name, or that Python which has the module. Where it is missing the test ends here, and says so.
+#[macro_export]
+macro_rules! peer {
+    (python $module:literal) => {
+        match $crate::python_with($module) {
+            Some(program) => program,
+            None => return $crate::skipped(concat!("python3 with ", $module)),
+        }
+    };
+    ($name:expr) => {
+        match $crate::find($name) {
+            Some(program) => program,
+            None => return $crate::skipped($name),
+        }
+    };
+}
