@@ -4,6 +4,13 @@ from dataclasses import dataclass, field
 
 PEERS = ["gmp", "go", "tokio", "may", "threads"]
 RUNTIMES = ["gmp", "go", "tokio", "may"]
+# The rows of each kind of socket, and the workload of the server.
+ECHOES = {
+    "tcp": ("echo", "echo", "connection"),
+    "unix": ("unix_echo", "echo by Unix streams", "connection"),
+    "udp": ("udp_echo", "echo by UDP", "client"),
+}
+SERVERS = {kind: name for kind, (name, _, _) in ECHOES.items()}
 
 
 @dataclass(frozen=True)
@@ -24,6 +31,7 @@ class Row:
     procs: tuple[int, ...] = (1, 2, 4, 8)
     limit: float = 120.0
     # An echo row's.
+    kind: str = "tcp"
     connections: int = 0
     seconds: int = 3
     load_options: list[str] = field(default_factory=list)
@@ -34,9 +42,10 @@ class Row:
         return self.workload or self.name
 
 
-def echo(connections: int, **goal) -> Row:
-    title = f"echo, {connections} connection{'s' if connections > 1 else ''}, CPU for 10^6 requests"
-    return Row(f"echo_{connections}", title, "s", PEERS, connections=connections, procs=(1,), **goal)
+def echo(connections: int, kind: str = "tcp", **goal) -> Row:
+    name, told, each = ECHOES[kind]
+    title = f"{told}, {connections} {each}{'s' if connections > 1 else ''}, CPU for 10^6 requests"
+    return Row(f"{name}_{connections}", title, "s", PEERS, kind=kind, connections=connections, procs=(1,), **goal)
 
 
 def storm(what: str, of: str) -> list[Row]:
@@ -68,6 +77,8 @@ ROWS = [
     echo(1, best=0.95),
     echo(64, best=0.95),
     echo(1000, best=0.95),
+    *[echo(connections, "unix", best=0.95) for connections in (1, 64, 1000)],
+    *[echo(connections, "udp", best=0.95) for connections in (1, 64)],
     Row("hog", "P hogs: until one more goroutine starts (p50)", "ms", RUNTIMES, at_most=10.0),
     Row("blocking_marked", "100 goroutines, 20 blocking sleeps of 1 ms each, marked", "ms", ["gmp", "tokio", "threads"], at_most=30.0,
         procs=(2,)),

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"path/filepath"
 	"runtime"
 	"runtime/debug"
 	"slices"
@@ -84,7 +85,17 @@ func main() {
 	case "merge_sort":
 		what = mergeSort(or(1_000_000))
 	case "echo":
-		echo()
+		listener, err := net.Listen("tcp", "127.0.0.1:0")
+		must(err)
+		fmt.Println(listener.Addr().(*net.TCPAddr).Port)
+		echo(listener)
+	case "unix_echo":
+		listener, err := net.Listen("unix", filepath.Join(os.TempDir(), fmt.Sprintf("gmp-peer-%d", os.Getpid())))
+		must(err)
+		fmt.Println(listener.Addr())
+		echo(listener)
+	case "udp_echo":
+		udpEcho()
 	default:
 		fmt.Fprintln(os.Stderr, "no workload is called", os.Args[1])
 		os.Exit(2)
@@ -426,18 +437,31 @@ func mergeSort(n int) found {
 	return found{"value": run().Seconds() * 1e3}
 }
 
-func echo() {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+func must(err error) {
 	if err != nil {
 		panic(err)
 	}
-	fmt.Println(listener.Addr().(*net.TCPAddr).Port)
+}
+
+func echo(listener net.Listener) {
 	for {
 		conn, err := listener.Accept()
-		if err != nil {
-			panic(err)
-		}
+		must(err)
 		go serve(conn)
+	}
+}
+
+func udpEcho() {
+	conn, err := net.ListenUDP("udp4", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
+	must(err)
+	fmt.Println(conn.LocalAddr().(*net.UDPAddr).Port)
+	buffer := make([]byte, 4096)
+	for {
+		// The pair of calls that allocates nothing.
+		got, from, err := conn.ReadFromUDPAddrPort(buffer)
+		must(err)
+		_, err = conn.WriteToUDPAddrPort(buffer[:got], from)
+		must(err)
 	}
 }
 

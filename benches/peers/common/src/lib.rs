@@ -136,6 +136,11 @@ pub fn many_descriptors() {
     }
 }
 
+/// Where a server of Unix sockets listens; whoever started the program removes it.
+pub fn socket_path() -> std::path::PathBuf {
+    std::env::temp_dir().join(format!("gmp-peer-{}", std::process::id()))
+}
+
 /// A thread's own: timers that are not rounded up.
 pub fn exact_timers() {
     // SAFETY: it changes a number of the calling thread.

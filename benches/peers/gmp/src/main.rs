@@ -3,7 +3,7 @@
 mod storm;
 
 use gmp::chan::{Receiver, Sender, bounded};
-use gmp::net::{TcpListener, TcpStream};
+use gmp::net::{TcpListener, UdpSocket, UnixListener};
 use gmp::sync::{Mutex, WaitGroup};
 use gmp::{go, yield_now};
 use peer_common::{Args, CUTOFF, Found};
@@ -45,6 +45,8 @@ fn run(args: &Args) -> Found {
         "storm" => storm::storm(n(3000)),
         "merge_sort" => peer_common::timed_sort(n(1_000_000), sort),
         "echo" => echo(),
+        "unix_echo" => unix_echo(),
+        "udp_echo" => udp_echo(),
         _ => args.unknown(),
     }
 }
@@ -255,16 +257,37 @@ fn echo() -> Found {
     println!("{}", listener.local_addr().unwrap().port());
     loop {
         let (stream, _) = listener.accept().unwrap();
+        stream.set_nodelay(true).unwrap();
         go(move || serve(stream));
     }
 }
 
-fn serve(mut stream: TcpStream) {
-    stream.set_nodelay(true).unwrap();
+fn unix_echo() -> Found {
+    peer_common::many_descriptors();
+    let path = peer_common::socket_path();
+    let listener = UnixListener::bind(&path).unwrap();
+    println!("{}", path.display());
+    loop {
+        let (stream, _) = listener.accept().unwrap();
+        go(move || serve(stream));
+    }
+}
+
+fn serve(mut stream: impl Read + Write) {
     let mut buffer = [0; 4096];
     while let Ok(got @ 1..) = stream.read(&mut buffer) {
         if stream.write_all(black_box(&buffer[..got])).is_err() {
             return;
         }
+    }
+}
+
+fn udp_echo() -> Found {
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    println!("{}", socket.local_addr().unwrap().port());
+    let mut buffer = [0; 4096];
+    loop {
+        let (got, from) = socket.recv_from(&mut buffer).unwrap();
+        socket.send_to(black_box(&buffer[..got]), from).unwrap();
     }
 }

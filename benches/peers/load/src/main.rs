@@ -1,35 +1,62 @@
 //! The load of the echo rows: one thread, one epoll, a closed loop. Each connection has one message of 64 bytes under way.
 //!
-//! `peer-load --port PORT --server PID --connections C --seconds S` prints a line of JSON: requests, their times, and the
-//! CPU time that the server's process has used for them. With `--idle` the connections only stand there.
+//! `peer-load --to ADDRESS --server PID --connections C --seconds S` prints a line of JSON: requests, their times, and the
+//! CPU time that the server's process has used for them. An address is a kind of socket, a colon, and a port or a path. With
+//! `--idle` the connections only stand there.
 
 use std::collections::HashMap;
+use std::fs::File;
 use std::io::{Read, Write};
-use std::net::TcpStream;
-use std::os::fd::AsRawFd;
+use std::net::{TcpStream, UdpSocket};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
 const SIZE: usize = 64;
 
+/// A connection, for `read` and `write`; of UDP, a socket of its own with the server as its peer.
+fn connect(address: &str) -> File {
+    let (kind, place) = address.split_once(':').expect("a kind of socket, and the place");
+    let at = || ("127.0.0.1", place.parse::<u16>().expect("a port"));
+    let socket: OwnedFd = match kind {
+        "tcp" => {
+            let stream = TcpStream::connect(at()).expect("the server listens");
+            stream.set_nodelay(true).expect("a TCP socket");
+            stream.into()
+        }
+        "udp" => {
+            let socket = UdpSocket::bind("127.0.0.1:0").expect("a port is free");
+            socket.connect(at()).expect("the server is there");
+            socket.into()
+        }
+        "unix" => UnixStream::connect(place).expect("the server listens").into(),
+        _ => panic!("{kind}: no such kind of socket"),
+    };
+    socket.into()
+}
+
+fn set_nonblocking(socket: &File) {
+    // SAFETY: no pointers.
+    let done = unsafe { libc::fcntl(socket.as_raw_fd(), libc::F_SETFL, libc::O_NONBLOCK) };
+    assert_eq!(done, 0, "{}", std::io::Error::last_os_error());
+}
+
 fn main() {
     peer_common::many_descriptors();
     let mut args = std::env::args().skip(1).peekable();
-    let (mut numbers, mut idle) = (HashMap::new(), false);
+    let (mut numbers, mut address, mut idle) = (HashMap::new(), String::new(), false);
     while let Some(arg) = args.next() {
         if arg == "--idle" {
             idle = true;
+        } else if arg == "--to" {
+            address = args.next().expect("an address after --to");
         } else {
             let value = args.next().and_then(|value| value.parse::<u64>().ok());
             numbers.insert(arg, value.expect("a number after each option"));
         }
     }
     let number = |name: &str| *numbers.get(name).unwrap_or_else(|| panic!("{name} is missing"));
-    let connect = |_| {
-        let stream = TcpStream::connect(("127.0.0.1", number("--port") as u16)).expect("the server listens");
-        stream.set_nodelay(true).expect("a TCP socket");
-        stream
-    };
-    let streams: Vec<TcpStream> = (0..number("--connections")).map(connect).collect();
+    let streams: Vec<_> = (0..number("--connections")).map(|_| connect(&address)).collect();
     let (server, seconds) = (number("--server"), Duration::from_secs(number("--seconds")));
     if idle {
         // Until the last accept is over, and what a runtime may do once after it, as giving memory back.
@@ -54,7 +81,7 @@ fn cpu_time(process: u64) -> u64 {
 }
 
 struct Load {
-    streams: Vec<TcpStream>,
+    streams: Vec<File>,
     sent: Vec<Instant>,
     got: Vec<usize>,
     took: Vec<u32>,
@@ -62,11 +89,11 @@ struct Load {
 }
 
 impl Load {
-    fn new(streams: Vec<TcpStream>) -> Load {
+    fn new(streams: Vec<File>) -> Load {
         // SAFETY: it takes a number.
         let epoll = unsafe { libc::epoll_create1(0) };
         for (at, stream) in streams.iter().enumerate() {
-            stream.set_nonblocking(true).expect("a TCP socket");
+            set_nonblocking(stream);
             let mut event = libc::epoll_event { events: libc::EPOLLIN as u32, u64: at as u64 };
             // SAFETY: both descriptors are open, the event is ours.
             let added =
@@ -86,6 +113,8 @@ impl Load {
         let (before, start) = (cpu_time(server), Instant::now());
         self.drive(start + seconds);
         let (used, took) = (cpu_time(server) - before, start.elapsed());
+        let silent = self.sent.iter().filter(|sent| sent.elapsed() > seconds).count();
+        assert_eq!(silent, 0, "so many connections had no answer all the time");
         let times = &mut self.took;
         times.sort_unstable();
         let count = times.len();

@@ -1,9 +1,11 @@
-//! An echo server that is no runtime: one thread, one epoll, a read and a write for each event.
+//! Echo servers that are no runtime: one thread, one epoll, a read and a write for each event.
 
 use std::collections::HashMap;
-use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
-use std::os::fd::{AsRawFd, RawFd};
+use std::fs::File;
+use std::io::{ErrorKind, Read, Write};
+use std::net::{TcpListener, UdpSocket};
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::os::unix::net::UnixListener;
 
 struct Epoll(RawFd);
 
@@ -15,8 +17,8 @@ impl Epoll {
         Epoll(epoll)
     }
 
-    fn watch(&self, fd: RawFd) {
-        let mut event = libc::epoll_event { events: libc::EPOLLIN as u32, u64: fd as u64 };
+    fn watch(&self, fd: RawFd, events: i32) {
+        let mut event = libc::epoll_event { events: events as u32, u64: fd as u64 };
         // SAFETY: the kernel reads the event.
         let done = unsafe { libc::epoll_ctl(self.0, libc::EPOLL_CTL_ADD, fd, &mut event) };
         assert_eq!(done, 0, "epoll_ctl: {}", std::io::Error::last_os_error());
@@ -29,22 +31,36 @@ impl Epoll {
     }
 }
 
-pub fn serve() -> ! {
-    peer_common::many_descriptors();
+pub fn tcp() -> ! {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     println!("{}", listener.local_addr().expect("it is bound").port());
-    let (epoll, mut streams) = (Epoll::new(), HashMap::<RawFd, TcpStream>::new());
-    epoll.watch(listener.as_raw_fd());
+    serve(listener.as_raw_fd(), || {
+        let (stream, _) = listener.accept().expect("accept");
+        stream.set_nodelay(true).expect("a TCP socket");
+        stream.into()
+    })
+}
+
+pub fn unix() -> ! {
+    let path = peer_common::socket_path();
+    let listener = UnixListener::bind(&path).expect("a path");
+    println!("{}", path.display());
+    serve(listener.as_raw_fd(), || listener.accept().expect("accept").0.into())
+}
+
+fn serve(listener: RawFd, accept: impl Fn() -> OwnedFd) -> ! {
+    peer_common::many_descriptors();
+    let (epoll, mut streams) = (Epoll::new(), HashMap::<RawFd, File>::new());
+    epoll.watch(listener, libc::EPOLLIN);
     let mut events = vec![libc::epoll_event { events: 0, u64: 0 }; 1024];
     let mut buffer = [0; 4096];
     loop {
         for event in epoll.wait(&mut events) {
             let fd = event.u64 as RawFd;
-            if fd == listener.as_raw_fd() {
-                let (stream, _) = listener.accept().expect("accept");
-                stream.set_nodelay(true).expect("a TCP socket");
-                epoll.watch(stream.as_raw_fd());
-                streams.insert(stream.as_raw_fd(), stream);
+            if fd == listener {
+                let stream = accept();
+                epoll.watch(stream.as_raw_fd(), libc::EPOLLIN);
+                streams.insert(stream.as_raw_fd(), stream.into());
             } else if !answer(streams.get_mut(&fd).expect("one of ours"), &mut buffer) {
                 streams.remove(&fd);
             }
@@ -53,6 +69,29 @@ pub fn serve() -> ! {
 }
 
 /// False: the connection has ended.
-fn answer(stream: &mut TcpStream, buffer: &mut [u8]) -> bool {
+fn answer(stream: &mut File, buffer: &mut [u8]) -> bool {
     matches!(stream.read(buffer), Ok(got @ 1..) if stream.write_all(&buffer[..got]).is_ok())
+}
+
+/// With an edge for what has come, as the runtimes have it: the last call before each wait gets nothing.
+pub fn udp() -> ! {
+    let socket = UdpSocket::bind("127.0.0.1:0").expect("a port");
+    socket.set_nonblocking(true).expect("a socket");
+    println!("{}", socket.local_addr().expect("it is bound").port());
+    let epoll = Epoll::new();
+    epoll.watch(socket.as_raw_fd(), libc::EPOLLIN | libc::EPOLLET);
+    let mut events = [libc::epoll_event { events: 0, u64: 0 }];
+    let mut buffer = [0; 4096];
+    loop {
+        epoll.wait(&mut events);
+        loop {
+            match socket.recv_from(&mut buffer) {
+                Ok((got, from)) => {
+                    socket.send_to(&buffer[..got], from).expect("a datagram is sent");
+                }
+                Err(none) if none.kind() == ErrorKind::WouldBlock => break,
+                Err(refused) => panic!("{refused}"),
+            }
+        }
+    }
 }

@@ -6,8 +6,8 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed, Ordering::SeqCst};
 use std::time::{Duration, Instant};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::net::{TcpListener, UdpSocket, UnixListener};
 use tokio::sync::{Mutex, mpsc};
 use tokio::task::yield_now;
 
@@ -58,6 +58,8 @@ async fn run(args: Args) -> Found {
         }
         "merge_sort" => merge_sort(n(1_000_000)).await,
         "echo" => echo().await,
+        "unix_echo" => unix_echo().await,
+        "udp_echo" => udp_echo().await,
         _ => args.unknown(),
     }
 }
@@ -400,16 +402,37 @@ async fn echo() -> Found {
     println!("{}", listener.local_addr().unwrap().port());
     loop {
         let (stream, _) = listener.accept().await.unwrap();
+        stream.set_nodelay(true).unwrap();
         tokio::spawn(serve(stream));
     }
 }
 
-async fn serve(mut stream: TcpStream) {
-    stream.set_nodelay(true).unwrap();
+async fn unix_echo() -> Found {
+    peer_common::many_descriptors();
+    let path = peer_common::socket_path();
+    let listener = UnixListener::bind(&path).unwrap();
+    println!("{}", path.display());
+    loop {
+        let (stream, _) = listener.accept().await.unwrap();
+        tokio::spawn(serve(stream));
+    }
+}
+
+async fn serve(mut stream: impl AsyncRead + AsyncWrite + Unpin) {
     let mut buffer = [0; 4096];
     while let Ok(got @ 1..) = stream.read(&mut buffer).await {
         if stream.write_all(&buffer[..got]).await.is_err() {
             return;
         }
+    }
+}
+
+async fn udp_echo() -> Found {
+    let socket = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+    println!("{}", socket.local_addr().unwrap().port());
+    let mut buffer = [0; 4096];
+    loop {
+        let (got, from) = socket.recv_from(&mut buffer).await.unwrap();
+        socket.send_to(&buffer[..got], from).await.unwrap();
     }
 }
