@@ -5,10 +5,11 @@ use super::text;
 use std::collections::BTreeSet;
 
 /// What users call, by file or folder of `runtime/src`.
-const PUBLIC: [&str; 14] = [
+const PUBLIC: [&str; 15] = [
     "chan/",
     "context/",
     "net/",
+    "os/fs/",
     "sync/",
     "time/",
     "goroutine/mod.rs",
@@ -23,7 +24,15 @@ const PUBLIC: [&str; 14] = [
 ];
 
 /// Where a wait begins.
-const PARKS: [&str; 5] = ["wait_in(", ".park(", ".suspend(", "end_here", "Window::<Active>::enter()"];
+const PARKS: [&str; 7] = [
+    "wait_in(",
+    ".park(",
+    ".suspend(",
+    "end_here",
+    "Window::<Active>::enter()",
+    ".files.call(",
+    ".lookups.call(",
+];
 
 /// Calls that park and whose names others have as well, as the public types spell them.
 const PARKS_HERE: [&str; 9] = [
@@ -193,6 +202,9 @@ fn the_list_is_read_from_the_code() {
         ("goroutine/join.rs", "join"),
         ("goroutine/mod.rs", "yield_now"),
         ("net/tcp/listener.rs", "accept"),
+        ("net/udp.rs", "send_to"),
+        ("os/fs/dir.rs", "read_dir"),
+        ("os/fs/mod.rs", "copy"),
         ("sync/condvar.rs", "wait_while_until"),
         ("sync/mutex.rs", "lock"),
         ("sync/rwlock.rs", "try_write_for"),

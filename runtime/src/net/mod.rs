@@ -34,6 +34,7 @@ pub(crate) mod desc;
 mod fd;
 pub(crate) mod io_lock;
 mod limit;
+pub(crate) mod lookup;
 pub(crate) mod methods;
 pub(crate) mod socket;
 pub(crate) mod sys;

@@ -3,6 +3,7 @@
 use crate::host::{Active, Clock};
 use crate::net::desc::Direction;
 use crate::net::limit;
+use crate::net::lookup;
 use crate::net::methods::{ip_options, limits, reads, with_a_frame, writes};
 use crate::net::socket::{ShortRead, Socket};
 use crate::net::sys;
@@ -52,8 +53,8 @@ pub use listener::{Incoming, TcpListener};
 pub struct TcpStream(Socket<net::TcpStream>);
 
 impl TcpStream {
-    /// Connects to the first of `addr`'s addresses that answers. Blocks the goroutine; resolving a name blocks
-    /// the thread.
+    /// Connects to the first of `addr`'s addresses that answers. Blocks the goroutine, and looking a name
+    /// up does as well.
     ///
     /// ```
     /// use gmp::net::{TcpListener, TcpStream};
@@ -81,7 +82,7 @@ impl TcpStream {
     /// The error of the last address, if none answers; `InvalidInput` if `addr` has none.
     pub fn connect<A: ToSocketAddrs>(addr: A) -> io::Result<Self> {
         let mut last = None;
-        for addr in addr.to_socket_addrs()? {
+        for addr in lookup::resolve(&addr)? {
             match Self::connect_one(&addr, None) {
                 Ok(stream) => return Ok(stream),
                 Err(refused) => last = Some(refused),

@@ -1,6 +1,7 @@
 //! UDP: [`UdpSocket`].
 
 use crate::net::desc::Direction;
+use crate::net::lookup;
 use crate::net::methods::{ip_options, limits, with_a_frame};
 use crate::net::socket::Socket;
 use crate::net::traits::socket_traits;
@@ -40,7 +41,8 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd, RawF
 pub struct UdpSocket(Socket<net::UdpSocket>);
 
 impl UdpSocket {
-    /// Makes a socket with the first of `addr`'s addresses that can be bound. Resolving a name blocks the thread.
+    /// Makes a socket with the first of `addr`'s addresses that can be bound. Looking a name up blocks
+    /// the goroutine.
     ///
     /// ```
     /// use gmp::net::UdpSocket;
@@ -51,10 +53,15 @@ impl UdpSocket {
     /// # Ok::<(), std::io::Error>(())
     /// ```
     ///
+    /// # Unwinds
+    /// When the wait is ended from outside, except by a context, which gives an error here; see
+    /// [`migration`](crate::migration#what-may-unwind).
+    ///
     /// # Errors
     /// The error of the last address, if none can be bound.
     pub fn bind<A: ToSocketAddrs>(addr: A) -> io::Result<Self> {
-        let socket = net::UdpSocket::bind(addr)?;
+        let addrs: Vec<_> = lookup::resolve(&addr)?.collect();
+        let socket = net::UdpSocket::bind(&addrs[..])?;
         socket.set_nonblocking(true)?;
         Ok(UdpSocket(Socket::new(socket)))
     }
@@ -85,7 +92,7 @@ impl UdpSocket {
     }
 
     /// Sends a datagram to the first of `addr`'s addresses. Blocks the goroutine, or the plain thread, while the socket's
-    /// buffer is full; resolving a name blocks the thread.
+    /// buffer is full, and while a name is looked up.
     ///
     /// # Unwinds
     /// When the wait is ended from outside, except by a context, which gives an error here; see
@@ -94,7 +101,7 @@ impl UdpSocket {
     /// # Errors
     /// As with std; `InvalidInput` if `addr` has no address; an expired limit is `TimedOut`.
     pub fn send_to<A: ToSocketAddrs>(&self, buf: &[u8], addr: A) -> io::Result<usize> {
-        let Some(addr) = addr.to_socket_addrs()?.next() else {
+        let Some(addr) = lookup::resolve(&addr)?.next() else {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "send_to: no address to send to"));
         };
         with_a_frame(self.0.run(Direction::Write, |socket| socket.send_to(buf, addr)))
@@ -136,14 +143,18 @@ impl UdpSocket {
         with_a_frame(self.0.run(Direction::Write, |socket| socket.send(buf)))
     }
 
-    /// Sets the peer to the first of `addr`'s addresses for which that succeeds. Resolving a name blocks the thread;
-    /// otherwise never blocks, as nothing is sent.
+    /// Sets the peer to the first of `addr`'s addresses for which that succeeds. Looking a name up blocks the goroutine;
+    /// otherwise nothing blocks, as nothing is sent.
+    ///
+    /// # Unwinds
+    /// When the wait is ended from outside, except by a context, which gives an error here; see
+    /// [`migration`](crate::migration#what-may-unwind).
     ///
     /// # Errors
     /// As with std.
     pub fn connect<A: ToSocketAddrs>(&self, addr: A) -> io::Result<()> {
         // The names are looked up before the socket is in use, so that a `close` does not wait for them.
-        let addrs: Vec<_> = addr.to_socket_addrs()?.collect();
+        let addrs: Vec<_> = lookup::resolve(&addr)?.collect();
         self.0.with(|socket| socket.connect(&addrs[..]))
     }
 

@@ -1,4 +1,5 @@
-//! What the operating system has beside sockets and clocks: descriptors of any kind, pipes, child processes.
+//! What the operating system has beside sockets and clocks: descriptors of any kind, pipes, child processes, files.
 
+pub mod fs;
 pub mod io;
 pub mod process;

@@ -1,5 +1,6 @@
 //! The settings of a runtime: the builder, the environment, and what is refused.
 
+use super::lines::{MAX_FILE_CALLS, MAX_LOOKUPS};
 use super::{DROP_LIMIT, MAX_THREADS, Runtime, STACK_SIZE};
 use crate::host::{self, Active, Threads};
 use crate::prim::capacity;
@@ -52,6 +53,8 @@ pub struct RuntimeBuilder {
     guard_size: Option<usize>,
     max_stack_bytes: Option<usize>,
     max_threads: Option<usize>,
+    max_file_calls: Option<usize>,
+    max_lookups: Option<usize>,
     keep_alive: Option<Duration>,
     shutdown_timeout: Option<Duration>,
     thread_name: Option<String>,
@@ -129,6 +132,42 @@ impl RuntimeBuilder {
         self
     }
 
+    /// Sets the most calls on files that goroutines have under way at once, at least one. Default: 64. A call of
+    /// [`fs`](crate::fs) that may have to wait for a disk takes a thread for as long as that lasts. The goroutines beyond the
+    /// bound wait in line, parked, so that 10,000 of them that read a slow disk are not 10,000 threads. More calls at once than
+    /// a disk can queue only wait in the kernel instead; for a file system behind a network a larger bound has more answers on
+    /// their way.
+    ///
+    /// Reads that find their data in the page cache do not count, nor do the calls of plain threads, nor what may wait for
+    /// another process for ever: see [`fs`](crate::fs#the-line).
+    ///
+    /// ```
+    /// // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
+    /// let runtime = unsafe { gmp::Runtime::builder().max_file_calls(500).build()? };
+    /// let text = runtime.run(|| gmp::fs::read_to_string("/proc/self/comm"))?;
+    /// assert!(!text.is_empty());
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn max_file_calls(mut self, calls: usize) -> Self {
+        self.max_file_calls = Some(calls);
+        self
+    }
+
+    /// Sets the most name look-ups that goroutines have under way at once, at least one. Default: 64. A look-up (`getaddrinfo`)
+    /// takes a thread, and a descriptor or two, until the server has answered; the goroutines beyond the bound wait in line,
+    /// parked. Addresses that are no names are not looked up.
+    ///
+    /// ```
+    /// // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
+    /// let runtime = unsafe { gmp::Runtime::builder().max_lookups(500).build()? };
+    /// runtime.run(|| gmp::net::TcpListener::bind(("localhost", 0)))?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn max_lookups(mut self, lookups: usize) -> Self {
+        self.max_lookups = Some(lookups);
+        self
+    }
+
     /// Sets how long a thread stays that has nothing to do, before it ends; one thread always stays. Default: 10 s. What a
     /// thread keeps in the kernel and in `thread_local!`s goes with the thread.
     pub fn thread_keep_alive(mut self, limit: Duration) -> Self {
@@ -202,6 +241,10 @@ impl RuntimeBuilder {
         };
         let max_threads =
             in_range("max_threads", self.max_threads.unwrap_or(MAX_THREADS), 1, u32::MAX as usize)?;
+        let max_file_calls =
+            in_range("max_file_calls", self.max_file_calls.unwrap_or(MAX_FILE_CALLS), 1, u32::MAX as usize)?;
+        let max_lookups =
+            in_range("max_lookups", self.max_lookups.unwrap_or(MAX_LOOKUPS), 1, u32::MAX as usize)?;
         let thread_name = self.thread_name.unwrap_or_else(|| "gmp-".to_owned());
         if thread_name.contains('\0') {
             return Err(io::Error::new(
@@ -217,6 +260,8 @@ impl RuntimeBuilder {
                 None => default_stack_size(std::env::var_os("GMPSTACK").as_deref())?,
             },
             max_threads: max_threads as u32,
+            max_file_calls,
+            max_lookups,
             keep_alive: self.keep_alive.or(capacity::KEEP_ALIVE),
             end_limit: self.shutdown_timeout.unwrap_or(DROP_LIMIT),
             thread_name,
@@ -299,6 +344,8 @@ mod tests {
         assert_eq!(refusal(b().procs(0)), "procs: 0 is not within 1..=1024");
         assert_eq!(refusal(b().procs(1025)), "procs: 1025 is not within 1..=1024");
         assert_eq!(refusal(b().max_threads(0)), "max_threads: 0 is not within 1..=4294967295");
+        assert_eq!(refusal(b().max_file_calls(0)), "max_file_calls: 0 is not within 1..=4294967295");
+        assert_eq!(refusal(b().max_lookups(0)), "max_lookups: 0 is not within 1..=4294967295");
         assert_eq!(refusal(b().stack_size(1)), "stack_size: 1 is not within 16384..=67108864");
         let refused = b().guard_size(2 << 20).guard().unwrap_err().to_string();
         assert_eq!(refused, "guard_size: 2097152 is not within 1..=1048576");

@@ -1,6 +1,7 @@
 //! Starting and ending a runtime: [`run`], [`Runtime`].
 
 pub(crate) mod knobs;
+pub(crate) mod lines;
 
 mod builder;
 mod handle;

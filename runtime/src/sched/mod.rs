@@ -66,6 +66,7 @@ use crate::prim::{
     Weak,
 };
 use crate::runtime::knobs::{Knobs, Sigquit};
+use crate::runtime::lines::Lines;
 use crate::sched::poll::{NO_POLLER, PollTable, PollerSpot};
 use crate::sched::run::census::Census;
 use crate::sched::run::globq::{GlobalLen, GlobalQueue};
@@ -95,6 +96,10 @@ pub(crate) struct Config {
     pub(crate) stack_size: u32,
     /// The most threads that the runtime may have.
     pub(crate) max_threads: u32,
+    /// The most file calls that are under way at once.
+    pub(crate) max_file_calls: usize,
+    /// The most name look-ups that are under way at once.
+    pub(crate) max_lookups: usize,
     /// How long a thread without work stays; `None` is for ever.
     pub(crate) keep_alive: Option<Duration>,
     /// How long the end of the runtime waits when the program does not say.
@@ -213,6 +218,8 @@ pub(crate) struct Sched<H: Host> {
     /// See `dump`.
     coarse_now: SingleWriterWord,
     told: Told,
+    /// Where goroutines wait for their turn to block a thread.
+    pub(crate) lines: Lines,
     pub(crate) monitor_note: Note<H>,
     /// The ender sleeps here; an alarm has the ender look again.
     ender: Note<H>,
@@ -250,6 +257,7 @@ impl<H: Host> Sched<H> {
         // The P with the lowest number is taken first.
         idle_ps.reverse();
         let procs_follow = config.procs_follow;
+        let lines = Lines::new(config.max_file_calls, config.max_lookups);
         Sched {
             host,
             config,
@@ -274,6 +282,7 @@ impl<H: Host> Sched<H> {
             serving: AtomicU64::new(0),
             coarse_now: SingleWriterWord::new(H::now().as_nanos()),
             told: Told::new(),
+            lines,
             monitor_note: Note::new(),
             ender: Note::new(),
         }

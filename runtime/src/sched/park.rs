@@ -82,6 +82,10 @@ pub(crate) enum WaitReason {
     WaitGroup,
     /// `sync::Semaphore`.
     Semaphore,
+    /// As many file calls are under way as may be.
+    FileLine,
+    /// As many name look-ups are under way as may be.
+    LookupLine,
     /// A user's own wait, through `gmp::model`.
     #[cfg(gmp_loom)]
     Model,
@@ -115,6 +119,8 @@ impl WaitReason {
             WaitReason::Barrier => "barrier",
             WaitReason::WaitGroup => "sync.WaitGroup.Wait",
             WaitReason::Semaphore => "semacquire",
+            WaitReason::FileLine => "file call, in line",
+            WaitReason::LookupLine => "name look-up, in line",
             #[cfg(gmp_loom)]
             WaitReason::Model => "model",
         }

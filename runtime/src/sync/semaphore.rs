@@ -18,7 +18,6 @@ use crate::sched::park::WaitReason;
 use crate::sync::wait_queue::{HasWaitQueue, Left, Notified, Position, WaitQueue, wait_in};
 use crate::wait::interrupt::{Interrupt, OnInterrupt};
 use crate::wait::waiter::{How, Wait};
-use gmp_timers::Nanos;
 use std::cell::Cell;
 use std::fmt;
 
@@ -117,6 +116,11 @@ struct Ask {
 // SAFETY: the semaphore is Sync; the cell belongs to the notifier that has claimed the wait, and then to the waiter.
 unsafe impl Send for Ask {}
 
+/// How a request waits that has no time limit.
+fn how(ends: OnInterrupt) -> How {
+    How::new(WaitReason::Semaphore).ends(ends)
+}
+
 /// Why a request was not met.
 enum Refused {
     Closed,
@@ -166,7 +170,7 @@ impl Semaphore {
     /// When the semaphore is [closed](Self::close), before or meanwhile.
     #[track_caller]
     pub fn acquire(&self, permits: usize) {
-        match self.acquire_in(permits, None, OnInterrupt::Unwinding) {
+        match self.acquire_in(permits, how(OnInterrupt::Unwinding)) {
             Ok(()) => {}
             Err(Refused::Interrupted(interrupt)) => interrupt.throw::<Active>(),
             Err(Refused::Closed | Refused::Late) => panic!("acquire: the semaphore is closed"),
@@ -198,7 +202,7 @@ impl Semaphore {
         if let Some(error) = context.err() {
             return Err(error.into());
         }
-        context.under(|| match self.acquire_in(permits, None, OnInterrupt::Returning) {
+        context.under(|| match self.acquire_in(permits, how(OnInterrupt::Returning)) {
             Ok(()) => Ok(()),
             Err(Refused::Interrupted(interrupt)) => Err(interrupted::<Active>(interrupt).into()),
             Err(Refused::Closed | Refused::Late) => Err(AcquireContextError::Closed),
@@ -214,13 +218,12 @@ impl Semaphore {
         }
     }
 
-    /// Takes `permits`, until `limit` at most. By the time of an error the requests that this one held back have been
-    /// granted, as far as they fit.
-    fn acquire_in(&self, permits: usize, limit: Option<Nanos>, ends: OnInterrupt) -> Result<(), Refused> {
+    /// Takes `permits`, for which the caller waits as `how` says. By the time of an error the requests that this one held back
+    /// have been granted, as far as they fit.
+    fn acquire_in(&self, permits: usize, how: How) -> Result<(), Refused> {
         if self.try_acquire(permits) {
             return Ok(());
         }
-        let how = How::new(WaitReason::Semaphore).until(limit).ends(ends);
         let wait = Wait::begin();
         let mut state = self.state.lock();
         if state.closed || state.take(permits) {
@@ -241,6 +244,24 @@ impl Semaphore {
                 Err(by.map_or(Refused::Late, Refused::Interrupted))
             }
         }
+    }
+
+    /// As [`acquire_guard`](Self::acquire_guard) for one permit of a semaphore that is never closed. Dumps say `reason`.
+    ///
+    /// # Errors
+    /// The interrupt that ended the wait.
+    pub(crate) fn enter(&self, reason: WaitReason) -> Result<SemaphorePermit<'_>, Interrupt> {
+        match self.acquire_in(1, How::new(reason).ends(OnInterrupt::Returning)) {
+            Ok(()) => Ok(self.guard(1)),
+            Err(Refused::Interrupted(why)) => Err(why),
+            Err(Refused::Closed | Refused::Late) => unreachable!("enter: neither a close nor a limit"),
+        }
+    }
+
+    /// Returns how many permits are taken, and how many requests wait.
+    pub(crate) fn tally(&self) -> (usize, usize) {
+        let state = self.state.lock();
+        (state.capacity - state.free, state.waiters.len())
     }
 
     /// Takes `permits`, without a guard, if they are free and no request waits. Returns `false` otherwise, and when the

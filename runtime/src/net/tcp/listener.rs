@@ -2,6 +2,7 @@
 
 use super::TcpStream;
 use crate::net::desc::Direction;
+use crate::net::lookup;
 use crate::net::methods::{incoming, ip_options};
 use crate::net::socket::Socket;
 use crate::net::sys;
@@ -34,7 +35,7 @@ pub struct TcpListener(Socket<net::TcpListener>);
 
 impl TcpListener {
     /// Listens on the first of `addr`'s addresses that can be bound, with the longest queue of connections that the
-    /// system allows. Resolving a name blocks the thread.
+    /// system allows. Looking a name up blocks the goroutine.
     ///
     /// ```
     /// use gmp::net::TcpListener;
@@ -45,10 +46,15 @@ impl TcpListener {
     /// # Ok::<(), std::io::Error>(())
     /// ```
     ///
+    /// # Unwinds
+    /// When the wait is ended from outside, except by a context, which gives an error here; see
+    /// [`migration`](crate::migration#what-may-unwind).
+    ///
     /// # Errors
     /// The error of the last address, if none can be bound.
     pub fn bind<A: ToSocketAddrs>(addr: A) -> io::Result<Self> {
-        let listener = net::TcpListener::bind(addr)?;
+        let addrs: Vec<_> = lookup::resolve(&addr)?.collect();
+        let listener = net::TcpListener::bind(&addrs[..])?;
         sys::lengthen_queue(listener.as_fd())?;
         listener.set_nonblocking(true)?;
         Ok(TcpListener(Socket::new(listener)))

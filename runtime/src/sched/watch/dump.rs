@@ -84,6 +84,8 @@ struct Snapshot {
     /// Each different stack once, as return addresses, innermost first.
     stacks: Vec<Box<[usize]>>,
     known: HashMap<Box<[usize]>, usize>,
+    /// A line for each kind of calls that are under way in the runtime's lines.
+    lines: Vec<String>,
 }
 
 impl Snapshot {
@@ -195,6 +197,7 @@ impl<H: Host> Sched<H> {
             self.look_at_running(&mut running, &mut all);
         }
         all.unseen.extend(running.iter().map(Runs::tell));
+        all.lines = self.lines.tell();
         all.seen.sort_unstable_by_key(|g| g.id);
         all.unseen.sort_unstable();
         all

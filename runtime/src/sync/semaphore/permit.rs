@@ -1,6 +1,8 @@
 //! Permits with a guard, which gives them back.
 
-use super::{AcquireContextError, AcquireError, AcquireTimeoutError, Refused, Semaphore, TryAcquireError};
+use super::{
+    AcquireContextError, AcquireError, AcquireTimeoutError, Refused, Semaphore, TryAcquireError, how,
+};
 use crate::context::Context;
 use crate::host::{Active, Clock};
 use crate::prim::Arc;
@@ -158,7 +160,7 @@ impl Refused {
 
 impl Semaphore {
     /// A guard for permits that the caller has taken.
-    fn guard(&self, permits: usize) -> SemaphorePermit<'_> {
+    pub(super) fn guard(&self, permits: usize) -> SemaphorePermit<'_> {
         SemaphorePermit { semaphore: self, permits }
     }
 
@@ -177,10 +179,12 @@ impl Semaphore {
     }
 
     fn acquire_until(&self, permits: usize, limit: Nanos) -> Result<(), AcquireTimeoutError> {
-        self.acquire_in(permits, Some(limit), OnInterrupt::Unwinding).map_err(|refused| match refused {
-            Refused::Closed => AcquireTimeoutError::Closed,
-            Refused::Late => AcquireTimeoutError::Timeout,
-            Refused::Interrupted(interrupt) => interrupt.throw::<Active>(),
+        self.acquire_in(permits, how(OnInterrupt::Unwinding).until(Some(limit))).map_err(|refused| {
+            match refused {
+                Refused::Closed => AcquireTimeoutError::Closed,
+                Refused::Late => AcquireTimeoutError::Timeout,
+                Refused::Interrupted(interrupt) => interrupt.throw::<Active>(),
+            }
         })
     }
 
@@ -204,7 +208,7 @@ impl Semaphore {
     /// # Errors
     /// The semaphore is [closed](Self::close), before or meanwhile.
     pub fn acquire_guard(&self, permits: usize) -> Result<SemaphorePermit<'_>, AcquireError> {
-        match self.acquire_in(permits, None, OnInterrupt::Unwinding) {
+        match self.acquire_in(permits, how(OnInterrupt::Unwinding)) {
             Ok(()) => Ok(self.guard(permits)),
             Err(refused) => Err(refused.closed_or_unwinds()),
         }
@@ -278,7 +282,7 @@ impl Semaphore {
     /// # Errors
     /// The semaphore is [closed](Self::close), before or meanwhile.
     pub fn acquire_owned(self: &Arc<Self>, permits: usize) -> Result<OwnedSemaphorePermit, AcquireError> {
-        match self.acquire_in(permits, None, OnInterrupt::Unwinding) {
+        match self.acquire_in(permits, how(OnInterrupt::Unwinding)) {
             Ok(()) => Ok(self.owned(permits)),
             Err(refused) => Err(refused.closed_or_unwinds()),
         }

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! 10004 goroutines, 2 of them running
+//! file calls: 64 under way, of at most 64; 936 wait in line
 //!
 //! goroutine 1 'main' [join, 2 s, 1232 bytes of stack]:
 //! gmp::goroutine::join::JoinHandle<T>::join
@@ -39,6 +40,9 @@ impl Snapshot {
             (1, _) => "1 goroutine, running\n".to_owned(),
             _ => format!("{count} goroutines, {running} of them running\n"),
         };
+        for line in &self.lines {
+            let _infallible = writeln!(text, "{line}");
+        }
         for group in self.groups() {
             let does = group[0].does;
             head(

@@ -1,0 +1,52 @@
+//! Name look-ups, which block a thread each: at most so many at once.
+
+use crate::host::Active;
+use crate::sched::Sched;
+use std::any::type_name;
+use std::io;
+use std::iter::Cloned;
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::{option, slice};
+
+/// Returns the addresses of `addr`. A goroutine that may have to look a name up waits in line for that
+/// ([`max_lookups`](crate::RuntimeBuilder::max_lookups)), and blocks no other goroutine meanwhile.
+///
+/// # Errors
+/// As with std; and the context's, under which the caller runs, when the context ends the wait in line. A look-up that is under
+/// way is not ended.
+pub(crate) fn resolve<A: ToSocketAddrs>(addr: &A) -> io::Result<A::Iter> {
+    match Sched::<Active>::current() {
+        Some(sched) if may_be_a_name::<A>() => sched.lines.lookups.call(|_turn| addr.to_socket_addrs()),
+        _ => addr.to_socket_addrs(),
+    }
+}
+
+/// Returns `false` for the types whose addresses are at hand, which std tells by the type of their iterators. That of another
+/// type would have to have the same name to be taken for one of these; its look-up would block the thread unannounced.
+fn may_be_a_name<A: ToSocketAddrs>() -> bool {
+    let addresses = type_name::<A::Iter>();
+    addresses != type_name::<option::IntoIter<SocketAddr>>()
+        && addresses != type_name::<Cloned<slice::Iter<'static, SocketAddr>>>()
+}
+
+#[cfg(all(test, not(gmp_loom)))]
+mod tests {
+    use super::*;
+    use std::net::{IpAddr, Ipv4Addr, SocketAddrV4};
+
+    /// Fails by a hand-off for each datagram that is sent to an address, or by a name that is looked up without one.
+    #[test]
+    fn names_are_told_from_addresses() {
+        assert!(!may_be_a_name::<SocketAddr>());
+        assert!(!may_be_a_name::<SocketAddrV4>());
+        assert!(!may_be_a_name::<(IpAddr, u16)>());
+        assert!(!may_be_a_name::<(Ipv4Addr, u16)>());
+        assert!(!may_be_a_name::<&[SocketAddr]>());
+        assert!(!may_be_a_name::<&&SocketAddr>());
+        assert!(may_be_a_name::<&str>());
+        assert!(may_be_a_name::<String>());
+        assert!(may_be_a_name::<(&str, u16)>());
+        assert!(may_be_a_name::<(String, u16)>());
+        assert!(may_be_a_name::<&&(String, u16)>());
+    }
+}

@@ -1,0 +1,84 @@
+//! The lines in which goroutines wait for their turn to block a thread.
+//!
+//! *Problem.* A file call or a name look-up takes a thread for as long as it lasts. Ten thousand goroutines that read a slow
+//! disk would be ten thousand threads.
+//!
+//! *Here* each runtime has a [`Line`] for each of the two kinds: a semaphore, whose permits are the calls that may be under
+//! way. The goroutines beyond wait for a permit as for any other, parked, in the order in which they came. A permit is held
+//! from before the P is given away until a P is back. So each thread that serves a call holds a permit, and a goroutine that
+//! was granted one comes from an M that is at hand. Were the permit given back first, the next call would start another thread
+//! while the last one's is still on its way back.
+//!
+//! A call for which another process has to do something, which may never come, does not wait in line: such calls might take
+//! all permits, and the call that would end them would wait behind.
+
+use crate::context::interrupted;
+use crate::goroutine::blocking;
+use crate::host::Active;
+use crate::sched::park::WaitReason;
+use crate::sync::{Semaphore, SemaphorePermit};
+use std::io;
+
+/// A disk with a queue of commands works best with some tens of them, and few queues are much longer.
+pub(crate) const MAX_FILE_CALLS: usize = 64;
+/// Each look-up has a socket or two. A resolver that takes 10 ms answers 6,400 a second at that.
+pub(crate) const MAX_LOOKUPS: usize = 64;
+
+/// The lines of a runtime.
+pub(crate) struct Lines {
+    pub(crate) files: Line,
+    pub(crate) lookups: Line,
+}
+
+impl Lines {
+    pub(crate) fn new(max_file_calls: usize, max_lookups: usize) -> Self {
+        Lines {
+            files: Line::new(max_file_calls, WaitReason::FileLine, "file calls"),
+            lookups: Line::new(max_lookups, WaitReason::LookupLine, "name look-ups"),
+        }
+    }
+
+    /// For dumps: a text for each line that is not empty.
+    pub(crate) fn tell(&self) -> Vec<String> {
+        [&self.files, &self.lookups].into_iter().filter_map(Line::tell).collect()
+    }
+}
+
+/// Goroutines that wait until fewer than so many calls of a kind are under way.
+pub(crate) struct Line {
+    bound: usize,
+    permits: Semaphore,
+    reason: WaitReason,
+    /// What the calls are called in dumps.
+    calls: &'static str,
+}
+
+/// The right to have a call under way.
+pub(crate) type Turn<'a> = SemaphorePermit<'a>;
+
+impl Line {
+    fn new(bound: usize, reason: WaitReason, calls: &'static str) -> Self {
+        Line { bound, permits: Semaphore::new(bound), reason, calls }
+    }
+
+    /// Makes a call that blocks the thread, as the calling goroutine, when it is that goroutine's turn. `call` may give the
+    /// turn back earlier, for a part that may last for ever.
+    ///
+    /// # Errors
+    /// Those of `call`; and the context's, under which the caller runs, when the context ends the wait in line.
+    pub(crate) fn call<'a, R>(
+        &'a self,
+        call: impl FnOnce(&mut Option<Turn<'a>>) -> io::Result<R>,
+    ) -> io::Result<R> {
+        let mut turn = Some(self.permits.enter(self.reason).map_err(interrupted::<Active>)?);
+        // Given back by an unwind of `call` as well.
+        blocking(|| call(&mut turn))
+    }
+
+    fn tell(&self) -> Option<String> {
+        let (under_way, wait) = self.permits.tally();
+        let (calls, bound) = (self.calls, self.bound);
+        (under_way + wait > 0)
+            .then(|| format!("{calls}: {under_way} under way, of at most {bound}; {wait} wait in line"))
+    }
+}
