@@ -13,7 +13,7 @@ pub fn refuse(calls: &[libc::c_long], errno: libc::c_int) {
     }
     program.push(statement(libc::BPF_RET | libc::BPF_K, libc::SECCOMP_RET_ALLOW));
     program.push(statement(libc::BPF_RET | libc::BPF_K, libc::SECCOMP_RET_ERRNO | errno as u32));
-    install(&program);
+    install(&program, libc::SECCOMP_FILTER_FLAG_TSYNC);
 }
 
 /// From here on writes of eight bytes fail with `errno`, on all threads, as those into an eventfd are.
@@ -22,37 +22,37 @@ pub fn refuse_writes_of_eight(errno: libc::c_int) {
     let number = std::mem::offset_of!(libc::seccomp_data, nr) as u32;
     // The lower half of the third argument, on machines whose lower half comes first.
     let len = (std::mem::offset_of!(libc::seccomp_data, args) + 2 * size_of::<u64>()) as u32;
-    install(&[
-        statement(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, number),
-        jump(libc::SYS_write as u32, 0, 3),
-        statement(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, len),
-        jump(8, 0, 1),
-        statement(libc::BPF_RET | libc::BPF_K, libc::SECCOMP_RET_ERRNO | errno as u32),
-        statement(libc::BPF_RET | libc::BPF_K, libc::SECCOMP_RET_ALLOW),
-    ]);
+    install(
+        &[
+            statement(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, number),
+            jump(libc::SYS_write as u32, 0, 3),
+            statement(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, len),
+            jump(8, 0, 1),
+            statement(libc::BPF_RET | libc::BPF_K, libc::SECCOMP_RET_ERRNO | errno as u32),
+            statement(libc::BPF_RET | libc::BPF_K, libc::SECCOMP_RET_ALLOW),
+        ],
+        libc::SECCOMP_FILTER_FLAG_TSYNC,
+    );
 }
 
-fn statement(code: u32, k: u32) -> libc::sock_filter {
+pub(crate) fn statement(code: u32, k: u32) -> libc::sock_filter {
     libc::sock_filter { code: code as u16, jt: 0, jf: 0, k }
 }
 
 /// If the accumulator is `k` it goes on so many instructions further, else so many.
-fn jump(k: u32, jt: u8, jf: u8) -> libc::sock_filter {
+pub(crate) fn jump(k: u32, jt: u8, jf: u8) -> libc::sock_filter {
     libc::sock_filter { code: (libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K) as u16, jt, jf, k }
 }
 
+/// Returns what the kernel does: with `SECCOMP_FILTER_FLAG_NEW_LISTENER` a descriptor.
 #[track_caller]
-fn install(program: &[libc::sock_filter]) {
+pub(crate) fn install(program: &[libc::sock_filter], flags: libc::c_ulong) -> libc::c_long {
     let filter = libc::sock_fprog { len: program.len() as u16, filter: program.as_ptr().cast_mut() };
     // SAFETY: the filter is read during the call.
     unsafe {
         assert_eq!(libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0);
-        let set = libc::syscall(
-            libc::SYS_seccomp,
-            libc::SECCOMP_SET_MODE_FILTER,
-            libc::SECCOMP_FILTER_FLAG_TSYNC,
-            &raw const filter,
-        );
-        assert_eq!(set, 0, "{}", io::Error::last_os_error());
+        let set = libc::syscall(libc::SYS_seccomp, libc::SECCOMP_SET_MODE_FILTER, flags, &raw const filter);
+        assert!(set >= 0, "{}", io::Error::last_os_error());
+        set
     }
 }

@@ -1,6 +1,10 @@
 #![cfg(not(gmp_loom))]
-//! What the operating system has beside sockets: descriptors of others, pipes, child processes.
+//! What the operating system has beside sockets: descriptors of others, pipes, child processes, files.
 
+mod fs;
+mod fs_files;
+mod fs_line;
+mod fs_odd;
 mod pipe;
 mod process;
 mod watched;

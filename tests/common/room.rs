@@ -1,0 +1,55 @@
+//! A directory of a test's own.
+
+use std::ops::Deref;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
+use std::{env, fs, process};
+
+/// Removed with all in it at the end.
+pub struct Room(PathBuf);
+
+impl Room {
+    /// In the directory for temporary files: on a disk, mostly.
+    pub fn new() -> Self {
+        Room::within(&env::temp_dir())
+    }
+
+    /// One on each kind of file system that there is: a disk's, and one in memory.
+    pub fn of_each_kind() -> Vec<Room> {
+        let memory = Path::new("/dev/shm");
+        [env::temp_dir()]
+            .iter()
+            .map(PathBuf::as_path)
+            .chain(memory.is_dir().then_some(memory))
+            .map(Room::within)
+            .collect()
+    }
+
+    fn within(folder: &Path) -> Self {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let path = folder.join(format!("gmp-test-{}-{}", process::id(), COUNT.fetch_add(1, SeqCst)));
+        fs::create_dir(&path).expect("the folder takes another one");
+        Room(path)
+    }
+}
+
+impl Default for Room {
+    fn default() -> Self {
+        Room::new()
+    }
+}
+
+impl Deref for Room {
+    type Target = Path;
+
+    fn deref(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Drop for Room {
+    fn drop(&mut self) {
+        // As far as it goes.
+        let _removed = fs::remove_dir_all(&self.0);
+    }
+}

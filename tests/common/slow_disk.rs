@@ -1,0 +1,135 @@
+//! A disk that takes its time: a supervisor holds the calls on some files, as seccomp has it.
+
+use crate::seccomp::{install, jump, statement};
+use std::collections::VecDeque;
+use std::ffi::CStr;
+use std::fs::File;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::sync::mpsc::channel;
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// Descriptors from here on are on the slow disk.
+const FIRST: libc::c_int = 900;
+/// So ends the path of a file whose opening takes its time.
+pub const SLOW: &str = ".slow";
+
+/// What the supervisor has held.
+#[derive(Default)]
+pub struct Held {
+    now: AtomicUsize,
+    most: AtomicUsize,
+    count: AtomicUsize,
+}
+
+impl Held {
+    /// How many calls were held since the last look, and how many of them at once.
+    pub fn count_and_most(&self) -> (usize, usize) {
+        (self.count.swap(0, SeqCst), self.most.swap(0, SeqCst))
+    }
+}
+
+/// From here on, on this thread and those that it starts: `pread64`, `read` and `fsync` of a file [`on_it`], and `openat` of a
+/// path that ends with [`SLOW`], begin after `hold`. A read of such a file that would not wait finds nothing.
+#[track_caller]
+pub fn begin(hold: Duration) -> Arc<Held> {
+    let nr = std::mem::offset_of!(libc::seccomp_data, nr) as u32;
+    // The lower halves of the arguments, on machines whose lower half comes first.
+    let arg = |nth| (std::mem::offset_of!(libc::seccomp_data, args) + nth * size_of::<u64>()) as u32;
+    let load = |at| statement(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, at);
+    let answer = |what| statement(libc::BPF_RET | libc::BPF_K, what);
+    let from = |jt, jf| libc::sock_filter {
+        code: (libc::BPF_JMP | libc::BPF_JGE | libc::BPF_K) as u16,
+        jt,
+        jf,
+        k: FIRST as u32,
+    };
+    let either = |k, jt, jf| libc::sock_filter { jf, ..jump(k, jt, 0) };
+    let program = [
+        load(nr),
+        jump(libc::SYS_openat as u32, 12, 0),
+        jump(libc::SYS_preadv2 as u32, 6, 0),
+        jump(libc::SYS_pread64 as u32, 3, 0),
+        jump(libc::SYS_read as u32, 2, 0),
+        jump(libc::SYS_fsync as u32, 1, 0),
+        answer(libc::SECCOMP_RET_ALLOW),
+        // A call that waits.
+        load(arg(0)),
+        from(5, 4),
+        // One that may not.
+        load(arg(0)),
+        from(0, 2),
+        load(arg(5)),
+        either(libc::RWF_NOWAIT as u32, 2, 1),
+        answer(libc::SECCOMP_RET_ALLOW),
+        answer(libc::SECCOMP_RET_USER_NOTIF),
+        answer(libc::SECCOMP_RET_ERRNO | libc::EAGAIN as u32),
+    ];
+    let (give, take) = channel();
+    let held = Arc::new(Held::default());
+    let tally = Arc::clone(&held);
+    // Started before, so that nobody holds its own calls.
+    thread::spawn(move || supervise(&take.recv().expect("the filter is there"), hold, &tally));
+    let listener = install(&program, libc::SECCOMP_FILTER_FLAG_NEW_LISTENER);
+    // SAFETY: the kernel has just made the descriptor.
+    give.send(unsafe { OwnedFd::from_raw_fd(listener as libc::c_int) }).expect("the supervisor is there");
+    held
+}
+
+/// The same open file, on the slow disk.
+#[track_caller]
+pub fn on_it(file: &File) -> OwnedFd {
+    // SAFETY: no pointers.
+    let fd = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_DUPFD_CLOEXEC, FIRST) };
+    assert!(fd >= FIRST, "{}", std::io::Error::last_os_error());
+    // SAFETY: the kernel has just made the descriptor.
+    unsafe { OwnedFd::from_raw_fd(fd) }
+}
+
+fn supervise(listener: &OwnedFd, hold: Duration, tally: &Held) {
+    // All are held for the same time, so the first is due first.
+    let mut waiting: VecDeque<(Instant, u64)> = VecDeque::new();
+    loop {
+        let now = Instant::now();
+        while let Some((_, id)) = waiting.pop_front_if(|(due, _)| *due <= now) {
+            tally.now.fetch_sub(1, SeqCst);
+            goes_on(listener, id);
+        }
+        let limit = waiting.front().map_or(-1, |(due, _)| (*due - now).as_millis() as libc::c_int + 1);
+        let mut entry = libc::pollfd { fd: listener.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+        // SAFETY: one entry.
+        if unsafe { libc::poll(&raw mut entry, 1, limit) } <= 0 || entry.revents & libc::POLLIN == 0 {
+            continue;
+        }
+        // SAFETY: zero is a value of it, and the one that the call asks for.
+        let mut asked: libc::seccomp_notif = unsafe { std::mem::zeroed() };
+        // SAFETY: room for the answer. It fails if the caller was interrupted meanwhile, and will ask again.
+        if unsafe { libc::ioctl(listener.as_raw_fd(), libc::SECCOMP_IOCTL_NOTIF_RECV, &raw mut asked) } != 0 {
+            continue;
+        }
+        let is_slow = match libc::c_long::from(asked.data.nr) {
+            libc::SYS_openat => {
+                // SAFETY: the caller is a thread of this process, which waits in the call.
+                let path = unsafe { CStr::from_ptr(asked.data.args[1] as *const libc::c_char) };
+                path.to_bytes().ends_with(SLOW.as_bytes())
+            }
+            _ => true,
+        };
+        if is_slow {
+            tally.count.fetch_add(1, SeqCst);
+            tally.most.fetch_max(tally.now.fetch_add(1, SeqCst) + 1, SeqCst);
+            waiting.push_back((Instant::now() + hold, asked.id));
+        } else {
+            goes_on(listener, asked.id);
+        }
+    }
+}
+
+fn goes_on(listener: &OwnedFd, id: u64) {
+    let flags = libc::SECCOMP_USER_NOTIF_FLAG_CONTINUE as u32;
+    let mut answer = libc::seccomp_notif_resp { id, val: 0, error: 0, flags };
+    // SAFETY: the answer is read during the call. It fails if the caller was interrupted meanwhile, and will ask again.
+    unsafe { libc::ioctl(listener.as_raw_fd(), libc::SECCOMP_IOCTL_NOTIF_SEND, &raw mut answer) };
+}

@@ -1,0 +1,349 @@
+//! How many goroutines are in a file call, or in a name look-up, at once; and what becomes of those that wait in line.
+
+use common::child;
+use common::room::Room;
+use common::slow_disk::{self, SLOW};
+use common::talk::pattern;
+use common::{dumps, runtime, until, watched};
+use gmp::context::{Context, ContextError};
+use gmp::fs::unix::FileExt;
+use gmp::fs::{self, File};
+use gmp::net::UdpSocket;
+use gmp::{JoinHandle, Runtime};
+use std::io;
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
+use std::sync::{Arc, Condvar, Mutex};
+use std::time::{Duration, Instant};
+
+/// Calls that take as long as the test wants: they ask for their path, or their addresses, and get them here.
+#[derive(Default)]
+struct Gate {
+    seen: Mutex<Seen>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct Seen {
+    /// Who came in, in this order.
+    came: Vec<usize>,
+    may_leave: usize,
+    left: usize,
+    most: usize,
+}
+
+impl Gate {
+    /// Blocks the thread.
+    fn pass(&self, who: usize) {
+        let mut seen = self.seen.lock().unwrap();
+        seen.came.push(who);
+        seen.most = seen.most.max(seen.came.len() - seen.left);
+        let mut seen = self.changed.wait_while(seen, |seen| seen.left == seen.may_leave).unwrap();
+        seen.left += 1;
+    }
+
+    fn let_out(&self, count: usize) {
+        self.seen.lock().unwrap().may_leave += count;
+        self.changed.notify_all();
+    }
+
+    fn came(&self) -> Vec<usize> {
+        self.seen.lock().unwrap().came.clone()
+    }
+
+    fn most(&self) -> usize {
+        self.seen.lock().unwrap().most
+    }
+}
+
+#[derive(Clone)]
+struct Gated(Arc<Gate>, usize);
+
+impl AsRef<Path> for Gated {
+    fn as_ref(&self) -> &Path {
+        self.0.pass(self.1);
+        Path::new("/proc")
+    }
+}
+
+impl ToSocketAddrs for Gated {
+    type Iter = std::vec::IntoIter<SocketAddr>;
+
+    fn to_socket_addrs(&self) -> io::Result<Self::Iter> {
+        self.0.pass(self.1);
+        ("127.0.0.1", 0).to_socket_addrs().map(|addrs| addrs.collect::<Vec<_>>().into_iter())
+    }
+}
+
+/// A runtime in which one file call and one look-up at a time are under way.
+fn narrow(procs: usize, bound: usize) -> Runtime {
+    let builder = Runtime::builder().procs(procs).max_file_calls(bound).max_lookups(bound);
+    // SAFETY: no goroutine of these tests keeps a thread-bound value across a blocking call.
+    unsafe { builder.build() }.unwrap()
+}
+
+fn state(rt: &Runtime, id: u64) -> Option<String> {
+    dumps::read(&rt.dump()).into_iter().find(|g| g.0 == id).map(|g| g.1.to_owned())
+}
+
+fn until_in_line<T>(rt: &Runtime, goroutine: &JoinHandle<T>) {
+    until(|| state(rt, goroutine.id().get()).is_some_and(|state| state.contains(", in line")));
+}
+
+/// Two are in, three come one after the other, and all leave one after the other.
+fn first_come_first_served(call: fn(Gated), calls: &str) {
+    for procs in [1, 4] {
+        watched(procs, || {
+            let (rt, gate) = (narrow(procs, 2), Arc::new(Gate::default()));
+            let go = |who| {
+                let gated = Gated(Arc::clone(&gate), who);
+                rt.go(move || call(gated))
+            };
+            let first = [go(0), go(1)];
+            until(|| gate.came().len() == 2);
+            assert!(rt.dump().contains(&format!("\n{calls}: 2 under way, of at most 2; 0 wait in line\n")));
+            let later: Vec<_> = (2..5)
+                .map(|who| {
+                    let waits = go(who);
+                    until_in_line(&rt, &waits);
+                    waits
+                })
+                .collect();
+            assert!(rt.dump().contains(&format!("\n{calls}: 2 under way, of at most 2; 3 wait in line\n")));
+            // Others run meanwhile.
+            assert_eq!(rt.go(|| 5).join().unwrap(), 5);
+            for count in 3..=5 {
+                gate.let_out(1);
+                until(|| gate.came().len() == count);
+            }
+            gate.let_out(2);
+            first.into_iter().chain(later).for_each(|goroutine| goroutine.join().unwrap());
+            assert_eq!(gate.came()[2..], [2, 3, 4]);
+            assert_eq!(gate.most(), 2);
+            assert!(!rt.dump().contains(calls));
+        });
+    }
+}
+
+/// Fails by a third call, by a goroutine that overtakes, or by one that is forgotten.
+#[test]
+fn file_calls_are_first_come_first_served() {
+    first_come_first_served(|gated| assert!(fs::exists(gated).unwrap()), "file calls");
+}
+
+/// Fails as the one above.
+#[test]
+fn name_look_ups_are_first_come_first_served() {
+    first_come_first_served(|gated| drop(UdpSocket::bind(gated).unwrap()), "name look-ups");
+}
+
+/// Fails by one that waits on, that makes the call, or that keeps a turn; or by a bystander behind it that waits on.
+#[test]
+fn a_context_ends_the_wait_in_line_and_not_the_call() {
+    for procs in [1, 4] {
+        watched(procs, || {
+            let (rt, gate) = (narrow(procs, 1), Arc::new(Gate::default()));
+            let gated = |who| Gated(Arc::clone(&gate), who);
+            let exists = |gated: Gated| move || fs::exists(gated);
+            let (context, cancel) = Context::background().with_cancel();
+            let under = |gated| {
+                let context = context.clone();
+                rt.go(move || context.run(exists(gated)).expect("nothing is unwound"))
+            };
+            let in_the_call = under(gated(0));
+            until(|| gate.came().len() == 1);
+            let in_line = under(gated(1));
+            until_in_line(&rt, &in_line);
+            let aborted = rt.handle().go_abortable(exists(gated(2))).unwrap();
+            until_in_line(&rt, &aborted.0);
+            let behind = rt.go(exists(gated(3)));
+            until_in_line(&rt, &behind);
+            cancel.cancel();
+            let refused = in_line.join().unwrap().unwrap_err();
+            let error = refused.get_ref().and_then(|inner| inner.downcast_ref());
+            assert_eq!(error, Some(&ContextError::Canceled), "{refused:?}");
+            aborted.1.abort();
+            assert!(aborted.0.join().unwrap().is_err());
+            gate.let_out(2);
+            // The one that was under way has come to its own end.
+            assert!(in_the_call.join().unwrap().unwrap());
+            assert!(behind.join().unwrap().unwrap());
+            assert_eq!(gate.came(), [0, 3]);
+        });
+    }
+}
+
+/// Fails by a turn that is lost with the goroutine that panicked.
+#[test]
+fn a_panic_in_a_call_gives_the_turn_back() {
+    struct Panics;
+    impl AsRef<Path> for Panics {
+        fn as_ref(&self) -> &Path {
+            panic!("on purpose")
+        }
+    }
+    for procs in [1, 4] {
+        watched(procs, || {
+            let rt = narrow(procs, 1);
+            for _ in 0..3 {
+                assert!(rt.go(|| fs::exists(Panics)).join().unwrap_err().is_panic());
+                assert!(rt.go(|| fs::exists("/proc").unwrap()).join().unwrap());
+            }
+        });
+    }
+}
+
+struct Writes(std::path::PathBuf);
+
+impl Drop for Writes {
+    fn drop(&mut self) {
+        fs::write(&self.0, "dropped").unwrap();
+        assert_eq!(fs::read(&self.0).unwrap(), b"dropped");
+    }
+}
+
+/// Fails by a destructor whose file calls are unwound, or by one that never ends: it waits in line while its goroutine unwinds,
+/// by a panic or by the end of the runtime.
+#[test]
+fn destructors_make_file_calls() {
+    for procs in [1, 4] {
+        watched(procs, || {
+            let (rt, gate, room) = (narrow(procs, 1), Arc::new(Gate::default()), Room::new());
+            let gated = Gated(Arc::clone(&gate), 0);
+            let holds = rt.go(move || fs::exists(gated));
+            until(|| gate.came().len() == 1);
+            let writes = Writes(room.join("by a panic"));
+            let panics = rt.go(move || {
+                let _writes = writes;
+                panic!("on purpose");
+            });
+            until_in_line(&rt, &panics);
+            gate.let_out(1);
+            assert!(panics.join().unwrap_err().is_panic());
+            assert!(holds.join().unwrap().unwrap());
+            assert!(room.join("by a panic").exists());
+            let writes = Writes(room.join("by the end"));
+            let sleeps = rt.go(move || {
+                let _writes = writes;
+                gmp::time::sleep(Duration::MAX);
+            });
+            until(|| state(&rt, sleeps.id().get()).is_some_and(|state| state.starts_with("sleep")));
+            let report = rt.shutdown(Duration::from_secs(60));
+            assert!(report.is_clean(), "{report:?}");
+            assert!(room.join("by the end").exists());
+        });
+    }
+}
+
+/// Fails by an end that waits for the call, or by those in line that are not unwound.
+#[test]
+fn a_runtime_ends_with_a_call_under_way() {
+    struct Counts(Arc<AtomicUsize>);
+    impl Drop for Counts {
+        fn drop(&mut self) {
+            self.0.fetch_add(1, SeqCst);
+        }
+    }
+    for procs in [1, 4] {
+        watched(procs, || {
+            let (rt, gate) = (narrow(procs, 1), Arc::new(Gate::default()));
+            let dropped = Arc::new(AtomicUsize::new(0));
+            let go = |who| {
+                let (gated, counts) = (Gated(Arc::clone(&gate), who), Counts(Arc::clone(&dropped)));
+                rt.go(move || {
+                    let _counts = counts;
+                    fs::exists(gated)
+                })
+            };
+            let _in_the_call = go(0);
+            until(|| gate.came().len() == 1);
+            let lined: Vec<_> = (1..4).map(go).collect();
+            lined.iter().for_each(|waits| until_in_line(&rt, waits));
+            let report = rt.shutdown(Duration::from_millis(300));
+            assert_eq!((report.goroutines_left(), dropped.load(SeqCst)), (1, 3), "{report:?}");
+            assert!(lined.into_iter().all(|waits| waits.join().unwrap_err().is_shutdown()));
+            // The thread that was left comes back into nothing.
+            gate.let_out(1);
+            assert_eq!(gate.came(), [0]);
+        });
+    }
+}
+
+fn threads() -> usize {
+    // Looked at without an `openat`, which would be one of the calls that are supervised.
+    std::fs::metadata("/proc/self/task").unwrap().nlink() as usize - 2
+}
+
+/// Fails by more threads than the bound allows; by a sleeper that is late as often as a call is held, in a runtime whose
+/// monitor takes no P away; or by bytes of another place.
+#[test]
+fn a_thousand_read_a_slow_disk_and_no_one_else_is_stalled() {
+    const NAME: &str = "a_thousand_read_a_slow_disk_and_no_one_else_is_stalled";
+    const HOLD: Duration = Duration::from_millis(200);
+    const READERS: usize = 1000;
+    const PART: usize = 64;
+    const BOUND: usize = 64;
+    if !child::is_child() {
+        child::passes(NAME, &[("GMPDEBUG", "handoff=0")]);
+        return;
+    }
+    let (room, bytes) = (Room::new(), Arc::new(pattern(11, READERS * PART)));
+    let path = room.join("file").with_extension(&SLOW[1..]);
+    std::fs::write(&path, &*bytes).unwrap();
+    let slow = slow_disk::on_it(&std::fs::File::options().read(true).write(true).open(&path).unwrap());
+    let file = Arc::new(File::from(slow));
+    let held = slow_disk::begin(HOLD);
+    for procs in [1, 4] {
+        watched(procs, || {
+            let before = threads();
+            let rt = runtime(procs);
+            let over = Arc::new(AtomicBool::new(false));
+            let ends = Arc::clone(&over);
+            let bystander = rt.go(move || {
+                let (mut sleeps, mut late, mut most) = (0, 0, 0);
+                while !ends.load(SeqCst) {
+                    let begun = Instant::now();
+                    gmp::time::sleep(Duration::from_millis(5));
+                    late += usize::from(begun.elapsed() >= HOLD / 2);
+                    sleeps += 1;
+                    most = most.max(threads());
+                }
+                (sleeps, late, most)
+            });
+            let readers: Vec<_> = (0..READERS)
+                .map(|reader| {
+                    let (file, bytes) = (Arc::clone(&file), Arc::clone(&bytes));
+                    rt.go(move || {
+                        let mut part = [0; PART];
+                        file.read_exact_at(&mut part, (reader * PART) as u64).unwrap();
+                        assert!(part == bytes[reader * PART..][..PART]);
+                    })
+                })
+                .collect();
+            let opens = (0..BOUND).map(|_| {
+                let path = path.clone();
+                rt.go(move || {
+                    assert_eq!(File::open(path).unwrap().metadata().unwrap().len(), (READERS * PART) as u64)
+                })
+            });
+            let syncs = (0..BOUND).map(|_| {
+                let file = Arc::clone(&file);
+                rt.go(move || file.sync_all().unwrap())
+            });
+            let others: Vec<_> = opens.chain(syncs).collect();
+            readers.into_iter().chain(others).for_each(|goroutine| goroutine.join().unwrap());
+            over.store(true, SeqCst);
+            let (sleeps, late, most) = bystander.join().unwrap();
+            let (count, at_once) = held.count_and_most();
+            println!(
+                "{procs} Ps: {count} held, {at_once} at once; {sleeps} sleeps, {late} late; {most} threads, {before} before"
+            );
+            assert_eq!(count, READERS + 2 * BOUND);
+            assert!(at_once <= BOUND && at_once > BOUND / 4, "{at_once} at once");
+            assert!(most - before <= BOUND + 8, "{most} threads, {before} before");
+            assert!(sleeps > 20 && late * 10 <= sleeps, "{late} of {sleeps} sleeps were late");
+        });
+    }
+}

@@ -1,0 +1,189 @@
+//! Files that are none: FIFOs and devices, which others keep waiting; and what signals and odd handles do.
+
+use super::fs::fifo;
+use common::crew::everyone;
+use common::room::Room;
+use common::{runtime, until, watched};
+use gmp::Runtime;
+use gmp::fs::unix::{FileExt, OpenOptionsExt};
+use gmp::fs::{self, File, OpenOptions};
+use std::io::{ErrorKind, Read, Seek, SeekFrom, Write};
+use std::os::fd::AsRawFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI32, Ordering::SeqCst};
+use std::time::Duration;
+
+/// Fails by a hang: a line of one turn, and many that wait for the other end of a FIFO, to open it, to read it and to write it.
+#[test]
+fn fifos_do_not_wait_in_line() {
+    const COUNT: usize = 20;
+    for procs in [1, 4] {
+        watched(procs, || {
+            let builder = Runtime::builder().procs(procs).max_file_calls(1);
+            // SAFETY: no goroutine of these tests keeps a thread-bound value across a blocking call.
+            let (rt, room) = (unsafe { builder.build() }.unwrap(), Arc::new(Room::new()));
+            (0..2 * COUNT).for_each(|number| fifo(&room.join(number.to_string())));
+            let readers: Vec<_> = (0..2 * COUNT)
+                .map(|number| {
+                    let room = Arc::clone(&room);
+                    rt.go(move || {
+                        let path = room.join(number.to_string());
+                        if number < COUNT {
+                            return fs::read_to_string(path).unwrap();
+                        }
+                        let (mut file, mut text) = (File::open(path).unwrap(), String::new());
+                        file.read_to_string(&mut text).unwrap();
+                        text
+                    })
+                })
+                .collect();
+            let calm = Arc::clone(&room);
+            assert!(rt.go(move || fs::exists(calm.join("0")).unwrap()).join().unwrap());
+            // They begin where the readers wait for bytes.
+            let writers: Vec<_> = (0..2 * COUNT)
+                .map(|number| {
+                    let room = Arc::clone(&room);
+                    rt.go(move || {
+                        let mut file =
+                            OpenOptions::new().write(true).open(room.join(number.to_string())).unwrap();
+                        file.write_all(b"some ").unwrap();
+                        gmp::time::sleep(Duration::from_millis(5));
+                        assert!(fs::exists(room.join("1")).unwrap());
+                        // More than the pipe takes.
+                        file.write_all("x".repeat(100_000).as_bytes()).unwrap();
+                    })
+                })
+                .collect();
+            writers.into_iter().for_each(|writer| writer.join().unwrap());
+            for reader in readers {
+                let text = reader.join().unwrap();
+                assert!(text.len() == 100_005 && text.starts_with("some x"));
+            }
+        });
+    }
+}
+
+/// Fails by another answer than std's.
+#[test]
+fn a_fifo_has_no_positions() {
+    everyone(|crew| {
+        crew.run(|| {
+            let room = Room::new();
+            fifo(&room.join("fifo"));
+            // Both ends, so that nobody waits.
+            let both = OpenOptions::new().read(true).write(true).open(room.join("fifo")).unwrap();
+            (&both).write_all(b"hello").unwrap();
+            assert_eq!(both.read_at(&mut [0; 5], 0).unwrap_err().raw_os_error(), Some(libc::ESPIPE));
+            assert_eq!((&both).seek(SeekFrom::Start(0)).unwrap_err().raw_os_error(), Some(libc::ESPIPE));
+            let mut bytes = [0; 9];
+            assert_eq!((&both).read(&mut bytes).unwrap(), 5);
+            assert_eq!(&bytes[..5], b"hello");
+            let mut waits_not = OpenOptions::new();
+            waits_not.read(true).custom_flags(libc::O_NONBLOCK);
+            let reader = waits_not.open(room.join("fifo")).unwrap();
+            assert_eq!((&reader).read(&mut bytes).unwrap_err().kind(), ErrorKind::WouldBlock);
+            drop(both);
+            assert_eq!((&reader).read(&mut bytes).unwrap(), 0);
+        });
+    });
+}
+
+/// Fails by a descriptor that is closed under the reader, or by one that stays.
+#[test]
+fn the_last_one_who_has_a_file_closes_it() {
+    everyone(|crew| {
+        let room = Room::new();
+        fifo(&room.join("fifo"));
+        let both = std::fs::File::options().read(true).write(true).open(room.join("fifo")).unwrap();
+        let file = Arc::new(File::from(both.try_clone().unwrap()));
+        let number = file.as_raw_fd();
+        let reads = {
+            let file = Arc::clone(&file);
+            crew.go(move || {
+                let mut bytes = [0; 5];
+                (&*file).read_exact(&mut bytes).unwrap();
+                // SAFETY: no pointers.
+                assert!(unsafe { libc::fcntl(number, libc::F_GETFD) } >= 0);
+                let file = Arc::into_inner(file).unwrap();
+                drop(file);
+                bytes
+            })
+        };
+        until(|| Arc::strong_count(&file) == 2);
+        drop(file);
+        (&both).write_all(b"hello").unwrap();
+        assert_eq!(reads.join(), *b"hello");
+    });
+}
+
+extern "C" fn nothing(_: libc::c_int) {}
+
+/// Fails by a read that gives up at a signal, or that makes something of it: the handler's system calls are not restarted.
+#[test]
+fn a_signal_is_no_end() {
+    // SAFETY: the handler does nothing.
+    unsafe {
+        let mut action: libc::sigaction = std::mem::zeroed();
+        action.sa_sigaction = nothing as extern "C" fn(libc::c_int) as usize;
+        action.sa_flags = libc::SA_ONSTACK;
+        assert_eq!(libc::sigaction(libc::SIGUSR2, &raw const action, std::ptr::null_mut()), 0);
+    }
+    everyone(|crew| {
+        let room = Room::new();
+        fifo(&room.join("fifo"));
+        let mut both = std::fs::File::options().read(true).write(true).open(room.join("fifo")).unwrap();
+        let (thread, tell) = (Arc::new(AtomicI32::new(0)), Arc::new(AtomicI32::new(0)));
+        let file = File::from(both.try_clone().unwrap());
+        let reads = crew.go({
+            let (thread, tell) = (Arc::clone(&thread), Arc::clone(&tell));
+            move || {
+                let mut bytes = vec![0; 10];
+                for part in bytes.chunks_mut(5) {
+                    // SAFETY: no pointers. The goroutine keeps the thread until the read is over.
+                    thread.store(unsafe { libc::gettid() }, SeqCst);
+                    (&file).read_exact(part).unwrap();
+                    tell.fetch_add(1, SeqCst);
+                }
+                bytes
+            }
+        });
+        for part in 1..=2 {
+            until(|| thread.load(SeqCst) != 0);
+            for _ in 0..20 {
+                // SAFETY: no pointers. The thread is one of this process, or none.
+                unsafe {
+                    libc::syscall(libc::SYS_tgkill, libc::getpid(), thread.load(SeqCst), libc::SIGUSR2);
+                }
+                std::thread::yield_now();
+            }
+            both.write_all(b"hello").unwrap();
+            until(|| tell.load(SeqCst) == part);
+        }
+        assert_eq!(reads.join(), b"hellohello");
+    });
+}
+
+/// Fails by a goroutine that waits for a FIFO's bytes and keeps the only P, or by one of another file's that waits for it.
+#[test]
+fn who_waits_for_a_fifo_stalls_no_file() {
+    watched(1, || {
+        let (rt, room) = (runtime(1), Arc::new(Room::new()));
+        fifo(&room.join("fifo"));
+        std::fs::write(room.join("file"), "calm").unwrap();
+        let mut both = OpenOptions::new();
+        both.read(true).write(true);
+        let (reader, mut writer) =
+            (both.open(room.join("fifo")).unwrap(), both.open(room.join("fifo")).unwrap());
+        let waits = rt.go(move || {
+            let mut bytes = [0; 1];
+            (&reader).read_exact(&mut bytes).unwrap();
+            bytes
+        });
+        for _ in 0..100 {
+            let room = Arc::clone(&room);
+            assert_eq!(rt.go(move || fs::read_to_string(room.join("file")).unwrap()).join().unwrap(), "calm");
+        }
+        writer.write_all(b"!").unwrap();
+        assert_eq!(waits.join().unwrap(), *b"!");
+    });
+}
