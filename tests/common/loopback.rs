@@ -1,7 +1,9 @@
 //! Connections over the loopback.
 
 use gmp::net::{TcpListener, TcpStream};
+use std::fs;
 use std::net::SocketAddr;
+use std::os::fd::AsRawFd;
 
 pub fn listen() -> (TcpListener, SocketAddr) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
@@ -19,4 +21,52 @@ pub fn pair() -> (TcpStream, TcpStream) {
         end.set_nodelay(true).expect("it is a TCP stream");
     }
     (near, far)
+}
+
+/// An address at which nobody answers: a listener whose queue is full, so that the kernel drops what asks for a connection.
+/// Who asks asks again a second later.
+pub struct Hole {
+    pub listener: TcpListener,
+    pub queued: std::net::TcpStream,
+    pub addr: SocketAddr,
+}
+
+impl Hole {
+    #[track_caller]
+    pub fn new() -> Self {
+        let (listener, addr) = listen();
+        // SAFETY: no pointers.
+        assert_eq!(unsafe { libc::listen(listener.as_raw_fd(), 0) }, 0);
+        let queued = std::net::TcpStream::connect(addr).expect("there is room for one");
+        Hole { listener, queued, addr }
+    }
+
+    /// How many ask now.
+    pub fn asking(&self) -> usize {
+        asking(self.addr)
+    }
+}
+
+impl Default for Hole {
+    fn default() -> Self {
+        Hole::new()
+    }
+}
+
+/// How many sockets, of any process, ask for a connection with this address.
+pub fn asking(addr: SocketAddr) -> usize {
+    let SocketAddr::V4(addr) = addr else { panic!("{addr} is not of IPv4") };
+    let ip = u32::from_ne_bytes(addr.ip().octets());
+    // The peer's address, and the state SYN_SENT.
+    let row = format!(" {ip:08X}:{:04X} 02 ", addr.port());
+    fs::read_to_string("/proc/self/net/tcp")
+        .expect("it is there")
+        .lines()
+        .filter(|line| line.contains(&row))
+        .count()
+}
+
+/// An address that refuses.
+pub fn refusing() -> SocketAddr {
+    listen().1
 }

@@ -4,6 +4,7 @@
 mod close;
 mod context;
 mod deadline;
+mod dial;
 mod shared;
 mod socket;
 mod stream;

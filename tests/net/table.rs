@@ -5,6 +5,7 @@
 //! a poller.
 
 use common::crew::{Crew, Member, everyone};
+use common::loopback::Hole;
 use gmp::context::{Context, ContextError};
 use gmp::io::Watched;
 use gmp::net::unix::SocketAddr as UnixAddr;
@@ -427,6 +428,7 @@ const TABLE: &[Row] = &[
             .scene
         },
     },
+    Row { name: "TcpStream::connect", scene: tcp_connects },
     Row { name: "UnixStream::connect_addr", scene: unix_connects },
     Row { name: "Watched::read_with", scene: || pipe_reads(false) },
     Row { name: "Watched::read_with", scene: || pipe_reads(true) },
@@ -504,8 +506,8 @@ fn set_mode(fd: &impl AsRawFd, blocks: bool) {
 
 /// What may wait and has no row, with the reason.
 const NO_ROWS: &[(&str, &str)] = &[
-    ("TcpStream::connect", "the loopback answers at once; what it waits for is in socket.rs"),
-    ("TcpStream::connect_timeout", "as `connect`"),
+    ("TcpStream::connect_deadline", "as `connect`; the deadline is in dial.rs"),
+    ("TcpStream::connect_timeout", "as `connect_deadline` to one address"),
     ("UnixStream::connect", "`connect_addr` of a path"),
     ("UnixDatagram::send_to", "`send_to_addr` of a path"),
     ("Stdin::read", "`Watched::read_with`; there is one in the process"),
@@ -521,6 +523,24 @@ const NO_ROWS: &[(&str, &str)] = &[
     ("Command::status", "`Child::wait`"),
     ("Command::output", "`Child::wait_with_output`"),
 ];
+
+/// Two addresses that are the same listener's, whose queue is full. The second attempt is answered when there is room.
+fn tcp_connects() -> Scene {
+    let hole = Hole::new();
+    let mut scene = Pair::new(
+        (hole.listener, hole.queued),
+        Direction::Writes,
+        b"",
+        |listener| {
+            let addr = listener.local_addr()?;
+            TcpStream::connect(&[addr, addr][..]).map(|_| Vec::new())
+        },
+        |listener, _| drop(listener.accept().unwrap()),
+    )
+    .scene;
+    scene.socket = Err("the caller has no socket while it connects");
+    scene
+}
 
 /// A listener whose queue is full.
 fn unix_connects() -> Scene {

@@ -294,14 +294,15 @@ impl<S: AsFd> Socket<S> {
         self.operate((direction, begun), ShortRead::Unknown, || call(&self.inner), |_| false)
     }
 
-    /// As `run` for writing, with a time limit of this call alone.
+    /// As `run`, with a time limit of this call alone.
     pub(crate) fn run_until<R>(
         &self,
+        direction: Direction,
         until: Option<Nanos>,
         mut call: impl FnMut(&S) -> io::Result<R>,
     ) -> io::Result<R> {
         let begun = Begun::until(until);
-        self.operate((Direction::Write, begun), ShortRead::Unknown, || call(&self.inner), |_| false)
+        self.operate((direction, begun), ShortRead::Unknown, || call(&self.inner), |_| false)
     }
 
     /// As `run` for writing, for a call after which no event says that another try is worth it: connecting to a Unix

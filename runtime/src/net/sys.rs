@@ -109,6 +109,33 @@ pub(crate) fn write_vectored(fd: BorrowedFd<'_>, bufs: &[IoSlice<'_>]) -> io::Re
     check_len(unsafe { libc::writev(fd.as_raw_fd(), bufs.as_ptr().cast(), count) })
 }
 
+/// Makes a set of descriptors, which is readable when one of them has an event: an epoll descriptor.
+pub(super) fn new_set() -> io::Result<OwnedFd> {
+    // SAFETY: no pointers.
+    let fd = check(unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) })?;
+    // SAFETY: as in `accept`.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// Has `set` report `key` when the connect of `fd` has ended, once. Closing the descriptor takes it out of the set.
+pub(super) fn add_to_set(set: BorrowedFd<'_>, fd: BorrowedFd<'_>, key: u64) -> io::Result<()> {
+    let mut event = libc::epoll_event { events: (libc::EPOLLOUT | libc::EPOLLET) as u32, u64: key };
+    // SAFETY: the event lives through the call.
+    let added =
+        unsafe { libc::epoll_ctl(set.as_raw_fd(), libc::EPOLL_CTL_ADD, fd.as_raw_fd(), &raw mut event) };
+    check(added).map(drop)
+}
+
+/// Takes an event out of `set`, and returns its key; `WouldBlock` if there is none.
+pub(super) fn take_from_set(set: BorrowedFd<'_>) -> io::Result<u64> {
+    let mut event = libc::epoll_event { events: 0, u64: 0 };
+    // SAFETY: room for one event, which lives through the call.
+    match check(unsafe { libc::epoll_wait(set.as_raw_fd(), &raw mut event, 1, 0) })? {
+        0 => Err(io::ErrorKind::WouldBlock.into()),
+        _ => Ok(event.u64),
+    }
+}
+
 /// Makes an eventfd, which ends a thread's wait in `poll`.
 pub(crate) fn eventfd() -> io::Result<OwnedFd> {
     // SAFETY: no pointers.

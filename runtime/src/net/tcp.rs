@@ -8,15 +8,17 @@ use crate::net::methods::{ip_options, limits, reads, with_a_frame, writes};
 use crate::net::socket::{ShortRead, Socket};
 use crate::net::sys;
 use crate::net::traits::socket_traits;
-use gmp_timers::Nanos;
 use std::io;
+use std::iter;
 use std::net::{self, Shutdown, SocketAddr, ToSocketAddrs};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 mod listener;
+mod race;
 
 pub use listener::{Incoming, TcpListener};
+use race::Pace;
 
 /// A TCP connection.
 ///
@@ -53,8 +55,10 @@ pub use listener::{Incoming, TcpListener};
 pub struct TcpStream(Socket<net::TcpStream>);
 
 impl TcpStream {
-    /// Connects to the first of `addr`'s addresses that answers. Blocks the goroutine, and looking a name
-    /// up does as well.
+    /// Connects to `addr`, and of several addresses to the first that answers: the attempts begin one after the other,
+    /// each 250 ms after the one before, or at once when that one has failed; IPv6 and IPv4 take turns. The first
+    /// connection counts, and the other attempts are closed: Happy Eyeballs (RFC 8305). Blocks the goroutine, or the
+    /// plain thread, and looking a name up does as well.
     ///
     /// ```
     /// use gmp::net::{TcpListener, TcpStream};
@@ -79,19 +83,47 @@ impl TcpStream {
     /// [`migration`](crate::migration#what-may-unwind).
     ///
     /// # Errors
-    /// The error of the last address, if none answers; `InvalidInput` if `addr` has none.
+    /// That of the kernel for a single address. If every one of several addresses fails, an error that says what became of
+    /// each, of the kind of the last. `InvalidInput` if `addr` has no address.
     pub fn connect<A: ToSocketAddrs>(addr: A) -> io::Result<Self> {
-        let mut last = None;
-        for addr in lookup::resolve(&addr)? {
-            match Self::connect_one(&addr, None) {
-                Ok(stream) => return Ok(stream),
-                Err(refused) => last = Some(refused),
-            }
-        }
-        Err(last.unwrap_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "connect: no address to try")))
+        let mut addrs = lookup::resolve(&addr)?;
+        with_a_frame(race::connect(&mut addrs, Pace::until(None), &mut sys::begin_connect))
     }
 
-    /// Connects to `addr`, and gives up after `timeout`. Blocks the goroutine.
+    /// As [`connect`](Self::connect), and gives up at `deadline`, which holds for all addresses together. The time that a
+    /// name's resolution takes counts, but does not end that.
+    ///
+    /// ```
+    /// use gmp::net::{TcpListener, TcpStream};
+    /// use std::time::{Duration, Instant};
+    ///
+    /// // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
+    /// unsafe {
+    ///     gmp::run(|| {
+    ///         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    ///         let nobody = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    ///         let addresses = [nobody, listener.local_addr().unwrap()];
+    ///         let deadline = Instant::now() + Duration::from_secs(60);
+    ///         let stream = TcpStream::connect_deadline(&addresses[..], deadline).unwrap();
+    ///         assert_eq!(stream.peer_addr().unwrap(), addresses[1]);
+    ///     })
+    /// }
+    /// ```
+    ///
+    /// # Unwinds
+    /// When the wait is ended from outside, except by a context, which gives an error here; see
+    /// [`migration`](crate::migration#what-may-unwind).
+    ///
+    /// # Errors
+    /// `TimedOut` after `deadline`, with every descriptor closed; of several addresses the error says what became of each.
+    /// Otherwise as [`connect`](Self::connect).
+    pub fn connect_deadline<A: ToSocketAddrs>(addr: A, deadline: Instant) -> io::Result<Self> {
+        let pace = Pace::until(Some(Active::nanos(deadline)));
+        let mut addrs = lookup::resolve(&addr)?;
+        with_a_frame(race::connect(&mut addrs, pace, &mut sys::begin_connect))
+    }
+
+    /// Connects to `addr`, and gives up after `timeout`. Blocks the goroutine, or the plain thread.
     ///
     /// # Unwinds
     /// When the wait is ended from outside, except by a context, which gives an error here; see
@@ -104,22 +136,8 @@ impl TcpStream {
         if timeout.is_zero() {
             return Err(limit::no_zero());
         }
-        Self::connect_one(addr, Some(Active::now().saturating_add(timeout)))
-    }
-
-    fn connect_one(addr: &SocketAddr, until: Option<Nanos>) -> io::Result<Self> {
-        let stream = TcpStream(Socket::new(net::TcpStream::from(sys::begin_connect(addr)?)));
-        stream.0.run_until(until, |socket| {
-            // On loopback the connection is mostly made at once.
-            if let Some(refused) = socket.take_error()? {
-                return Err(refused);
-            }
-            socket.peer_addr().map(drop).map_err(|not_yet| match not_yet.kind() {
-                io::ErrorKind::NotConnected => io::ErrorKind::WouldBlock.into(),
-                _ => not_yet,
-            })
-        })?;
-        Ok(stream)
+        let pace = Pace::until(Some(Active::now().saturating_add(timeout)));
+        with_a_frame(race::connect(&mut iter::once(*addr), pace, &mut sys::begin_connect))
     }
 
     /// Returns the peer's address.

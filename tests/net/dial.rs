@@ -1,0 +1,331 @@
+//! Connecting to several addresses: who is asked when, who wins, and what is left of the others.
+
+use common::child;
+use common::crew::{CREWS, everyone, on_thread};
+use common::loopback::{Hole, asking, listen, refusing};
+use common::random::Random;
+use common::{everywhere, runtime, until, watched};
+use gmp::context::{Context, ContextError};
+use gmp::net::TcpStream;
+use std::cell::RefCell;
+use std::fs;
+use std::io::{self, ErrorKind};
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+const STAGGER: Duration = Duration::from_millis(250);
+/// What a machine that others use may add, in the best of several tries.
+const MARGIN: Duration = Duration::from_millis(50);
+
+/// Connects, and tells to whom, and how long that took.
+fn timed(addrs: &[SocketAddr]) -> (io::Result<SocketAddr>, Duration) {
+    let begin = Instant::now();
+    let result = TcpStream::connect(addrs).map(|stream| stream.peer_addr().unwrap());
+    (result, begin.elapsed())
+}
+
+/// Each crew connects to `addrs`, and reaches `winner` after `wanted`; `holes` are asked no more. Tells the best time.
+#[track_caller]
+fn takes(wanted: Duration, addrs: &[SocketAddr], winner: SocketAddr, holes: &[&Hole]) {
+    let times = RefCell::new(Vec::new());
+    everyone(|crew| {
+        let addrs = addrs.to_vec();
+        let (reached, time) = crew.run(move || timed(&addrs));
+        assert_eq!(reached.unwrap(), winner);
+        assert!(time >= wanted, "{time:?}");
+        assert!(holes.iter().all(|hole| hole.asking() == 0), "a loser is left");
+        times.borrow_mut().push(time);
+    });
+    let times = times.into_inner();
+    assert_eq!(times.len(), CREWS);
+    let best = times.iter().min().unwrap();
+    println!("{wanted:?} wanted, {best:?} taken");
+    assert!(*best < wanted + MARGIN, "{times:?}");
+}
+
+/// Fails by another time: the second address waits for the end of the first, or does not wait at all.
+#[test]
+fn one_that_does_not_answer_holds_up_the_next_by_the_stagger() {
+    let (hole, (_listener, good)) = (Hole::new(), listen());
+    takes(STAGGER, &[hole.addr, good], good, &[&hole]);
+}
+
+/// Fails by another time: each address that does not answer costs one stagger, one that refuses costs none.
+#[test]
+fn each_hole_costs_a_stagger_and_a_refusal_nothing() {
+    let (one, other, (_listener, good)) = (Hole::new(), Hole::new(), listen());
+    takes(2 * STAGGER, &[one.addr, refusing(), other.addr, refusing(), good], good, &[&one, &other]);
+}
+
+/// Fails by a stagger that is waited for though nobody is asked.
+#[test]
+fn the_next_one_begins_at_once_after_a_refusal() {
+    let (_listener, good) = listen();
+    takes(Duration::ZERO, &[refusing(), refusing(), good, refusing()], good, &[]);
+}
+
+/// Fails by a winner that is not taken, or by an attempt that outlives the call.
+#[test]
+fn an_early_attempt_may_win_while_later_ones_are_under_way() {
+    let wins = |run: &dyn Fn(Vec<SocketAddr>) -> common::crew::Member<'static, io::Result<SocketAddr>>| {
+        let (one, other) = (Hole::new(), Hole::new());
+        let dial = run(vec![one.addr, other.addr]);
+        until(|| one.asking() == 1 && other.asking() == 1);
+        drop(one.listener.accept().unwrap());
+        assert_eq!(dial.join().unwrap(), one.addr);
+        assert_eq!((one.asking(), other.asking()), (0, 0));
+    };
+    watched(0, || wins(&|addrs| on_thread(move || timed(&addrs).0)));
+    watched(1, || wins(&|addrs| on_thread(move || runtime(1).run(|| timed(&addrs).0))));
+}
+
+/// Fails by an error that does not say what was tried, or by a hang.
+#[test]
+fn when_all_fail_the_error_names_each() {
+    everyone(|crew| {
+        let addrs = [refusing(), refusing(), refusing()];
+        let refused = crew.run(move || timed(&addrs).0).unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::ConnectionRefused);
+        let text = refused.to_string();
+        assert!(addrs.iter().all(|addr| text.contains(&format!("{addr}: Connection refused"))), "{text}");
+        let source = std::error::Error::source(refused.get_ref().unwrap()).expect("the last one's");
+        let source: &io::Error = source.downcast_ref().unwrap();
+        assert_eq!(source.raw_os_error(), Some(libc::ECONNREFUSED));
+        // Of one it is the kernel's.
+        let refused = crew.run(move || timed(&addrs[..1]).0).unwrap_err();
+        assert_eq!(refused.raw_os_error(), Some(libc::ECONNREFUSED));
+        let nobody = crew.run(|| timed(&[]).0).unwrap_err();
+        assert_eq!(nobody.kind(), ErrorKind::InvalidInput);
+    });
+}
+
+/// Fails by a hang: a refusal that comes late, when all have been asked, is not seen.
+#[test]
+fn refusals_that_come_late_are_counted() {
+    let (one, other) = (Hole::new(), Hole::new());
+    let addrs = [one.addr, other.addr];
+    watched(2, || {
+        let dial = on_thread(move || runtime(2).run(|| timed(&addrs).0));
+        until(|| one.asking() == 1 && other.asking() == 1);
+        // Whoever asks again is refused.
+        drop((one, other));
+        let refused = dial.join().unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::ConnectionRefused);
+    });
+}
+
+/// Fails by another end than that of the deadline, by an error that does not say what was tried, or by a loser that is left.
+#[test]
+fn a_deadline_holds_for_all_addresses_together() {
+    let (one, other, (_listener, good)) = (Hole::new(), Hole::new(), listen());
+    everyone(|crew| {
+        let addrs = [one.addr, refusing(), other.addr, good];
+        for limit in [Duration::ZERO, Duration::from_millis(20), STAGGER + MARGIN] {
+            let begin = Instant::now();
+            let ended = crew.run(move || TcpStream::connect_deadline(&addrs[..], begin + limit)).unwrap_err();
+            assert_eq!(ended.kind(), ErrorKind::TimedOut);
+            assert!(begin.elapsed() >= limit);
+            assert_eq!((one.asking(), other.asking()), (0, 0));
+            let text = ended.to_string();
+            assert!(addrs.iter().all(|addr| text.contains(&addr.to_string())), "{text}");
+            assert!(text.contains(&format!("{good}: not tried")), "{text}");
+            if !limit.is_zero() {
+                assert!(text.contains(&format!("{}: no answer", one.addr)), "{text}");
+            }
+        }
+        let alone = one.addr;
+        let ended = crew.run(move || {
+            TcpStream::connect_deadline(alone, Instant::now() + Duration::from_millis(2)).unwrap_err()
+        });
+        assert_eq!(ended.kind(), ErrorKind::TimedOut);
+        // In time.
+        let late = Instant::now() + Duration::from_secs(3600);
+        assert_eq!(
+            crew.run(move || TcpStream::connect_deadline(good, late).unwrap().peer_addr().unwrap()),
+            good
+        );
+    });
+}
+
+/// Fails by a dial that goes on, or by a loser that is left.
+#[test]
+fn a_context_ends_it() {
+    let (one, other) = (Hole::new(), Hole::new());
+    let addrs = [one.addr, other.addr];
+    let error_in = |ended: &io::Error| *ended.get_ref().unwrap().downcast_ref::<ContextError>().unwrap();
+    everyone(|crew| {
+        let (context, cancel) = Context::background().with_cancel();
+        let dial = crew.go(move || context.run(|| TcpStream::connect(&addrs[..]).unwrap_err()).unwrap());
+        until(|| one.asking() == 1);
+        cancel.cancel();
+        assert_eq!(error_in(&dial.join()), ContextError::Canceled);
+        assert_eq!((one.asking(), other.asking()), (0, 0));
+
+        let (context, _cancel) = Context::background().with_timeout(Duration::from_millis(5));
+        let dial = crew.go(move || context.run(|| TcpStream::connect(&addrs[..]).unwrap_err()).unwrap());
+        let ended = dial.join();
+        assert_eq!((ended.kind(), error_in(&ended)), (ErrorKind::TimedOut, ContextError::DeadlineExceeded));
+        assert_eq!((one.asking(), other.asking()), (0, 0));
+    });
+}
+
+/// Fails by an end of the runtime that takes its whole time, or by an attempt that is left.
+#[test]
+fn the_end_of_the_runtime_ends_it() {
+    everywhere(|rt| {
+        let (one, other) = (Hole::new(), Hole::new());
+        let addrs = [one.addr, other.addr];
+        let dials: Vec<_> =
+            (0..10).map(|_| rt.go(move || TcpStream::connect(&addrs[..]).map(drop))).collect();
+        until(|| one.asking() == 10);
+        rt.shutdown(Duration::from_secs(30));
+        assert!(dials.into_iter().all(|dial| dial.join().is_err()));
+        assert_eq!((one.asking(), other.asking()), (0, 0));
+    });
+}
+
+/// How many sockets and pollers the process has, and how many entries are in its pollers. What the runtime opens for itself
+/// while it runs is a file.
+fn descriptors() -> (usize, usize) {
+    let (mut open, mut watched) = (0, 0);
+    for fd in fs::read_dir("/proc/self/fd").unwrap().map(|entry| entry.unwrap()) {
+        // The folder's own is gone by now.
+        let Ok(link) = fs::read_link(fd.path()) else { continue };
+        let link = link.to_string_lossy();
+        open += usize::from(link.starts_with("socket:") || link.starts_with("anon_inode:"));
+        let info = format!("/proc/self/fdinfo/{}", fd.file_name().display());
+        let info = fs::read_to_string(info).unwrap_or_default();
+        watched += info.lines().filter(|line| line.starts_with("tfd:")).count();
+    }
+    (open, watched)
+}
+
+/// Fails by a descriptor, or an entry of a poller, that a dial has left, however that has ended.
+#[test]
+fn dials_that_end_at_random_leave_nothing() {
+    if !child::is_child() {
+        child::passes("dials_that_end_at_random_leave_nothing", &[]);
+        return;
+    }
+    let (one, other, bad) = (Hole::new(), Hole::new(), refusing());
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let good = listener.local_addr().unwrap();
+    std::thread::spawn(move || listener.incoming().for_each(drop));
+    for procs in [0, 1, 4] {
+        let rt = (procs > 0).then(|| runtime(procs));
+        let choices = [
+            vec![good, one.addr],
+            vec![bad, good],
+            vec![one.addr, good],
+            vec![one.addr, bad, other.addr, good],
+            vec![one.addr, other.addr],
+            vec![bad, bad],
+        ];
+        let dial = move |seed: usize| {
+            let mut random = Random::new(seed);
+            let end = Instant::now() + Duration::from_millis(1500);
+            let mut reached = 0;
+            while Instant::now() < end {
+                let addrs = random.pick(&choices);
+                let limit = random.micros(300_000);
+                let (context, cancel) = Context::background().with_timeout(limit);
+                if random.one_in(4) {
+                    cancel.cancel();
+                }
+                let connected = match random.below(3) {
+                    0 => TcpStream::connect_deadline(&addrs[..], Instant::now() + limit),
+                    _ => context.run(|| TcpStream::connect(&addrs[..])).expect("nothing is unwound"),
+                };
+                reached += usize::from(connected.is_ok());
+            }
+            reached
+        };
+        let run = |count: usize| -> usize {
+            match &rt {
+                Some(rt) => {
+                    let dials: Vec<_> = (0..count)
+                        .map(|n| {
+                            let dial = dial.clone();
+                            rt.go(move || dial(n))
+                        })
+                        .collect();
+                    dials.into_iter().map(|dial| dial.join().unwrap()).sum()
+                }
+                None => {
+                    let dials: Vec<_> = (0..count)
+                        .map(|n| {
+                            let dial = dial.clone();
+                            std::thread::spawn(move || dial(n))
+                        })
+                        .collect();
+                    dials.into_iter().map(|dial| dial.join().unwrap()).sum()
+                }
+            }
+        };
+        run(1);
+        let before = descriptors();
+        let reached = run(40);
+        println!("procs {procs}: {reached} connected");
+        assert!(reached > 0);
+        // The listener's thread may have one still.
+        watched(procs, || until(|| descriptors() == before));
+        assert_eq!((asking(one.addr), asking(other.addr)), (0, 0));
+    }
+}
+
+/// Fails by a hang, by CPU time that is burnt, or by an error that hides what was missing.
+#[test]
+fn a_full_descriptor_table_makes_it_slower_or_an_error() {
+    if !child::is_child() {
+        child::passes("a_full_descriptor_table_makes_it_slower_or_an_error", &[]);
+        return;
+    }
+    let (hole, (_listener, good)) = (Hole::new(), listen());
+    let (to_hole, to_good) = ([hole.addr, good], [refusing(), good]);
+    let limit = libc::rlimit { rlim_cur: 100, rlim_max: 100 };
+    // SAFETY: a valid struct.
+    assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) }, 0);
+    let soon = |addrs: &[SocketAddr]| {
+        TcpStream::connect_deadline(addrs, Instant::now() + STAGGER + 4 * MARGIN).map(drop)
+    };
+    let with = |left: usize, f: &dyn Fn() -> io::Result<()>| {
+        let mut full: Vec<_> = std::iter::from_fn(|| fs::File::open("/dev/null").ok()).collect();
+        full.truncate(full.len() - left);
+        f()
+    };
+    let all = |wait_fds: usize| {
+        let refused = with(0, &|| soon(&to_good)).unwrap_err().to_string();
+        assert_eq!(refused.matches("Too many open files").count(), 2, "{refused}");
+        // One by one.
+        with(1, &|| soon(&to_good)).unwrap();
+        let late = with(1, &|| soon(&to_hole)).unwrap_err();
+        assert_eq!(late.kind(), ErrorKind::TimedOut);
+        assert!(
+            late.to_string().ends_with(&format!("; {}: no answer; {good}: not tried", hole.addr)),
+            "{late}"
+        );
+        // The first and the set.
+        let late = with(2, &|| soon(&to_hole)).unwrap_err();
+        assert_eq!(late.kind(), ErrorKind::TimedOut);
+        assert!(
+            late.to_string().ends_with(&format!("; {}: no answer; {good}: not tried", hole.addr)),
+            "{late}"
+        );
+        with(3 + wait_fds, &|| soon(&to_hole)).unwrap();
+    };
+    // A plain thread has its wake fd, too.
+    watched(0, || all(1));
+    let rt = runtime(1);
+    watched(1, || rt.run(|| all(0)));
+    // When there is room again the next one begins.
+    let mut full: Vec<_> = std::iter::from_fn(|| fs::File::open("/dev/null").ok()).collect();
+    full.truncate(full.len() - 2);
+    watched(1, || {
+        let dial = on_thread(move || timed(&to_hole).0);
+        // Longer than the stagger, so that the second attempt is refused a descriptor, and is tried again.
+        let begin = Instant::now();
+        until(|| begin.elapsed() > STAGGER + MARGIN);
+        drop(full);
+        assert_eq!(dial.join().unwrap(), good);
+    });
+}
