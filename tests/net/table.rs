@@ -521,6 +521,9 @@ const NO_ROWS: &[(&str, &str)] = &[
     ("Child::wait", "tests/os/process.rs"),
     ("Child::wait_with_output", "reads, and `wait`"),
     ("Command::status", "`Child::wait`"),
+    ("TcpListener::bind", "waits for its turn to look a name up: tests/os/fs_line.rs"),
+    ("UdpSocket::bind", "as `TcpListener::bind`"),
+    ("UdpSocket::connect", "as `TcpListener::bind`"),
     ("Command::output", "`Child::wait_with_output`"),
 ];
 
