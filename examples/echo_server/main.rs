@@ -40,13 +40,12 @@
 mod histogram;
 mod load;
 mod server;
-mod signals;
 
 use gmp::Runtime;
 use gmp::net::TcpListener;
+use gmp::signal::{self, SIGINT, SIGTERM};
 use load::{Load, explained, grouped, value};
 use server::Server;
-use signals::Signals;
 use std::io;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -118,9 +117,9 @@ impl Options {
     }
 }
 
-/// Serves until Ctrl-C.
+/// Serves until Ctrl-C, or `kill`.
 fn serve(options: &Options) -> io::Result<()> {
-    let signals = Signals::block();
+    let signals = signal::notify(&[SIGINT, SIGTERM])?;
     let runtime = options.runtime()?;
     let listener = options.listen("127.0.0.1:7777")?;
     println!("listening on {}, Ctrl-C ends it", listener.local_addr()?);
@@ -130,7 +129,9 @@ fn serve(options: &Options) -> io::Result<()> {
         move || server.serve()
     });
 
-    signals.wait();
+    signals.recv().map_err(io::Error::other)?;
+    // A second Ctrl-C does not wait for those that are connected.
+    drop(signals);
     let (totals, left) = server.close(CLOSE_LIMIT);
     accepting.join().map_err(io::Error::other)?;
     println!(

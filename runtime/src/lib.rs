@@ -299,7 +299,7 @@ pub use goroutine::{
 };
 #[cfg(gmp_loom)]
 pub use host::model;
-pub use os::{fs, io, process};
+pub use os::{fs, io, process, signal};
 pub use runtime::{Handle, Refused, Report, Runtime, RuntimeBuilder, dump, run};
 pub use wait::interrupt::is_interrupt;
 

@@ -3,6 +3,8 @@
 use crate::Test;
 use crate::parent::{LONG, dies, dies_late, dies_under};
 use gmp::chan::{bounded, never};
+use gmp::process::Command;
+use gmp::signal::{self, SIGHUP};
 use gmp::sync::{Condvar, Event, Mutex, RwLock, Semaphore, WaitGroup};
 use gmp::{Runtime, go, goexit, select};
 use std::sync::Arc;
@@ -45,6 +47,18 @@ pub const TESTS: &[Test] = &[
     ("a_thread_that_has_just_ended_does_not_count", || dies("just_ended", &[ALL, "[chan receive, "])),
     ("a_thread_that_ends_soon_is_waited_for", || dies("ends_soon", &[ALL, "[chan receive, "])),
     ("the_thread_of_callbacks_does_not_count", || dies("callback_was", &[ALL, "[chan receive, "])),
+    ("a_receiver_of_signals_that_is_gone_does_not_count", || {
+        dies("signals_were", &[ALL, "[chan receive, "]);
+        dies_under("signals_were", "deadlock=always", &[ALL, "[chan receive, "]);
+    }),
+    // Fails when nobody looks once more after the last receiver has gone.
+    ("a_receiver_of_signals_that_goes_late_does_not_count", || {
+        dies_late("signals_go_late", &[ALL, "[chan receive, "])
+    }),
+    ("a_child_process_that_has_ended_does_not_count", || {
+        dies("child_was", &[ALL, "[chan receive, "]);
+        dies_under("child_was", "deadlock=always", &[ALL, "[chan receive, "]);
+    }),
     ("main_that_exits_leaves_nobody", || {
         dies("exits_alone", &["fatal error: no goroutines (main called runtime.Goexit) - deadlock!\n\n"]);
     }),
@@ -247,6 +261,27 @@ pub const CHILDREN: &[(&str, fn())] = &[
         let (sender, receiver) = bounded(1);
         let _timer = gmp::time::after_func(Duration::from_millis(1), move || sender.send(()).unwrap());
         run_with(receiver);
+    }),
+    ("signals_were", || {
+        run(|| {
+            drop(signal::notify(&[SIGHUP]).unwrap());
+            receive_for_ever();
+        });
+    }),
+    ("signals_go_late", || {
+        let signals = signal::notify(&[SIGHUP]).unwrap();
+        drop(thread::spawn(move || {
+            thread::sleep(LONG);
+            drop(signals);
+        }));
+        run(receive_for_ever);
+    }),
+    ("child_was", || {
+        run(|| {
+            assert!(Command::new("true").status().unwrap().success());
+            drop(Command::new("true").spawn().unwrap());
+            receive_for_ever();
+        });
     }),
     ("exits_alone", || {
         run(|| {

@@ -3,10 +3,13 @@
 use crate::Test;
 use crate::asleep::runtime;
 use crate::parent::{LONG, lives, lives_under, stays};
+use common::seccomp::refuse;
 use gmp::chan::{Receiver, Sender, bounded};
 use gmp::context::Context;
 use gmp::go;
 use gmp::net::TcpListener;
+use gmp::process::Command;
+use gmp::signal::{self, SIGALRM};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -26,6 +29,18 @@ pub const TESTS: &[Test] = &[
     ("a_runtime_inside_another_is_waited_for", || lives("nested_sleeper")),
     ("a_listener_is_waited_for", || stays("listener")),
     ("a_socket_is_waited_for", || lives("socket")),
+    ("a_receiver_of_signals_is_waited_for", || {
+        lives("signal");
+        lives_under("signal", "deadlock=always");
+    }),
+    ("a_child_process_is_waited_for", || {
+        lives("child_process");
+        lives_under("child_process", "deadlock=always");
+    }),
+    ("a_child_process_without_a_descriptor_is_waited_for", || {
+        lives("child_without_pidfd");
+        lives_under("child_without_pidfd", "deadlock=always");
+    }),
     ("a_thread_that_waits_for_a_channel_counts", || stays("thread_receives")),
     ("a_runtime_that_nobody_runs_is_not_judged", || lives_under("nobody_runs", "deadlock=always")),
     ("a_run_that_has_ended_does_not_count", || lives_under("run_has_ended", "deadlock=always")),
@@ -43,6 +58,25 @@ fn run_receiving<T>(make: impl FnOnce(Sender<()>) -> T + Send) {
             receiver.recv().unwrap();
         });
     }
+}
+
+/// Has the kernel send `SIGALRM`.
+fn alarm_in(time: Duration) {
+    let at = libc::timeval { tv_sec: time.as_secs() as _, tv_usec: time.subsec_micros() as _ };
+    let once = libc::itimerval { it_interval: libc::timeval { tv_sec: 0, tv_usec: 0 }, it_value: at };
+    // SAFETY: the call reads the struct that we pass.
+    assert_eq!(unsafe { libc::setitimer(libc::ITIMER_REAL, &raw const once, std::ptr::null_mut()) }, 0);
+}
+
+/// Main waits for a goroutine, which waits for a process that sleeps.
+fn child_process() {
+    run_receiving(|sender| {
+        drop(go(move || {
+            let seconds = LONG.as_secs_f64().to_string();
+            assert!(Command::new("sleep").arg(seconds).status().unwrap().success());
+            sender.send(()).unwrap();
+        }));
+    });
 }
 
 pub const CHILDREN: &[(&str, fn())] = &[
@@ -87,6 +121,21 @@ pub const CHILDREN: &[(&str, fn())] = &[
         let _timer = gmp::time::after_func(LONG, move || sender.send(()).unwrap());
         // SAFETY: nothing here is bound to a thread.
         unsafe { gmp::run(move || receiver.recv().unwrap()) }
+    }),
+    ("signal", || {
+        run_receiving(|sender| {
+            drop(go(move || {
+                let signals = signal::notify(&[SIGALRM]).unwrap();
+                alarm_in(LONG);
+                assert_eq!(signals.recv(), Ok(SIGALRM));
+                sender.send(()).unwrap();
+            }));
+        });
+    }),
+    ("child_process", child_process),
+    ("child_without_pidfd", || {
+        refuse(&[libc::SYS_pidfd_open], libc::ENOSYS);
+        child_process();
     }),
     ("blocking", || {
         run_receiving(|sender| {

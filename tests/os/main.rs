@@ -1,5 +1,5 @@
 #![cfg(not(gmp_loom))]
-//! What the operating system has beside sockets: descriptors of others, pipes, child processes, files.
+//! What the operating system has beside sockets: descriptors of others, pipes, child processes, files, signals.
 
 mod fs;
 mod fs_files;
@@ -7,4 +7,5 @@ mod fs_line;
 mod fs_odd;
 mod pipe;
 mod process;
+mod signal;
 mod watched;

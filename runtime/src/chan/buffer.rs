@@ -36,6 +36,13 @@ impl<T> Buffer<T> {
         self.ring.push_back(message);
     }
 
+    pub(crate) fn contains(&self, message: &T) -> bool
+    where
+        T: PartialEq,
+    {
+        self.ring.contains(message)
+    }
+
     /// Moves the first message into `slot`, if there is one.
     ///
     /// # Safety

@@ -151,6 +151,17 @@ impl<T> Sender<T> {
         }
     }
 
+    /// Sends a message, unless the same lies in the buffer, or the channel is closed. For a channel of `once_each`. Does not
+    /// block.
+    pub(crate) fn send_absent(&self, message: T)
+    where
+        T: Copy + PartialEq,
+    {
+        if let Some(chan) = self.chan() {
+            chan.send_absent(message);
+        }
+    }
+
     /// As [`send`](Self::send), for at most `timeout`.
     ///
     /// # Unwinds

@@ -234,6 +234,12 @@ pub(crate) fn clock(due: Option<Nanos>, period: Duration) -> Receiver<Instant> {
     Receiver { chan: Some(Arc::new(Chan::new(1, Buffer::growing(), Some(tick), false))) }
 }
 
+/// Makes a channel for `Sender::send_absent`, which users can't close.
+pub(crate) fn once_each<T>() -> (Sender<T>, Receiver<T>) {
+    let chan = Arc::new(Chan::new(usize::MAX, Buffer::growing(), None, false));
+    (Sender { chan: Some(Arc::clone(&chan)) }, Receiver { chan: Some(chan) })
+}
+
 /// Makes a channel without messages, which only `shut` closes.
 pub(crate) fn signal() -> Receiver<()> {
     Receiver { chan: Some(Arc::new(Chan::new(0, Buffer::growing(), None, false))) }

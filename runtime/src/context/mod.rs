@@ -15,10 +15,12 @@
 mod deadline;
 mod done;
 mod run;
+mod signals;
 mod tree;
 
 use crate::chan::Receiver;
 use crate::goroutine::JoinHandle;
+pub use signals::with_signals;
 pub(crate) use tree::interrupted;
 
 use crate::host::{Active, Clock};

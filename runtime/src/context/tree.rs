@@ -118,6 +118,8 @@ struct State {
     next_key: u64,
     cause: Option<Cause>,
     alarm: Option<Alarm>,
+    /// What is dropped when the node is done, or has no owner any more.
+    kept: Option<Box<dyn Send>>,
 }
 
 /// When a node is done at the latest.
@@ -164,8 +166,14 @@ impl Node {
         deadline: Option<Deadline>,
     ) -> Self {
         let (above, place) = above.unzip();
-        let state =
-            State { dependents: Queue::new(), calls: BTreeMap::new(), next_key: 0, cause: None, alarm: None };
+        let state = State {
+            dependents: Queue::new(),
+            calls: BTreeMap::new(),
+            next_key: 0,
+            cause: None,
+            alarm: None,
+            kept: None,
+        };
         Node {
             done: AtomicU32::new(OPEN),
             above,
@@ -256,6 +264,22 @@ impl Node {
         // Else the call is dropped, after the lock.
     }
 
+    /// Keeps `it` until the node is done: not at all if it is. The drop is called without a lock.
+    pub(super) fn keep(&self, it: Box<dyn Send>) {
+        let mut state = self.state.lock();
+        let before = match self.done.load(Relaxed) {
+            OPEN => state.kept.replace(it),
+            _ => Some(it),
+        };
+        drop(state);
+        drop(before);
+    }
+
+    /// Returns what is kept.
+    pub(super) fn give_up(&self) -> Option<Box<dyn Send>> {
+        self.state.lock().kept.take()
+    }
+
     /// Returns `true` if the node can ever be done.
     pub(super) fn may_end(&self) -> bool {
         !self.endless
@@ -334,7 +358,7 @@ impl Node {
         if !ends {
             return;
         }
-        let alarm = state.alarm.take();
+        let (alarm, kept) = (state.alarm.take(), state.kept.take());
         calls.extend(std::mem::take(&mut state.calls).into_values());
         // C4.
         if let Some(channel) = self.channel() {
@@ -343,7 +367,7 @@ impl Node {
         // C5. Release: C4, for a reader that finds the verdict without the lock; partner: `err`.
         self.done.store(verdict.code(), Release);
         drop(state);
-        drop(alarm);
+        drop((alarm, kept));
     }
 
     /// Keeps the call until the node is done, and returns the call's key; starts the call at once if the node is done.

@@ -59,6 +59,8 @@ pub(crate) trait Process: Sized {
     /// Has SIGQUIT ask for a dump from now on, as `shared` defines it, unless the program has set the signal's
     /// action.
     fn catch_quit();
+    /// Returns `true` if this is the address of the handler that `catch_quit` installs. Does what a signal handler may.
+    fn answers_quit(handler: usize) -> bool;
     /// Whether a runtime has a monitor.
     const MONITORED: bool;
     /// Whether the frames of running goroutines can be read: `frames_here`, `ask`.

@@ -1,5 +1,6 @@
-//! What the operating system has beside sockets and clocks: descriptors of any kind, pipes, child processes, files.
+//! What the operating system has beside sockets and clocks: descriptors of any kind, pipes, child processes, files, signals.
 
 pub mod fs;
 pub mod io;
 pub mod process;
+pub mod signal;

@@ -50,6 +50,23 @@ impl<T> Chan<T> {
         put.unwrap_or(Ended::TimedOut)
     }
 
+    /// As `Sender::send_absent`.
+    pub(crate) fn send_absent(&self, mut message: T)
+    where
+        T: Copy + PartialEq,
+    {
+        let mut woken = Woken::new();
+        let mut state = self.lock();
+        // SAFETY: the state is locked.
+        let is_there = self.buffer.with(|buffer| unsafe { (*buffer).contains(&message) });
+        if !is_there {
+            // SAFETY: a message, which is left behind if it is not moved out, and can be.
+            let _closed = unsafe { self.put(&mut state, &raw mut message, &mut woken) };
+        }
+        drop(state);
+        woken.ready();
+    }
+
     /// Sends, as far as that is possible without waiting; `None` if the send has to wait.
     ///
     /// # Safety

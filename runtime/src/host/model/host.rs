@@ -334,6 +334,10 @@ impl Process for ModelHost {
 
     fn catch_quit() {}
 
+    fn answers_quit(_handler: usize) -> bool {
+        false
+    }
+
     fn is_panicking() -> bool {
         // All of a model's threads share one OS thread, which panics when the model has failed.
         std::thread::panicking()

@@ -405,6 +405,10 @@ impl Process for Native {
         quit::catch();
     }
 
+    fn answers_quit(handler: usize) -> bool {
+        quit::is(handler)
+    }
+
     #[inline(never)]
     fn is_panicking() -> bool {
         std::thread::panicking()

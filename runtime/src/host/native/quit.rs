@@ -30,6 +30,11 @@ pub(super) fn catch() {
     });
 }
 
+/// Returns `true` for the address of this handler.
+pub(super) fn is(handler: usize) -> bool {
+    handler == on_quit as *const () as usize
+}
+
 /// Does what a signal handler may: atomics, a futex wake, and the end of the process.
 extern "C" fn on_quit(signal: libc::c_int) {
     // SAFETY: the address of this thread's errno, which the interrupted code may be about to read.

@@ -12,7 +12,8 @@
 //! 3. every goroutine is parked, in a wait that no waker has claimed or nudged, and none waits for a descriptor;
 //! 4. each plain thread inside `run` waits for a goroutine that has not ended;
 //! 5. the process has no other threads: the kernel's count is that of the threads in 1, 2 and 4. Other threads might
-//!    do anything. `GMPDEBUG=deadlock=always` leaves this condition out.
+//!    do anything. `GMPDEBUG=deadlock=always` leaves this condition out;
+//! 6. nobody listens for signals ([`Listens`]).
 //!
 //! **Why it is never said too early.** The judge, which is a monitor, holds, in this order and together, the lock of the list
 //! of runtimes, the timer thread's, and the lock of each scheduler. Judges exclude each other by the first, and no other
@@ -49,7 +50,7 @@ use crate::host::Host;
 use crate::m::M;
 use crate::m::note::Note;
 use crate::prim::hooks::*;
-use crate::prim::{Acquire, Arc, Mutex, Rank, Relaxed, Release, Weak};
+use crate::prim::{Acquire, Arc, AtomicU64, Mutex, Rank, Relaxed, Release, Weak};
 use crate::sched::poll::Poller;
 use crate::sched::watch::dump::{Wanted, dump_all};
 use crate::sched::{Central, Sched};
@@ -67,13 +68,19 @@ const LOOKS: [Duration; 5] = [
 ];
 
 /// The runtimes of the process, and the callers that are inside `run`. The host keeps one value of this type.
-pub(crate) struct Runtimes<H: Host>(Mutex<Known<H>>);
+pub(crate) struct Runtimes<H: Host> {
+    known: Mutex<Known<H>>,
+    /// How often a [`Listens`] has ended.
+    silences: AtomicU64,
+}
 
 struct Known<H: Host> {
     /// From their start until they begin to end.
     all: Vec<Weak<Sched<H>>>,
     callers: Vec<Caller<H>>,
     tickets: u64,
+    /// How many `Listens` there are.
+    listens: usize,
     /// A deadlock was found; another judge may be looking.
     reported: bool,
 }
@@ -118,7 +125,7 @@ impl<H: Host> Presence<H> {
 
     fn of(thread: bool) -> Self {
         let Some(runtimes) = &H::shared().runtimes else { return Presence(0, PhantomData) };
-        let mut known = runtimes.0.lock();
+        let mut known = runtimes.known.lock();
         known.tickets += 1;
         let ticket = known.tickets;
         known.callers.push(Caller { ticket, does: Doing::Awake, thread });
@@ -131,7 +138,7 @@ impl<H: Host> Presence<H> {
 
     fn with(&self, f: impl FnOnce(&mut Caller<H>)) {
         if let Some(runtimes) = &H::shared().runtimes {
-            let mut known = runtimes.0.lock();
+            let mut known = runtimes.known.lock();
             let caller = known.callers.iter_mut().find(|caller| caller.ticket == self.0);
             f(caller.expect("with: the caller is inside `run`"));
         }
@@ -141,7 +148,34 @@ impl<H: Host> Presence<H> {
 impl<H: Host> Drop for Presence<H> {
     fn drop(&mut self) {
         if let Some(runtimes) = &H::shared().runtimes {
-            runtimes.0.lock().callers.retain(|caller| caller.ticket != self.0);
+            runtimes.known.lock().callers.retain(|caller| caller.ticket != self.0);
+        }
+    }
+}
+
+/// While this value lives the process is not asleep, as something from outside may wake a goroutine: a signal.
+pub(crate) struct Listens<H: Host>(PhantomData<fn(H)>);
+
+impl<H: Host> Listens<H> {
+    pub(crate) fn begin() -> Self {
+        if let Some(runtimes) = &H::shared().runtimes {
+            runtimes.known.lock().listens += 1;
+        }
+        Listens(PhantomData)
+    }
+}
+
+impl<H: Host> Drop for Listens<H> {
+    fn drop(&mut self) {
+        if let Some(runtimes) = &H::shared().runtimes {
+            let mut known = runtimes.known.lock();
+            known.listens -= 1;
+            // Relaxed: the alarms publish it.
+            runtimes.silences.fetch_add(1, Relaxed);
+            // All may have been asleep for longer than anybody looks.
+            let scheds: Vec<_> = known.all.iter().filter_map(Weak::upgrade).collect();
+            drop(known);
+            scheds.iter().for_each(|sched| sched.monitor_note.alarm());
         }
     }
 }
@@ -162,8 +196,8 @@ pub(crate) enum Verdict {
 
 impl<H: Host> Default for Runtimes<H> {
     fn default() -> Self {
-        let known = Known { all: Vec::new(), callers: Vec::new(), tickets: 0, reported: false };
-        Runtimes(Mutex::new(Rank::Runtimes, known))
+        let known = Known { all: Vec::new(), callers: Vec::new(), tickets: 0, listens: 0, reported: false };
+        Runtimes { known: Mutex::new(Rank::Runtimes, known), silences: AtomicU64::new(0) }
     }
 }
 
@@ -180,27 +214,30 @@ impl<H: Host> Known<H> {
 impl<H: Host> Runtimes<H> {
     /// A runtime has started.
     pub(crate) fn begin(&self, sched: &Arc<Sched<H>>) {
-        let mut known = self.0.lock();
+        let mut known = self.known.lock();
         known.all.push(Arc::downgrade(sched));
         known.name_who_answers();
     }
 
     /// A runtime begins to end: from here on its threads count as foreign ones.
     pub(crate) fn end(&self, sched: &Sched<H>) {
-        let mut known = self.0.lock();
+        let mut known = self.known.lock();
         known.all.retain(|known| !std::ptr::eq(known.as_ptr(), sched));
         known.name_who_answers();
     }
 
     /// All that have started and not begun to end, in the order in which they started.
     pub(crate) fn all(&self) -> Vec<Arc<Sched<H>>> {
-        self.0.lock().all.iter().filter_map(Weak::upgrade).collect()
+        self.known.lock().all.iter().filter_map(Weak::upgrade).collect()
     }
 
     fn judge(&self, ignores_others: bool) -> Verdict {
-        let mut known = self.0.lock();
+        let mut known = self.known.lock();
         if known.callers.is_empty() || known.reported {
             return Verdict::NobodyAsks;
+        }
+        if known.listens > 0 {
+            return Verdict::Awake;
         }
         // The runtimes live: an ender takes its runtime off the list first, for which it needs the lock.
         let scheds: Vec<_> = known.all.iter().filter_map(Weak::upgrade).collect();
@@ -332,7 +369,7 @@ impl<H: Host> Drop for Serving<'_, H> {
 pub(crate) struct DeadlockWatch {
     /// Since when the Ps were seen idle; `None` if they were not.
     since: Option<Nanos>,
-    /// How often Ps had changed hands at that time.
+    /// What `Sched::changes` was at that time.
     changes: u64,
     /// How many of [`LOOKS`] were done.
     looks: usize,
@@ -380,10 +417,13 @@ impl<H: Host> Sched<H> {
                 && deadlock_watch.looks == LOOKS.len()
     }
 
-    /// Returns a number that grows when an M takes a P. Not the ticks of the Ps: a bound goroutine that comes back from a
-    /// blocking call to a P that was idle may park without a tick, as its M looks for no other.
+    /// Returns a number that grows when an M takes a P, and when the last receiver of signals goes. Not the ticks of the Ps: a
+    /// bound goroutine that comes back from a blocking call to a P that was idle may park without a tick, as its M looks for
+    /// no other.
     fn changes(&self) -> u64 {
-        self.ps.iter().map(|p| p.handoff.changes()).sum()
+        // Relaxed: `Listens` alarms the monitor after it has counted.
+        let silences = H::shared().runtimes.as_ref().map_or(0, |runtimes| runtimes.silences.load(Relaxed));
+        self.ps.iter().map(|p| p.handoff.changes()).sum::<u64>() + silences
     }
 }
 

@@ -1,0 +1,300 @@
+//! The actions of signals, as the kernel knows them, and the handler.
+//!
+//! While a signal has listeners its action is `on_signal`; `before` is the action that it has replaced, and that comes back.
+//! Another library may install a handler over ours, and call ours from it, so that ours can't be taken out: it is *behind*
+//! that one, and passes signals on. That library may also put ours back, after we have left: then the handler finds that it is
+//! the signal's action and nobody listens, and does what it could not do when it was to.
+//!
+//! ```text
+//!   listener, under the registry's lock            handler
+//!
+//!   L1  `listens` := true                          H1  `listens`?  tell the thread; done
+//!   L2  the action := ours                         H2  is the action ours?  no: pass on to `before`; done
+//!                                                  H3  the action := `before`
+//!                                                  H4  `listens`?  the action := ours, tell the thread; done
+//!                                                      no: raise the signal again
+//! ```
+//! If H3 comes after L2, H4 sees L1, and undoes H3. If H3 comes before L2, the action is ours in the end, too; the signal came
+//! before `notify` had returned.
+
+use super::number::Signal;
+use super::pending::Pending;
+use crate::host::{Active, Process};
+use std::ffi::{c_int, c_void};
+use std::io;
+use std::ptr;
+use std::sync::OnceLock;
+use std::sync::atomic::Ordering::{Acquire, Release, SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicPtr};
+
+static PENDING: OnceLock<Pending<Active>> = OnceLock::new();
+
+/// What the handler hands to the thread.
+pub(super) fn pending() -> &'static Pending<Active> {
+    PENDING.get_or_init(Pending::new)
+}
+
+/// What the handler reads of a signal.
+struct Slot {
+    listens: AtomicBool,
+    /// Null until the action was ours for the first time. What it points to is never freed: a handler may be reading it.
+    before: AtomicPtr<libc::sigaction>,
+}
+
+static SLOTS: [Slot; 65] =
+    [const { Slot { listens: AtomicBool::new(false), before: AtomicPtr::new(ptr::null_mut()) } }; 65];
+
+impl Slot {
+    fn set_listens(&self, listens: bool) {
+        // SeqCst: a store before the system call that sets the action, and a load after one (L1, H4); partner: `listens`.
+        self.listens.store(listens, SeqCst);
+    }
+
+    fn listens(&self) -> bool {
+        // SeqCst: partner `set_listens`.
+        self.listens.load(SeqCst)
+    }
+}
+
+fn slot(signal: Signal) -> &'static Slot {
+    &SLOTS[signal.as_raw() as usize]
+}
+
+/// The action of a signal; and, with `next`, the new one.
+fn exchange(signal: Signal, next: Option<&libc::sigaction>) -> io::Result<libc::sigaction> {
+    // SAFETY: a struct of integers, for which zeros are the default action.
+    let mut now = unsafe { std::mem::zeroed() };
+    let next = next.map_or(ptr::null(), ptr::from_ref);
+    // SAFETY: the call reads and writes what we pass. A handler that is set is `on_signal`, or the one that it has replaced.
+    match unsafe { libc::sigaction(signal.as_raw(), next, &raw mut now) } {
+        0 => Ok(now),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+fn now(signal: Signal) -> libc::sigaction {
+    exchange(signal, None).expect("now: a signal that exists")
+}
+
+fn set(signal: Signal, action: &libc::sigaction) {
+    exchange(signal, Some(action)).expect("set: a signal that exists and can be caught");
+}
+
+/// Returns `true` for a signal that the kernel knows and the C library does not keep for itself.
+pub(super) fn exists(signal: Signal) -> bool {
+    exchange(signal, None).is_ok()
+}
+
+fn is_handler(action: &libc::sigaction) -> bool {
+    ![libc::SIG_DFL, libc::SIG_IGN].contains(&action.sa_sigaction)
+}
+
+fn is_ours(action: &libc::sigaction) -> bool {
+    action.sa_sigaction == on_signal as *const () as usize
+}
+
+/// Our handler, in place of `before`.
+fn ours(signal: Signal, before: &libc::sigaction) -> libc::sigaction {
+    let mut ours = *before;
+    ours.sa_sigaction = on_signal as *const () as usize;
+    // On the thread's signal stack, where it has one: a goroutine's stack may be nearly full.
+    let always = libc::SA_SIGINFO | libc::SA_ONSTACK;
+    let children = before.sa_flags & (libc::SA_NOCLDSTOP | libc::SA_NOCLDWAIT);
+    ours.sa_flags = always | children;
+    if is_handler(before) {
+        // Its library may count on interrupted calls, or on calls that are not.
+        ours.sa_flags |= before.sa_flags & libc::SA_RESTART;
+    } else {
+        ours.sa_flags |= libc::SA_RESTART;
+        if signal.as_raw() == libc::SIGCHLD && before.sa_sigaction == libc::SIG_IGN {
+            // Who ignores the ends of children leaves no zombies.
+            ours.sa_flags |= libc::SA_NOCLDWAIT;
+        }
+    }
+    ours
+}
+
+/// Makes a copy of `action` that is never freed, or returns the one that was made before: a process has few.
+fn forever(action: libc::sigaction) -> *mut libc::sigaction {
+    static KEPT: std::sync::Mutex<Vec<&'static libc::sigaction>> = std::sync::Mutex::new(Vec::new());
+    let mask = |action: &libc::sigaction| {
+        // SAFETY: a valid set; the numbers are those that a set has, or are refused.
+        (1..=64)
+            .map(|number| unsafe { libc::sigismember(&raw const action.sa_mask, number) })
+            .collect::<Vec<_>>()
+    };
+    let same = |kept: &&&libc::sigaction| {
+        kept.sa_sigaction == action.sa_sigaction
+            && kept.sa_flags == action.sa_flags
+            && mask(kept) == mask(&action)
+    };
+    let mut kept = KEPT.lock().expect("nobody panics under the lock");
+    let found = kept.iter().find(same).copied();
+    let it = found.unwrap_or_else(|| Box::leak(Box::new(action)));
+    if found.is_none() {
+        kept.push(it);
+    }
+    ptr::from_ref(it).cast_mut()
+}
+
+/// What this library has done about a signal. The registry's lock guards it.
+pub(super) struct Action {
+    /// The action before all that.
+    original: libc::sigaction,
+    ignored: bool,
+    /// Our handler is behind another one.
+    behind: bool,
+}
+
+impl Action {
+    pub(super) fn of(signal: Signal) -> Self {
+        Action { original: now(signal), ignored: false, behind: false }
+    }
+
+    /// L1 and L2: somebody listens.
+    pub(super) fn catch(&mut self, signal: Signal) {
+        pending().forget(signal.bit());
+        slot(signal).set_listens(true);
+        let before = now(signal);
+        if is_ours(&before) || self.behind && is_handler(&before) {
+            return;
+        }
+        self.behind = false;
+        // Release: the handler reads what it points to; partner `before`.
+        slot(signal).before.store(forever(before), Release);
+        set(signal, &ours(signal, &before));
+    }
+
+    /// Nobody listens any more. Returns `true` if nothing is left to be undone.
+    #[must_use]
+    pub(super) fn release(&mut self, signal: Signal) -> bool {
+        let current = now(signal);
+        if is_ours(&current) {
+            set(signal, before(signal).expect("release: our handler has replaced an action"));
+        } else {
+            self.behind = is_handler(&current);
+        }
+        // After that: a handler that runs now began while somebody listened.
+        slot(signal).set_listens(false);
+        !self.ignored && !self.behind
+    }
+
+    pub(super) fn ignore(&mut self, signal: Signal) {
+        (self.ignored, self.behind) = (true, false);
+        // SAFETY: a struct of integers.
+        let mut ignores: libc::sigaction = unsafe { std::mem::zeroed() };
+        ignores.sa_sigaction = libc::SIG_IGN;
+        set(signal, &ignores);
+        slot(signal).set_listens(false);
+    }
+
+    /// Undoes all.
+    pub(super) fn reset(self, signal: Signal) {
+        let current = now(signal);
+        if is_ours(&current) || self.ignored && current.sa_sigaction == libc::SIG_IGN {
+            set(signal, &self.original);
+        }
+        slot(signal).set_listens(false);
+    }
+}
+
+/// The action that ours has replaced.
+fn before(signal: Signal) -> Option<&'static libc::sigaction> {
+    // Acquire: partner `catch`. SAFETY: null, or from `forever`.
+    unsafe { slot(signal).before.load(Acquire).as_ref() }
+}
+
+/// Does what a signal handler may: atomics, a futex wake, `sigaction`, `raise`.
+unsafe extern "C" fn on_signal(number: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
+    // SAFETY: the address of this thread's errno, which the interrupted code may be about to read.
+    let errno = unsafe { libc::__errno_location() };
+    // SAFETY: the address is this thread's errno.
+    let errno_before = unsafe { *errno };
+    // SAFETY: the arguments are those with which the kernel, or a handler that calls ours, has called this.
+    unsafe { handle(number.into(), info, context) };
+    // SAFETY: as above.
+    unsafe { *errno = errno_before };
+}
+
+/// # Safety
+/// The arguments of a handler of this signal.
+unsafe fn handle(signal: Signal, info: *mut libc::siginfo_t, context: *mut c_void) {
+    let Some(before) = before(signal) else { return };
+    let tell = || {
+        if let Some(pending) = PENDING.get() {
+            pending.raise(signal.bit());
+        }
+    };
+    // H1.
+    if slot(signal).listens() {
+        tell();
+        // The runtime's own answer to SIGQUIT is its default action, which is not taken now.
+        if is_handler(before) && !Active::answers_quit(before.sa_sigaction) {
+            // SAFETY: by this function's contract.
+            unsafe { call(before, signal, info, context) };
+        }
+        return;
+    }
+    // H2.
+    let is_ours = exchange(signal, None).is_ok_and(|now| is_ours(&now));
+    if is_ours {
+        // H3, H4.
+        let _it_exists = exchange(signal, Some(before));
+        if slot(signal).listens() {
+            let _it_exists = exchange(signal, Some(&ours(signal, before)));
+            return tell();
+        }
+    }
+    if is_handler(before) {
+        // SAFETY: by this function's contract.
+        unsafe { call(before, signal, info, context) };
+    } else if is_ours && before.sa_sigaction == libc::SIG_DFL {
+        // SAFETY: no pointers. The signal is delivered when the handler has returned.
+        unsafe { libc::raise(signal.as_raw()) };
+    }
+}
+
+/// Calls the handler that ours has replaced.
+///
+/// # Safety
+/// The arguments of a handler of this signal, and the action of one.
+unsafe fn call(before: &libc::sigaction, signal: Signal, info: *mut libc::siginfo_t, context: *mut c_void) {
+    let handler = before.sa_sigaction;
+    if before.sa_flags & libc::SA_SIGINFO != 0 {
+        type Full = unsafe extern "C" fn(c_int, *mut libc::siginfo_t, *mut c_void);
+        // SAFETY: the installer of the handler said by the flag that the handler has this type.
+        let handler = unsafe { std::mem::transmute::<usize, Full>(handler) };
+        // SAFETY: by this function's contract.
+        unsafe { handler(signal.as_raw(), info, context) };
+    } else {
+        // SAFETY: without the flag the installer of the handler said that the handler has this type.
+        let handler = unsafe { std::mem::transmute::<usize, unsafe extern "C" fn(c_int)>(handler) };
+        // SAFETY: the signal is the one for which the handler was installed.
+        unsafe { handler(signal.as_raw()) };
+    }
+}
+
+/// The signals that the calling thread blocks. What `open` has changed is undone by the next `open`.
+pub(super) struct Mask(libc::sigset_t);
+
+impl Mask {
+    pub(super) fn of_this_thread() -> Self {
+        // SAFETY: a struct of integers, which the call fills.
+        unsafe {
+            let mut now = std::mem::zeroed();
+            libc::pthread_sigmask(libc::SIG_BLOCK, ptr::null(), &raw mut now);
+            Mask(now)
+        }
+    }
+
+    /// Has the calling thread, which is the one of `of_this_thread`, block what it did then, without `signals`.
+    pub(super) fn open(&self, signals: u64) {
+        let mut set = self.0;
+        for signal in super::number::each_of(signals) {
+            // SAFETY: a valid set, and a number that signals have.
+            unsafe { libc::sigdelset(&raw mut set, signal.as_raw()) };
+        }
+        // SAFETY: a valid set.
+        unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const set, ptr::null_mut()) };
+    }
+}

@@ -1,0 +1,58 @@
+//! How a signal gets from the handler to the thread that serves receivers.
+//!
+//! A handler may take no lock and allocate nothing, and it may interrupt any thread anywhere, also the one that serves:
+//!
+//! ```text
+//!   handler                                        the thread
+//!
+//!   H1  `came`: set the signal's bit               T1  doze until an alarm, and take the alarm
+//!   H2  alarm                                      T2  `came` := none; deliver what was set
+//! ```
+//! The obvious way, a pipe to write to, costs descriptors, which a program that closes all of them takes away and gives to
+//! others.
+//!
+//! Invariant: after each H1 there is one T2 that finds the bit. The doze that takes H2's alarm, or the alarm of a later
+//! handler, comes after H1, and T2 after that doze. Signals of one number between two T2 are one.
+//!
+//! Checked by `tests/os/signal/`.
+
+use crate::host::Host;
+use crate::m::note::Note;
+use crate::prim::{AtomicU64, Relaxed};
+
+/// The signals that have come and were not delivered yet. One value for the process.
+pub(crate) struct Pending<H: Host> {
+    came: AtomicU64,
+    note: Note<H>,
+}
+
+impl<H: Host> Pending<H> {
+    pub(crate) fn new() -> Self {
+        Pending { came: AtomicU64::new(0), note: Note::new() }
+    }
+
+    /// H1 and H2. Does what a signal handler may: atomics, and a futex wake.
+    pub(crate) fn raise(&self, signals: u64) {
+        // Relaxed: the alarm publishes the bit to the doze that takes it; partner: `wait`.
+        self.came.fetch_or(signals, Relaxed);
+        self.note.alarm();
+    }
+
+    /// T1 and T2: blocks the thread until signals have come, or `stir` was called. Returns what has come.
+    pub(crate) fn wait(&self) -> u64 {
+        self.note.doze(None);
+        // Relaxed: the doze has acquired what was written before the alarm.
+        self.came.swap(0, Relaxed)
+    }
+
+    /// Ends a `wait`.
+    pub(crate) fn stir(&self) {
+        self.note.alarm();
+    }
+
+    /// Forgets that these have come.
+    pub(crate) fn forget(&self, signals: u64) {
+        // Relaxed: a signal that comes at this moment may be forgotten, or not.
+        self.came.fetch_and(!signals, Relaxed);
+    }
+}

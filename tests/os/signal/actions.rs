@@ -1,0 +1,245 @@
+//! Whose action is taken, and which comes back.
+
+use super::{action, alone, dies_by, handler, limit, raise, set};
+use common::until;
+use gmp::process::Command;
+use gmp::signal::{self, SIGCHLD, SIGINT, SIGPIPE, SIGQUIT, SIGTERM, SIGUSR1, SIGWINCH, Signal};
+use std::fs;
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::SeqCst;
+
+static CALLS: AtomicUsize = AtomicUsize::new(0);
+
+extern "C" fn counts(_signal: libc::c_int) {
+    CALLS.fetch_add(1, SeqCst);
+}
+
+fn counting() -> libc::sighandler_t {
+    counts as *const () as usize
+}
+
+/// Fails by an action that is not the one from before, or that is back too early.
+#[test]
+fn the_action_from_before_is_back_after_the_last_receiver() {
+    alone("the_action_from_before_is_back_after_the_last_receiver", || {
+        // SIGPIPE is ignored, SIGWINCH is by default, and one has a handler.
+        set(libc::SIGUSR1, counting());
+        for signal in [SIGINT, SIGTERM, SIGPIPE, SIGWINCH, SIGUSR1] {
+            let before = action(signal);
+            for _ in 0..2 {
+                let first = signal::notify(&[signal]).unwrap();
+                let second = signal::notify(&[signal, SIGCHLD]).unwrap();
+                assert_ne!(handler(signal), before.sa_sigaction);
+                assert!(action(signal).sa_flags & libc::SA_ONSTACK != 0);
+                drop(first);
+                assert_ne!(handler(signal), before.sa_sigaction, "{signal}");
+                raise(signal);
+                assert_eq!(second.recv_deadline(limit()), Ok(signal));
+                drop(second);
+                let now = action(signal);
+                // Set by the C library, and said of what it has set.
+                let own_return = 0x0400_0000;
+                assert_eq!(now.sa_sigaction, before.sa_sigaction, "{signal}");
+                assert_eq!(now.sa_flags & !own_return, before.sa_flags & !own_return, "{signal}");
+            }
+        }
+        assert_eq!(handler(SIGPIPE), libc::SIG_IGN);
+        raise(SIGPIPE);
+        raise(SIGWINCH);
+    });
+}
+
+#[test]
+fn the_default_action_is_taken_after_the_last_receiver() {
+    dies_by(SIGTERM, "the_default_action_is_taken_after_the_last_receiver", || {
+        let signals = signal::notify(&[SIGTERM]).unwrap();
+        raise(SIGTERM);
+        assert_eq!(signals.recv_deadline(limit()), Ok(SIGTERM));
+        drop(signals);
+        raise(SIGTERM);
+    });
+}
+
+#[test]
+fn a_reset_signal_has_its_default_action() {
+    dies_by(SIGINT, "a_reset_signal_has_its_default_action", || {
+        let _deaf = signal::notify(&[SIGINT]).unwrap();
+        signal::ignore(&[SIGINT]).unwrap();
+        raise(SIGINT);
+        signal::reset(&[SIGINT]).unwrap();
+        raise(SIGINT);
+    });
+}
+
+/// Fails by a handler of another library that is left out, or by one that is lost.
+#[test]
+fn handlers_from_before_go_on() {
+    alone("handlers_from_before_go_on", || {
+        set(libc::SIGUSR1, counting());
+        let signals = signal::notify(&[SIGUSR1]).unwrap();
+        for calls in 1..4 {
+            raise(SIGUSR1);
+            assert_eq!(signals.recv_deadline(limit()), Ok(SIGUSR1));
+            until(|| CALLS.load(SeqCst) == calls);
+        }
+        drop(signals);
+        raise(SIGUSR1);
+        until(|| CALLS.load(SeqCst) == 4);
+        assert_eq!(handler(SIGUSR1), counting());
+    });
+}
+
+static BELOW: AtomicUsize = AtomicUsize::new(0);
+
+/// As a library does that is installed later, and calls whom it found.
+extern "C" fn passes_on(number: libc::c_int, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
+    CALLS.fetch_add(1, SeqCst);
+    type Full = extern "C" fn(libc::c_int, *mut libc::siginfo_t, *mut libc::c_void);
+    // SAFETY: what stands there has the flag SA_SIGINFO.
+    let below: Full = unsafe { std::mem::transmute(BELOW.load(SeqCst)) };
+    below(number, info, context);
+}
+
+fn install_over(signal: Signal) {
+    let mut over = action(signal);
+    assert!(over.sa_flags & libc::SA_SIGINFO != 0);
+    BELOW.store(over.sa_sigaction, SeqCst);
+    over.sa_sigaction = passes_on as *const () as usize;
+    // SAFETY: a handler that does what one may.
+    assert_eq!(unsafe { libc::sigaction(signal.as_raw(), &raw const over, std::ptr::null_mut()) }, 0);
+}
+
+/// Fails by a handler from later that is taken out, by two handlers that call each other for ever, or by a signal that is lost.
+#[test]
+fn a_handler_from_later_stays_and_passes_on() {
+    alone("a_handler_from_later_stays_and_passes_on", || {
+        let signals = signal::notify(&[SIGUSR1]).unwrap();
+        install_over(SIGUSR1);
+        let over = handler(SIGUSR1);
+        for calls in 0..3 {
+            let signals = signal::notify(&[SIGUSR1]).unwrap();
+            raise(SIGUSR1);
+            assert_eq!(signals.recv_deadline(limit()), Ok(SIGUSR1));
+            assert_eq!((CALLS.load(SeqCst), handler(SIGUSR1)), (2 * calls + 1, over));
+            drop(signals);
+            raise(SIGUSR1);
+            until(|| CALLS.load(SeqCst) == 2 * calls + 2);
+        }
+        drop(signals);
+        raise(SIGUSR1);
+        until(|| CALLS.load(SeqCst) == 7);
+        assert_eq!(handler(SIGUSR1), over);
+        let signals = signal::notify(&[SIGUSR1]).unwrap();
+        raise(SIGUSR1);
+        assert_eq!(signals.recv_deadline(limit()), Ok(SIGUSR1));
+        assert_eq!(CALLS.load(SeqCst), 8);
+    });
+}
+
+/// Fails by a signal that is swallowed for ever: another library has put our handler back after we had left.
+#[test]
+fn a_handler_that_is_put_back_takes_the_default_action() {
+    dies_by(SIGINT, "a_handler_that_is_put_back_takes_the_default_action", || {
+        let signals = signal::notify(&[SIGINT]).unwrap();
+        let ours = action(SIGINT);
+        install_over(SIGINT);
+        drop(signals);
+        raise(SIGINT);
+        until(|| CALLS.load(SeqCst) == 1);
+        // SAFETY: what was there before.
+        unsafe { libc::sigaction(libc::SIGINT, &raw const ours, std::ptr::null_mut()) };
+        raise(SIGINT);
+    });
+}
+
+/// Fails by an action that `reset` has not brought back, or by a drop that undoes `ignore`.
+#[test]
+fn ignore_stays_until_reset() {
+    alone("ignore_stays_until_reset", || {
+        for (signal, original) in [(SIGINT, libc::SIG_DFL), (SIGPIPE, libc::SIG_IGN), (SIGUSR1, counting())] {
+            if original == counting() {
+                set(signal.as_raw(), counting());
+            }
+            assert_eq!(handler(signal), original);
+            signal::ignore(&[signal]).unwrap();
+            raise(signal);
+            assert_eq!(handler(signal), libc::SIG_IGN);
+            let signals = signal::notify(&[signal]).unwrap();
+            raise(signal);
+            assert_eq!(signals.recv_deadline(limit()), Ok(signal));
+            drop(signals);
+            assert_eq!(handler(signal), libc::SIG_IGN);
+            let signals = signal::notify(&[signal]).unwrap();
+            signal::reset(&[signal]).unwrap();
+            assert_eq!(handler(signal), original);
+            drop(signals);
+            assert_eq!(handler(signal), original);
+            signal::reset(&[signal]).unwrap();
+        }
+        assert_eq!(CALLS.load(SeqCst), 0);
+    });
+}
+
+/// Fails by a dump, which ends the process, or by one that is not there any more.
+#[test]
+fn sigquit_with_a_receiver_asks_for_no_dump() {
+    alone("sigquit_with_a_receiver_asks_for_no_dump", || {
+        let rt = common::runtime(1);
+        let dumps = handler(SIGQUIT);
+        assert_ne!(dumps, libc::SIG_DFL);
+        let signals = signal::notify(&[SIGQUIT]).unwrap();
+        raise(SIGQUIT);
+        assert_eq!(rt.go(move || signals.recv_deadline(limit())).join().unwrap(), Ok(SIGQUIT));
+        assert_eq!(handler(SIGQUIT), dumps);
+    });
+}
+
+/// Fails by a child that has no status any more, by a signal of its end that is not told, or by a zombie.
+#[test]
+fn the_ends_of_children_are_told_and_theirs_to_wait_for() {
+    alone("the_ends_of_children_are_told_and_theirs_to_wait_for", || {
+        let signals = signal::notify(&[SIGCHLD]).unwrap();
+        let rt = common::runtime(2);
+        let ours = rt.go(|| Command::new("sh").args(["-c", "exit 3"]).status().unwrap());
+        assert_eq!(ours.join().unwrap().code(), Some(3));
+        assert_eq!(signals.recv_deadline(limit()), Ok(SIGCHLD));
+        let others = std::process::Command::new("sh").args(["-c", "exit 4"]).status().unwrap();
+        assert_eq!(others.code(), Some(4));
+        assert_eq!(signals.recv_deadline(limit()), Ok(SIGCHLD));
+        drop(signals);
+        assert_eq!(handler(SIGCHLD), libc::SIG_DFL);
+
+        // Where their ends are ignored there are no zombies, with a receiver neither.
+        set(libc::SIGCHLD, libc::SIG_IGN);
+        let signals = signal::notify(&[SIGCHLD]).unwrap();
+        let mut child = std::process::Command::new("true").spawn().unwrap();
+        assert_eq!(signals.recv_deadline(limit()), Ok(SIGCHLD));
+        until(|| fs::metadata(format!("/proc/{}", child.id())).is_err());
+        assert_eq!(child.wait().unwrap_err().raw_os_error(), Some(libc::ECHILD));
+        drop(signals);
+        assert_eq!(handler(SIGCHLD), libc::SIG_IGN);
+    });
+}
+
+/// Fails by a child that inherits what was caught here, or does not inherit what is ignored.
+#[test]
+fn children_have_default_actions_and_ignore_what_is_ignored() {
+    alone("children_have_default_actions_and_ignore_what_is_ignored", || {
+        let _signals = signal::notify(&[SIGTERM, SIGWINCH]).unwrap();
+        signal::ignore(&[SIGINT]).unwrap();
+        let status = || {
+            let output = Command::new("cat").arg("/proc/self/status").output().unwrap();
+            let text = String::from_utf8(output.stdout).unwrap();
+            let set = |name| {
+                let line = text.lines().find_map(|line| line.strip_prefix(name)).unwrap();
+                u64::from_str_radix(line.trim(), 16).unwrap()
+            };
+            (set("SigIgn:"), set("SigCgt:"))
+        };
+        let bit = |signal: Signal| 1_u64 << (signal.as_raw() - 1);
+        let (ignored, caught) = status();
+        assert!(ignored & bit(SIGINT) != 0 && ignored & (bit(SIGTERM) | bit(SIGWINCH)) == 0 && caught == 0);
+        signal::reset(&[SIGINT]).unwrap();
+        assert_eq!(status().0 & bit(SIGINT), 0);
+    });
+}

@@ -1,0 +1,81 @@
+//! Signals. Each test is a process of its own: an action belongs to all of it.
+
+mod actions;
+mod context;
+mod receivers;
+
+use common::child;
+use gmp::signal::Signal;
+use std::fs;
+use std::os::unix::process::ExitStatusExt;
+use std::time::{Duration, Instant};
+
+/// Runs `f` in a process of its own, where nothing is ignored that is not for Rust programs.
+#[track_caller]
+fn alone(test: &str, f: impl FnOnce()) {
+    if child::is_child() {
+        // A shell's background job ignores it, and so would this.
+        set(libc::SIGINT, libc::SIG_DFL);
+        f();
+    } else {
+        child::passes(test, &[]);
+    }
+}
+
+/// As `alone`, and the process is to die by `signal`, having said nothing of a failure before.
+#[track_caller]
+fn dies_by(signal: Signal, test: &str, f: impl FnOnce()) {
+    if child::is_child() {
+        set(libc::SIGINT, libc::SIG_DFL);
+        // A signal that is being delivered ends the process a moment later, and one that is not must not hang it.
+        let _ended = std::panic::catch_unwind(std::panic::AssertUnwindSafe(f)).map(|()| {
+            std::thread::sleep(Duration::from_secs(10));
+        });
+        std::process::exit(99);
+    }
+    let output = child::run(test, &[]);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.signal(), Some(signal.as_raw()), "{}, {said}", output.status);
+    assert!(!said.contains("panicked"), "{said}");
+}
+
+fn raise(signal: Signal) {
+    // SAFETY: no pointers.
+    assert_eq!(unsafe { libc::kill(libc::getpid(), signal.as_raw()) }, 0);
+}
+
+/// Sets the action; returns the one before.
+fn set(signal: libc::c_int, action: libc::sighandler_t) -> libc::sighandler_t {
+    // SAFETY: the default action, to ignore, or a handler that does what one may.
+    unsafe { libc::signal(signal, action) }
+}
+
+fn action(signal: Signal) -> libc::sigaction {
+    // SAFETY: a struct of integers, which the call fills.
+    unsafe {
+        let mut now = std::mem::zeroed();
+        assert_eq!(libc::sigaction(signal.as_raw(), std::ptr::null(), &raw mut now), 0);
+        now
+    }
+}
+
+fn handler(signal: Signal) -> libc::sighandler_t {
+    action(signal).sa_sigaction
+}
+
+/// The names of this process's threads.
+fn threads() -> Vec<String> {
+    let tasks = fs::read_dir("/proc/self/task").expect("it is there");
+    tasks.filter_map(|task| fs::read_to_string(task.ok()?.path().join("comm")).ok()).collect()
+}
+
+fn serves() -> bool {
+    threads().iter().any(|name| name.trim() == "gmp-signals")
+}
+
+/// Longer than any signal takes, and a failure where it passes.
+const LIMIT: Duration = Duration::from_secs(30);
+
+fn limit() -> Instant {
+    Instant::now() + LIMIT
+}
