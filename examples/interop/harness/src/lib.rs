@@ -3,11 +3,13 @@
 //! A test begins with the programs that it needs, `peer!("curl")`, and is skipped, told and counted where one is missing.
 //! README.md in the folder above shows a whole one.
 
+mod certificate;
 mod example;
 mod peer;
 mod program;
 mod scratch;
 
+pub use certificate::certificate;
 pub use common::descriptors::allow_descriptors;
 pub use common::example::LIMIT;
 pub use example::{Example, STOP_LIMIT};

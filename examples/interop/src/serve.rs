@@ -1,0 +1,154 @@
+//! A goroutine for each connection, until SIGINT or SIGTERM.
+
+use gmp::Runtime;
+use gmp::context::Context;
+use gmp::net::{TcpListener, TcpStream, is_closed};
+use gmp::signal::{self, SIGINT, SIGTERM};
+use std::collections::BTreeMap;
+use std::fmt;
+use std::io;
+use std::net::Shutdown;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::time::Duration;
+
+/// How long a full table of descriptors is given to empty.
+const PAUSE: Duration = Duration::from_millis(50);
+/// How long connections are given to end at the stop, and then once more after they were cut off.
+const GRACE: Duration = Duration::from_millis(600);
+const CUT: Duration = Duration::from_millis(100);
+
+/// What was served.
+pub struct Served {
+    pub connections: u64,
+    /// How many of them had not ended within the grace.
+    pub cut: usize,
+}
+
+impl fmt::Display for Served {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} connections, {} cut off", self.connections, self.cut)
+    }
+}
+
+#[derive(Default)]
+struct Connections {
+    state: Mutex<State>,
+    one_ended: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    stopping: bool,
+    total: u64,
+    open: BTreeMap<u64, Arc<TcpStream>>,
+}
+
+impl Connections {
+    /// Never held across a call that parks.
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().expect("nobody panics under the lock")
+    }
+
+    /// Takes note of a connection while `serve_one` runs, also when that panics.
+    fn during(&self, stream: TcpStream, serve_one: impl FnOnce(&Arc<TcpStream>)) {
+        struct Leave<'a>(&'a Connections, u64);
+        impl Drop for Leave<'_> {
+            fn drop(&mut self) {
+                self.0.state().open.remove(&self.1);
+                self.0.one_ended.notify_one();
+            }
+        }
+        let stream = Arc::new(stream);
+        let number = {
+            let mut state = self.state();
+            if state.stopping {
+                return;
+            }
+            state.total += 1;
+            let number = state.total;
+            state.open.insert(number, Arc::clone(&stream));
+            number
+        };
+        let _leave = Leave(self, number);
+        serve_one(&stream);
+    }
+
+    /// Waits until none is open, but no longer than `limit`. Returns how many are.
+    fn ended_within(&self, limit: Duration) -> usize {
+        let some = |state: &mut State| !state.open.is_empty();
+        let waited = self.one_ended.wait_timeout_while(self.state(), limit, some);
+        waited.expect("nobody panics under the lock").0.open.len()
+    }
+
+    fn shutdown(&self, how: Shutdown) {
+        for stream in self.state().open.values() {
+            let _it_is_gone_already = stream.shutdown(how);
+        }
+    }
+}
+
+/// Listens at `listen`, says so, and runs `connection` in a goroutine for each that comes. SIGINT and SIGTERM end it: nobody is
+/// accepted any more, the context is done, and what connections read has an end. Those that have not ended after a while are
+/// cut off.
+pub fn serve(
+    listen: &str,
+    connection: impl Fn(&Arc<TcpStream>, &Context) + Send + Sync + 'static,
+) -> io::Result<Served> {
+    let signals = signal::notify(&[SIGINT, SIGTERM])?;
+    // SAFETY: these programs, and the crates that they run over streams, keep nothing of a thread across a call that parks.
+    // docs/crates.md says how that was looked at.
+    let runtime = unsafe { Runtime::builder().build()? };
+    let listener = Arc::new(TcpListener::bind(listen)?);
+    println!("listening on {}, SIGINT or SIGTERM ends it", listener.local_addr()?);
+    let (context, cancel) = Context::background().with_cancel();
+    let connections = Arc::new(Connections::default());
+    let accepting = runtime.go({
+        let (listener, connections) = (Arc::clone(&listener), Arc::clone(&connections));
+        let connection = Arc::new(connection);
+        move || {
+            accept(&listener, |stream| {
+                let (connections, connection) = (Arc::clone(&connections), Arc::clone(&connection));
+                let context = context.clone();
+                let serve_one = move || connections.during(stream, |stream| connection(stream, &context));
+                // A goroutine that can't be had is a connection that is closed.
+                let _refused = gmp::Builder::new().go(serve_one);
+            });
+        }
+    });
+
+    let _which = signals.recv();
+    // A second one kills.
+    drop(signals);
+    connections.state().stopping = true;
+    let _nobody_else_does = listener.close();
+    cancel.cancel_with("the server stops");
+    connections.shutdown(Shutdown::Read);
+    let cut = connections.ended_within(GRACE);
+    connections.shutdown(Shutdown::Both);
+    connections.ended_within(CUT);
+    accepting.join().map_err(io::Error::other)?;
+    let connections = connections.state().total;
+    Ok(Served { connections, cut })
+}
+
+/// Accepts until the listener is closed.
+fn accept(listener: &TcpListener, mut each: impl FnMut(TcpStream)) {
+    let mut told = None;
+    loop {
+        match listener.accept() {
+            Ok((stream, _)) => {
+                let _only_slower_without = stream.set_nodelay(true);
+                each(stream);
+            }
+            Err(refused) if is_closed(&refused) => return,
+            Err(refused) => {
+                // Mostly EMFILE: the connection waits in the kernel until there is room. Asking again at once would spin.
+                if told != refused.raw_os_error() {
+                    eprintln!("cannot accept: {refused}; trying on");
+                    told = refused.raw_os_error();
+                }
+                gmp::time::sleep(PAUSE);
+            }
+        }
+    }
+}
