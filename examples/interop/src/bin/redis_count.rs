@@ -1,0 +1,133 @@
+//! Counts in Redis: a client sends names, a line each, and has back how often each was sent so far.
+//!
+//! The crate `redis` is bound to std's sockets. By default its packing and its parser are used over our streams, with a pool:
+//! a goroutine that waits for Redis parks. With `--std` the crate is used as it is: each of its calls blocks a thread, which
+//! the runtime replaces.
+
+use gmp::chan::{self, Receiver, Sender};
+use gmp::net::TcpStream;
+use gmp_interop::{Args, serve};
+use redis::{Cmd, ConnectionLike, FromRedisValue, Parser, RedisResult, Value};
+use std::io::{self, BufRead, BufReader, Write};
+use std::process::ExitCode;
+use std::time::Duration;
+
+const HELP: &str = "\
+redis_count [--listen ADDR] [--redis ADDR] [--pool COUNT] [--std]
+  A client sends names, a line each, and has back how often each was sent so far.
+  --pool   how many connections to Redis there are at most (8)
+  --std    the crate's own sockets, by a thread for each call, one connection for each client
+";
+
+/// How long Redis is given for an answer.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// A connection over our stream.
+struct Connection {
+    stream: TcpStream,
+    parser: Parser,
+}
+
+impl Connection {
+    fn open(redis: &str) -> io::Result<Self> {
+        let stream = TcpStream::connect(redis)?;
+        stream.set_nodelay(true)?;
+        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.set_write_timeout(Some(PATIENCE))?;
+        Ok(Connection { stream, parser: Parser::new() })
+    }
+
+    /// What Redis answers, which may be an error of its own.
+    fn ask(&mut self, cmd: &Cmd) -> RedisResult<Value> {
+        (&self.stream).write_all(&cmd.get_packed_command())?;
+        self.parser.parse_value(&self.stream)
+    }
+}
+
+/// A fixed number of places, each with a connection or without one: whoever takes a place has the connection for itself.
+struct Pool {
+    redis: String,
+    give: Sender<Option<Connection>>,
+    take: Receiver<Option<Connection>>,
+}
+
+impl Pool {
+    fn new(redis: String, size: usize) -> Self {
+        let (give, take) = chan::bounded(size);
+        (0..size).for_each(|_| drop(give.try_send(None)));
+        Pool { redis, give, take }
+    }
+
+    /// Waits for a place, and asks on its connection. A connection that breaks is not given back, and the next caller opens
+    /// another; the command is not repeated, as Redis may have carried it out.
+    fn query(&self, cmd: &Cmd) -> RedisResult<Value> {
+        let mut place = Place { pool: self, connection: self.take.recv().expect("the pool has both ends") };
+        let connection = match &mut place.connection {
+            Some(connection) => connection,
+            empty => empty.insert(Connection::open(&self.redis)?),
+        };
+        let answer = connection.ask(cmd);
+        if answer.is_err() {
+            place.connection = None;
+        }
+        answer?.extract_error()
+    }
+}
+
+/// A place that was taken. It goes back in whatever way its owner goes: a connection on which an answer may be under way does
+/// not.
+struct Place<'a> {
+    pool: &'a Pool,
+    connection: Option<Connection>,
+}
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        let connection = self.connection.take().filter(|_| !std::thread::panicking());
+        // There is room: each place was taken out of the channel.
+        let _given = self.pool.give.try_send(connection);
+    }
+}
+
+/// Answers each line of `client`.
+fn answer(client: &TcpStream, mut ask: impl FnMut(&Cmd) -> RedisResult<Value>) -> io::Result<()> {
+    for name in BufReader::new(client).lines() {
+        let times = ask(redis::cmd("INCR").arg(name?)).and_then(|answer| Ok(u64::from_redis_value(answer)?));
+        let line = match times {
+            Ok(times) => format!("{times}\n"),
+            Err(refused) => format!("error: {}\n", refused.to_string().replace('\n', " ")),
+        };
+        (&mut &*client).write_all(line.as_bytes())?;
+    }
+    Ok(())
+}
+
+fn run() -> io::Result<()> {
+    let mut args = Args::new(HELP);
+    let listen: String = args.value("--listen").unwrap_or("127.0.0.1:7380".into());
+    let redis: String = args.value("--redis").unwrap_or("127.0.0.1:6379".into());
+    let size = args.value("--pool").unwrap_or(8);
+    let std = args.flag("--std");
+    args.finish();
+    let pool = Pool::new(redis.clone(), size);
+    let served = serve(&listen, move |stream, _| {
+        let ended = if std {
+            let opened =
+                redis::Client::open(format!("redis://{redis}/")).and_then(|client| client.get_connection());
+            opened
+                .map_err(io::Error::other)
+                .and_then(|mut connection| answer(stream, |cmd| connection.req_command(cmd)))
+        } else {
+            answer(stream, |cmd| pool.query(cmd))
+        };
+        if let Err(broken) = ended {
+            eprintln!("{broken}");
+        }
+    })?;
+    println!("served {served}");
+    Ok(())
+}
+
+fn main() -> ExitCode {
+    gmp_interop::main("redis_count", run)
+}

@@ -1,0 +1,147 @@
+//! `redis_count`, beside a real Redis.
+
+use harness::{Example, Peer, Program, everywhere, example, peer};
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::thread;
+
+/// How many goroutines use the crate's own sockets at once.
+const MANY: usize = 200;
+
+fn redis(program: &Program) -> Peer {
+    Peer::start(|_, addr: SocketAddr| {
+        let mut command = program.command();
+        command.args(["--bind", "127.0.0.1", "--save", "", "--port", &addr.port().to_string()]);
+        command
+    })
+}
+
+fn start(redis: &Peer, procs: usize, options: &[&str]) -> Example {
+    let mut command = example!("redis_count");
+    command.args(["--listen", "127.0.0.1:0", "--redis", &redis.addr().to_string()]);
+    Example::start(command.args(options), procs)
+}
+
+struct Client(BufReader<TcpStream>);
+
+impl Client {
+    fn new(server: &Example) -> Self {
+        Client(BufReader::new(server.connect()))
+    }
+
+    fn says(&mut self, name: &str) -> String {
+        self.0.get_mut().write_all(format!("{name}\n").as_bytes()).expect("the server listens");
+        let mut answer = String::new();
+        self.0.read_line(&mut answer).expect("the server answers");
+        answer.trim_end().to_owned()
+    }
+}
+
+/// Fails by an answer that belongs to another client, by a count that is lost, and over our streams by a thread for each client.
+#[test]
+fn each_client_has_its_own_answers() {
+    let program = peer!("redis-server");
+    everywhere(|procs| {
+        for options in [&["--pool", "4"][..], &["--std"]] {
+            let redis = redis(&program);
+            let server = start(&redis, procs, options);
+            let clients: Vec<_> = (0..MANY).map(|_| Client::new(&server)).collect();
+            let counts: Vec<_> = thread::scope(|scope| {
+                let count = |(number, mut client): (usize, Client)| {
+                    scope.spawn(move || {
+                        // Some names are of all, and one is its own.
+                        let own: Vec<_> = (0..3).map(|_| client.says(&format!("own{number}"))).collect();
+                        assert_eq!(own, ["1", "2", "3"]);
+                        let shared: u64 = client.says("shared").parse().expect("a count");
+                        (shared, client)
+                    })
+                };
+                let counting: Vec<_> = clients.into_iter().enumerate().map(count).collect();
+                counting.into_iter().map(|client| client.join().expect("it is answered")).collect()
+            });
+            let threads = server.threads();
+            println!("{options:?} at {procs}: {MANY} clients, {threads} threads");
+            if options == ["--pool", "4"] {
+                assert!(threads < MANY / 4, "{threads} threads");
+            }
+            let mut times = BTreeMap::new();
+            counts.iter().for_each(|(shared, _)| *times.entry(*shared).or_insert(0) += 1);
+            assert!(
+                times.into_iter().eq((1..=MANY as u64).map(|count| (count, 1))),
+                "each count was given once"
+            );
+            drop(counts);
+            let said = server.terminate();
+            assert!(said.contains(&format!("served {MANY} connections, 0 cut off")), "{said}");
+        }
+    });
+}
+
+/// Fails where a broken connection stays in the pool, or where a place is lost with it.
+#[test]
+fn broken_connections_are_replaced() {
+    let program = peer!("redis-server");
+    everywhere(|procs| {
+        let redis = redis(&program);
+        let server = start(&redis, procs, &["--pool", "2"]);
+        let mut client = Client::new(&server);
+        for round in 1..=5 {
+            assert_eq!(client.says(&format!("round{round}")), "1");
+            let mut operator = TcpStream::connect(redis.addr()).expect("Redis listens");
+            operator.write_all(b"CLIENT KILL TYPE normal SKIPME yes\r\n").expect("Redis listens");
+            let mut answer = [0; 4];
+            operator.read_exact(&mut answer).expect("Redis answers");
+            assert_eq!(answer[0], b':', "a count of the killed");
+            // The connection that was used is broken, the other place may have had one.
+            let answers: Vec<_> = (0..3).map(|_| client.says(&format!("round{round}"))).collect();
+            assert!(
+                answers.iter().filter(|answer| answer.starts_with("error: ")).count() <= 2,
+                "{answers:?}"
+            );
+            assert!(answers[2].parse::<u64>().is_ok(), "{answers:?}");
+        }
+        drop(client);
+        server.terminate();
+    });
+}
+
+/// Fails by an error that costs the connection, or that another client is told.
+#[test]
+fn an_error_of_redis_is_its_callers() {
+    let program = peer!("redis-server");
+    everywhere(|procs| {
+        let redis = redis(&program);
+        for options in [&["--pool", "1"][..], &["--std"]] {
+            let server = start(&redis, procs, options);
+            let mut operator = TcpStream::connect(redis.addr()).expect("Redis listens");
+            operator.write_all(b"SET word abc\r\n").expect("Redis listens");
+            operator.read_exact(&mut [0; 5]).expect("Redis answers");
+            let mut client = Client::new(&server);
+            let refused = client.says("word");
+            assert!(refused.starts_with("error: ") && refused.contains("not an integer"), "{refused}");
+            assert!(client.says(&format!("number{}", options.len())).parse::<u64>().is_ok());
+            drop(client);
+            server.terminate();
+        }
+    });
+}
+
+/// Fails by a hang: nobody listens where Redis should be.
+#[test]
+fn a_redis_that_is_not_there_is_an_error() {
+    everywhere(|procs| {
+        let nobody =
+            std::net::TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr()).expect("a port");
+        let mut command = example!("redis_count");
+        command.args(["--listen", "127.0.0.1:0", "--pool", "1", "--redis", &nobody.to_string()]);
+        let server = Example::start(&mut command, procs);
+        let mut client = Client::new(&server);
+        for _ in 0..3 {
+            let refused = client.says("x");
+            assert!(refused.starts_with("error: "), "{refused}");
+        }
+        drop(client);
+        server.terminate();
+    });
+}
