@@ -549,6 +549,9 @@ const NO_ROWS: &[(&str, &str)] = &[
     ("TcpListener::bind", "waits for its turn to look a name up: tests/os/fs_line.rs"),
     ("UdpSocket::bind", "as `TcpListener::bind`"),
     ("UdpSocket::connect", "as `TcpListener::bind`"),
+    ("Receiver::recv", "a channel's wait, for signals: tests/os/signal/receivers.rs"),
+    ("Receiver::recv_deadline", "as `recv`"),
+    ("Receiver::recv_timeout", "as `recv`"),
     ("Command::output", "`Child::wait_with_output`"),
 ];
 

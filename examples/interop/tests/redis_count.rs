@@ -38,7 +38,7 @@ impl Client {
     }
 }
 
-/// Fails by an answer that belongs to another client, by a count that is lost, and over our streams by a thread for each client.
+/// Fails by an answer that belongs to another client, by a count that is lost, and by a thread for each client of our streams.
 #[test]
 fn each_client_has_its_own_answers() {
     let program = peer!("redis-server");
