@@ -198,7 +198,7 @@ fn clients_that_break_off_stop_only_themselves() {
         let server = Server::start(&openssl, procs, &["--handshake", "300"]);
         let complains_of = |what: &str| {
             let complaint = server.example.complaint();
-            assert!(complaint.contains(what), "{what:?}: {complaint:?}");
+            assert!(what.split(" or ").any(|what| complaint.contains(what)), "{what:?}: {complaint:?}");
         };
 
         // No TLS at all: an alert comes back.
@@ -227,7 +227,8 @@ fn clients_that_break_off_stop_only_themselves() {
         client.write_all(&pattern(100_000)).expect("the server takes it");
         client.read_exact(&mut [0; 1000]).expect("some comes back");
         reset(client.sock);
-        complains_of("reset");
+        // By the reader, or by the writer.
+        complains_of("reset or Broken pipe");
 
         // A record that was not sealed with the keys of the connection.
         let mut client = server.client();
