@@ -36,6 +36,7 @@ mod semaphore;
 mod several;
 mod shared;
 mod shutdown;
+mod signal;
 mod socket;
 mod stacks;
 mod submit_vs_idle;

@@ -696,6 +696,14 @@ pub enum Mutant {
     /// A token that has ended a wait is there for the next one.
     TokenGivenTwice,
 
+    // Signals (`models/signal.rs`).
+    /// A handler alarms the serving thread before the bit of the signal is set.
+    SignalAfterAlarm,
+    /// The serving thread takes the bits before the alarm.
+    SignalLookBeforeDoze,
+    /// The serving thread reads the bits, and clears them in a second step.
+    SignalTakenInTwoSteps,
+
     // Contexts (`models/context.rs`).
     /// `Context::err` tells an error while the channel of the node may be open.
     ContextErrDoesNotWait,

@@ -14,10 +14,11 @@
 //! Invariant: after each H1 there is one T2 that finds the bit. The doze that takes H2's alarm, or the alarm of a later
 //! handler, comes after H1, and T2 after that doze. Signals of one number between two T2 are one.
 //!
-//! Checked by `tests/os/signal/`.
+//! Checked by `models/signal.rs`; with real signals by `tests/os/signal/`.
 
 use crate::host::Host;
 use crate::m::note::Note;
+use crate::prim::hooks::*;
 use crate::prim::{AtomicU64, Relaxed};
 
 /// The signals that have come and were not delivered yet. One value for the process.
@@ -33,14 +34,20 @@ impl<H: Host> Pending<H> {
 
     /// H1 and H2. Does what a signal handler may: atomics, and a futex wake.
     pub(crate) fn raise(&self, signals: u64) {
+        mutant!(SignalAfterAlarm: self.note.alarm());
         // Relaxed: the alarm publishes the bit to the doze that takes it; partner: `wait`.
         self.came.fetch_or(signals, Relaxed);
-        self.note.alarm();
+        unless!(SignalAfterAlarm, self.note.alarm());
     }
 
     /// T1 and T2: blocks the thread until signals have come, or `stir` was called. Returns what has come.
     pub(crate) fn wait(&self) -> u64 {
+        mutant!(SignalLookBeforeDoze: keep came = self.came.swap(0, Relaxed));
         self.note.doze(None);
+        mutant!(SignalLookBeforeDoze: return came.unwrap_or(0));
+        mutant!(SignalTakenInTwoSteps: keep came = self.came.load(Relaxed));
+        mutant!(SignalTakenInTwoSteps: self.came.store(0, Relaxed));
+        mutant!(SignalTakenInTwoSteps: return came.unwrap_or(0));
         // Relaxed: the doze has acquired what was written before the alarm.
         self.came.swap(0, Relaxed)
     }
