@@ -76,7 +76,8 @@ pub fn notify(signals: &[Signal]) -> io::Result<Receiver> {
 }
 
 /// Has the process ignore these signals, and children that it starts from now on. Receivers get none of them any more: one
-/// that is left without a signal to hear of is closed. Does not block.
+/// that is left without a signal to hear of is closed. A signal that came just before this call may be received by nobody. Does
+/// not block.
 ///
 /// # Errors
 /// The list has a signal that [`notify`] refuses; nothing was done then.
@@ -96,8 +97,8 @@ pub fn ignore(signals: &[Signal]) -> io::Result<()> {
 }
 
 /// Undoes what [`notify`] and [`ignore`] have done for these signals: the action is back that was there before the first of
-/// those calls. Receivers get none of these signals any more: one that is left without a signal to hear of is closed. Does not
-/// block.
+/// those calls. Receivers get none of these signals any more: one that is left without a signal to hear of is closed. A signal
+/// that came just before this call may be received by nobody. Does not block.
 ///
 /// # Errors
 /// The list has a signal that [`notify`] refuses; nothing was done then.
