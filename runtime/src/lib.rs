@@ -139,6 +139,36 @@
 //! # }
 //! ```
 //!
+//! With the feature `net-config` there are `net::ListenConfig` and `net::DialConfig` for options that are set before a
+//! socket listens or connects.
+//!
+//! # Files, processes, signals
+//!
+//! [`fs`], [`process`] and [`io`] have std's names as well. A wait for a child, its output, or standard input parks; a call
+//! that waits for a disk takes a thread, and at most a bounded number of them at once. [`signal::notify`] and
+//! [`context::with_signals`] are how a server learns that it is to stop.
+//!
+//! ```
+//! use gmp::context::{self, Context};
+//! use gmp::process::Command;
+//! use gmp::signal::{SIGINT, SIGTERM};
+//! use std::time::Duration;
+//!
+//! # fn main() -> std::io::Result<()> {
+//! // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
+//! unsafe {
+//!     gmp::run(|| {
+//!         let (stop, _cancel) = context::with_signals(&Context::background(), &[SIGINT, SIGTERM])?;
+//!         let worker = stop.go(|| gmp::time::sleep(Duration::MAX));
+//!         // Ctrl-C, or somebody's `kill`.
+//!         Command::new("kill").args(["-TERM", &std::process::id().to_string()]).status()?;
+//!         assert!(worker.join().unwrap().is_err());
+//!         Ok(())
+//!     })
+//! }
+//! # }
+//! ```
+//!
 //! # Time
 //!
 //! [`time::sleep`] parks; [`time::Timer`], [`time::Ticker`], [`chan::after`] and [`chan::tick`] tell the time by a
@@ -227,6 +257,28 @@
 //! | `runtime.LockOSThread`, `UnlockOSThread`; in `init`, for the first thread | [`lock_os_thread`], [`unlock_os_thread`]; [`Runtime::run_locked`] | |
 //! | stacks that grow; "stack overflow" | 64 KiB (256 KiB in a debug build), or [`Builder::stack_size`], or the variable `GMPSTACK`; [`with_stack`] for what goes deep | the end of a stack ends the process, with the goroutine's name |
 //! | goroutine-local storage | [`local!`] | Go has none |
+//!
+//! # Coming from std's threads
+//!
+//! What has a row with "the same" moves by its `use` line alone. What keeps std's type goes on to work, and a wait in it takes
+//! a thread.
+//!
+//! | std | here | to change beside the `use` line |
+//! | --- | --- | --- |
+//! | `fn main` | [`run`], or `#[gmp::main(unsafe)]` | see [`migration`] |
+//! | `std::net`, `std::os::unix::net` | [`net`], [`net::unix`] | the same; there is no `set_nonblocking`; a limit that has passed is `TimedOut`, where std's sockets say `WouldBlock` |
+//! | `std::fs`, `std::os::unix::fs` | [`fs`], [`fs::unix`] | the same |
+//! | `std::process::{Command, Child, Stdio}` | [`process`] | the same; `exit`, `abort` and `id` are std's |
+//! | `std::io::{stdin, pipe}`, their types | [`io`] | [`io::stdin`] has no buffer: put a `BufReader` around it; `Read`, `Write`, `BufReader` and `stdout` are std's |
+//! | `thread::spawn`, `Builder::spawn`, `thread::scope` and its `spawn` | [`go`], [`Builder::go`], [`scope`], [`Scope::go`] | `spawn` is `go`; `name("x".into())` is `name("x")`; a panic's payload is in the [`JoinError`]; a stack has 64 KiB, see [`with_stack`] |
+//! | `thread::sleep`, `yield_now`, `park`, `unpark` | [`time::sleep`], [`yield_now`], [`park`], [`Unparker`] | |
+//! | `thread::current()` | [`current`] | an `Option`: a plain thread is no goroutine |
+//! | `mpsc::channel()`, `mpsc::sync_channel(n)` | [`chan::unbounded`], [`chan::bounded`] | both senders are a [`chan::Sender`]; the errors have std's names, but for [`chan::SendTimeoutError`], which is new |
+//! | `Mutex`, `RwLock` | [`sync`] | no `.unwrap()`: there is no poison. std's lock may stay where nobody waits while holding it; held across a call that may park it breaks the [contract](migration) |
+//! | `Condvar` | [`sync::Condvar`] | the guard is passed by `&mut`: `wait(&mut guard)`; `wait_timeout_while` is `wait_while_for` |
+//! | `Barrier`, `Once`, `OnceLock`, `LazyLock` | [`sync`] | the same |
+//! | `Arc`, atomics | std's | |
+//! | `thread_local!` | [`local!`] | |
 //!
 //! # Coming from tokio, or from threads and crossbeam
 //!

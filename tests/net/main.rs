@@ -1,7 +1,9 @@
 #![cfg(not(gmp_loom))]
 //! Sockets: streams, deadlines, contexts, `close`, and one socket in several hands.
 
+mod beside_std;
 mod close;
+mod config;
 mod context;
 mod deadline;
 mod dial;

@@ -1,6 +1,7 @@
 //! One socket in several hands, of goroutines, threads and runtimes: one after the other, and nobody takes what is
 //! another's.
 
+use common::crew::{Member, on_thread};
 use common::loopback::{listen, pair};
 use common::talk::{echo, ping};
 use common::{everywhere, runtime, until};
@@ -12,6 +13,7 @@ use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::thread;
+use std::time::Duration;
 
 /// Fails by a hang: a connection wakes the one who waits, who takes it, and the next is nobody's.
 #[test]
@@ -209,5 +211,33 @@ fn a_clone_is_the_same_connection_and_lives_on() {
             clone.accept().unwrap();
             client.join().unwrap();
         });
+    });
+}
+
+/// Fails by a hang: the call that was unwound with its runtime has kept the socket, or the event that it waited for.
+#[test]
+fn a_socket_works_after_a_call_was_unwound() {
+    everywhere(|rt| {
+        let (near, far) = pair();
+        let near = Arc::new(near);
+        let reads = |rt: &gmp::Runtime| {
+            let near = Arc::clone(&near);
+            rt.go(move || (&*near).read(&mut [0; 8]))
+        };
+        let first = Member::Goroutine(&rt, reads(&rt));
+        first.until_it_waits();
+        let same = Arc::clone(&near);
+        let in_line = on_thread(move || (&*same).read(&mut [0; 8]));
+        in_line.until_it_waits();
+        let Member::Goroutine(_, first) = first else { unreachable!("it was made as one") };
+        rt.shutdown(Duration::from_secs(60));
+        assert!(first.join().unwrap_err().is_shutdown());
+        (&far).write_all(b"hello").unwrap();
+        assert_eq!(in_line.join().unwrap(), 5);
+        let another = runtime(1);
+        let later = Member::Goroutine(&another, reads(&another));
+        later.until_it_waits();
+        (&far).write_all(b"bye").unwrap();
+        assert_eq!(later.join().unwrap(), 3);
     });
 }

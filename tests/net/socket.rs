@@ -230,6 +230,40 @@ fn sockets_turn_into_stds_and_back() {
     });
 }
 
+/// Fails by a socket that blocks its thread: a descriptor comes in the mode that its last owner gave it.
+#[test]
+fn any_descriptor_becomes_a_socket_that_does_not_block() {
+    use gmp::net::{UdpSocket, UnixDatagram, UnixListener, UnixStream};
+    use std::os::linux::net::SocketAddrExt;
+    use std::os::unix::net as unix;
+    let tcp = net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let client = net::TcpStream::connect(tcp.local_addr().unwrap()).unwrap();
+    let udp = net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    let name = unix::SocketAddr::from_abstract_name(format!("gmp-owned-{}", std::process::id())).unwrap();
+    let listener = unix::UnixListener::bind_addr(&name).unwrap();
+    let (stream, _peer) = unix::UnixStream::pair().unwrap();
+    let (datagram, _peer) = unix::UnixDatagram::pair().unwrap();
+
+    fn becomes<S: AsFd + From<OwnedFd>>(owned: impl Into<OwnedFd>) -> S {
+        let owned = owned.into();
+        let number = owned.as_raw_fd();
+        assert!(is_blocking(owned.as_fd()));
+        let socket = S::from(owned);
+        assert_eq!((socket.as_fd().as_raw_fd(), is_blocking(socket.as_fd())), (number, false));
+        socket
+    }
+    becomes::<TcpListener>(tcp);
+    becomes::<UdpSocket>(udp);
+    becomes::<UnixListener>(listener);
+    becomes::<UnixStream>(stream);
+    becomes::<UnixDatagram>(datagram);
+    let client: TcpStream = becomes(client);
+    for quick in [false, true] {
+        client.set_quickack(quick).unwrap();
+        assert_eq!(client.quickack().unwrap(), quick);
+    }
+}
+
 #[test]
 fn incoming_gives_one_connection_after_the_other() {
     everywhere(|rt| {
@@ -366,5 +400,51 @@ fn an_event_of_a_closed_descriptor_means_nothing_to_the_next_one() {
             .collect();
         clients.into_iter().for_each(|one| one.join().unwrap());
         churning.into_iter().for_each(|one| one.join().unwrap());
+    });
+}
+
+/// Fails by another error than the kernel's, by a hang, or by a descriptor that stays.
+#[test]
+fn a_kernel_without_files_or_ports_is_an_error_of_the_call() {
+    const TEST: &str = "a_kernel_without_files_or_ports_is_an_error_of_the_call";
+    if !child::is_child() {
+        child::passes(TEST, &[("LACKS", "files")]);
+        child::passes(TEST, &[("LACKS", "ports")]);
+        return;
+    }
+    let (listener, addr) = listen();
+    let listener = Arc::new(listener);
+    let _client = net::TcpStream::connect(addr).unwrap();
+    let lacks_files = std::env::var("LACKS").unwrap() == "files";
+    let errno = if lacks_files {
+        let calls = [libc::SYS_socket, libc::SYS_socketpair, libc::SYS_accept4, libc::SYS_pipe2];
+        common::seccomp::refuse(&calls, libc::ENFILE);
+        libc::ENFILE
+    } else {
+        common::seccomp::refuse(&[libc::SYS_connect, libc::SYS_bind], libc::EADDRNOTAVAIL);
+        libc::EADDRNOTAVAIL
+    };
+    everywhere(|rt| {
+        let same = Arc::clone(&listener);
+        rt.run(move || {
+            let sockets = || {
+                let all = std::fs::read_dir("/proc/self/fd").unwrap();
+                let to = all.filter_map(|entry| std::fs::read_link(entry.ok()?.path()).ok());
+                to.filter(|to| to.to_string_lossy().starts_with("socket:")).count()
+            };
+            let is = |error: std::io::Error| assert_eq!(error.raw_os_error(), Some(errno), "{error}");
+            let before = sockets();
+            for _ in 0..20 {
+                is(gmp::net::TcpStream::connect(addr).unwrap_err());
+                is(gmp::net::TcpListener::bind("127.0.0.1:0").unwrap_err());
+                is(gmp::net::UdpSocket::bind("127.0.0.1:0").unwrap_err());
+                if lacks_files {
+                    is(same.accept().unwrap_err());
+                    is(gmp::net::UnixStream::pair().unwrap_err());
+                    is(gmp::io::pipe().unwrap_err());
+                }
+            }
+            assert_eq!(sockets(), before);
+        });
     });
 }

@@ -9,10 +9,12 @@ use common::loopback::Hole;
 use gmp::context::{Context, ContextError};
 use gmp::io::Watched;
 use gmp::net::unix::SocketAddr as UnixAddr;
-use gmp::net::{TcpListener, TcpStream, UdpSocket, UnixDatagram, UnixListener, UnixStream, is_closed};
+use gmp::net::{
+    DialConfig, TcpListener, TcpStream, UdpSocket, UnixDatagram, UnixListener, UnixStream, is_closed,
+};
 use std::fs;
 use std::io::{self, ErrorKind, IoSlice, IoSliceMut, PipeReader, PipeWriter, Read, Write};
-use std::net::Shutdown;
+use std::net::{Shutdown, SocketAddr};
 use std::os::fd::{AsFd, AsRawFd, RawFd};
 use std::os::linux::net::SocketAddrExt;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
@@ -453,7 +455,11 @@ const TABLE: &[Row] = &[
             .scene
         },
     },
-    Row { name: "TcpStream::connect", scene: tcp_connects },
+    Row { name: "TcpStream::connect", scene: || tcp_connects_by(|addrs| TcpStream::connect(addrs)) },
+    Row {
+        name: "DialConfig::connect",
+        scene: || tcp_connects_by(|addrs| DialConfig::new().stagger(SHORT).nodelay(true).connect(addrs)),
+    },
     Row { name: "UnixStream::connect_addr", scene: unix_connects },
     Row { name: "Watched::read_with", scene: || pipe_reads(false) },
     Row { name: "Watched::read_with", scene: || pipe_reads(true) },
@@ -547,6 +553,8 @@ const NO_ROWS: &[(&str, &str)] = &[
     ("Child::wait_with_output", "reads, and `wait`"),
     ("Command::status", "`Child::wait`"),
     ("TcpListener::bind", "waits for its turn to look a name up: tests/os/fs_line.rs"),
+    ("ListenConfig::listen", "as `TcpListener::bind`; here and below"),
+    ("ListenConfig::bind_udp", ""),
     ("UdpSocket::bind", "as `TcpListener::bind`"),
     ("UdpSocket::connect", "as `TcpListener::bind`"),
     ("Receiver::recv", "a channel's wait, for signals: tests/os/signal/receivers.rs"),
@@ -556,19 +564,20 @@ const NO_ROWS: &[(&str, &str)] = &[
 ];
 
 /// Two addresses that are the same listener's, whose queue is full. The second attempt is answered when there is room.
-fn tcp_connects() -> Scene {
+fn tcp_connects_by(connect: fn(&[SocketAddr]) -> io::Result<TcpStream>) -> Scene {
     let hole = Hole::new();
+    let addrs = [hole.addr; 2];
     let mut scene = Pair::new(
         (hole.listener, hole.queued),
         Direction::Writes,
         b"",
-        |listener| {
-            let addr = listener.local_addr()?;
-            TcpStream::connect(&[addr, addr][..]).map(|_| Vec::new())
+        |_| Ok(Vec::new()),
+        |listener, _| {
+            drop(listener.accept().unwrap());
         },
-        |listener, _| drop(listener.accept().unwrap()),
     )
     .scene;
+    scene.call = Arc::new(move || connect(&addrs).map(|_| Vec::new()));
     scene.socket = Err("the caller has no socket while it connects");
     scene
 }

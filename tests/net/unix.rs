@@ -1,14 +1,15 @@
 //! Unix sockets: what they have beside TCP, and where the kernel tells less of them.
 
 use common::crew::{each, everyone, join_all};
-use common::until;
+use common::{everywhere, until};
 use gmp::net::unix::SocketAddr;
 use gmp::net::{UnixDatagram, UnixListener, UnixStream};
 use std::fs::File;
-use std::io::{ErrorKind, IoSlice, IoSliceMut, Read, Seek, Write};
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::io::{self, ErrorKind, IoSlice, IoSliceMut, Read, Seek, Write};
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 use std::os::linux::net::SocketAddrExt;
 use std::path::PathBuf;
+use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::time::{Duration, Instant};
@@ -78,7 +79,6 @@ fn addresses_are_those_of_std() {
 }
 
 fn stream_socket() -> OwnedFd {
-    use std::os::fd::FromRawFd;
     // SAFETY: no pointers; the descriptor is new.
     unsafe {
         let fd = libc::socket(libc::AF_UNIX, libc::SOCK_STREAM | libc::SOCK_CLOEXEC, 0);
@@ -299,6 +299,128 @@ fn writing_to_nobody_is_an_error_and_no_signal() {
             assert_eq!(refused.kind(), ErrorKind::BrokenPipe);
             // SAFETY: as above.
             unsafe { libc::signal(libc::SIGPIPE, was) };
+        });
+    });
+}
+
+/// Sends by the system call alone, which neither parks nor takes an event.
+fn put(far: &impl AsRawFd, bytes: &[u8], flags: libc::c_int) -> io::Result<()> {
+    let (at, flags) = (bytes.as_ptr().cast(), flags | libc::MSG_NOSIGNAL);
+    // SAFETY: the bytes live through the call.
+    let sent = unsafe { libc::send(far.as_raw_fd(), at, bytes.len(), flags) };
+    match usize::try_from(sent) {
+        Ok(sent) if sent == bytes.len() => Ok(()),
+        Ok(part) => panic!("{part} of {} bytes fit", bytes.len()),
+        Err(_) => Err(io::Error::last_os_error()),
+    }
+}
+
+/// What the kernel does not join is read in several short reads, though there is only one event. `send` puts "one", what keeps
+/// it apart, and "two" into the stream.
+fn both_are_read(near: UnixStream, far: OwnedFd, send: impl Fn(&OwnedFd)) {
+    let read = || {
+        let mut buffer = [0; 64];
+        let len = (&near).read(&mut buffer).unwrap();
+        String::from_utf8(buffer[..len].to_vec()).unwrap()
+    };
+    let waits_for = |text: &'static str| {
+        gmp::scope(|scope| {
+            let waits = scope.go(read);
+            gmp::yield_now();
+            put(&far, text.as_bytes(), 0).unwrap();
+            assert_eq!(waits.join().unwrap(), text);
+        });
+    };
+    // The stream is in the poller from now on, and has been drained.
+    waits_for("first");
+    send(&far);
+    // The poller has taken all events of what was sent: this one came later.
+    let (here, there) = UnixStream::pair().unwrap();
+    gmp::scope(|scope| {
+        let passed = scope.go(|| (&here).read(&mut [0; 1]).unwrap());
+        gmp::yield_now();
+        put(&there, b"!", 0).unwrap();
+        assert_eq!(passed.join().unwrap(), 1);
+    });
+    assert_eq!([read(), read()], ["one", "two"]);
+    waits_for("last");
+}
+
+/// Fails by a hang: the read that ends with the message of the descriptor was short, and is taken for the last.
+#[test]
+fn a_message_with_a_descriptor_hides_nothing_behind_it() {
+    everywhere(|rt| {
+        rt.run(|| {
+            let (near, far) = UnixStream::pair().unwrap();
+            both_are_read(near, far.into(), |far| {
+                let sender = UnixStream::from(far.try_clone().unwrap());
+                sender.send_with_fds(&[IoSlice::new(b"one")], &[io::stderr().as_fd()]).unwrap();
+                put(far, b"two", 0).unwrap();
+            });
+        });
+    });
+}
+
+/// Fails by a hang: the kernel does not join what two processes wrote, on a socket that asks who they were.
+#[test]
+fn another_sender_hides_nothing_behind_the_first() {
+    everywhere(|rt| {
+        rt.run(|| {
+            let (near, far) = UnixStream::pair().unwrap();
+            let on = 1_i32;
+            let (at, len) = ((&raw const on).cast(), size_of_val(&on) as libc::socklen_t);
+            let fd = near.as_raw_fd();
+            // SAFETY: the option's value lives through the call.
+            let set = unsafe { libc::setsockopt(fd, libc::SOL_SOCKET, libc::SO_PASSCRED, at, len) };
+            assert_eq!(set, 0);
+            both_are_read(near, far.into(), |far| {
+                put(far, b"one", 0).unwrap();
+                let output = Stdio::from(far.try_clone().unwrap());
+                assert!(Command::new("printf").arg("two").stdout(output).status().unwrap().success());
+            });
+        });
+    });
+}
+
+/// Fails by a hang: a read stops short at the urgent byte.
+#[test]
+fn an_urgent_byte_hides_nothing_behind_it() {
+    let (here, _there) = UnixStream::pair().unwrap();
+    if put(&here, b"?", libc::MSG_OOB).is_err() {
+        println!("skipped: this kernel knows no urgent data on Unix sockets");
+        return;
+    }
+    everywhere(|rt| {
+        rt.run(|| {
+            let (near, far) = UnixStream::pair().unwrap();
+            both_are_read(near, far.into(), |far| {
+                put(far, b"one", 0).unwrap();
+                put(far, b"!", libc::MSG_OOB).unwrap();
+                put(far, b"two", 0).unwrap();
+            });
+        });
+    });
+}
+
+/// Fails by a hang: a descriptor that came as a stream's is none, and each read of it ends with a message.
+#[test]
+fn messages_of_another_kind_of_socket_hide_nothing() {
+    everywhere(|rt| {
+        rt.run(|| {
+            for clone in [false, true] {
+                let (mut fds, kind) = ([0; 2], libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC);
+                // SAFETY: room for two descriptors.
+                let made = unsafe { libc::socketpair(libc::AF_UNIX, kind, 0, fds.as_mut_ptr()) };
+                assert_eq!(made, 0);
+                // SAFETY: both are new, and nobody else knows them.
+                let [near, far] = fds.map(|fd| unsafe { OwnedFd::from_raw_fd(fd) });
+                let near = UnixStream::from(near);
+                let near = if clone { near.try_clone().unwrap() } else { near };
+                both_are_read(near, far, |far| {
+                    put(far, b"one", 0).unwrap();
+                    put(far, b"two", 0).unwrap();
+                });
+            }
         });
     });
 }

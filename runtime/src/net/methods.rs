@@ -183,10 +183,10 @@ macro_rules! incoming {
     };
 }
 
-/// Implements `Read`, for the reference, and by that for the value. `$short` says what a short read tells; `$read` and
-/// `$read_vectored` make the system calls.
+/// Implements `Read`, for the reference, and by that for the value. `$run` is the socket's method for such a
+/// read, with its first argument; `$read` and `$read_vectored` make the system calls.
 macro_rules! reads {
-    ($name:ident, $short:expr, $read:expr, $read_vectored:expr) => {
+    ($name:ident, $run:ident $(($short:expr))?, $read:expr, $read_vectored:expr) => {
         impl std::io::Read for &$name {
             /// Blocks the goroutine, or the plain thread, until there is data or the end of the stream; at most until the
             /// read deadline or timeout.
@@ -196,7 +196,7 @@ macro_rules! reads {
             /// [`migration`](crate::migration#what-may-unwind).
             fn read(&mut self, buf: &mut [u8]) -> std::io::Result<usize> {
                 crate::net::methods::with_a_frame(
-                    self.0.run_read($short, buf.len(), |stream| $read(stream, buf)),
+                    self.0.$run($($short,)? buf.len(), |stream| $read(stream, buf)),
                 )
             }
 
@@ -208,7 +208,7 @@ macro_rules! reads {
             fn read_vectored(&mut self, bufs: &mut [std::io::IoSliceMut<'_>]) -> std::io::Result<usize> {
                 let len = bufs.iter().map(|buf| buf.len()).sum();
                 crate::net::methods::with_a_frame(
-                    self.0.run_read($short, len, |stream| $read_vectored(stream, bufs)),
+                    self.0.$run($($short,)? len, |stream| $read_vectored(stream, bufs)),
                 )
             }
         }

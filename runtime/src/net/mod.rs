@@ -4,6 +4,9 @@
 //! callers may use one socket through `&self`: each direction serves one call at a time, in the order in which the
 //! calls came. Two concurrent `write_all` interleave, but only at the boundaries of their single writes.
 //!
+//! The addresses are std's own types. A program that looks a name up by itself (`to_socket_addrs`) blocks the thread; the
+//! calls here that take a name block the goroutine.
+//!
 //! ```
 //! use gmp::net::{TcpListener, TcpStream};
 //! use std::io::{Read, Write};
@@ -30,6 +33,8 @@
 //! assert_eq!(answer.unwrap(), "hello");
 //! ```
 
+#[cfg(feature = "net-config")]
+mod config;
 pub(crate) mod desc;
 mod fd;
 pub(crate) mod io_lock;
@@ -44,6 +49,12 @@ mod udp;
 pub mod unix;
 mod wake_fd;
 
+#[cfg(feature = "net-config")]
+pub use config::{DialConfig, ListenConfig};
+pub use std::net::{
+    AddrParseError, IpAddr, Ipv4Addr, Ipv6Addr, Shutdown, SocketAddr, SocketAddrV4, SocketAddrV6,
+    ToSocketAddrs,
+};
 pub use tcp::{Incoming, TcpListener, TcpStream};
 pub use udp::UdpSocket;
 pub use unix::{UnixDatagram, UnixListener, UnixStream};

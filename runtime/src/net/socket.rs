@@ -17,11 +17,11 @@
 //! calls `look` before it goes on. The list of registrations stays until the socket is dropped, as a goroutine that
 //! wakes from its slot later still reads it.
 //!
-//! *Drained without asking.* On a TCP stream a read that filled less than its buffer has emptied the socket. The next
-//! read then waits for an event first, which saves a system call that would only answer `EAGAIN`. The read does not
-//! wait first if the peer's end, or an error, was seen: that may have come in the same event as the data, and no other
-//! event will follow. The event slot is emptied before each system call, never after it; a drained read that finds an
-//! event in the slot takes it and makes the system call.
+//! *Drained without asking.* On a stream a read that filled less than its buffer has emptied the socket, but for what
+//! `net/unix/stream.rs` says of Unix streams. The next read then waits for an event first, which saves a system call
+//! that would only answer `EAGAIN`. The read does not wait first if the peer's end, or an error, was seen: that may
+//! have come in the same event as the data, and no other event will follow. The event slot is emptied before each
+//! system call, never after it; a drained read that finds an event in the slot takes it and makes the system call.
 
 use crate::host::Active;
 use crate::net::desc::Direction;
@@ -37,6 +37,7 @@ use std::fmt;
 use std::io;
 use std::mem::ManuallyDrop;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
+use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::time::{Duration, Instant};
 
 mod operation;
@@ -47,9 +48,18 @@ use registry::{Registration, Watch};
 /// Whether a short read of this kind of socket says that the socket is empty.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub(crate) enum ShortRead {
-    /// A short read has drained the socket: a TCP stream.
+    /// A short read has drained the socket: a stream.
     Drained,
     /// A short read says nothing: a listener, a datagram socket.
+    Unknown,
+}
+
+/// What is known of what a read has left in the socket.
+#[derive(Copy, Clone, Debug, Eq, PartialEq)]
+pub(crate) enum Rest {
+    /// Nothing, if the read was short.
+    AsTold,
+    /// There may be more behind a short read.
     Unknown,
 }
 
@@ -80,6 +90,8 @@ pub(crate) struct Socket<S: AsFd> {
     /// Whether other descriptors may refer to the same connection: made by `try_clone`, or before the socket came
     /// here. Duplicates that a borrower makes are not known.
     shared: AtomicBool,
+    /// Whether the descriptor was made outside, so that the socket may be of another kind than its type says.
+    foreign: bool,
     /// Whether the descriptor may be borrowed from somebody who goes on using it, so that its number is not ours to take.
     borrowed: bool,
     users: Users,
@@ -95,6 +107,10 @@ pub(crate) struct Socket<S: AsFd> {
 unsafe impl<S: AsFd + Send> Send for Socket<S> {}
 // SAFETY: as for `Send`.
 unsafe impl<S: AsFd + Sync> Sync for Socket<S> {}
+
+// A call that was unwound has given its I/O lock back, and leaves the socket as one that gave up.
+impl<S: AsFd + UnwindSafe> UnwindSafe for Socket<S> {}
+impl<S: AsFd + RefUnwindSafe> RefUnwindSafe for Socket<S> {}
 
 impl<S: AsFd + fmt::Debug> fmt::Debug for Socket<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -112,6 +128,7 @@ impl<S: AsFd> Socket<S> {
             inner: ManuallyDrop::new(inner),
             freed: AtomicBool::new(false),
             shared: AtomicBool::new(false),
+            foreign: false,
             borrowed: false,
             users: Users::new(),
             read: Lane::new(),
@@ -129,6 +146,13 @@ impl<S: AsFd> Socket<S> {
         socket
     }
 
+    /// As `of_shared`, for a descriptor that was made outside.
+    pub(crate) fn of_foreign(inner: S) -> Self {
+        let mut socket = Self::of_shared(inner);
+        socket.foreign = true;
+        socket
+    }
+
     /// As `of_shared`, for a value that may have borrowed its descriptor.
     pub(crate) fn of_borrowed(inner: S) -> Self {
         let mut socket = Self::of_shared(inner);
@@ -141,12 +165,14 @@ impl<S: AsFd> Socket<S> {
     /// # Errors
     /// `closed`, and those of `clone`.
     pub(crate) fn try_clone(&self, clone: impl FnOnce(&S) -> io::Result<S>) -> io::Result<Self> {
-        self.with(|inner| {
+        let inner = self.with(|inner| {
             // Relaxed: read by the closer, which waits for this call to end.
             self.shared.store(true, Relaxed);
             clone(inner)
-        })
-        .map(Self::of_shared)
+        })?;
+        let mut cloned = Self::of_shared(inner);
+        cloned.foreign = self.foreign;
+        Ok(cloned)
     }
 
     fn lane(&self, direction: Direction) -> &Lane {
@@ -329,6 +355,20 @@ impl<S: AsFd> Socket<S> {
         mutant!(SocketFullReadDrains: let len = len + 1);
         let short = |&got: &usize| got > 0 && got < len;
         self.operate((Direction::Read, begun), kind, || call(&self.inner), short)
+    }
+
+    /// As `run_read` of a stream, for a call that tells by its second value whether the kernel may have ended the read short
+    /// although there is more.
+    pub(crate) fn run_read_of_messages(
+        &self,
+        len: usize,
+        mut call: impl FnMut(&S) -> io::Result<(usize, Rest)>,
+    ) -> io::Result<usize> {
+        let begun = self.read.limit.begin();
+        let short =
+            |&(got, rest): &(usize, Rest)| got > 0 && got < len && rest == Rest::AsTold && !self.foreign;
+        self.operate((Direction::Read, begun), ShortRead::Drained, || call(&self.inner), short)
+            .map(|(got, _)| got)
     }
 }
 

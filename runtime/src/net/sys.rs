@@ -45,7 +45,11 @@ pub(super) fn begin_connect(addr: &SocketAddr) -> io::Result<OwnedFd> {
         libc::socket(family, libc::SOCK_STREAM | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC, 0)
     })?;
     // SAFETY: as in `accept`.
-    let fd = unsafe { OwnedFd::from_raw_fd(fd) };
+    connect_in_background(unsafe { OwnedFd::from_raw_fd(fd) }, addr)
+}
+
+/// Begins to connect `fd`, which is non-blocking; as `begin_connect`.
+pub(super) fn connect_in_background(fd: OwnedFd, addr: &SocketAddr) -> io::Result<OwnedFd> {
     match connect(fd.as_raw_fd(), addr) {
         Ok(()) => Ok(fd),
         // After EINTR the connect goes on in the background as well.
@@ -81,7 +85,7 @@ fn connect(fd: RawFd, addr: &SocketAddr) -> io::Result<()> {
     check(result).map(drop)
 }
 
-fn check_len(result: libc::ssize_t) -> io::Result<usize> {
+pub(crate) fn check_len(result: libc::ssize_t) -> io::Result<usize> {
     usize::try_from(result).map_err(|_| io::Error::last_os_error())
 }
 
@@ -206,6 +210,15 @@ pub(crate) fn pidfd_open(pid: u32) -> io::Result<OwnedFd> {
     let fd = check(fd as libc::c_int)?;
     // SAFETY: as in `accept`.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// Kills the process of which `pidfd` tells; `ESRCH` if it was waited for.
+pub(crate) fn kill(pidfd: BorrowedFd<'_>) -> io::Result<()> {
+    let no_info: *const libc::siginfo_t = std::ptr::null();
+    // SAFETY: no information is passed.
+    let sent =
+        unsafe { libc::syscall(libc::SYS_pidfd_send_signal, pidfd.as_raw_fd(), libc::SIGKILL, no_info, 0) };
+    check(sent as libc::c_int).map(drop)
 }
 
 /// Returns `true` if the descriptor is ready now, or has an error or an end to report.

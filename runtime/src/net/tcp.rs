@@ -8,14 +8,16 @@ use crate::net::methods::{ip_options, limits, reads, with_a_frame, writes};
 use crate::net::socket::{ShortRead, Socket};
 use crate::net::sys;
 use crate::net::traits::socket_traits;
+use crate::os::io::copy::{copy_end, duplex_end};
 use std::io;
 use std::iter;
 use std::net::{self, Shutdown, SocketAddr, ToSocketAddrs};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
+use std::os::linux::net::TcpStreamExt;
 use std::time::{Duration, Instant};
 
 mod listener;
-mod race;
+pub(super) mod race;
 
 pub use listener::{Incoming, TcpListener};
 use race::Pace;
@@ -203,13 +205,30 @@ impl TcpStream {
     pub fn set_nodelay(&self, nodelay: bool) -> io::Result<()> {
         self.0.with(|socket| socket.set_nodelay(nodelay))
     }
+
+    /// Returns `true` if the kernel acknowledges what comes at once, for now (TCP_QUICKACK).
+    ///
+    /// # Errors
+    /// As with std, where the trait `TcpStreamExt` has this call.
+    pub fn quickack(&self) -> io::Result<bool> {
+        self.0.with(|socket| socket.quickack())
+    }
+
+    /// Sets whether the kernel acknowledges what comes at once rather than with the next segment that is sent
+    /// (TCP_QUICKACK). The kernel may change the mode at any time, so a program that needs it sets it before each read.
+    ///
+    /// # Errors
+    /// As with std, where the trait `TcpStreamExt` has this call.
+    pub fn set_quickack(&self, quickack: bool) -> io::Result<()> {
+        self.0.with(|socket| socket.set_quickack(quickack))
+    }
 }
 
 limits!(TcpStream);
 ip_options!(TcpStream);
 reads!(
     TcpStream,
-    ShortRead::Drained,
+    run_read(ShortRead::Drained),
     |mut stream: &net::TcpStream, buf| stream.read(buf),
     |mut stream: &net::TcpStream, bufs| stream.read_vectored(bufs)
 );
@@ -219,3 +238,5 @@ writes!(
     |mut stream: &net::TcpStream, bufs| stream.write_vectored(bufs)
 );
 socket_traits!(TcpStream, net::TcpStream);
+copy_end!(TcpStream, Socket, Drained: Source Sink);
+duplex_end!(TcpStream);

@@ -60,7 +60,17 @@ macro_rules! socket_traits {
             /// If the kernel refuses that, which it does for no open descriptor.
             fn from(inner: $std) -> Self {
                 inner.set_nonblocking(true).expect("from: the descriptor is not open");
-                $name(Socket::of_shared(inner))
+                $name(Socket::of_foreign(inner))
+            }
+        }
+
+        impl From<OwnedFd> for $name {
+            /// Takes the descriptor for a socket of this kind, without asking, and puts it into non-blocking mode.
+            ///
+            /// # Panics
+            /// If the kernel refuses that, which it does for no open descriptor.
+            fn from(fd: OwnedFd) -> Self {
+                <$std>::from(fd).into()
             }
         }
 

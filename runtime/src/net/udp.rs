@@ -63,7 +63,13 @@ impl UdpSocket {
         let addrs: Vec<_> = lookup::resolve(&addr)?.collect();
         let socket = net::UdpSocket::bind(&addrs[..])?;
         socket.set_nonblocking(true)?;
-        Ok(UdpSocket(Socket::new(socket)))
+        Ok(Self::of_new(socket))
+    }
+
+    /// Makes a socket of a new descriptor in non-blocking mode.
+    #[inline]
+    pub(in crate::net) fn of_new(socket: net::UdpSocket) -> Self {
+        UdpSocket(Socket::new(socket))
     }
 
     /// Receives a datagram, and tells who sent it. What does not fit into `buf` is lost. Blocks the goroutine, or the plain

@@ -57,7 +57,12 @@ impl TcpListener {
         let listener = net::TcpListener::bind(&addrs[..])?;
         sys::lengthen_queue(listener.as_fd())?;
         listener.set_nonblocking(true)?;
-        Ok(TcpListener(Socket::new(listener)))
+        Ok(Self::of_new(listener))
+    }
+
+    /// Makes a listener of a new descriptor in non-blocking mode.
+    pub(in crate::net) fn of_new(listener: net::TcpListener) -> Self {
+        TcpListener(Socket::new(listener))
     }
 
     /// Waits for a connection. Blocks the goroutine, or the plain thread; several callers may wait, and are served in

@@ -41,27 +41,27 @@ use std::time::Duration;
 use std::vec;
 
 /// How long an attempt is waited for before the next one begins, as RFC 8305 recommends.
-pub(super) const STAGGER: Duration = Duration::from_millis(250);
+pub(in crate::net) const STAGGER: Duration = Duration::from_millis(250);
 
 /// The time that a call has.
 #[derive(Copy, Clone)]
-pub(super) struct Pace {
-    pub(super) stagger: Duration,
-    pub(super) until: Option<Nanos>,
+pub(in crate::net) struct Pace {
+    pub(in crate::net) stagger: Duration,
+    pub(in crate::net) until: Option<Nanos>,
 }
 
 impl Pace {
     /// As the RFC has it, and no longer than `until`.
-    pub(super) fn until(until: Option<Nanos>) -> Self {
+    pub(in crate::net) fn until(until: Option<Nanos>) -> Self {
         Pace { stagger: STAGGER, until }
     }
 }
 
 /// Makes a socket and begins to connect.
-pub(super) type Begin<'a> = &'a mut dyn FnMut(&SocketAddr) -> io::Result<OwnedFd>;
+pub(in crate::net) type Begin<'a> = &'a mut dyn FnMut(&SocketAddr) -> io::Result<OwnedFd>;
 
 /// Connects to the first of `addrs` that answers. One address costs no more than its connect, and has the kernel's error.
-pub(super) fn connect(
+pub(in crate::net) fn connect(
     addrs: &mut dyn Iterator<Item = SocketAddr>,
     pace: Pace,
     begin: Begin<'_>,

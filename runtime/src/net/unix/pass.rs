@@ -1,5 +1,6 @@
 //! Messages with descriptors (`SCM_RIGHTS`).
 
+use crate::net::socket::Rest;
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
@@ -58,6 +59,24 @@ fn message(bufs: *mut libc::iovec, count: usize) -> libc::msghdr {
     // More than the kernel takes at once is left for the next call, as with std.
     message.msg_iovlen = count.min(libc::UIO_MAXIOV as usize) as _;
     message
+}
+
+/// Reads into `bufs`, and drops the descriptors that come with the bytes.
+///
+/// The kernel ends a read short, with more behind, at a message with descriptors, and, on a socket that asks for the
+/// senders' names (`SO_PASSCRED`), where the sender changes. A call without room for control messages is told of both by
+/// `MSG_CTRUNC`, which `read(2)` does not report.
+pub(super) fn read_vectored(
+    socket: BorrowedFd<'_>,
+    bufs: &mut [IoSliceMut<'_>],
+) -> io::Result<(usize, Rest)> {
+    // An IoSliceMut has the layout of an iovec.
+    let mut message = message(bufs.as_mut_ptr().cast(), bufs.len());
+    // SAFETY: the buffers of the message live through the call.
+    let got = unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut message, 0) };
+    let got = usize::try_from(got).map_err(|_| io::Error::last_os_error())?;
+    let rest = if message.msg_flags & libc::MSG_CTRUNC == 0 { Rest::AsTold } else { Rest::Unknown };
+    Ok((got, rest))
 }
 
 /// Writes `buf`. A peer that has gone is an error, without a signal; here and below.

@@ -3,8 +3,9 @@
 use super::{Passed, SocketAddr, new_socket, pass};
 use crate::net::desc::Direction;
 use crate::net::methods::{error_option, limits, reads, with_a_frame, writes};
-use crate::net::socket::{ShortRead, Socket};
+use crate::net::socket::Socket;
 use crate::net::traits::socket_traits;
+use crate::os::io::copy::{copy_end, duplex_end};
 use std::io::{self, IoSlice, IoSliceMut};
 use std::net::Shutdown;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
@@ -168,13 +169,17 @@ impl UnixStream {
 
 limits!(UnixStream);
 error_option!(UnixStream);
-// A short read does not say that the socket is empty: one that meets a message with descriptors ends before it, or after it,
-// and no event follows.
+// A short read says that the socket is empty, but for: a message that the kernel does not join with the next one, which
+// `pass::read_vectored` is told; urgent data, as on TCP; and a socket of another kind (SOCK_SEQPACKET), whose messages stay
+// apart, and which can only have been made outside.
 reads!(
     UnixStream,
-    ShortRead::Unknown,
-    |mut stream: &net::UnixStream, buf| stream.read(buf),
-    |mut stream: &net::UnixStream, bufs| stream.read_vectored(bufs)
+    run_read_of_messages,
+    |stream: &net::UnixStream, buf: &mut [u8]| pass::read_vectored(
+        stream.as_fd(),
+        &mut [IoSliceMut::new(buf)]
+    ),
+    |stream: &net::UnixStream, bufs| pass::read_vectored(stream.as_fd(), bufs)
 );
 writes!(
     UnixStream,
@@ -182,3 +187,5 @@ writes!(
     |stream: &net::UnixStream, bufs| pass::send_vectored(stream.as_fd(), bufs)
 );
 socket_traits!(UnixStream, net::UnixStream);
+copy_end!(UnixStream, Socket, Unknown: Source Sink);
+duplex_end!(UnixStream);
