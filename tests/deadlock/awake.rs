@@ -2,7 +2,7 @@
 
 use crate::Test;
 use crate::asleep::runtime;
-use crate::parent::{LONG, lives, lives_under, stays};
+use crate::parent::{LONG, lives, lives_and_says, lives_under, stays};
 use common::seccomp::refuse;
 use gmp::chan::{Receiver, Sender, bounded};
 use gmp::context::Context;
@@ -38,8 +38,9 @@ pub const TESTS: &[Test] = &[
         lives_under("child_process", "deadlock=always");
     }),
     ("a_child_process_without_a_descriptor_is_waited_for", || {
-        lives("child_without_pidfd");
-        lives_under("child_without_pidfd", "deadlock=always");
+        let told = "a child has no descriptor that tells of its end";
+        lives_and_says("child_without_pidfd", "", told);
+        lives_and_says("child_without_pidfd", "deadlock=always", told);
     }),
     ("a_thread_that_waits_for_a_channel_counts", || stays("thread_receives")),
     ("a_runtime_that_nobody_runs_is_not_judged", || lives_under("nobody_runs", "deadlock=always")),

@@ -119,6 +119,16 @@ pub fn lives_under(child: &str, debug: &str) {
     }
 }
 
+/// The child ends well, and has said this line, once, and nothing else.
+#[track_caller]
+pub fn lives_and_says(child: &str, debug: &str, line: &str) {
+    for procs in PROCS {
+        let ended = run(child, procs, debug);
+        let said = ended.stderr.lines().count() == 1 && ended.stderr.contains(line);
+        assert!(ended.status.success() && said, "{child} at {procs}: {ended:?}");
+    }
+}
+
 /// The child goes on doing nothing, and nothing is reported.
 #[track_caller]
 pub fn stays(child: &str) {

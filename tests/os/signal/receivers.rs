@@ -277,3 +277,45 @@ fn a_signal_comes_soon() {
         .unwrap();
     });
 }
+
+/// Fails by a kind of signal that is lost, by one that is told more often than it was sent, or by a hang.
+#[test]
+fn a_storm_of_signals_loses_no_kind() {
+    const ROUNDS: usize = 10;
+    const EACH: usize = 250;
+    const KINDS: [Signal; 4] = [SIGUSR1, SIGUSR2, SIGTERM, SIGINT];
+    alone("a_storm_of_signals_loses_no_kind", || {
+        everyone(|crew| {
+            // Signals that are served together are told by their numbers, and this one has the highest: it is the last.
+            let kinds = [&KINDS[..], &[SIGWINCH]].concat();
+            let mut receivers = [(); 2].map(|()| signal::notify(&kinds).unwrap());
+            for _ in 0..ROUNDS {
+                let hear = receivers.map(|signals| {
+                    crew.go(move || {
+                        let hear = || signals.recv_deadline(limit()).unwrap();
+                        let heard =
+                            Vec::from_iter(std::iter::repeat_with(hear).take_while(|&it| it != SIGWINCH));
+                        (heard, signals)
+                    })
+                });
+                let sent = KINDS.map(|kind| {
+                    thread::spawn(move || {
+                        // SAFETY: no pointers. The handler has returned when the call does.
+                        (0..EACH).for_each(|_| assert_eq!(unsafe { libc::raise(kind.as_raw()) }, 0));
+                    })
+                });
+                sent.into_iter().for_each(|sender| sender.join().unwrap());
+                raise(SIGWINCH);
+                receivers = hear.map(|member| {
+                    let (heard, signals) = member.join();
+                    for kind in KINDS {
+                        let count = heard.iter().filter(|&&it| it == kind).count();
+                        assert!((1..=EACH).contains(&count), "{kind}: {count}");
+                    }
+                    assert_eq!(signals.try_recv(), Err(TryRecvError::Empty));
+                    signals
+                });
+            }
+        });
+    });
+}

@@ -55,7 +55,8 @@ pub use receiver::{IntoIter, Receiver};
 
 use std::io;
 
-/// Makes a receiver of these signals. Until it is dropped, their own actions are not taken. Does not block.
+/// Makes a receiver of these signals. Until it is dropped, their own actions are not taken. A signal that came just before this
+/// call, while another receiver had asked for it, may be received too. Does not block.
 ///
 /// # Errors
 /// The list is empty, or has a signal that can't be caught (`SIGKILL`, `SIGSTOP`), one by which the processor tells of a fault
