@@ -192,3 +192,41 @@ fn the_pipes_of_a_child_have_limits() {
         });
     });
 }
+
+/// Fails by a child that is told to try again (EAGAIN) where it expects to wait, by a byte that is lost between two children,
+/// or by an end that stays open here.
+#[test]
+fn an_end_of_a_pipe_is_a_childs_stream() {
+    everyone(|crew| {
+        crew.run(|| {
+            // The second one waits for the first, which says something late.
+            let late = ["-c", "sleep 0.05; echo hello; echo world >&2"];
+            let mut first =
+                Command::new("sh").args(late).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+            let [out, err] = [first.stdout.take().unwrap().into(), first.stderr.take().unwrap().into()];
+            let shouts =
+                |input: Stdio| Command::new("tr").args(["a-z", "A-Z"]).stdin(input).output().unwrap();
+            assert_eq!(shouts(out).stdout, b"HELLO\n");
+            assert_eq!(shouts(err).stdout, b"WORLD\n");
+            assert!(first.wait().unwrap().success());
+
+            let (mut reader, writer) = gmp::io::pipe().unwrap();
+            let echo = Command::new("echo").arg("to a pipe").stdout(writer).spawn();
+            let mut text = String::new();
+            reader.read_to_string(&mut text).unwrap();
+            assert_eq!(text, "to a pipe\n");
+            assert!(echo.unwrap().wait().unwrap().success());
+
+            let (reader, mut writer) = gmp::io::pipe().unwrap();
+            let child = Command::new("cat").stdin(reader).stdout(Stdio::piped()).spawn().unwrap();
+            writer.write_all(b"from a pipe").unwrap();
+            drop(writer);
+            assert_eq!(child.wait_with_output().unwrap().stdout, b"from a pipe");
+
+            let mut last = Command::new("cat").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+            let input = last.stdin.take().unwrap();
+            assert!(Command::new("echo").arg("through").stdout(input).status().unwrap().success());
+            assert_eq!(last.wait_with_output().unwrap().stdout, b"through\n");
+        });
+    });
+}

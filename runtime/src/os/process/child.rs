@@ -3,13 +3,16 @@
 use super::reaper;
 use super::{ChildStderr, ChildStdin, ChildStdout, ExitStatus, Output};
 use crate::goroutine::{blocking, current, scope};
+use crate::host::Active;
+use crate::m::Window;
 use crate::net::desc::Direction;
 use crate::net::methods::with_a_frame;
 use crate::net::socket::Socket;
 use crate::net::sys;
+use crate::sched::watch::told::Refusal;
 use std::fmt;
 use std::io::{self, Read};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::process;
 use std::thread;
 
@@ -55,15 +58,40 @@ pub struct Child {
 /// A child of which nobody has heard the end.
 pub(super) struct Process {
     pub(super) inner: process::Child,
-    /// `None` where the kernel refuses one.
-    pub(super) ends: Option<Socket<OwnedFd>>,
+    /// An error where the kernel refuses one.
+    pub(super) ends: io::Result<Socket<OwnedFd>>,
+}
+
+impl Process {
+    /// Kills the child. Where it has a pidfd, never another process that has its number now: another library may have waited
+    /// for the child.
+    fn kill(&mut self) -> io::Result<()> {
+        let Ok(ends) = &self.ends else { return self.inner.kill() };
+        match ends.with(|ends| sys::kill(ends.as_fd())) {
+            Err(gone) if gone.raw_os_error() == Some(libc::ESRCH) => Ok(()),
+            // Kernels before 5.1, and sandboxes.
+            Err(_) => self.inner.kill(),
+            Ok(()) => Ok(()),
+        }
+    }
+
+    /// Takes a thread, and says so.
+    #[cold]
+    fn wait_without_descriptor(&mut self) -> io::Result<ExitStatus> {
+        if let (Err(refused), Some(window)) = (&self.ends, Window::<Active>::enter()) {
+            window.m().sched().tell_refused(Refusal::ChildEnd, || {
+                format!("a child has no descriptor that tells of its end: its wait takes a thread (pidfd_open: {refused})")
+            });
+        }
+        blocking(|| self.inner.wait())
+    }
 }
 
 impl Child {
     pub(super) fn new(mut inner: process::Child, kill_on_drop: bool) -> io::Result<Self> {
         let pipes = (inner.stdin.take(), inner.stdout.take(), inner.stderr.take());
         // The child has not been waited for, so the number is its own.
-        let ends = sys::pidfd_open(inner.id()).ok().map(Socket::new);
+        let ends = sys::pidfd_open(inner.id()).map(Socket::new);
         let mut child = Child {
             stdin: None,
             stdout: None,
@@ -90,12 +118,12 @@ impl Child {
         self.process.as_ref().expect("the drop alone takes it").inner.id()
     }
 
-    /// Kills the child (`SIGKILL`). Returns `Ok` if it was waited for already.
+    /// Kills the child (`SIGKILL`). Returns `Ok` if it has ended, whoever has waited for it. Never blocks.
     ///
     /// # Errors
     /// As with std.
     pub fn kill(&mut self) -> io::Result<()> {
-        self.process().inner.kill()
+        self.process().kill()
     }
 
     /// Waits until the child has ended. Closes [`stdin`](Self::stdin) first, so that a child that reads on comes to the end.
@@ -106,17 +134,17 @@ impl Child {
     /// [`migration`](crate::migration#what-may-unwind).
     ///
     /// # Errors
-    /// As with std.
+    /// As with std. `ECHILD` if somebody else has taken the child's status: another library that waits for all children, or the
+    /// kernel, where `SIGCHLD` is ignored.
     pub fn wait(&mut self) -> io::Result<ExitStatus> {
         drop(self.stdin.take());
-        let Process { inner, ends } = self.process();
-        match ends {
-            None => blocking(|| inner.wait()),
-            Some(ends) => with_a_frame(ends.run(Direction::Read, |_| match inner.try_wait()? {
-                Some(status) => Ok(status),
-                None => Err(io::ErrorKind::WouldBlock.into()),
-            })),
-        }
+        let process = self.process();
+        let Ok(ends) = &process.ends else { return process.wait_without_descriptor() };
+        let inner = &mut process.inner;
+        with_a_frame(ends.run(Direction::Read, |_| match inner.try_wait()? {
+            Some(status) => Ok(status),
+            None => Err(io::ErrorKind::WouldBlock.into()),
+        }))
     }
 
     /// Returns how the child has ended, if it has. Never blocks.
@@ -136,15 +164,15 @@ impl Child {
     /// [`migration`](crate::migration#what-may-unwind).
     ///
     /// # Errors
-    /// As with std.
+    /// As with std; and if both pipes are left and the second reader, a goroutine or a thread, can't be started. The child is
+    /// reaped all the same.
     pub fn wait_with_output(mut self) -> io::Result<Output> {
         drop(self.stdin.take());
         let (stdout, stderr) = (self.stdout.take(), self.stderr.take());
         let (stdout, stderr) = match (stdout, stderr) {
-            (Some(stdout), Some(stderr)) => read_both(stdout, stderr),
-            (stdout, stderr) => (all_of(stdout), all_of(stderr)),
+            (Some(stdout), Some(stderr)) => read_both(stdout, stderr)?,
+            (stdout, stderr) => (all_of(stdout)?, all_of(stderr)?),
         };
-        let (stdout, stderr) = (stdout?, stderr?);
         Ok(Output { status: self.wait()?, stdout, stderr })
     }
 }
@@ -158,18 +186,24 @@ fn all_of(pipe: Option<impl Read>) -> io::Result<Vec<u8>> {
 }
 
 /// Reads both to their ends: a second goroutine, or a second thread beside a plain one, reads what the child complains of.
-fn read_both(stdout: ChildStdout, stderr: ChildStderr) -> (io::Result<Vec<u8>>, io::Result<Vec<u8>>) {
-    let passes_on = "reading does not panic";
-    match current() {
+/// Fails, and has read nothing, where neither can be had.
+fn read_both(stdout: ChildStdout, stderr: ChildStderr) -> io::Result<(Vec<u8>, Vec<u8>)> {
+    let (passes_on, reads) = ("reading does not panic", move || all_of(Some(stderr)));
+    let (stdout, stderr) = match current() {
         Some(_) => scope::scope(|s| {
-            let second = s.go(move || all_of(Some(stderr)));
-            (all_of(Some(stdout)), second.join().expect(passes_on))
+            let second = s.try_go(reads).map_err(not_started)?;
+            Ok::<_, io::Error>((all_of(Some(stdout)), second.join().expect(passes_on)))
         }),
         None => thread::scope(|s| {
-            let second = s.spawn(move || all_of(Some(stderr)));
-            (all_of(Some(stdout)), second.join().expect(passes_on))
+            let second = thread::Builder::new().spawn_scoped(s, reads).map_err(not_started)?;
+            Ok((all_of(Some(stdout)), second.join().expect(passes_on)))
         }),
-    }
+    }?;
+    Ok((stdout?, stderr?))
+}
+
+fn not_started(refused: io::Error) -> io::Error {
+    io::Error::new(refused.kind(), format!("wait_with_output: a second reader can't be started: {refused}"))
 }
 
 impl fmt::Debug for Child {
@@ -186,7 +220,7 @@ impl Drop for Child {
         }
         if self.kill_on_drop {
             // It may have ended since.
-            let _ended = process.inner.kill();
+            let _ended = process.kill();
         }
         reaper::adopt(process);
     }

@@ -11,8 +11,7 @@ use std::process;
 
 /// A builder of child processes.
 ///
-/// Like [`std::process::Command`]: what is not set is inherited. [`as_std_mut`](Self::as_std_mut) gives std's own builder, for its
-/// getters and its extensions.
+/// Like [`std::process::Command`]: what is not set is inherited. [`as_std_mut`](Self::as_std_mut) gives std's own builder.
 ///
 /// ```
 /// use gmp::process::Command;
@@ -116,6 +115,55 @@ impl Command {
     pub fn kill_on_drop(&mut self, kills: bool) -> &mut Self {
         self.kill_on_drop = kills;
         self
+    }
+
+    /// Has `f` called in the child, before it runs its program.
+    ///
+    /// # Safety
+    /// As with std: `f` runs in a copy of this process that has one thread, so that a lock that another thread holds stays
+    /// locked for ever. `f` must not allocate, and must not call this library.
+    pub unsafe fn pre_exec<F>(&mut self, f: F) -> &mut Self
+    where
+        F: FnMut() -> io::Result<()> + Send + Sync + 'static,
+    {
+        // SAFETY: by this function's contract.
+        unsafe { self.inner.pre_exec(f) };
+        self
+    }
+
+    /// Has the program take this process's place. Returns only if that fails. Blocks the thread meanwhile.
+    ///
+    /// All other goroutines and threads end without a word, and no destructor runs. Descriptors that are closed on exec, as all
+    /// of this library's are, do not outlive the call.
+    ///
+    /// ```no_run
+    /// use gmp::process::Command;
+    ///
+    /// let refused = Command::new("/no/such/program").exec();
+    /// assert_eq!(refused.kind(), std::io::ErrorKind::NotFound);
+    /// ```
+    pub fn exec(&mut self) -> io::Error {
+        self.inner.exec()
+    }
+
+    /// Returns the program.
+    pub fn get_program(&self) -> &OsStr {
+        self.inner.get_program()
+    }
+
+    /// Returns the arguments.
+    pub fn get_args(&self) -> process::CommandArgs<'_> {
+        self.inner.get_args()
+    }
+
+    /// Returns the variables that were set, and those that were removed (`None`).
+    pub fn get_envs(&self) -> process::CommandEnvs<'_> {
+        self.inner.get_envs()
+    }
+
+    /// Returns the working directory that was set.
+    pub fn get_current_dir(&self) -> Option<&Path> {
+        self.inner.get_current_dir()
     }
 
     /// Returns std's builder.

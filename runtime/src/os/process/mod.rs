@@ -2,7 +2,8 @@
 //!
 //! A goroutine that waits for a child, or for a child's output, parks: many children take no thread each. Starting one blocks
 //! the thread, and no other goroutine. The kernel tells of a child's end by a descriptor (`pidfd_open(2)`, Linux 5.3), so that
-//! no signal handler is installed and no other library's children are reaped. Where that call is refused a wait takes a thread.
+//! no signal handler is installed and no other library's children are reaped. Where that call is refused a wait takes a thread,
+//! and [`Refused::child_waits`](crate::Refused::child_waits) counts it.
 //!
 //! A [`Child`] that is dropped before anybody has waited for it is reaped when it ends, unlike std's.
 //!
@@ -26,5 +27,5 @@ mod streams;
 
 pub use child::Child;
 pub use command::Command;
-pub use std::process::{ExitStatus, Output, Stdio};
+pub use std::process::{CommandArgs, CommandEnvs, ExitCode, ExitStatus, Output, Stdio, abort, exit, id};
 pub use streams::{ChildStderr, ChildStdin, ChildStdout};

@@ -1,14 +1,17 @@
-//! Who waits for the children that were dropped: one thread, as long as there are such children.
+//! The reaper: a thread that waits for the children whose [`Child`](super::Child) was dropped before they had ended.
 //!
-//! The thread waits in `poll(2)` for the descriptors that tell of their ends, and for an eventfd by which another child is
-//! announced. A child without such a descriptor gets a thread of its own.
+//! The thread is started with the first such child, and ends with the last one. It waits in `poll(2)` for their pidfds, and for
+//! an eventfd by which a dropper announces another child. A child without a pidfd gets a thread of its own.
+//!
+//! A child whose thread can't be started stays a zombie after its end; the operator is told once. If it has a pidfd, it stays
+//! in the list, and the next child that is dropped has the reaper started again, for both.
 
 use super::child::Process;
 use crate::net::sys;
-use std::io;
+use std::io::{self, Write};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::process;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, Once, PoisonError};
 use std::thread;
 
 /// The children that the thread has not taken over yet, and how it is told of them.
@@ -25,25 +28,46 @@ fn orphans() -> MutexGuard<'static, Orphans> {
     ORPHANS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Has somebody wait for `process`. Where no thread can be had the child stays a zombie when it has ended, as with std.
+/// Has a thread wait for `process`.
 pub(super) fn adopt(process: Process) {
     let mut inner = process.inner;
-    let Some(ends) = process.ends else {
-        let _none_left = named("gmp-reap-one").spawn(move || inner.wait());
+    let Ok(ends) = process.ends else {
+        if let Err(refused) = named("gmp-reap-one").spawn(move || inner.wait()) {
+            tell(&refused);
+        }
         return;
     };
     let mut orphans = orphans();
     orphans.new.push((inner, ends.into_inner()));
     match &orphans.bell {
         Some(bell) => sys::signal(bell.as_raw_fd()),
-        None => {
-            let Ok(bell) = sys::eventfd() else { return };
-            let rings = bell.as_raw_fd();
-            if named("gmp-reaper").spawn(move || reap(rings)).is_ok() {
-                orphans.bell = Some(bell);
+        None => match start() {
+            Ok(bell) => orphans.bell = Some(bell),
+            Err(refused) => {
+                drop(orphans);
+                tell(&refused);
             }
-        }
+        },
     }
+}
+
+/// Starts the reaper, and returns its eventfd.
+fn start() -> io::Result<OwnedFd> {
+    let bell = sys::eventfd()?;
+    let rings = bell.as_raw_fd();
+    named("gmp-reaper").spawn(move || reap(rings))?;
+    Ok(bell)
+}
+
+/// Says, once in the process, that there are children for which nobody waits.
+#[cold]
+fn tell(refused: &io::Error) {
+    static TOLD: Once = Once::new();
+    TOLD.call_once(|| {
+        let text = "gmp: no thread can be started that waits for dropped child processes: they stay zombies";
+        // Nobody can be told that nobody can be told.
+        let _unheard = writeln!(io::stderr(), "{text}: {refused}");
+    });
 }
 
 fn named(name: &str) -> thread::Builder {

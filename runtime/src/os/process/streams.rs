@@ -3,6 +3,7 @@
 use crate::net::desc::Direction;
 use crate::net::socket::Socket;
 use crate::net::sys;
+use crate::os::io::copy::copy_end;
 use crate::os::io::pipe::{pipe_end, pipe_reads, pipe_writes};
 use std::fmt;
 use std::io;
@@ -21,7 +22,10 @@ pub struct ChildStderr(Socket<process::ChildStderr>);
 
 pipe_end!(ChildStdin, process::ChildStdin);
 pipe_writes!(ChildStdin);
+copy_end!(ChildStdin, Pipe, Unknown: Sink);
 pipe_end!(ChildStdout, process::ChildStdout);
 pipe_reads!(ChildStdout);
+copy_end!(ChildStdout, Pipe, Unknown: Source);
 pipe_end!(ChildStderr, process::ChildStderr);
 pipe_reads!(ChildStderr);
+copy_end!(ChildStderr, Pipe, Unknown: Source);

@@ -7,6 +7,6 @@ pub(crate) mod ending;
 #[cfg_attr(gmp_loom, allow(dead_code, reason = "the models alone use it"))]
 pub(crate) mod quit;
 pub(super) mod sysmon;
-pub(super) mod told;
+pub(crate) mod told;
 pub(super) mod trace;
 pub(super) mod trim;

@@ -23,9 +23,11 @@ pub(crate) enum Refusal {
     Poll,
     /// The break that ends such a wait.
     Break,
+    /// The descriptor that tells of a child's end.
+    ChildEnd,
 }
 
-const KINDS: usize = Refusal::Break as usize + 1;
+const KINDS: usize = Refusal::ChildEnd as usize + 1;
 
 /// How often each refusal occurred.
 pub(crate) struct Told([AtomicU64; KINDS]);
@@ -106,6 +108,12 @@ impl Refused {
         self.count(Refusal::Break)
     }
 
+    /// Returns how many waits for child processes took a thread each, because there was no descriptor that tells of the child's
+    /// end (`pidfd_open(2)`). Such a wait is not ended by a context.
+    pub fn child_waits(&self) -> u64 {
+        self.count(Refusal::ChildEnd)
+    }
+
     /// Returns `true` if nothing was refused.
     pub fn is_empty(&self) -> bool {
         self.counts == [0; KINDS]
@@ -122,6 +130,7 @@ impl fmt::Debug for Refused {
             .field("retakes", &self.retakes())
             .field("waits", &self.waits())
             .field("wakes", &self.wakes())
+            .field("child_waits", &self.child_waits())
             .finish()
     }
 }
