@@ -25,6 +25,7 @@ use crate::sched::park::{Commit, WaitReason};
 use crate::wait::interrupt::{self, OnInterrupt};
 use crate::wait::waiter::{How, Wait, Waiter};
 use std::fmt;
+use std::io;
 use std::marker::PhantomData;
 use std::panic::{AssertUnwindSafe, Location, catch_unwind, resume_unwind};
 
@@ -121,8 +122,18 @@ impl<'scope> Scope<'scope, '_> {
         F: FnOnce() -> T + Send + 'scope,
         T: Send + 'scope,
     {
+        goroutine::accepted("Scope::go", self.try_go(f))
+    }
+
+    /// As `go`, with an error where `go` panics; then `f` was dropped.
+    #[track_caller]
+    pub(crate) fn try_go<F, T>(&'scope self, f: F) -> io::Result<ScopedJoinHandle<'scope, T>>
+    where
+        F: FnOnce() -> T + Send + 'scope,
+        T: Send + 'scope,
+    {
         let Some(sched) = self.children.sched.upgrade() else {
-            panic!("Scope::go: the runtime has ended");
+            return Err(io::Error::other("the runtime has ended"));
         };
         let birth = Birth { name: None, stack_size: sched.config.stack_size, site: Location::caller() };
         self.children.count.lock().alive += 1;
@@ -131,14 +142,13 @@ impl<'scope> Scope<'scope, '_> {
         let job = Job { f, child, fate: Arc::clone(&fate) };
         // SAFETY: what `f` and its value borrow outlives 'scope, which ends when the scope's body and the parent's wait are
         // over, and that is when the child is counted off: after `f` and the value are gone.
-        let handle = unsafe { goroutine::spawn_unchecked(&sched, birth, move || job.run()) };
-        let handle = goroutine::accepted("Scope::go", handle);
-        ScopedJoinHandle {
+        let handle = unsafe { goroutine::spawn_unchecked(&sched, birth, move || job.run()) }?;
+        Ok(ScopedJoinHandle {
             handle: Some(handle),
             fate,
             children: Arc::clone(&self.children),
             scope: PhantomData,
-        }
+        })
     }
 }
 

@@ -39,6 +39,8 @@ pub(crate) enum Rank {
     WaitQueue,
     /// The children of a scope that live: `goroutine/scope.rs`.
     Scope,
+    /// What the directions of a copy tell each other: `os/io/copy/bidirectional.rs`.
+    Copies,
     /// Which semaphore limits a group: `sync/err_group.rs`.
     ErrGroup,
     /// A part of a `sync::Pool`.

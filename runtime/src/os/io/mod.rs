@@ -1,12 +1,15 @@
 //! Pipes, the standard input, and any other descriptor that can be waited for.
 //!
 //! [`pipe`] makes the two ends of a pipe. [`stdin`] is the process's standard input. [`Watched`] is for a descriptor that
-//! another library has made. A goroutine that waits parks; a plain thread blocks.
+//! another library has made. [`copy`] and [`copy_bidirectional`] copy between sockets, pipes and files. A goroutine that waits
+//! parks; a plain thread blocks.
 
+pub(crate) mod copy;
 pub(crate) mod pipe;
 mod stdin;
 mod watched;
 
+pub use copy::{BidirectionalError, CopyError, Duplex, Sink, Source, copy, copy_bidirectional};
 pub use pipe::{PipeReader, PipeWriter, pipe};
 pub use stdin::{Stdin, stdin};
 pub use watched::Watched;

@@ -3,6 +3,7 @@
 use crate::net::desc::Direction;
 use crate::net::socket::Socket;
 use crate::net::sys;
+use crate::os::io::copy::copy_end;
 use std::fmt;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
@@ -74,6 +75,17 @@ macro_rules! pipe_end {
             }
         }
 
+        impl From<$name> for std::process::Stdio {
+            /// For a child, which expects an end that blocks: puts this end, and its duplicates, back into blocking mode.
+            ///
+            /// # Panics
+            /// If the end is closed.
+            fn from(end: $name) -> Self {
+                let blocking = <$std>::try_from(end);
+                blocking.expect("fcntl(2) sets the mode of a descriptor that is open").into()
+            }
+        }
+
         impl fmt::Debug for $name {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 self.0.fmt(f)
@@ -107,7 +119,7 @@ macro_rules! pipe_reads {
     ($name:ident) => {
         crate::net::methods::reads!(
             $name,
-            crate::net::socket::ShortRead::Unknown,
+            run_read(crate::net::socket::ShortRead::Unknown),
             |pipe, buf| sys::read(AsFd::as_fd(pipe), buf),
             |pipe, bufs| sys::read_vectored(AsFd::as_fd(pipe), bufs)
         );
@@ -153,5 +165,7 @@ impl PipeWriter {
 
 pipe_end!(PipeReader, io::PipeReader);
 pipe_reads!(PipeReader);
+copy_end!(PipeReader, Pipe, Unknown: Source);
 pipe_end!(PipeWriter, io::PipeWriter);
 pipe_writes!(PipeWriter);
+copy_end!(PipeWriter, Pipe, Unknown: Sink);

@@ -38,7 +38,8 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 /// *The descriptor's mode* is left as it is: the mode belongs to the open file, which other processes may share, as they share
 /// a terminal. On a descriptor in non-blocking mode a call is made, and made again after an event if it returned `WouldBlock`.
 /// On one in blocking mode the call is made once the descriptor is ready, as a [`blocking`] one: should another
-/// reader be faster, the call blocks its thread, and no other goroutine.
+/// reader be faster, the call blocks its thread, and no other goroutine. So does a write of more than `PIPE_BUF` (4096) bytes
+/// to a pipe, until all of it is written: no limit ends such a call, which is why [`copy`](super::copy()) writes no more at once.
 ///
 /// *A regular file* can't be watched, and is always ready to the kernel: its calls are [`blocking`] ones.
 pub struct Watched<T: AsFd>(Socket<T>);
@@ -80,7 +81,11 @@ impl<T: AsFd> Watched<T> {
         with_a_frame(self.call(Direction::Write, write))
     }
 
-    fn call<R>(&self, direction: Direction, mut call: impl FnMut(&T) -> io::Result<R>) -> io::Result<R> {
+    pub(super) fn call<R>(
+        &self,
+        direction: Direction,
+        mut call: impl FnMut(&T) -> io::Result<R>,
+    ) -> io::Result<R> {
         // Looked up for each call: whoever shares the open file may change the mode.
         let mut blocks = None;
         self.0.run(direction, |inner| {

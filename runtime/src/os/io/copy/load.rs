@@ -1,0 +1,159 @@
+//! What carries bytes from one end to the other: a buffer, or a pipe. A copy has one while there are bytes on their way. The
+//! process keeps a few for the next copy, as long as one is under way.
+
+use super::moves;
+use crate::net::sys;
+use std::io;
+use std::mem;
+use std::ops::{Deref, DerefMut};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// The length of a buffer.
+pub(super) const BUFFER: usize = 32 << 10;
+/// What a pipe holds at most, unless somebody lengthens it.
+const PIPE: usize = 64 << 10;
+/// So many buffers, and so many pipes, are kept.
+const KEPT: usize = 16;
+
+struct Shelf {
+    copies: usize,
+    buffers: Vec<Box<[u8]>>,
+    pipes: Vec<(io::PipeReader, io::PipeWriter)>,
+}
+
+static SHELF: Mutex<Shelf> = Mutex::new(Shelf { copies: 0, buffers: Vec::new(), pipes: Vec::new() });
+
+fn shelf() -> MutexGuard<'static, Shelf> {
+    // Nothing panics under it.
+    SHELF.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A copy that is under way.
+pub(super) struct UnderWay;
+
+impl UnderWay {
+    pub(super) fn new() -> Self {
+        shelf().copies += 1;
+        UnderWay
+    }
+}
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        let mut shelf = shelf();
+        shelf.copies -= 1;
+        if shelf.copies == 0 {
+            let (buffers, pipes) = (mem::take(&mut shelf.buffers), mem::take(&mut shelf.pipes));
+            drop(shelf);
+            drop((buffers, pipes));
+        }
+    }
+}
+
+/// A buffer; the drop puts it back.
+pub(super) struct Buffer(Box<[u8]>);
+
+impl Buffer {
+    pub(super) fn take() -> Self {
+        let kept = shelf().buffers.pop();
+        Buffer(kept.unwrap_or_else(|| vec![0; BUFFER].into()))
+    }
+}
+
+impl Deref for Buffer {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl DerefMut for Buffer {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        &mut self.0
+    }
+}
+
+impl Drop for Buffer {
+    fn drop(&mut self) {
+        let buffer = mem::take(&mut self.0);
+        let mut shelf = shelf();
+        if shelf.buffers.len() < KEPT {
+            shelf.buffers.push(buffer);
+        }
+    }
+}
+
+/// A pipe, both ends of which never block; the drop puts it back if it is empty.
+pub(super) struct Pipe {
+    /// `None` once the drop has taken it.
+    ends: Option<(io::PipeReader, io::PipeWriter)>,
+    pub(super) held: usize,
+}
+
+impl Pipe {
+    /// # Errors
+    /// If the table of descriptors is full.
+    pub(super) fn take() -> io::Result<Self> {
+        let kept = shelf().pipes.pop();
+        let ends = match kept {
+            Some(ends) => ends,
+            // In blocking mode: each `splice` says by a flag that it does not wait.
+            None => io::pipe()?,
+        };
+        Ok(Pipe { ends: Some(ends), held: 0 })
+    }
+
+    fn ends(&self) -> &(io::PipeReader, io::PipeWriter) {
+        self.ends.as_ref().expect("the drop alone takes them")
+    }
+
+    /// Moves bytes from `source` into the pipe, which is empty.
+    pub(super) fn fill(&mut self, source: BorrowedFd<'_>) -> io::Result<usize> {
+        debug_assert!(self.held == 0, "fill: the pipe holds {} bytes", self.held);
+        self.held = moves::splice(source, self.ends().1.as_fd(), PIPE)?;
+        Ok(self.held)
+    }
+
+    /// Moves bytes of the pipe to `sink`.
+    pub(super) fn empty(&mut self, sink: BorrowedFd<'_>) -> io::Result<usize> {
+        let moved = moves::splice(self.ends().0.as_fd(), sink, self.held)?;
+        self.held -= moved;
+        Ok(moved)
+    }
+
+    /// Reads what the pipe holds, at most as much as `buf` takes.
+    pub(super) fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        if self.held == 0 {
+            return Ok(0);
+        }
+        let got = sys::read(self.ends().0.as_fd(), buf)?;
+        self.held -= got;
+        Ok(got)
+    }
+
+    /// Reads all that the pipe holds.
+    pub(super) fn read_all(&mut self) -> Vec<u8> {
+        let mut bytes = vec![0; self.held];
+        let mut len = 0;
+        while let Ok(got @ 1..) = self.read(&mut bytes[len..]) {
+            len += got;
+        }
+        bytes.truncate(len);
+        bytes
+    }
+}
+
+impl Drop for Pipe {
+    fn drop(&mut self) {
+        if self.held > 0 {
+            return;
+        }
+        let ends = self.ends.take();
+        let mut shelf = shelf();
+        if shelf.pipes.len() < KEPT {
+            shelf.pipes.extend(ends);
+        }
+    }
+}

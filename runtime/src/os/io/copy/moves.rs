@@ -1,0 +1,81 @@
+//! The system calls that move bytes between descriptors.
+
+use crate::net::sys::check_len;
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd};
+use std::ptr;
+
+/// More is not asked for in one call: Linux moves at most 2 GiB, less a page.
+const AT_ONCE: usize = 1 << 30;
+
+/// Returns `true` if the kernel refuses this way to move bytes, of which it has moved none.
+pub(super) fn is_refusal(error: &io::Error) -> bool {
+    matches!(
+        error.raw_os_error(),
+        Some(
+            libc::EINVAL
+                | libc::ENOSYS
+                | libc::EOPNOTSUPP
+                | libc::EXDEV
+                | libc::EPERM
+                | libc::EBADF
+                | libc::ESPIPE
+        )
+    )
+}
+
+/// Moves bytes from or to a pipe.
+pub(super) fn splice(from: BorrowedFd<'_>, to: BorrowedFd<'_>, len: usize) -> io::Result<usize> {
+    let flags = libc::SPLICE_F_MOVE | libc::SPLICE_F_NONBLOCK;
+    let (from, to) = (from.as_raw_fd(), to.as_raw_fd());
+    // SAFETY: no pointers.
+    check_len(unsafe { libc::splice(from, ptr::null_mut(), to, ptr::null_mut(), len, flags) })
+}
+
+/// Sends bytes of a file, from where it stands.
+pub(super) fn sendfile(file: BorrowedFd<'_>, to: BorrowedFd<'_>) -> io::Result<usize> {
+    // SAFETY: no pointers.
+    check_len(unsafe { libc::sendfile(to.as_raw_fd(), file.as_raw_fd(), ptr::null_mut(), AT_ONCE) })
+}
+
+/// Copies at most `len` bytes of a file to another one, from where it stands to where that stands.
+pub(super) fn copy_range(from: BorrowedFd<'_>, to: BorrowedFd<'_>, len: usize) -> io::Result<usize> {
+    let (from, to) = (from.as_raw_fd(), to.as_raw_fd());
+    // SAFETY: no pointers.
+    check_len(unsafe { libc::copy_file_range(from, ptr::null_mut(), to, ptr::null_mut(), len, 0) })
+}
+
+/// Writes to a socket, without a signal if there is no peer.
+pub(super) fn send(socket: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<usize> {
+    // SAFETY: the bytes live through the call.
+    check_len(unsafe {
+        libc::send(socket.as_raw_fd(), bytes.as_ptr().cast(), bytes.len(), libc::MSG_NOSIGNAL)
+    })
+}
+
+/// Reads from a file what needs no wait for a disk: `WouldBlock` if there is nothing like that.
+pub(super) fn read_cached(file: BorrowedFd<'_>, buf: &mut [u8]) -> io::Result<usize> {
+    let buf = libc::iovec { iov_base: buf.as_mut_ptr().cast(), iov_len: buf.len() };
+    // SAFETY: the buffer is as long as told, and lives through the call.
+    check_len(unsafe { libc::preadv2(file.as_raw_fd(), &raw const buf, 1, -1, libc::RWF_NOWAIT) })
+}
+
+/// Returns `true` if the next byte of the file can be read without a wait for a disk.
+pub(super) fn is_cached(file: BorrowedFd<'_>) -> bool {
+    let mut byte = 0_u8;
+    let buf = libc::iovec { iov_base: (&raw mut byte).cast(), iov_len: 1 };
+    // SAFETY: no pointers.
+    let at = unsafe { libc::lseek(file.as_raw_fd(), 0, libc::SEEK_CUR) };
+    // SAFETY: a byte, which lives through the call.
+    at >= 0 && unsafe { libc::preadv2(file.as_raw_fd(), &raw const buf, 1, at, libc::RWF_NOWAIT) } >= 0
+}
+
+/// Returns `true` if a call on a socket without a peer is not told by a signal as well, which `splice` and `sendfile` have no
+/// flag against. So it is in every Rust program that does not change it.
+pub(super) fn sigpipe_is_ignored() -> bool {
+    // SAFETY: all zeros is a valid action, which the call fills in.
+    let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
+    // SAFETY: the action lives through the call.
+    let asked = unsafe { libc::sigaction(libc::SIGPIPE, ptr::null(), &raw mut action) };
+    asked == 0 && action.sa_sigaction == libc::SIG_IGN
+}

@@ -1,0 +1,308 @@
+//! A copy under way.
+//!
+//! One piece after the other is taken from the source and given to the sink: through a buffer, or, once the source has shown
+//! that it has much (`FULL` reads in a row have filled the buffer), as the kernel moves it:
+//!
+//! | from | to | by |
+//! | --- | --- | --- |
+//! | file | file | `copy_file_range`, from the first byte on |
+//! | file | socket, pipe | `sendfile` |
+//! | socket, pipe | any | `splice` into a pipe of ours, and out of it |
+//!
+//! The pipe in between tells by itself which end is waited for: it is empty when the source is asked, so `EAGAIN` is the
+//! source's, and is not when the sink is, so `EAGAIN` is the sink's. Each end is waited for under its own I/O lock and limit,
+//! and no lock of one is held in a wait for the other.
+//!
+//! A way that the kernel refuses has moved nothing. What the pipe holds then is read out of it, and goes on through a buffer:
+//! no byte is lost, and none goes twice. A piece is given to the sink before the next one is taken: an error of the source
+//! finds nothing on its way, and an error of the sink takes what is along (`CopyError`).
+
+use super::end::{End, Form};
+use super::error::CopyError;
+use super::load::{BUFFER, Buffer, Pipe, UnderWay};
+use super::moves;
+use crate::context::interrupted;
+use crate::goroutine::blocking;
+use crate::host::{Active, Threads};
+use crate::m::M;
+use crate::net::sys;
+use crate::wait::interrupt::{Interrupt, first_done};
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::ptr;
+
+/// So many reads in a row fill the buffer before the kernel moves the rest.
+const FULL: u32 = 2;
+/// Less than this in a piece goes through the buffer again.
+const FEW: usize = 8 << 10;
+/// From file to file so much goes between two looks whether a context is done.
+const RANGE: usize = 16 << 20;
+
+/// How the kernel moves the bytes.
+#[derive(Copy, Clone, Debug, Eq, PartialEq)]
+enum Way {
+    Ranges,
+    SendFile,
+    Splice,
+    /// Not at all.
+    Refused,
+}
+
+/// What became of the attempt to move a piece.
+enum Moved {
+    Piece,
+    End,
+    /// Nothing was moved, nor will be.
+    Refused,
+}
+
+pub(super) struct Relay<'a> {
+    source: &'a dyn End,
+    sink: &'a dyn End,
+    way: Way,
+    /// How many pieces in a row were whole.
+    full: u32,
+    copied: u64,
+    /// Kept from one piece to the next while the source is not waited for.
+    buffer: Option<Buffer>,
+    pipe: Option<Pipe>,
+    _under_way: UnderWay,
+}
+
+impl<'a> Relay<'a> {
+    pub(super) fn new(source: &'a dyn End, sink: &'a dyn End) -> Self {
+        let way = match (source.form(), sink.form()) {
+            (Form::File, Form::File) => Way::Ranges,
+            (Form::Other, _) | (_, Form::Other) => Way::Refused,
+            (Form::File, _) => Way::SendFile,
+            _ => Way::Splice,
+        };
+        let full = if way == Way::Ranges { FULL } else { 0 };
+        let (buffer, pipe) = (None, None);
+        Relay { source, sink, way, full, copied: 0, buffer, pipe, _under_way: UnderWay::new() }
+    }
+
+    pub(super) fn run(mut self) -> Result<u64, CopyError> {
+        loop {
+            let moved = match self.way {
+                Way::Ranges => self.range(),
+                _ if self.full < FULL => self.piece(),
+                Way::SendFile => self.send_file(),
+                Way::Splice => self.splice(),
+                Way::Refused => self.piece(),
+            }?;
+            match moved {
+                Moved::Piece => {}
+                Moved::End => return Ok(self.copied),
+                Moved::Refused => {
+                    self.way = Way::Refused;
+                    self.full = 0;
+                }
+            }
+        }
+    }
+
+    fn failed(&mut self, error: io::Error) -> CopyError {
+        self.failed_with(error, Vec::new())
+    }
+
+    fn failed_with(&mut self, error: io::Error, undelivered: Vec<u8>) -> CopyError {
+        CopyError { copied: self.copied, undelivered, error }
+    }
+
+    /// Counts a piece, and tells whether the next one is worth more than a buffer.
+    fn count(&mut self, whole: bool) -> Moved {
+        self.full = if whole { self.full.saturating_add(1) } else { 0 };
+        Moved::Piece
+    }
+
+    /// Moves a piece through the buffer.
+    fn piece(&mut self) -> Result<Moved, CopyError> {
+        let (source, is_file) = (self.source, self.source.form() == Form::File);
+        if is_file {
+            look().map_err(|done| self.failed(done))?;
+        }
+        let kept = &mut self.buffer;
+        let got = source.read(Some(BUFFER), &mut |fd| {
+            let mut buffer = kept.take().unwrap_or_else(Buffer::take);
+            let got = if is_file { read_file(fd, &mut buffer) } else { sys::read(fd, &mut buffer) };
+            // Who waits puts the buffer back.
+            if got.is_ok() {
+                *kept = Some(buffer);
+            }
+            got
+        });
+        let got = got.map_err(|failed| self.failed(failed))?;
+        let Some(buffer) = self.buffer.take().filter(|_| got > 0) else { return Ok(Moved::End) };
+        self.give(&buffer[..got], None)?;
+        let whole = got == buffer.len();
+        if whole || is_file {
+            self.buffer = Some(buffer);
+        }
+        Ok(self.count(whole))
+    }
+
+    /// Gives `bytes` to the sink. What the sink does not take goes into the error, with what `behind` holds.
+    fn give(&mut self, bytes: &[u8], behind: Option<&mut Pipe>) -> Result<(), CopyError> {
+        let (sink, form, mut at) = (self.sink, self.sink.form(), 0);
+        while at < bytes.len() {
+            let wrote = sink.write(&mut |fd| match form {
+                Form::Socket => moves::send(fd, &bytes[at..]),
+                Form::Pipe => sys::write(fd, &bytes[at..]),
+                Form::Other => sys::write(fd, &bytes[at..][..at_once(fd, bytes.len() - at)?]),
+                Form::File => blocking(|| sys::write(fd, &bytes[at..])),
+            });
+            match wrote {
+                Ok(wrote @ 1..) => {
+                    at += wrote;
+                    self.copied += wrote as u64;
+                }
+                Ok(_) | Err(_) => {
+                    let mut left = bytes[at..].to_vec();
+                    if let Some(behind) = behind {
+                        left.append(&mut behind.read_all());
+                    }
+                    let full = || io::Error::new(io::ErrorKind::WriteZero, "copy: the sink takes no more");
+                    return Err(self.failed_with(wrote.err().unwrap_or_else(full), left));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Moves a piece from file to file.
+    fn range(&mut self) -> Result<Moved, CopyError> {
+        look().map_err(|done| self.failed(done))?;
+        let (source, sink) = (self.source, self.sink);
+        let copied = source
+            .read(None, &mut |from| sink.write(&mut |to| blocking(|| moves::copy_range(from, to, RANGE))));
+        match copied {
+            // Files of `/proc` seem to be empty; a read tells.
+            Ok(0) if self.copied == 0 => Ok(Moved::Refused),
+            Ok(0) => Ok(Moved::End),
+            Ok(len) => {
+                self.copied += len as u64;
+                Ok(Moved::Piece)
+            }
+            Err(refused) if moves::is_refusal(&refused) => Ok(Moved::Refused),
+            Err(failed) => Err(self.failed(failed)),
+        }
+    }
+
+    /// Moves a piece from a file to a socket or pipe.
+    fn send_file(&mut self) -> Result<Moved, CopyError> {
+        self.buffer = None;
+        if self.sink.form() == Form::Socket && self.full == FULL && !moves::sigpipe_is_ignored() {
+            return Ok(Moved::Refused);
+        }
+        let source = self.source;
+        let sent = self.sink.write(&mut |to| {
+            source.read(None, &mut |file| match moves::is_cached(file) {
+                true => moves::sendfile(file, to),
+                false => blocking(|| moves::sendfile(file, to)),
+            })
+        });
+        match sent {
+            Ok(0) => Ok(Moved::End),
+            Ok(len) => {
+                self.copied += len as u64;
+                Ok(self.count(true))
+            }
+            Err(refused) if moves::is_refusal(&refused) => Ok(Moved::Refused),
+            Err(failed) => Err(self.failed(failed)),
+        }
+    }
+
+    /// Moves a piece through a pipe.
+    fn splice(&mut self) -> Result<Moved, CopyError> {
+        self.buffer = None;
+        if self.sink.form() == Form::Socket && self.full == FULL && !moves::sigpipe_is_ignored() {
+            return Ok(Moved::Refused);
+        }
+        let (source, kept, mut is_refused) = (self.source, &mut self.pipe, false);
+        let got = source.read(None, &mut |fd| {
+            let filled = match kept.take().map_or_else(Pipe::take, Ok) {
+                Ok(mut pipe) => pipe.fill(fd).map(|got| (pipe, got)),
+                // No descriptor is left for a pipe.
+                Err(_) => {
+                    is_refused = true;
+                    return Ok(0);
+                }
+            };
+            match filled {
+                Ok((pipe, got)) => {
+                    *kept = Some(pipe);
+                    Ok(got)
+                }
+                Err(refused) if moves::is_refusal(&refused) => {
+                    is_refused = true;
+                    Ok(0)
+                }
+                // Who waits puts the pipe back.
+                Err(failed) => Err(failed),
+            }
+        });
+        let got = got.map_err(|failed| self.failed(failed))?;
+        if is_refused {
+            return Ok(Moved::Refused);
+        }
+        let Some(mut pipe) = self.pipe.take().filter(|_| got > 0) else { return Ok(Moved::End) };
+        while pipe.held > 0 {
+            let (form, pipe) = (self.sink.form(), &mut pipe);
+            let moved = self.sink.write(&mut |to| match form {
+                Form::File => blocking(|| pipe.empty(to)),
+                _ => pipe.empty(to),
+            });
+            match moved {
+                Ok(moved @ 1..) => self.copied += moved as u64,
+                Ok(_) => return self.unload(pipe),
+                Err(refused) if moves::is_refusal(&refused) => return self.unload(pipe),
+                Err(failed) => {
+                    let left = pipe.read_all();
+                    return Err(self.failed_with(failed, left));
+                }
+            }
+        }
+        self.pipe = Some(pipe);
+        Ok(self.count(got >= FEW))
+    }
+
+    /// Gives the sink, which takes nothing from a pipe, what the pipe holds, through a buffer.
+    fn unload(&mut self, pipe: &mut Pipe) -> Result<Moved, CopyError> {
+        let mut buffer = Buffer::take();
+        loop {
+            match pipe.read(&mut buffer) {
+                Ok(0) => return Ok(Moved::Refused),
+                Ok(got) => self.give(&buffer[..got], Some(pipe))?,
+                Err(failed) => return Err(self.failed(failed)),
+            }
+        }
+    }
+}
+
+/// How much of `len` bytes is written to `fd` by one call. A call on a descriptor that blocks returns when all is written, and
+/// no limit ends it: such a descriptor that is ready gets only what a pipe then has room for.
+fn at_once(fd: BorrowedFd<'_>, len: usize) -> io::Result<usize> {
+    Ok(if len > libc::PIPE_BUF && sys::is_blocking(fd)? { libc::PIPE_BUF } else { len })
+}
+
+/// Reads from a file: on this thread's own time what the kernel has in memory.
+fn read_file(file: BorrowedFd<'_>, buf: &mut [u8]) -> io::Result<usize> {
+    match moves::read_cached(file, buf) {
+        // Nothing of it in memory; an end may be told like this too; not every file system knows the question.
+        Err(_) => blocking(|| sys::read(file, buf)),
+        got => got,
+    }
+}
+
+/// An error if a context is done under which the caller runs: no wait in a file tells of that.
+fn look() -> io::Result<()> {
+    let frame = match M::<Active>::current().and_then(M::g) {
+        Some(g) => g.frame.get(),
+        None => Active::thread_frame().cast(),
+    };
+    match first_done(frame, ptr::null()) {
+        Some(done) => Err(interrupted::<Active>(Interrupt::Context(done)).into()),
+        None => Ok(()),
+    }
+}
