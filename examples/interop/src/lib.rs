@@ -1,8 +1,8 @@
-//! What the programs share: their options, and a server that stops when it is told to.
+//! What the programs share: their options, a server that stops when it is told to, and a connector for ureq.
 
 mod args;
 mod serve;
-pub mod signals;
+pub mod transport;
 
 pub use args::{Args, main};
 pub use serve::{Served, serve};

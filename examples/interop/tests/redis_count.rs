@@ -145,3 +145,52 @@ fn a_redis_that_is_not_there_is_an_error() {
         server.terminate();
     });
 }
+
+/// Fails by a client that waits for Redis, or for its turn, longer than its deadline; by an answer that comes too late and is
+/// another's; and by a place that the deadline costs.
+#[test]
+fn a_deadline_ends_the_wait_for_redis_and_the_wait_in_line() {
+    const CLIENTS: usize = 20;
+    let program = peer!("redis-server");
+    everywhere(|procs| {
+        let redis = redis(&program);
+        let server = start(&redis, procs, &["--pool", "2", "--patience", "2000"]);
+        let mut clients: Vec<_> = (0..CLIENTS).map(|_| Client::new(&server)).collect();
+        assert_eq!(clients[0].says("before"), "1");
+        let mut operator = TcpStream::connect(redis.addr()).expect("Redis listens");
+        let mut order = |words: &[u8]| {
+            operator.write_all(words).expect("Redis listens");
+            operator.read_exact(&mut [0; 5]).expect("Redis answers");
+        };
+        order(b"CLIENT PAUSE 600000 WRITE\r\n");
+        let late = |client: &mut Client| {
+            assert_eq!(client.says("late"), "error: context deadline exceeded");
+        };
+        thread::scope(|scope| clients.iter_mut().for_each(|client| drop(scope.spawn(|| late(client)))));
+        order(b"CLIENT UNPAUSE\r\n");
+        for (number, client) in clients.iter_mut().enumerate() {
+            assert_eq!(client.says(&format!("own{number}")), "1");
+        }
+
+        // The end of the server is the end of all waits, however long they may last.
+        let patient = start(&redis, procs, &["--pool", "2", "--patience", "600000"]);
+        let mut waiting: Vec<_> = (0..CLIENTS).map(|_| Client::new(&patient)).collect();
+        for (number, client) in waiting.iter_mut().enumerate() {
+            assert_eq!(client.says(&format!("own{number}")), "2");
+        }
+        order(b"CLIENT PAUSE 600000 WRITE\r\n");
+        for client in &mut waiting {
+            client.0.get_mut().write_all(b"late\n").expect("the server listens");
+        }
+        let at = patient.signal();
+        for client in &mut waiting {
+            let mut told = String::new();
+            client.0.read_line(&mut told).expect("an answer, or the end");
+            assert!(told == "error: context canceled\n" || told.is_empty(), "{told}");
+        }
+        let said = patient.stopped(at);
+        assert!(said.contains(&format!("served {CLIENTS} connections, 0 cut off")), "{said}");
+        drop(clients);
+        server.terminate();
+    });
+}

@@ -83,8 +83,13 @@ impl Example {
 
     /// Sends SIGTERM; `stopped` looks at what comes of it.
     pub fn signal(&self) -> Instant {
+        self.signal_by(libc::SIGTERM)
+    }
+
+    /// As `signal`, by another one.
+    pub fn signal_by(&self, signal: libc::c_int) -> Instant {
         // SAFETY: our own child, not reaped yet: the number is its own.
-        assert_eq!(unsafe { libc::kill(self.pid() as libc::pid_t, libc::SIGTERM) }, 0, "it runs");
+        assert_eq!(unsafe { libc::kill(self.pid() as libc::pid_t, signal) }, 0, "it runs");
         Instant::now()
     }
 
@@ -102,7 +107,7 @@ impl Example {
         let took = at.elapsed();
         let said: Vec<_> = self.stderr.iter().collect();
         assert_eq!(status.code(), Some(0), "it ended with {status} after {took:?}, and said {said:?}");
-        assert!(took < STOP_LIMIT, "SIGTERM took {took:?}; it said {said:?}");
+        assert!(took < STOP_LIMIT, "the stop took {took:?}; it said {said:?}");
         self.stdout.iter().map(|line| line + "\n").collect()
     }
 }

@@ -6,6 +6,7 @@
 mod certificate;
 mod example;
 mod peer;
+mod postgres;
 mod program;
 mod scratch;
 
@@ -14,6 +15,7 @@ pub use common::descriptors::allow_descriptors;
 pub use common::example::LIMIT;
 pub use example::{Example, STOP_LIMIT};
 pub use peer::Peer;
+pub use postgres::postgres;
 pub use program::{Done, Program, find, python_with, run, run_with_input, skipped};
 pub use scratch::Scratch;
 use std::time::{Duration, Instant};

@@ -1,10 +1,11 @@
 //! Counts in Redis: a client sends names, a line each, and has back how often each was sent so far.
 //!
 //! The crate `redis` is bound to std's sockets. By default its packing and its parser are used over our streams, with a pool:
-//! a goroutine that waits for Redis parks. With `--std` the crate is used as it is: each of its calls blocks a thread, which
-//! the runtime replaces.
+//! a goroutine that waits for Redis, or for its turn, parks, and the deadline of its context ends the wait. With `--std` the
+//! crate is used as it is: each of its calls blocks a thread, which the runtime replaces.
 
 use gmp::chan::{self, Receiver, Sender};
+use gmp::context::Context;
 use gmp::net::TcpStream;
 use gmp_interop::{Args, serve};
 use redis::{Cmd, ConnectionLike, FromRedisValue, Parser, RedisResult, Value};
@@ -13,14 +14,12 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 const HELP: &str = "\
-redis_count [--listen ADDR] [--redis ADDR] [--pool COUNT] [--std]
+redis_count [--listen ADDR] [--redis ADDR] [--pool COUNT] [--patience MS] [--std]
   A client sends names, a line each, and has back how often each was sent so far.
-  --pool   how many connections to Redis there are at most (8)
-  --std    the crate's own sockets, by a thread for each call, one connection for each client
+  --pool      how many connections to Redis there are at most (8)
+  --patience  how long an answer may take, with the wait for a connection (5,000)
+  --std       the crate's own sockets, by a thread for each call, one connection for each client
 ";
-
-/// How long Redis is given for an answer.
-const PATIENCE: Duration = Duration::from_secs(5);
 
 /// A connection over our stream.
 struct Connection {
@@ -32,8 +31,6 @@ impl Connection {
     fn open(redis: &str) -> io::Result<Self> {
         let stream = TcpStream::connect(redis)?;
         stream.set_nodelay(true)?;
-        stream.set_read_timeout(Some(PATIENCE))?;
-        stream.set_write_timeout(Some(PATIENCE))?;
         Ok(Connection { stream, parser: Parser::new() })
     }
 
@@ -47,35 +44,40 @@ impl Connection {
 /// A fixed number of places, each with a connection or without one: whoever takes a place has the connection for itself.
 struct Pool {
     redis: String,
+    patience: Duration,
     give: Sender<Option<Connection>>,
     take: Receiver<Option<Connection>>,
 }
 
 impl Pool {
-    fn new(redis: String, size: usize) -> Self {
+    fn new(redis: String, size: usize, patience: Duration) -> Self {
         let (give, take) = chan::bounded(size);
         (0..size).for_each(|_| drop(give.try_send(None)));
-        Pool { redis, give, take }
+        Pool { redis, patience, give, take }
+    }
+
+    /// As `ask`, until `context` is done or the patience is over: by unwinding the wait, wherever it is.
+    fn query(&self, context: &Context, cmd: &Cmd) -> RedisResult<Value> {
+        let (context, _cancel) = context.with_timeout(self.patience);
+        context.run(|| self.ask(cmd)).map_err(io::Error::other)?
     }
 
     /// Waits for a place, and asks on its connection. A connection that breaks is not given back, and the next caller opens
     /// another; the command is not repeated, as Redis may have carried it out.
-    fn query(&self, cmd: &Cmd) -> RedisResult<Value> {
+    fn ask(&self, cmd: &Cmd) -> RedisResult<Value> {
         let mut place = Place { pool: self, connection: self.take.recv().expect("the pool has both ends") };
-        let connection = match &mut place.connection {
+        // Out of its place while an answer may be under way: unwinding leaves the place empty.
+        let mut connection = match place.connection.take() {
             Some(connection) => connection,
-            empty => empty.insert(Connection::open(&self.redis)?),
+            None => Connection::open(&self.redis)?,
         };
-        let answer = connection.ask(cmd);
-        if answer.is_err() {
-            place.connection = None;
-        }
-        answer?.extract_error()
+        let answer = connection.ask(cmd)?;
+        place.connection = Some(connection);
+        answer.extract_error()
     }
 }
 
-/// A place that was taken. It goes back in whatever way its owner goes: a connection on which an answer may be under way does
-/// not.
+/// A place that was taken. It goes back in whatever way its owner goes.
 struct Place<'a> {
     pool: &'a Pool,
     connection: Option<Connection>,
@@ -83,9 +85,8 @@ struct Place<'a> {
 
 impl Drop for Place<'_> {
     fn drop(&mut self) {
-        let connection = self.connection.take().filter(|_| !std::thread::panicking());
         // There is room: each place was taken out of the channel.
-        let _given = self.pool.give.try_send(connection);
+        let _given = self.pool.give.try_send(self.connection.take());
     }
 }
 
@@ -107,10 +108,11 @@ fn run() -> io::Result<()> {
     let listen: String = args.value("--listen").unwrap_or("127.0.0.1:7380".into());
     let redis: String = args.value("--redis").unwrap_or("127.0.0.1:6379".into());
     let size = args.value("--pool").unwrap_or(8);
+    let patience = Duration::from_millis(args.value("--patience").unwrap_or(5_000));
     let std = args.flag("--std");
     args.finish();
-    let pool = Pool::new(redis.clone(), size);
-    let served = serve(&listen, move |stream, _| {
+    let pool = Pool::new(redis.clone(), size, patience);
+    let served = serve(&listen, move |stream, context| {
         let ended = if std {
             let opened =
                 redis::Client::open(format!("redis://{redis}/")).and_then(|client| client.get_connection());
@@ -118,7 +120,7 @@ fn run() -> io::Result<()> {
                 .map_err(io::Error::other)
                 .and_then(|mut connection| answer(stream, |cmd| connection.req_command(cmd)))
         } else {
-            answer(stream, |cmd| pool.query(cmd))
+            answer(stream, |cmd| pool.query(context, cmd))
         };
         if let Err(broken) = ended {
             eprintln!("{broken}");

@@ -1,0 +1,193 @@
+//! The files below a folder.
+//!
+//! A name may lead out of the folder by a symbolic link, and another process may put one there at any time. So a file is looked
+//! at once it is open: the kernel tells its path, which has to be below the folder. A link that stays inside is followed.
+
+use crate::body::Body;
+use crate::request::Request;
+use crate::response::Response;
+use gmp::fs::unix::{MetadataExt, OpenOptionsExt};
+use gmp::fs::{self, File, Metadata, OpenOptions};
+use std::io::{self, Read, Write};
+use std::ops::Range;
+use std::os::fd::AsRawFd;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::{Duration, SystemTime};
+
+pub struct Files {
+    root: PathBuf,
+    writable: bool,
+    uploads: AtomicU64,
+}
+
+impl Files {
+    pub fn new(root: &Path, writable: bool) -> io::Result<Self> {
+        Ok(Files { root: root.canonicalize()?, writable, uploads: AtomicU64::new(0) })
+    }
+
+    pub fn answer(&self, request: &Request, body: &mut Body) -> Result<Response, Response> {
+        let segments = &request.segments;
+        match request.method {
+            // Hidden files are ours: uploads under way.
+            _ if segments.iter().any(|segment| segment.starts_with('.')) => Err(not_found()),
+            "GET" | "HEAD" => self.get(request, segments),
+            "PUT" if self.writable => self.put(segments, body),
+            "PUT" | "POST" | "DELETE" | "OPTIONS" | "PATCH" | "TRACE" | "CONNECT" => {
+                let allowed = if self.writable { "GET, HEAD, PUT" } else { "GET, HEAD" };
+                Err(Response::text(405, "not with files").with("Allow", allowed))
+            }
+            _ => Err(Response::text(501, "no such method")),
+        }
+    }
+
+    /// Opens what lies below the folder.
+    fn open(&self, segments: &[String], flags: i32) -> Result<File, Response> {
+        let mut path = self.root.clone();
+        path.extend(segments);
+        // Without waiting for the writer of a FIFO.
+        let opened =
+            OpenOptions::new().read(true).custom_flags(flags | libc::O_NONBLOCK | libc::O_NOCTTY).open(&path);
+        let file = opened.map_err(|refused| match refused.raw_os_error() {
+            Some(libc::EMFILE | libc::ENFILE | libc::ENOMEM) => refused.into(),
+            _ => not_found(),
+        })?;
+        match fs::read_link(by_descriptor(&file)) {
+            Ok(real) if real.starts_with(&self.root) => Ok(file),
+            _ => Err(not_found()),
+        }
+    }
+
+    fn get(&self, request: &Request, segments: &[String]) -> Result<Response, Response> {
+        let index = request.path.ends_with('/').then(|| "index.html".to_owned());
+        let segments: Vec<_> = segments.iter().cloned().chain(index).collect();
+        let file = self.open(&segments, 0)?;
+        let about = file.metadata()?;
+        if about.is_dir() {
+            return Err(Response::text(301, "it is a folder").with("Location", format!("{}/", request.path)));
+        }
+        if !about.is_file() {
+            return Err(not_found());
+        }
+        let (tag, modified) = validators(&about);
+        let date = httpdate::fmt_http_date(modified);
+        let found = if is_unchanged(request, &tag, modified) {
+            Response::empty(304)
+        } else {
+            let kind = segments.last().map_or("", |name| content_type(name));
+            match part(request, &tag, &date, about.len()) {
+                Part::Whole => Response::file(200, file, 0..about.len()),
+                Part::Of(part) => {
+                    let range = format!("bytes {}-{}/{}", part.start, part.end - 1, about.len());
+                    Response::file(206, file, part).with("Content-Range", range)
+                }
+                Part::None => {
+                    let range = format!("bytes */{}", about.len());
+                    return Err(Response::text(416, "there is no such part").with("Content-Range", range));
+                }
+            }
+            .with("Content-Type", kind)
+        };
+        Ok(found.with("ETag", tag).with("Last-Modified", date).with("Accept-Ranges", "bytes"))
+    }
+
+    /// Writes a file beside, and renames it when it is complete.
+    fn put(&self, segments: &[String], body: &mut Body) -> Result<Response, Response> {
+        let (name, folder) = segments.split_last().ok_or_else(not_found)?;
+        // Through the descriptor, whose folder stays the one that was looked at.
+        let folder = self.open(folder, libc::O_DIRECTORY)?;
+        let path = by_descriptor(&folder);
+        let target = path.join(name);
+        let upload = Upload(path.join(format!(".{}.part", self.uploads.fetch_add(1, Relaxed))));
+        let mut file = OpenOptions::new().write(true).create(true).truncate(true).open(&upload.0)?;
+        let mut piece = vec![0; 64 << 10];
+        loop {
+            match body.read(&mut piece)? {
+                0 => break,
+                got => file.write_all(&piece[..got])?,
+            }
+        }
+        let status = if target.exists() { 204 } else { 201 };
+        fs::rename(&upload.0, &target).map_err(|_| Response::text(409, "it is a folder"))?;
+        Ok(Response::empty(status))
+    }
+}
+
+/// A file that is removed unless it was renamed.
+struct Upload(PathBuf);
+
+impl Drop for Upload {
+    fn drop(&mut self) {
+        let _it_was_renamed = fs::remove_file(&self.0);
+    }
+}
+
+fn by_descriptor(file: &File) -> PathBuf {
+    format!("/proc/self/fd/{}", file.as_raw_fd()).into()
+}
+
+fn not_found() -> Response {
+    Response::text(404, "there is no such file")
+}
+
+/// The tag, and the time of the last change in whole seconds.
+fn validators(about: &Metadata) -> (String, SystemTime) {
+    let tag = format!("\"{:x}-{:x}-{:x}\"", about.mtime(), about.mtime_nsec(), about.len());
+    let seconds = Duration::from_secs(about.mtime().try_into().unwrap_or(0));
+    (tag, SystemTime::UNIX_EPOCH + seconds)
+}
+
+/// Whether the client has it. The tag decides where one is given.
+fn is_unchanged(request: &Request, tag: &str, modified: SystemTime) -> bool {
+    if request.one("if-none-match").is_some() {
+        let same =
+            |known: &[u8]| known == b"*" || known.strip_prefix(b"w/").unwrap_or(known) == tag.as_bytes();
+        return request.tokens("if-none-match").any(|known| same(&known));
+    }
+    let since = request.one("if-modified-since").and_then(|date| str::from_utf8(date).ok());
+    since.and_then(|date| httpdate::parse_http_date(date).ok()).is_some_and(|since| modified <= since)
+}
+
+enum Part {
+    Whole,
+    Of(Range<u64>),
+    None,
+}
+
+/// The part that is asked for. What is no single range of bytes, or is of another version, is answered with the whole.
+fn part(request: &Request, tag: &str, date: &str, length: u64) -> Part {
+    let other_version = |known: &[u8]| known != tag.as_bytes() && known != date.as_bytes();
+    if request.method != "GET" || request.one("if-range").is_some_and(other_version) {
+        return Part::Whole;
+    }
+    let range = request.one("range").and_then(|range| str::from_utf8(range).ok());
+    let Some((first, last)) = range.and_then(|range| range.strip_prefix("bytes=")?.split_once('-')) else {
+        return Part::Whole;
+    };
+    let number = |digits: &str| match digits.bytes().all(|byte| byte.is_ascii_digit()) {
+        // A number that is too large is beyond every end.
+        true if !digits.is_empty() => Some(digits.parse().unwrap_or(u64::MAX)),
+        _ => None,
+    };
+    let (start, end) = match (number(first), number(last)) {
+        (Some(first), Some(last)) if first <= last => (first, last.saturating_add(1).min(length)),
+        (Some(first), None) if last.is_empty() => (first, length),
+        (None, Some(last)) if first.is_empty() => (length.saturating_sub(last), length),
+        _ => return Part::Whole,
+    };
+    if start < end { Part::Of(start..end) } else { Part::None }
+}
+
+fn content_type(name: &str) -> &'static str {
+    match name.rsplit_once('.').map_or("", |(_, extension)| extension) {
+        "html" => "text/html; charset=utf-8",
+        "txt" | "md" => "text/plain; charset=utf-8",
+        "css" => "text/css",
+        "js" => "text/javascript",
+        "json" => "application/json",
+        "svg" => "image/svg+xml",
+        "png" => "image/png",
+        "jpg" | "jpeg" => "image/jpeg",
+        _ => "application/octet-stream",
+    }
+}

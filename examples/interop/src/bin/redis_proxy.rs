@@ -1,0 +1,122 @@
+//! Stands before a Redis: as many clients as it is told, each with a connection of its own, two goroutines for each.
+//!
+//! cargo run --release --bin redis_proxy -- --to 127.0.0.1:6379
+//!
+//! listening on 127.0.0.1:7381, SIGINT or SIGTERM ends it
+//! served 4 connections, 0 cut off; 1 refused; 57 bytes there, 1,021 back
+//!
+//! redis-cli -p 7381 ping
+//!
+//! `gmp::io::copy_bidirectional` has a goroutine for each direction, and stores no more than a pipe holds: a side that does
+//! not read stops who sends to it, and nobody else. The end of one direction is handed on as an end of that direction: what is
+//! still under way in the other one arrives.
+
+use gmp::net::TcpStream;
+use gmp_interop::{Args, serve};
+use std::io::{self, Read, Write};
+use std::net::{Shutdown, SocketAddr};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::time::Duration;
+
+const HELP: &str = "\
+Stands before a Redis, or another server that sends nothing by itself. SIGINT or SIGTERM ends it.
+
+  --listen ADDR      where to listen; default 127.0.0.1:7381, port 0 takes a free one
+  --to ADDR          where the server is; default 127.0.0.1:6379
+  --most COUNT       how many clients there are at most; one more is refused, and told why; default 1,000
+  --connect MS       how long the server may take to accept; default 2,000
+  --idle MS          how long a client may be silent, or not take what it is sent; default 60,000
+  --help             this
+";
+
+struct Proxy {
+    to: SocketAddr,
+    most: usize,
+    connect: Duration,
+    idle: Duration,
+    open: AtomicUsize,
+    refused: AtomicU64,
+    there: AtomicU64,
+    back: AtomicU64,
+}
+
+/// One of the places for clients.
+struct Place<'a>(&'a Proxy);
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        self.0.open.fetch_sub(1, Relaxed);
+    }
+}
+
+impl Proxy {
+    fn serve_one(&self, client: &TcpStream) -> io::Result<()> {
+        let taken = self.open.fetch_add(1, Relaxed);
+        let _place = Place(self);
+        client.set_read_timeout(Some(self.idle))?;
+        client.set_write_timeout(Some(self.idle))?;
+        if taken >= self.most {
+            return self.refuse(client, "too many clients");
+        }
+        let server = match TcpStream::connect_timeout(&self.to, self.connect) {
+            Ok(server) => server,
+            Err(refused) => {
+                self.refuse(client, "the server is not there")?;
+                return Err(refused);
+            }
+        };
+        server.set_nodelay(true)?;
+        // No limit for the server's silence: it speaks when it is asked, and `BLPOP` waits.
+        server.set_write_timeout(Some(self.idle))?;
+        let copied = gmp::io::copy_bidirectional(client, &server);
+        let (there, back) = match &copied {
+            Ok(bytes) => *bytes,
+            Err(broken) => broken.copied(),
+        };
+        self.there.fetch_add(there, Relaxed);
+        self.back.fetch_add(back, Relaxed);
+        copied.map(drop).map_err(io::Error::from)
+    }
+
+    fn refuse(&self, mut client: &TcpStream, why: &str) -> io::Result<()> {
+        self.refused.fetch_add(1, Relaxed);
+        client.write_all(format!("-ERR {why}\r\n").as_bytes())?;
+        client.shutdown(Shutdown::Write)?;
+        // A close that leaves bytes unread would be a reset, which takes the reason from the client.
+        client.set_read_timeout(Some(self.connect))?;
+        let mut rest = [0; 1 << 10];
+        while client.read(&mut rest)? > 0 {}
+        Ok(())
+    }
+}
+
+fn run() -> io::Result<()> {
+    let mut args = Args::new(HELP);
+    let listen: String = args.value("--listen").unwrap_or("127.0.0.1:7381".into());
+    let to = args.value("--to").unwrap_or(SocketAddr::from(([127, 0, 0, 1], 6379)));
+    let most = args.value("--most").unwrap_or(1_000);
+    let connect = Duration::from_millis(args.value("--connect").unwrap_or(2_000));
+    let idle = Duration::from_millis(args.value("--idle").unwrap_or(60_000));
+    args.finish();
+    let (open, refused) = (AtomicUsize::new(0), AtomicU64::new(0));
+    let (there, back) = (AtomicU64::new(0), AtomicU64::new(0));
+    let proxy = Arc::new(Proxy { to, most, connect, idle, open, refused, there, back });
+    let served = serve(&listen, {
+        let proxy = Arc::clone(&proxy);
+        move |client, _| {
+            if let Err(broken) = proxy.serve_one(client) {
+                eprintln!("{broken}");
+            }
+        }
+    })?;
+    let count = |number: &AtomicU64| number.load(Relaxed);
+    let (refused, there, back) = (count(&proxy.refused), count(&proxy.there), count(&proxy.back));
+    println!("served {served}; {refused} refused; {there} bytes there, {back} back");
+    Ok(())
+}
+
+fn main() -> ExitCode {
+    gmp_interop::main("redis_proxy", run)
+}
