@@ -3,3 +3,7 @@
 
 mod echo;
 mod printed;
+mod process_pool;
+mod program;
+mod static_files;
+mod stops;

@@ -13,7 +13,7 @@ use std::io::Write;
 use std::net::{Shutdown, TcpListener};
 use std::process::Command;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 const PROCS: [usize; 2] = [1, 4];
 /// Over how long activity is measured; nothing waits by it.
@@ -182,7 +182,7 @@ fn idle_connections_cost_no_processor_time() {
     }
 }
 
-/// Fails by an error or an end instead of the echo, by a status that is not 0, or by a server that goes on for a second.
+/// Fails by an error or an end instead of the echo, or by a status that is not 0. How long a stop takes: `stops.rs`.
 #[test]
 fn what_was_sent_before_the_signal_is_answered() {
     let both = |procs| [(procs, libc::SIGINT), (procs, libc::SIGTERM)];
@@ -195,15 +195,12 @@ fn what_was_sent_before_the_signal_is_answered() {
         for (connection, mut stream) in streams.iter().enumerate() {
             stream.write_all(&content(connection, 1, 64)).expect("room for a small message");
         }
-        let signalled = Instant::now();
         server.signal(signal);
         for (connection, stream) in streams.iter().enumerate() {
             expect(stream, &content(connection, 1, 64));
             expect_end(stream);
         }
         let totals = server.end();
-        let took = signalled.elapsed();
-        assert!(took < Duration::from_secs(1), "{procs} Ps, signal {signal}: {took:?}");
         assert_eq!((totals.connections, totals.bytes), (20, 20 * 2 * 64));
     }
 }

@@ -1,28 +1,19 @@
 //! The server example as a child process, and what can be seen of it from outside.
 
 use super::clients::connect;
+use crate::program::Program;
 use common::descriptors::allow_descriptors;
-use common::example::{Guard, LIMIT, example};
+use common::example::{LIMIT, example};
 use std::ffi::OsStr;
 use std::fs;
-use std::io::{BufRead, BufReader, Read};
 use std::net::{SocketAddr, TcpStream};
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
-use std::process::Stdio;
-use std::sync::mpsc::{self, Receiver};
 use std::thread;
 use std::time::{Duration, Instant};
 
 /// Descriptors that the largest test needs, in this process and in the server.
 const DESCRIPTORS: u64 = 2048;
-
-fn lines(pipe: Option<impl Read + Send + 'static>) -> Receiver<String> {
-    let (line, lines) = mpsc::channel();
-    let pipe = BufReader::new(pipe.expect("piped"));
-    thread::spawn(move || pipe.lines().map_while(Result::ok).try_for_each(|text| line.send(text)));
-    lines
-}
 
 /// What the server says at its end.
 #[derive(Debug, PartialEq)]
@@ -43,10 +34,8 @@ pub struct Activity {
 
 /// The server, listening on a free port of its own.
 pub struct Server {
-    child: Guard,
+    program: Program,
     addr: SocketAddr,
-    stdout: Receiver<String>,
-    stderr: Receiver<String>,
 }
 
 impl Server {
@@ -70,13 +59,9 @@ impl Server {
                 })
             };
         }
-        let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
-        let mut child = Guard(child.expect("the example starts"));
-        let (stdout, stderr) = (lines(child.0.stdout.take()), lines(child.0.stderr.take()));
-        let first = stdout.recv_timeout(LIMIT).expect("the server says where it listens");
-        let addr = first.split([' ', ',']).find_map(|word| word.parse().ok());
-        let addr = addr.unwrap_or_else(|| panic!("no address in {first:?}"));
-        Server { child, addr, stdout, stderr }
+        let program = Program::start(&mut command);
+        let addr = program.listening();
+        Server { program, addr }
     }
 
     pub fn addr(&self) -> SocketAddr {
@@ -89,18 +74,16 @@ impl Server {
 
     /// The next line on its stderr.
     pub fn complaint(&self) -> String {
-        self.stderr.recv_timeout(LIMIT).expect("the server says something on stderr")
+        self.program.complaint()
     }
 
     fn proc(&self, file: &str) -> PathBuf {
-        PathBuf::from(format!("/proc/{}/{file}", self.child.0.id()))
+        PathBuf::from(format!("/proc/{}/{file}", self.program.id()))
     }
 
-    /// How many sockets it has open. Its threads have descriptors of their own, which come and go with them.
+    /// How many sockets it has open.
     pub fn sockets(&self) -> usize {
-        let open = fs::read_dir(self.proc("fd")).expect("it runs");
-        let leads_to = open.filter_map(|entry| fs::read_link(entry.ok()?.path()).ok());
-        leads_to.filter(|path| path.to_string_lossy().starts_with("socket:")).count()
+        self.program.sockets()
     }
 
     pub fn activity(&self) -> Activity {
@@ -120,8 +103,7 @@ impl Server {
     }
 
     pub fn signal(&self, signal: libc::c_int) {
-        // SAFETY: our own child, not reaped yet.
-        assert_eq!(unsafe { libc::kill(self.child.0.id() as libc::pid_t, signal) }, 0, "it runs");
+        self.program.signal(signal);
     }
 
     /// Ends it by SIGINT.
@@ -131,11 +113,9 @@ impl Server {
     }
 
     /// Waits for its end, which is to be a good one.
-    pub fn end(mut self) -> Totals {
-        let status = self.child.wait();
-        let complaints: Vec<_> = self.stderr.iter().collect();
-        assert_eq!(status.code(), Some(0), "it ended with {status}, and said {complaints:?}");
-        let line = self.stdout.iter().find(|line| line.starts_with("served")).expect("it tells its totals");
+    pub fn end(self) -> Totals {
+        let said = self.program.end();
+        let line = said.iter().find(|line| line.starts_with("served")).expect("it tells its totals");
         let mut numbers = line.split(' ').filter_map(|word| word.replace(',', "").parse().ok());
         let mut next = || numbers.next().unwrap_or_else(|| panic!("three numbers in {line:?}"));
         Totals { connections: next(), messages: next(), bytes: next() }

@@ -1,0 +1,77 @@
+//! An example that runs on, as a child process: what it says, where it listens, and its end.
+
+use common::example::{Guard, LIMIT};
+use std::fs;
+use std::io::{BufRead, BufReader, Read};
+use std::net::SocketAddr;
+use std::process::{Command, Stdio};
+use std::sync::mpsc::{self, Receiver};
+use std::thread;
+
+fn lines(pipe: Option<impl Read + Send + 'static>) -> Receiver<String> {
+    let (line, lines) = mpsc::channel();
+    let pipe = BufReader::new(pipe.expect("piped"));
+    thread::spawn(move || pipe.lines().map_while(Result::ok).try_for_each(|text| line.send(text)));
+    lines
+}
+
+pub struct Program {
+    pub child: Guard,
+    stdout: Receiver<String>,
+    stderr: Receiver<String>,
+}
+
+impl Program {
+    pub fn start(command: &mut Command) -> Self {
+        let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
+        let mut child = Guard(child.expect("the example starts"));
+        let (stdout, stderr) = (lines(child.0.stdout.take()), lines(child.0.stderr.take()));
+        Program { child, stdout, stderr }
+    }
+
+    /// The next line on its stdout.
+    #[track_caller]
+    pub fn line(&self) -> String {
+        self.stdout.recv_timeout(LIMIT).expect("the example says something")
+    }
+
+    /// The next line on its stderr.
+    #[track_caller]
+    pub fn complaint(&self) -> String {
+        self.stderr.recv_timeout(LIMIT).expect("the example says something on stderr")
+    }
+
+    /// The address in its next line.
+    #[track_caller]
+    pub fn listening(&self) -> SocketAddr {
+        let line = self.line();
+        let addr = line.split([' ', ',']).find_map(|word| word.parse().ok());
+        addr.unwrap_or_else(|| panic!("no address in {line:?}"))
+    }
+
+    pub fn id(&self) -> u32 {
+        self.child.0.id()
+    }
+
+    /// How many sockets it has open. Its threads have descriptors of their own, which come and go with them.
+    pub fn sockets(&self) -> usize {
+        let open = fs::read_dir(format!("/proc/{}/fd", self.id())).expect("it runs");
+        let leads_to = open.filter_map(|entry| fs::read_link(entry.ok()?.path()).ok());
+        leads_to.filter(|path| path.to_string_lossy().starts_with("socket:")).count()
+    }
+
+    #[track_caller]
+    pub fn signal(&self, signal: libc::c_int) {
+        // SAFETY: our own child, not reaped yet.
+        assert_eq!(unsafe { libc::kill(self.id() as libc::pid_t, signal) }, 0, "it runs");
+    }
+
+    /// Waits for its end, which is to be a good one: the lines of its stdout that are left.
+    #[track_caller]
+    pub fn end(mut self) -> Vec<String> {
+        let status = self.child.wait();
+        let complaints: Vec<_> = self.stderr.iter().collect();
+        assert_eq!(status.code(), Some(0), "it ended with {status}, and said {complaints:?}");
+        self.stdout.iter().collect()
+    }
+}
